@@ -1,0 +1,40 @@
+// `muster list`: the kinds, and the tables of torch-free rooms; cli/torch/commands/list.cpp has the others.
+#include "cli/list_table.h"
+
+#include <algorithm>
+
+#include "cli/command.h"
+#include "cli/exec_torch.h"
+#include "muster/launch/launcher.h"
+
+namespace muster::cli {
+namespace {
+
+std::vector<ListRow> kind_rows() {
+  std::vector<ListRow> rows;
+  for (const ListKind& kind : list_kinds()) {
+    rows.push_back({std::string(kind.name), std::string(kind.help), "", {}});
+  }
+  return rows;
+}
+
+int run(std::span<const std::string> args, Console& console) {
+  std::optional<int> done;
+  const ListRequest request = parse_list(args, console, done);
+  if (done) return *done;
+  const auto kinds = list_kinds();
+  const bool needs_torch = std::any_of(kinds.begin(), kinds.end(), [&](const ListKind& kind) {
+    return kind.name == request.kind && kind.needs_torch;
+  });
+  if (needs_torch) exec_torch("list", args);
+  print_rows(request.kind.empty() ? kind_rows() : list_rows(launch::launchers()), request.json, console);
+  return kDone;
+}
+
+}  // namespace
+
+extern constinit const CommandEntry list_entry{"list",
+                                               "list models, datasets, backends, launchers, …",
+                                               &run};
+
+}  // namespace muster::cli

@@ -1,0 +1,88 @@
+#include "cli/list_table.h"
+
+#include <algorithm>
+#include <ostream>
+
+#include "cli/parse.h"
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+
+namespace muster::cli {
+namespace {
+
+constexpr size_t kWidth = 80;
+
+constexpr ListKind kKinds[] = {
+    {"backends", "process groups: ways to move tensors between ranks", true},
+    {"datasets", "data that `muster train --data` reads", true},
+    {"launchers", "ways in which `muster run` starts ranks", false},
+    {"models", "models that `muster train --model` builds", true},
+    {"optimizers", "optimizers of `muster train --optimizer`", true},
+};
+
+const char* const kExamples =
+    "Examples:\n"
+    "  muster list                   the kinds\n"
+    "  muster list models            models and their parameters\n"
+    "  muster list backends --json   for a script\n"
+    "\n"
+    "A parameter is set behind the name: --model mlp:hidden=128";
+
+Json to_json(const ListRow& row) {
+  Json json = {{"name", row.name}, {"help", row.help}, {"available", row.unavailable.empty()}};
+  if (!row.unavailable.empty()) json["why_not"] = row.unavailable;
+  json["params"] = Json::array();
+  for (const Param& param : row.params) {
+    json["params"].push_back({{"name", param.name}, {"type", param.type}, {"help", param.help}});
+  }
+  return json;
+}
+
+void print_row(const ListRow& row, size_t column, std::ostream& out) {
+  std::string text = row.help;
+  if (!row.unavailable.empty()) text += "\nnot here: " + row.unavailable;
+  for (const Param& param : row.params) {
+    text += concat("\n", param.name, "=", param.type, ": ", param.help);
+  }
+  const std::string body = wrap(text, kWidth, std::string(column, ' '));
+  out << row.name << body.substr(std::min(display_width(row.name), body.size())) << '\n';
+}
+
+}  // namespace
+
+std::span<const ListKind> list_kinds() { return kKinds; }
+
+ListRequest parse_list(std::span<const std::string> args, Console& console, std::optional<int>& done) {
+  ListRequest request;
+  const auto app = make_app("list", "List what can be named on the command line.", kExamples,
+                            "muster list [KIND] [--json]");
+  std::string known;
+  for (const ListKind& kind : kKinds) known += concat(known.empty() ? "" : ", ", kind.name);
+  app->add_option("kind", request.kind, known)->type_name("");
+  app->add_flag("--json", request.json, "one JSON array instead of a table");
+  done = parse(*app, args, console);
+  if (done || request.kind.empty()) return request;
+  std::vector<std::string> names;
+  for (const ListKind& kind : kKinds) names.emplace_back(kind.name);
+  if (std::find(names.begin(), names.end(), request.kind) == names.end()) {
+    throw usage_error({.refused = concat("unknown kind \"", request.kind, "\""),
+                       .hint = suggestion(request.kind, names)});
+  }
+  return request;
+}
+
+void print_rows(std::span<const ListRow> rows, bool json, Console& console) {
+  if (json) {
+    Json array = Json::array();
+    for (const ListRow& row : rows) array.push_back(to_json(row));
+    console.out() << array.dump(2) << '\n' << std::flush;
+    return;
+  }
+  size_t column = 0;
+  for (const ListRow& row : rows) column = std::max(column, display_width(row.name) + 2);
+  for (const ListRow& row : rows) print_row(row, column, console.out());
+  console.out() << std::flush;
+}
+
+}  // namespace muster::cli

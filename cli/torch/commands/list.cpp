@@ -1,0 +1,33 @@
+// `muster list` for the tables of torch rooms; `muster` itself prints the kinds and hands these on.
+#include "cli/list_table.h"
+
+#include "cli/command.h"
+#include "muster/data/dataset.h"
+#include "muster/models/model.h"
+#include "muster/parallel/backend.h"
+#include "muster/train/optimizer.h"
+
+namespace muster::cli {
+namespace {
+
+std::vector<ListRow> rows_of(std::string_view kind) {
+  if (kind == "models") return list_rows(models::models());
+  if (kind == "datasets") return list_rows(data::datasets());
+  if (kind == "backends") return list_rows(parallel::backends());
+  if (kind == "optimizers") return list_rows(train::optimizers());
+  throw internal_error({.refused = concat("muster-torch has no table of ", kind)});
+}
+
+int run(std::span<const std::string> args, Console& console) {
+  std::optional<int> done;
+  const ListRequest request = parse_list(args, console, done);
+  if (done) return *done;
+  print_rows(rows_of(request.kind), request.json, console);
+  return kDone;
+}
+
+}  // namespace
+
+extern constinit const CommandEntry list_entry{"list", "list models, datasets, backends, …", &run};
+
+}  // namespace muster::cli

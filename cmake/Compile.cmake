@@ -1,0 +1,23 @@
+# Compiler settings for every target of ours: warnings, ccache, sanitizers, clang-tidy.
+add_library(muster_compile INTERFACE)
+target_compile_options(muster_compile INTERFACE -Wall -Wextra -Wpedantic -Wno-missing-field-initializers)
+target_compile_features(muster_compile INTERFACE cxx_std_20)
+
+if(MUSTER_SANITIZE)
+  target_compile_options(muster_compile INTERFACE -fsanitize=${MUSTER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(muster_compile INTERFACE -fsanitize=${MUSTER_SANITIZE})
+endif()
+
+# Settings that let ccache hit with a precompiled header and from a second checkout (time_macros, base folder, no hash of
+# the working folder). `cmake -E env` puts them in front of each compiler call, so no shell set-up is needed.
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}
+    CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=10G ${CCACHE_PROGRAM})
+endif()
+
+if(MUSTER_TIDY)
+  find_program(CLANG_TIDY_19 clang-tidy-19 REQUIRED)
+  set(CMAKE_CXX_CLANG_TIDY ${CLANG_TIDY_19} --quiet)
+endif()

@@ -1,0 +1,33 @@
+# muster_entry_table(TARGET t FOLDER backends TYPE BackendEntry NAMESPACE muster::parallel FUNCTION backends HEADER h)
+#
+# Adds FOLDER/*.cpp to the target and writes a source that defines `EntryTable<TYPE> NAMESPACE::FUNCTION()` over the
+# constants `<file name>_entry` of the folder. See Note [Generated tables] in muster/base/entry.h.
+function(muster_entry_table)
+  cmake_parse_arguments(ARG "" "TARGET;FOLDER;TYPE;NAMESPACE;FUNCTION;HEADER" "" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_FOLDER}/*.cpp)
+  set(externs "")
+  set(addresses "")
+  foreach(source IN LISTS sources)
+    get_filename_component(stem ${source} NAME_WE)
+    string(APPEND externs "extern const ${ARG_TYPE} ${stem}_entry;\n")
+    string(APPEND addresses "    &${stem}_entry,\n")
+  endforeach()
+  set(out ${CMAKE_CURRENT_BINARY_DIR}/${ARG_TARGET}_${ARG_FUNCTION}_table.cpp)
+  file(CONFIGURE OUTPUT ${out} @ONLY CONTENT [[
+// Written by cmake/Entries.cmake from the files of @ARG_FOLDER@/. Do not edit.
+#include "@ARG_HEADER@"
+
+namespace @ARG_NAMESPACE@ {
+
+@externs@
+namespace {
+const @ARG_TYPE@* const kEntries[] = {
+@addresses@};
+}  // namespace
+
+EntryTable<@ARG_TYPE@> @ARG_FUNCTION@() { return EntryTable<@ARG_TYPE@>(kEntries); }
+
+}  // namespace @ARG_NAMESPACE@
+]])
+  target_sources(${ARG_TARGET} PRIVATE ${sources} ${out})
+endfunction()

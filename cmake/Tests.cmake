@@ -1,0 +1,23 @@
+# muster_room_tests(base)             one executable base_tests of tests/base/*_test.cpp; each TEST is a CTest of its own
+# muster_room_tests(parallel TORCH)   with the precompiled header that all torch tests share
+find_package(GTest REQUIRED)
+include(GoogleTest)
+
+function(muster_room_tests room)
+  cmake_parse_arguments(ARG "TORCH" "" "LIBRARIES;LABELS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${room}/*_test.cpp)
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(${room}_tests ${sources})
+  target_link_libraries(${room}_tests PRIVATE muster_compile ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
+  target_include_directories(${room}_tests PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_definitions(${room}_tests PRIVATE
+    MUSTER_TEST_BIN_DIR="${CMAKE_BINARY_DIR}/bin" MUSTER_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  if(ARG_TORCH AND MUSTER_TEST_PCH)
+    target_link_libraries(${room}_tests PRIVATE muster_torch)
+    target_compile_options(${room}_tests PRIVATE -fpch-preprocess)
+    target_precompile_headers(${room}_tests REUSE_FROM torch_test_pch)
+  endif()
+  gtest_discover_tests(${room}_tests DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 300 LABELS "${room};${ARG_LABELS}")
+endfunction()

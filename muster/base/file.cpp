@@ -1,0 +1,95 @@
+#include "muster/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
+namespace muster {
+namespace {
+
+Error file_error(std::string_view doing, const std::filesystem::path& path, int errno_value) {
+  std::string hint;
+  if (errno_value == ENOSPC || errno_value == EDQUOT) hint = "free some space or choose another folder; earlier files are intact";
+  if (errno_value == EACCES || errno_value == EROFS) hint = "choose a folder that this user may write";
+  return environment_error({.refused = concat("cannot ", doing, " ", path.string()), .rule = errno_text(errno_value), .hint = hint});
+}
+
+}  // namespace
+
+UniqueFd& UniqueFd::operator=(UniqueFd&& other) noexcept {
+  if (this != &other) reset(other.release());
+  return *this;
+}
+
+int UniqueFd::release() { return std::exchange(fd_, -1); }
+
+void UniqueFd::reset(int fd) {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = fd;
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) {
+    if (errno == ENOENT || errno == ENOTDIR) throw usage_error({.refused = "no such file: " + path.string()});
+    throw file_error("open", path, errno);
+  }
+  std::string bytes;
+  struct stat info {};
+  if (::fstat(fd.get(), &info) == 0 && S_ISREG(info.st_mode)) bytes.reserve(static_cast<size_t>(info.st_size));
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t got = ::read(fd.get(), buffer, sizeof buffer);
+    if (got == 0) return bytes;
+    if (got > 0) bytes.append(buffer, static_cast<size_t>(got));
+    if (got < 0 && errno != EINTR) throw file_error("read", path, errno);
+  }
+}
+
+void write_all(int fd, std::string_view bytes, const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::write(fd, bytes.data(), bytes.size());
+    if (put >= 0) bytes.remove_prefix(static_cast<size_t>(put));
+    if (put < 0 && errno != EINTR) throw file_error("write", path, errno);
+  }
+}
+
+void write_file_atomic(const std::filesystem::path& path, std::string_view bytes) {
+  std::string temporary = path.string() + ".XXXXXX";
+  UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
+  if (!fd) throw file_error("create", path, errno);
+  try {
+    write_all(fd.get(), bytes, path);
+    if (::fchmod(fd.get(), 0644) != 0 || ::fsync(fd.get()) != 0) throw file_error("write", path, errno);
+    fd.reset();
+    if (::rename(temporary.c_str(), path.c_str()) != 0) throw file_error("replace", path, errno);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  sync_folder(path.has_parent_path() ? path.parent_path() : ".");
+}
+
+void make_writable_folder(const std::filesystem::path& folder, std::string_view what) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw file_error(concat("create the ", what), folder, error.value());
+  std::string probe = (folder / ".write-test.XXXXXX").string();
+  const UniqueFd fd(::mkostemp(probe.data(), O_CLOEXEC));
+  if (!fd) throw file_error(concat("write into the ", what), folder, errno);
+  ::unlink(probe.c_str());
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) throw file_error("open", folder, errno);
+  if (::fsync(fd.get()) != 0 && errno != EINVAL) throw file_error("sync", folder, errno);
+}
+
+}  // namespace muster

@@ -1,0 +1,64 @@
+#include "muster/base/params.h"
+
+#include <vector>
+
+namespace muster {
+
+ParamValues parse_param_values(std::string_view text) {
+  ParamValues values;
+  if (trim(text).empty()) return values;
+  for (const std::string& part : split(text, ',')) {
+    const size_t at = part.find('=');
+    const std::string name(trim(std::string_view(part).substr(0, at)));
+    if (at == std::string::npos || name.empty()) {
+      throw usage_error({.refused = "parameter list", .rule = "each part is name=value", .value = '"' + part + '"'});
+    }
+    if (!values.emplace(name, trim(std::string_view(part).substr(at + 1))).second) {
+      throw usage_error({.refused = "parameter \"" + name + "\"", .rule = "each name is given once"});
+    }
+  }
+  return values;
+}
+
+namespace detail {
+
+int64_t ParamType<int64_t>::parse(std::string_view text) {
+  if (const auto value = to_int(text)) return *value;
+  throw usage_error({.rule = "a whole number is needed", .value = concat('"', text, '"')});
+}
+
+double ParamType<double>::parse(std::string_view text) {
+  if (const auto value = to_double(text)) return *value;
+  throw usage_error({.rule = "a number is needed", .value = concat('"', text, '"')});
+}
+
+bool ParamType<bool>::parse(std::string_view text) {
+  if (text == "true" || text == "1" || text == "yes") return true;
+  if (text == "false" || text == "0" || text == "no") return false;
+  throw usage_error({.rule = "true or false is needed", .value = concat('"', text, '"')});
+}
+
+void set_params(std::span<const Param> params, const ParamValues& values, void* options, std::string_view owner) {
+  for (const auto& [name, text] : values) {
+    const Param* found = nullptr;
+    for (const Param& param : params) {
+      if (param.name == name) found = &param;
+    }
+    if (found == nullptr) {
+      std::vector<std::string> known;
+      for (const Param& param : params) known.emplace_back(param.name);
+      throw usage_error({.refused = concat(owner, " has no parameter \"", name, "\""),
+                         .hint = known.empty() ? concat(owner, " takes no parameters") : suggestion(name, known)});
+    }
+    try {
+      found->set(options, text);
+    } catch (const Error& error) {
+      ErrorText said = error.text();
+      said.refused = concat(owner, " parameter \"", name, "\"");
+      throw Error(error.kind(), said);
+    }
+  }
+}
+
+}  // namespace detail
+}  // namespace muster

@@ -1,0 +1,92 @@
+// Typed options of a strategy: one declaration gives the setter, the help and the default.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
+namespace muster {
+
+/// One field of an options struct, with the struct's type erased. Made by `param<&Options::field>(name, help)`;
+/// usable in a constant initialiser, so an entry can carry its parameters without any code at start-up.
+struct Param {
+  std::string_view name;
+  std::string_view help;
+  std::string_view type;                                 ///< "int", "float", "bool", "text"
+  void (*set)(void* options, std::string_view text);     ///< throws a usage error
+  std::string (*show)(const void* options);              ///< the value as it would be typed
+};
+
+/// Values as the user typed them, by parameter name: {"hidden", "128"}.
+using ParamValues = std::map<std::string, std::string, std::less<>>;
+
+/// Reads "hidden=128,dropout=0.1" (the part behind the colon of "mlp:hidden=128,dropout=0.1").
+/// Throws a usage error for a missing "=", an empty name, or a name given twice.
+ParamValues parse_param_values(std::string_view text);
+
+namespace detail {
+
+template <class T>
+struct ParamType;
+template <>
+struct ParamType<int64_t> {
+  static constexpr std::string_view kName = "int";
+  static int64_t parse(std::string_view text);
+  static std::string show(int64_t value) { return std::to_string(value); }
+};
+template <>
+struct ParamType<double> {
+  static constexpr std::string_view kName = "float";
+  static double parse(std::string_view text);
+  static std::string show(double value) { return shortest(value); }
+};
+template <>
+struct ParamType<bool> {
+  static constexpr std::string_view kName = "bool";
+  static bool parse(std::string_view text);
+  static std::string show(bool value) { return value ? "true" : "false"; }
+};
+template <>
+struct ParamType<std::string> {
+  static constexpr std::string_view kName = "text";
+  static std::string parse(std::string_view text) { return std::string(text); }
+  static std::string show(const std::string& value) { return value; }
+};
+
+template <class>
+struct MemberPointer;
+template <class S, class F>
+struct MemberPointer<F S::*> {
+  using Struct = S;
+  using Field = F;
+};
+
+void set_params(std::span<const Param> params, const ParamValues& values, void* options, std::string_view owner);
+
+}  // namespace detail
+
+template <auto Member>
+consteval Param param(std::string_view name, std::string_view help) {
+  using Struct = typename detail::MemberPointer<decltype(Member)>::Struct;
+  using Field = typename detail::MemberPointer<decltype(Member)>::Field;
+  using Type = detail::ParamType<Field>;
+  return {name, help, Type::kName,
+          [](void* options, std::string_view text) { static_cast<Struct*>(options)->*Member = Type::parse(text); },
+          [](const void* options) { return Type::show(static_cast<const Struct*>(options)->*Member); }};
+}
+
+/// The defaults of `Options`, overwritten by `values`. Throws a usage error that names `owner`, the parameter and the
+/// value; an unknown parameter gets a suggestion.
+template <class Options>
+Options resolve_params(std::span<const Param> params, const ParamValues& values, std::string_view owner) {
+  Options options;
+  detail::set_params(params, values, &options, owner);
+  return options;
+}
+
+}  // namespace muster

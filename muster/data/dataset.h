@@ -1,0 +1,96 @@
+// A dataset: numbered samples that are read a batch at a time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/base/entry.h"
+#include "muster/base/params.h"
+
+namespace muster::data {
+
+/// Some samples side by side, ready for a model. Owned by whoever holds it; nothing else writes to the tensors.
+struct Batch {
+  at::Tensor data;               ///< // [B, sample_shape…] of the dataset's dtype
+  at::Tensor target;             ///< // [B] int64 for classes
+  std::vector<int64_t> indices;  ///< the samples' numbers in the dataset, in the order of the rows
+
+  int64_t size() const { return static_cast<int64_t>(indices.size()); }
+};
+
+/// What every sample of a dataset looks like. `muster train` matches it against the model.
+struct DataSpec {
+  std::string name;                    ///< "fashion-mnist"
+  std::vector<int64_t> sample_shape;   ///< {1, 28, 28}: channels, height, width for images
+  int64_t classes = 0;                 ///< targets are 0 … classes-1; 0 where the target is no class
+  at::ScalarType dtype = at::kFloat;   ///< of Batch::data
+  std::vector<double> mean;            ///< per channel, taken off after scaling to 0 … 1; empty: nothing is
+  std::vector<double> standard_deviation;  ///< per channel, divided by after that
+
+  bool is_image() const { return sample_shape.size() == 3; }
+  int64_t channels() const { return is_image() ? sample_shape[0] : 1; }
+  int64_t height() const { return is_image() ? sample_shape[1] : 1; }
+  int64_t width() const { return sample_shape.empty() ? 1 : sample_shape.back(); }
+};
+
+/// All that a random change of a sample may depend on, besides the sample's index: never the worker, the rank, or how
+/// often the sample was read before.
+struct SampleContext {
+  uint64_t seed = 0;
+  int64_t epoch = 0;
+};
+
+/// Numbered samples. Every member is const and may be called from any number of threads at once.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  /// Number of samples.
+  virtual int64_t size() const = 0;
+
+  virtual DataSpec spec() const = 0;
+
+  /// The samples of these indices, in this order; an index may come more than once.
+  /// Throws a usage error if an index is outside 0 … size()-1.
+  Batch get(std::span<const int64_t> indices, const SampleContext& context = {}) const;
+
+ private:
+  /// Fills a batch. The indices are in range. Allocate the batch's tensors once and write each sample to its row.
+  virtual Batch load(std::span<const int64_t> indices, const SampleContext& context) const = 0;
+};
+
+enum class Split { kTrain, kTest };
+
+/// "train" or "test".
+std::string_view to_string(Split split);
+
+/// What the user asked for: `--data mnist --data-dir ~/mnist`.
+struct DatasetRequest {
+  std::filesystem::path data_dir;  ///< empty: the places where the entry looks by itself
+  Split split = Split::kTrain;
+  ParamValues params;              ///< "samples=512" of "synthetic:samples=512"
+};
+
+/// A dataset by name. One file of datasets/ each; see Note [Generated tables].
+struct DatasetEntry {
+  static constexpr std::string_view kKind = "dataset";
+
+  std::string_view name;
+  std::string_view help;
+  std::span<const Param> params;
+  /// Reads the split into memory. Throws a usage error for unknown parameters or files that are not there, an
+  /// environment error for files that are damaged.
+  std::shared_ptr<const Dataset> (*open)(const DatasetRequest& request);
+};
+
+/// All datasets of datasets/.
+EntryTable<DatasetEntry> datasets();
+
+}  // namespace muster::data

@@ -1,0 +1,34 @@
+// Fashion-MNIST: 60,000 + 10,000 grey images of 10 kinds of clothing. Xiao, Rasul, Vollgraf 2017, arXiv 1708.07747.
+#include "muster/data/mnist_files.h"
+
+namespace muster::data {
+namespace {
+
+struct NoOptions {};
+
+constexpr std::string_view kHint =
+    "install Debian's dataset-fashion-mnist, or name the folder of the four files by --data-dir";
+
+std::shared_ptr<const Dataset> open(const DatasetRequest& request) {
+  resolve_params<NoOptions>({}, request.params, "dataset fashion-mnist");
+  const auto folder = request.data_dir.empty() ? "/usr/share/datasets/fashion-mnist" : request.data_dir;
+  // Mean and deviation over all pixels of the training split.
+  return read_mnist_files(folder,
+                          request.split,
+                          {.name = "fashion-mnist",
+                           .sample_shape = {1, 28, 28},
+                           .classes = 10,
+                           .mean = {0.2860},
+                           .standard_deviation = {0.3530}},
+                          kHint);
+}
+
+}  // namespace
+
+extern constinit const DatasetEntry fashion_mnist_entry{
+    .name = "fashion-mnist",
+    .help = "70,000 grey 28x28 images of 10 kinds of clothing",
+    .open = &open,
+};
+
+}  // namespace muster::data

@@ -1,0 +1,39 @@
+// MNIST: 60,000 + 10,000 grey images of handwritten digits. LeCun, Cortes, Burges.
+#include "muster/data/mnist_files.h"
+
+namespace muster::data {
+namespace {
+
+struct NoOptions {};
+
+constexpr std::string_view kHint =
+    "download train-images-idx3-ubyte.gz and its three sisters (mirror: https://ossci-datasets.s3.amazonaws.com/mnist/) "
+    "and name their folder by --data-dir";
+
+std::shared_ptr<const Dataset> open(const DatasetRequest& request) {
+  resolve_params<NoOptions>({}, request.params, "dataset mnist");
+  if (request.data_dir.empty()) {
+    throw usage_error({.refused = "dataset mnist without a folder",
+                       .rule = "MNIST is in no Debian package, so it has no default place",
+                       .hint = std::string(kHint)});
+  }
+  // Mean and deviation over all pixels of the training split.
+  return read_mnist_files(request.data_dir,
+                          request.split,
+                          {.name = "mnist",
+                           .sample_shape = {1, 28, 28},
+                           .classes = 10,
+                           .mean = {0.1307},
+                           .standard_deviation = {0.3081}},
+                          kHint);
+}
+
+}  // namespace
+
+extern constinit const DatasetEntry mnist_entry{
+    .name = "mnist",
+    .help = "70,000 grey 28x28 images of digits (needs --data-dir)",
+    .open = &open,
+};
+
+}  // namespace muster::data

@@ -1,0 +1,30 @@
+// A dataset over tensors that are already there.
+#pragma once
+
+#include <string>
+
+#include "muster/data/dataset.h"
+
+namespace muster::data {
+
+/// Sample i is row i of both tensors. Rows are copied as they are, without conversion.
+class TensorDataset final : public Dataset {
+ public:
+  /// `data` [N, …] of any dtype, `target` [N, …] of any dtype, both on the CPU; kept contiguous, shared with the caller
+  /// if they are so already. `classes` as in DataSpec.
+  /// Throws a usage error if the first dimensions differ, one is missing, or a tensor is not dense on the CPU.
+  TensorDataset(at::Tensor data, at::Tensor target, int64_t classes = 0, std::string name = "tensors");
+
+  int64_t size() const override;
+  DataSpec spec() const override;
+
+ private:
+  Batch load(std::span<const int64_t> indices, const SampleContext& context) const override;
+
+  at::Tensor data_;
+  at::Tensor target_;
+  int64_t classes_;
+  std::string name_;
+};
+
+}  // namespace muster::data

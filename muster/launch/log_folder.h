@@ -1,0 +1,59 @@
+// The logs of a run on disk: <folder>/<run id>/attempt_<n>/<local rank>/{stdout,stderr}.log, as torchrun lays them out.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "muster/base/file.h"
+
+namespace muster::launch {
+
+/// Where logs go if no folder is named: ${XDG_STATE_HOME:-~/.local/state}/muster/logs, or, with no home,
+/// $TMPDIR/muster-logs-<user id>.
+std::filesystem::path default_log_dir();
+
+/// "20261121-103059-<process id>-<counter>": unique on this machine, and sorts by time.
+std::string make_run_id();
+
+/// The folder of one run. While it lives, the folder is locked against `prune_runs` of other launchers.
+class LogFolder {
+ public:
+  LogFolder() = default;  ///< keeps no logs
+
+  /// Creates `dir`/`run_id`. Throws an environment error if that cannot be done.
+  LogFolder(const std::filesystem::path& dir, const std::string& run_id);
+
+  /// Empty if no logs are kept.
+  const std::filesystem::path& path() const { return path_; }
+
+  /// Creates and returns attempt_<n> with a folder per rank. Throws an environment error.
+  std::filesystem::path make_attempt(int64_t restart_count, int64_t ranks) const;
+
+ private:
+  std::filesystem::path path_;
+  UniqueFd lock_;
+};
+
+/// Removes the oldest runs in `dir` until `keep` are left. Runs in use and folders that are not ours (by name) stay.
+/// Never throws: what cannot be removed stays.
+void prune_runs(const std::filesystem::path& dir, size_t keep);
+
+/// One log file. A full disk must not end a job: when the file cannot be made or a write fails, that is said once and the
+/// rest is dropped.
+class LogFile {
+ public:
+  LogFile() = default;  ///< drops everything
+  explicit LogFile(const std::filesystem::path& path);
+
+  /// Empty, or, once, why nothing more will be written.
+  std::string write(std::string_view bytes);
+
+ private:
+  std::filesystem::path path_;
+  UniqueFd fd_;
+  std::string trouble_;
+};
+
+}  // namespace muster::launch

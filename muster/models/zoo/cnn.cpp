@@ -1,0 +1,44 @@
+#include "muster/models/zoo/cnn.h"
+
+#include <ATen/ops/max_pool2d.h>
+
+#include "muster/base/text.h"
+
+namespace muster::models {
+
+CnnImpl::CnnImpl(const ImageShape& shape, const CnnOptions& options) {
+  if (options.width < 1 || options.hidden < 1) {
+    throw usage_error({.refused = "model cnn", .rule = "width and hidden are at least 1",
+                       .value = concat("width=", options.width, ",hidden=", options.hidden)});
+  }
+  const auto convolution = [](int64_t in, int64_t out) {
+    return torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 3).padding(1).bias(false));
+  };
+  conv1_ = register_module("conv1", convolution(shape.channels, options.width));
+  bn1_ = register_module("bn1", torch::nn::BatchNorm2d(options.width));
+  conv2_ = register_module("conv2", convolution(options.width, 2 * options.width));
+  bn2_ = register_module("bn2", torch::nn::BatchNorm2d(2 * options.width));
+  fc1_ = register_module("fc1", torch::nn::Linear(2 * options.width * (shape.height / 4) * (shape.width / 4), options.hidden));
+  fc2_ = register_module("fc2", torch::nn::Linear(options.hidden, shape.classes));
+}
+
+at::Tensor CnnImpl::forward(at::Tensor images) {
+  at::Tensor x = at::max_pool2d(bn1_->forward(conv1_->forward(images)).relu_(), 2);
+  x = at::max_pool2d(bn2_->forward(conv2_->forward(x)).relu_(), 2).flatten(1);
+  return fc2_->forward(fc1_->forward(x).relu_());
+}
+
+namespace {
+
+constexpr Param kParams[] = {param<&CnnOptions::width>("width", "channels of the first convolution; the second has twice as many"),
+                             param<&CnnOptions::hidden>("hidden", "width of the layer before the scores")};
+
+std::shared_ptr<Classifier> make(const ImageShape& shape, const ParamValues& params) {
+  return std::make_shared<CnnImpl>(shape, resolve_params<CnnOptions>(kParams, params, "model cnn"));
+}
+
+}  // namespace
+
+extern constinit const ModelEntry cnn_entry{"cnn", "two convolutions with BatchNorm, two linear layers", 4, 0, kParams, &make};
+
+}  // namespace muster::models

@@ -1,0 +1,39 @@
+#include "muster/models/zoo/mlp.h"
+
+#include "muster/base/text.h"
+
+namespace muster::models {
+
+MlpImpl::MlpImpl(const ImageShape& shape, const MlpOptions& options) {
+  if (options.hidden < 1 || options.layers < 1) {
+    throw usage_error({.refused = "model mlp", .rule = "hidden and layers are at least 1",
+                       .value = concat("hidden=", options.hidden, ",layers=", options.layers)});
+  }
+  int64_t width = shape.channels * shape.height * shape.width;
+  for (int64_t i = 1; i <= options.layers + 1; ++i) {
+    const int64_t next = i <= options.layers ? options.hidden : shape.classes;
+    layers_.push_back(register_module(concat("fc", i), torch::nn::Linear(width, next)));
+    width = next;
+  }
+}
+
+at::Tensor MlpImpl::forward(at::Tensor images) {
+  at::Tensor x = images.flatten(1);
+  for (size_t i = 0; i + 1 < layers_.size(); ++i) x = layers_[i]->forward(x).relu();
+  return layers_.back()->forward(x);
+}
+
+namespace {
+
+constexpr Param kParams[] = {param<&MlpOptions::hidden>("hidden", "width of each hidden layer"),
+                             param<&MlpOptions::layers>("layers", "number of hidden layers")};
+
+std::shared_ptr<Classifier> make(const ImageShape& shape, const ParamValues& params) {
+  return std::make_shared<MlpImpl>(shape, resolve_params<MlpOptions>(kParams, params, "model mlp"));
+}
+
+}  // namespace
+
+extern constinit const ModelEntry mlp_entry{"mlp", "fully connected layers with ReLU between them", 1, 0, kParams, &make};
+
+}  // namespace muster::models

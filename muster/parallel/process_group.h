@@ -1,0 +1,83 @@
+// The ranks that train one model together, and what they can do together.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "muster/base/rank_env.h"
+
+namespace muster::parallel {
+
+/// torch.distributed's default of 30 minutes.
+inline constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(30);
+
+struct GroupOptions {
+  std::string backend = "auto";                           ///< a name of `muster list backends`, or auto
+  std::chrono::milliseconds timeout = kDefaultTimeout;    ///< of the meeting and of each operation
+};
+
+/// A handle on a group, cheap to copy; copies are the same group. Used by one rank's thread at a time. There is no global
+/// group: it is passed to whoever needs it. Collectives must be called by all ranks in the same order.
+class ProcessGroup {
+ public:
+  int rank() const;
+  int world_size() const;
+  const std::string& backend() const;
+
+  /// c10d's own handle, for everything that is not here.
+  const c10::intrusive_ptr<c10d::ProcessGroup>& c10d() const;
+  const c10::intrusive_ptr<c10d::Store>& store() const;
+
+  /// Where this group's tensors live: the CPU, or this rank's CUDA device.
+  at::Device device() const;
+
+  /// In place; blocks until this rank's tensor holds the result. Any shape and dtype that the backend moves.
+  void all_reduce(at::Tensor tensor, c10d::ReduceOp op = c10d::ReduceOp::SUM) const;
+  void broadcast(at::Tensor tensor, int root = 0) const;
+  /// [world_size, …] of the ranks' tensors, which have one shape and dtype.
+  at::Tensor all_gather(const at::Tensor& tensor) const;
+  void barrier() const;
+
+  /// Every rank's text, by rank. Collective.
+  std::vector<std::string> all_gather_text(const std::string& text) const;
+
+  /// Made by init_process_group and ThreadWorld.
+  struct State;
+  explicit ProcessGroup(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// The group of this process, from what its launcher set. Without a launcher: a group of one, which needs no network.
+/// Collective. Throws a usage error for an unknown backend or a rank started twice, an environment error for a port in use,
+/// ranks that do not come, or a backend that is not available here.
+ProcessGroup init_process_group(const GroupOptions& options = {}, const std::optional<RankEnv>& env = rank_env_from());
+
+class ThreadBoard;
+
+/// Groups for ranks that are threads of this process. group(r) is for the thread that plays rank r.
+class ThreadWorld {
+ public:
+  explicit ThreadWorld(int world_size, std::chrono::milliseconds timeout = kDefaultTimeout);
+  ~ThreadWorld();
+
+  ProcessGroup group(int rank) const;
+
+  /// The rank ended (`why` empty) or failed. Whoever waits for it gets an error that names it.
+  void leave(int rank, const std::string& why) const;
+
+ private:
+  std::shared_ptr<ThreadBoard> board_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::chrono::milliseconds timeout_;
+};
+
+}  // namespace muster::parallel

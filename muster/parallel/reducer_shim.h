@@ -1,0 +1,39 @@
+// The one place that knows how c10d::Reducer's constructor changed between LibTorch 2.11 and 2.15 (probed in cmake/Torch.cmake).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+namespace muster::parallel::detail {
+
+/// What our code says by name; everything else is c10d's default.
+struct ReducerArguments {
+  std::vector<at::Tensor> parameters;
+  std::vector<std::vector<size_t>> buckets;  ///< in the order of reduction
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  int64_t bucket_bytes_cap = c10d::kDefaultBucketBytesCap;
+  int64_t first_bucket_bytes_cap = c10d::kDefaultFirstBucketBytes;
+  bool find_unused_parameters = false;
+  bool gradient_as_bucket_view = false;
+};
+
+inline std::unique_ptr<c10d::Reducer> make_reducer(ReducerArguments arguments) {
+  std::vector<bool> dense(arguments.parameters.size(), false);
+  return std::make_unique<c10d::Reducer>(std::move(arguments.parameters), std::move(arguments.buckets), std::move(arguments.group),
+                                         std::move(dense), arguments.bucket_bytes_cap, arguments.find_unused_parameters,
+                                         arguments.gradient_as_bucket_view, std::unordered_map<size_t, std::string>{},
+                                         arguments.first_bucket_bytes_cap, /*skip_all_reduce_unused_params=*/false,
+                                         /*use_python_reducer=*/false
+#ifdef MUSTER_REDUCER_HAS_BUCKET_LIST
+                                         ,
+                                         std::vector<int64_t>{}
+#endif
+  );
+}
+
+}  // namespace muster::parallel::detail

@@ -1,0 +1,19 @@
+// Ranks as threads, for tests of everything that talks between ranks.
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+#include "muster/parallel/process_group.h"
+
+namespace muster::testing {
+
+struct RankOptions {
+  std::chrono::milliseconds timeout{60'000};  ///< of every collective: a test that hangs fails with the missing rank's name
+};
+
+/// Runs `rank_main` on one thread per rank and joins them all. Intra-op threads are 1 in each. A rank that throws releases the
+/// others: who waits for it gets an error. The first error in time is rethrown, "rank R: …" in front where it is ours.
+void run_ranks(int world_size, const std::function<void(parallel::ProcessGroup group)>& rank_main, RankOptions options = {});
+
+}  // namespace muster::testing

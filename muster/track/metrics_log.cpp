@@ -1,0 +1,86 @@
+#include "muster/track/metrics_log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+#include <cmath>
+
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+
+namespace muster::track {
+namespace {
+
+std::string cell(const std::optional<double>& value) { return value ? shortest(*value) : ""; }
+
+void put(Json& object, const char* name, const std::optional<double>& value) {
+  if (!value) return;
+  if (std::isfinite(*value)) {
+    object[name] = *value;
+  } else {
+    object[name] = shortest(*value);
+  }
+}
+
+/// The whole lines of the file whose step, as `step_of` reads it, is at most `last_step`.
+template <class StepOf>
+std::string kept_lines(const std::filesystem::path& path, int64_t last_step, StepOf step_of) {
+  if (last_step < 0 || !std::filesystem::exists(path)) return "";
+  const std::string bytes = read_file(path);
+  std::string kept;
+  for (size_t from = 0, end; (end = bytes.find('\n', from)) != std::string::npos; from = end + 1) {
+    const std::string line = bytes.substr(from, end - from);
+    const std::optional<int64_t> step = step_of(line);
+    if (step && *step <= last_step) kept += line + '\n';
+  }
+  return kept;
+}
+
+std::optional<int64_t> step_of_csv(const std::string& line) { return to_int(line.substr(0, line.find(','))); }
+
+std::optional<int64_t> step_of_json(const std::string& line) {
+  const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) return std::nullopt;
+  return row["step"].get<int64_t>();
+}
+
+UniqueFd open_for_append(const std::filesystem::path& path) {
+  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  if (!fd) throw environment_error({.refused = "cannot open " + path.string(), .rule = errno_text(errno)});
+  return fd;
+}
+
+}  // namespace
+
+std::string csv_header() { return "step,epoch,phase,loss,accuracy,lr,samples_per_s,elapsed_s\n"; }
+
+std::string to_csv_line(const MetricsRow& row) {
+  return concat(row.step, ',', row.epoch, ',', row.phase, ',', cell(row.loss), ',', cell(row.accuracy), ',', cell(row.lr), ',',
+                cell(row.samples_per_s), ',', cell(row.elapsed_s), '\n');
+}
+
+std::string to_json_line(const MetricsRow& row) {
+  Json object = {{"step", row.step}, {"epoch", row.epoch}, {"phase", row.phase}};
+  put(object, "loss", row.loss);
+  put(object, "accuracy", row.accuracy);
+  put(object, "lr", row.lr);
+  put(object, "samples_per_s", row.samples_per_s);
+  put(object, "elapsed_s", row.elapsed_s);
+  return object.dump() + '\n';
+}
+
+MetricsLog::MetricsLog(const std::filesystem::path& folder, int64_t last_step)
+    : csv_path_(folder / "metrics.csv"), json_path_(folder / "metrics.jsonl") {
+  write_file_atomic(csv_path_, csv_header() + kept_lines(csv_path_, last_step, step_of_csv));
+  write_file_atomic(json_path_, kept_lines(json_path_, last_step, step_of_json));
+  csv_ = open_for_append(csv_path_);
+  json_ = open_for_append(json_path_);
+}
+
+void MetricsLog::write(const MetricsRow& row) {
+  write_all(csv_.get(), to_csv_line(row), csv_path_);
+  write_all(json_.get(), to_json_line(row), json_path_);
+}
+
+}  // namespace muster::track

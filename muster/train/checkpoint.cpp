@@ -1,0 +1,166 @@
+#include "muster/train/checkpoint.h"
+
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/file.h"
+#include "muster/base/text.h"
+
+namespace muster::train {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr int64_t kFormat = 1;
+constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kUnfinished = ".unfinished-";
+
+uint32_t crc32_of(std::string_view bytes) {
+  return static_cast<uint32_t>(::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+[[noreturn]] void refuse(const fs::path& folder, const std::string& rule, const std::string& value = "") {
+  throw usage_error({.refused = "checkpoint " + folder.string() + " cannot be used", .rule = rule, .value = value});
+}
+
+/// "step-120" -> 120.
+std::optional<int64_t> step_of(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  return to_int(std::string_view(name).substr(kPrefix.size()));
+}
+
+/// Steps of the checkpoints under `output`, newest first.
+std::vector<int64_t> steps_in(const fs::path& output) {
+  std::vector<int64_t> steps;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(output / "checkpoints", none)) {
+    if (const auto step = step_of(entry.path())) steps.push_back(*step);
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+fs::path folder_of(const fs::path& output, int64_t step) { return output / "checkpoints" / concat(kPrefix, step); }
+
+NamedTensorList read_part(const fs::path& folder, const std::string& name, const Json& state) {
+  const fs::path path = folder / name;
+  if (!fs::exists(path)) refuse(folder, concat(name, " is missing"));
+  const std::string bytes = read_file(path);
+  const Json& expected = state.at("files").at(name);
+  if (bytes.size() != expected.at("bytes").get<uint64_t>()) {
+    refuse(folder, concat(name, " has ", expected.at("bytes").get<uint64_t>(), " bytes"), concat(bytes.size(), " bytes"));
+  }
+  if (crc32_of(bytes) != expected.at("crc32").get<uint32_t>()) refuse(folder, concat(name, " was altered: its CRC-32 differs from state.json"));
+  return parse_safetensors(bytes, path.string()).tensors;
+}
+
+/// Writes the files of a checkpoint into an empty folder.
+void write_parts(const fs::path& folder, const Checkpoint& checkpoint) {
+  Json files = Json::object();
+  const auto write_part = [&](const std::string& name, const NamedTensorList& tensors) {
+    const std::string bytes = to_safetensors({tensors, {}});
+    write_file_atomic(folder / name, bytes);
+    files[name] = {{"bytes", bytes.size()}, {"crc32", crc32_of(bytes)}};
+  };
+  write_part("model.safetensors", checkpoint.model);
+  write_part("optimizer.safetensors", checkpoint.optimizer);
+  write_part("rng.safetensors", checkpoint.rng);
+  const Json state = {{"format", kFormat},
+                      {"step", checkpoint.position.step},
+                      {"epoch", checkpoint.position.epoch},
+                      {"samples", checkpoint.position.samples},
+                      {"world_size", checkpoint.world_size},
+                      {"global_batch", checkpoint.global_batch},
+                      {"meters", checkpoint.meters},
+                      {"plan", checkpoint.plan},
+                      {"files", files}};
+  write_file_atomic(folder / "state.json", state.dump(2) + '\n');
+}
+
+}  // namespace
+
+fs::path write_checkpoint(const fs::path& output, const Checkpoint& checkpoint) {
+  const fs::path folder = folder_of(output, checkpoint.position.step);
+  make_writable_folder(folder.parent_path(), "checkpoint folder");
+  const fs::path unfinished = folder.parent_path() / concat(kUnfinished, checkpoint.position.step, "-", ::getpid());
+  std::error_code error;
+  fs::create_directory(unfinished, error);
+  if (error) throw environment_error({.refused = "cannot create " + unfinished.string(), .rule = error.message()});
+  try {
+    write_parts(unfinished, checkpoint);
+    fs::remove_all(folder);  // the same step again: a resumed run that repeats it, with the same content
+    fs::rename(unfinished, folder);
+    sync_folder(folder.parent_path());
+    write_file_atomic(output / "latest", folder.filename().string() + '\n');
+  } catch (const fs::filesystem_error& failure) {
+    fs::remove_all(unfinished, error);
+    throw environment_error({.refused = "cannot write checkpoint " + folder.string(), .rule = failure.code().message()});
+  } catch (...) {
+    fs::remove_all(unfinished, error);
+    throw;
+  }
+  return folder;
+}
+
+Checkpoint read_checkpoint(const fs::path& folder) {
+  if (!fs::exists(folder / "state.json")) refuse(folder, "state.json is missing");
+  Checkpoint checkpoint;
+  try {
+    const Json state = parse_json(read_file(folder / "state.json"), (folder / "state.json").string());
+    if (state.at("format").get<int64_t>() != kFormat) refuse(folder, concat("this Muster reads format ", kFormat), state.at("format").dump());
+    checkpoint.position = {state.at("step").get<int64_t>(), state.at("epoch").get<int64_t>(), state.at("samples").get<int64_t>()};
+    checkpoint.world_size = state.at("world_size").get<int64_t>();
+    checkpoint.global_batch = state.at("global_batch").get<int64_t>();
+    checkpoint.meters = state.at("meters");
+    checkpoint.plan = state.at("plan");
+    checkpoint.model = read_part(folder, "model.safetensors", state);
+    checkpoint.optimizer = read_part(folder, "optimizer.safetensors", state);
+    checkpoint.rng = read_part(folder, "rng.safetensors", state);
+  } catch (const Json::exception& error) {
+    refuse(folder, "state.json lacks a field or has one of the wrong type", error.what());
+  }
+  const TrainPosition& position = checkpoint.position;
+  if (position.step < 0 || position.epoch < 0 || position.samples < 0 || checkpoint.world_size < 1 || checkpoint.global_batch < 1) {
+    refuse(folder, "state.json has a number below its least value");
+  }
+  return checkpoint;
+}
+
+std::optional<fs::path> checkpoint_before(const fs::path& output, int64_t step) {
+  for (const int64_t earlier : steps_in(output)) {
+    if (earlier >= step) continue;
+    try {
+      read_checkpoint(folder_of(output, earlier));
+      return folder_of(output, earlier);
+    } catch (const Error&) {
+      continue;  // damaged as well: look further back
+    }
+  }
+  return std::nullopt;
+}
+
+fs::path find_checkpoint(const fs::path& path) {
+  if (fs::exists(path / "state.json")) return path;
+  if (!fs::exists(path / "latest")) {
+    throw usage_error({.refused = "nothing to resume in " + path.string(), .rule = "it is an output folder with a file `latest`, or one checkpoint",
+                       .hint = "name the folder that an earlier run got as --output"});
+  }
+  const std::string name(trim(read_file(path / "latest")));
+  if (!step_of(name)) refuse(path / "latest", "it names a folder step-N", '"' + name + '"');
+  return path / "checkpoints" / name;
+}
+
+void remove_old_checkpoints(const fs::path& output, int64_t keep) {
+  const std::vector<int64_t> steps = steps_in(output);
+  std::error_code none;  // what cannot be removed now is tried again with the next checkpoint
+  for (size_t i = static_cast<size_t>(std::max<int64_t>(1, keep)); i < steps.size(); ++i) fs::remove_all(folder_of(output, steps[i]), none);
+  for (const auto& entry : fs::directory_iterator(output / "checkpoints", none)) {
+    if (entry.path().filename().string().starts_with(kUnfinished)) fs::remove_all(entry.path(), none);
+  }
+}
+
+}  // namespace muster::train

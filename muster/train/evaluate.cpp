@@ -1,0 +1,53 @@
+#include "muster/train/evaluate.h"
+
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+
+#include "muster/data/loader.h"
+#include "muster/data/samplers/exact_cover.h"
+
+namespace muster::train {
+namespace {
+
+Meter sum_over_ranks(const Meter& meter, const parallel::ProcessGroup& group) {
+  if (group.world_size() == 1) return meter;
+  at::Tensor sums = at::empty({3}, at::kDouble);
+  double* field = sums.mutable_data_ptr<double>();
+  field[0] = meter.loss_sum;
+  field[1] = static_cast<double>(meter.correct);
+  field[2] = static_cast<double>(meter.count);
+  sums = sums.to(group.device());
+  group.all_reduce(sums);
+  sums = sums.cpu();
+  field = sums.mutable_data_ptr<double>();
+  return {field[0], static_cast<int64_t>(field[1]), static_cast<int64_t>(field[2])};
+}
+
+}  // namespace
+
+int64_t count_correct(const at::Tensor& scores, const at::Tensor& target) { return scores.argmax(1).eq(target).sum().item<int64_t>(); }
+
+Meter evaluate(models::Classifier& model, std::shared_ptr<const data::Dataset> dataset, const parallel::ProcessGroup& group,
+               const EvaluateOptions& options, const std::function<void(int64_t, int64_t, const Meter&)>& after_batch) {
+  const c10::NoGradGuard no_grad;
+  if (group.world_size() > 1) {
+    for (const at::Tensor& buffer : model.buffers()) group.broadcast(buffer);
+  }
+  const bool was_training = model.is_training();
+  model.eval();
+  const int64_t samples = dataset->size();
+  data::Loader loader(std::move(dataset), {.batch_size = options.batch_size, .workers = options.workers},
+                      std::make_unique<data::ExactCoverSampler>(samples, group.world_size(), group.rank()));
+  Meter meter;
+  int64_t done = 0;
+  for (const data::Batch& batch : loader.epoch(0)) {
+    const at::Tensor scores = model.forward(batch.data);
+    meter.add(at::cross_entropy_loss(scores, batch.target).item<double>(), count_correct(scores, batch.target), batch.size());
+    if (after_batch) after_batch(++done, loader.batches_per_epoch(), meter);
+  }
+  model.train(was_training);
+  return sum_over_ranks(meter, group);
+}
+
+}  // namespace muster::train

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# The Python peers: a virtual environment with PyTorch in .venv of this checkout, then tests/parity (goldens made anew and
+# compared, live runs beside Python). Ends with pytest's own summary line. Needs a finished build (build/bin).
+#   scripts/parity.sh [PYTEST ARGS]     everything, or what pytest's arguments select
+#   scripts/parity.sh --venv-only       only the virtual environment (benchmarks/peers use it)
+#   MUSTER_BUILD_DIR=build-dev          test that build instead of build/
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+requirements=tests/parity/requirements.txt
+
+say() { printf 'parity: %s\n' "$*" >&2; }
+die() { printf 'parity: %s\n' "$1" >&2; [ -z "${2:-}" ] || printf 'hint: %s\n' "$2" >&2; exit 1; }
+
+# A bare Debian has python3 without ensurepip, which `python3 -m venv` needs.
+need_venv_module() {
+  python3 -c 'import ensurepip, venv' 2>/dev/null && return
+  command -v apt-get >/dev/null || die "python3 has no venv module" "install Python's venv and ensurepip"
+  local as_root=()
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || die "root is needed to install python3-venv" "run as root, or install sudo"
+    as_root=(sudo)
+  fi
+  say "installing python3-venv"
+  local log; log=$(mktemp)
+  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=900 -o Acquire::Retries=3)
+  if ! { flock 9; ${as_root[@]+"${as_root[@]}"} "${apt[@]}" update &&
+         ${as_root[@]+"${as_root[@]}"} "${apt[@]}" install -y --no-install-recommends python3-venv; } \
+       >"$log" 2>&1 9>"/tmp/muster-setup-apt.$(id -u).lock"; then
+    cat "$log" >&2; rm -f "$log"; die "apt-get could not install python3-venv"
+  fi
+  rm -f "$log"
+}
+
+# The stamp holds the requirements that were installed to the end, so a cut-off installation is made again. A venv knows
+# its own path: a copied checkout makes its own.
+make_venv() {
+  local stamp=.venv/.muster-requirements
+  local wanted; wanted=$(pwd; python3 --version; cat "$requirements")
+  [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
+  need_venv_module
+  say "making .venv with PyTorch (about 4 GB, about a minute)"
+  rm -rf .venv
+  python3 -m venv .venv
+  .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --retries 5 -r "$requirements" >&2 ||
+    die "pip could not install $requirements" "check the network and the free space, then run it again"
+  .venv/bin/python -c 'import torch, torch.distributed' || die "PyTorch was installed and cannot be imported"
+  printf '%s\n' "$wanted" >"$stamp"
+}
+
+mkdir -p .deps
+exec 8>.deps/.venv.lock; flock 8
+make_venv
+exec 8>&-
+[ "${1:-}" = --venv-only ] && exit
+exec .venv/bin/python -m pytest -q -p no:cacheprovider "${@:-tests/parity}"

@@ -1,0 +1,79 @@
+"""Every golden made anew. A golden is a file beside the script `make_golden.py` that writes it.
+
+The script runs in a copy of its folder that holds only the scripts (*.py) and what it reads (input/), so a file that it
+no longer writes is noticed too. All text must be equal, with one exception: below a JSON object that has the number
+"tolerance", numbers may differ by that much, because matrix products round differently on other CPUs.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+FOLDERS = sorted(script.parent for script in GOLDEN.glob("**/make_golden.py"))
+
+
+def is_golden(path):
+    return path.is_file() and path.suffix not in {".py", ".md"} and "input" not in path.parts and "__pycache__" not in path.parts
+
+
+def goldens(folder):
+    return {path.relative_to(folder) for path in folder.rglob("*") if is_golden(path)}
+
+
+def differences(old, new, where="$", tolerance=None):
+    """The places where two JSON values differ by more than they may."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        if list(old) != list(new):
+            return [f"{where}: keys {list(old)} are now {list(new)}"]
+        if "tolerance" in old:
+            if old["tolerance"] != new["tolerance"]:
+                return [f"{where}.tolerance: {old['tolerance']} is now {new['tolerance']}"]
+            tolerance = old["tolerance"]
+        return [d for key in old for d in differences(old[key], new[key], f"{where}.{key}", tolerance)]
+    if isinstance(old, list) and isinstance(new, list):
+        if len(old) != len(new):
+            return [f"{where}: {len(old)} entries are now {len(new)}"]
+        return [d for i, pair in enumerate(zip(old, new)) for d in differences(*pair, f"{where}[{i}]", tolerance)]
+    if isinstance(old, float) and isinstance(new, float) and tolerance is not None and abs(old - new) <= tolerance:
+        return []
+    return [] if type(old) is type(new) and old == new else [f"{where}: {old!r} is now {new!r}"]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(GOLDEN)))
+def test_golden_made_anew_is_the_committed_one(folder, tmp_path):
+    copy = tmp_path / folder.name
+    shutil.copytree(folder, copy, ignore=lambda at, names: [
+        name for name in names if is_golden(Path(at, name)) or name == "__pycache__"])
+    subprocess.run([sys.executable, "-B", "make_golden.py"], cwd=copy, check=True, timeout=600)
+    assert goldens(folder) == goldens(copy) != set()
+    for name in goldens(folder):
+        old, new = (folder / name).read_bytes(), (copy / name).read_bytes()
+        if old == new:
+            continue
+        assert name.suffix == ".json", f"{folder / name} differs from the one made anew"
+        found = differences(json.loads(old), json.loads(new))
+        assert not found, f"{folder / name}: {len(found)} differences:\n" + "\n".join(found[:10])
+
+
+@pytest.mark.parametrize("change, message", [
+    (lambda g: g["run"]["loss"].__setitem__(1, 2.0 + 2e-6), "$.run.loss[1]"),
+    (lambda g: g["run"]["loss"].append(3.0), "entries"),
+    (lambda g: g["run"].pop("name"), "keys"),
+    (lambda g: g["run"].__setitem__("loss", None), "None"),
+    (lambda g: g.__setitem__("exact", 1.0 + 2.3e-16), "$.exact"),
+    (lambda g: g["run"].__setitem__("count", 4), "$.run.count"),
+])
+def test_a_changed_golden_is_seen(change, message):
+    golden = {"exact": 1.0, "run": {"name": "a", "tolerance": 1e-6, "count": 3, "loss": [1.0, 2.0]}}
+    changed = json.loads(json.dumps(golden))
+    change(changed)
+    assert message in "\n".join(differences(golden, changed))
+
+
+def test_the_last_bits_may_differ_below_a_tolerance():
+    assert differences({"tolerance": 1e-6, "loss": [1.0]}, {"tolerance": 1e-6, "loss": [1.0 + 1e-7]}) == []
