@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <ostream>
 
-#include "cli/parse.h"
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+
+#include "cli/parse.h"
 
 namespace muster::cli {
 namespace {
@@ -53,9 +54,13 @@ void print_row(const ListRow& row, size_t column, std::ostream& out) {
 
 std::span<const ListKind> list_kinds() { return kKinds; }
 
-ListRequest parse_list(std::span<const std::string> args, Console& console, std::optional<int>& done) {
+ListRequest parse_list(std::span<const std::string> args,
+                       Console& console,
+                       std::optional<int>& done) {
   ListRequest request;
-  const auto app = make_app("list", "List what can be named on the command line.", kExamples,
+  const auto app = make_app("list",
+                            "List what can be named on the command line.",
+                            kExamples,
                             "muster list [KIND] [--json]");
   std::string known;
   for (const ListKind& kind : kKinds) known += concat(known.empty() ? "" : ", ", kind.name);

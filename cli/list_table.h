@@ -1,4 +1,5 @@
-// `muster list`: what both executables share. The tables of torch rooms are printed by muster-torch, the rest by muster.
+// `muster list`: what both executables share. The tables of torch rooms are printed by
+// muster-torch, the rest by muster.
 #pragma once
 
 #include <optional>
@@ -7,9 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/console.h"
 #include "muster/base/entry.h"
 #include "muster/base/params.h"
+
+#include "cli/console.h"
 
 namespace muster::cli {
 
@@ -50,11 +52,14 @@ struct ListRequest {
   bool json = false;
 };
 
-/// Parses the words behind `muster list`. Sets `done` to the exit code if help was printed. Throws a usage error with a
-/// suggestion for an unknown kind or flag.
-ListRequest parse_list(std::span<const std::string> args, Console& console, std::optional<int>& done);
+/// Parses the words behind `muster list`. Sets `done` to the exit code if help was printed. Throws
+/// a usage error with a suggestion for an unknown kind or flag.
+ListRequest parse_list(std::span<const std::string> args,
+                       Console& console,
+                       std::optional<int>& done);
 
-/// To stdout: a table within 80 columns, or one JSON array of objects {"name", "help", "available", "params"}.
+/// To stdout: a table within 80 columns, or one JSON array of objects {"name", "help", "available",
+/// "params"}.
 void print_rows(std::span<const ListRow> rows, bool json, Console& console);
 
 }  // namespace muster::cli

@@ -1,11 +1,5 @@
 #include "cli/live_bar.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -13,9 +7,16 @@
 #include <utility>
 #include <vector>
 
-#include "cli/progress_bar.h"
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+
+#include "cli/progress_bar.h"
 
 namespace muster::cli {
 namespace {

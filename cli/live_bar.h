@@ -1,4 +1,5 @@
-// The program's output while work goes on: whole lines, with a progress bar that stays below them on a terminal.
+// The program's output while work goes on: whole lines, with a progress bar that stays below them
+// on a terminal.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,9 @@
 #include <string_view>
 #include <thread>
 
-#include "cli/console.h"
 #include "muster/track/progress.h"
+
+#include "cli/console.h"
 
 namespace muster::cli {
 
@@ -18,13 +20,17 @@ struct LiveBarOptions {
   int out_fd = 1;
   int err_fd = 2;
   bool out_is_terminal = false;
-  bool err_is_terminal = false;  ///< the bar is drawn here; without a terminal it is a plain line now and then
+  bool err_is_terminal =
+      false;  ///< the bar is drawn here; without a terminal it is a plain line now and then
   bool colour = false;
-  std::function<int()> width = [] { return 80; };  ///< columns; asked at each drawing, so the bar follows the window
+  std::function<int()> width = [] {
+    return 80;
+  };  ///< columns; asked at each drawing, so the bar follows the window
 };
 
-/// Writes from a thread of its own, so that a reader who is slow (a pager, a stopped terminal) holds up neither signals nor
-/// ranks. Lines keep their order over both streams. The bar is drawn at most 15 times a second. Any thread may call.
+/// Writes from a thread of its own, so that a reader who is slow (a pager, a stopped terminal)
+/// holds up neither signals nor ranks. Lines keep their order over both streams. The bar is drawn
+/// at most 15 times a second. Any thread may call.
 class LiveBar {
  public:
   explicit LiveBar(LiveBarOptions options);
@@ -44,8 +50,8 @@ class LiveBar {
   int wake_fd() const;
   static constexpr size_t kMostPendingBytes = 1 << 20;
 
-  /// Takes the bar away, writes what is left and stops the thread. False if that took longer than `patience_s` (negative:
-  /// no limit); the rest is then lost when the process ends.
+  /// Takes the bar away, writes what is left and stops the thread. False if that took longer than
+  /// `patience_s` (negative: no limit); the rest is then lost when the process ends.
   bool finish(double patience_s = -1);
 
   /// Why writing failed (a full disk behind stdout), or empty. What came after is lost.
@@ -54,7 +60,8 @@ class LiveBar {
  private:
   struct State;
   static void write_loop(State& state);
-  std::shared_ptr<State> state_;  // shared with the thread, which may be left behind stuck in a write
+  std::shared_ptr<State>
+      state_;  // shared with the thread, which may be left behind stuck in a write
   std::thread thread_;
 };
 

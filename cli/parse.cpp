@@ -41,12 +41,12 @@ class HelpFormatter : public CLI::Formatter {
   }
 
   std::string make_description(const CLI::App* app) const override {
-    return wrap(app->get_description(), kWidth) + '\n';
+    return wrap(app->get_description(), kWidth) + "\n\n";
   }
 
   std::string make_footer(const CLI::App* app) const override {
     const std::string footer = app->get_footer();
-    return footer.empty() ? "" : "\n" + footer + '\n';
+    return footer.empty() ? "" : footer + '\n';
   }
 
  private:
@@ -102,15 +102,17 @@ std::optional<int> parse(CLI::App& app, std::span<const std::string> args, Conso
     console.out() << app.help() << std::flush;
     return 0;
   } catch (const CLI::ParseError& error) {
-    // A flag that we do not know can make CLI11 stumble over its value first, so it is looked for whatever the complaint.
+    // A flag that we do not know can make CLI11 stumble over its value first, so it is looked for
+    // whatever the complaint.
     for (const std::string& word : args) {
       if (word == "--") break;
-      if (is_flag(word) && option_named(app, word) == nullptr) throw unknown_flag(app, word, help_hint);
+      if (is_flag(word) && option_named(app, word) == nullptr)
+        throw unknown_flag(app, word, help_hint);
     }
     if (!app.remaining().empty()) {
       const std::string word = app.remaining().front();
-      throw usage_error({.refused = concat(app.get_name(), " does not take \"", word, "\""),
-                         .hint = help_hint});
+      throw usage_error(
+          {.refused = concat(app.get_name(), " does not take \"", word, "\""), .hint = help_hint});
     }
     throw usage_error({.refused = error.what(), .hint = help_hint});
   }

@@ -1,15 +1,17 @@
 #include "cli/run_flags.h"
 
-#include <sched.h>
-
 #include <cctype>
 #include <filesystem>
+#include <tuple>
 #include <utility>
 
-#include "cli/parse.h"
+#include <sched.h>
+
 #include "muster/base/error.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
+
+#include "cli/parse.h"
 
 namespace muster::cli {
 namespace {
@@ -17,8 +19,10 @@ namespace {
 constexpr int64_t kTorchrunPort = 29500;
 
 const char* const kDescription =
-    "Start PROGRAM as several ranks, with torchrun's flags and environment variables. What the ranks print is shown line "
-    "by line behind the rank's number. When one rank fails, the others are stopped and the first failure is explained. "
+    "Start PROGRAM as several ranks, with torchrun's flags and environment variables. What the "
+    "ranks print is shown line "
+    "by line behind the rank's number. When one rank fails, the others are stopped and the first "
+    "failure is explained. "
     "No process of the job outlives this command.";
 
 const char* const kFooter =
@@ -60,35 +64,54 @@ struct Typed {
 std::unique_ptr<CLI::App> make(Typed& typed, RunFlags& flags) {
   auto app = make_app("run", kDescription, kFooter, "muster run [OPTIONS] [--] PROGRAM [ARGS]");
   launch::JobSpec& spec = flags.spec;
-  app->add_option("--nproc-per-node", typed.nproc_per_node,
-                  "ranks on this machine: a number, gpu, cpu, or auto (GPUs if there are any, else CPUs)", true)
-      ->type_name("N");
-  app->add_option("--nnodes", typed.nnodes, "machines of the job; this command runs on each", true)
-      ->type_name("N");
-  app->add_option("--node-rank", typed.node_rank, "number of this machine, from 0; needed with several")
+  app->add_option(
+         "--nproc-per-node",
+         typed.nproc_per_node,
+         "ranks on this machine: a number, gpu, cpu, or auto (GPUs if there are any, else CPUs)")
+      ->type_name("N")
+      ->capture_default_str();
+  app->add_option("--nnodes", typed.nnodes, "machines of the job; this command runs on each")
+      ->type_name("N")
+      ->capture_default_str();
+  app->add_option(
+         "--node-rank", typed.node_rank, "number of this machine, from 0; needed with several")
       ->type_name("R");
-  app->add_option("--rdzv-endpoint", typed.endpoint, "where rank 0 listens; the same on each machine")
+  app->add_option(
+         "--rdzv-endpoint", typed.endpoint, "where rank 0 listens; the same on each machine")
       ->type_name("HOST:PORT");
   app->add_option("--master-addr", typed.master_addr, "the host of --rdzv-endpoint by itself")
       ->type_name("HOST");
-  app->add_option("--master-port", typed.master_port, "its port; on one machine a free one is chosen")
+  app->add_option(
+         "--master-port", typed.master_port, "its port; on one machine a free one is chosen")
       ->type_name("PORT");
-  app->add_option("--rdzv-id", spec.run_id, "name of the run, for its log folder; made up if not given")
+  app->add_option(
+         "--rdzv-id", spec.run_id, "name of the run, for its log folder; made up if not given")
       ->type_name("ID");
-  app->add_option("--rdzv-backend", typed.rdzv_backend, "static: the number of machines is fixed", true)
-      ->type_name("NAME");
-  app->add_flag("--standalone", typed.standalone, "one machine; the default, taken for torchrun's sake");
-  app->add_option("--max-restarts", spec.max_restarts, "start all ranks again after a failure, so often", true)
-      ->type_name("K");
-  app->add_option("--shutdown-timeout", spec.shutdown_timeout_s,
-                  "seconds between the first signal to the ranks and SIGKILL", true)
-      ->type_name("S");
+  app->add_option("--rdzv-backend", typed.rdzv_backend, "static: the number of machines is fixed")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app->add_flag(
+      "--standalone", typed.standalone, "one machine; the default, taken for torchrun's sake");
+  app->add_option(
+         "--max-restarts", spec.max_restarts, "start all ranks again after a failure, so often")
+      ->type_name("K")
+      ->capture_default_str();
+  app->add_option("--shutdown-timeout",
+                  spec.shutdown_timeout_s,
+                  "seconds between the first signal to the ranks and SIGKILL")
+      ->type_name("S")
+      ->capture_default_str();
   app->add_option("--log-dir", typed.log_dir, "folder for the logs of each rank")->type_name("DIR");
   app->add_option("--local-ranks-filter", typed.filter, "show only these local ranks, such as 0,2")
       ->type_name("LIST");
-  app->add_flag("--no-prefix", flags.no_prefix, "show lines as they are, without the rank's number");
-  app->add_option("--role", spec.role, "value of ROLE_NAME", true)->type_name("NAME");
-  app->add_option("--launcher", flags.launcher, "see `muster list launchers`", true)->type_name("NAME");
+  app->add_flag(
+      "--no-prefix", flags.no_prefix, "show lines as they are, without the rank's number");
+  app->add_option("--role", spec.role, "value of ROLE_NAME")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app->add_option("--launcher", flags.launcher, "see `muster list launchers`")
+      ->type_name("NAME")
+      ->capture_default_str();
   return app;
 }
 
@@ -125,7 +148,8 @@ void resolve_address(const Typed& typed, launch::JobSpec& spec) {
     throw usage_error({.refused = "--rdzv-endpoint together with --master-addr or --master-port",
                        .rule = "they say the same thing"});
   }
-  if (!typed.endpoint.empty()) std::tie(spec.master_addr, spec.master_port) = parse_endpoint(typed.endpoint);
+  if (!typed.endpoint.empty())
+    std::tie(spec.master_addr, spec.master_port) = parse_endpoint(typed.endpoint);
   if (!typed.master_addr.empty()) {
     spec.master_addr = typed.master_addr;
     spec.master_port = kTorchrunPort;
@@ -133,7 +157,8 @@ void resolve_address(const Typed& typed, launch::JobSpec& spec) {
   if (!typed.master_port) return;
   spec.master_port = *typed.master_port;
   if (spec.master_port < 1) {
-    throw usage_error({.refused = "--master-port", .rule = "a port is a number from 1 to 65535",
+    throw usage_error({.refused = "--master-port",
+                       .rule = "a port is a number from 1 to 65535",
                        .value = std::to_string(spec.master_port)});
   }
 }
@@ -169,7 +194,9 @@ void resolve(const Typed& typed, RunFlags& flags) {
 
 }  // namespace
 
-std::optional<int> parse_run_flags(std::span<const std::string> args, Console& console, RunFlags& flags) {
+std::optional<int> parse_run_flags(std::span<const std::string> args,
+                                   Console& console,
+                                   RunFlags& flags) {
   Typed typed;
   const auto app = make(typed, flags);
   ProgramLine line = split_program(*app, args);

@@ -8,8 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/console.h"
 #include "muster/launch/job.h"
+
+#include "cli/console.h"
 
 namespace muster::cli {
 
@@ -21,9 +22,12 @@ struct RunFlags {
 };
 
 /// Parses the words behind `muster run`. An exit code if help was printed. Throws a usage error.
-std::optional<int> parse_run_flags(std::span<const std::string> args, Console& console, RunFlags& flags);
+std::optional<int> parse_run_flags(std::span<const std::string> args,
+                                   Console& console,
+                                   RunFlags& flags);
 
-/// Ranks per node from "4", "auto" (GPUs if there are any, else CPUs), "gpu" or "cpu". Throws a usage error.
+/// Ranks per node from "4", "auto" (GPUs if there are any, else CPUs), "gpu" or "cpu". Throws a
+/// usage error.
 int64_t ranks_per_node(std::string_view text, int64_t gpus, int64_t cpus);
 
 /// "HOST:PORT", "[IPv6]:PORT" or "HOST" (port 29500, torchrun's). Throws a usage error.

@@ -18,18 +18,21 @@ if(NOT EXISTS "${torch_dir}/include/ATen/ATen.h" OR NOT EXISTS "${torch_dir}/lib
   message(FATAL_ERROR "LibTorch was not found.\nhint: run scripts/setup.sh, or set MUSTER_TORCH_DIR or CMAKE_PREFIX_PATH to its folder")
 endif()
 
-file(STRINGS ${torch_dir}/include/torch/headeronly/version.h torch_version_lines REGEX "TORCH_VERSION_(MAJOR|MINOR|PATCH) [0-9]+")
-string(REGEX REPLACE "[^0-9]+([0-9]+)[^0-9]*" "\\1." torch_version "${torch_version_lines}")
-string(REGEX REPLACE "\\.$" "" torch_version "${torch_version}")
+set(torch_version "")
+foreach(part MAJOR MINOR PATCH)
+  file(STRINGS ${torch_dir}/include/torch/headeronly/version.h line REGEX "define TORCH_VERSION_${part} [0-9]+")
+  string(REGEX MATCH "[0-9]+$" number "${line}")
+  list(APPEND torch_version ${number})
+endforeach()
+list(JOIN torch_version "." torch_version)
 message(STATUS "LibTorch ${torch_version}: ${torch_dir}")
 
-add_library(muster_torch INTERFACE)
+add_library(muster_torch INTERFACE IMPORTED GLOBAL)
 target_include_directories(muster_torch SYSTEM INTERFACE ${torch_dir}/include ${torch_dir}/include/torch/csrc/api/include)
 target_compile_definitions(muster_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
 # The wheel's CUDA halves are opened at run time if a device is there, so what they would need may stay undefined here.
 target_link_options(muster_torch INTERFACE -Wl,--allow-shlib-undefined -Wl,-rpath,${torch_dir}/lib)
 target_link_libraries(muster_torch INTERFACE ${torch_dir}/lib/libtorch_cpu.so ${torch_dir}/lib/libc10.so)
-set_target_properties(muster_torch PROPERTIES MUSTER_DIR ${torch_dir})
 
 # An old ABI is possible only before 2.7 on Linux; the wheel says which in torch/version-independent config.
 if(EXISTS ${torch_dir}/share/cmake/Torch/TorchConfig.cmake)
@@ -44,7 +47,6 @@ endif()
 include(CheckCXXSourceCompiles)
 block()
   set(CMAKE_REQUIRED_LIBRARIES muster_torch)
-  set(CMAKE_REQUIRED_FLAGS -fsyntax-only)
   set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
   check_cxx_source_compiles([[
     #include <torch/csrc/distributed/c10d/reducer.hpp>

@@ -1,11 +1,12 @@
-// `muster list`: the kinds, and the tables of torch-free rooms; cli/torch/commands/list.cpp has the others.
-#include "cli/list_table.h"
-
+// `muster list`: the kinds, and the tables of torch-free rooms; cli/torch/commands/list.cpp has the
+// others.
 #include <algorithm>
+
+#include "muster/launch/launcher.h"
 
 #include "cli/command.h"
 #include "cli/exec_torch.h"
-#include "muster/launch/launcher.h"
+#include "cli/list_table.h"
 
 namespace muster::cli {
 namespace {
@@ -27,14 +28,14 @@ int run(std::span<const std::string> args, Console& console) {
     return kind.name == request.kind && kind.needs_torch;
   });
   if (needs_torch) exec_torch("list", args);
-  print_rows(request.kind.empty() ? kind_rows() : list_rows(launch::launchers()), request.json, console);
+  print_rows(
+      request.kind.empty() ? kind_rows() : list_rows(launch::launchers()), request.json, console);
   return kDone;
 }
 
 }  // namespace
 
-extern constinit const CommandEntry list_entry{"list",
-                                               "list models, datasets, backends, launchers, …",
-                                               &run};
+extern constinit const CommandEntry list_entry{
+    "list", "list models, datasets, backends, launchers, …", &run};
 
 }  // namespace muster::cli

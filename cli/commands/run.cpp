@@ -1,18 +1,20 @@
-// `muster run`: starts a program as several ranks, shows what they say, and leaves no process behind.
-#include <string.h>
-
+// `muster run`: starts a program as several ranks, shows what they say, and leaves no process
+// behind.
 #include <algorithm>
 #include <filesystem>
 #include <set>
+
+#include <string.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/launch/launcher.h"
+#include "muster/launch/process_tree.h"
 
 #include "cli/command.h"
 #include "cli/live_bar.h"
 #include "cli/parse.h"
 #include "cli/run_flags.h"
-#include "muster/base/error.h"
-#include "muster/base/text.h"
-#include "muster/launch/launcher.h"
-#include "muster/launch/process_tree.h"
 
 namespace muster::cli {
 namespace {
@@ -35,7 +37,8 @@ class RunOutput : public launch::JobObserver {
     std::string text;
     if (prefix_) {
       const std::string number = std::to_string(rank);
-      text = concat('[', std::string(digits_ - std::min(digits_, number.size()), ' '), number, "] ");
+      text =
+          concat('[', std::string(digits_ - std::min(digits_, number.size()), ' '), number, "] ");
     }
     text += line;
     stream == launch::Stream::kOut ? bar_.print_out(text) : bar_.print_err(text);
@@ -62,8 +65,11 @@ void report(const launch::JobOutcome& outcome, Console& console) {
     console.note(concat("stopped by SIG", ::sigabbrev_np(outcome.interrupted_by)));
   }
   for (const int pid : outcome.left_behind) {
-    console.error(concat("process ", pid, " does not die: it hangs in the kernel\n",
-                         "hint: a disk or a device does not answer; the process ends when it does"));
+    console.error(
+        concat("process ",
+               pid,
+               " does not die: it hangs in the kernel\n",
+               "hint: a disk or a device does not answer; the process ends when it does"));
   }
 }
 

@@ -1,8 +1,6 @@
 // A dataset: numbered samples that are read a batch at a time.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -11,15 +9,18 @@
 #include <string_view>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
+
 #include "muster/base/entry.h"
 #include "muster/base/params.h"
 
 namespace muster::data {
 
-/// Some samples side by side, ready for a model. Owned by whoever holds it; nothing else writes to the tensors.
+/// Some samples side by side, ready for a model. Owned by whoever holds it; nothing else writes to
+/// the tensors.
 struct Batch {
-  at::Tensor data;               ///< // [B, sample_shape…] of the dataset's dtype
-  at::Tensor target;             ///< // [B] int64 for classes
+  at::Tensor data;               ///< [B, sample_shape…] of the dataset's dtype
+  at::Tensor target;             ///< [B] int64 for classes
   std::vector<int64_t> indices;  ///< the samples' numbers in the dataset, in the order of the rows
 
   int64_t size() const { return static_cast<int64_t>(indices.size()); }
@@ -27,11 +28,11 @@ struct Batch {
 
 /// What every sample of a dataset looks like. `muster train` matches it against the model.
 struct DataSpec {
-  std::string name;                    ///< "fashion-mnist"
-  std::vector<int64_t> sample_shape;   ///< {1, 28, 28}: channels, height, width for images
-  int64_t classes = 0;                 ///< targets are 0 … classes-1; 0 where the target is no class
-  at::ScalarType dtype = at::kFloat;   ///< of Batch::data
-  std::vector<double> mean;            ///< per channel, taken off after scaling to 0 … 1; empty: nothing is
+  std::string name;                   ///< "fashion-mnist"
+  std::vector<int64_t> sample_shape;  ///< {1, 28, 28}: channels, height, width for images
+  int64_t classes = 0;  ///< targets are 0 … classes-1; 0 where the target is no class
+  at::ScalarType dtype = at::kFloat;  ///< of Batch::data
+  std::vector<double> mean;  ///< per channel, taken off after scaling to 0 … 1; empty: nothing is
   std::vector<double> standard_deviation;  ///< per channel, divided by after that
 
   bool is_image() const { return sample_shape.size() == 3; }
@@ -40,8 +41,8 @@ struct DataSpec {
   int64_t width() const { return sample_shape.empty() ? 1 : sample_shape.back(); }
 };
 
-/// All that a random change of a sample may depend on, besides the sample's index: never the worker, the rank, or how
-/// often the sample was read before.
+/// All that a random change of a sample may depend on, besides the sample's index: never the
+/// worker, the rank, or how often the sample was read before.
 struct SampleContext {
   uint64_t seed = 0;
   int64_t epoch = 0;
@@ -62,7 +63,8 @@ class Dataset {
   Batch get(std::span<const int64_t> indices, const SampleContext& context = {}) const;
 
  private:
-  /// Fills a batch. The indices are in range. Allocate the batch's tensors once and write each sample to its row.
+  /// Fills a batch. The indices are in range. Allocate the batch's tensors once and write each
+  /// sample to its row.
   virtual Batch load(std::span<const int64_t> indices, const SampleContext& context) const = 0;
 };
 
@@ -75,7 +77,7 @@ std::string_view to_string(Split split);
 struct DatasetRequest {
   std::filesystem::path data_dir;  ///< empty: the places where the entry looks by itself
   Split split = Split::kTrain;
-  ParamValues params;              ///< "samples=512" of "synthetic:samples=512"
+  ParamValues params;  ///< "samples=512" of "synthetic:samples=512"
 };
 
 /// A dataset by name. One file of datasets/ each; see Note [Generated tables].
@@ -85,8 +87,8 @@ struct DatasetEntry {
   std::string_view name;
   std::string_view help;
   std::span<const Param> params;
-  /// Reads the split into memory. Throws a usage error for unknown parameters or files that are not there, an
-  /// environment error for files that are damaged.
+  /// Reads the split into memory. Throws a usage error for unknown parameters or files that are not
+  /// there, an environment error for files that are damaged.
   std::shared_ptr<const Dataset> (*open)(const DatasetRequest& request);
 };
 

@@ -13,7 +13,8 @@ namespace {
 
 void check_at_least(int64_t least, int64_t value, std::string_view what) {
   if (value >= least) return;
-  throw usage_error({.refused = "loader", .rule = concat(what, " is at least ", least), .value = concat(value)});
+  throw usage_error(
+      {.refused = "loader", .rule = concat(what, " is at least ", least), .value = concat(value)});
 }
 
 }  // namespace
@@ -49,7 +50,9 @@ Epoch::Iterator& Epoch::Iterator::operator++() {
   return *this;
 }
 
-Loader::Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, std::unique_ptr<const Sampler> sampler) {
+Loader::Loader(std::shared_ptr<const Dataset> dataset,
+               LoaderOptions options,
+               std::unique_ptr<const Sampler> sampler) {
   if (!dataset) throw usage_error({.refused = "loader", .rule = "it needs a dataset"});
   check_at_least(1, options.batch_size, "the batch size");
   check_at_least(0, options.workers, "the number of workers");

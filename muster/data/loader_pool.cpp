@@ -9,11 +9,14 @@
 
 namespace muster::data::detail {
 
-LoaderPool::LoaderPool(std::shared_ptr<const Dataset> dataset, LoaderOptions options, std::unique_ptr<const Sampler> sampler)
+LoaderPool::LoaderPool(std::shared_ptr<const Dataset> dataset,
+                       LoaderOptions options,
+                       std::unique_ptr<const Sampler> sampler)
     : dataset_(std::move(dataset)), options_(options), sampler_(std::move(sampler)) {}
 
 std::shared_ptr<LoaderRun> LoaderPool::begin(const LoaderState& start) {
-  auto run = std::make_shared<LoaderRun>(sampler_->indices(start.epoch, start.samples), start, sampler_->world_size(), options_);
+  auto run = std::make_shared<LoaderRun>(
+      sampler_->indices(start.epoch, start.samples), start, sampler_->world_size(), options_);
   std::shared_ptr<LoaderRun> old = run;
   {
     const std::lock_guard lock(mutex_);
@@ -59,11 +62,15 @@ void LoaderPool::work() {
 
 Outcome LoaderPool::make(const LoaderRun& run, int64_t batch) const {
   const SampleContext context{.seed = options_.seed, .epoch = run.epoch()};
-  return make_batch(*dataset_, run.batch_indices(batch), context, {.epoch = run.epoch(), .batch = batch});
+  return make_batch(
+      *dataset_, run.batch_indices(batch), context, {.epoch = run.epoch(), .batch = batch});
 }
 
 void LoaderPool::check_current(const LoaderRun& run) const {
-  if (closed_) throw usage_error({.refused = "batch of a loader that is gone", .rule = "a loader outlives the use of its epochs"});
+  if (closed_) {
+    throw usage_error({.refused = "batch of a loader that is gone",
+                       .rule = "a loader outlives the use of its epochs"});
+  }
   if (current_.get() == &run) return;
   throw usage_error({.refused = concat("batch of epoch ", run.epoch()),
                      .rule = "a loader has one epoch at a time, and a later one was begun",
@@ -121,7 +128,7 @@ LoaderStats LoaderPool::stats(const LoaderRun& run) const {
 
 void LoaderPool::abandon(const std::shared_ptr<LoaderRun>& run) {
   const std::lock_guard lock(mutex_);
-  if (current_ == run) current_.reset();  // the caller still holds it, so no batch dies under the lock
+  if (current_ == run) current_.reset();  // the caller holds it: no batch dies under the lock
 }
 
 void LoaderPool::close() {

@@ -1,4 +1,5 @@
-// The worker threads of a loader and the queue between them and the consumer. Internal to the loader.
+// The worker threads of a loader and the queue between them and the consumer. Internal to the
+// loader.
 #pragma once
 
 #include <condition_variable>
@@ -14,14 +15,17 @@
 namespace muster::data::detail {
 
 // Note [Loader]
-// Workers claim batch numbers of the current run, one after the other, so the order of claims is the order of batches and
-// a slow batch holds up nobody but the consumer. The ring of a run bounds what is claimed and not taken. An epoch that is
-// left early only ceases to be the current run: a worker in the middle of a batch finishes it into the old run, which
-// dies with its last holder, and claims the next from the new run. A failed batch takes its place in the ring like any
-// other, so an error changes neither order nor depth.
+// Workers claim batch numbers of the current run, one after the other, so the order of claims is
+// the order of batches and a slow batch holds up nobody but the consumer. The ring of a run bounds
+// what is claimed and not taken. An epoch that is left early only ceases to be the current run: a
+// worker in the middle of a batch finishes it into the old run, which dies with its last holder,
+// and claims the next from the new run. A failed batch takes its place in the ring like any other,
+// so an error changes neither order nor depth.
 class LoaderPool {
  public:
-  LoaderPool(std::shared_ptr<const Dataset> dataset, LoaderOptions options, std::unique_ptr<const Sampler> sampler);
+  LoaderPool(std::shared_ptr<const Dataset> dataset,
+             LoaderOptions options,
+             std::unique_ptr<const Sampler> sampler);
 
   const Dataset& dataset() const { return *dataset_; }
   const Sampler& sampler() const { return *sampler_; }

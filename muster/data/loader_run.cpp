@@ -12,7 +12,9 @@ namespace muster::data::detail {
 namespace {
 
 /// The first sample that fails when it is asked for alone; nothing if none does.
-std::optional<int64_t> find_culprit(const Dataset& dataset, std::span<const int64_t> indices, const SampleContext& context) {
+std::optional<int64_t> find_culprit(const Dataset& dataset,
+                                    std::span<const int64_t> indices,
+                                    const SampleContext& context) {
   for (const int64_t& index : indices) {
     try {
       dataset.get({&index, 1}, context);
@@ -23,7 +25,8 @@ std::optional<int64_t> find_culprit(const Dataset& dataset, std::span<const int6
   return std::nullopt;
 }
 
-/// To be called in a handler: throws the exception in flight again, nested in a muster::Error that says where it was.
+/// To be called in a handler: throws the exception in flight again, nested in a muster::Error that
+/// says where it was.
 [[noreturn]] void rethrow_with_place(const std::string& place) {
   try {
     throw;
@@ -34,7 +37,8 @@ std::optional<int64_t> find_culprit(const Dataset& dataset, std::span<const int6
   } catch (const std::exception& error) {
     std::throw_with_nested(environment_error({.refused = concat(place, ": ", error.what())}));
   } catch (...) {
-    std::throw_with_nested(environment_error({.refused = concat(place, ": an exception that is no std::exception")}));
+    std::throw_with_nested(
+        environment_error({.refused = concat(place, ": an exception that is no std::exception")}));
   }
 }
 
@@ -55,8 +59,12 @@ Outcome make_batch(const Dataset& dataset,
       outcome.batch = dataset.get(indices, context);
     } catch (...) {
       const auto culprit = find_culprit(dataset, indices, context);
-      rethrow_with_place(concat("cannot load ", culprit ? concat("sample ", *culprit, " in ") : "", "batch ", place.batch,
-                                " of epoch ", place.epoch));
+      rethrow_with_place(concat("cannot load ",
+                                culprit ? concat("sample ", *culprit, " in ") : "",
+                                "batch ",
+                                place.batch,
+                                " of epoch ",
+                                place.epoch));
     }
   } catch (...) {
     outcome.error = std::current_exception();
@@ -65,7 +73,10 @@ Outcome make_batch(const Dataset& dataset,
   return outcome;
 }
 
-LoaderRun::LoaderRun(std::vector<int64_t> indices, const LoaderState& start, int64_t world_size, const LoaderOptions& options)
+LoaderRun::LoaderRun(std::vector<int64_t> indices,
+                     const LoaderState& start,
+                     int64_t world_size,
+                     const LoaderOptions& options)
     : indices_(std::move(indices)),
       start_(start),
       world_size_(world_size),
@@ -90,7 +101,9 @@ void LoaderRun::put(int64_t batch, Outcome outcome) {
   ring_[static_cast<size_t>(batch) % ring_.size()] = std::move(outcome);
 }
 
-bool LoaderRun::next_is_ready() const { return ring_[static_cast<size_t>(taken_) % ring_.size()].has_value(); }
+bool LoaderRun::next_is_ready() const {
+  return ring_[static_cast<size_t>(taken_) % ring_.size()].has_value();
+}
 
 Outcome LoaderRun::take() {
   return *std::exchange(ring_[static_cast<size_t>(taken_++) % ring_.size()], std::nullopt);

@@ -26,17 +26,23 @@ struct BatchPlace {
 };
 
 /// Never throws: what the dataset throws is wrapped as Epoch::next promises.
-Outcome make_batch(const Dataset& dataset, std::span<const int64_t> indices, const SampleContext& context, BatchPlace place) noexcept;
+Outcome make_batch(const Dataset& dataset,
+                   std::span<const int64_t> indices,
+                   const SampleContext& context,
+                   BatchPlace place) noexcept;
 
 /// Seconds of a steady clock.
 double steady_seconds();
 
-/// One epoch: the indices, cut into batches, and a ring of outcomes. A batch is claimed by a worker, made, put into its
-/// place of the ring, and taken by the consumer, in order. Not thread-safe: LoaderPool's mutex guards every member but
-/// the constants.
+/// One epoch: the indices, cut into batches, and a ring of outcomes. A batch is claimed by a
+/// worker, made, put into its place of the ring, and taken by the consumer, in order. Not
+/// thread-safe: LoaderPool's mutex guards every member but the constants.
 class LoaderRun {
  public:
-  LoaderRun(std::vector<int64_t> indices, const LoaderState& start, int64_t world_size, const LoaderOptions& options);
+  LoaderRun(std::vector<int64_t> indices,
+            const LoaderState& start,
+            int64_t world_size,
+            const LoaderOptions& options);
 
   int64_t epoch() const { return start_.epoch; }
   int64_t batches() const { return batches_; }

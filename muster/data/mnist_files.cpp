@@ -1,9 +1,9 @@
 #include "muster/data/mnist_files.h"
 
-#include <ATen/ops/from_blob.h>
-
 #include <string>
 #include <utility>
+
+#include <ATen/ops/from_blob.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -20,7 +20,8 @@ fs::path find_file(const fs::path& folder, const std::string& name, std::string_
     const fs::path path = folder / (name + ending);
     if (fs::exists(path, ignored)) return path;
   }
-  throw usage_error({.refused = concat("no such file: ", (folder / name).string(), " (or .gz)"), .hint = std::string(hint)});
+  throw usage_error({.refused = concat("no such file: ", (folder / name).string(), " (or .gz)"),
+                     .hint = std::string(hint)});
 }
 
 std::string show(const IdxArray& array) {
@@ -40,7 +41,8 @@ at::Tensor to_tensor(IdxArray array) {
   uint8_t* start = const_cast<uint8_t*>(array.bytes.data());
   // The tensor owns the storage from here on; its elements begin behind the header.
   uint8_t* storage = array.storage.release();
-  return at::from_blob(start, array.dims, [storage](void*) { delete[] storage; }, at::kByte);
+  return at::from_blob(
+      start, array.dims, [storage](void*) { delete[] storage; }, at::kByte);
 }
 
 }  // namespace
@@ -58,22 +60,28 @@ std::shared_ptr<const ImageDataset> read_mnist_files(const fs::path& folder,
     throw misplaced(label_path, "labels are [samples] of bytes (type 8)", show(labels));
   }
   IdxArray images = read_idx(image_path);
-  if (images.type != IdxType::kUint8 || images.dims.size() != 3 || images.dims[1] != spec.height() ||
-      images.dims[2] != spec.width()) {
-    throw misplaced(image_path, concat("images are [samples, ", spec.height(), ", ", spec.width(), "] of bytes (type 8)"),
-                    show(images));
+  if (images.type != IdxType::kUint8 || images.dims.size() != 3 ||
+      images.dims[1] != spec.height() || images.dims[2] != spec.width()) {
+    throw misplaced(
+        image_path,
+        concat("images are [samples, ", spec.height(), ", ", spec.width(), "] of bytes (type 8)"),
+        show(images));
   }
   const int64_t samples = images.dims[0];
   if (samples != labels.dims[0]) {
-    throw misplaced(label_path, concat("as many labels as images in ", image_path.filename().string()),
+    throw misplaced(label_path,
+                    concat("as many labels as images in ", image_path.filename().string()),
                     concat(labels.dims[0], " labels, ", samples, " images"));
   }
   for (int64_t i = 0; i < samples; ++i) {
     const int label = labels.bytes[static_cast<size_t>(i)];
     if (label < spec.classes) continue;
-    throw misplaced(label_path, concat("labels run from 0 to ", spec.classes - 1), concat(label, " for sample ", i));
+    throw misplaced(label_path,
+                    concat("labels run from 0 to ", spec.classes - 1),
+                    concat(label, " for sample ", i));
   }
-  return std::make_shared<ImageDataset>(spec, to_tensor(std::move(images)).unsqueeze(1), to_tensor(std::move(labels)));
+  return std::make_shared<ImageDataset>(
+      spec, to_tensor(std::move(images)).unsqueeze(1), to_tensor(std::move(labels)));
 }
 
 }  // namespace muster::data

@@ -5,7 +5,8 @@
 
 namespace muster::data {
 
-/// Samples from … from+count-1 of `whole`, numbered from 0. `Batch::indices` are the subset's own numbers.
+/// Samples from … from+count-1 of `whole`, numbered from 0. `Batch::indices` are the subset's own
+/// numbers.
 class SubsetDataset final : public Dataset {
  public:
   /// Throws a usage error if the range is not inside `whole`.

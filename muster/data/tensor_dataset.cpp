@@ -1,9 +1,9 @@
 #include "muster/data/tensor_dataset.h"
 
-#include <ATen/ops/empty.h>
-
 #include <cstring>
 #include <utility>
+
+#include <ATen/ops/empty.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -12,7 +12,9 @@ namespace muster::data {
 namespace {
 
 at::Tensor checked(const at::Tensor& tensor, std::string_view role) {
-  if (!tensor.defined()) throw usage_error({.refused = concat("a dataset without ", role, " tensor")});
+  if (!tensor.defined()) {
+    throw usage_error({.refused = concat("a dataset without ", role, " tensor")});
+  }
   if (tensor.layout() != at::kStrided || !tensor.device().is_cpu() || tensor.dim() < 1) {
     throw usage_error({.refused = concat("the ", role, " tensor of a dataset"),
                        .rule = "it is dense, on the CPU, and has a first dimension of samples",

@@ -10,10 +10,13 @@ namespace muster::data {
 /// Sample i is row i of both tensors. Rows are copied as they are, without conversion.
 class TensorDataset final : public Dataset {
  public:
-  /// `data` [N, …] of any dtype, `target` [N, …] of any dtype, both on the CPU; kept contiguous, shared with the caller
-  /// if they are so already. `classes` as in DataSpec.
-  /// Throws a usage error if the first dimensions differ, one is missing, or a tensor is not dense on the CPU.
-  TensorDataset(at::Tensor data, at::Tensor target, int64_t classes = 0, std::string name = "tensors");
+  /// `data` [N, …] of any dtype, `target` [N, …] of any dtype, both on the CPU; kept contiguous,
+  /// shared with the caller if they are so already. `classes` as in DataSpec. Throws a usage error
+  /// if the first dimensions differ, one is missing, or a tensor is not dense on the CPU.
+  TensorDataset(at::Tensor data,
+                at::Tensor target,
+                int64_t classes = 0,
+                std::string name = "tensors");
 
   int64_t size() const override;
   DataSpec spec() const override;

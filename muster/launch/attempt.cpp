@@ -1,15 +1,15 @@
 #include "muster/launch/attempt.h"
 
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <memory>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <chrono>
-#include <ctime>
-#include <memory>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -21,15 +21,17 @@
 namespace muster::launch {
 namespace {
 
-// What a finished rank leaves running gets this long between SIGTERM and SIGKILL, or the grace time if that is shorter.
+// What a finished rank leaves running gets this long between SIGTERM and SIGKILL, or the grace time
+// if that is shorter.
 constexpr double kLeftoverGraceS = 5;
-// A process that SIGKILL has not ended by then hangs in the kernel (a dead disk or device); nobody can wait for it.
+// A process that SIGKILL has not ended by then hangs in the kernel (a dead disk or device); nobody
+// can wait for it.
 constexpr double kReapS = 5;
 // A rank binds its port at the start; the same error later means another port.
 constexpr auto kLostPortWindow = std::chrono::seconds(30);
 
-/// stdin of the ranks: local rank 0 gets the launcher's unless that is a terminal, the others an empty one, as mpirun
-/// does. A terminal has one reader, and it is not a rank.
+/// stdin of the ranks: local rank 0 gets the launcher's unless that is a terminal, the others an
+/// empty one, as mpirun does. A terminal has one reader, and it is not a rank.
 UniqueFd open_stdin(int64_t local_rank) {
   if (local_rank == 0 && ::fcntl(STDIN_FILENO, F_GETFD) >= 0 && ::isatty(STDIN_FILENO) == 0) {
     return raised(UniqueFd(::dup(STDIN_FILENO)));
@@ -39,14 +41,18 @@ UniqueFd open_stdin(int64_t local_rank) {
 
 class Attempt {
  public:
-  Attempt(const JobSpec& spec, const AttemptPlan& plan, SignalSource& signals, JobObserver& observer)
+  Attempt(const JobSpec& spec,
+          const AttemptPlan& plan,
+          SignalSource& signals,
+          JobObserver& observer)
       : spec_(spec), plan_(plan), signals_(signals), observer_(observer) {}
 
   AttemptResult run(const std::filesystem::path& program);
 
  private:
   // kRunning ──failure or signal──▶ kStopping ──grace over──▶ kKilling
-  //     └───────all ranks ended──────▶ kLeftovers ──grace over──▶ kKilling ; warden says all gone ──▶ kOver
+  //     └───────all ranks ended──────▶ kLeftovers ──grace over──▶ kKilling ; warden says all gone
+  //     ──▶ kOver
   enum class State { kRunning, kStopping, kLeftovers, kKilling, kOver };
   struct Rank {
     std::unique_ptr<RankStreams> streams;
@@ -86,7 +92,8 @@ class Attempt {
   State state_ = State::kRunning;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::vector<RankEnd> ends_;
-  int32_t last_free_batch_ = INT32_MAX;  // ends of later batches came after the ranks were told to stop
+  int32_t last_free_batch_ =
+      INT32_MAX;  // ends of later batches came after the ranks were told to stop
   int interrupted_by_ = 0;
   int signals_seen_ = 0;
   int start_errno_ = 0;
@@ -107,7 +114,8 @@ AttemptResult Attempt::run(const std::filesystem::path& program) {
                              .hint = "if memory ran out, `dmesg` names what was killed"});
   }
   if (start_errno_ != 0) {
-    const bool of_program = start_errno_ == ENOENT || start_errno_ == EACCES || start_errno_ == ENOEXEC;
+    const bool of_program =
+        start_errno_ == ENOENT || start_errno_ == EACCES || start_errno_ == ENOEXEC;
     throw Error(of_program ? ErrorKind::kUsage : ErrorKind::kEnvironment,
                 {.refused = exec_failure(program, start_errno_)});
   }
@@ -163,7 +171,8 @@ void Attempt::on_progress() {
   size_t size = 0;
   const ReadResult result = read_some(progress_.read_end.get(), buffer, size);
   if (result == ReadResult::kClosed) loop_.forget(progress_.read_end.get());
-  progress_lines_.feed({buffer, size}, 0, [this](std::string_view line) { observer_.on_progress(line); });
+  progress_lines_.feed(
+      {buffer, size}, 0, [this](std::string_view line) { observer_.on_progress(line); });
 }
 
 void Attempt::on_warden() {
@@ -218,7 +227,8 @@ void Attempt::on_end(const WardenReport& report) {
     last_free_batch_ = report.batch;
     stop(SIGTERM);
   }
-  const bool all = std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.ended; });
+  const bool all =
+      std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.ended; });
   if (all && state_ != State::kKilling) {
     state_ = State::kLeftovers;
     warden_->order({WardenOrder::kSignalEverybody, SIGTERM});
@@ -232,7 +242,8 @@ void Attempt::on_timer() {
     state_ = State::kOver;
   } else if (state_ == State::kStopping || state_ == State::kLeftovers) {
     if (state_ == State::kStopping) {
-      observer_.on_note(concat("not all ranks ended within ", shortest(spec_.shutdown_timeout_s),
+      observer_.on_note(concat("not all ranks ended within ",
+                               shortest(spec_.shutdown_timeout_s),
                                " s of the signal: killing them"));
     }
     kill_all();
@@ -246,8 +257,11 @@ void Attempt::on_signal(int signal) {
     case State::kRunning:
       interrupted_by_ = signal;
       last_free_batch_ = -1;
-      observer_.on_note(concat("SIG", ::sigabbrev_np(signal), ": passed on to the ranks, which have ",
-                               shortest(spec_.shutdown_timeout_s), " s to end",
+      observer_.on_note(concat("SIG",
+                               ::sigabbrev_np(signal),
+                               ": passed on to the ranks, which have ",
+                               shortest(spec_.shutdown_timeout_s),
+                               " s to end",
                                from_keyboard ? "; press Ctrl-C again to kill them" : ""));
       stop(signal);
       return;
@@ -298,13 +312,15 @@ void Attempt::drain() {
 }
 
 // Note [Lost port]
-// A free port is found by binding port 0 and letting it go, so another process can take it before rank 0 binds it; two
-// launchers that start at once do. If the port was our choice, an attempt that fails for this reason at its start is
-// repeated with another port, a few times, without using up a restart. A rank says so with exit code 98 (EADDRINUSE), as
-// `muster train` does; of other programs PyTorch's own message is understood, which names the port.
+// A free port is found by binding port 0 and letting it go, so another process can take it before
+// rank 0 binds it; two launchers that start at once do. If the port was our choice, an attempt that
+// fails for this reason at its start is repeated with another port, a few times, without using up a
+// restart. A rank says so with exit code 98 (EADDRINUSE), as `muster train` does; of other programs
+// PyTorch's own message is understood, which names the port.
 bool Attempt::looks_like_lost_port(const RankFailure& failure, const Rank& rank) const {
   if (std::chrono::steady_clock::now() - started_ > kLostPortWindow) return false;
-  if (WIFEXITED(failure.wait_status) && WEXITSTATUS(failure.wait_status) == kLostPortExitCode) return true;
+  if (WIFEXITED(failure.wait_status) && WEXITSTATUS(failure.wait_status) == kLostPortExitCode)
+    return true;
   const std::string port = std::to_string(plan_.master_port);
   const std::vector<std::string> lines = rank.streams->tail().lines();
   return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) {

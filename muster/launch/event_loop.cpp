@@ -1,13 +1,13 @@
 #include "muster/launch/event_loop.h"
 
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <cmath>
-#include <utility>
 
 #include "muster/base/error.h"
 

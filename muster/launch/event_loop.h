@@ -8,7 +8,8 @@
 
 namespace muster::launch {
 
-/// Calls a function when a descriptor is readable (or closed by its other side), by epoll. One thread.
+/// Calls a function when a descriptor is readable (or closed by its other side), by epoll. One
+/// thread.
 class EventLoop {
  public:
   using Handler = std::function<void()>;

@@ -1,10 +1,10 @@
 #include "muster/launch/failure.h"
 
+#include <tuple>
+
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
-
-#include <tuple>
 
 #include "muster/base/json.h"
 #include "muster/base/text.h"
@@ -52,7 +52,8 @@ std::optional<ErrorReport> parse_error_report(std::string_view text) {
 
 std::optional<size_t> first_cause(std::span<const RankEnd> ends) {
   const auto key = [](const RankEnd& end) {
-    const int64_t time_s = end.report && end.report->timestamp_s ? *end.report->timestamp_s : end.time_s;
+    const int64_t time_s =
+        end.report && end.report->timestamp_s ? *end.report->timestamp_s : end.time_s;
     return std::tuple(time_s, end.order, WIFSIGNALED(end.wait_status) ? 0 : 1, end.rank);
   };
   std::optional<size_t> first;
@@ -69,13 +70,21 @@ std::string describe_status(int wait_status) {
   const int signal = WTERMSIG(wait_status);
   const char* name = ::sigabbrev_np(signal);
   if (name == nullptr) return concat("signal ", signal);
-  return concat("signal SIG", name, " (", ::sigdescr_np(signal), ")",
+  return concat("signal SIG",
+                name,
+                " (",
+                ::sigdescr_np(signal),
+                ")",
                 WCOREDUMP(wait_status) ? ", core dumped" : "");
 }
 
 std::string describe(const RankFailure& failure) {
-  std::string out = concat("rank ", failure.rank, " (pid ", failure.pid,
-                           ") failed: ", describe_status(failure.wait_status));
+  std::string out = concat("rank ",
+                           failure.rank,
+                           " (pid ",
+                           failure.pid,
+                           ") failed: ",
+                           describe_status(failure.wait_status));
   if (failure.report) out += "\nit reported: " + failure.report->message;
   if (!failure.last_lines.empty()) {
     out += "\nits last lines:";

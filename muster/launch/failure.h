@@ -19,8 +19,8 @@ struct ErrorReport {
   bool operator==(const ErrorReport&) const = default;
 };
 
-/// Reads {"message": "…"} or {"message": {"message": "…", "extraInfo": {"timestamp": "…"}}}. Nothing if it is neither.
-/// Never throws; pure.
+/// Reads {"message": "…"} or {"message": {"message": "…", "extraInfo": {"timestamp": "…"}}}.
+/// Nothing if it is neither. Never throws; pure.
 std::optional<ErrorReport> parse_error_report(std::string_view json);
 
 /// How one rank ended. `wait_status` is waitpid's.
@@ -28,15 +28,16 @@ struct RankEnd {
   int64_t rank = 0;
   int pid = 0;
   int wait_status = 0;
-  int64_t order = 0;       ///< 0 for the first rank that ended; ranks seen to end together share a number
+  int64_t order =
+      0;  ///< 0 for the first rank that ended; ranks seen to end together share a number
   int64_t time_s = 0;      ///< when it was seen to end, seconds since 1970
   bool was_asked = false;  ///< it ended after the launcher had told it to
   std::optional<ErrorReport> report;
 };
 
-/// The rank that failed first; nothing if none failed by itself. A report's time counts before the time of death, in whole
-/// seconds as torch writes it; of ranks that died together one killed by a signal is the cause, since its peers merely
-/// lost a connection. Pure.
+/// The rank that failed first; nothing if none failed by itself. A report's time counts before the
+/// time of death, in whole seconds as torch writes it; of ranks that died together one killed by a
+/// signal is the cause, since its peers merely lost a connection. Pure.
 std::optional<size_t> first_cause(std::span<const RankEnd> ends);
 
 /// "exit code 3" or "signal SIGSEGV (Segmentation fault)". Pure.
@@ -52,8 +53,8 @@ struct RankFailure {
   std::filesystem::path stderr_log;     ///< empty if no log is kept
 };
 
-/// "rank 1 (pid 4711) failed: signal SIGSEGV (Segmentation fault)", its report, its last lines and a hint. Several lines,
-/// no line end. Pure.
+/// "rank 1 (pid 4711) failed: signal SIGSEGV (Segmentation fault)", its report, its last lines and
+/// a hint. Several lines, no line end. Pure.
 std::string describe(const RankFailure& failure);
 
 }  // namespace muster::launch

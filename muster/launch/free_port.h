@@ -5,8 +5,9 @@
 
 namespace muster::launch {
 
-/// A TCP port that nobody on this machine listens on right now, over IPv4 and IPv6. Another process can take it before
-/// rank 0 does; the launcher then tries again (Note [Lost port]). Throws an environment error if there is none.
+/// A TCP port that nobody on this machine listens on right now, over IPv4 and IPv6. Another process
+/// can take it before rank 0 does; the launcher then tries again (Note [Lost port]). Throws an
+/// environment error if there is none.
 int64_t free_port();
 
 }  // namespace muster::launch

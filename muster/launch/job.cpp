@@ -1,8 +1,8 @@
 #include "muster/launch/job.h"
 
-#include <sys/wait.h>
-
 #include <cmath>
+
+#include <sys/wait.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -36,8 +36,9 @@ void check_world(const JobSpec& spec) {
 
 void check(const JobSpec& spec) {
   if (spec.argv.empty() || spec.argv[0].empty()) {
-    throw usage_error({.refused = "no program to run",
-                       .hint = "put it behind the flags: muster run --nproc-per-node 2 -- ./train"});
+    throw usage_error(
+        {.refused = "no program to run",
+         .hint = "put it behind the flags: muster run --nproc-per-node 2 -- ./train"});
   }
   check_world(spec);
   if (spec.master_port < 0 || spec.master_port > 65535) {

@@ -15,8 +15,9 @@ struct LauncherEntry {
   std::string_view help;
   /// Empty if it can be used on this machine, else why not, in words.
   std::string (*available)();
-  /// Starts the job, waits for its end and leaves no process of it. Blocks. Throws a usage error for a spec that cannot
-  /// be started (see `check`) or a program that is not there, an environment error for an unwritable log folder.
+  /// Starts the job, waits for its end and leaves no process of it. Blocks. Throws a usage error
+  /// for a spec that cannot be started (see `check`) or a program that is not there, an environment
+  /// error for an unwritable log folder.
   JobOutcome (*run)(const JobSpec& spec, JobObserver& observer);
 };
 

@@ -40,7 +40,8 @@ void LineSplitter::carriage_return(int64_t now_ms, const Emit& emit) {
 void LineSplitter::bound(const Emit& emit) {
   while (line_.size() > kMaxLineBytes) {
     size_t cut = kMaxLineBytes;
-    // A UTF-8 letter has at most three bytes behind its first; longer runs of 10xxxxxx are not UTF-8.
+    // A UTF-8 letter has at most three bytes behind its first; longer runs of 10xxxxxx are not
+    // UTF-8.
     for (int i = 0; i < 3 && (static_cast<unsigned char>(line_[cut]) & 0xC0) == 0x80; ++i) --cut;
     emit(std::string_view(line_).substr(0, cut));
     line_.erase(0, cut);

@@ -8,10 +8,11 @@
 
 namespace muster::launch {
 
-/// Collects bytes and hands out whole lines, so that lines of several ranks never mix. Memory is bounded: a line longer
-/// than kMaxLineBytes comes out in pieces, cut between UTF-8 letters. A carriage return before a line feed is dropped; a
-/// lone one starts the line anew as it does on a terminal, and what it wipes out is shown at most once a second, so
-/// that another program's progress bar neither floods the log nor stays invisible. One thread.
+/// Collects bytes and hands out whole lines, so that lines of several ranks never mix. Memory is
+/// bounded: a line longer than kMaxLineBytes comes out in pieces, cut between UTF-8 letters. A
+/// carriage return before a line feed is dropped; a lone one starts the line anew as it does on a
+/// terminal, and what it wipes out is shown at most once a second, so that another program's
+/// progress bar neither floods the log nor stays invisible. One thread.
 class LineSplitter {
  public:
   static constexpr size_t kMaxLineBytes = 64 << 10;
@@ -32,7 +33,8 @@ class LineSplitter {
   void bound(const Emit& emit);
 
   std::string line_;
-  bool after_return_ = false;  // the last byte was a carriage return whose meaning the next byte decides
+  bool after_return_ =
+      false;  // the last byte was a carriage return whose meaning the next byte decides
   int64_t last_redraw_ms_ = INT64_MIN / 2;
 };
 

@@ -1,16 +1,16 @@
 #include "muster/launch/log_folder.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/file.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cctype>
 #include <utility>
 #include <vector>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "muster/base/error.h"
 #include "muster/base/rank_env.h"
@@ -24,7 +24,8 @@ namespace fs = std::filesystem;
 /// The form of make_run_id: 20261121-103059-…
 bool is_run_id(const std::string& name) {
   if (name.size() < 17 || name[8] != '-' || name[15] != '-') return false;
-  return std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) || c == '-'; });
+  return std::all_of(
+      name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) || c == '-'; });
 }
 
 /// The folder's lock, or nothing if another process has it.
@@ -41,7 +42,8 @@ fs::path default_log_dir() {
   if (const std::string state = set("XDG_STATE_HOME"); state.starts_with('/')) {
     return fs::path(state) / "muster" / "logs";
   }
-  if (const std::string home = set("HOME"); home.starts_with('/') && ::access(home.c_str(), W_OK) == 0) {
+  if (const std::string home = set("HOME");
+      home.starts_with('/') && ::access(home.c_str(), W_OK) == 0) {
     return fs::path(home) / ".local" / "state" / "muster" / "logs";
   }
   const std::string temporary = set("TMPDIR");

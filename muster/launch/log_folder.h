@@ -1,4 +1,5 @@
-// The logs of a run on disk: <folder>/<run id>/attempt_<n>/<local rank>/{stdout,stderr}.log, as torchrun lays them out.
+// The logs of a run on disk: <folder>/<run id>/attempt_<n>/<local rank>/{stdout,stderr}.log, as
+// torchrun lays them out.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +11,15 @@
 
 namespace muster::launch {
 
-/// Where logs go if no folder is named: ${XDG_STATE_HOME:-~/.local/state}/muster/logs, or, with no home,
-/// $TMPDIR/muster-logs-<user id>.
+/// Where logs go if no folder is named: ${XDG_STATE_HOME:-~/.local/state}/muster/logs, or, with no
+/// home, $TMPDIR/muster-logs-<user id>.
 std::filesystem::path default_log_dir();
 
 /// "20261121-103059-<process id>-<counter>": unique on this machine, and sorts by time.
 std::string make_run_id();
 
-/// The folder of one run. While it lives, the folder is locked against `prune_runs` of other launchers.
+/// The folder of one run. While it lives, the folder is locked against `prune_runs` of other
+/// launchers.
 class LogFolder {
  public:
   LogFolder() = default;  ///< keeps no logs
@@ -36,12 +38,12 @@ class LogFolder {
   UniqueFd lock_;
 };
 
-/// Removes the oldest runs in `dir` until `keep` are left. Runs in use and folders that are not ours (by name) stay.
-/// Never throws: what cannot be removed stays.
+/// Removes the oldest runs in `dir` until `keep` are left. Runs in use and folders that are not
+/// ours (by name) stay. Never throws: what cannot be removed stays.
 void prune_runs(const std::filesystem::path& dir, size_t keep);
 
-/// One log file. A full disk must not end a job: when the file cannot be made or a write fails, that is said once and the
-/// rest is dropped.
+/// One log file. A full disk must not end a job: when the file cannot be made or a write fails,
+/// that is said once and the rest is dropped.
 class LogFile {
  public:
   LogFile() = default;  ///< drops everything

@@ -21,7 +21,8 @@ struct Process {
   pid_t parent;
 };
 
-// Not on the stack, which may be a small one. Used by one thread of a forked copy, or by the one that ends a program.
+// Not on the stack, which may be a small one. Used by one thread of a forked copy, or by the one
+// that ends a program.
 Process found[kMostProcesses];
 int found_count = 0;
 
@@ -98,7 +99,8 @@ void add_children(pid_t pid) {
   ::close(folder);
 }
 
-/// The parent that /proc/<pid>/stat names, or 0. The line is "pid (name, which may hold anything) state parent …".
+/// The parent that /proc/<pid>/stat names, or 0. The line is "pid (name, which may hold anything)
+/// state parent …".
 pid_t parent_of(pid_t pid) {
   const int fd = ProcPath(pid).text("/stat").open(0);
   if (fd < 0) return 0;
@@ -111,8 +113,9 @@ pid_t parent_of(pid_t pid) {
   return end != nullptr && end + 4 < buffer + got ? ::atoi(end + 4) : 0;
 }
 
-/// Signals the process unless its number has gone to a stranger since it was found. The descriptor pins the process, and
-/// a process that was ours then still has the parent it had, or has become our own child.
+/// Signals the process unless its number has gone to a stranger since it was found. The descriptor
+/// pins the process, and a process that was ours then still has the parent it had, or has become
+/// our own child.
 void signal_if_still_ours(const Process& process, int signal) {
   const int fd = static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0));
   if (fd < 0 && errno != ENOSYS) return;
@@ -140,8 +143,9 @@ int signal_descendants(int signal) {
 }
 
 void kill_descendants() {
-  // Each death can bring orphans to light, so look again after every one. A process that was forked between look and kill
-  // is there at the next look: its parent's death, which wakes us, comes after its adoption.
+  // Each death can bring orphans to light, so look again after every one. A process that was forked
+  // between look and kill is there at the next look: its parent's death, which wakes us, comes
+  // after its adoption.
   for (;;) {
     signal_descendants(SIGKILL);
     siginfo_t info{};

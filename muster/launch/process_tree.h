@@ -3,17 +3,19 @@
 
 namespace muster::launch {
 
-/// From now on orphans among the descendants become children of this process instead of init's, even if they have called
-/// setsid or forked twice, so that they can be found and waited for. False if the kernel refuses.
+/// From now on orphans among the descendants become children of this process instead of init's,
+/// even if they have called setsid or forked twice, so that they can be found and waited for. False
+/// if the kernel refuses.
 bool adopt_orphans();
 
-/// Sends `signal` to every process that descends from this one; returns how many were found. A process that forks
-/// meanwhile can slip through: repeat until waitid says ECHILD. Reads /proc/<pid>/task/<tid>/children (Linux 3.5).
-/// Async-signal-safe: no heap, so that a forked copy of a program with threads may call it. At most 16384 at a time.
+/// Sends `signal` to every process that descends from this one; returns how many were found. A
+/// process that forks meanwhile can slip through: repeat until waitid says ECHILD. Reads
+/// /proc/<pid>/task/<tid>/children (Linux 3.5). Async-signal-safe: no heap, so that a forked copy
+/// of a program with threads may call it. At most 16384 at a time.
 int signal_descendants(int signal);
 
-/// Kills and reaps until no descendant is left, for a process that has no other children, after adopt_orphans. Blocks
-/// while the kernel holds a process that cannot die. Async-signal-safe.
+/// Kills and reaps until no descendant is left, for a process that has no other children, after
+/// adopt_orphans. Blocks while the kernel holds a process that cannot die. Async-signal-safe.
 void kill_descendants();
 
 }  // namespace muster::launch

@@ -30,7 +30,8 @@ std::filesystem::path find_program(const std::string& name, std::string_view pat
   if (name.find('/') != std::string::npos) {
     const std::string reason = why_not(name);
     if (reason.empty()) return name;
-    throw usage_error({.refused = "cannot run " + name, .rule = reason, .hint = advice(name, reason)});
+    throw usage_error(
+        {.refused = "cannot run " + name, .rule = reason, .hint = advice(name, reason)});
   }
   std::string near_miss;
   for (const std::string& folder : split(path, ':')) {
@@ -60,8 +61,12 @@ std::string exec_failure(const std::filesystem::path& program, int errno_value) 
   if (errno_value == ENOEXEC) hint = "a script needs a first line such as #!/bin/sh";
   if (errno_value == ENOENT) hint = "its interpreter (first line, or ELF loader) is missing";
   if (errno_value == E2BIG) hint = "arguments and environment together are too long";
-  return concat("cannot run ", program.string(), ": ", errno_text(errno_value),
-                hint.empty() ? "" : "\nhint: ", hint);
+  return concat("cannot run ",
+                program.string(),
+                ": ",
+                errno_text(errno_value),
+                hint.empty() ? "" : "\nhint: ",
+                hint);
 }
 
 }  // namespace muster::launch

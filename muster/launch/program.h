@@ -7,9 +7,9 @@
 
 namespace muster::launch {
 
-/// The file that the shell would start for `name`: `name` itself if it has a slash, else the first executable in the
-/// folders of `path` (the value of PATH; an empty part is the working folder). Throws a usage error that says what is
-/// wrong: not found, a folder, not executable.
+/// The file that the shell would start for `name`: `name` itself if it has a slash, else the first
+/// executable in the folders of `path` (the value of PATH; an empty part is the working folder).
+/// Throws a usage error that says what is wrong: not found, a folder, not executable.
 std::filesystem::path find_program(const std::string& name, std::string_view path);
 
 /// Words for an exec that failed: "is not a program …" with a hint. `errno_value` is execve's.

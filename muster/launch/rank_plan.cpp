@@ -1,10 +1,10 @@
 #include "muster/launch/rank_plan.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <map>
 #include <optional>
+
+#include <unistd.h>
 
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
@@ -40,8 +40,7 @@ std::vector<std::string> rank_environment(const JobSpec& spec,
   std::map<std::string, std::optional<std::string>, std::less<>> ours;
   for (auto& [name, value] : to_environment(env)) ours[name] = value;
   const std::filesystem::path report = error_file(plan, local_rank);
-  ours["TORCHELASTIC_ERROR_FILE"] =
-      report.empty() ? std::nullopt : std::optional(report.string());
+  ours["TORCHELASTIC_ERROR_FILE"] = report.empty() ? std::nullopt : std::optional(report.string());
   ours[std::string(kProgressFdEnv)] =
       env.rank == 0 ? std::optional(std::to_string(kProgressFd)) : std::nullopt;
 

@@ -12,7 +12,8 @@
 
 namespace muster::launch {
 
-/// The descriptor under which rank 0 finds the pipe of MUSTER_PROGRESS_FD; first behind the standard streams.
+/// The descriptor under which rank 0 finds the pipe of MUSTER_PROGRESS_FD; first behind the
+/// standard streams.
 inline constexpr int kProgressFd = 3;
 
 /// One start of all ranks. A restart is a new attempt with a port of its own.
@@ -30,11 +31,11 @@ inline int64_t global_rank(const JobSpec& spec, int64_t local_rank) {
 /// Where a rank may leave its error report; empty if no logs are kept.
 std::filesystem::path error_file(const AttemptPlan& plan, int64_t local_rank);
 
-/// "NAME=value" strings for a rank: `inherited` (the launcher's own environment, same form) with everything replaced that
-/// torchrun sets, and
+/// "NAME=value" strings for a rank: `inherited` (the launcher's own environment, same form) with
+/// everything replaced that torchrun sets, and
 ///   OMP_NUM_THREADS=1      with several ranks per node, unless it is set: torchrun's rule
-///   PYTHONUNBUFFERED=1     unless it is set, so that the last lines of a killed Python rank are not lost
-///   MUSTER_PROGRESS_FD     for rank 0 only
+///   PYTHONUNBUFFERED=1     unless it is set, so that the last lines of a killed Python rank are
+///   not lost MUSTER_PROGRESS_FD     for rank 0 only
 /// Pure.
 std::vector<std::string> rank_environment(const JobSpec& spec,
                                           const AttemptPlan& plan,

@@ -1,11 +1,11 @@
 #include "muster/launch/rank_streams.h"
 
+#include <chrono>
+#include <vector>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
-
-#include <chrono>
-#include <vector>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"

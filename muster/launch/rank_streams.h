@@ -1,4 +1,5 @@
-// The two output streams of one rank: from its pipes to the log on disk, the observer and the tail. Private to the room.
+// The two output streams of one rank: from its pipes to the log on disk, the observer and the tail.
+// Private to the room.
 #pragma once
 
 #include <array>

@@ -7,9 +7,10 @@
 
 namespace muster::launch {
 
-/// Takes INT, HUP, QUIT and TERM for as long as it lives, except those that were ignored before (nohup, a background
-/// job). They are blocked on the calling thread only: a program with more threads blocks them there before. The
-/// destructor drops what has not been read and restores the mask.
+/// Takes INT, HUP, QUIT and TERM for as long as it lives, except those that were ignored before
+/// (nohup, a background job). They are blocked on the calling thread only: a program with more
+/// threads blocks them there before. The destructor drops what has not been read and restores the
+/// mask.
 class SignalSource {
  public:
   /// With `take` false nothing is taken, and `fd` is -1.

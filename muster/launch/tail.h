@@ -8,14 +8,17 @@
 
 namespace muster::launch {
 
-/// A ring of the newest lines. Long lines are cut, so memory is bounded by kLines * kLineBytes. One thread.
+/// A ring of the newest lines. Long lines are cut, so memory is bounded by kLines * kLineBytes. One
+/// thread.
 class Tail {
  public:
   static constexpr size_t kLines = 20;
   static constexpr size_t kLineBytes = 1000;
 
   void add(std::string_view line);
-  std::vector<std::string> lines() const { return {lines_.begin(), lines_.end()}; }  ///< oldest first
+  std::vector<std::string> lines() const {
+    return {lines_.begin(), lines_.end()};
+  }  ///< oldest first
 
  private:
   std::deque<std::string> lines_;

@@ -52,9 +52,9 @@ Warden::Warden(const std::filesystem::path& program,
   for (const RankStart& rank : ranks) environments.push_back(pointers(rank.environment));
   std::vector<WardenRank> prepared;
   for (size_t i = 0; i < ranks.size(); ++i) {
-    prepared.push_back({.environment = environments[i].data(),
-                        .fds = {ranks[i].stdin_fd, ranks[i].stdout_fd, ranks[i].stderr_fd,
-                                ranks[i].progress_fd}});
+    prepared.push_back(
+        {.environment = environments[i].data(),
+         .fds = {ranks[i].stdin_fd, ranks[i].stdout_fd, ranks[i].stderr_fd, ranks[i].progress_fd}});
   }
   const WardenPlan plan{.program = program.c_str(),
                         .arguments = arguments.data(),
@@ -83,7 +83,8 @@ Warden::Read Warden::read(WardenReport& report) {
   for (;;) {
     const ssize_t got = ::recv(control_.get(), &report, sizeof report, MSG_DONTWAIT);
     if (got == static_cast<ssize_t>(sizeof report)) return Read::kReport;
-    if (got < 0 && errno == EINTR) continue;
+    // A warden that ends without having read our last order resets the socket; what it said before is still there.
+    if (got < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Read::kNothing;
     return Read::kDead;
   }

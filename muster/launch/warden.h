@@ -1,4 +1,5 @@
-// The process between the launcher and its ranks, which outlives the launcher for as long as a process of the job lives.
+// The process between the launcher and its ranks, which outlives the launcher for as long as a
+// process of the job lives.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +17,30 @@ namespace muster::launch {
 //   launcher ──── warden ──┬── rank 0 ── grandchildren, daemons …
 //      └── control socket ─┘── rank 1
 //
-// A launcher that is killed with SIGKILL cannot clean up, and a parent-death signal reaches children only: what a rank
-// has started would live on, above all if it called setsid or forked twice. So the ranks are children of a warden, a
-// forked copy of the launcher in a session of its own, which the signals of a terminal do not reach and which blocks the
-// rest. The warden adopts orphans (PR_SET_CHILD_SUBREAPER), so everything that the job starts stays below it.
-//   - The launcher dies: the control socket, whose other end only it holds, reads end-of-file. The warden kills all that
+// A launcher that is killed with SIGKILL cannot clean up, and a parent-death signal reaches
+// children only: what a rank has started would live on, above all if it called setsid or forked
+// twice. So the ranks are children of a warden, a forked copy of the launcher in a session of its
+// own, which the signals of a terminal do not reach and which blocks the rest. The warden adopts
+// orphans (PR_SET_CHILD_SUBREAPER), so everything that the job starts stays below it.
+//   - The launcher dies: the control socket, whose other end only it holds, reads end-of-file. The
+//   warden kills all that
 //     is below it, again after each death, until waitid says that no child is left, and ends.
-//   - The warden is killed: each rank has the warden's death as its parent-death signal and dies; what the ranks had
+//   - The warden is killed: each rank has the warden's death as its parent-death signal and dies;
+//   what the ranks had
 //     started falls to the next process that adopts orphans. `muster run` is one, and kills it.
 //   - A rank dies: its orphans fall to the warden and are ended with the job.
-// Launcher and warden killed at the same instant is the one case left: ranks die, their grandchildren may not.
+// Launcher and warden killed at the same instant is the one case left: ranks die, their
+// grandchildren may not.
 //
-// The warden is the parent of the ranks also because a parent-death signal follows the parent's *thread*: it has one
-// thread, and that one lives as long as it does, whatever threads the launcher has.
+// The warden is the parent of the ranks also because a parent-death signal follows the parent's
+// *thread*: it has one thread, and that one lives as long as it does, whatever threads the launcher
+// has.
 //
-// After fork a copy of a program with threads may use async-signal-safe functions only: no heap, no stdio, no locks. All
-// that the warden needs is laid out before (RankStart).
+// After fork a copy of a program with threads may use async-signal-safe functions only: no heap, no
+// stdio, no locks. All that the warden needs is laid out before (RankStart).
 
-/// One rank, ready to start. Descriptors belong to the caller and are numbered above kLastStandardFd.
+/// One rank, ready to start. Descriptors belong to the caller and are numbered above
+/// kLastStandardFd.
 struct RankStart {
   std::vector<std::string> environment;  ///< "NAME=value"
   int stdin_fd = -1;
@@ -68,9 +75,9 @@ struct WardenOrder {
   int32_t signal = 0;
 };
 
-/// Starts a warden, which starts the ranks: each in a process group of its own, with the caller's signal mask as it was
-/// before `blocked` signals were taken (`rank_signal_mask`, a sigset_t), default signal actions and no descriptors but
-/// its own. Call on any thread.
+/// Starts a warden, which starts the ranks: each in a process group of its own, with the caller's
+/// signal mask as it was before `blocked` signals were taken (`rank_signal_mask`, a sigset_t),
+/// default signal actions and no descriptors but its own. Call on any thread.
 class Warden {
  public:
   /// Throws an environment error if the process cannot be made.
@@ -79,7 +86,8 @@ class Warden {
          std::span<const RankStart> ranks,
          const void* rank_signal_mask);
 
-  /// Gives the warden up: it kills all that is left. Does not wait unless the warden has said kAllGone.
+  /// Gives the warden up: it kills all that is left. Does not wait unless the warden has said
+  /// kAllGone.
   ~Warden();
   Warden(const Warden&) = delete;
   Warden& operator=(const Warden&) = delete;
@@ -103,8 +111,8 @@ class Warden {
   int pid_ = -1;
 };
 
-/// A copy of `fd` that closes on exec and lies above the numbers that a rank's own descriptors get; `fd` is closed.
-/// Throws an environment error.
+/// A copy of `fd` that closes on exec and lies above the numbers that a rank's own descriptors get;
+/// `fd` is closed. Throws an environment error.
 UniqueFd raised(UniqueFd fd);
 
 }  // namespace muster::launch

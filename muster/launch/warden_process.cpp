@@ -25,8 +25,8 @@ void tell(const WardenPlan& plan, const WardenReport& report) {
   }
 }
 
-/// Handlers of the launcher must not run here, nor in a rank between vfork and exec. What is ignored stays ignored, as
-/// under nohup.
+/// Handlers of the launcher must not run here, nor in a rank between vfork and exec. What is
+/// ignored stays ignored, as under nohup.
 void drop_handlers() {
   for (int signal = 1; signal < NSIG; ++signal) {
     struct sigaction action {};
@@ -47,8 +47,9 @@ bool is_needed(const WardenPlan& plan, int fd) {
   return false;
 }
 
-/// Closes all but the plan's descriptors: above all the launcher's end of this and of other wardens' control sockets,
-/// whose end-of-file must mean that the launcher is dead, and its stdout, which a reader may be waiting on.
+/// Closes all but the plan's descriptors: above all the launcher's end of this and of other
+/// wardens' control sockets, whose end-of-file must mean that the launcher is dead, and its stdout,
+/// which a reader may be waiting on.
 void close_others(const WardenPlan& plan) {
   unsigned first = 0;
   int last_needed = plan.control_fd;
@@ -64,7 +65,10 @@ void close_others(const WardenPlan& plan) {
 }
 
 /// The new process, from vfork to exec: it borrows the warden's memory, so it changes none.
-[[noreturn]] void become_rank(const WardenPlan& plan, const WardenRank& rank, int report_fd, int warden) {
+[[noreturn]] void become_rank(const WardenPlan& plan,
+                              const WardenRank& rank,
+                              int report_fd,
+                              int warden) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   if (::getppid() != warden) ::_exit(127);  // it died before the line above
@@ -87,7 +91,8 @@ int start(const WardenPlan& plan, WardenRank& rank, int warden) {
   // The pipe's ends are moved out of the way of the numbers that the rank's descriptors get.
   const int write_end = ::fcntl(report[1], F_DUPFD_CLOEXEC, kExecReportFd + 1);
   ::close(report[1]);
-  // vfork, since it costs the same whatever the launcher's memory; see Note [No process is left] for the parent.
+  // vfork, since it costs the same whatever the launcher's memory; see Note [No process is left]
+  // for the parent.
   const pid_t pid = ::vfork();
   if (pid == 0) become_rank(plan, rank, write_end, warden);
   int failure = pid < 0 ? errno : 0;
@@ -110,10 +115,11 @@ void start_all(const WardenPlan& plan) {
   for (size_t i = 0; i < plan.ranks.size(); ++i) {
     WardenRank& rank = plan.ranks[i];
     const int failure = start(plan, rank, self);
-    tell(plan, {.kind = failure == 0 ? WardenReport::kStarted : WardenReport::kNotStarted,
-                .rank = static_cast<int32_t>(i),
-                .pid = rank.pid,
-                .status = failure});
+    tell(plan,
+         {.kind = failure == 0 ? WardenReport::kStarted : WardenReport::kNotStarted,
+          .rank = static_cast<int32_t>(i),
+          .pid = rank.pid,
+          .status = failure});
   }
   // From here on only the ranks hold the writing ends, so that the launcher sees them close.
   for (const WardenRank& rank : plan.ranks) {
@@ -131,11 +137,12 @@ bool reap(const WardenPlan& plan, int32_t batch) {
     for (size_t i = 0; i < plan.ranks.size(); ++i) {
       if (plan.ranks[i].pid != pid) continue;
       plan.ranks[i].pid = -1;
-      tell(plan, {.kind = WardenReport::kEnded,
-                  .rank = static_cast<int32_t>(i),
-                  .pid = pid,
-                  .status = status,
-                  .batch = batch});
+      tell(plan,
+           {.kind = WardenReport::kEnded,
+            .rank = static_cast<int32_t>(i),
+            .pid = pid,
+            .status = status,
+            .batch = batch});
     }
   }
 }
@@ -147,7 +154,8 @@ void obey(const WardenPlan& plan, const WardenOrder& order) {
     if (rank.pid <= 0) continue;  // its number may belong to a stranger by now
     // A rank may have left its group; its own number is still its own.
     if (::kill(-rank.pid, order.signal) != 0) ::kill(rank.pid, order.signal);
-    if (::kill(-rank.pid, SIGCONT) != 0) ::kill(rank.pid, SIGCONT);  // a stopped rank would not see it
+    if (::kill(-rank.pid, SIGCONT) != 0)
+      ::kill(rank.pid, SIGCONT);  // a stopped rank would not see it
   }
 }
 

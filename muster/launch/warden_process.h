@@ -1,9 +1,9 @@
 // The inside of the warden: what runs after fork. Private to the room.
 #pragma once
 
-#include <signal.h>
-
 #include <span>
+
+#include <signal.h>
 
 namespace muster::launch {
 
@@ -22,8 +22,9 @@ struct WardenPlan {
   const sigset_t* rank_signal_mask = nullptr;
 };
 
-/// Starts the ranks, serves the launcher and ends when no process of the job is left: Note [No process is left].
-/// Only in a process that was just forked, with all signals blocked. Async-signal-safe.
+/// Starts the ranks, serves the launcher and ends when no process of the job is left: Note [No
+/// process is left]. Only in a process that was just forked, with all signals blocked.
+/// Async-signal-safe.
 [[noreturn]] void run_warden(const WardenPlan& plan);
 
 }  // namespace muster::launch

@@ -21,7 +21,7 @@ constexpr size_t kBroadcastBytes = 250 << 20;  // as PyTorch: tensors are packed
 /// Passes the outputs on unchanged, but keeps undefined gradients undefined on the way back. Without it an output that the
 /// loss ignores would never reach its parameters' hooks, and the reduction would wait for them.
 struct OutputMark : torch::autograd::Function<OutputMark> {
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const torch::autograd::variable_list& outputs) {
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, at::TensorList outputs) {
     context->set_materialize_grads(false);
     torch::autograd::variable_list marked;
     for (const at::Tensor& output : outputs) marked.push_back(output.view_as(output));
@@ -164,7 +164,8 @@ void GradientSync::after_forward(const std::vector<at::Tensor*>& outputs) {
                          .rule = "forward returns at least one tensor that requires gradients, and that we can see",
                          .hint = "for a result type of your own, overload for_each_tensor (muster/parallel/tensors.h)"});
     }
-    differentiable = OutputMark::apply(differentiable);
+    // As a TensorList: a vector would be taken for a constant, and the graph would silently end here.
+    differentiable = OutputMark::apply(at::TensorList(differentiable));
     size_t next = 0;
     for (at::Tensor* output : outputs) {
       if (output->defined() && output->requires_grad()) *output = differentiable[next++];

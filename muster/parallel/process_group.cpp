@@ -124,7 +124,8 @@ ProcessGroup init_process_group(const GroupOptions& options, const std::optional
                             .host = address_towards(place.master_addr)});
 }
 
-ThreadWorld::ThreadWorld(int world_size, std::chrono::milliseconds timeout) : store_(c10::make_intrusive<c10d::HashStore>()), timeout_(timeout) {
+ThreadWorld::ThreadWorld(int world_size, std::chrono::milliseconds timeout, std::string backend)
+    : store_(c10::make_intrusive<c10d::HashStore>()), timeout_(timeout), backend_(std::move(backend)) {
   if (world_size < 1) {
     throw usage_error({.refused = "world size", .rule = "a group has at least one rank", .value = std::to_string(world_size)});
   }
@@ -138,7 +139,7 @@ ProcessGroup ThreadWorld::group(int rank) const {
   if (rank < 0 || rank >= board_->world_size()) {
     throw usage_error({.refused = concat("rank ", rank), .rule = concat("ranks are 0 to ", board_->world_size() - 1)});
   }
-  return make_group(backends().at("thread"),
+  return make_group(backends().at(backend_),
                     {.store = store_, .rank = rank, .world_size = board_->world_size(), .timeout = timeout_, .host = "127.0.0.1", .board = board_});
 }
 

@@ -63,10 +63,11 @@ ProcessGroup init_process_group(const GroupOptions& options = {}, const std::opt
 
 class ThreadBoard;
 
-/// Groups for ranks that are threads of this process. group(r) is for the thread that plays rank r.
+/// Groups for ranks that are threads of this process. group(r) is for the thread that plays rank r; every rank's thread takes its
+/// own. `backend` may also be one that connects processes (gloo), to run its code inside one process.
 class ThreadWorld {
  public:
-  explicit ThreadWorld(int world_size, std::chrono::milliseconds timeout = kDefaultTimeout);
+  explicit ThreadWorld(int world_size, std::chrono::milliseconds timeout = kDefaultTimeout, std::string backend = "thread");
   ~ThreadWorld();
 
   ProcessGroup group(int rank) const;
@@ -78,6 +79,7 @@ class ThreadWorld {
   std::shared_ptr<ThreadBoard> board_;
   c10::intrusive_ptr<c10d::Store> store_;
   std::chrono::milliseconds timeout_;
+  std::string backend_;
 };
 
 }  // namespace muster::parallel

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <string>
 
 #include "muster/parallel/process_group.h"
 
@@ -10,6 +11,7 @@ namespace muster::testing {
 
 struct RankOptions {
   std::chrono::milliseconds timeout{60'000};  ///< of every collective: a test that hangs fails with the missing rank's name
+  std::string backend = "thread";             ///< or gloo: its own connections, between threads
 };
 
 /// Runs `rank_main` on one thread per rank and joins them all. Intra-op threads are 1 in each. A rank that throws releases the

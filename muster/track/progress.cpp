@@ -14,7 +14,8 @@ void put(Json& json, const char* key, const std::optional<double>& value) {
   if (value && std::isfinite(*value)) json[key] = *value;
 }
 
-/// A count that is missing keeps its default; one that is not a whole number of at least 0 spoils the line.
+/// A count that is missing keeps its default; one that is not a whole number of at least 0 spoils
+/// the line.
 bool take(const Json& json, const char* key, int64_t& value) {
   const auto found = json.find(key);
   if (found == json.end()) return true;

@@ -27,8 +27,9 @@ struct ProgressEvent {
 /// A number that JSON cannot hold (NaN, infinity) is left out. Pure; any thread.
 std::string to_json_line(const ProgressEvent& event);
 
-/// Reads a line back, with or without its line end. Nothing if it is not such a line: the writer may be any program, or
-/// killed in the middle of a line. Keys that are not ours are passed over. Never throws; pure; any thread.
+/// Reads a line back, with or without its line end. Nothing if it is not such a line: the writer
+/// may be any program, or killed in the middle of a line. Keys that are not ours are passed over.
+/// Never throws; pure; any thread.
 std::optional<ProgressEvent> parse_progress_line(std::string_view line);
 
 }  // namespace muster::track

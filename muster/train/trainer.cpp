@@ -257,7 +257,7 @@ void Trainer::report(const std::string& phase, int64_t step, int64_t steps, cons
                              .step = step, .steps = steps};
   event.loss = meter.loss();
   event.accuracy = meter.accuracy();
-  if (steps_here_ > 0) {
+  if (steps_here_ > 0 && phase == "train") {
     event.samples_per_s = static_cast<double>(samples_here_) / step_seconds_;
     event.eta_s = step_seconds_ / static_cast<double>(steps_here_) * static_cast<double>(plan_.total_steps - position_.step);
   }

@@ -1,22 +1,24 @@
 // The real files against what Python reads from them; see tests/golden/fashion_mnist.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <bit>
 #include <map>
 #include <numeric>
 #include <span>
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include "muster/base/file.h"
 #include "muster/base/json.h"
 #include "muster/data/image_dataset.h"
+
 #include "tests/data/fnv.h"
 
 namespace muster::data {
 namespace {
 
 const Json& golden() {
-  static const Json json = parse_json(read_file(MUSTER_SOURCE_DIR "/tests/golden/fashion_mnist/golden.json"), "golden.json");
+  static const Json json = parse_json(
+      read_file(MUSTER_SOURCE_DIR "/tests/golden/fashion_mnist/golden.json"), "golden.json");
   return json;
 }
 
@@ -24,17 +26,21 @@ class FashionMnist : public ::testing::TestWithParam<Split> {
  protected:
   const Json& want() const { return golden()[std::string(to_string(GetParam()))]; }
 
-  std::shared_ptr<const ImageDataset> data_ =
-      std::dynamic_pointer_cast<const ImageDataset>(datasets().at("fashion-mnist").open({.split = GetParam()}));
+  std::shared_ptr<const ImageDataset> data_ = std::dynamic_pointer_cast<const ImageDataset>(
+      datasets().at("fashion-mnist").open({.split = GetParam()}));
 };
 
 TEST_P(FashionMnist, HasTheSamplesAndLabelsThatPythonReads) {
   ASSERT_EQ(data_->size(), want()["samples"].get<int64_t>());
-  const std::span<const int64_t> labels(data_->labels().const_data_ptr<int64_t>(), static_cast<size_t>(data_->size()));
+  const std::span<const int64_t> labels(data_->labels().const_data_ptr<int64_t>(),
+                                        static_cast<size_t>(data_->size()));
   std::map<int64_t, int64_t> per_class;
   for (const int64_t label : labels) ++per_class[label];
-  for (size_t i = 0; i < 10; ++i) EXPECT_EQ(per_class[static_cast<int64_t>(i)], want()["per_class"][i].get<int64_t>());
-  EXPECT_EQ(std::vector<int64_t>(labels.begin(), labels.begin() + 20), want()["first_labels"].get<std::vector<int64_t>>());
+  for (size_t i = 0; i < 10; ++i) {
+    EXPECT_EQ(per_class[static_cast<int64_t>(i)], want()["per_class"][i].get<int64_t>());
+  }
+  EXPECT_EQ(std::vector<int64_t>(labels.begin(), labels.begin() + 20),
+            want()["first_labels"].get<std::vector<int64_t>>());
 }
 
 TEST_P(FashionMnist, HasTheImagesThatPythonReads) {
@@ -45,7 +51,9 @@ TEST_P(FashionMnist, HasTheImagesThatPythonReads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Splits, FashionMnist, ::testing::Values(Split::kTrain, Split::kTest),
+INSTANTIATE_TEST_SUITE_P(Splits,
+                         FashionMnist,
+                         ::testing::Values(Split::kTrain, Split::kTest),
                          [](const auto& info) { return std::string(to_string(info.param)); });
 
 TEST(FashionMnistSpec, NormalisesByTheStatisticsOfTheTrainingSplit) {
@@ -56,12 +64,20 @@ TEST(FashionMnistSpec, NormalisesByTheStatisticsOfTheTrainingSplit) {
 
 TEST(FashionMnistSpec, GivesTheFloatsOfTorchvisionForEveryByte) {
   const DataSpec spec = datasets().at("fashion-mnist").open({.split = Split::kTest})->spec();
-  const ImageDataset bytes({.name = "bytes", .sample_shape = {1, 16, 16}, .classes = 1, .mean = spec.mean, .standard_deviation = spec.standard_deviation},
-                           torch::arange(256, torch::kUInt8).view({1, 1, 16, 16}), torch::zeros({1}, torch::kLong));
+  const ImageDataset bytes({.name = "bytes",
+                            .sample_shape = {1, 16, 16},
+                            .classes = 1,
+                            .mean = spec.mean,
+                            .standard_deviation = spec.standard_deviation},
+                           torch::arange(256, torch::kUInt8).view({1, 1, 16, 16}),
+                           torch::zeros({1}, torch::kLong));
   const int64_t zero = 0;
   const at::Tensor floats = bytes.get({&zero, 1}).data;
   const auto want = golden()["normalised"].get<std::vector<int32_t>>();
-  for (size_t i = 0; i < 256; ++i) EXPECT_EQ(std::bit_cast<int32_t>(floats.const_data_ptr<float>()[i]), want.at(i)) << "byte " << i;
+  for (size_t i = 0; i < 256; ++i) {
+    EXPECT_EQ(std::bit_cast<int32_t>(floats.const_data_ptr<float>()[i]), want.at(i))
+        << "byte " << i;
+  }
 }
 
 }  // namespace

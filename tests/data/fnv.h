@@ -8,7 +8,8 @@
 
 namespace muster::data {
 
-/// FNV-1a over whole elements, as sixteen hexadecimal digits. See tests/golden/sampler/make_golden.py.
+/// FNV-1a over whole elements, as sixteen hexadecimal digits. See
+/// tests/golden/sampler/make_golden.py.
 template <class Range>
 std::string fnv(const Range& values) {
   uint64_t hash = 0xcbf29ce484222325;

@@ -1,9 +1,9 @@
 #include "muster/data/image_dataset.h"
 
+#include <array>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <array>
 
 #include "muster/base/error.h"
 
@@ -21,7 +21,9 @@ DataSpec rgb_spec() {
           .standard_deviation = {0.229, 0.224, 0.225}};
 }
 
-at::Tensor rgb_images(int64_t samples) { return torch::randint(256, {samples, 3, 5, 7}, torch::kUInt8); }
+at::Tensor rgb_images(int64_t samples) {
+  return torch::randint(256, {samples, 3, 5, 7}, torch::kUInt8);
+}
 at::Tensor labels(int64_t samples) { return torch::arange(samples, torch::kLong).remainder(4); }
 
 std::string refusal(DataSpec spec, at::Tensor images, at::Tensor targets) {
@@ -49,7 +51,8 @@ TEST(ImageDataset, EqualsTheStepsOfTorchvisionBitForBit) {
 
 TEST(ImageDataset, OnlyScalesWithoutMeanAndDeviation) {
   const at::Tensor images = rgb_images(2);
-  const ImageDataset data({.name = "plain", .sample_shape = {3, 5, 7}, .classes = 4}, images, labels(2));
+  const ImageDataset data(
+      {.name = "plain", .sample_shape = {3, 5, 7}, .classes = 4}, images, labels(2));
   const int64_t one = 1;
   EXPECT_TRUE(data.get({&one, 1}).data[0].equal(images[1].to(torch::kFloat).div(255)));
 }
@@ -84,15 +87,19 @@ TEST(ImageDataset, RefusesIndicesOutsideTheDataset) {
 
 TEST(ImageDataset, RefusesWhatDoesNotFitTogether) {
   EXPECT_THAT(refusal(rgb_spec(), rgb_images(3), labels(2)), HasSubstr("2 labels, 3 images"));
-  EXPECT_THAT(refusal(rgb_spec(), torch::zeros({3, 1, 5, 7}, torch::kUInt8), labels(3)), HasSubstr("[1, 5, 7] instead of [3, 5, 7]"));
+  EXPECT_THAT(refusal(rgb_spec(), torch::zeros({3, 1, 5, 7}, torch::kUInt8), labels(3)),
+              HasSubstr("[1, 5, 7] instead of [3, 5, 7]"));
   EXPECT_THAT(refusal(rgb_spec(), torch::zeros({3, 3, 5, 7}), labels(3)), HasSubstr("of bytes"));
   EXPECT_THAT(refusal(rgb_spec(), {}, labels(3)), HasSubstr("no tensor"));
-  EXPECT_THAT(refusal(rgb_spec(), rgb_images(3), torch::zeros({3})), HasSubstr("labels are a CPU tensor"));
+  EXPECT_THAT(refusal(rgb_spec(), rgb_images(3), torch::zeros({3})),
+              HasSubstr("labels are a CPU tensor"));
 }
 
 TEST(ImageDataset, RefusesLabelsThatAreNoClass) {
-  EXPECT_THAT(refusal(rgb_spec(), rgb_images(2), torch::tensor({0, 4}, torch::kLong)), HasSubstr("labels run from 0 to 3 (got 4 for sample 1)"));
-  EXPECT_THAT(refusal(rgb_spec(), rgb_images(2), torch::tensor({-1, 0}, torch::kLong)), HasSubstr("got -1 for sample 0"));
+  EXPECT_THAT(refusal(rgb_spec(), rgb_images(2), torch::tensor({0, 4}, torch::kLong)),
+              HasSubstr("labels run from 0 to 3 (got 4 for sample 1)"));
+  EXPECT_THAT(refusal(rgb_spec(), rgb_images(2), torch::tensor({-1, 0}, torch::kLong)),
+              HasSubstr("got -1 for sample 0"));
 }
 
 TEST(ImageDataset, RefusesANormalisationThatDoesNotFit) {
@@ -101,7 +108,8 @@ TEST(ImageDataset, RefusesANormalisationThatDoesNotFit) {
   EXPECT_THAT(refusal(spec, rgb_images(2), labels(2)), HasSubstr("2 and 3 for 3 channels"));
   spec = rgb_spec();
   spec.standard_deviation[1] = 0;
-  EXPECT_THAT(refusal(spec, rgb_images(2), labels(2)), HasSubstr("a standard deviation is positive (got 0)"));
+  EXPECT_THAT(refusal(spec, rgb_images(2), labels(2)),
+              HasSubstr("a standard deviation is positive (got 0)"));
 }
 
 }  // namespace

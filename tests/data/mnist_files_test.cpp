@@ -1,12 +1,13 @@
 #include "muster/data/mnist_files.h"
 
+#include <fstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <fstream>
-
 #include "muster/base/error.h"
+
 #include "tests/data_formats/idx_files.h"
 
 namespace muster::data {
@@ -27,10 +28,14 @@ class MnistFiles : public ::testing::Test {
   ~MnistFiles() override { fs::remove_all(folder_); }
 
   void put(const std::string& name, const ByteVector& bytes) {
-    std::ofstream(folder_ / name, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    std::ofstream(folder_ / name, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
   }
 
-  std::shared_ptr<const ImageDataset> read(Split split = Split::kTrain) { return read_mnist_files(folder_, split, small_spec(), "buy it"); }
+  std::shared_ptr<const ImageDataset> read(Split split = Split::kTrain) {
+    return read_mnist_files(folder_, split, small_spec(), "buy it");
+  }
 
   std::string refusal(ErrorKind kind, Split split = Split::kTrain) {
     try {
@@ -59,7 +64,8 @@ TEST_F(MnistFiles, AreReadPlainOrCompressed) {
 }
 
 TEST_F(MnistFiles, AreNamedWhenMissing) {
-  EXPECT_THAT(refusal(ErrorKind::kUsage, Split::kTest), HasSubstr("t10k-images-idx3-ubyte (or .gz)\nhint: buy it"));
+  EXPECT_THAT(refusal(ErrorKind::kUsage, Split::kTest),
+              HasSubstr("t10k-images-idx3-ubyte (or .gz)\nhint: buy it"));
   fs::remove(folder_ / "train-labels-idx1-ubyte");
   EXPECT_THAT(refusal(ErrorKind::kUsage), HasSubstr("train-labels-idx1-ubyte (or .gz)"));
 }
@@ -67,9 +73,11 @@ TEST_F(MnistFiles, AreNamedWhenMissing) {
 TEST_F(MnistFiles, AreRefusedWhenSwapped) {
   put("train-images-idx3-ubyte", idx_file({20}, 10));
   put("train-labels-idx1-ubyte", idx_file({20, 3, 4}));
-  EXPECT_THAT(refusal(ErrorKind::kEnvironment), HasSubstr("labels are [samples] of bytes (type 8) (got [20, 3, 4] of type 8)"));
+  EXPECT_THAT(refusal(ErrorKind::kEnvironment),
+              HasSubstr("labels are [samples] of bytes (type 8) (got [20, 3, 4] of type 8)"));
   put("train-labels-idx1-ubyte", idx_file({20}, 10));
-  EXPECT_THAT(refusal(ErrorKind::kEnvironment), HasSubstr("images are [samples, 3, 4] of bytes (type 8) (got [20] of type 8)"));
+  EXPECT_THAT(refusal(ErrorKind::kEnvironment),
+              HasSubstr("images are [samples, 3, 4] of bytes (type 8) (got [20] of type 8)"));
 }
 
 TEST_F(MnistFiles, AreRefusedWhenOfOtherSizeOrType) {
@@ -86,7 +94,8 @@ TEST_F(MnistFiles, AreRefusedWhenTheirNumbersDiffer) {
 
 TEST_F(MnistFiles, AreRefusedWhenALabelIsNoClass) {
   put("train-labels-idx1-ubyte", idx_file({20}, 11));
-  EXPECT_THAT(refusal(ErrorKind::kEnvironment), HasSubstr("labels run from 0 to 9 (got 10 for sample 10)"));
+  EXPECT_THAT(refusal(ErrorKind::kEnvironment),
+              HasSubstr("labels run from 0 to 9 (got 10 for sample 10)"));
 }
 
 TEST_F(MnistFiles, AreRefusedWhenCut) {

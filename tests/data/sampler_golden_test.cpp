@@ -6,6 +6,7 @@
 #include "muster/base/json.h"
 #include "muster/data/samplers/distributed.h"
 #include "muster/data/samplers/random.h"
+
 #include "tests/data/fnv.h"
 
 namespace muster::data {
@@ -14,7 +15,8 @@ namespace {
 using Indices = std::vector<int64_t>;
 
 const Json& golden() {
-  static const Json json = parse_json(read_file(MUSTER_SOURCE_DIR "/tests/golden/sampler/golden.json"), "golden.json");
+  static const Json json =
+      parse_json(read_file(MUSTER_SOURCE_DIR "/tests/golden/sampler/golden.json"), "golden.json");
   return json;
 }
 
@@ -42,7 +44,8 @@ TEST(SamplerGolden, DistributedSamplerGivesPythonsListsOnEveryRank) {
 
 TEST(SamplerGolden, DistributedSamplerGivesPythonsOrderOfLargeDatasets) {
   for (const Json& config : golden()["large"]) {
-    const Indices got = DistributedSampler(config["n"], options_of(config, config["rank"])).indices(config["epoch"]);
+    const Indices got = DistributedSampler(config["n"], options_of(config, config["rank"]))
+                            .indices(config["epoch"]);
     ASSERT_EQ(got.size(), config["count"].get<size_t>()) << config.dump();
     EXPECT_EQ(Indices(got.begin(), got.begin() + 5), config["first"].get<Indices>());
     EXPECT_EQ(Indices(got.end() - 5, got.end()), config["last"].get<Indices>());

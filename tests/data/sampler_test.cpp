@@ -1,10 +1,10 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <numeric>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "muster/base/error.h"
 #include "muster/data/samplers/distributed.h"
@@ -22,13 +22,17 @@ using ::testing::SizeIs;
 using Indices = std::vector<int64_t>;
 
 DistributedSampler make(int64_t samples, int64_t world, int64_t rank, bool drop_last = false) {
-  return DistributedSampler(samples, {.world_size = world, .rank = rank, .seed = 3, .drop_last = drop_last});
+  return DistributedSampler(samples,
+                            {.world_size = world, .rank = rank, .seed = 3, .drop_last = drop_last});
 }
 
 /// The order over all ranks: place k is place k/world of rank k%world.
-Indices interleaved(int64_t samples, int64_t world, int64_t epoch, int64_t consumed = 0, bool drop_last = false) {
+Indices interleaved(
+    int64_t samples, int64_t world, int64_t epoch, int64_t consumed = 0, bool drop_last = false) {
   std::vector<Indices> ranks;
-  for (int64_t rank = 0; rank < world; ++rank) ranks.push_back(make(samples, world, rank, drop_last).indices(epoch, consumed));
+  for (int64_t rank = 0; rank < world; ++rank) {
+    ranks.push_back(make(samples, world, rank, drop_last).indices(epoch, consumed));
+  }
   Indices out;
   for (size_t round = 0; round < ranks[0].size(); ++round) {
     for (const Indices& rank : ranks) out.push_back(rank.at(round));
@@ -57,7 +61,8 @@ TEST(DistributedSampler, ShowsEverySampleOnceOrTwicePaddingWithFewerThanTheWorld
     for (int64_t world = 1; world <= samples; ++world) {
       const auto seen = counts(interleaved(samples, world, 0));
       EXPECT_THAT(seen, SizeIs(samples));
-      const auto repeats = std::ranges::count_if(seen, [](const auto& it) { return it.second == 2; });
+      const auto repeats =
+          std::ranges::count_if(seen, [](const auto& it) { return it.second == 2; });
       EXPECT_LT(repeats, world);
       EXPECT_TRUE(std::ranges::all_of(seen, [](const auto& it) { return it.second <= 2; }));
     }
@@ -93,8 +98,10 @@ TEST(DistributedSampler, GoesOnWhereTheSameWorldSizeStopped) {
     for (const int64_t samples : {1, 10, 11, 29}) {
       const Indices whole = make(samples, 4, 2, drop_last).indices(1);
       for (size_t done = 0; done <= whole.size(); ++done) {
-        const Indices rest = make(samples, 4, 2, drop_last).indices(1, static_cast<int64_t>(done) * 4);
-        EXPECT_EQ(rest, Indices(whole.begin() + static_cast<ptrdiff_t>(done), whole.end())) << samples << " after " << done;
+        const Indices rest =
+            make(samples, 4, 2, drop_last).indices(1, static_cast<int64_t>(done) * 4);
+        EXPECT_EQ(rest, Indices(whole.begin() + static_cast<ptrdiff_t>(done), whole.end()))
+            << samples << " after " << done;
       }
     }
   }
@@ -158,7 +165,8 @@ TEST(SequentialSampler, CountsFromThePosition) {
 }
 
 TEST(RandomSampler, RefusesNumbersOfSamplesThatItCannotDraw) {
-  EXPECT_THAT(refusal([] { RandomSampler(5, {.num_samples = 0}); }), HasSubstr("num_samples is at least 1"));
+  EXPECT_THAT(refusal([] { RandomSampler(5, {.num_samples = 0}); }),
+              HasSubstr("num_samples is at least 1"));
   EXPECT_THAT(refusal([] { RandomSampler(0, {.num_samples = 3}); }), HasSubstr("not empty"));
   EXPECT_THAT(RandomSampler(0).indices(0), IsEmpty());
 }

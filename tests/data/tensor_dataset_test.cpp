@@ -1,9 +1,9 @@
 #include "muster/data/tensor_dataset.h"
 
+#include <array>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <array>
 
 #include "muster/base/error.h"
 
@@ -16,7 +16,8 @@ using ::testing::HasSubstr;
 constexpr std::array<int64_t, 3> kIndices{4, 0, 4};
 
 TEST(TensorDataset, CopiesRowsAsTheyAre) {
-  for (const auto dtype : {torch::kDouble, torch::kFloat, torch::kBFloat16, torch::kLong, torch::kBool}) {
+  for (const auto dtype :
+       {torch::kDouble, torch::kFloat, torch::kBFloat16, torch::kLong, torch::kBool}) {
     const at::Tensor rows = torch::randint(2, {6, 2, 3}).to(dtype);
     const TensorDataset data(rows, torch::arange(6));
     const Batch batch = data.get(kIndices);
@@ -28,7 +29,8 @@ TEST(TensorDataset, CopiesRowsAsTheyAre) {
 
 TEST(TensorDataset, KeepsTargetsThatAreNoClass) {
   const at::Tensor targets = torch::randn({6, 2});
-  EXPECT_TRUE(TensorDataset(torch::randn({6, 1}), targets).get(kIndices).target[1].equal(targets[0]));
+  EXPECT_TRUE(
+      TensorDataset(torch::randn({6, 1}), targets).get(kIndices).target[1].equal(targets[0]));
 }
 
 TEST(TensorDataset, TakesViewsAndTensorsThatNeedGradients) {
@@ -39,7 +41,9 @@ TEST(TensorDataset, TakesViewsAndTensorsThatNeedGradients) {
 }
 
 TEST(TensorDataset, DescribesItsSamples) {
-  const DataSpec spec = TensorDataset(torch::zeros({6, 3, 4, 5}, torch::kDouble), torch::arange(6), 6, "cubes").spec();
+  const DataSpec spec =
+      TensorDataset(torch::zeros({6, 3, 4, 5}, torch::kDouble), torch::arange(6), 6, "cubes")
+          .spec();
   EXPECT_EQ(spec.name, "cubes");
   EXPECT_THAT(spec.sample_shape, ElementsAre(3, 4, 5));
   EXPECT_EQ(spec.classes, 6);
@@ -58,9 +62,11 @@ TEST(TensorDataset, RefusesTensorsThatDoNotMatch) {
     }
     return "nothing was thrown";
   };
-  EXPECT_THAT(refusal(torch::zeros({3, 2}), torch::zeros({4})), HasSubstr("dataset pair: data and targets have as many rows (got 3 and 4)"));
+  EXPECT_THAT(refusal(torch::zeros({3, 2}), torch::zeros({4})),
+              HasSubstr("dataset pair: data and targets have as many rows (got 3 and 4)"));
   EXPECT_THAT(refusal({}, torch::zeros({4})), HasSubstr("without data tensor"));
-  EXPECT_THAT(refusal(torch::zeros({4}), torch::tensor(1.0)), HasSubstr("the target tensor of a dataset"));
+  EXPECT_THAT(refusal(torch::zeros({4}), torch::tensor(1.0)),
+              HasSubstr("the target tensor of a dataset"));
 }
 
 }  // namespace

@@ -1,11 +1,12 @@
 // Thousands of altered files, the same ones in each run.
-#include <gtest/gtest.h>
-
 #include <cstring>
 #include <random>
 
+#include <gtest/gtest.h>
+
 #include "muster/base/error.h"
 #include "muster/data/formats/idx.h"
+
 #include "tests/data_formats/idx_files.h"
 
 namespace muster::data {
@@ -19,7 +20,13 @@ std::vector<ByteVector> seeds() {
   const ByteVector labels = idx_file({50}, 10);
   const ByteVector floats = idx_header(13, {2, 3}) + ByteVector(24);
   const std::span<const uint8_t> start(images);
-  return {images, labels, floats, gzip(images), gzip(labels, 0), gzip(floats, 9), gzip(start.first(30)) + gzip(start.subspan(30))};
+  return {images,
+          labels,
+          floats,
+          gzip(images),
+          gzip(labels, 0),
+          gzip(floats, 9),
+          gzip(start.first(30)) + gzip(start.subspan(30))};
 }
 
 class Mutator {
@@ -45,12 +52,19 @@ class Mutator {
     if (kind == 4) file.resize(at);
     if (kind == 5) put_number(file, at);
     if (kind == 6) file.insert(file.end(), file.begin(), place);
-    if (kind == 7) file.insert(place, other.begin(), other.begin() + static_cast<ptrdiff_t>(below(other.size())));
+    if (kind == 7) {
+      file.insert(
+          place, other.begin(), other.begin() + static_cast<ptrdiff_t>(below(other.size())));
+    }
   }
 
   void put_number(ByteVector& file, size_t at) {
-    static constexpr uint8_t kNumbers[][4] = {
-        {0, 0, 0, 0}, {0, 0, 0, 1}, {0x7f, 0xff, 0xff, 0xff}, {0x80, 0, 0, 0}, {0xff, 0xff, 0xff, 0xff}, {0, 0x10, 0, 0}};
+    static constexpr uint8_t kNumbers[][4] = {{0, 0, 0, 0},
+                                              {0, 0, 0, 1},
+                                              {0x7f, 0xff, 0xff, 0xff},
+                                              {0x80, 0, 0, 0},
+                                              {0xff, 0xff, 0xff, 0xff},
+                                              {0, 0x10, 0, 0}};
     if (at + 4 <= file.size()) std::memcpy(&file[at], kNumbers[below(std::size(kNumbers))], 4);
   }
 
@@ -62,7 +76,8 @@ TEST(IdxFuzz, AnAlteredFileIsReadWithinItsLimitsOrRefused) {
   Mutator mutator(20240817);
   int read = 0;
   for (int i = 0; i < kFiles; ++i) {
-    const ByteVector file = mutator.mutate(corpus[mutator.below(corpus.size())], corpus[mutator.below(corpus.size())]);
+    const ByteVector file =
+        mutator.mutate(corpus[mutator.below(corpus.size())], corpus[mutator.below(corpus.size())]);
     try {
       const IdxArray array = parse_idx(file, "fuzz", {.max_bytes = kMaxBytes});
       int64_t bytes = element_bytes(array.type);
@@ -74,7 +89,8 @@ TEST(IdxFuzz, AnAlteredFileIsReadWithinItsLimitsOrRefused) {
       ASSERT_EQ(error.kind(), ErrorKind::kEnvironment) << error.what();
     }
   }
-  // Some changes harm nothing (a pixel of a plain file, the time stamp of gzip); most must be noticed.
+  // Some changes harm nothing (a pixel of a plain file, the time stamp of gzip); most must be
+  // noticed.
   EXPECT_GT(read, kFiles / 100);
   EXPECT_LT(read, kFiles / 2);
 }

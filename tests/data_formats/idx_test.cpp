@@ -1,16 +1,17 @@
 #include "muster/data/formats/idx.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+
 #include "tests/data_formats/idx_files.h"
 
 namespace muster::data {
@@ -79,7 +80,8 @@ TEST(Idx, TakesAnArrayWithoutElements) {
 }
 
 TEST(Idx, ReadsFromDisk) {
-  const auto path = std::filesystem::temp_directory_path() / ("muster-idx-" + std::to_string(::getpid()));
+  const auto path =
+      std::filesystem::temp_directory_path() / ("muster-idx-" + std::to_string(::getpid()));
   const ByteVector file = gzip(idx_file({4, 5}));
   write_file_atomic(path, {reinterpret_cast<const char*>(file.data()), file.size()});
   EXPECT_THAT(read_idx(path).dims, ElementsAre(4, 5));
@@ -98,7 +100,8 @@ TEST(Idx, RefusesAFileCutAnywhere) {
   for (const ByteVector& whole : {plain, gzip(plain), gzip(plain, 0)}) {
     for (size_t size = 0; size < whole.size(); ++size) {
       const ByteVector cut(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(size));
-      EXPECT_THAT(refusal(cut), HasSubstr("damaged IDX file")) << "after " << size << " of " << whole.size();
+      EXPECT_THAT(refusal(cut), HasSubstr("damaged IDX file"))
+          << "after " << size << " of " << whole.size();
     }
   }
 }
@@ -112,18 +115,22 @@ TEST(Idx, RefusesBytesBehindTheEnd) {
 }
 
 TEST(Idx, RefusesAFileThatIsNoIdx) {
-  EXPECT_THAT(refusal({'P', 'K', 3, 4, 0, 0, 0, 0}), HasSubstr("begins with two zero bytes (got 80 and 75)"));
-  EXPECT_THAT(refusal(gzip(ByteVector{'<', 'h', 't', 'm', 'l', '>'})), HasSubstr("begins with two zero bytes"));
+  EXPECT_THAT(refusal({'P', 'K', 3, 4, 0, 0, 0, 0}),
+              HasSubstr("begins with two zero bytes (got 80 and 75)"));
+  EXPECT_THAT(refusal(gzip(ByteVector{'<', 'h', 't', 'm', 'l', '>'})),
+              HasSubstr("begins with two zero bytes"));
   EXPECT_THAT(refusal({}), HasSubstr("has a header (got 0 bytes)"));
 }
 
 TEST(Idx, RefusesAnUnknownTypeOrNumberOfDimensions) {
   for (const uint8_t type : {0, 7, 10, 15, 255}) {
-    EXPECT_THAT(refusal(idx_header(type, {1}) + ByteVector(16)), HasSubstr("the third byte is a type"));
+    EXPECT_THAT(refusal(idx_header(type, {1}) + ByteVector(16)),
+                HasSubstr("the third byte is a type"));
   }
   EXPECT_THAT(refusal({0, 0, 8, 0, 1}), HasSubstr("1 to 8 dimensions (got 0)"));
   EXPECT_THAT(refusal({0, 0, 8, 9}), HasSubstr("1 to 8 dimensions (got 9)"));
-  EXPECT_THAT(refusal(ByteVector{0, 0, 8, 255} + ByteVector(2000)), HasSubstr("1 to 8 dimensions (got 255)"));
+  EXPECT_THAT(refusal(ByteVector{0, 0, 8, 255} + ByteVector(2000)),
+              HasSubstr("1 to 8 dimensions (got 255)"));
 }
 
 TEST(Idx, RefusesAnAlteredChecksumOrLengthOfGzip) {
@@ -143,7 +150,8 @@ TEST(Idx, RefusesAHeaderThatClaimsTooMuchWithoutTakingTheMemory) {
   EXPECT_THAT(refusal(gzip(huge)), HasSubstr("at most 4"));
   const ByteVector sixty_bits = idx_header(8, {1U << 30, 1U << 30});
   EXPECT_THAT(refusal(sixty_bits), HasSubstr("in its first 2 dimensions"));
-  const ByteVector three_gigabytes = idx_header(8, {3U << 30});  // within the limit, but not within the file
+  const ByteVector three_gigabytes =
+      idx_header(8, {3U << 30});  // within the limit, but not within the file
   EXPECT_THAT(refusal(three_gigabytes), HasSubstr("cut short after 8"));
   EXPECT_THAT(refusal(gzip(three_gigabytes)), HasSubstr("which cannot hold them"));
   EXPECT_LT(peak_memory_bytes() - before, 32 << 20);

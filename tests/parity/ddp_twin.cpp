@@ -22,8 +22,10 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/relu.h>
 
+#include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/json.h"
+#include "muster/base/text.h"
 #include "muster/parallel/ddp.h"
 
 namespace {

@@ -1,11 +1,11 @@
 // `muster list` for the tables of torch rooms; `muster` itself prints the kinds and hands these on.
-#include "cli/list_table.h"
-
-#include "cli/command.h"
 #include "muster/data/dataset.h"
 #include "muster/models/model.h"
 #include "muster/parallel/backend.h"
 #include "muster/train/optimizer.h"
+
+#include "cli/command.h"
+#include "cli/list_table.h"
 
 namespace muster::cli {
 namespace {

@@ -1,4 +1,5 @@
-// Fashion-MNIST: 60,000 + 10,000 grey images of 10 kinds of clothing. Xiao, Rasul, Vollgraf 2017, arXiv 1708.07747.
+// Fashion-MNIST: 60,000 + 10,000 grey images of 10 kinds of clothing. Xiao, Rasul, Vollgraf 2017,
+// arXiv 1708.07747.
 #include "muster/data/mnist_files.h"
 
 namespace muster::data {
@@ -11,7 +12,8 @@ constexpr std::string_view kHint =
 
 std::shared_ptr<const Dataset> open(const DatasetRequest& request) {
   resolve_params<NoOptions>({}, request.params, "dataset fashion-mnist");
-  const auto folder = request.data_dir.empty() ? "/usr/share/datasets/fashion-mnist" : request.data_dir;
+  const auto folder =
+      request.data_dir.empty() ? "/usr/share/datasets/fashion-mnist" : request.data_dir;
   // Mean and deviation over all pixels of the training split.
   return read_mnist_files(folder,
                           request.split,

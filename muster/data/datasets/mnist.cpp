@@ -7,7 +7,8 @@ namespace {
 struct NoOptions {};
 
 constexpr std::string_view kHint =
-    "download train-images-idx3-ubyte.gz and its three sisters (mirror: https://ossci-datasets.s3.amazonaws.com/mnist/) "
+    "download train-images-idx3-ubyte.gz and its three sisters (mirror: "
+    "https://ossci-datasets.s3.amazonaws.com/mnist/) "
     "and name their folder by --data-dir";
 
 std::shared_ptr<const Dataset> open(const DatasetRequest& request) {

@@ -1,10 +1,10 @@
 #include "muster/data/datasets/synthetic.h"
 
-#include <ATen/ops/empty.h>
-
 #include <cmath>
 #include <random>
 #include <vector>
+
+#include <ATen/ops/empty.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -32,15 +32,19 @@ void check(const Param& param, const SyntheticOptions& options, bool holds, std:
 }
 
 void check(const SyntheticOptions& options) {
-  const int64_t counts[] = {options.samples, options.test_samples, options.classes, options.channels, options.size};
-  for (size_t i = 0; i < std::size(counts); ++i) check(kParams[i], options, counts[i] >= 1, "it is at least 1");
+  const int64_t counts[] = {
+      options.samples, options.test_samples, options.classes, options.channels, options.size};
+  for (size_t i = 0; i < std::size(counts); ++i) {
+    check(kParams[i], options, counts[i] >= 1, "it is at least 1");
+  }
   check(kParams[2], options, options.classes <= 256, "it is at most 256");
   check(kParams[3], options, options.channels <= 1024, "it is at most 1024");
   check(kParams[4], options, options.size <= 4096, "it is at most 4096");
   check(kParams[5], options, options.noise >= 0 && options.noise <= 1, "it is in 0 … 1");
 }
 
-/// Bytes of a random stream. The engine's output is fixed by the standard; its distributions are not, so none is used.
+/// Bytes of a random stream. The engine's output is fixed by the standard; its distributions are
+/// not, so none is used.
 class ByteStream {
  public:
   ByteStream(int64_t seed, uint64_t stream) : engine_(static_cast<uint64_t>(seed) * 4 + stream) {}
@@ -65,7 +69,8 @@ class ByteStream {
 /// // [classes][channels][kPatches][kPatches]
 std::vector<int> make_patterns(const SyntheticOptions& options) {
   ByteStream bytes(options.seed, 0);
-  std::vector<int> patterns(static_cast<size_t>(options.classes * options.channels * kPatches * kPatches));
+  std::vector<int> patterns(
+      static_cast<size_t>(options.classes * options.channels * kPatches * kPatches));
   for (int& value : patterns) value = bytes.next();
   return patterns;
 }
@@ -81,7 +86,9 @@ void draw_plane(const int* pattern, int64_t size, int noise_256, ByteStream& byt
 }
 
 std::shared_ptr<const Dataset> open(const DatasetRequest& request) {
-  return make_synthetic(resolve_params<SyntheticOptions>(kParams, request.params, "dataset synthetic"), request.split);
+  return make_synthetic(
+      resolve_params<SyntheticOptions>(kParams, request.params, "dataset synthetic"),
+      request.split);
 }
 
 }  // namespace
@@ -99,7 +106,8 @@ std::shared_ptr<const ImageDataset> make_synthetic(const SyntheticOptions& optio
     const int64_t label = i % options.classes;
     labels.mutable_data_ptr<int64_t>()[i] = label;
     for (int64_t channel = 0; channel < options.channels; ++channel) {
-      const auto pattern = static_cast<size_t>((label * options.channels + channel) * kPatches * kPatches);
+      const auto pattern =
+          static_cast<size_t>((label * options.channels + channel) * kPatches * kPatches);
       draw_plane(&patterns[pattern], options.size, noise_256, bytes, pixels);
       pixels += options.size * options.size;
     }

@@ -13,7 +13,9 @@ int64_t share(int64_t samples, const DistributedSamplerOptions& options) {
   return whole_rounds + (!options.drop_last && samples % options.world_size != 0 ? 1 : 0);
 }
 
-std::vector<int64_t> global_order(int64_t samples, const DistributedSamplerOptions& options, int64_t epoch) {
+std::vector<int64_t> global_order(int64_t samples,
+                                  const DistributedSamplerOptions& options,
+                                  int64_t epoch) {
   if (!options.shuffle) return counting(samples);
   at::Generator generator = make_generator(options.seed + static_cast<uint64_t>(epoch));
   return random_permutation(samples, generator);
@@ -34,9 +36,9 @@ std::vector<int64_t> DistributedSampler::indices(int64_t epoch, int64_t consumed
   const std::vector<int64_t> order = global_order(samples_, options_, epoch);
   std::vector<int64_t> mine;
   if (consumed >= samples_) return mine;
-  // What is left is dealt out as if it were the whole: padded or cut to a multiple of the world size. For a position that
-  // this world size reached itself it is what it would have visited next; after a change of the world size nothing is
-  // lost or, but for the padding at the end, repeated.
+  // What is left is dealt out as if it were the whole: padded or cut to a multiple of the world
+  // size. For a position that this world size reached itself it is what it would have visited next;
+  // after a change of the world size nothing is lost or, but for the padding at the end, repeated.
   const int64_t rounds = share(samples_ - consumed, options_);
   mine.reserve(static_cast<size_t>(rounds));
   for (int64_t round = 0; round < rounds; ++round) {

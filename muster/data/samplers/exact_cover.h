@@ -1,4 +1,5 @@
-// For evaluation: every sample exactly once over all ranks, so that the ranks' shares may differ in length by one.
+// For evaluation: every sample exactly once over all ranks, so that the ranks' shares may differ in
+// length by one.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +8,13 @@
 
 namespace muster::data {
 
-/// Rank r visits r, r+R, r+2R, … below `samples`; nothing is repeated or cut, as DistributedSampler must do. The number
-/// of batches may differ between ranks: reduce sums and counts once at the end, not per batch.
+/// Rank r visits r, r+R, r+2R, … below `samples`; nothing is repeated or cut, as DistributedSampler
+/// must do. The number of batches may differ between ranks: reduce sums and counts once at the end,
+/// not per batch.
 class ExactCoverSampler final : public Sampler {
  public:
-  /// Throws a usage error if `samples` is negative, the world size is below 1, or the rank is outside 0 … world_size-1.
+  /// Throws a usage error if `samples` is negative, the world size is below 1, or the rank is
+  /// outside 0 … world_size-1.
   ExactCoverSampler(int64_t samples, int64_t world_size, int64_t rank);
 
   std::vector<int64_t> indices(int64_t epoch, int64_t consumed = 0) const override;

@@ -1,10 +1,10 @@
 #include "muster/data/samplers/permutation.h"
 
+#include <numeric>
+
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randperm.h>
-
-#include <numeric>
 
 namespace muster::data {
 namespace {
@@ -16,7 +16,9 @@ std::vector<int64_t> to_vector(const at::Tensor& tensor) {
 
 }  // namespace
 
-at::Generator make_generator(uint64_t seed) { return at::make_generator<at::CPUGeneratorImpl>(seed); }
+at::Generator make_generator(uint64_t seed) {
+  return at::make_generator<at::CPUGeneratorImpl>(seed);
+}
 
 std::vector<int64_t> random_permutation(int64_t samples, at::Generator& generator) {
   return to_vector(at::randperm(samples, generator, at::kLong));

@@ -1,10 +1,10 @@
 // Random orders as Python's samplers draw them.
 #pragma once
 
-#include <ATen/core/Generator.h>
-
 #include <cstdint>
 #include <vector>
+
+#include <ATen/core/Generator.h>
 
 namespace muster::data {
 

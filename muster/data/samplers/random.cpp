@@ -10,18 +10,24 @@ namespace muster::data {
 namespace {
 
 void append(std::vector<int64_t>& order, const std::vector<int64_t>& more, int64_t at_most) {
-  order.insert(order.end(), more.begin(), more.begin() + std::min<int64_t>(at_most, static_cast<int64_t>(more.size())));
+  order.insert(order.end(),
+               more.begin(),
+               more.begin() + std::min<int64_t>(at_most, static_cast<int64_t>(more.size())));
 }
 
 constexpr int64_t kChunk = 32;  // in which Python draws with replacement
 
-std::vector<int64_t> draw(int64_t samples, int64_t count, bool replacement, at::Generator generator) {
+std::vector<int64_t> draw(int64_t samples,
+                          int64_t count,
+                          bool replacement,
+                          at::Generator generator) {
   std::vector<int64_t> order;
   order.reserve(static_cast<size_t>(count));
   while (static_cast<int64_t>(order.size()) < count) {
     const int64_t left = count - static_cast<int64_t>(order.size());
     append(order,
-           replacement ? random_integers(samples, std::min(left, kChunk), generator) : random_permutation(samples, generator),
+           replacement ? random_integers(samples, std::min(left, kChunk), generator)
+                       : random_permutation(samples, generator),
            left);
   }
   return order;
@@ -29,13 +35,17 @@ std::vector<int64_t> draw(int64_t samples, int64_t count, bool replacement, at::
 
 }  // namespace
 
-RandomSampler::RandomSampler(int64_t samples, RandomSamplerOptions options) : samples_(samples), options_(options) {
+RandomSampler::RandomSampler(int64_t samples, RandomSamplerOptions options)
+    : samples_(samples), options_(options) {
   check_samples(samples);
   if (options.num_samples.value_or(1) < 1) {
-    throw usage_error({.refused = "random sampler", .rule = "num_samples is at least 1", .value = concat(*options.num_samples)});
+    throw usage_error({.refused = "random sampler",
+                       .rule = "num_samples is at least 1",
+                       .value = concat(*options.num_samples)});
   }
   if (samples == 0 && options.num_samples) {
-    throw usage_error({.refused = "random sampler", .rule = "num_samples needs a dataset that is not empty"});
+    throw usage_error(
+        {.refused = "random sampler", .rule = "num_samples needs a dataset that is not empty"});
   }
 }
 

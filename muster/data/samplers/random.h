@@ -10,12 +10,13 @@ namespace muster::data {
 
 struct RandomSamplerOptions {
   uint64_t seed = 0;
-  bool replacement = false;            ///< draw each sample anew, so that samples may repeat and be left out
+  bool replacement = false;  ///< draw each sample anew, so that samples may repeat and be left out
   std::optional<int64_t> num_samples;  ///< per epoch; the dataset's size if not given
 };
 
-/// The order of Python's torch.utils.data.RandomSampler with generator=torch.Generator().manual_seed(seed + epoch): a
-/// generator per epoch, as DistributedSampler has it, so that an epoch's order does not hang on the epochs before it and
+/// The order of Python's torch.utils.data.RandomSampler with
+/// generator=torch.Generator().manual_seed(seed + epoch): a generator per epoch, as
+/// DistributedSampler has it, so that an epoch's order does not hang on the epochs before it and
 /// one rank sees the order that many ranks share.
 class RandomSampler final : public Sampler {
  public:

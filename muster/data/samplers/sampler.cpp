@@ -7,24 +7,32 @@ namespace muster::data {
 
 void check_position(int64_t epoch, int64_t consumed) {
   if (epoch < 0) {
-    throw usage_error({.refused = "epoch of a sampler", .rule = "epochs count from 0", .value = concat(epoch)});
+    throw usage_error(
+        {.refused = "epoch of a sampler", .rule = "epochs count from 0", .value = concat(epoch)});
   }
   if (consumed < 0) {
-    throw usage_error({.refused = "position in an epoch", .rule = "it is at least 0", .value = concat(consumed)});
+    throw usage_error(
+        {.refused = "position in an epoch", .rule = "it is at least 0", .value = concat(consumed)});
   }
 }
 
 void check_samples(int64_t samples) {
   if (samples >= 0) return;
-  throw usage_error({.refused = "sampler", .rule = "the number of samples is at least 0", .value = concat(samples)});
+  throw usage_error({.refused = "sampler",
+                     .rule = "the number of samples is at least 0",
+                     .value = concat(samples)});
 }
 
 void check_rank(int64_t world_size, int64_t rank) {
   if (world_size < 1) {
-    throw usage_error({.refused = "sampler", .rule = "the world size is at least 1", .value = concat(world_size)});
+    throw usage_error({.refused = "sampler",
+                       .rule = "the world size is at least 1",
+                       .value = concat(world_size)});
   }
   if (rank < 0 || rank >= world_size) {
-    throw usage_error({.refused = "sampler", .rule = concat("ranks run from 0 to ", world_size - 1), .value = concat("rank ", rank)});
+    throw usage_error({.refused = "sampler",
+                       .rule = concat("ranks run from 0 to ", world_size - 1),
+                       .value = concat("rank ", rank)});
   }
 }
 

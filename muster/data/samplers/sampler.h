@@ -7,10 +7,11 @@
 namespace muster::data {
 
 // Note [Position in an epoch]
-// An epoch has one order over all ranks. Ranks take turns: with world size R and batches of B per rank, step k uses the
-// places k*B*R … (k+1)*B*R-1 of that order. So the position in an epoch is one number, the samples consumed by all ranks
-// together, and it means the same for any number of ranks or workers. Samplers take it as `consumed` and return what is
-// left for their rank; checkpoints store it (LoaderState::samples); nothing else has to be stored, because an order is a
+// An epoch has one order over all ranks. Ranks take turns: with world size R and batches of B per
+// rank, step k uses the places k*B*R … (k+1)*B*R-1 of that order. So the position in an epoch is
+// one number, the samples consumed by all ranks together, and it means the same for any number of
+// ranks or workers. Samplers take it as `consumed` and return what is left for their rank;
+// checkpoints store it (LoaderState::samples); nothing else has to be stored, because an order is a
 // function of (options, epoch).
 
 /// Pure: the same arguments give the same indices. Any thread.
@@ -18,8 +19,8 @@ class Sampler {
  public:
   virtual ~Sampler() = default;
 
-  /// What this rank has yet to visit in `epoch` (0, 1, 2, …) when all ranks together have consumed `consumed` samples
-  /// of it. Throws a usage error if `epoch` or `consumed` is negative.
+  /// What this rank has yet to visit in `epoch` (0, 1, 2, …) when all ranks together have consumed
+  /// `consumed` samples of it. Throws a usage error if `epoch` or `consumed` is negative.
   virtual std::vector<int64_t> indices(int64_t epoch, int64_t consumed = 0) const = 0;
 
   /// How many samples this rank visits in a whole epoch.

@@ -4,7 +4,9 @@
 
 namespace muster::data {
 
-SequentialSampler::SequentialSampler(int64_t samples) : samples_(samples) { check_samples(samples); }
+SequentialSampler::SequentialSampler(int64_t samples) : samples_(samples) {
+  check_samples(samples);
+}
 
 std::vector<int64_t> SequentialSampler::indices(int64_t epoch, int64_t consumed) const {
   check_position(epoch, consumed);

@@ -18,7 +18,8 @@ constexpr size_t kRunsKept = 20;
 
 std::string available() { return ""; }
 
-/// A folder that the user named must work; the one that nobody asked for may fail, say on a full disk.
+/// A folder that the user named must work; the one that nobody asked for may fail, say on a full
+/// disk.
 LogFolder open_logs(const JobSpec& spec, JobObserver& observer) {
   if (!spec.log_dir.empty()) return LogFolder(spec.log_dir, spec.run_id);
   const std::filesystem::path dir = default_log_dir();
@@ -48,7 +49,8 @@ JobOutcome run(const JobSpec& typed, JobObserver& observer) {
                            .master_port = spec.master_port != 0 ? spec.master_port : free_port(),
                            .log_folder = logs.make_attempt(outcome.restarts, spec.nproc_per_node)};
     AttemptResult result = run_attempt(spec, program, plan, signals, observer);
-    if (result.lost_port && spec.master_port == 0 && port_tries < kPortTries && !result.stop_wanted) {
+    if (result.lost_port && spec.master_port == 0 && port_tries < kPortTries &&
+        !result.stop_wanted) {
       observer.on_note(concat("port ", plan.master_port, " was taken meanwhile; trying another"));
       continue;
     }
@@ -64,15 +66,14 @@ JobOutcome run(const JobSpec& typed, JobObserver& observer) {
     ++outcome.restarts;
     port_tries = 0;
     observer.on_note(describe(*result.failure));
-    observer.on_note(concat("starting all ranks again: restart ", outcome.restarts, " of ", spec.max_restarts));
+    observer.on_note(
+        concat("starting all ranks again: restart ", outcome.restarts, " of ", spec.max_restarts));
   }
 }
 
 }  // namespace
 
-extern constinit const LauncherEntry local_entry{"local",
-                                                 "ranks are processes of this machine",
-                                                 &available,
-                                                 &run};
+extern constinit const LauncherEntry local_entry{
+    "local", "ranks are processes of this machine", &available, &run};
 
 }  // namespace muster::launch

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Runs every benchmark against its peer and puts the tables into docs/benchmarks.md. Needs a quiet machine.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/parity.sh --only-venv
+for run in benchmarks/peers/*/run.py; do
+  .venv/bin/python "$run" --update docs/benchmarks.md
+done

@@ -1,0 +1,145 @@
+#include "muster/base/file.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/error.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class FileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "muster-file.XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  size_t files() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator{}));
+  }
+
+  fs::path folder_;
+};
+
+template <class Action>
+Error error_of(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error;
+  }
+  return internal_error({.refused = "nothing was thrown"});
+}
+
+/// As long as it lives no file can grow beyond `bytes`, for root too: a full disk, near enough.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    old_handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit now{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &now);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, old_handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*old_handler_)(int);
+};
+
+TEST_F(FileTest, ReadsBackWhatWasWritten) {
+  const std::string bytes(1 << 20, '\xff');
+  write_file_atomic(folder_ / "a", bytes);
+  EXPECT_EQ(read_file(folder_ / "a"), bytes);
+  EXPECT_EQ(files(), 1U);
+}
+
+TEST_F(FileTest, ReadsFilesWhoseSizeTheKernelDoesNotTell) {
+  EXPECT_FALSE(read_file("/proc/self/status").empty());
+}
+
+TEST_F(FileTest, MissingFileIsTheCallersFault) {
+  EXPECT_EQ(error_of([&] { read_file(folder_ / "none"); }).kind(), ErrorKind::kUsage);
+  write_file_atomic(folder_ / "a", "x");
+  EXPECT_EQ(error_of([&] { read_file(folder_ / "a" / "b"); }).kind(), ErrorKind::kUsage);
+}
+
+TEST_F(FileTest, AFolderCannotBeReadAsAFile) {
+  EXPECT_EQ(error_of([&] { read_file(folder_); }).kind(), ErrorKind::kEnvironment);
+}
+
+TEST_F(FileTest, FullDiskLeavesTheOldFileAndNoTemporary) {
+  write_file_atomic(folder_ / "a", "old");
+  const FileSizeLimit limit(4096);
+  const Error error = error_of([&] { write_file_atomic(folder_ / "a", std::string(10000, 'x')); });
+  EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
+  EXPECT_THAT(error.what(), HasSubstr("EFBIG"));
+  EXPECT_EQ(read_file(folder_ / "a"), "old");
+  EXPECT_EQ(files(), 1U);
+}
+
+TEST_F(FileTest, FullDeviceIsNamedWithAHint) {
+  const UniqueFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  const Error error = error_of([&] { write_all(full.get(), "x", "/dev/full"); });
+  EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
+  EXPECT_THAT(error.what(), HasSubstr("cannot write /dev/full: No space left on device (ENOSPC)"));
+  EXPECT_THAT(error.text().hint, HasSubstr("free some space"));
+}
+
+TEST_F(FileTest, AFolderInTheWayLeavesNoTemporary) {
+  fs::create_directory(folder_ / "a");
+  EXPECT_EQ(error_of([&] { write_file_atomic(folder_ / "a", "x"); }).kind(), ErrorKind::kEnvironment);
+  EXPECT_EQ(files(), 1U);
+}
+
+TEST_F(FileTest, MakesAFolderWithItsParentsAndLeavesItEmpty) {
+  make_writable_folder(folder_ / "a/b", "output folder");
+  EXPECT_TRUE(fs::is_empty(folder_ / "a/b"));
+  make_writable_folder(folder_ / "a/b", "output folder");
+}
+
+// Permissions do not stop root, so the unwritable folders are one below a file and one that the kernel makes up.
+TEST_F(FileTest, AFolderBelowAFileCannotBeMade) {
+  write_file_atomic(folder_ / "a", "x");
+  const Error error = error_of([&] { make_writable_folder(folder_ / "a/b", "output folder"); });
+  EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
+  EXPECT_THAT(error.what(), HasSubstr("cannot create the output folder"));
+}
+
+TEST_F(FileTest, AFolderThatTakesNoFilesIsRefused) {
+  const Error error = error_of([] { make_writable_folder("/proc/self", "output folder"); });
+  EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
+  EXPECT_THAT(error.what(), HasSubstr("cannot write into the output folder /proc/self"));
+}
+
+TEST(UniqueFd, ClosesOnceAndMoves) {
+  UniqueFd a(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const int number = a.get();
+  UniqueFd b(std::move(a));
+  EXPECT_FALSE(a);
+  EXPECT_EQ(b.get(), number);
+  b = UniqueFd();
+  EXPECT_EQ(::fcntl(number, F_GETFD), -1);
+  UniqueFd c(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  c = std::move(*&c);
+  EXPECT_TRUE(c);
+}
+
+}  // namespace
+}  // namespace muster

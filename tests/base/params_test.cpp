@@ -1,0 +1,72 @@
+#include "muster/base/params.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Options {
+  int64_t hidden = 128;
+  double dropout = 0.1;
+  bool bias = true;
+  std::string norm = "batch";
+};
+
+constexpr Param kParams[] = {
+    param<&Options::hidden>("hidden", "width"),
+    param<&Options::dropout>("dropout", "share that is dropped"),
+    param<&Options::bias>("bias", "add a bias"),
+    param<&Options::norm>("norm", "kind of norm"),
+};
+
+std::string refusal(const std::string& text) {
+  try {
+    resolve_params<Options>(kParams, parse_param_values(text), "model mlp");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Params, FillTheOptionsAndKeepTheDefaults) {
+  const auto options =
+      resolve_params<Options>(kParams, parse_param_values("hidden=64, bias=no,norm=a=b"), "model mlp");
+  EXPECT_EQ(options.hidden, 64);
+  EXPECT_EQ(options.dropout, 0.1);
+  EXPECT_FALSE(options.bias);
+  EXPECT_EQ(options.norm, "a=b");
+}
+
+TEST(Params, ShowValuesAsTheyWouldBeTyped) {
+  const Options defaults;
+  EXPECT_EQ(kParams[0].show(&defaults), "128");
+  EXPECT_EQ(kParams[1].show(&defaults), "0.1");
+  EXPECT_EQ(kParams[2].show(&defaults), "true");
+  EXPECT_EQ(kParams[0].type, "int");
+}
+
+TEST(Params, SuggestTheNearestName) {
+  EXPECT_THAT(refusal("hiden=3"), HasSubstr("did you mean \"hidden\"?"));
+}
+
+TEST(Params, NameOwnerParameterAndValueOfABadOne) {
+  EXPECT_EQ(refusal("hidden=many"),
+            "model mlp parameter \"hidden\": a whole number is needed (got \"many\")");
+  EXPECT_THAT(refusal("dropout="), HasSubstr("a number is needed"));
+  EXPECT_THAT(refusal("bias=maybe"), HasSubstr("true or false is needed"));
+}
+
+TEST(Params, RefuseMalformedLists) {
+  EXPECT_THAT(refusal("hidden"), HasSubstr("each part is name=value"));
+  EXPECT_THAT(refusal("=3"), HasSubstr("each part is name=value"));
+  EXPECT_THAT(refusal("hidden=1,hidden=2"), HasSubstr("each name is given once"));
+}
+
+TEST(Params, EmptyTextIsNoParameters) { EXPECT_TRUE(parse_param_values("  ").empty()); }
+
+}  // namespace
+}  // namespace muster

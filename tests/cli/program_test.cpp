@@ -1,0 +1,76 @@
+// The program as a user meets it: help, suggestions, exit codes, and which stream says what.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+#include "tests/process/launched.h"
+
+namespace muster::cli {
+namespace {
+
+using testing_process::Launched;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class Help : public ::testing::TestWithParam<std::vector<std::string>> {};
+
+TEST_P(Help, GoesToStdoutWithExamplesWithinEightyColumns) {
+  Launched muster(GetParam());
+  EXPECT_EQ(muster.wait().code, 0);
+  EXPECT_THAT(muster.err(), IsEmpty());
+  EXPECT_THAT(muster.out(), HasSubstr("Usage: muster"));
+  EXPECT_THAT(muster.out(), HasSubstr("\nExamples:\n"));
+  for (const std::string& line : split(muster.out(), '\n')) EXPECT_LE(display_width(line), 80U) << line;
+}
+
+INSTANTIATE_TEST_SUITE_P(Commands, Help,
+                         ::testing::Values(std::vector<std::string>{"--help"}, std::vector<std::string>{"-h"},
+                                           std::vector<std::string>{"run", "--help"},
+                                           std::vector<std::string>{"list", "--help"}));
+
+struct Refused {
+  std::vector<std::string> args;
+  std::string says;
+};
+
+class WrongUse : public ::testing::TestWithParam<Refused> {};
+
+TEST_P(WrongUse, ExitsWithTwoAndSaysWhyOnStderr) {
+  Launched muster(GetParam().args);
+  EXPECT_EQ(muster.wait().code, 2);
+  EXPECT_THAT(muster.out(), IsEmpty());
+  EXPECT_THAT(muster.err(), HasSubstr(GetParam().says));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Commands, WrongUse,
+    ::testing::Values(Refused{{}, "Usage: muster COMMAND"}, Refused{{"trian"}, "did you mean \"train\"?"},
+                      Refused{{"--nproc"}, "a command comes first"}, Refused{{"run"}, "no program to run"},
+                      Refused{{"run", "--nproc-per-node", "0", "--", "true"}, "world size 0"},
+                      Refused{{"run", "--nproc", "2", "--", "true"}, "unknown flag --nproc"},
+                      Refused{{"run", "--", "no-such-program"}, "program not found"},
+                      Refused{{"run", "--launcher", "lokal", "--", "true"}, "did you mean \"local\"?"},
+                      Refused{{"list", "lanchers"}, "did you mean \"launchers\"?"},
+                      Refused{{"list", "--jsno"}, "did you mean --json?"}));
+
+TEST(List, ShowsTheKindsAndTheLaunchers) {
+  Launched kinds({"list"});
+  EXPECT_EQ(kinds.wait().code, 0);
+  EXPECT_THAT(kinds.out(), HasSubstr("launchers"));
+  Launched launchers({"list", "launchers"});
+  EXPECT_EQ(launchers.wait().code, 0);
+  EXPECT_THAT(launchers.out(), HasSubstr("local  ranks are processes of this machine"));
+}
+
+TEST(List, IsJsonOnRequest) {
+  Launched muster({"list", "launchers", "--json"});
+  EXPECT_EQ(muster.wait().code, 0);
+  const Json rows = parse_json(muster.out(), "stdout");
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0]["name"], "local");
+  EXPECT_EQ(rows[0]["available"], true);
+}
+
+}  // namespace
+}  // namespace muster::cli

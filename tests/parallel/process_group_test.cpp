@@ -1,0 +1,160 @@
+// How a process finds its group: environment, store, backends.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <torch/torch.h>
+
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include <map>
+#include <thread>
+
+#include "muster/base/error.h"
+#include "muster/base/file.h"
+#include "muster/parallel/backend.h"
+#include "muster/parallel/process_group.h"
+#include "muster/parallel/store.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+
+/// A socket that listens on a port of the kernel's choice, as another job would.
+struct Listener {
+  Listener() : fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    socklen_t length = sizeof address;
+    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(::listen(fd.get(), 1), 0);
+    EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+    port = ntohs(address.sin_port);
+  }
+  UniqueFd fd;
+  int64_t port = 0;
+};
+
+int64_t free_port() { return Listener().port; }
+
+template <class Callable>
+Error error_of(Callable&& callable) {
+  try {
+    callable();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "no error";
+  return internal_error({});
+}
+
+TEST(ProcessGroup, WithoutALauncherIsAGroupOfOne) {
+  const auto group = parallel::init_process_group({}, std::nullopt);
+  EXPECT_EQ(group.world_size(), 1);
+  torch::Tensor tensor = torch::ones({3});
+  group.all_reduce(tensor);
+  group.barrier();
+  EXPECT_TRUE(torch::equal(tensor, torch::ones({3})));
+}
+
+TEST(ProcessGroup, RanksOfALauncherMeetOverGloo) {
+  const int64_t port = free_port();
+  std::vector<std::thread> ranks;
+  std::vector<double> sums(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.emplace_back([&, rank] {
+      RankEnv env{.rank = rank, .world_size = 3, .master_port = port};
+      const auto group = parallel::init_process_group({.backend = "gloo", .timeout = 20s}, env);
+      torch::Tensor tensor = torch::full({2}, rank + 1.0);
+      group.all_reduce(tensor);
+      sums[rank] = tensor[1].item<double>();
+      group.barrier();  // rank 0 serves the store until all are here
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  EXPECT_THAT(sums, ::testing::Each(6.0));
+}
+
+TEST(ProcessGroup, AutoTakesGlooWhereThereIsNoDevice) {
+  const int64_t port = free_port();
+  std::thread other([&] { parallel::init_process_group({.timeout = 20s}, RankEnv{.rank = 1, .world_size = 2, .master_port = port}).barrier(); });
+  const auto group = parallel::init_process_group({.timeout = 20s}, RankEnv{.rank = 0, .world_size = 2, .master_port = port});
+  group.barrier();
+  other.join();
+  EXPECT_EQ(group.backend(), parallel::backends().at("nccl").available().empty() ? "nccl" : "gloo");
+}
+
+TEST(ProcessGroup, APortInUseIsNamed) {
+  const Listener other_job;
+  const Error error = error_of([&] {
+    parallel::init_process_group({.backend = "gloo", .timeout = 5s}, RankEnv{.rank = 0, .world_size = 2, .master_port = other_job.port});
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
+  EXPECT_THAT(error.what(), HasSubstr("port " + std::to_string(other_job.port) + " is in use"));
+  EXPECT_THAT(error.what(), HasSubstr("--master-port"));
+}
+
+TEST(ProcessGroup, ARankStartedTwiceIsNamed) {
+  const int64_t port = free_port();
+  const RankEnv zero{.rank = 0, .world_size = 3, .master_port = port}, one{.rank = 1, .world_size = 3, .master_port = port};
+  const auto server = parallel::connect_store(zero, 20s);
+  const auto first = parallel::connect_store(one, 20s);
+  const Error error = error_of([&] { parallel::connect_store(one, 20s); });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  EXPECT_THAT(error.what(), HasSubstr("rank 1 was started twice"));
+}
+
+TEST(ProcessGroup, ARestartMayClaimItsRankAgain) {
+  const int64_t port = free_port();
+  const auto server = parallel::connect_store({.rank = 0, .world_size = 2, .master_port = port}, 20s);
+  const RankEnv one{.rank = 1, .world_size = 2, .master_port = port};
+  const auto first = parallel::connect_store(one, 20s);
+  RankEnv again = one;
+  again.restart_count = 1;
+  EXPECT_NO_THROW(parallel::connect_store(again, 20s));
+}
+
+TEST(ProcessGroup, RankZeroThatNeverComesIsNamedAfterTheTimeout) {
+  const int64_t port = free_port();
+  const Error error = error_of([&] { parallel::connect_store({.rank = 1, .world_size = 2, .master_port = port}, 100ms); });
+  EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
+  EXPECT_THAT(error.what(), HasSubstr("no answer from rank 0 at 127.0.0.1:" + std::to_string(port)));
+}
+
+TEST(ProcessGroup, UnknownBackendGetsASuggestion) {
+  const Error error = error_of([] { parallel::init_process_group({.backend = "glo"}, RankEnv{.rank = 0, .world_size = 2}); });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  EXPECT_THAT(error.what(), HasSubstr("did you mean \"gloo\"?"));
+}
+
+TEST(ProcessGroup, ThreadRanksCannotComeFromALauncher) {
+  const Error error = error_of([] {
+    parallel::init_process_group({.backend = "thread", .timeout = 5s}, RankEnv{.rank = 0, .world_size = 2, .master_port = free_port()});
+  });
+  EXPECT_THAT(error.what(), HasSubstr("its ranks are threads of one process"));
+}
+
+TEST(ProcessGroup, WorldSizeZeroIsRefused) {
+  EXPECT_EQ(error_of([] { parallel::ThreadWorld(0); }).exit_code(), 2);
+  const std::map<std::string, std::string, std::less<>> environment{{"RANK", "0"}, {"WORLD_SIZE", "0"}};
+  const auto lookup = [&](std::string_view name) -> std::optional<std::string> {
+    const auto found = environment.find(name);
+    return found == environment.end() ? std::nullopt : std::optional(found->second);
+  };
+  const Error error = error_of([&] { rank_env_from(lookup); });
+  EXPECT_EQ(error.exit_code(), 2);
+  EXPECT_THAT(error.what(), HasSubstr("WORLD_SIZE=0"));
+}
+
+TEST(Backends, SayWhyTheyCannotBeUsed) {
+  for (const parallel::BackendEntry* entry : parallel::backends()) {
+    EXPECT_FALSE(entry->help.empty());
+    EXPECT_TRUE(entry->moves_cpu || entry->moves_cuda) << entry->name;
+  }
+  EXPECT_THAT(parallel::backends().names(), ::testing::IsSupersetOf({"gloo", "nccl", "thread"}));
+}
+
+}  // namespace
+}  // namespace muster
