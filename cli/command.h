@@ -1,12 +1,14 @@
-// A command of the program. One file of cli/commands/ (muster) or cli/torch/commands/ (muster-torch) adds one.
+// A command of the program. One file of cli/commands/ (muster) or cli/torch/commands/
+// (muster-torch) adds one.
 #pragma once
 
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "cli/console.h"
 #include "muster/base/entry.h"
+
+#include "cli/console.h"
 
 namespace muster::cli {
 
@@ -20,7 +22,8 @@ struct CommandEntry {
   static constexpr std::string_view kKind = "command";
   std::string_view name;
   std::string_view help;  ///< one line, for `muster --help`
-  /// `args` are the words behind the command's name. Returns the exit code; throws muster::Error, which main prints.
+  /// `args` are the words behind the command's name. Returns the exit code; throws muster::Error,
+  /// which main prints.
   int (*run)(std::span<const std::string> args, Console& console);
 };
 

@@ -1,10 +1,10 @@
 #include "cli/console.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <iostream>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 namespace muster::cli {
 
@@ -16,7 +16,10 @@ Console Console::of_process() {
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
   const bool dumb = term == nullptr || std::string_view(term) == "dumb";
-  return {std::cout, std::cerr, terminal && !dumb, terminal && !dumb && (no_color == nullptr || *no_color == '\0')};
+  return {std::cout,
+          std::cerr,
+          terminal && !dumb,
+          terminal && !dumb && (no_color == nullptr || *no_color == '\0')};
 }
 
 int Console::width() const {
@@ -26,7 +29,8 @@ int Console::width() const {
 }
 
 void Console::error(std::string_view text) {
-  err_ << (colour_ ? "\x1b[31;1mmuster: error:\x1b[0m " : "muster: error: ") << text << '\n' << std::flush;
+  err_ << (colour_ ? "\x1b[31;1mmuster: error:\x1b[0m " : "muster: error: ") << text << '\n'
+       << std::flush;
 }
 
 void Console::note(std::string_view text) { err_ << "muster: " << text << '\n' << std::flush; }

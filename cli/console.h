@@ -11,7 +11,8 @@ class Console {
  public:
   Console(std::ostream& out, std::ostream& err, bool err_is_terminal, bool colour);
 
-  /// The console of this process: std::cout and std::cerr; colour if stderr is a terminal and NO_COLOR is unset.
+  /// The console of this process: std::cout and std::cerr; colour if stderr is a terminal and
+  /// NO_COLOR is unset.
   static Console of_process();
 
   std::ostream& out() { return out_; }  ///< data

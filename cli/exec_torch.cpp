@@ -1,10 +1,10 @@
 #include "cli/exec_torch.h"
 
-#include <errno.h>
-#include <unistd.h>
-
 #include <filesystem>
 #include <vector>
+
+#include <errno.h>
+#include <unistd.h>
 
 #include "muster/base/error.h"
 
@@ -17,9 +17,10 @@ void exec_torch(const std::string& command, std::span<const std::string> args) {
   for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
   argv.push_back(nullptr);
   ::execv(sibling.c_str(), argv.data());
-  throw environment_error({.refused = "cannot start " + sibling,
-                           .rule = errno_text(errno),
-                           .hint = "`muster " + command + "` needs LibTorch; build with -DMUSTER_WITH_TORCH=ON"});
+  throw environment_error(
+      {.refused = "cannot start " + sibling,
+       .rule = errno_text(errno),
+       .hint = "`muster " + command + "` needs LibTorch; build with -DMUSTER_WITH_TORCH=ON"});
 }
 
 }  // namespace muster::cli

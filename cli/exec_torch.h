@@ -6,8 +6,8 @@
 
 namespace muster::cli {
 
-/// Replaces this process by `muster-torch COMMAND ARGS`; does not return. Throws an environment error if the sibling is
-/// not beside this executable.
+/// Replaces this process by `muster-torch COMMAND ARGS`; does not return. Throws an environment
+/// error if the sibling is not beside this executable.
 [[noreturn]] void exec_torch(const std::string& command, std::span<const std::string> args);
 
 }  // namespace muster::cli

@@ -15,6 +15,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+#include "muster/base/text.h"
 
 #include "cli/progress_bar.h"
 
@@ -103,8 +104,8 @@ void LiveBar::State::write_chunks(std::vector<Chunk> chunks) {
 void LiveBar::State::draw(const track::ProgressEvent& what) {
   // One column stays free: a terminal would move on to the next line.
   const int width = std::max(options.width() - 1, 1);
-  write_whole(options.err_fd,
-              "\r" + render_bar(what, static_cast<size_t>(width), options.colour) + "\x1b[K");
+  const std::string bar = render_bar(what, static_cast<size_t>(width), options.colour);
+  write_whole(options.err_fd, concat('\r', bar, "\x1b[K"));
   drawn = true;
   next_draw = Clock::now() + kDrawGap;
 }

@@ -1,14 +1,16 @@
-// The start of both executables. `muster` holds the torch-free commands and starts in milliseconds; `muster-torch`, its
-// sibling, holds those that need LibTorch and is started by exec. The difference is the generated table, not this file.
+// The start of both executables. `muster` holds the torch-free commands and starts in milliseconds;
+// `muster-torch`, its sibling, holds those that need LibTorch and is started by exec. The
+// difference is the generated table, not this file.
 #include <algorithm>
 #include <ostream>
 #include <string>
 #include <vector>
 
-#include "cli/command.h"
-#include "cli/console.h"
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+
+#include "cli/command.h"
+#include "cli/console.h"
 
 namespace muster::cli {
 namespace {
@@ -28,7 +30,8 @@ constexpr std::string_view kExamples =
 void print_overview(std::ostream& out) {
   out << kIntro;
   for (const CommandEntry* command : commands()) {
-    out << "  " << command->name << std::string(10 - std::min<size_t>(9, command->name.size()), ' ') << command->help << '\n';
+    out << "  " << command->name << std::string(10 - std::min<size_t>(9, command->name.size()), ' ')
+        << command->help << '\n';
   }
   out << kExamples;
 }
@@ -47,7 +50,9 @@ int run(const std::vector<std::string>& args, Console& console) {
     return kDone;
   }
   if (args[0].starts_with("-")) {
-    throw usage_error({.refused = "unknown flag " + args[0], .rule = "a command comes first", .hint = "see `muster --help`"});
+    throw usage_error({.refused = "unknown flag " + args[0],
+                       .rule = "a command comes first",
+                       .hint = "see `muster --help`"});
   }
   return commands().at(args[0]).run(std::span(args).subspan(1), console);
 }

@@ -39,8 +39,11 @@ std::string rate(double samples_per_s) {
   return fixed(samples_per_s, samples_per_s < 10 ? 1 : 0) + " samples/s";
 }
 
-/// "1m12s left"; whole seconds, so that the line does not flicker.
-std::string left(double eta_s) { return human_duration(std::ceil(eta_s)) + " left"; }
+/// "1m12s left", "7s left": whole seconds.
+std::string left(double eta_s) {
+  const double whole = std::ceil(eta_s);
+  return (whole < 60 ? fixed(whole, 0) + "s" : human_duration(whole)) + " left";
+}
 
 /// In half columns: ━ is a full one, ╸ its left half.
 std::string bar(double done, size_t columns, bool colour) {
@@ -74,7 +77,9 @@ std::vector<Fact> facts(const ProgressEvent& event) {
 
 std::string render_bar(const ProgressEvent& event, size_t width, bool colour) {
   const std::string head = label(event);
-  const std::string number = percent(event);
+  std::string number = percent(event);
+  if (share(event))
+    number.insert(0, 4 - std::min<size_t>(4, number.size()), ' ');  // "100%" is the widest
   std::vector<Fact> tail = facts(event);
   // Columns without the bar; each fact takes " · " more.
   const auto needed = [&] {

@@ -2,7 +2,7 @@
 # Runs every benchmark against its peer and puts the tables into docs/benchmarks.md. Needs a quiet machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/parity.sh --only-venv
+scripts/parity.sh --venv-only
 for run in benchmarks/peers/*/run.py; do
-  .venv/bin/python "$run" --update docs/benchmarks.md
+  .venv/bin/python "$run" --write-docs
 done

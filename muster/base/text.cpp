@@ -63,8 +63,9 @@ std::string fixed(double value, int digits) {
 
 std::string human_duration(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "?";
-  if (seconds < 1) return fixed(seconds * 1000, 0) + "ms";
-  if (seconds < 60) return fixed(seconds, 1) + "s";
+  // The limits are those of the rounded text: never "1000ms" or "60.0s".
+  if (seconds < 0.9995) return fixed(seconds * 1000, 0) + "ms";
+  if (seconds < 59.95) return fixed(seconds, 1) + "s";
   const auto whole = static_cast<int64_t>(std::llround(seconds));
   std::array<char, 32> buffer;
   if (whole < 3600) {
@@ -80,7 +81,7 @@ std::string human_bytes(uint64_t bytes) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   double value = static_cast<double>(bytes);
   size_t unit = 0;
-  while (value >= 1024 && unit + 1 < kUnits.size()) value /= 1024, ++unit;
+  while (value >= 1023.5 && unit + 1 < kUnits.size()) value /= 1024, ++unit;
   return fixed(value, unit == 0 || value >= 10 ? 0 : 1) + " " + kUnits[unit];
 }
 

@@ -36,16 +36,17 @@ std::vector<std::string> rank_environment(const JobSpec& spec,
   env.max_restarts = spec.max_restarts;
   env.run_id = spec.run_id.empty() ? "none" : spec.run_id;
 
-  // An empty value means: not in the rank's environment, whatever the launcher has.
+  // Nothing as the value means: not in the rank's environment, whatever the launcher has.
   std::map<std::string, std::optional<std::string>, std::less<>> ours;
   for (auto& [name, value] : to_environment(env)) ours[name] = value;
-  const std::filesystem::path report = error_file(plan, local_rank);
-  ours["TORCHELASTIC_ERROR_FILE"] = report.empty() ? std::nullopt : std::optional(report.string());
-  ours[std::string(kProgressFdEnv)] =
-      env.rank == 0 ? std::optional(std::to_string(kProgressFd)) : std::nullopt;
+  auto& report = ours["TORCHELASTIC_ERROR_FILE"];
+  auto& progress = ours[std::string(kProgressFdEnv)];
+  if (!plan.log_folder.empty()) report = error_file(plan, local_rank).string();
+  if (env.rank == 0) progress = std::to_string(kProgressFd);
 
-  std::map<std::string, std::string, std::less<>> defaults{{"PYTHONUNBUFFERED", "1"}};
-  if (spec.nproc_per_node > 1) defaults["OMP_NUM_THREADS"] = "1";
+  std::map<std::string, std::string, std::less<>> defaults;
+  defaults.emplace("PYTHONUNBUFFERED", "1");
+  if (spec.nproc_per_node > 1) defaults.emplace("OMP_NUM_THREADS", "1");
 
   std::vector<std::string> out;
   for (const std::string& variable : inherited) {

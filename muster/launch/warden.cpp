@@ -83,7 +83,8 @@ Warden::Read Warden::read(WardenReport& report) {
   for (;;) {
     const ssize_t got = ::recv(control_.get(), &report, sizeof report, MSG_DONTWAIT);
     if (got == static_cast<ssize_t>(sizeof report)) return Read::kReport;
-    // A warden that ends without having read our last order resets the socket; what it said before is still there.
+    // A warden that ends without having read our last order resets the socket; what it said before
+    // is still there.
     if (got < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Read::kNothing;
     return Read::kDead;

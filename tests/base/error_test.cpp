@@ -1,7 +1,6 @@
 #include "muster/base/error.h"
 
 #include <errno.h>
-
 #include <gtest/gtest.h>
 
 namespace muster {
@@ -19,7 +18,8 @@ TEST(Error, SaysWhatWasRefusedTheRuleTheValueAndTheNextStep) {
 
 TEST(Error, LeavesEmptyPartsOut) {
   EXPECT_STREQ(usage_error({.refused = "no such file: x"}).what(), "no such file: x");
-  EXPECT_STREQ(usage_error({.rule = "a number is needed", .value = "x"}).what(), "a number is needed (got x)");
+  EXPECT_STREQ(usage_error({.rule = "a number is needed", .value = "x"}).what(),
+               "a number is needed (got x)");
 }
 
 TEST(Error, HasAnExitCodePerKind) {
@@ -29,7 +29,8 @@ TEST(Error, HasAnExitCodePerKind) {
 }
 
 TEST(Error, AsksForAReportOfOurOwnBugs) {
-  EXPECT_NE(std::string(internal_error({.refused = "x"}).what()).find("please report"), std::string::npos);
+  EXPECT_NE(std::string(internal_error({.refused = "x"}).what()).find("please report"),
+            std::string::npos);
 }
 
 TEST(ErrnoText, NamesTheNumber) {

@@ -1,14 +1,13 @@
 #include "muster/base/file.h"
 
-#include <fcntl.h>
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <csignal>
 #include <cstdlib>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "muster/base/error.h"
 
@@ -28,7 +27,8 @@ class FileTest : public ::testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   size_t files() const {
-    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator{}));
+    return static_cast<size_t>(
+        std::distance(fs::directory_iterator(folder_), fs::directory_iterator{}));
   }
 
   fs::path folder_;
@@ -104,7 +104,8 @@ TEST_F(FileTest, FullDeviceIsNamedWithAHint) {
 
 TEST_F(FileTest, AFolderInTheWayLeavesNoTemporary) {
   fs::create_directory(folder_ / "a");
-  EXPECT_EQ(error_of([&] { write_file_atomic(folder_ / "a", "x"); }).kind(), ErrorKind::kEnvironment);
+  EXPECT_EQ(error_of([&] { write_file_atomic(folder_ / "a", "x"); }).kind(),
+            ErrorKind::kEnvironment);
   EXPECT_EQ(files(), 1U);
 }
 
@@ -114,7 +115,8 @@ TEST_F(FileTest, MakesAFolderWithItsParentsAndLeavesItEmpty) {
   make_writable_folder(folder_ / "a/b", "output folder");
 }
 
-// Permissions do not stop root, so the unwritable folders are one below a file and one that the kernel makes up.
+// Permissions do not stop root, so the unwritable folders are one below a file and one that the
+// kernel makes up.
 TEST_F(FileTest, AFolderBelowAFileCannotBeMade) {
   write_file_atomic(folder_ / "a", "x");
   const Error error = error_of([&] { make_writable_folder(folder_ / "a/b", "output folder"); });

@@ -33,8 +33,8 @@ std::string refusal(const std::string& text) {
 }
 
 TEST(Params, FillTheOptionsAndKeepTheDefaults) {
-  const auto options =
-      resolve_params<Options>(kParams, parse_param_values("hidden=64, bias=no,norm=a=b"), "model mlp");
+  const auto options = resolve_params<Options>(
+      kParams, parse_param_values("hidden=64, bias=no,norm=a=b"), "model mlp");
   EXPECT_EQ(options.hidden, 64);
   EXPECT_EQ(options.dropout, 0.1);
   EXPECT_FALSE(options.bias);

@@ -36,10 +36,21 @@ TEST(RankEnv, IsNothingForAProgramStartedAlone) {
 }
 
 TEST(RankEnv, SurvivesTheWayThroughTheEnvironment) {
-  const RankEnv sent{.rank = 5, .world_size = 8, .local_rank = 1, .local_world_size = 4, .group_rank = 1,
-                     .group_world_size = 2, .role_rank = 5, .role_world_size = 8, .role_name = "trainer",
-                     .master_addr = "host0", .master_port = 4711, .restart_count = 2, .max_restarts = 3,
-                     .run_id = "mine", .use_agent_store = true};
+  const RankEnv sent{.rank = 5,
+                     .world_size = 8,
+                     .local_rank = 1,
+                     .local_world_size = 4,
+                     .group_rank = 1,
+                     .group_world_size = 2,
+                     .role_rank = 5,
+                     .role_world_size = 8,
+                     .role_name = "trainer",
+                     .master_addr = "host0",
+                     .master_port = 4711,
+                     .restart_count = 2,
+                     .max_restarts = 3,
+                     .run_id = "mine",
+                     .use_agent_store = true};
   Variables variables;
   for (const auto& [name, value] : to_environment(sent)) variables[name] = value;
   const auto got = rank_env_from(in(variables));
@@ -47,20 +58,34 @@ TEST(RankEnv, SurvivesTheWayThroughTheEnvironment) {
   EXPECT_EQ(to_environment(*got), to_environment(sent));
 }
 
-// The names that torchrun sets for a worker: torch/distributed/elastic/agent/server/local_elastic_agent.py, less the
-// error file, which is the launcher's.
+// The names that torchrun sets for a worker:
+// torch/distributed/elastic/agent/server/local_elastic_agent.py, less the error file, which is the
+// launcher's.
 TEST(RankEnv, SetsTorchrunsNames) {
   std::vector<std::string> names;
   for (const auto& [name, value] : to_environment({})) names.push_back(name);
-  EXPECT_THAT(names, ::testing::UnorderedElementsAre(
-                         "LOCAL_RANK", "RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME", "LOCAL_WORLD_SIZE", "WORLD_SIZE",
-                         "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-                         "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID",
-                         "TORCHELASTIC_USE_AGENT_STORE", "TORCH_NCCL_ASYNC_ERROR_HANDLING"));
+  EXPECT_THAT(names,
+              ::testing::UnorderedElementsAre("LOCAL_RANK",
+                                              "RANK",
+                                              "GROUP_RANK",
+                                              "ROLE_RANK",
+                                              "ROLE_NAME",
+                                              "LOCAL_WORLD_SIZE",
+                                              "WORLD_SIZE",
+                                              "GROUP_WORLD_SIZE",
+                                              "ROLE_WORLD_SIZE",
+                                              "MASTER_ADDR",
+                                              "MASTER_PORT",
+                                              "TORCHELASTIC_RESTART_COUNT",
+                                              "TORCHELASTIC_MAX_RESTARTS",
+                                              "TORCHELASTIC_RUN_ID",
+                                              "TORCHELASTIC_USE_AGENT_STORE",
+                                              "TORCH_NCCL_ASYNC_ERROR_HANDLING"));
 }
 
 TEST(RankEnv, FillsWhatASmallLauncherLeavesOut) {
-  const auto env = rank_env_from(in({{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}}));
+  const auto env =
+      rank_env_from(in({{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}}));
   ASSERT_TRUE(env);
   EXPECT_EQ(env->local_rank, 1);
   EXPECT_EQ(env->master_addr, "127.0.0.1");
@@ -78,8 +103,10 @@ TEST(RankEnv, RefusesNumbersOutsideTheirRange) {
   EXPECT_THAT(refusal({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), HasSubstr("from 0 to 1"));
   EXPECT_THAT(refusal({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK=-1"));
   EXPECT_THAT(refusal({{"RANK", "x"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK=x"));
-  EXPECT_THAT(refusal({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", "65536"}}), HasSubstr("from 1 to 65535"));
-  EXPECT_THAT(refusal({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_WORLD_SIZE", "2"}}), HasSubstr("LOCAL_WORLD_SIZE=2"));
+  EXPECT_THAT(refusal({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", "65536"}}),
+              HasSubstr("from 1 to 65535"));
+  EXPECT_THAT(refusal({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_WORLD_SIZE", "2"}}),
+              HasSubstr("LOCAL_WORLD_SIZE=2"));
 }
 
 TEST(RankEnv, ReadsThisProcessByDefault) {

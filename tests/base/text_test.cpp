@@ -35,7 +35,8 @@ TEST(ToInt, TakesTheWholeTextOrNothing) {
 
 TEST(ToDouble, TakesTheWholeTextOrNothing) {
   EXPECT_EQ(to_double("1e-3"), 0.001);
-  for (const char* text : {"", "1,5", "1e", " 1", "1e999"}) EXPECT_EQ(to_double(text), std::nullopt) << text;
+  for (const char* text : {"", "1,5", "1e", " 1", "1e999"})
+    EXPECT_EQ(to_double(text), std::nullopt) << text;
 }
 
 TEST(Shortest, ReadsBackAsTheSameNumber) {
@@ -69,6 +70,7 @@ TEST(HumanBytes, ChoosesTheUnit) {
   EXPECT_EQ(human_bytes(17), "17 B");
   EXPECT_EQ(human_bytes(1288490189), "1.2 GiB");
   EXPECT_EQ(human_bytes(553ULL << 20), "553 MiB");
+  EXPECT_EQ(human_bytes((1 << 20) - 1), "1.0 MiB");
 }
 
 TEST(EditDistance, CountsASwapOfNeighboursOnce) {

@@ -1,13 +1,12 @@
 #include "cli/live_bar.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <unistd.h>
-
 #include <thread>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include "muster/base/file.h"
 
@@ -27,8 +26,12 @@ struct Screen {
   }
 
   LiveBarOptions options(bool terminal) const {
-    return {.out_fd = write_end.get(), .err_fd = write_end.get(), .out_is_terminal = terminal,
-            .err_is_terminal = terminal, .colour = false, .width = [] { return 60; }};
+    return {.out_fd = write_end.get(),
+            .err_fd = write_end.get(),
+            .out_is_terminal = terminal,
+            .err_is_terminal = terminal,
+            .colour = false,
+            .width = [] { return 60; }};
   }
 
   std::string until(std::string_view text) {
@@ -71,7 +74,8 @@ TEST(LiveBar, DrawsAtMostFifteenTimesASecond) {
   event.steps = 20000;
   for (event.step = 1; event.step <= 20000; ++event.step) bar.update(event);
   bar.finish();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const std::string seen = screen.rest();
   int draws = 0;
   for (size_t at = 0; (at = seen.find("train 1/2", at)) != std::string::npos; ++at) ++draws;
@@ -84,7 +88,9 @@ TEST(LiveBar, WritesPlainLinesWithoutATerminal) {
   auto event = kEvent;
   for (event.step = 1; event.step <= 4; ++event.step) bar.update(event);
   bar.finish();
-  EXPECT_EQ(screen.rest(), "train epoch 1/2: 25%\ntrain epoch 1/2: 50%\ntrain epoch 1/2: 75%\ntrain epoch 1/2: 100%\n");
+  EXPECT_EQ(
+      screen.rest(),
+      "train epoch 1/2: 25%\ntrain epoch 1/2: 50%\ntrain epoch 1/2: 75%\ntrain epoch 1/2: 100%\n");
 }
 
 TEST(LiveBar, KeepsTheOrderOfLines) {

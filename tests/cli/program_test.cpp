@@ -4,14 +4,15 @@
 
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+
 #include "tests/process/launched.h"
 
 namespace muster::cli {
 namespace {
 
-using testing_process::Launched;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing_process::Launched;
 
 class Help : public ::testing::TestWithParam<std::vector<std::string>> {};
 
@@ -21,11 +22,14 @@ TEST_P(Help, GoesToStdoutWithExamplesWithinEightyColumns) {
   EXPECT_THAT(muster.err(), IsEmpty());
   EXPECT_THAT(muster.out(), HasSubstr("Usage: muster"));
   EXPECT_THAT(muster.out(), HasSubstr("\nExamples:\n"));
-  for (const std::string& line : split(muster.out(), '\n')) EXPECT_LE(display_width(line), 80U) << line;
+  for (const std::string& line : split(muster.out(), '\n'))
+    EXPECT_LE(display_width(line), 80U) << line;
 }
 
-INSTANTIATE_TEST_SUITE_P(Commands, Help,
-                         ::testing::Values(std::vector<std::string>{"--help"}, std::vector<std::string>{"-h"},
+INSTANTIATE_TEST_SUITE_P(Commands,
+                         Help,
+                         ::testing::Values(std::vector<std::string>{"--help"},
+                                           std::vector<std::string>{"-h"},
                                            std::vector<std::string>{"run", "--help"},
                                            std::vector<std::string>{"list", "--help"}));
 
@@ -44,13 +48,17 @@ TEST_P(WrongUse, ExitsWithTwoAndSaysWhyOnStderr) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Commands, WrongUse,
-    ::testing::Values(Refused{{}, "Usage: muster COMMAND"}, Refused{{"trian"}, "did you mean \"train\"?"},
-                      Refused{{"--nproc"}, "a command comes first"}, Refused{{"run"}, "no program to run"},
+    Commands,
+    WrongUse,
+    ::testing::Values(Refused{{}, "Usage: muster COMMAND"},
+                      Refused{{"trian"}, "did you mean \"train\"?"},
+                      Refused{{"--nproc"}, "a command comes first"},
+                      Refused{{"run"}, "no program to run"},
                       Refused{{"run", "--nproc-per-node", "0", "--", "true"}, "world size 0"},
                       Refused{{"run", "--nproc", "2", "--", "true"}, "unknown flag --nproc"},
                       Refused{{"run", "--", "no-such-program"}, "program not found"},
-                      Refused{{"run", "--launcher", "lokal", "--", "true"}, "did you mean \"local\"?"},
+                      Refused{{"run", "--launcher", "lokal", "--", "true"},
+                              "did you mean \"local\"?"},
                       Refused{{"list", "lanchers"}, "did you mean \"launchers\"?"},
                       Refused{{"list", "--jsno"}, "did you mean --json?"}));
 

@@ -49,9 +49,10 @@ TEST(RunFlags, ReplaceTheNameOfThisProgramByItsPath) {
 }
 
 TEST(RunFlags, TakeTheAddressInBothOfTorchrunsForms) {
-  const RunFlags a = parsed({"--nnodes", "2", "--node-rank", "1", "--rdzv-endpoint", "host0:4711", "x"});
-  const RunFlags b =
-      parsed({"--nnodes=2", "--node-rank=1", "--master-addr", "host0", "--master-port", "4711", "x"});
+  const RunFlags a =
+      parsed({"--nnodes", "2", "--node-rank", "1", "--rdzv-endpoint", "host0:4711", "x"});
+  const RunFlags b = parsed(
+      {"--nnodes=2", "--node-rank=1", "--master-addr", "host0", "--master-port", "4711", "x"});
   for (const RunFlags& flags : {a, b}) {
     EXPECT_EQ(flags.spec.master_addr, "host0");
     EXPECT_EQ(flags.spec.master_port, 4711);
@@ -61,7 +62,8 @@ TEST(RunFlags, TakeTheAddressInBothOfTorchrunsForms) {
 
 TEST(RunFlags, RefuseWhatIsNotSupportedYetAndSayWhatIs) {
   EXPECT_THAT(refusal({"--nnodes", "1:4", "x"}), HasSubstr("elastic"));
-  EXPECT_THAT(refusal({"--nnodes", "2", "--rdzv-endpoint", "h:1", "x"}), HasSubstr("add --node-rank"));
+  EXPECT_THAT(refusal({"--nnodes", "2", "--rdzv-endpoint", "h:1", "x"}),
+              HasSubstr("add --node-rank"));
   EXPECT_THAT(refusal({"--rdzv-backend", "etcd", "x"}), HasSubstr("only static"));
 }
 
@@ -75,7 +77,8 @@ TEST(RunFlags, RefuseBadValues) {
   EXPECT_THAT(refusal({"--max-restarts", "x", "x"}), HasSubstr("--max-restarts"));
   EXPECT_THAT(refusal({"--master-port", "0", "x"}), HasSubstr("from 1 to 65535"));
   EXPECT_THAT(refusal({"--local-ranks-filter", "1", "x"}), HasSubstr("local ranks are 0 to 0"));
-  EXPECT_THAT(refusal({"--rdzv-endpoint", "h:1", "--master-port", "1", "x"}), HasSubstr("the same thing"));
+  EXPECT_THAT(refusal({"--rdzv-endpoint", "h:1", "--master-port", "1", "x"}),
+              HasSubstr("the same thing"));
 }
 
 TEST(RanksPerNode, CountsDevices) {
@@ -93,7 +96,8 @@ TEST(Endpoint, KnowsIpv6AndTorchrunsPort) {
   EXPECT_EQ(parse_endpoint("host"), (Pair{"host", 29500}));
   EXPECT_EQ(parse_endpoint("[::1]:80"), (Pair{"::1", 80}));
   EXPECT_EQ(parse_endpoint("[::1]"), (Pair{"::1", 29500}));
-  for (const char* text : {"", ":1", "h:", "h:0", "h:65536", "h:x"}) EXPECT_THROW(parse_endpoint(text), Error) << text;
+  for (const char* text : {"", ":1", "h:", "h:0", "h:65536", "h:x"})
+    EXPECT_THROW(parse_endpoint(text), Error) << text;
 }
 
 }  // namespace

@@ -1,11 +1,12 @@
 #include "muster/data/subset_dataset.h"
 
+#include <array>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
-
 #include "muster/base/error.h"
+
 #include "tests/data/loader_fixtures.h"
 
 namespace muster::data {

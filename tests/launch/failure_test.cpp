@@ -1,9 +1,8 @@
 #include "muster/launch/failure.h"
 
-#include <signal.h>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include "muster/launch/job.h"
 
@@ -21,11 +20,17 @@ TEST(ErrorReport, ReadsWhatPythonsRecordWrites) {
 }
 
 TEST(ErrorReport, ReadsTheShortForm) {
-  EXPECT_EQ(parse_error_report(R"({"message": "it broke"})"), (ErrorReport{"it broke", std::nullopt}));
+  EXPECT_EQ(parse_error_report(R"({"message": "it broke"})"),
+            (ErrorReport{"it broke", std::nullopt}));
 }
 
 TEST(ErrorReport, RefusesTheRest) {
-  for (const char* text : {"", "{", "[]", "{\"message\": 1}", "{\"message\": {\"message\": []}}", "{\"other\": \"x\"}"}) {
+  for (const char* text : {"",
+                           "{",
+                           "[]",
+                           "{\"message\": 1}",
+                           "{\"message\": {\"message\": []}}",
+                           "{\"other\": \"x\"}"}) {
     EXPECT_FALSE(parse_error_report(text)) << text;
   }
 }
@@ -45,22 +50,30 @@ TEST(FirstCause, PrefersASignalAmongThoseThatDiedTogether) {
 }
 
 TEST(FirstCause, BelievesTheEarlierReport) {
-  const std::vector<RankEnd> ends{
-      {.rank = 0, .wait_status = exited(1), .order = 1, .time_s = 105},
-      {.rank = 1, .wait_status = exited(1), .order = 2, .time_s = 106, .was_asked = true, .report = ErrorReport{"x", 100}}};
+  const std::vector<RankEnd> ends{{.rank = 0, .wait_status = exited(1), .order = 1, .time_s = 105},
+                                  {.rank = 1,
+                                   .wait_status = exited(1),
+                                   .order = 2,
+                                   .time_s = 106,
+                                   .was_asked = true,
+                                   .report = ErrorReport{"x", 100}}};
   EXPECT_EQ(first_cause(ends), 1U);
 }
 
 // torch writes whole seconds, cut off: a report of the same second is no earlier than a death.
 TEST(FirstCause, KeepsTheOrderOfDeathWithinASecond) {
-  const std::vector<RankEnd> ends{
-      {.rank = 0, .wait_status = SIGSEGV, .order = 1, .time_s = 100},
-      {.rank = 1, .wait_status = exited(1), .order = 2, .time_s = 100, .report = ErrorReport{"peer is gone", 100}}};
+  const std::vector<RankEnd> ends{{.rank = 0, .wait_status = SIGSEGV, .order = 1, .time_s = 100},
+                                  {.rank = 1,
+                                   .wait_status = exited(1),
+                                   .order = 2,
+                                   .time_s = 100,
+                                   .report = ErrorReport{"peer is gone", 100}}};
   EXPECT_EQ(first_cause(ends), 0U);
 }
 
 TEST(FirstCause, IsNotARankThatEndedBecauseItWasAskedTo) {
-  const std::vector<RankEnd> ends{{.rank = 0, .wait_status = SIGTERM, .order = 0, .was_asked = true}};
+  const std::vector<RankEnd> ends{
+      {.rank = 0, .wait_status = SIGTERM, .order = 0, .was_asked = true}};
   EXPECT_EQ(first_cause(ends), std::nullopt);
 }
 
@@ -71,13 +84,18 @@ TEST(Status, NamesCodesAndSignals) {
 }
 
 TEST(Failure, TellsRankStatusLastLinesAndAHint) {
-  const std::string text = describe({.rank = 1, .pid = 12, .wait_status = SIGKILL, .last_lines = {"a", "b"}});
-  EXPECT_THAT(text, HasSubstr("rank 1 (pid 12) failed: signal SIGKILL (Killed)\nits last lines:\n  | a\n  | b\n"));
+  const std::string text =
+      describe({.rank = 1, .pid = 12, .wait_status = SIGKILL, .last_lines = {"a", "b"}});
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "rank 1 (pid 12) failed: signal SIGKILL (Killed)\nits last lines:\n  | a\n  | b\n"));
   EXPECT_THAT(text, HasSubstr("hint: the kernel does this when memory runs out"));
 }
 
 TEST(ExitCode, FollowsTheContract) {
-  const RankFailure crash{.wait_status = SIGSEGV}, wrong_use{.wait_status = exited(2)}, failed{.wait_status = exited(77)};
+  const RankFailure crash{.wait_status = SIGSEGV}, wrong_use{.wait_status = exited(2)},
+      failed{.wait_status = exited(77)};
   EXPECT_EQ(exit_code_of(0, std::nullopt), 0);
   EXPECT_EQ(exit_code_of(0, crash), 1);
   EXPECT_EQ(exit_code_of(0, failed), 1);

@@ -1,16 +1,16 @@
-// The launcher as a library, in this process: what an observer hears, and what is refused before anything starts.
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
+// The launcher as a library, in this process: what an observer hears, and what is refused before
+// anything starts.
 #include <array>
 #include <cstdlib>
 #include <fstream>
 #include <map>
 #include <thread>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
@@ -129,11 +129,17 @@ TEST_F(LocalLauncher, SaysWhatIsWrongWithAScriptWithoutInterpreter) {
   const fs::path script = folder_ / "script";
   std::ofstream(script) << "echo hi\n";
   fs::permissions(script, fs::perms::owner_all);
-  Error error = refusal({.argv = {script.string()}, .nproc_per_node = 3, .log_dir = folder_, .forward_signals = false});
+  Error error = refusal({.argv = {script.string()},
+                         .nproc_per_node = 3,
+                         .log_dir = folder_,
+                         .forward_signals = false});
   EXPECT_EQ(error.kind(), ErrorKind::kUsage);
   EXPECT_THAT(error.what(), HasSubstr("a script needs a first line such as #!/bin/sh"));
   std::ofstream(script) << "#!/no/such/interpreter\n";
-  error = refusal({.argv = {script.string()}, .nproc_per_node = 3, .log_dir = folder_, .forward_signals = false});
+  error = refusal({.argv = {script.string()},
+                   .nproc_per_node = 3,
+                   .log_dir = folder_,
+                   .forward_signals = false});
   EXPECT_THAT(error.what(), HasSubstr("its interpreter"));
 }
 
@@ -152,7 +158,8 @@ TEST_F(LocalLauncher, GoesOnWithoutALogWhenTheDiskIsFull) {
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(heard_.lines[0], ElementsAre("one", "two"));
   ASSERT_EQ(heard_.notes.size(), 1U);
-  EXPECT_THAT(heard_.notes[0], HasSubstr("No space left on device (ENOSPC); the job goes on without this log"));
+  EXPECT_THAT(heard_.notes[0],
+              HasSubstr("No space left on device (ENOSPC); the job goes on without this log"));
 }
 
 TEST(FreePort, IsOneThatCanBeBound) {
@@ -180,7 +187,8 @@ TEST(FindProgram, TellsHowToStartAPythonScript) {
 }
 
 TEST_F(LocalLauncher, PrunesOldRunsButNoneInUseAndNoStranger) {
-  for (const char* name : {"20200101-000000-1-0", "20200102-000000-1-0", "20200103-000000-1-0", "keep-me"}) {
+  for (const char* name :
+       {"20200101-000000-1-0", "20200102-000000-1-0", "20200103-000000-1-0", "keep-me"}) {
     fs::create_directories(folder_ / name / "attempt_0");
   }
   const LogFolder in_use(folder_, "20200101-000000-1-0");

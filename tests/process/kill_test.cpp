@@ -1,8 +1,7 @@
 // Whatever is killed, however: the launcher ends in time, says why, and no process is left.
-#include <signal.h>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include "tests/process/launched.h"
 
@@ -23,8 +22,9 @@ TEST(KilledRank, IsNamedAndTheOthersEnd) {
 }
 
 TEST(KilledLauncher, TakesRanksAndAllKindsOfGrandchildrenWithIt) {
-  Launched job(run_line({"--nproc-per-node", "5"},
-                        "wait,grandchild:plain,grandchild:setsid,grandchild:daemon,grandchild:stubborn"));
+  Launched job(
+      run_line({"--nproc-per-node", "5"},
+               "wait,grandchild:plain,grandchild:setsid,grandchild:daemon,grandchild:stubborn"));
   ASSERT_TRUE(job.wait_for("ready", 5)) << job.err();
   // Launcher, warden, five ranks, four grandchildren.
   ASSERT_EQ(job.processes().size(), 11U);
@@ -34,8 +34,9 @@ TEST(KilledLauncher, TakesRanksAndAllKindsOfGrandchildrenWithIt) {
 }
 
 TEST(KilledWarden, TakesRanksAndAllKindsOfGrandchildrenWithIt) {
-  Launched job(run_line({"--nproc-per-node", "5"},
-                        "wait,grandchild:plain,grandchild:setsid,grandchild:daemon,grandchild:stubborn"));
+  Launched job(
+      run_line({"--nproc-per-node", "5"},
+               "wait,grandchild:plain,grandchild:setsid,grandchild:daemon,grandchild:stubborn"));
   ASSERT_TRUE(job.wait_for("ready", 5)) << job.err();
   ::kill(job.warden(), SIGKILL);
   EXPECT_EQ(job.wait().code, 1);
@@ -51,7 +52,8 @@ TEST(FailedRank, TakesGrandchildrenOfAllRanksWithIt) {
 }
 
 TEST(SuccessfulRanks, LeaveNoGrandchildBehind) {
-  Launched job(run_line({"--nproc-per-node", "2", "--shutdown-timeout", "0.2"}, "grandchildren-then-exit:0"));
+  Launched job(run_line({"--nproc-per-node", "2", "--shutdown-timeout", "0.2"},
+                        "grandchildren-then-exit:0"));
   EXPECT_EQ(job.wait().code, 0) << job.err();
   EXPECT_TRUE(job.nothing_left());
 }
@@ -111,7 +113,8 @@ TEST(StubbornRank, IsKilledAfterTheGraceTime) {
 }
 
 TEST(StoppedRank, StillEndsOnSigterm) {
-  Launched job(run_line({"--nproc-per-node", "2", "--shutdown-timeout", "600"}, "stop-itself,wait"));
+  Launched job(
+      run_line({"--nproc-per-node", "2", "--shutdown-timeout", "600"}, "stop-itself,wait"));
   ASSERT_TRUE(job.wait_for("ready", 2)) << job.err();
   job.signal(SIGTERM);
   EXPECT_EQ(job.wait().code, 143);

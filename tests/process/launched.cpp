@@ -1,20 +1,19 @@
 #include "tests/process/launched.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 
+#include <errno.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "muster/base/text.h"
 
@@ -49,8 +48,13 @@ int pidfd_of(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid,
 
 Launched::Launched(const std::vector<std::string>& args, const LaunchOptions& options) {
   static std::atomic<int> counter{0};
-  token_ = concat("MUSTER_TEST_TOKEN=", ::getpid(), '-', Clock::now().time_since_epoch().count(),
-                  '-', counter++, ';');
+  token_ = concat("MUSTER_TEST_TOKEN=",
+                  ::getpid(),
+                  '-',
+                  Clock::now().time_since_epoch().count(),
+                  '-',
+                  counter++,
+                  ';');
   std::string name = (std::filesystem::temp_directory_path() / "muster-process.XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) std::abort();
   folder_ = name;
@@ -61,7 +65,8 @@ Launched::Launched(const std::vector<std::string>& args, const LaunchOptions& op
   variables.push_back(token_);
   variables.push_back("XDG_STATE_HOME=" + name);
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (!std::string_view(*variable).starts_with("XDG_STATE_HOME=")) variables.emplace_back(*variable);
+    if (!std::string_view(*variable).starts_with("XDG_STATE_HOME="))
+      variables.emplace_back(*variable);
   }
   std::vector<char*> argv, envp;
   for (std::string& word : words) argv.push_back(word.data());
@@ -118,7 +123,8 @@ bool Launched::wait_for(std::string_view text, int times) {
   const auto seen = [&] {
     int count = 0;
     for (const std::string* from : {&out_, &err_}) {
-      for (size_t at = from->find(text); at != std::string::npos; at = from->find(text, at + 1)) ++count;
+      for (size_t at = from->find(text); at != std::string::npos; at = from->find(text, at + 1))
+        ++count;
     }
     return count;
   };
@@ -149,7 +155,8 @@ std::vector<pid_t> Launched::processes() const {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const auto pid = to_int(entry.path().filename().string());
     if (!pid || parent_of(static_cast<pid_t>(*pid)) == 0) continue;
-    // A process between exec and its first instruction shows an empty environment; its parent has the token then.
+    // A process between exec and its first instruction shows an empty environment; its parent has
+    // the token then.
     if (slurp(concat("/proc/", *pid, "/environ")).find(token_) != std::string::npos) {
       found.push_back(static_cast<pid_t>(*pid));
     }
@@ -189,7 +196,8 @@ pid_t Launched::warden() const {
 std::vector<pid_t> Launched::ranks() const {
   const pid_t parent = warden();
   std::vector<pid_t> found;
-  // Orphans are the warden's children too, but not leaders of a group that it made: they share a rank's, or have a session.
+  // Orphans are the warden's children too, but not leaders of a group that it made: they share a
+  // rank's, or have a session.
   for (const pid_t pid : parent > 0 ? children_of(parent) : std::vector<pid_t>{}) {
     if (::getpgid(pid) == pid && ::getsid(pid) == ::getsid(parent)) found.push_back(pid);
   }

@@ -1,7 +1,6 @@
-// A `muster` process under test: started with pipes, watched through a pidfd, and searched for anything it leaves behind.
+// A `muster` process under test: started with pipes, watched through a pidfd, and searched for
+// anything it leaves behind.
 #pragma once
-
-#include <sys/types.h>
 
 #include <chrono>
 #include <filesystem>
@@ -9,6 +8,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "muster/base/file.h"
 
@@ -37,7 +38,8 @@ class Launched {
   pid_t pid() const { return pid_; }
   void signal(int number) const;
 
-  /// Reads until `text` was seen `times` times on stdout and stderr together; false at the end of both, or in time.
+  /// Reads until `text` was seen `times` times on stdout and stderr together; false at the end of
+  /// both, or in time.
   bool wait_for(std::string_view text, int times = 1);
 
   /// Reads everything and waits for the end. Fails the test and kills if that takes too long.
@@ -52,7 +54,8 @@ class Launched {
   /// Waits until none of them is left, woken by each death. False if some are left after `limit`.
   bool nothing_left(std::chrono::milliseconds limit = std::chrono::seconds(10)) const;
 
-  /// Its processes whose parent is `parent`: the warden is the child of the launcher, the ranks are the warden's.
+  /// Its processes whose parent is `parent`: the warden is the child of the launcher, the ranks are
+  /// the warden's.
   std::vector<pid_t> children_of(pid_t parent) const;
   pid_t warden() const;
   std::vector<pid_t> ranks() const;

@@ -1,14 +1,14 @@
 // One hundred jobs, each hit by a random signal at a random instant in a random place.
-#include <poll.h>
-#include <signal.h>
-
 #include <cstdlib>
 #include <random>
 #include <string>
 
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
 
 #include "muster/base/text.h"
+
 #include "tests/process/launched.h"
 
 namespace muster::testing_process {
@@ -26,16 +26,17 @@ Blow strike(Launched& job, std::mt19937& random) {
   switch (random() % 5) {
     case 0: {
       job.signal(SIGKILL);
-      return {"SIGKILL to the launcher", [](const Ended& e) { return e.signal == SIGKILL || e.code == 0; }};
+      return {"SIGKILL to the launcher",
+              [](const Ended& e) { return e.signal == SIGKILL || e.code == 0; }};
     }
     case 1: {
       const int signals[] = {SIGINT, SIGHUP, SIGQUIT, SIGTERM};
       const int signal = signals[random() % 4];
       job.signal(signal);
-      // Before the launcher takes signals it dies of them, like any program; after the last rank ended they are late.
-      return {concat("signal ", signal, " to the launcher"), [](const Ended& e) {
-                return e.code > 128 || e.code == 0 || e.signal != 0;
-              }};
+      // Before the launcher takes signals it dies of them, like any program; after the last rank
+      // ended they are late.
+      return {concat("signal ", signal, " to the launcher"),
+              [](const Ended& e) { return e.code > 128 || e.code == 0 || e.signal != 0; }};
     }
     case 2: {
       if (const pid_t warden = job.warden(); warden > 0) ::kill(warden, SIGKILL);
@@ -59,13 +60,15 @@ TEST(HundredRandomKills, LeaveNoProcessAndNoWrongExitCode) {
   SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
   int hit = 0;
   for (int i = 0; i < kJobs; ++i) {
-    Launched job(run_line({"--nproc-per-node", std::to_string(1 + random() % 3), "--shutdown-timeout", "0.3"},
-                          "work:60"));
+    Launched job(run_line(
+        {"--nproc-per-node", std::to_string(1 + random() % 3), "--shutdown-timeout", "0.3"},
+        "work:60"));
     ::poll(nullptr, 0, static_cast<int>(random() % 50));  // the random instant
     const Blow blow = strike(job, random);
     SCOPED_TRACE(concat("job ", i, ": ", blow.what));
     const Ended ended = job.wait(std::chrono::seconds(20));
-    EXPECT_TRUE(blow.agrees(ended)) << "code " << ended.code << " signal " << ended.signal << '\n' << job.err();
+    EXPECT_TRUE(blow.agrees(ended)) << "code " << ended.code << " signal " << ended.signal << '\n'
+                                    << job.err();
     EXPECT_TRUE(job.nothing_left());
     hit += ended.code != 0;
     if (::testing::Test::HasFailure()) return;

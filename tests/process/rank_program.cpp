@@ -1,11 +1,6 @@
-// What a rank does in the tests of the launcher: `muster_rank_program MODE[,MODE…]`, the i-th mode for rank i, the last
-// one for all ranks behind it. Modes with an argument are written mode:argument.
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <unistd.h>
-
+// What a rank does in the tests of the launcher: `muster_rank_program MODE[,MODE…]`, the i-th mode
+// for rank i, the last one for all ranks behind it. Modes with an argument are written
+// mode:argument.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +9,12 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
 
 namespace {
 
@@ -31,7 +32,6 @@ void say(const std::string& line) {
   for (;;) ::pause();
 }
 
-
 /// Waits for INT, HUP, QUIT or TERM, which may come from the moment on in which `ready` is called.
 template <class Ready>
 int wait_for_signal(Ready ready) {
@@ -45,7 +45,8 @@ int wait_for_signal(Ready ready) {
   return signal;
 }
 
-/// A process that lives until it is killed; its standard streams stay open, as a careless daemon's do.
+/// A process that lives until it is killed; its standard streams stay open, as a careless daemon's
+/// do.
 void start_grandchild(std::string_view kind) {
   int ready[2];
   if (::pipe(ready) != 0) _exit(91);
@@ -89,7 +90,8 @@ int run(const std::string& mode, const std::string& argument) {
   if (mode == "grandchildren-then-exit") {
     return all_grandchildren(), say("ready"), std::atoi(argument.c_str());
   }
-  if (mode == "work") return all_grandchildren(), say("ready"), sleep_ms(std::atoi(argument.c_str())), 0;
+  if (mode == "work")
+    return all_grandchildren(), say("ready"), sleep_ms(std::atoi(argument.c_str())), 0;
   if (mode == "flood") {
     const std::string line(99, 'x');
     for (int i = 0; i < std::atoi(argument.c_str()) * 10; ++i) say(line);
@@ -125,7 +127,8 @@ int run(const std::string& mode, const std::string& argument) {
   if (mode == "progress") {
     const int fd = std::atoi(env("MUSTER_PROGRESS_FD").c_str());
     const std::string lines =
-        "{\"phase\":\"train\",\"epoch\":1,\"epochs\":2,\"step\":5,\"steps\":5,\"loss\":0.5}\nnot json\n";
+        "{\"phase\":\"train\",\"epoch\":1,\"epochs\":2,\"step\":5,\"steps\":5,\"loss\":0.5}\nnot "
+        "json\n";
     return ::write(fd, lines.data(), lines.size()) > 0 ? 0 : 1;
   }
   if (mode == "fds") {

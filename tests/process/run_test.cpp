@@ -1,14 +1,14 @@
 // `muster run` from outside: what is shown, what is kept, what the exit code says.
+#include <fstream>
+
 #include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fstream>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "muster/base/text.h"
+
 #include "tests/process/launched.h"
 
 namespace muster::testing_process {
@@ -27,7 +27,8 @@ TEST(Run, ShowsLinesBehindTheRank) {
 }
 
 TEST(Run, ShowsLinesAsTheyAreOnRequest) {
-  Launched job(run_line({"--no-prefix", "--nproc_per_node=2", "--local-ranks-filter", "1"}, "print:one,print:two"));
+  Launched job(run_line({"--no-prefix", "--nproc_per_node=2", "--local-ranks-filter", "1"},
+                        "print:one,print:two"));
   EXPECT_EQ(job.wait().code, 0) << job.err();
   EXPECT_EQ(job.out(), "two\n");
 }
@@ -48,7 +49,8 @@ TEST(Run, LosesNothingOfAFlood) {
 TEST(Run, StopsAFloodThatNobodyReads) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);  // its reader never reads
-  Launched job(run_line({}, "flood:1000000"), {.environment = {}, .stdout_fd = ends[1], .stdin_fd = -1});
+  Launched job(run_line({}, "flood:1000000"),
+               {.environment = {}, .stdout_fd = ends[1], .stdin_fd = -1});
   ::close(ends[1]);
   char first[4];
   ASSERT_EQ(::read(ends[0], first, sizeof first), 4);
@@ -61,7 +63,8 @@ TEST(Run, StopsAFloodThatNobodyReads) {
 TEST(Run, EndsWhenItsReaderIsGone) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  Launched job(run_line({}, "flood:1000000"), {.environment = {}, .stdout_fd = ends[1], .stdin_fd = -1});
+  Launched job(run_line({}, "flood:1000000"),
+               {.environment = {}, .stdout_fd = ends[1], .stdin_fd = -1});
   ::close(ends[1]);
   ::close(ends[0]);
   EXPECT_EQ(job.wait().signal, SIGPIPE);
@@ -92,9 +95,11 @@ TEST(Run, NamesTheSignalOfACrash) {
 }
 
 TEST(Run, TakesTheReportWithTheEarliestTimeAsTheCause) {
-  const std::string fifo = (std::filesystem::temp_directory_path() / concat("muster-fifo-", ::getpid())).string();
+  const std::string fifo =
+      (std::filesystem::temp_directory_path() / concat("muster-fifo-", ::getpid())).string();
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  Launched job(run_line({"--nproc-per-node", "3"}, "wait,report-at:" + fifo + ",fail-after:" + fifo));
+  Launched job(
+      run_line({"--nproc-per-node", "3"}, "wait,report-at:" + fifo + ",fail-after:" + fifo));
   EXPECT_EQ(job.wait().code, 1);
   ::unlink(fifo.c_str());
   EXPECT_THAT(job.err(), HasSubstr("rank 1 "));
@@ -118,7 +123,8 @@ TEST(Run, GivesItsInputToTheFirstRankOnly) {
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   ASSERT_EQ(::write(ends[1], "abc", 3), 3);
   ::close(ends[1]);
-  Launched job(run_line({"--nproc-per-node", "2"}, "cat"), {.environment = {}, .stdout_fd = -1, .stdin_fd = ends[0]});
+  Launched job(run_line({"--nproc-per-node", "2"}, "cat"),
+               {.environment = {}, .stdout_fd = -1, .stdin_fd = ends[0]});
   ::close(ends[0]);
   EXPECT_EQ(job.wait().code, 0);
   EXPECT_THAT(job.out(), HasSubstr("[0] read 3\n"));
@@ -140,7 +146,8 @@ TEST(Run, KeepsLogsOfEachRank) {
 }
 
 TEST(Run, StartsAllRanksAgainAfterAFailure) {
-  Launched job(run_line({"--nproc-per-node", "2", "--max-restarts", "3"}, "fail-until:0,fail-until:2"));
+  Launched job(
+      run_line({"--nproc-per-node", "2", "--max-restarts", "3"}, "fail-until:0,fail-until:2"));
   EXPECT_EQ(job.wait().code, 0) << job.err();
   EXPECT_THAT(job.err(), HasSubstr("restart 2 of 3"));
   EXPECT_THAT(job.err(), Not(HasSubstr("restart 3 of 3")));

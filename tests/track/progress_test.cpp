@@ -8,13 +8,21 @@
 namespace muster::track {
 namespace {
 
-const ProgressEvent kFull{.phase = "validate", .epoch = 1, .epochs = 6, .step = 120, .steps = 468, .loss = 0.41,
-                          .accuracy = 0.87, .samples_per_s = 5400, .eta_s = 33.1};
+const ProgressEvent kFull{.phase = "validate",
+                          .epoch = 1,
+                          .epochs = 6,
+                          .step = 120,
+                          .steps = 468,
+                          .loss = 0.41,
+                          .accuracy = 0.87,
+                          .samples_per_s = 5400,
+                          .eta_s = 33.1};
 
 TEST(ProgressLine, HasTheKeysOfTheContract) {
-  EXPECT_EQ(to_json_line(kFull),
-            "{\"phase\":\"validate\",\"epoch\":1,\"epochs\":6,\"step\":120,\"steps\":468,\"loss\":0.41,"
-            "\"accuracy\":0.87,\"samples_per_s\":5400.0,\"eta_s\":33.1}\n");
+  EXPECT_EQ(
+      to_json_line(kFull),
+      "{\"phase\":\"validate\",\"epoch\":1,\"epochs\":6,\"step\":120,\"steps\":468,\"loss\":0.41,"
+      "\"accuracy\":0.87,\"samples_per_s\":5400.0,\"eta_s\":33.1}\n");
 }
 
 TEST(ProgressLine, ReadsBackAsTheSameEvent) {
@@ -38,17 +46,28 @@ TEST(ProgressLine, PassesOverKeysOfANewerWriter) {
 }
 
 TEST(ProgressLine, RefusesWhatIsNotOne) {
-  for (const char* line :
-       {"", "\n", "null", "[]", "7", "{}", "{\"phase\":7}", "{\"phase\":\"sleep\"}", "{\"phase\":\"train\",\"step\":-1}",
-        "{\"phase\":\"train\",\"step\":1.5}", "{\"phase\":\"train\",\"step\":18446744073709551615}",
-        "{\"phase\":\"train\",\"loss\":\"low\"}", "{\"phase\":\"train\",\"loss\":1e999}", "{\"phase\":\"train\"", "\xff\xfe"}) {
+  for (const char* line : {"",
+                           "\n",
+                           "null",
+                           "[]",
+                           "7",
+                           "{}",
+                           "{\"phase\":7}",
+                           "{\"phase\":\"sleep\"}",
+                           "{\"phase\":\"train\",\"step\":-1}",
+                           "{\"phase\":\"train\",\"step\":1.5}",
+                           "{\"phase\":\"train\",\"step\":18446744073709551615}",
+                           "{\"phase\":\"train\",\"loss\":\"low\"}",
+                           "{\"phase\":\"train\",\"loss\":1e999}",
+                           "{\"phase\":\"train\"",
+                           "\xff\xfe"}) {
     EXPECT_FALSE(parse_progress_line(line)) << line;
   }
   EXPECT_FALSE(parse_progress_line(std::string(4000, '[') + std::string(4000, ']')));
 }
 
-// A writer may be killed in the middle of a line or be another program: whatever comes, nothing is thrown, and what is
-// accepted is a sound event.
+// A writer may be killed in the middle of a line or be another program: whatever comes, nothing is
+// thrown, and what is accepted is a sound event.
 TEST(ProgressLine, SurvivesHundredThousandMutations) {
   std::mt19937 random(7);
   const std::string good = to_json_line(kFull);
@@ -57,10 +76,18 @@ TEST(ProgressLine, SurvivesHundredThousandMutations) {
     for (size_t n = 1 + random() % 4; n > 0 && !line.empty(); --n) {
       const size_t at = random() % line.size();
       switch (random() % 4) {
-        case 0: line[at] = static_cast<char>(random()); break;
-        case 1: line.erase(at, 1 + random() % 9); break;
-        case 2: line.insert(at, 1, "{}[],:\"-+.eE0\\"[random() % 14]); break;
-        default: line.resize(at); break;
+        case 0:
+          line[at] = static_cast<char>(random());
+          break;
+        case 1:
+          line.erase(at, 1 + random() % 9);
+          break;
+        case 2:
+          line.insert(at, 1, "{}[],:\"-+.eE0\\"[random() % 14]);
+          break;
+        default:
+          line.resize(at);
+          break;
       }
     }
     const auto event = parse_progress_line(line);

@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/peers/first_step/run.py [--pairs 9] [--build build] [--write-docs]
 
-Runs the sides in turn (A B C A B C …), each once untimed first, and prints a Markdown table; --write-docs puts it into
-docs/benchmarks.md. "Prompt" is the moment before the launcher's exec. Each rank notes CLOCK_MONOTONIC after its first
+Builds our side, runs the sides in turn (A B C A B C …), each once untimed first, and prints a Markdown table;
+--write-docs puts it into docs/benchmarks.md. "Prompt" is the moment before the launcher's exec. Each rank notes CLOCK_MONOTONIC after its first
 optimizer step; the latest rank counts. A run is refused if the sides' first losses differ: they must do the same work.
 """
 
@@ -40,6 +40,8 @@ def parse_arguments():
 
 
 def sides(arguments, data):
+    subprocess.run(["cmake", "--build", str(ROOT / arguments.build), "--target", "first_step", "muster"], check=True,
+                   stdout=sys.stderr)
     program = str(ROOT / arguments.build / "bin" / "first_step")
     muster = str(ROOT / arguments.build / "bin" / "muster")
     python = sys.executable
@@ -107,7 +109,7 @@ def table(title, results):
 
 def phase_table(results):
     lines = ["| until, s after the prompt | " + " | ".join(results) + " |", "|---|" + "---|" * len(results)]
-    names = {phase: None for runs in results.values() for phase in runs[0]["phases"]}
+    names = max((runs[0]["phases"] for runs in results.values()), key=len)
     for phase in names:
         cells = [f"{statistics.median(r['phases'][phase] for r in runs):.3f}" if phase in runs[0]["phases"] else ""
                  for runs in results.values()]
@@ -141,6 +143,8 @@ def main():
     arguments = parse_arguments()
     load = os.getloadavg()[0]
     tables, phases, ratios = [], [], []
+    if load > 0.5 * os.cpu_count():
+        print(f"first_step: other programs are running (load average {load:.2f}): times will be worse", file=sys.stderr)
     variants = {"data in memory": ["memory"], "Fashion-MNIST from its gz files": ["fashion-mnist", FASHION_MNIST]}
     if not Path(FASHION_MNIST).is_dir():
         sys.exit(f"first_step: {FASHION_MNIST} is not there\nhint: install Debian's dataset-fashion-mnist")
