@@ -1,58 +1,55 @@
-// What it shows: one_device.cpp on many ranks: each takes its share of every batch, gradients are averaged in backward.
-//     The numbers are those of one device. docs/first-training-program.md explains each changed line.
-// How to run: build/bin/muster run --nproc-per-node 2 --no-prefix -- build/bin/examples/two_ranks [FOLDER]
+// What it shows: one_device.cpp on many ranks. Each takes its share of every batch, and gradients
+//     are averaged during backward, so the numbers are those of one device.
+//     docs/first-training-program.md explains each changed line.
+// How to run:
+//     build/bin/muster run --nproc-per-node 2 --no-prefix -- build/bin/examples/two_ranks [FOLDER]
 // Expected output (the last digits depend on the machine):
-//     epoch 1: test loss 0.3968, accuracy 0.8567
-//     epoch 2: test loss 0.3404, accuracy 0.8782
+//     epoch 1: test loss 0.4451, accuracy 0.8398
+//     epoch 2: test loss 0.3902, accuracy 0.8606
+//     epoch 3: test loss 0.3900, accuracy 0.8600
 #include <torch/torch.h>
 #include <zlib.h>
 
-#include <cstdio>
+#include <iostream>
 #include <stdexcept>
 #include <string>
 
 #include "muster/parallel/ddp.h"
 
 constexpr int64_t kBatch = 100;
-constexpr int64_t kEpochs = 2;
+constexpr int64_t kEpochs = 3;
 
-// Two convolutions, two linear layers.
+// Two linear layers.
 struct NetImpl : torch::nn::Module {
-  // images // [N, 1, 28, 28] float32  ->  scores // [N, 10] float32
-  torch::Tensor forward(torch::Tensor images) {
-    torch::Tensor x = torch::max_pool2d(torch::relu(conv1->forward(images)), 2);
-    x = torch::relu(conv2->forward(x)).flatten(1);
-    return fc2->forward(torch::relu(fc1->forward(x)));
-  }
+  // images // [N, 784] float32  ->  scores // [N, 10] float32
+  torch::Tensor forward(const torch::Tensor& images) { return fc2->forward(torch::relu(fc1->forward(images))); }
 
-  torch::nn::Conv2d conv1 = register_module("conv1", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 8, 5).stride(2).padding(2)));
-  torch::nn::Conv2d conv2 = register_module("conv2", torch::nn::Conv2d(8, 16, 3));
-  torch::nn::Linear fc1 = register_module("fc1", torch::nn::Linear(16 * 5 * 5, 64));
-  torch::nn::Linear fc2 = register_module("fc2", torch::nn::Linear(64, 10));
+  torch::nn::Linear fc1 = register_module("fc1", torch::nn::Linear(784, 128));
+  torch::nn::Linear fc2 = register_module("fc2", torch::nn::Linear(128, 10));
 };
 TORCH_MODULE(Net);
 
 // The bytes of a gzip-compressed file behind its header.
-torch::Tensor read_bytes(const std::string& path, unsigned header_bytes, std::vector<int64_t> shape) {
+torch::Tensor read_bytes(const std::string& path, int header, torch::IntArrayRef shape) {
   torch::Tensor bytes = torch::empty(shape, torch::kByte);
-  std::string header(header_bytes, '\0');
-  const auto wanted = static_cast<int>(bytes.numel());
+  const auto count = static_cast<int>(bytes.numel());
   gzFile file = gzopen(path.c_str(), "rb");
-  const bool whole = file != nullptr && gzread(file, header.data(), header_bytes) == static_cast<int>(header_bytes) &&
-                     gzread(file, bytes.data_ptr(), static_cast<unsigned>(wanted)) == wanted;
+  const bool whole = file != nullptr && gzseek(file, header, SEEK_SET) == header &&
+                     gzread(file, bytes.data_ptr(), static_cast<unsigned>(count)) == count;
   if (file != nullptr) gzclose(file);
   if (!whole) throw std::runtime_error("cannot read " + path);
   return bytes;
 }
 
 struct Split {
-  torch::Tensor images;  // [N, 1, 28, 28] float32, about -0.8 … 2
+  torch::Tensor images;  // [N, 784] float32, about -0.8 … 2
   torch::Tensor labels;  // [N] int64
 };
 
 Split read_split(const std::string& folder, const std::string& name, int64_t count) {
-  const torch::Tensor pixels = read_bytes(folder + "/" + name + "-images-idx3-ubyte.gz", 16, {count, 1, 28, 28});
-  const torch::Tensor labels = read_bytes(folder + "/" + name + "-labels-idx1-ubyte.gz", 8, {count});
+  const std::string path = folder + "/" + name;
+  const torch::Tensor pixels = read_bytes(path + "-images-idx3-ubyte.gz", 16, {count, 784});
+  const torch::Tensor labels = read_bytes(path + "-labels-idx1-ubyte.gz", 8, {count});
   return {(pixels.to(torch::kFloat) / 255 - 0.2860) / 0.3530, labels.to(torch::kLong)};
 }
 
@@ -65,23 +62,24 @@ int main(int argc, char** argv) {
   Net net;
   muster::parallel::ProcessGroup group = muster::parallel::init_process_group();
   muster::parallel::DistributedDataParallel ddp(net, group);
-  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.9));
 
   for (int64_t epoch = 1; epoch <= kEpochs; ++epoch) {
     const torch::Tensor order = torch::randperm(train.labels.size(0), torch::kLong);
     for (int64_t at = 0; at < order.size(0); at += kBatch) {
-      const torch::Tensor rows = order.slice(0, at + group.rank(), at + kBatch, group.world_size());
+      const torch::Tensor rows =
+          order.slice(0, at + group.rank(), at + kBatch, group.world_size());
       optimizer.zero_grad();
       const torch::Tensor scores = ddp->forward(train.images.index_select(0, rows));
       torch::nn::functional::cross_entropy(scores, train.labels.index_select(0, rows)).backward();
       optimizer.step();
     }
 
+    if (group.rank() != 0) continue;
     const torch::NoGradGuard no_grad;
     const torch::Tensor scores = net->forward(test.images);
     const double loss = torch::nn::functional::cross_entropy(scores, test.labels).item<double>();
-    const double accuracy = scores.argmax(1).eq(test.labels).to(torch::kDouble).mean().item<double>();
-    if (group.rank() == 0) std::printf("epoch %ld: test loss %.4f, accuracy %.4f\n", static_cast<long>(epoch), loss, accuracy);
-    std::fflush(stdout);
+    const auto right = scores.argmax(1).eq(test.labels).sum().item<double>();
+    std::cout << "epoch " << epoch << ": test loss " << loss << ", accuracy " << right / 10000 << std::endl;
   }
 }

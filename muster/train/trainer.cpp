@@ -1,6 +1,7 @@
 #include "muster/train/trainer.h"
 
 #include <chrono>
+#include <mutex>
 
 #include <ATen/Context.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -45,7 +46,7 @@ class Trainer {
   void build_model();
   void restore(const Checkpoint& checkpoint);
   Step train_epoch();
-  Step train_step(const data::Batch& batch);
+  void train_step(const data::Batch& batch);
   void require_finite(const data::Batch& batch) const;
   void after_step(const data::Batch& batch);
   void validate();
@@ -98,6 +99,9 @@ Trainer::Trainer(const TrainPlan& plan, const TrainData& data, const parallel::P
 void Trainer::build_model() {
   const auto seed = static_cast<uint64_t>(plan_.options.seed);
   const auto& shape = plan_.spec.sample_shape;
+  // Torch's default generator is one per process: ranks that are threads seed it and draw one after the other.
+  static std::mutex generator_in_use;
+  const std::lock_guard lock(generator_in_use);
   at::manual_seed(seed);
   model_ = models::make_model(plan_.model_name, {.channels = shape[0], .height = shape[1], .width = shape[2], .classes = plan_.spec.classes},
                               plan_.model_params);
@@ -150,9 +154,10 @@ Trainer::Step Trainer::train_epoch() {
   while (const std::optional<data::Batch> batch = epoch.next()) {
     if (finished()) return Step::kDone;  // max_steps inside the epoch
     const auto started = Clock::now();
-    if (train_step(*batch) == Step::kStopped) return Step::kStopped;
+    train_step(*batch);
     step_seconds_ += seconds_since(started);
     after_step(*batch);
+    if (step_report_.stop()) return Step::kStopped;
   }
   validate();
   ++position_.epoch;
@@ -162,7 +167,7 @@ Trainer::Step Trainer::train_epoch() {
   return Step::kDone;
 }
 
-Trainer::Step Trainer::train_step(const data::Batch& batch) {
+void Trainer::train_step(const data::Batch& batch) {
   optimizer_->zero_grad();
   const at::Tensor scores = ddp_ ? (*ddp_)->forward(batch.data) : model_->forward(batch.data);
   const at::Tensor loss = at::cross_entropy_loss(scores, batch.target);
@@ -170,11 +175,9 @@ Trainer::Step Trainer::train_step(const data::Batch& batch) {
   step_report_.post(stop, loss.item<double>(), count_correct(scores, batch.target), batch.size());
   loss.backward();
   step_report_.wait();
-  // Known to all ranks before any of them changes a weight: a loss that is not finite, and the wish to stop.
-  require_finite(batch);
-  if (step_report_.stop()) return Step::kStopped;
+  require_finite(batch);  // on all ranks, before any of them changes a weight
+  // A wish to stop waits until the step is applied: forward has already moved BatchNorm's statistics.
   optimizer_->step();
-  return Step::kDone;
 }
 
 void Trainer::require_finite(const data::Batch& batch) const {

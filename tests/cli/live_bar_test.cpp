@@ -124,7 +124,7 @@ TEST(LiveBar, SaysWhenItsReaderIsTooSlowAndWhenThatIsOver) {
 
 TEST(LiveBar, DoesNotWaitForAReaderWhoNeverReads) {
   // Never closed: the thread that is left behind goes on writing to it.
-  static Screen screen;
+  static Screen& screen = *new Screen;
   LiveBar bar(screen.options(false));
   bar.print_out(std::string(1 << 20, 'x'));
   EXPECT_FALSE(bar.finish(0.05));

@@ -14,9 +14,12 @@ namespace {
 using ::testing::HasSubstr;
 using models::ImageShape;
 
-Json golden() {
-  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/tests/golden/models/golden.json");
-  return Json::parse(file);
+const Json& golden() {
+  static const Json data = [] {
+    std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/tests/golden/models/golden.json");
+    return Json::parse(file);
+  }();
+  return data;
 }
 
 ImageShape shape_of(const Json& shape) { return {shape.at("channels"), shape.at("height"), shape.at("width"), shape.at("classes")}; }

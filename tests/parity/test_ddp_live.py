@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-TOLERANCE = {"float64": 1e-12, "float32": 2e-6}
+# AdamW divides each gradient by its own size, so where gradients are small it magnifies their last bits.
+TOLERANCE = {("float64", "sgd"): 1e-12, ("float64", "adamw"): 1e-11, ("float32", "sgd"): 2e-6, ("float32", "adamw"): 2e-5}
 
 
 def draw_spec(seed, world):
@@ -55,4 +56,4 @@ def test_cpp_ddp_ends_where_python_ddp_ends(world, program, torchrun, run, tmp_p
     for rank in range(world):
         ours, theirs = (json.loads((tmp_path / side / f"rank{rank}.json").read_text()) for side in ("cpp", "python"))
         for spec, our, their in zip(specs, ours, theirs, strict=True):
-            assert largest_difference(our, their) <= TOLERANCE[spec["dtype"]], f"rank {rank} of {spec}"
+            assert largest_difference(our, their) <= TOLERANCE[spec["dtype"], spec["optimizer"]], f"rank {rank} of {spec}"

@@ -46,7 +46,7 @@ Blow strike(Launched& job, std::mt19937& random) {
       const auto ranks = job.ranks();
       if (ranks.empty()) return {};
       const pid_t victim = ranks[random() % ranks.size()];
-      ::kill(victim, random() % 2 == 0 ? SIGKILL : SIGSEGV);
+      ::kill(victim, random() % 2 == 0 ? SIGKILL : SIGUSR1);
       return {concat("a signal to rank process ", victim),
               [](const Ended& e) { return e.code == 1 || e.code == 0; }};
     }

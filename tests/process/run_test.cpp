@@ -145,6 +145,28 @@ TEST(Run, KeepsLogsOfEachRank) {
   EXPECT_EQ(line, "two");
 }
 
+TEST(Run, NumbersTheRanksOfTheSecondNode) {
+  Launched job(run_line({"--nproc-per-node", "2", "--nnodes", "2", "--node-rank", "1",
+                         "--rdzv-endpoint", "host0:4711"},
+                        "exit:99,exit:99,env:WORLD_SIZE,env:MASTER_PORT"));
+  EXPECT_EQ(job.wait().code, 0) << job.err();
+  EXPECT_THAT(job.out(), HasSubstr("[2] WORLD_SIZE=4\n"));
+  EXPECT_THAT(job.out(), HasSubstr("[3] MASTER_PORT=4711\n"));
+}
+
+TEST(Run, RefusesALogFolderThatTakesNoFiles) {
+  Launched job(run_line({"--log-dir", "/proc/self/logs"}, "wait"));
+  EXPECT_EQ(job.wait().code, 1);
+  EXPECT_THAT(job.err(), HasSubstr("cannot create the log folder /proc/self/logs"));
+}
+
+TEST(Run, GoesOnWithoutLogsThatNobodyAskedFor) {
+  Launched job(run_line({}, "print:one"), {.environment = {"XDG_STATE_HOME=/proc/self"}});
+  EXPECT_EQ(job.wait().code, 0);
+  EXPECT_EQ(job.out(), "[0] one\n");
+  EXPECT_THAT(job.err(), HasSubstr("no logs are kept: cannot create the log folder"));
+}
+
 TEST(Run, StartsAllRanksAgainAfterAFailure) {
   Launched job(
       run_line({"--nproc-per-node", "2", "--max-restarts", "3"}, "fail-until:0,fail-until:2"));

@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "folder.h"
+#include "tests/folder.h"
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 
@@ -86,14 +86,16 @@ TEST(Checkpoint, AStateFileWithoutAFieldIsRefused) {
   const test::Folder folder;
   const fs::path path = train::write_checkpoint(folder.path(), example(1));
   Json state = parse_json(read_file(path / "state.json"), "state.json");
-  for (const auto& [key, value] : Json(state).items()) {
+  const Json whole = state;
+  for (const auto& [key, value] : whole.items()) {
     Json without = state;
     without.erase(key);
     write_file_atomic(path / "state.json", without.dump());
     EXPECT_THAT(error_of([&] { train::read_checkpoint(path); }), HasSubstr("cannot be used")) << key;
-    without[key] = Json::array();
+    if (!value.is_number()) continue;
+    without[key] = "text";
     write_file_atomic(path / "state.json", without.dump());
-    if (value.is_number()) EXPECT_THAT(error_of([&] { train::read_checkpoint(path); }), HasSubstr("wrong type")) << key;
+    EXPECT_THAT(error_of([&] { train::read_checkpoint(path); }), HasSubstr("wrong type")) << key;
   }
 }
 

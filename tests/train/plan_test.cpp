@@ -13,8 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 
 std::shared_ptr<data::TensorDataset> images(int64_t samples, int64_t channels = 1, int64_t size = 28, int64_t classes = 10) {
-  return std::make_shared<data::TensorDataset>(torch::zeros({samples, channels, size, size}), torch::zeros({samples}, torch::kLong),
-                                               data::DataSpec{.name = "blank", .sample_shape = {channels, size, size}, .classes = classes});
+  return std::make_shared<data::TensorDataset>(torch::zeros({samples, channels, size, size}), torch::zeros({samples}, torch::kLong), classes);
 }
 
 train::TrainPlan resolve(const train::TrainOptions& options, int64_t world = 1, int64_t samples = 60000) {

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "folder.h"
+#include "tests/folder.h"
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/data/tensor_dataset.h"
@@ -53,7 +53,7 @@ Ran run(const train::TrainOptions& options, int world, const std::filesystem::pa
     // Only the last rank wants to stop: all must.
     const bool asks = group.rank() == world - 1;
     results[group.rank()] = train::train(plan, data, group, output, checkpoint,
-                                         {.stop_requested = [&] { return asks && stop_after > 0 && ++asked > stop_after; }});
+                                         {.stop_requested = [&] { return asks && stop_after > 0 && ++asked >= stop_after; }});
   });
   for (const auto& result : results) EXPECT_EQ(result.interrupted, results[0].interrupted);
   return {results[0], train::read_checkpoint(results[0].checkpoint)};
@@ -141,7 +141,6 @@ TEST(Trainer, AnotherWorldSizeGoesOnWithTheSameGlobalBatch) {
   EXPECT_EQ(one.result.steps, 2 * 13);
 }
 
-/// Images whose sample 100 is not a number.
 TEST(Trainer, ALossThatIsNotFiniteStopsAllRanksBeforeTheStep) {
   const test::Folder folder;
   train::TrainOptions options = small_run();
@@ -149,8 +148,7 @@ TEST(Trainer, ALossThatIsNotFiniteStopsAllRanksBeforeTheStep) {
   torch::Tensor images = torch::rand({220, 1, 8, 8});
   images[100].fill_(std::numeric_limits<float>::quiet_NaN());
   const torch::Tensor labels = torch::arange(220).remainder(4);
-  const data::DataSpec spec{.name = "poisoned", .sample_shape = {1, 8, 8}, .classes = 4};
-  const auto dataset = std::make_shared<data::TensorDataset>(images, labels, spec);
+  const auto dataset = std::make_shared<data::TensorDataset>(images, labels, /*classes=*/4);
   std::atomic<int> refused{0};
   std::vector<std::string> errors(2);
   run_ranks(2, [&](ProcessGroup group) {

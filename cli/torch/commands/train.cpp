@@ -54,6 +54,7 @@ void watch_signals() {
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file size limit is reported like a full disk, not by death
   ::signal(SIGPIPE, SIG_IGN);  // NOLINT: a reader of our progress or output that went away is no reason to die
 }
 
