@@ -51,7 +51,7 @@ asan:
 
 tsan:
 	@scripts/setup.sh
-	@cmake --preset tsan -DMUSTER_ONLY_THREAD_RANKS=ON
+	@cmake --preset tsan
 	@cmake --build build-tsan -j $(JOBS)
 	@cd build-tsan && $(CTEST)
 

@@ -1,10 +1,11 @@
 # muster_room_tests(base)             one executable base_tests of tests/base/*_test.cpp; each TEST is a CTest of its own
+# muster_room_tests(x FILTER -*Slow*)  only the TESTs that pass GoogleTest's filter
 # muster_room_tests(parallel TORCH)   with the precompiled header that all torch tests share
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
 function(muster_room_tests room)
-  cmake_parse_arguments(ARG "TORCH" "" "LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "FILTER" "LIBRARIES;LABELS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${room}/*_test.cpp)
   if(NOT sources)
     return()
@@ -19,5 +20,11 @@ function(muster_room_tests room)
     target_compile_options(${room}_tests PRIVATE -fpch-preprocess)
     target_precompile_headers(${room}_tests REUSE_FROM torch_test_pch)
   endif()
-  gtest_discover_tests(${room}_tests DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 300 LABELS "${room};${ARG_LABELS}")
+  set(environment "")
+  if(MUSTER_SANITIZE MATCHES thread)
+    # LibTorch is not instrumented: what it synchronises inside is invisible to ThreadSanitizer, and so is OpenMP.
+    set(environment ENVIRONMENT "TSAN_OPTIONS=ignore_noninstrumented_modules=1;OMP_NUM_THREADS=1")
+  endif()
+  gtest_discover_tests(${room}_tests DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST TEST_FILTER "${ARG_FILTER}"
+    PROPERTIES TIMEOUT 300 LABELS "${room};${ARG_LABELS}" ${environment})
 endfunction()

@@ -1,17 +1,18 @@
-// What it shows: ranks as threads of one process, with nothing to launch. Each thread trains its own copy of a model on its
-//     own share of the samples; DistributedDataParallel keeps the copies equal, with the same code as between processes.
+// What it shows: ranks as threads of one process, with nothing to launch. Each thread trains a copy
+//     of a model on its share of the samples. DistributedDataParallel keeps the copies equal,
+//     by the same code as between processes.
 // How to run: build/bin/examples/thread_ranks
 // Expected output:
 //     2 ranks fit the line y = 3 x - 2: slope 3.000, intercept -2.000
 //     all copies equal: yes
-#include <torch/nn/modules/linear.h>
-#include <torch/optim/sgd.h>
-
 #include <cstdio>
 #include <exception>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
 
 #include "muster/parallel/ddp.h"
 
@@ -21,11 +22,12 @@ constexpr int kRanks = 2;
 
 // What one rank does. Weights end up in `result` // [1, 2] float32: slope, intercept.
 void train(const mp::ProcessGroup& group, torch::Tensor& result) {
-  torch::nn::Linear line(1, 1);  // started differently on each thread; rank 0's weights are sent to all
+  torch::nn::Linear line(1, 1);  // each thread draws other weights; all take rank 0's
   mp::DistributedDataParallel ddp(line, group);
   torch::optim::SGD optimizer(line->parameters(), 0.5);
 
-  const torch::Tensor x = torch::linspace(-1, 1, 64).slice(0, group.rank(), 64, group.world_size()).unsqueeze(1);  // [32, 1]
+  const torch::Tensor points = torch::linspace(-1, 1, 64).unsqueeze(1);
+  const torch::Tensor x = points.slice(0, group.rank(), 64, group.world_size());  // [32, 1]
   for (int step = 0; step < 100; ++step) {
     optimizer.zero_grad();
     torch::mse_loss(ddp->forward(x), 3 * x - 2).backward();
@@ -56,6 +58,9 @@ int main() {
   }
 
   const torch::Tensor& line = results[0];
-  std::printf("%d ranks fit the line y = 3 x - 2: slope %.3f, intercept %.3f\n", kRanks, line[0][0].item<double>(), line[0][1].item<double>());
+  std::printf("%d ranks fit the line y = 3 x - 2: slope %.3f, intercept %.3f\n",
+              kRanks,
+              line[0][0].item<double>(),
+              line[0][1].item<double>());
   std::printf("all copies equal: %s\n", torch::equal(results[0], results[1]) ? "yes" : "no");
 }

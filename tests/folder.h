@@ -1,10 +1,10 @@
 // A folder that goes away with the test.
 #pragma once
 
-#include <stdlib.h>
-
 #include <filesystem>
 #include <string>
+
+#include <stdlib.h>
 
 namespace muster::test {
 

@@ -9,6 +9,7 @@ int run(std::span<const std::string> args, Console&) { exec_torch("train", args)
 
 }  // namespace
 
-extern constinit const CommandEntry train_entry{"train", "train a model; alone, or as one rank under `muster run`", &run};
+extern constinit const CommandEntry train_entry{
+    "train", "train a model; alone, or as one rank under `muster run`", &run};
 
 }  // namespace muster::cli

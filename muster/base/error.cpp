@@ -1,8 +1,8 @@
 #include "muster/base/error.h"
 
-#include <string.h>
-
 #include <utility>
+
+#include <string.h>
 
 namespace muster {
 namespace {

@@ -7,7 +7,8 @@
 
 namespace muster {
 
-/// Who can mend it: the caller (kUsage, exit 2), the machine around us (kEnvironment, exit 1), or we (kInternal, exit 1).
+/// Who can mend it: the caller (kUsage, exit 2), the machine around us (kEnvironment, exit 1), or
+/// we (kInternal, exit 1).
 enum class ErrorKind { kUsage, kEnvironment, kInternal };
 
 /// What every error of Muster says. Empty parts are left out of the text.
@@ -34,7 +35,8 @@ class Error : public std::runtime_error {
   ErrorText text_;
 };
 
-/// `throw usage_error({.refused = …, .rule = …, .value = …, .hint = …});` reads as a sentence at the place of the check.
+/// `throw usage_error({.refused = …, .rule = …, .value = …, .hint = …});` reads as a sentence at
+/// the place of the check.
 Error usage_error(ErrorText text);
 Error environment_error(ErrorText text);
 Error internal_error(ErrorText text);

@@ -1,11 +1,11 @@
 #include "muster/base/file.h"
 
+#include <utility>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -15,9 +15,13 @@ namespace {
 
 Error file_error(std::string_view doing, const std::filesystem::path& path, int errno_value) {
   std::string hint;
-  if (errno_value == ENOSPC || errno_value == EDQUOT) hint = "free some space or choose another folder; earlier files are intact";
-  if (errno_value == EACCES || errno_value == EROFS) hint = "choose a folder that this user may write";
-  return environment_error({.refused = concat("cannot ", doing, " ", path.string()), .rule = errno_text(errno_value), .hint = hint});
+  if (errno_value == ENOSPC || errno_value == EDQUOT)
+    hint = "free some space or choose another folder; earlier files are intact";
+  if (errno_value == EACCES || errno_value == EROFS)
+    hint = "choose a folder that this user may write";
+  return environment_error({.refused = concat("cannot ", doing, " ", path.string()),
+                            .rule = errno_text(errno_value),
+                            .hint = hint});
 }
 
 }  // namespace
@@ -37,12 +41,14 @@ void UniqueFd::reset(int fd) {
 std::string read_file(const std::filesystem::path& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) {
-    if (errno == ENOENT || errno == ENOTDIR) throw usage_error({.refused = "no such file: " + path.string()});
+    if (errno == ENOENT || errno == ENOTDIR)
+      throw usage_error({.refused = "no such file: " + path.string()});
     throw file_error("open", path, errno);
   }
   std::string bytes;
   struct stat info {};
-  if (::fstat(fd.get(), &info) == 0 && S_ISREG(info.st_mode)) bytes.reserve(static_cast<size_t>(info.st_size));
+  if (::fstat(fd.get(), &info) == 0 && S_ISREG(info.st_mode))
+    bytes.reserve(static_cast<size_t>(info.st_size));
   char buffer[1 << 16];
   for (;;) {
     const ssize_t got = ::read(fd.get(), buffer, sizeof buffer);
@@ -66,7 +72,8 @@ void write_file_atomic(const std::filesystem::path& path, std::string_view bytes
   if (!fd) throw file_error("create", path, errno);
   try {
     write_all(fd.get(), bytes, path);
-    if (::fchmod(fd.get(), 0644) != 0 || ::fsync(fd.get()) != 0) throw file_error("write", path, errno);
+    if (::fchmod(fd.get(), 0644) != 0 || ::fsync(fd.get()) != 0)
+      throw file_error("write", path, errno);
     fd.reset();
     if (::rename(temporary.c_str(), path.c_str()) != 0) throw file_error("replace", path, errno);
   } catch (...) {

@@ -1,8 +1,9 @@
 // JSON by nlohmann; keys keep the order in which they were written.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string_view>
+
+#include <nlohmann/json.hpp>
 
 namespace muster {
 

@@ -11,10 +11,13 @@ ParamValues parse_param_values(std::string_view text) {
     const size_t at = part.find('=');
     const std::string name(trim(std::string_view(part).substr(0, at)));
     if (at == std::string::npos || name.empty()) {
-      throw usage_error({.refused = "parameter list", .rule = "each part is name=value", .value = '"' + part + '"'});
+      throw usage_error({.refused = "parameter list",
+                         .rule = "each part is name=value",
+                         .value = '"' + part + '"'});
     }
     if (!values.emplace(name, trim(std::string_view(part).substr(at + 1))).second) {
-      throw usage_error({.refused = "parameter \"" + name + "\"", .rule = "each name is given once"});
+      throw usage_error(
+          {.refused = "parameter \"" + name + "\"", .rule = "each name is given once"});
     }
   }
   return values;
@@ -38,7 +41,10 @@ bool ParamType<bool>::parse(std::string_view text) {
   throw usage_error({.rule = "true or false is needed", .value = concat('"', text, '"')});
 }
 
-void set_params(std::span<const Param> params, const ParamValues& values, void* options, std::string_view owner) {
+void set_params(std::span<const Param> params,
+                const ParamValues& values,
+                void* options,
+                std::string_view owner) {
   for (const auto& [name, text] : values) {
     const Param* found = nullptr;
     for (const Param& param : params) {
@@ -48,7 +54,8 @@ void set_params(std::span<const Param> params, const ParamValues& values, void* 
       std::vector<std::string> known;
       for (const Param& param : params) known.emplace_back(param.name);
       throw usage_error({.refused = concat(owner, " has no parameter \"", name, "\""),
-                         .hint = known.empty() ? concat(owner, " takes no parameters") : suggestion(name, known)});
+                         .hint = known.empty() ? concat(owner, " takes no parameters")
+                                               : suggestion(name, known)});
     }
     try {
       found->set(options, text);

@@ -12,14 +12,15 @@
 
 namespace muster {
 
-/// One field of an options struct, with the struct's type erased. Made by `param<&Options::field>(name, help)`;
-/// usable in a constant initialiser, so an entry can carry its parameters without any code at start-up.
+/// One field of an options struct, with the struct's type erased. Made by
+/// `param<&Options::field>(name, help)`; usable in a constant initialiser, so an entry can carry
+/// its parameters without any code at start-up.
 struct Param {
   std::string_view name;
   std::string_view help;
-  std::string_view type;                                 ///< "int", "float", "bool", "text"
-  void (*set)(void* options, std::string_view text);     ///< throws a usage error
-  std::string (*show)(const void* options);              ///< the value as it would be typed
+  std::string_view type;                              ///< "int", "float", "bool", "text"
+  void (*set)(void* options, std::string_view text);  ///< throws a usage error
+  std::string (*show)(const void* options);           ///< the value as it would be typed
 };
 
 /// Values as the user typed them, by parameter name: {"hidden", "128"}.
@@ -66,7 +67,10 @@ struct MemberPointer<F S::*> {
   using Field = F;
 };
 
-void set_params(std::span<const Param> params, const ParamValues& values, void* options, std::string_view owner);
+void set_params(std::span<const Param> params,
+                const ParamValues& values,
+                void* options,
+                std::string_view owner);
 
 }  // namespace detail
 
@@ -75,15 +79,22 @@ consteval Param param(std::string_view name, std::string_view help) {
   using Struct = typename detail::MemberPointer<decltype(Member)>::Struct;
   using Field = typename detail::MemberPointer<decltype(Member)>::Field;
   using Type = detail::ParamType<Field>;
-  return {name, help, Type::kName,
-          [](void* options, std::string_view text) { static_cast<Struct*>(options)->*Member = Type::parse(text); },
-          [](const void* options) { return Type::show(static_cast<const Struct*>(options)->*Member); }};
+  return {
+      name,
+      help,
+      Type::kName,
+      [](void* options, std::string_view text) {
+        static_cast<Struct*>(options)->*Member = Type::parse(text);
+      },
+      [](const void* options) { return Type::show(static_cast<const Struct*>(options)->*Member); }};
 }
 
-/// The defaults of `Options`, overwritten by `values`. Throws a usage error that names `owner`, the parameter and the
-/// value; an unknown parameter gets a suggestion.
+/// The defaults of `Options`, overwritten by `values`. Throws a usage error that names `owner`, the
+/// parameter and the value; an unknown parameter gets a suggestion.
 template <class Options>
-Options resolve_params(std::span<const Param> params, const ParamValues& values, std::string_view owner) {
+Options resolve_params(std::span<const Param> params,
+                       const ParamValues& values,
+                       std::string_view owner) {
   Options options;
   detail::set_params(params, values, &options, owner);
   return options;

@@ -9,17 +9,22 @@
 namespace muster {
 namespace {
 
-int64_t number(const EnvLookup& lookup, std::string_view name, int64_t otherwise, int64_t least, int64_t most) {
+int64_t number(const EnvLookup& lookup,
+               std::string_view name,
+               int64_t otherwise,
+               int64_t least,
+               int64_t most) {
   const auto text = lookup(name);
   if (!text) return otherwise;
   const auto value = to_int(trim(*text));
   if (value && *value >= least && *value <= most) return *value;
-  throw usage_error({.refused = concat("environment variable ", name),
-                     .rule = most == std::numeric_limits<int64_t>::max()
-                                 ? concat("a whole number of at least ", least, " is needed")
-                                 : concat("a whole number from ", least, " to ", most, " is needed"),
-                     .value = concat(name, "=", *text),
-                     .hint = "start the program with `muster run` or torchrun, which set it"});
+  throw usage_error(
+      {.refused = concat("environment variable ", name),
+       .rule = most == std::numeric_limits<int64_t>::max()
+                   ? concat("a whole number of at least ", least, " is needed")
+                   : concat("a whole number from ", least, " to ", most, " is needed"),
+       .value = concat(name, "=", *text),
+       .hint = "start the program with `muster run` or torchrun, which set it"});
 }
 
 }  // namespace
@@ -33,9 +38,13 @@ std::optional<std::string> process_environment(std::string_view name) {
 std::optional<RankEnv> rank_env_from(const EnvLookup& lookup) {
   const bool has_rank = lookup("RANK").has_value();
   if (has_rank != lookup("WORLD_SIZE").has_value()) {
-    throw usage_error({.refused = concat(has_rank ? "RANK" : "WORLD_SIZE", " is set and ", has_rank ? "WORLD_SIZE" : "RANK", " is not"),
-                       .rule = "a launcher sets both",
-                       .hint = "start the program with `muster run` or torchrun, or unset both to run alone"});
+    throw usage_error(
+        {.refused = concat(has_rank ? "RANK" : "WORLD_SIZE",
+                           " is set and ",
+                           has_rank ? "WORLD_SIZE" : "RANK",
+                           " is not"),
+         .rule = "a launcher sets both",
+         .hint = "start the program with `muster run` or torchrun, or unset both to run alone"});
   }
   if (!has_rank) return std::nullopt;
 
@@ -44,7 +53,8 @@ std::optional<RankEnv> rank_env_from(const EnvLookup& lookup) {
   env.world_size = number(lookup, "WORLD_SIZE", 1, 1, kAny);
   env.rank = number(lookup, "RANK", 0, 0, env.world_size - 1);
   env.local_world_size = number(lookup, "LOCAL_WORLD_SIZE", env.world_size, 1, env.world_size);
-  env.local_rank = number(lookup, "LOCAL_RANK", env.rank % env.local_world_size, 0, env.local_world_size - 1);
+  env.local_rank =
+      number(lookup, "LOCAL_RANK", env.rank % env.local_world_size, 0, env.local_world_size - 1);
   env.group_world_size = number(lookup, "GROUP_WORLD_SIZE", 1, 1, kAny);
   env.group_rank = number(lookup, "GROUP_RANK", 0, 0, env.group_world_size - 1);
   env.role_world_size = number(lookup, "ROLE_WORLD_SIZE", env.world_size, 1, kAny);

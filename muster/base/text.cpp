@@ -71,7 +71,10 @@ std::string human_duration(double seconds) {
   if (whole < 3600) {
     std::snprintf(buffer.data(), buffer.size(), "%dm%02ds", int(whole / 60), int(whole % 60));
   } else {
-    std::snprintf(buffer.data(), buffer.size(), "%lldh%02dm", static_cast<long long>(whole / 3600),
+    std::snprintf(buffer.data(),
+                  buffer.size(),
+                  "%lldh%02dm",
+                  static_cast<long long>(whole / 3600),
                   int(whole / 60 % 60));
   }
   return buffer.data();

@@ -1,4 +1,5 @@
-// Small text tools. g++ 12 has no <format>, and LibTorch's fmt shadows Debian's, so neither appears in a header.
+// Small text tools. g++ 12 has no <format>, and LibTorch's fmt shadows Debian's, so neither appears
+// in a header.
 #pragma once
 
 #include <cstdint>
@@ -49,10 +50,12 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
 /// "did you mean \"asha\"?" or, with nothing near, "known: asha, fifo". For the hint of an error.
 std::string suggestion(std::string_view word, std::span<const std::string> candidates);
 
-/// Columns that `text` takes on a terminal: UTF-8 code points, escape sequences not counted. No double-width letters.
+/// Columns that `text` takes on a terminal: UTF-8 code points, escape sequences not counted. No
+/// double-width letters.
 size_t display_width(std::string_view text);
 
-/// Breaks at blanks so that no line is longer than `width` (a longer word stays whole). Keeps line ends of the text.
+/// Breaks at blanks so that no line is longer than `width` (a longer word stays whole). Keeps line
+/// ends of the text.
 std::string wrap(std::string_view text, size_t width, std::string_view indent = "");
 
 }  // namespace muster

@@ -73,7 +73,7 @@ class Attempt {
   void stop(int signal);
   void kill_all();
   void drain();
-  bool looks_like_lost_port(const RankFailure& failure, const Rank& rank) const;
+  bool looks_like_lost_port(const RankFailure& failure) const;
   AttemptResult result();
 
   const JobSpec& spec_;
@@ -315,16 +315,21 @@ void Attempt::drain() {
 // A free port is found by binding port 0 and letting it go, so another process can take it before
 // rank 0 binds it; two launchers that start at once do. If the port was our choice, an attempt that
 // fails for this reason at its start is repeated with another port, a few times, without using up a
-// restart. A rank says so with exit code 98 (EADDRINUSE), as `muster train` does; of other programs
-// PyTorch's own message is understood, which names the port.
-bool Attempt::looks_like_lost_port(const RankFailure& failure, const Rank& rank) const {
+// restart. A rank says so with exit code 98, or in words that hold the port: PyTorch's own
+// ("EADDRINUSE") or those of muster/parallel/store.cpp ("is in use"). Any rank's words count, since
+// another one may fail first on meeting the stranger at that port.
+bool Attempt::looks_like_lost_port(const RankFailure& failure) const {
   if (std::chrono::steady_clock::now() - started_ > kLostPortWindow) return false;
-  if (WIFEXITED(failure.wait_status) && WEXITSTATUS(failure.wait_status) == kLostPortExitCode)
-    return true;
+  const int status = failure.wait_status;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kLostPortExitCode) return true;
   const std::string port = std::to_string(plan_.master_port);
-  const std::vector<std::string> lines = rank.streams->tail().lines();
-  return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) {
-    return line.find("EADDRINUSE") != std::string::npos && line.find(port) != std::string::npos;
+  const auto says_so = [&](const std::string& line) {
+    return line.find(port) != std::string::npos && (line.find("EADDRINUSE") != std::string::npos ||
+                                                    line.find("is in use") != std::string::npos);
+  };
+  return std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
+    const std::vector<std::string> lines = rank.streams->tail().lines();
+    return std::any_of(lines.begin(), lines.end(), says_so);
   });
 }
 
@@ -355,7 +360,7 @@ AttemptResult Attempt::result() {
   if (!plan_.log_folder.empty()) {
     result.failure->stderr_log = plan_.log_folder / std::to_string(local) / "stderr.log";
   }
-  result.lost_port = looks_like_lost_port(*result.failure, rank);
+  result.lost_port = looks_like_lost_port(*result.failure);
   return result;
 }
 

@@ -21,21 +21,23 @@ struct ImageShape {
   int64_t classes = 10;
 };
 
-/// A module from images to class scores. Models of the zoo derive from it, so that `muster train` can hold any of them.
+/// A module from images to class scores. Models of the zoo derive from it, so that `muster train`
+/// can hold any of them.
 class Classifier : public torch::nn::Module {
  public:
   /// images // [N, C, H, W] float32  ->  scores before softmax // [N, classes] float32
   virtual at::Tensor forward(at::Tensor images) = 0;
 };
 
-/// One model. `make` draws the initial weights from torch's default CPU generator, layer by layer in the order of
-/// torchvision's (or the paper's) definition: the same seed gives the weights that Python would draw.
+/// One model. `make` draws the initial weights from torch's default CPU generator, layer by layer
+/// in the order of torchvision's (or the paper's) definition: the same seed gives the weights that
+/// Python would draw.
 struct ModelEntry {
   static constexpr std::string_view kKind = "model";
   std::string_view name;
   std::string_view help;
-  int64_t min_size;                  ///< least height and width in pixels
-  int64_t channels;                  ///< that it needs; 0: takes any number
+  int64_t min_size;  ///< least height and width in pixels
+  int64_t channels;  ///< that it needs; 0: takes any number
   std::span<const Param> params;
   /// Throws a usage error for an unknown parameter or a shape below min_size.
   std::shared_ptr<Classifier> (*make)(const ImageShape& shape, const ParamValues& params);
@@ -44,8 +46,10 @@ struct ModelEntry {
 /// All models (generated; see Note [Generated tables]).
 EntryTable<ModelEntry> models();
 
-/// The model of that name for that shape. Throws a usage error for an unknown name, an unknown parameter, or a shape that
-/// the model cannot take (the impossible pair of model and data).
-std::shared_ptr<Classifier> make_model(std::string_view name, const ImageShape& shape, const ParamValues& params = {});
+/// The model of that name for that shape. Throws a usage error for an unknown name, an unknown
+/// parameter, or a shape that the model cannot take (the impossible pair of model and data).
+std::shared_ptr<Classifier> make_model(std::string_view name,
+                                       const ImageShape& shape,
+                                       const ParamValues& params = {});
 
 }  // namespace muster::models

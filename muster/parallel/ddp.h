@@ -1,4 +1,5 @@
-// One model on many ranks: each rank runs its share of the batch, and gradients are averaged during backward.
+// One model on many ranks: each rank runs its share of the batch, and gradients are averaged during
+// backward.
 #pragma once
 
 #include <memory>
@@ -22,35 +23,42 @@ auto& module_of(Module& module) {
 template <class Module>
 NamedTensors named_parameters_of(Module& module) {
   NamedTensors out;
-  for (const auto& item : module_of(module).named_parameters()) out.emplace_back(item.key(), item.value());
+  for (const auto& item : module_of(module).named_parameters())
+    out.emplace_back(item.key(), item.value());
   return out;
 }
 
 template <class Module>
 NamedTensors named_buffers_of(Module& module) {
   NamedTensors out;
-  for (const auto& item : module_of(module).named_buffers()) out.emplace_back(item.key(), item.value());
+  for (const auto& item : module_of(module).named_buffers())
+    out.emplace_back(item.key(), item.value());
   return out;
 }
 
 }  // namespace detail
 
-/// Wraps a module; the wrapped one is called like the module itself, with any arguments and any result:
+/// Wraps a module; the wrapped one is called like the module itself, with any arguments and any
+/// result:
 ///
 ///     muster::parallel::ProcessGroup group = muster::parallel::init_process_group();
-///     muster::parallel::DistributedDataParallel ddp(net, group);       // net: any TORCH_MODULE holder or shared_ptr
-///     torch::nn::functional::cross_entropy(ddp->forward(x), y).backward();
-///     optimizer.step();                                                // any optimizer over net->parameters()
+///     muster::parallel::DistributedDataParallel ddp(net, group);       // net: any TORCH_MODULE
+///     holder or shared_ptr torch::nn::functional::cross_entropy(ddp->forward(x), y).backward();
+///     optimizer.step();                                                // any optimizer over
+///     net->parameters()
 ///
-/// With equal shares of a batch and a mean loss, gradients equal those of one rank on the whole batch (batch statistics of
-/// BatchNorm excepted). The parameters become rank 0's at construction. Used by the rank's own thread; construction and forward are
-/// collective. Do not move the module to another device or dtype after it was wrapped.
+/// With equal shares of a batch and a mean loss, gradients equal those of one rank on the whole
+/// batch (batch statistics of BatchNorm excepted). The parameters become rank 0's at construction.
+/// Used by the rank's own thread; construction and forward are collective. Do not move the module
+/// to another device or dtype after it was wrapped.
 template <class Module>
 class DistributedDataParallel {
  public:
   explicit DistributedDataParallel(Module module, ProcessGroup group, DdpOptions options = {})
       : module_(std::move(module)),
-        sync_(std::make_unique<GradientSync>(detail::named_parameters_of(module_), detail::named_buffers_of(module_), std::move(group),
+        sync_(std::make_unique<GradientSync>(detail::named_parameters_of(module_),
+                                             detail::named_buffers_of(module_),
+                                             std::move(group),
                                              std::move(options))) {}
 
   template <class... Arguments>
@@ -83,14 +91,16 @@ class DistributedDataParallel {
 
   const ProcessGroup& group() const { return sync_->group(); }
 
-  /// While the guard lives, gradients add up on this rank alone; the first step after it averages the sum. Forward and
-  /// backward must both be inside:
+  /// While the guard lives, gradients add up on this rank alone; the first step after it averages
+  /// the sum. Forward and backward must both be inside:
   ///
   ///     { auto pause = ddp.no_sync(); loss(ddp->forward(a)).backward(); }   // accumulates
   ///     loss(ddp->forward(b)).backward();                                    // averages both
   class NoSync {
    public:
-    explicit NoSync(GradientSync& sync) : sync_(sync), before_(sync.sync()) { sync_.set_sync(false); }
+    explicit NoSync(GradientSync& sync) : sync_(sync), before_(sync.sync()) {
+      sync_.set_sync(false);
+    }
     ~NoSync() { sync_.set_sync(before_); }
     NoSync(const NoSync&) = delete;
     NoSync& operator=(const NoSync&) = delete;

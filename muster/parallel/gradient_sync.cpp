@@ -16,25 +16,30 @@
 namespace muster::parallel {
 namespace {
 
-constexpr size_t kBroadcastBytes = 250 << 20;  // as PyTorch: tensors are packed up to this size for a broadcast
+constexpr size_t kBroadcastBytes =
+    250 << 20;  // as PyTorch: tensors are packed up to this size for a broadcast
 
-/// Passes the outputs on unchanged, but keeps undefined gradients undefined on the way back. Without it an output that the
-/// loss ignores would never reach its parameters' hooks, and the reduction would wait for them.
+/// Passes the outputs on unchanged, but keeps undefined gradients undefined on the way back.
+/// Without it an output that the loss ignores would never reach its parameters' hooks, and the
+/// reduction would wait for them.
 struct OutputMark : torch::autograd::Function<OutputMark> {
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, at::TensorList outputs) {
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
+                                                at::TensorList outputs) {
     context->set_materialize_grads(false);
     torch::autograd::variable_list marked;
     for (const at::Tensor& output : outputs) marked.push_back(output.view_as(output));
     return marked;
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*, torch::autograd::variable_list gradients) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list gradients) {
     return gradients;
   }
 };
 
 std::string describe(const std::string& role, const std::string& name, const at::Tensor& tensor) {
   std::ostringstream out;
-  out << role << ' ' << name << ' ' << c10::toString(tensor.scalar_type()) << tensor.sizes() << (tensor.requires_grad() ? "" : " fixed") << '\n';
+  out << role << ' ' << name << ' ' << c10::toString(tensor.scalar_type()) << tensor.sizes()
+      << (tensor.requires_grad() ? "" : " fixed") << '\n';
   return out.str();
 }
 
@@ -57,21 +62,31 @@ std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
 
 }  // namespace
 
-GradientSync::GradientSync(NamedTensors parameters, NamedTensors buffers, ProcessGroup group, DdpOptions options)
+GradientSync::GradientSync(NamedTensors parameters,
+                           NamedTensors buffers,
+                           ProcessGroup group,
+                           DdpOptions options)
     : group_(std::move(group)), options_(std::move(options)) {
-  std::unordered_set<const void*> seen;  // tied weights are registered under several names and reduced once
+  std::unordered_set<const void*>
+      seen;  // tied weights are registered under several names and reduced once
   const auto ignored = [&](const std::string& name) {
-    return std::find(options_.parameters_to_ignore.begin(), options_.parameters_to_ignore.end(), name) != options_.parameters_to_ignore.end();
+    return std::find(options_.parameters_to_ignore.begin(),
+                     options_.parameters_to_ignore.end(),
+                     name) != options_.parameters_to_ignore.end();
   };
   for (auto& [name, tensor] : parameters) {
-    if (!ignored(name) && seen.insert(tensor.unsafeGetTensorImpl()).second) (tensor.requires_grad() ? parameters_ : frozen_).emplace_back(name, tensor);
+    if (!ignored(name) && seen.insert(tensor.unsafeGetTensorImpl()).second)
+      (tensor.requires_grad() ? parameters_ : frozen_).emplace_back(name, tensor);
   }
   for (auto& [name, tensor] : buffers) {
-    if (!ignored(name) && tensor.defined() && seen.insert(tensor.unsafeGetTensorImpl()).second) buffers_.emplace_back(name, tensor);
+    if (!ignored(name) && tensor.defined() && seen.insert(tensor.unsafeGetTensorImpl()).second)
+      buffers_.emplace_back(name, tensor);
   }
   if (parameters_.empty()) {
-    throw usage_error({.refused = "DistributedDataParallel", .rule = "the module has at least one parameter that requires gradients",
-                       .hint = "a module without one needs no gradient averaging; call it as it is"});
+    throw usage_error(
+        {.refused = "DistributedDataParallel",
+         .rule = "the module has at least one parameter that requires gradients",
+         .hint = "a module without one needs no gradient averaging; call it as it is"});
   }
   if (options_.init_sync) {
     verify_across_ranks();
@@ -89,7 +104,8 @@ GradientSync::~GradientSync() {
   try {
     reducer_->remove_autograd_hooks();
     reducer_.reset();
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): a destructor has nobody to tell
+  } catch (
+      const std::exception&) {  // NOLINT(bugprone-empty-catch): a destructor has nobody to tell
   }
 }
 
@@ -105,7 +121,8 @@ void GradientSync::verify_across_ranks() const {
     throw usage_error({.refused = "the ranks' modules differ",
                        .rule = "all ranks wrap the same module, registered in the same order",
                        .value = difference,
-                       .hint = "build the module from the same options on every rank; the rank may only choose data and seeds"});
+                       .hint = "build the module from the same options on every rank; the rank may "
+                               "only choose data and seeds"});
   }
 }
 
@@ -119,13 +136,15 @@ void GradientSync::broadcast(const std::vector<at::Tensor>& tensors) const {
 
 void GradientSync::build_reducer() {
   const std::vector<at::Tensor> parameters = tensors_of(parameters_);
-  // As PyTorch: unless unused parameters are searched for, one bucket takes everything in the first step, whose order of
-  // gradients then decides the real buckets (rebuild_buckets).
+  // As PyTorch: unless unused parameters are searched for, one bucket takes everything in the first
+  // step, whose order of gradients then decides the real buckets (rebuild_buckets).
   std::vector<size_t> limits{std::numeric_limits<size_t>::max()};
   if (options_.find_unused_parameters) {
-    limits = {static_cast<size_t>(options_.first_bucket_bytes_cap), static_cast<size_t>(options_.bucket_bytes_cap)};
+    limits = {static_cast<size_t>(options_.first_bucket_bytes_cap),
+              static_cast<size_t>(options_.bucket_bytes_cap)};
   }
-  auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(parameters, limits, std::vector<bool>(parameters.size(), false)));
+  auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(
+      parameters, limits, std::vector<bool>(parameters.size(), false)));
   std::reverse(buckets.begin(), buckets.end());
   reducer_ = detail::make_reducer({.parameters = parameters,
                                    .buckets = std::move(buckets),
@@ -160,11 +179,15 @@ void GradientSync::after_forward(const std::vector<at::Tensor*>& outputs) {
       if (output->defined() && output->requires_grad()) differentiable.push_back(*output);
     }
     if (differentiable.empty()) {
-      throw usage_error({.refused = "find_unused_parameters",
-                         .rule = "forward returns at least one tensor that requires gradients, and that we can see",
-                         .hint = "for a result type of your own, overload for_each_tensor (muster/parallel/tensors.h)"});
+      throw usage_error(
+          {.refused = "find_unused_parameters",
+           .rule =
+               "forward returns at least one tensor that requires gradients, and that we can see",
+           .hint = "for a result type of your own, overload for_each_tensor "
+                   "(muster/parallel/tensors.h)"});
     }
-    // As a TensorList: a vector would be taken for a constant, and the graph would silently end here.
+    // As a TensorList: a vector would be taken for a constant, and the graph would silently end
+    // here.
     differentiable = OutputMark::apply(at::TensorList(differentiable));
     size_t next = 0;
     for (at::Tensor* output : outputs) {
@@ -194,13 +217,20 @@ void GradientSync::explain(const std::exception& error) const {
   std::vector<std::string> names;
   for (const std::string& word : split(tail, ' ')) {
     const auto index = to_int(trim(word));
-    if (index && *index >= 0 && static_cast<size_t>(*index) < parameters_.size()) names.push_back(parameters_[*index].first);
+    if (index && *index >= 0 && static_cast<size_t>(*index) < parameters_.size())
+      names.push_back(parameters_[*index].first);
   }
-  throw usage_error({.refused = concat("rank ", group_.rank(), ": ", names.size(), names.size() == 1 ? " parameter" : " parameters",
-                                       " got no gradient in the last step: ", join(names, ", ")),
-                     .rule = "backward reaches every parameter in every step",
-                     .hint = "set find_unused_parameters, or let every output of forward take part in the loss; "
-                             "gradients of the last step are not averaged"});
+  throw usage_error(
+      {.refused = concat("rank ",
+                         group_.rank(),
+                         ": ",
+                         names.size(),
+                         names.size() == 1 ? " parameter" : " parameters",
+                         " got no gradient in the last step: ",
+                         join(names, ", ")),
+       .rule = "backward reaches every parameter in every step",
+       .hint = "set find_unused_parameters, or let every output of forward take part in the loss; "
+               "gradients of the last step are not averaged"});
 }
 
 }  // namespace muster::parallel

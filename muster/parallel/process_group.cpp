@@ -19,7 +19,8 @@
 namespace muster::parallel {
 
 struct ProcessGroup::State {
-  c10::intrusive_ptr<c10d::Store> store;  // declared first: destroyed last, after the group that may still use it
+  c10::intrusive_ptr<c10d::Store>
+      store;  // declared first: destroyed last, after the group that may still use it
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   std::string backend;
   at::Device device = at::kCPU;
@@ -31,12 +32,14 @@ ProcessGroup make_group(const BackendEntry& entry, const BackendRequest& request
   auto state = std::make_shared<ProcessGroup::State>();
   state->store = request.store;
   state->backend = std::string(entry.name);
-  state->group = c10::make_intrusive<c10d::ProcessGroup>(request.store, request.rank, request.world_size);
+  state->group =
+      c10::make_intrusive<c10d::ProcessGroup>(request.store, request.rank, request.world_size);
   const auto backend = entry.make(request);
   if (entry.moves_cpu) state->group->setBackend(c10::DeviceType::CPU, entry.type, backend);
   if (entry.moves_cuda) state->group->setBackend(c10::DeviceType::CUDA, entry.type, backend);
   state->group->setDefaultBackend(entry.type);
-  if (!entry.moves_cpu) state->device = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(request.local_rank));
+  if (!entry.moves_cpu)
+    state->device = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(request.local_rank));
   return ProcessGroup(state);
 }
 
@@ -44,16 +47,21 @@ const BackendEntry& choose_backend(const std::string& name) {
   if (name != "auto") {
     const BackendEntry& entry = backends().at(name);
     if (const std::string why = entry.available(); !why.empty()) {
-      throw environment_error({.refused = concat("backend ", name, " cannot be used here"), .rule = why, .hint = "see `muster list backends`"});
+      throw environment_error({.refused = concat("backend ", name, " cannot be used here"),
+                               .rule = why,
+                               .hint = "see `muster list backends`"});
     }
     return entry;
   }
   const BackendEntry* best = nullptr;
   for (const BackendEntry* entry : backends()) {
-    if (entry->preference < 0 || (best != nullptr && entry->preference <= best->preference)) continue;
+    if (entry->preference < 0 || (best != nullptr && entry->preference <= best->preference))
+      continue;
     if (entry->available().empty()) best = entry;
   }
-  if (best == nullptr) throw environment_error({.refused = "no process-group backend is available", .hint = "see `muster list backends`"});
+  if (best == nullptr)
+    throw environment_error(
+        {.refused = "no process-group backend is available", .hint = "see `muster list backends`"});
   return *best;
 }
 
@@ -113,21 +121,28 @@ ProcessGroup init_process_group(const GroupOptions& options, const std::optional
     return ThreadWorld(1, options.timeout).group(0);
   }
   const BackendEntry& entry = choose_backend(options.backend);
-  if (world_size > std::numeric_limits<int>::max()) throw usage_error({.refused = concat("world size ", world_size), .rule = "c10d counts ranks in 31 bits"});
+  if (world_size > std::numeric_limits<int>::max())
+    throw usage_error(
+        {.refused = concat("world size ", world_size), .rule = "c10d counts ranks in 31 bits"});
   const RankEnv place = env.value_or(RankEnv{});
   const auto store = connect_store(place, options.timeout);
-  return make_group(entry, {.store = store,
-                            .rank = static_cast<int>(place.rank),
-                            .world_size = static_cast<int>(place.world_size),
-                            .local_rank = static_cast<int>(place.local_rank),
-                            .timeout = options.timeout,
-                            .host = address_towards(place.master_addr)});
+  return make_group(entry,
+                    {.store = store,
+                     .rank = static_cast<int>(place.rank),
+                     .world_size = static_cast<int>(place.world_size),
+                     .local_rank = static_cast<int>(place.local_rank),
+                     .timeout = options.timeout,
+                     .host = address_towards(place.master_addr)});
 }
 
 ThreadWorld::ThreadWorld(int world_size, std::chrono::milliseconds timeout, std::string backend)
-    : store_(c10::make_intrusive<c10d::HashStore>()), timeout_(timeout), backend_(std::move(backend)) {
+    : store_(c10::make_intrusive<c10d::HashStore>()),
+      timeout_(timeout),
+      backend_(std::move(backend)) {
   if (world_size < 1) {
-    throw usage_error({.refused = "world size", .rule = "a group has at least one rank", .value = std::to_string(world_size)});
+    throw usage_error({.refused = "world size",
+                       .rule = "a group has at least one rank",
+                       .value = std::to_string(world_size)});
   }
   board_ = std::make_shared<ThreadBoard>(world_size, timeout);
   store_->setTimeout(timeout);
@@ -137,10 +152,16 @@ ThreadWorld::~ThreadWorld() = default;
 
 ProcessGroup ThreadWorld::group(int rank) const {
   if (rank < 0 || rank >= board_->world_size()) {
-    throw usage_error({.refused = concat("rank ", rank), .rule = concat("ranks are 0 to ", board_->world_size() - 1)});
+    throw usage_error({.refused = concat("rank ", rank),
+                       .rule = concat("ranks are 0 to ", board_->world_size() - 1)});
   }
   return make_group(backends().at(backend_),
-                    {.store = store_, .rank = rank, .world_size = board_->world_size(), .timeout = timeout_, .host = "127.0.0.1", .board = board_});
+                    {.store = store_,
+                     .rank = rank,
+                     .world_size = board_->world_size(),
+                     .timeout = timeout_,
+                     .host = "127.0.0.1",
+                     .board = board_});
 }
 
 void ThreadWorld::leave(int rank, const std::string& why) const { board_->leave(rank, why); }

@@ -19,12 +19,13 @@ namespace muster::parallel {
 inline constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(30);
 
 struct GroupOptions {
-  std::string backend = "auto";                           ///< a name of `muster list backends`, or auto
-  std::chrono::milliseconds timeout = kDefaultTimeout;    ///< of the meeting and of each operation
+  std::string backend = "auto";  ///< a name of `muster list backends`, or auto
+  std::chrono::milliseconds timeout = kDefaultTimeout;  ///< of the meeting and of each operation
 };
 
-/// A handle on a group, cheap to copy; copies are the same group. Used by one rank's thread at a time. There is no global
-/// group: it is passed to whoever needs it. Collectives must be called by all ranks in the same order.
+/// A handle on a group, cheap to copy; copies are the same group. Used by one rank's thread at a
+/// time. There is no global group: it is passed to whoever needs it. Collectives must be called by
+/// all ranks in the same order.
 class ProcessGroup {
  public:
   int rank() const;
@@ -38,7 +39,8 @@ class ProcessGroup {
   /// Where this group's tensors live: the CPU, or this rank's CUDA device.
   at::Device device() const;
 
-  /// In place; blocks until this rank's tensor holds the result. Any shape and dtype that the backend moves.
+  /// In place; blocks until this rank's tensor holds the result. Any shape and dtype that the
+  /// backend moves.
   void all_reduce(at::Tensor tensor, c10d::ReduceOp op = c10d::ReduceOp::SUM) const;
   void broadcast(at::Tensor tensor, int root = 0) const;
   /// [world_size, …] of the ranks' tensors, which have one shape and dtype.
@@ -56,18 +58,23 @@ class ProcessGroup {
   std::shared_ptr<State> state_;
 };
 
-/// The group of this process, from what its launcher set. Without a launcher: a group of one, which needs no network.
-/// Collective. Throws a usage error for an unknown backend or a rank started twice, an environment error for a port in use,
-/// ranks that do not come, or a backend that is not available here.
-ProcessGroup init_process_group(const GroupOptions& options = {}, const std::optional<RankEnv>& env = rank_env_from());
+/// The group of this process, from what its launcher set. Without a launcher: a group of one, which
+/// needs no network. Collective. Throws a usage error for an unknown backend or a rank started
+/// twice, an environment error for a port in use, ranks that do not come, or a backend that is not
+/// available here.
+ProcessGroup init_process_group(const GroupOptions& options = {},
+                                const std::optional<RankEnv>& env = rank_env_from());
 
 class ThreadBoard;
 
-/// Groups for ranks that are threads of this process. group(r) is for the thread that plays rank r; every rank's thread takes its
-/// own. `backend` may also be one that connects processes (gloo), to run its code inside one process.
+/// Groups for ranks that are threads of this process. group(r) is for the thread that plays rank r;
+/// every rank's thread takes its own. `backend` may also be one that connects processes (gloo), to
+/// run its code inside one process.
 class ThreadWorld {
  public:
-  explicit ThreadWorld(int world_size, std::chrono::milliseconds timeout = kDefaultTimeout, std::string backend = "thread");
+  explicit ThreadWorld(int world_size,
+                       std::chrono::milliseconds timeout = kDefaultTimeout,
+                       std::string backend = "thread");
   ~ThreadWorld();
 
   ProcessGroup group(int rank) const;

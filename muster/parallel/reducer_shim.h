@@ -1,4 +1,5 @@
-// The one place that knows how c10d::Reducer's constructor changed between LibTorch 2.11 and 2.15 (probed in cmake/Torch.cmake).
+// The one place that knows how c10d::Reducer's constructor changed between LibTorch 2.11 and 2.15
+// (probed in cmake/Torch.cmake).
 #pragma once
 
 #include <memory>
@@ -24,10 +25,16 @@ struct ReducerArguments {
 
 inline std::unique_ptr<c10d::Reducer> make_reducer(ReducerArguments arguments) {
   std::vector<bool> dense(arguments.parameters.size(), false);
-  return std::make_unique<c10d::Reducer>(std::move(arguments.parameters), std::move(arguments.buckets), std::move(arguments.group),
-                                         std::move(dense), arguments.bucket_bytes_cap, arguments.find_unused_parameters,
-                                         arguments.gradient_as_bucket_view, std::unordered_map<size_t, std::string>{},
-                                         arguments.first_bucket_bytes_cap, /*skip_all_reduce_unused_params=*/false,
+  return std::make_unique<c10d::Reducer>(std::move(arguments.parameters),
+                                         std::move(arguments.buckets),
+                                         std::move(arguments.group),
+                                         std::move(dense),
+                                         arguments.bucket_bytes_cap,
+                                         arguments.find_unused_parameters,
+                                         arguments.gradient_as_bucket_view,
+                                         std::unordered_map<size_t, std::string>{},
+                                         arguments.first_bucket_bytes_cap,
+                                         /*skip_all_reduce_unused_params=*/false,
                                          /*use_python_reducer=*/false
 #ifdef MUSTER_REDUCER_HAS_BUCKET_LIST
                                          ,

@@ -14,9 +14,10 @@
 
 namespace muster::parallel {
 
-/// Calls `visit(at::Tensor&)` for every tensor in `value`: a tensor, a pair, tuple, vector, array, optional or map of such, to
-/// any depth. Other types are skipped; for a struct of your own, overload `for_each_tensor(YourStruct&, Visit&&)` in its
-/// namespace, which is found by argument-dependent lookup.
+/// Calls `visit(at::Tensor&)` for every tensor in `value`: a tensor, a pair, tuple, vector, array,
+/// optional or map of such, to any depth. Other types are skipped; for a struct of your own,
+/// overload `for_each_tensor(YourStruct&, Visit&&)` in its namespace, which is found by
+/// argument-dependent lookup.
 template <class Visit>
 void for_each_tensor(at::Tensor& value, Visit&& visit) {
   visit(value);

@@ -12,11 +12,16 @@
 
 namespace muster::parallel {
 
-ThreadWork::ThreadWork(int rank, c10d::OpType op, uint64_t sequence, std::vector<at::Tensor> outputs)
+ThreadWork::ThreadWork(int rank,
+                       c10d::OpType op,
+                       uint64_t sequence,
+                       std::vector<at::Tensor> outputs)
     : c10d::Work(rank, op),
       sequence_(sequence),
       outputs_(std::move(outputs)),
-      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
+      future_(
+          c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {
+}
 
 void ThreadWork::complete() {
   finish();
@@ -34,8 +39,9 @@ bool ThreadWork::wait(std::chrono::milliseconds timeout) {
   if (timeout == kNoTimeout) {
     cv_.wait(lock, [&] { return completed_; });
   } else if (!cv_.wait_for(lock, timeout, [&] { return completed_; })) {
-    throw environment_error({.refused = concat(c10d::opTypeToString(opType_), " #", sequence_, " of rank ", rank_),
-                             .rule = concat("not complete after ", timeout.count(), " ms")});
+    throw environment_error(
+        {.refused = concat(c10d::opTypeToString(opType_), " #", sequence_, " of rank ", rank_),
+         .rule = concat("not complete after ", timeout.count(), " ms")});
   }
   if (exception_) std::rethrow_exception(exception_);
   return true;
@@ -61,23 +67,38 @@ void ThreadBoard::set_timeout(std::chrono::milliseconds timeout) {
 std::string ThreadBoard::departure(int rank) const {
   const auto found = left_.find(rank);
   if (found == left_.end()) return "";
-  return found->second.empty() ? concat("rank ", rank, " has ended") : concat("rank ", rank, " failed: ", found->second);
+  return found->second.empty() ? concat("rank ", rank, " has ended")
+                               : concat("rank ", rank, " failed: ", found->second);
 }
 
-std::string ThreadBoard::missing_text(uint64_t sequence, const Collective& op, const std::string& reason) const {
+std::string ThreadBoard::missing_text(uint64_t sequence,
+                                      const Collective& op,
+                                      const std::string& reason) const {
   std::vector<std::string> here, missing;
   const Contribution* any = nullptr;
   for (int rank = 0; rank < world_size_; ++rank) {
     (op.works[rank] ? here : missing).push_back(std::to_string(rank));
     if (op.works[rank]) any = &op.parts[rank];
   }
-  return concat(any->describe(), " #", sequence, " of thread ranks: rank ", join(missing, ", "), " did not come, rank ", join(here, ", "),
-                " waited", reason.empty() ? "" : " (" + reason + ")");
+  return concat(any->describe(),
+                " #",
+                sequence,
+                " of thread ranks: rank ",
+                join(missing, ", "),
+                " did not come, rank ",
+                join(here, ", "),
+                " waited",
+                reason.empty() ? "" : " (" + reason + ")");
 }
 
-c10::intrusive_ptr<c10d::Work> ThreadBoard::post(int rank, uint64_t sequence, Contribution contribution) {
-  auto work = c10::make_intrusive<ThreadWork>(rank, contribution.op, sequence,
-                                              contribution.outputs.empty() ? contribution.inputs : contribution.outputs);
+c10::intrusive_ptr<c10d::Work> ThreadBoard::post(int rank,
+                                                 uint64_t sequence,
+                                                 Contribution contribution) {
+  auto work = c10::make_intrusive<ThreadWork>(
+      rank,
+      contribution.op,
+      sequence,
+      contribution.outputs.empty() ? contribution.inputs : contribution.outputs);
   Collective whole;
   std::vector<c10::intrusive_ptr<ThreadWork>> failed;
   std::string failure;
@@ -97,7 +118,8 @@ c10::intrusive_ptr<c10d::Work> ThreadBoard::post(int rank, uint64_t sequence, Co
       collectives_.erase(sequence);
     } else {
       for (const auto& [gone, why] : left_) {
-        if (!op.works[gone] && failure.empty()) failure = missing_text(sequence, op, departure(gone));
+        if (!op.works[gone] && failure.empty())
+          failure = missing_text(sequence, op, departure(gone));
       }
       if (!failure.empty()) {
         failed = op.works;
@@ -123,9 +145,11 @@ c10::intrusive_ptr<c10d::Work> ThreadBoard::post(int rank, uint64_t sequence, Co
 
 c10::intrusive_ptr<c10d::Work> ThreadBoard::send(int from, int to, int tag, at::Tensor tensor) {
   std::unique_lock lock(mutex_);
-  auto work = c10::make_intrusive<ThreadWork>(from, c10d::OpType::SEND, messages_++, std::vector<at::Tensor>{tensor});
+  auto work = c10::make_intrusive<ThreadWork>(
+      from, c10d::OpType::SEND, messages_++, std::vector<at::Tensor>{tensor});
   const auto match = std::find_if(pending_.begin(), pending_.end(), [&](const Pending& other) {
-    return !other.sends && other.to == to && other.tag == tag && (other.from == from || other.from == -1);
+    return !other.sends && other.to == to && other.tag == tag &&
+           (other.from == from || other.from == -1);
   });
   if (match == pending_.end()) {
     const std::string gone = departure(to);
@@ -149,17 +173,25 @@ c10::intrusive_ptr<c10d::Work> ThreadBoard::send(int from, int to, int tag, at::
   return work;
 }
 
-c10::intrusive_ptr<c10d::Work> ThreadBoard::receive(int source, int to, int tag, at::Tensor tensor) {
+c10::intrusive_ptr<c10d::Work> ThreadBoard::receive(int source,
+                                                    int to,
+                                                    int tag,
+                                                    at::Tensor tensor) {
   std::unique_lock lock(mutex_);
-  auto work = c10::make_intrusive<ThreadWork>(to, source < 0 ? c10d::OpType::RECVANYSOURCE : c10d::OpType::RECV, messages_++,
-                                              std::vector<at::Tensor>{tensor});
+  auto work =
+      c10::make_intrusive<ThreadWork>(to,
+                                      source < 0 ? c10d::OpType::RECVANYSOURCE : c10d::OpType::RECV,
+                                      messages_++,
+                                      std::vector<at::Tensor>{tensor});
   const auto match = std::find_if(pending_.begin(), pending_.end(), [&](const Pending& other) {
-    return other.sends && other.to == to && other.tag == tag && (source == -1 || other.from == source);
+    return other.sends && other.to == to && other.tag == tag &&
+           (source == -1 || other.from == source);
   });
   if (match == pending_.end()) {
     const std::string gone = source >= 0 ? departure(source) : "";
     if (gone.empty()) {
-      pending_.push_back({source, to, tag, false, std::move(tensor), work, Clock::now() + timeout_});
+      pending_.push_back(
+          {source, to, tag, false, std::move(tensor), work, Clock::now() + timeout_});
       changed_.notify_all();
       return work;
     }
@@ -196,7 +228,11 @@ void ThreadBoard::leave(int rank, const std::string& why) {
     }
     std::erase_if(pending_, [&](const Pending& message) {
       const bool hopeless = message.sends ? message.to == rank : message.from == rank;
-      if (hopeless) failed.emplace_back(message.work, concat(message.sends ? "send to" : "receive from", " rank ", rank, ": ", departure(rank)));
+      if (hopeless)
+        failed.emplace_back(
+            message.work,
+            concat(
+                message.sends ? "send to" : "receive from", " rank ", rank, ": ", departure(rank)));
       return hopeless;
     });
   }
@@ -215,7 +251,8 @@ void ThreadBoard::watch() {
         ++op;
         continue;
       }
-      const std::string text = missing_text(op->first, op->second, concat("timed out after ", timeout_.count(), " ms"));
+      const std::string text =
+          missing_text(op->first, op->second, concat("timed out after ", timeout_.count(), " ms"));
       for (const auto& work : op->second.works) {
         if (work) late.emplace_back(work, text);
       }
@@ -225,8 +262,15 @@ void ThreadBoard::watch() {
       const bool is_late = message.deadline <= now;
       if (!is_late) next = std::min(next, message.deadline);
       if (is_late) {
-        late.emplace_back(message.work, concat(message.sends ? "send" : "receive", " between rank ", message.from, " and rank ", message.to,
-                                               ": the other side did not come within ", timeout_.count(), " ms"));
+        late.emplace_back(message.work,
+                          concat(message.sends ? "send" : "receive",
+                                 " between rank ",
+                                 message.from,
+                                 " and rank ",
+                                 message.to,
+                                 ": the other side did not come within ",
+                                 timeout_.count(),
+                                 " ms"));
       }
       return is_late;
     });

@@ -1,4 +1,5 @@
-// Where ranks that are threads of one process meet: collectives by direct reads of each other's tensors.
+// Where ranks that are threads of one process meet: collectives by direct reads of each other's
+// tensors.
 #pragma once
 
 #include <chrono>
@@ -19,11 +20,13 @@
 namespace muster::parallel {
 
 // Note [Thread ranks]
-// Ranks of one process share memory, so a collective needs no messages. Each rank posts its tensors under the sequence
-// number of the operation and goes on; the rank that completes the set does the work for all, in rank order, and completes
-// every rank's Work. Posting never blocks, so operations are asynchronous without a helper thread, any number may be
-// in flight, and sums are bit-equal from run to run: ((r0 + r1) + r2) + r3. The board's mutex orders the tensors' memory.
-// A rank that ends or fails leaves the board; whoever needs it from then on is told its name at once instead of hanging.
+// Ranks of one process share memory, so a collective needs no messages. Each rank posts its tensors
+// under the sequence number of the operation and goes on; the rank that completes the set does the
+// work for all, in rank order, and completes every rank's Work. Posting never blocks, so operations
+// are asynchronous without a helper thread, any number may be in flight, and sums are bit-equal
+// from run to run: ((r0 + r1) + r2) + r3. The board's mutex orders the tensors' memory. A rank that
+// ends or fails leaves the board; whoever needs it from then on is told its name at once instead of
+// hanging.
 
 /// One rank's part in one operation.
 struct Contribution {
@@ -77,7 +80,8 @@ class ThreadBoard {
   c10::intrusive_ptr<c10d::Work> send(int from, int to, int tag, at::Tensor tensor);
   c10::intrusive_ptr<c10d::Work> receive(int source, int to, int tag, at::Tensor tensor);
 
-  /// The rank takes part in nothing any more. Fails whatever waits for it; `why` is empty for a normal end.
+  /// The rank takes part in nothing any more. Fails whatever waits for it; `why` is empty for a
+  /// normal end.
   void leave(int rank, const std::string& why);
 
   void set_timeout(std::chrono::milliseconds timeout);
@@ -101,7 +105,9 @@ class ThreadBoard {
   };
 
   void watch();
-  std::string missing_text(uint64_t sequence, const Collective& op, const std::string& reason) const;
+  std::string missing_text(uint64_t sequence,
+                           const Collective& op,
+                           const std::string& reason) const;
   std::string departure(int rank) const;
 
   const int world_size_;
@@ -116,8 +122,8 @@ class ThreadBoard {
   std::thread watchdog_;
 };
 
-/// Runs a complete collective: parts[r] is rank r's. Pure but for the output tensors. Throws a usage error if the parts do
-/// not fit each other.
+/// Runs a complete collective: parts[r] is rank r's. Pure but for the output tensors. Throws a
+/// usage error if the parts do not fit each other.
 void run_collective(std::vector<Contribution>& parts);
 
 }  // namespace muster::parallel

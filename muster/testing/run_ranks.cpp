@@ -37,7 +37,9 @@ std::string reason(const std::exception_ptr& error) {
 
 }  // namespace
 
-void run_ranks(int world_size, const std::function<void(parallel::ProcessGroup group)>& rank_main, RankOptions options) {
+void run_ranks(int world_size,
+               const std::function<void(parallel::ProcessGroup group)>& rank_main,
+               RankOptions options) {
   const parallel::ThreadWorld world(world_size, options.timeout, options.backend);
   std::mutex mutex;
   std::exception_ptr first;

@@ -10,12 +10,16 @@
 namespace muster::testing {
 
 struct RankOptions {
-  std::chrono::milliseconds timeout{60'000};  ///< of every collective: a test that hangs fails with the missing rank's name
-  std::string backend = "thread";             ///< or gloo: its own connections, between threads
+  std::chrono::milliseconds timeout{
+      60'000};  ///< of every collective: a test that hangs fails with the missing rank's name
+  std::string backend = "thread";  ///< or gloo: its own connections, between threads
 };
 
-/// Runs `rank_main` on one thread per rank and joins them all. Intra-op threads are 1 in each. A rank that throws releases the
-/// others: who waits for it gets an error. The first error in time is rethrown, "rank R: …" in front where it is ours.
-void run_ranks(int world_size, const std::function<void(parallel::ProcessGroup group)>& rank_main, RankOptions options = {});
+/// Runs `rank_main` on one thread per rank and joins them all. Intra-op threads are 1 in each. A
+/// rank that throws releases the others: who waits for it gets an error. The first error in time is
+/// rethrown, "rank R: …" in front where it is ours.
+void run_ranks(int world_size,
+               const std::function<void(parallel::ProcessGroup group)>& rank_main,
+               RankOptions options = {});
 
 }  // namespace muster::testing

@@ -1,9 +1,9 @@
 #include "muster/track/metrics_log.h"
 
+#include <cmath>
+
 #include <errno.h>
 #include <fcntl.h>
-
-#include <cmath>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
@@ -37,17 +37,21 @@ std::string kept_lines(const std::filesystem::path& path, int64_t last_step, Ste
   return kept;
 }
 
-std::optional<int64_t> step_of_csv(const std::string& line) { return to_int(line.substr(0, line.find(','))); }
+std::optional<int64_t> step_of_csv(const std::string& line) {
+  return to_int(line.substr(0, line.find(',')));
+}
 
 std::optional<int64_t> step_of_json(const std::string& line) {
   const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) return std::nullopt;
+  if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer())
+    return std::nullopt;
   return row["step"].get<int64_t>();
 }
 
 UniqueFd open_for_append(const std::filesystem::path& path) {
   UniqueFd fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
-  if (!fd) throw environment_error({.refused = "cannot open " + path.string(), .rule = errno_text(errno)});
+  if (!fd)
+    throw environment_error({.refused = "cannot open " + path.string(), .rule = errno_text(errno)});
   return fd;
 }
 
@@ -56,8 +60,22 @@ UniqueFd open_for_append(const std::filesystem::path& path) {
 std::string csv_header() { return "step,epoch,phase,loss,accuracy,lr,samples_per_s,elapsed_s\n"; }
 
 std::string to_csv_line(const MetricsRow& row) {
-  return concat(row.step, ',', row.epoch, ',', row.phase, ',', cell(row.loss), ',', cell(row.accuracy), ',', cell(row.lr), ',',
-                cell(row.samples_per_s), ',', cell(row.elapsed_s), '\n');
+  return concat(row.step,
+                ',',
+                row.epoch,
+                ',',
+                row.phase,
+                ',',
+                cell(row.loss),
+                ',',
+                cell(row.accuracy),
+                ',',
+                cell(row.lr),
+                ',',
+                cell(row.samples_per_s),
+                ',',
+                cell(row.elapsed_s),
+                '\n');
 }
 
 std::string to_json_line(const MetricsRow& row) {

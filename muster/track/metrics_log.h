@@ -1,4 +1,5 @@
-// What a run measured, row by row, as metrics.csv (for people and spreadsheets) and metrics.jsonl (for programs).
+// What a run measured, row by row, as metrics.csv (for people and spreadsheets) and metrics.jsonl
+// (for programs).
 #pragma once
 
 #include <cstdint>
@@ -10,13 +11,14 @@
 
 namespace muster::track {
 
-/// One row. Numbers that a phase does not have stay empty in the CSV and are left out of the JSON line.
+/// One row. Numbers that a phase does not have stay empty in the CSV and are left out of the JSON
+/// line.
 struct MetricsRow {
   int64_t step = 0;   ///< finished optimizer steps of the whole run
   int64_t epoch = 0;  ///< 1 … epochs
   std::string phase;  ///< "train", "validate" or "test"
   std::optional<double> loss;
-  std::optional<double> accuracy;       ///< 0 … 1
+  std::optional<double> accuracy;  ///< 0 … 1
   std::optional<double> lr;
   std::optional<double> samples_per_s;  ///< over all ranks
   std::optional<double> elapsed_s;      ///< since the start of this process
@@ -24,14 +26,17 @@ struct MetricsRow {
 
 /// "step,epoch,phase,loss,accuracy,lr,samples_per_s,elapsed_s".
 std::string csv_header();
-std::string to_csv_line(const MetricsRow& row);   ///< with its line end; doubles read back as the same value
+std::string to_csv_line(
+    const MetricsRow& row);  ///< with its line end; doubles read back as the same value
 std::string to_json_line(const MetricsRow& row);  ///< with its line end; NaN and infinity as text
 
-/// Both files of one folder, appended to. Each row is one write, so that a kill leaves whole rows. One thread.
+/// Both files of one folder, appended to. Each row is one write, so that a kill leaves whole rows.
+/// One thread.
 class MetricsLog {
  public:
-  /// Rows of steps after `last_step` are dropped first: they belong to steps that a resumed run makes again; half-written rows
-  /// at the end are dropped as well. -1 starts empty. Throws an environment error.
+  /// Rows of steps after `last_step` are dropped first: they belong to steps that a resumed run
+  /// makes again; half-written rows at the end are dropped as well. -1 starts empty. Throws an
+  /// environment error.
   MetricsLog(const std::filesystem::path& folder, int64_t last_step);
 
   /// Throws an environment error (a full disk, say).

@@ -1,10 +1,10 @@
 #include "muster/train/checkpoint.h"
 
-#include <unistd.h>
-#include <zlib.h>
-
 #include <algorithm>
 #include <vector>
+
+#include <unistd.h>
+#include <zlib.h>
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
@@ -19,11 +19,16 @@ constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kUnfinished = ".unfinished-";
 
 uint32_t crc32_of(std::string_view bytes) {
-  return static_cast<uint32_t>(::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+  return static_cast<uint32_t>(
+      ::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-[[noreturn]] void refuse(const fs::path& folder, const std::string& rule, const std::string& value = "") {
-  throw usage_error({.refused = "checkpoint " + folder.string() + " cannot be used", .rule = rule, .value = value});
+[[noreturn]] void refuse(const fs::path& folder,
+                         const std::string& rule,
+                         const std::string& value = "") {
+  throw usage_error({.refused = "checkpoint " + folder.string() + " cannot be used",
+                     .rule = rule,
+                     .value = value});
 }
 
 /// "step-120" -> 120.
@@ -44,7 +49,9 @@ std::vector<int64_t> steps_in(const fs::path& output) {
   return steps;
 }
 
-fs::path folder_of(const fs::path& output, int64_t step) { return output / "checkpoints" / concat(kPrefix, step); }
+fs::path folder_of(const fs::path& output, int64_t step) {
+  return output / "checkpoints" / concat(kPrefix, step);
+}
 
 NamedTensorList read_part(const fs::path& folder, const std::string& name, const Json& state) {
   const fs::path path = folder / name;
@@ -52,9 +59,12 @@ NamedTensorList read_part(const fs::path& folder, const std::string& name, const
   const std::string bytes = read_file(path);
   const Json& expected = state.at("files").at(name);
   if (bytes.size() != expected.at("bytes").get<uint64_t>()) {
-    refuse(folder, concat(name, " has ", expected.at("bytes").get<uint64_t>(), " bytes"), concat(bytes.size(), " bytes"));
+    refuse(folder,
+           concat(name, " has ", expected.at("bytes").get<uint64_t>(), " bytes"),
+           concat(bytes.size(), " bytes"));
   }
-  if (crc32_of(bytes) != expected.at("crc32").get<uint32_t>()) refuse(folder, concat(name, " was altered: its CRC-32 differs from state.json"));
+  if (crc32_of(bytes) != expected.at("crc32").get<uint32_t>())
+    refuse(folder, concat(name, " was altered: its CRC-32 differs from state.json"));
   return parse_safetensors(bytes, path.string()).tensors;
 }
 
@@ -86,19 +96,24 @@ void write_parts(const fs::path& folder, const Checkpoint& checkpoint) {
 fs::path write_checkpoint(const fs::path& output, const Checkpoint& checkpoint) {
   const fs::path folder = folder_of(output, checkpoint.position.step);
   make_writable_folder(folder.parent_path(), "checkpoint folder");
-  const fs::path unfinished = folder.parent_path() / concat(kUnfinished, checkpoint.position.step, "-", ::getpid());
+  const fs::path unfinished =
+      folder.parent_path() / concat(kUnfinished, checkpoint.position.step, "-", ::getpid());
   std::error_code error;
   fs::create_directory(unfinished, error);
-  if (error) throw environment_error({.refused = "cannot create " + unfinished.string(), .rule = error.message()});
+  if (error)
+    throw environment_error(
+        {.refused = "cannot create " + unfinished.string(), .rule = error.message()});
   try {
     write_parts(unfinished, checkpoint);
-    fs::remove_all(folder);  // the same step again: a resumed run that repeats it, with the same content
+    fs::remove_all(
+        folder);  // the same step again: a resumed run that repeats it, with the same content
     fs::rename(unfinished, folder);
     sync_folder(folder.parent_path());
     write_file_atomic(output / "latest", folder.filename().string() + '\n');
   } catch (const fs::filesystem_error& failure) {
     fs::remove_all(unfinished, error);
-    throw environment_error({.refused = "cannot write checkpoint " + folder.string(), .rule = failure.code().message()});
+    throw environment_error({.refused = "cannot write checkpoint " + folder.string(),
+                             .rule = failure.code().message()});
   } catch (...) {
     fs::remove_all(unfinished, error);
     throw;
@@ -110,9 +125,13 @@ Checkpoint read_checkpoint(const fs::path& folder) {
   if (!fs::exists(folder / "state.json")) refuse(folder, "state.json is missing");
   Checkpoint checkpoint;
   try {
-    const Json state = parse_json(read_file(folder / "state.json"), (folder / "state.json").string());
-    if (state.at("format").get<int64_t>() != kFormat) refuse(folder, concat("this Muster reads format ", kFormat), state.at("format").dump());
-    checkpoint.position = {state.at("step").get<int64_t>(), state.at("epoch").get<int64_t>(), state.at("samples").get<int64_t>()};
+    const Json state =
+        parse_json(read_file(folder / "state.json"), (folder / "state.json").string());
+    if (state.at("format").get<int64_t>() != kFormat)
+      refuse(folder, concat("this Muster reads format ", kFormat), state.at("format").dump());
+    checkpoint.position = {state.at("step").get<int64_t>(),
+                           state.at("epoch").get<int64_t>(),
+                           state.at("samples").get<int64_t>()};
     checkpoint.world_size = state.at("world_size").get<int64_t>();
     checkpoint.global_batch = state.at("global_batch").get<int64_t>();
     checkpoint.meters = state.at("meters");
@@ -124,7 +143,8 @@ Checkpoint read_checkpoint(const fs::path& folder) {
     refuse(folder, "state.json lacks a field or has one of the wrong type", error.what());
   }
   const TrainPosition& position = checkpoint.position;
-  if (position.step < 0 || position.epoch < 0 || position.samples < 0 || checkpoint.world_size < 1 || checkpoint.global_batch < 1) {
+  if (position.step < 0 || position.epoch < 0 || position.samples < 0 ||
+      checkpoint.world_size < 1 || checkpoint.global_batch < 1) {
     refuse(folder, "state.json has a number below its least value");
   }
   return checkpoint;
@@ -146,7 +166,8 @@ std::optional<fs::path> checkpoint_before(const fs::path& output, int64_t step) 
 fs::path find_checkpoint(const fs::path& path) {
   if (fs::exists(path / "state.json")) return path;
   if (!fs::exists(path / "latest")) {
-    throw usage_error({.refused = "nothing to resume in " + path.string(), .rule = "it is an output folder with a file `latest`, or one checkpoint",
+    throw usage_error({.refused = "nothing to resume in " + path.string(),
+                       .rule = "it is an output folder with a file `latest`, or one checkpoint",
                        .hint = "name the folder that an earlier run got as --output"});
   }
   const std::string name(trim(read_file(path / "latest")));
@@ -157,9 +178,11 @@ fs::path find_checkpoint(const fs::path& path) {
 void remove_old_checkpoints(const fs::path& output, int64_t keep) {
   const std::vector<int64_t> steps = steps_in(output);
   std::error_code none;  // what cannot be removed now is tried again with the next checkpoint
-  for (size_t i = static_cast<size_t>(std::max<int64_t>(1, keep)); i < steps.size(); ++i) fs::remove_all(folder_of(output, steps[i]), none);
+  for (size_t i = static_cast<size_t>(std::max<int64_t>(1, keep)); i < steps.size(); ++i)
+    fs::remove_all(folder_of(output, steps[i]), none);
   for (const auto& entry : fs::directory_iterator(output / "checkpoints", none)) {
-    if (entry.path().filename().string().starts_with(kUnfinished)) fs::remove_all(entry.path(), none);
+    if (entry.path().filename().string().starts_with(kUnfinished))
+      fs::remove_all(entry.path(), none);
   }
 }
 

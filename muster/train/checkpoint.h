@@ -1,4 +1,5 @@
-// Checkpoints: all that a run needs to go on exactly, written so that a crash at any byte leaves the one before it whole.
+// Checkpoints: all that a run needs to go on exactly, written so that a crash at any byte leaves
+// the one before it whole.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +13,11 @@
 namespace muster::train {
 
 // Note [Exact resume]
-// The contract is docs/decisions/0006-exact-resume.md. In short: position counts samples consumed by finished optimizer steps
-// over all ranks; model, optimizer, every rank's random state, the running sums of the epoch's metrics, and the options that
-// shape the run are all in the checkpoint. A resumed run makes the same steps as an unbroken one, bit for bit, if it has the same
-// world size; with another one it keeps the global batch and the order of samples.
+// The contract is docs/decisions/0006-exact-resume.md. In short: position counts samples consumed
+// by finished optimizer steps over all ranks; model, optimizer, every rank's random state, the
+// running sums of the epoch's metrics, and the options that shape the run are all in the
+// checkpoint. A resumed run makes the same steps as an unbroken one, bit for bit, if it has the
+// same world size; with another one it keeps the global batch and the order of samples.
 
 /// Where a run stands: after `step` optimizer steps, `samples` into `epoch`.
 struct TrainPosition {
@@ -30,29 +32,36 @@ struct Checkpoint {
   TrainPosition position;
   int64_t world_size = 1;
   int64_t global_batch = 0;
-  Json plan;                ///< what the run was started with, for the record and to refuse an unfit resume
-  Json meters;              ///< running sums of the epoch
-  NamedTensorList model;    ///< parameters and buffers by name
+  Json plan;    ///< what the run was started with, for the record and to refuse an unfit resume
+  Json meters;  ///< running sums of the epoch
+  NamedTensorList model;  ///< parameters and buffers by name
   NamedTensorList optimizer;
-  NamedTensorList rng;      ///< "rank.0", …: states of the ranks' default CPU generators // [5056] uint8
+  NamedTensorList
+      rng;  ///< "rank.0", …: states of the ranks' default CPU generators // [5056] uint8
 };
 
-/// Writes `checkpoints/step-N` under `output`: three safetensors files and state.json with their sizes and CRC-32, in a temporary
-/// folder that is synced and then renamed; then points `latest` to it. Returns the folder. Throws an environment error and
-/// leaves earlier checkpoints and `latest` as they were.
-std::filesystem::path write_checkpoint(const std::filesystem::path& output, const Checkpoint& checkpoint);
+/// Writes `checkpoints/step-N` under `output`: three safetensors files and state.json with their
+/// sizes and CRC-32, in a temporary folder that is synced and then renamed; then points `latest` to
+/// it. Returns the folder. Throws an environment error and leaves earlier checkpoints and `latest`
+/// as they were.
+std::filesystem::path write_checkpoint(const std::filesystem::path& output,
+                                       const Checkpoint& checkpoint);
 
-/// Reads one `step-N` folder. Throws a usage error that names the file and what is wrong with it: missing, cut, altered.
+/// Reads one `step-N` folder. Throws a usage error that names the file and what is wrong with it:
+/// missing, cut, altered.
 Checkpoint read_checkpoint(const std::filesystem::path& folder);
 
-/// The folder to resume from: `path` itself if it is a checkpoint, else what its `latest` names. Throws a usage error; if the
-/// checkpoint is damaged, the hint names the newest one before it that is whole.
+/// The folder to resume from: `path` itself if it is a checkpoint, else what its `latest` names.
+/// Throws a usage error; if the checkpoint is damaged, the hint names the newest one before it that
+/// is whole.
 std::filesystem::path find_checkpoint(const std::filesystem::path& path);
 
 /// The newest checkpoint under `output` with a step below `step` that reads without an error.
-std::optional<std::filesystem::path> checkpoint_before(const std::filesystem::path& output, int64_t step);
+std::optional<std::filesystem::path> checkpoint_before(const std::filesystem::path& output,
+                                                       int64_t step);
 
-/// Removes all but the newest `keep` checkpoints (at least one stays) and what a killed writer left behind.
+/// Removes all but the newest `keep` checkpoints (at least one stays) and what a killed writer left
+/// behind.
 void remove_old_checkpoints(const std::filesystem::path& output, int64_t keep);
 
 }  // namespace muster::train

@@ -26,10 +26,15 @@ Meter sum_over_ranks(const Meter& meter, const parallel::ProcessGroup& group) {
 
 }  // namespace
 
-int64_t count_correct(const at::Tensor& scores, const at::Tensor& target) { return scores.argmax(1).eq(target).sum().item<int64_t>(); }
+int64_t count_correct(const at::Tensor& scores, const at::Tensor& target) {
+  return scores.argmax(1).eq(target).sum().item<int64_t>();
+}
 
-Meter evaluate(models::Classifier& model, std::shared_ptr<const data::Dataset> dataset, const parallel::ProcessGroup& group,
-               const EvaluateOptions& options, const std::function<void(int64_t, int64_t, const Meter&)>& after_batch) {
+Meter evaluate(models::Classifier& model,
+               std::shared_ptr<const data::Dataset> dataset,
+               const parallel::ProcessGroup& group,
+               const EvaluateOptions& options,
+               const std::function<void(int64_t, int64_t, const Meter&)>& after_batch) {
   const c10::NoGradGuard no_grad;
   if (group.world_size() > 1) {
     for (const at::Tensor& buffer : model.buffers()) group.broadcast(buffer);
@@ -37,13 +42,17 @@ Meter evaluate(models::Classifier& model, std::shared_ptr<const data::Dataset> d
   const bool was_training = model.is_training();
   model.eval();
   const int64_t samples = dataset->size();
-  data::Loader loader(std::move(dataset), {.batch_size = options.batch_size, .workers = options.workers},
-                      std::make_unique<data::ExactCoverSampler>(samples, group.world_size(), group.rank()));
+  data::Loader loader(
+      std::move(dataset),
+      {.batch_size = options.batch_size, .workers = options.workers},
+      std::make_unique<data::ExactCoverSampler>(samples, group.world_size(), group.rank()));
   Meter meter;
   int64_t done = 0;
   for (const data::Batch& batch : loader.epoch(0)) {
     const at::Tensor scores = model.forward(batch.data);
-    meter.add(at::cross_entropy_loss(scores, batch.target).item<double>(), count_correct(scores, batch.target), batch.size());
+    meter.add(at::cross_entropy_loss(scores, batch.target).item<double>(),
+              count_correct(scores, batch.target),
+              batch.size());
     if (after_batch) after_batch(++done, loader.batches_per_epoch(), meter);
   }
   model.train(was_training);

@@ -19,10 +19,14 @@ struct EvaluateOptions {
 /// Right answers among `scores` // [N, classes] for `target` // [N] int64.
 int64_t count_correct(const at::Tensor& scores, const at::Tensor& target);
 
-/// In eval mode, without gradients, cross-entropy as loss; the module's mode is put back. The ranks share the samples without
-/// repeating or leaving out any; buffers are rank 0's, as DDP's forward would make them. Collective.
-/// `after_batch(done, batches, so far on this rank)` is called after each batch of this rank.
-Meter evaluate(models::Classifier& model, std::shared_ptr<const data::Dataset> dataset, const parallel::ProcessGroup& group,
-               const EvaluateOptions& options, const std::function<void(int64_t, int64_t, const Meter&)>& after_batch = {});
+/// In eval mode, without gradients, cross-entropy as loss; the module's mode is put back. The ranks
+/// share the samples without repeating or leaving out any; buffers are rank 0's, as DDP's forward
+/// would make them. Collective. `after_batch(done, batches, so far on this rank)` is called after
+/// each batch of this rank.
+Meter evaluate(models::Classifier& model,
+               std::shared_ptr<const data::Dataset> dataset,
+               const parallel::ProcessGroup& group,
+               const EvaluateOptions& options,
+               const std::function<void(int64_t, int64_t, const Meter&)>& after_batch = {});
 
 }  // namespace muster::train

@@ -19,11 +19,15 @@ struct Meter {
     count += samples;
   }
   double loss() const { return count > 0 ? loss_sum / static_cast<double>(count) : 0; }
-  double accuracy() const { return count > 0 ? static_cast<double>(correct) / static_cast<double>(count) : 0; }
+  double accuracy() const {
+    return count > 0 ? static_cast<double>(correct) / static_cast<double>(count) : 0;
+  }
 
   Json to_json() const { return {{"loss_sum", loss_sum}, {"correct", correct}, {"count", count}}; }
   static Meter from_json(const Json& json) {
-    return {json.at("loss_sum").get<double>(), json.at("correct").get<int64_t>(), json.at("count").get<int64_t>()};
+    return {json.at("loss_sum").get<double>(),
+            json.at("correct").get<int64_t>(),
+            json.at("count").get<int64_t>()};
   }
 };
 

@@ -15,7 +15,8 @@ NamedTensorList model_state(const torch::nn::Module& module) {
   NamedTensorList state;
   std::unordered_set<const void*> seen;
   const auto add = [&](const std::string& name, const at::Tensor& tensor) {
-    if (tensor.defined() && seen.insert(tensor.unsafeGetTensorImpl()).second) state.emplace_back(name, tensor);
+    if (tensor.defined() && seen.insert(tensor.unsafeGetTensorImpl()).second)
+      state.emplace_back(name, tensor);
   };
   for (const auto& item : module.named_parameters()) add(item.key(), item.value());
   for (const auto& item : module.named_buffers()) add(item.key(), item.value());
@@ -31,10 +32,14 @@ void load_model_state(torch::nn::Module& module, const NamedTensorList& state) {
     for (const auto& [key, value] : state) {
       if (key == name) found = &value;
     }
-    if (found == nullptr) throw usage_error({.refused = "the saved model has no tensor " + name, .rule = "it was saved from the same model"});
+    if (found == nullptr)
+      throw usage_error({.refused = "the saved model has no tensor " + name,
+                         .rule = "it was saved from the same model"});
     if (found->sizes() != tensor.sizes() || found->scalar_type() != tensor.scalar_type()) {
-      throw usage_error({.refused = "saved tensor " + name, .rule = concat("the model has ", c10::toString(tensor.scalar_type()), tensor.sizes()),
-                         .value = concat(c10::toString(found->scalar_type()), found->sizes())});
+      throw usage_error(
+          {.refused = "saved tensor " + name,
+           .rule = concat("the model has ", c10::toString(tensor.scalar_type()), tensor.sizes()),
+           .value = concat(c10::toString(found->scalar_type()), found->sizes())});
     }
     copies.emplace_back(tensor, *found);
   }
@@ -42,7 +47,9 @@ void load_model_state(torch::nn::Module& module, const NamedTensorList& state) {
     for (const auto& [key, value] : state) {
       bool known = false;
       for (const auto& [name, tensor] : own) known |= name == key;
-      if (!known) throw usage_error({.refused = "the saved model has a tensor " + key, .rule = "the model knows every saved tensor"});
+      if (!known)
+        throw usage_error({.refused = "the saved model has a tensor " + key,
+                           .rule = "the model knows every saved tensor"});
     }
   }
   for (auto& [to, from] : copies) to.copy_(from);
@@ -52,7 +59,8 @@ NamedTensorList gather_rng_states(const parallel::ProcessGroup& group) {
   const at::Tensor own = at::detail::getDefaultCPUGenerator().get_state();
   const at::Tensor all = group.all_gather(own.to(group.device())).cpu();
   NamedTensorList states;
-  for (int64_t rank = 0; rank < group.world_size(); ++rank) states.emplace_back(concat("rank.", rank), all[rank].clone());
+  for (int64_t rank = 0; rank < group.world_size(); ++rank)
+    states.emplace_back(concat("rank.", rank), all[rank].clone());
   return states;
 }
 

@@ -11,14 +11,15 @@ namespace muster::train {
 /// Parameters, then buffers, by name, each storage once; they share memory with the module.
 NamedTensorList model_state(const torch::nn::Module& module);
 
-/// Copies into the module. Throws a usage error that names the tensor if one is missing, of another shape or dtype, or unknown
-/// to the module; nothing is changed then.
+/// Copies into the module. Throws a usage error that names the tensor if one is missing, of another
+/// shape or dtype, or unknown to the module; nothing is changed then.
 void load_model_state(torch::nn::Module& module, const NamedTensorList& state);
 
 /// The states of every rank's default CPU generator: "rank.0", … // [5056] uint8. Collective.
 NamedTensorList gather_rng_states(const parallel::ProcessGroup& group);
 
-/// Sets this rank's default CPU generator. False if `states` has none for this rank (a run with fewer ranks wrote it).
+/// Sets this rank's default CPU generator. False if `states` has none for this rank (a run with
+/// fewer ranks wrote it).
 bool load_rng_state(const NamedTensorList& states, int rank);
 
 }  // namespace muster::train

@@ -22,8 +22,10 @@ void Slots::load(const NamedTensorList& parameters, const TensorFile& file) {
     for (const auto& [key, tensor] : file.tensors) {
       if (key != name_ + "/" + name) continue;
       if (tensor.sizes() != parameter.sizes()) {
-        throw usage_error({.refused = "optimizer state " + key, .rule = concat("its shape is that of the parameter, ", parameter.sizes()),
-                           .value = concat(tensor.sizes())});
+        throw usage_error(
+            {.refused = "optimizer state " + key,
+             .rule = concat("its shape is that of the parameter, ", parameter.sizes()),
+             .value = concat(tensor.sizes())});
       }
       tensors_[i] = tensor.to(parameter.options());
     }

@@ -16,8 +16,9 @@
 
 namespace muster::train {
 
-/// Rules and order of operations are Python's torch.optim on the CPU, so that the same gradients give the same bits. The sums
-/// are ATen's foreach kernels. Used by one thread. Parameters without gradient are left alone, as in Python.
+/// Rules and order of operations are Python's torch.optim on the CPU, so that the same gradients
+/// give the same bits. The sums are ATen's foreach kernels. Used by one thread. Parameters without
+/// gradient are left alone, as in Python.
 class Optimizer {
  public:
   /// Names are those of the module's parameters; the state is saved under them.
@@ -48,7 +49,9 @@ struct OptimizerEntry {
   std::string_view help;
   double default_lr;
   std::span<const Param> params;
-  std::unique_ptr<Optimizer> (*make)(NamedTensorList parameters, double lr, const ParamValues& params);
+  std::unique_ptr<Optimizer> (*make)(NamedTensorList parameters,
+                                     double lr,
+                                     const ParamValues& params);
 };
 
 /// All optimizers (generated; see Note [Generated tables]).
@@ -56,7 +59,8 @@ EntryTable<OptimizerEntry> optimizers();
 
 namespace detail {
 
-/// One tensor per parameter, made when the parameter gets its first gradient ("momentum", "exp_avg", …).
+/// One tensor per parameter, made when the parameter gets its first gradient ("momentum",
+/// "exp_avg", …).
 class Slots {
  public:
   Slots(std::string name, size_t count) : name_(std::move(name)), tensors_(count) {}

@@ -1,4 +1,5 @@
-// What a run will do: options as the user said them, and the plan in which every default is filled in.
+// What a run will do: options as the user said them, and the plan in which every default is filled
+// in.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +17,22 @@ namespace muster::train {
 struct TrainOptions {
   std::string model = "cnn";
   std::string data = "fashion-mnist";
-  std::filesystem::path data_dir;    ///< empty: the dataset's own places
-  std::string strategy = "auto";     ///< auto, single, ddp
-  std::string backend = "auto";      ///< a name of `muster list backends`, or auto
+  std::filesystem::path data_dir;  ///< empty: the dataset's own places
+  std::string strategy = "auto";   ///< auto, single, ddp
+  std::string backend = "auto";    ///< a name of `muster list backends`, or auto
   std::string optimizer = "sgd";
-  std::optional<double> lr;          ///< the optimizer's own default if not given
+  std::optional<double> lr;  ///< the optimizer's own default if not given
   int64_t epochs = 5;
-  int64_t batch_size = 128;          ///< global: all ranks together
-  int64_t validation_samples = -1;   ///< held out from the end of the training split; -1: a twelfth, at most 5,000
-  int64_t max_steps = 0;             ///< stop after so many steps of the whole run; 0: no limit
+  int64_t batch_size = 128;  ///< global: all ranks together
+  int64_t validation_samples =
+      -1;  ///< held out from the end of the training split; -1: a twelfth, at most 5,000
+  int64_t max_steps = 0;  ///< stop after so many steps of the whole run; 0: no limit
   int64_t seed = 0;
-  int64_t workers = -1;              ///< loader threads per rank; -1: from cores and ranks
-  int64_t checkpoint_every = 0;      ///< steps between checkpoints, besides one per epoch; 0: only those
+  int64_t workers = -1;  ///< loader threads per rank; -1: from cores and ranks
+  int64_t checkpoint_every =
+      0;  ///< steps between checkpoints, besides one per epoch; 0: only those
   int64_t keep_checkpoints = 3;
-  int64_t log_every = 50;            ///< steps per row of metrics
+  int64_t log_every = 50;  ///< steps per row of metrics
 };
 
 /// Resolved; only this is read by the training.
@@ -58,16 +61,19 @@ struct Surroundings {
   int64_t cores = 1;
 };
 
-/// Pure. Throws a usage error for an unknown name, a number out of range, a batch size that the ranks cannot share equally, or
-/// a model that cannot take the data.
-TrainPlan resolve(const TrainOptions& options, const Surroundings& around, const data::Dataset& train, const data::Dataset& test);
+/// Pure. Throws a usage error for an unknown name, a number out of range, a batch size that the
+/// ranks cannot share equally, or a model that cannot take the data.
+TrainPlan resolve(const TrainOptions& options,
+                  const Surroundings& around,
+                  const data::Dataset& train,
+                  const data::Dataset& test);
 
 /// What was said and what became of it, for config.json and checkpoints.
 Json to_json(const TrainPlan& plan);
 
-/// Fills `options` from a checkpoint's plan. Options named in `said` were given by the user now and stay.
-/// Throws a usage error that lists the differences if one that shapes the numbers (model, data, optimizer, batch size, seed,
-/// validation samples) was given anew with another value.
+/// Fills `options` from a checkpoint's plan. Options named in `said` were given by the user now and
+/// stay. Throws a usage error that lists the differences if one that shapes the numbers (model,
+/// data, optimizer, batch size, seed, validation samples) was given anew with another value.
 void take_over(const Json& plan, const std::vector<std::string>& said, TrainOptions& options);
 
 /// One line per decision, for --explain.

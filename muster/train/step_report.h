@@ -11,8 +11,9 @@
 
 namespace muster::train {
 
-/// One small all-reduce that runs while backward does, so that before the optimizer's step every rank knows the same: whether
-/// some rank wants to stop, whether some rank's loss is not finite, and the global loss and accuracy. One thread per rank.
+/// One small all-reduce that runs while backward does, so that before the optimizer's step every
+/// rank knows the same: whether some rank wants to stop, whether some rank's loss is not finite,
+/// and the global loss and accuracy. One thread per rank.
 class StepReport {
  public:
   explicit StepReport(parallel::ProcessGroup group) : group_(std::move(group)) {}

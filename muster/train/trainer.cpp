@@ -28,13 +28,19 @@ using Model = std::shared_ptr<models::Classifier>;
 
 constexpr double kProgressPeriod = 0.1;  // seconds between two progress events
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /// One run on one rank. Everything collective happens in the same order on all ranks.
 class Trainer {
  public:
-  Trainer(const TrainPlan& plan, const TrainData& data, const parallel::ProcessGroup& group, const std::filesystem::path& output,
-          const std::optional<Checkpoint>& resume, const TrainCallbacks& callbacks);
+  Trainer(const TrainPlan& plan,
+          const TrainData& data,
+          const parallel::ProcessGroup& group,
+          const std::filesystem::path& output,
+          const std::optional<Checkpoint>& resume,
+          const TrainCallbacks& callbacks);
 
   TrainResult run();
 
@@ -70,9 +76,9 @@ class Trainer {
   StepReport step_report_;
 
   TrainPosition position_;
-  Meter epoch_meter_;   // since the start of the epoch: what the bar shows
-  Meter window_meter_;  // since the last row of metrics
-  int64_t steps_here_ = 0;    // by this process, for the time left
+  Meter epoch_meter_;       // since the start of the epoch: what the bar shows
+  Meter window_meter_;      // since the last row of metrics
+  int64_t steps_here_ = 0;  // by this process, for the time left
   int64_t samples_here_ = 0;
   double step_seconds_ = 0;
   Clock::time_point last_report_{};
@@ -80,16 +86,30 @@ class Trainer {
   int64_t last_saved_ = -1;
 };
 
-Trainer::Trainer(const TrainPlan& plan, const TrainData& data, const parallel::ProcessGroup& group, const std::filesystem::path& output,
-                 const std::optional<Checkpoint>& resume, const TrainCallbacks& callbacks)
-    : plan_(plan), group_(group), output_(output), callbacks_(callbacks), test_set_(data.test), step_report_(group) {
+Trainer::Trainer(const TrainPlan& plan,
+                 const TrainData& data,
+                 const parallel::ProcessGroup& group,
+                 const std::filesystem::path& output,
+                 const std::optional<Checkpoint>& resume,
+                 const TrainCallbacks& callbacks)
+    : plan_(plan),
+      group_(group),
+      output_(output),
+      callbacks_(callbacks),
+      test_set_(data.test),
+      step_report_(group) {
   train_set_ = std::make_shared<data::SubsetDataset>(data.train, 0, plan.train_samples);
-  validation_set_ = std::make_shared<data::SubsetDataset>(data.train, plan.train_samples, plan.validation_samples);
+  validation_set_ = std::make_shared<data::SubsetDataset>(
+      data.train, plan.train_samples, plan.validation_samples);
   const auto seed = static_cast<uint64_t>(plan.options.seed);
   loader_ = std::make_unique<data::Loader>(
-      train_set_, data::LoaderOptions{.batch_size = plan.batch_per_rank, .workers = plan.options.workers, .seed = seed},
+      train_set_,
+      data::LoaderOptions{
+          .batch_size = plan.batch_per_rank, .workers = plan.options.workers, .seed = seed},
       std::make_unique<data::DistributedSampler>(
-          plan.train_samples, data::DistributedSamplerOptions{.world_size = group.world_size(), .rank = group.rank(), .seed = seed}));
+          plan.train_samples,
+          data::DistributedSamplerOptions{
+              .world_size = group.world_size(), .rank = group.rank(), .seed = seed}));
   build_model();
   if (resume) restore(*resume);
   if (plan.options.strategy == "ddp") ddp_.emplace(model_, group);
@@ -99,17 +119,24 @@ Trainer::Trainer(const TrainPlan& plan, const TrainData& data, const parallel::P
 void Trainer::build_model() {
   const auto seed = static_cast<uint64_t>(plan_.options.seed);
   const auto& shape = plan_.spec.sample_shape;
-  // Torch's default generator is one per process: ranks that are threads seed it and draw one after the other.
+  // Torch's default generator is one per process: ranks that are threads seed it and draw one after
+  // the other.
   static std::mutex generator_in_use;
   const std::lock_guard lock(generator_in_use);
   at::manual_seed(seed);
-  model_ = models::make_model(plan_.model_name, {.channels = shape[0], .height = shape[1], .width = shape[2], .classes = plan_.spec.classes},
-                              plan_.model_params);
-  // The same seed gave every rank the same weights. What is drawn from here on (dropout) differs between ranks.
+  model_ = models::make_model(
+      plan_.model_name,
+      {.channels = shape[0], .height = shape[1], .width = shape[2], .classes = plan_.spec.classes},
+      plan_.model_params);
+  // The same seed gave every rank the same weights. What is drawn from here on (dropout) differs
+  // between ranks.
   if (!is_first()) at::manual_seed(seed + static_cast<uint64_t>(group_.rank()));
   NamedTensorList parameters;
-  for (const auto& item : model_->named_parameters()) parameters.emplace_back(item.key(), item.value());
-  optimizer_ = optimizers().at(plan_.optimizer_name).make(std::move(parameters), plan_.lr, plan_.optimizer_params);
+  for (const auto& item : model_->named_parameters())
+    parameters.emplace_back(item.key(), item.value());
+  optimizer_ = optimizers()
+                   .at(plan_.optimizer_name)
+                   .make(std::move(parameters), plan_.lr, plan_.optimizer_params);
 }
 
 // See Note [Exact resume].
@@ -176,18 +203,31 @@ void Trainer::train_step(const data::Batch& batch) {
   loss.backward();
   step_report_.wait();
   require_finite(batch);  // on all ranks, before any of them changes a weight
-  // A wish to stop waits until the step is applied: forward has already moved BatchNorm's statistics.
+  // A wish to stop waits until the step is applied: forward has already moved BatchNorm's
+  // statistics.
   optimizer_->step();
 }
 
 void Trainer::require_finite(const data::Batch& batch) const {
   if (step_report_.ranks_not_finite() == 0) return;
-  throw environment_error({.refused = concat("the loss is not finite in step ", position_.step + 1, " (epoch ", position_.epoch + 1, ")"),
-                           .rule = "training goes on only with finite numbers",
-                           .value = concat(step_report_.ranks_not_finite(), " of ", group_.world_size(), " ranks; this rank's batch starts with sample ",
-                                           batch.indices.empty() ? -1 : batch.indices[0]),
-                           .hint = concat("try a smaller --lr (now ", shortest(optimizer_->lr()), "); ",
-                                          last_saved_ >= 0 ? concat("the checkpoint of step ", last_saved_, " is intact") : "no checkpoint was written yet")});
+  throw environment_error(
+      {.refused = concat("the loss is not finite in step ",
+                         position_.step + 1,
+                         " (epoch ",
+                         position_.epoch + 1,
+                         ")"),
+       .rule = "training goes on only with finite numbers",
+       .value = concat(step_report_.ranks_not_finite(),
+                       " of ",
+                       group_.world_size(),
+                       " ranks; this rank's batch starts with sample ",
+                       batch.indices.empty() ? -1 : batch.indices[0]),
+       .hint =
+           concat("try a smaller --lr (now ",
+                  shortest(optimizer_->lr()),
+                  "); ",
+                  last_saved_ >= 0 ? concat("the checkpoint of step ", last_saved_, " is intact")
+                                   : "no checkpoint was written yet")});
 }
 
 void Trainer::after_step(const data::Batch& batch) {
@@ -202,7 +242,8 @@ void Trainer::after_step(const data::Batch& batch) {
     window_meter_ = {};
   }
   const int64_t batch_size = plan_.options.batch_size;
-  const int64_t in_epoch = std::min((position_.samples + batch_size - 1) / batch_size, plan_.steps_per_epoch);
+  const int64_t in_epoch =
+      std::min((position_.samples + batch_size - 1) / batch_size, plan_.steps_per_epoch);
   report("train", in_epoch, plan_.steps_per_epoch, epoch_meter_);
   const int64_t every = plan_.options.checkpoint_every;
   if (every > 0 && position_.step % every == 0 && in_epoch < plan_.steps_per_epoch) save();
@@ -213,26 +254,42 @@ void Trainer::validate() {
   const Meter meter = evaluate_split(validation_set_, "validate");
   log("validate", meter);
   if (is_first() && callbacks_.note) {
-    callbacks_.note(concat("epoch ", position_.epoch + 1, "/", plan_.options.epochs, ": loss ", fixed(epoch_meter_.loss(), 4), ", accuracy ",
-                           fixed(epoch_meter_.accuracy(), 4), "; validation loss ", fixed(meter.loss(), 4), ", accuracy ",
+    callbacks_.note(concat("epoch ",
+                           position_.epoch + 1,
+                           "/",
+                           plan_.options.epochs,
+                           ": loss ",
+                           fixed(epoch_meter_.loss(), 4),
+                           ", accuracy ",
+                           fixed(epoch_meter_.accuracy(), 4),
+                           "; validation loss ",
+                           fixed(meter.loss(), 4),
+                           ", accuracy ",
                            fixed(meter.accuracy(), 4)));
   }
 }
 
-Meter Trainer::evaluate_split(const std::shared_ptr<const data::Dataset>& split, const std::string& phase) {
-  return evaluate(*model_, split, group_, {.workers = plan_.options.workers},
-                  [&](int64_t done, int64_t batches, const Meter& meter) { report(phase, done, batches, meter); });
+Meter Trainer::evaluate_split(const std::shared_ptr<const data::Dataset>& split,
+                              const std::string& phase) {
+  return evaluate(*model_,
+                  split,
+                  group_,
+                  {.workers = plan_.options.workers},
+                  [&](int64_t done, int64_t batches, const Meter& meter) {
+                    report(phase, done, batches, meter);
+                  });
 }
 
 void Trainer::save() {
-  Checkpoint checkpoint{.position = position_,
-                        .world_size = group_.world_size(),
-                        .global_batch = plan_.options.batch_size,
-                        .plan = to_json(plan_),
-                        .meters = {{"epoch", epoch_meter_.to_json()}, {"window", window_meter_.to_json()}},
-                        .model = model_state(*model_),
-                        .optimizer = optimizer_->state(),
-                        .rng = gather_rng_states(group_)};
+  Checkpoint checkpoint{
+      .position = position_,
+      .world_size = group_.world_size(),
+      .global_batch = plan_.options.batch_size,
+      .plan = to_json(plan_),
+      .meters = {{"epoch", epoch_meter_.to_json()}, {"window", window_meter_.to_json()}},
+      .model = model_state(*model_),
+      .optimizer = optimizer_->state(),
+      .rng = gather_rng_states(group_)};
   last_saved_ = position_.step;
   if (!is_first()) return;
   last_checkpoint_ = write_checkpoint(output_, checkpoint);
@@ -241,7 +298,9 @@ void Trainer::save() {
 
 void Trainer::log(const std::string& phase, const Meter& meter) {
   if (!metrics_) return;
-  track::MetricsRow row{.step = position_.step, .epoch = std::min(position_.epoch + 1, plan_.options.epochs), .phase = phase};
+  track::MetricsRow row{.step = position_.step,
+                        .epoch = std::min(position_.epoch + 1, plan_.options.epochs),
+                        .phase = phase};
   row.loss = meter.loss();
   row.accuracy = meter.accuracy();
   if (phase == "train") {
@@ -256,13 +315,17 @@ void Trainer::report(const std::string& phase, int64_t step, int64_t steps, cons
   if (!is_first() || !callbacks_.progress) return;
   if (step < steps && seconds_since(last_report_) < kProgressPeriod) return;
   last_report_ = Clock::now();
-  track::ProgressEvent event{.phase = phase, .epoch = std::min(position_.epoch + 1, plan_.options.epochs), .epochs = plan_.options.epochs,
-                             .step = step, .steps = steps};
+  track::ProgressEvent event{.phase = phase,
+                             .epoch = std::min(position_.epoch + 1, plan_.options.epochs),
+                             .epochs = plan_.options.epochs,
+                             .step = step,
+                             .steps = steps};
   event.loss = meter.loss();
   event.accuracy = meter.accuracy();
   if (steps_here_ > 0 && phase == "train") {
     event.samples_per_s = static_cast<double>(samples_here_) / step_seconds_;
-    event.eta_s = step_seconds_ / static_cast<double>(steps_here_) * static_cast<double>(plan_.total_steps - position_.step);
+    event.eta_s = step_seconds_ / static_cast<double>(steps_here_) *
+                  static_cast<double>(plan_.total_steps - position_.step);
   }
   callbacks_.progress(event);
 }
@@ -280,8 +343,12 @@ TrainData open_data(const std::string& spec, const std::filesystem::path& data_d
   return data;
 }
 
-TrainResult train(const TrainPlan& plan, const TrainData& data, const parallel::ProcessGroup& group, const std::filesystem::path& output,
-                  const std::optional<Checkpoint>& resume, const TrainCallbacks& callbacks) {
+TrainResult train(const TrainPlan& plan,
+                  const TrainData& data,
+                  const parallel::ProcessGroup& group,
+                  const std::filesystem::path& output,
+                  const std::optional<Checkpoint>& resume,
+                  const TrainCallbacks& callbacks) {
   return Trainer(plan, data, group, output, resume, callbacks).run();
 }
 

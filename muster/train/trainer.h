@@ -21,29 +21,36 @@ struct TrainData {
   std::shared_ptr<const data::Dataset> test;
 };
 
-/// How the loop talks to its caller. All are called on the rank's own thread; empty ones are not called.
+/// How the loop talks to its caller. All are called on the rank's own thread; empty ones are not
+/// called.
 struct TrainCallbacks {
-  std::function<void(const track::ProgressEvent&)> progress;  ///< rank 0 only, at most some ten times a second
-  std::function<void(const std::string&)> note;               ///< rank 0 only: one line for people
-  std::function<bool()> stop_requested;                       ///< asked each step, on every rank
+  std::function<void(const track::ProgressEvent&)>
+      progress;                                  ///< rank 0 only, at most some ten times a second
+  std::function<void(const std::string&)> note;  ///< rank 0 only: one line for people
+  std::function<bool()> stop_requested;          ///< asked each step, on every rank
 };
 
 struct TrainResult {
-  bool interrupted = false;    ///< stop_requested said so; the state is in `checkpoint`
-  int64_t steps = 0;           ///< optimizer steps of the whole run so far
-  double seconds = 0;          ///< of this process
+  bool interrupted = false;  ///< stop_requested said so; the state is in `checkpoint`
+  int64_t steps = 0;         ///< optimizer steps of the whole run so far
+  double seconds = 0;        ///< of this process
   double test_loss = 0;
-  double test_accuracy = 0;    ///< 0 … 1; every test sample counted once
+  double test_accuracy = 0;          ///< 0 … 1; every test sample counted once
   std::filesystem::path checkpoint;  ///< the newest
 };
 
 /// Opens the dataset of `spec` ("name:key=value"). Throws what the dataset throws.
 TrainData open_data(const std::string& spec, const std::filesystem::path& data_dir);
 
-/// Trains, validates after each epoch, writes metrics and checkpoints under `output` (rank 0), tests at the end. Collective.
-/// `resume` goes on from a checkpoint; see Note [Exact resume].
-/// Throws an environment error if the loss is not finite on any rank, the same on every rank, before the step is applied.
-TrainResult train(const TrainPlan& plan, const TrainData& data, const parallel::ProcessGroup& group, const std::filesystem::path& output,
-                  const std::optional<Checkpoint>& resume, const TrainCallbacks& callbacks);
+/// Trains, validates after each epoch, writes metrics and checkpoints under `output` (rank 0),
+/// tests at the end. Collective. `resume` goes on from a checkpoint; see Note [Exact resume].
+/// Throws an environment error if the loss is not finite on any rank, the same on every rank,
+/// before the step is applied.
+TrainResult train(const TrainPlan& plan,
+                  const TrainData& data,
+                  const parallel::ProcessGroup& group,
+                  const std::filesystem::path& output,
+                  const std::optional<Checkpoint>& resume,
+                  const TrainCallbacks& callbacks);
 
 }  // namespace muster::train

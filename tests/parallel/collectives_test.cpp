@@ -1,9 +1,9 @@
 // What every process-group backend promises. One suite over all backends that run without a device.
+#include <atomic>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
-
-#include <atomic>
 
 #include "muster/base/error.h"
 #include "muster/testing/run_ranks.h"
@@ -11,21 +11,24 @@
 namespace muster {
 namespace {
 
-using ::testing::HasSubstr;
 using muster::testing::run_ranks;
 using parallel::ProcessGroup;
+using ::testing::HasSubstr;
 
 /// backend, world size
 class Collectives : public ::testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
   void run(const std::function<void(ProcessGroup)>& rank_main) {
-    run_ranks(std::get<1>(GetParam()), rank_main, {.timeout = std::chrono::seconds(20), .backend = std::get<0>(GetParam())});
+    run_ranks(std::get<1>(GetParam()),
+              rank_main,
+              {.timeout = std::chrono::seconds(20), .backend = std::get<0>(GetParam())});
   }
 };
 
 TEST_P(Collectives, AllReduceSumsOverRanks) {
   run([](ProcessGroup group) {
-    for (const auto dtype : {torch::kFloat, torch::kDouble, torch::kLong, torch::kInt, torch::kHalf}) {
+    for (const auto dtype :
+         {torch::kFloat, torch::kDouble, torch::kLong, torch::kInt, torch::kHalf}) {
       torch::Tensor tensor = torch::full({3, 5}, group.rank() + 1, dtype);
       group.all_reduce(tensor);
       const int world = group.world_size();
@@ -46,7 +49,8 @@ TEST_P(Collectives, AllReduceKnowsMinMaxAndProduct) {
     EXPECT_TRUE(torch::equal(reduced(c10d::ReduceOp::MAX), torch::tensor({1.0 * world, -1.0})));
     double factorial = 1;
     for (int i = 2; i <= world; ++i) factorial *= i;
-    EXPECT_TRUE(torch::equal(reduced(c10d::ReduceOp::PRODUCT), torch::tensor({factorial, world % 2 == 0 ? factorial : -factorial})));
+    EXPECT_TRUE(torch::equal(reduced(c10d::ReduceOp::PRODUCT),
+                             torch::tensor({factorial, world % 2 == 0 ? factorial : -factorial})));
   });
 }
 
@@ -64,15 +68,18 @@ TEST_P(Collectives, AllGatherPutsRanksInOrder) {
   run([](ProcessGroup group) {
     const torch::Tensor all = group.all_gather(torch::full({2, 3}, group.rank(), torch::kLong));
     ASSERT_EQ(all.sizes(), (std::vector<int64_t>{group.world_size(), 2, 3}));
-    for (int rank = 0; rank < group.world_size(); ++rank) EXPECT_TRUE(torch::equal(all[rank], torch::full({2, 3}, rank, torch::kLong)));
+    for (int rank = 0; rank < group.world_size(); ++rank)
+      EXPECT_TRUE(torch::equal(all[rank], torch::full({2, 3}, rank, torch::kLong)));
   });
 }
 
 TEST_P(Collectives, TextsOfUnequalLengthAreGathered) {
   run([](ProcessGroup group) {
-    const std::vector<std::string> texts = group.all_gather_text(std::string(group.rank() * 7, 'x'));
+    const std::vector<std::string> texts =
+        group.all_gather_text(std::string(group.rank() * 7, 'x'));
     ASSERT_EQ(texts.size(), group.world_size());
-    for (int rank = 0; rank < group.world_size(); ++rank) EXPECT_EQ(texts[rank], std::string(rank * 7, 'x'));
+    for (int rank = 0; rank < group.world_size(); ++rank)
+      EXPECT_EQ(texts[rank], std::string(rank * 7, 'x'));
   });
 }
 
@@ -96,8 +103,10 @@ TEST_P(Collectives, ManyOperationsMayBeInFlight) {
 TEST_P(Collectives, SendMeetsReceiveInARing) {
   run([](ProcessGroup group) {
     if (group.world_size() == 1) return;
-    const int next = (group.rank() + 1) % group.world_size(), last = (group.rank() + group.world_size() - 1) % group.world_size();
-    std::vector<at::Tensor> out{torch::full({6}, group.rank())}, in{torch::zeros({6}, torch::kLong)};
+    const int next = (group.rank() + 1) % group.world_size(),
+              last = (group.rank() + group.world_size() - 1) % group.world_size();
+    std::vector<at::Tensor> out{torch::full({6}, group.rank())},
+        in{torch::zeros({6}, torch::kLong)};
     // Both sides send first: neither may block before the other has posted its receive.
     const auto sent = group.c10d()->send(out, next, 7);
     const auto received = group.c10d()->recv(in, last, 7);
@@ -113,7 +122,8 @@ TEST_P(Collectives, ReduceScatterAndGatherAreEachOthersInverse) {
     torch::Tensor whole = torch::arange(world * 3, torch::kDouble);
     torch::Tensor part = torch::zeros({3}, torch::kDouble);
     group.c10d()->reduce_scatter_single(part, whole)->wait();
-    EXPECT_TRUE(torch::equal(part, torch::arange(world * 3, torch::kDouble).narrow(0, group.rank() * 3, 3) * world));
+    EXPECT_TRUE(torch::equal(
+        part, torch::arange(world * 3, torch::kDouble).narrow(0, group.rank() * 3, 3) * world));
     torch::Tensor back = torch::zeros({world * 3}, torch::kDouble);
     group.c10d()->all_gather_single(back, part)->wait();
     EXPECT_TRUE(torch::equal(back, torch::arange(world * 3, torch::kDouble) * world));
@@ -132,8 +142,14 @@ TEST_P(Collectives, NobodyPassesABarrierBeforeTheLastCame) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Collectives, ::testing::Combine(::testing::Values("thread", "gloo"), ::testing::Values(1, 2, 4)),
-                         [](const auto& info) { return std::get<0>(info.param) + "_" + std::to_string(std::get<1>(info.param)) + "_ranks"; });
+INSTANTIATE_TEST_SUITE_P(Backends,
+                         Collectives,
+                         ::testing::Combine(::testing::Values("thread", "gloo"),
+                                            ::testing::Values(1, 2, 4)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + "_" +
+                                  std::to_string(std::get<1>(info.param)) + "_ranks";
+                         });
 
 // What only thread ranks do: name the culprit at once.
 
@@ -185,19 +201,18 @@ TEST(ThreadRanks, ARankThatEndedEarlyIsNamedAtOnce) {
 TEST(ThreadRanks, ARankThatStallsIsNamedAfterTheTimeout) {
   // Rank 1 waits for a message that rank 0 can only send once its own barrier has failed.
   std::string seen;
-  run_ranks(
-      2,
-      [&](ProcessGroup group) {
-        std::vector<at::Tensor> word{torch::zeros({1})};
-        if (group.rank() == 0) {
-          seen = error_of([&] { group.barrier(); });
-          group.c10d()->send(word, 1, 0)->wait();
-        } else {
-          while (error_of([&] { group.c10d()->recv(word, 0, 0)->wait(); }) != "no error") {
-          }
-        }
-      },
-      {.timeout = std::chrono::milliseconds(200)});
+  run_ranks(2,
+            [&](ProcessGroup group) {
+              std::vector<at::Tensor> word{torch::zeros({1})};
+              if (group.rank() == 0) {
+                seen = error_of([&] { group.barrier(); });
+                group.c10d()->send(word, 1, 0)->wait();
+              } else {
+                while (error_of([&] { group.c10d()->recv(word, 0, 0)->wait(); }) != "no error") {
+                }
+              }
+            },
+            {.timeout = std::chrono::milliseconds(200)});
   EXPECT_THAT(seen, HasSubstr("rank 1 did not come, rank 0 waited (timed out after 200 ms)"));
 }
 

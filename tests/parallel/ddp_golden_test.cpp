@@ -1,13 +1,14 @@
-// Our DistributedDataParallel against Python's: same seeds, same steps, over every way to connect ranks. The expectations are
-// tests/golden/ddp/golden.json, made by PyTorch.
+// Our DistributedDataParallel against Python's: same seeds, same steps, over every way to connect
+// ranks. The expectations are tests/golden/ddp/golden.json, made by PyTorch.
+#include <mutex>
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <mutex>
-
-#include "golden_models.h"
 #include "muster/parallel/ddp.h"
 #include "muster/testing/run_ranks.h"
+
+#include "golden_models.h"
 
 namespace muster {
 namespace {
@@ -26,25 +27,34 @@ struct Outcome {
   std::map<std::string, torch::Tensor> parameters;
 };
 
-std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Json& spec, std::vector<torch::Tensor> parameters) {
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Json& spec,
+                                                        std::vector<torch::Tensor> parameters) {
   if (spec.at("kind") == "sgd") {
-    return std::make_unique<torch::optim::SGD>(std::move(parameters), torch::optim::SGDOptions(spec.at("lr")).momentum(spec.at("momentum")));
+    return std::make_unique<torch::optim::SGD>(
+        std::move(parameters),
+        torch::optim::SGDOptions(spec.at("lr")).momentum(spec.at("momentum")));
   }
-  return std::make_unique<torch::optim::AdamW>(
-      std::move(parameters), torch::optim::AdamWOptions(spec.at("lr")).betas({spec.at("beta1"), spec.at("beta2")}).eps(spec.at("eps")).weight_decay(
-                                 spec.at("weight_decay")));
+  return std::make_unique<torch::optim::AdamW>(std::move(parameters),
+                                               torch::optim::AdamWOptions(spec.at("lr"))
+                                                   .betas({spec.at("beta1"), spec.at("beta2")})
+                                                   .eps(spec.at("eps"))
+                                                   .weight_decay(spec.at("weight_decay")));
 }
 
 parallel::DdpOptions ddp_options(const Json& python) {
   parallel::DdpOptions options;
   options.find_unused_parameters = python.at("find_unused_parameters");
   options.gradient_as_bucket_view = python.at("gradient_as_bucket_view");
-  options.bucket_bytes_cap = static_cast<int64_t>(python.at("bucket_cap_mb").get<double>() * 1024 * 1024);
+  options.bucket_bytes_cap =
+      static_cast<int64_t>(python.at("bucket_cap_mb").get<double>() * 1024 * 1024);
   return options;
 }
 
 /// Without a group: the plain module on the full batch, no wrapper.
-Outcome train(const Json& golden_case, const Json& run, const std::optional<parallel::ProcessGroup>& group, const std::shared_ptr<GoldenModel>& model) {
+Outcome train(const Json& golden_case,
+              const Json& run,
+              const std::optional<parallel::ProcessGroup>& group,
+              const std::shared_ptr<GoldenModel>& model) {
   const auto dtype = run.at("dtype") == "float64" ? torch::kDouble : torch::kFloat;
   model->to(dtype);
   const auto named = test::parameters_once(*model);
@@ -54,7 +64,8 @@ Outcome train(const Json& golden_case, const Json& run, const std::optional<para
   std::optional<DistributedDataParallel<std::shared_ptr<GoldenModel>>> ddp;
   if (group) ddp.emplace(model, *group, ddp_options(golden_case.at("ddp")));
 
-  const int64_t share = 16 / (group ? group->world_size() : 1), from = group ? group->rank() * share : 0;
+  const int64_t share = 16 / (group ? group->world_size() : 1),
+                from = group ? group->rank() * share : 0;
   const int64_t micro_steps = golden_case.at("micro_steps"), rows = share / micro_steps;
   Outcome outcome;
   for (int64_t step = 0; step < golden_case.at("steps").get<int64_t>(); ++step) {
@@ -65,7 +76,8 @@ Outcome train(const Json& golden_case, const Json& run, const std::optional<para
       const auto part = batch.rows(from + micro * rows, rows);
       const auto one = [&] {
         const torch::Tensor scores = ddp ? (*ddp)->forward(part.x) : model->forward(part.x);
-        const torch::Tensor loss = torch::nn::functional::cross_entropy(scores, part.y) / micro_steps;
+        const torch::Tensor loss =
+            torch::nn::functional::cross_entropy(scores, part.y) / micro_steps;
         loss.backward();
         loss_sum += loss.item<double>();
       };
@@ -78,7 +90,8 @@ Outcome train(const Json& golden_case, const Json& run, const std::optional<para
     }
     outcome.losses.push_back(loss_sum);
     if (step == 0) {
-      for (const auto& [name, tensor] : named) outcome.gradients[name] = tensor.grad().defined() ? tensor.grad().clone() : torch::Tensor();
+      for (const auto& [name, tensor] : named)
+        outcome.gradients[name] = tensor.grad().defined() ? tensor.grad().clone() : torch::Tensor();
     }
     optimizer->step();
   }
@@ -86,7 +99,10 @@ Outcome train(const Json& golden_case, const Json& run, const std::optional<para
   return outcome;
 }
 
-void expect_near(const torch::Tensor& ours, const Json& expected, double tolerance, const std::string& what) {
+void expect_near(const torch::Tensor& ours,
+                 const Json& expected,
+                 double tolerance,
+                 const std::string& what) {
   if (expected.is_null()) {
     EXPECT_FALSE(ours.defined()) << what << " has a gradient, Python's has none";
     return;
@@ -94,7 +110,8 @@ void expect_near(const torch::Tensor& ours, const Json& expected, double toleran
   ASSERT_TRUE(ours.defined()) << what << " is undefined";
   const torch::Tensor flat = test::flat(expected);
   ASSERT_EQ(ours.numel(), flat.numel()) << what;
-  EXPECT_LE((ours.to(torch::kDouble).reshape(-1) - flat).abs().max().item<double>(), tolerance) << what;
+  EXPECT_LE((ours.to(torch::kDouble).reshape(-1) - flat).abs().max().item<double>(), tolerance)
+      << what;
 }
 
 /// One run of one case, over one backend.
@@ -116,8 +133,8 @@ std::vector<Cell> cells() {
 std::string cell_name(const ::testing::TestParamInfo<Cell>& info) {
   const Json& golden_case = golden().at("cases")[info.param.golden_case];
   const Json& run = golden_case.at("runs")[info.param.run];
-  return golden_case.at("name").get<std::string>() + "_" + run.at("dtype").get<std::string>() + "_" + std::to_string(run.at("world").get<int>()) +
-         "_ranks_" + info.param.backend;
+  return golden_case.at("name").get<std::string>() + "_" + run.at("dtype").get<std::string>() +
+         "_" + std::to_string(run.at("world").get<int>()) + "_ranks_" + info.param.backend;
 }
 
 class DdpGolden : public ::testing::TestWithParam<Cell> {};
@@ -128,21 +145,27 @@ TEST_P(DdpGolden, EndsWherePythonsDdpEnds) {
   const int world = run.at("world");
   // Built before the threads start: initial weights are drawn from the process's one generator.
   std::vector<std::shared_ptr<GoldenModel>> models;
-  for (int rank = 0; rank < world; ++rank) models.push_back(test::make_golden_model(golden_case.at("model")));
+  for (int rank = 0; rank < world; ++rank)
+    models.push_back(test::make_golden_model(golden_case.at("model")));
   for (const auto& [name, tensor] : test::parameters_once(*models[0])) {
-    expect_near(tensor.detach(), golden_case.at("initial_parameters").at(name), 0, "initial " + name);
+    expect_near(
+        tensor.detach(), golden_case.at("initial_parameters").at(name), 0, "initial " + name);
   }
   std::vector<Outcome> outcomes(world);
-  muster::testing::run_ranks(
-      world, [&](parallel::ProcessGroup group) { outcomes[group.rank()] = train(golden_case, run, group, models[group.rank()]); },
-      {.backend = GetParam().backend});
+  muster::testing::run_ranks(world,
+                             [&](parallel::ProcessGroup group) {
+                               outcomes[group.rank()] =
+                                   train(golden_case, run, group, models[group.rank()]);
+                             },
+                             {.backend = GetParam().backend});
 
   const double tolerance = run.at("tolerance");
   for (int rank = 0; rank < world; ++rank) {
     const std::string who = "rank " + std::to_string(rank) + ": ";
     const std::vector<double> losses = run.at("loss_by_rank")[rank];
     ASSERT_EQ(outcomes[rank].losses.size(), losses.size());
-    for (size_t step = 0; step < losses.size(); ++step) EXPECT_NEAR(outcomes[rank].losses[step], losses[step], tolerance) << who << "step " << step;
+    for (size_t step = 0; step < losses.size(); ++step)
+      EXPECT_NEAR(outcomes[rank].losses[step], losses[step], tolerance) << who << "step " << step;
     for (const auto& [name, values] : run.at("gradients_after_step_1").items()) {
       expect_near(outcomes[rank].gradients[name], values, tolerance, who + "gradient of " + name);
     }
@@ -150,30 +173,39 @@ TEST_P(DdpGolden, EndsWherePythonsDdpEnds) {
       expect_near(outcomes[rank].parameters[name], values, tolerance, who + name);
     }
     for (const auto& [name, tensor] : outcomes[rank].parameters) {
-      EXPECT_TRUE(torch::equal(tensor, outcomes[0].parameters[name])) << who << name << " differs from rank 0's";
+      EXPECT_TRUE(torch::equal(tensor, outcomes[0].parameters[name]))
+          << who << name << " differs from rank 0's";
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, DdpGolden, ::testing::ValuesIn(cells()), cell_name);
 
-// The must-hold of data parallel training, from our own two sides: n ranks on shares of a batch equal one rank on the whole.
-class DdpAgainstOneRank : public ::testing::TestWithParam<std::tuple<int, std::string, std::string>> {};
+// The must-hold of data parallel training, from our own two sides: n ranks on shares of a batch
+// equal one rank on the whole.
+class DdpAgainstOneRank
+    : public ::testing::TestWithParam<std::tuple<int, std::string, std::string>> {};
 
 TEST_P(DdpAgainstOneRank, GradientsAndParametersAreThoseOfTheFullBatch) {
   const auto& [world, backend, dtype] = GetParam();
   const Json golden_case = {{"optimizer", {{"kind", "sgd"}, {"lr", 0.1}, {"momentum", 0.9}}},
                             {"steps", 4},
                             {"micro_steps", 1},
-                            {"ddp", {{"find_unused_parameters", true}, {"gradient_as_bucket_view", false}, {"bucket_cap_mb", 0.0005}}}};
+                            {"ddp",
+                             {{"find_unused_parameters", true},
+                              {"gradient_as_bucket_view", false},
+                              {"bucket_cap_mb", 0.0005}}}};
   const Json run = {{"dtype", dtype}};
   const auto outcomes_of = [&](int ranks) {
     std::vector<std::shared_ptr<GoldenModel>> models;
     for (int rank = 0; rank < ranks; ++rank) models.push_back(test::make_golden_model("knotted"));
     std::vector<Outcome> outcomes(ranks);
-    muster::testing::run_ranks(
-        ranks, [&](parallel::ProcessGroup group) { outcomes[group.rank()] = train(golden_case, run, group, models[group.rank()]); },
-        {.backend = backend});
+    muster::testing::run_ranks(ranks,
+                               [&](parallel::ProcessGroup group) {
+                                 outcomes[group.rank()] =
+                                     train(golden_case, run, group, models[group.rank()]);
+                               },
+                               {.backend = backend});
     return outcomes;
   };
   const Outcome whole = train(golden_case, run, std::nullopt, test::make_golden_model("knotted"));
@@ -181,19 +213,25 @@ TEST_P(DdpAgainstOneRank, GradientsAndParametersAreThoseOfTheFullBatch) {
   const double tolerance = dtype == "float64" ? 1e-12 : 1e-6;
   for (const Outcome& outcome : outcomes_of(world)) {
     for (const auto& [name, tensor] : whole.parameters) {
-      EXPECT_LE((outcome.parameters.at(name) - tensor).abs().max().item<double>(), tolerance) << name;
+      EXPECT_LE((outcome.parameters.at(name) - tensor).abs().max().item<double>(), tolerance)
+          << name;
       const torch::Tensor& gradient = whole.gradients.at(name);
       ASSERT_EQ(outcome.gradients.at(name).defined(), gradient.defined()) << name;
       if (!gradient.defined()) continue;  // not used by this model's forward
-      EXPECT_LE((outcome.gradients.at(name) - gradient).abs().max().item<double>(), tolerance) << "gradient of " << name;
+      EXPECT_LE((outcome.gradients.at(name) - gradient).abs().max().item<double>(), tolerance)
+          << "gradient of " << name;
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, DdpAgainstOneRank,
-                         ::testing::Combine(::testing::Values(2, 4), ::testing::Values("thread", "gloo"), ::testing::Values("float64", "float32")),
+INSTANTIATE_TEST_SUITE_P(Ranks,
+                         DdpAgainstOneRank,
+                         ::testing::Combine(::testing::Values(2, 4),
+                                            ::testing::Values("thread", "gloo"),
+                                            ::testing::Values("float64", "float32")),
                          [](const auto& info) {
-                           return std::to_string(std::get<0>(info.param)) + "_ranks_" + std::get<1>(info.param) + "_" + std::get<2>(info.param);
+                           return std::to_string(std::get<0>(info.param)) + "_ranks_" +
+                                  std::get<1>(info.param) + "_" + std::get<2>(info.param);
                          });
 
 }  // namespace

@@ -1,19 +1,20 @@
 // DistributedDataParallel as its users meet it: calls, errors, buffers, odd steps.
+#include "muster/parallel/ddp.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include "muster/base/error.h"
-#include "muster/parallel/ddp.h"
 #include "muster/testing/run_ranks.h"
 
 namespace muster {
 namespace {
 
-using ::testing::HasSubstr;
 using muster::testing::run_ranks;
 using parallel::DistributedDataParallel;
 using parallel::ProcessGroup;
+using ::testing::HasSubstr;
 
 struct TwoHeadsImpl : torch::nn::Module {
   explicit TwoHeadsImpl(int64_t width = 5) {
@@ -21,7 +22,9 @@ struct TwoHeadsImpl : torch::nn::Module {
     left = register_module("left", torch::nn::Linear(width, 2));
     right = register_module("right", torch::nn::Linear(width, 2));
   }
-  std::tuple<torch::Tensor, std::vector<torch::Tensor>> forward(torch::Tensor x, double scale, bool use_right = true) {
+  std::tuple<torch::Tensor, std::vector<torch::Tensor>> forward(torch::Tensor x,
+                                                                double scale,
+                                                                bool use_right = true) {
     const torch::Tensor h = torch::relu(body(x)) * scale;
     std::vector<torch::Tensor> more;
     if (use_right) more.push_back(right(h));
@@ -32,7 +35,8 @@ struct TwoHeadsImpl : torch::nn::Module {
 TORCH_MODULE(TwoHeads);
 
 torch::Tensor input_of(const ProcessGroup& group, int64_t step = 0) {
-  auto generator = torch::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(17 + 10 * step + group.rank()));
+  auto generator = torch::make_generator<at::CPUGeneratorImpl>(
+      static_cast<uint64_t>(17 + 10 * step + group.rank()));
   return torch::randn({6, 4}, generator);
 }
 
@@ -72,7 +76,8 @@ TEST(Ddp, TakesAnyArgumentsAndGivesAnyResult) {
     DistributedDataParallel ddp(net, group);
     auto [left, more] = ddp->forward(input_of(group), 0.5);
     (left.sum() + more[0].sum()).backward();
-    for (const auto& parameter : net->parameters()) EXPECT_TRUE(equal_on_all_ranks(group, parameter.grad()));
+    for (const auto& parameter : net->parameters())
+      EXPECT_TRUE(equal_on_all_ranks(group, parameter.grad()));
   });
 }
 
@@ -97,7 +102,8 @@ TEST(Ddp, WorksWithEveryOptimizersOwnZeroGrad) {
       (left.sum() + more[0].sum()).backward();
       optimizer.step();
     }
-    for (const auto& parameter : ddp.parameters()) EXPECT_TRUE(equal_on_all_ranks(group, parameter));
+    for (const auto& parameter : ddp.parameters())
+      EXPECT_TRUE(equal_on_all_ranks(group, parameter));
   });
 }
 
@@ -119,10 +125,12 @@ TEST(Ddp, NamesTheParametersThatGotNoGradient) {
   const std::string error = error_of([&] {
     run_ranks(2, [&](ProcessGroup group) {
       DistributedDataParallel ddp(modules[group.rank()], group);
-      for (int step = 0; step < 2; ++step) std::get<0>(ddp->forward(input_of(group), 1.0, false)).sum().backward();
+      for (int step = 0; step < 2; ++step)
+        std::get<0>(ddp->forward(input_of(group), 1.0, false)).sum().backward();
     });
   });
-  EXPECT_THAT(error, HasSubstr("2 parameters got no gradient in the last step: right.weight, right.bias"));
+  EXPECT_THAT(error,
+              HasSubstr("2 parameters got no gradient in the last step: right.weight, right.bias"));
   EXPECT_THAT(error, HasSubstr("find_unused_parameters"));
 }
 
@@ -188,11 +196,14 @@ TEST(Ddp, DifferentModulesAreRefusedByNameOnEveryRank) {
   std::vector<TwoHeads> modules{TwoHeads(5), TwoHeads(6)};
   std::vector<std::string> errors(2);
   run_ranks(2, [&](ProcessGroup group) {
-    errors[group.rank()] = error_of([&] { const DistributedDataParallel ddp(modules[group.rank()], group); });
+    errors[group.rank()] =
+        error_of([&] { const DistributedDataParallel ddp(modules[group.rank()], group); });
   });
   for (const std::string& error : errors) {
     EXPECT_THAT(error, HasSubstr("the ranks' modules differ"));
-    EXPECT_THAT(error, HasSubstr("rank 0 has parameter body.weight Float[5, 4]; rank 1 has parameter body.weight Float[6, 4]"));
+    EXPECT_THAT(error,
+                HasSubstr("rank 0 has parameter body.weight Float[5, 4]; rank 1 has parameter "
+                          "body.weight Float[6, 4]"));
   }
 }
 
@@ -201,7 +212,8 @@ TEST(Ddp, AFrozenParameterOnOneRankIsADifference) {
   modules[1]->left->bias.set_requires_grad(false);
   std::vector<std::string> errors(2);
   run_ranks(2, [&](ProcessGroup group) {
-    errors[group.rank()] = error_of([&] { const DistributedDataParallel ddp(modules[group.rank()], group); });
+    errors[group.rank()] =
+        error_of([&] { const DistributedDataParallel ddp(modules[group.rank()], group); });
   });
   EXPECT_THAT(errors[0], HasSubstr("left.bias"));
   EXPECT_EQ(errors[0], errors[1]);
@@ -236,7 +248,8 @@ TEST(Ddp, EveryForwardStartsFromRankZerosBuffers) {
       Normed net = modules[group.rank()];
       DistributedDataParallel ddp(net, group, {.broadcast_buffers = broadcast});
       for (int step = 0; step < 2; ++step) ddp->forward(input_of(group, step)).sum().backward();
-      // As in PyTorch: statistics are each rank's own after a forward; what is shared is where the next one starts from.
+      // As in PyTorch: statistics are each rank's own after a forward; what is shared is where the
+      // next one starts from.
       const torch::Tensor own = net->norm->running_mean.clone();
       EXPECT_FALSE(equal_on_all_ranks(group, own));
       net->eval();
@@ -247,7 +260,8 @@ TEST(Ddp, EveryForwardStartsFromRankZerosBuffers) {
 }
 
 TEST(Ddp, OutlivesNeitherModuleNorHooks) {
-  // After the wrapper is gone the module trains alone again: its hooks must not point into the destroyed Reducer.
+  // After the wrapper is gone the module trains alone again: its hooks must not point into the
+  // destroyed Reducer.
   run_ranks(2, [&](ProcessGroup group) {
     TwoHeads net;
     { const DistributedDataParallel ddp(net, group); }

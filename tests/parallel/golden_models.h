@@ -1,12 +1,12 @@
 // The models and batches of tests/golden/ddp/README.md, statement by statement.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <fstream>
 #include <map>
 #include <string>
 #include <vector>
+
+#include <torch/torch.h>
 
 #include "muster/base/json.h"
 
@@ -22,7 +22,9 @@ struct Mlp : GoldenModel {
     fc2 = register_module("fc2", torch::nn::Linear(12, 6));
     fc3 = register_module("fc3", torch::nn::Linear(6, 4));
   }
-  torch::Tensor forward(torch::Tensor x) override { return fc3(torch::relu(fc2(torch::relu(fc1(x))))); }
+  torch::Tensor forward(torch::Tensor x) override {
+    return fc3(torch::relu(fc2(torch::relu(fc1(x)))));
+  }
   torch::nn::Linear fc1{nullptr}, fc2{nullptr}, fc3{nullptr};
 };
 
@@ -67,8 +69,10 @@ inline std::shared_ptr<GoldenModel> make_golden_model(const std::string& name) {
   return std::make_shared<Knotted>();
 }
 
-/// The parameters by name, a shared tensor once: as the golden lists them, and as an optimizer must get them.
-inline std::vector<std::pair<std::string, torch::Tensor>> parameters_once(const torch::nn::Module& module) {
+/// The parameters by name, a shared tensor once: as the golden lists them, and as an optimizer must
+/// get them.
+inline std::vector<std::pair<std::string, torch::Tensor>> parameters_once(
+    const torch::nn::Module& module) {
   std::vector<std::pair<std::string, torch::Tensor>> once;
   for (const auto& item : module.named_parameters()) {
     bool seen = false;
@@ -82,7 +86,9 @@ struct GoldenBatch {
   torch::Tensor x;  // [16, 8]
   torch::Tensor y;  // [16] int64
 
-  GoldenBatch rows(int64_t from, int64_t count) const { return {x.narrow(0, from, count), y.narrow(0, from, count)}; }
+  GoldenBatch rows(int64_t from, int64_t count) const {
+    return {x.narrow(0, from, count), y.narrow(0, from, count)};
+  }
 };
 
 inline GoldenBatch golden_batch(int64_t step, torch::Dtype dtype) {
@@ -100,6 +106,8 @@ inline Json read_golden(const std::string& room) {
 }
 
 /// A list of numbers, however deep, as one float64 row.
-inline torch::Tensor flat(const Json& values) { return torch::tensor(values.get<std::vector<double>>(), torch::kDouble); }
+inline torch::Tensor flat(const Json& values) {
+  return torch::tensor(values.get<std::vector<double>>(), torch::kDouble);
+}
 
 }  // namespace muster::test

@@ -1,19 +1,19 @@
 // How a process finds its group: environment, store, backends.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <torch/torch.h>
-
-#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include "muster/parallel/process_group.h"
 
 #include <map>
 #include <thread>
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/torch.h>
+
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/parallel/backend.h"
-#include "muster/parallel/process_group.h"
 #include "muster/parallel/store.h"
 
 namespace muster {
@@ -79,8 +79,13 @@ TEST(ProcessGroup, RanksOfALauncherMeetOverGloo) {
 
 TEST(ProcessGroup, AutoTakesGlooWhereThereIsNoDevice) {
   const int64_t port = free_port();
-  std::thread other([&] { parallel::init_process_group({.timeout = 20s}, RankEnv{.rank = 1, .world_size = 2, .master_port = port}).barrier(); });
-  const auto group = parallel::init_process_group({.timeout = 20s}, RankEnv{.rank = 0, .world_size = 2, .master_port = port});
+  std::thread other([&] {
+    parallel::init_process_group({.timeout = 20s},
+                                 RankEnv{.rank = 1, .world_size = 2, .master_port = port})
+        .barrier();
+  });
+  const auto group = parallel::init_process_group(
+      {.timeout = 20s}, RankEnv{.rank = 0, .world_size = 2, .master_port = port});
   group.barrier();
   other.join();
   EXPECT_EQ(group.backend(), parallel::backends().at("nccl").available().empty() ? "nccl" : "gloo");
@@ -89,7 +94,9 @@ TEST(ProcessGroup, AutoTakesGlooWhereThereIsNoDevice) {
 TEST(ProcessGroup, APortInUseIsNamed) {
   const Listener other_job;
   const Error error = error_of([&] {
-    parallel::init_process_group({.backend = "gloo", .timeout = 5s}, RankEnv{.rank = 0, .world_size = 2, .master_port = other_job.port});
+    parallel::init_process_group(
+        {.backend = "gloo", .timeout = 5s},
+        RankEnv{.rank = 0, .world_size = 2, .master_port = other_job.port});
   });
   EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
   EXPECT_THAT(error.what(), HasSubstr("port " + std::to_string(other_job.port) + " is in use"));
@@ -98,7 +105,8 @@ TEST(ProcessGroup, APortInUseIsNamed) {
 
 TEST(ProcessGroup, ARankStartedTwiceIsNamed) {
   const int64_t port = free_port();
-  const RankEnv zero{.rank = 0, .world_size = 3, .master_port = port}, one{.rank = 1, .world_size = 3, .master_port = port};
+  const RankEnv zero{.rank = 0, .world_size = 3, .master_port = port},
+      one{.rank = 1, .world_size = 3, .master_port = port};
   const auto server = parallel::connect_store(zero, 20s);
   const auto first = parallel::connect_store(one, 20s);
   const Error error = error_of([&] { parallel::connect_store(one, 20s); });
@@ -108,7 +116,8 @@ TEST(ProcessGroup, ARankStartedTwiceIsNamed) {
 
 TEST(ProcessGroup, ARestartMayClaimItsRankAgain) {
   const int64_t port = free_port();
-  const auto server = parallel::connect_store({.rank = 0, .world_size = 2, .master_port = port}, 20s);
+  const auto server =
+      parallel::connect_store({.rank = 0, .world_size = 2, .master_port = port}, 20s);
   const RankEnv one{.rank = 1, .world_size = 2, .master_port = port};
   const auto first = parallel::connect_store(one, 20s);
   RankEnv again = one;
@@ -118,27 +127,33 @@ TEST(ProcessGroup, ARestartMayClaimItsRankAgain) {
 
 TEST(ProcessGroup, RankZeroThatNeverComesIsNamedAfterTheTimeout) {
   const int64_t port = free_port();
-  const Error error = error_of([&] { parallel::connect_store({.rank = 1, .world_size = 2, .master_port = port}, 100ms); });
+  const Error error = error_of(
+      [&] { parallel::connect_store({.rank = 1, .world_size = 2, .master_port = port}, 100ms); });
   EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
-  EXPECT_THAT(error.what(), HasSubstr("no answer from rank 0 at 127.0.0.1:" + std::to_string(port)));
+  EXPECT_THAT(error.what(),
+              HasSubstr("no answer from rank 0 at 127.0.0.1:" + std::to_string(port)));
 }
 
 TEST(ProcessGroup, UnknownBackendGetsASuggestion) {
-  const Error error = error_of([] { parallel::init_process_group({.backend = "glo"}, RankEnv{.rank = 0, .world_size = 2}); });
+  const Error error = error_of([] {
+    parallel::init_process_group({.backend = "glo"}, RankEnv{.rank = 0, .world_size = 2});
+  });
   EXPECT_EQ(error.kind(), ErrorKind::kUsage);
   EXPECT_THAT(error.what(), HasSubstr("did you mean \"gloo\"?"));
 }
 
 TEST(ProcessGroup, ThreadRanksCannotComeFromALauncher) {
   const Error error = error_of([] {
-    parallel::init_process_group({.backend = "thread", .timeout = 5s}, RankEnv{.rank = 0, .world_size = 2, .master_port = free_port()});
+    parallel::init_process_group({.backend = "thread", .timeout = 5s},
+                                 RankEnv{.rank = 0, .world_size = 2, .master_port = free_port()});
   });
   EXPECT_THAT(error.what(), HasSubstr("its ranks are threads of one process"));
 }
 
 TEST(ProcessGroup, WorldSizeZeroIsRefused) {
   EXPECT_EQ(error_of([] { parallel::ThreadWorld(0); }).exit_code(), 2);
-  const std::map<std::string, std::string, std::less<>> environment{{"RANK", "0"}, {"WORLD_SIZE", "0"}};
+  const std::map<std::string, std::string, std::less<>> environment{{"RANK", "0"},
+                                                                    {"WORLD_SIZE", "0"}};
   const auto lookup = [&](std::string_view name) -> std::optional<std::string> {
     const auto found = environment.find(name);
     return found == environment.end() ? std::nullopt : std::optional(found->second);

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -72,7 +73,8 @@ void all_grandchildren() {
 
 void sleep_ms(int ms) { ::poll(nullptr, 0, ms); }
 
-int run(const std::string& mode, const std::string& argument) {
+/// Modes that end, or wait for a signal.
+std::optional<int> run_life(const std::string& mode, const std::string& argument) {
   if (mode == "exit") return std::atoi(argument.c_str());
   if (mode == "print") return say(argument), 0;
   if (mode == "env") return say(argument + '=' + env(argument.c_str())), 0;
@@ -92,6 +94,15 @@ int run(const std::string& mode, const std::string& argument) {
   }
   if (mode == "work")
     return all_grandchildren(), say("ready"), sleep_ms(std::atoi(argument.c_str())), 0;
+  if (mode == "stop-itself") return say("ready"), ::raise(SIGSTOP), 0;
+  if (mode == "fail-until") {  // fails in every attempt before this one
+    return std::stoi(env("TORCHELASTIC_RESTART_COUNT")) >= std::stoi(argument) ? 0 : 7;
+  }
+  return std::nullopt;
+}
+
+/// Modes about descriptors and files.
+int run_io(const std::string& mode, const std::string& argument) {
   if (mode == "flood") {
     const std::string line(99, 'x');
     for (int i = 0; i < std::atoi(argument.c_str()) * 10; ++i) say(line);
@@ -103,17 +114,13 @@ int run(const std::string& mode, const std::string& argument) {
     ::signal(SIGTERM, SIG_DFL);
     return std::atoi(argument.c_str());
   }
-  if (mode == "stop-itself") return say("ready"), ::raise(SIGSTOP), 0;
-  if (mode == "fail-until") {  // fails in every attempt before this one
-    if (std::stoi(env("TORCHELASTIC_RESTART_COUNT")) >= std::stoi(argument)) return 0;
-    return 7;
-  }
-  if (mode == "lose-port") {  // says EADDRINUSE as often as the file has letters
+  if (mode == "lose-port") {  // each letter of the file is a lost port: by exit code or in words
     std::string letters;
     std::ifstream(argument) >> letters;
     if (letters.empty()) return 0;
     std::ofstream(argument) << letters.substr(1);
-    return EADDRINUSE;
+    if (letters[0] == 'c') return EADDRINUSE;
+    return say("port " + env("MASTER_PORT") + " is in use"), 1;
   }
   // The pair meets at a FIFO: the first has written its report when the second fails.
   if (mode == "report-at") {
@@ -159,5 +166,8 @@ int main(int argc, char** argv) {
   const size_t rank = static_cast<size_t>(std::atoi(env("RANK").c_str()));
   const std::string& mine = modes[std::min(rank, modes.size() - 1)];
   const size_t colon = mine.find(':');
-  return run(mine.substr(0, colon), colon == std::string::npos ? "" : mine.substr(colon + 1));
+  const std::string mode = mine.substr(0, colon);
+  const std::string argument = colon == std::string::npos ? "" : mine.substr(colon + 1);
+  const auto code = run_life(mode, argument);
+  return code ? *code : run_io(mode, argument);
 }

@@ -146,8 +146,14 @@ TEST(Run, KeepsLogsOfEachRank) {
 }
 
 TEST(Run, NumbersTheRanksOfTheSecondNode) {
-  Launched job(run_line({"--nproc-per-node", "2", "--nnodes", "2", "--node-rank", "1",
-                         "--rdzv-endpoint", "host0:4711"},
+  Launched job(run_line({"--nproc-per-node",
+                         "2",
+                         "--nnodes",
+                         "2",
+                         "--node-rank",
+                         "1",
+                         "--rdzv-endpoint",
+                         "host0:4711"},
                         "exit:99,exit:99,env:WORLD_SIZE,env:MASTER_PORT"));
   EXPECT_EQ(job.wait().code, 0) << job.err();
   EXPECT_THAT(job.out(), HasSubstr("[2] WORLD_SIZE=4\n"));
@@ -183,7 +189,7 @@ TEST(Run, GivesUpWhenRestartsAreUsedUp) {
 
 TEST(Run, TriesAnotherPortIfItsChoiceWasTaken) {
   const auto file = std::filesystem::temp_directory_path() / concat("muster-port-", ::getpid());
-  std::ofstream(file) << "xx";
+  std::ofstream(file) << "cw";
   Launched job(run_line({"--nproc-per-node", "2"}, "lose-port:" + file.string() + ",wait"));
   ASSERT_TRUE(job.wait_for("trying another", 2)) << job.err();
   job.signal(SIGTERM);

@@ -1,14 +1,15 @@
 #include "muster/train/checkpoint.h"
 
+#include <fstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <fstream>
-
-#include "tests/folder.h"
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+
+#include "tests/folder.h"
 
 namespace muster {
 namespace {
@@ -91,7 +92,8 @@ TEST(Checkpoint, AStateFileWithoutAFieldIsRefused) {
     Json without = state;
     without.erase(key);
     write_file_atomic(path / "state.json", without.dump());
-    EXPECT_THAT(error_of([&] { train::read_checkpoint(path); }), HasSubstr("cannot be used")) << key;
+    EXPECT_THAT(error_of([&] { train::read_checkpoint(path); }), HasSubstr("cannot be used"))
+        << key;
     if (!value.is_number()) continue;
     without[key] = "text";
     write_file_atomic(path / "state.json", without.dump());
@@ -110,7 +112,8 @@ TEST(Checkpoint, TheOneBeforeADamagedOneIsFound) {
 
 TEST(Checkpoint, AFolderWithoutARunIsRefused) {
   const test::Folder folder;
-  EXPECT_THAT(error_of([&] { train::find_checkpoint(folder.path()); }), HasSubstr("nothing to resume in"));
+  EXPECT_THAT(error_of([&] { train::find_checkpoint(folder.path()); }),
+              HasSubstr("nothing to resume in"));
   write_file_atomic(folder.path() / "latest", "../../etc\n");
   EXPECT_THAT(error_of([&] { train::find_checkpoint(folder.path()); }), HasSubstr("step-N"));
 }

@@ -1,12 +1,13 @@
 // Our optimizers against torch.optim's, from tests/golden/optimizers/golden.json.
+#include "muster/train/optimizer.h"
+
+#include <fstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <fstream>
-
 #include "muster/base/json.h"
-#include "muster/train/optimizer.h"
 
 namespace muster {
 namespace {
@@ -32,7 +33,8 @@ struct Setting {
 
   Setting(const std::string& name, double lr, const ParamValues& params, torch::Dtype dtype) {
     std::tie(a, b) = draw(499, dtype);
-    optimizer = train::optimizers().at(name).make({{"a", a.requires_grad_()}, {"b", b.requires_grad_()}}, lr, params);
+    optimizer = train::optimizers().at(name).make(
+        {{"a", a.requires_grad_()}, {"b", b.requires_grad_()}}, lr, params);
   }
 
   void step(int64_t number, torch::Dtype dtype) {
@@ -58,8 +60,10 @@ TEST(Optimizers, EndWhereTorchOptimEnds) {
   ASSERT_GE(data.at("cases").size(), 16);
   for (const Json& expected : data.at("cases")) {
     const auto dtype = expected.at("dtype") == "float64" ? torch::kDouble : torch::kFloat;
-    Setting setting(expected.at("optimizer"), expected.at("lr"), params_of(expected.at("params")), dtype);
-    for (int64_t step = 0; step < data.at("steps").get<int64_t>(); ++step) setting.step(step, dtype);
+    Setting setting(
+        expected.at("optimizer"), expected.at("lr"), params_of(expected.at("params")), dtype);
+    for (int64_t step = 0; step < data.at("steps").get<int64_t>(); ++step)
+      setting.step(step, dtype);
     const double tolerance = expected.at("tolerance");
     EXPECT_LE(distance(setting.a, expected.at("final").at("a")), tolerance) << expected.dump();
     EXPECT_LE(distance(setting.b, expected.at("final").at("b")), tolerance) << expected.dump();
@@ -69,7 +73,8 @@ TEST(Optimizers, EndWhereTorchOptimEnds) {
 TEST(Optimizers, GoOnBitForBitFromTheirSavedState) {
   for (const train::OptimizerEntry* entry : train::optimizers()) {
     const std::string name(entry->name);
-    Setting straight(name, 0.05, {}, torch::kFloat), broken(name, 0.05, {}, torch::kFloat), resumed(name, 0.05, {}, torch::kFloat);
+    Setting straight(name, 0.05, {}, torch::kFloat), broken(name, 0.05, {}, torch::kFloat),
+        resumed(name, 0.05, {}, torch::kFloat);
     for (int64_t step = 0; step < 8; ++step) straight.step(step, torch::kFloat);
     for (int64_t step = 0; step < 4; ++step) broken.step(step, torch::kFloat);
     const std::string bytes = train::to_safetensors({broken.optimizer->state(), {}});
@@ -98,7 +103,10 @@ TEST(Optimizers, RefuseStateOfAnotherShape) {
 
 TEST(Optimizers, RefuseValuesThatMakeNoSense) {
   for (const auto& [name, params] : std::vector<std::pair<std::string, ParamValues>>{
-           {"sgd", {{"momentum", "-0.1"}}}, {"sgd", {{"nesterov", "true"}, {"momentum", "0"}}}, {"adamw", {{"beta1", "1"}}}, {"sgd", {{"moment", "1"}}}}) {
+           {"sgd", {{"momentum", "-0.1"}}},
+           {"sgd", {{"nesterov", "true"}, {"momentum", "0"}}},
+           {"adamw", {{"beta1", "1"}}},
+           {"sgd", {{"moment", "1"}}}}) {
     EXPECT_THROW(Setting(name, 0.1, params, torch::kFloat), Error) << name;
   }
 }

@@ -12,12 +12,22 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::shared_ptr<data::TensorDataset> images(int64_t samples, int64_t channels = 1, int64_t size = 28, int64_t classes = 10) {
-  return std::make_shared<data::TensorDataset>(torch::zeros({samples, channels, size, size}), torch::zeros({samples}, torch::kLong), classes);
+std::shared_ptr<data::TensorDataset> images(int64_t samples,
+                                            int64_t channels = 1,
+                                            int64_t size = 28,
+                                            int64_t classes = 10) {
+  return std::make_shared<data::TensorDataset>(torch::zeros({samples, channels, size, size}),
+                                               torch::zeros({samples}, torch::kLong),
+                                               classes);
 }
 
-train::TrainPlan resolve(const train::TrainOptions& options, int64_t world = 1, int64_t samples = 60000) {
-  return train::resolve(options, {.world_size = world, .local_world_size = world, .cores = 4}, *images(samples), *images(100));
+train::TrainPlan resolve(const train::TrainOptions& options,
+                         int64_t world = 1,
+                         int64_t samples = 60000) {
+  return train::resolve(options,
+                        {.world_size = world, .local_world_size = world, .cores = 4},
+                        *images(samples),
+                        *images(100));
 }
 
 std::string error_of(const std::function<void()>& callable) {
@@ -58,7 +68,8 @@ TEST(Plan, RefusesNumbersOutOfRange) {
   EXPECT_THAT(error_of([] { resolve({.epochs = 0}); }), HasSubstr("--epochs: at least 1 (got 0)"));
   EXPECT_THAT(error_of([] { resolve({.lr = 0.0}); }), HasSubstr("--lr"));
   EXPECT_THAT(error_of([] { resolve({.batch_size = -1}); }), HasSubstr("--batch-size"));
-  EXPECT_THAT(error_of([] { resolve({.validation_samples = 60000}); }), HasSubstr("left for training"));
+  EXPECT_THAT(error_of([] { resolve({.validation_samples = 60000}); }),
+              HasSubstr("left for training"));
 }
 
 TEST(Plan, RefusesUnknownNames) {

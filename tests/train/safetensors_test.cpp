@@ -1,10 +1,10 @@
 #include "muster/train/safetensors.h"
 
+#include <random>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
-
-#include <random>
 
 #include "muster/base/error.h"
 
@@ -30,8 +30,16 @@ std::string error_of(const std::string& bytes) {
 
 TEST(Safetensors, RoundTripKeepsEveryBitOfEveryDtype) {
   train::TensorFile file;
-  for (const auto dtype : {torch::kDouble, torch::kFloat, torch::kHalf, torch::kBFloat16, torch::kLong, torch::kInt, torch::kShort, torch::kChar,
-                           torch::kByte, torch::kBool}) {
+  for (const auto dtype : {torch::kDouble,
+                           torch::kFloat,
+                           torch::kHalf,
+                           torch::kBFloat16,
+                           torch::kLong,
+                           torch::kInt,
+                           torch::kShort,
+                           torch::kChar,
+                           torch::kByte,
+                           torch::kBool}) {
     file.tensors.emplace_back(c10::toString(dtype), torch::randint(0, 2, {3, 5}).to(dtype));
   }
   file.tensors.emplace_back("scalar", torch::tensor(0.1));
@@ -44,42 +52,61 @@ TEST(Safetensors, RoundTripKeepsEveryBitOfEveryDtype) {
   for (size_t i = 0; i < file.tensors.size(); ++i) {
     EXPECT_EQ(back.tensors[i].first, file.tensors[i].first);
     EXPECT_EQ(back.tensors[i].second.scalar_type(), file.tensors[i].second.scalar_type());
-    EXPECT_TRUE(torch::equal(back.tensors[i].second, file.tensors[i].second)) << file.tensors[i].first;
+    EXPECT_TRUE(torch::equal(back.tensors[i].second, file.tensors[i].second))
+        << file.tensors[i].first;
   }
 }
 
 // Bytes spelled out from the format's description, not from our writer.
 TEST(Safetensors, ReadsAFileWrittenByHand) {
   const std::string header = R"({"w":{"dtype":"I16","shape":[2],"data_offsets":[0,4]}})";
-  const train::TensorFile file = train::parse_safetensors(file_of(header, std::string("\x01\x00\xff\xff", 4)), "hand");
+  const train::TensorFile file =
+      train::parse_safetensors(file_of(header, std::string("\x01\x00\xff\xff", 4)), "hand");
   EXPECT_TRUE(torch::equal(file.at("w"), torch::tensor({1, -1}, torch::kShort)));
 }
 
 TEST(Safetensors, RefusesWhatTheFormatForbids) {
-  const auto tensor = [](const std::string& fields, const std::string& data) { return error_of(file_of("{\"w\":{" + fields + "}}", data)); };
+  const auto tensor = [](const std::string& fields, const std::string& data) {
+    return error_of(file_of("{\"w\":{" + fields + "}}", data));
+  };
   EXPECT_THAT(error_of("abc"), HasSubstr("at least 8 bytes"));
-  EXPECT_THAT(error_of(std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8)), HasSubstr("header fits"));
+  EXPECT_THAT(error_of(std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8)),
+              HasSubstr("header fits"));
   EXPECT_THAT(error_of(file_of("[1]")), HasSubstr("JSON object"));
   EXPECT_THAT(error_of(file_of("{\"w\":")), HasSubstr("header is JSON"));
-  EXPECT_THAT(error_of(file_of(R"({"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", "a")),
-              HasSubstr("given once"));
-  EXPECT_THAT(tensor(R"("dtype":"F7","shape":[1],"data_offsets":[0,4])", "abcd"), HasSubstr("dtype is one that we know"));
-  EXPECT_THAT(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,8])", "abcdefgh"), HasSubstr("agree with dtype and shape"));
-  EXPECT_THAT(tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,8])", "abcd"), HasSubstr("inside the file"));
-  EXPECT_THAT(tensor(R"("dtype":"U8","shape":[1],"data_offsets":[1,2])", "ab"), HasSubstr("without gap or overlap"));
-  EXPECT_THAT(tensor(R"("dtype":"U8","shape":[1],"data_offsets":[0,1])", "ab"), HasSubstr("fill the file"));
-  EXPECT_THAT(tensor(R"("dtype":"U8","shape":[-1],"data_offsets":[0,1])", "a"), HasSubstr("whole numbers from 0"));
-  EXPECT_THAT(tensor(R"("dtype":"F64","shape":[4294967296,4294967296],"data_offsets":[0,1])", "a"), HasSubstr("fits into 64 bits"));
-  EXPECT_THAT(tensor(R"("dtype":"U8","shape":[1],"data_offsets":[0,1],"extra":1)", "a"), HasSubstr("has dtype, shape and data_offsets"));
+  EXPECT_THAT(
+      error_of(file_of(
+          R"({"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+          "a")),
+      HasSubstr("given once"));
+  EXPECT_THAT(tensor(R"("dtype":"F7","shape":[1],"data_offsets":[0,4])", "abcd"),
+              HasSubstr("dtype is one that we know"));
+  EXPECT_THAT(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,8])", "abcdefgh"),
+              HasSubstr("agree with dtype and shape"));
+  EXPECT_THAT(tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,8])", "abcd"),
+              HasSubstr("inside the file"));
+  EXPECT_THAT(tensor(R"("dtype":"U8","shape":[1],"data_offsets":[1,2])", "ab"),
+              HasSubstr("without gap or overlap"));
+  EXPECT_THAT(tensor(R"("dtype":"U8","shape":[1],"data_offsets":[0,1])", "ab"),
+              HasSubstr("fill the file"));
+  EXPECT_THAT(tensor(R"("dtype":"U8","shape":[-1],"data_offsets":[0,1])", "a"),
+              HasSubstr("whole numbers from 0"));
+  EXPECT_THAT(tensor(R"("dtype":"F64","shape":[4294967296,4294967296],"data_offsets":[0,1])", "a"),
+              HasSubstr("fits into 64 bits"));
+  EXPECT_THAT(tensor(R"("dtype":"U8","shape":[1],"data_offsets":[0,1],"extra":1)", "a"),
+              HasSubstr("has dtype, shape and data_offsets"));
 }
 
 TEST(Safetensors, ACutFileIsRefusedAtEveryLength) {
-  const std::string whole = train::to_safetensors({{{"a", torch::arange(3.0)}, {"b", torch::ones({2}, torch::kLong)}}, {}});
-  for (size_t length = 0; length < whole.size(); ++length) EXPECT_NE(error_of(whole.substr(0, length)), "no error") << length;
+  const std::string whole = train::to_safetensors(
+      {{{"a", torch::arange(3.0)}, {"b", torch::ones({2}, torch::kLong)}}, {}});
+  for (size_t length = 0; length < whole.size(); ++length)
+    EXPECT_NE(error_of(whole.substr(0, length)), "no error") << length;
 }
 
 TEST(Safetensors, MutatedFilesAreReadOrRefusedButNeverCrash) {
-  const std::string whole = train::to_safetensors({{{"a", torch::arange(3.0)}, {"b", torch::ones({2}, torch::kLong)}}, {{"k", "v"}}});
+  const std::string whole = train::to_safetensors(
+      {{{"a", torch::arange(3.0)}, {"b", torch::ones({2}, torch::kLong)}}, {{"k", "v"}}});
   std::mt19937 random(7);
   int refused = 0;
   for (int round = 0; round < 20000; ++round) {

@@ -1,26 +1,28 @@
-// The training loop on ranks that are threads: learning, stopping, resuming bit for bit, refusing numbers that are not finite.
+// The training loop on ranks that are threads: learning, stopping, resuming bit for bit, refusing
+// numbers that are not finite.
 #include "muster/train/trainer.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <atomic>
 #include <fstream>
 #include <sstream>
 
-#include "tests/folder.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/data/tensor_dataset.h"
 #include "muster/testing/run_ranks.h"
 
+#include "tests/folder.h"
+
 namespace muster {
 namespace {
 
-using ::testing::HasSubstr;
 using muster::testing::run_ranks;
 using parallel::ProcessGroup;
+using ::testing::HasSubstr;
 
 train::TrainOptions small_run() {
   train::TrainOptions options;
@@ -40,20 +42,30 @@ struct Ran {
   train::Checkpoint last;
 };
 
-/// Runs `options` on thread ranks, from a checkpoint if one is given, stopping after `stop_after` steps of this run if not 0.
-Ran run(const train::TrainOptions& options, int world, const std::filesystem::path& output, const std::optional<std::filesystem::path>& resume = {},
+/// Runs `options` on thread ranks, from a checkpoint if one is given, stopping after `stop_after`
+/// steps of this run if not 0.
+Ran run(const train::TrainOptions& options,
+        int world,
+        const std::filesystem::path& output,
+        const std::optional<std::filesystem::path>& resume = {},
         int64_t stop_after = 0) {
   std::vector<train::TrainResult> results(world);
   run_ranks(world, [&](ProcessGroup group) {
     const train::TrainData data = train::open_data(options.data, {});
-    const train::TrainPlan plan = train::resolve(options, {.world_size = world, .local_world_size = world, .cores = 2}, *data.train, *data.test);
+    const train::TrainPlan plan =
+        train::resolve(options,
+                       {.world_size = world, .local_world_size = world, .cores = 2},
+                       *data.train,
+                       *data.test);
     std::optional<train::Checkpoint> checkpoint;
     if (resume) checkpoint = train::read_checkpoint(*resume);
     int64_t asked = 0;
     // Only the last rank wants to stop: all must.
     const bool asks = group.rank() == world - 1;
-    results[group.rank()] = train::train(plan, data, group, output, checkpoint,
-                                         {.stop_requested = [&] { return asks && stop_after > 0 && ++asked >= stop_after; }});
+    results[group.rank()] =
+        train::train(plan, data, group, output, checkpoint, {.stop_requested = [&] {
+                       return asks && stop_after > 0 && ++asked >= stop_after;
+                     }});
   });
   for (const auto& result : results) EXPECT_EQ(result.interrupted, results[0].interrupted);
   return {results[0], train::read_checkpoint(results[0].checkpoint)};
@@ -90,7 +102,9 @@ TEST(Trainer, TwoRanksEndWithinRoundingOfOneRank) {
   const test::Folder one, two;
   const Ran alone = run(options, 1, one.path()), shared = run(options, 2, two.path());
   for (size_t i = 0; i < alone.last.model.size(); ++i) {
-    EXPECT_LE((alone.last.model[i].second - shared.last.model[i].second).abs().max().item<double>(), 1e-5) << alone.last.model[i].first;
+    EXPECT_LE((alone.last.model[i].second - shared.last.model[i].second).abs().max().item<double>(),
+              1e-5)
+        << alone.last.model[i].first;
   }
   EXPECT_NEAR(alone.result.test_accuracy, shared.result.test_accuracy, 1e-12);
 }
@@ -127,9 +141,14 @@ TEST_P(Resume, EndsBitEqualToAnUnbrokenRun) {
   EXPECT_EQ(story(broken_folder.path()), story(whole_folder.path()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Breaks, Resume,
-                         ::testing::Combine(::testing::Values(1, 2), ::testing::Values(0, 3), ::testing::Values(1, 7, 13, 20)), [](const auto& info) {
-                           return std::to_string(std::get<0>(info.param)) + "_ranks_" + std::to_string(std::get<1>(info.param)) + "_workers_after_" +
+INSTANTIATE_TEST_SUITE_P(Breaks,
+                         Resume,
+                         ::testing::Combine(::testing::Values(1, 2),
+                                            ::testing::Values(0, 3),
+                                            ::testing::Values(1, 7, 13, 20)),
+                         [](const auto& info) {
+                           return std::to_string(std::get<0>(info.param)) + "_ranks_" +
+                                  std::to_string(std::get<1>(info.param)) + "_workers_after_" +
                                   std::to_string(std::get<2>(info.param)) + "_steps";
                          });
 
@@ -153,7 +172,8 @@ TEST(Trainer, ALossThatIsNotFiniteStopsAllRanksBeforeTheStep) {
   std::vector<std::string> errors(2);
   run_ranks(2, [&](ProcessGroup group) {
     const train::TrainData data{dataset, dataset};
-    const train::TrainPlan plan = train::resolve(options, {.world_size = 2, .local_world_size = 2, .cores = 2}, *dataset, *dataset);
+    const train::TrainPlan plan = train::resolve(
+        options, {.world_size = 2, .local_world_size = 2, .cores = 2}, *dataset, *dataset);
     try {
       train::train(plan, data, group, folder.path(), {}, {});
     } catch (const Error& error) {
@@ -175,9 +195,11 @@ TEST(Trainer, WritesTheFilesOfItsContract) {
   run(options, 1, folder.path());
   EXPECT_EQ(read_file(folder.path() / "latest"), "step-26\n");
   int kept = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder.path() / "checkpoints")) kept += entry.is_directory();
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path() / "checkpoints"))
+    kept += entry.is_directory();
   EXPECT_EQ(kept, 2);
-  EXPECT_THAT(read_file(folder.path() / "metrics.csv"), HasSubstr("step,epoch,phase,loss,accuracy"));
+  EXPECT_THAT(read_file(folder.path() / "metrics.csv"),
+              HasSubstr("step,epoch,phase,loss,accuracy"));
   EXPECT_THAT(read_file(folder.path() / "metrics.jsonl"), HasSubstr("\"phase\":\"test\""));
 }
 

@@ -1,14 +1,18 @@
-// `muster train` as a user runs it: real processes, alone and under `muster run`. Small made-up data unless real files matter.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <signal.h>
-
+// `muster train` as a user runs it: real processes, alone and under `muster run`. Small made-up
+// data unless real files matter.
 #include <fstream>
 #include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
 
 #include "muster/base/file.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+
 #include "tests/folder.h"
 #include "tests/process/launched.h"
 
@@ -26,7 +30,8 @@ const char* const kSmall = "synthetic:samples=220,test_samples=60,size=8,classes
 
 /// "train …" with small data; more flags may follow.
 std::vector<std::string> train(const std::vector<std::string>& more) {
-  std::vector<std::string> words{"train", "--data", kSmall, "--model", "mlp:hidden=16", "--batch-size", "16"};
+  std::vector<std::string> words{
+      "train", "--data", kSmall, "--model", "mlp:hidden=16", "--batch-size", "16"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -58,7 +63,8 @@ TEST(TrainCommand, EndsWithTheTestAccuracyAlone) {
   Launched program(train({"--output", output}));
   EXPECT_EQ(program.wait(std::chrono::seconds(60)).code, 0) << program.err();
   EXPECT_THAT(program.out(), MatchesRegex("test accuracy (0\\.[0-9]{4}|1\\.0000)\n"));
-  for (const char* name : {"config.json", "metrics.csv", "metrics.jsonl", "latest", "checkpoints"}) EXPECT_TRUE(fs::exists(output / name)) << name;
+  for (const char* name : {"config.json", "metrics.csv", "metrics.jsonl", "latest", "checkpoints"})
+    EXPECT_TRUE(fs::exists(output / name)) << name;
 }
 
 TEST(TrainCommand, TrainsOnTwoRanksAndLeavesNothingBehind) {
@@ -73,7 +79,8 @@ TEST(TrainCommand, TrainsOnTwoRanksAndLeavesNothingBehind) {
 TEST(TrainCommand, CtrlCSavesTheStateAndResumeGoesOn) {
   const test::Folder folder;
   const std::string output = folder.path() / "out";
-  Launched program(on_two_ranks(train({"--output", output, "--epochs", "100000", "--log-every", "1"})));
+  Launched program(
+      on_two_ranks(train({"--output", output, "--epochs", "100000", "--log-every", "1"})));
   ASSERT_TRUE(program.wait_for("epoch 2/")) << program.err();
   program.signal(SIGINT);
   EXPECT_EQ(program.wait(std::chrono::seconds(60)).code, 130) << program.err();
@@ -88,7 +95,8 @@ TEST(TrainCommand, CtrlCSavesTheStateAndResumeGoesOn) {
 TEST(TrainCommand, AKilledRankEndsTheJobAndTheCheckpointIsIntact) {
   const test::Folder folder;
   const std::string output = folder.path() / "out";
-  Launched program(on_two_ranks(train({"--output", output, "--epochs", "100000", "--checkpoint-every", "3"})));
+  Launched program(
+      on_two_ranks(train({"--output", output, "--epochs", "100000", "--checkpoint-every", "3"})));
   ASSERT_TRUE(program.wait_for("epoch 2/")) << program.err();
   ::kill(program.ranks().at(1), SIGKILL);
   EXPECT_EQ(program.wait(std::chrono::seconds(60)).code, 1) << program.err();
@@ -122,7 +130,8 @@ TEST(TrainCommand, ADamagedCheckpointIsRefusedAndTheOneBeforeOffered) {
   EXPECT_THAT(refused.text, HasSubstr("the checkpoint before it is whole: --resume"));
 }
 
-// Bad input: what was refused, the rule, the value, a hint; exit code 2 for wrong use, 1 for the machine around us.
+// Bad input: what was refused, the rule, the value, a hint; exit code 2 for wrong use, 1 for the
+// machine around us.
 
 TEST(TrainRefuses, UnknownModel) {
   const Refusal refused = refusal({"train", "--model", "lenett", "--data", kSmall});
@@ -134,7 +143,10 @@ TEST(TrainRefuses, UnknownModel) {
 TEST(TrainRefuses, ImpossiblePairOfModelAndData) {
   const Refusal refused = refusal({"train", "--model", "lenet", "--data", kSmall});
   EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.text, HasSubstr("model lenet cannot take this data: its images are at least 16 x 16 pixels (got 8 x 8)"));
+  EXPECT_THAT(
+      refused.text,
+      HasSubstr(
+          "model lenet cannot take this data: its images are at least 16 x 16 pixels (got 8 x 8)"));
 }
 
 TEST(TrainRefuses, UnknownFlagsWithASuggestion) {
@@ -149,9 +161,39 @@ TEST(TrainRefuses, WorldSizeZero) {
   EXPECT_THAT(refused.text, HasSubstr("WORLD_SIZE=0"));
 }
 
+TEST(TrainRefuses, ARankThatWasStartedTwice) {
+  const test::Folder folder;
+  // Three processes, two of which say that they are rank 1.
+  const std::string script = "[ $RANK = 2 ] && RANK=1; exec \"$0\" train --data '" +
+                             std::string(kSmall) + "' --batch-size 18 --output '" +
+                             (folder.path() / "out").string() + "'";
+  const Refusal refused = refusal(
+      {"run", "--nproc-per-node", "3", "--", "sh", "-c", script, MUSTER_TEST_BIN_DIR "/muster"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.text, HasSubstr("rank 1 was started twice"));
+}
+
+TEST(TrainRefuses, APortThatAnotherJobUses) {
+  const UniqueFd other_job(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  socklen_t length = sizeof address;
+  ASSERT_EQ(::bind(other_job.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  ASSERT_EQ(::listen(other_job.get(), 1), 0);
+  ASSERT_EQ(::getsockname(other_job.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  const std::string port = std::to_string(ntohs(address.sin_port));
+  const Refusal refused = refusal(
+      train({}),
+      {.environment = {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port}});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.text, HasSubstr("port " + port + " is in use"));
+  EXPECT_THAT(refused.text, HasSubstr("--master-port"));
+}
+
 TEST(TrainRefuses, MissingDataFiles) {
   const test::Folder folder;
-  const Refusal refused = refusal({"train", "--data", "fashion-mnist", "--data-dir", folder.path()});
+  const Refusal refused =
+      refusal({"train", "--data", "fashion-mnist", "--data-dir", folder.path()});
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.text, HasSubstr(folder.path().string()));
 }
@@ -159,7 +201,8 @@ TEST(TrainRefuses, MissingDataFiles) {
 /// A folder with copies of the real files that a test may spoil.
 void copy_fashion_mnist(const fs::path& to) {
   for (const auto& entry : fs::recursive_directory_iterator(fashion_mnist())) {
-    if (entry.path().extension() == ".gz") fs::copy_file(entry.path(), to / entry.path().filename());
+    if (entry.path().extension() == ".gz")
+      fs::copy_file(entry.path(), to / entry.path().filename());
   }
 }
 
@@ -167,7 +210,8 @@ TEST(TrainRefuses, ACutDataFile) {
   const test::Folder folder;
   copy_fashion_mnist(folder.path());
   fs::resize_file(folder.path() / "train-images-idx3-ubyte.gz", 1'000'000);
-  const Refusal refused = refusal({"train", "--data", "fashion-mnist", "--data-dir", folder.path()});
+  const Refusal refused =
+      refusal({"train", "--data", "fashion-mnist", "--data-dir", folder.path()});
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.text, HasSubstr("train-images-idx3-ubyte.gz"));
 }
@@ -175,11 +219,13 @@ TEST(TrainRefuses, ACutDataFile) {
 TEST(TrainRefuses, SwappedDataFiles) {
   const test::Folder folder;
   copy_fashion_mnist(folder.path());
-  const fs::path images = folder.path() / "train-images-idx3-ubyte.gz", labels = folder.path() / "train-labels-idx1-ubyte.gz";
+  const fs::path images = folder.path() / "train-images-idx3-ubyte.gz",
+                 labels = folder.path() / "train-labels-idx1-ubyte.gz";
   fs::rename(images, folder.path() / "aside");
   fs::rename(labels, images);
   fs::rename(folder.path() / "aside", labels);
-  const Refusal refused = refusal({"train", "--data", "fashion-mnist", "--data-dir", folder.path()});
+  const Refusal refused =
+      refusal({"train", "--data", "fashion-mnist", "--data-dir", folder.path()});
   EXPECT_THAT(refused.code, ::testing::AnyOf(1, 2));
   EXPECT_THAT(refused.text, HasSubstr("-ubyte.gz"));
   EXPECT_THAT(refused.text, HasSubstr("were two files swapped"));
@@ -196,21 +242,25 @@ TEST(TrainRefuses, AnOutputFolderThatCannotBeMade) {
 TEST(TrainRefuses, ToGoOnWithALossThatIsNotFinite) {
   const test::Folder folder;
   const fs::path output = folder.path() / "out";
-  const Refusal refused = refusal(on_two_ranks(train({"--output", output, "--lr", "1e30", "--checkpoint-every", "1"})));
+  const Refusal refused =
+      refusal(on_two_ranks(train({"--output", output, "--lr", "1e30", "--checkpoint-every", "1"})));
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.text, HasSubstr("the loss is not finite in step"));
   EXPECT_THAT(refused.text, HasSubstr("try a smaller --lr"));
 }
 
-/// A full disk: no file of the rank may grow beyond 2 KiB. The kernel then answers EFBIG where a full disk answers ENOSPC.
+/// A full disk: no file of the rank may grow beyond 2 KiB. The kernel then answers EFBIG where a
+/// full disk answers ENOSPC.
 TEST(TrainSurvives, AFullDiskWithEarlierCheckpointsIntact) {
   const test::Folder folder;
   const fs::path output = folder.path() / "out";
   Launched first(train({"--output", output, "--epochs", "1"}));
   ASSERT_EQ(first.wait(std::chrono::seconds(60)).code, 0);
   const std::string before(trim(read_file(output / "latest")));
-  const std::string limited = "ulimit -f 4; exec \"$0\" train --resume '" + output.string() + "' --epochs 2";
-  Launched second({"run", "--nproc-per-node", "1", "--", "sh", "-c", limited, MUSTER_TEST_BIN_DIR "/muster"});
+  const std::string limited =
+      "ulimit -f 4; exec \"$0\" train --resume '" + output.string() + "' --epochs 2";
+  Launched second(
+      {"run", "--nproc-per-node", "1", "--", "sh", "-c", limited, MUSTER_TEST_BIN_DIR "/muster"});
   EXPECT_EQ(second.wait(std::chrono::seconds(60)).code, 1) << second.err();
   EXPECT_THAT(second.err(), HasSubstr("cannot write"));
   EXPECT_EQ(trim(read_file(output / "latest")), before);

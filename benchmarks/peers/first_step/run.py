@@ -40,8 +40,6 @@ def parse_arguments():
 
 
 def sides(arguments, data):
-    subprocess.run(["cmake", "--build", str(ROOT / arguments.build), "--target", "first_step", "muster"], check=True,
-                   stdout=sys.stderr)
     program = str(ROOT / arguments.build / "bin" / "first_step")
     muster = str(ROOT / arguments.build / "bin" / "muster")
     python = sys.executable
@@ -141,7 +139,9 @@ def write_docs(text):
 
 def main():
     arguments = parse_arguments()
-    load = os.getloadavg()[0]
+    load = os.getloadavg()[0]  # before our own build
+    subprocess.run(["cmake", "--build", str(ROOT / arguments.build), "--target", "first_step", "muster"], check=True,
+                   stdout=sys.stderr)
     tables, phases, ratios = [], [], []
     if load > 0.5 * os.cpu_count():
         print(f"first_step: other programs are running (load average {load:.2f}): times will be worse", file=sys.stderr)

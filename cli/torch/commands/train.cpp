@@ -1,7 +1,4 @@
 // `muster train`: trains a model of the zoo, alone or as one rank of a job.
-#include <signal.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <filesystem>
 #include <memory>
@@ -9,14 +6,17 @@
 #include <thread>
 
 #include <ATen/Parallel.h>
+#include <signal.h>
+#include <unistd.h>
 
-#include "cli/command.h"
-#include "cli/live_bar.h"
-#include "cli/parse.h"
 #include "muster/base/file.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/train/trainer.h"
+
+#include "cli/command.h"
+#include "cli/live_bar.h"
+#include "cli/parse.h"
 
 namespace muster::cli {
 namespace {
@@ -44,7 +44,8 @@ struct Options {
   bool json = false;
 };
 
-// Set by the first SIGINT or SIGTERM, which also puts the default action back: the second one kills.
+// Set by the first SIGINT or SIGTERM, which also puts the default action back: the second one
+// kills.
 std::atomic<bool> stop_wanted{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "it is written by a signal handler");
 
@@ -55,34 +56,69 @@ void watch_signals() {
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
   ::signal(SIGXFSZ, SIG_IGN);  // a file size limit is reported like a full disk, not by death
-  ::signal(SIGPIPE, SIG_IGN);  // NOLINT: a reader of our progress or output that went away is no reason to die
+  ::signal(
+      SIGPIPE,
+      SIG_IGN);  // NOLINT: a reader of our progress or output that went away is no reason to die
 }
 
 void declare(CLI::App& app, Options& options) {
   train::TrainOptions& train = options.train;
-  app.add_option("--model", train.model, "name:key=value,… (muster list models)")->type_name("MODEL")->capture_default_str();
-  app.add_option("--data", train.data, "name:key=value,… (muster list datasets)")->type_name("DATA")->capture_default_str();
-  app.add_option("--data-dir", train.data_dir, "folder of the dataset's files, where they are not in its usual place")->type_name("DIR");
-  app.add_option("--strategy", train.strategy, "auto, single or ddp")->type_name("NAME")->capture_default_str();
-  app.add_option("--backend", train.backend, "process group, or auto (muster list backends)")->type_name("NAME")->capture_default_str();
-  app.add_option("--epochs", train.epochs, "times through the training data")->type_name("N")->capture_default_str();
-  app.add_option("--batch-size", train.batch_size, "samples per step of all ranks together")->type_name("N")->capture_default_str();
-  app.add_option("--optimizer", train.optimizer, "sgd or adamw, with parameters: sgd:momentum=0.9")->type_name("NAME")->capture_default_str();
+  app.add_option("--model", train.model, "name:key=value,… (muster list models)")
+      ->type_name("MODEL")
+      ->capture_default_str();
+  app.add_option("--data", train.data, "name:key=value,… (muster list datasets)")
+      ->type_name("DATA")
+      ->capture_default_str();
+  app.add_option("--data-dir",
+                 train.data_dir,
+                 "folder of the dataset's files, where they are not in its usual place")
+      ->type_name("DIR");
+  app.add_option("--strategy", train.strategy, "auto, single or ddp")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_option("--backend", train.backend, "process group, or auto (muster list backends)")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_option("--epochs", train.epochs, "times through the training data")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--batch-size", train.batch_size, "samples per step of all ranks together")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--optimizer", train.optimizer, "sgd or adamw, with parameters: sgd:momentum=0.9")
+      ->type_name("NAME")
+      ->capture_default_str();
   app.add_option("--lr", options.lr, "learning rate [the optimizer's own]")->type_name("X");
-  app.add_option("--seed", train.seed, "of initial weights and the order of samples")->type_name("N")->capture_default_str();
-  app.add_option("--workers", train.workers, "loader threads per rank [from cores and ranks]")->type_name("N");
-  app.add_option("--validation-samples", train.validation_samples, "held out from the training data [a twelfth, at most 5000]")->type_name("N");
+  app.add_option("--seed", train.seed, "of initial weights and the order of samples")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--workers", train.workers, "loader threads per rank [from cores and ranks]")
+      ->type_name("N");
+  app.add_option("--validation-samples",
+                 train.validation_samples,
+                 "held out from the training data [a twelfth, at most 5000]")
+      ->type_name("N");
   app.add_option("--max-steps", train.max_steps, "stop after N steps [no limit]")->type_name("N");
-  app.add_option("--output", options.output, "folder of the run [runs/MODEL-DATA, numbered]")->type_name("DIR");
-  app.add_option("--resume", options.resume, "go on with the run in DIR (or one checkpoint)")->type_name("DIR");
-  app.add_option("--checkpoint-every", train.checkpoint_every, "steps between checkpoints [only at each epoch's end]")->type_name("N");
-  app.add_option("--keep-checkpoints", train.keep_checkpoints, "how many to keep")->type_name("N")->capture_default_str();
-  app.add_option("--log-every", train.log_every, "steps per row of metrics")->type_name("N")->capture_default_str();
+  app.add_option("--output", options.output, "folder of the run [runs/MODEL-DATA, numbered]")
+      ->type_name("DIR");
+  app.add_option("--resume", options.resume, "go on with the run in DIR (or one checkpoint)")
+      ->type_name("DIR");
+  app.add_option("--checkpoint-every",
+                 train.checkpoint_every,
+                 "steps between checkpoints [only at each epoch's end]")
+      ->type_name("N");
+  app.add_option("--keep-checkpoints", train.keep_checkpoints, "how many to keep")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--log-every", train.log_every, "steps per row of metrics")
+      ->type_name("N")
+      ->capture_default_str();
   app.add_flag("--explain", options.explain, "print the resolved plan and stop");
   app.add_flag("--json", options.json, "print the result as one JSON object");
 }
 
-/// The options given on the command line, by the names they have in a plan: "--batch-size" -> "batch_size".
+/// The options given on the command line, by the names they have in a plan: "--batch-size" ->
+/// "batch_size".
 std::vector<std::string> said(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -95,27 +131,35 @@ std::vector<std::string> said(const CLI::App& app) {
 }
 
 fs::path fresh_output(const train::TrainOptions& options) {
-  const std::string name = train::split_spec(options.model).first + "-" + train::split_spec(options.data).first;
+  const std::string name =
+      train::split_spec(options.model).first + "-" + train::split_spec(options.data).first;
   for (int number = 1;; ++number) {
     const fs::path path = fs::path("runs") / (number == 1 ? name : concat(name, "-", number));
     if (!fs::exists(path)) return path;
   }
 }
 
-/// Where this run writes. Rank 0 decides; the others are told, so that all name the same folder in errors.
+/// Where this run writes. Rank 0 decides; the others are told, so that all name the same folder in
+/// errors.
 fs::path settle_output(const Options& options, const parallel::ProcessGroup& group) {
   std::string chosen;
   if (group.rank() == 0) {
     fs::path output = options.output;
     if (output.empty() && !options.resume.empty()) {
-      output = fs::exists(options.resume / "state.json") ? fs::absolute(options.resume).parent_path().parent_path() : options.resume;
+      output = fs::exists(options.resume / "state.json")
+                   ? fs::absolute(options.resume).parent_path().parent_path()
+                   : options.resume;
     }
     if (output.empty()) output = fresh_output(options.train);
     const bool same_run = !options.resume.empty() && fs::exists(output) &&
-                          fs::weakly_canonical(options.resume).string().starts_with(fs::weakly_canonical(output).string());
+                          fs::weakly_canonical(options.resume)
+                              .string()
+                              .starts_with(fs::weakly_canonical(output).string());
     if (!same_run && fs::exists(output / "latest")) {
-      throw usage_error({.refused = "--output " + output.string(), .rule = "a new run does not overwrite an earlier one",
-                         .hint = "go on with it by --resume " + output.string() + ", or name another folder"});
+      throw usage_error(
+          {.refused = "--output " + output.string(),
+           .rule = "a new run does not overwrite an earlier one",
+           .hint = "go on with it by --resume " + output.string() + ", or name another folder"});
     }
     make_writable_folder(output, "output folder");
     chosen = output.string();
@@ -131,7 +175,8 @@ train::Checkpoint load_checkpoint(const fs::path& path) {
     ErrorText text = error.text();
     const std::string name = folder.filename().string();
     const auto step = to_int(name.substr(std::min(name.size(), name.find('-') + 1)));
-    if (const auto before = train::checkpoint_before(folder.parent_path().parent_path(), step.value_or(0))) {
+    if (const auto before =
+            train::checkpoint_before(folder.parent_path().parent_path(), step.value_or(0))) {
       text.hint = "the checkpoint before it is whole: --resume " + before->string();
     }
     throw Error(error.kind(), text);
@@ -175,18 +220,35 @@ class Reporter {
   int progress_fd_ = -1;
 };
 
-int report_result(const train::TrainResult& result, const fs::path& output, bool json, Console& console) {
+int report_result(const train::TrainResult& result,
+                  const fs::path& output,
+                  bool json,
+                  Console& console) {
   if (result.interrupted) {
-    console.note(concat("interrupted after step ", result.steps, "; saved in ", result.checkpoint.string(), "\nhint: go on with `muster train --resume ",
-                        output.string(), "`"));
+    console.note(concat("interrupted after step ",
+                        result.steps,
+                        "; saved in ",
+                        result.checkpoint.string(),
+                        "\nhint: go on with `muster train --resume ",
+                        output.string(),
+                        "`"));
     return kInterrupted;
   }
   if (json) {
-    const Json object = {{"test_accuracy", result.test_accuracy}, {"test_loss", result.test_loss}, {"steps", result.steps},
-                         {"seconds", result.seconds}, {"output", output.string()}, {"checkpoint", result.checkpoint.string()}};
+    const Json object = {{"test_accuracy", result.test_accuracy},
+                         {"test_loss", result.test_loss},
+                         {"steps", result.steps},
+                         {"seconds", result.seconds},
+                         {"output", output.string()},
+                         {"checkpoint", result.checkpoint.string()}};
     console.out() << object.dump() << '\n' << std::flush;
   } else {
-    console.note(concat("finished ", result.steps, " steps in ", human_duration(result.seconds), "; results in ", output.string()));
+    console.note(concat("finished ",
+                        result.steps,
+                        " steps in ",
+                        human_duration(result.seconds),
+                        "; results in ",
+                        output.string()));
     console.out() << "test accuracy " << fixed(result.test_accuracy, 4) << '\n' << std::flush;
   }
   return kDone;
@@ -194,7 +256,8 @@ int report_result(const train::TrainResult& result, const fs::path& output, bool
 
 int run(std::span<const std::string> args, Console& console) {
   Options options;
-  const auto app = make_app("train", "Train a model on one device, or on many as ranks under `muster run`.", kExamples);
+  const auto app = make_app(
+      "train", "Train a model on one device, or on many as ranks under `muster run`.", kExamples);
   declare(*app, options);
   if (const auto over = parse(*app, args, console)) return *over;
   if (app->get_option("--lr")->count() > 0) options.train.lr = options.lr;
@@ -205,9 +268,10 @@ int run(std::span<const std::string> args, Console& console) {
     resume = load_checkpoint(options.resume);
     train::take_over(resume->plan, said(*app), options.train);
   }
-  const train::Surroundings around{.world_size = env ? env->world_size : 1,
-                                   .local_world_size = env ? env->local_world_size : 1,
-                                   .cores = std::max<int64_t>(1, std::thread::hardware_concurrency())};
+  const train::Surroundings around{
+      .world_size = env ? env->world_size : 1,
+      .local_world_size = env ? env->local_world_size : 1,
+      .cores = std::max<int64_t>(1, std::thread::hardware_concurrency())};
   const train::TrainData data = train::open_data(options.train.data, options.train.data_dir);
   const train::TrainPlan plan = train::resolve(options.train, around, *data.train, *data.test);
   if (options.explain) {
@@ -216,21 +280,39 @@ int run(std::span<const std::string> args, Console& console) {
   }
 
   watch_signals();
-  const parallel::ProcessGroup group = parallel::init_process_group({.backend = options.train.backend}, env);
+  const parallel::ProcessGroup group =
+      parallel::init_process_group({.backend = options.train.backend}, env);
   const fs::path output = settle_output(options, group);
   const bool first = group.rank() == 0;
   if (first) {
     write_file_atomic(output / "config.json", to_json(plan).dump(2) + '\n');
-    console.note(concat(plan.model_name, " on ", plan.data_name, ", ", plan.options.strategy, " on ", plan.world_size,
-                        plan.world_size == 1 ? " rank" : " ranks (" + group.backend() + ")", ", batch ", plan.options.batch_size, ", ",
-                        plan.options.workers, plan.options.workers == 1 ? " loader worker" : " loader workers", " per rank; output ", output.string()));
+    console.note(concat(plan.model_name,
+                        " on ",
+                        plan.data_name,
+                        ", ",
+                        plan.options.strategy,
+                        " on ",
+                        plan.world_size,
+                        plan.world_size == 1 ? " rank" : " ranks (" + group.backend() + ")",
+                        ", batch ",
+                        plan.options.batch_size,
+                        ", ",
+                        plan.options.workers,
+                        plan.options.workers == 1 ? " loader worker" : " loader workers",
+                        " per rank; output ",
+                        output.string()));
     if (resume) console.note(concat("resuming after step ", resume->position.step));
   }
   Reporter reporter(console, env.has_value());
-  const train::TrainResult result = train::train(plan, data, group, output, resume,
-                                                 {.progress = [&](const track::ProgressEvent& event) { reporter.progress(event); },
-                                                  .note = [&](const std::string& line) { reporter.note(line); },
-                                                  .stop_requested = [] { return stop_wanted.load(); }});
+  const train::TrainResult result = train::train(
+      plan,
+      data,
+      group,
+      output,
+      resume,
+      {.progress = [&](const track::ProgressEvent& event) { reporter.progress(event); },
+       .note = [&](const std::string& line) { reporter.note(line); },
+       .stop_requested = [] { return stop_wanted.load(); }});
   reporter.finish();
   if (!first) return result.interrupted ? kInterrupted : kDone;
   return report_result(result, output, options.json, console);
@@ -238,6 +320,7 @@ int run(std::span<const std::string> args, Console& console) {
 
 }  // namespace
 
-extern constinit const CommandEntry train_entry{"train", "train a model; alone, or as one rank under `muster run`", &run};
+extern constinit const CommandEntry train_entry{
+    "train", "train a model; alone, or as one rank under `muster run`", &run};
 
 }  // namespace muster::cli

@@ -8,7 +8,8 @@ namespace muster::models {
 
 CnnImpl::CnnImpl(const ImageShape& shape, const CnnOptions& options) {
   if (options.width < 1 || options.hidden < 1) {
-    throw usage_error({.refused = "model cnn", .rule = "width and hidden are at least 1",
+    throw usage_error({.refused = "model cnn",
+                       .rule = "width and hidden are at least 1",
                        .value = concat("width=", options.width, ",hidden=", options.hidden)});
   }
   const auto convolution = [](int64_t in, int64_t out) {
@@ -18,7 +19,10 @@ CnnImpl::CnnImpl(const ImageShape& shape, const CnnOptions& options) {
   bn1_ = register_module("bn1", torch::nn::BatchNorm2d(options.width));
   conv2_ = register_module("conv2", convolution(options.width, 2 * options.width));
   bn2_ = register_module("bn2", torch::nn::BatchNorm2d(2 * options.width));
-  fc1_ = register_module("fc1", torch::nn::Linear(2 * options.width * (shape.height / 4) * (shape.width / 4), options.hidden));
+  fc1_ =
+      register_module("fc1",
+                      torch::nn::Linear(2 * options.width * (shape.height / 4) * (shape.width / 4),
+                                        options.hidden));
   fc2_ = register_module("fc2", torch::nn::Linear(options.hidden, shape.classes));
 }
 
@@ -30,8 +34,10 @@ at::Tensor CnnImpl::forward(at::Tensor images) {
 
 namespace {
 
-constexpr Param kParams[] = {param<&CnnOptions::width>("width", "channels of the first convolution; the second has twice as many"),
-                             param<&CnnOptions::hidden>("hidden", "width of the layer before the scores")};
+constexpr Param kParams[] = {
+    param<&CnnOptions::width>("width",
+                              "channels of the first convolution; the second has twice as many"),
+    param<&CnnOptions::hidden>("hidden", "width of the layer before the scores")};
 
 std::shared_ptr<Classifier> make(const ImageShape& shape, const ParamValues& params) {
   return std::make_shared<CnnImpl>(shape, resolve_params<CnnOptions>(kParams, params, "model cnn"));
@@ -39,6 +45,7 @@ std::shared_ptr<Classifier> make(const ImageShape& shape, const ParamValues& par
 
 }  // namespace
 
-extern constinit const ModelEntry cnn_entry{"cnn", "two convolutions with BatchNorm, two linear layers", 4, 0, kParams, &make};
+extern constinit const ModelEntry cnn_entry{
+    "cnn", "two convolutions with BatchNorm, two linear layers", 4, 0, kParams, &make};
 
 }  // namespace muster::models

@@ -14,8 +14,9 @@ struct CnnOptions {
   int64_t hidden = 128;  ///< width of the layer before the scores
 };
 
-/// Two 3x3 convolutions (stride 1, padding 1), each followed by BatchNorm, ReLU and 2x2 max pooling, then Linear, ReLU, Linear.
-/// Parameters: conv1, bn1, conv2, bn2, fc1, fc2; the convolutions have no bias, which BatchNorm would take away again.
+/// Two 3x3 convolutions (stride 1, padding 1), each followed by BatchNorm, ReLU and 2x2 max
+/// pooling, then Linear, ReLU, Linear. Parameters: conv1, bn1, conv2, bn2, fc1, fc2; the
+/// convolutions have no bias, which BatchNorm would take away again.
 class CnnImpl : public Classifier {
  public:
   explicit CnnImpl(const ImageShape& shape, const CnnOptions& options = {});

@@ -5,7 +5,9 @@
 namespace muster::models {
 namespace {
 
-int64_t padding(const ImageShape& shape) { return std::min(shape.height, shape.width) < 32 ? 2 : 0; }
+int64_t padding(const ImageShape& shape) {
+  return std::min(shape.height, shape.width) < 32 ? 2 : 0;
+}
 
 /// Pixels left of `size` after both 5x5 convolutions and both poolings.
 int64_t after_features(int64_t size, int64_t pad) { return ((size + 2 * pad - 4) / 2 - 4) / 2; }
@@ -14,9 +16,13 @@ int64_t after_features(int64_t size, int64_t pad) { return ((size + 2 * pad - 4)
 
 LenetImpl::LenetImpl(const ImageShape& shape) {
   const int64_t pad = padding(shape);
-  conv1_ = register_module("conv1", torch::nn::Conv2d(torch::nn::Conv2dOptions(shape.channels, 6, 5).padding(pad)));
+  conv1_ = register_module(
+      "conv1", torch::nn::Conv2d(torch::nn::Conv2dOptions(shape.channels, 6, 5).padding(pad)));
   conv2_ = register_module("conv2", torch::nn::Conv2d(6, 16, 5));
-  fc1_ = register_module("fc1", torch::nn::Linear(16 * after_features(shape.height, pad) * after_features(shape.width, pad), 120));
+  fc1_ = register_module(
+      "fc1",
+      torch::nn::Linear(16 * after_features(shape.height, pad) * after_features(shape.width, pad),
+                        120));
   fc2_ = register_module("fc2", torch::nn::Linear(120, 84));
   fc3_ = register_module("fc3", torch::nn::Linear(84, shape.classes));
 }
@@ -37,6 +43,7 @@ std::shared_ptr<Classifier> make(const ImageShape& shape, const ParamValues& par
 
 }  // namespace
 
-extern constinit const ModelEntry lenet_entry{"lenet", "LeNet-5 (1998) with ReLU and max pooling", 16, 0, {}, &make};
+extern constinit const ModelEntry lenet_entry{
+    "lenet", "LeNet-5 (1998) with ReLU and max pooling", 16, 0, {}, &make};
 
 }  // namespace muster::models

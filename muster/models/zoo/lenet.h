@@ -8,9 +8,10 @@
 
 namespace muster::models {
 
-/// Source: LeCun et al. 1998, "Gradient-based learning applied to document recognition", figure 2, with ReLU for the squashing
-/// functions, max pooling for the trained subsampling and all maps connected. The first convolution pads by 2 for images below
-/// 32 pixels, as the paper's 28-pixel digits were padded. Parameters: conv1, conv2, fc1, fc2, fc3.
+/// Source: LeCun et al. 1998, "Gradient-based learning applied to document recognition", figure 2,
+/// with ReLU for the squashing functions, max pooling for the trained subsampling and all maps
+/// connected. The first convolution pads by 2 for images below 32 pixels, as the paper's 28-pixel
+/// digits were padded. Parameters: conv1, conv2, fc1, fc2, fc3.
 class LenetImpl : public Classifier {
  public:
   explicit LenetImpl(const ImageShape& shape);

@@ -6,7 +6,8 @@ namespace muster::models {
 
 MlpImpl::MlpImpl(const ImageShape& shape, const MlpOptions& options) {
   if (options.hidden < 1 || options.layers < 1) {
-    throw usage_error({.refused = "model mlp", .rule = "hidden and layers are at least 1",
+    throw usage_error({.refused = "model mlp",
+                       .rule = "hidden and layers are at least 1",
                        .value = concat("hidden=", options.hidden, ",layers=", options.layers)});
   }
   int64_t width = shape.channels * shape.height * shape.width;
@@ -34,6 +35,7 @@ std::shared_ptr<Classifier> make(const ImageShape& shape, const ParamValues& par
 
 }  // namespace
 
-extern constinit const ModelEntry mlp_entry{"mlp", "fully connected layers with ReLU between them", 1, 0, kParams, &make};
+extern constinit const ModelEntry mlp_entry{
+    "mlp", "fully connected layers with ReLU between them", 1, 0, kParams, &make};
 
 }  // namespace muster::models

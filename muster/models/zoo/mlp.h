@@ -12,8 +12,8 @@ struct MlpOptions {
   int64_t layers = 2;    ///< number of hidden layers, at least 1
 };
 
-/// Flatten, then Linear + ReLU `layers` times, then Linear. Parameters: fc1.weight, fc1.bias, …, as in a Python module that
-/// registers its layers in this order.
+/// Flatten, then Linear + ReLU `layers` times, then Linear. Parameters: fc1.weight, fc1.bias, …, as
+/// in a Python module that registers its layers in this order.
 class MlpImpl : public Classifier {
  public:
   explicit MlpImpl(const ImageShape& shape, const MlpOptions& options = {});

@@ -1,14 +1,13 @@
-// CUDA tensors by NVIDIA's NCCL, through the optional module libmuster_nccl.so. See muster/parallel/nccl/.
-#include "muster/parallel/nccl/module.h"
-
-#include <dlfcn.h>
-
+// CUDA tensors by NVIDIA's NCCL, through the optional module libmuster_nccl.so. See
+// muster/parallel/nccl/.
 #include <c10/core/DeviceGuard.h>
+#include <dlfcn.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/parallel/backend.h"
 #include "muster/parallel/cuda.h"
+#include "muster/parallel/nccl/module.h"
 
 namespace muster::parallel {
 namespace {
@@ -24,9 +23,11 @@ const Module& module() {
     result.why_not = load_cuda();
     if (!result.why_not.empty()) return result;
     void* handle = ::dlopen(kNcclModule, RTLD_NOW);
-    if (handle != nullptr) result.make = reinterpret_cast<NcclFactory>(::dlsym(handle, kNcclFactory));
+    if (handle != nullptr)
+      result.make = reinterpret_cast<NcclFactory>(::dlsym(handle, kNcclFactory));
     if (result.make == nullptr) {
-      result.why_not = concat("Muster was built without NCCL, or its module does not fit this LibTorch: ", ::dlerror());
+      result.why_not = concat(
+          "Muster was built without NCCL, or its module does not fit this LibTorch: ", ::dlerror());
     }
     return result;
   }();
@@ -38,28 +39,32 @@ std::string available() { return module().why_not; }
 c10::intrusive_ptr<c10d::Backend> make(const BackendRequest& request) {
   const auto devices = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->deviceCount();
   if (request.local_rank >= devices) {
-    throw environment_error({.refused = concat("rank ", request.rank, " finds no device of its own"),
-                             .rule = "nccl gives each rank of a machine one device",
-                             .value = concat("local rank ", request.local_rank, ", ", int(devices), " devices"),
-                             .hint = "start fewer ranks per machine (--nproc-per-node gpu) or choose the backend gloo"});
+    throw environment_error(
+        {.refused = concat("rank ", request.rank, " finds no device of its own"),
+         .rule = "nccl gives each rank of a machine one device",
+         .value = concat("local rank ", request.local_rank, ", ", int(devices), " devices"),
+         .hint =
+             "start fewer ranks per machine (--nproc-per-node gpu) or choose the backend gloo"});
   }
   try {
     return c10::intrusive_ptr<c10d::Backend>::reclaim(module().make(request));
   } catch (const c10::Error& error) {
-    throw environment_error({.refused = "nccl could not connect the ranks", .rule = error.what_without_backtrace(),
+    throw environment_error({.refused = "nccl could not connect the ranks",
+                             .rule = error.what_without_backtrace(),
                              .hint = "NCCL_DEBUG=INFO shows what NCCL tried"});
   }
 }
 
 }  // namespace
 
-extern constinit const BackendEntry nccl_entry{"nccl",
-                                               "one NVIDIA device per process, one or many hosts; CUDA tensors",
-                                               30,
-                                               c10d::ProcessGroup::BackendType::NCCL,
-                                               &available,
-                                               &make,
-                                               false,
-                                               true};
+extern constinit const BackendEntry nccl_entry{
+    "nccl",
+    "one NVIDIA device per process, one or many hosts; CUDA tensors",
+    30,
+    c10d::ProcessGroup::BackendType::NCCL,
+    &available,
+    &make,
+    false,
+    true};
 
 }  // namespace muster::parallel

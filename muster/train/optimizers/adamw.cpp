@@ -1,4 +1,5 @@
-// Adam with decoupled weight decay. Source: Loshchilov & Hutter 2019, algorithm 2; operations in the order of torch.optim.AdamW.
+// Adam with decoupled weight decay. Source: Loshchilov & Hutter 2019, algorithm 2; operations in
+// the order of torch.optim.AdamW.
 #include <cmath>
 
 #include <ATen/ops/_foreach_add.h>
@@ -25,10 +26,11 @@ struct AdamwOptions {
   double weight_decay = 0.01;
 };
 
-constexpr Param kParams[] = {param<&AdamwOptions::beta1>("beta1", "decay of the mean of gradients"),
-                             param<&AdamwOptions::beta2>("beta2", "decay of the mean of squared gradients"),
-                             param<&AdamwOptions::eps>("eps", "added to the root, against division by zero"),
-                             param<&AdamwOptions::weight_decay>("weight_decay", "share of lr by which weights shrink")};
+constexpr Param kParams[] = {
+    param<&AdamwOptions::beta1>("beta1", "decay of the mean of gradients"),
+    param<&AdamwOptions::beta2>("beta2", "decay of the mean of squared gradients"),
+    param<&AdamwOptions::eps>("eps", "added to the root, against division by zero"),
+    param<&AdamwOptions::weight_decay>("weight_decay", "share of lr by which weights shrink")};
 
 class Adamw final : public Optimizer {
  public:
@@ -55,7 +57,8 @@ class Adamw final : public Optimizer {
       gradients.push_back(parameter.grad());
       means.push_back(mean_[i]);
       squares.push_back(square_[i]);
-      // 1 - beta^t of the paper's lines 9 and 10, per parameter: a parameter may have skipped steps.
+      // 1 - beta^t of the paper's lines 9 and 10, per parameter: a parameter may have skipped
+      // steps.
       roots.emplace_back(std::sqrt(1 - std::pow(options_.beta2, static_cast<double>(steps_[i]))));
       sizes.emplace_back(-(lr() / (1 - std::pow(options_.beta1, static_cast<double>(steps_[i])))));
     }
@@ -75,7 +78,8 @@ class Adamw final : public Optimizer {
     mean_.save(parameters_, out);
     square_.save(parameters_, out);
     for (size_t i = 0; i < steps_.size(); ++i) {
-      if (steps_[i] > 0) out.emplace_back("step/" + parameters_[i].first, at::full({}, steps_[i], at::kLong));
+      if (steps_[i] > 0)
+        out.emplace_back("step/" + parameters_[i].first, at::full({}, steps_[i], at::kLong));
     }
     return out;
   }
@@ -98,16 +102,26 @@ class Adamw final : public Optimizer {
 std::unique_ptr<Optimizer> make(NamedTensorList parameters, double lr, const ParamValues& params) {
   const auto options = resolve_params<AdamwOptions>(kParams, params, "optimizer adamw");
   const auto share = [](double value) { return value >= 0 && value < 1; };
-  if (!share(options.beta1) || !share(options.beta2) || options.eps < 0 || options.weight_decay < 0) {
-    throw usage_error({.refused = "optimizer adamw", .rule = "beta1 and beta2 are in [0, 1); eps and weight_decay are not negative",
-                       .value = concat("beta1=", options.beta1, ",beta2=", options.beta2, ",eps=", options.eps,
-                                       ",weight_decay=", options.weight_decay)});
+  if (!share(options.beta1) || !share(options.beta2) || options.eps < 0 ||
+      options.weight_decay < 0) {
+    throw usage_error(
+        {.refused = "optimizer adamw",
+         .rule = "beta1 and beta2 are in [0, 1); eps and weight_decay are not negative",
+         .value = concat("beta1=",
+                         options.beta1,
+                         ",beta2=",
+                         options.beta2,
+                         ",eps=",
+                         options.eps,
+                         ",weight_decay=",
+                         options.weight_decay)});
   }
   return std::make_unique<Adamw>(std::move(parameters), lr, options);
 }
 
 }  // namespace
 
-extern constinit const OptimizerEntry adamw_entry{"adamw", "Adam with decoupled weight decay", 1e-3, kParams, &make};
+extern constinit const OptimizerEntry adamw_entry{
+    "adamw", "Adam with decoupled weight decay", 1e-3, kParams, &make};
 
 }  // namespace muster::train

@@ -1,4 +1,5 @@
-// Stochastic gradient descent with momentum. Source: torch.optim.SGD's rule (momentum buffer starts as the first gradient).
+// Stochastic gradient descent with momentum. Source: torch.optim.SGD's rule (momentum buffer starts
+// as the first gradient).
 #include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <c10/core/GradMode.h>
@@ -16,15 +17,18 @@ struct SgdOptions {
   bool nesterov = false;
 };
 
-constexpr Param kParams[] = {param<&SgdOptions::momentum>("momentum", "share of the last step that goes on"),
-                             param<&SgdOptions::weight_decay>("weight_decay", "L2 penalty, added to the gradient"),
-                             param<&SgdOptions::dampening>("dampening", "share of the gradient kept out of the momentum"),
-                             param<&SgdOptions::nesterov>("nesterov", "look ahead by one momentum step")};
+constexpr Param kParams[] = {
+    param<&SgdOptions::momentum>("momentum", "share of the last step that goes on"),
+    param<&SgdOptions::weight_decay>("weight_decay", "L2 penalty, added to the gradient"),
+    param<&SgdOptions::dampening>("dampening", "share of the gradient kept out of the momentum"),
+    param<&SgdOptions::nesterov>("nesterov", "look ahead by one momentum step")};
 
 class Sgd final : public Optimizer {
  public:
   Sgd(NamedTensorList parameters, double lr, const SgdOptions& options)
-      : Optimizer(std::move(parameters), lr), options_(options), momentum_("momentum", parameters_.size()) {}
+      : Optimizer(std::move(parameters), lr),
+        options_(options),
+        momentum_("momentum", parameters_.size()) {}
 
   void step() override {
     const c10::NoGradGuard no_grad;
@@ -37,7 +41,8 @@ class Sgd final : public Optimizer {
       indices.push_back(i);
     }
     if (parameters.empty()) return;
-    if (options_.weight_decay != 0) gradients = at::_foreach_add(gradients, parameters, options_.weight_decay);
+    if (options_.weight_decay != 0)
+      gradients = at::_foreach_add(gradients, parameters, options_.weight_decay);
     if (options_.momentum != 0) {
       for (size_t k = 0; k < indices.size(); ++k) {
         at::Tensor& buffer = momentum_[indices[k]];
@@ -54,7 +59,8 @@ class Sgd final : public Optimizer {
       }
       std::vector<at::Tensor> buffers;
       for (const size_t index : indices) buffers.push_back(momentum_[index]);
-      gradients = options_.nesterov ? at::_foreach_add(gradients, buffers, options_.momentum) : std::move(buffers);
+      gradients = options_.nesterov ? at::_foreach_add(gradients, buffers, options_.momentum)
+                                    : std::move(buffers);
     }
     at::_foreach_add_(parameters, gradients, -lr());
   }
@@ -73,16 +79,24 @@ class Sgd final : public Optimizer {
 
 std::unique_ptr<Optimizer> make(NamedTensorList parameters, double lr, const ParamValues& params) {
   const auto options = resolve_params<SgdOptions>(kParams, params, "optimizer sgd");
-  if (options.momentum < 0 || options.weight_decay < 0 || (options.nesterov && (options.momentum <= 0 || options.dampening != 0))) {
+  if (options.momentum < 0 || options.weight_decay < 0 ||
+      (options.nesterov && (options.momentum <= 0 || options.dampening != 0))) {
     throw usage_error({.refused = "optimizer sgd",
-                       .rule = "momentum and weight_decay are not negative; nesterov needs momentum above 0 and no dampening",
-                       .value = concat("momentum=", options.momentum, ",weight_decay=", options.weight_decay, ",dampening=", options.dampening)});
+                       .rule = "momentum and weight_decay are not negative; nesterov needs "
+                               "momentum above 0 and no dampening",
+                       .value = concat("momentum=",
+                                       options.momentum,
+                                       ",weight_decay=",
+                                       options.weight_decay,
+                                       ",dampening=",
+                                       options.dampening)});
   }
   return std::make_unique<Sgd>(std::move(parameters), lr, options);
 }
 
 }  // namespace
 
-extern constinit const OptimizerEntry sgd_entry{"sgd", "stochastic gradient descent with momentum", 0.05, kParams, &make};
+extern constinit const OptimizerEntry sgd_entry{
+    "sgd", "stochastic gradient descent with momentum", 0.05, kParams, &make};
 
 }  // namespace muster::train
