@@ -23,7 +23,8 @@ function(muster_room_tests room)
   set(environment "")
   if(MUSTER_SANITIZE MATCHES thread)
     # LibTorch is not instrumented: what it synchronises inside is invisible to ThreadSanitizer, and so is OpenMP.
-    set(environment ENVIRONMENT "TSAN_OPTIONS=ignore_noninstrumented_modules=1;OMP_NUM_THREADS=1")
+    set(environment ENVIRONMENT
+      "TSAN_OPTIONS=ignore_noninstrumented_modules=1:suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp;OMP_NUM_THREADS=1")
   endif()
   gtest_discover_tests(${room}_tests DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST TEST_FILTER "${ARG_FILTER}"
     PROPERTIES TIMEOUT 300 LABELS "${room};${ARG_LABELS}" ${environment})

@@ -86,6 +86,7 @@ std::vector<std::pair<std::string, std::string>> to_environment(const RankEnv& e
           {"TORCHELASTIC_MAX_RESTARTS", text(env.max_restarts)},
           {"TORCHELASTIC_RUN_ID", env.run_id},
           {"TORCHELASTIC_USE_AGENT_STORE", env.use_agent_store ? "True" : "False"},
+          {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"},
           {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"}};
 }
 

@@ -80,6 +80,7 @@ TEST(RankEnv, SetsTorchrunsNames) {
                                               "TORCHELASTIC_MAX_RESTARTS",
                                               "TORCHELASTIC_RUN_ID",
                                               "TORCHELASTIC_USE_AGENT_STORE",
+                                              "TORCHELASTIC_SIGNALS_TO_HANDLE",
                                               "TORCH_NCCL_ASYNC_ERROR_HANDLING"));
 }
 

@@ -1,12 +1,12 @@
 // The C++ side of benchmarks/peers/first_step: what peer.py does, by Muster.
 //
-//     FIRST_STEP_OUT=/tmp/out build/bin/muster run --nproc-per-node 2 -- build/bin/first_step memory
-//     FIRST_STEP_OUT=/tmp/out build/bin/muster run --nproc-per-node 2 -- build/bin/first_step fashion-mnist FOLDER
+//     FIRST_STEP_OUT=/tmp/out build/bin/muster run --nproc-per-node 2 -- build/bin/first_step
+//     memory FIRST_STEP_OUT=/tmp/out build/bin/muster run --nproc-per-node 2 --
+//     build/bin/first_step fashion-mnist FOLDER
 //
-// Each rank notes CLOCK_MONOTONIC at the end of the first optimizer step and writes it, with the times of the phases
-// before it and the loss, to FIRST_STEP_OUT/rank<R>.json. run.py runs both sides in turn and prints the table.
-#include <time.h>
-
+// Each rank notes CLOCK_MONOTONIC at the end of the first optimizer step and writes it, with the
+// times of the phases before it and the loss, to FIRST_STEP_OUT/rank<R>.json. run.py runs both
+// sides in turn and prints the table.
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
@@ -17,6 +17,7 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/relu.h>
+#include <time.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/linear.h>
@@ -52,7 +53,9 @@ std::shared_ptr<const muster::data::Dataset> open_dataset(int argc, char** argv)
 }
 
 struct Mlp : torch::nn::Module {
-  at::Tensor forward(const at::Tensor& x) { return fc3(at::relu(fc2(at::relu(fc1(x.flatten(1)))))); }
+  at::Tensor forward(const at::Tensor& x) {
+    return fc3(at::relu(fc2(at::relu(fc1(x.flatten(1))))));
+  }
 
   torch::nn::Linear fc1 = register_module("fc1", torch::nn::Linear(784, 2048));
   torch::nn::Linear fc2 = register_module("fc2", torch::nn::Linear(2048, 2048));
@@ -65,10 +68,12 @@ void take_first_step(int argc, char** argv) {
   const auto group = muster::parallel::init_process_group({.backend = "gloo"});
   note["grouped"] = monotonic_s();
   const auto dataset = open_dataset(argc, argv);
-  muster::data::Loader loader(dataset, {.batch_size = kBatchPerRank},
+  muster::data::Loader loader(dataset,
+                              {.batch_size = kBatchPerRank},
                               std::make_unique<muster::data::DistributedSampler>(
-                                  dataset->size(), muster::data::DistributedSamplerOptions{
-                                                       .world_size = group.world_size(), .rank = group.rank()}));
+                                  dataset->size(),
+                                  muster::data::DistributedSamplerOptions{
+                                      .world_size = group.world_size(), .rank = group.rank()}));
   note["loaded"] = monotonic_s();
   torch::manual_seed(0);
   const auto model = std::make_shared<Mlp>();
@@ -85,7 +90,8 @@ void take_first_step(int argc, char** argv) {
   optimizer.step();
   note["stepped"] = monotonic_s();
   note["loss"] = loss.item<double>();
-  std::ofstream(muster::concat(std::getenv("FIRST_STEP_OUT"), "/rank", group.rank(), ".json")) << note;
+  std::ofstream(muster::concat(std::getenv("FIRST_STEP_OUT"), "/rank", group.rank(), ".json"))
+      << note;
 }
 
 }  // namespace

@@ -279,9 +279,9 @@ int run(std::span<const std::string> args, Console& console) {
     return kDone;
   }
 
-  watch_signals();
   const parallel::ProcessGroup group =
       parallel::init_process_group({.backend = options.train.backend}, env);
+  watch_signals();  // from here on a signal means: save and stop; before, there is nothing to save
   const fs::path output = settle_output(options, group);
   const bool first = group.rank() == 0;
   if (first) {
