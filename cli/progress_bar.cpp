@@ -11,7 +11,7 @@ namespace {
 
 using track::ProgressEvent;
 
-constexpr size_t kLeastBar = 8;
+constexpr size_t kLeastBar = 5;  // with it, all facts of a long run fit into 80 columns
 constexpr size_t kMostBar = 40;
 
 /// Finished share of this epoch and phase, 0 … 1; nothing if the number of steps is not known.
@@ -67,7 +67,7 @@ struct Fact {
 std::vector<Fact> facts(const ProgressEvent& event) {
   std::vector<Fact> out;
   if (event.loss) out.push_back({"loss " + fixed(*event.loss, 4), 2});
-  if (event.accuracy) out.push_back({"accuracy " + fixed(*event.accuracy, 3), 1});
+  if (event.accuracy) out.push_back({"acc " + fixed(*event.accuracy, 3), 1});
   if (event.samples_per_s) out.push_back({rate(*event.samples_per_s), 0});
   if (event.eta_s) out.push_back({left(*event.eta_s), 3});
   return out;

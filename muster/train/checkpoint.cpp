@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <vector>
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -68,6 +71,18 @@ NamedTensorList read_part(const fs::path& folder, const std::string& name, const
   return parse_safetensors(bytes, path.string()).tensors;
 }
 
+/// Renames `unfinished` to `folder`. If that is there already (a resumed run that repeats the
+/// step), the two change places in one system call, so that a kill at any moment leaves a whole
+/// folder under the name.
+void put_in_place(const fs::path& unfinished, const fs::path& folder) {
+  if (!fs::exists(folder)) return fs::rename(unfinished, folder);
+  if (::renameat2(AT_FDCWD, unfinished.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) != 0) {
+    throw environment_error(
+        {.refused = "cannot replace " + folder.string(), .rule = errno_text(errno)});
+  }
+  fs::remove_all(unfinished);
+}
+
 /// Writes the files of a checkpoint into an empty folder.
 void write_parts(const fs::path& folder, const Checkpoint& checkpoint) {
   Json files = Json::object();
@@ -105,9 +120,7 @@ fs::path write_checkpoint(const fs::path& output, const Checkpoint& checkpoint) 
         {.refused = "cannot create " + unfinished.string(), .rule = error.message()});
   try {
     write_parts(unfinished, checkpoint);
-    fs::remove_all(
-        folder);  // the same step again: a resumed run that repeats it, with the same content
-    fs::rename(unfinished, folder);
+    put_in_place(unfinished, folder);
     sync_folder(folder.parent_path());
     write_file_atomic(output / "latest", folder.filename().string() + '\n');
   } catch (const fs::filesystem_error& failure) {

@@ -21,13 +21,22 @@ track::ProgressEvent half_way() {
 
 TEST(ProgressBar, ShowsAllOnAWideTerminal) {
   EXPECT_EQ(render_bar(half_way(), 100, false),
-            "train 2/6 ━━━━━━━━━━━━────────────  50% · loss 0.4123 · accuracy 0.871 · 5.4k "
+            "train 2/6 ━━━━━━━━━━━━━━╸──────────────  50% · loss 0.4123 · acc 0.871 · 5.4k "
             "samples/s · 1m12s left");
+}
+
+TEST(ProgressBar, ShowsAllFactsOfALongRunAtEightyColumns) {
+  ProgressEvent event = half_way();
+  event.epoch = 12;
+  event.epochs = 20;
+  const std::string bar = render_bar(event, 79, false);
+  for (const char* fact : {"loss", "acc", "samples/s", "left"})
+    EXPECT_NE(bar.find(fact), std::string::npos) << fact;
 }
 
 TEST(ProgressBar, GivesUpTheRateFirstAndTheTimeLeftLast) {
   EXPECT_EQ(render_bar(half_way(), 70, false),
-            "train 2/6 ━━━━━╸─────  50% · loss 0.4123 · accuracy 0.871 · 1m12s left");
+            "train 2/6 ━━━━━━━━────────  50% · loss 0.4123 · acc 0.871 · 1m12s left");
 }
 
 TEST(ProgressBar, FitsEveryWidthWithAndWithoutColour) {

@@ -53,6 +53,21 @@ TEST(Checkpoint, ReadsBackWhatWasWritten) {
   EXPECT_EQ(back.rng[0].first, "rank.0");
 }
 
+TEST(Checkpoint, TheSameStepMayBeWrittenAgain) {
+  const test::Folder folder;
+  train::write_checkpoint(folder.path(), example(7));
+  train::Checkpoint again = example(7);
+  again.model[0].second = torch::full({3}, 99.0);
+  train::write_checkpoint(folder.path(), again);
+  const train::Checkpoint back = train::read_checkpoint(train::find_checkpoint(folder.path()));
+  EXPECT_TRUE(torch::equal(back.model[0].second, again.model[0].second));
+  int entries = 0;
+  for ([[maybe_unused]] const auto& entry :
+       std::filesystem::directory_iterator(folder.path() / "checkpoints"))
+    ++entries;
+  EXPECT_EQ(entries, 1);
+}
+
 TEST(Checkpoint, LatestNamesTheNewestAndOldOnesAreRemoved) {
   const test::Folder folder;
   for (const int64_t step : {10, 20, 30, 40}) train::write_checkpoint(folder.path(), example(step));
