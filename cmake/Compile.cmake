@@ -22,3 +22,15 @@ if(MUSTER_TIDY)
   find_program(CLANG_TIDY_19 clang-tidy-19 REQUIRED)
   set(CMAKE_CXX_CLANG_TIDY ${CLANG_TIDY_19} --quiet)
 endif()
+
+# -O2: -O3 costs compile time, and the work is in LibTorch's kernels.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+
+# For tests and examples: what they time is never their own code, and it halves their compile time. Sanitizers and Debug
+# keep their own level.
+add_library(muster_quick_compile INTERFACE)
+target_compile_options(muster_quick_compile INTERFACE $<$<CONFIG:Release>:-O0>)
+
+# For rooms whose own code is glue around LibTorch's kernels or CLI11's templates.
+add_library(muster_glue_compile INTERFACE)
+target_compile_options(muster_glue_compile INTERFACE $<$<CONFIG:Release>:-O1>)

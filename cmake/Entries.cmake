@@ -15,9 +15,13 @@ function(muster_entry_table)
   set(out ${CMAKE_CURRENT_BINARY_DIR}/${ARG_TARGET}_${ARG_FUNCTION}_table.cpp)
   file(CONFIGURE OUTPUT ${out} @ONLY CONTENT [[
 // Written by cmake/Entries.cmake from the files of @ARG_FOLDER@/. Do not edit.
-#include "@ARG_HEADER@"
+// The entry type stays incomplete: pointers are all that a table holds, and its header may be slow to compile.
+#include "muster/base/entry.h"
 
 namespace @ARG_NAMESPACE@ {
+
+struct @ARG_TYPE@;
+EntryTable<@ARG_TYPE@> @ARG_FUNCTION@();  // declared for users in @ARG_HEADER@
 
 @externs@
 namespace {

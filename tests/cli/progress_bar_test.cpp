@@ -26,7 +26,7 @@ TEST(ProgressBar, ShowsAllOnAWideTerminal) {
 }
 
 TEST(ProgressBar, ShowsAllFactsOfALongRunAtEightyColumns) {
-  ProgressEvent event = half_way();
+  track::ProgressEvent event = half_way();
   event.epoch = 12;
   event.epochs = 20;
   const std::string bar = render_bar(event, 79, false);
