@@ -31,6 +31,6 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 add_library(muster_quick_compile INTERFACE)
 target_compile_options(muster_quick_compile INTERFACE $<$<CONFIG:Release>:-O0>)
 
-# For rooms whose own code is glue around LibTorch's kernels or CLI11's templates.
+# For rooms whose own code is glue around LibTorch's kernels.
 add_library(muster_glue_compile INTERFACE)
 target_compile_options(muster_glue_compile INTERFACE $<$<CONFIG:Release>:-O1>)
