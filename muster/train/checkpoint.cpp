@@ -17,7 +17,7 @@ namespace muster::train {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int64_t kFormat = 1;
+constexpr int64_t kFormat = 2;
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kUnfinished = ".unfinished-";
 
@@ -100,7 +100,7 @@ void write_parts(const fs::path& folder, const Checkpoint& checkpoint) {
                       {"samples", checkpoint.position.samples},
                       {"world_size", checkpoint.world_size},
                       {"global_batch", checkpoint.global_batch},
-                      {"meters", checkpoint.meters},
+                      {"loop", checkpoint.loop},
                       {"plan", checkpoint.plan},
                       {"files", files}};
   write_file_atomic(folder / "state.json", state.dump(2) + '\n');
@@ -122,6 +122,9 @@ fs::path write_checkpoint(const fs::path& output, const Checkpoint& checkpoint) 
     write_parts(unfinished, checkpoint);
     put_in_place(unfinished, folder);
     sync_folder(folder.parent_path());
+    // First: a kill between the two leaves a `best` that the resumed run, which starts from the
+    // older `latest`, comes to again.
+    if (checkpoint.is_best) write_file_atomic(output / "best", folder.filename().string() + '\n');
     write_file_atomic(output / "latest", folder.filename().string() + '\n');
   } catch (const fs::filesystem_error& failure) {
     fs::remove_all(unfinished, error);
@@ -147,7 +150,7 @@ Checkpoint read_checkpoint(const fs::path& folder) {
                            state.at("samples").get<int64_t>()};
     checkpoint.world_size = state.at("world_size").get<int64_t>();
     checkpoint.global_batch = state.at("global_batch").get<int64_t>();
-    checkpoint.meters = state.at("meters");
+    checkpoint.loop = state.at("loop");
     checkpoint.plan = state.at("plan");
     checkpoint.model = read_part(folder, "model.safetensors", state);
     checkpoint.optimizer = read_part(folder, "optimizer.safetensors", state);
@@ -188,11 +191,22 @@ fs::path find_checkpoint(const fs::path& path) {
   return path / "checkpoints" / name;
 }
 
+std::optional<fs::path> best_checkpoint(const fs::path& output) {
+  if (!fs::exists(output / "best")) return std::nullopt;
+  const std::string name(trim(read_file(output / "best")));
+  const fs::path folder = output / "checkpoints" / name;
+  if (!step_of(name) || !fs::exists(folder)) return std::nullopt;
+  return folder;
+}
+
 void remove_old_checkpoints(const fs::path& output, int64_t keep) {
   const std::vector<int64_t> steps = steps_in(output);
+  const std::optional<fs::path> best = best_checkpoint(output);
   std::error_code none;  // what cannot be removed now is tried again with the next checkpoint
-  for (size_t i = static_cast<size_t>(std::max<int64_t>(1, keep)); i < steps.size(); ++i)
-    fs::remove_all(folder_of(output, steps[i]), none);
+  for (size_t i = static_cast<size_t>(std::max<int64_t>(1, keep)); i < steps.size(); ++i) {
+    const fs::path folder = folder_of(output, steps[i]);
+    if (folder != best) fs::remove_all(folder, none);
+  }
   for (const auto& entry : fs::directory_iterator(output / "checkpoints", none)) {
     if (entry.path().filename().string().starts_with(kUnfinished))
       fs::remove_all(entry.path(), none);

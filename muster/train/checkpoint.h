@@ -32,8 +32,9 @@ struct Checkpoint {
   TrainPosition position;
   int64_t world_size = 1;
   int64_t global_batch = 0;
-  Json plan;    ///< what the run was started with, for the record and to refuse an unfit resume
-  Json meters;  ///< running sums of the epoch
+  Json plan;  ///< what the run was started with, for the record and to refuse an unfit resume
+  Json loop;  ///< the loop's own state: running sums, schedule, early stopping, best epoch
+  bool is_best = false;   ///< of the epochs so far; not stored here, see `best` below
   NamedTensorList model;  ///< parameters and buffers by name
   NamedTensorList optimizer;
   NamedTensorList
@@ -41,9 +42,9 @@ struct Checkpoint {
 };
 
 /// Writes `checkpoints/step-N` under `output`: three safetensors files and state.json with their
-/// sizes and CRC-32, in a temporary folder that is synced and then renamed; then points `latest` to
-/// it. Returns the folder. Throws an environment error and leaves earlier checkpoints and `latest`
-/// as they were.
+/// sizes and CRC-32, in a temporary folder that is synced and then renamed; then points `best`
+/// (if is_best) and `latest` to it. Returns the folder. Throws an environment error and leaves
+/// earlier checkpoints and `latest` as they were.
 std::filesystem::path write_checkpoint(const std::filesystem::path& output,
                                        const Checkpoint& checkpoint);
 
@@ -60,8 +61,11 @@ std::filesystem::path find_checkpoint(const std::filesystem::path& path);
 std::optional<std::filesystem::path> checkpoint_before(const std::filesystem::path& output,
                                                        int64_t step);
 
-/// Removes all but the newest `keep` checkpoints (at least one stays) and what a killed writer left
-/// behind.
+/// The checkpoint that `best` names, if there is one that can be found.
+std::optional<std::filesystem::path> best_checkpoint(const std::filesystem::path& output);
+
+/// Removes all but the newest `keep` checkpoints (at least one stays), the one that `best` names,
+/// and what a killed writer left behind.
 void remove_old_checkpoints(const std::filesystem::path& output, int64_t keep);
 
 }  // namespace muster::train

@@ -45,7 +45,9 @@ Meter evaluate(models::Classifier& model,
   data::Loader loader(
       std::move(dataset),
       {.batch_size = options.batch_size, .workers = options.workers},
-      std::make_unique<data::ExactCoverSampler>(samples, group.world_size(), group.rank()));
+      std::make_unique<data::ExactCoverSampler>(
+          samples,
+          data::ExactCoverSamplerOptions{.world_size = group.world_size(), .rank = group.rank()}));
   Meter meter;
   int64_t done = 0;
   for (const data::Batch& batch : loader.epoch(0)) {

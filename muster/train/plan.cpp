@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -19,20 +20,69 @@ void at_least(std::string_view flag, int64_t value, int64_t least) {
                        .value = std::to_string(value)});
 }
 
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+
+void in_range(std::string_view flag, double value, double least, double most) {
+  if (value >= least && value <= most && std::isfinite(value)) return;
+  throw usage_error({.refused = std::string(flag),
+                     .rule = most == kUnbounded
+                                 ? concat("at least ", shortest(least))
+                                 : concat("from ", shortest(least), " to ", shortest(most)),
+                     .value = shortest(value)});
+}
+
+void one_of(std::string_view flag,
+            const std::string& value,
+            const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), value) != known.end()) return;
+  throw usage_error({.refused = std::string(flag),
+                     .rule = join(known, " or "),
+                     .value = value,
+                     .hint = suggestion(value, known)});
+}
+
 void check_numbers(const TrainOptions& options) {
   at_least("--epochs", options.epochs, 1);
   at_least("--batch-size", options.batch_size, 1);
+  at_least("--accumulate-grad-batches", options.accumulate_grad_batches, 1);
   at_least("--validation-samples", options.validation_samples, -1);
+  at_least("--top-k", options.top_k, 0);
+  at_least("--patience", options.patience, 0);
   at_least("--max-steps", options.max_steps, 0);
   at_least("--seed", options.seed, 0);
   at_least("--workers", options.workers, -1);
   at_least("--checkpoint-every", options.checkpoint_every, 0);
   at_least("--keep-checkpoints", options.keep_checkpoints, 1);
   at_least("--log-every", options.log_every, 1);
+  in_range("--gradient-clip-val", options.gradient_clip_val, 0, kUnbounded);
+  in_range("--min-delta", options.min_delta, 0, kUnbounded);
+  in_range("--label-smoothing", options.label_smoothing, 0, 1);
   if (options.lr && !(*options.lr > 0 && std::isfinite(*options.lr))) {
     throw usage_error(
         {.refused = "--lr", .rule = "a learning rate above 0", .value = shortest(*options.lr)});
   }
+}
+
+void check_names(const TrainOptions& options) {
+  one_of("--monitor", options.monitor, {"validate_accuracy", "validate_loss"});
+  one_of("--test-weights", options.test_weights, {"last", "best"});
+  one_of("--tensorboard", options.tensorboard, {"off", "scalars", "all"});
+  if (options.lr_schedule.empty())
+    throw usage_error({.refused = "--lr-schedule", .rule = "it is a name", .value = "\"\""});
+}
+
+/// What cannot work without a validation split is refused before the first step.
+void check_validation(const TrainPlan& plan) {
+  if (plan.validation_samples > 0) return;
+  const TrainOptions& options = plan.options;
+  const bool plateau = plan.schedule_name == "plateau";
+  if (options.patience == 0 && options.test_weights == "last" && !plateau) return;
+  throw usage_error({.refused = options.patience > 0             ? "--patience"
+                                : options.test_weights == "best" ? "--test-weights best"
+                                                                 : "--lr-schedule plateau",
+                     .rule = "it is decided by the validation samples",
+                     .value = "--validation-samples 0",
+                     .hint = "leave --validation-samples away, or give some"});
 }
 
 int64_t share_of_batch(int64_t batch_size, int64_t world_size) {
@@ -62,6 +112,33 @@ std::string resolve_strategy(const std::string& said, int64_t world_size) {
   return said == "auto" ? (world_size > 1 ? "ddp" : "single") : said;
 }
 
+void fit_model(TrainPlan& plan, const data::DataSpec& spec) {
+  plan.spec = spec;
+  if (!spec.is_image() || spec.classes < 2) {
+    throw usage_error(
+        {.refused = concat("model ", plan.model_name, " cannot take the data ", plan.data_name),
+         .rule = "the models tell classes of images apart",
+         .hint = "see `muster list datasets`"});
+  }
+  plan.model_shape = {.channels = spec.channels(),
+                      .height = spec.height(),
+                      .width = spec.width(),
+                      .classes = spec.classes};
+}
+
+void split_samples(TrainPlan& plan, int64_t train_size, int64_t test_size) {
+  int64_t& validation = plan.options.validation_samples;
+  if (validation < 0) validation = std::min<int64_t>(5000, train_size / 12);
+  plan.validation_samples = validation;
+  plan.train_samples = train_size - validation;
+  plan.test_samples = test_size;
+  if (plan.train_samples < 1) {
+    throw usage_error({.refused = "--validation-samples",
+                       .rule = concat("some of the ", train_size, " samples are left for training"),
+                       .value = std::to_string(validation)});
+  }
+}
+
 }  // namespace
 
 std::pair<std::string, ParamValues> split_spec(const std::string& spec) {
@@ -75,6 +152,7 @@ TrainPlan resolve(const TrainOptions& options,
                   const data::Dataset& train,
                   const data::Dataset& test) {
   check_numbers(options);
+  check_names(options);
   TrainPlan plan;
   plan.options = options;
   plan.world_size = around.world_size;
@@ -82,98 +160,68 @@ TrainPlan resolve(const TrainOptions& options,
   std::tie(plan.model_name, plan.model_params) = split_spec(options.model);
   std::tie(plan.data_name, plan.data_params) = split_spec(options.data);
   std::tie(plan.optimizer_name, plan.optimizer_params) = split_spec(options.optimizer);
+  std::tie(plan.schedule_name, plan.schedule_params) = split_spec(options.lr_schedule);
   plan.lr = options.lr.value_or(optimizers().at(plan.optimizer_name).default_lr);
   plan.options.lr = plan.lr;
+  plan.monitor_falls = options.monitor == "validate_loss";
   plan.batch_per_rank = share_of_batch(options.batch_size, around.world_size);
+  plan.samples_per_step = options.batch_size * options.accumulate_grad_batches;
   if (options.workers < 0)
     plan.options.workers = data::default_workers(around.cores, around.local_world_size);
-
-  plan.spec = train.spec();
-  if (!plan.spec.is_image() || plan.spec.classes < 2) {
-    throw usage_error(
-        {.refused = concat("model ", plan.model_name, " cannot take the data ", plan.data_name),
-         .rule = "the models tell classes of images apart",
-         .hint = "see `muster list datasets`"});
-  }
-  if (options.validation_samples < 0)
-    plan.options.validation_samples = std::min<int64_t>(5000, train.size() / 12);
-  plan.validation_samples = plan.options.validation_samples;
-  plan.train_samples = train.size() - plan.validation_samples;
-  plan.test_samples = test.size();
-  if (plan.train_samples < 1) {
-    throw usage_error(
-        {.refused = "--validation-samples",
-         .rule = concat("some of the ", train.size(), " samples are left for training"),
-         .value = std::to_string(plan.validation_samples)});
-  }
-  const int64_t per_rank = (plan.train_samples + around.world_size - 1) / around.world_size;
-  plan.steps_per_epoch = (per_rank + plan.batch_per_rank - 1) / plan.batch_per_rank;
+  fit_model(plan, train.spec());
+  split_samples(plan, train.size(), test.size());
+  check_validation(plan);
+  plan.steps_per_epoch = (plan.train_samples + plan.samples_per_step - 1) / plan.samples_per_step;
   plan.total_steps = plan.steps_per_epoch * options.epochs;
   if (options.max_steps > 0) plan.total_steps = std::min(plan.total_steps, options.max_steps);
   return plan;
 }
 
 Json to_json(const TrainPlan& plan) {
-  const TrainOptions& options = plan.options;
-  return {{"model", options.model},
-          {"data", options.data},
-          {"data_dir", options.data_dir.string()},
-          {"strategy", options.strategy},
-          {"backend", options.backend},
-          {"optimizer", options.optimizer},
-          {"lr", plan.lr},
-          {"epochs", options.epochs},
-          {"batch_size", options.batch_size},
-          {"validation_samples", plan.validation_samples},
-          {"max_steps", options.max_steps},
-          {"seed", options.seed},
-          {"workers", options.workers},
-          {"checkpoint_every", options.checkpoint_every},
-          {"keep_checkpoints", options.keep_checkpoints},
-          {"log_every", options.log_every},
-          {"world_size", plan.world_size},
-          {"batch_per_rank", plan.batch_per_rank},
-          {"train_samples", plan.train_samples},
-          {"test_samples", plan.test_samples},
-          {"steps_per_epoch", plan.steps_per_epoch},
-          {"total_steps", plan.total_steps}};
+  Json json;
+  visit_options(plan.options, [&](const OptionInfo& info, const auto& value) {
+    using Value = std::remove_cvref_t<decltype(value)>;
+    const std::string name(info.name);
+    if constexpr (std::is_same_v<Value, std::filesystem::path>) {
+      json[name] = value.string();
+    } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
+      json[name] = *value;  // resolved
+    } else {
+      json[name] = value;
+    }
+  });
+  json["world_size"] = plan.world_size;
+  json["batch_per_rank"] = plan.batch_per_rank;
+  json["samples_per_step"] = plan.samples_per_step;
+  json["train_samples"] = plan.train_samples;
+  json["test_samples"] = plan.test_samples;
+  json["steps_per_epoch"] = plan.steps_per_epoch;
+  json["total_steps"] = plan.total_steps;
+  return json;
 }
 
 void take_over(const Json& plan, const std::vector<std::string>& said, TrainOptions& options) {
-  const auto is_said = [&](const char* name) {
-    return std::find(said.begin(), said.end(), name) != said.end();
-  };
   std::vector<std::string> differences;
-  // Options that shape the numbers must be as before; the others are taken over unless they were
-  // said anew.
-  const auto fixed = [&](const char* name, auto& value) {
+  visit_options(options, [&](const OptionInfo& info, auto& value) {
     using Value = std::remove_reference_t<decltype(value)>;
-    const Value before = plan.at(name).get<Value>();
-    if (is_said(name) && value != before)
-      differences.push_back(concat(name, " was ", before, ", now ", value));
+    const std::string name(info.name);
+    // What depends on where the run is now (strategy, workers) or is newer than the checkpoint is
+    // not taken over.
+    if (!plan.contains(name) || name == "strategy" || name == "workers") return;
+    const bool is_said = std::find(said.begin(), said.end(), name) != said.end();
+    if (is_said && info.on_resume == OnResume::kFree) return;
+    Value before;
+    if constexpr (std::is_same_v<Value, std::filesystem::path>) {
+      before = plan.at(name).get<std::string>();
+    } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
+      before = plan.at(name).get<double>();
+    } else {
+      before = plan.at(name).get<Value>();
+      if (is_said && value != before)
+        differences.push_back(concat(name, " was ", before, ", now ", value));
+    }
     value = before;
-  };
-  const auto free = [&](const char* name, auto& value) {
-    if (!is_said(name)) value = plan.at(name).get<std::remove_reference_t<decltype(value)>>();
-  };
-  fixed("model", options.model);
-  fixed("data", options.data);
-  fixed("optimizer", options.optimizer);
-  fixed("batch_size", options.batch_size);
-  fixed("validation_samples", options.validation_samples);
-  fixed("seed", options.seed);
-  std::string data_dir = options.data_dir.string();
-  free("data_dir", data_dir);
-  options.data_dir = data_dir;
-  free("backend", options.backend);
-  double lr = options.lr.value_or(0);
-  free("lr", lr);
-  options.lr = lr;
-  free("epochs", options.epochs);
-  free("max_steps", options.max_steps);
-  free("checkpoint_every", options.checkpoint_every);
-  free("keep_checkpoints", options.keep_checkpoints);
-  free("log_every", options.log_every);
+  });
   if (!differences.empty()) {
     throw usage_error({.refused = "--resume",
                        .rule = "what shapes the numbers stays as it was",
@@ -183,67 +231,96 @@ void take_over(const Json& plan, const std::vector<std::string>& said, TrainOpti
 }
 
 std::string explain(const TrainPlan& plan) {
-  const auto& options = plan.options;
+  const TrainOptions& options = plan.options;
+  std::string out;
+  const auto line = [&](std::string_view what, auto&&... text) {
+    out += concat(what, std::string(14 - what.size(), ' '), text..., '\n');
+  };
+  const auto size = [](int64_t channels, int64_t height, int64_t width) {
+    return concat(channels, " x ", height, " x ", width);
+  };
   const auto& shape = plan.spec.sample_shape;
-  return concat(
-      "model       ",
-      options.model,
-      "\n",
-      "data        ",
-      options.data,
-      ": ",
-      plan.train_samples,
-      " to train, ",
-      plan.validation_samples,
-      " to validate, ",
-      plan.test_samples,
-      " to test, ",
-      shape[0],
-      " x ",
-      shape[1],
-      " x ",
-      shape[2],
-      ", ",
-      plan.spec.classes,
-      " classes\n",
-      "optimizer   ",
-      options.optimizer,
-      ", learning rate ",
-      plan.lr,
-      "\n",
-      "strategy    ",
-      options.strategy,
-      " on ",
-      plan.world_size,
-      plan.world_size == 1 ? " rank" : " ranks",
-      ", backend ",
-      options.backend,
-      "\n",
-      "batch       ",
-      options.batch_size,
-      " = ",
-      plan.world_size,
-      " x ",
-      plan.batch_per_rank,
-      "\n",
-      "steps       ",
-      plan.steps_per_epoch,
-      " per epoch, ",
-      plan.total_steps,
-      " in all (",
-      options.epochs,
-      " epochs)\n",
-      "workers     ",
-      options.workers,
-      " per rank\n",
-      "checkpoints at each epoch's end",
+  const models::ImageShape& seen = plan.model_shape;
+  const std::string at_data = size(shape[0], shape[1], shape[2]);
+  const std::string at_model = size(seen.channels, seen.height, seen.width);
+  line("model",
+       options.model,
+       ", ",
+       seen.classes,
+       " classes",
+       options.weights.empty() ? "" : ", weights from " + options.weights.string());
+  line("data",
+       options.data,
+       ": ",
+       plan.train_samples,
+       " to train, ",
+       plan.validation_samples,
+       " to validate, ",
+       plan.test_samples,
+       " to test");
+  line("images",
+       at_data,
+       at_data == at_model ? ""
+                           : concat(", made ",
+                                    at_model,
+                                    " for the model",
+                                    seen.height != shape[1] || seen.width != shape[2]
+                                        ? " (resized, bilinear with antialias)"
+                                        : "",
+                                    seen.channels != shape[0] ? " (channels repeated)" : ""));
+  line("optimizer",
+       options.optimizer,
+       ", learning rate ",
+       shortest(plan.lr),
+       ", schedule ",
+       options.lr_schedule);
+  line("loss",
+       "cross-entropy",
+       options.label_smoothing > 0 ? concat(", label smoothing ", shortest(options.label_smoothing))
+                                   : "",
+       options.gradient_clip_val > 0
+           ? concat("; gradients clipped to a global norm of ", shortest(options.gradient_clip_val))
+           : "");
+  line("strategy",
+       options.strategy,
+       " on ",
+       plan.world_size,
+       plan.world_size == 1 ? " rank" : " ranks",
+       ", backend ",
+       options.backend);
+  line("batch",
+       options.batch_size,
+       " = ",
+       plan.world_size,
+       " x ",
+       plan.batch_per_rank,
+       options.accumulate_grad_batches == 1 ? ""
+                                            : concat("; ",
+                                                     options.accumulate_grad_batches,
+                                                     " of them per optimizer step (",
+                                                     plan.samples_per_step,
+                                                     " samples)"));
+  line("steps",
+       plan.steps_per_epoch,
+       " per epoch, ",
+       plan.total_steps,
+       " in all (",
+       options.epochs,
+       options.epochs == 1 ? " epoch)" : " epochs)");
+  line("workers", options.workers, " per rank");
+  line(
+      "checkpoints",
+      "at each epoch's end",
       options.checkpoint_every > 0 ? concat(" and every ", options.checkpoint_every, " steps") : "",
       ", the last ",
       options.keep_checkpoints,
-      " kept\n",
-      "seed        ",
-      options.seed,
-      "\n");
+      " kept",
+      plan.validation_samples > 0 ? concat(", and the best by ", options.monitor) : "");
+  if (options.patience > 0)
+    line("stops early", "after ", options.patience, " epochs without a better ", options.monitor);
+  line("test", "with the ", options.test_weights, " weights");
+  line("seed", options.seed);
+  return out;
 }
 
 }  // namespace muster::train

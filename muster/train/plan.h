@@ -10,45 +10,28 @@
 #include "muster/base/json.h"
 #include "muster/base/params.h"
 #include "muster/data/dataset.h"
+#include "muster/models/model.h"
+#include "muster/train/options.h"
 
 namespace muster::train {
-
-/// As said. Names that take parameters are written name:key=value,key=value.
-struct TrainOptions {
-  std::string model = "cnn";
-  std::string data = "fashion-mnist";
-  std::filesystem::path data_dir;  ///< empty: the dataset's own places
-  std::string strategy = "auto";   ///< auto, single, ddp
-  std::string backend = "auto";    ///< a name of `muster list backends`, or auto
-  std::string optimizer = "sgd";
-  std::optional<double> lr;  ///< the optimizer's own default if not given
-  int64_t epochs = 5;
-  int64_t batch_size = 128;  ///< global: all ranks together
-  int64_t validation_samples =
-      -1;  ///< held out from the end of the training split; -1: a twelfth, at most 5,000
-  int64_t max_steps = 0;  ///< stop after so many steps of the whole run; 0: no limit
-  int64_t seed = 0;
-  int64_t workers = -1;  ///< loader threads per rank; -1: from cores and ranks
-  int64_t checkpoint_every =
-      0;  ///< steps between checkpoints, besides one per epoch; 0: only those
-  int64_t keep_checkpoints = 3;
-  int64_t log_every = 50;  ///< steps per row of metrics
-};
 
 /// Resolved; only this is read by the training.
 struct TrainPlan {
   TrainOptions options;  ///< auto and -1 replaced
-  std::string model_name, data_name, optimizer_name;
-  ParamValues model_params, data_params, optimizer_params;
+  std::string model_name, data_name, optimizer_name, schedule_name;
+  ParamValues model_params, data_params, optimizer_params, schedule_params;
   double lr = 0;
   int64_t world_size = 1;
-  int64_t batch_per_rank = 0;
+  int64_t batch_per_rank = 0;    ///< samples of a rank per forward; an epoch's last may be fewer
+  int64_t samples_per_step = 0;  ///< of all ranks, per optimizer step
   int64_t train_samples = 0;
   int64_t validation_samples = 0;
   int64_t test_samples = 0;
   int64_t steps_per_epoch = 0;
   int64_t total_steps = 0;
-  data::DataSpec spec;
+  data::DataSpec spec;             ///< of the data as it is
+  models::ImageShape model_shape;  ///< what the model sees: resized, channels repeated
+  bool monitor_falls = false;      ///< the best epoch has the least value
 };
 
 /// "mlp:hidden=64" -> {"mlp", {{"hidden", "64"}}}.

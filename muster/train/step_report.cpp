@@ -6,15 +6,15 @@
 
 namespace muster::train {
 
-void StepReport::post(bool stop, double loss, int64_t correct, int64_t count) {
-  const bool finite = std::isfinite(loss);
+void StepReport::post(bool stop, const Meter& local) {
+  const bool finite = std::isfinite(local.loss_sum);
   fields_ = at::empty({5}, at::kDouble);
   double* field = fields_.mutable_data_ptr<double>();
   field[0] = stop ? 1 : 0;
   field[1] = finite ? 0 : 1;
-  field[2] = finite ? loss * static_cast<double>(count) : 0;
-  field[3] = static_cast<double>(correct);
-  field[4] = static_cast<double>(count);
+  field[2] = finite ? local.loss_sum : 0;
+  field[3] = static_cast<double>(local.correct);
+  field[4] = static_cast<double>(local.count);
   if (group_.world_size() == 1) return;
   fields_ = fields_.to(group_.device());
   std::vector<at::Tensor> tensors{fields_};

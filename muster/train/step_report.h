@@ -18,8 +18,8 @@ class StepReport {
  public:
   explicit StepReport(parallel::ProcessGroup group) : group_(std::move(group)) {}
 
-  /// Starts the exchange. `loss` is the mean over this rank's `count` samples.
-  void post(bool stop, double loss, int64_t correct, int64_t count);
+  /// Starts the exchange. `local` holds this rank's samples of the step, maybe none.
+  void post(bool stop, const Meter& local);
   /// Ends it. Collective; the answers below are those of the last exchange.
   void wait();
 

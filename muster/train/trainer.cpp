@@ -1,23 +1,31 @@
 #include "muster/train/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
-#include <ATen/ops/cross_entropy_loss.h>
 
 #include "muster/base/error.h"
+#include "muster/base/file.h"
 #include "muster/base/text.h"
+#include "muster/data/fit_images.h"
 #include "muster/data/loader.h"
-#include "muster/data/samplers/distributed.h"
+#include "muster/data/samplers/exact_cover.h"
 #include "muster/data/subset_dataset.h"
 #include "muster/models/model.h"
 #include "muster/parallel/ddp.h"
-#include "muster/track/metrics_log.h"
+#include "muster/train/best_epoch.h"
+#include "muster/train/checkpoint_writer.h"
+#include "muster/train/clip.h"
 #include "muster/train/evaluate.h"
+#include "muster/train/loss.h"
 #include "muster/train/meter.h"
 #include "muster/train/model_state.h"
 #include "muster/train/optimizer.h"
+#include "muster/train/run_log.h"
+#include "muster/train/schedule.h"
 #include "muster/train/step_report.h"
 
 namespace muster::train {
@@ -25,12 +33,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Model = std::shared_ptr<models::Classifier>;
-
-constexpr double kProgressPeriod = 0.1;  // seconds between two progress events
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
+using DatasetPtr = std::shared_ptr<const data::Dataset>;
 
 /// One run on one rank. Everything collective happens in the same order on all ranks.
 class Trainer {
@@ -50,39 +53,41 @@ class Trainer {
   bool is_first() const { return group_.rank() == 0; }
   bool finished() const;
   void build_model();
+  void lay_out_buckets();
   void restore(const Checkpoint& checkpoint);
   Step train_epoch();
-  void train_step(const data::Batch& batch);
-  void require_finite(const data::Batch& batch) const;
-  void after_step(const data::Batch& batch);
-  void validate();
-  Meter evaluate_split(const std::shared_ptr<const data::Dataset>& split, const std::string& phase);
+  void train_step(data::Epoch& epoch);
+  Meter backward(const data::Batch& batch, double weight, bool last, const Meter& before);
+  void require_finite() const;
+  void clip_gradients();
+  void after_step(int64_t samples);
+  void end_epoch();
+  Evaluation evaluate_split(const DatasetPtr& split, const std::string& phase);
+  void test(TrainResult& result);
   void save();
-  void log(const std::string& phase, const Meter& meter);
-  void report(const std::string& phase, int64_t step, int64_t steps, const Meter& meter);
 
   const TrainPlan& plan_;
   parallel::ProcessGroup group_;
   std::filesystem::path output_;
   const TrainCallbacks& callbacks_;
-  const Clock::time_point start_ = Clock::now();
 
-  std::shared_ptr<const data::Dataset> train_set_, validation_set_, test_set_;
+  DatasetPtr train_set_, validation_set_, test_set_;
   std::unique_ptr<data::Loader> loader_;
+  at::Generator generator_;  // of what the model draws while it trains: this rank's own
   Model model_;
   std::optional<parallel::DistributedDataParallel<Model>> ddp_;
   std::unique_ptr<Optimizer> optimizer_;
-  std::optional<track::MetricsLog> metrics_;
+  std::unique_ptr<Schedule> schedule_;
+  BestEpoch best_;
+  RunLog log_;
+  std::optional<CheckpointWriter> writer_;  // rank 0
   StepReport step_report_;
 
   TrainPosition position_;
-  Meter epoch_meter_;       // since the start of the epoch: what the bar shows
-  Meter window_meter_;      // since the last row of metrics
-  int64_t steps_here_ = 0;  // by this process, for the time left
-  int64_t samples_here_ = 0;
-  double step_seconds_ = 0;
-  Clock::time_point last_report_{};
-  std::filesystem::path last_checkpoint_;
+  Meter epoch_meter_;   // since the start of the epoch: what the bar shows
+  Meter window_meter_;  // since the last row of metrics
+  std::optional<double> gradient_norm_;
+  bool is_best_ = false;  // the epoch that just ended
   int64_t last_saved_ = -1;
 };
 
@@ -96,41 +101,59 @@ Trainer::Trainer(const TrainPlan& plan,
       group_(group),
       output_(output),
       callbacks_(callbacks),
-      test_set_(data.test),
+      generator_(at::detail::createCPUGenerator()),
+      schedule_(make_schedule(
+          plan.options.lr_schedule,
+          {.lr = plan.lr, .total_steps = plan.total_steps, .total_epochs = plan.options.epochs})),
+      best_({.falls = plan.monitor_falls,
+             .patience = plan.options.patience,
+             .min_delta = plan.options.min_delta}),
+      log_(plan, output, resume ? resume->position.step : -1, group.rank() == 0, callbacks),
       step_report_(group) {
-  train_set_ = std::make_shared<data::SubsetDataset>(data.train, 0, plan.train_samples);
-  validation_set_ = std::make_shared<data::SubsetDataset>(
-      data.train, plan.train_samples, plan.validation_samples);
+  const auto fitted = [&](const DatasetPtr& set) {
+    const models::ImageShape& shape = plan.model_shape;
+    return data::fit_images(set, shape.channels, shape.height, shape.width);
+  };
+  const DatasetPtr all = fitted(data.train);
+  train_set_ = std::make_shared<data::SubsetDataset>(all, 0, plan.train_samples);
+  validation_set_ =
+      std::make_shared<data::SubsetDataset>(all, plan.train_samples, plan.validation_samples);
+  test_set_ = fitted(data.test);
   const auto seed = static_cast<uint64_t>(plan.options.seed);
   loader_ = std::make_unique<data::Loader>(
       train_set_,
       data::LoaderOptions{
           .batch_size = plan.batch_per_rank, .workers = plan.options.workers, .seed = seed},
-      std::make_unique<data::DistributedSampler>(
+      std::make_unique<data::ExactCoverSampler>(
           plan.train_samples,
-          data::DistributedSamplerOptions{
-              .world_size = group.world_size(), .rank = group.rank(), .seed = seed}));
+          data::ExactCoverSamplerOptions{.world_size = group.world_size(),
+                                         .rank = group.rank(),
+                                         .seed = seed,
+                                         .shuffle = true}));
   build_model();
-  if (resume) restore(*resume);
   if (plan.options.strategy == "ddp") ddp_.emplace(model_, group);
-  if (is_first()) metrics_.emplace(output, resume ? position_.step : -1);
+  if (resume) {
+    lay_out_buckets();
+    restore(*resume);
+  }
+  if (is_first()) writer_.emplace(output, plan.options.keep_checkpoints);
 }
 
 void Trainer::build_model() {
   const auto seed = static_cast<uint64_t>(plan_.options.seed);
-  const auto& shape = plan_.spec.sample_shape;
-  // Torch's default generator is one per process: ranks that are threads seed it and draw one after
-  // the other.
-  static std::mutex generator_in_use;
-  const std::lock_guard lock(generator_in_use);
-  at::manual_seed(seed);
-  model_ = models::make_model(
-      plan_.model_name,
-      {.channels = shape[0], .height = shape[1], .width = shape[2], .classes = plan_.spec.classes},
-      plan_.model_params);
-  // The same seed gave every rank the same weights. What is drawn from here on (dropout) differs
-  // between ranks.
-  if (!is_first()) at::manual_seed(seed + static_cast<uint64_t>(group_.rank()));
+  {
+    // Initial weights come from torch's default generator, one per process: ranks that are threads
+    // seed it and draw one after the other.
+    static std::mutex generator_in_use;
+    const std::lock_guard lock(generator_in_use);
+    at::manual_seed(seed);
+    model_ = models::make_model(plan_.model_name, plan_.model_shape, plan_.model_params);
+  }
+  // The same seed gave every rank the same weights; what a model draws later (dropout) differs.
+  generator_.set_current_seed(seed + static_cast<uint64_t>(group_.rank()));
+  model_->set_generator(generator_);
+  if (!plan_.options.weights.empty())
+    load_model_state(*model_, read_safetensors(plan_.options.weights).tensors);
   NamedTensorList parameters;
   for (const auto& item : model_->named_parameters())
     parameters.emplace_back(item.key(), item.value());
@@ -139,19 +162,42 @@ void Trainer::build_model() {
                    .make(std::move(parameters), plan_.lr, plan_.optimizer_params);
 }
 
+// DDP decides its buckets in the first backward of a process, and a ring sums each place of a
+// bucket in another order of ranks. So a resumed process makes one backward whose gradients are
+// thrown away, and its first real step sums as the unbroken run does. Before restore(): BatchNorm's
+// statistics and the generator move.
+void Trainer::lay_out_buckets() {
+  if (!ddp_ || group_.world_size() < 3) return;  // two ranks sum the same in any order
+  model_->train();
+  const std::vector<int64_t> some{0, std::min<int64_t>(1, plan_.train_samples - 1)};
+  const data::Batch batch = train_set_->get(some);
+  cross_entropy(ddp_->forward(batch.data), batch.target).backward();
+  optimizer_->zero_grad();
+}
+
 // See Note [Exact resume].
 void Trainer::restore(const Checkpoint& checkpoint) {
   load_model_state(*model_, checkpoint.model);
   optimizer_->load_state({checkpoint.optimizer, {}});
   position_ = checkpoint.position;
-  epoch_meter_ = Meter::from_json(checkpoint.meters.at("epoch"));
-  window_meter_ = Meter::from_json(checkpoint.meters.at("window"));
-  if (checkpoint.world_size == group_.world_size()) load_rng_state(checkpoint.rng, group_.rank());
+  epoch_meter_ = Meter::from_json(checkpoint.loop.at("epoch"));
+  window_meter_ = Meter::from_json(checkpoint.loop.at("window"));
+  schedule_->load_state(checkpoint.loop.at("schedule"));
+  best_.load_state(checkpoint.loop.at("best"));
+  // Another world size: the ranks' streams are new ones, and differ from those already used.
+  if (checkpoint.world_size != group_.world_size() ||
+      !load_rng_state(checkpoint.rng, group_.rank(), generator_)) {
+    generator_.set_current_seed(static_cast<uint64_t>(plan_.options.seed) +
+                                (static_cast<uint64_t>(position_.step) << 20) +
+                                static_cast<uint64_t>(group_.rank()));
+  }
+  last_saved_ = position_.step;
 }
 
 bool Trainer::finished() const {
   const int64_t max_steps = plan_.options.max_steps;
-  return position_.epoch >= plan_.options.epochs || (max_steps > 0 && position_.step >= max_steps);
+  return position_.epoch >= plan_.options.epochs || best_.exhausted() ||
+         (max_steps > 0 && position_.step >= max_steps);
 }
 
 TrainResult Trainer::run() {
@@ -162,53 +208,88 @@ TrainResult Trainer::run() {
       break;
     }
   }
-  if (result.interrupted || last_saved_ != position_.step) save();
-  if (!result.interrupted) {
-    const Meter test = evaluate_split(test_set_, "test");
-    log("test", test);
-    result.test_loss = test.loss();
-    result.test_accuracy = test.accuracy();
-  }
+  if (best_.exhausted()) log_.note(best_.why());
+  if (last_saved_ != position_.step) save();
+  if (!result.interrupted) test(result);
   result.steps = position_.step;
-  result.seconds = seconds_since(start_);
-  result.checkpoint = last_checkpoint_;
+  if (writer_) result.checkpoint = writer_->wait();
+  if (is_first() && result.checkpoint.empty()) result.checkpoint = find_checkpoint(output_);
+  log_.finish(result, position_);
+  result.seconds = log_.seconds();
   return result;
 }
 
 Trainer::Step Trainer::train_epoch() {
   model_->train();
   data::Epoch epoch = loader_->epoch(position_.epoch, position_.samples);
-  while (const std::optional<data::Batch> batch = epoch.next()) {
+  while (position_.samples < plan_.train_samples) {
     if (finished()) return Step::kDone;  // max_steps inside the epoch
-    const auto started = Clock::now();
-    train_step(*batch);
-    step_seconds_ += seconds_since(started);
-    after_step(*batch);
+    train_step(epoch);
     if (step_report_.stop()) return Step::kStopped;
   }
-  validate();
-  ++position_.epoch;
-  position_.samples = 0;
-  epoch_meter_ = {};
-  save();
+  end_epoch();
   return Step::kDone;
 }
 
-void Trainer::train_step(const data::Batch& batch) {
+// Note [Weighted batches]
+// An optimizer step takes the next `samples_per_step` samples of the epoch's order, or what is left
+// of it, in one or more batches shared by the ranks. Each rank and batch adds its mean loss times
+// (its samples * world size / samples of the step), and DDP divides by the world size: the gradient
+// is the mean over exactly the samples of the step, also where the last shares differ by one. With
+// equal shares the weight is 1 and no multiplication is made. A rank that has no sample left in the
+// last batch takes part with weight 0, so that the collectives match.
+void Trainer::train_step(data::Epoch& epoch) {
+  const auto started = Clock::now();
+  const int64_t samples = std::min(plan_.samples_per_step, plan_.train_samples - position_.samples);
+  const int64_t batch_size = plan_.options.batch_size;
+  const int64_t batches = (samples + batch_size - 1) / batch_size;
+  apply(schedule_->at({.step = position_.step, .epoch = position_.epoch}), *optimizer_);
   optimizer_->zero_grad();
-  const at::Tensor scores = ddp_ ? (*ddp_)->forward(batch.data) : model_->forward(batch.data);
-  const at::Tensor loss = at::cross_entropy_loss(scores, batch.target);
-  const bool stop = callbacks_.stop_requested && callbacks_.stop_requested();
-  step_report_.post(stop, loss.item<double>(), count_correct(scores, batch.target), batch.size());
-  loss.backward();
+  Meter local;
+  for (int64_t i = 0; i < batches; ++i) {
+    std::optional<data::Batch> batch = epoch.next();
+    const int64_t mine = batch ? batch->size() : 0;
+    if (!batch) {
+      const std::vector<int64_t> some{0, std::min<int64_t>(1, plan_.train_samples - 1)};
+      batch = train_set_->get(some);
+    }
+    const double weight =
+        static_cast<double>(mine * group_.world_size()) / static_cast<double>(samples);
+    local = backward(*batch, weight, i + 1 == batches, local);
+  }
   step_report_.wait();
-  require_finite(batch);  // on all ranks, before any of them changes a weight
+  require_finite();  // on all ranks, before any of them changes a weight
+  clip_gradients();
   // A wish to stop waits until the step is applied: forward has already moved BatchNorm's
   // statistics.
   optimizer_->step();
+  log_.count_step(samples, std::chrono::duration<double>(Clock::now() - started).count());
+  after_step(samples);
 }
 
-void Trainer::require_finite(const data::Batch& batch) const {
+/// Forward and backward of one batch; returns `before` with the batch's samples added. The last
+/// batch of a step averages the gradients over the ranks, and posts what the ranks tell each other.
+Meter Trainer::backward(const data::Batch& batch, double weight, bool last, const Meter& before) {
+  Meter sum = before;
+  const auto run = [&] {
+    const at::Tensor scores = ddp_ ? ddp_->forward(batch.data) : model_->forward(batch.data);
+    const at::Tensor loss = cross_entropy(scores, batch.target, plan_.options.label_smoothing);
+    if (weight > 0) {
+      sum.add(loss.item<double>(), count_correct(scores, batch.target), batch.size());
+    }
+    if (last) step_report_.post(callbacks_.stop_requested && callbacks_.stop_requested(), sum);
+    (weight == 1 ? loss : loss * weight).backward();
+  };
+  if (ddp_ && !last) {
+    const auto pause = ddp_->no_sync();
+    run();
+  } else {
+    run();
+  }
+  return sum;
+}
+
+void Trainer::require_finite() const {
   if (step_report_.ranks_not_finite() == 0) return;
   throw environment_error(
       {.refused = concat("the loss is not finite in step ",
@@ -217,117 +298,109 @@ void Trainer::require_finite(const data::Batch& batch) const {
                          position_.epoch + 1,
                          ")"),
        .rule = "training goes on only with finite numbers",
-       .value = concat(step_report_.ranks_not_finite(),
-                       " of ",
-                       group_.world_size(),
-                       " ranks; this rank's batch starts with sample ",
-                       batch.indices.empty() ? -1 : batch.indices[0]),
+       .value = concat(step_report_.ranks_not_finite(), " of ", group_.world_size(), " ranks"),
        .hint =
            concat("try a smaller --lr (now ",
                   shortest(optimizer_->lr()),
-                  "); ",
+                  ") or --gradient-clip-val 1; ",
                   last_saved_ >= 0 ? concat("the checkpoint of step ", last_saved_, " is intact")
                                    : "no checkpoint was written yet")});
 }
 
-void Trainer::after_step(const data::Batch& batch) {
+void Trainer::clip_gradients() {
+  const double limit = plan_.options.gradient_clip_val;
+  if (limit <= 0) return;
+  // The gradients are averaged already: all ranks compute the same norm.
+  gradient_norm_ = clip_grad_norm(model_->parameters(), limit).item<double>();
+  if (std::isfinite(*gradient_norm_)) return;
+  throw environment_error(
+      {.refused = concat("the gradients' norm is not finite in step ", position_.step + 1),
+       .rule = "training goes on only with finite numbers",
+       .hint = concat("try a smaller --lr (now ", shortest(optimizer_->lr()), ")")});
+}
+
+void Trainer::after_step(int64_t samples) {
   ++position_.step;
-  ++steps_here_;
-  position_.samples += batch.size() * group_.world_size();
-  samples_here_ += batch.size() * group_.world_size();
+  position_.samples += samples;
   step_report_.add_to(epoch_meter_);
   step_report_.add_to(window_meter_);
   if (position_.step % plan_.options.log_every == 0) {
-    log("train", window_meter_);
+    log_.train(position_, window_meter_, {.lr = optimizer_->lr(), .gradient_norm = gradient_norm_});
     window_meter_ = {};
   }
-  const int64_t batch_size = plan_.options.batch_size;
   const int64_t in_epoch =
-      std::min((position_.samples + batch_size - 1) / batch_size, plan_.steps_per_epoch);
-  report("train", in_epoch, plan_.steps_per_epoch, epoch_meter_);
+      (position_.samples + plan_.samples_per_step - 1) / plan_.samples_per_step;
+  log_.progress("train", position_, in_epoch, plan_.steps_per_epoch, epoch_meter_);
   const int64_t every = plan_.options.checkpoint_every;
   if (every > 0 && position_.step % every == 0 && in_epoch < plan_.steps_per_epoch) save();
 }
 
-void Trainer::validate() {
-  if (validation_set_->size() == 0) return;
-  const Meter meter = evaluate_split(validation_set_, "validate");
-  log("validate", meter);
-  if (is_first() && callbacks_.note) {
-    callbacks_.note(concat("epoch ",
-                           position_.epoch + 1,
-                           "/",
-                           plan_.options.epochs,
-                           ": loss ",
-                           fixed(epoch_meter_.loss(), 4),
-                           ", accuracy ",
-                           fixed(epoch_meter_.accuracy(), 4),
-                           "; validation loss ",
-                           fixed(meter.loss(), 4),
-                           ", accuracy ",
-                           fixed(meter.accuracy(), 4)));
+void Trainer::end_epoch() {
+  if (validation_set_->size() > 0) {
+    const Evaluation seen = evaluate_split(validation_set_, "validate");
+    log_.evaluated("validate", position_, seen);
+    log_.note(concat("epoch ",
+                     position_.epoch + 1,
+                     "/",
+                     plan_.options.epochs,
+                     ": loss ",
+                     fixed(epoch_meter_.loss(), 4),
+                     ", accuracy ",
+                     fixed(epoch_meter_.accuracy(), 4),
+                     "; validation loss ",
+                     fixed(seen.meter.loss(), 4),
+                     ", accuracy ",
+                     fixed(seen.meter.accuracy(), 4)));
+    const std::string_view metric = schedule_->metric();
+    if (!metric.empty())
+      schedule_->after_epoch(metric == "loss" ? seen.meter.loss() : seen.meter.accuracy());
+    is_best_ = best_.after_epoch(plan_.monitor_falls ? seen.meter.loss() : seen.meter.accuracy(),
+                                 position_.step);
   }
+  ++position_.epoch;
+  position_.samples = 0;
+  epoch_meter_ = {};
+  save();
+  is_best_ = false;
 }
 
-Meter Trainer::evaluate_split(const std::shared_ptr<const data::Dataset>& split,
-                              const std::string& phase) {
+Evaluation Trainer::evaluate_split(const DatasetPtr& split, const std::string& phase) {
   return evaluate(*model_,
                   split,
                   group_,
-                  {.workers = plan_.options.workers},
+                  {.workers = plan_.options.workers, .top_k = plan_.options.top_k},
                   [&](int64_t done, int64_t batches, const Meter& meter) {
-                    report(phase, done, batches, meter);
+                    log_.progress(phase, position_, done, batches, meter);
                   });
 }
 
+void Trainer::test(TrainResult& result) {
+  if (plan_.options.test_weights == "best") {
+    if (writer_) writer_->wait();
+    group_.barrier();
+    if (const auto best = best_checkpoint(output_))
+      load_model_state(*model_, read_checkpoint(*best).model);
+  }
+  result.test = evaluate_split(test_set_, "test");
+  log_.evaluated("test", position_, result.test);
+}
+
 void Trainer::save() {
-  Checkpoint checkpoint{
-      .position = position_,
-      .world_size = group_.world_size(),
-      .global_batch = plan_.options.batch_size,
-      .plan = to_json(plan_),
-      .meters = {{"epoch", epoch_meter_.to_json()}, {"window", window_meter_.to_json()}},
-      .model = model_state(*model_),
-      .optimizer = optimizer_->state(),
-      .rng = gather_rng_states(group_)};
+  const NamedTensorList rng = gather_rng_states(group_, generator_);
   last_saved_ = position_.step;
-  if (!is_first()) return;
-  last_checkpoint_ = write_checkpoint(output_, checkpoint);
-  remove_old_checkpoints(output_, plan_.options.keep_checkpoints);
-}
-
-void Trainer::log(const std::string& phase, const Meter& meter) {
-  if (!metrics_) return;
-  track::MetricsRow row{.step = position_.step,
-                        .epoch = std::min(position_.epoch + 1, plan_.options.epochs),
-                        .phase = phase};
-  row.loss = meter.loss();
-  row.accuracy = meter.accuracy();
-  if (phase == "train") {
-    row.lr = optimizer_->lr();
-    if (step_seconds_ > 0) row.samples_per_s = static_cast<double>(samples_here_) / step_seconds_;
-  }
-  row.elapsed_s = seconds_since(start_);
-  metrics_->write(row);
-}
-
-void Trainer::report(const std::string& phase, int64_t step, int64_t steps, const Meter& meter) {
-  if (!is_first() || !callbacks_.progress) return;
-  if (step < steps && seconds_since(last_report_) < kProgressPeriod) return;
-  last_report_ = Clock::now();
-  track::ProgressEvent event{.phase = phase,
-                             .epoch = std::min(position_.epoch + 1, plan_.options.epochs),
-                             .epochs = plan_.options.epochs,
-                             .step = step,
-                             .steps = steps};
-  event.loss = meter.loss();
-  event.accuracy = meter.accuracy();
-  if (steps_here_ > 0 && phase == "train") {
-    event.samples_per_s = static_cast<double>(samples_here_) / step_seconds_;
-    event.eta_s = step_seconds_ / static_cast<double>(steps_here_) *
-                  static_cast<double>(plan_.total_steps - position_.step);
-  }
-  callbacks_.progress(event);
+  if (!writer_) return;
+  writer_->start({.position = position_,
+                  .world_size = group_.world_size(),
+                  .global_batch = plan_.options.batch_size,
+                  .plan = to_json(plan_),
+                  .loop = {{"epoch", epoch_meter_.to_json()},
+                           {"window", window_meter_.to_json()},
+                           {"schedule", schedule_->state()},
+                           {"best", best_.state()}},
+                  .is_best = is_best_,
+                  .model = model_state(*model_),
+                  .optimizer = optimizer_->state(),
+                  .rng = rng});
 }
 
 }  // namespace

@@ -141,7 +141,7 @@ TEST(ExactCoverSampler, ShowsEverySampleExactlyOnceOverAllRanks) {
     for (const int64_t world : {1, 2, 3, 7, 40}) {
       Indices all;
       for (int64_t rank = 0; rank < world; ++rank) {
-        const ExactCoverSampler sampler(samples, world, rank);
+        const ExactCoverSampler sampler(samples, {.world_size = world, .rank = rank});
         const Indices mine = sampler.indices(0);
         EXPECT_EQ(static_cast<int64_t>(mine.size()), sampler.size());
         all.insert(all.end(), mine.begin(), mine.end());
@@ -155,7 +155,42 @@ TEST(ExactCoverSampler, ShowsEverySampleExactlyOnceOverAllRanks) {
 }
 
 TEST(ExactCoverSampler, RefusesRanksOutsideTheWorld) {
-  EXPECT_THAT(refusal([] { ExactCoverSampler(10, 2, 2); }), HasSubstr("got rank 2"));
+  EXPECT_THAT(refusal([] { ExactCoverSampler(10, {.world_size = 2, .rank = 2}); }),
+              HasSubstr("got rank 2"));
+}
+
+TEST(ExactCoverSampler, ShuffledHasTheOrderOfDistributedSamplerWithoutItsPadding) {
+  for (const int64_t rank : {0, 1, 2}) {
+    const ExactCoverSampler exact(10, {.world_size = 3, .rank = rank, .seed = 3, .shuffle = true});
+    Indices padded = make(10, 3, rank).indices(2);
+    padded.resize(static_cast<size_t>(exact.size()));
+    EXPECT_EQ(exact.indices(2), padded) << "rank " << rank;
+  }
+}
+
+TEST(ExactCoverSampler, LosesAndRepeatsNothingWhenTheWorldSizeChangesInAnEpoch) {
+  for (const std::pair<int64_t, int64_t> worlds :
+       {std::pair<int64_t, int64_t>{2, 1}, {2, 4}, {4, 3}, {1, 2}}) {
+    const int64_t consumed = 12;  // three global batches of 4
+    Indices seen;
+    for (int64_t rank = 0; rank < worlds.first; ++rank) {
+      Indices mine = ExactCoverSampler(
+                         31, {.world_size = worlds.first, .rank = rank, .seed = 1, .shuffle = true})
+                         .indices(5);
+      seen.insert(seen.end(), mine.begin(), mine.begin() + consumed / worlds.first);
+    }
+    for (int64_t rank = 0; rank < worlds.second; ++rank) {
+      const Indices rest =
+          ExactCoverSampler(31,
+                            {.world_size = worlds.second, .rank = rank, .seed = 1, .shuffle = true})
+              .indices(5, consumed);
+      seen.insert(seen.end(), rest.begin(), rest.end());
+    }
+    std::ranges::sort(seen);
+    Indices want(31);
+    std::iota(want.begin(), want.end(), 0);
+    EXPECT_EQ(seen, want) << worlds.first << " -> " << worlds.second;
+  }
 }
 
 TEST(SequentialSampler, CountsFromThePosition) {
@@ -176,7 +211,7 @@ TEST(Samplers, RefuseNegativePositions) {
   samplers.push_back(std::make_unique<SequentialSampler>(4));
   samplers.push_back(std::make_unique<RandomSampler>(4));
   samplers.push_back(std::make_unique<DistributedSampler>(4, DistributedSamplerOptions{}));
-  samplers.push_back(std::make_unique<ExactCoverSampler>(4, 1, 0));
+  samplers.push_back(std::make_unique<ExactCoverSampler>(4));
   for (const auto& sampler : samplers) {
     EXPECT_THAT(refusal([&] { sampler->indices(-1); }), HasSubstr("epochs count from 0 (got -1)"));
     EXPECT_THAT(refusal([&] { sampler->indices(0, -2); }), HasSubstr("got -2"));

@@ -37,9 +37,9 @@ constexpr const char* kExamples =
 
 struct Options {
   train::TrainOptions train;
-  double lr = 0;
   fs::path output;
   fs::path resume;
+  fs::path config;
   bool explain = false;
   bool json = false;
 };
@@ -61,58 +61,28 @@ void watch_signals() {
       SIG_IGN);  // NOLINT: a reader of our progress or output that went away is no reason to die
 }
 
+/// "batch_size" -> "--batch-size".
+std::string flag_of(std::string_view name) {
+  std::string flag = concat("--", name);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
 void declare(CLI::App& app, Options& options) {
-  train::TrainOptions& train = options.train;
-  app.add_option("--model", train.model, "name:key=value,… (muster list models)")
-      ->type_name("MODEL")
-      ->capture_default_str();
-  app.add_option("--data", train.data, "name:key=value,… (muster list datasets)")
-      ->type_name("DATA")
-      ->capture_default_str();
-  app.add_option("--data-dir",
-                 train.data_dir,
-                 "folder of the dataset's files, where they are not in its usual place")
-      ->type_name("DIR");
-  app.add_option("--strategy", train.strategy, "auto, single or ddp")
-      ->type_name("NAME")
-      ->capture_default_str();
-  app.add_option("--backend", train.backend, "process group, or auto (muster list backends)")
-      ->type_name("NAME")
-      ->capture_default_str();
-  app.add_option("--epochs", train.epochs, "times through the training data")
-      ->type_name("N")
-      ->capture_default_str();
-  app.add_option("--batch-size", train.batch_size, "samples per step of all ranks together")
-      ->type_name("N")
-      ->capture_default_str();
-  app.add_option("--optimizer", train.optimizer, "sgd or adamw, with parameters: sgd:momentum=0.9")
-      ->type_name("NAME")
-      ->capture_default_str();
-  app.add_option("--lr", options.lr, "learning rate [the optimizer's own]")->type_name("X");
-  app.add_option("--seed", train.seed, "of initial weights and the order of samples")
-      ->type_name("N")
-      ->capture_default_str();
-  app.add_option("--workers", train.workers, "loader threads per rank [from cores and ranks]")
-      ->type_name("N");
-  app.add_option("--validation-samples",
-                 train.validation_samples,
-                 "held out from the training data [a twelfth, at most 5000]")
-      ->type_name("N");
-  app.add_option("--max-steps", train.max_steps, "stop after N steps [no limit]")->type_name("N");
+  train::visit_options(options.train, [&](const train::OptionInfo& info, auto& value) {
+    CLI::Option* option = app.add_option(flag_of(info.name), value, std::string(info.help));
+    option->type_name(std::string(info.value));
+    if (info.show_default) option->capture_default_str();
+  });
   app.add_option("--output", options.output, "folder of the run [runs/MODEL-DATA, numbered]")
       ->type_name("DIR");
-  app.add_option("--resume", options.resume, "go on with the run in DIR (or one checkpoint)")
+  app.add_option("--resume",
+                 options.resume,
+                 "go on with the run in DIR (or one checkpoint); auto: with what --output holds, "
+                 "else start")
       ->type_name("DIR");
-  app.add_option("--checkpoint-every",
-                 train.checkpoint_every,
-                 "steps between checkpoints [only at each epoch's end]")
-      ->type_name("N");
-  app.add_option("--keep-checkpoints", train.keep_checkpoints, "how many to keep")
-      ->type_name("N")
-      ->capture_default_str();
-  app.add_option("--log-every", train.log_every, "steps per row of metrics")
-      ->type_name("N")
-      ->capture_default_str();
+  app.add_option("--config", options.config, "read flags from a TOML file; flags given here win")
+      ->type_name("FILE");
   app.add_flag("--explain", options.explain, "print the resolved plan and stop");
   app.add_flag("--json", options.json, "print the result as one JSON object");
 }
@@ -128,6 +98,16 @@ std::vector<std::string> said(const CLI::App& app) {
     names.push_back(name);
   }
   return names;
+}
+
+/// `--resume auto` becomes the folder to go on with, or nothing.
+void settle_resume(Options& options) {
+  if (options.resume != "auto") return;
+  if (options.output.empty()) {
+    throw usage_error({.refused = "--resume auto",
+                       .rule = "it goes on with what --output holds, so --output is named too"});
+  }
+  options.resume = fs::exists(options.output / "latest") ? options.output : fs::path();
 }
 
 fs::path fresh_output(const train::TrainOptions& options) {
@@ -260,7 +240,7 @@ int run(std::span<const std::string> args, Console& console) {
       "train", "Train a model on one device, or on many as ranks under `muster run`.", kExamples);
   declare(*app, options);
   if (const auto over = parse(*app, args, console)) return *over;
-  if (app->get_option("--lr")->count() > 0) options.train.lr = options.lr;
+  settle_resume(options);
 
   const std::optional<RankEnv> env = rank_env_from();
   std::optional<train::Checkpoint> resume;

@@ -6,19 +6,23 @@
 
 namespace muster::data {
 
-ExactCoverSampler::ExactCoverSampler(int64_t samples, int64_t world_size, int64_t rank)
-    : samples_(samples), world_size_(world_size), rank_(rank) {
+ExactCoverSampler::ExactCoverSampler(int64_t samples, ExactCoverSamplerOptions options)
+    : samples_(samples), options_(options) {
   check_samples(samples);
-  check_rank(world_size, rank);
+  check_rank(options.world_size, options.rank);
 }
 
 int64_t ExactCoverSampler::size() const {
-  return samples_ / world_size_ + (rank_ < samples_ % world_size_ ? 1 : 0);
+  const int64_t world = options_.world_size;
+  return samples_ / world + (options_.rank < samples_ % world ? 1 : 0);
 }
 
 std::vector<int64_t> ExactCoverSampler::indices(int64_t epoch, int64_t consumed) const {
   check_position(epoch, consumed);
-  return every_nth(counting(samples_), std::min(consumed, samples_) + rank_, world_size_);
+  const int64_t first = std::min(consumed, samples_) + options_.rank;
+  if (!options_.shuffle) return every_nth(counting(samples_), first, options_.world_size);
+  at::Generator generator = make_generator(options_.seed + static_cast<uint64_t>(epoch));
+  return every_nth(random_permutation(samples_, generator), first, options_.world_size);
 }
 
 }  // namespace muster::data

@@ -1,0 +1,99 @@
+#include "muster/train/checkpoint_writer.h"
+
+#include <utility>
+
+#include <ATen/ops/empty_like.h>
+#include <c10/core/GradMode.h>
+
+namespace muster::train {
+namespace {
+
+/// `to` becomes a copy of `from`, on the CPU, in the memory that it has where shapes agree: fresh
+/// pages for a whole model cost more than the copy itself.
+void copy_tensors(const NamedTensorList& from, NamedTensorList& to) {
+  const c10::NoGradGuard no_grad;
+  to.resize(from.size());
+  for (size_t i = 0; i < from.size(); ++i) {
+    const auto& [name, tensor] = from[i];
+    auto& [name_copy, copy] = to[i];
+    name_copy = name;
+    if (!copy.defined() || copy.sizes() != tensor.sizes() ||
+        copy.scalar_type() != tensor.scalar_type()) {
+      copy = at::empty_like(tensor,
+                            tensor.options().device(at::kCPU).requires_grad(false),
+                            at::MemoryFormat::Contiguous);
+    }
+    copy.copy_(tensor);
+  }
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(std::filesystem::path output, int64_t keep)
+    : output_(std::move(output)), keep_(keep), thread_([this] { work(); }) {}
+
+CheckpointWriter::~CheckpointWriter() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void CheckpointWriter::wait_idle(std::unique_lock<std::mutex>& lock) {
+  changed_.wait(lock, [this] { return !due_ && !busy_; });
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void CheckpointWriter::start(const Checkpoint& checkpoint) {
+  std::unique_lock lock(mutex_);
+  wait_idle(lock);
+  NamedTensorList model = std::move(copy_.model), optimizer = std::move(copy_.optimizer),
+                  rng = std::move(copy_.rng);
+  copy_ = checkpoint;  // tensors as handles
+  copy_tensors(checkpoint.model, model);
+  copy_tensors(checkpoint.optimizer, optimizer);
+  copy_tensors(checkpoint.rng, rng);
+  copy_.model = std::move(model);
+  copy_.optimizer = std::move(optimizer);
+  copy_.rng = std::move(rng);
+  due_ = true;
+  lock.unlock();
+  changed_.notify_all();
+}
+
+std::filesystem::path CheckpointWriter::wait() {
+  std::unique_lock lock(mutex_);
+  wait_idle(lock);
+  return newest_;
+}
+
+void CheckpointWriter::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return due_ || closing_; });
+    if (!due_) return;
+    due_ = false;
+    busy_ = true;
+    lock.unlock();  // start() does not touch copy_ while busy_
+    std::filesystem::path folder;
+    std::exception_ptr error;
+    try {
+      folder = write_checkpoint(output_, copy_);
+      remove_old_checkpoints(output_, keep_);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    busy_ = false;
+    if (error) {
+      error_ = error;
+    } else {
+      newest_ = folder;
+    }
+    changed_.notify_all();
+  }
+}
+
+}  // namespace muster::train

@@ -1,0 +1,145 @@
+// What a user can say about a training run. One list feeds the command line, its help, --config,
+// config.json, checkpoints and the rules of --resume.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace muster::train {
+
+/// As said. Names that take parameters are written name:key=value,key=value.
+struct TrainOptions {
+  std::string model = "cnn";
+  std::string data = "fashion-mnist";
+  std::filesystem::path data_dir;  ///< empty: the dataset's own places
+  std::filesystem::path weights;   ///< a safetensors file to start from; empty: drawn from the seed
+  std::string strategy = "auto";   ///< auto, single, ddp
+  std::string backend = "auto";    ///< a name of `muster list backends`, or auto
+  std::string optimizer = "sgd";
+  std::optional<double> lr;  ///< the optimizer's own default if not given
+  std::string lr_schedule = "constant";
+  int64_t epochs = 5;
+  int64_t batch_size = 128;             ///< global: all ranks together
+  int64_t accumulate_grad_batches = 1;  ///< batches per optimizer step, as Lightning's
+  double gradient_clip_val = 0;         ///< largest global 2-norm of the gradients; 0: no limit
+  double label_smoothing = 0;           ///< 0 … 1
+  int64_t validation_samples = -1;  ///< held out from the end of the training split; -1: a twelfth,
+                                    ///< at most 5,000
+  int64_t top_k = 0;                ///< also count answers among the k best scores; 0: do not
+  std::string monitor = "validate_accuracy";  ///< or validate_loss: which epoch is the best
+  int64_t patience = 0;               ///< stop after so many epochs without a better one; 0: never
+  double min_delta = 0;               ///< what is better by no more than this is not better
+  std::string test_weights = "last";  ///< or best: which weights the test at the end uses
+  int64_t max_steps = 0;              ///< stop after so many steps of the whole run; 0: no limit
+  int64_t seed = 0;
+  int64_t workers = -1;  ///< loader threads per rank; -1: from cores and ranks
+  int64_t checkpoint_every =
+      0;  ///< steps between checkpoints, besides one per epoch; 0: only those
+  int64_t keep_checkpoints = 3;         ///< newest ones; the best one stays besides
+  int64_t log_every = 50;               ///< steps per row of metrics
+  std::string tensorboard = "scalars";  ///< off; or all: histograms and images as well
+};
+
+/// What a resumed run may say anew.
+enum class OnResume {
+  kFixed,  ///< shapes the numbers: as it was, or the resume is refused
+  kFree    ///< as it was unless it is said now
+};
+
+struct OptionInfo {
+  std::string_view name;   ///< as in config.json; the flag has hyphens for its underscores
+  std::string_view value;  ///< its kind in help: "N", "DIR", …
+  std::string_view help;
+  OnResume on_resume = OnResume::kFree;
+  bool show_default = true;  ///< false: the help text says what happens if it is not given
+};
+
+/// Calls visit(info, member) for each option, in the order of the help.
+template <class Options, class Visitor>
+void visit_options(Options& options, Visitor&& visit) {
+  using enum OnResume;
+  visit(OptionInfo{"model", "MODEL", "name:key=value,… (muster list models)", kFixed},
+        options.model);
+  visit(OptionInfo{"data", "DATA", "name:key=value,… (muster list datasets)", kFixed},
+        options.data);
+  visit(OptionInfo{"data_dir",
+                   "DIR",
+                   "folder of the dataset's files, where they are not in its usual place",
+                   kFree,
+                   false},
+        options.data_dir);
+  visit(OptionInfo{"weights",
+                   "FILE",
+                   "start from a state dict in a safetensors file (torchvision's names)",
+                   kFree,
+                   false},
+        options.weights);
+  visit(OptionInfo{"strategy", "NAME", "auto, single or ddp"}, options.strategy);
+  visit(OptionInfo{"backend", "NAME", "process group, or auto (muster list backends)"},
+        options.backend);
+  visit(OptionInfo{"epochs", "N", "times through the training data"}, options.epochs);
+  visit(OptionInfo{"batch_size", "N", "samples per batch of all ranks together", kFixed},
+        options.batch_size);
+  visit(OptionInfo{"accumulate_grad_batches", "N", "batches per optimizer step", kFixed},
+        options.accumulate_grad_batches);
+  visit(OptionInfo{"optimizer",
+                   "NAME",
+                   "with parameters: sgd:momentum=0.9 (muster list optimizers)",
+                   kFixed},
+        options.optimizer);
+  visit(OptionInfo{"lr", "X", "learning rate [the optimizer's own]", kFree, false}, options.lr);
+  visit(OptionInfo{"lr_schedule",
+                   "NAME",
+                   "cosine, step:step_size=2, one_cycle, …, each with warmup=STEPS (muster list "
+                   "lr-schedules)",
+                   kFixed},
+        options.lr_schedule);
+  visit(OptionInfo{"gradient_clip_val",
+                   "X",
+                   "largest global norm of the gradients [no limit]",
+                   kFixed,
+                   false},
+        options.gradient_clip_val);
+  visit(OptionInfo{"label_smoothing", "X", "0 to 1", kFixed}, options.label_smoothing);
+  visit(OptionInfo{"seed", "N", "of initial weights and the order of samples", kFixed},
+        options.seed);
+  visit(OptionInfo{"workers", "N", "loader threads per rank [from cores and ranks]", kFree, false},
+        options.workers);
+  visit(OptionInfo{"validation_samples",
+                   "N",
+                   "held out from the training data [a twelfth, at most 5000]",
+                   kFixed,
+                   false},
+        options.validation_samples);
+  visit(OptionInfo{"top_k", "K", "also count answers among the K best scores [no]", kFree, false},
+        options.top_k);
+  visit(OptionInfo{"monitor",
+                   "NAME",
+                   "what makes an epoch the best: validate_accuracy or "
+                   "validate_loss"},
+        options.monitor);
+  visit(
+      OptionInfo{"patience", "N", "stop after N epochs that were not better [never]", kFree, false},
+      options.patience);
+  visit(OptionInfo{"min_delta", "X", "better means better by more than X"}, options.min_delta);
+  visit(OptionInfo{"test_weights", "NAME", "weights for the test at the end: last or best"},
+        options.test_weights);
+  visit(OptionInfo{"max_steps", "N", "stop after N optimizer steps [no limit]", kFree, false},
+        options.max_steps);
+  visit(OptionInfo{"checkpoint_every",
+                   "N",
+                   "steps between checkpoints [only at each epoch's end]",
+                   kFree,
+                   false},
+        options.checkpoint_every);
+  visit(OptionInfo{"keep_checkpoints", "N", "how many to keep, besides the best one"},
+        options.keep_checkpoints);
+  visit(OptionInfo{"log_every", "N", "steps per row of metrics"}, options.log_every);
+  visit(OptionInfo{"tensorboard", "WHAT", "event files: scalars, all (histograms, images) or off"},
+        options.tensorboard);
+}
+
+}  // namespace muster::train

@@ -1,0 +1,90 @@
+#include "muster/train/run_log.h"
+
+#include <algorithm>
+
+namespace muster::train {
+namespace {
+
+constexpr double kProgressPeriod = 0.1;  // seconds between two progress events
+
+}  // namespace
+
+RunLog::RunLog(const TrainPlan& plan,
+               const std::filesystem::path& output,
+               int64_t resumed_after,
+               bool is_first,
+               const TrainCallbacks& callbacks)
+    : plan_(plan), callbacks_(callbacks), is_first_(is_first) {
+  if (is_first) metrics_.emplace(output, resumed_after);
+}
+
+double RunLog::seconds() const {
+  return std::chrono::duration<double>(Clock::now() - start_).count();
+}
+
+void RunLog::count_step(int64_t samples, double seconds) {
+  ++steps_here_;
+  samples_here_ += samples;
+  step_seconds_ += seconds;
+}
+
+track::MetricsRow RunLog::row(const std::string& phase,
+                              const TrainPosition& position,
+                              const Meter& meter) const {
+  track::MetricsRow row{.step = position.step,
+                        .epoch = std::min(position.epoch + 1, plan_.options.epochs),
+                        .phase = phase};
+  row.loss = meter.loss();
+  row.accuracy = meter.accuracy();
+  row.elapsed_s = seconds();
+  return row;
+}
+
+void RunLog::train(const TrainPosition& position, const Meter& meter, const TrainRow& extra) {
+  if (!is_first_) return;
+  track::MetricsRow out = row("train", position, meter);
+  out.lr = extra.lr;
+  out.gradient_norm = extra.gradient_norm;
+  if (step_seconds_ > 0) out.samples_per_s = static_cast<double>(samples_here_) / step_seconds_;
+  metrics_->write(out);
+}
+
+void RunLog::evaluated(const std::string& phase,
+                       const TrainPosition& position,
+                       const Evaluation& evaluation) {
+  if (!is_first_) return;
+  track::MetricsRow out = row(phase, position, evaluation.meter);
+  if (plan_.options.top_k > 0) out.top_k_accuracy = evaluation.top_k_accuracy();
+  metrics_->write(out);
+}
+
+void RunLog::progress(const std::string& phase,
+                      const TrainPosition& position,
+                      int64_t step,
+                      int64_t steps,
+                      const Meter& meter) {
+  if (!is_first_ || !callbacks_.progress) return;
+  const auto now = Clock::now();
+  if (step < steps && std::chrono::duration<double>(now - last_progress_).count() < kProgressPeriod)
+    return;
+  last_progress_ = now;
+  track::ProgressEvent event{.phase = phase,
+                             .epoch = std::min(position.epoch + 1, plan_.options.epochs),
+                             .epochs = plan_.options.epochs,
+                             .step = step,
+                             .steps = steps};
+  event.loss = meter.loss();
+  event.accuracy = meter.accuracy();
+  if (steps_here_ > 0 && phase == "train") {
+    event.samples_per_s = static_cast<double>(samples_here_) / step_seconds_;
+    event.eta_s = step_seconds_ / static_cast<double>(steps_here_) *
+                  static_cast<double>(plan_.total_steps - position.step);
+  }
+  callbacks_.progress(event);
+}
+
+void RunLog::note(const std::string& line) const {
+  if (is_first_ && callbacks_.note) callbacks_.note(line);
+}
+
+}  // namespace muster::train
