@@ -9,7 +9,20 @@ namespace muster {
 
 using Json = nlohmann::ordered_json;
 
-/// Throws a usage error that names `where` (a file, "--flag") and the place of the fault.
+/// Values nested deeper are refused by `parse_json`: nlohmann copies, compares and writes by
+/// recursion, so that a file of many brackets could end the stack.
+constexpr int kMaxJsonDepth = 64;
+
+/// True if no bracket of `text` is deeper than kMaxJsonDepth. For parsers that call nlohmann
+/// themselves. `text` need not be JSON.
+bool is_shallow_json(std::string_view text);
+
+/// Throws a usage error that names `where` (a file, "--flag") and the place of the fault: not JSON,
+/// nested too deeply, or a key given twice in one object (of which nlohmann would keep the last).
 Json parse_json(std::string_view text, std::string_view where);
+
+/// One line, or indented by `indent` blanks. Bytes that are not UTF-8 (a path may hold any) become
+/// U+FFFD instead of an exception.
+std::string to_text(const Json& json, int indent = -1);
 
 }  // namespace muster

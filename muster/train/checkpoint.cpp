@@ -17,7 +17,6 @@ namespace muster::train {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int64_t kFormat = 2;
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kUnfinished = ".unfinished-";
 
@@ -56,17 +55,20 @@ fs::path folder_of(const fs::path& output, int64_t step) {
   return output / "checkpoints" / concat(kPrefix, step);
 }
 
-NamedTensorList read_part(const fs::path& folder, const std::string& name, const Json& state) {
+/// The tensors of one file, which must be as state.json says.
+NamedTensorList read_part(const fs::path& folder,
+                          const std::string& name,
+                          const CheckpointIndex& index) {
+  const auto found = index.files.find(name);
+  if (found == index.files.end()) refuse(folder, concat("state.json does not list ", name));
+  const CheckpointPart& expected = found->second;
   const fs::path path = folder / name;
   if (!fs::exists(path)) refuse(folder, concat(name, " is missing"));
   const std::string bytes = read_file(path);
-  const Json& expected = state.at("files").at(name);
-  if (bytes.size() != expected.at("bytes").get<uint64_t>()) {
-    refuse(folder,
-           concat(name, " has ", expected.at("bytes").get<uint64_t>(), " bytes"),
-           concat(bytes.size(), " bytes"));
+  if (bytes.size() != expected.bytes) {
+    refuse(folder, concat(name, " has ", expected.bytes, " bytes"), concat(bytes.size(), " bytes"));
   }
-  if (crc32_of(bytes) != expected.at("crc32").get<uint32_t>())
+  if (crc32_of(bytes) != expected.crc32)
     refuse(folder, concat(name, " was altered: its CRC-32 differs from state.json"));
   return parse_safetensors(bytes, path.string()).tensors;
 }
@@ -85,25 +87,20 @@ void put_in_place(const fs::path& unfinished, const fs::path& folder) {
 
 /// Writes the files of a checkpoint into an empty folder.
 void write_parts(const fs::path& folder, const Checkpoint& checkpoint) {
-  Json files = Json::object();
+  CheckpointIndex index{.position = checkpoint.position,
+                        .world_size = checkpoint.world_size,
+                        .global_batch = checkpoint.global_batch,
+                        .plan = checkpoint.plan,
+                        .loop = checkpoint.loop};
   const auto write_part = [&](const std::string& name, const NamedTensorList& tensors) {
     const std::string bytes = to_safetensors({tensors, {}});
     write_file_atomic(folder / name, bytes);
-    files[name] = {{"bytes", bytes.size()}, {"crc32", crc32_of(bytes)}};
+    index.files[name] = {.bytes = bytes.size(), .crc32 = crc32_of(bytes)};
   };
   write_part("model.safetensors", checkpoint.model);
   write_part("optimizer.safetensors", checkpoint.optimizer);
   write_part("rng.safetensors", checkpoint.rng);
-  const Json state = {{"format", kFormat},
-                      {"step", checkpoint.position.step},
-                      {"epoch", checkpoint.position.epoch},
-                      {"samples", checkpoint.position.samples},
-                      {"world_size", checkpoint.world_size},
-                      {"global_batch", checkpoint.global_batch},
-                      {"loop", checkpoint.loop},
-                      {"plan", checkpoint.plan},
-                      {"files", files}};
-  write_file_atomic(folder / "state.json", state.dump(2) + '\n');
+  write_file_atomic(folder / "state.json", to_state_json(index));
 }
 
 }  // namespace
@@ -138,31 +135,18 @@ fs::path write_checkpoint(const fs::path& output, const Checkpoint& checkpoint) 
 }
 
 Checkpoint read_checkpoint(const fs::path& folder) {
-  if (!fs::exists(folder / "state.json")) refuse(folder, "state.json is missing");
+  const fs::path path = folder / "state.json";
+  if (!fs::exists(path)) refuse(folder, "state.json is missing");
+  CheckpointIndex index = parse_checkpoint_index(read_file(path), path.string());
   Checkpoint checkpoint;
-  try {
-    const Json state =
-        parse_json(read_file(folder / "state.json"), (folder / "state.json").string());
-    if (state.at("format").get<int64_t>() != kFormat)
-      refuse(folder, concat("this Muster reads format ", kFormat), state.at("format").dump());
-    checkpoint.position = {state.at("step").get<int64_t>(),
-                           state.at("epoch").get<int64_t>(),
-                           state.at("samples").get<int64_t>()};
-    checkpoint.world_size = state.at("world_size").get<int64_t>();
-    checkpoint.global_batch = state.at("global_batch").get<int64_t>();
-    checkpoint.loop = state.at("loop");
-    checkpoint.plan = state.at("plan");
-    checkpoint.model = read_part(folder, "model.safetensors", state);
-    checkpoint.optimizer = read_part(folder, "optimizer.safetensors", state);
-    checkpoint.rng = read_part(folder, "rng.safetensors", state);
-  } catch (const Json::exception& error) {
-    refuse(folder, "state.json lacks a field or has one of the wrong type", error.what());
-  }
-  const TrainPosition& position = checkpoint.position;
-  if (position.step < 0 || position.epoch < 0 || position.samples < 0 ||
-      checkpoint.world_size < 1 || checkpoint.global_batch < 1) {
-    refuse(folder, "state.json has a number below its least value");
-  }
+  checkpoint.position = index.position;
+  checkpoint.world_size = index.world_size;
+  checkpoint.global_batch = index.global_batch;
+  checkpoint.loop = std::move(index.loop);
+  checkpoint.plan = std::move(index.plan);
+  checkpoint.model = read_part(folder, "model.safetensors", index);
+  checkpoint.optimizer = read_part(folder, "optimizer.safetensors", index);
+  checkpoint.rng = read_part(folder, "rng.safetensors", index);
   return checkpoint;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "muster/base/json.h"
+#include "muster/train/formats/checkpoint_index.h"
 #include "muster/train/safetensors.h"
 
 namespace muster::train {
@@ -18,15 +19,6 @@ namespace muster::train {
 // running sums of the epoch's metrics, and the options that shape the run are all in the
 // checkpoint. A resumed run makes the same steps as an unbroken one, bit for bit, if it has the
 // same world size; with another one it keeps the global batch and the order of samples.
-
-/// Where a run stands: after `step` optimizer steps, `samples` into `epoch`.
-struct TrainPosition {
-  int64_t step = 0;
-  int64_t epoch = 0;    ///< 0-based
-  int64_t samples = 0;  ///< consumed in this epoch by finished steps of all ranks together
-
-  bool operator==(const TrainPosition&) const = default;
-};
 
 struct Checkpoint {
   TrainPosition position;

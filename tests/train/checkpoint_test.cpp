@@ -23,7 +23,7 @@ train::Checkpoint example(int64_t step) {
   checkpoint.world_size = 2;
   checkpoint.global_batch = 128;
   checkpoint.plan = {{"model", "cnn"}};
-  checkpoint.meters = {{"loss_sum", 0.1}};
+  checkpoint.loop = {{"loss_sum", 0.1}};
   checkpoint.model = {{"w", torch::full({3}, static_cast<double>(step))}};
   checkpoint.optimizer = {{"momentum/w", torch::ones({3})}};
   checkpoint.rng = {{"rank.0", torch::ones({4}, torch::kByte)}};
@@ -48,7 +48,7 @@ TEST(Checkpoint, ReadsBackWhatWasWritten) {
   EXPECT_EQ(back.world_size, 2);
   EXPECT_EQ(back.global_batch, 128);
   EXPECT_EQ(back.plan, example(120).plan);
-  EXPECT_EQ(back.meters, example(120).meters);
+  EXPECT_EQ(back.loop, example(120).loop);
   EXPECT_TRUE(torch::equal(back.model[0].second, example(120).model[0].second));
   EXPECT_EQ(back.rng[0].first, "rank.0");
 }
