@@ -1,0 +1,153 @@
+// Trainings that are killed at random instants, again and again, and started anew by the very same
+// command until they end: what they leave equals an unbroken run byte for byte.
+#include <cstdlib>
+#include <random>
+#include <sstream>
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+
+#include "muster/base/file.h"
+#include "muster/base/text.h"
+
+#include "tests/folder.h"
+#include "tests/process/launched.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+using testing_process::Launched;
+using Words = std::vector<std::string>;
+
+constexpr int kKills = 50;  // of each of the four kinds below: 200 in all
+
+struct Kind {
+  const char* name;
+  int ranks;
+  int workers;
+  Words flags;
+};
+
+Words command(const Kind& kind, const fs::path& output) {
+  Words words{"train",
+              "--data",
+              "synthetic:samples=1200,test_samples=60,size=8,classes=4",
+              "--epochs",
+              "6",
+              "--batch-size",
+              "16",
+              "--checkpoint-every",
+              "7",
+              "--log-every",
+              "10",
+              "--resume",
+              "auto",
+              "--output",
+              output,
+              "--workers",
+              std::to_string(kind.workers)};
+  words.insert(words.end(), kind.flags.begin(), kind.flags.end());
+  if (kind.ranks > 1) {
+    const Words launcher{"run",
+                         "--nproc-per-node",
+                         std::to_string(kind.ranks),
+                         "--shutdown-timeout",
+                         "0.3",
+                         "--",
+                         "muster"};
+    words.insert(words.begin(), launcher.begin(), launcher.end());
+  }
+  return words;
+}
+
+/// All of a finished run that does not tell the time, as one text.
+std::string remains(const fs::path& output) {
+  const fs::path checkpoint = output / "checkpoints" / trim(read_file(output / "latest"));
+  std::string all = checkpoint.filename().string() + '\n';
+  for (const char* part : {"model", "optimizer", "rng"})
+    all += read_file(checkpoint / concat(part, ".safetensors"));
+  all += read_file(output / "best");
+  std::istringstream rows(read_file(output / "metrics.csv"));
+  for (std::string row; std::getline(rows, row);) {
+    size_t end = 0;  // step,epoch,phase,loss,accuracy,lr
+    for (int comma = 0; comma < 6; ++comma) end = row.find(',', end) + 1;
+    all += row.substr(0, end) + '\n';
+  }
+  return all;
+}
+
+/// Starts the command until it ends by itself; kills it on the way. Returns how often.
+int run_through_kills(const Kind& kind, const fs::path& output, std::mt19937& random, int most) {
+  int kills = 0;
+  while (true) {
+    Launched job(command(kind, output));
+    const bool spared = kills >= most;
+    if (!spared) {
+      ::poll(nullptr, 0, 150 + static_cast<int>(random() % 700));  // the random instant
+      const std::vector<pid_t> victims = job.processes();
+      if (!victims.empty()) ::kill(victims[random() % victims.size()], SIGKILL);
+    }
+    const auto ended = job.wait(std::chrono::seconds(60));
+    EXPECT_TRUE(job.nothing_left());
+    if (ended.code == 0) return kills;
+    EXPECT_FALSE(spared) << job.err();
+    // Exit code 2 would be a checkpoint that cannot be used.
+    EXPECT_NE(ended.code, 2) << job.err();
+    if (::testing::Test::HasFailure()) return kills;
+    ++kills;
+  }
+}
+
+class RandomKills : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(RandomKills, ResumeAlwaysWorksAndEndsByteEqualToAnUnbrokenRun) {
+  const Kind& kind = GetParam();
+  const char* given = std::getenv("MUSTER_TEST_SEED");
+  const unsigned seed = given != nullptr ? unsigned(std::atoi(given)) : std::random_device{}();
+  std::mt19937 random(seed);
+  SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
+  const test::Folder folder;
+  Launched unbroken(command(kind, folder.path() / "unbroken"));
+  ASSERT_EQ(unbroken.wait(std::chrono::seconds(60)).code, 0) << unbroken.err();
+  const std::string want = remains(folder.path() / "unbroken");
+  for (int kills = 0, run = 0; kills < kKills; ++run) {
+    const fs::path output = folder.path() / concat("run-", run);
+    kills += run_through_kills(kind, output, random, kKills - kills);
+    ASSERT_FALSE(::testing::Test::HasFailure()) << "after " << kills << " kills";
+    ASSERT_TRUE(remains(output) == want) << "run " << run << ", " << kills << " kills in all";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of,
+    RandomKills,
+    ::testing::Values(
+        Kind{"OneRankInlineLoading",
+             1,
+             0,
+             {"--model",
+              "mlp:hidden=64",
+              "--optimizer",
+              "adamw",
+              "--lr-schedule",
+              "cosine:warmup=20"}},
+        Kind{"OneRankOneWorker",
+             1,
+             1,
+             {"--model", "cnn:width=4,hidden=16", "--accumulate-grad-batches", "2"}},
+        Kind{"OneRankThreeWorkers",
+             1,
+             3,
+             {"--model",
+              "mlp:hidden=32,layers=3",
+              "--optimizer",
+              "adam",
+              "--lr-schedule",
+              "plateau:patience=0"}},
+        Kind{"TwoRanks", 2, 1, {"--model", "cnn:width=4,hidden=16", "--gradient-clip-val", "1"}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace muster
