@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,24 +17,32 @@
 
 namespace muster::train {
 
-/// Rules and order of operations are Python's torch.optim on the CPU, so that the same gradients
-/// give the same bits. The sums are ATen's foreach kernels. Used by one thread. Parameters without
-/// gradient are left alone, as in Python.
+/// The rules are torch.optim's, kernel for kernel; docs/decisions/0009-fused-optimizers.md says how
+/// near the numbers are. Parameters without gradient are left alone, as in Python. All parameters
+/// are dense, floating-point, and share a device. Used by one thread.
 class Optimizer {
  public:
   /// Names are those of the module's parameters; the state is saved under them.
   Optimizer(NamedTensorList parameters, double lr) : parameters_(std::move(parameters)), lr_(lr) {}
   virtual ~Optimizer() = default;
 
+  /// One update. Gradients keep their values. Throws a usage error for a sparse gradient.
   virtual void step() = 0;
   void zero_grad();  ///< gradients become undefined (Python's set_to_none)
 
   double lr() const { return lr_; }
   void set_lr(double lr) { lr_ = lr; }
 
-  /// All state needed to go on exactly: "momentum/fc1.weight", …
+  /// What a one-cycle schedule moves against the learning rate: the momentum of sgd and rmsprop,
+  /// beta1 of adam and adamw. Nothing if the optimizer has neither; setting it is then a usage
+  /// error. Not part of the state: who sets it sets it again after a resume.
+  virtual std::optional<double> momentum() const { return std::nullopt; }
+  virtual void set_momentum(double momentum);
+
+  /// All state needed to go on exactly: "momentum/fc1.weight", … A parameter that never had a
+  /// gradient has none.
   virtual NamedTensorList state() const = 0;
-  /// Throws a usage error if a tensor is missing or of another shape.
+  /// Replaces the state. Throws a usage error if a tensor is missing, unknown or of another shape.
   virtual void load_state(const TensorFile& file) = 0;
 
  protected:
@@ -57,22 +66,4 @@ struct OptimizerEntry {
 /// All optimizers (generated; see Note [Generated tables]).
 EntryTable<OptimizerEntry> optimizers();
 
-namespace detail {
-
-/// One tensor per parameter, made when the parameter gets its first gradient ("momentum",
-/// "exp_avg", …).
-class Slots {
- public:
-  Slots(std::string name, size_t count) : name_(std::move(name)), tensors_(count) {}
-  at::Tensor& operator[](size_t index) { return tensors_[index]; }
-
-  void save(const NamedTensorList& parameters, NamedTensorList& into) const;
-  void load(const NamedTensorList& parameters, const TensorFile& file);
-
- private:
-  std::string name_;
-  std::vector<at::Tensor> tensors_;
-};
-
-}  // namespace detail
 }  // namespace muster::train

@@ -1,11 +1,12 @@
-// Stochastic gradient descent with momentum. Source: torch.optim.SGD's rule (momentum buffer starts
-// as the first gradient).
-#include <ATen/ops/_foreach_add.h>
-#include <ATen/ops/_foreach_mul.h>
+// Stochastic gradient descent with momentum. Source: torch.optim.SGD's rule (the momentum buffer
+// starts as the first gradient), by ATen's fused kernel.
+#include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
 
 #include "muster/base/text.h"
 #include "muster/train/optimizer.h"
+#include "muster/train/optimizer_state.h"
 
 namespace muster::train {
 namespace {
@@ -15,13 +16,15 @@ struct SgdOptions {
   double weight_decay = 0;
   double dampening = 0;
   bool nesterov = false;
+  bool maximize = false;
 };
 
 constexpr Param kParams[] = {
     param<&SgdOptions::momentum>("momentum", "share of the last step that goes on"),
     param<&SgdOptions::weight_decay>("weight_decay", "L2 penalty, added to the gradient"),
     param<&SgdOptions::dampening>("dampening", "share of the gradient kept out of the momentum"),
-    param<&SgdOptions::nesterov>("nesterov", "look ahead by one momentum step")};
+    param<&SgdOptions::nesterov>("nesterov", "look ahead by one momentum step"),
+    param<&SgdOptions::maximize>("maximize", "ascend instead of descend")};
 
 class Sgd final : public Optimizer {
  public:
@@ -32,47 +35,51 @@ class Sgd final : public Optimizer {
 
   void step() override {
     const c10::NoGradGuard no_grad;
-    std::vector<at::Tensor> parameters, gradients, moving, moving_gradients;
-    std::vector<size_t> indices;
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      if (!parameters_[i].second.grad().defined()) continue;
-      parameters.push_back(parameters_[i].second);
-      gradients.push_back(parameters_[i].second.grad());
-      indices.push_back(i);
+    const detail::ReadyList ready = detail::ready(parameters_);
+    if (options_.momentum == 0) return update(ready, {}, false);
+    // The kernel starts the buffers of all its tensors or of none: two calls where a parameter gets
+    // its first gradient later than others.
+    detail::ReadyList first, rest;
+    std::vector<at::Tensor> first_buffers, rest_buffers;
+    for (size_t k = 0; k < ready.indices.size(); ++k) {
+      at::Tensor& buffer = momentum_[ready.indices[k]];
+      const bool is_first = !buffer.defined();
+      if (is_first) buffer = at::empty_like(ready.parameters[k]);
+      (is_first ? first : rest).parameters.push_back(ready.parameters[k]);
+      (is_first ? first : rest).gradients.push_back(ready.gradients[k]);
+      (is_first ? first_buffers : rest_buffers).push_back(buffer);
     }
-    if (parameters.empty()) return;
-    if (options_.weight_decay != 0)
-      gradients = at::_foreach_add(gradients, parameters, options_.weight_decay);
-    if (options_.momentum != 0) {
-      for (size_t k = 0; k < indices.size(); ++k) {
-        at::Tensor& buffer = momentum_[indices[k]];
-        if (!buffer.defined()) {
-          buffer = gradients[k].clone().detach();
-          continue;
-        }
-        moving.push_back(buffer);
-        moving_gradients.push_back(gradients[k]);
-      }
-      if (!moving.empty()) {
-        at::_foreach_mul_(moving, options_.momentum);
-        at::_foreach_add_(moving, moving_gradients, 1 - options_.dampening);
-      }
-      std::vector<at::Tensor> buffers;
-      for (const size_t index : indices) buffers.push_back(momentum_[index]);
-      gradients = options_.nesterov ? at::_foreach_add(gradients, buffers, options_.momentum)
-                                    : std::move(buffers);
-    }
-    at::_foreach_add_(parameters, gradients, -lr());
+    update(first, first_buffers, true);
+    update(rest, rest_buffers, false);
   }
+
+  std::optional<double> momentum() const override { return options_.momentum; }
+  void set_momentum(double momentum) override { options_.momentum = momentum; }
 
   NamedTensorList state() const override {
     NamedTensorList out;
     momentum_.save(parameters_, out);
     return out;
   }
-  void load_state(const TensorFile& file) override { momentum_.load(parameters_, file); }
+  void load_state(const TensorFile& file) override {
+    momentum_.load(parameters_, detail::index_state(file, parameters_, {momentum_.name()}));
+  }
 
  private:
+  void update(const detail::ReadyList& ready, at::TensorList buffers, bool is_first_step) const {
+    if (ready.parameters.empty()) return;
+    at::_fused_sgd_(ready.parameters,
+                    ready.gradients,
+                    buffers,
+                    options_.weight_decay,
+                    options_.momentum,
+                    lr(),
+                    options_.dampening,
+                    options_.nesterov,
+                    options_.maximize,
+                    is_first_step);
+  }
+
   SgdOptions options_;
   detail::Slots momentum_;
 };
