@@ -57,7 +57,9 @@ UniqueFd open_for_append(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::string csv_header() { return "step,epoch,phase,loss,accuracy,lr,samples_per_s,elapsed_s\n"; }
+std::string csv_header() {
+  return "step,epoch,phase,loss,accuracy,lr,samples_per_s,elapsed_s,gradient_norm,top_k_accuracy\n";
+}
 
 std::string to_csv_line(const MetricsRow& row) {
   return concat(row.step,
@@ -75,6 +77,10 @@ std::string to_csv_line(const MetricsRow& row) {
                 cell(row.samples_per_s),
                 ',',
                 cell(row.elapsed_s),
+                ",",
+                cell(row.gradient_norm),
+                ",",
+                cell(row.top_k_accuracy),
                 '\n');
 }
 
@@ -85,6 +91,8 @@ std::string to_json_line(const MetricsRow& row) {
   put(object, "lr", row.lr);
   put(object, "samples_per_s", row.samples_per_s);
   put(object, "elapsed_s", row.elapsed_s);
+  put(object, "gradient_norm", row.gradient_norm);
+  put(object, "top_k_accuracy", row.top_k_accuracy);
   return object.dump() + '\n';
 }
 

@@ -10,18 +10,20 @@
 namespace muster::train {
 namespace {
 
-Meter sum_over_ranks(const Meter& meter, const parallel::ProcessGroup& group) {
-  if (group.world_size() == 1) return meter;
-  at::Tensor sums = at::empty({3}, at::kDouble);
+Evaluation sum_over_ranks(const Evaluation& own, const parallel::ProcessGroup& group) {
+  if (group.world_size() == 1) return own;
+  at::Tensor sums = at::empty({4}, at::kDouble);
   double* field = sums.mutable_data_ptr<double>();
-  field[0] = meter.loss_sum;
-  field[1] = static_cast<double>(meter.correct);
-  field[2] = static_cast<double>(meter.count);
+  field[0] = own.meter.loss_sum;
+  field[1] = static_cast<double>(own.meter.correct);
+  field[2] = static_cast<double>(own.meter.count);
+  field[3] = static_cast<double>(own.in_top_k);
   sums = sums.to(group.device());
   group.all_reduce(sums);
   sums = sums.cpu();
   field = sums.mutable_data_ptr<double>();
-  return {field[0], static_cast<int64_t>(field[1]), static_cast<int64_t>(field[2])};
+  return {.meter = {field[0], static_cast<int64_t>(field[1]), static_cast<int64_t>(field[2])},
+          .in_top_k = static_cast<int64_t>(field[3])};
 }
 
 }  // namespace
@@ -30,11 +32,11 @@ int64_t count_correct(const at::Tensor& scores, const at::Tensor& target) {
   return scores.argmax(1).eq(target).sum().item<int64_t>();
 }
 
-Meter evaluate(models::Classifier& model,
-               std::shared_ptr<const data::Dataset> dataset,
-               const parallel::ProcessGroup& group,
-               const EvaluateOptions& options,
-               const std::function<void(int64_t, int64_t, const Meter&)>& after_batch) {
+Evaluation evaluate(models::Classifier& model,
+                    std::shared_ptr<const data::Dataset> dataset,
+                    const parallel::ProcessGroup& group,
+                    const EvaluateOptions& options,
+                    const std::function<void(int64_t, int64_t, const Meter&)>& after_batch) {
   const c10::NoGradGuard no_grad;
   if (group.world_size() > 1) {
     for (const at::Tensor& buffer : model.buffers()) group.broadcast(buffer);
@@ -48,17 +50,17 @@ Meter evaluate(models::Classifier& model,
       std::make_unique<data::ExactCoverSampler>(
           samples,
           data::ExactCoverSamplerOptions{.world_size = group.world_size(), .rank = group.rank()}));
-  Meter meter;
+  Evaluation own;
   int64_t done = 0;
   for (const data::Batch& batch : loader.epoch(0)) {
     const at::Tensor scores = model.forward(batch.data);
-    meter.add(at::cross_entropy_loss(scores, batch.target).item<double>(),
-              count_correct(scores, batch.target),
-              batch.size());
-    if (after_batch) after_batch(++done, loader.batches_per_epoch(), meter);
+    own.meter.add(at::cross_entropy_loss(scores, batch.target).item<double>(),
+                  count_correct(scores, batch.target),
+                  batch.size());
+    if (after_batch) after_batch(++done, loader.batches_per_epoch(), own.meter);
   }
   model.train(was_training);
-  return sum_over_ranks(meter, group);
+  return sum_over_ranks(own, group);
 }
 
 }  // namespace muster::train

@@ -7,13 +7,14 @@
 #include "muster/data/dataset.h"
 #include "muster/models/model.h"
 #include "muster/parallel/process_group.h"
-#include "muster/train/meter.h"
+#include "muster/train/evaluation.h"
 
 namespace muster::train {
 
 struct EvaluateOptions {
   int64_t batch_size = 256;  ///< per rank; the result does not depend on it but for rounding
   int64_t workers = 0;
+  int64_t top_k = 0;  ///< also count samples whose class is among the k best scores; 0: do not
 };
 
 /// Right answers among `scores` // [N, classes] for `target` // [N] int64.
@@ -23,10 +24,10 @@ int64_t count_correct(const at::Tensor& scores, const at::Tensor& target);
 /// share the samples without repeating or leaving out any; buffers are rank 0's, as DDP's forward
 /// would make them. Collective. `after_batch(done, batches, so far on this rank)` is called after
 /// each batch of this rank.
-Meter evaluate(models::Classifier& model,
-               std::shared_ptr<const data::Dataset> dataset,
-               const parallel::ProcessGroup& group,
-               const EvaluateOptions& options,
-               const std::function<void(int64_t, int64_t, const Meter&)>& after_batch = {});
+Evaluation evaluate(models::Classifier& model,
+                    std::shared_ptr<const data::Dataset> dataset,
+                    const parallel::ProcessGroup& group,
+                    const EvaluateOptions& options,
+                    const std::function<void(int64_t, int64_t, const Meter&)>& after_batch = {});
 
 }  // namespace muster::train

@@ -1,9 +1,9 @@
 #include "muster/train/model_state.h"
 
+#include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Context.h>
 #include <c10/core/GradMode.h>
 
 #include "muster/base/error.h"
@@ -26,37 +26,33 @@ NamedTensorList model_state(const torch::nn::Module& module) {
 void load_model_state(torch::nn::Module& module, const NamedTensorList& state) {
   const c10::NoGradGuard no_grad;
   const NamedTensorList own = model_state(module);
+  std::unordered_map<std::string_view, const at::Tensor*> saved;
+  for (const auto& [name, tensor] : state) saved.emplace(name, &tensor);
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;
   for (const auto& [name, tensor] : own) {
-    const at::Tensor* found = nullptr;
-    for (const auto& [key, value] : state) {
-      if (key == name) found = &value;
-    }
-    if (found == nullptr)
+    const auto found = saved.find(name);
+    if (found == saved.end())
       throw usage_error({.refused = "the saved model has no tensor " + name,
                          .rule = "it was saved from the same model"});
-    if (found->sizes() != tensor.sizes() || found->scalar_type() != tensor.scalar_type()) {
+    const at::Tensor& value = *found->second;
+    if (value.sizes() != tensor.sizes() || value.scalar_type() != tensor.scalar_type()) {
       throw usage_error(
           {.refused = "saved tensor " + name,
            .rule = concat("the model has ", c10::toString(tensor.scalar_type()), tensor.sizes()),
-           .value = concat(c10::toString(found->scalar_type()), found->sizes())});
+           .value = concat(c10::toString(value.scalar_type()), value.sizes())});
     }
-    copies.emplace_back(tensor, *found);
+    copies.emplace_back(tensor, value);
+    saved.erase(found);
   }
-  if (state.size() != own.size()) {
-    for (const auto& [key, value] : state) {
-      bool known = false;
-      for (const auto& [name, tensor] : own) known |= name == key;
-      if (!known)
-        throw usage_error({.refused = "the saved model has a tensor " + key,
-                           .rule = "the model knows every saved tensor"});
-    }
-  }
+  if (!saved.empty())
+    throw usage_error({.refused = concat("the saved model has a tensor ", saved.begin()->first),
+                       .rule = "the model knows every saved tensor"});
   for (auto& [to, from] : copies) to.copy_(from);
 }
 
-NamedTensorList gather_rng_states(const parallel::ProcessGroup& group) {
-  const at::Tensor own = at::detail::getDefaultCPUGenerator().get_state();
+NamedTensorList gather_rng_states(const parallel::ProcessGroup& group,
+                                  const at::Generator& generator) {
+  const at::Tensor own = generator.get_state();
   const at::Tensor all = group.all_gather(own.to(group.device())).cpu();
   NamedTensorList states;
   for (int64_t rank = 0; rank < group.world_size(); ++rank)
@@ -64,10 +60,9 @@ NamedTensorList gather_rng_states(const parallel::ProcessGroup& group) {
   return states;
 }
 
-bool load_rng_state(const NamedTensorList& states, int rank) {
+bool load_rng_state(const NamedTensorList& states, int rank, at::Generator& generator) {
   for (const auto& [name, state] : states) {
     if (name != concat("rank.", rank)) continue;
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
     generator.set_state(state);
     return true;
   }

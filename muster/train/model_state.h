@@ -15,11 +15,11 @@ NamedTensorList model_state(const torch::nn::Module& module);
 /// shape or dtype, or unknown to the module; nothing is changed then.
 void load_model_state(torch::nn::Module& module, const NamedTensorList& state);
 
-/// The states of every rank's default CPU generator: "rank.0", … // [5056] uint8. Collective.
-NamedTensorList gather_rng_states(const parallel::ProcessGroup& group);
+/// The states of every rank's `generator` (a CPU one): "rank.0", … // [5056] uint8. Collective.
+NamedTensorList gather_rng_states(const parallel::ProcessGroup& group,
+                                  const at::Generator& generator);
 
-/// Sets this rank's default CPU generator. False if `states` has none for this rank (a run with
-/// fewer ranks wrote it).
-bool load_rng_state(const NamedTensorList& states, int rank);
+/// Sets `generator`. False if `states` has none for this rank (a run with fewer ranks wrote it).
+bool load_rng_state(const NamedTensorList& states, int rank, at::Generator& generator);
 
 }  // namespace muster::train

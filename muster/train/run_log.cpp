@@ -83,6 +83,8 @@ void RunLog::progress(const std::string& phase,
   callbacks_.progress(event);
 }
 
+void RunLog::finish(const TrainResult&, const TrainPosition&) {}
+
 void RunLog::note(const std::string& line) const {
   if (is_first_ && callbacks_.note) callbacks_.note(line);
 }

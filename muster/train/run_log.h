@@ -45,6 +45,7 @@ class RunLog {
                 int64_t steps,
                 const Meter& meter);
   void note(const std::string& line) const;
+  void finish(const TrainResult& result, const TrainPosition& position);
 
   double seconds() const;  ///< since the start
 

@@ -11,15 +11,11 @@
 #include "muster/parallel/process_group.h"
 #include "muster/track/progress.h"
 #include "muster/train/checkpoint.h"
+#include "muster/train/evaluation.h"
 #include "muster/train/plan.h"
+#include "muster/train/train_data.h"
 
 namespace muster::train {
-
-/// The two splits of a run, opened.
-struct TrainData {
-  std::shared_ptr<const data::Dataset> train;  ///< validation samples still inside
-  std::shared_ptr<const data::Dataset> test;
-};
 
 /// How the loop talks to its caller. All are called on the rank's own thread; empty ones are not
 /// called.
@@ -31,16 +27,12 @@ struct TrainCallbacks {
 };
 
 struct TrainResult {
-  bool interrupted = false;  ///< stop_requested said so; the state is in `checkpoint`
-  int64_t steps = 0;         ///< optimizer steps of the whole run so far
-  double seconds = 0;        ///< of this process
-  double test_loss = 0;
-  double test_accuracy = 0;          ///< 0 … 1; every test sample counted once
-  std::filesystem::path checkpoint;  ///< the newest
+  bool interrupted = false;          ///< stop_requested said so; the state is in `checkpoint`
+  int64_t steps = 0;                 ///< optimizer steps of the whole run so far
+  double seconds = 0;                ///< of this process
+  Evaluation test;                   ///< every test sample counted once
+  std::filesystem::path checkpoint;  ///< the newest; rank 0 only
 };
-
-/// Opens the dataset of `spec` ("name:key=value"). Throws what the dataset throws.
-TrainData open_data(const std::string& spec, const std::filesystem::path& data_dir);
 
 /// Trains, validates after each epoch, writes metrics and checkpoints under `output` (rank 0),
 /// tests at the end. Collective. `resume` goes on from a checkpoint; see Note [Exact resume].

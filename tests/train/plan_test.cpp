@@ -49,7 +49,7 @@ TEST(Plan, FillsInEveryDefault) {
   EXPECT_EQ(plan.steps_per_epoch, 430);  // 27500 samples per rank in batches of 64
   EXPECT_EQ(plan.total_steps, 5 * 430);
   EXPECT_EQ(plan.lr, 0.05);
-  EXPECT_THAT(train::explain(plan), HasSubstr("batch       128 = 2 x 64"));
+  EXPECT_THAT(train::explain(plan), HasSubstr("batch         128 = 2 x 64"));
 }
 
 TEST(Plan, TheBatchIsGlobalAndSharedEqually) {

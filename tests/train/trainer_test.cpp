@@ -91,7 +91,7 @@ TEST(Trainer, LearnsTheMadeUpTask) {
   const Ran ran = run(options, 2, folder.path());
   EXPECT_FALSE(ran.result.interrupted);
   EXPECT_EQ(ran.result.steps, 5 * 13);  // 200 samples in batches of 16
-  EXPECT_GT(ran.result.test_accuracy, 0.9);
+  EXPECT_GT(ran.result.test.meter.accuracy(), 0.9);
 }
 
 TEST(Trainer, TwoRanksEndWithinRoundingOfOneRank) {
@@ -106,7 +106,7 @@ TEST(Trainer, TwoRanksEndWithinRoundingOfOneRank) {
               1e-5)
         << alone.last.model[i].first;
   }
-  EXPECT_NEAR(alone.result.test_accuracy, shared.result.test_accuracy, 1e-12);
+  EXPECT_NEAR(alone.result.test.meter.accuracy(), shared.result.test.meter.accuracy(), 1e-12);
 }
 
 /// ranks, loader workers, steps before the break
@@ -124,8 +124,8 @@ TEST_P(Resume, EndsBitEqualToAnUnbrokenRun) {
   ASSERT_EQ(broken.last.position.step, steps);
   const Ran resumed = run(options, world, broken_folder.path(), broken.result.checkpoint);
   expect_same_state(resumed.last, whole.last);
-  EXPECT_EQ(resumed.result.test_loss, whole.result.test_loss);
-  EXPECT_EQ(resumed.result.test_accuracy, whole.result.test_accuracy);
+  EXPECT_EQ(resumed.result.test.meter.loss(), whole.result.test.meter.loss());
+  EXPECT_EQ(resumed.result.test.meter.accuracy(), whole.result.test.meter.accuracy());
 
   // The metrics of both runs tell the same story, but for times.
   const auto story = [](const std::filesystem::path& folder) {

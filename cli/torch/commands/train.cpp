@@ -215,8 +215,8 @@ int report_result(const train::TrainResult& result,
     return kInterrupted;
   }
   if (json) {
-    const Json object = {{"test_accuracy", result.test_accuracy},
-                         {"test_loss", result.test_loss},
+    const Json object = {{"test_accuracy", result.test.meter.accuracy()},
+                         {"test_loss", result.test.meter.loss()},
                          {"steps", result.steps},
                          {"seconds", result.seconds},
                          {"output", output.string()},
@@ -229,7 +229,7 @@ int report_result(const train::TrainResult& result,
                         human_duration(result.seconds),
                         "; results in ",
                         output.string()));
-    console.out() << "test accuracy " << fixed(result.test_accuracy, 4) << '\n' << std::flush;
+    console.out() << "test accuracy " << fixed(result.test.meter.accuracy(), 4) << '\n' << std::flush;
   }
   return kDone;
 }

@@ -1,0 +1,19 @@
+// What an evaluation found.
+#pragma once
+
+#include <cstdint>
+
+#include "muster/train/meter.h"
+
+namespace muster::train {
+
+struct Evaluation {
+  Meter meter;
+  int64_t in_top_k = 0;  ///< samples whose class is among the k best scores, if k was asked for
+
+  double top_k_accuracy() const {
+    return meter.count > 0 ? static_cast<double>(in_top_k) / static_cast<double>(meter.count) : 0;
+  }
+};
+
+}  // namespace muster::train
