@@ -38,8 +38,12 @@ def default_bins():
 
 def histogram(values):
     h = summary.make_histogram(np.array([float(v) for v in values]), default_bins())
-    numbers = {name: repr(getattr(h, name)) for name in ("min", "max", "num", "sum", "sum_squares")}
-    return {"values": values, **numbers, "bucket_limit": list(h.bucket_limit), "bucket": list(h.bucket)}
+    numbers = {name: repr(float(getattr(h, name))) for name in ("min", "max", "num", "sum", "sum_squares")}
+    limits, counts = list(h.bucket_limit), list(h.bucket)
+    start = default_bins().index(limits[0])
+    assert default_bins()[start:start + len(limits)] == limits and len(limits) == len(counts)
+    return {"values": values, **numbers, "start": start, "buckets": len(counts),
+            "counts": [[i, count] for i, count in enumerate(counts) if count]}
 
 
 def hparams():
@@ -56,7 +60,7 @@ def golden():
     rng = random.Random(3)
     normal = [rng.gauss(0, 1) for _ in range(60)]
     wide = [rng.choice([-1, 1]) * 10 ** rng.uniform(-15, 21) for _ in range(60)]
-    edges = [bins[0], bins[-1], bins[1], -bins[1], bins[1600], -bins[1600], 0.0, 1e-12, -1e-12, 1e-13, -1e-13, 1e30]
+    edges = [bins[0], bins[-1], bins[1], -bins[1], bins[1200], -bins[1200], 0.0, 1e-12, -1e-12, 1e-13, -1e-13, 1e30]
     source = SourceMetadata(writer="muster.track.tensorboard")
     return {
         "records": {
@@ -66,12 +70,13 @@ def golden():
             "scalar": summary_record(summary.scalar("loss/train", 0.1), 300, 1700000001.25),
             "scalar at 0": summary_record(summary.scalar("loss/train", 0.0), 0, 1700000001.25),
             "text": summary_record(summary.text("note", "# größe"), 3, 1700000001.25),
-            "histogram": summary_record(summary.histogram("w", np.array([0.5, -2.0, 0.0, 0.5]), bins), 4, 1700000001.25),
+            "histogram": summary_record(summary.histogram("w", np.array([0.5, 0.75, 0.5]), bins), 4, 1700000001.25),
         },
         "experiment": hparams(),
         "masked_crc32c": {text: masked_crc32c(text.encode()) for text in ("", "a", "123456789", "TensorBoard" * 9)},
+        "edges": bins,
         "histograms": [histogram(values) for values in (normal, wide, edges, [3.0], [0.5, "nan", 1.5], [0.5, "-inf", 2.0])],
     }
 
 
-Path(__file__).with_name("golden.json").write_text(json.dumps(golden(), indent=1) + "\n")
+Path(__file__).with_name("golden.json").write_text(json.dumps(golden(), indent=None).replace("}, ", "},\n") + "\n")
