@@ -1,9 +1,16 @@
 #include "muster/models/model.h"
 
+#include <algorithm>
+
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/models/dropout.h"
 
 namespace muster::models {
+
+void Classifier::set_generator(const at::Generator& generator) {
+  models::set_generator(*this, generator);
+}
 
 std::shared_ptr<Classifier> make_model(std::string_view name,
                                        const ImageShape& shape,
@@ -31,6 +38,32 @@ std::shared_ptr<Classifier> make_model(std::string_view name,
                        .value = concat(shape.classes, " classes")});
   }
   return entry.make(shape, params);
+}
+
+ImageShape fitted_shape(const ModelEntry& entry, const ImageShape& data) {
+  ImageShape fitted = data;
+  if (entry.channels != 0 && data.channels != entry.channels) {
+    if (data.channels != 1) {
+      throw usage_error(
+          {.refused = concat("model ", entry.name, " cannot take this data"),
+           .rule =
+               concat("its images have ", entry.channels, " channels; only one can be repeated"),
+           .value = concat(data.channels, " channels"),
+           .hint = "choose other data or another model (muster list models)"});
+    }
+    fitted.channels = entry.channels;
+  }
+  const int64_t least = std::min(data.height, data.width);
+  if (least < 1) {
+    throw usage_error({.refused = concat("model ", entry.name, " cannot take this data"),
+                       .rule = "an image has at least one pixel",
+                       .value = concat(data.height, " x ", data.width)});
+  }
+  if (least < entry.min_size) {
+    fitted.height = entry.min_size * data.height / least;
+    fitted.width = entry.min_size * data.width / least;
+  }
+  return fitted;
 }
 
 }  // namespace muster::models

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include <ATen/core/Generator.h>
 #include <torch/nn/module.h>
 
 #include "muster/base/entry.h"
@@ -27,6 +28,11 @@ class Classifier : public torch::nn::Module {
  public:
   /// images // [N, C, H, W] float32  ->  scores before softmax // [N, classes] float32
   virtual at::Tensor forward(at::Tensor images) = 0;
+
+  /// Every dropout of the model draws from this generator from now on; nothing happens for a model
+  /// without one. Ranks that are threads need a generator each. See Note [Dropout and generators]
+  /// in dropout.h.
+  void set_generator(const at::Generator& generator);
 };
 
 /// One model. `make` draws the initial weights from torch's default CPU generator, layer by layer
@@ -51,5 +57,12 @@ EntryTable<ModelEntry> models();
 std::shared_ptr<Classifier> make_model(std::string_view name,
                                        const ImageShape& shape,
                                        const ParamValues& params = {});
+
+/// The shape nearest to the data's that the model takes: what a plan asks data::fit_images for.
+/// Channels stay, or one grey channel is repeated to as many as the model needs. Height and width
+/// stay unless one is below the model's minimum; then the shorter becomes the minimum and the
+/// longer keeps the proportion (rounded down, as torchvision's Resize does). Pure. Throws a usage
+/// error if channels cannot be fitted or the data has no pixels.
+ImageShape fitted_shape(const ModelEntry& entry, const ImageShape& data);
 
 }  // namespace muster::models

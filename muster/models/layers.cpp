@@ -1,0 +1,16 @@
+#include "muster/models/layers.h"
+
+#include <torch/nn/init.h>
+
+namespace muster::models {
+
+void draw_convolutions(torch::nn::Module& model) {
+  for (const auto& module : model.modules()) {
+    const auto* conv = module->as<torch::nn::Conv2dImpl>();
+    if (conv == nullptr) continue;
+    torch::nn::init::kaiming_normal_(conv->weight, 0, torch::kFanOut, torch::kReLU);
+    if (conv->bias.defined()) torch::nn::init::zeros_(conv->bias);
+  }
+}
+
+}  // namespace muster::models

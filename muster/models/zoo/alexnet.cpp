@@ -1,0 +1,80 @@
+#include "muster/models/zoo/alexnet.h"
+
+#include <ATen/ops/adaptive_avg_pool2d.h>
+#include <ATen/ops/max_pool2d.h>
+
+#include "muster/base/text.h"
+#include "muster/models/layers.h"
+
+namespace muster::models {
+namespace {
+
+constexpr int64_t kPooled = 6;  // height and width that the classifier sees
+
+/// One convolution, its number in torchvision's `features`, and whether a pooling follows.
+struct Layer {
+  const char* name;
+  int64_t in, out, kernel, stride, padding;
+  bool pooled;
+};
+constexpr Layer kLayers[] = {{"0", 3, 64, 11, 4, 2, true},
+                             {"3", 64, 192, 5, 1, 2, true},
+                             {"6", 192, 384, 3, 1, 1, false},
+                             {"8", 384, 256, 3, 1, 1, false},
+                             {"10", 256, 256, 3, 1, 1, true}};
+
+}  // namespace
+
+AlexnetImpl::AlexnetImpl(const ImageShape& shape, const AlexnetOptions& options) {
+  if (options.hidden < 1) {
+    throw usage_error({.refused = "model alexnet",
+                       .rule = "hidden is at least 1",
+                       .value = concat("hidden=", options.hidden)});
+  }
+  const auto features = add_group(*this, "features");
+  for (const Layer& layer : kLayers) {
+    const auto conv = torch::nn::Conv2dOptions(layer.in, layer.out, layer.kernel)
+                          .stride(layer.stride)
+                          .padding(layer.padding);
+    conv_.push_back(features->register_module(layer.name, torch::nn::Conv2d(conv)));
+  }
+  const auto classifier = add_group(*this, "classifier");
+  const auto linear = [&](const char* name, int64_t in, int64_t out) {
+    linear_.push_back(classifier->register_module(name, torch::nn::Linear(in, out)));
+  };
+  for (const char* name : {"0", "3"})
+    dropout_.push_back(classifier->register_module(name, Dropout(options.dropout)));
+  linear("1", 256 * kPooled * kPooled, options.hidden);
+  linear("4", options.hidden, options.hidden);
+  linear("6", options.hidden, shape.classes);
+}
+
+at::Tensor AlexnetImpl::forward(at::Tensor images) {
+  at::Tensor x = images;
+  for (size_t i = 0; i < conv_.size(); ++i) {
+    x = conv_[i]->forward(x).relu_();
+    if (kLayers[i].pooled) x = at::max_pool2d(x, 3, 2);
+  }
+  x = at::adaptive_avg_pool2d(x, {kPooled, kPooled}).flatten(1);
+  x = linear_[0]->forward(dropout_[0]->forward(x)).relu_();
+  x = linear_[1]->forward(dropout_[1]->forward(x)).relu_();
+  return linear_[2]->forward(x);
+}
+
+namespace {
+
+constexpr Param kParams[] = {
+    param<&AlexnetOptions::dropout>("dropout", "share set to zero before both hidden layers"),
+    param<&AlexnetOptions::hidden>("hidden", "width of the two hidden layers of the classifier")};
+
+std::shared_ptr<Classifier> make(const ImageShape& shape, const ParamValues& params) {
+  return std::make_shared<AlexnetImpl>(
+      shape, resolve_params<AlexnetOptions>(kParams, params, "model alexnet"));
+}
+
+}  // namespace
+
+extern constinit const ModelEntry alexnet_entry{
+    "alexnet", "AlexNet (2012), torchvision's layers and names", 63, 3, kParams, &make};
+
+}  // namespace muster::models
