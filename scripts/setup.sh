@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(cmake ninja-build ccache unzip g++ python3-pip libcli11-dev nlohmann-json3-dev libgtest-dev libgmock-dev zlib1g-dev libdeflate-dev
-          libprotobuf-dev protobuf-compiler libpng-dev libgloo-dev dataset-fashion-mnist clang-format)
+          libprotobuf-dev protobuf-compiler libpng-dev libtomlplusplus-dev libgloo-dev dataset-fashion-mnist clang-format)
 torch_version=2.15.0
 cuda_pip_version=13.2.86
 torch_sha256_x86_64=48c2d861134c0b5697c7602cb5ffa68f62a2989fdcd1717e593356f67996ca1e

@@ -66,21 +66,31 @@ void write_all(int fd, std::string_view bytes, const std::filesystem::path& path
   }
 }
 
+AtomicFile::AtomicFile(std::filesystem::path path)
+    : path_(std::move(path)), temporary_(path_.string() + ".XXXXXX") {
+  fd_.reset(::mkostemp(temporary_.data(), O_CLOEXEC));
+  if (!fd_) throw file_error("create", path_, errno);
+}
+
+AtomicFile::~AtomicFile() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::string_view bytes) { write_all(fd_.get(), bytes, path_); }
+
+void AtomicFile::commit(bool sync) {
+  if (::fchmod(fd_.get(), 0644) != 0 || (sync && ::fsync(fd_.get()) != 0))
+    throw file_error("write", path_, errno);
+  fd_.reset();
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw file_error("replace", path_, errno);
+  temporary_.clear();
+  if (sync) sync_folder(path_.has_parent_path() ? path_.parent_path() : ".");
+}
+
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes) {
-  std::string temporary = path.string() + ".XXXXXX";
-  UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (!fd) throw file_error("create", path, errno);
-  try {
-    write_all(fd.get(), bytes, path);
-    if (::fchmod(fd.get(), 0644) != 0 || ::fsync(fd.get()) != 0)
-      throw file_error("write", path, errno);
-    fd.reset();
-    if (::rename(temporary.c_str(), path.c_str()) != 0) throw file_error("replace", path, errno);
-  } catch (...) {
-    ::unlink(temporary.c_str());
-    throw;
-  }
-  sync_folder(path.has_parent_path() ? path.parent_path() : ".");
+  AtomicFile file(path);
+  file.write(bytes);
+  file.commit();
 }
 
 void make_writable_folder(const std::filesystem::path& folder, std::string_view what) {

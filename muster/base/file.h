@@ -32,6 +32,28 @@ std::string read_file(const std::filesystem::path& path);
 /// that names `path`.
 void write_all(int fd, std::string_view bytes, const std::filesystem::path& path);
 
+/// A file that is written piece by piece and appears under its name as a whole, or not at all: a
+/// temporary file beside it, renamed by `commit`. Without `commit` (an exception, say) the
+/// destructor removes it and the old file stays. One thread. All members throw environment errors.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path path);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile();
+
+  void write(std::string_view bytes);
+
+  /// With `sync`, file and folder are on the disk when it returns; without, a power cut may lose
+  /// the file or its end (a kill of the process does not).
+  void commit(bool sync = true);
+
+ private:
+  std::filesystem::path path_;
+  std::string temporary_;  // empty after `commit`
+  UniqueFd fd_;
+};
+
 /// Readers see the old file or the new one, never a part: temporary file beside it, fsync, rename,
 /// fsync of the folder. Throws an environment error (unwritable, full) and leaves the old file and
 /// no temporary behind.

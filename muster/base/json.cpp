@@ -32,11 +32,12 @@ class KeyWatch {
 
 }  // namespace
 
-bool is_shallow_json(std::string_view text) {
+bool is_safe_json(std::string_view text) {
   int depth = 0;
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
+    if (c == '\0') return false;
     if (in_string) {
       if (c == '\\') ++i;
       if (c == '"') in_string = false;
@@ -51,9 +52,10 @@ bool is_shallow_json(std::string_view text) {
 
 Json parse_json(std::string_view text, std::string_view where) {
   const auto refused = [&] { return concat(where, " is not valid JSON"); };
-  if (!is_shallow_json(text)) {
+  if (!is_safe_json(text)) {
     throw usage_error(
-        {.refused = refused(), .rule = concat("it is nested at most ", kMaxJsonDepth, " deep")});
+        {.refused = refused(),
+         .rule = concat("it is nested at most ", kMaxJsonDepth, " deep and has no zero byte")});
   }
   try {
     KeyWatch watch;

@@ -13,9 +13,10 @@ using Json = nlohmann::ordered_json;
 /// recursion, so that a file of many brackets could end the stack.
 constexpr int kMaxJsonDepth = 64;
 
-/// True if no bracket of `text` is deeper than kMaxJsonDepth. For parsers that call nlohmann
+/// False if a bracket of `text` is deeper than kMaxJsonDepth or a byte of it is zero (which
+/// nlohmann takes for the end, passing over what follows). For parsers that call nlohmann
 /// themselves. `text` need not be JSON.
-bool is_shallow_json(std::string_view text);
+bool is_safe_json(std::string_view text);
 
 /// Throws a usage error that names `where` (a file, "--flag") and the place of the fault: not JSON,
 /// nested too deeply, or a key given twice in one object (of which nlohmann would keep the last).

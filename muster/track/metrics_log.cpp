@@ -42,6 +42,7 @@ std::optional<int64_t> step_of_csv(const std::string& line) {
 }
 
 std::optional<int64_t> step_of_json(const std::string& line) {
+  if (!is_safe_json(line)) return std::nullopt;
   const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer())
     return std::nullopt;
@@ -93,7 +94,7 @@ std::string to_json_line(const MetricsRow& row) {
   put(object, "elapsed_s", row.elapsed_s);
   put(object, "gradient_norm", row.gradient_norm);
   put(object, "top_k_accuracy", row.top_k_accuracy);
-  return object.dump() + '\n';
+  return to_text(object) + '\n';
 }
 
 MetricsLog::MetricsLog(const std::filesystem::path& folder, int64_t last_step)

@@ -45,11 +45,11 @@ std::string to_json_line(const ProgressEvent& event) {
   put(json, "accuracy", event.accuracy);
   put(json, "samples_per_s", event.samples_per_s);
   put(json, "eta_s", event.eta_s);
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+  return to_text(json) + '\n';
 }
 
 std::optional<ProgressEvent> parse_progress_line(std::string_view line) {
-  if (line.size() > kMaxLineBytes) return std::nullopt;
+  if (line.size() > kMaxLineBytes || !is_safe_json(line)) return std::nullopt;
   const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return std::nullopt;
   const auto phase = json.find("phase");

@@ -11,6 +11,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+#include "muster/base/mapped_file.h"
 #include "muster/base/text.h"
 
 namespace muster::train {
@@ -64,13 +65,16 @@ NamedTensorList read_part(const fs::path& folder,
   const CheckpointPart& expected = found->second;
   const fs::path path = folder / name;
   if (!fs::exists(path)) refuse(folder, concat(name, " is missing"));
-  const std::string bytes = read_file(path);
+  // Mapped, so that the file's bytes are in memory once: in the page cache, for the checksum and
+  // for the tensors.
+  const std::shared_ptr<MappedFile> file = MappedFile::open(path);
+  const std::string_view bytes = file->bytes();
   if (bytes.size() != expected.bytes) {
     refuse(folder, concat(name, " has ", expected.bytes, " bytes"), concat(bytes.size(), " bytes"));
   }
   if (crc32_of(bytes) != expected.crc32)
     refuse(folder, concat(name, " was altered: its CRC-32 differs from state.json"));
-  return parse_safetensors(bytes, path.string()).tensors;
+  return read_safetensors(file, path.string()).tensors;
 }
 
 /// Renames `unfinished` to `folder`. If that is there already (a resumed run that repeats the

@@ -2,26 +2,20 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
-#include <set>
+#include <memory>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
-#include "muster/base/json.h"
+#include "muster/base/mapped_file.h"
+#include "muster/base/safetensors_header.h"
 #include "muster/base/text.h"
 
 namespace muster::train {
 namespace {
-
-static_assert(std::endian::native == std::endian::little,
-              "safetensors data is little-endian and is copied as it is");
-
-constexpr uint64_t kLengthBytes = 8;
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the reference implementation's limit
-constexpr size_t kMaxDimensions = 64;
 
 struct DtypeName {
   at::ScalarType type;
@@ -35,148 +29,127 @@ constexpr std::array kDtypes = {DtypeName{at::kDouble, "F64"},
                                 DtypeName{at::kInt, "I32"},
                                 DtypeName{at::kShort, "I16"},
                                 DtypeName{at::kChar, "I8"},
+                                DtypeName{at::kUInt64, "U64"},
+                                DtypeName{at::kUInt32, "U32"},
+                                DtypeName{at::kUInt16, "U16"},
                                 DtypeName{at::kByte, "U8"},
-                                DtypeName{at::kBool, "BOOL"}};
+                                DtypeName{at::kBool, "BOOL"},
+                                DtypeName{at::kComplexFloat, "C64"},
+                                DtypeName{at::kFloat8_e5m2, "F8_E5M2"},
+                                DtypeName{at::kFloat8_e4m3fn, "F8_E4M3"},
+                                DtypeName{at::kFloat8_e8m0fnu, "F8_E8M0"},
+                                DtypeName{at::kFloat8_e5m2fnuz, "F8_E5M2FNUZ"},
+                                DtypeName{at::kFloat8_e4m3fnuz, "F8_E4M3FNUZ"},
+                                DtypeName{at::ScalarType::Float4_e2m1fn_x2, "F4"}};
 
-std::string_view name_of(at::ScalarType type, const std::string& tensor) {
+/// Two F4 numbers are one element of LibTorch's: the last size of a shape is halved.
+constexpr at::ScalarType kPacked = at::ScalarType::Float4_e2m1fn_x2;
+
+const SafetensorsDtype* dtype_of(const std::string& name, at::ScalarType type) {
   for (const DtypeName& known : kDtypes) {
-    if (known.type == type) return known.name;
+    if (known.type == type) return find_safetensors_dtype(known.name);
   }
-  throw usage_error({.refused = "tensor " + tensor,
+  throw usage_error({.refused = "tensor " + name,
                      .rule = "its dtype has no name in safetensors",
                      .value = c10::toString(type)});
 }
 
-/// Refuses with one sentence about `where`. Every check below goes through it.
-class Reader {
- public:
-  Reader(std::string_view bytes, const std::string& where) : bytes_(bytes), where_(where) {}
-
-  TensorFile read() {
-    const Json header = read_header();
-    TensorFile file;
-    for (const auto& [name, entry] : header.items()) {
-      if (name == "__metadata__") {
-        read_metadata(entry, file);
-      } else {
-        file.tensors.emplace_back(name, read_tensor(name, entry));
-      }
-    }
-    check_cover();
-    return file;
+at::ScalarType type_of(const SafetensorsTensor& tensor, const std::string& where) {
+  for (const DtypeName& known : kDtypes) {
+    if (known.name == tensor.dtype->name) return known.type;
   }
+  throw usage_error({.refused = concat("tensor ", tensor.name, " of ", where),
+                     .rule = "its dtype is one that LibTorch has",
+                     .value = std::string(tensor.dtype->name)});
+}
 
- private:
-  [[noreturn]] void refuse(const std::string& rule, const std::string& value = "") const {
-    throw usage_error({.refused = where_ + " is not a valid safetensors file",
-                       .rule = rule,
-                       .value = value,
-                       .hint = "the file is damaged or of another format"});
+SafetensorsTensor describe(const std::string& name, const at::Tensor& tensor) {
+  SafetensorsTensor out{.name = name, .dtype = dtype_of(name, tensor.scalar_type())};
+  out.shape = tensor.sizes().vec();
+  if (tensor.scalar_type() == kPacked) {
+    if (out.shape.empty())
+      throw usage_error(
+          {.refused = "tensor " + name, .rule = "a packed tensor has at least one dimension"});
+    out.shape.back() *= 2;
   }
+  return out;
+}
 
-  Json read_header() {
-    if (bytes_.size() < kLengthBytes)
-      refuse("it has at least 8 bytes", concat(bytes_.size(), " bytes"));
-    uint64_t length = 0;
-    std::memcpy(&length, bytes_.data(), kLengthBytes);
-    if (length > kMaxHeaderBytes || length > bytes_.size() - kLengthBytes)
-      refuse("the header fits into the file", concat("header of ", length, " bytes"));
-    const std::string_view text = bytes_.substr(kLengthBytes, length);
-    if (text.empty() || text[0] != '{') refuse("the header is a JSON object");
-    data_ = bytes_.substr(kLengthBytes + length);
-    // nlohmann keeps the last of two equal keys without a word, so they are counted while parsing.
-    std::vector<std::set<std::string>> keys;
-    bool twice = false;
-    const auto watch = [&](int, Json::parse_event_t event, Json& value) {
-      if (event == Json::parse_event_t::object_start) keys.emplace_back();
-      if (event == Json::parse_event_t::object_end) keys.pop_back();
-      if (event == Json::parse_event_t::key)
-        twice |= !keys.back().insert(value.get<std::string>()).second;
-      return true;
-    };
-    try {
-      Json header = Json::parse(text, watch);
-      if (twice) refuse("each name is given once");
-      return header;
-    } catch (const Json::exception& error) {
-      refuse("the header is JSON", error.what());
-    }
+SafetensorsHeader describe(const TensorFile& file) {
+  SafetensorsHeader header{.metadata = file.metadata};
+  for (const auto& [name, tensor] : file.tensors) header.tensors.push_back(describe(name, tensor));
+  return header;
+}
+
+/// Hands the bytes of the file to `put`, piece by piece.
+template <class Put>
+void emit(const TensorFile& file, Put put) {
+  SafetensorsHeader header = describe(file);
+  put(lay_out_safetensors(header));
+  std::vector<size_t> order(header.tensors.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const SafetensorsTensor &x = header.tensors[a], &y = header.tensors[b];
+    return std::pair(x.begin, x.end) < std::pair(y.begin, y.end);
+  });
+  for (const size_t i : order) {
+    // A lazy conjugate or negative bit would not be in the bytes.
+    const at::Tensor tensor =
+        file.tensors[i].second.detach().to(at::kCPU).contiguous().resolve_conj().resolve_neg();
+    if (tensor.nbytes() > 0)
+      put(std::string_view(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()));
   }
+}
 
-  void read_metadata(const Json& entry, TensorFile& file) {
-    if (!entry.is_object()) refuse("__metadata__ is an object of texts");
-    for (const auto& [key, value] : entry.items()) {
-      if (!value.is_string()) refuse("__metadata__ is an object of texts", key);
-      file.metadata[key] = value.get<std::string>();
-    }
+std::vector<int64_t> shape_of(const SafetensorsTensor& tensor,
+                              at::ScalarType type,
+                              const std::string& where) {
+  std::vector<int64_t> shape = tensor.shape;
+  if (type != kPacked) return shape;
+  if (shape.empty() || shape.back() % 2 != 0) {
+    throw usage_error({.refused = concat("tensor ", tensor.name, " of ", where),
+                       .rule = "LibTorch packs two F4 into one element, so its last size is even"});
   }
+  shape.back() /= 2;
+  return shape;
+}
 
-  at::Tensor read_tensor(const std::string& name, const Json& entry) {
-    if (!entry.is_object() || entry.size() != 3 || !entry.contains("dtype") ||
-        !entry.contains("shape") || !entry.contains("data_offsets")) {
-      refuse("each tensor has dtype, shape and data_offsets", name);
-    }
-    const at::ScalarType type = read_dtype(name, entry["dtype"]);
-    const std::vector<int64_t> shape = read_numbers(name, entry["shape"], kMaxDimensions);
-    const std::vector<int64_t> offsets = read_numbers(name, entry["data_offsets"], 2);
-    uint64_t bytes = c10::elementSize(type);
-    for (const int64_t size : shape) {
-      if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes))
-        refuse("a tensor's size fits into 64 bits", name);
-    }
-    if (offsets.size() != 2 || offsets[0] > offsets[1] ||
-        static_cast<uint64_t>(offsets[1]) > data_.size()) {
-      refuse("data_offsets lie inside the file", name);
-    }
-    if (static_cast<uint64_t>(offsets[1] - offsets[0]) != bytes)
-      refuse("data_offsets agree with dtype and shape", name);
-    spans_.emplace_back(offsets[0], offsets[1]);
-    at::Tensor tensor = at::empty(shape, at::TensorOptions(type));
-    if (bytes > 0) std::memcpy(tensor.mutable_data_ptr(), data_.data() + offsets[0], bytes);
-    return tensor;
+at::Tensor copy_of(const char* data, const std::vector<int64_t>& shape, at::ScalarType type) {
+  at::Tensor tensor = at::empty(shape, at::TensorOptions(type));
+  if (tensor.nbytes() > 0) std::memcpy(tensor.mutable_data_ptr(), data, tensor.nbytes());
+  return tensor;
+}
+
+/// `data` belongs to `owner`; without one, or where it is not aligned, the tensor is a copy.
+at::Tensor view_or_copy(char* data,
+                        const std::vector<int64_t>& shape,
+                        at::ScalarType type,
+                        const std::shared_ptr<MappedFile>& owner) {
+  // complex64 is two floats, but kernels read it as one element of 8 bytes.
+  const bool aligned = reinterpret_cast<uintptr_t>(data) % c10::elementSize(type) == 0;
+  if (!owner || !aligned) return copy_of(data, shape, type);
+  return at::from_blob(
+      data, shape, [owner](void*) {}, at::TensorOptions(type));
+}
+
+TensorFile tensors_of(char* bytes,
+                      SafetensorsHeader header,
+                      const std::string& where,
+                      const std::shared_ptr<MappedFile>& owner) {
+  TensorFile file{.tensors = {}, .metadata = std::move(header.metadata)};
+  file.tensors.reserve(header.tensors.size());
+  for (SafetensorsTensor& tensor : header.tensors) {
+    const at::ScalarType type = type_of(tensor, where);
+    const std::vector<int64_t> shape = shape_of(tensor, type, where);
+    // Nothing to map in an empty tensor, and its place may be the end of the mapping.
+    const bool empty = tensor.begin == tensor.end;
+    file.tensors.emplace_back(
+        std::move(tensor.name),
+        view_or_copy(
+            bytes + header.data_begin + tensor.begin, shape, type, empty ? nullptr : owner));
   }
-
-  at::ScalarType read_dtype(const std::string& tensor, const Json& value) const {
-    if (value.is_string()) {
-      for (const DtypeName& known : kDtypes) {
-        if (known.name == value.get<std::string>()) return known.type;
-      }
-    }
-    refuse("dtype is one that we know", concat(tensor, ": ", value.dump().substr(0, 40)));
-  }
-
-  std::vector<int64_t> read_numbers(const std::string& tensor,
-                                    const Json& value,
-                                    size_t most) const {
-    std::vector<int64_t> numbers;
-    if (!value.is_array() || value.size() > most)
-      refuse("shape and data_offsets are short lists of whole numbers", tensor);
-    for (const Json& item : value) {
-      if (!item.is_number_unsigned() || item.get<uint64_t>() > INT64_MAX)
-        refuse("shape and data_offsets are whole numbers from 0", tensor);
-      numbers.push_back(item.get<int64_t>());
-    }
-    return numbers;
-  }
-
-  void check_cover() {
-    std::sort(spans_.begin(), spans_.end());
-    int64_t end = 0;
-    for (const auto& [from, to] : spans_) {
-      if (from != end)
-        refuse("tensors lie side by side without gap or overlap",
-               concat("offset ", from, " after ", end));
-      end = to;
-    }
-    if (static_cast<uint64_t>(end) != data_.size())
-      refuse("the tensors fill the file", concat(data_.size() - end, " bytes too many"));
-  }
-
-  std::string_view bytes_;
-  std::string_view data_;
-  const std::string& where_;
-  std::vector<std::pair<int64_t, int64_t>> spans_;
-};
+  return file;
+}
 
 }  // namespace
 
@@ -189,42 +162,43 @@ const at::Tensor& TensorFile::at(const std::string& name) const {
   throw usage_error({.refused = "no tensor named " + name, .hint = suggestion(name, known)});
 }
 
+void write_safetensors(const std::filesystem::path& path,
+                       const TensorFile& file,
+                       const WriteSafetensorsOptions& options) {
+  AtomicFile out(path);
+  emit(file, [&](std::string_view bytes) {
+    out.write(bytes);
+    if (options.on_bytes) options.on_bytes(bytes);
+  });
+  out.commit(options.sync);
+}
+
 std::string to_safetensors(const TensorFile& file) {
-  Json header = Json::object();
-  if (!file.metadata.empty()) header["__metadata__"] = file.metadata;
-  std::vector<at::Tensor> contiguous;
-  uint64_t offset = 0;
-  for (const auto& [name, tensor] : file.tensors) {
-    if (header.contains(name))
-      throw usage_error({.refused = "tensor " + name, .rule = "each name is given once"});
-    contiguous.push_back(tensor.detach().to(at::kCPU).contiguous());
-    const uint64_t end = offset + contiguous.back().nbytes();
-    header[name] = {{"dtype", name_of(tensor.scalar_type(), name)},
-                    {"shape", tensor.sizes().vec()},
-                    {"data_offsets", {offset, end}}};
-    offset = end;
-  }
-  std::string text = header.dump();
-  text.append((kLengthBytes - text.size() % kLengthBytes) % kLengthBytes,
-              ' ');  // data starts at a multiple of 8
-  const uint64_t length = text.size();
   std::string bytes;
-  bytes.reserve(kLengthBytes + length + offset);
-  bytes.append(reinterpret_cast<const char*>(&length), kLengthBytes);
-  bytes += text;
-  for (const at::Tensor& tensor : contiguous) {
-    if (tensor.nbytes() > 0)
-      bytes.append(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
-  }
+  size_t total = 0;
+  for (const auto& [name, tensor] : file.tensors) total += tensor.nbytes() + name.size() + 128;
+  bytes.reserve(total);
+  emit(file, [&](std::string_view piece) { bytes += piece; });
   return bytes;
 }
 
-TensorFile parse_safetensors(std::string_view bytes, const std::string& where) {
-  return Reader(bytes, where).read();
+TensorFile read_safetensors(const std::shared_ptr<MappedFile>& file,
+                            const std::string& where,
+                            TensorMemory memory) {
+  return tensors_of(file->data(),
+                    parse_safetensors_header(file->bytes(), where),
+                    where,
+                    memory == TensorMemory::kMapped ? file : nullptr);
 }
 
-TensorFile read_safetensors(const std::filesystem::path& path) {
-  return parse_safetensors(read_file(path), path.string());
+TensorFile read_safetensors(const std::filesystem::path& path, TensorMemory memory) {
+  return read_safetensors(MappedFile::open(path), path.string(), memory);
+}
+
+TensorFile parse_safetensors(std::string_view bytes, const std::string& where) {
+  // Never written to: every tensor is a copy.
+  return tensors_of(
+      const_cast<char*>(bytes.data()), parse_safetensors_header(bytes, where), where, nullptr);
 }
 
 }  // namespace muster::train

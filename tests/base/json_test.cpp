@@ -42,9 +42,13 @@ TEST(Json, RefusesWhatWouldEndTheStack) {
   const std::string open(kMaxJsonDepth, '['), close(kMaxJsonDepth, ']');
   EXPECT_EQ(error_of(open + close), "no error");
   EXPECT_EQ(error_of('[' + open + close + ']'),
-            "x is not valid JSON: it is nested at most 64 deep");
+            "x is not valid JSON: it is nested at most 64 deep and has no zero byte");
   EXPECT_EQ(error_of('"' + std::string(1000, '[') + "\\\"" + std::string(1000, '[') + '"'),
             "no error");
+}
+
+TEST(Json, RefusesWhatStandsBehindAZeroByte) {
+  EXPECT_NE(error_of(std::string("{}\0garbage", 10)), "no error");
 }
 
 TEST(Json, RefusesANumberThatNoDoubleHolds) {
