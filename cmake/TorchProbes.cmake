@@ -9,27 +9,6 @@ if(EXISTS ${torch_config})
   endif()
 endif()
 
-# Signatures that changed between 2.11 and 2.15 are probed, not derived from version numbers. Each probe is used by the one
-# shim header of the room that it names.
-include(CheckCXXSourceCompiles)
-if(NOT "${MUSTER_PROBED_TORCH}" STREQUAL "${muster_torch_dir} ${muster_torch_found_version}")
-  unset(MUSTER_REDUCER_HAS_BUCKET_LIST CACHE)
-  set(MUSTER_PROBED_TORCH "${muster_torch_dir} ${muster_torch_found_version}" CACHE INTERNAL "what the probes' answers hold for")
-endif()
-block()
-  set(CMAKE_REQUIRED_LIBRARIES muster::torch)
-  set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
-  check_cxx_source_compiles([[
-    #include <torch/csrc/distributed/c10d/reducer.hpp>
-    template <class... A> concept Ok = requires(A... a) { c10d::Reducer(a...); };
-    static_assert(Ok<std::vector<at::Tensor>, std::vector<std::vector<size_t>>, c10::intrusive_ptr<c10d::ProcessGroup>, std::vector<bool>,
-      int64_t, bool, bool, std::unordered_map<size_t, std::string>, int64_t, bool, bool, std::vector<int64_t>>);
-    ]] MUSTER_REDUCER_HAS_BUCKET_LIST)
-endblock()
-if(MUSTER_REDUCER_HAS_BUCKET_LIST)
-  target_compile_definitions(muster::torch INTERFACE MUSTER_REDUCER_HAS_BUCKET_LIST)
-endif()
-
 # Headers for the optional NCCL module: NCCL's and the CUDA runtime's, from the wheels or an installed toolkit. No library of
 # either is linked.
 find_path(MUSTER_NCCL_INCLUDE nccl.h HINTS ${muster_torch_dir}/../nvidia/nccl/include /usr/local/cuda/include)

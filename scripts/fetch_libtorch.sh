@@ -4,12 +4,15 @@
 #   fetch_libtorch.sh FOLDER           the version that Muster is built with
 #   fetch_libtorch.sh FOLDER 2.11.0    the oldest that is supported (make compat)
 #   MUSTER_TORCH_VARIANT=cpu|gpu       with or without the CUDA half; by default as this machine has an NVIDIA device
-# Installed beside muster-torch, where FOLDER is PREFIX/lib/muster/libtorch (docs/install.md).
+# Installed in PREFIX/lib/muster, it may be called without a folder: then it is libtorch beside it, where muster-torch and
+# find_package(muster) look (docs/install.md).
 set -euo pipefail
 
 newest=2.15.0
 die() { printf 'fetch_libtorch: %s\n' "$1" >&2; [ -z "${2:-}" ] || printf 'hint: %s\n' "$2" >&2; exit 1; }
 
+here=$(cd "$(dirname "$0")" && pwd)
+if [ $# -eq 0 ] && [ "$(basename "$here")" = muster ]; then set -- "$here/libtorch"; fi
 [ $# -ge 1 ] || die "no folder was named" "fetch_libtorch.sh FOLDER [VERSION]"
 final=$1
 version=${2:-$newest}
