@@ -1,4 +1,4 @@
-# Compiler settings for every target of ours: warnings, ccache, sanitizers, clang-tidy.
+# Compiler settings for every target of ours: warnings, ccache, sanitizers.
 add_library(muster_compile INTERFACE)
 target_compile_options(muster_compile INTERFACE -Wall -Wextra -Wpedantic -Wno-missing-field-initializers
   -Wno-restrict)  # g++ 12 sees overlap in std::string concatenation that is not there (GCC bug 105329)
@@ -16,11 +16,6 @@ if(CCACHE_PROGRAM)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}
     CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=10G ${CCACHE_PROGRAM})
-endif()
-
-if(MUSTER_TIDY)
-  find_program(CLANG_TIDY_19 clang-tidy-19 REQUIRED)
-  set(CMAKE_CXX_CLANG_TIDY ${CLANG_TIDY_19} --quiet)
 endif()
 
 # -O2: -O3 costs compile time, and the work is in LibTorch's kernels.

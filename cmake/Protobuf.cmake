@@ -3,6 +3,7 @@
 # Compiles FOLDER/*.proto with protoc at build time and adds the result to the target. Sources of the target include them as
 # "NAME.pb.h"; the include path is PRIVATE, so no header of ours can leak them. Linked from the archive of protobuf's lite
 # runtime: the program has no shared library more to load, and nothing of it is exported for LibTorch's own copy to see.
+set_property(GLOBAL APPEND PROPERTY MUSTER_DEBIAN_PACKAGES libprotobuf-dev)
 find_program(PROTOC protoc REQUIRED)
 find_path(PROTOBUF_INCLUDE google/protobuf/message_lite.h REQUIRED)
 find_library(PROTOBUF_LITE_LIBRARY NAMES libprotobuf-lite.a protobuf-lite REQUIRED)

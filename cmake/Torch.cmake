@@ -1,72 +1,84 @@
-# The only file that knows where LibTorch lives. Makes the imported target `muster_torch` (torch_cpu and c10, no toolkit).
+# The only file that knows where LibTorch lives; installed beside musterConfig.cmake, so that a consumer finds it by the
+# same rules. Makes the imported target `muster::torch` (torch_cpu and c10, no toolkit).
 #
-# Taken in this order: MUSTER_TORCH_DIR, $MUSTER_TORCH_DIR, .deps/libtorch (the wheel that scripts/setup.sh unpacked), and any LibTorch or
-# Python `torch` package on CMAKE_PREFIX_PATH. We do not use find_package(Torch): for a CUDA wheel it asks for a CUDA
-# toolkit and then fails to link when toolkit and wheel differ.
+# Taken in this order: MUSTER_TORCH_DIR, $MUSTER_TORCH_DIR, any LibTorch or Python `torch` package on CMAKE_PREFIX_PATH, and
+# the folders of muster_torch_defaults (this tree: .deps/libtorch, which scripts/setup.sh unpacked; installed: beside the
+# libraries, then the one that they were built with). muster_torch_required, "2.15" or empty, is the version that it must
+# have. We do not use find_package(Torch): for a CUDA wheel it asks for a CUDA toolkit and then fails to link when toolkit
+# and wheel differ. On failure sets muster_torch_error.
 set(MUSTER_TORCH_DIR "$ENV{MUSTER_TORCH_DIR}" CACHE PATH "LibTorch: the folder with include/ and lib/")
-if(MUSTER_TORCH_DIR)
-  set(torch_dir ${MUSTER_TORCH_DIR})
-elseif(EXISTS ${CMAKE_SOURCE_DIR}/.deps/libtorch/torch/include/ATen)
-  set(torch_dir ${CMAKE_SOURCE_DIR}/.deps/libtorch/torch)
-else()
-  find_path(torch_include ATen/ATen.h PATH_SUFFIXES include torch/include NO_CACHE)
-  if(torch_include)
-    get_filename_component(torch_dir ${torch_include} DIRECTORY)
+
+# Sets `out` to the version of the LibTorch in `dir`, or to an empty string if there is none.
+function(muster_torch_version dir out)
+  set(version "")
+  if(EXISTS ${dir}/include/ATen/ATen.h AND EXISTS ${dir}/lib/libtorch_cpu.so)
+    set(header ${dir}/include/torch/headeronly/version.h)
+    if(NOT EXISTS ${header})
+      set(header ${dir}/include/torch/csrc/api/include/torch/version.h)  # before 2.9
+    endif()
+    foreach(part MAJOR MINOR PATCH)
+      file(STRINGS ${header} line REGEX "define TORCH_VERSION_${part} [0-9]+")
+      string(REGEX MATCH "[0-9]+$" number "${line}")
+      list(APPEND version ${number})
+    endforeach()
+    list(JOIN version "." version)
   endif()
-endif()
-if(NOT EXISTS "${torch_dir}/include/ATen/ATen.h" OR NOT EXISTS "${torch_dir}/lib/libtorch_cpu.so")
-  message(FATAL_ERROR "LibTorch was not found.\nhint: run scripts/setup.sh, or set MUSTER_TORCH_DIR or CMAKE_PREFIX_PATH to its folder")
-endif()
+  set(${out} "${version}" PARENT_SCOPE)
+endfunction()
 
-set(torch_version "")
-foreach(part MAJOR MINOR PATCH)
-  file(STRINGS ${torch_dir}/include/torch/headeronly/version.h line REGEX "define TORCH_VERSION_${part} [0-9]+")
-  string(REGEX MATCH "[0-9]+$" number "${line}")
-  list(APPEND torch_version ${number})
-endforeach()
-list(JOIN torch_version "." torch_version)
-message(STATUS "LibTorch ${torch_version}: ${torch_dir}")
-
-add_library(muster_torch INTERFACE IMPORTED GLOBAL)
-target_include_directories(muster_torch SYSTEM INTERFACE ${torch_dir}/include ${torch_dir}/include/torch/csrc/api/include)
-target_compile_definitions(muster_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
-# The wheel's CUDA halves are opened at run time if a device is there, so what they would need may stay undefined here.
-target_link_options(muster_torch INTERFACE -Wl,--allow-shlib-undefined -Wl,-rpath,${torch_dir}/lib)
-target_link_libraries(muster_torch INTERFACE ${torch_dir}/lib/libtorch_cpu.so ${torch_dir}/lib/libc10.so)
-
-# An old ABI is possible only before 2.7 on Linux; the wheel says which in torch/version-independent config.
-if(EXISTS ${torch_dir}/share/cmake/Torch/TorchConfig.cmake)
-  file(STRINGS ${torch_dir}/share/cmake/Torch/TorchConfig.cmake abi_line REGEX "_GLIBCXX_USE_CXX11_ABI=0")
-  if(abi_line)
-    message(FATAL_ERROR "${torch_dir} was built with the old C++ ABI, which Muster does not support.\nhint: take a wheel of 2.11 or newer")
+# Sets `out` to why the LibTorch in `dir` cannot be taken, or to an empty string.
+function(muster_torch_fault dir out)
+  muster_torch_version(${dir} version)
+  set(fault "")
+  if(NOT version)
+    set(fault "no include/ATen/ATen.h and lib/libtorch_cpu.so there")
+  elseif(version VERSION_LESS 2.11)
+    set(fault "it is ${version}, and Muster needs 2.11 or newer")
+  elseif(muster_torch_required AND NOT "${version}." MATCHES "^${muster_torch_required}\\.")
+    # C++ classes of LibTorch change their layout from one minor version to the next.
+    set(fault "it is ${version}, and this Muster was built with ${muster_torch_required}")
   endif()
-endif()
+  set(${out} "${fault}" PARENT_SCOPE)
+endfunction()
 
-# Signatures that changed between 2.11 and 2.15 are probed, not derived from version numbers. Each probe is used by the one
-# shim header of the room that it names.
-include(CheckCXXSourceCompiles)
-block()
-  set(CMAKE_REQUIRED_LIBRARIES muster_torch)
-  set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
-  check_cxx_source_compiles([[
-    #include <torch/csrc/distributed/c10d/reducer.hpp>
-    template <class... A> concept Ok = requires(A... a) { c10d::Reducer(a...); };
-    static_assert(Ok<std::vector<at::Tensor>, std::vector<std::vector<size_t>>, c10::intrusive_ptr<c10d::ProcessGroup>, std::vector<bool>,
-      int64_t, bool, bool, std::unordered_map<size_t, std::string>, int64_t, bool, bool, std::vector<int64_t>>);
-    ]] MUSTER_REDUCER_HAS_BUCKET_LIST)
+block(SCOPE_FOR VARIABLES PROPAGATE muster_torch_dir muster_torch_error muster_torch_found_version)
+  set(candidates ${MUSTER_TORCH_DIR})
+  if(NOT candidates)
+    string(REPLACE ":" ";" prefixes "$ENV{CMAKE_PREFIX_PATH}")
+    foreach(prefix IN LISTS CMAKE_PREFIX_PATH prefixes)
+      # LibTorch itself, a folder of Python packages, what torch.utils.cmake_prefix_path names, a virtual environment.
+      file(GLOB in_venv ${prefix}/lib/python3*/site-packages/torch)
+      string(REGEX REPLACE "/share/cmake/?$" "" prefix ${prefix})
+      list(APPEND candidates ${prefix} ${prefix}/torch ${in_venv})
+    endforeach()
+    list(APPEND candidates ${muster_torch_defaults})
+  endif()
+  set(muster_torch_dir "")
+  set(muster_torch_error "LibTorch was not found")
+  foreach(dir IN LISTS candidates)
+    muster_torch_fault(${dir} fault)
+    if(NOT fault)
+      muster_torch_version(${dir} muster_torch_found_version)
+      set(muster_torch_dir ${dir})
+      break()
+    elseif(MUSTER_TORCH_DIR OR EXISTS ${dir}/include/ATen/ATen.h)
+      string(APPEND muster_torch_error "\n  not ${dir}: ${fault}")
+    endif()
+  endforeach()
+  if(muster_torch_dir)
+    set(muster_torch_error "")
+  else()
+    string(APPEND muster_torch_error "\nhint: set MUSTER_TORCH_DIR to LibTorch's folder, the one with include/ and lib/")
+  endif()
 endblock()
-if(MUSTER_REDUCER_HAS_BUCKET_LIST)
-  target_compile_definitions(muster_torch INTERFACE MUSTER_REDUCER_HAS_BUCKET_LIST)
-endif()
 
-# Headers for the optional NCCL module: NCCL's and the CUDA runtime's, from the wheels or an installed toolkit. No library of
-# either is linked.
-find_path(MUSTER_NCCL_INCLUDE nccl.h HINTS ${torch_dir}/../nvidia/nccl/include /usr/local/cuda/include)
-find_path(MUSTER_CUDA_INCLUDE cusparse.h HINTS ${torch_dir}/../nvidia/cu13/include /usr/local/cuda/include)
-set(MUSTER_NCCL_INCLUDES "")
-if(MUSTER_NCCL_INCLUDE AND MUSTER_CUDA_INCLUDE)
-  set(MUSTER_NCCL_INCLUDES ${MUSTER_NCCL_INCLUDE} ${MUSTER_CUDA_INCLUDE})
-  message(STATUS "NCCL module: yes (${MUSTER_NCCL_INCLUDE}, ${MUSTER_CUDA_INCLUDE})")
-else()
-  message(STATUS "NCCL module: no (nccl.h or the CUDA headers were not found)")
+if(muster_torch_dir AND NOT TARGET muster::torch)
+  add_library(muster::torch INTERFACE IMPORTED GLOBAL)
+  target_include_directories(muster::torch SYSTEM INTERFACE
+    ${muster_torch_dir}/include ${muster_torch_dir}/include/torch/csrc/api/include)
+  target_compile_definitions(muster::torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
+  # The wheel's CUDA halves are opened at run time if a device is there, so what they would need may stay undefined here.
+  # The run path is CMake's: it adds a library's folder to programs of a build tree and takes it off when they are installed.
+  target_link_options(muster::torch INTERFACE -Wl,--allow-shlib-undefined)
+  target_link_libraries(muster::torch INTERFACE ${muster_torch_dir}/lib/libtorch_cpu.so ${muster_torch_dir}/lib/libc10.so)
 endif()

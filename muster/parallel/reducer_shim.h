@@ -1,5 +1,7 @@
-// The one place that knows how c10d::Reducer's constructor changed between LibTorch 2.11 and 2.15
-// (probed in cmake/Torch.cmake).
+// The one place that calls c10d::Reducer's constructor, whose dozen positional arguments differ
+// from one LibTorch to the next: 2.11 has these twelve, 2.15 two more with defaults. `make compat`
+// compiles it with the oldest; a signature that no longer fits is to be probed in
+// cmake/TorchProbes.cmake.
 #pragma once
 
 #include <memory>
@@ -35,12 +37,8 @@ inline std::unique_ptr<c10d::Reducer> make_reducer(ReducerArguments arguments) {
                                          std::unordered_map<size_t, std::string>{},
                                          arguments.first_bucket_bytes_cap,
                                          /*skip_all_reduce_unused_params=*/false,
-                                         /*use_python_reducer=*/false
-#ifdef MUSTER_REDUCER_HAS_BUCKET_LIST
-                                         ,
-                                         std::vector<int64_t>{}
-#endif
-  );
+                                         /*use_python_reducer=*/false,
+                                         /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
 }
 
 }  // namespace muster::parallel::detail

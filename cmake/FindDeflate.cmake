@@ -1,0 +1,10 @@
+# libdeflate, which has no CMake package in Debian 12: the imported target Deflate::Deflate. Installed beside musterConfig.cmake.
+find_library(DEFLATE_LIBRARY deflate)
+find_path(DEFLATE_INCLUDE libdeflate.h)
+mark_as_advanced(DEFLATE_LIBRARY DEFLATE_INCLUDE)
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(Deflate REQUIRED_VARS DEFLATE_LIBRARY DEFLATE_INCLUDE)
+if(Deflate_FOUND AND NOT TARGET Deflate::Deflate)
+  add_library(Deflate::Deflate UNKNOWN IMPORTED)
+  set_target_properties(Deflate::Deflate PROPERTIES IMPORTED_LOCATION ${DEFLATE_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${DEFLATE_INCLUDE})
+endif()

@@ -1,0 +1,43 @@
+# cmake --install: programs, libraries, headers, the CMake package `muster`, documents. See docs/install.md.
+#
+# Components (also the Debian packages): program = bin/muster; torch_program = muster-torch, the NCCL module, the script that
+# fetches LibTorch; dev = the rest. All folders are relative, and nothing installed names the prefix: it can be moved.
+include(CMakePackageConfigHelpers)
+set(muster_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/muster)
+set(muster_private_dir ${CMAKE_INSTALL_LIBDIR}/muster)  # libmuster_nccl.so, and a LibTorch put there by hand: libtorch/torch
+
+install(TARGETS muster RUNTIME COMPONENT program)
+install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT dev)
+
+install(EXPORT musterTargets NAMESPACE muster:: DESTINATION ${muster_cmake_dir} COMPONENT dev)
+set(muster_torch_built_with "")
+set(muster_torch_built_dir "")
+if(MUSTER_WITH_TORCH)
+  install(EXPORT musterTorchTargets NAMESPACE muster:: DESTINATION ${muster_cmake_dir} COMPONENT dev)
+  install(FILES cmake/Torch.cmake DESTINATION ${muster_cmake_dir} COMPONENT dev)
+  install(PROGRAMS scripts/fetch_libtorch.sh DESTINATION ${muster_private_dir} COMPONENT torch_program)
+  string(REGEX MATCH "^[0-9]+\\.[0-9]+" muster_torch_built_with ${muster_torch_found_version})
+  # First a LibTorch beside the libraries, then the one of this build.
+  set(muster_rpath $ORIGIN/../${muster_private_dir} $ORIGIN/../${muster_private_dir}/libtorch/torch/lib)
+  if(MUSTER_REMEMBER_TORCH)
+    file(REAL_PATH ${muster_torch_dir} muster_torch_built_dir)
+    list(APPEND muster_rpath ${muster_torch_built_dir}/lib)
+  endif()
+  set_target_properties(muster-torch PROPERTIES INSTALL_RPATH "${muster_rpath}")
+  install(TARGETS muster-torch RUNTIME COMPONENT torch_program)
+  if(TARGET muster_nccl)
+    install(TARGETS muster_nccl LIBRARY DESTINATION ${muster_private_dir} COMPONENT torch_program)
+  endif()
+endif()
+
+get_property(muster_rooms GLOBAL PROPERTY MUSTER_TORCH_FREE_ROOMS)
+get_property(muster_torch_rooms GLOBAL PROPERTY MUSTER_TORCH_ROOMS)
+get_property(muster_packages GLOBAL PROPERTY MUSTER_PACKAGES)
+get_property(muster_torch_packages GLOBAL PROPERTY MUSTER_TORCH_PACKAGES)
+configure_package_config_file(cmake/musterConfig.cmake.in ${CMAKE_BINARY_DIR}/musterConfig.cmake
+  INSTALL_DESTINATION ${muster_cmake_dir} PATH_VARS muster_private_dir NO_CHECK_REQUIRED_COMPONENTS_MACRO)
+# Before 1.0 a minor version may change what users call.
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/musterConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/musterConfig.cmake ${CMAKE_BINARY_DIR}/musterConfigVersion.cmake cmake/FindDeflate.cmake
+  DESTINATION ${muster_cmake_dir} COMPONENT dev)

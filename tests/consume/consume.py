@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Installs a build, moves the installation to another folder, and builds and runs a user's project on it.
+
+    consume.py BUILD [--without-torch]     works in BUILD/consume, which it makes anew
+    consume.py --prefix PREFIX             only the project, on a Muster that is installed there
+
+The project is configured first on the prefix as it was installed (torch-free part), then on the moved one (both parts):
+whatever names the first folder fails there.
+"""
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+
+
+def run(*command, **options):
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stdout}")
+    return done.stdout
+
+
+def headers_are_complete(prefix):
+    """No installed header may ask for one that is not installed, or for one outside muster/."""
+    headers = sorted((prefix / "include/muster").rglob("*.h"))
+    faults = [f"{header.relative_to(prefix)} includes {name}, which is not installed"
+              for header in headers for name in INCLUDE.findall(header.read_text()) if not (prefix / "include" / name).is_file()]
+    if faults or len(headers) < 10:
+        sys.exit("\n".join(faults or [f"only {len(headers)} headers in {prefix}"]))
+
+
+def nothing_names(folder, prefix):
+    """Neither the CMake package nor a program may hold the path of the folder they were installed to first."""
+    for file in sorted(path for path in prefix.rglob("*") if path.is_file()):
+        if str(folder).encode() in file.read_bytes():
+            sys.exit(f"{file.relative_to(prefix)} holds the path {folder}")
+
+
+def consume(prefix, work, with_torch):
+    launcher = [f"-DCMAKE_CXX_COMPILER_LAUNCHER={ccache}"] if (ccache := shutil.which("ccache")) else []
+    run("cmake", "-S", HERE, "-B", work, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", f"-DWITH_TORCH={'ON' if with_torch else 'OFF'}",
+        *launcher)
+    run("cmake", "--build", work, env={**os.environ, "CCACHE_NOHASHDIR": "1"})
+    for program in ["torch_free", "two_ranks"] if with_torch else ["torch_free"]:
+        with tempfile.TemporaryDirectory(dir=work) as folder:
+            print(run(work / program, folder, timeout=60), end="")
+
+
+def refusals(work):
+    """Configuring anew, with the compiler already known: each must fail with a text that helps."""
+    for flags, expected in [(["-DEXTRA_ROOM=tunes"], 'no room "tunes"'),
+                            (["-DEXTRA_ROOM=data", f"-DMUSTER_TORCH_DIR={work}"], "set MUSTER_TORCH_DIR")]:
+        done = subprocess.run(["cmake", *flags, "."], cwd=work, capture_output=True, text=True)
+        if done.returncode == 0 or expected not in done.stderr:
+            sys.exit(f"cmake {flags}: expected a refusal with {expected!r}, got {done.returncode}\n{done.stderr}")
+
+
+def check_build(build, with_torch):
+    work = build / "consume"
+    shutil.rmtree(work, ignore_errors=True)
+    first, moved = work / "first place", work / "second place"
+    run("cmake", "--install", build, "--prefix", first)
+    headers_are_complete(first)
+    consume(first, work / "build-first", with_torch=False)
+    first.rename(moved)
+    nothing_names(first, moved)
+    consume(moved, work / "build-moved", with_torch)
+    print(run(moved / "bin/muster", "--version"), end="")
+    if with_torch:  # muster finds its sibling, and that one LibTorch
+        run(moved / "bin/muster", "list", "models", "--json")
+        refusals(work / "build-moved")
+    shutil.rmtree(moved)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build", type=pathlib.Path, nargs="?")
+    parser.add_argument("--prefix", type=pathlib.Path)
+    parser.add_argument("--without-torch", action="store_true")
+    args = parser.parse_args()
+    if args.prefix:
+        with tempfile.TemporaryDirectory() as work:
+            consume(args.prefix, pathlib.Path(work), not args.without_torch)
+    else:
+        check_build(args.build.resolve(), not args.without_torch)
+
+
+main()
