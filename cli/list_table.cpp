@@ -18,6 +18,7 @@ constexpr ListKind kKinds[] = {
     {"backends", "process groups: ways to move tensors between ranks", true},
     {"datasets", "data that `muster train --data` reads", true},
     {"launchers", "ways in which `muster run` starts ranks", false},
+    {"lr-schedules", "learning rates over a run: `muster train --lr-schedule`", true},
     {"models", "models that `muster train --model` builds", true},
     {"optimizers", "optimizers of `muster train --optimizer`", true},
 };

@@ -1,11 +1,11 @@
 #include "muster/train/evaluate.h"
 
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
 #include "muster/data/loader.h"
 #include "muster/data/samplers/exact_cover.h"
+#include "muster/train/loss.h"
 
 namespace muster::train {
 namespace {
@@ -22,8 +22,15 @@ Evaluation sum_over_ranks(const Evaluation& own, const parallel::ProcessGroup& g
   group.all_reduce(sums);
   sums = sums.cpu();
   field = sums.mutable_data_ptr<double>();
-  return {.meter = {field[0], static_cast<int64_t>(field[1]), static_cast<int64_t>(field[2])},
-          .in_top_k = static_cast<int64_t>(field[3])};
+  Evaluation all = own;
+  all.meter = {field[0], static_cast<int64_t>(field[1]), static_cast<int64_t>(field[2])};
+  all.in_top_k = static_cast<int64_t>(field[3]);
+  if (all.confusion) {
+    const at::Tensor counts = all.confusion->counts().to(group.device());
+    group.all_reduce(counts);
+    all.confusion->counts().copy_(counts);
+  }
+  return all;
 }
 
 }  // namespace
@@ -51,12 +58,16 @@ Evaluation evaluate(models::Classifier& model,
           samples,
           data::ExactCoverSamplerOptions{.world_size = group.world_size(), .rank = group.rank()}));
   Evaluation own;
+  if (options.confusion_classes > 0) own.confusion.emplace(options.confusion_classes);
   int64_t done = 0;
   for (const data::Batch& batch : loader.epoch(0)) {
     const at::Tensor scores = model.forward(batch.data);
-    own.meter.add(at::cross_entropy_loss(scores, batch.target).item<double>(),
-                  count_correct(scores, batch.target),
+    const at::Tensor predicted = scores.argmax(1);
+    own.meter.add(cross_entropy(scores, batch.target).item<double>(),
+                  predicted.eq(batch.target).sum().item<int64_t>(),
                   batch.size());
+    if (options.top_k > 0) own.in_top_k += count_in_top_k(scores, batch.target, options.top_k);
+    if (own.confusion) own.confusion->add(predicted, batch.target);
     if (after_batch) after_batch(++done, loader.batches_per_epoch(), own.meter);
   }
   model.train(was_training);

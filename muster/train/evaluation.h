@@ -2,13 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
+#include "muster/train/confusion_matrix.h"
 #include "muster/train/meter.h"
 
 namespace muster::train {
 
 struct Evaluation {
   Meter meter;
+  std::optional<ConfusionMatrix> confusion;  ///< if it was asked for
   int64_t in_top_k = 0;  ///< samples whose class is among the k best scores, if k was asked for
 
   double top_k_accuracy() const {

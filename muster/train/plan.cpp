@@ -120,10 +120,11 @@ void fit_model(TrainPlan& plan, const data::DataSpec& spec) {
          .rule = "the models tell classes of images apart",
          .hint = "see `muster list datasets`"});
   }
-  plan.model_shape = {.channels = spec.channels(),
-                      .height = spec.height(),
-                      .width = spec.width(),
-                      .classes = spec.classes};
+  plan.model_shape = models::fitted_shape(models::models().at(plan.model_name),
+                                          {.channels = spec.channels(),
+                                           .height = spec.height(),
+                                           .width = spec.width(),
+                                           .classes = spec.classes});
 }
 
 void split_samples(TrainPlan& plan, int64_t train_size, int64_t test_size) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "muster/train/run_files.h"
+
 namespace muster::train {
 namespace {
 
@@ -14,8 +16,12 @@ RunLog::RunLog(const TrainPlan& plan,
                int64_t resumed_after,
                bool is_first,
                const TrainCallbacks& callbacks)
-    : plan_(plan), callbacks_(callbacks), is_first_(is_first) {
-  if (is_first) metrics_.emplace(output, resumed_after);
+    : plan_(plan), callbacks_(callbacks), output_(output), is_first_(is_first) {
+  if (!is_first) return;
+  metrics_.emplace(output, resumed_after);
+  if (plan.options.tensorboard != "off")
+    tensorboard_.emplace(plan, output / "tensorboard", resumed_after);
+  pictures_due_ = plan.options.tensorboard == "all";
 }
 
 double RunLog::seconds() const {
@@ -46,7 +52,23 @@ void RunLog::train(const TrainPosition& position, const Meter& meter, const Trai
   out.lr = extra.lr;
   out.gradient_norm = extra.gradient_norm;
   if (step_seconds_ > 0) out.samples_per_s = static_cast<double>(samples_here_) / step_seconds_;
-  metrics_->write(out);
+  write(out);
+}
+
+void RunLog::write(const track::MetricsRow& row) {
+  metrics_->write(row);
+  if (tensorboard_) tensorboard_->row(row);
+}
+
+void RunLog::batch(const at::Tensor& data, const TrainPosition& position) {
+  if (!pictures_due_) return;
+  pictures_due_ = false;
+  tensorboard_->images(data, position.step);
+}
+
+void RunLog::weights(const models::Classifier& model, const TrainPosition& position) {
+  if (is_first_ && plan_.options.tensorboard == "all")
+    tensorboard_->histograms(model, position.step);
 }
 
 void RunLog::evaluated(const std::string& phase,
@@ -55,7 +77,7 @@ void RunLog::evaluated(const std::string& phase,
   if (!is_first_) return;
   track::MetricsRow out = row(phase, position, evaluation.meter);
   if (plan_.options.top_k > 0) out.top_k_accuracy = evaluation.top_k_accuracy();
-  metrics_->write(out);
+  write(out);
 }
 
 void RunLog::progress(const std::string& phase,
@@ -83,7 +105,11 @@ void RunLog::progress(const std::string& phase,
   callbacks_.progress(event);
 }
 
-void RunLog::finish(const TrainResult&, const TrainPosition&) {}
+void RunLog::finish(const TrainResult& result) {
+  if (!is_first_) return;
+  if (tensorboard_) tensorboard_->finish(result.interrupted);
+  write_run_page(plan_, output_, result, seconds());
+}
 
 void RunLog::note(const std::string& line) const {
   if (is_first_ && callbacks_.note) callbacks_.note(line);

@@ -1,4 +1,5 @@
-// What rank 0 records and shows of a run: rows of metrics, progress, lines for people.
+// What rank 0 records and shows of a run: rows of metrics, TensorBoard events, progress, lines for
+// people, and at the end a page.
 #pragma once
 
 #include <chrono>
@@ -7,11 +8,12 @@
 #include <optional>
 #include <string>
 
+#include "muster/models/model.h"
 #include "muster/track/metrics_log.h"
 #include "muster/track/progress.h"
-#include "muster/train/checkpoint.h"
 #include "muster/train/meter.h"
 #include "muster/train/plan.h"
+#include "muster/train/tensorboard_log.h"
 #include "muster/train/trainer.h"
 
 namespace muster::train {
@@ -38,6 +40,10 @@ class RunLog {
                  const TrainPosition& position,
                  const Evaluation& evaluation);
 
+  /// For --tensorboard all: pictures of the first batch that comes, weights and gradients.
+  void batch(const at::Tensor& data, const TrainPosition& position);
+  void weights(const models::Classifier& model, const TrainPosition& position);
+
   /// To the progress bar, at most some ten times a second unless `step` is the last one.
   void progress(const std::string& phase,
                 const TrainPosition& position,
@@ -45,7 +51,9 @@ class RunLog {
                 int64_t steps,
                 const Meter& meter);
   void note(const std::string& line) const;
-  void finish(const TrainResult& result, const TrainPosition& position);
+
+  /// Ends the events and writes index.html, curves.svg and confusion_matrix.csv.
+  void finish(const TrainResult& result);
 
   double seconds() const;  ///< since the start
 
@@ -55,12 +63,16 @@ class RunLog {
   track::MetricsRow row(const std::string& phase,
                         const TrainPosition& position,
                         const Meter& meter) const;
+  void write(const track::MetricsRow& row);
 
   const TrainPlan& plan_;
   const TrainCallbacks& callbacks_;
+  std::filesystem::path output_;
   bool is_first_;
+  bool pictures_due_ = false;
   const Clock::time_point start_ = Clock::now();
   std::optional<track::MetricsLog> metrics_;
+  std::optional<TensorBoardLog> tensorboard_;
   int64_t steps_here_ = 0;  // by this process, for the time left
   int64_t samples_here_ = 0;
   double step_seconds_ = 0;

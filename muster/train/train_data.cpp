@@ -1,5 +1,6 @@
 #include "muster/train/train_data.h"
 
+#include "muster/data/fit_images.h"
 #include "muster/data/subset_dataset.h"
 
 namespace muster::train {
@@ -18,8 +19,7 @@ TrainData open_data(const std::string& spec, const std::filesystem::path& data_d
 SplitData split_data(const TrainPlan& plan, const TrainData& data) {
   const models::ImageShape& shape = plan.model_shape;
   const auto fitted = [&](const DatasetPtr& set) {
-    (void)shape;
-    return set;
+    return data::fit_images(set, shape.channels, shape.height, shape.width);
   };
   const auto part = [](const DatasetPtr& set, int64_t first, int64_t count) {
     return std::make_shared<data::SubsetDataset>(set, first, count);

@@ -6,30 +6,8 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
-#include <ATen/ops/cross_entropy_loss.h>
-
-#include "muster/base/error.h"
-#include "muster/base/file.h"
-#include "muster/base/text.h"
-#include "muster/data/loader.h"
-#include "muster/data/samplers/exact_cover.h"
-#include "muster/models/model.h"
-#include "muster/parallel/ddp.h"
-#include "muster/train/best_epoch.h"
-#include "muster/train/checkpoint_writer.h"
-#include "muster/train/evaluate.h"
-#include "muster/train/meter.h"
-#include "muster/train/model_state.h"
-#include "muster/train/optimizer.h"
-#include "muster/train/run_log.h"
-#include "muster/train/schedule.h"
-#include "muster/train/step_report.h"
 namespace muster::train {
 namespace {
-at::Tensor cross_entropy(const at::Tensor& a, const at::Tensor& b, double s = 0) {
-  return at::cross_entropy_loss(a, b, {}, 1, -100, s);
-}
-at::Tensor clip_grad_norm(const std::vector<at::Tensor>&, double) { return {}; }
 
 using Clock = std::chrono::steady_clock;
 using Model = std::shared_ptr<models::Classifier>;
@@ -50,6 +28,7 @@ class Trainer {
   enum class Step { kDone, kStopped };
 
   bool is_first() const { return group_.rank() == 0; }
+  bool stops_early() const { return plan_.options.patience > 0 && best_.should_stop(); }
   bool finished() const;
   void build_model();
   void lay_out_buckets();
@@ -77,7 +56,7 @@ class Trainer {
   std::optional<parallel::DistributedDataParallel<Model>> ddp_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Schedule> schedule_;
-  BestEpoch best_;
+  EarlyStopping best_;
   RunLog log_;
   std::optional<CheckpointWriter> writer_;  // rank 0
   StepReport step_report_;
@@ -105,9 +84,9 @@ Trainer::Trainer(const TrainPlan& plan,
       schedule_(make_schedule(
           plan.options.lr_schedule,
           {.lr = plan.lr, .total_steps = plan.total_steps, .total_epochs = plan.options.epochs})),
-      best_({.falls = plan.monitor_falls,
-             .patience = plan.options.patience,
-             .min_delta = plan.options.min_delta}),
+      best_({.patience = plan.options.patience,
+             .min_delta = plan.options.min_delta,
+             .wants_less = plan.monitor_falls}),
       log_(plan, output, resume ? resume->position.step : -1, group.rank() == 0, callbacks),
       step_report_(group) {
   const auto seed = static_cast<uint64_t>(plan.options.seed);
@@ -187,7 +166,7 @@ void Trainer::restore(const Checkpoint& checkpoint) {
 
 bool Trainer::finished() const {
   const int64_t max_steps = plan_.options.max_steps;
-  return position_.epoch >= plan_.options.epochs || best_.exhausted() ||
+  return position_.epoch >= plan_.options.epochs || stops_early() ||
          (max_steps > 0 && position_.step >= max_steps);
 }
 
@@ -199,14 +178,23 @@ TrainResult Trainer::run() {
       break;
     }
   }
-  if (best_.exhausted()) log_.note(best_.why());
+  if (stops_early()) {
+    log_.note(concat("stopped early: for ",
+                     best_.epochs_waited(),
+                     " epochs no ",
+                     plan_.options.monitor,
+                     " better than epoch ",
+                     best_.best_epoch() + 1,
+                     "'s ",
+                     fixed(best_.best().value_or(0), 4)));
+  }
   if (last_saved_ != position_.step) save();
   if (!result.interrupted) test(result);
   result.steps = position_.step;
   if (writer_) result.checkpoint = writer_->wait();
   if (is_first() && result.checkpoint.empty()) result.checkpoint = find_checkpoint(output_);
-  log_.finish(result, position_);
   result.seconds = log_.seconds();
+  log_.finish(result);
   return result;
 }
 
@@ -240,6 +228,7 @@ void Trainer::train_step(data::Epoch& epoch) {
   for (int64_t i = 0; i < batches; ++i) {
     std::optional<data::Batch> batch = epoch.next();
     const int64_t mine = batch ? batch->size() : 0;
+    if (batch) log_.batch(batch->data, position_);
     if (!batch) {
       const std::vector<int64_t> some{0, std::min<int64_t>(1, plan_.train_samples - 1)};
       batch = data_.train->get(some);
@@ -327,6 +316,7 @@ void Trainer::after_step(int64_t samples) {
 }
 
 void Trainer::end_epoch() {
+  log_.weights(*model_, position_);
   if (data_.validation->size() > 0) {
     const Evaluation seen = evaluate_split(data_.validation, "validate");
     log_.evaluated("validate", position_, seen);
@@ -345,8 +335,7 @@ void Trainer::end_epoch() {
     const std::string_view metric = schedule_->metric();
     if (!metric.empty())
       schedule_->after_epoch(metric == "loss" ? seen.meter.loss() : seen.meter.accuracy());
-    is_best_ = best_.after_epoch(plan_.monitor_falls ? seen.meter.loss() : seen.meter.accuracy(),
-                                 position_.step);
+    is_best_ = best_.after_epoch(plan_.monitor_falls ? seen.meter.loss() : seen.meter.accuracy());
   }
   ++position_.epoch;
   position_.samples = 0;
@@ -359,7 +348,9 @@ Evaluation Trainer::evaluate_split(const DatasetPtr& split, const std::string& p
   return evaluate(*model_,
                   split,
                   group_,
-                  {.workers = plan_.options.workers, .top_k = plan_.options.top_k},
+                  {.workers = plan_.options.workers,
+                   .top_k = plan_.options.top_k,
+                   .confusion_classes = phase == "test" ? plan_.spec.classes : 0},
                   [&](int64_t done, int64_t batches, const Meter& meter) {
                     log_.progress(phase, position_, done, batches, meter);
                   });

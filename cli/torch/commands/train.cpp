@@ -15,6 +15,7 @@
 #include "muster/train/trainer.h"
 
 #include "cli/command.h"
+#include "cli/config_file.h"
 #include "cli/live_bar.h"
 #include "cli/parse.h"
 
@@ -29,11 +30,17 @@ constexpr const char* kExamples =
     "  muster run --nproc-per-node 2 -- muster train --model cnn --output runs/a\n"
     "  muster train --resume runs/a --epochs 10\n"
     "  muster train --model mlp:hidden=256,layers=3 --optimizer adamw --lr 0.001\n"
+    "  muster train --config run.toml --seed 2\n"
     "  muster train --data synthetic:samples=2048 --explain\n\n"
     "Under `muster run` or torchrun each process is one rank; the batch size is the\n"
     "global one and is divided by the ranks. The folder given by --output gets\n"
-    "config.json, metrics.csv, metrics.jsonl, checkpoints/step-N and latest.\n"
+    "config.json, metrics.csv and .jsonl, TensorBoard events, checkpoints/step-N,\n"
+    "latest, best, and at the end index.html with the curves.\n"
     "The last line on stdout is the test accuracy.";
+
+constexpr std::string_view kSpecs[] = {"model", "data", "optimizer", "lr-schedule"};
+constexpr std::string_view kPaths[] = {"data-dir", "weights", "output"};
+constexpr ConfigKinds kConfigKinds{.specs = kSpecs, .paths = kPaths};
 
 struct Options {
   train::TrainOptions train;
@@ -229,7 +236,8 @@ int report_result(const train::TrainResult& result,
                         human_duration(result.seconds),
                         "; results in ",
                         output.string()));
-    console.out() << "test accuracy " << fixed(result.test.meter.accuracy(), 4) << '\n' << std::flush;
+    console.out() << "test accuracy " << fixed(result.test.meter.accuracy(), 4) << '\n'
+                  << std::flush;
   }
   return kDone;
 }
@@ -239,7 +247,8 @@ int run(std::span<const std::string> args, Console& console) {
   const auto app = make_app(
       "train", "Train a model on one device, or on many as ranks under `muster run`.", kExamples);
   declare(*app, options);
-  if (const auto over = parse(*app, args, console)) return *over;
+  const std::vector<std::string> words = with_config(args, config_keys(*app, kConfigKinds));
+  if (const auto over = parse(*app, words, console)) return *over;
   settle_resume(options);
 
   const std::optional<RankEnv> env = rank_env_from();

@@ -1,0 +1,97 @@
+#include "muster/train/run_files.h"
+
+#include <algorithm>
+
+#include "muster/base/file.h"
+#include "muster/base/text.h"
+#include "muster/track/curves.h"
+#include "muster/track/metrics_reader.h"
+#include "muster/track/run_page.h"
+
+namespace muster::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string csv_of(const ConfusionMatrix& matrix) {
+  std::string out;
+  for (const std::vector<std::string>& row : matrix.to_rows()) out += join(row, ",") + '\n';
+  return out;
+}
+
+track::ConfusionMatrix for_page(const ConfusionMatrix& matrix) {
+  track::ConfusionMatrix page;
+  for (int64_t label = 0; label < matrix.classes(); ++label)
+    page.classes.push_back(matrix.name(label));
+  const at::Tensor counts = matrix.counts().contiguous();
+  const int64_t* first = counts.const_data_ptr<int64_t>();
+  page.counts.assign(first, first + counts.numel());
+  return page;
+}
+
+/// The files of the folder, checkpoints by their step.
+std::vector<track::PageLink> links(const fs::path& output) {
+  std::vector<track::PageLink> links;
+  for (const char* name :
+       {"metrics.csv", "metrics.jsonl", "confusion_matrix.csv", "curves.svg", "config.json"}) {
+    if (fs::exists(output / name)) links.push_back({name, ""});
+  }
+  const auto pointed = [&](const char* pointer) {
+    return fs::exists(output / pointer) ? std::string(trim(read_file(output / pointer))) : "";
+  };
+  const std::string latest = pointed("latest"), best = pointed("best");
+  std::vector<fs::path> folders;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(output / "checkpoints", none)) {
+    if (entry.path().filename().string().starts_with("step-")) folders.push_back(entry.path());
+  }
+  std::sort(folders.begin(), folders.end(), [](const fs::path& a, const fs::path& b) {
+    const std::string x = a.filename().string(), y = b.filename().string();
+    return std::pair(x.size(), x) < std::pair(y.size(), y);  // step-90 before step-100
+  });
+  for (const fs::path& folder : folders) {
+    const std::string name = folder.filename().string();
+    std::vector<std::string> notes;
+    if (name == latest) notes.emplace_back("latest");
+    if (name == best) notes.emplace_back("best");
+    links.push_back({"checkpoints/" + name, join(notes, ", ")});
+  }
+  return links;
+}
+
+}  // namespace
+
+void write_run_page(const TrainPlan& plan,
+                    const fs::path& output,
+                    const TrainResult& result,
+                    double seconds) {
+  const std::string title = concat(plan.model_name, " on ", plan.data_name);
+  track::RunPage page{.title = title, .metrics = track::read_metrics(output)};
+  page.subtitle = concat(result.interrupted ? "interrupted after " : "",
+                         result.steps,
+                         " steps, ",
+                         human_duration(seconds),
+                         " on ",
+                         plan.world_size,
+                         plan.world_size == 1 ? " rank" : " ranks");
+  if (!result.interrupted) {
+    const Evaluation& test = result.test;
+    page.results = {{"test accuracy", fixed(test.meter.accuracy(), 4)},
+                    {"test loss", fixed(test.meter.loss(), 4)}};
+    if (plan.options.top_k > 0)
+      page.results.emplace_back(concat("top-", plan.options.top_k, " accuracy"),
+                                fixed(test.top_k_accuracy(), 4));
+    if (test.confusion) {
+      page.confusion = for_page(*test.confusion);
+      page.results.emplace_back("macro F1", fixed(test.confusion->macro().f1, 4));
+      write_file_atomic(output / "confusion_matrix.csv", csv_of(*test.confusion));
+    }
+  }
+  page.plan = to_json(plan);
+  write_file_atomic(output / "curves.svg",
+                    track::render_curves_svg(track::curves_of(page.metrics, title)));
+  page.files = links(output);
+  write_file_atomic(output / "index.html", track::render_run_page(page));
+}
+
+}  // namespace muster::train
