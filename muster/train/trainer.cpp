@@ -2,10 +2,29 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <mutex>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/data/loader.h"
+#include "muster/data/samplers/exact_cover.h"
+#include "muster/models/model.h"
+#include "muster/parallel/ddp.h"
+#include "muster/train/checkpoint_writer.h"
+#include "muster/train/clip.h"
+#include "muster/train/early_stopping.h"
+#include "muster/train/evaluate.h"
+#include "muster/train/loss.h"
+#include "muster/train/model_state.h"
+#include "muster/train/optimizer.h"
+#include "muster/train/run_log.h"
+#include "muster/train/schedule.h"
+#include "muster/train/step_report.h"
+
 namespace muster::train {
 namespace {
 
