@@ -1,0 +1,23 @@
+// The loss of classifiers, and how many answers were right.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+namespace muster::train {
+
+/// Mean cross-entropy of `scores` // [N, classes] before softmax, for `target` // [N] int64. With
+/// label smoothing e, the target distribution is 1 - e on the target plus e / classes on every
+/// class (Szegedy et al. 2016, section 7). Differentiable; equal to
+/// torch.nn.functional.cross_entropy. Throws a usage error unless 0 <= label_smoothing <= 1.
+at::Tensor cross_entropy(const at::Tensor& scores,
+                         const at::Tensor& target,
+                         double label_smoothing = 0);
+
+/// Samples whose target is among the `k` highest scores // scores [N, classes], target [N] int64.
+/// Which of several equal scores are among them is torch.topk's choice. With k of at least
+/// `classes` that is every sample. Throws a usage error if k is below 1.
+int64_t count_in_top_k(const at::Tensor& scores, const at::Tensor& target, int64_t k);
+
+}  // namespace muster::train
