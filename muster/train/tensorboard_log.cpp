@@ -11,7 +11,8 @@ constexpr int64_t kPictures = 8;  // side by side
 
 track::HParams hparams_of(const TrainPlan& plan) {
   track::HParams hparams;
-  for (const auto& [name, value] : to_json(plan).items()) {
+  const Json json = to_json(plan);  // items() keeps no temporary alive
+  for (const auto& [name, value] : json.items()) {
     if (value.is_boolean()) {
       hparams.emplace_back(name, value.get<bool>());
     } else if (value.is_number()) {
