@@ -15,7 +15,7 @@ namespace {
 // Widths of text are guessed: nothing here measures letters. 11 units high, 6.3 wide covers the
 // wide sans-serif fonts.
 constexpr double kLetter = 6.3;
-constexpr double kTop = 44;
+constexpr double kTop = 50;
 constexpr double kBottom = 38;
 constexpr double kRight = 10;
 constexpr double kEpochWidth = 42;  // the word "epoch" beside the plot
@@ -196,10 +196,10 @@ class Drawing {
       const double x = px(static_cast<double>(mark.last_step));
       if (mark.epoch % stride != 0 || x - last < kEpochSpacing / 2) continue;
       out += line("epoch", x, kTop, x, bottom()) +
-             text("t dim mid", x, kTop - 5, std::to_string(mark.epoch));
+             text("t dim mid", x, kTop - 10, std::to_string(mark.epoch));
       last = x;
     }
-    return out.empty() ? out : out + text("t dim end", left_ - 7, kTop - 5, "epoch");
+    return out.empty() ? out : out + text("t dim end", left_ - 7, kTop - 10, "epoch");
   }
 
   std::vector<Point> drawn(std::span<const Point> stretch) const {
@@ -280,7 +280,7 @@ class Drawing {
                   'V',
                   coordinate(bottom()),
                   "\"/>\n<text class=\"t at\" x=\"0\" y=\"",
-                  coordinate(kTop - 5),
+                  coordinate(kTop + 12),
                   "\"></text>\n<g data-curves=\"",
                   escape_xml(data.dump()),
                   "\"></g>\n");

@@ -11,7 +11,7 @@ namespace muster::track {
 
 struct PanelSize {
   double width = 454;  // units of the SVG; text is 11 or 13 units high
-  double height = 270;
+  double height = 276;
 };
 
 /// Rules for the classes that panels use, light, with dark ones under prefers-color-scheme. Plain

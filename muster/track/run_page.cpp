@@ -20,7 +20,7 @@ p{margin:4px 0}a{color:var(--link)}.dim{color:var(--soft)}
 .tiles dt{color:var(--soft);font-size:13px}.tiles dd{margin:0;font-size:21px;font-weight:600;font-variant-numeric:tabular-nums}
 .panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(440px,100%),1fr));gap:14px;margin-top:14px}
 .panels svg{width:100%;height:auto;display:block}.panels svg:hover .cursor.on{visibility:visible}
-.panels .v{font-variant-numeric:tabular-nums}
+.panels .v{font-variant-numeric:tabular-nums}.at{paint-order:stroke;stroke:var(--page);stroke-width:4px;font-weight:600}
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}
 .confusion td{padding:4px 7px;text-align:right;border:1px solid var(--edge)}.confusion thead td{border:0}
 .confusion th{font-weight:500;padding:4px 8px;text-align:right;white-space:nowrap}.confusion thead th{vertical-align:bottom}
