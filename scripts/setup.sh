@@ -2,12 +2,14 @@
 # Brings a fresh Debian 12 to the point where Muster builds: Debian packages (only the missing ones), the LibTorch
 # wheel unpacked into .deps/ of this checkout, and no more. Safe to run again, and from two checkouts at once.
 #   scripts/setup.sh            what `make build` needs
+#   scripts/setup.sh --fuzz     and clang with libFuzzer, which `make fuzz` needs
 #   MUSTER_TORCH_DIR=/path      use that LibTorch instead of the wheel (a folder with include/ and lib/)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(cmake ninja-build ccache unzip g++ python3-pip libcli11-dev nlohmann-json3-dev libgtest-dev libgmock-dev zlib1g-dev libdeflate-dev
           libgloo-dev libtomlplusplus-dev dataset-fashion-mnist clang-format)
+if [ "${1:-}" = --fuzz ]; then packages+=(clang-14 libclang-rt-14-dev); fi  # 260 MB
 torch_version=2.15.0
 cuda_pip_version=13.2.86
 torch_sha256_x86_64=48c2d861134c0b5697c7602cb5ffa68f62a2989fdcd1717e593356f67996ca1e
