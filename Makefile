@@ -4,6 +4,7 @@
 #   make parity    install the peers into .venv, make the goldens anew, compare live
 #   make bench     benchmarks against the peers; the tables go to docs/benchmarks.md
 #   make asan | tsan   the torch-free rooms (and thread ranks) under sanitizers
+#   make fuzz      libFuzzer on every parser, FUZZ_SECONDS (60) each
 #   make soak      long runs of the process tests
 #   make tidy | format
 
@@ -12,10 +13,10 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
 
-.PHONY: help setup build program demo test parity bench asan tsan soak tidy format
+.PHONY: help setup build program demo test parity bench asan tsan fuzz soak tidy format
 
 help:
-	@sed -n '2,9s/^# //p' Makefile
+	@sed -n '2,10s/^# //p' Makefile
 
 setup:
 	@scripts/setup.sh
@@ -54,6 +55,14 @@ tsan:
 	@cmake --preset tsan
 	@cmake --build build-tsan -j $(JOBS)
 	@cd build-tsan && $(CTEST)
+
+# FUZZ_SECONDS=3600 for an hour per target; findings and the grown corpus stay in build-fuzz/.
+FUZZ_SECONDS ?= 60
+fuzz:
+	@scripts/setup.sh fuzz
+	@cmake --preset fuzz
+	@cmake --build --preset fuzz -j $(JOBS)
+	@scripts/fuzz.sh $(FUZZ_SECONDS) $(JOBS)
 
 soak: build
 	@cd build && MUSTER_SOAK=1 ctest --output-on-failure --no-tests=error -L process --timeout 7200

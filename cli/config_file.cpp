@@ -6,11 +6,12 @@
 #include <tuple>
 
 #include <CLI/CLI.hpp>
-#include <toml++/toml.h>
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/text.h"
+
+#include "cli/toml.h"
 
 namespace muster::cli {
 namespace fs = std::filesystem;

@@ -1,7 +1,7 @@
 # Compiler settings for every target of ours: warnings, ccache, sanitizers.
 add_library(muster_compile INTERFACE)
 target_compile_options(muster_compile INTERFACE -Wall -Wextra -Wpedantic -Wno-missing-field-initializers
-  -Wno-restrict)  # g++ 12 sees overlap in std::string concatenation that is not there (GCC bug 105329)
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # g++ 12 sees overlap in std::string concatenation that is not there (GCC bug 105329)
 target_compile_features(muster_compile INTERFACE cxx_std_20)
 
 if(MUSTER_SANITIZE)

@@ -39,6 +39,7 @@ std::string hint_for(int wait_status) {
 }  // namespace
 
 std::optional<ErrorReport> parse_error_report(std::string_view text) {
+  if (!is_safe_json(text)) return std::nullopt;
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return std::nullopt;
   const auto message = json.find("message");

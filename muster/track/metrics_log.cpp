@@ -23,18 +23,22 @@ void put(Json& object, const char* name, const std::optional<double>& value) {
   }
 }
 
-/// The whole lines of the file whose step, as `step_of` reads it, is at most `last_step`.
+/// The whole lines whose step, as `step_of` reads it, is at most `last_step`.
 template <class StepOf>
-std::string kept_lines(const std::filesystem::path& path, int64_t last_step, StepOf step_of) {
-  if (last_step < 0 || !std::filesystem::exists(path)) return "";
-  const std::string bytes = read_file(path);
+std::string kept_lines(std::string_view bytes, int64_t last_step, StepOf step_of) {
   std::string kept;
-  for (size_t from = 0, end; (end = bytes.find('\n', from)) != std::string::npos; from = end + 1) {
-    const std::string line = bytes.substr(from, end - from);
+  for (size_t from = 0, end; (end = bytes.find('\n', from)) != std::string_view::npos;
+       from = end + 1) {
+    const std::string line(bytes.substr(from, end - from));
     const std::optional<int64_t> step = step_of(line);
     if (step && *step <= last_step) kept += line + '\n';
   }
   return kept;
+}
+
+/// What an earlier run left in the file, or nothing for a run that starts anew.
+std::string earlier(const std::filesystem::path& path, int64_t last_step) {
+  return last_step < 0 || !std::filesystem::exists(path) ? "" : read_file(path);
 }
 
 std::optional<int64_t> step_of_csv(const std::string& line) {
@@ -45,6 +49,8 @@ std::optional<int64_t> step_of_json(const std::string& line) {
   if (!is_safe_json(line)) return std::nullopt;
   const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer())
+    return std::nullopt;
+  if (row["step"].is_number_unsigned() && row["step"].get<uint64_t>() > uint64_t{INT64_MAX})
     return std::nullopt;
   return row["step"].get<int64_t>();
 }
@@ -97,10 +103,15 @@ std::string to_json_line(const MetricsRow& row) {
   return to_text(object) + '\n';
 }
 
+std::string metrics_lines_until(std::string_view text, int64_t last_step) {
+  return kept_lines(text, last_step, step_of_json);
+}
+
 MetricsLog::MetricsLog(const std::filesystem::path& folder, int64_t last_step)
     : csv_path_(folder / "metrics.csv"), json_path_(folder / "metrics.jsonl") {
-  write_file_atomic(csv_path_, csv_header() + kept_lines(csv_path_, last_step, step_of_csv));
-  write_file_atomic(json_path_, kept_lines(json_path_, last_step, step_of_json));
+  write_file_atomic(
+      csv_path_, csv_header() + kept_lines(earlier(csv_path_, last_step), last_step, step_of_csv));
+  write_file_atomic(json_path_, metrics_lines_until(earlier(json_path_, last_step), last_step));
   csv_ = open_for_append(csv_path_);
   json_ = open_for_append(json_path_);
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "muster/base/file.h"
 
@@ -31,6 +32,10 @@ std::string csv_header();
 std::string to_csv_line(
     const MetricsRow& row);  ///< with its line end; doubles read back as the same value
 std::string to_json_line(const MetricsRow& row);  ///< with its line end; NaN and infinity as text
+
+/// The whole lines of a metrics.jsonl whose step is at most `last_step`. Lines that are no JSON
+/// object with a whole number `step`, and a half-written one at the end, are dropped. Never throws.
+std::string metrics_lines_until(std::string_view text, int64_t last_step);
 
 /// Both files of one folder, appended to. Each row is one write, so that a kill leaves whole rows.
 /// One thread.

@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Writes the binary seeds of tests/fuzz/corpus (the texts in it were written by hand).
+
+    tests/fuzz/make_corpus.py
+"""
+import gzip
+import json
+import pathlib
+import struct
+
+CORPUS = pathlib.Path(__file__).resolve().parent / "corpus"
+
+
+def safetensors(header, data=b"", pad=b""):
+    text = json.dumps(header, separators=(",", ":")).encode() if isinstance(header, dict) else header
+    text += pad
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def tensor(dtype, shape, begin, end):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+def idx(kind, dims, data):
+    return bytes([0, 0, kind, len(dims)]) + b"".join(struct.pack(">I", dim) for dim in dims) + data
+
+
+def main():
+    files = {
+        "safetensors/empty": safetensors({}),
+        "safetensors/metadata": safetensors({"__metadata__": {"format": "pt", "": "\u00e9\n"}}, pad=b"    "),
+        "safetensors/two": safetensors({"b": tensor("F32", [1, 2], 0, 8), "a": tensor("U8", [3], 8, 11)}, bytes(11), b" " * 5),
+        "safetensors/scalar": safetensors({"s": tensor("I64", [], 0, 8), "e": tensor("F16", [0, 4], 8, 8)}, bytes(8)),
+        "safetensors/packed": safetensors({"f4": tensor("F4", [2, 2], 0, 2), "f6": tensor("F6_E3M2", [4], 2, 5),
+                                           "f8": tensor("F8_E4M3FNUZ", [1], 5, 6)}, bytes(6)),
+        "safetensors/overflow": safetensors({"w": tensor("F64", [1 << 32, 1 << 32], 0, 0)}),
+        "safetensors/gap": safetensors({"w": tensor("U8", [1], 1, 2)}, bytes(2)),
+        "safetensors/long": struct.pack("<Q", 1 << 63) + b"{}",
+        "idx/bytes": idx(8, [2, 3, 4], bytes(range(24))),
+        "idx/none": idx(8, [0, 28], b""),
+        "idx/double": idx(14, [2], bytes(16)),
+        "idx/huge": idx(14, [0xFFFFFFFF] * 4, b""),
+        "idx/gzip": gzip.compress(idx(8, [5, 5], bytes(25)), mtime=0),
+        "idx/stored": gzip.compress(idx(9, [6], bytes(6)), compresslevel=0, mtime=0),
+        "idx/members": gzip.compress(idx(8, [4], b""), mtime=0) + gzip.compress(b"abcd", mtime=0),
+    }
+    for name, data in files.items():
+        (CORPUS / name).parent.mkdir(parents=True, exist_ok=True)
+        (CORPUS / name).write_bytes(data)
+
+
+main()
