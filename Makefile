@@ -6,6 +6,8 @@
 #   make asan | tsan   the torch-free rooms (and thread ranks) under sanitizers
 #   make fuzz      libFuzzer on every parser, FUZZ_SECONDS (60) each
 #   make soak      long runs of the process tests
+#   make compat    the tests between ranks with the oldest LibTorch that is supported (2.11)
+#   make package   Debian packages in build/
 #   make tidy | format
 
 .DEFAULT_GOAL := help
@@ -13,10 +15,10 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
 
-.PHONY: help setup build program demo test parity bench asan tsan fuzz soak tidy format
+.PHONY: help setup build program demo test parity bench asan tsan fuzz soak compat package tidy format
 
 help:
-	@sed -n '2,10s/^# //p' Makefile
+	@sed -n '2,12s/^# //p' Makefile
 
 setup:
 	@scripts/setup.sh
@@ -67,9 +69,27 @@ fuzz:
 soak: build
 	@cd build && MUSTER_SOAK=1 ctest --output-on-failure --no-tests=error -L process --timeout 7200
 
-tidy: setup
+# 158 tests between ranks, DDP against Python's goldens among them, and `muster train` on one and two real ranks.
+compat:
+	@scripts/setup.sh
+	@scripts/setup.sh compat
+	@cmake --preset compat
+	@cmake --build build-compat -j $(JOBS) --target parallel_tests train_cli_tests
+	@cd build-compat && $(CTEST) -L '^parallel$$' && $(CTEST) -R 'TrainCommand.(EndsWith|TrainsOnTwoRanks)'
+
+package:
+	@scripts/setup.sh
+	@scripts/setup.sh package
+	@cmake --preset package
+	@cmake --build build-package -j $(JOBS)
+	@cd build-package && cpack
+
+# Not part of `make test`: LibTorch makes a source cost 10 to 40 s here, and all headers of torch rooms, each by itself, 70 s.
+tidy: build
+	@scripts/setup.sh tidy
+	@cmake --build build -j $(JOBS) --target verify_headers
 	@cmake --preset tidy
-	@cmake --build build-tidy -j $(JOBS)
+	@scripts/tidy.sh
 
 format:
 	@git ls-files '*.cpp' '*.h' | xargs clang-format -i

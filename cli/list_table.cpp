@@ -71,7 +71,7 @@ ListRequest parse_list(std::span<const std::string> args,
   if (done || request.kind.empty()) return request;
   std::vector<std::string> names;
   for (const ListKind& kind : kKinds) names.emplace_back(kind.name);
-  if (std::find(names.begin(), names.end(), request.kind) == names.end()) {
+  if (std::ranges::find(names, request.kind) == names.end()) {
     throw usage_error({.refused = concat("unknown kind \"", request.kind, "\""),
                        .hint = suggestion(request.kind, names)});
   }

@@ -71,7 +71,7 @@ struct LiveBar::State {
   Clock::time_point next_draw = Clock::now();
 
   void put(int fd, std::string_view text);
-  void write_chunks(std::vector<Chunk> chunks);
+  void write_chunks(const std::vector<Chunk>& chunks);
   void erase();
   void draw(const track::ProgressEvent& what);
 };
@@ -89,7 +89,7 @@ void LiveBar::State::erase() {
   if (std::exchange(drawn, false)) write_whole(options.err_fd, "\r\x1b[K");
 }
 
-void LiveBar::State::write_chunks(std::vector<Chunk> chunks) {
+void LiveBar::State::write_chunks(const std::vector<Chunk>& chunks) {
   for (const Chunk& chunk : chunks) {
     const bool on_screen =
         chunk.fd == options.out_fd ? options.out_is_terminal : options.err_is_terminal;
@@ -129,7 +129,7 @@ void LiveBar::write_loop(State& state) {
     if (due || !state.options.err_is_terminal) state.event_is_new = false;
     lock.unlock();
 
-    state.write_chunks(std::move(chunks));
+    state.write_chunks(chunks);
     if (event) state.draw(*event);
     if (last) state.erase();
 

@@ -26,6 +26,6 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 add_library(muster_quick_compile INTERFACE)
 target_compile_options(muster_quick_compile INTERFACE $<$<CONFIG:Release>:-O0>)
 
-# For rooms whose own code is glue around LibTorch's kernels.
+# For code that is glue: around LibTorch's kernels, and the command line (16 sources: 45 s of CPU instead of 53).
 add_library(muster_glue_compile INTERFACE)
 target_compile_options(muster_glue_compile INTERFACE $<$<CONFIG:Release>:-O1>)

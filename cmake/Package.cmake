@@ -20,16 +20,16 @@ list(JOIN muster_debian ", " muster_debian)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME muster)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PROGRAM_DESCRIPTION "train one model on many devices
- The program muster: starts programs on several ranks as torchrun does. What
- needs LibTorch is in muster-torch.")
+The program muster: starts programs on several ranks as torchrun does. What
+needs LibTorch is in muster-torch.")
 
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libmuster-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_PACKAGE_SHLIBDEPS OFF)  # static libraries
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "muster (= ${PROJECT_VERSION}), ${muster_debian}")
 set(CPACK_DEBIAN_DEV_DESCRIPTION "libraries, headers and CMake package of Muster
- find_package(muster CONFIG). The rooms over LibTorch need one of the version
- that they were built with; see docs/install.md.")
+find_package(muster CONFIG). The rooms over LibTorch need one of the version
+that they were built with; see docs/install.md.")
 
 if(MUSTER_WITH_TORCH)
   list(APPEND CPACK_COMPONENTS_ALL torch_program)
@@ -39,8 +39,8 @@ if(MUSTER_WITH_TORCH)
   set(CPACK_DEBIAN_TORCH_PROGRAM_PACKAGE_DEPENDS "muster (= ${PROJECT_VERSION})")
   set(CPACK_DEBIAN_TORCH_PROGRAM_PACKAGE_SUGGESTS "python3-pip, unzip")
   set(CPACK_DEBIAN_TORCH_PROGRAM_DESCRIPTION "the commands of muster that need LibTorch
- LibTorch ${muster_torch_built_with} itself is not in Debian and not in this package. Fetch it with
- /usr/${muster_private_dir}/fetch_libtorch.sh (needs pip and unzip)
- or link an existing one to /usr/${muster_private_dir}/libtorch/torch.")
+LibTorch ${muster_torch_built_with} itself is not in Debian and not in this package. Fetch it with
+/usr/${muster_private_dir}/fetch_libtorch.sh (needs pip and unzip)
+or link an existing one to /usr/${muster_private_dir}/libtorch/torch.")
 endif()
 include(CPack)

@@ -19,6 +19,8 @@ function(muster_use_torch_pch target)
     target_compile_options(${target} PRIVATE -fpch-preprocess)
     target_compile_definitions(${target} PRIVATE GTEST_HAS_PTHREAD=1)  # as the header was compiled
     target_precompile_headers(${target} REUSE_FROM torch_test_pch)
+  else()
+    target_compile_options(${target} PRIVATE -include torch/torch.h)  # what the shared header would have brought
   endif()
 endfunction()
 

@@ -24,9 +24,8 @@ int run(std::span<const std::string> args, Console& console) {
   const ListRequest request = parse_list(args, console, done);
   if (done) return *done;
   const auto kinds = list_kinds();
-  const bool needs_torch = std::any_of(kinds.begin(), kinds.end(), [&](const ListKind& kind) {
-    return kind.name == request.kind && kind.needs_torch;
-  });
+  const bool needs_torch = std::ranges::any_of(
+      kinds, [&](const ListKind& kind) { return kind.name == request.kind && kind.needs_torch; });
   if (needs_torch) exec_torch("list", args);
   print_rows(
       request.kind.empty() ? kind_rows() : list_rows(launch::launchers()), request.json, console);

@@ -11,10 +11,13 @@
 
 #include "muster/base/error.h"
 
+#include "tests/error_of.h"
+
 namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
+using test::muster_error_of;
 using ::testing::HasSubstr;
 
 class FileTest : public ::testing::Test {
@@ -33,16 +36,6 @@ class FileTest : public ::testing::Test {
 
   fs::path folder_;
 };
-
-template <class Action>
-Error error_of(Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error;
-  }
-  return internal_error({.refused = "nothing was thrown"});
-}
 
 /// As long as it lives no file can grow beyond `bytes`, for root too: a full disk, near enough.
 class FileSizeLimit {
@@ -75,19 +68,20 @@ TEST_F(FileTest, ReadsFilesWhoseSizeTheKernelDoesNotTell) {
 }
 
 TEST_F(FileTest, MissingFileIsTheCallersFault) {
-  EXPECT_EQ(error_of([&] { read_file(folder_ / "none"); }).kind(), ErrorKind::kUsage);
+  EXPECT_EQ(muster_error_of([&] { read_file(folder_ / "none"); }).kind(), ErrorKind::kUsage);
   write_file_atomic(folder_ / "a", "x");
-  EXPECT_EQ(error_of([&] { read_file(folder_ / "a" / "b"); }).kind(), ErrorKind::kUsage);
+  EXPECT_EQ(muster_error_of([&] { read_file(folder_ / "a" / "b"); }).kind(), ErrorKind::kUsage);
 }
 
 TEST_F(FileTest, AFolderCannotBeReadAsAFile) {
-  EXPECT_EQ(error_of([&] { read_file(folder_); }).kind(), ErrorKind::kEnvironment);
+  EXPECT_EQ(muster_error_of([&] { read_file(folder_); }).kind(), ErrorKind::kEnvironment);
 }
 
 TEST_F(FileTest, FullDiskLeavesTheOldFileAndNoTemporary) {
   write_file_atomic(folder_ / "a", "old");
   const FileSizeLimit limit(4096);
-  const Error error = error_of([&] { write_file_atomic(folder_ / "a", std::string(10000, 'x')); });
+  const Error error =
+      muster_error_of([&] { write_file_atomic(folder_ / "a", std::string(10000, 'x')); });
   EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
   EXPECT_THAT(error.what(), HasSubstr("EFBIG"));
   EXPECT_EQ(read_file(folder_ / "a"), "old");
@@ -96,7 +90,7 @@ TEST_F(FileTest, FullDiskLeavesTheOldFileAndNoTemporary) {
 
 TEST_F(FileTest, FullDeviceIsNamedWithAHint) {
   const UniqueFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
-  const Error error = error_of([&] { write_all(full.get(), "x", "/dev/full"); });
+  const Error error = muster_error_of([&] { write_all(full.get(), "x", "/dev/full"); });
   EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
   EXPECT_THAT(error.what(), HasSubstr("cannot write /dev/full: No space left on device (ENOSPC)"));
   EXPECT_THAT(error.text().hint, HasSubstr("free some space"));
@@ -104,7 +98,7 @@ TEST_F(FileTest, FullDeviceIsNamedWithAHint) {
 
 TEST_F(FileTest, AFolderInTheWayLeavesNoTemporary) {
   fs::create_directory(folder_ / "a");
-  EXPECT_EQ(error_of([&] { write_file_atomic(folder_ / "a", "x"); }).kind(),
+  EXPECT_EQ(muster_error_of([&] { write_file_atomic(folder_ / "a", "x"); }).kind(),
             ErrorKind::kEnvironment);
   EXPECT_EQ(files(), 1U);
 }
@@ -119,13 +113,14 @@ TEST_F(FileTest, MakesAFolderWithItsParentsAndLeavesItEmpty) {
 // kernel makes up.
 TEST_F(FileTest, AFolderBelowAFileCannotBeMade) {
   write_file_atomic(folder_ / "a", "x");
-  const Error error = error_of([&] { make_writable_folder(folder_ / "a/b", "output folder"); });
+  const Error error =
+      muster_error_of([&] { make_writable_folder(folder_ / "a/b", "output folder"); });
   EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
   EXPECT_THAT(error.what(), HasSubstr("cannot create the output folder"));
 }
 
 TEST_F(FileTest, AFolderThatTakesNoFilesIsRefused) {
-  const Error error = error_of([] { make_writable_folder("/proc/self", "output folder"); });
+  const Error error = muster_error_of([] { make_writable_folder("/proc/self", "output folder"); });
   EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
   EXPECT_THAT(error.what(), HasSubstr("cannot write into the output folder /proc/self"));
 }

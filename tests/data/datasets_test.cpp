@@ -7,21 +7,14 @@
 #include "muster/base/error.h"
 #include "muster/data/datasets/synthetic.h"
 
+#include "tests/error_of.h"
+
 namespace muster::data {
 namespace {
 
+using test::refusal_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::string refusal(auto call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST(Datasets, AreListedWithHelp) {
   EXPECT_THAT(datasets().names(), ElementsAre("fashion-mnist", "mnist", "synthetic"));
@@ -30,21 +23,21 @@ TEST(Datasets, AreListedWithHelp) {
 
 TEST(Datasets, RefuseUnknownParametersAndMissingFolders) {
   for (const DatasetEntry* entry : datasets()) {
-    EXPECT_THAT(refusal([&] {
+    EXPECT_THAT(refusal_of([&] {
                   entry->open({.params = {{"no-such", "1"}}});
                 }),
                 HasSubstr("has no parameter \"no-such\""))
         << entry->name;
   }
   for (const char* name : {"fashion-mnist", "mnist"}) {
-    EXPECT_THAT(refusal([&] { datasets().at(name).open({.data_dir = "/nowhere"}); }),
+    EXPECT_THAT(refusal_of([&] { datasets().at(name).open({.data_dir = "/nowhere"}); }),
                 HasSubstr("/nowhere/train-images"))
         << name;
   }
 }
 
 TEST(Datasets, SayWhereToGetMnist) {
-  EXPECT_THAT(refusal([] { datasets().at("mnist").open({}); }), HasSubstr("--data-dir"));
+  EXPECT_THAT(refusal_of([] { datasets().at("mnist").open({}); }), HasSubstr("--data-dir"));
 }
 
 TEST(Synthetic, IsTheSameForTheSameSeed) {
@@ -87,11 +80,11 @@ TEST(Synthetic, CanBeLearnedFromTheTrainingSplitForTheTestSplit) {
 }
 
 TEST(Synthetic, RefusesSizesThatMakeNoSense) {
-  EXPECT_THAT(refusal([] { make_synthetic({.samples = 0}, Split::kTrain); }),
+  EXPECT_THAT(refusal_of([] { make_synthetic({.samples = 0}, Split::kTrain); }),
               HasSubstr("parameter \"samples\": it is at least 1 (got 0)"));
-  EXPECT_THAT(refusal([] { make_synthetic({.classes = 257}, Split::kTrain); }),
+  EXPECT_THAT(refusal_of([] { make_synthetic({.classes = 257}, Split::kTrain); }),
               HasSubstr("at most 256"));
-  EXPECT_THAT(refusal([] { make_synthetic({.noise = 1.5}, Split::kTrain); }),
+  EXPECT_THAT(refusal_of([] { make_synthetic({.noise = 1.5}, Split::kTrain); }),
               HasSubstr("0 … 1 (got 1.5)"));
 }
 

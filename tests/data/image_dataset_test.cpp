@@ -7,6 +7,8 @@
 
 #include "muster/base/error.h"
 
+#include "tests/error_of.h"
+
 namespace muster::data {
 namespace {
 
@@ -27,13 +29,8 @@ at::Tensor rgb_images(int64_t samples) {
 at::Tensor labels(int64_t samples) { return torch::arange(samples, torch::kLong).remainder(4); }
 
 std::string refusal(DataSpec spec, at::Tensor images, at::Tensor targets) {
-  try {
-    ImageDataset(std::move(spec), std::move(images), std::move(targets));
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    return error.what();
-  }
-  return "nothing was thrown";
+  return test::refusal_of(
+      [&] { ImageDataset(std::move(spec), std::move(images), std::move(targets)); });
 }
 
 TEST(ImageDataset, EqualsTheStepsOfTorchvisionBitForBit) {

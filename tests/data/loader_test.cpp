@@ -9,6 +9,7 @@
 #include "muster/data/samplers/random.h"
 
 #include "tests/data/loader_fixtures.h"
+#include "tests/error_of.h"
 
 namespace muster::data {
 namespace {
@@ -188,14 +189,8 @@ TEST(LoaderStats, CallsALoaderBoundThatWaitsForMoreThanATenthAfterTheFirstBatch)
 }
 
 TEST(Loader, RefusesOptionsThatMakeNoSense) {
-  const auto refusal = [](LoaderOptions options) -> std::string {
-    try {
-      Loader(std::make_shared<Numbers>(1), options);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-      return error.what();
-    }
-    return "nothing was thrown";
+  const auto refusal = [](LoaderOptions options) {
+    return test::refusal_of([&] { Loader(std::make_shared<Numbers>(1), options); });
   };
   EXPECT_THAT(refusal({.batch_size = 0}), HasSubstr("the batch size is at least 1 (got 0)"));
   EXPECT_THAT(refusal({.workers = -1}), HasSubstr("the number of workers is at least 0 (got -1)"));

@@ -12,6 +12,8 @@
 #include "muster/data/samplers/random.h"
 #include "muster/data/samplers/sequential.h"
 
+#include "tests/error_of.h"
+
 namespace muster::data {
 namespace {
 
@@ -20,6 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Indices = std::vector<int64_t>;
+using test::refusal_of;
 
 DistributedSampler make(int64_t samples, int64_t world, int64_t rank, bool drop_last = false) {
   return DistributedSampler(samples,
@@ -44,16 +47,6 @@ std::map<int64_t, int> counts(const Indices& indices) {
   std::map<int64_t, int> out;
   for (const int64_t index : indices) ++out[index];
   return out;
-}
-
-std::string refusal(auto call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(DistributedSampler, ShowsEverySampleOnceOrTwicePaddingWithFewerThanTheWorldSize) {
@@ -130,10 +123,10 @@ TEST(DistributedSampler, GivesNothingOfAnEmptyDataset) {
 }
 
 TEST(DistributedSampler, RefusesRanksOutsideTheWorld) {
-  EXPECT_THAT(refusal([] { make(10, 0, 0); }), HasSubstr("world size is at least 1 (got 0)"));
-  EXPECT_THAT(refusal([] { make(10, 2, 2); }), HasSubstr("ranks run from 0 to 1 (got rank 2)"));
-  EXPECT_THAT(refusal([] { make(10, 2, -1); }), HasSubstr("got rank -1"));
-  EXPECT_THAT(refusal([] { make(-1, 2, 0); }), HasSubstr("got -1"));
+  EXPECT_THAT(refusal_of([] { make(10, 0, 0); }), HasSubstr("world size is at least 1 (got 0)"));
+  EXPECT_THAT(refusal_of([] { make(10, 2, 2); }), HasSubstr("ranks run from 0 to 1 (got rank 2)"));
+  EXPECT_THAT(refusal_of([] { make(10, 2, -1); }), HasSubstr("got rank -1"));
+  EXPECT_THAT(refusal_of([] { make(-1, 2, 0); }), HasSubstr("got -1"));
 }
 
 TEST(ExactCoverSampler, ShowsEverySampleExactlyOnceOverAllRanks) {
@@ -155,7 +148,7 @@ TEST(ExactCoverSampler, ShowsEverySampleExactlyOnceOverAllRanks) {
 }
 
 TEST(ExactCoverSampler, RefusesRanksOutsideTheWorld) {
-  EXPECT_THAT(refusal([] { ExactCoverSampler(10, {.world_size = 2, .rank = 2}); }),
+  EXPECT_THAT(refusal_of([] { ExactCoverSampler(10, {.world_size = 2, .rank = 2}); }),
               HasSubstr("got rank 2"));
 }
 
@@ -200,9 +193,9 @@ TEST(SequentialSampler, CountsFromThePosition) {
 }
 
 TEST(RandomSampler, RefusesNumbersOfSamplesThatItCannotDraw) {
-  EXPECT_THAT(refusal([] { RandomSampler(5, {.num_samples = 0}); }),
+  EXPECT_THAT(refusal_of([] { RandomSampler(5, {.num_samples = 0}); }),
               HasSubstr("num_samples is at least 1"));
-  EXPECT_THAT(refusal([] { RandomSampler(0, {.num_samples = 3}); }), HasSubstr("not empty"));
+  EXPECT_THAT(refusal_of([] { RandomSampler(0, {.num_samples = 3}); }), HasSubstr("not empty"));
   EXPECT_THAT(RandomSampler(0).indices(0), IsEmpty());
 }
 
@@ -213,8 +206,9 @@ TEST(Samplers, RefuseNegativePositions) {
   samplers.push_back(std::make_unique<DistributedSampler>(4, DistributedSamplerOptions{}));
   samplers.push_back(std::make_unique<ExactCoverSampler>(4));
   for (const auto& sampler : samplers) {
-    EXPECT_THAT(refusal([&] { sampler->indices(-1); }), HasSubstr("epochs count from 0 (got -1)"));
-    EXPECT_THAT(refusal([&] { sampler->indices(0, -2); }), HasSubstr("got -2"));
+    EXPECT_THAT(refusal_of([&] { sampler->indices(-1); }),
+                HasSubstr("epochs count from 0 (got -1)"));
+    EXPECT_THAT(refusal_of([&] { sampler->indices(0, -2); }), HasSubstr("got -2"));
     EXPECT_THAT(sampler->indices(0, 1000), IsEmpty());
   }
 }

@@ -7,6 +7,8 @@
 
 #include "muster/base/error.h"
 
+#include "tests/error_of.h"
+
 namespace muster::data {
 namespace {
 
@@ -54,13 +56,8 @@ TEST(TensorDataset, DescribesItsSamples) {
 }
 
 TEST(TensorDataset, RefusesTensorsThatDoNotMatch) {
-  const auto refusal = [](const at::Tensor& data, const at::Tensor& target) -> std::string {
-    try {
-      TensorDataset(data, target, 0, "pair");
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
+  const auto refusal = [](const at::Tensor& data, const at::Tensor& target) {
+    return test::refusal_of([&] { TensorDataset(data, target, 0, "pair"); });
   };
   EXPECT_THAT(refusal(torch::zeros({3, 2}), torch::zeros({4})),
               HasSubstr("dataset pair: data and targets have as many rows (got 3 and 4)"));

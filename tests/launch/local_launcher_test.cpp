@@ -20,6 +20,8 @@
 #include "muster/launch/log_folder.h"
 #include "muster/launch/program.h"
 
+#include "tests/error_of.h"
+
 namespace muster::launch {
 namespace {
 
@@ -57,12 +59,7 @@ class LocalLauncher : public ::testing::Test {
   }
 
   Error refusal(const JobSpec& spec) {
-    try {
-      launchers().at("local").run(spec, heard_);
-    } catch (const Error& error) {
-      return error;
-    }
-    return internal_error({.refused = "nothing was thrown"});
+    return test::muster_error_of([&] { launchers().at("local").run(spec, heard_); });
   }
 
   fs::path folder_;

@@ -8,11 +8,14 @@
 #include "muster/base/error.h"
 #include "muster/testing/run_ranks.h"
 
+#include "tests/error_of.h"
+
 namespace muster {
 namespace {
 
 using muster::testing::run_ranks;
 using parallel::ProcessGroup;
+using test::error_of;
 using ::testing::HasSubstr;
 
 /// backend, world size
@@ -116,16 +119,33 @@ TEST_P(Collectives, SendMeetsReceiveInARing) {
   });
 }
 
+// c10d calls these *_single now and called them _*_base in LibTorch 2.11.
+template <class Group>
+void reduce_scatter(Group& group, torch::Tensor& part, torch::Tensor& whole) {
+  if constexpr (requires { group.reduce_scatter_single(part, whole); })
+    group.reduce_scatter_single(part, whole)->wait();
+  else
+    group._reduce_scatter_base(part, whole)->wait();
+}
+
+template <class Group>
+void all_gather(Group& group, torch::Tensor& whole, torch::Tensor& part) {
+  if constexpr (requires { group.all_gather_single(whole, part); })
+    group.all_gather_single(whole, part)->wait();
+  else
+    group._allgather_base(whole, part)->wait();
+}
+
 TEST_P(Collectives, ReduceScatterAndGatherAreEachOthersInverse) {
   run([](ProcessGroup group) {
     const int world = group.world_size();
     torch::Tensor whole = torch::arange(world * 3, torch::kDouble);
     torch::Tensor part = torch::zeros({3}, torch::kDouble);
-    group.c10d()->reduce_scatter_single(part, whole)->wait();
+    reduce_scatter(*group.c10d(), part, whole);
     EXPECT_TRUE(torch::equal(
         part, torch::arange(world * 3, torch::kDouble).narrow(0, group.rank() * 3, 3) * world));
     torch::Tensor back = torch::zeros({world * 3}, torch::kDouble);
-    group.c10d()->all_gather_single(back, part)->wait();
+    all_gather(*group.c10d(), back, part);
     EXPECT_TRUE(torch::equal(back, torch::arange(world * 3, torch::kDouble) * world));
   });
 }
@@ -163,16 +183,6 @@ TEST(ThreadRanks, SumIsInRankOrderAndThereforeBitEqualFromRunToRun) {
   });
 }
 
-template <class Callable>
-std::string error_of(Callable&& callable) {
-  try {
-    callable();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(ThreadRanks, ARankThatFailsReleasesTheOthersAndIsNamed) {
   std::string seen_by_rank_0;
   const std::string error = error_of([&] {
@@ -201,18 +211,19 @@ TEST(ThreadRanks, ARankThatEndedEarlyIsNamedAtOnce) {
 TEST(ThreadRanks, ARankThatStallsIsNamedAfterTheTimeout) {
   // Rank 1 waits for a message that rank 0 can only send once its own barrier has failed.
   std::string seen;
-  run_ranks(2,
-            [&](ProcessGroup group) {
-              std::vector<at::Tensor> word{torch::zeros({1})};
-              if (group.rank() == 0) {
-                seen = error_of([&] { group.barrier(); });
-                group.c10d()->send(word, 1, 0)->wait();
-              } else {
-                while (error_of([&] { group.c10d()->recv(word, 0, 0)->wait(); }) != "no error") {
-                }
-              }
-            },
-            {.timeout = std::chrono::milliseconds(200)});
+  run_ranks(
+      2,
+      [&](ProcessGroup group) {
+        std::vector<at::Tensor> word{torch::zeros({1})};
+        if (group.rank() == 0) {
+          seen = error_of([&] { group.barrier(); });
+          group.c10d()->send(word, 1, 0)->wait();
+        } else {
+          while (error_of([&] { group.c10d()->recv(word, 0, 0)->wait(); }) != test::kNoError) {
+          }
+        }
+      },
+      {.timeout = std::chrono::milliseconds(200)});
   EXPECT_THAT(seen, HasSubstr("rank 1 did not come, rank 0 waited (timed out after 200 ms)"));
 }
 

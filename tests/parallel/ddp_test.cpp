@@ -8,12 +8,15 @@
 #include "muster/base/error.h"
 #include "muster/testing/run_ranks.h"
 
+#include "tests/error_of.h"
+
 namespace muster {
 namespace {
 
 using muster::testing::run_ranks;
 using parallel::DistributedDataParallel;
 using parallel::ProcessGroup;
+using test::error_of;
 using ::testing::HasSubstr;
 
 struct TwoHeadsImpl : torch::nn::Module {
@@ -38,16 +41,6 @@ torch::Tensor input_of(const ProcessGroup& group, int64_t step = 0) {
   auto generator = torch::make_generator<at::CPUGeneratorImpl>(
       static_cast<uint64_t>(17 + 10 * step + group.rank()));
   return torch::randn({6, 4}, generator);
-}
-
-template <class Callable>
-std::string error_of(Callable&& callable) {
-  try {
-    callable();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 bool equal_on_all_ranks(const ProcessGroup& group, const torch::Tensor& tensor) {

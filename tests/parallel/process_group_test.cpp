@@ -16,11 +16,14 @@
 #include "muster/parallel/backend.h"
 #include "muster/parallel/store.h"
 
+#include "tests/error_of.h"
+
 namespace muster {
 namespace {
 
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
+using test::muster_error_of;
 
 /// A socket that listens on a port of the kernel's choice, as another job would.
 struct Listener {
@@ -38,17 +41,6 @@ struct Listener {
 };
 
 int64_t free_port() { return Listener().port; }
-
-template <class Callable>
-Error error_of(Callable&& callable) {
-  try {
-    callable();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error";
-  return internal_error({});
-}
 
 TEST(ProcessGroup, WithoutALauncherIsAGroupOfOne) {
   const auto group = parallel::init_process_group({}, std::nullopt);
@@ -93,7 +85,7 @@ TEST(ProcessGroup, AutoTakesGlooWhereThereIsNoDevice) {
 
 TEST(ProcessGroup, APortInUseIsNamed) {
   const Listener other_job;
-  const Error error = error_of([&] {
+  const Error error = muster_error_of([&] {
     parallel::init_process_group(
         {.backend = "gloo", .timeout = 5s},
         RankEnv{.rank = 0, .world_size = 2, .master_port = other_job.port});
@@ -109,7 +101,7 @@ TEST(ProcessGroup, ARankStartedTwiceIsNamed) {
       one{.rank = 1, .world_size = 3, .master_port = port};
   const auto server = parallel::connect_store(zero, 20s);
   const auto first = parallel::connect_store(one, 20s);
-  const Error error = error_of([&] { parallel::connect_store(one, 20s); });
+  const Error error = muster_error_of([&] { parallel::connect_store(one, 20s); });
   EXPECT_EQ(error.kind(), ErrorKind::kUsage);
   EXPECT_THAT(error.what(), HasSubstr("rank 1 was started twice"));
 }
@@ -127,7 +119,7 @@ TEST(ProcessGroup, ARestartMayClaimItsRankAgain) {
 
 TEST(ProcessGroup, RankZeroThatNeverComesIsNamedAfterTheTimeout) {
   const int64_t port = free_port();
-  const Error error = error_of(
+  const Error error = muster_error_of(
       [&] { parallel::connect_store({.rank = 1, .world_size = 2, .master_port = port}, 100ms); });
   EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
   EXPECT_THAT(error.what(),
@@ -135,7 +127,7 @@ TEST(ProcessGroup, RankZeroThatNeverComesIsNamedAfterTheTimeout) {
 }
 
 TEST(ProcessGroup, UnknownBackendGetsASuggestion) {
-  const Error error = error_of([] {
+  const Error error = muster_error_of([] {
     parallel::init_process_group({.backend = "glo"}, RankEnv{.rank = 0, .world_size = 2});
   });
   EXPECT_EQ(error.kind(), ErrorKind::kUsage);
@@ -143,7 +135,7 @@ TEST(ProcessGroup, UnknownBackendGetsASuggestion) {
 }
 
 TEST(ProcessGroup, ThreadRanksCannotComeFromALauncher) {
-  const Error error = error_of([] {
+  const Error error = muster_error_of([] {
     parallel::init_process_group({.backend = "thread", .timeout = 5s},
                                  RankEnv{.rank = 0, .world_size = 2, .master_port = free_port()});
   });
@@ -151,14 +143,14 @@ TEST(ProcessGroup, ThreadRanksCannotComeFromALauncher) {
 }
 
 TEST(ProcessGroup, WorldSizeZeroIsRefused) {
-  EXPECT_EQ(error_of([] { parallel::ThreadWorld(0); }).exit_code(), 2);
+  EXPECT_EQ(muster_error_of([] { parallel::ThreadWorld(0); }).exit_code(), 2);
   const std::map<std::string, std::string, std::less<>> environment{{"RANK", "0"},
                                                                     {"WORLD_SIZE", "0"}};
   const auto lookup = [&](std::string_view name) -> std::optional<std::string> {
     const auto found = environment.find(name);
     return found == environment.end() ? std::nullopt : std::optional(found->second);
   };
-  const Error error = error_of([&] { rank_env_from(lookup); });
+  const Error error = muster_error_of([&] { rank_env_from(lookup); });
   EXPECT_EQ(error.exit_code(), 2);
   EXPECT_THAT(error.what(), HasSubstr("WORLD_SIZE=0"));
 }
