@@ -7,6 +7,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/ops/zeros.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -51,6 +52,7 @@ class Trainer {
   bool finished() const;
   void build_model();
   void lay_out_buckets();
+  data::Batch stand_in() const;
   void restore(const Checkpoint& checkpoint);
   Step train_epoch();
   void train_step(data::Epoch& epoch);
@@ -151,6 +153,13 @@ void Trainer::build_model() {
                    .make(std::move(parameters), plan_.lr, plan_.optimizer_params);
 }
 
+/// Two black images, for a forward whose result is not used; one would be too few for BatchNorm.
+data::Batch Trainer::stand_in() const {
+  const models::ImageShape& shape = plan_.model_shape;
+  return {.data = at::zeros({2, shape.channels, shape.height, shape.width}),
+          .target = at::zeros({2}, at::kLong)};
+}
+
 // DDP decides its buckets in the first backward of a process, and a ring sums each place of a
 // bucket in another order of ranks. So a resumed process makes one backward whose gradients are
 // thrown away, and its first real step sums as the unbroken run does. Before restore(): BatchNorm's
@@ -158,8 +167,7 @@ void Trainer::build_model() {
 void Trainer::lay_out_buckets() {
   if (!ddp_ || group_.world_size() < 3) return;  // two ranks sum the same in any order
   model_->train();
-  const std::vector<int64_t> some{0, std::min<int64_t>(1, plan_.train_samples - 1)};
-  const data::Batch batch = data_.train->get(some);
+  const data::Batch batch = stand_in();
   cross_entropy(ddp_->forward(batch.data), batch.target).backward();
   optimizer_->zero_grad();
 }
@@ -248,10 +256,7 @@ void Trainer::train_step(data::Epoch& epoch) {
     std::optional<data::Batch> batch = epoch.next();
     const int64_t mine = batch ? batch->size() : 0;
     if (batch) log_.batch(batch->data, position_);
-    if (!batch) {
-      const std::vector<int64_t> some{0, std::min<int64_t>(1, plan_.train_samples - 1)};
-      batch = data_.train->get(some);
-    }
+    if (!batch) batch = stand_in();
     const double weight =
         static_cast<double>(mine * group_.world_size()) / static_cast<double>(samples);
     local = backward(*batch, weight, i + 1 == batches, local);
