@@ -102,7 +102,7 @@ TEST(Weights, ThatDoNotFitAreRefusedByNameAndNothingChanges) {
     return changed;
   };
   EXPECT_THAT(refusal(*model, with(8, good[8].first, torch::zeros({2}))),
-              HasSubstr(good[8].first + ": the model has Float [3] (got Float [2])"));
+              HasSubstr(good[8].first + ": the model has Float [10, 3] (got Float [2])"));
   EXPECT_THAT(refusal(*model, with(0, "conv1.wieght", good[0].second)),
               HasSubstr("did you mean \"conv1.weight\"?"));
   EXPECT_THAT(refusal(*model, with(0, good[0].first, good[0].second.to(torch::kInt))),
