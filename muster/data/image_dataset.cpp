@@ -1,5 +1,6 @@
 #include "muster/data/image_dataset.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -105,6 +106,22 @@ ImageDataset::ImageDataset(DataSpec spec, at::Tensor images, at::Tensor labels)
   labels_ = labels.to(at::kLong).contiguous();
   check_labels(spec_, labels_);
   table_ = make_table(spec_);
+}
+
+at::Tensor ImageDataset::normalise(const at::Tensor& pixels, int64_t repeat) const {
+  const at::Tensor from = pixels.contiguous();
+  const int64_t channels = spec_.channels(), plane = from.size(2) * from.size(3);
+  at::Tensor floats =
+      at::empty({from.size(0), repeat * channels, from.size(2), from.size(3)}, at::kFloat);
+  const uint8_t* bytes = from.const_data_ptr<uint8_t>();
+  auto* to = floats.mutable_data_ptr<float>();
+  for (int64_t row = 0; row < from.size(0); ++row) {
+    const float* first = to;
+    for (int64_t channel = 0; channel < channels; ++channel, bytes += plane, to += plane)
+      look_up(&table_[static_cast<size_t>(channel) * 256], bytes, plane, to);
+    for (int64_t copy = 1; copy < repeat; ++copy) to = std::copy_n(first, channels * plane, to);
+  }
+  return floats;
 }
 
 int64_t ImageDataset::size() const { return images_.size(0); }

@@ -27,6 +27,11 @@ class ImageDataset final : public Dataset {
   const at::Tensor& images() const { return images_; }  ///< [N, C, H, W] uint8
   const at::Tensor& labels() const { return labels_; }  ///< [N] int64
 
+  /// Other pixels as a batch of this dataset has them.
+  /// pixels // [B, C, h, w] uint8, any h and w  ->  [B, repeat * C, h, w] float32: `repeat` copies
+  /// of the normalised channels behind each other.
+  at::Tensor normalise(const at::Tensor& pixels, int64_t repeat = 1) const;
+
  private:
   Batch load(std::span<const int64_t> indices, const SampleContext& context) const override;
 

@@ -15,6 +15,9 @@ class SubsetDataset final : public Dataset {
   int64_t size() const override { return count_; }
   DataSpec spec() const override { return whole_->spec(); }
 
+  const std::shared_ptr<const Dataset>& whole() const { return whole_; }
+  int64_t from() const { return from_; }
+
  private:
   Batch load(std::span<const int64_t> indices, const SampleContext& context) const override;
 

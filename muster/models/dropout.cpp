@@ -29,8 +29,10 @@ void DropoutImpl::set_generator(const at::Generator& generator) {
   generator_ = generator.defined() ? std::optional(generator) : std::nullopt;
 }
 
+// The module itself apart: modules() asks for it in a shared_ptr, which it need not be in.
 void set_generator(torch::nn::Module& module, const at::Generator& generator) {
-  for (const auto& child : module.modules()) {
+  if (auto* dropout = module.as<DropoutImpl>()) dropout->set_generator(generator);
+  for (const auto& child : module.modules(/*include_self=*/false)) {
     if (auto* dropout = child->as<DropoutImpl>()) dropout->set_generator(generator);
   }
 }

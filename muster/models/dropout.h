@@ -42,7 +42,7 @@ class DropoutImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Dropout);
 
-/// Gives the generator to every dropout below `module`; nothing happens if it has none.
+/// Gives the generator to `module` and every dropout below it; nothing happens if there is none.
 void set_generator(torch::nn::Module& module, const at::Generator& generator);
 
 }  // namespace muster::models

@@ -41,8 +41,8 @@ std::string metrics_lines_until(std::string_view text, int64_t last_step);
 /// One thread.
 class MetricsLog {
  public:
-  /// Rows of steps after `last_step` are dropped first: they belong to steps that a resumed run
-  /// makes again; half-written rows at the end are dropped as well. -1 starts empty. Throws an
+  /// Rows of steps after `last_step`, and of a test at it, are dropped first: a resumed run makes
+  /// them again; half-written rows at the end are dropped as well. -1 starts empty. Throws an
   /// environment error.
   MetricsLog(const std::filesystem::path& folder, int64_t last_step);
 

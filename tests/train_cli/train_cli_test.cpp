@@ -272,7 +272,7 @@ TEST(TrainCommand, ExplainPrintsThePlanAndTrainsNothing) {
   const test::Folder folder;
   Launched program(train({"--explain", "--output", folder.path() / "out"}));
   EXPECT_EQ(program.wait(std::chrono::seconds(60)).code, 0);
-  EXPECT_THAT(program.out(), HasSubstr("batch       16 = 1 x 16"));
+  EXPECT_THAT(program.out(), HasSubstr("batch         16 = 1 x 16"));
   EXPECT_FALSE(fs::exists(folder.path() / "out"));
 }
 

@@ -64,6 +64,48 @@ class Cnn(nn.Module):
         return self.fc2(F.relu(self.fc1(x)))
 
 
+class Lstm(nn.Module):
+    def __init__(self, shape, hidden=128, layers=1, bidirectional=False, dropout=0.0, vocabulary=0, embedding=128):
+        super().__init__()
+        features = shape["channels"] * shape["width"]
+        if vocabulary:
+            self.embedding = nn.Embedding(vocabulary, embedding)
+            features = embedding
+        self.lstm = nn.LSTM(features, hidden, layers, batch_first=True, bidirectional=bidirectional,
+                            dropout=dropout if layers > 1 else 0.0)
+        self.dropout = nn.Dropout(dropout)
+        self.fc = nn.Linear(hidden * (2 if bidirectional else 1), shape["classes"])
+
+    def forward(self, x):
+        x = self.embedding(x) if hasattr(self, "embedding") else x.transpose(1, 2).flatten(2)
+        _, (state, _) = self.lstm(x)
+        return self.fc(self.dropout(torch.cat([state[-2], state[-1]], 1) if self.lstm.bidirectional else state[-1]))
+
+
+class Transformer(nn.Module):
+    def __init__(self, shape, patch=4, width=64, heads=4, layers=2, feedforward=256, dropout=0.1, vocabulary=0, tokens=256):
+        super().__init__()
+        if vocabulary:
+            self.embedding = nn.Embedding(vocabulary, width)
+        else:
+            self.patches = nn.Conv2d(shape["channels"], width, patch, stride=patch)
+            tokens = (shape["height"] // patch) * (shape["width"] // patch)
+        self.positions = nn.Parameter(nn.init.normal_(torch.empty(1, tokens, width), 0, 0.02))
+        self.dropout = nn.Dropout(dropout)
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(width, heads, feedforward, dropout, "gelu", batch_first=True, norm_first=True)
+            for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, shape["classes"])
+
+    def forward(self, x):
+        x = self.embedding(x) if hasattr(self, "embedding") else self.patches(x).flatten(2).transpose(1, 2)
+        x = self.dropout(x + self.positions[:, :x.shape[1]])
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.norm(x).mean(1))
+
+
 GREY = {"channels": 1, "height": 28, "width": 28, "classes": 10}
 COLOUR = {"channels": 3, "height": 32, "width": 40, "classes": 7}
 CASES = [
@@ -73,11 +115,38 @@ CASES = [
     (Lenet, "lenet", COLOUR, {}),
     (Cnn, "cnn", GREY, {}),
     (Cnn, "cnn", COLOUR, {"width": 6, "hidden": 20}),
+    (Lstm, "lstm", GREY, {}),
+    (Lstm, "lstm", COLOUR, {"hidden": 9, "layers": 3, "bidirectional": True, "dropout": 0.3}),
+    (Lstm, "lstm", COLOUR, {"hidden": 12, "layers": 2}),
+    (Transformer, "transformer", GREY, {}),
+    (Transformer, "transformer", COLOUR, {"patch": 8, "width": 20, "heads": 5, "layers": 3, "feedforward": 31, "dropout": 0.0}),
+    (Transformer, "transformer", COLOUR, {"patch": 4, "width": 16, "heads": 2, "layers": 1, "dropout": 0.5}),
+]
+# Models over token ids, which only C++ users make: options instead of names.
+TOKEN_CASES = [
+    (Lstm, "lstm", {"hidden": 7, "layers": 2, "dropout": 0.25, "vocabulary": 11, "embedding": 6}),
+    (Transformer, "transformer", {"width": 12, "heads": 3, "layers": 2, "feedforward": 17, "vocabulary": 11, "tokens": 15}),
 ]
 
 
 def values(tensor):
     return tensor.detach().double().flatten().tolist()
+
+
+def both_scores(model, inputs):
+    model = model.double()
+    torch.manual_seed(5)
+    with torch.no_grad():
+        return model.eval()(inputs), model.train()(inputs)
+
+
+def make_token_case(model_type, name, params):
+    torch.manual_seed(0)
+    model = model_type({"channels": 1, "height": 1, "width": 1, "classes": 3}, **params)
+    ids = torch.randint(params["vocabulary"], (4, 13), generator=torch.Generator().manual_seed(11))
+    scores_eval, scores_train = both_scores(model, ids)
+    return {"model": name, "options": params, "names": [key for key, _ in model.named_parameters()],
+            "float64": {"tolerance": 1e-10, "scores_eval": values(scores_eval), "scores_train": values(scores_train)}}
 
 
 def make_case(model_type, name, shape, params):
@@ -92,15 +161,9 @@ def make_case(model_type, name, shape, params):
     images = torch.rand(4, shape["channels"], shape["height"], shape["width"], generator=generator)
     images = images * 2
     images = images - 1
-    model = model.double()
-    images = images.double()
-    with torch.no_grad():
-        model.eval()
-        scores_eval = model(images)
-        model.train()
-        scores_train = model(images)
+    scores_eval, scores_train = both_scores(model, images.double())
     buffers = {key: values(buffer) for key, buffer in model.named_buffers() if buffer.is_floating_point()}
-    return {"model": name, "shape": shape, "params": {key: str(value) for key, value in params.items()},
+    return {"model": name, "shape": shape, "params": {key: str(value).lower() for key, value in params.items()},
             "parameters": parameters,
             "float64": {"tolerance": 1e-10, "scores_eval": [values(row) for row in scores_eval],
                         "scores_train": [values(row) for row in scores_train], "buffers_after": buffers}}
@@ -120,7 +183,8 @@ def pretty(value, indent=""):
 
 def main():
     torch.set_num_threads(1)
-    golden = {"torch": torch.__version__.split("+")[0], "cases": [make_case(*case) for case in CASES]}
+    golden = {"torch": torch.__version__.split("+")[0], "cases": [make_case(*case) for case in CASES],
+              "token_cases": [make_token_case(*case) for case in TOKEN_CASES]}
     Path(__file__).with_name("golden.json").write_text(pretty(golden) + "\n")
 
 

@@ -1,0 +1,70 @@
+#include "muster/models/weights.h"
+
+#include <map>
+
+#include <c10/core/GradMode.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
+namespace muster::models {
+namespace {
+
+using Tensors = std::map<std::string, at::Tensor>;
+
+Tensors tensors_of(const torch::nn::Module& model) {
+  Tensors all;
+  for (const auto& item : model.named_parameters()) all.emplace(item.key(), item.value());
+  for (const auto& item : model.named_buffers()) {
+    if (item.value().defined()) all.emplace(item.key(), item.value());
+  }
+  return all;
+}
+
+void check_tensor(const std::string& name, const at::Tensor& own, const at::Tensor& given) {
+  const auto describe = [](const at::Tensor& tensor) {
+    return concat(c10::toString(tensor.scalar_type()), ' ', tensor.sizes());
+  };
+  const bool alike = given.defined() && own.sizes() == given.sizes() &&
+                     own.is_floating_point() == given.is_floating_point();
+  if (alike) return;
+  throw usage_error(
+      {.refused = "weights " + name,
+       .rule = "the model has " + describe(own),
+       .value = given.defined() ? describe(given) : "no tensor",
+       .hint = "make the model with the classes and parameters that the weights were saved from"});
+}
+
+void refuse_unknown(const std::string& name, const Tensors& own) {
+  std::vector<std::string> known;
+  for (const auto& item : own) known.push_back(item.first);
+  const auto near = nearest(name, known);
+  throw usage_error({.refused = "weights " + name,
+                     .rule = "the model knows the name of every tensor",
+                     .hint = near ? concat("did you mean \"", *near, "\"?") : ""});
+}
+
+}  // namespace
+
+void load_weights(torch::nn::Module& model,
+                  const std::vector<std::pair<std::string, at::Tensor>>& weights) {
+  const c10::NoGradGuard no_grad;
+  Tensors own = tensors_of(model);
+  Tensors left = own;
+  for (const auto& [name, given] : weights) {
+    const auto found = own.find(name);
+    if (found == own.end()) refuse_unknown(name, own);
+    check_tensor(name, found->second, given);
+    if (left.erase(name) == 0)
+      throw usage_error({.refused = "weights " + name, .rule = "each tensor comes once"});
+  }
+  for (const auto& item : left) {
+    if (item.first.ends_with("num_batches_tracked")) continue;
+    throw usage_error({.refused = "weights without " + item.first,
+                       .rule = "they hold every tensor of the model",
+                       .value = concat(weights.size(), " tensors for ", own.size())});
+  }
+  for (const auto& [name, given] : weights) own.at(name).copy_(given);
+}
+
+}  // namespace muster::models

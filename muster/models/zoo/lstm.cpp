@@ -1,0 +1,132 @@
+#include "muster/models/zoo/lstm.h"
+
+#include <cmath>
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/lstm.h>
+#include <ATen/ops/zeros.h>
+#include <torch/nn/init.h>
+
+#include "muster/base/text.h"
+#include "muster/models/layers.h"
+
+namespace muster::models {
+namespace {
+
+constexpr size_t kTensorsPerDirection = 4;
+
+}  // namespace
+
+LstmImpl::LstmImpl(const ImageShape& shape, const LstmOptions& options) : options_(options) {
+  if (options.hidden < 1 || options.layers < 1 || options.vocabulary < 0 || options.embedding < 1) {
+    throw usage_error({.refused = "model lstm",
+                       .rule = "hidden, layers and embedding are at least 1, vocabulary at least 0",
+                       .value = concat("hidden=",
+                                       options.hidden,
+                                       ",layers=",
+                                       options.layers,
+                                       ",embedding=",
+                                       options.embedding,
+                                       ",vocabulary=",
+                                       options.vocabulary)});
+  }
+  int64_t features = shape.channels * shape.width;
+  if (options.vocabulary > 0) {
+    embedding_ =
+        register_module("embedding", torch::nn::Embedding(options.vocabulary, options.embedding));
+    features = options.embedding;
+  }
+  add_lstm(features);
+  dropout_ = register_module("dropout", Dropout(options.dropout));
+  fc_ = register_module(
+      "fc", torch::nn::Linear(options.hidden * (options.bidirectional ? 2 : 1), shape.classes));
+}
+
+void LstmImpl::add_lstm(int64_t features) {
+  lstm_ = add_group(*this, "lstm");
+  const double bound = 1 / std::sqrt(static_cast<double>(options_.hidden));
+  const int64_t gates = 4 * options_.hidden;
+  const int directions = options_.bidirectional ? 2 : 1;
+  const auto add = [&](const std::string& name, at::IntArrayRef sizes) {
+    const at::Tensor tensor = lstm_->register_parameter(name, at::empty(sizes));
+    torch::nn::init::uniform_(tensor, -bound, bound);
+  };
+  for (int64_t layer = 0; layer < options_.layers; ++layer) {
+    for (int direction = 0; direction < directions; ++direction) {
+      const std::string suffix = concat("_l", layer, direction == 1 ? "_reverse" : "");
+      add("weight_ih" + suffix, {gates, layer == 0 ? features : options_.hidden * directions});
+      add("weight_hh" + suffix, {gates, options_.hidden});
+      add("bias_ih" + suffix, {gates});
+      add("bias_hh" + suffix, {gates});
+    }
+  }
+}
+
+/// // [N, T, features]
+at::Tensor LstmImpl::features_of(const at::Tensor& input) {
+  const int64_t dimensions = embedding_ ? 2 : 4;
+  if (input.dim() != dimensions) {
+    throw usage_error({.refused = "input of model lstm",
+                       .rule = embedding_ ? "with a vocabulary it is token ids [N, T]"
+                                          : "without a vocabulary it is images [N, C, H, W]",
+                       .value = concat("shape ", input.sizes())});
+  }
+  if (embedding_) return embedding_->forward(input);
+  return input.size(1) == 1 ? input.squeeze(1) : input.transpose(1, 2).flatten(2);
+}
+
+/// The last layer's state after the last step, both directions side by side. // [N, D * hidden]
+///
+/// One call of at::lstm does all layers. Only dropout between them needs one call per layer, since
+/// at::lstm would draw from the default generator; time comes first then, as inside at::lstm, so
+/// that the masks are the same.
+at::Tensor LstmImpl::last_state(const at::Tensor& sequence) {
+  const int64_t directions = options_.bidirectional ? 2 : 1;
+  const bool between = is_training() && options_.dropout > 0 && options_.layers > 1;
+  const int64_t layers_per_call = between ? 1 : options_.layers;
+  const std::vector<at::Tensor> weights = lstm_->parameters();
+  const auto per_call = static_cast<size_t>(layers_per_call * directions) * kTensorsPerDirection;
+  const at::Tensor start = at::zeros(
+      {layers_per_call * directions, sequence.size(0), options_.hidden}, sequence.options());
+  at::Tensor output = between ? sequence.transpose(0, 1) : sequence;
+  at::Tensor state;
+  for (size_t at = 0; at < weights.size(); at += per_call) {
+    if (at > 0) output = dropout_->forward(output);
+    std::tie(output, state, std::ignore) = at::lstm(output,
+                                                    {start, start},
+                                                    at::TensorList(weights).slice(at, per_call),
+                                                    /*has_biases=*/true,
+                                                    layers_per_call,
+                                                    /*dropout=*/0,
+                                                    is_training(),
+                                                    options_.bidirectional,
+                                                    /*batch_first=*/!between);
+  }
+  return directions == 1 ? state[-1] : at::cat({state[-2], state[-1]}, 1);
+}
+
+at::Tensor LstmImpl::forward(at::Tensor input) {
+  return fc_->forward(dropout_->forward(last_state(features_of(input))));
+}
+
+namespace {
+
+// No vocabulary: a model by name sees images.
+constexpr Param kParams[] = {
+    param<&LstmOptions::hidden>("hidden", "width of the state"),
+    param<&LstmOptions::layers>("layers", "LSTMs on top of each other"),
+    param<&LstmOptions::bidirectional>("bidirectional", "also reads the rows from below"),
+    param<&LstmOptions::dropout>("dropout", "share set to zero between layers and at the end")};
+
+std::shared_ptr<Classifier> make(const ImageShape& shape, const ParamValues& params) {
+  return std::make_shared<LstmImpl>(shape,
+                                    resolve_params<LstmOptions>(kParams, params, "model lstm"));
+}
+
+}  // namespace
+
+extern constinit const ModelEntry lstm_entry{
+    "lstm", "an LSTM that reads an image row by row", 1, 0, kParams, &make};
+
+}  // namespace muster::models

@@ -1,0 +1,173 @@
+#include "muster/models/zoo/transformer.h"
+
+#include <cmath>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <torch/nn/init.h>
+
+#include "muster/base/text.h"
+#include "muster/models/layers.h"
+
+namespace muster::models {
+namespace {
+
+torch::nn::LayerNorm layer_norm(int64_t width) {
+  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
+}
+
+}  // namespace
+
+// Draws in the order of nn.MultiheadAttention: the output projection when it is made, the input
+// projection when the module is complete.
+EncoderLayerImpl::EncoderLayerImpl(int64_t width,
+                                   int64_t heads,
+                                   int64_t feedforward,
+                                   double dropout)
+    : torch::nn::Module("EncoderLayer"), heads_(heads) {
+  const auto attention = add_group(*this, "self_attn");
+  in_weight_ = attention->register_parameter("in_proj_weight", at::empty({3 * width, width}));
+  in_bias_ = attention->register_parameter("in_proj_bias", at::empty({3 * width}));
+  out_ = attention->register_module("out_proj", torch::nn::Linear(width, width));
+  torch::nn::init::xavier_uniform_(in_weight_);
+  torch::nn::init::zeros_(in_bias_);
+  torch::nn::init::zeros_(out_->bias);
+  attention_dropout_ = attention->register_module("dropout", Dropout(dropout));
+  linear1_ = register_module("linear1", torch::nn::Linear(width, feedforward));
+  dropout_ = register_module("dropout", Dropout(dropout));
+  linear2_ = register_module("linear2", torch::nn::Linear(feedforward, width));
+  norm1_ = register_module("norm1", layer_norm(width));
+  norm2_ = register_module("norm2", layer_norm(width));
+  dropout1_ = register_module("dropout1", Dropout(dropout));
+  dropout2_ = register_module("dropout2", Dropout(dropout));
+}
+
+// ATen's fused attention draws its dropout from the default generator, so with dropout the weights
+// are made by hand, as ATen's own unfused path does. nn.MultiheadAttention keeps the time in front
+// in memory; masks are drawn in the order of memory, so it is kept here too where one follows.
+at::Tensor EncoderLayerImpl::attention(const at::Tensor& x) {
+  const int64_t rows = x.size(0), tokens = x.size(1), width = x.size(2);
+  const auto parts = at::linear(x, in_weight_, in_bias_)
+                         .view({rows, tokens, 3, heads_, width / heads_})
+                         .permute({2, 0, 3, 1, 4})
+                         .unbind(0);  // 3 of [N, heads, T, width / heads]
+  if (!is_training() || attention_dropout_->p() == 0) {
+    const at::Tensor out = at::scaled_dot_product_attention(parts[0], parts[1], parts[2]);
+    return out_->forward(out.transpose(1, 2).reshape({rows, tokens, width}));
+  }
+  const double scale = std::pow(static_cast<double>(width / heads_), -0.25);
+  const at::Tensor scores = (parts[0] * scale).matmul((parts[1] * scale).transpose(-2, -1));
+  const at::Tensor out = attention_dropout_->forward(scores.softmax(-1)).matmul(parts[2]);
+  return out_->forward(out.permute({2, 0, 1, 3}).reshape({tokens, rows, width})).transpose(0, 1);
+}
+
+at::Tensor EncoderLayerImpl::forward(const at::Tensor& x) {
+  const at::Tensor middle = x + dropout1_->forward(attention(norm1_->forward(x)));
+  const at::Tensor inner = at::gelu(linear1_->forward(norm2_->forward(middle)));
+  return middle + dropout2_->forward(linear2_->forward(dropout_->forward(inner)));
+}
+
+namespace {
+
+void check_options(const ImageShape& shape, const TransformerOptions& options) {
+  const auto refuse = [](std::string rule, std::string value) {
+    throw usage_error(
+        {.refused = "model transformer", .rule = std::move(rule), .value = std::move(value)});
+  };
+  for (const int64_t size : {options.patch,
+                             options.width,
+                             options.heads,
+                             options.layers,
+                             options.feedforward,
+                             options.tokens}) {
+    if (size < 1) refuse("its sizes are at least 1", std::to_string(size));
+  }
+  if (options.vocabulary < 0) refuse("vocabulary is at least 0", concat(options.vocabulary));
+  if (options.width % options.heads != 0) {
+    refuse("heads divide the width", concat("width=", options.width, ",heads=", options.heads));
+  }
+  if (options.vocabulary == 0 &&
+      (shape.height % options.patch != 0 || shape.width % options.patch != 0)) {
+    refuse("patches cover the image without a rest",
+           concat("patch=", options.patch, " for ", shape.height, " x ", shape.width));
+  }
+}
+
+}  // namespace
+
+TransformerImpl::TransformerImpl(const ImageShape& shape, const TransformerOptions& options) {
+  check_options(shape, options);
+  int64_t tokens = options.tokens;
+  if (options.vocabulary > 0) {
+    embedding_ =
+        register_module("embedding", torch::nn::Embedding(options.vocabulary, options.width));
+  } else {
+    patches_ = register_module(
+        "patches",
+        torch::nn::Conv2d(torch::nn::Conv2dOptions(shape.channels, options.width, options.patch)
+                              .stride(options.patch)));
+    tokens = (shape.height / options.patch) * (shape.width / options.patch);
+  }
+  positions_ = register_parameter("positions", at::empty({1, tokens, options.width}));
+  torch::nn::init::normal_(positions_, 0, 0.02);
+  dropout_ = register_module("dropout", Dropout(options.dropout));
+  const auto group = add_group(*this, "layers");
+  for (int64_t i = 0; i < options.layers; ++i) {
+    layers_.push_back(group->register_module(
+        std::to_string(i),
+        EncoderLayer(options.width, options.heads, options.feedforward, options.dropout)));
+  }
+  norm_ = register_module("norm", layer_norm(options.width));
+  head_ = register_module("head", torch::nn::Linear(options.width, shape.classes));
+}
+
+/// // [N, T, width]
+at::Tensor TransformerImpl::tokens_of(const at::Tensor& input) {
+  if (input.dim() != (embedding_ ? 2 : 4)) {
+    throw usage_error({.refused = "input of model transformer",
+                       .rule = embedding_ ? "with a vocabulary it is token ids [N, T]"
+                                          : "without a vocabulary it is images [N, C, H, W]",
+                       .value = concat("shape ", input.sizes())});
+  }
+  return embedding_ ? embedding_->forward(input)
+                    : patches_->forward(input).flatten(2).transpose(1, 2);
+}
+
+at::Tensor TransformerImpl::forward(at::Tensor input) {
+  at::Tensor x = tokens_of(input);
+  const int64_t most = positions_.size(1);
+  if (x.size(1) > most || (patches_ && x.size(1) != most)) {
+    throw usage_error(
+        {.refused = "input of model transformer",
+         .rule = concat("it was made for ", embedding_ ? "at most " : "", most, " tokens"),
+         .value = concat(x.size(1))});
+  }
+  x = dropout_->forward(x + positions_.narrow(1, 0, x.size(1)));
+  for (auto& layer : layers_) x = layer->forward(x);
+  return head_->forward(norm_->forward(x).mean(1));
+}
+
+namespace {
+
+// No vocabulary: a model by name sees images.
+constexpr Param kParams[] = {
+    param<&TransformerOptions::patch>("patch", "height and width of a patch in pixels"),
+    param<&TransformerOptions::width>("width", "width of a token's vector"),
+    param<&TransformerOptions::heads>("heads", "heads of attention; they divide the width"),
+    param<&TransformerOptions::layers>("layers", "encoder layers"),
+    param<&TransformerOptions::feedforward>("feedforward", "width inside a layer's second half"),
+    param<&TransformerOptions::dropout>("dropout", "share set to zero while training")};
+
+std::shared_ptr<Classifier> make(const ImageShape& shape, const ParamValues& params) {
+  return std::make_shared<TransformerImpl>(
+      shape, resolve_params<TransformerOptions>(kParams, params, "model transformer"));
+}
+
+}  // namespace
+
+extern constinit const ModelEntry transformer_entry{
+    "transformer", "a small pre-norm Transformer over patches of an image", 4, 0, kParams, &make};
+
+}  // namespace muster::models
