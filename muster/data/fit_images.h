@@ -1,8 +1,3 @@
-<<<<<<< HEAD
-#pragma once
-#include "muster/data/dataset.h"
-namespace muster::data { inline std::shared_ptr<const Dataset> fit_images(std::shared_ptr<const Dataset> d,int64_t,int64_t,int64_t){return d;} }
-=======
 // Images in the size and with the channels that a model needs.
 #pragma once
 
@@ -29,4 +24,3 @@ std::shared_ptr<const Dataset> fit_images(std::shared_ptr<const Dataset> dataset
                                           int64_t width);
 
 }  // namespace muster::data
->>>>>>> models
