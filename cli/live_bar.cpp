@@ -123,7 +123,7 @@ void LiveBar::write_loop(State& state) {
       state.changed.wait(lock, [&] { return woken() || state.event_is_new; });
     }
     const bool last = state.closing;
-    std::vector<Chunk> chunks = std::exchange(state.pending, {});
+    const std::vector<Chunk> chunks = std::exchange(state.pending, {});
     const bool due = wants_bar && !last && Clock::now() >= state.next_draw;
     const auto event = due ? state.event : std::nullopt;
     if (due || !state.options.err_is_terminal) state.event_is_new = false;

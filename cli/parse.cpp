@@ -14,8 +14,8 @@ constexpr size_t kTextColumn = 28;
 
 /// "  --flag VALUE             text that wraps at 80 columns and stays in its column".
 std::string two_columns(const std::string& left, const std::string& text) {
-  std::string out = "  " + left;
-  std::string body = wrap(text, kWidth, std::string(kTextColumn, ' '));
+  const std::string out = "  " + left;
+  const std::string body = wrap(text, kWidth, std::string(kTextColumn, ' '));
   if (display_width(out) + 2 > kTextColumn) return out + '\n' + body + '\n';
   return out + body.substr(std::min(display_width(out), body.size())) + '\n';
 }
@@ -31,7 +31,7 @@ class HelpFormatter : public CLI::Formatter {
 
   std::string make_option(const CLI::Option* option, bool is_positional) const override {
     std::string left = option->get_name(is_positional, !is_positional);
-    std::replace(left.begin(), left.end(), ',', ' ');
+    std::ranges::replace(left, ',', ' ');
     if (is_positional && left.empty()) left = option->get_name(true);
     const std::string value = option->get_type_size() > 0 ? option->get_type_name() : "";
     if (!is_positional && !value.empty()) left += ' ' + value;

@@ -89,8 +89,7 @@ std::string render_bar(const ProgressEvent& event, size_t width, bool colour) {
   };
   const size_t bar_needs = share(event) ? kLeastBar + 1 : 0;
   while (!tail.empty() && needed() + bar_needs > width) {
-    tail.erase(std::min_element(
-        tail.begin(), tail.end(), [](const Fact& a, const Fact& b) { return a.keep < b.keep; }));
+    tail.erase(std::ranges::min_element(tail, {}, &Fact::keep));
   }
   std::string out = head;
   if (share(event) && needed() + bar_needs <= width) {
