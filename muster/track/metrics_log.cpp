@@ -75,7 +75,8 @@ UniqueFd open_for_append(const std::filesystem::path& path) {
 }  // namespace
 
 std::string csv_header() {
-  return "step,epoch,phase,loss,accuracy,lr,samples_per_s,elapsed_s,gradient_norm,top_k_accuracy\n";
+  return "step,epoch,phase,loss,accuracy,lr,samples_per_s,elapsed_s,gradient_norm,top_k_accuracy,"
+         "epoch_s\n";
 }
 
 std::string to_csv_line(const MetricsRow& row) {
@@ -98,6 +99,8 @@ std::string to_csv_line(const MetricsRow& row) {
                 cell(row.gradient_norm),
                 ",",
                 cell(row.top_k_accuracy),
+                ',',
+                cell(row.epoch_s),
                 '\n');
 }
 
@@ -110,6 +113,7 @@ std::string to_json_line(const MetricsRow& row) {
   put(object, "elapsed_s", row.elapsed_s);
   put(object, "gradient_norm", row.gradient_norm);
   put(object, "top_k_accuracy", row.top_k_accuracy);
+  put(object, "epoch_s", row.epoch_s);
   return to_text(object) + '\n';
 }
 

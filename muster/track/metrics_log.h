@@ -25,9 +25,11 @@ struct MetricsRow {
   std::optional<double> elapsed_s;      ///< since the start of this process
   std::optional<double> gradient_norm;  ///< of the row's last step, before clipping
   std::optional<double> top_k_accuracy;
+  std::optional<double> epoch_s;  ///< of training in this epoch so far, by this process; no
+                                  ///< validation, no checkpoint
 };
 
-/// "step,epoch,phase,loss,accuracy,lr,samples_per_s,elapsed_s,gradient_norm,top_k_accuracy".
+/// "step,epoch,phase,loss,accuracy,lr,samples_per_s,elapsed_s,gradient_norm,top_k_accuracy,epoch_s".
 std::string csv_header();
 std::string to_csv_line(
     const MetricsRow& row);  ///< with its line end; doubles read back as the same value

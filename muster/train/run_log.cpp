@@ -51,6 +51,7 @@ void RunLog::train(const TrainPosition& position, const Meter& meter, const Trai
   track::MetricsRow out = row("train", position, meter);
   out.lr = extra.lr;
   out.gradient_norm = extra.gradient_norm;
+  out.epoch_s = std::chrono::duration<double>(Clock::now() - epoch_start_).count();
   if (step_seconds_ > 0) out.samples_per_s = static_cast<double>(samples_here_) / step_seconds_;
   write(out);
 }

@@ -28,6 +28,9 @@ class RunLog {
          bool is_first,
          const TrainCallbacks& callbacks);
 
+  /// Training in an epoch begins or goes on: epoch_s of the rows counts from here.
+  void begin_epoch() { epoch_start_ = Clock::now(); }
+
   /// One optimizer step was made: `samples` over all ranks, `seconds` with its wait for data.
   void count_step(int64_t samples, double seconds);
 
@@ -76,6 +79,7 @@ class RunLog {
   int64_t steps_here_ = 0;  // by this process, for the time left
   int64_t samples_here_ = 0;
   double step_seconds_ = 0;
+  Clock::time_point epoch_start_{};
   Clock::time_point last_progress_{};
 };
 

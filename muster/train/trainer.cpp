@@ -226,6 +226,7 @@ TrainResult Trainer::run() {
 }
 
 Trainer::Step Trainer::train_epoch() {
+  log_.begin_epoch();
   model_->train();
   data::Epoch epoch = loader_->epoch(position_.epoch, position_.samples);
   while (position_.samples < plan_.train_samples) {
