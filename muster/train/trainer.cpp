@@ -14,6 +14,7 @@
 #include "muster/data/loader.h"
 #include "muster/data/samplers/exact_cover.h"
 #include "muster/models/model.h"
+#include "muster/models/weights.h"
 #include "muster/parallel/ddp.h"
 #include "muster/train/checkpoint_writer.h"
 #include "muster/train/clip.h"
@@ -144,7 +145,7 @@ void Trainer::build_model() {
   generator_.set_current_seed(seed + static_cast<uint64_t>(group_.rank()));
   // model_->set_generator(generator_);
   if (!plan_.options.weights.empty())
-    load_model_state(*model_, read_safetensors(plan_.options.weights).tensors);
+    models::load_weights(*model_, read_safetensors(plan_.options.weights).tensors);
   NamedTensorList parameters;
   for (const auto& item : model_->named_parameters())
     parameters.emplace_back(item.key(), item.value());
