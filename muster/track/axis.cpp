@@ -107,7 +107,7 @@ double nice_bound(double value, bool below) {
 
 double Axis::place(double value) const {
   if (log) return (std::log(value) - std::log(lo)) / (std::log(hi) - std::log(lo));
-  return (value - lo) / (hi - lo);
+  return (std::clamp(value, -kLargest, kLargest) - lo) / (hi - lo);
 }
 
 std::vector<double> nice_ticks(double lo, double hi, int most) {
