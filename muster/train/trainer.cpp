@@ -58,10 +58,12 @@ class Trainer {
   Step train_epoch();
   void train_step(data::Epoch& epoch);
   Meter backward(const data::Batch& batch, double weight, bool last, const Meter& before);
-  void require_finite() const;
+  [[noreturn]] void not_finite(std::string_view what, const std::string& seen) const;
   void clip_gradients();
   void after_step(int64_t samples);
   void end_epoch();
+  void note_early_stop() const;
+  void note_epoch(const Meter& validation) const;
   Evaluation evaluate_split(const DatasetPtr& split, const std::string& phase);
   void test(TrainResult& result);
   void save();
@@ -206,16 +208,7 @@ TrainResult Trainer::run() {
       break;
     }
   }
-  if (stops_early()) {
-    log_.note(concat("stopped early: for ",
-                     best_.epochs_waited(),
-                     " epochs no ",
-                     plan_.options.monitor,
-                     " better than epoch ",
-                     best_.best_epoch() + 1,
-                     "'s ",
-                     fixed(best_.best().value_or(0), 4)));
-  }
+  if (stops_early()) note_early_stop();
   if (last_saved_ != position_.step) save();
   if (!result.interrupted) test(result);
   result.steps = position_.step;
@@ -224,6 +217,17 @@ TrainResult Trainer::run() {
   result.seconds = log_.seconds();
   log_.finish(result);
   return result;
+}
+
+void Trainer::note_early_stop() const {
+  log_.note(concat("stopped early: ",
+                   best_.epochs_waited(),
+                   " epochs without a ",
+                   plan_.options.monitor,
+                   " better than epoch ",
+                   best_.best_epoch() + 1,
+                   "'s ",
+                   fixed(best_.best().value_or(0), 4)));
 }
 
 Trainer::Step Trainer::train_epoch() {
@@ -263,7 +267,9 @@ void Trainer::train_step(data::Epoch& epoch) {
     local = backward(*batch, weight, i + 1 == batches, local);
   }
   step_report_.wait();
-  require_finite();  // on all ranks, before any of them changes a weight
+  // On all ranks, before any of them changes a weight.
+  if (const int64_t ranks = step_report_.ranks_not_finite(); ranks > 0)
+    not_finite("the loss", concat(ranks, " of ", group_.world_size(), " ranks"));
   clip_gradients();
   // A wish to stop waits until the step is applied: forward has already moved BatchNorm's
   // statistics.
@@ -294,16 +300,16 @@ Meter Trainer::backward(const data::Batch& batch, double weight, bool last, cons
   return sum;
 }
 
-void Trainer::require_finite() const {
-  if (step_report_.ranks_not_finite() == 0) return;
+void Trainer::not_finite(std::string_view what, const std::string& seen) const {
   throw environment_error(
-      {.refused = concat("the loss is not finite in step ",
+      {.refused = concat(what,
+                         " is not finite in step ",
                          position_.step + 1,
                          " (epoch ",
                          position_.epoch + 1,
                          ")"),
        .rule = "training goes on only with finite numbers",
-       .value = concat(step_report_.ranks_not_finite(), " of ", group_.world_size(), " ranks"),
+       .value = seen,
        .hint =
            concat("try a smaller --lr (now ",
                   shortest(optimizer_->lr()),
@@ -317,11 +323,7 @@ void Trainer::clip_gradients() {
   if (limit <= 0) return;
   // The gradients are averaged already: all ranks compute the same norm.
   gradient_norm_ = clip_grad_norm(model_->parameters(), limit).item<double>();
-  if (std::isfinite(*gradient_norm_)) return;
-  throw environment_error(
-      {.refused = concat("the gradients' norm is not finite in step ", position_.step + 1),
-       .rule = "training goes on only with finite numbers",
-       .hint = concat("try a smaller --lr (now ", shortest(optimizer_->lr()), ")")});
+  if (!std::isfinite(*gradient_norm_)) not_finite("the gradients' norm", shortest(*gradient_norm_));
 }
 
 void Trainer::after_step(int64_t samples) {
@@ -345,18 +347,7 @@ void Trainer::end_epoch() {
   if (data_.validation->size() > 0) {
     const Evaluation seen = evaluate_split(data_.validation, "validate");
     log_.evaluated("validate", position_, seen);
-    log_.note(concat("epoch ",
-                     position_.epoch + 1,
-                     "/",
-                     plan_.options.epochs,
-                     ": loss ",
-                     fixed(epoch_meter_.loss(), 4),
-                     ", accuracy ",
-                     fixed(epoch_meter_.accuracy(), 4),
-                     "; validation loss ",
-                     fixed(seen.meter.loss(), 4),
-                     ", accuracy ",
-                     fixed(seen.meter.accuracy(), 4)));
+    note_epoch(seen.meter);
     const std::string_view metric = schedule_->metric();
     if (!metric.empty())
       schedule_->after_epoch(metric == "loss" ? seen.meter.loss() : seen.meter.accuracy());
@@ -367,6 +358,20 @@ void Trainer::end_epoch() {
   epoch_meter_ = {};
   save();
   is_best_ = false;
+}
+
+void Trainer::note_epoch(const Meter& validation) const {
+  const auto numbers = [](const Meter& meter) {
+    return concat("loss ", fixed(meter.loss(), 4), ", accuracy ", fixed(meter.accuracy(), 4));
+  };
+  log_.note(concat("epoch ",
+                   position_.epoch + 1,
+                   "/",
+                   plan_.options.epochs,
+                   ": ",
+                   numbers(epoch_meter_),
+                   "; validation ",
+                   numbers(validation)));
 }
 
 Evaluation Trainer::evaluate_split(const DatasetPtr& split, const std::string& phase) {
