@@ -3,18 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <mutex>
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Context.h>
 #include <ATen/ops/zeros.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/data/loader.h"
-#include "muster/data/samplers/exact_cover.h"
 #include "muster/models/model.h"
-#include "muster/models/weights.h"
 #include "muster/parallel/ddp.h"
 #include "muster/train/checkpoint_writer.h"
 #include "muster/train/clip.h"
@@ -23,6 +19,7 @@
 #include "muster/train/loss.h"
 #include "muster/train/model_state.h"
 #include "muster/train/optimizer.h"
+#include "muster/train/parts.h"
 #include "muster/train/run_log.h"
 #include "muster/train/schedule.h"
 #include "muster/train/step_report.h"
@@ -32,7 +29,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Model = std::shared_ptr<models::Classifier>;
-
 /// One run on one rank. Everything collective happens in the same order on all ranks.
 class Trainer {
  public:
@@ -113,17 +109,7 @@ Trainer::Trainer(const TrainPlan& plan,
              .wants_less = plan.monitor_falls}),
       log_(plan, output, resume ? resume->position.step : -1, group.rank() == 0, callbacks),
       step_report_(group) {
-  const auto seed = static_cast<uint64_t>(plan.options.seed);
-  loader_ = std::make_unique<data::Loader>(
-      data_.train,
-      data::LoaderOptions{
-          .batch_size = plan.batch_per_rank, .workers = plan.options.workers, .seed = seed},
-      std::make_unique<data::ExactCoverSampler>(
-          plan.train_samples,
-          data::ExactCoverSamplerOptions{.world_size = group.world_size(),
-                                         .rank = group.rank(),
-                                         .seed = seed,
-                                         .shuffle = true}));
+  loader_ = make_loader(plan, data_.train, group);
   build_model();
   if (plan.options.strategy == "ddp") ddp_.emplace(model_, group);
   if (resume) {
@@ -134,26 +120,11 @@ Trainer::Trainer(const TrainPlan& plan,
 }
 
 void Trainer::build_model() {
-  const auto seed = static_cast<uint64_t>(plan_.options.seed);
-  {
-    // Initial weights come from torch's default generator, one per process: ranks that are threads
-    // seed it and draw one after the other.
-    static std::mutex generator_in_use;
-    const std::lock_guard lock(generator_in_use);
-    at::manual_seed(seed);
-    model_ = models::make_model(plan_.model_name, plan_.model_shape, plan_.model_params);
-  }
+  model_ = make_initial_model(plan_);
   // The same seed gave every rank the same weights; what a model draws later (dropout) differs.
-  generator_.set_current_seed(seed + static_cast<uint64_t>(group_.rank()));
-  // model_->set_generator(generator_);
-  if (!plan_.options.weights.empty())
-    models::load_weights(*model_, read_safetensors(plan_.options.weights).tensors);
-  NamedTensorList parameters;
-  for (const auto& item : model_->named_parameters())
-    parameters.emplace_back(item.key(), item.value());
-  optimizer_ = optimizers()
-                   .at(plan_.optimizer_name)
-                   .make(std::move(parameters), plan_.lr, plan_.optimizer_params);
+  generator_.set_current_seed(static_cast<uint64_t>(plan_.options.seed + group_.rank()));
+  model_->set_generator(generator_);
+  optimizer_ = make_optimizer(plan_, *model_);
 }
 
 /// Two black images, for a forward whose result is not used; one would be too few for BatchNorm.
@@ -213,7 +184,7 @@ TrainResult Trainer::run() {
   if (!result.interrupted) test(result);
   result.steps = position_.step;
   if (writer_) result.checkpoint = writer_->wait();
-  if (is_first() && result.checkpoint.empty()) result.checkpoint = find_checkpoint(output_);
+  if (writer_ && result.checkpoint.empty()) result.checkpoint = find_checkpoint(output_);
   result.seconds = log_.seconds();
   log_.finish(result);
   return result;
