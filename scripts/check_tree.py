@@ -108,9 +108,28 @@ def links_lead_somewhere(build):
                 yield f"{name(page)}: {target}: no such heading"
 
 
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+OTHERS_FLAGS = {"--logdir"}  # tensorboard's
+
+
+def guides_and_flags_agree(build):
+    """The guides to training name no flag that is not there, and leave none of `muster train` out."""
+    def flags(command):
+        run = subprocess.run([build / "bin/muster", command, "--help"], capture_output=True, text=True, check=True)
+        return set(FLAG.findall(run.stdout))
+
+    pages = [ROOT / "docs/train.md", ROOT / "docs/checkpoints.md"]
+    known, named = flags("train") | flags("run") | OTHERS_FLAGS, set()
+    for page in pages:
+        here = set(FLAG.findall(page.read_text()))
+        named |= here
+        yield from (f"{name(page)}: no command has {flag}" for flag in sorted(here - known))
+    yield from (f"no guide tells of muster train {flag}" for flag in sorted(flags("train") - flags("run") - named))
+
+
 def main(build):
     checks = [every_source_is_built, files_are_short, entries_have_help, listed_parameters_have_help, no_gloo_class_is_ours,
-              links_lead_somewhere]
+              links_lead_somewhere, guides_and_flags_agree]
     found = []
     for check in checks:
         faults = list(check(pathlib.Path(build).resolve()))

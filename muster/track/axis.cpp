@@ -50,6 +50,12 @@ Step nice_step(double lo, double hi, int most) {
 constexpr double kLargest = 1e300;
 constexpr double kSameShare = 1e-9;  // of their size: values that differ by less count as equal
 
+constexpr double kSmallest = 1e-290;
+
+bool same(double lo, double hi) {
+  return hi - lo <= kSameShare * std::max(std::abs(lo), std::abs(hi));
+}
+
 std::string fixed_trimmed(double value, int digits, std::string_view unit) {
   std::string text = fixed(value, digits);
   if (text.find_first_not_of("-0.") == std::string::npos) return "0";
@@ -101,7 +107,7 @@ double nice_bound(double value, bool below) {
 
 double Axis::place(double value) const {
   if (log) return (std::log(value) - std::log(lo)) / (std::log(hi) - std::log(lo));
-  return (value - lo) / (hi - lo);
+  return (std::clamp(value, -kLargest, kLargest) - lo) / (hi - lo);
 }
 
 std::vector<double> nice_ticks(double lo, double hi, int most) {
@@ -147,9 +153,12 @@ std::string readable(double value) {
 Axis linear_axis(double lo, double hi, int most_ticks) {
   lo = std::clamp(lo, -kLargest, kLargest);
   hi = std::clamp(hi, -kLargest, kLargest);
-  if (hi - lo <= kSameShare * std::max(std::abs(lo), std::abs(hi))) {
-    const double room = lo == 0 ? 1 : std::abs(lo) / 2;
-    lo = lo == 0 ? 0 : lo - room;
+  if (std::max(std::abs(lo), std::abs(hi)) < kSmallest) {
+    lo = 0;
+    hi = 1;
+  } else if (same(lo, hi)) {
+    const double room = std::abs(lo) / 2;
+    lo -= room;
     hi += room;
   }
   if (lo > 0 && lo < 0.3 * hi) lo = 0;
@@ -162,7 +171,8 @@ Axis linear_axis(double lo, double hi, int most_ticks) {
 }
 
 Axis exact_axis(double lo, double hi, int most_ticks) {
-  Axis axis{.lo = lo == hi ? lo - 1 : lo, .hi = lo == hi ? hi + 1 : hi};
+  const double room = same(lo, hi) ? std::max(1.0, std::abs(lo) / 1000) : 0;
+  Axis axis{.lo = lo - room, .hi = hi + room};
   set_ticks(axis, nice_ticks(axis.lo, axis.hi, most_ticks));
   return axis;
 }

@@ -30,13 +30,15 @@ std::vector<std::string> tick_labels(std::span<const double> ticks);
 std::string readable(double value);
 
 /// An axis whose ends are ticks. Zero is an end when the values come near it; all values equal get
-/// room around them. Finite lo <= hi.
+/// room around them; beyond 1e300 they are cut off. Finite lo <= hi.
 Axis linear_axis(double lo, double hi, int most_ticks);
 
-/// An axis that shows exactly [lo, hi], or one more on each side if they are equal.
+/// An axis that shows exactly [lo, hi], or at least one more on each side if they are equal.
+/// |lo|, |hi| < 1e300.
 Axis exact_axis(double lo, double hi, int most_ticks);
 
-/// Ends at 1, 2 or 5 · 10^k, ticks at powers of ten. 0 < lo < hi, at least a decade apart.
+/// Ends at 1, 2 or 5 · 10^k, ticks at powers of ten. 1e-290 < lo < hi < 1e290, at
+/// least a decade apart.
 Axis log_axis(double lo, double hi, int most_ticks);
 
 }  // namespace muster::track

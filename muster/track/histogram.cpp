@@ -68,31 +68,33 @@ double edge_at(size_t index) {
 }
 
 /// The bin of a value that is within the outermost edges: [edge, next edge), the last one closed.
-size_t bin_of(double value) {
-  const size_t n = edges().size();
+size_t bin_of(const Edges& edges, double value) {
+  const size_t n = edges.size();
   // -0.0 is 0 too.
-  if (value >= 0) return n + std::min(edges().below(std::abs(value), true), n - 1);
-  return n - 1 - edges().below(-value, false);
+  if (value >= 0) return n + std::min(edges.below(std::abs(value), true), n - 1);
+  return n - 1 - edges.below(-value, false);
 }
 
 /// [count] of every bin, and the sums. -e[n-1] itself is the left edge of bin 0.
 template <class Number>
 std::vector<double> count(std::span<const Number> values, Histogram& out) {
-  std::vector<double> bins(2 * edges().size(), 0.0);
-  out.num = static_cast<double>(values.size());
-  out.min = INFINITY;
-  out.max = -INFINITY;
-  bool has_nan = false;
+  const Edges& all = edges();
+  std::vector<uint64_t> bins(2 * all.size());
+  const double last = all.last();
+  double sum = 0, sum_squares = 0, min = INFINITY, max = -INFINITY;  // locals stay in registers
   for (const double value : values) {
-    out.sum += value;
-    out.sum_squares += value * value;
-    out.min = std::min(out.min, value);
-    out.max = std::max(out.max, value);
-    has_nan = has_nan || std::isnan(value);
-    if (std::abs(value) <= edges().last()) bins[bin_of(value)] += 1;
+    sum += value;
+    sum_squares += value * value;
+    min = value < min ? value : min;
+    max = value > max ? value : max;
+    if (std::abs(value) <= last) ++bins[bin_of(all, value)];
   }
-  if (has_nan) out.min = out.max = NAN;
-  return bins;
+  if (std::isnan(sum)) {  // NaN among the values, or infinities of both signs
+    const auto nan = [](Number value) { return std::isnan(value); };
+    if (std::any_of(values.begin(), values.end(), nan)) min = max = NAN;
+  }
+  out = {min, max, static_cast<double>(values.size()), sum, sum_squares};
+  return {bins.begin(), bins.end()};
 }
 
 /// Keeps the bins from the first to the last in use, and one more to the left as the first limit.

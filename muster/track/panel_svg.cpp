@@ -53,7 +53,8 @@ Axis y_axis(const Panel& panel) {
     for (const Point& point : series.points) range.add(point.y);
   }
   if (range.empty()) return linear_axis(0, 1, kYTicks);
-  const bool wide = range.lo > 0 && std::log10(range.hi) - std::log10(range.lo) > kLogDecades;
+  const bool wide = range.lo > 1e-290 && range.hi < 1e290 &&
+                    std::log10(range.hi) - std::log10(range.lo) > kLogDecades;
   return panel.log_if_wide && wide ? log_axis(range.lo, range.hi, kYTicks)
                                    : linear_axis(range.lo, range.hi, kYTicks);
 }
@@ -67,7 +68,8 @@ Axis x_axis(const Panel& panel, std::span<const EpochMark> epochs, int most) {
   }
   for (const EpochMark& mark : epochs) range.add(static_cast<double>(mark.last_step));
   if (range.empty()) return exact_axis(0, 1, most);
-  if (range.lo < 0.3 * range.hi) range.lo = 0;
+  const bool from_start = !epochs.empty() && epochs.front().epoch <= 1;
+  if (from_start || range.lo < 0.3 * range.hi) range.lo = 0;
   return exact_axis(range.lo, range.hi, most);
 }
 

@@ -32,7 +32,7 @@ p{margin:4px 0}a{color:var(--link)}.dim{color:var(--soft)}
 .plan dt{color:var(--soft)}.plan dd{margin:0;text-align:right;overflow-wrap:anywhere;font-family:ui-monospace,"DejaVu Sans Mono",monospace;font-size:13px}
 ul{padding-left:20px;margin:6px 0}
 @media print{body{max-width:none;padding:0;font-size:11pt}.panels{grid-template-columns:1fr 1fr}.panels svg,.scroll,.tiles{break-inside:avoid}
-h2{break-after:avoid}.confusion td{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
+h2,h2+p{break-after:avoid}.confusion td{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 )";
 
 // Shows each curve's value at the drawn step nearest to the pointer, in the legend; without a

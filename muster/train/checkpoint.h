@@ -24,13 +24,14 @@ struct Checkpoint {
   TrainPosition position;
   int64_t world_size = 1;
   int64_t global_batch = 0;
-  Json plan;  ///< what the run was started with, for the record and to refuse an unfit resume
-  Json loop;  ///< the loop's own state: running sums, schedule, early stopping, best epoch
+  /// What the run was started with: an object, for the record and to refuse an unfit resume.
+  Json plan = Json::object();
+  /// The loop's own state, an object: running sums, schedule, early stopping, best epoch.
+  Json loop = Json::object();
   bool is_best = false;   ///< of the epochs so far; not stored here, see `best` below
   NamedTensorList model;  ///< parameters and buffers by name
   NamedTensorList optimizer;
-  NamedTensorList
-      rng;  ///< "rank.0", …: states of the ranks' default CPU generators // [5056] uint8
+  NamedTensorList rng;  ///< "rank.0", …: states of the ranks' generators // [5056] uint8
 };
 
 /// Writes `checkpoints/step-N` under `output`: three safetensors files and state.json with their

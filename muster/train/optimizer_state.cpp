@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <ATen/Parallel.h>
+#include <ATen/ops/as_strided.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -22,7 +24,43 @@ at::Tensor laid_out_as(const at::Tensor& parameter, const at::Tensor& gradient) 
   return at::empty_like(parameter).copy_(gradient);
 }
 
+// Numbers per part: with four lists of float32 2 MB, about a core's second-level cache.
+constexpr int64_t kPart = 128 * 1024;
+
+/// Numbers `begin` to `end` of a dense tensor, in the order of its memory.
+at::Tensor flat_part(const at::Tensor& tensor, int64_t begin, int64_t end) {
+  return at::as_strided(tensor, {end - begin}, {1}, tensor.storage_offset() + begin);
+}
+
 }  // namespace
+
+void in_parts(const TensorLists& lists, const std::function<void(const TensorLists&)>& work) {
+  if (lists[0].empty()) return;
+  if (!lists[0][0].is_cpu()) return work(lists);
+  // Each kernel ends with all threads waiting for each other. That costs more than the cache saves
+  // where other programs want the cores too, so several threads get long tensors whole.
+  const bool cuts = at::get_num_threads() == 1;
+  TensorLists part(lists.size());
+  int64_t gathered = 0;
+  const auto flush = [&] {
+    if (!part[0].empty()) work(part);
+    for (auto& list : part) list.clear();
+    gathered = 0;
+  };
+  for (size_t k = 0; k < lists[0].size(); ++k) {
+    const int64_t count = lists[0][k].numel();
+    if (gathered + count > kPart) flush();
+    const int64_t length = cuts ? std::min(count, kPart) : count;
+    for (int64_t begin = 0; begin < count; begin += length) {
+      const int64_t end = std::min(begin + length, count);
+      for (size_t i = 0; i < lists.size(); ++i)
+        part[i].push_back(length == count ? lists[i][k] : flat_part(lists[i][k], begin, end));
+      gathered += end - begin;
+      if (gathered >= kPart) flush();
+    }
+  }
+  flush();
+}
 
 ReadyList ready(const NamedTensorList& parameters) {
   ReadyList out;

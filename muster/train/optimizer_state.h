@@ -1,6 +1,7 @@
 // What optimizers share: which parameters have a gradient, and a tensor of state for each.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -22,6 +23,15 @@ struct ReadyList {
 /// The parameters that have a gradient. Throws a usage error for a sparse gradient.
 /// See Note [Layout of gradients] in the source.
 ReadyList ready(const NamedTensorList& parameters);
+
+using TensorLists = std::vector<std::vector<at::Tensor>>;
+
+/// Calls `work` for one part of the parallel lists after the other, parts small enough that what
+/// one kernel writes is still in cache when the next reads it: short tensors together, long ones
+/// alone and, where ATen has one thread, cut into flat views. `lists[i][k]` are laid out as
+/// `lists[0][k]` and dense; `work` treats each number alone. On other devices than the CPU `work`
+/// gets the lists as they are.
+void in_parts(const TensorLists& lists, const std::function<void(const TensorLists&)>& work);
 
 /// A saved state by name, for loaders that look up many names.
 using StateIndex = std::map<std::string, at::Tensor, std::less<>>;

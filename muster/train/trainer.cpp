@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <mutex>
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Context.h>
 #include <ATen/ops/zeros.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/data/loader.h"
-#include "muster/data/samplers/exact_cover.h"
 #include "muster/models/model.h"
 #include "muster/parallel/ddp.h"
 #include "muster/train/checkpoint_writer.h"
@@ -22,6 +19,7 @@
 #include "muster/train/loss.h"
 #include "muster/train/model_state.h"
 #include "muster/train/optimizer.h"
+#include "muster/train/parts.h"
 #include "muster/train/run_log.h"
 #include "muster/train/schedule.h"
 #include "muster/train/step_report.h"
@@ -31,7 +29,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Model = std::shared_ptr<models::Classifier>;
-
 /// One run on one rank. Everything collective happens in the same order on all ranks.
 class Trainer {
  public:
@@ -57,10 +54,12 @@ class Trainer {
   Step train_epoch();
   void train_step(data::Epoch& epoch);
   Meter backward(const data::Batch& batch, double weight, bool last, const Meter& before);
-  void require_finite() const;
+  [[noreturn]] void not_finite(std::string_view what, const std::string& seen) const;
   void clip_gradients();
   void after_step(int64_t samples);
   void end_epoch();
+  void note_early_stop() const;
+  void note_epoch(const Meter& validation) const;
   Evaluation evaluate_split(const DatasetPtr& split, const std::string& phase);
   void test(TrainResult& result);
   void save();
@@ -110,17 +109,7 @@ Trainer::Trainer(const TrainPlan& plan,
              .wants_less = plan.monitor_falls}),
       log_(plan, output, resume ? resume->position.step : -1, group.rank() == 0, callbacks),
       step_report_(group) {
-  const auto seed = static_cast<uint64_t>(plan.options.seed);
-  loader_ = std::make_unique<data::Loader>(
-      data_.train,
-      data::LoaderOptions{
-          .batch_size = plan.batch_per_rank, .workers = plan.options.workers, .seed = seed},
-      std::make_unique<data::ExactCoverSampler>(
-          plan.train_samples,
-          data::ExactCoverSamplerOptions{.world_size = group.world_size(),
-                                         .rank = group.rank(),
-                                         .seed = seed,
-                                         .shuffle = true}));
+  loader_ = make_loader(plan, data_.train, group);
   build_model();
   if (plan.options.strategy == "ddp") ddp_.emplace(model_, group);
   if (resume) {
@@ -131,26 +120,11 @@ Trainer::Trainer(const TrainPlan& plan,
 }
 
 void Trainer::build_model() {
-  const auto seed = static_cast<uint64_t>(plan_.options.seed);
-  {
-    // Initial weights come from torch's default generator, one per process: ranks that are threads
-    // seed it and draw one after the other.
-    static std::mutex generator_in_use;
-    const std::lock_guard lock(generator_in_use);
-    at::manual_seed(seed);
-    model_ = models::make_model(plan_.model_name, plan_.model_shape, plan_.model_params);
-  }
+  model_ = make_initial_model(plan_);
   // The same seed gave every rank the same weights; what a model draws later (dropout) differs.
-  generator_.set_current_seed(seed + static_cast<uint64_t>(group_.rank()));
-  // model_->set_generator(generator_);
-  if (!plan_.options.weights.empty())
-    load_model_state(*model_, read_safetensors(plan_.options.weights).tensors);
-  NamedTensorList parameters;
-  for (const auto& item : model_->named_parameters())
-    parameters.emplace_back(item.key(), item.value());
-  optimizer_ = optimizers()
-                   .at(plan_.optimizer_name)
-                   .make(std::move(parameters), plan_.lr, plan_.optimizer_params);
+  generator_.set_current_seed(static_cast<uint64_t>(plan_.options.seed + group_.rank()));
+  model_->set_generator(generator_);
+  optimizer_ = make_optimizer(plan_, *model_);
 }
 
 /// Two black images, for a forward whose result is not used; one would be too few for BatchNorm.
@@ -205,24 +179,26 @@ TrainResult Trainer::run() {
       break;
     }
   }
-  if (stops_early()) {
-    log_.note(concat("stopped early: for ",
-                     best_.epochs_waited(),
-                     " epochs no ",
-                     plan_.options.monitor,
-                     " better than epoch ",
-                     best_.best_epoch() + 1,
-                     "'s ",
-                     fixed(best_.best().value_or(0), 4)));
-  }
+  if (stops_early()) note_early_stop();
   if (last_saved_ != position_.step) save();
   if (!result.interrupted) test(result);
   result.steps = position_.step;
   if (writer_) result.checkpoint = writer_->wait();
-  if (is_first() && result.checkpoint.empty()) result.checkpoint = find_checkpoint(output_);
+  if (writer_ && result.checkpoint.empty()) result.checkpoint = find_checkpoint(output_);
   result.seconds = log_.seconds();
   log_.finish(result);
   return result;
+}
+
+void Trainer::note_early_stop() const {
+  log_.note(concat("stopped early: ",
+                   best_.epochs_waited(),
+                   " epochs without a ",
+                   plan_.options.monitor,
+                   " better than epoch ",
+                   best_.best_epoch() + 1,
+                   "'s ",
+                   fixed(best_.best().value_or(0), 4)));
 }
 
 Trainer::Step Trainer::train_epoch() {
@@ -263,7 +239,9 @@ void Trainer::train_step(data::Epoch& epoch) {
     local = backward(*batch, weight, i + 1 == batches, local);
   }
   step_report_.wait();
-  require_finite();  // on all ranks, before any of them changes a weight
+  // On all ranks, before any of them changes a weight.
+  if (const int64_t ranks = step_report_.ranks_not_finite(); ranks > 0)
+    not_finite("the loss", concat(ranks, " of ", group_.world_size(), " ranks"));
   clip_gradients();
   // A wish to stop waits until the step is applied: forward has already moved BatchNorm's
   // statistics.
@@ -294,16 +272,16 @@ Meter Trainer::backward(const data::Batch& batch, double weight, bool last, cons
   return sum;
 }
 
-void Trainer::require_finite() const {
-  if (step_report_.ranks_not_finite() == 0) return;
+void Trainer::not_finite(std::string_view what, const std::string& seen) const {
   throw environment_error(
-      {.refused = concat("the loss is not finite in step ",
+      {.refused = concat(what,
+                         " is not finite in step ",
                          position_.step + 1,
                          " (epoch ",
                          position_.epoch + 1,
                          ")"),
        .rule = "training goes on only with finite numbers",
-       .value = concat(step_report_.ranks_not_finite(), " of ", group_.world_size(), " ranks"),
+       .value = seen,
        .hint =
            concat("try a smaller --lr (now ",
                   shortest(optimizer_->lr()),
@@ -317,11 +295,7 @@ void Trainer::clip_gradients() {
   if (limit <= 0) return;
   // The gradients are averaged already: all ranks compute the same norm.
   gradient_norm_ = clip_grad_norm(model_->parameters(), limit).item<double>();
-  if (std::isfinite(*gradient_norm_)) return;
-  throw environment_error(
-      {.refused = concat("the gradients' norm is not finite in step ", position_.step + 1),
-       .rule = "training goes on only with finite numbers",
-       .hint = concat("try a smaller --lr (now ", shortest(optimizer_->lr()), ")")});
+  if (!std::isfinite(*gradient_norm_)) not_finite("the gradients' norm", shortest(*gradient_norm_));
 }
 
 void Trainer::after_step(int64_t samples) {
@@ -345,18 +319,7 @@ void Trainer::end_epoch() {
   if (data_.validation->size() > 0) {
     const Evaluation seen = evaluate_split(data_.validation, "validate");
     log_.evaluated("validate", position_, seen);
-    log_.note(concat("epoch ",
-                     position_.epoch + 1,
-                     "/",
-                     plan_.options.epochs,
-                     ": loss ",
-                     fixed(epoch_meter_.loss(), 4),
-                     ", accuracy ",
-                     fixed(epoch_meter_.accuracy(), 4),
-                     "; validation loss ",
-                     fixed(seen.meter.loss(), 4),
-                     ", accuracy ",
-                     fixed(seen.meter.accuracy(), 4)));
+    note_epoch(seen.meter);
     const std::string_view metric = schedule_->metric();
     if (!metric.empty())
       schedule_->after_epoch(metric == "loss" ? seen.meter.loss() : seen.meter.accuracy());
@@ -367,6 +330,20 @@ void Trainer::end_epoch() {
   epoch_meter_ = {};
   save();
   is_best_ = false;
+}
+
+void Trainer::note_epoch(const Meter& validation) const {
+  const auto numbers = [](const Meter& meter) {
+    return concat("loss ", fixed(meter.loss(), 4), ", accuracy ", fixed(meter.accuracy(), 4));
+  };
+  log_.note(concat("epoch ",
+                   position_.epoch + 1,
+                   "/",
+                   plan_.options.epochs,
+                   ": ",
+                   numbers(epoch_meter_),
+                   "; validation ",
+                   numbers(validation)));
 }
 
 Evaluation Trainer::evaluate_split(const DatasetPtr& split, const std::string& phase) {

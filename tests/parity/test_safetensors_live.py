@@ -59,8 +59,9 @@ def their_verdict(path):
 
 
 # What we refuse and the reference takes, each on purpose: a name of which it would keep the last, a field that it would
-# pass over, a shape whose strides do not fit 63 bits, and F6, which LibTorch has not.
-STRICTER = {"name-twice", "field-extra", "strides", "f6"}
+# pass over, a shape whose strides do not fit 63 bits, F6, which LibTorch has not, and a header that does not begin with
+# `{`, as the format's description says that it must.
+STRICTER = {"name-twice", "field-extra", "strides", "f6", "blank-first"}
 
 
 def entry(**changes):
@@ -115,4 +116,4 @@ def test_the_reference_reads_what_we_read_and_refuses_what_we_refuse(program, ru
     assert differ.keys() - drawn == STRICTER, differ
     # A slip of a letter may make an extra field or a name twice; nothing else may differ.
     assert len(drawn) < 20, {name: differ[name] for name in drawn}
-    assert sum(verdict == "read" for verdict in ours.values()) > 20
+    assert sum(verdict == "read" for verdict in ours.values()) > 10  # both verdicts occur

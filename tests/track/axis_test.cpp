@@ -53,7 +53,7 @@ TEST(TickLabels, AreWrittenInOneStyle) {
 
 TEST(Readable, HasFourDigits) {
   EXPECT_EQ(readable(0.41234567), "0.4123");
-  EXPECT_EQ(readable(52345), "52.34k");
+  EXPECT_EQ(readable(52341), "52.34k");
   EXPECT_EQ(readable(0.00005), "5e-05");
   EXPECT_EQ(readable(0), "0");
   EXPECT_EQ(readable(NAN), "NaN");
@@ -95,6 +95,8 @@ TEST(ExactAxis, ShowsTheRangeAndNoMore) {
   EXPECT_EQ(axis.lo, 0);
   EXPECT_EQ(axis.hi, 468);
   EXPECT_EQ(exact_axis(7, 7, 5).ticks.size(), 5u);
+  const Axis huge = exact_axis(0x1p63, 0x1p63, 5);
+  EXPECT_TRUE(huge.lo < huge.hi && huge.ticks.size() >= 2);
 }
 
 TEST(LogAxis, HasTicksAtPowersOfTen) {

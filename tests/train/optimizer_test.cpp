@@ -153,6 +153,50 @@ TEST(Optimizers, KeepAChannelsLastParameterInItsLayout) {
   }
 }
 
+// Short tensors go through the kernels together, and with one thread long ones in parts.
+void expect_equal_in_parts() {
+  for (const auto& [name, params] : kWithAllState) {
+    auto generator = torch::make_generator<at::CPUGeneratorImpl>(17);
+    std::vector<torch::Tensor> values, gradients;
+    for (const int64_t count : {300, 131072, 131073, 400000, 5, 100000, 40000}) {
+      values.push_back(torch::rand({count}, generator));
+      gradients.push_back(torch::rand({count}, generator) - 0.5);
+    }
+    constexpr int64_t kShort = 4096;
+    train::NamedTensorList long_ones, short_ones;
+    for (size_t k = 0; k < values.size(); ++k) {
+      long_ones.emplace_back(std::to_string(k), values[k].clone().requires_grad_());
+      long_ones.back().second.mutable_grad() = gradients[k];
+      const auto cuts = values[k].split(kShort), gradient_cuts = gradients[k].split(kShort);
+      for (size_t i = 0; i < cuts.size(); ++i) {
+        short_ones.emplace_back(concat(k, '-', i), cuts[i].clone().requires_grad_());
+        short_ones.back().second.mutable_grad() = gradient_cuts[i];
+      }
+    }
+    const auto whole = train::optimizers().at(name).make(long_ones, 0.01, params);
+    const auto cut = train::optimizers().at(name).make(short_ones, 0.01, params);
+    for (int i = 0; i < 3; ++i) {
+      whole->step();
+      cut->step();
+    }
+    std::vector<torch::Tensor> a, b;
+    for (const auto& [key, tensor] : long_ones) a.push_back(tensor.detach());
+    for (const auto& [key, tensor] : short_ones) b.push_back(tensor.detach());
+    EXPECT_LE((torch::cat(a) - torch::cat(b)).abs().max().item<float>(), 2e-7) << name;
+    EXPECT_GT(torch::cat(a).ne(torch::cat(values)).to(torch::kFloat).mean().item<float>(), 0.99)
+        << name << " left numbers out";
+  }
+}
+
+TEST(Optimizers, TreatLongTensorsAsManyShortOnes) { expect_equal_in_parts(); }
+
+TEST(Optimizers, TreatLongTensorsAsManyShortOnesOnOneThread) {
+  const int threads = torch::get_num_threads();
+  torch::set_num_threads(1);
+  expect_equal_in_parts();
+  torch::set_num_threads(threads);
+}
+
 TEST(Optimizers, MoveTheirMomentumForAOneCycleSchedule) {
   for (const train::OptimizerEntry* entry : train::optimizers()) {
     Setting setting(std::string(entry->name), 0.1, {}, torch::kFloat);

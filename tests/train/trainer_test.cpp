@@ -1,5 +1,5 @@
-// The training loop on ranks that are threads: learning, stopping, resuming bit for bit, refusing
-// numbers that are not finite.
+// The training loop on ranks that are threads: learning, batches and their weights, clipping,
+// stopping early, refusing numbers that are not finite.
 #include "muster/train/trainer.h"
 
 #include <atomic>
@@ -17,75 +17,17 @@
 #include "muster/testing/run_ranks.h"
 
 #include "tests/folder.h"
+#include "tests/train/small_run.h"
 
 namespace muster {
 namespace {
 
 using muster::testing::run_ranks;
 using parallel::ProcessGroup;
+using test::Ran;
+using test::run;
+using test::small_run;
 using ::testing::HasSubstr;
-
-train::TrainOptions small_run() {
-  train::TrainOptions options;
-  options.model = "cnn:width=4,hidden=16";
-  options.data = "synthetic:samples=220,test_samples=60,size=8,classes=4,noise=0.3";
-  options.epochs = 2;
-  options.batch_size = 16;
-  options.workers = 0;
-  options.validation_samples = 20;
-  options.log_every = 5;
-  options.keep_checkpoints = 1000;
-  return options;
-}
-
-struct Ran {
-  train::TrainResult result;
-  train::Checkpoint last;
-};
-
-/// Runs `options` on thread ranks, from a checkpoint if one is given, stopping after `stop_after`
-/// steps of this run if not 0.
-Ran run(const train::TrainOptions& options,
-        int world,
-        const std::filesystem::path& output,
-        const std::optional<std::filesystem::path>& resume = {},
-        int64_t stop_after = 0,
-        const std::string& backend = "thread") {
-  std::vector<train::TrainResult> results(world);
-  const auto rank_main = [&](ProcessGroup group) {
-    const train::TrainData data = train::open_data(options.data, {});
-    const train::TrainPlan plan =
-        train::resolve(options,
-                       {.world_size = world, .local_world_size = world, .cores = 2},
-                       *data.train,
-                       *data.test);
-    std::optional<train::Checkpoint> checkpoint;
-    if (resume) checkpoint = train::read_checkpoint(*resume);
-    int64_t asked = 0;
-    // Only the last rank wants to stop: all must.
-    const bool asks = group.rank() == world - 1;
-    results[group.rank()] =
-        train::train(plan, data, group, output, checkpoint, {.stop_requested = [&] {
-                       return asks && stop_after > 0 && ++asked >= stop_after;
-                     }});
-  };
-  run_ranks(world, rank_main, {.backend = backend});
-  for (const auto& result : results) EXPECT_EQ(result.interrupted, results[0].interrupted);
-  return {results[0], train::read_checkpoint(results[0].checkpoint)};
-}
-
-void expect_same_state(const train::Checkpoint& a, const train::Checkpoint& b) {
-  EXPECT_EQ(a.position, b.position);
-  const auto same = [](const train::NamedTensorList& x, const train::NamedTensorList& y) {
-    ASSERT_EQ(x.size(), y.size());
-    for (size_t i = 0; i < x.size(); ++i) {
-      EXPECT_EQ(x[i].first, y[i].first);
-      EXPECT_TRUE(torch::equal(x[i].second, y[i].second)) << x[i].first;
-    }
-  };
-  same(a.model, b.model);
-  same(a.optimizer, b.optimizer);
-}
 
 TEST(Trainer, LearnsTheMadeUpTask) {
   const test::Folder folder;
@@ -111,127 +53,6 @@ TEST(Trainer, TwoRanksEndWithinRoundingOfOneRank) {
   }
   EXPECT_NEAR(alone.result.test.meter.accuracy(), shared.result.test.meter.accuracy(), 1e-12);
 }
-
-/// ranks, loader workers, steps before the break
-class Resume : public ::testing::TestWithParam<std::tuple<int, int, int>> {};
-
-TEST_P(Resume, EndsBitEqualToAnUnbrokenRun) {
-  const auto& [world, workers, steps] = GetParam();
-  train::TrainOptions options = small_run();
-  options.optimizer = world == 1 ? "adamw" : "sgd";
-  const test::Folder whole_folder, broken_folder;
-  const Ran whole = run(options, world, whole_folder.path());
-  options.workers = workers;
-  const Ran broken = run(options, world, broken_folder.path(), {}, steps);
-  ASSERT_TRUE(broken.result.interrupted);
-  ASSERT_EQ(broken.last.position.step, steps);
-  const Ran resumed = run(options, world, broken_folder.path(), broken.result.checkpoint);
-  expect_same_state(resumed.last, whole.last);
-  EXPECT_EQ(resumed.result.test.meter.loss(), whole.result.test.meter.loss());
-  EXPECT_EQ(resumed.result.test.meter.accuracy(), whole.result.test.meter.accuracy());
-
-  // The metrics of both runs tell the same story, but for times.
-  const auto story = [](const std::filesystem::path& folder) {
-    std::istringstream lines(read_file(folder / "metrics.csv"));
-    std::string out;
-    for (std::string line; std::getline(lines, line);) {
-      size_t end = 0;
-      for (int comma = 0; comma < 6; ++comma) end = line.find(',', end) + 1;
-      out += line.substr(0, end) + '\n';
-    }
-    return out;
-  };
-  EXPECT_EQ(story(broken_folder.path()), story(whole_folder.path()));
-}
-
-INSTANTIATE_TEST_SUITE_P(Breaks,
-                         Resume,
-                         ::testing::Combine(::testing::Values(1, 2),
-                                            ::testing::Values(0, 3),
-                                            ::testing::Values(1, 7, 13, 20)),
-                         [](const auto& info) {
-                           return std::to_string(std::get<0>(info.param)) + "_ranks_" +
-                                  std::to_string(std::get<1>(info.param)) + "_workers_after_" +
-                                  std::to_string(std::get<2>(info.param)) + "_steps";
-                         });
-
-// A ring sums in another order when DDP's buckets change; see Trainer::lay_out_buckets.
-TEST(Trainer, FourGlooRanksResumeBitEqual) {
-  train::TrainOptions options = small_run();
-  options.epochs = 1;
-  const test::Folder whole_folder, broken_folder;
-  const Ran whole = run(options, 4, whole_folder.path(), {}, 0, "gloo");
-  const Ran broken = run(options, 4, broken_folder.path(), {}, 6, "gloo");
-  const Ran resumed = run(options, 4, broken_folder.path(), broken.result.checkpoint, 0, "gloo");
-  expect_same_state(resumed.last, whole.last);
-}
-
-/// A dataset that counts how often each sample is read.
-class Counted final : public data::Dataset {
- public:
-  explicit Counted(std::shared_ptr<const data::Dataset> inner)
-      : inner_(std::move(inner)), reads_(static_cast<size_t>(inner_->size())) {}
-  int64_t size() const override { return inner_->size(); }
-  data::DataSpec spec() const override { return inner_->spec(); }
-  std::vector<int64_t> reads() const { return {reads_.begin(), reads_.end()}; }
-
- private:
-  data::Batch load(std::span<const int64_t> indices,
-                   const data::SampleContext& context) const override {
-    for (const int64_t index : indices) ++reads_[static_cast<size_t>(index)];
-    return inner_->get(indices, context);
-  }
-  std::shared_ptr<const data::Dataset> inner_;
-  mutable std::vector<std::atomic<int64_t>> reads_;
-};
-
-/// ranks before the break, ranks after it
-class WorldChange : public ::testing::TestWithParam<std::pair<int, int>> {};
-
-TEST_P(WorldChange, KeepsTheGlobalBatchAndNoSampleOfTheEpochIsLostOrRepeated) {
-  const auto [before, after] = GetParam();
-  const train::TrainData made = train::open_data(
-      "synthetic:samples=212,test_samples=20,size=8,classes=4", {});  // the last batch has 4
-  const auto counted = std::make_shared<Counted>(made.train);
-  train::TrainOptions options = small_run();
-  options.epochs = 1;
-  options.validation_samples = 0;
-  const test::Folder folder;
-  std::filesystem::path checkpoint;
-  const auto go = [&](int world, int64_t stop_after) {
-    const bool resumes = !checkpoint.empty();
-    const std::filesystem::path from = checkpoint;
-    run_ranks(world, [&](ProcessGroup group) {
-      const train::TrainPlan plan =
-          train::resolve(options,
-                         {.world_size = world, .local_world_size = world, .cores = 2},
-                         *counted,
-                         *made.test);
-      std::optional<train::Checkpoint> resume;
-      if (resumes) resume = train::read_checkpoint(from);
-      int64_t asked = 0;
-      const auto result =
-          train::train(plan,
-                       {.train = counted, .test = made.test},
-                       group,
-                       folder.path(),
-                       resume,
-                       {.stop_requested = [&] { return stop_after > 0 && ++asked >= stop_after; }});
-      if (group.rank() == 0) checkpoint = result.checkpoint;
-    });
-    return train::read_checkpoint(checkpoint).position;
-  };
-  EXPECT_EQ(go(before, 5), (train::TrainPosition{.step = 5, .epoch = 0, .samples = 5 * 16}));
-  EXPECT_EQ(go(after, 0), (train::TrainPosition{.step = 14, .epoch = 1, .samples = 0}));
-  EXPECT_THAT(counted->reads(), ::testing::Each(1));
-}
-
-INSTANTIATE_TEST_SUITE_P(Ranks,
-                         WorldChange,
-                         ::testing::Values(std::pair{2, 1}, std::pair{1, 2}, std::pair{2, 4}),
-                         [](const auto& info) {
-                           return concat("from_", info.param.first, "_to_", info.param.second);
-                         });
 
 /// The largest difference between the models that two runs end with.
 double difference(const Ran& a, const Ran& b) {

@@ -141,12 +141,70 @@ TEST(TrainRefuses, UnknownModel) {
 }
 
 TEST(TrainRefuses, ImpossiblePairOfModelAndData) {
-  const Refusal refused = refusal({"train", "--model", "lenet", "--data", kSmall});
+  const Refusal refused =
+      refusal({"train", "--model", "resnet18", "--data", concat(kSmall, ",channels=2")});
   EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(
-      refused.text,
-      HasSubstr(
-          "model lenet cannot take this data: its images are at least 16 x 16 pixels (got 8 x 8)"));
+  EXPECT_THAT(refused.text, HasSubstr("model resnet18 cannot take"));
+  EXPECT_THAT(refused.text, HasSubstr("(got 2"));
+}
+
+TEST(TrainCommand, AConfigFileEqualsTheFlags) {
+  const test::Folder folder;
+  const fs::path config = folder.path() / "run.toml";
+  std::ofstream(config) << "data = \"" << kSmall << "\"\n"
+                        << "epochs = 3\nbatch_size = 32\ngradient-clip-val = 0.5\n"
+                        << "[model]\nname = \"mlp\"\nhidden = 16\n"
+                        << "[lr-schedule]\nname = \"multi_step\"\nmilestones = [1, 2]\n";
+  Launched from_file({"train", "--config", config, "--seed", "4", "--explain"});
+  Launched from_flags({"train",
+                       "--data",
+                       kSmall,
+                       "--epochs",
+                       "3",
+                       "--batch-size",
+                       "32",
+                       "--gradient-clip-val",
+                       "0.5",
+                       "--model",
+                       "mlp:hidden=16",
+                       "--lr-schedule",
+                       "multi_step:milestones=1+2",
+                       "--seed",
+                       "4",
+                       "--explain"});
+  EXPECT_EQ(from_file.wait(std::chrono::seconds(60)).code, 0) << from_file.err();
+  EXPECT_EQ(from_flags.wait(std::chrono::seconds(60)).code, 0) << from_flags.err();
+  EXPECT_EQ(from_file.out(), from_flags.out());
+  EXPECT_THAT(from_file.out(), HasSubstr("seed          4"));
+}
+
+TEST(TrainCommand, TheConfigThatARunLeavesMakesTheSameRun) {
+  const test::Folder folder;
+  const fs::path first = folder.path() / "first", second = folder.path() / "second";
+  Launched run(
+      train({"--output", first, "--epochs", "2", "--optimizer", "adamw:weight_decay=0.1"}));
+  ASSERT_EQ(run.wait(std::chrono::seconds(60)).code, 0) << run.err();
+  Launched again({"train", "--config", first / "config.toml", "--output", second});
+  ASSERT_EQ(again.wait(std::chrono::seconds(60)).code, 0) << again.err();
+  const auto weights = [](const fs::path& output) {
+    return read_file(output / "checkpoints" / trim(read_file(output / "latest")) /
+                     "model.safetensors");
+  };
+  EXPECT_TRUE(weights(first) == weights(second));
+}
+
+TEST(TrainCommand, ResumeAutoStartsOrGoesOn) {
+  const test::Folder folder;
+  const std::vector<std::string> words =
+      train({"--output", folder.path() / "out", "--resume", "auto", "--epochs", "1"});
+  Launched first(words);
+  ASSERT_EQ(first.wait(std::chrono::seconds(60)).code, 0) << first.err();
+  EXPECT_THAT(first.err(), Not(HasSubstr("resuming")));
+  Launched second(words);
+  ASSERT_EQ(second.wait(std::chrono::seconds(60)).code, 0) << second.err();
+  EXPECT_THAT(second.err(), HasSubstr("resuming after step"));
+  EXPECT_EQ(second.out(), first.out());
+  EXPECT_THAT(refusal({"train", "--resume", "auto"}).text, HasSubstr("--output is named too"));
 }
 
 TEST(TrainRefuses, UnknownFlagsWithASuggestion) {

@@ -43,7 +43,7 @@ TEST(CheckpointIndex, ReadsBackWhatWasWritten) {
 
 TEST(CheckpointIndex, ReadsATextWrittenByHand) {
   const CheckpointIndex index = parse_checkpoint_index(
-      R"({"format": 1, "step": 3, "epoch": 0, "samples": 12, "world_size": 1, "global_batch": 4,
+      R"({"format": 2, "step": 3, "epoch": 0, "samples": 12, "world_size": 1, "global_batch": 4,
           "loop": {}, "plan": {}, "files": {"a.bin": {"bytes": 7, "crc32": 9}}, "later": [1]})",
       "x");
   EXPECT_EQ(index.position, (TrainPosition{.step = 3, .epoch = 0, .samples = 12}));
@@ -75,7 +75,7 @@ TEST(CheckpointIndex, NumbersAreWholeAndInRange) {
 }
 
 TEST(CheckpointIndex, AnotherFormatIsRefusedByNumber) {
-  EXPECT_THAT(error_with("/format", 2), HasSubstr("this Muster reads format 1 (got format 2)"));
+  EXPECT_THAT(error_with("/format", 1), HasSubstr("this Muster reads format 2 (got format 1)"));
 }
 
 TEST(CheckpointIndex, FileNamesStayInTheFolder) {

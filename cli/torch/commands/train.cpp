@@ -5,7 +5,7 @@
 #include <ostream>
 #include <thread>
 
-#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -105,6 +105,18 @@ std::vector<std::string> said(const CLI::App& app) {
     names.push_back(name);
   }
   return names;
+}
+
+/// What was said about the training itself, as words: what config.toml reproduces the run from.
+std::vector<std::string> said_words(const CLI::App& app) {
+  std::vector<std::string> words;
+  for (const std::string& name : said(app)) {
+    if (name == "output" || name == "resume" || name == "config" || name == "explain" ||
+        name == "json")
+      continue;
+    words.push_back(concat(flag_of(name), '=', app.get_option(flag_of(name))->results().front()));
+  }
+  return words;
 }
 
 /// `--resume auto` becomes the folder to go on with, or nothing.
@@ -235,20 +247,22 @@ int report_result(const train::TrainResult& result,
                         " steps in ",
                         human_duration(result.seconds),
                         "; results in ",
-                        output.string()));
+                        output.string(),
+                        ", curves in ",
+                        (output / "index.html").string()));
     console.out() << "test accuracy " << fixed(result.test.meter.accuracy(), 4) << '\n'
                   << std::flush;
   }
   return kDone;
 }
 
-int run(std::span<const std::string> args, Console& console) {
+int train_command(std::span<const std::string> args, Console& console) {
   Options options;
   const auto app = make_app(
       "train", "Train a model on one device, or on many as ranks under `muster run`.", kExamples);
   declare(*app, options);
-  const std::vector<std::string> words = with_config(args, config_keys(*app, kConfigKinds));
-  if (const auto over = parse(*app, words, console)) return *over;
+  const std::vector<ConfigKey> keys = config_keys(*app, kConfigKinds);
+  if (const auto over = parse(*app, with_config(args, keys), console)) return *over;
   settle_resume(options);
 
   const std::optional<RankEnv> env = rank_env_from();
@@ -274,7 +288,8 @@ int run(std::span<const std::string> args, Console& console) {
   const fs::path output = settle_output(options, group);
   const bool first = group.rank() == 0;
   if (first) {
-    write_file_atomic(output / "config.json", to_json(plan).dump(2) + '\n');
+    write_file_atomic(output / "config.json", to_text(to_json(plan), 2) + '\n');
+    if (!resume) write_config_toml(output / "config.toml", said_words(*app), keys);
     console.note(concat(plan.model_name,
                         " on ",
                         plan.data_name,
@@ -305,6 +320,15 @@ int run(std::span<const std::string> args, Console& console) {
   reporter.finish();
   if (!first) return result.interrupted ? kInterrupted : kDone;
   return report_result(result, output, options.json, console);
+}
+
+int run(std::span<const std::string> args, Console& console) {
+  try {
+    return train_command(args, console);
+  } catch (const c10::Error& error) {
+    // LibTorch's own: without its forty lines of addresses.
+    throw internal_error({.refused = error.what_without_backtrace()});
+  }
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ struct CheckpointIndex {
   int64_t world_size = 1;
   int64_t global_batch = 1;
   Json plan = Json::object();                   ///< what the run was started with
-  Json loop = Json::object();                 ///< the training loop's own state
+  Json loop = Json::object();                   ///< the training loop's own state
   std::map<std::string, CheckpointPart> files;  ///< by file name: model.safetensors, …
 
   bool operator==(const CheckpointIndex&) const = default;

@@ -1,6 +1,7 @@
 // RMSprop. Source: Hinton, "Neural networks for machine learning", lecture 6e; centered: Graves
 // 2013, section 4.2; both with torch.optim.RMSprop's order of operations. ATen has no fused kernel
-// for it, so these are foreach kernels, bit for bit those of Python.
+// for it, so these are foreach kernels, bit for bit those of Python, part by part through the
+// cache.
 #include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_foreach_addcdiv.h>
 #include <ATen/ops/_foreach_addcmul.h>
@@ -48,19 +49,10 @@ class Rmsprop final : public Optimizer {
     const c10::NoGradGuard no_grad;
     const detail::ReadyList ready = detail::ready(parameters_);
     if (ready.parameters.empty()) return;
-    std::vector<at::Tensor> gradients = ready.gradients;
-    if (options_.maximize) gradients = at::_foreach_neg(gradients);
-    if (options_.weight_decay != 0)
-      gradients = at::_foreach_add(gradients, ready.parameters, options_.weight_decay);
-    const std::vector<at::Tensor> divisors = scale(ready, gradients);
-    if (options_.momentum > 0) {
-      const std::vector<at::Tensor> buffers = momentum_.of(ready);
-      at::_foreach_mul_(buffers, options_.momentum);
-      at::_foreach_addcdiv_(buffers, gradients, divisors);
-      at::_foreach_add_(ready.parameters, buffers, -lr());
-    } else {
-      at::_foreach_addcdiv_(ready.parameters, gradients, divisors, -lr());
-    }
+    detail::TensorLists lists{ready.parameters, ready.gradients, square_.of(ready)};
+    if (options_.centered) lists.push_back(mean_.of(ready));
+    if (options_.momentum > 0) lists.push_back(momentum_.of(ready));
+    detail::in_parts(lists, [this](const detail::TensorLists& part) { update(part); });
   }
 
   std::optional<double> momentum() const override { return options_.momentum; }
@@ -83,14 +75,31 @@ class Rmsprop final : public Optimizer {
   }
 
  private:
+  /// Lists as in step(): the last one is that of the momentum, if there is any.
+  void update(const detail::TensorLists& lists) const {
+    const std::vector<at::Tensor>& parameters = lists[0];
+    std::vector<at::Tensor> gradients = lists[1];
+    if (options_.maximize) gradients = at::_foreach_neg(gradients);
+    if (options_.weight_decay != 0)
+      gradients = at::_foreach_add(gradients, parameters, options_.weight_decay);
+    const std::vector<at::Tensor> divisors = scale(lists, gradients);
+    if (options_.momentum > 0) {
+      at::_foreach_mul_(lists.back(), options_.momentum);
+      at::_foreach_addcdiv_(lists.back(), gradients, divisors);
+      at::_foreach_add_(parameters, lists.back(), -lr());
+    } else {
+      at::_foreach_addcdiv_(parameters, gradients, divisors, -lr());
+    }
+  }
+
   /// Moves the running means and returns what each gradient is divided by.
-  std::vector<at::Tensor> scale(const detail::ReadyList& ready, at::TensorList gradients) {
-    const std::vector<at::Tensor> squares = square_.of(ready);
+  std::vector<at::Tensor> scale(const detail::TensorLists& lists, at::TensorList gradients) const {
+    const std::vector<at::Tensor>& squares = lists[2];
     at::_foreach_mul_(squares, options_.alpha);
     at::_foreach_addcmul_(squares, gradients, gradients, 1 - options_.alpha);
     std::vector<at::Tensor> roots;
     if (options_.centered) {
-      const std::vector<at::Tensor> means = mean_.of(ready);
+      const std::vector<at::Tensor>& means = lists[3];
       at::_foreach_lerp_(means, gradients, 1 - options_.alpha);
       roots = at::_foreach_addcmul(squares, means, means, -1);
       at::_foreach_sqrt_(roots);

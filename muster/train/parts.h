@@ -1,0 +1,26 @@
+// The parts that a plan names, made.
+#pragma once
+
+#include <memory>
+
+#include "muster/data/loader.h"
+#include "muster/models/model.h"
+#include "muster/parallel/process_group.h"
+#include "muster/train/optimizer.h"
+#include "muster/train/train_data.h"
+
+namespace muster::train {
+
+/// This rank's loader: every training sample once per epoch over all ranks, in an order that is a
+/// function of (seed, epoch).
+std::unique_ptr<data::Loader> make_loader(const TrainPlan& plan,
+                                          const DatasetPtr& train,
+                                          const parallel::ProcessGroup& group);
+
+/// The model with the weights that the seed draws, or those of --weights: the same on every rank.
+/// Seeds torch's default CPU generator; any thread.
+std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan);
+
+std::unique_ptr<Optimizer> make_optimizer(const TrainPlan& plan, const models::Classifier& model);
+
+}  // namespace muster::train
