@@ -4,8 +4,8 @@
 
 Builds our side, runs the sides in turn, and prints a Markdown table; --write-docs puts it into
 docs/benchmarks.md. Settings are RANKSxTHREADS. Data: the first part of Fashion-MNIST's own images, so that an epoch
-takes up to a second. An epoch's seconds are those of training alone, taken inside each side; the first epoch of a run
-is left out. A run is refused if a loss of the first 50 steps differs by more than 1e-5, or the later work does not match.
+takes up to a second. An epoch's seconds, taken inside each side, go from the end of one epoch's training to the end
+of the next one's: saving and training. A run is refused if a loss of the first 50 steps differs by more than 1e-5, or the later work does not match.
 """
 
 import argparse
@@ -91,20 +91,21 @@ class Case:
         return [str(word) for word in words]
 
     def run(self, side, steps, epochs, log_every):
-        """What the job used, the seconds of each epoch's training, and the mean losses over each log_every steps."""
+        """What the job used, the median seconds of its epochs after the first, and the mean loss of each log_every steps."""
         with tempfile.TemporaryDirectory(dir=self.folder) as name:
             out, data = Path(name), make_data(self.model, steps, self.folder)
             used = job.run(self.command(side, data, out, epochs, log_every), out, self.threads, self.ranks)
             if side == "Muster":
                 rows = [json.loads(line) for line in (out / "run" / "metrics.jsonl").read_text().splitlines()]
                 rows = [row for row in rows if row["phase"] == "train"]
-                epoch_s, losses = [row["epoch_s"] for row in rows if row["step"] % steps == 0], [row["loss"] for row in rows]
+                ended, losses = [row["elapsed_s"] for row in rows if row["step"] % steps == 0], [row["loss"] for row in rows]
             else:
                 notes = [json.loads((out / f"rank{rank}.json").read_text()) for rank in range(self.ranks)]
-                epoch_s = notes[0]["epochs"]
+                ended = notes[0]["ended"]
                 means = [statistics.mean(values) for values in zip(*(note["losses"] for note in notes))]
                 losses = [statistics.mean(means[at:at + log_every]) for at in range(0, len(means), log_every)]
-        return used | {"epoch": statistics.median(epoch_s[1:] or epoch_s), "losses": losses}
+        epochs = [after - before for before, after in zip(ended, ended[1:])]
+        return used | {"epoch": statistics.median(epochs or ended), "losses": losses}
 
     def curve_difference(self):
         """The largest difference between the sides' losses in the first 50 steps, step by step."""
