@@ -36,7 +36,10 @@ Json to_json(const ListRow& row) {
   if (!row.unavailable.empty()) json["why_not"] = row.unavailable;
   json["params"] = Json::array();
   for (const Param& param : row.params) {
-    json["params"].push_back({{"name", param.name}, {"type", param.type}, {"help", param.help}});
+    json["params"].push_back({{"name", param.name},
+                              {"type", param.type},
+                              {"help", param.help},
+                              {"default", param.default_value()}});
   }
   return json;
 }
@@ -45,7 +48,9 @@ void print_row(const ListRow& row, size_t column, std::ostream& out) {
   std::string text = row.help;
   if (!row.unavailable.empty()) text += "\nnot here: " + row.unavailable;
   for (const Param& param : row.params) {
+    const std::string value = param.default_value();
     text += concat("\n", param.name, "=", param.type, ": ", param.help);
+    if (!value.empty()) text += concat(" [", value, "]");
   }
   const std::string body = wrap(text, kWidth, std::string(column, ' '));
   out << row.name << body.substr(std::min(display_width(row.name), body.size())) << '\n';

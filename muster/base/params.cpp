@@ -1,5 +1,6 @@
 #include "muster/base/params.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace muster {
@@ -45,27 +46,33 @@ void set_params(std::span<const Param> params,
                 const ParamValues& values,
                 void* options,
                 std::string_view owner) {
-  for (const auto& [name, text] : values) {
-    const Param* found = nullptr;
-    for (const Param& param : params) {
-      if (param.name == name) found = &param;
-    }
-    if (found == nullptr) {
-      std::vector<std::string> known;
-      for (const Param& param : params) known.emplace_back(param.name);
-      throw usage_error({.refused = concat(owner, " has no parameter \"", name, "\""),
-                         .hint = known.empty() ? concat(owner, " takes no parameters")
-                                               : suggestion(name, known)});
-    }
+  check_param_names(params, values, owner);
+  for (const Param& param : params) {
+    const auto value = values.find(param.name);
+    if (value == values.end()) continue;
     try {
-      found->set(options, text);
+      param.set(options, value->second);
     } catch (const Error& error) {
       ErrorText said = error.text();
-      said.refused = concat(owner, " parameter \"", name, "\"");
+      said.refused = concat(owner, " parameter \"", param.name, "\"");
       throw Error(error.kind(), said);
     }
   }
 }
 
 }  // namespace detail
+
+void check_param_names(std::span<const Param> params,
+                       const ParamValues& values,
+                       std::string_view owner) {
+  std::vector<std::string> known;
+  for (const Param& param : params) known.emplace_back(param.name);
+  for (const auto& [name, text] : values) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    throw usage_error(
+        {.refused = concat(owner, " has no parameter \"", name, "\""),
+         .hint = known.empty() ? concat(owner, " takes no parameters") : suggestion(name, known)});
+  }
+}
+
 }  // namespace muster

@@ -21,6 +21,7 @@ struct Param {
   std::string_view type;                              ///< "int", "float", "bool", "text"
   void (*set)(void* options, std::string_view text);  ///< throws a usage error
   std::string (*show)(const void* options);           ///< the value as it would be typed
+  std::string (*default_value)();                     ///< the same of a fresh options struct
 };
 
 /// Values as the user typed them, by parameter name: {"hidden", "128"}.
@@ -86,8 +87,15 @@ consteval Param param(std::string_view name, std::string_view help) {
       [](void* options, std::string_view text) {
         static_cast<Struct*>(options)->*Member = Type::parse(text);
       },
-      [](const void* options) { return Type::show(static_cast<const Struct*>(options)->*Member); }};
+      [](const void* options) { return Type::show(static_cast<const Struct*>(options)->*Member); },
+      [] { return Type::show(Struct{}.*Member); }};
 }
+
+/// Throws a usage error that names `owner` for a value whose parameter is not among `params`, with
+/// a suggestion. For owners that are made later than they should be checked.
+void check_param_names(std::span<const Param> params,
+                       const ParamValues& values,
+                       std::string_view owner);
 
 /// The defaults of `Options`, overwritten by `values`. Throws a usage error that names `owner`, the
 /// parameter and the value; an unknown parameter gets a suggestion.

@@ -118,8 +118,8 @@ void visit_options(Options& options, Visitor&& visit) {
         options.top_k);
   visit(OptionInfo{"monitor",
                    "NAME",
-                   "what makes an epoch the best: validate_accuracy or "
-                   "validate_loss"},
+                   "what makes an epoch the best: validate_accuracy or validate_loss",
+                   kFixed},
         options.monitor);
   visit(
       OptionInfo{"patience", "N", "stop after N epochs that were not better [never]", kFree, false},

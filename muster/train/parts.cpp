@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include <ATen/Context.h>
+#include <ATen/ops/zeros.h>
 
 #include "muster/data/samplers/exact_cover.h"
 #include "muster/models/weights.h"
@@ -38,6 +39,11 @@ std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan) {
   if (!plan.options.weights.empty())
     models::load_weights(*model, read_safetensors(plan.options.weights).tensors);
   return model;
+}
+
+data::Batch stand_in_batch(const models::ImageShape& shape) {
+  return {.data = at::zeros({2, shape.channels, shape.height, shape.width}),
+          .target = at::zeros({2}, at::kLong)};
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainPlan& plan, const models::Classifier& model) {

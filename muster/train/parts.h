@@ -21,6 +21,9 @@ std::unique_ptr<data::Loader> make_loader(const TrainPlan& plan,
 /// Seeds torch's default CPU generator; any thread.
 std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan);
 
+/// Two black images, for a forward whose result is not used; one would be too few for BatchNorm.
+data::Batch stand_in_batch(const models::ImageShape& shape);
+
 std::unique_ptr<Optimizer> make_optimizer(const TrainPlan& plan, const models::Classifier& model);
 
 }  // namespace muster::train

@@ -9,6 +9,7 @@
 #include "muster/data/loader.h"
 #include "muster/models/model.h"
 #include "muster/train/optimizer.h"
+#include "muster/train/schedule.h"
 
 namespace muster::train {
 namespace {
@@ -69,6 +70,21 @@ void check_names(const TrainOptions& options) {
   one_of("--tensorboard", options.tensorboard, {"off", "scalars", "all"});
   if (options.lr_schedule.empty())
     throw usage_error({.refused = "--lr-schedule", .rule = "it is a name", .value = "\"\""});
+}
+
+/// Names and numbers that would else be refused when the output folder exists already. The model's
+/// own values are checked when it is made: some models are large.
+void check_parts(const TrainPlan& plan) {
+  check_param_names(models::models().at(plan.model_name).params,
+                    plan.model_params,
+                    concat("model ", plan.model_name));
+  optimizers().at(plan.optimizer_name).make({}, plan.lr, plan.optimizer_params);
+  make_schedule(
+      plan.options.lr_schedule,
+      {.lr = plan.lr, .total_steps = plan.total_steps, .total_epochs = plan.options.epochs});
+  const std::filesystem::path& weights = plan.options.weights;
+  if (!weights.empty() && !std::filesystem::exists(weights))
+    throw usage_error({.refused = "--weights " + weights.string(), .rule = "the file exists"});
 }
 
 /// What cannot work without a validation split is refused before the first step.
@@ -175,6 +191,7 @@ TrainPlan resolve(const TrainOptions& options,
   plan.steps_per_epoch = (plan.train_samples + plan.samples_per_step - 1) / plan.samples_per_step;
   plan.total_steps = plan.steps_per_epoch * options.epochs;
   if (options.max_steps > 0) plan.total_steps = std::min(plan.total_steps, options.max_steps);
+  check_parts(plan);
   return plan;
 }
 

@@ -132,7 +132,8 @@ consteval Param timing_param(std::string_view name, std::string_view help) {
           },
           [](const void* options) {
             return Type::show(static_cast<const Struct*>(options)->*Timing.*Member);
-          }};
+          },
+          [] { return Type::show((Struct{}.*Timing).*Member); }};
 }
 
 }  // namespace detail

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/ops/zeros.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -49,7 +48,6 @@ class Trainer {
   bool finished() const;
   void build_model();
   void lay_out_buckets();
-  data::Batch stand_in() const;
   void restore(const Checkpoint& checkpoint);
   Step train_epoch();
   void train_step(data::Epoch& epoch);
@@ -61,6 +59,7 @@ class Trainer {
   void note_early_stop() const;
   void note_epoch(const Meter& validation) const;
   Evaluation evaluate_split(const DatasetPtr& split, const std::string& phase);
+  void load_best();
   void test(TrainResult& result);
   void save();
 
@@ -127,13 +126,6 @@ void Trainer::build_model() {
   optimizer_ = make_optimizer(plan_, *model_);
 }
 
-/// Two black images, for a forward whose result is not used; one would be too few for BatchNorm.
-data::Batch Trainer::stand_in() const {
-  const models::ImageShape& shape = plan_.model_shape;
-  return {.data = at::zeros({2, shape.channels, shape.height, shape.width}),
-          .target = at::zeros({2}, at::kLong)};
-}
-
 // DDP decides its buckets in the first backward of a process, and a ring sums each place of a
 // bucket in another order of ranks. So a resumed process makes one backward whose gradients are
 // thrown away, and its first real step sums as the unbroken run does. Before restore(): BatchNorm's
@@ -141,7 +133,7 @@ data::Batch Trainer::stand_in() const {
 void Trainer::lay_out_buckets() {
   if (!ddp_ || group_.world_size() < 3) return;  // two ranks sum the same in any order
   model_->train();
-  const data::Batch batch = stand_in();
+  const data::Batch batch = stand_in_batch(plan_.model_shape);
   cross_entropy(ddp_->forward(batch.data), batch.target).backward();
   optimizer_->zero_grad();
 }
@@ -233,7 +225,7 @@ void Trainer::train_step(data::Epoch& epoch) {
     std::optional<data::Batch> batch = epoch.next();
     const int64_t mine = batch ? batch->size() : 0;
     if (batch) log_.batch(batch->data, position_);
-    if (!batch) batch = stand_in();
+    if (!batch) batch = stand_in_batch(plan_.model_shape);
     const double weight =
         static_cast<double>(mine * group_.world_size()) / static_cast<double>(samples);
     local = backward(*batch, weight, i + 1 == batches, local);
@@ -358,13 +350,18 @@ Evaluation Trainer::evaluate_split(const DatasetPtr& split, const std::string& p
                   });
 }
 
-void Trainer::test(TrainResult& result) {
-  if (plan_.options.test_weights == "best") {
-    if (writer_) writer_->wait();
-    group_.barrier();
+/// The best epoch's weights on every rank: read by the first, whose disk has them.
+void Trainer::load_best() {
+  if (writer_) {
+    writer_->wait();
     if (const auto best = best_checkpoint(output_))
       load_model_state(*model_, read_checkpoint(*best).model);
   }
+  for (const auto& [name, tensor] : model_state(*model_)) group_.broadcast(tensor.detach());
+}
+
+void Trainer::test(TrainResult& result) {
+  if (plan_.options.test_weights == "best") load_best();
   result.test = evaluate_split(data_.test, "test");
   log_.evaluated("test", position_, result.test);
 }

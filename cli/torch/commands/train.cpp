@@ -326,8 +326,14 @@ int run(std::span<const std::string> args, Console& console) {
   try {
     return train_command(args, console);
   } catch (const c10::Error& error) {
-    // LibTorch's own: without its forty lines of addresses.
-    throw internal_error({.refused = error.what_without_backtrace()});
+    // Without its forty lines of addresses.
+    const std::string text = error.what_without_backtrace();
+    const bool one_sample = text.find("Expected more than 1 value per channel") != text.npos;
+    throw environment_error(
+        {.refused = "LibTorch: " + text,
+         .hint = one_sample ? "the last batch of an epoch leaves a rank one sample, too few for "
+                              "BatchNorm: take another --batch-size"
+                            : ""});
   }
 }
 
