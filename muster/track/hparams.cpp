@@ -11,6 +11,8 @@ template <class... Cases>
 struct Overloaded : Cases... {
   using Cases::operator()...;
 };
+template <class... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;  // clang 14 deduces no aggregates by itself
 
 proto::HParamInfo::Type type_of(const HParams::value_type::second_type& value) {
   return std::visit(Overloaded{[](bool) { return proto::HParamInfo::BOOL; },
