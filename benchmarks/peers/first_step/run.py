@@ -11,8 +11,6 @@ import argparse
 import datetime
 import json
 import os
-import platform
-import re
 import resource
 import statistics
 import subprocess
@@ -22,7 +20,10 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "benchmarks" / "peers"))
 HERE = Path(__file__).resolve().parent
+from report import load_average, machine, torch_version, write_docs  # noqa: E402
+
 FASHION_MNIST = "/usr/share/datasets/fashion-mnist"
 OURS, PYTHON, MIXED = "muster run, C++", "torchrun, Python", "muster run, Python"
 
@@ -115,36 +116,12 @@ def phase_table(results):
     return "\n".join(lines)
 
 
-def machine():
-    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    return f"{os.cpu_count()} cores of {cpu[1] if cpu else platform.processor()}, Linux {platform.release()}"
-
-
-def torch_version():
-    return subprocess.run([sys.executable, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True,
-                          check=True).stdout.strip()
-
-
-def write_docs(text):
-    path = ROOT / "docs" / "benchmarks.md"
-    begin, end = "<!-- first_step: begin -->", "<!-- first_step: end -->"
-    page = path.read_text()
-    if page.count(begin) != 1 or page.count(end) != 1:
-        sys.exit(f"first_step: {path} lacks the lines {begin} and {end}")
-    before, after = page.split(begin)[0], page.split(end)[1]
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(f"{before}{begin}\n{text}\n{end}{after}")
-    temporary.replace(path)
-
-
 def main():
     arguments = parse_arguments()
-    load = os.getloadavg()[0]  # before our own build
+    load = load_average("first_step")
     subprocess.run(["cmake", "--build", str(ROOT / arguments.build), "--target", "first_step", "muster"], check=True,
                    stdout=sys.stderr)
     tables, phases, ratios = [], [], []
-    if load > 0.5 * os.cpu_count():
-        print(f"first_step: other programs are running (load average {load:.2f}): times will be worse", file=sys.stderr)
     variants = {"data in memory": ["memory"], "Fashion-MNIST from its gz files": ["fashion-mnist", FASHION_MNIST]}
     if not Path(FASHION_MNIST).is_dir():
         sys.exit(f"first_step: {FASHION_MNIST} is not there\nhint: install Debian's dataset-fashion-mnist")
@@ -162,7 +139,7 @@ def main():
             f"`{words}`\n\n" + "\n\n".join(tables))
     print(text)
     if arguments.write_docs:
-        write_docs(text)
+        write_docs("first_step", text)
     if ratios[0] < arguments.require:
         sys.exit(f"first_step: {ratios[0]:.1f} times sooner than torchrun, and {arguments.require:g} are required")
 

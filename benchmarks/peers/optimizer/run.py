@@ -15,15 +15,16 @@ import argparse
 import datetime
 import json
 import os
-import platform
-import re
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "benchmarks" / "peers"))
 HERE = Path(__file__).resolve().parent
+from report import load_average, machine, torch_version, write_docs  # noqa: E402
+
 LISTS = {  # title, steps per turn
     "mlp": ("MLP 784-2048-2048-10: 6 tensors, 5.8 million numbers", 4),
     "resnet18": ("ResNet-18: 62 tensors, 11.7 million numbers", 3),
@@ -99,28 +100,6 @@ def table(title, results):
     return "\n".join(lines)
 
 
-def machine():
-    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    return f"{os.cpu_count()} cores of {cpu[1] if cpu else platform.processor()}, Linux {platform.release()}"
-
-
-def torch_version():
-    return subprocess.run([sys.executable, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True,
-                          check=True).stdout.strip()
-
-
-def write_docs(text):
-    path = ROOT / "docs" / "benchmarks.md"
-    begin, end = "<!-- optimizer: begin -->", "<!-- optimizer: end -->"
-    page = path.read_text()
-    if page.count(begin) != 1 or page.count(end) != 1:
-        sys.exit(f"optimizer: {path} lacks the lines {begin} and {end}")
-    before, after = page.split(begin)[0], page.split(end)[1]
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(f"{before}{begin}\n{text}\n{end}{after}")
-    temporary.replace(path)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=11, help="timed turns of each side (default: 11)")
@@ -129,10 +108,8 @@ def main():
     parser.add_argument("--build", default="build", help="build folder (default: build)")
     parser.add_argument("--write-docs", action="store_true", help="put the table into docs/benchmarks.md")
     arguments = parser.parse_args()
-    load = os.getloadavg()[0]  # before our own build
+    load = load_average("optimizer")
     subprocess.run(["cmake", "--build", str(ROOT / arguments.build), "--target", "optimizer_step"], check=True, stdout=sys.stderr)
-    if load > 0.5 * os.cpu_count():
-        print(f"optimizer: other programs are running (load average {load:.2f}): times will be worse", file=sys.stderr)
     ours = Process(arguments.threads, str(ROOT / arguments.build / "bin" / "optimizer_step"))
     python = Process(arguments.threads, sys.executable, str(HERE / "peer.py"))
     asks = {side: ours if side in ("muster", "libtorch") else python for side in SIDES}
@@ -152,7 +129,7 @@ def main():
             f"on all sides, float32; milliseconds of {'CPU time' if arguments.cpu_time else 'wall time'} per step, median (least–most) of {arguments.turns} turns:\n`{words}`\n\n"
             + "\n\n".join(tables))
     if arguments.write_docs:
-        write_docs(text)
+        write_docs("optimizer", text)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ Builds our side, runs the sides in turn, each in a process of its own and once u
 import argparse
 import datetime
 import json
-import os
-import re
 import statistics
 import subprocess
 import sys
@@ -18,7 +16,10 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "benchmarks" / "peers"))
 HERE = Path(__file__).resolve().parent
+from report import load_average, machine, write_docs  # noqa: E402
+
 ROWS = ["write", "write, synced", "open", "open and sum", "read to own memory"]
 
 
@@ -65,28 +66,10 @@ def table(results):
     return "\n".join(lines)
 
 
-def machine():
-    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    return f"{os.cpu_count()} cores of {cpu[1] if cpu else 'an unknown processor'}"
-
-
-def write_docs(text):
-    path = ROOT / "docs" / "benchmarks.md"
-    begin, end = "<!-- safetensors: begin -->", "<!-- safetensors: end -->"
-    page = path.read_text()
-    if page.count(begin) != 1 or page.count(end) != 1:
-        sys.exit(f"safetensors: {path} lacks the lines {begin} and {end}")
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(f"{page.split(begin)[0]}{begin}\n{text}\n{end}{page.split(end)[1]}")
-    temporary.replace(path)
-
-
 def main():
     arguments = parse_arguments()
-    load = os.getloadavg()[0]
+    load = load_average("safetensors")
     subprocess.run(["cmake", "--build", str(ROOT / arguments.build), "--target", "safetensors_io"], check=True, stdout=sys.stderr)
-    if load > 0.5 * os.cpu_count():
-        print(f"safetensors: other programs are running (load average {load:.2f}): times will be worse", file=sys.stderr)
     with tempfile.TemporaryDirectory(dir=ROOT / arguments.build) as folder:
         words = [f"{folder}/x.safetensors", str(arguments.megabytes)]
         results = measure({"ours": [str(ROOT / arguments.build / "bin" / "safetensors_io"), *words],
@@ -96,7 +79,7 @@ def main():
             f"thread, median (least–most) of {arguments.pairs} runs each, taken in turn:\n`{command}`\n\n{table(results)}")
     print(text)
     if arguments.write_docs:
-        write_docs(text)
+        write_docs("safetensors", text)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,6 @@ import datetime
 import gzip
 import json
 import os
-import platform
-import re
 import statistics
 import struct
 import subprocess
@@ -25,6 +23,9 @@ from pathlib import Path
 import job
 
 ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "benchmarks" / "peers"))
+from report import load_average, machine, torch_version, write_docs  # noqa: E402
+
 PEER = Path(__file__).resolve().parent / "peer.py"
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 TEST_SAMPLES = 500
@@ -155,32 +156,9 @@ HEADER = ("| model, ranks x threads | steps x global batch | ours, s per epoch |
           "| CPU of the job, s | peak RSS, MiB | of it anonymous, MiB | largest difference of losses |\n" + "|---" * 9 + "|")
 
 
-def machine():
-    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    return f"{os.cpu_count()} cores of {cpu[1] if cpu else platform.processor()}, Linux {platform.release()}"
-
-
-def torch_version():
-    return subprocess.run([sys.executable, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True,
-                          check=True).stdout.strip()
-
-
-def write_docs(text):
-    path = ROOT / "docs" / "benchmarks.md"
-    begin, end = "<!-- train: begin -->", "<!-- train: end -->"
-    page = path.read_text()
-    if page.count(begin) != 1 or page.count(end) != 1:
-        sys.exit(f"train: {path} lacks the lines {begin} and {end}")
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(f"{page.split(begin)[0]}{begin}\n{text}\n{end}{page.split(end)[1]}")
-    temporary.replace(path)
-
-
 def main():
     arguments = parse_arguments()
-    load = os.getloadavg()[0]  # before our own build
-    if load > 0.5 * os.cpu_count():
-        print(f"train: other programs are running (load average {load:.2f}): times will be worse", file=sys.stderr)
+    load = load_average("train")
     if not FASHION_MNIST.is_dir():
         sys.exit(f"train: {FASHION_MNIST} is not there\nhint: install Debian's dataset-fashion-mnist")
     subprocess.run(["cmake", "--build", str(ROOT / arguments.build), "--target", "muster"], check=True, stdout=sys.stderr)
@@ -201,7 +179,7 @@ def main():
             f"`{words}`\n\n{HEADER}\n" + "\n".join(lines))
     print(text)
     if arguments.write_docs:
-        write_docs(text)
+        write_docs("train", text)
     if min(speeds) < arguments.require:
         sys.exit(f"train: {min(speeds):.3f} of Python's speed, and {arguments.require:g} are required")
 
