@@ -22,7 +22,7 @@ constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kUnfinished = ".unfinished-";
 
 uint32_t crc32_of(std::string_view bytes, uint32_t before = 0) {
-  return ::libdeflate_crc32(before, bytes.data(), bytes.size());  // 20 times as fast as zlib's
+  return ::libdeflate_crc32(before, bytes.data(), bytes.size());
 }
 
 [[noreturn]] void refuse(const fs::path& folder,
@@ -38,17 +38,6 @@ std::optional<int64_t> step_of(const fs::path& folder) {
   const std::string name = folder.filename().string();
   if (!name.starts_with(kPrefix)) return std::nullopt;
   return to_int(std::string_view(name).substr(kPrefix.size()));
-}
-
-/// Steps of the checkpoints under `output`, newest first.
-std::vector<int64_t> steps_in(const fs::path& output) {
-  std::vector<int64_t> steps;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(output / "checkpoints", none)) {
-    if (const auto step = step_of(entry.path())) steps.push_back(*step);
-  }
-  std::sort(steps.rbegin(), steps.rend());
-  return steps;
 }
 
 fs::path folder_of(const fs::path& output, int64_t step) {
@@ -156,8 +145,18 @@ Checkpoint read_checkpoint(const fs::path& folder) {
   return checkpoint;
 }
 
+std::vector<int64_t> checkpoint_steps(const fs::path& output) {
+  std::vector<int64_t> steps;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(output / "checkpoints", none)) {
+    if (const auto step = step_of(entry.path())) steps.push_back(*step);
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
 std::optional<fs::path> checkpoint_before(const fs::path& output, int64_t step) {
-  for (const int64_t earlier : steps_in(output)) {
+  for (const int64_t earlier : checkpoint_steps(output)) {
     if (earlier >= step) continue;
     try {
       read_checkpoint(folder_of(output, earlier));
@@ -190,7 +189,7 @@ std::optional<fs::path> best_checkpoint(const fs::path& output) {
 }
 
 void remove_old_checkpoints(const fs::path& output, int64_t keep) {
-  const std::vector<int64_t> steps = steps_in(output);
+  const std::vector<int64_t> steps = checkpoint_steps(output);
   const std::optional<fs::path> best = best_checkpoint(output);
   std::error_code none;  // what cannot be removed now is tried again with the next checkpoint
   for (size_t i = static_cast<size_t>(std::max<int64_t>(1, keep)); i < steps.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "muster/base/json.h"
 #include "muster/train/formats/checkpoint_index.h"
@@ -49,6 +50,9 @@ Checkpoint read_checkpoint(const std::filesystem::path& folder);
 /// Throws a usage error; if the checkpoint is damaged, the hint names the newest one before it that
 /// is whole.
 std::filesystem::path find_checkpoint(const std::filesystem::path& path);
+
+/// Steps of the checkpoints under `output`, whole or not, newest first.
+std::vector<int64_t> checkpoint_steps(const std::filesystem::path& output);
 
 /// The newest checkpoint under `output` with a step below `step` that reads without an error.
 std::optional<std::filesystem::path> checkpoint_before(const std::filesystem::path& output,

@@ -46,18 +46,14 @@ void CheckpointWriter::wait_idle(std::unique_lock<std::mutex>& lock) {
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-void CheckpointWriter::start(const Checkpoint& checkpoint) {
+void CheckpointWriter::start(Checkpoint checkpoint) {
   std::unique_lock lock(mutex_);
   wait_idle(lock);
-  NamedTensorList model = std::move(copy_.model), optimizer = std::move(copy_.optimizer),
-                  rng = std::move(copy_.rng);
-  copy_ = checkpoint;  // tensors as handles
-  copy_tensors(checkpoint.model, model);
-  copy_tensors(checkpoint.optimizer, optimizer);
-  copy_tensors(checkpoint.rng, rng);
-  copy_.model = std::move(model);
-  copy_.optimizer = std::move(optimizer);
-  copy_.rng = std::move(rng);
+  for (const auto part : {&Checkpoint::model, &Checkpoint::optimizer, &Checkpoint::rng}) {
+    copy_tensors(checkpoint.*part, copy_.*part);
+    checkpoint.*part = std::move(copy_.*part);
+  }
+  copy_ = std::move(checkpoint);
   due_ = true;
   lock.unlock();
   changed_.notify_all();

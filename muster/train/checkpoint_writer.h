@@ -24,9 +24,9 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  /// Copies `checkpoint`, then writes it in the background. Throws what the checkpoint before it
-  /// failed with.
-  void start(const Checkpoint& checkpoint);
+  /// Copies the tensors of `checkpoint`, then writes it in the background. Throws what the
+  /// checkpoint before it failed with.
+  void start(Checkpoint checkpoint);
 
   /// Waits until nothing is left to write. Returns the newest folder, empty if there was none.
   /// Throws what the last checkpoint failed with.

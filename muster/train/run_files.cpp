@@ -1,12 +1,11 @@
 #include "muster/train/run_files.h"
 
-#include <algorithm>
-
 #include "muster/base/file.h"
 #include "muster/base/text.h"
 #include "muster/track/curves.h"
 #include "muster/track/metrics_reader.h"
 #include "muster/track/run_page.h"
+#include "muster/train/checkpoint.h"
 
 namespace muster::train {
 namespace {
@@ -36,21 +35,11 @@ std::vector<track::PageLink> links(const fs::path& output) {
        {"metrics.csv", "metrics.jsonl", "confusion_matrix.csv", "curves.svg", "config.json"}) {
     if (fs::exists(output / name)) links.push_back({name, ""});
   }
-  const auto pointed = [&](const char* pointer) {
-    return fs::exists(output / pointer) ? std::string(trim(read_file(output / pointer))) : "";
-  };
-  const std::string latest = pointed("latest"), best = pointed("best");
-  std::vector<fs::path> folders;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(output / "checkpoints", none)) {
-    if (entry.path().filename().string().starts_with("step-")) folders.push_back(entry.path());
-  }
-  std::sort(folders.begin(), folders.end(), [](const fs::path& a, const fs::path& b) {
-    const std::string x = a.filename().string(), y = b.filename().string();
-    return std::pair(x.size(), x) < std::pair(y.size(), y);  // step-90 before step-100
-  });
-  for (const fs::path& folder : folders) {
-    const std::string name = folder.filename().string();
+  const std::vector<int64_t> steps = checkpoint_steps(output);
+  const fs::path latest = find_checkpoint(output).filename();
+  const fs::path best = best_checkpoint(output).value_or("").filename();
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    const std::string name = concat("step-", *step);
     std::vector<std::string> notes;
     if (name == latest) notes.emplace_back("latest");
     if (name == best) notes.emplace_back("best");

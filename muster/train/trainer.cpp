@@ -51,7 +51,7 @@ class Trainer {
   void restore(const Checkpoint& checkpoint);
   Step train_epoch();
   void train_step(data::Epoch& epoch);
-  Meter backward(const data::Batch& batch, double weight, bool last, const Meter& before);
+  void backward(const data::Batch& batch, double weight, bool last, Meter& sum);
   [[noreturn]] void not_finite(std::string_view what, const std::string& seen) const;
   void clip_gradients();
   void after_step(int64_t samples);
@@ -228,7 +228,7 @@ void Trainer::train_step(data::Epoch& epoch) {
     if (!batch) batch = stand_in_batch(plan_.model_shape);
     const double weight =
         static_cast<double>(mine * group_.world_size()) / static_cast<double>(samples);
-    local = backward(*batch, weight, i + 1 == batches, local);
+    backward(*batch, weight, i + 1 == batches, local);
   }
   step_report_.wait();
   // On all ranks, before any of them changes a weight.
@@ -242,16 +242,13 @@ void Trainer::train_step(data::Epoch& epoch) {
   after_step(samples);
 }
 
-/// Forward and backward of one batch; returns `before` with the batch's samples added. The last
-/// batch of a step averages the gradients over the ranks, and posts what the ranks tell each other.
-Meter Trainer::backward(const data::Batch& batch, double weight, bool last, const Meter& before) {
-  Meter sum = before;
+/// Forward and backward of one batch, whose samples are added to `sum`. The last batch of a step
+/// averages the gradients over the ranks, and posts what the ranks tell each other.
+void Trainer::backward(const data::Batch& batch, double weight, bool last, Meter& sum) {
   const auto run = [&] {
     const at::Tensor scores = ddp_ ? ddp_->forward(batch.data) : model_->forward(batch.data);
     const at::Tensor loss = cross_entropy(scores, batch.target, plan_.options.label_smoothing);
-    if (weight > 0) {
-      sum.add(loss.item<double>(), count_correct(scores, batch.target), batch.size());
-    }
+    if (weight > 0) sum.add(loss.item<double>(), count_correct(scores, batch.target), batch.size());
     if (last) step_report_.post(callbacks_.stop_requested && callbacks_.stop_requested(), sum);
     (weight == 1 ? loss : loss * weight).backward();
   };
@@ -261,7 +258,6 @@ Meter Trainer::backward(const data::Batch& batch, double weight, bool last, cons
   } else {
     run();
   }
-  return sum;
 }
 
 void Trainer::not_finite(std::string_view what, const std::string& seen) const {

@@ -7,11 +7,13 @@
 #include "muster/base/file.h"
 
 #include "cli/parse.h"
+#include "tests/error_of.h"
 #include "tests/folder.h"
 
 namespace muster::cli {
 namespace {
 
+using test::refusal_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -30,18 +32,8 @@ const std::vector<ConfigKey> kKeys = {{.name = "epochs"},
 
 Words words(const std::string& text) { return parse_config(text, "runs/a.toml", kKeys); }
 
-std::string error_of(const std::function<void()>& callable) {
-  try {
-    callable();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    return error.what();
-  }
-  return "no error";
-}
-
-std::string error_of(const std::string& text) {
-  return error_of([&] { words(text); });
+std::string refusal_in(const std::string& text) {
+  return refusal_of([&] { words(text); });
 }
 
 TEST(ConfigFile, ValuesBecomeTheWordsThatOneWouldType) {
@@ -55,7 +47,7 @@ TEST(ConfigFile, ValuesBecomeTheWordsThatOneWouldType) {
 
 TEST(ConfigFile, ATrueSwitchIsThereAndAFalseOneIsNot) {
   EXPECT_THAT(words("explain = true\njson = false"), ElementsAre("--explain"));
-  EXPECT_THAT(error_of("explain = 1"), HasSubstr("it is true or false"));
+  EXPECT_THAT(refusal_in("explain = 1"), HasSubstr("it is true or false"));
 }
 
 TEST(ConfigFile, ATableIsASpecInTheOrderOfTheFile) {
@@ -66,21 +58,22 @@ TEST(ConfigFile, ATableIsASpecInTheOrderOfTheFile) {
   EXPECT_THAT(words("schedule.name = \"multi_step\"\nschedule.milestones = [30, 60]"),
               ElementsAre("--schedule=multi_step:milestones=30+60"));
   EXPECT_THAT(words("[model]\nname = \"cnn\""), ElementsAre("--model=cnn"));
-  EXPECT_THAT(error_of("[model]\nhidden = 64"),
+  EXPECT_THAT(refusal_in("[model]\nhidden = 64"),
               HasSubstr("runs/a.toml:1:2: table [model]: it has a text `name`"));
-  EXPECT_THAT(error_of("[model]\nname = \"a:b=1\""), HasSubstr("no colon"));
-  EXPECT_THAT(error_of("[model]\nname = \"a\"\nb = \"1,c=2\""),
+  EXPECT_THAT(refusal_in("[model]\nname = \"a:b=1\""), HasSubstr("no colon"));
+  EXPECT_THAT(refusal_in("[model]\nname = \"a\"\nb = \"1,c=2\""),
               HasSubstr(":3:1: value of \"model.b\": no comma"));
-  EXPECT_THAT(error_of("[lr]\nname = \"a\""), HasSubstr("a text, a number, true, false or a list"));
+  EXPECT_THAT(refusal_in("[lr]\nname = \"a\""),
+              HasSubstr("a text, a number, true, false or a list"));
 }
 
 TEST(ConfigFile, ArraysAreJoinedOrRepeated) {
   EXPECT_THAT(words("top_k = [1, 5]"), ElementsAre("--top-k=1,5"));
   EXPECT_THAT(words("tag = [\"a,b\", \"c\"]"), ElementsAre("--tag=a,b", "--tag=c"));
   EXPECT_THAT(words("tag = []"), IsEmpty());
-  EXPECT_THAT(error_of("top_k = []"), HasSubstr("the list has an item"));
-  EXPECT_THAT(error_of("top_k = [\"1,2\", \"3\"]"), HasSubstr("no , in it"));
-  EXPECT_THAT(error_of("top_k = [[1]]"), HasSubstr("a text, a number"));
+  EXPECT_THAT(refusal_in("top_k = []"), HasSubstr("the list has an item"));
+  EXPECT_THAT(refusal_in("top_k = [\"1,2\", \"3\"]"), HasSubstr("no , in it"));
+  EXPECT_THAT(refusal_in("top_k = [[1]]"), HasSubstr("a text, a number"));
 }
 
 TEST(ConfigFile, PathsAreRelativeToTheFile) {
@@ -91,16 +84,16 @@ TEST(ConfigFile, PathsAreRelativeToTheFile) {
 }
 
 TEST(ConfigFile, ErrorsSayWhereAndWhat) {
-  EXPECT_THAT(error_of("lr = 1\nepocs = 3"),
+  EXPECT_THAT(refusal_in("lr = 1\nepocs = 3"),
               HasSubstr("runs/a.toml:2:1: unknown key \"epocs\"\nhint: did you mean \"epochs\"?"));
-  EXPECT_THAT(error_of("lr = 1\nepochs = = 3"), HasSubstr("runs/a.toml:2:10: not valid TOML"));
-  EXPECT_THAT(error_of("lr = 1\nlr = 2"), HasSubstr("runs/a.toml:2:"));
-  EXPECT_THAT(error_of("batch_size = 1\nbatch-size = 2"),
+  EXPECT_THAT(refusal_in("lr = 1\nepochs = = 3"), HasSubstr("runs/a.toml:2:10: not valid TOML"));
+  EXPECT_THAT(refusal_in("lr = 1\nlr = 2"), HasSubstr("runs/a.toml:2:"));
+  EXPECT_THAT(refusal_in("batch_size = 1\nbatch-size = 2"),
               HasSubstr(":2:1: key \"batch-size\": each flag is given once"));
-  EXPECT_THAT(error_of("lr = 2020-01-01"), HasSubstr("a text, a number"));
-  EXPECT_THAT(error_of("data-dir = \"\""), HasSubstr("hint: leave the key away"));
-  EXPECT_THAT(error_of("data-dir = \"a\\u0000b\""), HasSubstr("no zero byte"));
-  EXPECT_THAT(error_of("lr = \"\xff\""), HasSubstr("not valid TOML"));
+  EXPECT_THAT(refusal_in("lr = 2020-01-01"), HasSubstr("a text, a number"));
+  EXPECT_THAT(refusal_in("data-dir = \"\""), HasSubstr("hint: leave the key away"));
+  EXPECT_THAT(refusal_in("data-dir = \"a\\u0000b\""), HasSubstr("no zero byte"));
+  EXPECT_THAT(refusal_in("lr = \"\xff\""), HasSubstr("not valid TOML"));
 }
 
 TEST(ConfigFile, TheCommandLineWins) {
@@ -113,13 +106,13 @@ TEST(ConfigFile, TheCommandLineWins) {
               ElementsAre("--epochs=3", "--lr=0.1", "--model=mlp:hidden=8"));
   EXPECT_THAT(with_config(Words{"--lr=1", "--", "--config", "x"}, kKeys),
               ElementsAre("--lr=1", "--", "--config", "x"));
-  EXPECT_THAT(error_of([&] { with_config(Words{"--config"}, kKeys); }),
+  EXPECT_THAT(refusal_of([&] { with_config(Words{"--config"}, kKeys); }),
               HasSubstr("names a TOML file"));
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(refusal_of([&] {
                 with_config(Words{"--config", file, "--config", file}, kKeys);
               }),
               HasSubstr("one config file"));
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(refusal_of([&] {
                 with_config(Words{"--config", "missing.toml"}, kKeys);
               }),
               HasSubstr("no such file: missing.toml"));
@@ -151,7 +144,7 @@ TEST(ConfigFile, KeysComeFromTheCommandItself) {
   EXPECT_THAT(tags, ElementsAre("a", "b"));
   EXPECT_EQ(model, "m:k=1");
   EXPECT_EQ(dir, "runs/d");
-  EXPECT_THAT(error_of([&] { parse_config("config = \"a\"", "x", keys); }),
+  EXPECT_THAT(refusal_of([&] { parse_config("config = \"a\"", "x", keys); }),
               HasSubstr("unknown key \"config\""));
 }
 
@@ -180,8 +173,8 @@ TEST(ConfigToml, TakesFlagsAsTheyAreTyped) {
   EXPECT_THAT(config_toml(Words{"--data-dir", "x/../y"}, kKeys),
               HasSubstr((std::filesystem::current_path() / "y").string()));
   for (const Words& bad : {Words{"--lr"}, Words{"3"}, Words{"--no-such=1"}, Words{"--json=1"}})
-    EXPECT_THAT(error_of([&] { config_toml(bad, kKeys); }), HasSubstr("cannot write")) << bad[0];
-  EXPECT_THAT(error_of([&] { config_toml(Words{"--lr=\xff"}, kKeys); }), HasSubstr("UTF-8"));
+    EXPECT_THAT(refusal_of([&] { config_toml(bad, kKeys); }), HasSubstr("cannot write")) << bad[0];
+  EXPECT_THAT(refusal_of([&] { config_toml(Words{"--lr=\xff"}, kKeys); }), HasSubstr("UTF-8"));
 }
 
 }  // namespace

@@ -8,20 +8,13 @@
 #include "muster/models/model.h"
 #include "muster/models/weights.h"
 
+#include "tests/error_of.h"
+
 namespace muster::models {
 namespace {
 
+using test::refusal_of;
 using ::testing::HasSubstr;
-
-std::string refusal_of(const std::function<void()>& callable) {
-  try {
-    callable();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 bool has_param(const ModelEntry& entry, std::string_view name) {
   return std::ranges::any_of(entry.params, [&](const Param& param) { return param.name == name; });

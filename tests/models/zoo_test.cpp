@@ -10,10 +10,13 @@
 #include "muster/models/zoo/lstm.h"
 #include "muster/models/zoo/transformer.h"
 
+#include "tests/error_of.h"
+
 namespace muster {
 namespace {
 
 using models::ImageShape;
+using test::refusal_of;
 using ::testing::HasSubstr;
 
 const Json& golden() {
@@ -150,25 +153,15 @@ TEST(Zoo, ModelsOverTokenIdsHaveTheScoresOfPython) {
   expect_token_scores(encoder, transformer);
 }
 
-std::string error_of(const std::function<void()>& callable) {
-  try {
-    callable();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 2);
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(Zoo, RefusesImagesThatAreTooSmall) {
   EXPECT_THAT(
-      error_of([] { models::make_model("lenet", {.channels = 1, .height = 8, .width = 8}); }),
+      refusal_of([] { models::make_model("lenet", {.channels = 1, .height = 8, .width = 8}); }),
       HasSubstr("at least 16 x 16 pixels (got 8 x 8)"));
 }
 
 TEST(Zoo, RefusesOptionsThatAModelCannotBeMadeFrom) {
   const auto refusal = [](const std::string& model, const ParamValues& params) {
-    return error_of([&] {
+    return refusal_of([&] {
       models::make_model(model, {.channels = 3, .height = 64, .width = 64, .classes = 3}, params);
     });
   };
@@ -185,34 +178,34 @@ TEST(Zoo, RefusesOptionsThatAModelCannotBeMadeFrom) {
 
 TEST(Zoo, RefusesInputOfAnotherKindThanTheModelWasMadeFor) {
   models::LstmImpl reader({.classes = 3}, {.hidden = 4, .vocabulary = 5, .embedding = 3});
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(refusal_of([&] {
                 reader.forward(torch::rand({1, 1, 28, 28}));
               }),
               HasSubstr("token ids [N, T] (got shape [1, 1, 28, 28])"));
   models::TransformerImpl encoder({.classes = 3}, {.vocabulary = 5, .tokens = 4});
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(refusal_of([&] {
                 encoder.forward(torch::zeros({1, 5}, torch::kLong));
               }),
               HasSubstr("at most 4 tokens (got 5)"));
   models::TransformerImpl viewer(ImageShape{.classes = 3});
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(refusal_of([&] {
                 viewer.forward(torch::rand({1, 1, 28, 32}));
               }),
               HasSubstr("made for 49 tokens (got 56)"));
 }
 
 TEST(Zoo, RefusesUnknownModelsAndParameters) {
-  EXPECT_THAT(error_of([] { models::make_model("lenett", {}); }),
+  EXPECT_THAT(refusal_of([] { models::make_model("lenett", {}); }),
               HasSubstr("did you mean \"lenet\"?"));
-  EXPECT_THAT(error_of([] {
+  EXPECT_THAT(refusal_of([] {
                 models::make_model("mlp", {}, {{"hiden", "3"}});
               }),
               HasSubstr("did you mean \"hidden\"?"));
-  EXPECT_THAT(error_of([] {
+  EXPECT_THAT(refusal_of([] {
                 models::make_model("mlp", {}, {{"hidden", "0"}});
               }),
               HasSubstr("at least 1"));
-  EXPECT_THAT(error_of([] {
+  EXPECT_THAT(refusal_of([] {
                 models::make_model("lenet", {}, {{"x", "1"}});
               }),
               HasSubstr("takes no parameters"));

@@ -9,6 +9,7 @@
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 
+#include "tests/error_of.h"
 #include "tests/folder.h"
 
 namespace muster {
@@ -31,12 +32,7 @@ train::Checkpoint example(int64_t step) {
 }
 
 std::string error_of(const std::function<void()>& callable) {
-  try {
-    callable();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::muster_error_of(callable).what();
 }
 
 TEST(Checkpoint, ReadsBackWhatWasWritten) {

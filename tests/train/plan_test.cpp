@@ -7,9 +7,12 @@
 #include "muster/base/error.h"
 #include "muster/data/tensor_dataset.h"
 
+#include "tests/error_of.h"
+
 namespace muster {
 namespace {
 
+using test::refusal_of;
 using ::testing::HasSubstr;
 
 std::shared_ptr<data::TensorDataset> images(int64_t samples,
@@ -30,16 +33,6 @@ train::TrainPlan resolve(const train::TrainOptions& options,
                         *images(100));
 }
 
-std::string error_of(const std::function<void()>& callable) {
-  try {
-    callable();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 2);
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(Plan, FillsInEveryDefault) {
   const train::TrainPlan plan = resolve({}, 2);
   EXPECT_EQ(plan.options.strategy, "ddp");
@@ -54,26 +47,28 @@ TEST(Plan, FillsInEveryDefault) {
 
 TEST(Plan, TheBatchIsGlobalAndSharedEqually) {
   EXPECT_EQ(resolve({.batch_size = 90}, 3).batch_per_rank, 30);
-  EXPECT_THAT(error_of([] { resolve({.batch_size = 100}, 3); }), HasSubstr("take 99 or 102"));
-  EXPECT_THAT(error_of([] { resolve({.batch_size = 2}, 3); }), HasSubstr("take 3"));
+  EXPECT_THAT(refusal_of([] { resolve({.batch_size = 100}, 3); }), HasSubstr("take 99 or 102"));
+  EXPECT_THAT(refusal_of([] { resolve({.batch_size = 2}, 3); }), HasSubstr("take 3"));
 }
 
 TEST(Plan, SingleMeansOneRank) {
   EXPECT_EQ(resolve({.strategy = "single"}).options.strategy, "single");
-  EXPECT_THAT(error_of([] { resolve({.strategy = "single"}, 2); }), HasSubstr("--strategy ddp"));
-  EXPECT_THAT(error_of([] { resolve({.strategy = "dpp"}); }), HasSubstr("did you mean \"ddp\"?"));
+  EXPECT_THAT(refusal_of([] { resolve({.strategy = "single"}, 2); }), HasSubstr("--strategy ddp"));
+  EXPECT_THAT(refusal_of([] { resolve({.strategy = "dpp"}); }), HasSubstr("did you mean \"ddp\"?"));
 }
 
 TEST(Plan, RefusesNumbersOutOfRange) {
-  EXPECT_THAT(error_of([] { resolve({.epochs = 0}); }), HasSubstr("--epochs: at least 1 (got 0)"));
-  EXPECT_THAT(error_of([] { resolve({.lr = 0.0}); }), HasSubstr("--lr"));
-  EXPECT_THAT(error_of([] { resolve({.batch_size = -1}); }), HasSubstr("--batch-size"));
-  EXPECT_THAT(error_of([] { resolve({.validation_samples = 60000}); }),
+  EXPECT_THAT(refusal_of([] { resolve({.epochs = 0}); }),
+              HasSubstr("--epochs: at least 1 (got 0)"));
+  EXPECT_THAT(refusal_of([] { resolve({.lr = 0.0}); }), HasSubstr("--lr"));
+  EXPECT_THAT(refusal_of([] { resolve({.batch_size = -1}); }), HasSubstr("--batch-size"));
+  EXPECT_THAT(refusal_of([] { resolve({.validation_samples = 60000}); }),
               HasSubstr("left for training"));
 }
 
 TEST(Plan, RefusesUnknownNames) {
-  EXPECT_THAT(error_of([] { resolve({.optimizer = "sdg"}); }), HasSubstr("did you mean \"sgd\"?"));
+  EXPECT_THAT(refusal_of([] { resolve({.optimizer = "sdg"}); }),
+              HasSubstr("did you mean \"sgd\"?"));
 }
 
 TEST(Plan, ResumeTakesOverWhatWasNotSaid) {
@@ -95,7 +90,9 @@ TEST(Plan, ResumeRefusesToChangeTheNumbers) {
   train::TrainOptions now;
   now.model = "mlp";
   now.batch_size = 64;
-  const std::string error = error_of([&] { train::take_over(plan, {"model", "batch_size"}, now); });
+  const std::string error = refusal_of([&] {
+    train::take_over(plan, {"model", "batch_size"}, now);
+  });
   EXPECT_THAT(error, HasSubstr("model was cnn, now mlp; batch_size was 128, now 64"));
 }
 
