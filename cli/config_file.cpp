@@ -11,7 +11,7 @@
 #include "muster/base/file.h"
 #include "muster/base/text.h"
 
-#include "cli/toml.h"
+#include "muster/base/toml.h"
 
 namespace muster::cli {
 namespace fs = std::filesystem;

@@ -1,0 +1,92 @@
+// Where a study is kept: one SQLite file in Optuna's schema, with tables of ours beside it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/base/json.h"
+#include "muster/tune/event.h"
+#include "muster/tune/space.h"
+
+namespace muster::tune {
+
+// Note [Storage]
+// Optuna 5 (schema version 12, alembic v3.2.0.a) opens, continues and plots the file; Optuna's
+// dashboard shows it. What Optuna has no place for is in tables named muster_…, which it leaves
+// alone: the event log (Note [Event log]), the study's own description, its running tuner. WAL, so
+// that readers never block the writer; one writer per study (see TunerLock).
+//
+// A batch of events is one transaction. When append() returns, the batch survives the death of this
+// process; with `durable` also a power cut. So a report is answered only after its append().
+
+/// What a storage knows of a study without reading its trials.
+struct StudySummary {
+  std::string name;
+  std::string metric;
+  Mode mode = Mode::kMax;
+  int64_t trials = 0;
+  Json description;  ///< space, searcher, scheduler, seed …: as StudyCore::describe(); null for a
+                     ///< study that Optuna made
+};
+
+class Storage {
+ public:
+  virtual ~Storage() = default;
+
+  /// Stores the events in one transaction. Throws an environment error (full disk, file gone,
+  /// locked by another program beyond 10 s): nothing of the batch is stored then, and it may be
+  /// tried again.
+  virtual void append(std::span<const Event> events) = 0;
+
+  /// All events so far, in order.
+  virtual std::vector<Event> events() = 0;
+};
+
+struct StorageOptions {
+  bool durable = false;
+};
+
+/// Opens the study in the file, making both if they are not there (`description` is stored then).
+/// Throws a usage error if the file is no database of Optuna's schema version or the stored
+/// description differs from `description` (its differences are the text, see describe_differences
+/// in study_core.h), an environment error if it cannot be written.
+std::unique_ptr<Storage> open_storage(const std::filesystem::path& file,
+                                      const Space& space,
+                                      const Json& description,
+                                      const StorageOptions& options = {});
+
+/// Keeps events in memory only.
+std::unique_ptr<Storage> memory_storage();
+
+/// The studies of a file, by name. Throws a usage error if the file is not there or is no study
+/// database. Reads only; works beside a running tuner.
+std::vector<StudySummary> studies_of(const std::filesystem::path& file);
+
+/// The one of that name, or the only one if `name` is empty. Throws a usage error that lists the
+/// names otherwise.
+StudySummary find_study(const std::filesystem::path& file, std::string_view name);
+
+/// The events of a study, without opening it for writing.
+std::vector<Event> read_events(const std::filesystem::path& file, std::string_view study);
+
+/// Held by the one tuner that runs a study; freed by the kernel when the process dies.
+class TunerLock {
+ public:
+  /// Throws a usage error that names the other tuner's process if the study is being run already.
+  TunerLock(const std::filesystem::path& file, std::string_view study);
+  ~TunerLock();
+  TunerLock(const TunerLock&) = delete;
+  TunerLock& operator=(const TunerLock&) = delete;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace muster::tune

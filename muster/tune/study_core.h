@@ -1,0 +1,110 @@
+// The study as a state machine: no clock, no thread, no file, no process.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "muster/base/json.h"
+#include "muster/tune/event.h"
+#include "muster/tune/scheduler.h"
+#include "muster/tune/searcher.h"
+#include "muster/tune/study_spec.h"
+#include "muster/tune/trial.h"
+
+namespace muster::tune {
+
+// Note [Study core]
+//
+//     searcher, scheduler ── StudyCore ── events ──> storage
+//                               │  ▲
+//              next(), decisions│  │reports, ends
+//                               ▼  │
+//                        tuner + executor (processes, threads, sockets)
+//
+// Everything that is decided is decided here, as a function of the calls and their order; times
+// come as arguments. Each call appends to take_events() what happened; the caller stores these
+// events before it acts on the answer. So whatever dies, the log holds a state from which a new
+// core goes on, and with one slot the study ends as if nothing had died.
+
+/// A report of a trial as it is kept for tables and restarts.
+struct TrialPoint {
+  int64_t t = 0;
+  double metric = 0;  ///< the study's metric; NaN: not a number or missing
+};
+
+/// What is known of a trial.
+struct Trial {
+  int64_t number = 0;
+  Point point;
+  Values values;
+  TrialState state = TrialState::kPending;
+  int32_t attempt = 0;
+  int64_t last_t = 0;
+  int64_t reports = 0;
+  double last_metric = 0, best_metric = 0;  ///< NaN: none
+  Metrics last_metrics;
+  std::string checkpoint;  ///< newest, empty: none
+  int64_t checkpoint_t = 0;
+  double started_s = 0, ended_s = 0, run_s = 0;  ///< wall times; run_s over all attempts
+  double due_s = 0;                              ///< of a retry
+  Failure failure = Failure::kNone;
+  std::string reason;  ///< of the newest decision or failure
+};
+
+class StudyCore {
+ public:
+  /// Throws a usage error for a searcher or scheduler that is unknown or refuses the space.
+  explicit StudyCore(const StudySpec& spec);
+  ~StudyCore();
+
+  /// The description to store with the study, and to compare on resume.
+  Json describe() const;
+
+  struct Next {
+    enum Kind { kStart, kWait, kFinished } kind = kWait;  ///< kStart: `trial` is to be started now
+    int64_t trial = -1;
+    double wait_until_s = 0;  ///< kWait with a retry pending: not before; 0: until something ends
+  };
+  /// What to do with a free slot. kStart has made an AttemptStarted event.
+  Next next(double now_s);
+
+  /// The answer to a report of a running attempt. A report of a restarted trial that repeats a `t`
+  /// that is recorded is answered from the record and makes no event. Throws a usage error for a
+  /// report that makes no sense (t not rising, the study's metric missing from the first report:
+  /// nearest name as hint), which leaves the core as it was.
+  Decision report(int64_t trial, const Report& report, double now_s);
+
+  /// The attempt is gone.
+  void ended(int64_t trial, Failure failure, const std::string& message, double now_s);
+
+  /// No new trials from now on (Ctrl-C, time budget, `muster study stop`).
+  void stop(const std::string& reason, double now_s);
+
+  std::vector<Event> take_events();
+
+  /// Applies a stored event, checking that it is what this core does at this place. Attempts that
+  /// were running at the end of the log are failed as kLost by `recover`, free of charge: a lost
+  /// tuner is no fault of the trial's.
+  void replay(const Event& event);
+  void recover(double now_s);
+
+  std::span<const Trial> trials() const;
+  /// The best finished trial, or the best so far; null if no trial has a finite metric.
+  const Trial* best() const;
+  const StudySpec& spec() const;
+  std::string scheduler_status() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// What a resumed study changed against its stored description, one line each; empty: nothing that
+/// matters (num_samples, max_concurrent, budgets and resources may change).
+std::vector<std::string> describe_differences(const Json& stored, const Json& now);
+
+}  // namespace muster::tune
