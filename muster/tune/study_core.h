@@ -84,12 +84,14 @@ class StudyCore {
 
   /// No new trials from now on (Ctrl-C, time budget, `muster study stop`).
   void stop(const std::string& reason, double now_s);
+  bool is_stopped() const;
 
   /// A line for the log that changes nothing.
   void note(const std::string& text, double now_s);
 
   /// What happened since the last call.
   std::vector<Event> take_events();
+  void discard_events();
 
   /// Applies a stored event. Throws an internal error that names it if this core does otherwise at
   /// this place. Call for all stored events, in order, before anything else.
