@@ -13,6 +13,7 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLongestBackoffS = 60;
 constexpr double kForEver = -1;
+constexpr std::string_view kAsked = "asked";  // how the reason of such an attempt begins
 
 std::vector<std::string> names_of(const Metrics& metrics) {
   std::vector<std::string> names;
@@ -50,8 +51,9 @@ Trial& StudyCore::Impl::running(int64_t number) {
 
 // ---- What to start ----
 
-StudyCore::Next StudyCore::next(double now_s) {
+StudyCore::Next StudyCore::next(double now_s, bool asked) {
   Next next;
+  impl_->asking = asked;
   if (impl_->stopped.empty() &&
       (impl_->start_retry(now_s, next) || impl_->start_promoted(now_s, next) ||
        impl_->start_new(now_s, next))) {
@@ -140,7 +142,8 @@ void StudyCore::Impl::start_attempt(Trial& trial, std::string reason, double now
   ++trial.attempt;
   if (trial.attempt == 1) trial.started_s = now_s;
   TrialRecord& record = records[static_cast<size_t>(trial.number)];
-  record.attempt = {.started_s = now_s};
+  if (asking) reason = concat(kAsked, reason.empty() ? "" : ": ", reason);
+  record.attempt = {.started_s = now_s, .asked = reason.starts_with(kAsked)};
   record.decision = {};
   record.fails.reset();
   ++running_count;

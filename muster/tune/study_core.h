@@ -70,8 +70,9 @@ class StudyCore {
     int64_t trial = -1;
     double wait_until_s = 0;  ///< kWait with a retry pending: not before; 0: until something ends
   };
-  /// What to do with a free slot. kStart has made an AttemptStarted event.
-  Next next(double now_s);
+  /// What to do with a free slot. kStart has made an AttemptStarted event. With `asked` the trial
+  /// is run by somebody who is not there all the time (`muster study ask`): it outlives its tuner.
+  Next next(double now_s, bool asked = false);
 
   /// The answer to a report of a running attempt. A report of a restarted trial that repeats a `t`
   /// that is recorded is answered from the record and makes no event. Throws a usage error for a
@@ -99,7 +100,9 @@ class StudyCore {
 
   /// After the replay: attempts that the log leaves running are gone with their tuner. What their
   /// newest report was answered holds; the others go on with a further attempt, free of charge.
-  void recover(double now_s);
+  /// Attempts that were asked for are left alone until they are `asked_lease_s` old.
+  void recover(double now_s, double asked_lease_s = kAskedLeaseS);
+  static constexpr double kAskedLeaseS = 24 * 3600;
 
   std::span<const Trial> trials() const;
   /// The best finished trial, or the best so far; null if no trial has a finite metric.
