@@ -21,7 +21,8 @@ class SweepParameter {
   Domain read() {
     const auto value = map_.value("value");
     const auto values = map_.values("values");
-    const std::string distribution = map_.text("distribution").value_or(inferred(value, values));
+    const auto given = map_.text("distribution");
+    const std::string distribution = given ? *given : inferred(value, values);
     const Domain domain = make(distribution, value, values);
     map_.refuse_unknown();
     return domain;

@@ -24,7 +24,19 @@ class SweepReader {
   SweepReader(const fs::path& file, const YAML::Node& root) : file_(file), top_(file, root, "") {}
 
   StudySpec read() {
-    for (const char* label : {"entity", "project", "description"}) top_.find(label);
+    for (const char* key : {"program",
+                            "name",
+                            "method",
+                            "metric",
+                            "parameters",
+                            "early_terminate",
+                            "command",
+                            "run_cap",
+                            "entity",
+                            "project",
+                            "description"})
+      top_.find(key);
+    top_.refuse_unknown();
     spec_.name = top_.text("name").value_or(file_.stem().string());
     if (spec_.name.find_first_of("/\n\r\t") != std::string::npos)
       top_.refuse("name", "it names a file, so it has no slash and is one line", spec_.name);
@@ -36,7 +48,6 @@ class SweepReader {
     if (auto early = top_.map("early_terminate")) read_early_terminate(*early);
     read_command();
     read_run_cap();
-    top_.refuse_unknown();
     return std::move(spec_);
   }
 
