@@ -69,10 +69,10 @@ struct StudySpec {
   std::string scheduler = "fifo";
   uint64_t seed = 0;
   Resources resources_per_trial;
-  std::array<FailurePolicy, 6> failures{};  ///< by Failure
-  double trial_timeout_s = 0;               ///< of one attempt; 0: none
-  double report_timeout_s = 0;              ///< without a report; 0: none
-  bool nan_is_failure = false;              ///< else NaN is the worst score
+  std::array<FailurePolicy, kFailures> failures{};  ///< by Failure
+  double trial_timeout_s = 0;                       ///< of one attempt; 0: none
+  double report_timeout_s = 0;                      ///< without a report; 0: none
+  bool nan_is_failure = false;                      ///< else NaN is the worst score
 
   // A trial that is a program.
   std::vector<std::string> command;      ///< "{lr}" is replaced; "{{" is a brace
@@ -88,5 +88,13 @@ struct StudySpec {
   bool tensorboard = false;
   bool durable = false;  ///< reports survive a power cut (fsync), not just kills
 };
+
+/// "last" or "best". Throws a usage error for anything else.
+StudySpec::Scope parse_scope(std::string_view text);
+std::string_view name_of(StudySpec::Scope scope);
+
+/// Throws a usage error for numbers that make no sense (num_samples 0, a negative budget), a
+/// missing name or metric, or a space without parameters.
+void check_study(const StudySpec& spec);
 
 }  // namespace muster::tune
