@@ -59,12 +59,9 @@ constexpr const char* kOwnTables = R"(
 CREATE TABLE IF NOT EXISTS muster_studies (study_id INTEGER NOT NULL PRIMARY KEY,
   description TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS muster_trials (trial_id INTEGER NOT NULL PRIMARY KEY,
-  study_id INTEGER NOT NULL, number INTEGER NOT NULL, adopted INTEGER NOT NULL);
+  study_id INTEGER NOT NULL, number INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS muster_events (event_key INTEGER NOT NULL PRIMARY KEY,
   time REAL NOT NULL, trial INTEGER NOT NULL, kind TEXT NOT NULL, payload TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS muster_tuners (study_id INTEGER NOT NULL PRIMARY KEY,
-  pid INTEGER NOT NULL, host TEXT NOT NULL, address TEXT NOT NULL, token TEXT NOT NULL,
-  started REAL NOT NULL);
 CREATE VIEW IF NOT EXISTS muster_log (study_id, id, time, trial, kind, payload) AS
   SELECT event_key >> 40, event_key & 1099511627775, time, trial, kind, payload FROM muster_events;
 CREATE VIEW IF NOT EXISTS muster_metrics (study_id, trial, step, time, name, value) AS
@@ -73,7 +70,6 @@ CREATE VIEW IF NOT EXISTS muster_metrics (study_id, trial, step, time, name, val
 CREATE TRIGGER IF NOT EXISTS muster_forget AFTER DELETE ON studies BEGIN
   DELETE FROM muster_studies WHERE study_id = OLD.study_id;
   DELETE FROM muster_trials WHERE study_id = OLD.study_id;
-  DELETE FROM muster_tuners WHERE study_id = OLD.study_id;
   DELETE FROM muster_events
     WHERE event_key BETWEEN OLD.study_id << 40 AND ((OLD.study_id + 1) << 40) - 1;
 END;
@@ -97,7 +93,7 @@ Error other_schema(const Database& database, std::string value) {
 bool has_own_tables(Database& database) {
   return count(database,
                "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN "
-               "('muster_studies', 'muster_events', 'muster_trials', 'muster_tuners')") == 4;
+               "('muster_studies', 'muster_events', 'muster_trials')") == 3;
 }
 
 void check_schema(Database& database) {
@@ -116,9 +112,7 @@ void check_schema(Database& database) {
 }
 
 void make_schema(Database& database) {
-  const auto is_empty = [&] {
-    return count(database, "SELECT count(*) FROM sqlite_master") == 0;
-  };
+  const auto is_empty = [&] { return count(database, "SELECT count(*) FROM sqlite_master") == 0; };
   if (!is_empty()) check_schema(database);
   if (has_own_tables(database)) return;
   Transaction transaction(database);

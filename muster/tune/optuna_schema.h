@@ -35,6 +35,9 @@ double from_datetime(std::string_view text);
 /// Python's repr() of a float, as json.dumps writes it: 1e-05, 0.1, 1.0, NaN, Infinity.
 std::string python_number(double value);
 
+/// A value as json.dumps writes it; what is not ASCII is escaped.
+std::string python_json(const Value& value);
+
 /// The distribution as Optuna's distribution_to_json writes it. Optuna has no normal distribution:
 /// that is its range of ten standard deviations; nor a logarithm with a step: that is without the
 /// step.

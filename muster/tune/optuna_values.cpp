@@ -21,11 +21,6 @@ struct Overloaded : Cases... {
 template <class... Cases>
 Overloaded(Cases...) -> Overloaded<Cases...>;  // clang 14 deduces no aggregates by itself
 
-std::string python_value(const Value& value) {
-  if (value.is_double()) return python_number(value.as_double());
-  return to_json(value).dump(-1, ' ', true, Json::error_handler_t::replace);
-}
-
 std::string python_bool(bool value) { return value ? "true" : "false"; }
 
 std::string float_json(double low, double high, bool log, double step) {
@@ -57,7 +52,7 @@ std::string categorical_json(const CategoricalDistribution& categorical) {
   std::string out = R"({"name": "CategoricalDistribution", "attributes": {"choices": [)";
   for (size_t i = 0; i < categorical.choices.size(); ++i) {
     if (i > 0) out += ", ";
-    out += python_value(categorical.choices[i]);
+    out += python_json(categorical.choices[i]);
   }
   return out + "]}}";
 }
@@ -117,15 +112,19 @@ std::string python_number(double value) {
   return text;
 }
 
+std::string python_json(const Value& value) {
+  if (value.is_double()) return python_number(value.as_double());
+  return to_json(value).dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
 std::string distribution_json(const Distribution& distribution) {
-  return std::visit(
-      Overloaded{[](const FloatDistribution& d) {
-                   return float_json(d.low, d.high, d.log, d.step);
-                 },
-                 [](const IntDistribution& d) { return int_json(d); },
-                 [](const CategoricalDistribution& d) { return categorical_json(d); },
-                 [](const NormalDistribution& d) { return normal_json(d); }},
-      distribution);
+  return std::visit(Overloaded{[](const FloatDistribution& d) {
+                                 return float_json(d.low, d.high, d.log, d.step);
+                               },
+                               [](const IntDistribution& d) { return int_json(d); },
+                               [](const CategoricalDistribution& d) { return categorical_json(d); },
+                               [](const NormalDistribution& d) { return normal_json(d); }},
+                    distribution);
 }
 
 Value value_of(double internal, std::string_view text) {

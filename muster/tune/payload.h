@@ -21,7 +21,7 @@ namespace muster::tune {
 inline constexpr std::string_view kStateWords[] = {
     "pending", "running", "paused", "complete", "pruned", "failed"};
 inline constexpr std::string_view kFailureWords[] = {
-    "none", "crash", "oom", "nan", "timeout", "lost"};
+    "none", "crash", "oom", "nan", "timeout", "lost", "interrupted"};
 inline constexpr std::string_view kActionWords[] = {"continue", "pause", "stop"};
 
 /// Appends to a text that it keeps.

@@ -53,8 +53,7 @@ Statement& Statement::bind(int index, double value) {
 Statement& Statement::bind(int index, std::string_view text) {
   // An empty view may have no address, which SQLite takes for NULL.
   const char* begin = text.data() != nullptr ? text.data() : "";
-  sqlite3_bind_text64(
-      statement_.get(), index, begin, text.size(), SQLITE_STATIC, SQLITE_UTF8);
+  sqlite3_bind_text64(statement_.get(), index, begin, text.size(), SQLITE_STATIC, SQLITE_UTF8);
   return *this;
 }
 
@@ -103,8 +102,8 @@ std::string_view Statement::text(int column) const {
 
 Database::Database(const std::filesystem::path& file, Access access, double patience_s)
     : file_(file), patience_s_(patience_s) {
-  const int flags = access == Access::kRead ? SQLITE_OPEN_READONLY
-                                            : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  const int flags =
+      access == Access::kRead ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
   sqlite3* opened = nullptr;
   // No lock for threads inside: a connection belongs to one.
   const int code = sqlite3_open_v2(file.c_str(), &opened, flags | SQLITE_OPEN_NOMUTEX, nullptr);
@@ -154,12 +153,11 @@ Error Database::error(int code) const {
     case SQLITE_NOMEM:
       return not_written(file_, said, os_error);
     case SQLITE_CANTOPEN:
-      return environment_error(
-          {.refused = concat("cannot open ", file_.string()),
-           .rule = os_error != 0 ? errno_text(os_error) : said});
+      return environment_error({.refused = concat("cannot open ", file_.string()),
+                                .rule = os_error != 0 ? errno_text(os_error) : said});
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT:
-    case SQLITE_ERROR:     // no such column: the schema was altered
+    case SQLITE_ERROR:  // no such column: the schema was altered
     case SQLITE_MISMATCH:
     case SQLITE_FORMAT:
     case SQLITE_TOOBIG:
