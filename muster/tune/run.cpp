@@ -74,6 +74,7 @@ StudySpec spec_of(const RunConfig& config) {
   spec.failures.fill({.retries = config.max_failures});
   spec.durable = config.durable;
   spec.scope = parse_scope(config.scope);
+  check_study(spec);
   return spec;
 }
 

@@ -145,7 +145,9 @@ class Tuner {
                                              const ExecutorEvent& event,
                                              double now_s) {
     try {
-      return core.report(event.trial, event.report, now_s);
+      Report report = event.report;
+      report.sequence = 0;  // clients number their own; the executor answers what they repeat
+      return core.report(event.trial, report, now_s);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kUsage) throw;
       note(error.what());
