@@ -114,6 +114,7 @@ void check_schema(Database& database) {
 void make_schema(Database& database) {
   const auto is_empty = [&] { return count(database, "SELECT count(*) FROM sqlite_master") == 0; };
   if (!is_empty()) check_schema(database);
+  database.run("PRAGMA journal_mode = WAL");
   if (has_own_tables(database)) return;
   Transaction transaction(database);
   if (is_empty()) database.run(kOptunaTables);

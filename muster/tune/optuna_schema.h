@@ -18,8 +18,9 @@ inline constexpr int64_t kOptunaSchema = 12;
 inline constexpr std::string_view kOptunaRevision = "v3.2.0.a";
 inline constexpr size_t kMostStudyName = 512;  ///< bytes
 
-/// Makes Optuna's tables in an empty database, and ours (Note [Storage]) where they are not there.
-/// In one transaction. Throws a usage error for a database of something else or of another schema.
+/// Makes Optuna's tables in an empty database, and ours (Note [Storage]) where they are not there,
+/// in one transaction, and has the file keep a write-ahead log. Throws a usage error for a database
+/// of something else or of another schema, which is left as it is.
 void make_schema(Database& database);
 
 /// Throws a usage error unless the database is one of Optuna's with its present schema.

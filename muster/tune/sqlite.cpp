@@ -114,6 +114,8 @@ Database::Database(const std::filesystem::path& file, Access access, double pati
   // A file may come from anyone: what its schema says runs nothing but SQLite's harmless functions.
   sqlite3_db_config(opened, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   run("PRAGMA cell_size_check = ON");
+  begin_ = prepare("BEGIN IMMEDIATE");
+  commit_ = prepare("COMMIT");
 }
 
 Database::~Database() = default;
@@ -172,7 +174,7 @@ Error Database::error(int code) const {
 }
 
 Transaction::Transaction(Database& database) : database_(&database) {
-  database.run("BEGIN IMMEDIATE");
+  database.begin().run();
 }
 
 Transaction::~Transaction() {
@@ -185,7 +187,7 @@ Transaction::~Transaction() {
 }
 
 void Transaction::commit() {
-  database_->run("COMMIT");
+  database_->commit().run();
   database_ = nullptr;
 }
 

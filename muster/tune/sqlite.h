@@ -66,6 +66,8 @@ class Database {
   void run(const char* sql);
   int64_t last_rowid() const;
   bool in_transaction() const;
+  Statement& begin() { return begin_; }
+  Statement& commit() { return commit_; }
   const std::filesystem::path& file() const { return file_; }
 
   /// The error behind SQLite's result `code`.
@@ -78,6 +80,7 @@ class Database {
   std::filesystem::path file_;
   double patience_s_;
   std::unique_ptr<sqlite3, Close> database_;
+  Statement begin_, commit_;  // of transactions; after the connection, so that they go first
 };
 
 /// From its construction to commit(); without it everything is rolled back. Takes the write lock at

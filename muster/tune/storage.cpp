@@ -15,8 +15,7 @@ namespace {
 // The write-ahead log is copied into the database when it has so many pages (16 MiB): with
 // SQLite's own 1,000 a fast study would wait for the disk four times as often.
 constexpr const char* kPragmas =
-    "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 4000; PRAGMA temp_store = MEMORY;"
-    "PRAGMA cache_size = -16384;";
+    "PRAGMA wal_autocheckpoint = 4000; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16384;";
 
 class MemoryStorage : public Storage {
  public:
