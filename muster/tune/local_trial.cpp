@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,7 +56,7 @@ LocalTrial::LocalTrial(const LocalTrialStart& start,
                                .stdout_fd = out_.pipe.write_end.get(),
                                .stderr_fd = err_.pipe.write_end.get(),
                                .folder = start.working_folder.string()};
-  warden_.emplace(nursery.start(start.program, start.argv, rank, &signal_mask));
+  warden_.reset(new launch::Warden(nursery.start(start.program, start.argv, rank, &signal_mask)));
   out_.pipe.write_end.reset();
   err_.pipe.write_end.reset();
   loop_.watch(out_.pipe.read_end.get(), [this] { read_output(out_, false); });

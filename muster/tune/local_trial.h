@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -122,7 +123,7 @@ class LocalTrial {
   Output out_, err_;
   UniqueFd report_fd_;
   LineBuffer report_lines_;
-  std::optional<launch::Warden> warden_;
+  std::unique_ptr<launch::Warden> warden_;
   int pid_ = -1;
   Stage stage_ = Stage::kRunning;
   bool main_ended_ = false, gone_ = false, paused_ = false;

@@ -11,6 +11,8 @@
 namespace muster::tune {
 namespace {
 
+using muster::to_text;  // of Json
+
 constexpr std::string_view kLine = "this line";
 constexpr double kWholeBelow = 9007199254740992.0;  // 2^53: whole doubles below it are exact
 

@@ -14,11 +14,6 @@
 
 namespace muster::tune {
 
-struct ReportOptions {
-  std::optional<int64_t> step;  ///< the time attribute; else the tuner counts reports
-  std::string checkpoint;       ///< path of a checkpoint that holds the state at this report
-};
-
 /// Reports to the tuner that started this process and waits for its answer; on kPause and kStop the
 /// program saves what it must and ends.
 ///

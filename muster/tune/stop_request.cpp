@@ -14,6 +14,8 @@
 namespace muster::tune {
 namespace {
 
+using muster::to_text;  // of Json
+
 /// A study's name as a part of a file's name.
 std::string file_part(std::string_view study) {
   std::string out;

@@ -27,6 +27,7 @@ namespace muster::tune {
 namespace {
 
 namespace fs = std::filesystem;
+using muster::to_text;  // of Json
 
 constexpr size_t kMostEvents = 2048;  // out of one wait()
 constexpr size_t kMostNotes = 20;     // different ones per trial; a flood of words is no news
