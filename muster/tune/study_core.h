@@ -60,6 +60,7 @@ class StudyCore {
   /// Throws a usage error for a searcher or scheduler that is unknown or refuses the space.
   explicit StudyCore(const StudySpec& spec);
   ~StudyCore();
+  StudyCore(StudyCore&&) noexcept;
 
   /// The description to store with the study, and to compare on resume.
   Json describe() const;
@@ -84,22 +85,34 @@ class StudyCore {
   /// No new trials from now on (Ctrl-C, time budget, `muster study stop`).
   void stop(const std::string& reason, double now_s);
 
+  /// A line for the log that changes nothing.
+  void note(const std::string& text, double now_s);
+
+  /// What happened since the last call.
   std::vector<Event> take_events();
 
-  /// Applies a stored event, checking that it is what this core does at this place. Attempts that
-  /// were running at the end of the log are failed as kLost by `recover`, free of charge: a lost
-  /// tuner is no fault of the trial's.
+  /// Applies a stored event. Throws an internal error that names it if this core does otherwise at
+  /// this place. Call for all stored events, in order, before anything else.
   void replay(const Event& event);
+
+  /// After the replay: attempts that the log leaves running are gone with their tuner. What their
+  /// newest report was answered holds; the others go on with a further attempt, free of charge.
   void recover(double now_s);
 
   std::span<const Trial> trials() const;
   /// The best finished trial, or the best so far; null if no trial has a finite metric.
   const Trial* best() const;
+  /// The metric that counts for the trial: of the last report or the best one (StudySpec::scope).
+  double result(const Trial& trial) const;
+  /// Trials of the study when it is done; -1: without end.
+  int64_t planned_trials() const;
+  int64_t running() const;
   const StudySpec& spec() const;
   std::string scheduler_status() const;
 
  private:
-  struct Impl;
+  friend class StudyReplay;
+  struct Impl;  // study_state.h
   std::unique_ptr<Impl> impl_;
 };
 

@@ -69,10 +69,10 @@ struct StudySpec {
   std::string scheduler = "fifo";
   uint64_t seed = 0;
   Resources resources_per_trial;
-  std::array<FailurePolicy, 6> failures{};  ///< by Failure
-  double trial_timeout_s = 0;               ///< of one attempt; 0: none
-  double report_timeout_s = 0;              ///< without a report; 0: none
-  bool nan_is_failure = false;              ///< else NaN is the worst score
+  std::array<FailurePolicy, kFailures> failures{};  ///< by Failure
+  double trial_timeout_s = 0;                       ///< of one attempt; 0: none
+  double report_timeout_s = 0;                      ///< without a report; 0: none
+  bool nan_is_failure = false;                      ///< else NaN is the worst score
 
   // A trial that is a program.
   std::vector<std::string> command;      ///< "{lr}" is replaced; "{{" is a brace

@@ -27,9 +27,12 @@ std::string_view ray_name(TrialState state);
 std::string_view optuna_name(TrialState state);
 inline bool is_over(TrialState state) { return state >= TrialState::kComplete; }
 
-/// Why an attempt failed; each class has a policy of its own (StudySpec::failures).
-enum class Failure { kNone, kCrash, kOutOfMemory, kNan, kTimeout, kLost };
-std::string_view name_of(Failure failure);  ///< "crash", "oom", "nan", "timeout", "lost"
+/// Why an attempt failed; each class has a policy of its own (StudySpec::failures). kInterrupted:
+/// the tuner ended it, or died; never charged to the trial.
+enum class Failure { kNone, kCrash, kOutOfMemory, kNan, kTimeout, kLost, kInterrupted };
+inline constexpr size_t kFailures = 7;
+/// "none", "crash", "oom", "nan", "timeout", "lost", "interrupted".
+std::string_view name_of(Failure failure);
 
 /// Numbers by name, in the order of the report: {"loss", 0.31}.
 using Metrics = std::vector<std::pair<std::string, double>>;
