@@ -3,7 +3,7 @@
     peer.py optuna|ray|syne CASE --trials N [--folder DIR] [--noop PROGRAM]
 
 Prints one JSON object: seconds from the start of the study to its end (imports, Ray's own start and its end left out),
-and by how much the resident set of this process grew. Each tuner gets its fastest documented setting.
+and by how much the resident set's peak is above what it was before. Each tuner gets its fastest documented setting.
 
 CASE: trials     N functions, one report each
       reports    N functions, 20 reports each
@@ -25,18 +25,17 @@ REPORTS = 20
 warnings.filterwarnings("ignore")
 
 
-def resident_mib():
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) / 1024
-    raise RuntimeError("no VmRSS")
+def status_mib(field):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field + ":"))
 
 
-def timed(study, **more):
-    before, start = resident_mib(), time.perf_counter()
+def timed(study):
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
+    before, start = status_mib("VmRSS"), time.perf_counter()
     kept = study()
     seconds = time.perf_counter() - start
-    print(json.dumps({"seconds": seconds, "rss_mib": resident_mib() - before, **more}))
+    print(json.dumps({"seconds": seconds, "rss_mib": status_mib("VmHWM") - before}), flush=True)
     return kept
 
 
