@@ -35,7 +35,8 @@ struct AttemptPlan {
   std::string resume_from;                  ///< a checkpoint, or empty
 };
 
-/// What comes out of wait().
+/// What comes out of wait(). A report that a client sends again is answered by the executor and
+/// does not come twice.
 struct ExecutorEvent {
   enum Kind {
     kReport,     ///< `report`; is answered by answer(token, …)

@@ -13,6 +13,7 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLongestBackoffS = 60;
 constexpr double kForEver = -1;
+constexpr std::string_view kAsked = "asked";  // how the reason of such an attempt begins
 
 std::vector<std::string> names_of(const Metrics& metrics) {
   std::vector<std::string> names;
@@ -50,8 +51,9 @@ Trial& StudyCore::Impl::running(int64_t number) {
 
 // ---- What to start ----
 
-StudyCore::Next StudyCore::next(double now_s) {
+StudyCore::Next StudyCore::next(double now_s, bool asked) {
   Next next;
+  impl_->asking = asked;
   if (impl_->stopped.empty() &&
       (impl_->start_retry(now_s, next) || impl_->start_promoted(now_s, next) ||
        impl_->start_new(now_s, next))) {
@@ -141,7 +143,8 @@ void StudyCore::Impl::start_attempt(Trial& trial, std::string reason, double now
   if (trial.attempt == 1) trial.started_s = now_s;
   trial.attempt_s = now_s;
   TrialRecord& record = records[static_cast<size_t>(trial.number)];
-  record.attempt = {.started_s = now_s};
+  if (asking) reason = concat(kAsked, reason.empty() ? "" : ": ", reason);
+  record.attempt = {.started_s = now_s, .asked = reason.starts_with(kAsked)};
   record.decision = {};
   record.fails.reset();
   ++running_count;
@@ -365,6 +368,8 @@ const Trial* StudyCore::best() const {
 double StudyCore::result(const Trial& trial) const { return impl_->result_of(trial); }
 int64_t StudyCore::planned_trials() const { return impl_->variants.trials(); }
 int64_t StudyCore::running() const { return impl_->running_count; }
+bool StudyCore::is_stopped() const { return !impl_->stopped.empty(); }
+void StudyCore::discard_events() { impl_->events.clear(); }
 std::vector<Event> StudyCore::take_events() { return std::exchange(impl_->events, {}); }
 std::span<const Trial> StudyCore::trials() const { return impl_->trials; }
 const StudySpec& StudyCore::spec() const { return impl_->spec; }

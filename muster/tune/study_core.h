@@ -71,8 +71,9 @@ class StudyCore {
     int64_t trial = -1;
     double wait_until_s = 0;  ///< kWait with a retry pending: not before; 0: until something ends
   };
-  /// What to do with a free slot. kStart has made an AttemptStarted event.
-  Next next(double now_s);
+  /// What to do with a free slot. kStart has made an AttemptStarted event. With `asked` the trial
+  /// is run by somebody who is not there all the time (`muster study ask`): it outlives its tuner.
+  Next next(double now_s, bool asked = false);
 
   /// The answer to a report of a running attempt. A report of a restarted trial that repeats a `t`
   /// that is recorded is answered from the record and makes no event. Throws a usage error for a
@@ -85,12 +86,14 @@ class StudyCore {
 
   /// No new trials from now on (Ctrl-C, time budget, `muster study stop`).
   void stop(const std::string& reason, double now_s);
+  bool is_stopped() const;
 
   /// A line for the log that changes nothing.
   void note(const std::string& text, double now_s);
 
   /// What happened since the last call.
   std::vector<Event> take_events();
+  void discard_events();
 
   /// Applies a stored event. Throws an internal error that names it if this core does otherwise at
   /// this place. Call for all stored events, in order, before anything else.
@@ -98,7 +101,9 @@ class StudyCore {
 
   /// After the replay: attempts that the log leaves running are gone with their tuner. What their
   /// newest report was answered holds; the others go on with a further attempt, free of charge.
-  void recover(double now_s);
+  /// Attempts that were asked for are left alone until they are `asked_lease_s` old.
+  void recover(double now_s, double asked_lease_s = kAskedLeaseS);
+  static constexpr double kAskedLeaseS = 24 * 3600;
 
   std::span<const Trial> trials() const;
   /// The best finished trial, or the best so far; null if no trial has a finite metric.

@@ -89,4 +89,12 @@ struct StudySpec {
   bool durable = false;  ///< reports survive a power cut (fsync), not just kills
 };
 
+/// "last" or "best". Throws a usage error for anything else.
+StudySpec::Scope parse_scope(std::string_view text);
+std::string_view name_of(StudySpec::Scope scope);
+
+/// Throws a usage error for numbers that make no sense (num_samples 0, a negative budget), a
+/// missing name or metric, or a space without parameters.
+void check_study(const StudySpec& spec);
+
 }  // namespace muster::tune

@@ -23,6 +23,7 @@ struct Attempt {
   int64_t sequence = 0;                             ///< of the newest report that was taken
   int64_t t = std::numeric_limits<int64_t>::min();  ///< of the newest report of this attempt
   int64_t counted = 0;  ///< reports without a step, on top of the checkpoint's t
+  bool asked = false;   ///< see StudyCore::next
   std::string refused;  ///< why its newest report was refused; empty if it was not
 };
 
@@ -74,6 +75,7 @@ struct StudyCore::Impl {
   int64_t running_count = 0;
   int64_t best = -1;
   bool exhausted = false;  // the searcher has no more points
+  bool asking = false;     // next() is called for an ask
   std::string stopped;     // why no more trials start
 };
 

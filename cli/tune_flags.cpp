@@ -1,0 +1,212 @@
+#include "cli/tune_flags.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/tune/command_template.h"
+#include "muster/tune/stop_rules.h"
+#include "muster/tune/study_file.h"
+#include "muster/tune/sweep_yaml.h"
+
+#include "cli/parse.h"
+
+namespace muster::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+const char* const kDescription =
+    "Search hyperparameters: run a study of trials, each a run of a program with other parameters, "
+    "or go on with a study that was stopped or killed. What to search is said by a study file "
+    "(TOML, or a W&B sweep in YAML), by flags, or both; flags win.";
+
+const char* const kFooter =
+    "Examples:\n"
+    "  muster tune study.toml\n"
+    "  muster tune study.toml --num-samples 50 --max-concurrent 4\n"
+    "  muster tune --metric loss --mode min --param lr='loguniform(1e-4,1e-1)' \\\n"
+    "    --num-samples 20 -- ./train.sh --lr '{lr}'\n"
+    "  muster tune study.toml --dry-run 5\n"
+    "\n"
+    "Exit codes:\n"
+    "  0 done; 1 no trial ended with a result; 2 wrong use; 130 interrupted with the\n"
+    "  state saved: the same command goes on. Ctrl-C stops the trials, once more kills.\n"
+    "\n"
+    "How a program reports: docs/trial-protocol.md. Look at studies: muster study.";
+
+/// Flags as typed; empty: the file's, or the default.
+struct Typed {
+  std::string file, name, storage, metric, mode, scope, searcher, scheduler, executor;
+  std::vector<std::string> params, stop;
+  std::vector<std::string> metric_columns;
+  std::optional<int64_t> num_samples, max_concurrent;
+  std::optional<uint64_t> seed;
+  std::optional<double> cpu, gpu, time_budget_s, trial_timeout_s;
+  std::optional<int64_t> max_failures;
+  bool durable = false, ray_files = false, tensorboard = false;
+};
+
+void add_what(CLI::App& app, Typed& typed) {
+  app.add_option("study", typed.file, "study file: .toml, or a W&B sweep .yaml")->type_name("FILE");
+  app.add_option("--param", typed.params, "a parameter: NAME=DOMAIN; may be given several times")
+      ->type_name("P")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--metric", typed.metric, "what trials report and the study improves")
+      ->type_name("NAME");
+  app.add_option("--mode", typed.mode, "max or min")->type_name("M");
+  app.add_option("--scope", typed.scope, "a trial's result: its last or best report [last]")
+      ->type_name("S");
+  app.add_option("--num-samples", typed.num_samples, "trials, times the grid's size; -1: no end")
+      ->type_name("N");
+  app.add_option("--searcher", typed.searcher, "name:key=value,… (muster list searchers) [random]")
+      ->type_name("NAME");
+  app.add_option("--scheduler", typed.scheduler, "name:key=value,… (muster list schedulers) [fifo]")
+      ->type_name("NAME");
+  app.add_option("--seed", typed.seed, "of draws")->type_name("N");
+  app.add_option("--stop", typed.stop, "\"accuracy >= 0.95\": a trial that reports it is done")
+      ->type_name("RULE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+void add_how(CLI::App& app, Typed& typed) {
+  app.add_option("--name", typed.name, "the study's name [the file's]")->type_name("NAME");
+  app.add_option("--storage", typed.storage, "SQLite file [./NAME.db]")->type_name("FILE");
+  app.add_option("--max-concurrent", typed.max_concurrent, "trials at once [what fits]")
+      ->type_name("N");
+  app.add_option("--cpu", typed.cpu, "cores per trial [1]")->type_name("X");
+  app.add_option("--gpu", typed.gpu, "GPUs per trial, or a share of one [0]")->type_name("X");
+  app.add_option("--time-budget", typed.time_budget_s, "seconds for the whole study")
+      ->type_name("S");
+  app.add_option("--trial-timeout", typed.trial_timeout_s, "seconds for one attempt of a trial")
+      ->type_name("S");
+  app.add_option("--max-failures", typed.max_failures, "further attempts of a trial that fails [0]")
+      ->type_name("N");
+  app.add_option("--executor", typed.executor, "how trials are run (muster list executors) [local]")
+      ->type_name("NAME");
+  app.add_flag("--durable", typed.durable, "reports survive a power cut, not just kills");
+  app.add_flag("--ray-files", typed.ray_files, "also write Ray's result.json, progress.csv, …");
+  app.add_flag("--tensorboard", typed.tensorboard, "also write TensorBoard scalars and hparams");
+}
+
+void add_output(CLI::App& app, Typed& typed, TuneFlags& flags) {
+  app.add_option("--metric-columns", typed.metric_columns, "metrics in the table, by commas")
+      ->type_name("NAMES")
+      ->delimiter(',');
+  app.add_option("--max-rows", flags.status.max_rows, "trials in the table")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_flag("--sort-by-metric", flags.status.sort_by_metric, "best trials first");
+  app.add_option("--dry-run", flags.dry_run, "print N configurations and stop")->type_name("N");
+  app.add_flag("--json", flags.json, "print the result as one JSON object");
+}
+
+tune::StudySpec spec_of_file(const std::string& file) {
+  if (file.empty()) return {};
+  const std::string extension = fs::path(file).extension().string();
+  if (extension == ".yaml" || extension == ".yml") return tune::read_sweep_yaml(file);
+  return tune::read_study_file(file);
+}
+
+/// Parameters of the command line replace those of the same name, or come behind the others.
+tune::Space merged(const tune::Space& space, const std::vector<std::string>& flags) {
+  std::vector<tune::Parameter> parameters(space.parameters().begin(), space.parameters().end());
+  for (const std::string& flag : flags) {
+    tune::Parameter parameter = tune::parse_param_flag(flag);
+    const auto old = std::find_if(parameters.begin(), parameters.end(), [&](const auto& other) {
+      return other.name == parameter.name;
+    });
+    if (old != parameters.end()) {
+      *old = std::move(parameter);
+    } else {
+      parameters.push_back(std::move(parameter));
+    }
+  }
+  return tune::Space(std::move(parameters));
+}
+
+template <class To, class From>
+void take(To& to, const From& from) {
+  if constexpr (requires { from.has_value(); }) {
+    if (from) to = *from;
+  } else {
+    if (!from.empty()) to = from;
+  }
+}
+
+void apply(const Typed& typed, tune::StudySpec& spec) {
+  take(spec.name, typed.name);
+  take(spec.storage, typed.storage);
+  take(spec.metric, typed.metric);
+  if (!typed.mode.empty()) spec.mode = tune::parse_mode(typed.mode);
+  if (!typed.scope.empty()) spec.scope = tune::parse_scope(typed.scope);
+  take(spec.searcher, typed.searcher);
+  take(spec.scheduler, typed.scheduler);
+  take(spec.num_samples, typed.num_samples);
+  take(spec.max_concurrent, typed.max_concurrent);
+  take(spec.seed, typed.seed);
+  take(spec.resources_per_trial.cpu, typed.cpu);
+  take(spec.resources_per_trial.gpu, typed.gpu);
+  take(spec.time_budget_s, typed.time_budget_s);
+  take(spec.trial_timeout_s, typed.trial_timeout_s);
+  if (typed.max_failures) {
+    for (tune::FailurePolicy& policy : spec.failures) policy.retries = *typed.max_failures;
+  }
+  for (const std::string& rule : typed.stop)
+    spec.stop.push_back(tune::parse_stop_criterion(rule, "--stop"));
+  if (!typed.params.empty()) spec.space = merged(spec.space, typed.params);
+  spec.durable |= typed.durable;
+  spec.ray_files |= typed.ray_files;
+  spec.tensorboard |= typed.tensorboard;
+}
+
+/// What neither file nor flags said.
+void fill_in(const Typed& typed, tune::StudySpec& spec) {
+  if (spec.name.empty()) spec.name = typed.file.empty() ? "study" : fs::path(typed.file).stem();
+  if (spec.storage.empty()) spec.storage = spec.name + ".db";
+  if (spec.working_folder.empty()) spec.working_folder = fs::current_path();
+  spec.storage = fs::absolute(spec.storage);
+  if (spec.trial_folder.empty()) {
+    spec.trial_folder =
+        spec.storage.parent_path() / (spec.storage.stem().string() + "-trials") / spec.name;
+  }
+}
+
+}  // namespace
+
+std::optional<int> parse_tune_flags(std::span<const std::string> args,
+                                    Console& console,
+                                    TuneFlags& flags) {
+  Typed typed;
+  auto app =
+      make_app("tune", kDescription, kFooter, "muster tune [STUDY] [OPTIONS] [-- PROGRAM ARGS]");
+  add_what(*app, typed);
+  add_how(*app, typed);
+  add_output(*app, typed, flags);
+  const auto dashes = std::find(args.begin(), args.end(), "--");
+  if (const auto done = parse(*app, {args.begin(), dashes}, console)) return done;
+  flags.spec = spec_of_file(typed.file);
+  apply(typed, flags.spec);
+  if (dashes != args.end()) flags.spec.command.assign(dashes + 1, args.end());
+  fill_in(typed, flags.spec);
+  take(flags.executor, typed.executor);
+  for (const std::string& name : typed.metric_columns)
+    flags.status.metric_columns.emplace_back(name, name);
+  tune::check_study(flags.spec);
+  if (flags.spec.command.empty()) {
+    throw usage_error({.refused = "study without a command",
+                       .rule = "a trial is the run of a program",
+                       .hint =
+                           "command = [\"./train.sh\", \"--lr\", \"{lr}\"] in the study file, or "
+                           "-- PROGRAM ARGS"});
+  }
+  tune::check_command(flags.spec.command, flags.spec.space);
+  return std::nullopt;
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,30 @@
+// The command line of `muster tune`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "muster/tune/status_view.h"
+#include "muster/tune/study_spec.h"
+
+#include "cli/console.h"
+
+namespace muster::cli {
+
+struct TuneFlags {
+  tune::StudySpec spec;  ///< of the file, with what the command line says instead
+  std::string executor = "local";
+  tune::StatusOptions status;
+  int64_t dry_run = 0;  ///< print so many configurations and stop
+  bool json = false;
+};
+
+/// An exit code if the command is over (--help). Throws a usage error for a wrong command line or
+/// study file.
+std::optional<int> parse_tune_flags(std::span<const std::string> args,
+                                    Console& console,
+                                    TuneFlags& flags);
+
+}  // namespace muster::cli
