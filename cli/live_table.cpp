@@ -101,12 +101,12 @@ void LiveTable::finish(const tune::StudyCore& core, const tune::StatusFacts& fac
   tune::StatusOptions options = options_;
   options.final = true;
   if (terminal_) options.width = std::max<size_t>(size_().columns, 2) - 1;
-  std::string table = status_table(core, facts, options);
+  const std::string totals = tune::summary(core, facts);
+  std::string text = status_table(core, facts, options) + totals.substr(0, totals.find('\n'));
   if (terminal_) {
-    writer_.draw(std::move(table));
+    writer_.draw(std::move(text) + '\n');
   } else {
-    if (table.ends_with('\n')) table.pop_back();
-    writer_.line(table);
+    writer_.line(text);
   }
   writer_.close();
 }

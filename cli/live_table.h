@@ -28,8 +28,8 @@ class LiveTable {
   void redraw(const tune::StudyCore& core, const tune::StatusFacts& facts);
   void note(std::string_view line);
 
-  /// The closing table, also into a log. What comes after is written by the caller: tune::summary,
-  /// say, to stdout.
+  /// The closing table and the first line of tune::summary, also into a log; afterwards the console
+  /// is the caller's again. The result itself is the caller's to write, to stdout.
   void finish(const tune::StudyCore& core, const tune::StatusFacts& facts);
 
  private:

@@ -198,10 +198,9 @@ std::string error_table(const StudyView& view, const StatusOptions& options) {
     if (trial.state == TrialState::kFailed || again) rows.push_back(&trial);
   }
   if (rows.empty()) return "";
-  std::string out = concat("Number of errored trials: ", rows.size(), '\n');
+  std::string out = fold(concat("Number of errored trials: ", rows.size()), options.width);
   const size_t shown = std::min(rows.size(), options.max_rows);
-  if (shown < rows.size())
-    out += concat("Table truncated to ", shown, " rows (", rows.size() - shown, " overflow)\n");
+  if (shown < rows.size()) out += fold(concat("The newest ", shown, " of them:"), options.width);
   rows.erase(rows.begin(), rows.end() - static_cast<ptrdiff_t>(shown));
   if (rows.empty()) return out;
   std::vector<Column> columns = {

@@ -86,9 +86,10 @@ struct Room {
   size_t text = 20;         ///< the widest text, number or header, in columns
   int digits = 6;           ///< significant ones
   size_t header_extra = 2;  ///< a column is at least this much wider than its header
-  bool hard = false;        ///< numbers are cut as well
+  bool hard = false;        ///< also for numbers, which lose digits and do not stand by points
 };
-constexpr Room kRooms[] = {{}, {.text = 16, .digits = 5, .header_extra = 0}, {12, 4, 0}};
+constexpr Room kAll{}, kDense{.header_extra = 0};
+constexpr Room kSmaller[] = {{.text = 16, .digits = 5, .header_extra = 0}, {12, 4, 0}};
 
 /// A column as text: all lines have the same width.
 struct Rendered {
@@ -112,8 +113,24 @@ int after_point(std::string_view number) {
   return at == std::string_view::npos ? -1 : static_cast<int>(number.size() - at - 1);
 }
 
+/// A number in few columns: with as many digits as there is room for.
+std::string short_number(double value, const Room& room) {
+  std::string text;
+  for (int digits = room.digits; digits > 0; --digits) {
+    text = number_text(value, digits);
+    if (text.size() <= room.text) return text;
+  }
+  std::array<char, 16> buffer;
+  std::snprintf(buffer.data(), buffer.size(), "%.0e", value);
+  return keep_tail(buffer.data(), room.text);
+}
+
 std::string text_of(const Cell& cell, bool with_fractions, const Room& room) {
   if (cell.index() == 0) return "";
+  if (room.hard && with_fractions) {
+    const auto* whole = std::get_if<int64_t>(&cell);
+    return short_number(whole ? static_cast<double>(*whole) : std::get<double>(cell), room);
+  }
   if (const auto* whole = std::get_if<int64_t>(&cell)) {
     return with_fractions ? number_text(static_cast<double>(*whole), room.digits)
                           : std::to_string(*whole);
@@ -137,13 +154,14 @@ Rendered render(const Column& column, const Room& room) {
   int points = -1;
   for (const Cell& cell : cells) {
     out.cells.push_back(text_of(cell, numbers && fractions, room));
-    if (numbers && fractions) points = std::max(points, after_point(out.cells.back()));
+    if (numbers && fractions && !room.hard)
+      points = std::max(points, after_point(out.cells.back()));
   }
   out.width = columns_of(out.header) + room.header_extra;
   for (std::string& text : out.cells) {
     // As tabulate: numbers get blanks behind them so that their points stand below each other.
-    if (numbers && fractions) text.append(static_cast<size_t>(points - after_point(text)), ' ');
-    if (room.hard) text = keep_tail(text, room.text);
+    if (points >= 0) text.append(static_cast<size_t>(points - after_point(text)), ' ');
+    if (room.hard) text = keep_tail(text, room.text);  // a whole number
     out.width = std::max(out.width, columns_of(text));
   }
   for (std::string& text : out.cells) text = padded(text, out.width, numbers);
@@ -188,7 +206,7 @@ std::vector<Rendered> render_all(std::span<const Column> columns, const Room& ro
 std::string in_pieces(std::span<const Column> columns, size_t width) {
   constexpr size_t kFrame = 7;  // "| " + " | " + " |"
   const size_t inner = width - kFrame;
-  Room room = kRooms[std::size(kRooms) - 1];
+  Room room = kSmaller[std::size(kSmaller) - 1];
   room.hard = true;
   const Room first_room{std::min(room.text, inner / 2), room.digits, 0, true};
   const Rendered first = render(columns.front(), first_room);
@@ -264,15 +282,16 @@ std::string fold(std::string_view text, size_t columns, size_t indent) {
 
 std::string grid(std::vector<Column> columns, size_t width) {
   width = std::max<size_t>(width, 16);
-  auto rendered = render_all(columns, kRooms[0]);
+  auto rendered = render_all(columns, kAll);
+  if (width_of(rendered) > width) rendered = render_all(columns, kDense);
   while (width_of(rendered) > width) {
     const auto out = std::ranges::find(columns, true, &Column::optional);
     if (out == columns.end()) break;
     rendered.erase(rendered.begin() + (out - columns.begin()));
     columns.erase(out);
   }
-  for (size_t room = 1; width_of(rendered) > width && room < std::size(kRooms); ++room)
-    rendered = render_all(columns, kRooms[room]);
+  for (const Room& room : kSmaller)
+    if (width_of(rendered) > width) rendered = render_all(columns, room);
   return width_of(rendered) <= width ? draw(rendered) : in_pieces(columns, width);
 }
 

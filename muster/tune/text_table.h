@@ -36,8 +36,8 @@ struct Column {
 
 /// The grid, lines ended by "\n", none wider than `width`. Numbers have six digits and stand with
 /// their points below each other, texts and headers have at most 20 columns. What does not fit is
-/// made smaller in this order: optional columns go, from the left; padding, digits and texts get
-/// less; the columns go on in further grids below, each with the first column again.
+/// made smaller in this order: padding goes; optional columns go, from the left; digits and texts
+/// get less; the columns go on in further grids below, each with the first column again.
 std::string grid(std::vector<Column> columns, size_t width);
 
 }  // namespace muster::tune
