@@ -24,6 +24,13 @@ ParamValues parse_param_values(std::string_view text) {
   return values;
 }
 
+Spec parse_spec(std::string_view text) {
+  const size_t at = text.find(':');
+  if (at == std::string_view::npos) return {.name = std::string(text)};
+  return {.name = std::string(text.substr(0, at)),
+          .params = parse_param_values(text.substr(at + 1))};
+}
+
 namespace detail {
 
 int64_t ParamType<int64_t>::parse(std::string_view text) {
@@ -58,6 +65,23 @@ void set_params(std::span<const Param> params,
       throw Error(error.kind(), said);
     }
   }
+}
+
+std::string spec_text(std::string_view name, std::span<const Param> params, const void* options) {
+  std::string text(name);
+  char separator = ':';
+  for (const Param& param : params) {
+    const std::string value = param.show(options);
+    if (value == param.default_value()) continue;
+    if (value.find(',') != std::string::npos || trim(value) != value) {
+      throw usage_error({.refused = concat(name, " parameter \"", param.name, '"'),
+                         .rule = "it has no comma, and no blank at an end",
+                         .value = concat('"', value, '"')});
+    }
+    text += concat(separator, param.name, '=', value);
+    separator = ',';
+  }
+  return text;
 }
 
 }  // namespace detail

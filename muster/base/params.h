@@ -31,6 +31,14 @@ using ParamValues = std::map<std::string, std::string, std::less<>>;
 /// Throws a usage error for a missing "=", an empty name, or a name given twice.
 ParamValues parse_param_values(std::string_view text);
 
+/// A strategy with its parameters as a user names it: "asha:max_t=10,grace_period=1".
+struct Spec {
+  std::string name;
+  ParamValues params;
+};
+/// The name ends at the first ":". Throws as parse_param_values.
+Spec parse_spec(std::string_view text);
+
 namespace detail {
 
 template <class T>
@@ -73,6 +81,8 @@ void set_params(std::span<const Param> params,
                 void* options,
                 std::string_view owner);
 
+std::string spec_text(std::string_view name, std::span<const Param> params, const void* options);
+
 }  // namespace detail
 
 template <auto Member>
@@ -106,6 +116,16 @@ Options resolve_params(std::span<const Param> params,
   Options options;
   detail::set_params(params, values, &options, owner);
   return options;
+}
+
+/// The inverse of parse_spec and resolve_params: `name` with those of `options` that are not the
+/// defaults. Throws a usage error for a text that a spec cannot hold (with a comma, or a blank at
+/// an end).
+template <class Options>
+std::string spec_text(std::string_view name,
+                      std::span<const Param> params,
+                      const Options& options) {
+  return detail::spec_text(name, params, &options);
 }
 
 }  // namespace muster

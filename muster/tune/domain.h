@@ -18,7 +18,8 @@ namespace muster::tune {
 // ---- Distributions: what a dimension is drawn from; what searchers and Optuna's tables know. ----
 
 /// Numbers in [low, high). With `step` > 0: a number of [low, high] rounded to a multiple of step,
-/// both ends included, so that the ends have half the mass (Ray's quniform).
+/// both ends included, so that the ends have half the mass (Ray's quniform). low and high are
+/// multiples of step.
 struct FloatDistribution {
   double low = 0, high = 1;
   bool log = false;
@@ -27,6 +28,8 @@ struct FloatDistribution {
 };
 
 /// Whole numbers low, low + step, … <= high: both ends included, as Optuna counts and Ray does not.
+/// All are within 2^53 of zero, where doubles are exact. low and high are multiples of step; with
+/// step > 1 the values are not equally likely, see Note [Ray's whole numbers] in distribution.cpp.
 struct IntDistribution {
   int64_t low = 0, high = 0;
   bool log = false;
@@ -64,8 +67,9 @@ class Domain {
   requires std::constructible_from<Value, T> Domain(T constant) : Domain(Value(constant)) {}
 
   /// Reads "loguniform(1e-4, 1e-1)", "choice('a', 'b')", "grid_search(1, 2)",
-  /// "sample_from(2 ** randint(2, 9))"; a text without a bracket is a constant text. `where` starts
-  /// the usage errors: unknown function (nearest as hint), wrong number of arguments, bounds.
+  /// "sample_from(2 ** randint(2, 9))"; a text without a bracket is a constant text, and so is one
+  /// in quotes of its own ("'a (b)'"). `where` starts the usage errors: unknown function (nearest
+  /// as hint), wrong number of arguments, bounds.
   static Domain parse(std::string_view text, std::string_view where);
 
   enum class Kind { kConstant, kDistribution, kGrid, kExpression, kFunction };
@@ -75,7 +79,8 @@ class Domain {
   const std::string& expression() const { return expression_; }       ///< kExpression
   const SampleFunction& function() const { return function_; }        ///< kFunction
 
-  /// As parse() reads it; "sample_from(<function>)" for a C++ function.
+  /// As parse() reads it, but for constants that are no text, which are shown as they are;
+  /// "sample_from(<function>)" for a C++ function.
   std::string text() const;
 
  private:
@@ -103,10 +108,12 @@ Domain randint(int64_t low, int64_t high);              ///< [low, high): high e
 Domain qrandint(int64_t low, int64_t high, int64_t q);  ///< high included unless q is 1, as Ray
 Domain lograndint(int64_t low, int64_t high);
 Domain randn(double mean = 0, double sd = 1);
+Domain qrandn(double mean, double sd, double q);  ///< rounded to a multiple of q
 
 /// Grammar: numbers, names of parameters, + - * / // % **, brackets, min, max, round, and draws
 /// (uniform(…), randint(…), …): "2 ** randint(2, 9)". // and % round towards minus infinity and **
-/// of whole numbers is a whole number, as in Python.
+/// of whole numbers is a whole number, as in Python; all of it is Note [Expressions] in
+/// expression.h.
 Domain sample_from(std::string_view expression);
 /// A function of the values resolved before it. Learned by no searcher: see Space::opaque.
 Domain sample_from(SampleFunction function);

@@ -18,7 +18,8 @@ namespace muster::tune {
 // Like a searcher, a scheduler is a deterministic function of its seed and of the calls made to it.
 // It sees scores (larger is better; NaN and infinities as reported) and times: `t` is the reported
 // step, or the count of reports. One call per report; a report that a restarted trial makes again
-// is answered from the record and never seen here twice.
+// is answered from the record and never seen here twice. promote() that names nobody changes
+// nothing, since the log of a study does not hold that it was called.
 
 struct SchedulerContext {
   uint64_t seed = 0;
@@ -39,6 +40,9 @@ class Scheduler {
   /// The trial ended, with its last report; kComplete, kPruned or kFailed.
   virtual void on_end(int64_t /*number*/, TrialState /*state*/) {}
 
+  /// The trial that was told to pause has given its slot back: promote() may name it from now on.
+  virtual void on_pause(int64_t /*number*/) {}
+
   /// A paused trial to go on now, before any new one is started; asked when a slot is free.
   struct Promotion {
     int64_t number;
@@ -50,8 +54,8 @@ class Scheduler {
   /// no new trial is due, nothing runs and promote() has nothing.
   virtual bool pauses() const { return false; }
 
-  /// For the head of the table: "asha: rungs 1 2 4 8, reduction 2, 3 trials in rung 4, cutoff
-  /// 0.81".
+  /// For the head of the table: "asha: reduction 2, max_t 10: rung 1: n=9, cutoff 0.41; rung 2:
+  /// n=5, cutoff 0.47".
   virtual std::string status() const = 0;
 };
 
@@ -69,5 +73,9 @@ EntryTable<SchedulerEntry> schedulers();
 /// By "fifo" or "asha:max_t=10,grace_period=1". Throws a usage error for an unknown name or
 /// parameter.
 std::unique_ptr<Scheduler> make_scheduler(const std::string& spec, const SchedulerContext& context);
+
+/// For schedulers: throws a usage error that names the trial unless `t` is above `last_t`, its time
+/// at the report before.
+void require_rising(int64_t number, int64_t last_t, int64_t t);
 
 }  // namespace muster::tune

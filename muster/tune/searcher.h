@@ -22,7 +22,8 @@ namespace muster::tune {
 // finished trial once. A searcher that learns sees points (Note [Points and values]) and scores,
 // where larger is better whatever the study's mode.
 // grid_search dimensions and points_to_evaluate are not its business: the study core fills them
-// (variants.h), and asks the searcher for the rest of the point.
+// (variants.h), and asks the searcher for the rest of the point. suggest() that answers kWait
+// changes nothing, since the log of a study does not hold that it was asked.
 
 struct SearcherContext {
   const Space& space;  ///< outlives the searcher
@@ -63,12 +64,22 @@ struct SearcherEntry {
   std::string_view help;
   std::span<const Param> params;
   std::unique_ptr<Searcher> (*make)(const SearcherContext& context, const ParamValues& params);
+  /// It tries every combination once: Variants counts them and makes the points.
+  bool enumerates = false;
 };
 
 /// All searchers (generated; see Note [Generated tables]).
 EntryTable<SearcherEntry> searchers();
 
 /// By "random" or "random_then_grid:top=3". Throws a usage error for an unknown name or parameter.
+/// Every searcher also takes max_concurrent and batch, which wrap it in limit_concurrency
+/// (concurrency.h), unless it has parameters of these names.
 std::unique_ptr<Searcher> make_searcher(const std::string& spec, const SearcherContext& context);
+
+/// For searchers: `point` with the numbers of `partial` where that has some.
+Point keep_fixed(Point point, const Point& partial);
+
+/// For searchers: `partial` with what it leaves open drawn from trial `number`'s own stream.
+Point draw_open(const Space& space, const Point& partial, uint64_t seed, int64_t number);
 
 }  // namespace muster::tune

@@ -54,16 +54,17 @@ struct Parameter {
 /// A checked space. Immutable; any thread.
 class Space {
  public:
-  Space() = default;
+  Space();  ///< no parameters
 
   /// {{"lr", loguniform(1e-4, 1e-1)}, {"l1", sample_from("2 ** randint(2, 9)")}}; a constant is
   /// given as itself: {"epochs", 10}. Throws as the other constructor.
   Space(std::initializer_list<std::pair<std::string, Domain>> parameters);
 
-  /// Throws a usage error for a name that is empty, given twice or a prefix of another nested name
-  /// ("a" beside "a.b"); a domain that is empty or upside down; a condition or expression that does
-  /// not parse, names an unknown parameter (nearest name as hint), or depends on itself in a cycle
-  /// (the cycle is shown).
+  /// Throws a usage error that starts with `parameter "NAME"` for a name that is empty, given twice
+  /// or a prefix of another nested name ("a" beside "a.b"); a condition or expression that does not
+  /// parse, names an unknown parameter (nearest name as hint), depends on itself in a cycle (the
+  /// cycle is shown), or has no value at one of the points that are tried: random ones, and each
+  /// dimension at its ends. Calls no function of sample_from.
   explicit Space(std::vector<Parameter> parameters);
 
   std::span<const Parameter> parameters() const;
@@ -77,36 +78,47 @@ class Space {
   /// `point` with NaN at every dimension whose parameter does not apply there.
   Point with_conditions(Point point) const;
 
-  /// All dimensions drawn independently; grid dimensions stay as they are in `point`. Trial
-  /// `number`'s draws come from a stream of its own (counter-based: Philox 4x32-10 keyed by the
-  /// seed, counting by trial and dimension), so that they depend on neither the order of other
-  /// trials nor other dimensions.
+  /// All dimensions that are NaN in `point` drawn independently; the others, and those of the grid,
+  /// stay as they are. An empty point is all NaN. Trial `number`'s draws come from a stream of its
+  /// own (counter-based: Philox 4x32-10 keyed by the seed, counting by trial, dimension's name and
+  /// round), so that they depend on neither the order of other trials nor other dimensions.
   Point draw(Point point, uint64_t seed, int64_t number) const;
 
   /// The same for one dimension.
   double draw_dimension(size_t dimension, uint64_t seed, int64_t number, uint64_t round = 0) const;
 
   /// The point that has these values ("points to evaluate", trials of another program); parameters
-  /// that are not named are left NaN for draw(). Nothing for an expression's result unless it is
-  /// one of a finite image. Throws a usage error for an unknown name or a value outside its domain.
+  /// that are not named, or are nothing, are left NaN for draw(). Dimensions may be named too
+  /// ("l1#0"). Throws a usage error for an unknown name, a value outside its domain, the result of
+  /// an expression whose draws cannot be told from it (more than 4096 of them, or it names
+  /// parameters that are not given), and the result of a C++ function.
   Point point_of(const std::map<std::string, Value>& values) const;
 
-  /// Names of parameters that vary but have no dimensions (a C++ function), so that no searcher can
-  /// learn them.
+  /// The values that a parameter can have, each once, in the order of its draws; nothing if there
+  /// are more than 64, no end of them, or more than 4096 points to look at.
+  std::optional<std::vector<Value>> image_of(size_t parameter) const;
+
+  /// Names of parameters that vary but have no dimensions (a C++ function, and what is computed
+  /// from one), so that no searcher can learn them.
   std::vector<std::string> opaque() const;
 
-  /// Sizes of the grid dimensions, sorted by name, first varies fastest; empty if there is no grid.
-  /// Source: Ray Tune 2.60, variant_generator.
+  /// Indices of the grid dimensions, sorted by name, first varies fastest; empty if there is no
+  /// grid. Source: Ray Tune 2.60, variant_generator.
   std::vector<size_t> grid_dimensions() const;
 
   /// What a study file would say: an array of {name, domain, when}; equal spaces give equal texts.
   Json describe() const;
 
+  /// The inverse. Throws a usage error for anything else, and for a C++ function, which no text
+  /// describes.
+  static Space from_description(const Json& description);
+
   /// What differs from `stored` (a describe()), one line per parameter; empty if nothing does.
   std::vector<std::string> differences(const Json& stored) const;
 
+  struct Impl;  ///< of the room's own sources
+
  private:
-  struct Impl;
   std::shared_ptr<const Impl> impl_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -17,9 +18,11 @@ namespace muster::tune {
 StopCriterion parse_stop_criterion(std::string_view text, std::string_view where);
 std::string to_text(const StopCriterion& criterion);
 
-/// A deterministic function of its calls, like a scheduler.
+/// A deterministic function of its calls, like a scheduler. The scheduler is to see a report that
+/// is stopped here, too: it counts at its rung.
 class StopRules {
  public:
+  /// Throws a usage error for a plateau with negative numbers.
   explicit StopRules(const StudySpec& spec);
 
   /// kStop with `complete` and the reason ("accuracy 0.953 >= 0.95", "no better than 0.41 in 5
@@ -34,6 +37,8 @@ class StopRules {
   std::vector<std::string> metrics() const;
 
  private:
+  std::optional<Decision> plateau(int64_t trial, int64_t t, const Metrics& metrics);
+
   struct Progress {
     double best = 0;
     int64_t waited = 0;

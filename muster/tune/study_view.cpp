@@ -31,8 +31,8 @@ std::string trial_name(const StudyView& view, int64_t number) {
   return concat(view.name.empty() ? "trial" : view.name, '_', digits);
 }
 
-std::string output_file(const StudyView& view, int64_t number) {
-  return (view.trial_folder / std::to_string(number) / "output.log").string();
+std::string output_folder(const StudyView& view, int64_t number) {
+  return (view.trial_folder / concat("trial-", number)).string();
 }
 
 std::string parameters_text(const StudyView& view, const Trial& trial) {

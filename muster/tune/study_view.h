@@ -28,8 +28,8 @@ StudyView view_of(const StudyCore& core);
 /// "fashion_00003", as Ray names trials.
 std::string trial_name(const StudyView& view, int64_t number);
 
-/// What the trial printed.
-std::string output_file(const StudyView& view, int64_t number);
+/// Where stdout.log and stderr.log of the trial are.
+std::string output_folder(const StudyView& view, int64_t number);
 
 /// "lr=0.01 l1=64": what applies, with all digits.
 std::string parameters_text(const StudyView& view, const Trial& trial);

@@ -258,7 +258,7 @@ TEST(StatusTable, HasASecondTableForWhatWentWrong) {
             "fashion_00003: exit code 1\n");
 }
 
-TEST(StatusTable, NamesTheFileOfAFailedTrialInFull) {
+TEST(StatusTable, NamesTheFolderOfAFailedTrialInFull) {
   Fashion study;
   study.trials[2].state = TrialState::kFailed;
   study.trials[2].reason = "exit code 1";
@@ -266,7 +266,7 @@ TEST(StatusTable, NamesTheFileOfAFailedTrialInFull) {
   view.trial_folder = "/home/someone/with/a/long/path/fashion-trials";
   study.options.width = 200;
   EXPECT_THAT(status_table(view, study.facts, study.options),
-              HasSubstr("fashion_00002: exit code 1; see " + output_file(view, 2)));
+              HasSubstr("fashion_00002: exit code 1; see " + output_folder(view, 2)));
 }
 
 TEST(StatusTable, SortsFinishedTrialsByTheMetricWithNanLast) {

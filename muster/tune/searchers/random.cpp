@@ -1,0 +1,30 @@
+// Independent draws, each trial from a random stream of its own.
+#include "muster/tune/searcher.h"
+
+namespace muster::tune {
+namespace {
+
+class Random final : public Searcher {
+ public:
+  explicit Random(const SearcherContext& context) : space_(context.space), seed_(context.seed) {}
+
+  Suggestion suggest(int64_t number, const Point& partial) override {
+    return {.point = draw_open(space_, partial, seed_, number)};
+  }
+
+ private:
+  const Space& space_;
+  uint64_t seed_;
+};
+
+std::unique_ptr<Searcher> make(const SearcherContext& context, const ParamValues& params) {
+  check_param_names({}, params, "searcher random");
+  return std::make_unique<Random>(context);
+}
+
+}  // namespace
+
+extern constinit const SearcherEntry random_entry{
+    "random", "draws every parameter independently", {}, &make};
+
+}  // namespace muster::tune

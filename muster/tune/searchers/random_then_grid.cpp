@@ -1,0 +1,237 @@
+// Random search, then local grids around the best trials, narrower from round to round.
+//
+// Stage 1 draws n1 = `startup` trials. Then come rounds. A round takes the `top` best trials of all
+// (complete ones before stopped ones) and puts a grid around each, in units of [0, 1] per parameter
+// (of the logarithm, where that is uniform): `points` places from -w to +w, with w = 1 / (2
+// n1^(1/d)) in the first round, for d numeric parameters (half of what a trial has for itself if
+// the n1 were spread evenly), and `shrink` times that in each later one. Whole and stepped numbers
+// always have their neighbours in the grid; categories have the best one's neighbours in the list,
+// and others in turn. What was tried is left out. A round ends when all of its trials have
+// finished. There is no peer to compare with; tests/tune/random_then_grid_test.cpp says what must
+// hold.
+#include "muster/tune/searchers/random_then_grid.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <tuple>
+#include <unordered_set>
+
+#include "muster/base/text.h"
+#include "muster/tune/philox.h"
+#include "muster/tune/searcher.h"
+#include "muster/tune/unit_axis.h"
+
+namespace muster::tune {
+namespace {
+
+constexpr Param kParams[] = {
+    param<&RandomThenGridOptions::startup>(
+        "startup", "random trials first; 0: a quarter of num_samples, from 8 to 50"),
+    param<&RandomThenGridOptions::top>("top", "best trials that a round puts a grid around"),
+    param<&RandomThenGridOptions::points>("points", "of a grid in each parameter, at most"),
+    param<&RandomThenGridOptions::shrink>("shrink",
+                                          "width of a round's grids as a share of those before"),
+    param<&RandomThenGridOptions::max_grid>(
+        "max_grid", "points of a grid; from a larger one so many are drawn")};
+
+constexpr int64_t kLeastStartup = 8, kMostStartup = 50;
+constexpr int kMaxEmptyRounds = 60;  // then w is too small for any double
+constexpr uint32_t kGridStream = 0x6721D;
+
+int64_t startup_of(const RandomThenGridOptions& options, int64_t num_samples) {
+  if (options.startup > 0) return options.startup;
+  return num_samples < 0 ? kMostStartup : std::clamp(num_samples / 4, kLeastStartup, kMostStartup);
+}
+
+class RandomThenGrid final : public Searcher {
+ public:
+  RandomThenGrid(const SearcherContext& context, const RandomThenGridOptions& options)
+      : space_(context.space),
+        seed_(context.seed),
+        options_(options),
+        startup_(startup_of(options, context.num_samples)) {
+    double numeric = 0;
+    for (const Dimension& d : space_.dimensions())
+      numeric += !d.grid && !std::holds_alternative<CategoricalDistribution>(d.distribution);
+    width_ = std::pow(static_cast<double>(startup_), -1 / std::max(1.0, numeric)) / 2;
+  }
+
+  Suggestion suggest(int64_t number, const Point& partial) override {
+    const bool is_open = std::ranges::any_of(partial, [](double x) { return std::isnan(x); });
+    Suggestion suggestion;
+    if (!is_open) {
+      suggestion.point = partial;
+    } else if (started_ < startup_) {
+      suggestion = drawn(number, concat("random start ", started_ + 1, " of ", startup_));
+    } else {
+      if (queue_.empty() && !open_.empty()) return {.kind = Suggestion::kWait};
+      if (queue_.empty()) next_round();
+      suggestion = queue_.empty() ? drawn(number, "random: the grids around the best are used up")
+                                  : queued();
+    }
+    suggestion.point = keep_fixed(std::move(suggestion.point), partial);
+    seen_.insert(fingerprint(suggestion.point));
+    open_.insert(number);
+    ++started_;
+    return suggestion;
+  }
+
+  void told(const FinishedTrial& trial) override {
+    open_.erase(trial.number);
+    seen_.insert(fingerprint(trial.point));
+    if (trial.state == TrialState::kFailed || !std::isfinite(trial.score)) return;
+    best_.push_back(trial);
+    std::ranges::sort(best_, {}, [](const FinishedTrial& t) {
+      return std::tuple(t.state != TrialState::kComplete, -t.score, t.number);
+    });
+    if (best_.size() > static_cast<size_t>(options_.top)) best_.pop_back();
+  }
+
+ private:
+  struct Candidate {
+    Point point;
+    int64_t centre;
+  };
+
+  Suggestion drawn(int64_t number, std::string reason) const {
+    const Point open(space_.dimensions().size(), std::numeric_limits<double>::quiet_NaN());
+    return {.point = draw_open(space_, open, seed_, number), .reason = std::move(reason)};
+  }
+
+  Suggestion queued() {
+    Candidate candidate = std::move(queue_.front());
+    queue_.pop_front();
+    return {.point = std::move(candidate.point),
+            .reason = concat("round ", round_, " around trial ", candidate.centre)};
+  }
+
+  void next_round() {
+    for (int i = 0; i < kMaxEmptyRounds && queue_.empty(); ++i) {
+      ++round_;
+      if (round_ > 1) width_ *= options_.shrink;
+      for (const FinishedTrial& centre : best_) add_grid(centre);
+    }
+  }
+
+  /// Puts the untried points of the grid around a trial into the queue.
+  void add_grid(const FinishedTrial& centre) {
+    std::vector<std::vector<double>> axes;
+    double size = 1;
+    for (size_t d = 0; d < centre.point.size(); ++d) {
+      axes.push_back(axis(centre, d));
+      size *= static_cast<double>(axes.back().size());
+    }
+    const auto limit = static_cast<double>(options_.max_grid);
+    const bool is_small = size - 1 <= limit;
+    // Drawn points repeat each other at times: twice the tries find nearly all that were asked for.
+    const auto tries = static_cast<uint64_t>(is_small ? size : 2 * limit);
+    const size_t before = queue_.size();
+    for (uint64_t i = 0; i < tries && queue_.size() - before < limit; ++i) {
+      Point point(axes.size());
+      uint64_t rest = i;
+      for (size_t d = 0; d < axes.size(); ++d) {
+        const uint64_t digit = is_small ? rest : any(centre.number, i, d);
+        point[d] = axes[d][digit % axes[d].size()];
+        rest /= axes[d].size();
+      }
+      if (seen_.insert(fingerprint(point)).second) queue_.push_back({point, centre.number});
+    }
+  }
+
+  /// Places of the grid in one dimension, the centre's first.
+  std::vector<double> axis(const FinishedTrial& centre, size_t d) const {
+    const Dimension& dimension = space_.dimensions()[d];
+    const double middle = centre.point[d];
+    // A parameter that does not apply to the centre may apply to its neighbours.
+    if (std::isnan(middle)) return {space_.draw_dimension(d, seed_, centre.number)};
+    std::vector<double> places = {middle};
+    if (dimension.grid) return places;
+    const auto add = [&](double place) {
+      if (std::ranges::find(places, place) == places.end()) places.push_back(place);
+    };
+    add(shifted(dimension.distribution, middle, -1));
+    add(shifted(dimension.distribution, middle, 1));
+    const auto* categories = std::get_if<CategoricalDistribution>(&dimension.distribution);
+    const auto points = static_cast<size_t>(options_.points);
+    if (categories != nullptr) {
+      const size_t count = categories->choices.size();
+      for (size_t i = 0; i < count && places.size() < points; ++i)
+        add(static_cast<double>((static_cast<size_t>(middle) + static_cast<size_t>(round_) + i) %
+                                count));
+      return places;
+    }
+    const double place = to_unit(dimension.distribution, middle);
+    for (size_t i = 0; i < points; ++i) {
+      const double side = 2 * static_cast<double>(i) / static_cast<double>(points - 1) - 1;
+      add(from_unit(dimension.distribution, place + side * width_));
+    }
+    return places;
+  }
+
+  uint64_t any(int64_t centre, uint64_t i, size_t d) const {
+    const auto bits =
+        philox4x32_10({static_cast<uint32_t>(centre),
+                       static_cast<uint32_t>(i),
+                       kGridStream + static_cast<uint32_t>(d),
+                       static_cast<uint32_t>(round_)},
+                      {static_cast<uint32_t>(seed_), static_cast<uint32_t>(seed_ >> 32)});
+    return bits[0];
+  }
+
+  /// Tells points apart, those of the same values not. (FNV-1a over the words; two points that
+  /// share one by chance cost a trial of a grid.)
+  uint64_t fingerprint(const Point& point) const {
+    uint64_t hash = 0xCBF29CE484222325;
+    for (const double x : space_.with_conditions(point)) {
+      const auto bits = std::bit_cast<uint64_t>(std::isnan(x) ? 1e308 : x + 0.0);
+      for (int shift = 0; shift < 64; shift += 8)
+        hash = (hash ^ (bits >> shift & 0xFF)) * 0x100000001B3;
+    }
+    return hash;
+  }
+
+  const Space& space_;
+  uint64_t seed_;
+  RandomThenGridOptions options_;
+  int64_t startup_;
+  double width_ = 0;  // half of a grid's, in [0, 1]
+  int64_t started_ = 0;
+  int64_t round_ = 0;
+  std::deque<Candidate> queue_;
+  std::vector<FinishedTrial> best_;  // the best first
+  std::unordered_set<int64_t> open_;
+  std::unordered_set<uint64_t> seen_;
+};
+
+void check(const RandomThenGridOptions& o) {
+  const bool holds = o.startup >= 0 && o.top >= 1 && o.points >= 2 && o.max_grid >= 1 &&
+                     o.max_grid <= 1'000'000 && o.points <= 1'000'000 && o.shrink > 0 &&
+                     o.shrink <= 1;
+  if (holds) return;
+  throw usage_error({.refused = "searcher random_then_grid",
+                     .rule = "startup is not negative, top at least 1, points 2 and max_grid 1 to "
+                             "1,000,000, shrink in (0, 1]",
+                     .value = spec_text("random_then_grid", kParams, o)});
+}
+
+std::unique_ptr<Searcher> make(const SearcherContext& context, const ParamValues& params) {
+  const auto options =
+      resolve_params<RandomThenGridOptions>(kParams, params, "searcher random_then_grid");
+  check(options);
+  return std::make_unique<RandomThenGrid>(context, options);
+}
+
+}  // namespace
+
+std::string random_then_grid(const RandomThenGridOptions& options) {
+  check(options);
+  return spec_text("random_then_grid", kParams, options);
+}
+
+extern constinit const SearcherEntry random_then_grid_entry{
+    "random_then_grid", "random trials, then ever finer grids around the best", kParams, &make};
+
+}  // namespace muster::tune
