@@ -141,6 +141,7 @@ void StudyCore::Impl::start_attempt(Trial& trial, std::string reason, double now
   trial.state = TrialState::kRunning;
   ++trial.attempt;
   if (trial.attempt == 1) trial.started_s = now_s;
+  trial.attempt_s = now_s;
   TrialRecord& record = records[static_cast<size_t>(trial.number)];
   if (asking) reason = concat(kAsked, reason.empty() ? "" : ": ", reason);
   record.attempt = {.started_s = now_s, .asked = reason.starts_with(kAsked)};
