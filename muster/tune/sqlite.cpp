@@ -32,6 +32,19 @@ Error not_a_study(const std::filesystem::path& file, const char* said) {
                       .hint = "name a file that `muster tune` or Optuna wrote"});
 }
 
+/// Why the system refused: SQLite keeps it per file, and not always for the connection.
+int os_error_of(sqlite3* database) {
+  if (database == nullptr) return 0;
+  if (const int error = sqlite3_system_errno(database); error != 0) return error;
+  sqlite3_file* log = nullptr;
+  int error = 0;
+  sqlite3_file_control(database, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
+  if (log != nullptr && log->pMethods != nullptr)
+    log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &error);
+  if (error == 0) sqlite3_file_control(database, "main", SQLITE_FCNTL_LAST_ERRNO, &error);
+  return error;
+}
+
 }  // namespace
 
 void Statement::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
@@ -142,7 +155,7 @@ bool Database::in_transaction() const { return sqlite3_get_autocommit(database_.
 
 Error Database::error(int code) const {
   const char* said = database_ ? sqlite3_errmsg(database_.get()) : sqlite3_errstr(code);
-  const int os_error = database_ ? sqlite3_system_errno(database_.get()) : 0;
+  const int os_error = os_error_of(database_.get());
   switch (code & 0xFF) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
@@ -173,9 +186,7 @@ Error Database::error(int code) const {
   }
 }
 
-Transaction::Transaction(Database& database) : database_(&database) {
-  database.begin().run();
-}
+Transaction::Transaction(Database& database) : database_(&database) { database.begin().run(); }
 
 Transaction::~Transaction() {
   if (database_ == nullptr || !database_->in_transaction()) return;
