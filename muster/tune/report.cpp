@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 
 #include <errno.h>
@@ -98,7 +99,9 @@ TrialLink::Kind TrialLink::kind() const {
 
 Decision TrialLink::report(const Metrics& metrics, const ReportOptions& options) {
   const std::lock_guard lock(impl_->mutex);
-  Report report{.step = options.step, .metrics = metrics, .checkpoint = options.checkpoint};
+  Report report{.step = options.step, .metrics = metrics};
+  if (!options.checkpoint.empty())
+    report.checkpoint = std::filesystem::absolute(options.checkpoint).lexically_normal();
   if (kind() == Kind::kTwoWay) return impl_->exchange(std::move(report));
   kind() == Kind::kOneWay ? impl_->write_one_way(report) : impl_->echo(report);
   return {};

@@ -10,30 +10,26 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
-#include "muster/base/rank_env.h"
 #include "muster/base/text.h"
-#include "muster/launch/program.h"
 #include "muster/launch/rank_plan.h"
 #include "muster/launch/signal_source.h"
 #include "muster/launch/warden.h"
-#include "muster/tune/command_template.h"
 #include "muster/tune/executor.h"
 #include "muster/tune/local_trial.h"
+#include "muster/tune/prepare.h"
 #include "muster/tune/report_server.h"
 #include "muster/tune/stop_request.h"
-#include "muster/tune/trial_environment.h"
 
 namespace muster::tune {
 namespace {
 
 namespace fs = std::filesystem;
-using muster::to_text;  // of Json
 
 constexpr size_t kMostEvents = 2048;  // out of one wait()
 constexpr size_t kMostNotes = 20;     // different ones per trial; a flood of words is no news
 constexpr double kEndS = 10;          // for the processes of trials when the tuner ends
 
-class LocalExecutor : public Executor, private ReportServer::Handler, private LocalTrial::Handler {
+class LocalExecutor : public Executor, public ReportServer::Handler, public LocalTrial::Handler {
  public:
   explicit LocalExecutor(const ExecutorContext& context);
   ~LocalExecutor() override;
@@ -64,7 +60,6 @@ class LocalExecutor : public Executor, private ReportServer::Handler, private Lo
   void on_note(int64_t trial, const std::string& text) override;
   void on_no_process_left(LocalTrial& trial) override { ending_.push_back(trial.trial()); }
 
-  LocalTrialStart describe(const AttemptPlan& plan, const std::string& token);
   uint64_t hand_up(Running& running, Report report, bool one_way);
   bool is_nan_failure(Running& running, const Report& report);
   void tell_to_end(Running& running, const Decision& decision, bool hears);
@@ -72,7 +67,6 @@ class LocalExecutor : public Executor, private ReportServer::Handler, private Lo
   void on_signals();
   double run_deadlines();
   bool pass_time(double timeout_s);
-  fs::path folder_of(int64_t trial) const;
 
   const StudySpec& spec_;
   std::string study_;
@@ -100,7 +94,7 @@ class LocalExecutor : public Executor, private ReportServer::Handler, private Lo
 LocalExecutor::LocalExecutor(const ExecutorContext& context)
     : spec_(context.spec),
       study_(context.study),
-      server_(loop_, runtime_folder_ / "tuner", stop_token_, *this),
+      server_(loop_, socket_in(runtime_folder_), stop_token_, *this),
       null_(launch::raised(UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)))) {
   char name[256] = "localhost";
   ::gethostname(name, sizeof name - 1);
@@ -110,7 +104,7 @@ LocalExecutor::LocalExecutor(const ExecutorContext& context)
   contact_ = contact_file(spec_.storage, study_);
   write_contact(
       contact_,
-      {.pid = ::getpid(), .address = {.path = runtime_folder_ / "tuner"}, .token = stop_token_});
+      {.pid = ::getpid(), .address = {.path = socket_in(runtime_folder_)}, .token = stop_token_});
 }
 
 LocalExecutor::~LocalExecutor() {
@@ -124,70 +118,15 @@ LocalExecutor::~LocalExecutor() {
   running_.clear();
   std::error_code ignored;
   if (!contact_.empty()) fs::remove(contact_, ignored);
-  if (spec_.trial_folder.empty()) fs::remove_all(runtime_folder_ / "trials", ignored);
-}
-
-fs::path LocalExecutor::folder_of(int64_t trial) const {
-  const fs::path& parent =
-      spec_.trial_folder.empty() ? runtime_folder_ / "trials" : spec_.trial_folder;
-  return fs::absolute(parent / std::to_string(trial));
-}
-
-LocalTrialStart LocalExecutor::describe(const AttemptPlan& plan, const std::string& token) {
-  LocalTrialStart start{
-      .trial = plan.trial,
-      .attempt = plan.attempt,
-      .argv = expand_command(spec_.command, spec_.space, plan.values),
-      .working_folder = fs::absolute(spec_.working_folder),
-      .folder = folder_of(plan.trial),
-      .report_file = runtime_folder_ / concat("report-", plan.trial, '-', plan.attempt),
-      .trial_timeout_s = spec_.trial_timeout_s,
-      .report_timeout_s = spec_.report_timeout_s,
-      .kill_grace_s = spec_.kill_grace_s};
-  std::error_code error;
-  fs::create_directories(start.folder, error);
-  if (!error && !plan.checkpoint_folder.empty())
-    fs::create_directories(plan.checkpoint_folder, error);
-  if (error) {
-    throw environment_error({.refused = "cannot create the trial's folder " + start.folder.string(),
-                             .rule = errno_text(error.value()),
-                             .hint = "free some space, or choose another storage"});
-  }
-  const fs::path params = start.folder / "params.json";
-  AtomicFile file(params);
-  file.write(to_text(to_json(spec_.space, plan.values)) + '\n');
-  file.commit(/*sync=*/false);  // a trial does not outlive a power cut either
-  const ExecutorContext context{.spec = spec_, .study = study_};
-  start.environment =
-      trial_environment(context,
-                        plan,
-                        {.address = concat("unix:", (runtime_folder_ / "tuner").string()),
-                         .token = token,
-                         .params_file = params,
-                         .report_file = start.report_file},
-                        inherited_);
-  return start;
 }
 
 void LocalExecutor::start(const AttemptPlan& plan) {
-  if (spec_.command.empty()) {
-    throw usage_error({.refused = "the local executor has nothing to run",
-                       .rule = "a study of programs has a command"});
-  }
   const std::string token = make_token();
-  LocalTrialStart start = describe(plan, token);
+  LocalTrialStart start;
   try {
-    std::string name = start.argv.at(0);
-    if (name.find('/') != std::string::npos && !name.starts_with('/') &&
-        !spec_.working_folder.empty())
-      name = (start.working_folder / name).lexically_normal().string();
-    const auto path = spec_.environment.find("PATH");
-    start.program = launch::find_program(
-        name,
-        path == spec_.environment.end() ? process_environment("PATH").value_or("") : path->second);
-    if (!fs::is_directory(start.working_folder))
-      throw usage_error({.refused = "no such folder: " + start.working_folder.string()});
+    start = prepare({.spec = spec_, .study = study_}, plan, runtime_folder_, token, inherited_);
   } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUsage) throw;
     events_.push_back({.kind = ExecutorEvent::kEnded,
                        .trial = plan.trial,
                        .attempt = plan.attempt,
@@ -216,6 +155,9 @@ uint64_t LocalExecutor::hand_up(Running& running, Report report, bool one_way) {
   const int64_t trial = running.process->trial();
   tickets_[ticket] = {trial, one_way};
   report.sequence = ++running.reports;
+  // Where it will be looked for is elsewhere.
+  if (!report.checkpoint.empty() && !report.checkpoint.starts_with('/'))
+    report.checkpoint = fs::absolute(spec_.working_folder / report.checkpoint).lexically_normal();
   events_.push_back({.kind = ExecutorEvent::kReport,
                      .trial = trial,
                      .attempt = running.process->attempt(),
@@ -306,7 +248,8 @@ std::string LocalExecutor::location(int64_t trial) const {
 
 std::string LocalExecutor::on_stop_request(int64_t trial) {
   if (trial >= 0 && !running_.contains(trial)) return concat("trial ", trial, " is not running");
-  events_.push_back({.kind = ExecutorEvent::kStopStudy, .trial = trial});
+  events_.push_back(
+      {.kind = ExecutorEvent::kStopStudy, .trial = trial, .message = "`muster study stop`"});
   return "";
 }
 
@@ -315,7 +258,9 @@ void LocalExecutor::on_note(int64_t trial, const std::string& text) {
   std::vector<std::string>& told = found == running_.end() ? notes_ : found->second.notes;
   if (told.size() == kMostNotes || std::ranges::find(told, text) != told.end()) return;
   told.push_back(text);
-  events_.push_back({.kind = ExecutorEvent::kNote, .trial = trial, .message = text});
+  events_.push_back({.kind = ExecutorEvent::kNote,
+                     .trial = trial,
+                     .message = trial < 0 ? text : concat("trial ", trial, ": ", text)});
 }
 
 void LocalExecutor::on_signals() {

@@ -1,4 +1,4 @@
-#include "muster/tune/trial_environment.h"
+#include "muster/tune/prepare.h"
 
 #include <algorithm>
 #include <array>
@@ -10,12 +10,19 @@
 #include <sys/random.h>
 
 #include "muster/base/error.h"
+#include "muster/base/file.h"
+#include "muster/base/json.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
+#include "muster/launch/program.h"
+#include "muster/tune/command_template.h"
 #include "muster/tune/protocol.h"
 
 namespace muster::tune {
 namespace {
+
+namespace fs = std::filesystem;
+using muster::to_text;  // of Json
 
 constexpr std::array kNames{kTrialIdEnv,
                             kAttemptEnv,
@@ -29,6 +36,28 @@ constexpr std::array kNames{kTrialIdEnv,
 
 // A socket's path has at most 107 bytes, and names go behind the folder's.
 constexpr size_t kLongestFolder = 80;
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!error) return;
+  throw environment_error({.refused = "cannot create the trial's folder " + folder.string(),
+                           .rule = errno_text(error.value()),
+                           .hint = "free some space, or choose another storage"});
+}
+
+/// PATH is the study's, if it sets one. A relative program is one of the working folder.
+fs::path find_program_of(const StudySpec& spec, const LocalTrialStart& start) {
+  if (!fs::is_directory(start.working_folder))
+    throw usage_error({.refused = "no such folder: " + start.working_folder.string()});
+  const std::string& name = start.argv.at(0);
+  if (name.find('/') != std::string::npos)
+    return launch::find_program((start.working_folder / name).lexically_normal().string(), "");
+  const auto path = spec.environment.find("PATH");
+  return launch::find_program(
+      name,
+      path == spec.environment.end() ? process_environment("PATH").value_or("") : path->second);
+}
 
 }  // namespace
 
@@ -49,7 +78,7 @@ std::vector<std::string> trial_environment(const ExecutorContext& context,
   set(kTunerAddrEnv, channel.address);
   set(kTunerTokenEnv, channel.token);
   set(kParamsFileEnv, channel.params_file.string());
-  set(kCheckpointDirEnv, plan.checkpoint_folder.string());
+  set(kCheckpointDirEnv, fs::absolute(plan.checkpoint_folder).string());
   set(kReportFileEnv, channel.report_file.string());
   if (!plan.resume_from.empty()) set(kResumeFromEnv, plan.resume_from);
   if (!plan.device_ids.empty()) set("CUDA_VISIBLE_DEVICES", join(plan.device_ids, ","));
@@ -71,6 +100,46 @@ std::vector<std::string> trial_environment(const ExecutorContext& context,
   }
   for (const auto& [name, value] : defaults) out.push_back(concat(name, '=', value));
   return out;
+}
+
+std::string socket_in(const fs::path& runtime_folder) { return runtime_folder / "tuner"; }
+
+LocalTrialStart prepare(const ExecutorContext& context,
+                        const AttemptPlan& plan,
+                        const fs::path& runtime_folder,
+                        const std::string& token,
+                        std::span<const std::string> inherited) {
+  const StudySpec& spec = context.spec;
+  LocalTrialStart start{
+      .trial = plan.trial,
+      .attempt = plan.attempt,
+      .argv = expand_command(spec.command, spec.space, plan.values),
+      .working_folder =
+          spec.working_folder.empty() ? fs::current_path() : fs::absolute(spec.working_folder),
+      .folder = fs::absolute(plan.checkpoint_folder).parent_path(),
+      .report_file = runtime_folder / concat("report-", plan.trial, '-', plan.attempt),
+      .trial_timeout_s = spec.trial_timeout_s,
+      .report_timeout_s = spec.report_timeout_s,
+      .kill_grace_s = spec.kill_grace_s};
+  if (start.argv.empty()) {
+    throw usage_error({.refused = "there is nothing to run",
+                       .rule = "a study of programs has a command",
+                       .hint = "command = [\"./train.sh\", \"--lr\", \"{lr}\"]"});
+  }
+  start.program = find_program_of(spec, start);
+  make_folder(fs::absolute(plan.checkpoint_folder));
+  const fs::path params = start.folder / "params.json";
+  AtomicFile file(params);
+  file.write(to_text(to_json(spec.space, plan.values)) + '\n');
+  file.commit(/*sync=*/false);  // the trial does not outlive a power cut either
+  start.environment = trial_environment(context,
+                                        plan,
+                                        {.address = "unix:" + socket_in(runtime_folder),
+                                         .token = token,
+                                         .params_file = params,
+                                         .report_file = start.report_file},
+                                        inherited);
+  return start;
 }
 
 std::string make_token() {

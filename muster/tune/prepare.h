@@ -1,4 +1,5 @@
-// What a trial's process finds in its environment, and its params file. Private to the room.
+// All that an attempt's process needs before it starts: program, environment, files. Private to the
+// room.
 #pragma once
 
 #include <filesystem>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "muster/tune/executor.h"
+#include "muster/tune/local_trial.h"
 #include "muster/tune/study_spec.h"
 
 namespace muster::tune {
@@ -27,6 +29,18 @@ std::vector<std::string> trial_environment(const ExecutorContext& context,
                                            const AttemptPlan& plan,
                                            const TrialChannel& channel,
                                            std::span<const std::string> inherited);
+
+/// The plan as a start: the command with its parameters, found in PATH or below the study's working
+/// folder; the trial's folder and its params.json, which are made. Throws a usage error for a
+/// program that cannot be run, an environment error if a file cannot be written.
+LocalTrialStart prepare(const ExecutorContext& context,
+                        const AttemptPlan& plan,
+                        const std::filesystem::path& runtime_folder,
+                        const std::string& token,
+                        std::span<const std::string> inherited);
+
+/// The socket of the tuner in its runtime folder.
+std::string socket_in(const std::filesystem::path& runtime_folder);
 
 /// 128 bits from the kernel, in hexadecimal. Throws an environment error.
 std::string make_token();
