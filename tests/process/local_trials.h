@@ -28,6 +28,13 @@ namespace muster::tune {
 
 using Decide = std::function<Decision(const ExecutorEvent&)>;
 
+/// A word of a command that has no parameters in it: { and } are doubled.
+inline std::string literally(const std::string& text) {
+  std::string out;
+  for (const char c : text) out.append(c == '{' || c == '}' ? 2 : 1, c);
+  return out;
+}
+
 inline Decision go_on(const ExecutorEvent&) { return {}; }
 
 inline std::string slurp(const std::string& path) {
@@ -78,9 +85,9 @@ class LocalTrials : public ::testing::Test {
   }
   ~LocalTrials() override { EXPECT_THAT(left_behind(token_), ::testing::IsEmpty()); }
 
-  void script(const std::string& text) { spec_.command = {"/bin/sh", "-c", text}; }
+  void script(const std::string& text) { spec_.command = {"/bin/sh", "-c", literally(text)}; }
   void python(const std::string& text) {
-    spec_.command = {"python3", "-c", text};
+    spec_.command = {"python3", "-c", literally(text)};
     spec_.environment["PYTHONPATH"] = MUSTER_SOURCE_DIR "/share/muster";
   }
 

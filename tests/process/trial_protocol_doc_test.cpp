@@ -9,7 +9,7 @@
 #include "muster/base/text.h"
 #include "muster/tune/executor.h"
 
-#include "tests/folder.h"
+#include "tests/process/local_trials.h"
 
 namespace muster::tune {
 namespace {
@@ -29,7 +29,7 @@ std::vector<Example> examples() {
 
 std::vector<std::string> command_of(const Example& example) {
   if (example.language == "cpp") return {MUSTER_TEST_BIN_DIR "/muster_trial_program"};
-  return {example.language == "sh" ? "/bin/sh" : "python3", "-c", example.text};
+  return {example.language == "sh" ? "/bin/sh" : "python3", "-c", literally(example.text)};
 }
 
 TEST(ExamplesOfTheProtocol, AreTrialsAsTheyStand) {
