@@ -88,6 +88,18 @@ TEST_F(LocalTrials, ATrialThatNeverReportsTimesOut) {
   EXPECT_EQ(end().message, "no report for 200ms (report_timeout_s)");
 }
 
+TEST_F(LocalTrials, AReportThatWaitsForItsAnswerIsNotLate) {
+  script("muster report loss=1; muster report loss=2");
+  spec_.report_timeout_s = 0.3;
+  start(0);
+  const auto events = executor().wait(20);
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_THAT(executor().wait(0.6), IsEmpty()) << "a full disk, say";
+  executor().answer(events[0].token, {});
+  drive();
+  EXPECT_EQ(end().failure, Failure::kNone) << end().message;
+}
+
 TEST_F(LocalTrials, NaNIsAFailureIfTheStudySaysSo) {
   script("muster report loss=0.5 step=1; muster report loss=nan step=2; echo $?; sleep 1000");
   spec_.nan_is_failure = true;
