@@ -37,7 +37,8 @@ TEST(Expression, RandomOnesHavePythonsValues) {
   const Json golden = parse_json(
       read_file(std::string(MUSTER_SOURCE_DIR) + "/tests/golden/tune_space/golden.json"), "golden");
   std::map<std::string, Value> names;
-  for (const auto& [name, value] : golden.at("names").items()) names[name] = value_from(value, name);
+  for (const auto& [name, value] : golden.at("names").items())
+    names[name] = value_from(value, name);
   int refused = 0;
   for (const Json& one : golden.at("expressions")) {
     const std::string text = one.at(0);

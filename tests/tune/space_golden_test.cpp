@@ -30,8 +30,8 @@ std::vector<double> draws(const std::string& domain, int64_t count, uint64_t see
   return out;
 }
 
-/// The two-sample statistic for samples of equal size; about (bins - 1) ± sqrt(2 (bins - 1)) if both
-/// come from one distribution.
+/// The two-sample statistic for samples of equal size; about (bins - 1) ± sqrt(2 (bins - 1)) if
+/// both come from one distribution.
 double chi_square(const std::vector<std::pair<double, double>>& counts) {
   double sum = 0;
   for (const auto& [a, b] : counts) sum += (a - b) * (a - b) / (a + b);
