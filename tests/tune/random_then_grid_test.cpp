@@ -178,7 +178,7 @@ TEST(RandomThenGrid, WaitsForItsRoundToFinish) {
 }
 
 TEST(RandomThenGrid, OptionsThatMakeNoSenseAreRefused) {
-  for (const RandomThenGridOptions& options : std::vector<RandomThenGridOptions>{{.startup = -1},
+  for (const RandomThenGridOptions& options : std::vector<RandomThenGridOptions>{{.startup = 0},
                                                                                  {.top = 0},
                                                                                  {.points = 1},
                                                                                  {.shrink = 0},
