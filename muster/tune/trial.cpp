@@ -52,6 +52,8 @@ std::string_view name_of(Failure failure) {
       return "timeout";
     case Failure::kLost:
       return "lost";
+    case Failure::kInterrupted:
+      return "interrupted";
   }
   return "";
 }
