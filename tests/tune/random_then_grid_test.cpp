@@ -177,6 +177,22 @@ TEST(RandomThenGrid, WaitsForItsRoundToFinish) {
   EXPECT_EQ(searcher->suggest(2, open).reason, "round 1 around trial 1");
 }
 
+TEST(RandomThenGrid, BeginsItsGridsWhenTheFirstTrialSucceeds) {
+  const Space space = {{"x", uniform(0, 1)}};
+  const auto searcher = make_searcher("random_then_grid:startup=1", {.space = space});
+  const Point open = {kNan};
+  for (int64_t number = 0; number < 5; ++number) {
+    const Suggestion suggestion = searcher->suggest(number, open);
+    EXPECT_THAT(suggestion.reason, StartsWith("random"));
+    const bool fails = number < 4;
+    searcher->told({.number = number,
+                    .point = suggestion.point,
+                    .state = fails ? TrialState::kFailed : TrialState::kComplete,
+                    .score = fails ? kNan : 1});
+  }
+  EXPECT_THAT(searcher->suggest(5, open).reason, HasSubstr("around trial 4"));
+}
+
 TEST(RandomThenGrid, OptionsThatMakeNoSenseAreRefused) {
   for (const RandomThenGridOptions& options : std::vector<RandomThenGridOptions>{{.startup = 0},
                                                                                  {.top = 0},

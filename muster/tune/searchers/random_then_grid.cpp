@@ -46,7 +46,8 @@ class RandomThenGrid final : public Searcher {
     double numeric = 0;
     for (const Dimension& d : space_.dimensions())
       numeric += !d.grid && !std::holds_alternative<CategoricalDistribution>(d.distribution);
-    width_ = std::pow(static_cast<double>(options.startup), -1 / std::max(1.0, numeric)) / 2;
+    first_width_ = std::pow(static_cast<double>(options.startup), -1 / std::max(1.0, numeric)) / 2;
+    width_ = first_width_;
   }
 
   Suggestion suggest(int64_t number, const Point& partial) override {
@@ -58,7 +59,7 @@ class RandomThenGrid final : public Searcher {
       suggestion = drawn(number, concat("random start ", started_ + 1, " of ", options_.startup));
     } else {
       if (queue_.empty() && !open_.empty()) return {.kind = Suggestion::kWait};
-      if (queue_.empty()) next_round();
+      if (queue_.empty() && !used_up_) next_round();
       suggestion = queue_.empty() ? drawn(number, "random: the grids around the best are used up")
                                   : queued();
     }
@@ -78,6 +79,10 @@ class RandomThenGrid final : public Searcher {
       return std::tuple(t.state != TrialState::kComplete, -t.score, t.number);
     });
     if (best_.size() > static_cast<size_t>(options_.top)) best_.pop_back();
+    // A random draw that is among the best when the grids are used up: they begin anew.
+    const bool is_news =
+        std::ranges::find(best_, trial.number, &FinishedTrial::number) != best_.end();
+    if (used_up_ && is_news) used_up_ = false, width_ = first_width_;
   }
 
  private:
@@ -101,9 +106,10 @@ class RandomThenGrid final : public Searcher {
   void next_round() {
     for (int i = 0; i < kMaxEmptyRounds && queue_.empty(); ++i) {
       ++round_;
-      if (round_ > 1) width_ *= options_.shrink;
       for (const FinishedTrial& centre : best_) add_grid(centre);
+      width_ *= options_.shrink;
     }
+    used_up_ = queue_.empty();
   }
 
   /// Puts the untried points of the grid around a trial into the queue.
@@ -186,7 +192,9 @@ class RandomThenGrid final : public Searcher {
   const Space& space_;
   uint64_t seed_;
   RandomThenGridOptions options_;
-  double width_ = 0;  // half of a grid's, in [0, 1]
+  double first_width_ = 0;
+  double width_ = 0;  // half of the next grid's, in [0, 1]
+  bool used_up_ = false;
   int64_t started_ = 0;
   int64_t round_ = 0;
   std::deque<Candidate> queue_;
