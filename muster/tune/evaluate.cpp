@@ -25,9 +25,8 @@ double finite(double value) {
   return value;
 }
 
-int64_t checked(bool overflow, int64_t value) {
+void check_overflow(bool overflow) {
   if (overflow) refuse("the result is too large for a whole number of 64 bits");
-  return value;
 }
 
 /// True and false count as 1 and 0.
@@ -45,15 +44,18 @@ bool truth(const Value& value) {
 int64_t whole_power(int64_t base, int64_t exponent) {
   int64_t result = 1;
   while (exponent > 0) {
-    if (exponent % 2 == 1) checked(__builtin_mul_overflow(result, base, &result), 0);
+    if (exponent % 2 == 1) check_overflow(__builtin_mul_overflow(result, base, &result));
     exponent /= 2;
-    if (exponent > 0) checked(__builtin_mul_overflow(base, base, &base), 0);
+    if (exponent > 0) check_overflow(__builtin_mul_overflow(base, base, &base));
   }
   return result;
 }
 
 int64_t floor_quotient(int64_t a, int64_t b) {
-  if (b == -1) return checked(a == INT64_MIN, a == INT64_MIN ? 0 : -a);
+  if (b == -1) {
+    check_overflow(a == INT64_MIN);
+    return -a;
+  }
   return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
 }
 
@@ -61,11 +63,14 @@ Value whole_arithmetic(Op op, int64_t a, int64_t b) {
   int64_t out = 0;
   switch (op) {
     case Op::kAdd:
-      return checked(__builtin_add_overflow(a, b, &out), out);
+      check_overflow(__builtin_add_overflow(a, b, &out));
+      return out;
     case Op::kSubtract:
-      return checked(__builtin_sub_overflow(a, b, &out), out);
+      check_overflow(__builtin_sub_overflow(a, b, &out));
+      return out;
     case Op::kMultiply:
-      return checked(__builtin_mul_overflow(a, b, &out), out);
+      check_overflow(__builtin_mul_overflow(a, b, &out));
+      return out;
     case Op::kDivide:
       return static_cast<double>(static_cast<long double>(a) / static_cast<long double>(b));
     case Op::kFloorDivide:
@@ -172,7 +177,7 @@ Value rounded(const Value& value, std::optional<int64_t> digits) {
     return std::abs(x.as_double()) < 0x1p53 ? std::strtod(text.c_str(), nullptr) : x.as_double();
   }
   const double whole = std::nearbyint(x.as_double());
-  if (whole < -0x1p63 || whole >= 0x1p63) checked(true, 0);
+  if (whole < -0x1p63 || whole >= 0x1p63) check_overflow(true);
   return static_cast<int64_t>(whole);
 }
 

@@ -206,8 +206,8 @@ std::string error_table(const StudyView& view, const StatusOptions& options) {
   std::vector<Column> columns = {
       name_column(view, rows), {.header = "# attempts"}, {.header = "failure"}};
   for (const Trial* trial : rows) {
-    columns[1].cells.push_back(int64_t{trial->attempt});
-    columns[2].cells.push_back(std::string(name_of(trial->failure)));
+    columns[1].cells.emplace_back(int64_t{trial->attempt});
+    columns[2].cells.emplace_back(std::string(name_of(trial->failure)));
   }
   out += grid(std::move(columns), options.width);
   // What went wrong and where to read more are too long for a cell and of no use if cut.

@@ -53,10 +53,9 @@ class StudyReader {
       return read();
     } catch (const Error& error) {
       const ErrorText& said = error.text();
-      table.refuse(key,
-                   said.rule.empty() ? said.refused : concat(said.refused, ": ", said.rule),
-                   said.value,
-                   said.hint);
+      const std::string rule =
+          said.refused == key ? said.rule : concat(said.refused, ": ", said.rule);
+      table.refuse(key, said.rule.empty() ? said.refused : rule, said.value, said.hint);
     }
   }
 
@@ -119,7 +118,7 @@ class StudyReader {
       params.push_back(param(*table, one));
     }
     if (!type && !params.empty())
-      top_.refuse(key, concat("type = \"", otherwise, "\" says which ", key, " it is"));
+      top_.refuse(key, concat("type = \"…\" says which ", key, " it is"));
     const std::string name = type.value_or(otherwise);
     return params.empty() ? name : name + ':' + join(params, ",");
   }

@@ -28,9 +28,6 @@ std::string words(const Decision& decision) {
   return concat(name_of(decision.action), decision.reason.empty() ? "" : ", ", decision.reason);
 }
 
-std::string words(const AttemptEnded& ended) {
-  return concat(ray_name(ended.then), ", ", name_of(ended.failure), ", ", ended.message);
-}
 
 }  // namespace
 
