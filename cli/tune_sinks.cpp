@@ -7,7 +7,6 @@
 
 #include "muster/tune/history.h"
 #include "muster/tune/storage.h"
-#include "muster/tune/study_core.h"
 
 namespace muster::cli {
 namespace {
@@ -18,13 +17,6 @@ std::vector<tune::Event> stored_events(const tune::StudySpec& spec) {
     if (study.name == spec.name) return tune::read_events(spec.storage, spec.name);
   }
   return {};
-}
-
-tune::StudyFacts facts_of(const tune::StudySpec& spec) {
-  const Json description = tune::StudyCore(spec).describe();
-  return tune::facts_of(
-      {.name = spec.name, .metric = spec.metric, .mode = spec.mode, .description = description},
-      {});
 }
 
 std::string hostname() {
