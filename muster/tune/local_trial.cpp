@@ -298,11 +298,13 @@ bool LocalTrial::finish() {
   using launch::ReadResult;
   while (read_output(err_, true) == ReadResult::kBytes) {
   }
-  while (open_ < kMostOpen && read_output(out_, false) == ReadResult::kBytes) {
+  // What a trial reports after it was told to end counts for nothing, so nothing is waited for.
+  const auto may_read = [&] { return open_ < kMostOpen || end_.asked || failed(); };
+  while (may_read() && read_output(out_, false) == ReadResult::kBytes) {
   }
-  while (report_fd_ && open_ < kMostOpen && read_reports() == ReadResult::kBytes) {
+  while (report_fd_ && may_read() && read_reports() == ReadResult::kBytes) {
   }
-  if (open_ >= kMostOpen) return false;
+  if (!may_read()) return false;
   for (Output* output : {&out_, &err_}) {
     output->lines.flush([&](std::string_view line) { on_output_line(output == &err_, line); });
   }

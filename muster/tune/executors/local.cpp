@@ -277,7 +277,8 @@ void LocalExecutor::finish_ended() {
     Running& running = running_.at(trial);
     LocalTrial& process = *running.process;
     const bool all = server_.read_rest(trial);
-    if (!process.finish() || !all) {
+    const bool counts = running.told.action == Action::kContinue;
+    if (!process.finish() || (!all && counts)) {
       again.push_back(trial);
       continue;
     }
