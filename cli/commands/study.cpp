@@ -55,6 +55,6 @@ int run(std::span<const std::string> args, Console& console) {
 }  // namespace
 
 extern constinit const CommandEntry study_entry{
-    "study", "look at stored studies: list, show, best, export, stop", &run};
+    "study", "look at stored studies: list, show, best, export; ask, tell, stop", &run};
 
 }  // namespace muster::cli

@@ -144,7 +144,9 @@ void StudyCore::Impl::start_attempt(Trial& trial, std::string reason, double now
   trial.attempt_s = now_s;
   TrialRecord& record = records[static_cast<size_t>(trial.number)];
   if (asking) reason = concat(kAsked, reason.empty() ? "" : ": ", reason);
-  record.attempt = {.started_s = now_s, .asked = reason.starts_with(kAsked)};
+  record.attempt = {.started_s = now_s,
+                    .base_t = trial.checkpoint.empty() ? 0 : trial.checkpoint_t,
+                    .asked = reason.starts_with(kAsked)};
   record.decision = {};
   record.fails.reset();
   ++running_count;
@@ -160,7 +162,7 @@ void StudyCore::Impl::start_attempt(Trial& trial, std::string reason, double now
 int64_t StudyCore::Impl::time_of(const Trial& trial, const Report& report) const {
   if (report.step) return *report.step;
   const Attempt& attempt = records[static_cast<size_t>(trial.number)].attempt;
-  return (trial.checkpoint.empty() ? 0 : trial.checkpoint_t) + attempt.counted + 1;
+  return attempt.base_t + attempt.counted + 1;
 }
 
 /// A misspelt metric is found at the first report, not after hours.
@@ -313,6 +315,7 @@ void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s
     trial.due_s = now_s + ended.retry_in_s;
     retries.insert({trial.due_s, trial.number});
   }
+  if (ended.then == TrialState::kPaused) scheduler->on_pause(trial.number);
   if (is_over(ended.then)) {
     trial.ended_s = now_s;
     scheduler->on_end(trial.number, trial.state);

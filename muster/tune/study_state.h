@@ -22,6 +22,7 @@ struct Attempt {
   double started_s = 0;
   int64_t sequence = 0;                             ///< of the newest report that was taken
   int64_t t = std::numeric_limits<int64_t>::min();  ///< of the newest report of this attempt
+  int64_t base_t = 0;                               ///< of the checkpoint that it went on from
   int64_t counted = 0;  ///< reports without a step, on top of the checkpoint's t
   bool asked = false;   ///< see StudyCore::next
   std::string refused;  ///< why its newest report was refused; empty if it was not
