@@ -347,7 +347,7 @@ Evaluation Trainer::evaluate_split(const DatasetPtr& split, const std::string& p
                   group_,
                   {.workers = plan_.options.workers,
                    .top_k = plan_.options.top_k,
-                   .confusion_classes = phase == "test" ? plan_.spec.classes : 0},
+                   .confusion = phase == "test"},
                   [&](int64_t done, int64_t batches, const Meter& meter) {
                     log_.progress(phase, position_, done, batches, meter);
                   });
