@@ -111,7 +111,8 @@ class FunctionTrials {
     {
       std::vector<std::jthread> threads;
       const std::stop_callback wake(config_.stop_token, [this] { wake_all(); });
-      for (int64_t i = 0; i < slots(); ++i) threads.emplace_back([this] { work(); });
+      const int64_t count = slots();  // before the first of them takes its share
+      for (int64_t i = 0; i < count; ++i) threads.emplace_back([this] { work(); });
     }
     if (error_) std::rethrow_exception(error_);
     return study_.apply([&](StudyCore& core, double) {
