@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -69,8 +70,8 @@ struct StudyCore::Impl {
   std::unique_ptr<Searcher> searcher;
   std::unique_ptr<Scheduler> scheduler;
   std::vector<Trial> trials;
-  std::vector<TrialRecord> records;              // by trial number
-  std::set<std::pair<double, int64_t>> retries;  // due, number
+  std::unordered_map<int64_t, TrialRecord> records;  // of trials that are not over
+  std::set<std::pair<double, int64_t>> retries;      // due, number
   std::vector<Event> events;
   int64_t next_event = 1;
   int64_t running_count = 0;
