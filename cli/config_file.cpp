@@ -10,7 +10,6 @@
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/text.h"
-
 #include "muster/base/toml.h"
 
 namespace muster::cli {

@@ -166,8 +166,8 @@ void apply(const Typed& typed, tune::StudySpec& spec) {
 }
 
 /// What neither file nor flags said.
-void fill_in(const Typed& typed, tune::StudySpec& spec) {
-  if (spec.name.empty()) spec.name = typed.file.empty() ? "study" : fs::path(typed.file).stem();
+void fill_in(const std::string& file, tune::StudySpec& spec) {
+  if (spec.name.empty()) spec.name = file.empty() ? "study" : fs::path(file).stem();
   if (spec.storage.empty()) spec.storage = spec.name + ".db";
   if (spec.working_folder.empty()) spec.working_folder = fs::current_path();
   spec.storage = fs::absolute(spec.storage);
@@ -193,7 +193,7 @@ std::optional<int> parse_tune_flags(std::span<const std::string> args,
   flags.spec = spec_of_file(typed.file);
   apply(typed, flags.spec);
   if (dashes != args.end()) flags.spec.command.assign(dashes + 1, args.end());
-  fill_in(typed, flags.spec);
+  fill_in(typed.file, flags.spec);
   take(flags.executor, typed.executor);
   for (const std::string& name : typed.metric_columns)
     flags.status.metric_columns.emplace_back(name, name);
@@ -207,6 +207,14 @@ std::optional<int> parse_tune_flags(std::span<const std::string> args,
   }
   tune::check_command(flags.spec.command, flags.spec.space);
   return std::nullopt;
+}
+
+tune::StudySpec study_of_file(const std::string& file, const std::string& storage) {
+  tune::StudySpec spec = spec_of_file(file);
+  if (!storage.empty()) spec.storage = storage;
+  fill_in(file, spec);
+  tune::check_study(spec);
+  return spec;
 }
 
 }  // namespace muster::cli

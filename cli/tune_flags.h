@@ -27,4 +27,8 @@ std::optional<int> parse_tune_flags(std::span<const std::string> args,
                                     Console& console,
                                     TuneFlags& flags);
 
+/// The study that a file alone describes, with `storage` instead of its own unless that is empty;
+/// for commands that run no trial, so a command need not be there. Throws a usage error.
+tune::StudySpec study_of_file(const std::string& file, const std::string& storage);
+
 }  // namespace muster::cli

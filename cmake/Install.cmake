@@ -8,6 +8,7 @@ set(muster_private_dir ${CMAKE_INSTALL_LIBDIR}/muster)  # libmuster_nccl.so, and
 
 install(TARGETS muster RUNTIME COMPONENT program)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+install(DIRECTORY share/muster/ DESTINATION ${CMAKE_INSTALL_DATADIR}/muster COMPONENT program FILES_MATCHING PATTERN "*.py")
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT dev)
 
 install(EXPORT musterTargets NAMESPACE muster:: DESTINATION ${muster_cmake_dir} COMPONENT dev)

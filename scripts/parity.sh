@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The Python peers: a virtual environment with PyTorch in .venv of this checkout, then tests/parity (goldens made anew and
-# compared, live runs beside Python). Ends with pytest's own summary line. Needs a finished build (build/bin).
+# The Python peers: a virtual environment with PyTorch and the tuners in .venv of this checkout, then tests/parity (goldens
+# made anew and compared, live runs beside Python). Ends with pytest's own summary line. Needs a finished build (build/bin).
 #   scripts/parity.sh [PYTEST ARGS]     everything, or what pytest's arguments select
 #   scripts/parity.sh --venv-only       only the virtual environment (benchmarks/peers use it)
 #   MUSTER_BUILD_DIR=build-dev          test that build instead of build/
@@ -39,7 +39,7 @@ make_venv() {
   local wanted; wanted=$(pwd; python3 --version; cat "$requirements")
   [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
   need_venv_module
-  say "making .venv with PyTorch (about 4 GB, about a minute)"
+  say "making .venv with PyTorch and the tuners (about 5 GB, about two minutes)"
   rm -rf .venv
   python3 -m venv .venv
   .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --retries 5 -r "$requirements" >&2 ||

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/live_table.h"
 #include "cli/tune_flags.h"
+#include "cli/tune_sinks.h"
 
 namespace muster::cli {
 namespace {
@@ -86,7 +87,9 @@ int run_shown(const TuneFlags& flags, Console& console) {
   options.width = static_cast<size_t>(console.width());
   LiveTable table(console, options);
   const tune::StudySpec& spec = flags.spec;
+  TuneSinks sinks(spec);
   tune::Study study(spec, &tune::wall_clock_s, [&](const auto& core, auto events) {
+    sinks.take(events);
     table.on_events(core, events);
   });
   if (study.resumed_events() > 0)

@@ -31,7 +31,8 @@ struct DataSpec {
   std::string name;                   ///< "fashion-mnist"
   std::vector<int64_t> sample_shape;  ///< {1, 28, 28}: channels, height, width for images
   int64_t classes = 0;  ///< targets are 0 … classes-1; 0 where the target is no class
-  at::ScalarType dtype = at::kFloat;  ///< of Batch::data
+  std::vector<std::string> class_names;  ///< one per class, or empty: they are called by number
+  at::ScalarType dtype = at::kFloat;     ///< of Batch::data
   std::vector<double> mean;  ///< per channel, taken off after scaling to 0 … 1; empty: nothing is
   std::vector<double> standard_deviation;  ///< per channel, divided by after that
 

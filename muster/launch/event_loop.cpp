@@ -52,21 +52,31 @@ void EventLoop::resume(int fd) {
   if (handlers_.contains(fd)) change(epoll_.get(), EPOLL_CTL_ADD, fd, EPOLLIN);
 }
 
+void EventLoop::wait_for(int fd, For what) {
+  if (handlers_.contains(fd))
+    change(epoll_.get(), EPOLL_CTL_MOD, fd, what == For::kRead ? EPOLLIN : EPOLLOUT);
+}
+
 void EventLoop::wait() {
-  epoll_event events[64];
-  int count = -1;
-  while (count < 0) {
-    count = ::epoll_wait(epoll_.get(), events, 64, -1);
-    if (count < 0 && errno != EINTR) {
-      throw internal_error({.refused = "epoll_wait", .rule = errno_text(errno)});
-    }
+  while (!wait(-1.0)) {
   }
+}
+
+bool EventLoop::wait(double timeout_s) {
+  epoll_event events[64];
+  // Rounded up, so that what is due at a time is due after the wait for it; at most a day.
+  const int timeout_ms =
+      timeout_s < 0 ? -1 : static_cast<int>(std::ceil(std::min(timeout_s, 86400.0) * 1e3));
+  const int count = ::epoll_wait(epoll_.get(), events, 64, timeout_ms);
+  if (count < 0 && errno != EINTR)
+    throw internal_error({.refused = "epoll_wait", .rule = errno_text(errno)});
   for (int i = 0; i < count; ++i) {
     const auto found = handlers_.find(events[i].data.fd);
     if (found == handlers_.end()) continue;  // forgotten by a handler before it
     const Handler handler = found->second;   // it may forget itself
     handler();
   }
+  return count > 0;
 }
 
 Timer::Timer()

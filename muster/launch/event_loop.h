@@ -25,8 +25,14 @@ class EventLoop {
   void pause(int fd);
   void resume(int fd);
 
+  /// What a watched descriptor is waited for; kRead at first. Errors and hang-ups always count.
+  enum class For { kRead, kWrite };
+  void wait_for(int fd, For what);
+
   /// Blocks until at least one handler has run.
   void wait();
+  /// The same for at most so long (< 0: no limit, 0: what is there); false if time was up.
+  bool wait(double timeout_s);
 
  private:
   UniqueFd epoll_;

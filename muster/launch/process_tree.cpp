@@ -142,6 +142,16 @@ int signal_descendants(int signal) {
   return found_count;
 }
 
+void kill_other_children(std::span<const pid_t> known) {
+  found_count = 0;
+  add_children(::getpid());
+  for (int i = 0; i < found_count; ++i) {
+    bool is_known = false;
+    for (const pid_t pid : known) is_known = is_known || pid == found[i].pid;
+    if (!is_known) signal_if_still_ours(found[i], SIGKILL);
+  }
+}
+
 void kill_descendants() {
   // Each death can bring orphans to light, so look again after every one. A process that was forked
   // between look and kill is there at the next look: its parent's death, which wakes us, comes

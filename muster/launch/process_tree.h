@@ -1,6 +1,10 @@
 // Everything that descends from this process.
 #pragma once
 
+#include <span>
+
+#include <sys/types.h>
+
 namespace muster::launch {
 
 /// From now on orphans among the descendants become children of this process instead of init's,
@@ -13,6 +17,10 @@ bool adopt_orphans();
 /// /proc/<pid>/task/<tid>/children (Linux 3.5). Async-signal-safe: no heap, so that a forked copy
 /// of a program with threads may call it. At most 16384 at a time.
 int signal_descendants(int signal);
+
+/// SIGKILL to each child of this process that is not among `known`, and to nothing below them: what
+/// is there comes up as orphans when they die. Async-signal-safe.
+void kill_other_children(std::span<const pid_t> known);
 
 /// Kills and reaps until no descendant is left, for a process that has no other children, after
 /// adopt_orphans. Blocks while the kernel holds a process that cannot die. Async-signal-safe.

@@ -54,6 +54,7 @@ Warden::Warden(const std::filesystem::path& program,
   for (size_t i = 0; i < ranks.size(); ++i) {
     prepared.push_back(
         {.environment = environments[i].data(),
+         .folder = ranks[i].folder.empty() ? nullptr : ranks[i].folder.c_str(),
          .fds = {ranks[i].stdin_fd, ranks[i].stdout_fd, ranks[i].stderr_fd, ranks[i].progress_fd}});
   }
   const WardenPlan plan{.program = program.c_str(),

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "muster/base/file.h"
@@ -47,6 +48,7 @@ struct RankStart {
   int stdout_fd = -1;
   int stderr_fd = -1;
   int progress_fd = -1;  ///< becomes kProgressFd in the rank; -1: none
+  std::string folder;    ///< the rank's working folder; empty: the launcher's
 };
 
 /// What the warden tells the launcher, one message each.
@@ -94,7 +96,7 @@ class Warden {
 
   /// Readable when a report is there or the warden is dead.
   int fd() const { return control_.get(); }
-  int pid() const { return pid_; }
+  int pid() const { return pid_; }  ///< -1: a nursery's
 
   enum class Read { kReport, kNothing, kDead };
   /// Takes one report if there is one. Never blocks.
@@ -107,6 +109,10 @@ class Warden {
   void reap();
 
  private:
+  friend class Nursery;
+  /// One that a nursery starts: no child of ours, so there is nothing to reap.
+  explicit Warden(UniqueFd control) : control_(std::move(control)) {}
+
   UniqueFd control_;
   int pid_ = -1;
 };

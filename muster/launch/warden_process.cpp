@@ -25,18 +25,6 @@ void tell(const WardenPlan& plan, const WardenReport& report) {
   }
 }
 
-/// Handlers of the launcher must not run here, nor in a rank between vfork and exec. What is
-/// ignored stays ignored, as under nohup.
-void drop_handlers() {
-  for (int signal = 1; signal < NSIG; ++signal) {
-    struct sigaction action {};
-    if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
-    action = {};
-    action.sa_handler = SIG_DFL;
-    ::sigaction(signal, &action, nullptr);
-  }
-}
-
 bool is_needed(const WardenPlan& plan, int fd) {
   if (fd == plan.control_fd) return true;
   for (const WardenRank& rank : plan.ranks) {
@@ -78,7 +66,8 @@ void close_others(const WardenPlan& plan) {
   }
   ::close_range(kExecReportFd + 1, ~0U, 0);
   ::sigprocmask(SIG_SETMASK, plan.rank_signal_mask, nullptr);
-  ::execve(plan.program, plan.arguments, rank.environment);
+  if (rank.folder == nullptr || ::chdir(rank.folder) == 0)
+    ::execve(plan.program, plan.arguments, rank.environment);
   const int exec_errno = errno;
   [[maybe_unused]] const ssize_t put = ::write(kExecReportFd, &exec_errno, sizeof exec_errno);
   ::_exit(127);
@@ -160,6 +149,16 @@ void obey(const WardenPlan& plan, const WardenOrder& order) {
 }
 
 }  // namespace
+
+void drop_handlers() {
+  for (int signal = 1; signal < NSIG; ++signal) {
+    struct sigaction action {};
+    if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
+    action = {};
+    action.sa_handler = SIG_DFL;
+    ::sigaction(signal, &action, nullptr);
+  }
+}
 
 void run_warden(const WardenPlan& plan) {
   drop_handlers();

@@ -17,6 +17,10 @@ inline constexpr std::string_view kSessionEndTag = "_hparams_/session_end_info";
 /// their types.
 std::string experiment_content(const HParams& hparams, std::span<const std::string> metric_tags);
 
+/// The same with what they may be.
+std::string experiment_content(std::span<const HParamDomain> hparams,
+                               std::span<const std::string> metric_tags);
+
 /// The values of one run. A time of 0 is left out.
 std::string session_start_content(const HParams& hparams, double start_time_s);
 std::string session_end_content(RunStatus status, double end_time_s);

@@ -168,8 +168,19 @@ void TensorBoardWriter::start_hparams(const HParams& hparams,
   add_plugin_summary(kSessionStartTag, session_start_content(hparams, clock_()), {});
 }
 
-void TensorBoardWriter::end_hparams(RunStatus status) {
-  add_plugin_summary(kSessionEndTag, session_end_content(status, clock_()), {});
+void TensorBoardWriter::end_hparams(RunStatus status, std::optional<double> wall_time) {
+  const double end_s = wall_time ? *wall_time : clock_();
+  add_plugin_summary(kSessionEndTag, session_end_content(status, end_s), {{}, wall_time});
+}
+
+void TensorBoardWriter::add_experiment(std::span<const HParamDomain> hparams,
+                                       std::span<const std::string> metric_tags) {
+  add_plugin_summary(kExperimentTag, experiment_content(hparams, metric_tags), {});
+}
+
+void TensorBoardWriter::start_session(const HParams& hparams, std::optional<double> wall_time) {
+  const double start_s = wall_time ? *wall_time : clock_();
+  add_plugin_summary(kSessionStartTag, session_start_content(hparams, start_s), {{}, wall_time});
 }
 
 }  // namespace muster::track

@@ -18,8 +18,18 @@
 namespace muster::track {
 
 /// Name and value, shown in this order.
-using HParams = std::vector<std::pair<std::string, std::variant<bool, double, std::string>>>;
+using HParamValue = std::variant<bool, double, std::string>;
+using HParams = std::vector<std::pair<std::string, HParamValue>>;
 using Metrics = std::vector<std::pair<std::string, double>>;
+
+/// A hyperparameter of an experiment of many runs, with what it may be: one of the values, all of
+/// one type, or a number of the interval.
+struct HParamDomain {
+  enum class Type { kNumber, kBool, kText } type = Type::kNumber;
+  std::string name;
+  std::vector<HParamValue> values;  ///< empty: not a list
+  std::optional<std::pair<double, double>> interval;
+};
 
 /// How a run ended, for the HPARAMS tab.
 enum class RunStatus { kSuccess, kFailure };
@@ -94,7 +104,15 @@ class TensorBoardWriter {
   /// The same in two parts, for a session that the HPARAMS tab should list while it runs.
   /// `metric_tags` are tags of add_scalar.
   void start_hparams(const HParams& hparams, std::span<const std::string> metric_tags);
-  void end_hparams(RunStatus status);
+  void end_hparams(RunStatus status, std::optional<double> wall_time = {});
+
+  /// For an experiment of many runs: its hyperparameters and metrics once, in the folder above
+  /// those of the runs, since TensorBoard looks no farther than the first description that it finds
+  /// …
+  void add_experiment(std::span<const HParamDomain> hparams,
+                      std::span<const std::string> metric_tags);
+  /// … and in each run its values. end_hparams() ends it.
+  void start_session(const HParams& hparams, std::optional<double> wall_time = {});
 
   void flush() { file_.flush(); }
   const std::filesystem::path& path() const { return file_.path(); }

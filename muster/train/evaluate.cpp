@@ -51,14 +51,17 @@ Evaluation evaluate(models::Classifier& model,
   const bool was_training = model.is_training();
   model.eval();
   const int64_t samples = dataset->size();
+  Evaluation own;
+  if (options.confusion) {
+    data::DataSpec spec = dataset->spec();
+    if (spec.classes > 0) own.confusion.emplace(spec.classes, std::move(spec.class_names));
+  }
   data::Loader loader(
       std::move(dataset),
       {.batch_size = options.batch_size, .workers = options.workers},
       std::make_unique<data::ExactCoverSampler>(
           samples,
           data::ExactCoverSamplerOptions{.world_size = group.world_size(), .rank = group.rank()}));
-  Evaluation own;
-  if (options.confusion_classes > 0) own.confusion.emplace(options.confusion_classes);
   int64_t done = 0;
   for (const data::Batch& batch : loader.epoch(0)) {
     const at::Tensor scores = model.forward(batch.data);

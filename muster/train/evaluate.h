@@ -14,8 +14,8 @@ namespace muster::train {
 struct EvaluateOptions {
   int64_t batch_size = 256;  ///< per rank; the result does not depend on it but for rounding
   int64_t workers = 0;
-  int64_t top_k = 0;  ///< also count samples whose class is among the k best scores; 0: do not
-  int64_t confusion_classes = 0;  ///< also fill a confusion matrix of so many classes; 0: do not
+  int64_t top_k = 0;       ///< also count samples whose class is among the k best scores; 0: do not
+  bool confusion = false;  ///< also fill a confusion matrix over the dataset's classes
 };
 
 /// Right answers among `scores` // [N, classes] for `target` // [N] int64.

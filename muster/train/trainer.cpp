@@ -304,8 +304,11 @@ void Trainer::after_step(int64_t samples) {
 
 void Trainer::end_epoch() {
   log_.weights(*model_, position_);
+  EpochEnd end{.train_loss = epoch_meter_.loss(), .train_accuracy = epoch_meter_.accuracy()};
   if (data_.validation->size() > 0) {
     const Evaluation seen = evaluate_split(data_.validation, "validate");
+    end.loss = seen.meter.loss();
+    end.accuracy = seen.meter.accuracy();
     log_.evaluated("validate", position_, seen);
     note_epoch(seen.meter);
     const std::string_view metric = schedule_->metric();
@@ -318,6 +321,10 @@ void Trainer::end_epoch() {
   epoch_meter_ = {};
   save();
   is_best_ = false;
+  if (!writer_ || !callbacks_.epoch_ended) return;
+  end.epoch = position_.epoch;
+  end.checkpoint = writer_->wait();
+  callbacks_.epoch_ended(end);
 }
 
 void Trainer::note_epoch(const Meter& validation) const {
@@ -340,7 +347,7 @@ Evaluation Trainer::evaluate_split(const DatasetPtr& split, const std::string& p
                   group_,
                   {.workers = plan_.options.workers,
                    .top_k = plan_.options.top_k,
-                   .confusion_classes = phase == "test" ? plan_.spec.classes : 0},
+                   .confusion = phase == "test"},
                   [&](int64_t done, int64_t batches, const Meter& meter) {
                     log_.progress(phase, position_, done, batches, meter);
                   });

@@ -17,6 +17,14 @@
 
 namespace muster::train {
 
+/// An epoch that is over and saved.
+struct EpochEnd {
+  int64_t epoch = 0;  ///< 1, 2, … of the whole run
+  double train_loss = 0, train_accuracy = 0;
+  std::optional<double> loss, accuracy;  ///< of the validation, if there is one
+  std::filesystem::path checkpoint;      ///< the state after this epoch, on disk
+};
+
 /// How the loop talks to its caller. All are called on the rank's own thread; empty ones are not
 /// called.
 struct TrainCallbacks {
@@ -24,6 +32,8 @@ struct TrainCallbacks {
       progress;                                  ///< rank 0 only, at most some ten times a second
   std::function<void(const std::string&)> note;  ///< rank 0 only: one line for people
   std::function<bool()> stop_requested;          ///< asked each step, on every rank
+  /// Rank 0 only, before the next epoch. Waits for the checkpoint, so only where it is wanted.
+  std::function<void(const EpochEnd&)> epoch_ended;
 };
 
 struct TrainResult {

@@ -45,12 +45,6 @@ class Config {
   const Values* values_;
 };
 
-/// What goes with a report.
-struct ReportOptions {
-  std::optional<int64_t> step;  ///< the time attribute; else reports are counted
-  std::string checkpoint;       ///< path of a checkpoint of the state at this report
-};
-
 /// A running trial, as its function sees it. One thread.
 class TrialHandle {
  public:

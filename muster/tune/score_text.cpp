@@ -1,6 +1,7 @@
 #include "muster/tune/score_text.h"
 
 #include <array>
+#include <cmath>
 #include <cstdio>
 
 namespace muster::tune {
@@ -10,6 +11,7 @@ constexpr int kDigits = 6;
 constexpr int kAllDigits = 17;  // which tell any two doubles apart
 
 std::string text_of(double number, int digits) {
+  if (std::isnan(number)) return "nan";  // whatever its sign
   std::array<char, 40> text{};
   // Adding 0 makes the zero of a negated score a plain one.
   std::snprintf(text.data(), text.size(), "%.*g", digits, number + 0.0);

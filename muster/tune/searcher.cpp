@@ -24,8 +24,8 @@ LimitOptions take_limit(const SearcherEntry& entry, ParamValues& params) {
   for (const Param& param : kLimitParams) {
     const bool is_its_own =
         std::ranges::any_of(entry.params, [&](const Param& own) { return own.name == param.name; });
-    if (is_its_own) continue;
-    if (auto node = params.extract(params.find(param.name))) limit.insert(std::move(node));
+    const auto given = params.find(param.name);
+    if (!is_its_own && given != params.end()) limit.insert(params.extract(given));
   }
   return resolve_params<LimitOptions>(kLimitParams, limit, "searcher " + std::string(entry.name));
 }
@@ -55,7 +55,7 @@ Point keep_fixed(Point point, const Point& partial) {
 }
 
 Point draw_open(const Space& space, const Point& partial, uint64_t seed, int64_t number) {
-  Point point = keep_fixed(space.draw(partial, seed, number), partial);
+  Point point = space.draw(partial, seed, number);
   for (size_t d = 0; d < point.size(); ++d) {
     // A grid's dimension that nobody filled.
     if (std::isnan(point[d])) point[d] = space.draw_dimension(d, seed, number);

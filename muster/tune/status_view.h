@@ -40,7 +40,8 @@ std::string status_table(const StudyCore& core,
 /// 0.412 < cutoff 0.437 (n=9)  [lr=0.01 l1=64]".
 std::optional<std::string> event_line(const StudyCore& core, const Event& event);
 
-/// The closing lines: best trial with its parameters, counts, time, epochs spent.
+/// The closing lines: counts of trials, steps (epochs, say) spent and time; storage; the best trial
+/// with its parameters.
 std::string summary(const StudyCore& core, const StatusFacts& facts);
 
 }  // namespace muster::tune

@@ -67,7 +67,7 @@ std::string both_ways(std::string_view text) {
 
 StopCriterion parse_stop_criterion(std::string_view text, std::string_view where) {
   const size_t at = text.find_first_of("<>");
-  if (at == std::string_view::npos)
+  if (at == std::string_view::npos || text.substr(0, at).find('=') != std::string_view::npos)
     refuse(where, text, "it compares a metric by <, <=, > or >=", both_ways(text));
   StopCriterion criterion;
   std::string_view rest = text.substr(at);

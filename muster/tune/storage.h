@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "muster/base/json.h"
@@ -35,6 +37,17 @@ struct StudySummary {
                      ///< study that Optuna made
 };
 
+/// A trial that Optuna added to a study (`study.optimize`, `optuna-dashboard`): the log knows
+/// nothing of it.
+struct ForeignTrial {
+  int64_t number = 0;  ///< in Optuna's count; a trial of ours may have the same in ours
+  TrialState state = TrialState::kComplete;
+  std::map<std::string, Value> params;
+  double value = 0;                                      ///< NaN: none
+  std::vector<std::pair<int64_t, double>> intermediate;  ///< step, value; steps rise
+  double started_s = 0, ended_s = 0;                     ///< seconds since 1970; 0: not yet
+};
+
 class Storage {
  public:
   virtual ~Storage() = default;
@@ -46,10 +59,14 @@ class Storage {
 
   /// All events so far, in order.
   virtual std::vector<Event> events() = 0;
+
+  /// The study's trials that are not from the log, by number, whatever their state.
+  virtual std::vector<ForeignTrial> foreign_trials() = 0;
 };
 
 struct StorageOptions {
   bool durable = false;
+  double lock_patience_s = 10;  ///< how long append() waits for another program's lock
 };
 
 /// Opens the study in the file, making both if they are not there (`description` is stored then).
@@ -72,10 +89,16 @@ std::vector<StudySummary> studies_of(const std::filesystem::path& file);
 /// names otherwise.
 StudySummary find_study(const std::filesystem::path& file, std::string_view name);
 
-/// The events of a study, without opening it for writing.
+/// The events of a study, without opening it for writing; none for a study that Optuna made.
 std::vector<Event> read_events(const std::filesystem::path& file, std::string_view study);
 
-/// Held by the one tuner that runs a study; freed by the kernel when the process dies.
+/// Storage::foreign_trials without opening it for writing.
+std::vector<ForeignTrial> read_foreign_trials(const std::filesystem::path& file,
+                                              std::string_view study);
+
+/// Held by the one tuner that runs a study; freed by the kernel when the process dies. A lock of
+/// the process (fcntl) on a file of its own beside the storage, STORAGE.<study>.lock, so that
+/// neither children nor SQLite's locks get mixed up with it.
 class TunerLock {
  public:
   /// Throws a usage error that names the other tuner's process if the study is being run already.

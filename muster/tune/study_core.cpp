@@ -125,7 +125,7 @@ void StudyCore::Impl::add_trial(Searcher::Suggestion suggestion, double now_s) {
               .best_metric = kNan};
   trial.point = std::move(suggestion.point);
   trials.push_back(std::move(trial));
-  records.emplace_back();
+  records.try_emplace(trials.back().number);
   const Trial& added = trials.back();
   emit(added.number,
        now_s,
@@ -141,9 +141,12 @@ void StudyCore::Impl::start_attempt(Trial& trial, std::string reason, double now
   trial.state = TrialState::kRunning;
   ++trial.attempt;
   if (trial.attempt == 1) trial.started_s = now_s;
-  TrialRecord& record = records[static_cast<size_t>(trial.number)];
+  trial.attempt_s = now_s;
+  TrialRecord& record = records.at(trial.number);
   if (asking) reason = concat(kAsked, reason.empty() ? "" : ": ", reason);
-  record.attempt = {.started_s = now_s, .asked = reason.starts_with(kAsked)};
+  record.attempt = {.started_s = now_s,
+                    .base_t = trial.checkpoint.empty() ? 0 : trial.checkpoint_t,
+                    .asked = reason.starts_with(kAsked)};
   record.decision = {};
   record.fails.reset();
   ++running_count;
@@ -158,8 +161,8 @@ void StudyCore::Impl::start_attempt(Trial& trial, std::string reason, double now
 
 int64_t StudyCore::Impl::time_of(const Trial& trial, const Report& report) const {
   if (report.step) return *report.step;
-  const Attempt& attempt = records[static_cast<size_t>(trial.number)].attempt;
-  return (trial.checkpoint.empty() ? 0 : trial.checkpoint_t) + attempt.counted + 1;
+  const Attempt& attempt = records.at(trial.number).attempt;
+  return attempt.base_t + attempt.counted + 1;
 }
 
 /// A misspelt metric is found at the first report, not after hours.
@@ -174,7 +177,7 @@ void StudyCore::Impl::check_metrics(const Trial& trial, const Report& report) co
 
 Decision StudyCore::report(int64_t number, const Report& report, double now_s) {
   Trial& trial = impl_->running(number);
-  TrialRecord& record = impl_->records[static_cast<size_t>(number)];
+  TrialRecord& record = impl_->records.at(number);
   if (report.sequence > 0 && report.sequence <= record.attempt.sequence) return record.decision;
   try {
     return impl_->take_report(trial, report, now_s);
@@ -185,7 +188,7 @@ Decision StudyCore::report(int64_t number, const Report& report, double now_s) {
 }
 
 Decision StudyCore::Impl::take_report(Trial& trial, const Report& report, double now_s) {
-  TrialRecord& record = records[static_cast<size_t>(trial.number)];
+  TrialRecord& record = records.at(trial.number);
   Attempt& attempt = record.attempt;
   if (record.decision.action != Action::kContinue)
     return record.decision;  // it ought to have ended
@@ -213,7 +216,7 @@ Decision StudyCore::Impl::take_report(Trial& trial, const Report& report, double
 }
 
 Decision StudyCore::Impl::decide(Trial& trial, const Report& report, int64_t t, double now_s) {
-  TrialRecord& record = records[static_cast<size_t>(trial.number)];
+  TrialRecord& record = records.at(trial.number);
   const double* metric = find_metric(report.metrics, spec.metric);
   Decision decision;
   if (metric == nullptr) {
@@ -257,7 +260,7 @@ void StudyCore::ended(int64_t number, Failure failure, const std::string& messag
 
 /// What becomes of a trial whose attempt is gone.
 AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::string& message) {
-  const TrialRecord& record = records[static_cast<size_t>(trial.number)];
+  const TrialRecord& record = records.at(trial.number);
   AttemptEnded ended{.attempt = trial.attempt, .message = message};
   if (record.fails) {
     ended.failure = *record.fails;
@@ -287,8 +290,7 @@ AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::
 
 void StudyCore::Impl::fail(Trial& trial, AttemptEnded& ended) {
   const FailurePolicy& policy = spec.failures[static_cast<size_t>(ended.failure)];
-  const int32_t before =
-      records[static_cast<size_t>(trial.number)].failed[static_cast<size_t>(ended.failure)];
+  const int32_t before = records.at(trial.number).failed[static_cast<size_t>(ended.failure)];
   if (policy.retries != kForEver && before >= policy.retries) {
     ended.then = TrialState::kFailed;
     return;
@@ -299,7 +301,7 @@ void StudyCore::Impl::fail(Trial& trial, AttemptEnded& ended) {
 }
 
 void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s) {
-  TrialRecord& record = records[static_cast<size_t>(trial.number)];
+  TrialRecord& record = records.at(trial.number);
   if (trial.state == TrialState::kRunning) {
     --running_count;
     trial.run_s += now_s - record.attempt.started_s;
@@ -312,6 +314,7 @@ void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s
     trial.due_s = now_s + ended.retry_in_s;
     retries.insert({trial.due_s, trial.number});
   }
+  if (ended.then == TrialState::kPaused) scheduler->on_pause(trial.number);
   if (is_over(ended.then)) {
     trial.ended_s = now_s;
     scheduler->on_end(trial.number, trial.state);
@@ -323,6 +326,7 @@ void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s
                     .score = score_of(result, spec.mode),
                     .step = trial.last_t});
     note_best(trial);
+    records.erase(trial.number);
   }
   emit(trial.number, now_s, std::move(ended));
 }
@@ -370,6 +374,7 @@ int64_t StudyCore::running() const { return impl_->running_count; }
 bool StudyCore::is_stopped() const { return !impl_->stopped.empty(); }
 void StudyCore::discard_events() { impl_->events.clear(); }
 std::vector<Event> StudyCore::take_events() { return std::exchange(impl_->events, {}); }
+std::vector<Trial> StudyCore::take_trials() && { return std::move(impl_->trials); }
 std::span<const Trial> StudyCore::trials() const { return impl_->trials; }
 const StudySpec& StudyCore::spec() const { return impl_->spec; }
 std::string StudyCore::scheduler_status() const { return impl_->scheduler->status(); }

@@ -49,7 +49,8 @@ struct Trial {
   Metrics last_metrics;
   std::string checkpoint;  ///< newest, empty: none
   int64_t checkpoint_t = 0;
-  double started_s = 0, ended_s = 0, run_s = 0;  ///< wall times; run_s over all attempts
+  double started_s = 0, ended_s = 0, run_s = 0;  ///< wall times; run_s over all ended attempts
+  double attempt_s = 0;                          ///< when the newest attempt started
   double due_s = 0;                              ///< of a retry
   Failure failure = Failure::kNone;
   std::string reason;  ///< of the newest decision or failure
@@ -105,6 +106,8 @@ class StudyCore {
   static constexpr double kAskedLeaseS = 24 * 3600;
 
   std::span<const Trial> trials() const;
+  /// The same, out of a core that is not needed any more.
+  std::vector<Trial> take_trials() &&;
   /// The best finished trial, or the best so far; null if no trial has a finite metric.
   const Trial* best() const;
   /// The metric that counts for the trial: of the last report or the best one (StudySpec::scope).

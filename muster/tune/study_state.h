@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct Attempt {
   double started_s = 0;
   int64_t sequence = 0;                             ///< of the newest report that was taken
   int64_t t = std::numeric_limits<int64_t>::min();  ///< of the newest report of this attempt
+  int64_t base_t = 0;                               ///< of the checkpoint that it went on from
   int64_t counted = 0;  ///< reports without a step, on top of the checkpoint's t
   bool asked = false;   ///< see StudyCore::next
   std::string refused;  ///< why its newest report was refused; empty if it was not
@@ -68,8 +70,8 @@ struct StudyCore::Impl {
   std::unique_ptr<Searcher> searcher;
   std::unique_ptr<Scheduler> scheduler;
   std::vector<Trial> trials;
-  std::vector<TrialRecord> records;              // by trial number
-  std::set<std::pair<double, int64_t>> retries;  // due, number
+  std::unordered_map<int64_t, TrialRecord> records;  // of trials that are not over
+  std::set<std::pair<double, int64_t>> retries;      // due, number
   std::vector<Event> events;
   int64_t next_event = 1;
   int64_t running_count = 0;

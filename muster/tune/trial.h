@@ -58,4 +58,10 @@ struct Report {
   std::string checkpoint;  ///< path of a checkpoint that holds the state at this report, or empty
 };
 
+/// What goes with a report (muster/tune/report.h, muster/tune/run.h).
+struct ReportOptions {
+  std::optional<int64_t> step;  ///< the time attribute; else reports are counted
+  std::string checkpoint;       ///< path of a checkpoint of the state at this report
+};
+
 }  // namespace muster::tune

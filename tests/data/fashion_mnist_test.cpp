@@ -62,6 +62,11 @@ TEST(FashionMnistSpec, NormalisesByTheStatisticsOfTheTrainingSplit) {
   EXPECT_EQ(std::stod(golden()["train"]["std"].get<std::string>()), spec.standard_deviation[0]);
 }
 
+TEST(FashionMnistSpec, NamesTheClassesAsTorchvision) {
+  const DataSpec spec = datasets().at("fashion-mnist").open({.split = Split::kTest})->spec();
+  EXPECT_EQ(spec.class_names, golden()["classes"].get<std::vector<std::string>>());
+}
+
 TEST(FashionMnistSpec, GivesTheFloatsOfTorchvisionForEveryByte) {
   const DataSpec spec = datasets().at("fashion-mnist").open({.split = Split::kTest})->spec();
   const ImageDataset bytes({.name = "bytes",

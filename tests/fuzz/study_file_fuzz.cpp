@@ -1,44 +1,76 @@
-// A study file is refused by one usage error that names its place, or it is a study whose space can
-// be drawn from and described, and whose command can be expanded.
-#include <string>
+// Study databases that somebody else altered. Any bytes are a file of studies or one clear error,
+// whether they are looked at or resumed; nothing is read or written outside of it.
+#include <filesystem>
+#include <fstream>
+
+#include <unistd.h>
 
 #include "muster/base/error.h"
-#include "muster/tune/command_template.h"
-#include "muster/tune/study_file.h"
+#include "muster/tune/history.h"
+#include "muster/tune/storage.h"
 
 #include "tests/fuzz/fuzz.h"
 
-namespace muster::fuzz {
 namespace {
 
-constexpr const char* kFile = "folder/fuzz.toml";
+using namespace muster;
 
-void check_spec(const tune::StudySpec& spec) {
-  require(tune::Space::from_description(spec.space.describe()).describe() == spec.space.describe(),
-          "a description reads back");
-  tune::Point point = spec.space.draw({}, spec.seed, 0);
-  for (const size_t d : spec.space.grid_dimensions()) point[d] = 0;
+/// True if it ended well.
+template <class Call>
+bool tried(Call call) {
   try {
-    const tune::Values values = spec.space.resolve(spec.space.with_conditions(point));
-    if (!spec.command.empty()) tune::expand_command(spec.command, spec.space, values);
-  } catch (const Error& error) {  // an expression without a value just there
-    require(error.kind() == ErrorKind::kUsage, "what has no value is a usage error");
+    call();
+    return true;
+  } catch (const Error& error) {
+    fuzz::require(error.kind() != ErrorKind::kInternal, "an altered file is not our fault");
+    fuzz::require(!error.text().refused.empty(), "an error says what is refused");
+    return false;
   }
 }
 
+void look_at(const std::filesystem::path& file) {
+  for (const tune::StudySummary& study : tune::studies_of(file)) {
+    const auto foreign = tune::read_foreign_trials(file, study.name);
+    const tune::StudyFacts facts = tune::facts_of(study, foreign);
+    const auto trials = tune::histories(tune::read_events(file, study.name), facts);
+    tune::best_of(trials, facts);
+    tune::histories(foreign, facts);
+  }
+}
+
+void resume(const std::filesystem::path& file) {
+  static const tune::Space space{{"lr", tune::loguniform(1e-4, 1e-1)},
+                                 {"l1", tune::sample_from("2 ** randint(2, 9)")},
+                                 {"batch_size", tune::choice({2, 4, 8, 16})}};
+  const Json description = {{"name", "bench"},
+                            {"metric", "loss"},
+                            {"mode", "min"},
+                            {"scope", "last"},
+                            {"searcher", "random"},
+                            {"space", space.describe()}};
+  tune::open_storage(file, space, description)->events();
+}
+
+/// One per process; /dev/shm, since SQLite waits for a disk.
+const std::filesystem::path& scratch() {
+  static const std::filesystem::path path =
+      (std::filesystem::exists("/dev/shm") ? "/dev/shm" : std::filesystem::temp_directory_path()) /
+      std::filesystem::path("muster-fuzz-" + std::to_string(::getpid()) + ".db");
+  return path;
+}
+
+void remove_scratch() {
+  for (const char* end : {"", "-wal", "-shm", "-journal"})
+    std::filesystem::remove(scratch().string() + end);
+}
+
 }  // namespace
-}  // namespace muster::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace muster;
-  tune::StudySpec spec;
-  try {
-    spec = tune::parse_study(fuzz::text_of(data, size), fuzz::kFile);
-  } catch (const Error& error) {
-    fuzz::require(error.kind() == ErrorKind::kUsage, "a bad file is a usage error");
-    fuzz::require(std::string(error.what()).starts_with(fuzz::kFile), "the place is named");
-    return 0;
-  }
-  fuzz::check_spec(spec);
+  std::ofstream(scratch(), std::ios::binary) << fuzz::text_of(data, size);
+  tried([] { look_at(scratch()); });
+  static unsigned count = 0;
+  if (count++ % 8 == 0) tried([] { resume(scratch()); });
+  remove_scratch();
   return 0;
 }

@@ -23,7 +23,7 @@ optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 @pytest.fixture
 def ours(program, run):
-    twin = program("space_twin")
+    twin = program("tune_space_twin")
 
     def draws(domain, count=N, seed=11):
         return [json.loads(line) for line in run(twin, domain, count, seed).splitlines()]
@@ -116,7 +116,7 @@ def test_random_grids_have_rays_order(program, run, seed):
     names = draw.sample(["a", "b", "c.x", "c.a", "d.e.f", "d_e", "Z", "m1", "m10", "m2"], draw.randint(1, 4))
     flat = {name: draw.sample([1, 2, 0.5, "x", "y", True], draw.randint(1, 3)) for name in names}
     samples = draw.randint(1, 3)
-    lines = run(program("space_twin"), "--grid", json.dumps(flat), samples).splitlines()
+    lines = run(program("tune_space_twin"), "--grid", json.dumps(flat), samples).splitlines()
     ray = [config for _ in range(samples) for _, config in generate_variants(nested(flat))]
     assert [json.loads(line) for line in lines] == ray
     assert len(ray) == samples * math.prod(len(values) for values in flat.values())

@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import torch
+from torchvision.datasets import FashionMNIST
 
 FOLDER = Path("/usr/share/datasets/fashion-mnist")
 MEAN, STD = 0.2860, 0.3530
@@ -47,5 +48,5 @@ def normalised():
     return x.view(torch.int32).tolist()
 
 
-golden = {"train": split("train"), "test": split("t10k"), "normalised": normalised()}
+golden = {"train": split("train"), "test": split("t10k"), "normalised": normalised(), "classes": FashionMNIST.classes}
 (Path(__file__).parent / "golden.json").write_text(json.dumps(golden, indent=None, separators=(",", ":")) + "\n")

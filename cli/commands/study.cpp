@@ -1,0 +1,60 @@
+// `muster study`: looks at stored studies, and reaches those that run.
+#include <algorithm>
+#include <ostream>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
+#include "cli/command.h"
+#include "cli/study_commands.h"
+
+namespace muster::cli {
+namespace {
+
+constexpr std::string_view kExamples =
+    "\nExamples:\n"
+    "  muster study list fashion.db\n"
+    "  muster study show fashion.db --study fashion\n"
+    "  muster study best fashion.db --json\n"
+    "  muster study export fashion.db --format csv --output trials.csv\n"
+    "\n"
+    "`muster study CMD --help` tells all of a command. STORAGE is the file that\n"
+    "`muster tune` writes; Optuna and its dashboard open the same file.\n";
+
+void print_overview(std::ostream& out) {
+  out << "Usage: muster study CMD STORAGE [OPTIONS]\n\nCommands:\n";
+  for (const StudyCommand& command : study_commands()) {
+    out << "  " << command.name << std::string(10 - std::min<size_t>(9, command.name.size()), ' ')
+        << command.help << '\n';
+  }
+  out << kExamples;
+}
+
+const StudyCommand& command_named(const std::string& name) {
+  const auto commands = study_commands();
+  const auto found = std::ranges::find(commands, name, &StudyCommand::name);
+  if (found != commands.end()) return *found;
+  std::vector<std::string> names;
+  for (const StudyCommand& command : commands) names.emplace_back(command.name);
+  throw usage_error({.refused = concat("muster study has no command \"", name, "\""),
+                     .hint = suggestion(name, names)});
+}
+
+int run(std::span<const std::string> args, Console& console) {
+  if (args.empty()) {
+    print_overview(console.err());
+    return kWrongUse;
+  }
+  if (args[0] == "--help" || args[0] == "-h") {
+    print_overview(console.out());
+    return kDone;
+  }
+  return command_named(args[0]).run(args.subspan(1), console);
+}
+
+}  // namespace
+
+extern constinit const CommandEntry study_entry{
+    "study", "look at stored studies: list, show, best, export; ask, tell, stop", &run};
+
+}  // namespace muster::cli

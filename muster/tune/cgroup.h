@@ -1,0 +1,29 @@
+// The limits and counters of this process's control group, version 1 or 2. Private to the room.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::tune {
+
+// Note [Control groups]
+// /proc/self/cgroup names a folder per hierarchy: "0::/a/b" of version 2, "4:memory:/a/b" of
+// version 1. In a container the folder may lie outside what is mounted, so that each file is looked
+// for in /a/b, in /a, and at the top, and a limit is the smallest of all that are there, since each
+// ancestor's counts too.
+
+/// The cores that the quota allows; nothing if there is none. `root` is put before /proc and /sys.
+std::optional<double> cgroup_cpus(const std::filesystem::path& root = "/");
+
+/// The memory limit in bytes; nothing if there is none.
+std::optional<uint64_t> cgroup_memory(const std::filesystem::path& root = "/");
+
+/// Processes of this control group (or, where it does not say, of the machine) that were killed for
+/// memory so far; nothing if no counter is there.
+std::optional<int64_t> oom_kills(const std::filesystem::path& root = "/");
+
+}  // namespace muster::tune

@@ -1,0 +1,357 @@
+// Trials are programs on this machine.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <unordered_map>
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "muster/base/error.h"
+#include "muster/base/file.h"
+#include "muster/base/text.h"
+#include "muster/launch/rank_plan.h"
+#include "muster/launch/signal_source.h"
+#include "muster/launch/warden.h"
+#include "muster/tune/executor.h"
+#include "muster/tune/local_trial.h"
+#include "muster/tune/prepare.h"
+#include "muster/tune/report_server.h"
+#include "muster/tune/stop_request.h"
+
+namespace muster::tune {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostEvents = 2048;  // out of one wait()
+constexpr size_t kMostNotes = 20;     // different ones per trial; a flood of words is no news
+constexpr double kEndS = 10;          // for the processes of trials when the tuner ends
+
+class LocalExecutor : public Executor, public ReportServer::Handler, public LocalTrial::Handler {
+ public:
+  explicit LocalExecutor(const ExecutorContext& context);
+  ~LocalExecutor() override;
+
+  void start(const AttemptPlan& plan) override;
+  std::vector<ExecutorEvent> wait(double timeout_s) override;
+  void answer(uint64_t token, const Decision& decision) override;
+  void refuse(uint64_t token, const std::string& why) override;
+  void stop(int64_t trial, std::string_view reason, bool kill) override;
+  std::string location(int64_t trial) const override;
+
+ private:
+  struct Running {
+    std::unique_ptr<LocalTrial> process;
+    int64_t reports = 0;
+    int64_t oom_kills = 0;  // when it started
+    Decision told;          // once it was told to end
+    std::vector<std::string> notes;
+  };
+  struct Ticket {
+    int64_t trial;
+    bool one_way;
+  };
+
+  Taken on_report(int64_t trial, Report report) override;
+  std::string on_stop_request(int64_t trial) override;
+  void on_one_way_report(LocalTrial& trial, Report report) override;
+  void on_note(int64_t trial, const std::string& text) override;
+  void on_no_process_left(LocalTrial& trial) override { ending_.push_back(trial.trial()); }
+
+  uint64_t hand_up(Running& running, Report report, bool one_way);
+  bool is_nan_failure(Running& running, const Report& report);
+  void tell_to_end(Running& running, const Decision& decision, bool hears);
+  void finish_ended();
+  void on_signals();
+  double run_deadlines();
+  bool pass_time(double timeout_s);
+
+  const StudySpec& spec_;
+  std::string study_;
+  launch::SignalSource signals_{true};
+  fs::path runtime_folder_ = make_runtime_folder();
+  launch::Nursery nursery_{runtime_folder_};
+  launch::EventLoop loop_;
+  std::string stop_token_ = make_token();
+  ReportServer server_;
+  std::vector<std::string> inherited_ = launch::inherited_environment();
+  UniqueFd null_;
+  OomCounter oom_;
+  std::string host_;
+  fs::path contact_;
+  std::map<int64_t, Running> running_;
+  std::vector<int64_t> ending_;  // no process is left
+  std::unordered_map<uint64_t, Ticket> tickets_;
+  uint64_t next_ticket_ = 1;
+  std::vector<ExecutorEvent> events_;
+  std::vector<std::string> notes_;  // about nobody in particular
+};
+
+// ---- Start and end. ----
+
+LocalExecutor::LocalExecutor(const ExecutorContext& context)
+    : spec_(context.spec),
+      study_(context.study),
+      server_(loop_, socket_in(runtime_folder_), stop_token_, *this),
+      null_(launch::raised(UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)))) {
+  char name[256] = "localhost";
+  ::gethostname(name, sizeof name - 1);
+  host_ = name;
+  if (signals_.fd() >= 0) loop_.watch(signals_.fd(), [this] { on_signals(); });
+  if (spec_.storage.empty()) return;
+  contact_ = contact_file(spec_.storage, study_);
+  write_contact(
+      contact_,
+      {.pid = ::getpid(), .address = {.path = socket_in(runtime_folder_)}, .token = stop_token_});
+}
+
+LocalExecutor::~LocalExecutor() {
+  for (auto& [trial, running] : running_) running.process->kill();
+  const auto until = TuneClock::now() + std::chrono::duration<double>(kEndS);
+  const auto all_gone = [&] {
+    return std::ranges::all_of(
+        running_, [](const auto& one) { return one.second.process->no_process_left(); });
+  };
+  while (!all_gone() && TuneClock::now() < until) pass_time(1);
+  running_.clear();
+  std::error_code ignored;
+  if (!contact_.empty()) fs::remove(contact_, ignored);
+}
+
+void LocalExecutor::start(const AttemptPlan& plan) {
+  const std::string token = make_token();
+  LocalTrialStart start;
+  try {
+    start = prepare({.spec = spec_, .study = study_}, plan, runtime_folder_, token, inherited_);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUsage) throw;
+    events_.push_back({.kind = ExecutorEvent::kEnded,
+                       .trial = plan.trial,
+                       .attempt = plan.attempt,
+                       .failure = Failure::kCrash,
+                       .message = error.what()});
+    return;
+  }
+  Running& running = running_[plan.trial];
+  running = {};
+  running.oom_kills = oom_.read();
+  server_.admit(plan.trial, plan.attempt, token);
+  try {
+    running.process = std::make_unique<LocalTrial>(
+        start, nursery_, loop_, signals_.mask_before(), null_.get(), *this);
+  } catch (...) {
+    server_.dismiss(plan.trial);
+    running_.erase(plan.trial);
+    throw;
+  }
+}
+
+// ---- Reports and answers. ----
+
+uint64_t LocalExecutor::hand_up(Running& running, Report report, bool one_way) {
+  const uint64_t ticket = next_ticket_++;
+  const int64_t trial = running.process->trial();
+  tickets_[ticket] = {trial, one_way};
+  report.sequence = ++running.reports;
+  // Where it will be looked for is elsewhere.
+  if (!report.checkpoint.empty() && !report.checkpoint.starts_with('/'))
+    report.checkpoint = fs::absolute(spec_.working_folder / report.checkpoint).lexically_normal();
+  events_.push_back({.kind = ExecutorEvent::kReport,
+                     .trial = trial,
+                     .attempt = running.process->attempt(),
+                     .report = std::move(report),
+                     .token = ticket});
+  return ticket;
+}
+
+/// True if the report ends the trial as a failure of class NaN.
+bool LocalExecutor::is_nan_failure(Running& running, const Report& report) {
+  const double* metric = spec_.nan_is_failure ? find_metric(report.metrics, spec_.metric) : nullptr;
+  if (metric == nullptr || std::isfinite(*metric)) return false;
+  std::string why = concat(spec_.metric, " is ", *metric);
+  if (report.step) why += concat(" at step ", *report.step);
+  running.told = {.action = Action::kStop, .reason = why};
+  running.process->fail(Failure::kNan, why);
+  return true;
+}
+
+ReportServer::Handler::Taken LocalExecutor::on_report(int64_t trial, Report report) {
+  const auto found = running_.find(trial);
+  if (found == running_.end()) return {.now = Answer{.error = "this trial is over"}};
+  Running& running = found->second;
+  running.process->reported();
+  if (running.told.action != Action::kContinue) {
+    on_note(trial, "goes on reporting after it was told to end: not counted");
+  } else if (!is_nan_failure(running, report)) {
+    return {.ticket = hand_up(running, std::move(report), false)};
+  }
+  return {.now = Answer{.action = running.told.action, .reason = running.told.reason}};
+}
+
+void LocalExecutor::on_one_way_report(LocalTrial& trial, Report report) {
+  Running& running = running_.at(trial.trial());
+  if (running.told.action == Action::kContinue && !is_nan_failure(running, report)) {
+    hand_up(running, std::move(report), true);
+    return;
+  }
+  trial.answered();
+}
+
+void LocalExecutor::tell_to_end(Running& running, const Decision& decision, bool hears) {
+  if (running.told.action != Action::kContinue) return;
+  running.told = decision;
+  running.process->ask_to_end(hears ? spec_.stop_grace_s : 0);
+}
+
+void LocalExecutor::answer(uint64_t token, const Decision& decision) {
+  const auto found = tickets_.find(token);
+  if (found == tickets_.end()) return;
+  const Ticket ticket = found->second;
+  tickets_.erase(found);
+  const auto running = running_.find(ticket.trial);
+  if (!ticket.one_way)
+    server_.answer(token, {.action = decision.action, .reason = decision.reason});
+  if (running == running_.end()) return;
+  if (ticket.one_way) running->second.process->answered();
+  if (decision.action != Action::kContinue)
+    tell_to_end(running->second, decision, !ticket.one_way || server_.hears(ticket.trial));
+}
+
+void LocalExecutor::refuse(uint64_t token, const std::string& why) {
+  const auto found = tickets_.find(token);
+  if (found == tickets_.end()) return;
+  const Ticket ticket = found->second;
+  tickets_.erase(found);
+  if (!ticket.one_way) return server_.answer(token, {.error = why});
+  const auto running = running_.find(ticket.trial);
+  if (running != running_.end()) running->second.process->answered();
+}
+
+void LocalExecutor::stop(int64_t trial, std::string_view reason, bool kill) {
+  const auto found = running_.find(trial);
+  if (found == running_.end()) return;
+  tell_to_end(found->second,
+              {.action = Action::kStop, .reason = std::string(reason)},
+              server_.hears(trial));
+  if (kill) found->second.process->kill();
+}
+
+std::string LocalExecutor::location(int64_t trial) const {
+  const auto found = running_.find(trial);
+  const int pid = found == running_.end() ? -1 : found->second.process->pid();
+  return pid < 0 ? host_ : concat(host_, ':', pid);
+}
+
+// ---- What happens. ----
+
+std::string LocalExecutor::on_stop_request(int64_t trial) {
+  if (trial >= 0 && !running_.contains(trial)) return concat("trial ", trial, " is not running");
+  events_.push_back(
+      {.kind = ExecutorEvent::kStopStudy, .trial = trial, .message = "`muster study stop`"});
+  return "";
+}
+
+void LocalExecutor::on_note(int64_t trial, const std::string& text) {
+  const auto found = running_.find(trial);
+  std::vector<std::string>& told = found == running_.end() ? notes_ : found->second.notes;
+  if (told.size() == kMostNotes || std::ranges::find(told, text) != told.end()) return;
+  told.push_back(text);
+  events_.push_back({.kind = ExecutorEvent::kNote,
+                     .trial = trial,
+                     .message = trial < 0 ? text : concat("trial ", trial, ": ", text)});
+}
+
+void LocalExecutor::on_signals() {
+  while (const int signal = signals_.next()) {
+    events_.push_back(
+        {.kind = ExecutorEvent::kInterrupt, .message = concat("SIG", ::sigabbrev_np(signal))});
+  }
+}
+
+/// Trials of which no process is left end when all that they wrote has been taken.
+void LocalExecutor::finish_ended() {
+  std::vector<int64_t> again;
+  for (const int64_t trial : std::exchange(ending_, {})) {
+    Running& running = running_.at(trial);
+    LocalTrial& process = *running.process;
+    const bool all = server_.read_rest(trial);
+    const bool counts = running.told.action == Action::kContinue;
+    if (!process.finish() || (!all && counts)) {
+      again.push_back(trial);
+      continue;
+    }
+    TrialEnd& end = process.end();
+    const bool killed = !end.asked && end.wait_status != 0;
+    end.kernel_killed = killed && oom_.take(running.oom_kills);
+    Judgement judgement = judge(end);
+    events_.push_back({.kind = ExecutorEvent::kEnded,
+                       .trial = trial,
+                       .attempt = process.attempt(),
+                       .failure = judgement.failure,
+                       .message = std::move(judgement.message)});
+    server_.dismiss(trial);
+    running_.erase(trial);
+  }
+  ending_.insert(ending_.end(), again.begin(), again.end());
+}
+
+/// Does what is due. Seconds until something is; < 0: nothing will be.
+double LocalExecutor::run_deadlines() {
+  const auto now = TuneClock::now();
+  std::optional<TuneClock::time_point> first;
+  for (auto& [trial, running] : running_) {
+    LocalTrial& process = *running.process;
+    if (const auto due = process.deadline(); due && *due <= now) {
+      process.on_time(now);
+      if (process.failed() && running.told.action == Action::kContinue)
+        running.told = {.action = Action::kStop, .reason = process.end().why};
+    }
+    const auto due = process.deadline();
+    if (due && (!first || *due < *first)) first = due;
+  }
+  if (!first) return -1;
+  return std::max(std::chrono::duration<double>(*first - now).count(), 0.0);
+}
+
+/// False if nothing happened for so long.
+bool LocalExecutor::pass_time(double timeout_s) {
+  const double due_s = run_deadlines();
+  const bool something =
+      loop_.wait(due_s < 0 || (timeout_s >= 0 && timeout_s < due_s) ? timeout_s : due_s);
+  return something || due_s >= 0;
+}
+
+std::vector<ExecutorEvent> LocalExecutor::wait(double timeout_s) {
+  const auto until =
+      TuneClock::now() + std::chrono::duration_cast<TuneClock::duration>(
+                             std::chrono::duration<double>(std::max(timeout_s, 0.0)));
+  finish_ended();  // an answer may have been what it waited for
+  while (events_.empty()) {
+    const double left = std::chrono::duration<double>(until - TuneClock::now()).count();
+    if (timeout_s >= 0 && left <= 0 && timeout_s > 0) break;
+    pass_time(timeout_s < 0 ? -1 : std::max(left, 0.0));
+    finish_ended();
+    if (timeout_s == 0) break;
+  }
+  // What else is there comes along: one transaction for all.
+  while (events_.size() < kMostEvents && loop_.wait(0)) finish_ended();
+  if (events_.size() <= kMostEvents) return std::exchange(events_, {});
+  std::vector<ExecutorEvent> first(std::make_move_iterator(events_.begin()),
+                                   std::make_move_iterator(events_.begin() + kMostEvents));
+  events_.erase(events_.begin(), events_.begin() + kMostEvents);
+  return first;
+}
+
+std::unique_ptr<Executor> make(const ExecutorContext& context, const ParamValues& params) {
+  check_param_names({}, params, "executor local");
+  return std::make_unique<LocalExecutor>(context);
+}
+
+}  // namespace
+
+extern constinit const ExecutorEntry local_entry{
+    "local", "trials are programs on this machine", {}, &make};
+
+}  // namespace muster::tune

@@ -1,0 +1,207 @@
+#include "muster/tune/storage.h"
+
+#include <sys/stat.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/tune/optuna_rows.h"
+#include "muster/tune/optuna_schema.h"
+#include "muster/tune/study_core.h"
+#include "muster/tune/study_tables.h"
+
+namespace muster::tune {
+namespace {
+
+// The write-ahead log is copied into the database when it has so many pages (16 MiB): with
+// SQLite's own 1,000 a fast study would wait for the disk four times as often.
+constexpr const char* kPragmas =
+    "PRAGMA wal_autocheckpoint = 4000; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16384;";
+
+class MemoryStorage : public Storage {
+ public:
+  void append(std::span<const Event> events) override {
+    events_.insert(events_.end(), events.begin(), events.end());
+  }
+  std::vector<Event> events() override { return events_; }
+  std::vector<ForeignTrial> foreign_trials() override { return {}; }
+
+ private:
+  std::vector<Event> events_;
+};
+
+/// Which file a path leads to.
+struct FileIdentity {
+  explicit FileIdentity(const std::filesystem::path& file) {
+    struct stat info {};
+    if (::stat(file.c_str(), &info) == 0) device = info.st_dev, inode = info.st_ino;
+  }
+  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+
+  dev_t device = 0;
+  ino_t inode = 0;
+};
+
+/// Finds or makes the study; the id of it.
+class StudyOpener {
+ public:
+  StudyOpener(Database& database, const Json& description)
+      : database_(database), description_(description), name_(text("name")) {}
+
+  int64_t open() {
+    Transaction transaction(database_);
+    const auto found = find_study_id(database_, name_);
+    const int64_t id = found ? *found : make();
+    if (found) check(id);
+    describe(id);
+    transaction.commit();
+    return id;
+  }
+
+  std::string text(const char* key) const {
+    if (!description_.contains(key) || !description_[key].is_string())
+      throw internal_error({.refused = concat("a study's description without ", key)});
+    return description_[key];
+  }
+
+ private:
+  std::string direction() const { return text("mode") == "min" ? "MINIMIZE" : "MAXIMIZE"; }
+
+  int64_t make() {
+    if (name_.size() > kMostStudyName) {
+      throw usage_error({.refused = "a study's name",
+                         .rule = concat("it has at most ", kMostStudyName, " bytes"),
+                         .value = name_});
+    }
+    database_.prepare("INSERT INTO studies (study_name) VALUES (?)").bind(1, name_).run();
+    const int64_t id = database_.last_rowid();
+    database_
+        .prepare("INSERT INTO study_directions (direction, study_id, objective) VALUES (?, ?, 0)")
+        .bind(1, direction())
+        .bind(2, id)
+        .run();
+    const std::string metric = concat('[', python_json(text("metric")), ']');
+    database_
+        .prepare(
+            "INSERT INTO study_system_attributes (study_id, \"key\", value_json) "
+            "VALUES (?, 'study:metric_names', ?)")
+        .bind(1, id)
+        .bind(2, metric)
+        .run();
+    return id;
+  }
+
+  /// The stored study is this one. One that Optuna made only has a direction.
+  void check(int64_t id) {
+    Statement directions =
+        database_.prepare("SELECT direction FROM study_directions WHERE study_id = ?");
+    directions.bind(1, id);
+    const bool fits = directions.step() && directions.text(0) == direction() && !directions.step();
+    const Json stored = select_description(database_, id);
+    std::vector<std::string> differences;
+    if (!stored.is_null()) differences = describe_differences(stored, description_);
+    if (differences.empty() && !fits)
+      differences = {concat("its direction is not ", direction(), " alone")};
+    if (differences.empty()) return;
+    throw usage_error(
+        {.refused =
+             concat("study \"", name_, "\" in ", database_.file().string(), " is another one"),
+         .rule = concat("a study is resumed as it was started; changed:\n  ",
+                        join(differences, "\n  ")),
+         .hint = "undo the change, or give the study another name or storage"});
+  }
+
+  void describe(int64_t id) {
+    const std::string stored = muster::to_text(description_);
+    database_.prepare("INSERT OR REPLACE INTO muster_studies (study_id, description) VALUES (?, ?)")
+        .bind(1, id)
+        .bind(2, stored)
+        .run();
+  }
+
+  Database& database_;
+  const Json& description_;
+  std::string name_;
+};
+
+class SqliteStorage : public Storage {
+ public:
+  SqliteStorage(const std::filesystem::path& file,
+                const Space& space,
+                const Json& description,
+                const StorageOptions& options)
+      : database_(file, Database::Access::kWrite, options.lock_patience_s) {
+    make_schema(database_);
+    database_.run(kPragmas);
+    database_.run(options.durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
+    StudyOpener opener(database_, description);
+    study_id_ = opener.open();
+    identity_ = FileIdentity(file);
+    rows_.emplace(database_,
+                  OptunaRows::Target{.study_id = study_id_,
+                                     .metric = opener.text("metric"),
+                                     .mode = parse_mode(opener.text("mode")),
+                                     .scope = parse_scope(opener.text("scope"))},
+                  space);
+    add_event_ = database_.prepare(
+        "INSERT INTO muster_events (event_key, time, trial, kind, payload) VALUES (?, ?, ?, ?, ?)");
+  }
+
+  void append(std::span<const Event> events) override {
+    if (events.empty()) return;
+    check_file();
+    try {
+      Transaction transaction(database_);
+      for (const Event& event : events) write(event);
+      transaction.commit();
+    } catch (...) {
+      rows_->undo();
+      throw;
+    }
+    rows_->keep();
+  }
+
+  std::vector<Event> events() override { return select_events(database_, study_id_); }
+
+  std::vector<ForeignTrial> foreign_trials() override {
+    return select_foreign_trials(database_, study_id_);
+  }
+
+ private:
+  void write(const Event& event) {
+    const std::string payload = payload_text(event);
+    add_event_.bind(1, event_key(study_id_, event.id))
+        .bind(2, event.time_s)
+        .bind(3, event.trial)
+        .bind(4, kind_of(event))
+        .bind(5, payload)
+        .run();
+    rows_->write(event);
+  }
+
+  /// Without this, events would go to a file that nobody finds any more.
+  void check_file() const {
+    if (FileIdentity(database_.file()) == identity_) return;
+    throw environment_error({.refused = concat("cannot write ", database_.file().string()),
+                             .rule = "the file was removed or replaced while the study runs",
+                             .hint = "put it back where it was"});
+  }
+
+  Database database_;
+  int64_t study_id_ = 0;
+  FileIdentity identity_{{}};
+  std::optional<OptunaRows> rows_;
+  Statement add_event_;
+};
+
+}  // namespace
+
+std::unique_ptr<Storage> open_storage(const std::filesystem::path& file,
+                                      const Space& space,
+                                      const Json& description,
+                                      const StorageOptions& options) {
+  return std::make_unique<SqliteStorage>(file, space, description, options);
+}
+
+std::unique_ptr<Storage> memory_storage() { return std::make_unique<MemoryStorage>(); }
+
+}  // namespace muster::tune
