@@ -3,7 +3,9 @@
 //
 //     tune_storage FILE [TRIALS [AT_ONCE [REPORTS [durable]]]]
 //
-// Prints one JSON object: trials and events per second, microseconds per append, bytes per trial.
+// Prints one JSON object: trials and events per second, microseconds per append, its longest in
+// milliseconds, seconds for closing and for reading it all again, bytes per trial.
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -38,12 +40,15 @@ class Load {
 
   int64_t appends() const { return appends_; }
   int64_t events() const { return next_id_ - 1; }
+  double longest_s() const { return longest_s_; }
 
  private:
   template <class Make>
   void each(int64_t first, Make make) {
     for (int64_t trial = first; trial < first + at_once_; ++trial) make(trial);
+    const double start = seconds();
     storage_.append(batch_);
+    longest_s_ = std::max(longest_s_, seconds() - start);
     batch_.clear();
     ++appends_;
   }
@@ -54,7 +59,8 @@ class Load {
   }
 
   void add(int64_t trial) {
-    TrialAdded added{.point = space_.draw({}, 1, trial)};
+    TrialAdded added;
+    added.point = space_.draw({}, 1, trial);
     added.values = space_.resolve(added.point);
     put(trial, added);
     put(trial, AttemptStarted{});
@@ -62,15 +68,17 @@ class Load {
 
   Reported report(int64_t trial, int64_t step) const {
     const double loss = 1.0 / static_cast<double>(step) + 1e-6 * static_cast<double>(trial);
-    return {.t = step,
-            .report = {.sequence = step,
-                       .step = step,
-                       .metrics = {{"loss", loss}, {"accuracy", 1 - loss / 2}}}};
+    Reported reported;
+    reported.t = reported.report.sequence = step;
+    reported.report.step = step;
+    reported.report.metrics = {{"loss", loss}, {"accuracy", 1 - loss / 2}};
+    return reported;
   }
 
   Storage& storage_;
   const Space& space_;
   int64_t at_once_, reports_, next_id_ = 1, appends_ = 0;
+  double longest_s_ = 0;
   std::vector<Event> batch_;
 };
 
@@ -89,9 +97,12 @@ int main(int argc, char** argv) {
   const Space space{{"lr", loguniform(1e-4, 1e-1)},
                     {"l1", sample_from("2 ** randint(2, 9)")},
                     {"batch_size", choice({2, 4, 8, 16})}};
-  const Json description = {{"name", "bench"},  {"metric", "loss"},
-                            {"mode", "min"},    {"scope", "last"},
-                            {"searcher", "random"}, {"space", space.describe()}};
+  const Json description = {{"name", "bench"},
+                            {"metric", "loss"},
+                            {"mode", "min"},
+                            {"scope", "last"},
+                            {"searcher", "random"},
+                            {"space", space.describe()}};
   auto storage = open_storage(
       file, space, description, {.durable = argc > 5 && std::string(argv[5]) == "durable"});
   Load load(*storage, space, at_once, reports);
@@ -100,15 +111,20 @@ int main(int argc, char** argv) {
   const double spent = seconds() - start;
   storage.reset();
   const double closed = seconds() - start - spent;
+  const size_t read = read_events(file, "bench").size();
+  const double read_s = seconds() - start - spent - closed;
+  if (read != size_t(load.events())) return 1;
   const auto rate = [&](double count) { return static_cast<int64_t>(count / spent); };
-  std::cout << to_text(Json{{"trials", trials},
-                            {"at_once", at_once},
-                            {"reports", reports},
-                            {"trials_per_s", rate(double(trials))},
-                            {"events_per_s", rate(double(load.events()))},
-                            {"us_per_append", spent * 1e6 / double(load.appends())},
-                            {"close_s", closed},
-                            {"bytes_per_trial",
-                             std::filesystem::file_size(file) / uint64_t(trials)}})
+  std::cout << to_text(
+                   Json{{"trials", trials},
+                        {"at_once", at_once},
+                        {"reports", reports},
+                        {"trials_per_s", rate(double(trials))},
+                        {"events_per_s", rate(double(load.events()))},
+                        {"us_per_append", spent * 1e6 / double(load.appends())},
+                        {"longest_append_ms", load.longest_s() * 1e3},
+                        {"close_s", closed},
+                        {"read_s", read_s},
+                        {"bytes_per_trial", std::filesystem::file_size(file) / uint64_t(trials)}})
             << '\n';
 }

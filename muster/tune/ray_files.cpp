@@ -216,8 +216,10 @@ void write_ray_files(const std::filesystem::path& folder,
                      std::span<const TrialHistory> trials,
                      const StudyFacts& facts,
                      const RayHost& host) {
-  for (const TrialHistory& trial : trials)
-    write_trial(folder / ray_trial_folder(trial, facts), trial, facts, host);
+  for (const TrialHistory& trial : trials) {
+    if (trial.attempts > 0)
+      write_trial(folder / ray_trial_folder(trial, facts), trial, facts, host);
+  }
 }
 
 RayFiles::RayFiles(std::filesystem::path folder, StudyFacts facts, RayHost host)
@@ -227,7 +229,8 @@ void RayFiles::take(std::span<const Event> events) {
   std::set<int64_t> whole;  // trials whose files are written from their start
   for (const Event& event : events) {
     builder_.add(event);
-    if (event.trial < 0) continue;
+    // A folder is named by the start of the first attempt.
+    if (event.trial < 0 || std::holds_alternative<TrialAdded>(event.what)) continue;
     columns_.resize(builder_.trials().size());
     // Also a trial with several reports in one go: it does not matter which is cheaper.
     const bool is_report = std::holds_alternative<Reported>(event.what);

@@ -22,8 +22,8 @@ struct RayHost {
 /// digits of its name, number, number again with the parameters that vary, start in local time.
 std::string ray_trial_folder(const TrialHistory& trial, const StudyFacts& facts);
 
-/// One folder per trial below `folder`. Each file is written whole or not at all. Throws an
-/// environment error.
+/// One folder per trial that was started, below `folder`. Each file is written whole or not at all.
+/// Throws an environment error.
 void write_ray_files(const std::filesystem::path& folder,
                      std::span<const TrialHistory> trials,
                      const StudyFacts& facts,

@@ -95,11 +95,10 @@ std::filesystem::path run_folder(const std::filesystem::path& folder, const Tria
   return folder / concat(trial.foreign ? "optuna-" : "trial-", number);
 }
 
-/// A writer whose events supersede those of the folder.
+/// A writer whose events supersede those of the folder. Also in a new one: TensorBoard takes the
+/// first purge that it sees for the start of the run, and drops nothing for it.
 TensorBoardWriter writer_in(const std::filesystem::path& folder, size_t buffer_bytes) {
-  track::TensorBoardOptions options{.buffer_bytes = buffer_bytes};
-  if (std::filesystem::exists(folder)) options.purge_step = 0;
-  return TensorBoardWriter(folder, options);
+  return TensorBoardWriter(folder, {.purge_step = 0, .buffer_bytes = buffer_bytes});
 }
 
 void add_row(TensorBoardWriter& writer, const TrialHistory::Row& row) {
