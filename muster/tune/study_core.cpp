@@ -81,7 +81,7 @@ bool StudyCore::Impl::start_promoted(double now_s, Next& next) {
 
 Searcher::Suggestion StudyCore::Impl::suggest_next() {
   const auto number = static_cast<int64_t>(trials.size());
-  auto suggestion = searcher->suggest(variants.stream(number), variants.partial(number));
+  auto suggestion = searcher->suggest(number, variants.partial(number));
   if (suggestion.kind == Searcher::Suggestion::kPoint)
     suggestion.point = spec.space.with_conditions(std::move(suggestion.point));
   return suggestion;
@@ -103,19 +103,25 @@ StudyCore::Next StudyCore::Impl::nothing_to_start(double now_s) {
   if (running_count > 0) return {.kind = Next::kWait};
   if (stopped.empty()) {
     if (!retries.empty()) return {.kind = Next::kWait, .wait_until_s = retries.begin()->first};
-    give_up_paused(now_s);
+    // The searcher may have waited for the paused ones.
+    Next next;
+    if (give_up_paused(now_s) && start_new(now_s, next)) return next;
   }
   return {.kind = Next::kFinished};
 }
 
-/// Trials that wait for a promotion which no other trial can bring any more.
-void StudyCore::Impl::give_up_paused(double now_s) {
+/// Ends the trials that wait for a promotion which no other trial can bring any more. Returns
+/// whether there were any.
+bool StudyCore::Impl::give_up_paused(double now_s) {
+  bool any = false;
   for (Trial& trial : trials) {
     if (trial.state != TrialState::kPaused) continue;
+    any = true;
     end_attempt(trial,
                 {.attempt = trial.attempt, .message = trial.reason, .then = TrialState::kPruned},
                 now_s);
   }
+  return any;
 }
 
 void StudyCore::Impl::add_trial(Searcher::Suggestion suggestion, double now_s) {

@@ -28,7 +28,6 @@ std::string words(const Decision& decision) {
   return concat(name_of(decision.action), decision.reason.empty() ? "" : ", ", decision.reason);
 }
 
-
 }  // namespace
 
 /// Applies stored events to a core; one function per kind.

@@ -44,7 +44,7 @@ struct StudyCore::Impl {
   bool start_promoted(double now_s, Next& next);
   bool start_new(double now_s, Next& next);
   Next nothing_to_start(double now_s);
-  void give_up_paused(double now_s);
+  bool give_up_paused(double now_s);
 
   // Each changes the state as its event says; live calls and replay go through the same.
   void add_trial(Searcher::Suggestion suggestion, double now_s);
