@@ -1,7 +1,7 @@
 // Draws of search spaces, for test_tune_space.py:
 //
-//     tune_space_twin DOMAIN COUNT SEED        the values of trials 0 … COUNT - 1, a line of JSON each
-//     tune_space_twin --grid SPACE SAMPLES     SPACE is {name: [values]}; the configurations in order
+//     tune_space_twin DOMAIN COUNT SEED       values of trials 0 … COUNT - 1, a line of JSON each
+//     tune_space_twin --grid SPACE SAMPLES    of {name: [values]}: the configurations in order
 #include <cstdint>
 #include <iostream>
 
@@ -44,7 +44,7 @@ void print_grid(const std::string& json, int64_t samples) {
 int main(int argc, char** argv) {
   try {
     if (argc != 4) {
-      std::cerr << "usage: tune_space_twin DOMAIN COUNT SEED, tune_space_twin --grid SPACE SAMPLES\n";
+      std::cerr << "usage: tune_space_twin DOMAIN COUNT SEED or --grid SPACE SAMPLES\n";
       return 2;
     }
     const int64_t last = to_int(argv[3]).value_or(0);
