@@ -38,21 +38,13 @@ double draw(const FloatDistribution& d, const Bits& bits) {
   return std::clamp(multiple_of(d.step, std::nearbyint(at / d.step)), d.low, d.high);
 }
 
-// Note [Ray's whole numbers]
-// lograndint takes the floor, so that k has the mass of [k, k + 1) in the logarithm. qrandint draws
-// a whole number of [low, high), high left out, and rounds it to the nearest multiple of q, a tie
-// to the even one: 0, 3, 6, 9 of qrandint(0, 9, 3) have the masses 2/9, 3/9, 3/9, 1/9. That is what
-// ray 2.60 does (Integer, Quantized), whatever its documentation says.
+/// A logarithmic one is rounded down, so that k has the mass of [k, k + 1), as in Ray.
 double draw(const IntDistribution& d, const Bits& bits) {
   const auto low = static_cast<double>(d.low), high = static_cast<double>(d.high);
-  if (d.log) {
+  if (d.log)
     return std::clamp(std::floor(between(low, high + 1, true, unit(high_word(bits)))), low, high);
-  }
-  if (d.step == 1 || d.low == d.high)
-    return low + static_cast<double>(below(static_cast<uint64_t>(d.high - d.low) + 1, bits));
-  const auto step = static_cast<double>(d.step);
-  const double at = low + static_cast<double>(below(static_cast<uint64_t>(d.high - d.low), bits));
-  return std::nearbyint(at / step) * step;
+  const uint64_t count = static_cast<uint64_t>((d.high - d.low) / d.step) + 1;
+  return low + static_cast<double>(below(count, bits)) * static_cast<double>(d.step);
 }
 
 double draw(const CategoricalDistribution& d, const Bits& bits) {
@@ -76,11 +68,12 @@ bool on_step(double value, double step) {
   return step <= 0 || std::abs(value / step - std::nearbyint(value / step)) <= 1e-8;
 }
 
-/// shortest() is "1e+06" for a million, which reads oddly among whole bounds.
+/// shortest() is "1e+06" for a million, which reads oddly among whole bounds, and has only digits
+/// for whole numbers beyond 64 bits, which would not be read as a double.
 std::string bound(double value) {
-  if (std::abs(value) < 1e15 && std::trunc(value) == value)
-    return std::to_string(static_cast<int64_t>(value));
-  return shortest(value);
+  const bool whole = std::trunc(value) == value;
+  if (whole && std::abs(value) < 1e15) return std::to_string(static_cast<int64_t>(value));
+  return whole ? to_text(Value(value)) : shortest(value);
 }
 
 std::string call(std::string_view name, std::vector<std::string> arguments) {

@@ -28,8 +28,8 @@ struct FloatDistribution {
 };
 
 /// Whole numbers low, low + step, … <= high: both ends included, as Optuna counts and Ray does not.
-/// All are within 2^53 of zero, where doubles are exact. low and high are multiples of step; with
-/// step > 1 the values are not equally likely, see Note [Ray's whole numbers] in distribution.cpp.
+/// Each is as likely; with `log`, k is as likely as a number of [k, k + 1) uniform in the logarithm
+/// (Ray's lograndint). All are within 2^53 of zero, where doubles are exact.
 struct IntDistribution {
   int64_t low = 0, high = 0;
   bool log = false;

@@ -60,7 +60,7 @@ class LineOf {
     return event_.trial >= 0 && at < view_.trials.size() ? &view_.trials[at] : nullptr;
   }
   std::string parameters() const {
-    const std::string text = trial() != nullptr ? parameters_text(view_, *trial()) : "";
+    const std::string text = trial() != nullptr ? parameters_text(view_, *trial(), true) : "";
     return text.empty() ? "" : "  [" + text + "]";
   }
 
@@ -69,16 +69,17 @@ class LineOf {
     if (const Trial* trial = this->trial(); trial != nullptr && trial->reports > 0) {
       out += concat(" at step ", trial->last_t);
       if (!view_.metric.empty())
-        out += concat(" with ", view_.metric, '=', shortest(trial->last_metric));
+        out += concat(" with ", view_.metric, '=', short_text(trial->last_metric));
       out += " in " + human_duration(trial->run_s);
     }
-    return out + because(ended.message) + best() + parameters();
+    const std::string why = ended.message == "exit code 0" ? "" : ended.message;
+    return out + because(why) + best() + parameters();
   }
 
   std::string best() const {
     if (view_.best == nullptr) return "";
     if (view_.best->number == event_.trial) return "; the best so far";
-    return concat("; best is trial ", view_.best->number, " with ", shortest(view_.best_result));
+    return concat("; best is trial ", view_.best->number, " with ", short_text(view_.best_result));
   }
 
   std::string failed(const AttemptEnded& ended) const {

@@ -338,7 +338,10 @@ class Parser {
     else
       known = {"min", "max", "round"};
     for (const DrawFunction& function : kDrawFunctions) known.emplace_back(function.name);
-    refuse(name, concat("unknown function \"", name.text, '"'), suggestion(name.text, known));
+    const bool is_slip = !alone || nearest(name.text, known);
+    refuse(name,
+           concat("unknown function \"", name.text, '"'),
+           is_slip ? suggestion(name.text, known) : kExpressionHint);
   }
 
   /// Behind the opening bracket of a draw.

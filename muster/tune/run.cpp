@@ -111,15 +111,15 @@ class FunctionTrials {
     {
       std::vector<std::jthread> threads;
       const std::stop_callback wake(config_.stop_token, [this] { wake_all(); });
-      for (int64_t i = 0; i < slots(); ++i) threads.emplace_back([this] { work(); });
+      const int64_t count = slots();  // before the first of them takes its share
+      for (int64_t i = 0; i < count; ++i) threads.emplace_back([this] { work(); });
     }
     if (error_) std::rethrow_exception(error_);
     return study_.apply([&](StudyCore& core, double) {
-      const Trial* best = core.best();
-      return RunResult{.space = spec_.space,
-                       .trials = {core.trials().begin(), core.trials().end()},
-                       .best = best != nullptr ? std::optional(best->number) : std::nullopt,
-                       .interrupted = core.is_stopped()};
+      RunResult result{.space = spec_.space, .interrupted = core.is_stopped()};
+      if (const Trial* best = core.best()) result.best = best->number;
+      result.trials = std::move(core).take_trials();
+      return result;
     });
   }
 

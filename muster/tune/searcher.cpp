@@ -55,7 +55,7 @@ Point keep_fixed(Point point, const Point& partial) {
 }
 
 Point draw_open(const Space& space, const Point& partial, uint64_t seed, int64_t number) {
-  Point point = keep_fixed(space.draw(partial, seed, number), partial);
+  Point point = space.draw(partial, seed, number);
   for (size_t d = 0; d < point.size(); ++d) {
     // A grid's dimension that nobody filled.
     if (std::isnan(point[d])) point[d] = space.draw_dimension(d, seed, number);

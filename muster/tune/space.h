@@ -94,8 +94,8 @@ class Space {
   /// parameters that are not given), and the result of a C++ function.
   Point point_of(const std::map<std::string, Value>& values) const;
 
-  /// The values that a parameter can have, each once, in the order of its draws; nothing if there
-  /// are more than 64, no end of them, or more than 4096 points to look at.
+  /// The values that a parameter can have, conditions aside, each once and in the order of its
+  /// draws; nothing if there are more than 64, no end of them, or more than 4096 points to look at.
   std::optional<std::vector<Value>> image_of(size_t parameter) const;
 
   /// Names of parameters that vary but have no dimensions (a C++ function, and what is computed

@@ -51,7 +51,7 @@ class Points {
   std::vector<Axis> axes_;
 };
 
-/// `parameter` and all that it is computed from.
+/// `parameter` and all that its value is computed from.
 std::vector<bool> needed_for(const Space::Impl& space, size_t parameter) {
   std::vector<bool> needed(space.parameters.size());
   std::vector<size_t> open = {parameter};
@@ -60,9 +60,22 @@ std::vector<bool> needed_for(const Space::Impl& space, size_t parameter) {
     open.pop_back();
     if (needed[p]) continue;
     needed[p] = true;
-    for (const size_t need : space.compiled[p].needs()) open.push_back(need);
+    if (!space.compiled[p].value) continue;
+    for (const size_t need : space.compiled[p].value->parameters) open.push_back(need);
   }
   return needed;
+}
+
+/// The value of `parameter` at `point`, as if everything applied.
+Value unconditional_value(const Space::Impl& space,
+                          size_t parameter,
+                          const std::vector<bool>& needed,
+                          const Point& point) {
+  Values values(space.parameters.size());
+  for (const size_t p : space.order) {
+    if (needed[p]) values[p] = space.value_of_parameter(p, point, values);
+  }
+  return values[parameter];
 }
 
 std::vector<size_t> dimensions_of(const Space::Impl& space, const std::vector<bool>& parameters) {
@@ -201,7 +214,7 @@ std::optional<std::vector<Value>> Space::image_of(size_t parameter) const {
   const bool too_many =
       points->any(Point(impl_->dimensions.size(), kNone), [&](const Point& point) {
         try {
-          const Value value = impl_->values_at(point, needed)[parameter];
+          const Value value = unconditional_value(*impl_, parameter, needed, point);
           return !value.is_none() && add_once(image, value);
         } catch (const Error&) {  // no value at this point
           return false;

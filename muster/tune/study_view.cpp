@@ -35,11 +35,20 @@ std::string output_folder(const StudyView& view, int64_t number) {
   return (view.trial_folder / std::to_string(number)).string();
 }
 
-std::string parameters_text(const StudyView& view, const Trial& trial) {
+std::string short_text(double value) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%g", value);
+  return digits;
+}
+
+std::string parameters_text(const StudyView& view, const Trial& trial, bool in_short) {
   std::string out;
   for (size_t i = 0; i < std::min(view.parameters.size(), trial.values.size()); ++i) {
-    if (trial.values[i].is_none()) continue;
-    out += concat(out.empty() ? "" : " ", view.parameters[i], '=', to_text(trial.values[i]));
+    const Value& value = trial.values[i];
+    if (value.is_none()) continue;
+    const std::string text =
+        in_short && value.is_double() ? short_text(value.as_double()) : to_text(value);
+    out += concat(out.empty() ? "" : " ", view.parameters[i], '=', text);
   }
   return printable(out);
 }

@@ -31,8 +31,11 @@ std::string trial_name(const StudyView& view, int64_t number);
 /// Where stdout.log and stderr.log of the trial are.
 std::string output_folder(const StudyView& view, int64_t number);
 
-/// "lr=0.01 l1=64": what applies, with all digits.
-std::string parameters_text(const StudyView& view, const Trial& trial);
+/// "lr=0.01 l1=64": what applies; in short, numbers have six digits, else all.
+std::string parameters_text(const StudyView& view, const Trial& trial, bool in_short = false);
+
+/// Six significant digits, as in the table.
+std::string short_text(double value);
 
 /// All attempts, the running one up to now.
 double run_seconds(const Trial& trial, double now_s);

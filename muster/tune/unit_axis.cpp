@@ -26,15 +26,19 @@ struct Line {
   double at(double number) const { return log ? std::log(number) : number; }
 };
 
-Line line_of(const FloatDistribution& d) { return {d.low, d.high, d.log}; }
+// Half a step more at each end gives each number of a step an equal part of the axis.
+Line line_of(const FloatDistribution& d) {
+  return {d.low - d.step / 2, d.high + d.step / 2, d.log};
+}
 Line line_of(const IntDistribution& d) {
-  return {static_cast<double>(d.low), static_cast<double>(d.high), d.log};
+  const double half = static_cast<double>(d.step) / 2;
+  return {static_cast<double>(d.low) - half, static_cast<double>(d.high) + half, d.log};
 }
 Line line_of(const NormalDistribution& d) {
   return {d.mean - kNormalReach * d.sd, d.mean + kNormalReach * d.sd, false};
 }
 Line line_of(const CategoricalDistribution& d) {
-  return {0, static_cast<double>(d.choices.size() - 1), false};
+  return {-0.5, static_cast<double>(d.choices.size()) - 0.5, false};
 }
 
 double snapped(const FloatDistribution& d, double number) {

@@ -8,9 +8,9 @@
 
 namespace muster::tune {
 
-/// The place of a number in [0, 1], linear in the value or in its logarithm; for a normal
-/// distribution mean - 3 sd is 0 and mean + 3 sd is 1, and numbers beyond are outside. Not for
-/// categories, which have no distance.
+/// The place of a number in [0, 1], linear in the value or in its logarithm; numbers on a step, and
+/// categories, have equal parts of it and are in the middle of theirs. For a normal distribution
+/// mean - 3 sd is 0 and mean + 3 sd is 1, and numbers beyond are outside.
 double to_unit(const Distribution& distribution, double number);
 
 /// The number of the distribution nearest to a place: on its step, inside its bounds.

@@ -323,8 +323,7 @@ TEST(EventLine, SaysEachChangeInOneLine) {
   };
   EXPECT_EQ(line(1, TrialAdded{}), "");
   EXPECT_EQ(line(1, AttemptStarted{}),
-            "trial 1 started  [lr=" + to_text(Value(1e-4)) +
-                " l1=256 batch_size=16 data.augmentation=flip]");
+            "trial 1 started  [lr=0.0001 l1=256 batch_size=16 data.augmentation=flip]");
   EXPECT_THAT(
       line(1,
            AttemptStarted{

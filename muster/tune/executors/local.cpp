@@ -66,7 +66,7 @@ class LocalExecutor : public Executor, public ReportServer::Handler, public Loca
   void finish_ended();
   void on_signals();
   double run_deadlines();
-  bool pass_time(double timeout_s);
+  void pass_time(double timeout_s);
 
   const StudySpec& spec_;
   std::string study_;
@@ -315,12 +315,10 @@ double LocalExecutor::run_deadlines() {
   return std::max(std::chrono::duration<double>(*first - now).count(), 0.0);
 }
 
-/// False if nothing happened for so long.
-bool LocalExecutor::pass_time(double timeout_s) {
+/// Until something happens or is due, at most so long (< 0: no limit).
+void LocalExecutor::pass_time(double timeout_s) {
   const double due_s = run_deadlines();
-  const bool something =
-      loop_.wait(due_s < 0 || (timeout_s >= 0 && timeout_s < due_s) ? timeout_s : due_s);
-  return something || due_s >= 0;
+  loop_.wait(due_s < 0 || (timeout_s >= 0 && timeout_s < due_s) ? timeout_s : due_s);
 }
 
 std::vector<ExecutorEvent> LocalExecutor::wait(double timeout_s) {
@@ -328,12 +326,12 @@ std::vector<ExecutorEvent> LocalExecutor::wait(double timeout_s) {
       TuneClock::now() + std::chrono::duration_cast<TuneClock::duration>(
                              std::chrono::duration<double>(std::max(timeout_s, 0.0)));
   finish_ended();  // an answer may have been what it waited for
-  while (events_.empty()) {
-    const double left = std::chrono::duration<double>(until - TuneClock::now()).count();
-    if (timeout_s >= 0 && left <= 0 && timeout_s > 0) break;
-    pass_time(timeout_s < 0 ? -1 : std::max(left, 0.0));
+  for (double left = timeout_s; events_.empty();) {
+    pass_time(left);
     finish_ended();
-    if (timeout_s == 0) break;
+    if (timeout_s < 0) continue;
+    left = std::chrono::duration<double>(until - TuneClock::now()).count();
+    if (left <= 0) break;
   }
   // What else is there comes along: one transaction for all.
   while (events_.size() < kMostEvents && loop_.wait(0)) finish_ended();

@@ -28,8 +28,7 @@ namespace muster::tune {
 namespace {
 
 constexpr Param kParams[] = {
-    param<&RandomThenGridOptions::startup>(
-        "startup", "random trials first; 0: a quarter of num_samples, from 8 to 50"),
+    param<&RandomThenGridOptions::startup>("startup", "random trials first"),
     param<&RandomThenGridOptions::top>("top", "best trials that a round puts a grid around"),
     param<&RandomThenGridOptions::points>("points", "of a grid in each parameter, at most"),
     param<&RandomThenGridOptions::shrink>("shrink",
@@ -37,26 +36,18 @@ constexpr Param kParams[] = {
     param<&RandomThenGridOptions::max_grid>(
         "max_grid", "points of a grid; from a larger one so many are drawn")};
 
-constexpr int64_t kLeastStartup = 8, kMostStartup = 50;
 constexpr int kMaxEmptyRounds = 60;  // then w is too small for any double
 constexpr uint32_t kGridStream = 0x6721D;
-
-int64_t startup_of(const RandomThenGridOptions& options, int64_t num_samples) {
-  if (options.startup > 0) return options.startup;
-  return num_samples < 0 ? kMostStartup : std::clamp(num_samples / 4, kLeastStartup, kMostStartup);
-}
 
 class RandomThenGrid final : public Searcher {
  public:
   RandomThenGrid(const SearcherContext& context, const RandomThenGridOptions& options)
-      : space_(context.space),
-        seed_(context.seed),
-        options_(options),
-        startup_(startup_of(options, context.num_samples)) {
+      : space_(context.space), seed_(context.seed), options_(options) {
     double numeric = 0;
     for (const Dimension& d : space_.dimensions())
       numeric += !d.grid && !std::holds_alternative<CategoricalDistribution>(d.distribution);
-    width_ = std::pow(static_cast<double>(startup_), -1 / std::max(1.0, numeric)) / 2;
+    first_width_ = std::pow(static_cast<double>(options.startup), -1 / std::max(1.0, numeric)) / 2;
+    width_ = first_width_;
   }
 
   Suggestion suggest(int64_t number, const Point& partial) override {
@@ -64,11 +55,11 @@ class RandomThenGrid final : public Searcher {
     Suggestion suggestion;
     if (!is_open) {
       suggestion.point = partial;
-    } else if (started_ < startup_) {
-      suggestion = drawn(number, concat("random start ", started_ + 1, " of ", startup_));
+    } else if (started_ < options_.startup) {
+      suggestion = drawn(number, concat("random start ", started_ + 1, " of ", options_.startup));
     } else {
       if (queue_.empty() && !open_.empty()) return {.kind = Suggestion::kWait};
-      if (queue_.empty()) next_round();
+      if (queue_.empty() && !used_up_) next_round();
       suggestion = queue_.empty() ? drawn(number, "random: the grids around the best are used up")
                                   : queued();
     }
@@ -88,6 +79,10 @@ class RandomThenGrid final : public Searcher {
       return std::tuple(t.state != TrialState::kComplete, -t.score, t.number);
     });
     if (best_.size() > static_cast<size_t>(options_.top)) best_.pop_back();
+    // A random draw that is among the best when the grids are used up: they begin anew.
+    const bool is_news =
+        std::ranges::find(best_, trial.number, &FinishedTrial::number) != best_.end();
+    if (used_up_ && is_news) used_up_ = false, width_ = first_width_;
   }
 
  private:
@@ -111,9 +106,10 @@ class RandomThenGrid final : public Searcher {
   void next_round() {
     for (int i = 0; i < kMaxEmptyRounds && queue_.empty(); ++i) {
       ++round_;
-      if (round_ > 1) width_ *= options_.shrink;
       for (const FinishedTrial& centre : best_) add_grid(centre);
+      width_ *= options_.shrink;
     }
+    used_up_ = queue_.empty();
   }
 
   /// Puts the untried points of the grid around a trial into the queue.
@@ -196,8 +192,9 @@ class RandomThenGrid final : public Searcher {
   const Space& space_;
   uint64_t seed_;
   RandomThenGridOptions options_;
-  int64_t startup_;
-  double width_ = 0;  // half of a grid's, in [0, 1]
+  double first_width_ = 0;
+  double width_ = 0;  // half of the next grid's, in [0, 1]
+  bool used_up_ = false;
   int64_t started_ = 0;
   int64_t round_ = 0;
   std::deque<Candidate> queue_;
@@ -207,14 +204,14 @@ class RandomThenGrid final : public Searcher {
 };
 
 void check(const RandomThenGridOptions& o) {
-  const bool holds = o.startup >= 0 && o.top >= 1 && o.points >= 2 && o.max_grid >= 1 &&
-                     o.max_grid <= 1'000'000 && o.points <= 1'000'000 && o.shrink > 0 &&
-                     o.shrink <= 1;
+  const bool holds = o.startup >= 1 && o.top >= 1 && o.points >= 2 && o.max_grid >= 1 &&
+                     o.max_grid <= 1'000'000 && o.points <= 1'000 && o.shrink > 0 && o.shrink <= 1;
   if (holds) return;
-  throw usage_error({.refused = "searcher random_then_grid",
-                     .rule = "startup is not negative, top at least 1, points 2 and max_grid 1 to "
-                             "1,000,000, shrink in (0, 1]",
-                     .value = spec_text("random_then_grid", kParams, o)});
+  throw usage_error(
+      {.refused = "searcher random_then_grid",
+       .rule = "startup and top are at least 1, points 2 to 1,000, max_grid 1 to 1,000,000, "
+               "shrink in (0, 1]",
+       .value = spec_text("random_then_grid", kParams, o)});
 }
 
 std::unique_ptr<Searcher> make(const SearcherContext& context, const ParamValues& params) {

@@ -7,7 +7,7 @@
 namespace muster::tune {
 
 struct RandomThenGridOptions {
-  int64_t startup = 0;    ///< random trials first; 0: a quarter of num_samples, from 8 to 50
+  int64_t startup = 20;   ///< random trials first
   int64_t top = 3;        ///< best trials that a round puts a grid around
   int64_t points = 5;     ///< of a grid in each parameter, at most
   double shrink = 0.5;    ///< width of a round's grids as a share of those before

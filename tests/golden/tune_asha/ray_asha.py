@@ -68,12 +68,10 @@ def sequence(seed, options, mode, trials, special, skips, bracket_of=None):
         state = "pruned" if answers[-1] == "S" else None
         if state is None and draw.random() < 0.03:
             state = draw.choice(["complete", "failed"])
+        if state is None and t > 3 * options["max_t"]:  # without stop_last_trials only the rule stops anyone
+            state = "complete"
         if state is not None:
             events.append([trial, "end", state])
             ray.end(trial, state)
             del live[trial]
-        if t > 3 * options["max_t"]:  # without stop_last_trials only the rule stops anyone
-            events.append([trial, "end", "complete"])
-            ray.end(trial, "complete")
-            live.pop(trial, None)
     return events, "".join(answers)

@@ -1,0 +1,122 @@
+// Studies whose trials are `muster train`: it reports by itself, ends when told, goes on after a
+// pause as if there had been none.
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/file.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+
+#include "tests/folder.h"
+#include "tests/process/launched.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+using testing_process::Launched;
+using Words = std::vector<std::string>;
+
+constexpr const char* kProgram = MUSTER_TEST_BIN_DIR "/muster";
+constexpr int kEpochs = 4;
+
+Words train_words(const std::string& hidden, const std::string& lr) {
+  return {"train",
+          "--data",
+          "synthetic:samples=600,test_samples=60,size=8,classes=4",
+          "--model",
+          "mlp:hidden=" + hidden,
+          "--lr",
+          lr,
+          "--epochs",
+          std::to_string(kEpochs),
+          "--batch-size",
+          "16",
+          "--workers",
+          "0"};
+}
+
+std::string study(const std::string& scheduler_type) {
+  std::string command = concat("\"", kProgram, "\"");
+  for (const std::string& word : train_words("{hidden}", "{lr}")) command += ", \"" + word + '"';
+  return concat(R"(
+name = "small"
+metric = "loss"
+mode = "min"
+num_samples = 6
+max_concurrent = 2
+command = [)",
+                command,
+                R"(]
+[space]
+hidden = "choice(4, 8, 16)" lr = "loguniform(1e-3, 1e-1)"[searcher] type = "random" seed =
+                    3 [scheduler] type = "asha:type=)",
+                scheduler_type,
+                concat(",max_t=", kEpochs, R"(,grace_period=1,reduction_factor=2"
+)"));
+}
+
+/// The stored study after `muster tune` has ended.
+Json run_study(const fs::path& folder, const std::string& scheduler_type) {
+  std::ofstream(folder / "study.toml") << study(scheduler_type);
+  Launched tuner({"tune", folder / "study.toml"});
+  EXPECT_EQ(tuner.wait(std::chrono::seconds(120)).code, 0) << tuner.err();
+  EXPECT_TRUE(tuner.nothing_left());
+  Launched show({"study", "show", folder / "small.db", "--json"});
+  EXPECT_EQ(show.wait().code, 0) << show.err();
+  return parse_json(show.out(), "muster study show");
+}
+
+/// Validation losses after each epoch of an unbroken `muster train`.
+std::vector<double> unbroken_losses(const fs::path& output, const Json& params) {
+  Words words = train_words(std::to_string(params["hidden"].get<int>()),
+                            shortest(params["lr"].get<double>()));
+  words.insert(words.end(), {"--output", output});
+  Launched train(words);
+  EXPECT_EQ(train.wait(std::chrono::seconds(60)).code, 0) << train.err();
+  std::vector<double> losses;
+  std::istringstream rows(read_file(output / "metrics.jsonl"));
+  for (std::string row; std::getline(rows, row);) {
+    const Json json = parse_json(row, "metrics.jsonl");
+    if (json["phase"] == "validate") losses.push_back(json["loss"].get<double>());
+  }
+  return losses;
+}
+
+TEST(TuneOverTrain, ReportsEachEpochAndEndsTrialsThatAreToldToStop) {
+  const test::Folder folder;
+  const Json stored = run_study(folder.path(), "stopping");
+  int finished = 0, stopped = 0;
+  ASSERT_EQ(stored["trials"].size(), 6u);
+  for (const Json& trial : stored["trials"]) {
+    const size_t reports = trial["reports"].size();
+    EXPECT_EQ(trial["step"].get<size_t>(), reports);
+    EXPECT_TRUE(trial["metrics"].contains("accuracy") && trial["metrics"].contains("train_loss"));
+    if (trial["state"] == "COMPLETE") ++finished, EXPECT_EQ(reports, size_t{kEpochs}) << trial;
+    if (trial["state"] == "PRUNED") ++stopped, EXPECT_LT(reports, size_t{kEpochs}) << trial;
+  }
+  EXPECT_GE(finished, 1);
+  EXPECT_EQ(finished + stopped, 6);
+}
+
+TEST(TuneOverTrain, ATrialThatWasPausedHasTheLossesOfAnUnbrokenRun) {
+  const test::Folder folder;
+  const Json stored = run_study(folder.path(), "promotion");
+  const Json* whole = nullptr;
+  for (const Json& trial : stored["trials"])
+    if (trial["step"] == kEpochs) whole = &trial;
+  ASSERT_NE(whole, nullptr) << stored;
+  EXPECT_GE((*whole)["attempts"].get<int>(), 3) << "paused after 1 and 2 epochs";
+  const auto want = unbroken_losses(folder.path() / "unbroken", (*whole)["params"]);
+  ASSERT_EQ(want.size(), size_t{kEpochs});
+  for (size_t i = 0; i < want.size(); ++i)
+    EXPECT_EQ((*whole)["reports"][i]["metrics"]["loss"].get<double>(), want[i])
+        << "epoch " << i + 1;
+}
+
+}  // namespace
+}  // namespace muster
