@@ -59,7 +59,10 @@ Error is_running(std::string_view study, const std::string& who) {
 }
 
 Error no_lock(const std::string& path) {
-  return environment_error({.refused = concat("cannot lock ", path), .rule = errno_text(errno)});
+  const int error = errno;
+  return environment_error({.refused = concat("cannot lock ", path),
+                            .rule = errno_text(error),
+                            .hint = error == ENOENT ? "make the folder of the storage first" : ""});
 }
 
 }  // namespace

@@ -280,6 +280,13 @@ TEST(TunerLock, OneTunerRunsAStudyAndTheOtherHearsWhichProcessItIs) {
   for (const int fd : {ready[0], ready[1], end[0], end[1]}) ::close(fd);
 }
 
+TEST(TunerLock, InAFolderThatIsNotThereIsAnEnvironmentError) {
+  const test::Folder folder;
+  EXPECT_THAT(test::refusal_of([&] { TunerLock(folder.path() / "no" / "a.db", "s"); },
+                               ErrorKind::kEnvironment),
+              HasSubstr("make the folder of the storage first"));
+}
+
 TEST(TunerLock, KeepsOutASecondTunerOfTheSameProcessUnderAnyNameOfTheFile) {
   const test::Folder folder;
   const auto file = folder.path() / "a.db";
