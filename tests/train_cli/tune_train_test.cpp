@@ -41,23 +41,26 @@ Words train_words(const std::string& hidden, const std::string& lr) {
 }
 
 std::string study(const std::string& scheduler_type) {
-  std::string command = concat("\"", kProgram, "\"");
+  std::string command = concat('"', kProgram, '"');
   for (const std::string& word : train_words("{hidden}", "{lr}")) command += ", \"" + word + '"';
-  return concat(R"(
+  return concat(R"toml(
 name = "small"
 metric = "loss"
 mode = "min"
 num_samples = 6
 max_concurrent = 2
-command = [)",
-                command,
-                R"(]
-[space]
-hidden = "choice(4, 8, 16)" lr = "loguniform(1e-3, 1e-1)"[searcher] type = "random" seed =
-                    3 [scheduler] type = "asha:type=)",
+scheduler = "asha:max_t=4,grace_period=1,reduction_factor=2,type=)toml",
                 scheduler_type,
-                concat(",max_t=", kEpochs, R"(,grace_period=1,reduction_factor=2"
-)"));
+                "\"\ncommand = [",
+                command,
+                R"toml(]
+[space]
+hidden = "choice(4, 8, 16)"
+lr = "loguniform(1e-3, 1e-1)"
+[searcher]
+type = "random"
+seed = 3
+)toml");
 }
 
 /// The stored study after `muster tune` has ended.
@@ -96,8 +99,13 @@ TEST(TuneOverTrain, ReportsEachEpochAndEndsTrialsThatAreToldToStop) {
     const size_t reports = trial["reports"].size();
     EXPECT_EQ(trial["step"].get<size_t>(), reports);
     EXPECT_TRUE(trial["metrics"].contains("accuracy") && trial["metrics"].contains("train_loss"));
-    if (trial["state"] == "COMPLETE") ++finished, EXPECT_EQ(reports, size_t{kEpochs}) << trial;
-    if (trial["state"] == "PRUNED") ++stopped, EXPECT_LT(reports, size_t{kEpochs}) << trial;
+    if (trial["state"] == "COMPLETE") {
+      ++finished;
+      EXPECT_EQ(reports, size_t{kEpochs}) << trial;
+    } else if (trial["state"] == "PRUNED") {
+      ++stopped;
+      EXPECT_LT(reports, size_t{kEpochs}) << trial;
+    }
   }
   EXPECT_GE(finished, 1);
   EXPECT_EQ(finished + stopped, 6);
