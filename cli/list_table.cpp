@@ -17,10 +17,13 @@ constexpr size_t kWidth = 80;
 constexpr ListKind kKinds[] = {
     {"backends", "process groups: ways to move tensors between ranks", true},
     {"datasets", "data that `muster train --data` reads", true},
+    {"executors", "ways in which `muster tune` runs trials", false},
     {"launchers", "ways in which `muster run` starts ranks", false},
     {"lr-schedules", "learning rates over a run: `muster train --lr-schedule`", true},
     {"models", "models that `muster train --model` builds", true},
     {"optimizers", "optimizers of `muster train --optimizer`", true},
+    {"schedulers", "which trials of `muster tune` go on", false},
+    {"searchers", "where the next trial of `muster tune` looks", false},
 };
 
 const char* const kExamples =

@@ -53,6 +53,7 @@ std::unique_ptr<CLI::App> study_app(const std::string& command,
 
 StoredStudy read_study(const StudyFlags& flags) {
   StoredStudy study{.summary = tune::find_study(flags.storage, flags.study)};
+  study.tuner = tune::running_tuner(flags.storage, study.summary.name);
   const auto foreign = tune::read_foreign_trials(flags.storage, study.summary.name);
   study.facts = tune::facts_of(study.summary, foreign);
   study.trials = tune::histories(tune::read_events(flags.storage, study.summary.name), study.facts);

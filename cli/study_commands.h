@@ -53,6 +53,7 @@ struct StoredStudy {
   tune::StudySummary summary;
   tune::StudyFacts facts;
   std::vector<tune::TrialHistory> trials;
+  std::optional<int> tuner;  ///< the process that runs it now
 };
 
 /// Throws as find_study and read_events.

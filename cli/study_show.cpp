@@ -111,6 +111,9 @@ std::string headline(const StoredStudy& study) {
                    ' ',
                    shortest(result_of(*best, study.facts)));
   }
+  if (study.tuner) text += concat("; run by process ", *study.tuner);
+  if (!study.tuner && counts["RUNNING"] + counts["WAITING"] > 0)
+    text += "; no tuner runs it: what is not over goes on when the study is resumed";
   return text;
 }
 
@@ -161,7 +164,9 @@ int study_show(std::span<const std::string> args, Console& console) {
     return kDone;
   }
   if (flags.json) {
-    console.out() << to_text(to_json(study.trials, study.facts)) << '\n';
+    Json json = to_json(study.trials, study.facts);
+    json["tuner"] = study.tuner ? Json(*study.tuner) : Json();
+    console.out() << to_text(json) << '\n';
   } else {
     console.note(headline(study));
     console.out() << trials_table(study);

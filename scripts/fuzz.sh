@@ -3,6 +3,7 @@
 # executions, coverage (edges), inputs in its corpus. Exit 1 if any found something; the input is kept.
 #   scripts/fuzz.sh [SECONDS] [JOBS] [TARGET...]
 # Seeds: tests/fuzz/corpus/TARGET. What a run adds: build-fuzz/corpus/TARGET, from which the next run goes on.
+# FUZZ_TIMEOUT=60: seconds of wall time that one input may take (10); more where other programs starve the fuzzer.
 # Findings: build-fuzz/findings/TARGET-*; run one again by build-fuzz/bin/fuzz_TARGET FILE.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,7 +15,7 @@ one() {  # one TARGET SECONDS
   mkdir -p "build-fuzz/corpus/$target"
   [ ! -e "tests/fuzz/$target.dict" ] || dictionary=(-dict="tests/fuzz/$target.dict")
   local status=0
-  UBSAN_OPTIONS=print_stacktrace=1 "build-fuzz/bin/fuzz_$target" -max_total_time="$2" -max_len=8192 -timeout=10 \
+  UBSAN_OPTIONS=print_stacktrace=1 "build-fuzz/bin/fuzz_$target" -max_total_time="$2" -max_len=8192 -timeout="${FUZZ_TIMEOUT:-10}" \
     -rss_limit_mb=1024 -malloc_limit_mb=64 -print_final_stats=1 -artifact_prefix="build-fuzz/findings/$target-" \
     ${dictionary[@]+"${dictionary[@]}"} "build-fuzz/corpus/$target" "tests/fuzz/corpus/$target" >"$log" 2>&1 || status=$?
   local executions coverage inputs

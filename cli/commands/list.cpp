@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include "muster/launch/launcher.h"
+#include "muster/tune/executor.h"
+#include "muster/tune/scheduler.h"
+#include "muster/tune/searcher.h"
 
 #include "cli/command.h"
 #include "cli/exec_torch.h"
@@ -19,6 +22,15 @@ std::vector<ListRow> kind_rows() {
   return rows;
 }
 
+/// The rows of a kind that needs no LibTorch.
+std::vector<ListRow> rows_of(std::string_view kind) {
+  if (kind.empty()) return kind_rows();
+  if (kind == "launchers") return list_rows(launch::launchers());
+  if (kind == "executors") return list_rows(tune::executors());
+  if (kind == "schedulers") return list_rows(tune::schedulers());
+  return list_rows(tune::searchers());
+}
+
 int run(std::span<const std::string> args, Console& console) {
   std::optional<int> done;
   const ListRequest request = parse_list(args, console, done);
@@ -27,8 +39,7 @@ int run(std::span<const std::string> args, Console& console) {
   const bool needs_torch = std::ranges::any_of(
       kinds, [&](const ListKind& kind) { return kind.name == request.kind && kind.needs_torch; });
   if (needs_torch) exec_torch("list", args);
-  print_rows(
-      request.kind.empty() ? kind_rows() : list_rows(launch::launchers()), request.json, console);
+  print_rows(rows_of(request.kind), request.json, console);
   return kDone;
 }
 

@@ -68,11 +68,12 @@ bool on_step(double value, double step) {
   return step <= 0 || std::abs(value / step - std::nearbyint(value / step)) <= 1e-8;
 }
 
-/// shortest() is "1e+06" for a million, which reads oddly among whole bounds.
+/// shortest() is "1e+06" for a million, which reads oddly among whole bounds, and has only digits
+/// for whole numbers beyond 64 bits, which would not be read as a double.
 std::string bound(double value) {
-  if (std::abs(value) < 1e15 && std::trunc(value) == value)
-    return std::to_string(static_cast<int64_t>(value));
-  return shortest(value);
+  const bool whole = std::trunc(value) == value;
+  if (whole && std::abs(value) < 1e15) return std::to_string(static_cast<int64_t>(value));
+  return whole ? to_text(Value(value)) : shortest(value);
 }
 
 std::string call(std::string_view name, std::vector<std::string> arguments) {

@@ -64,7 +64,7 @@ LocalTrial::LocalTrial(const LocalTrialStart& start,
   if (report_fd_) loop_.watch(report_fd_.get(), [this] { read_reports(); });
   loop_.watch(warden_->fd(), [this] { on_warden(); });
   if (start_.trial_timeout_s > 0) trial_due_ = after(start_.trial_timeout_s);
-  reported();
+  arm_report_timeout();
 }
 
 LocalTrial::~LocalTrial() {
@@ -216,18 +216,25 @@ void LocalTrial::on_time(TuneClock::time_point now) {
 // ---- What it writes. ----
 
 void LocalTrial::reported() {
-  if (start_.report_timeout_s > 0 && stage_ == Stage::kRunning)
-    report_due_ = after(start_.report_timeout_s);
+  ++open_;
+  report_due_.reset();
 }
 
-void LocalTrial::answered() {
+void LocalTrial::answered(bool one_way) {
   if (open_ > 0) --open_;
+  if (one_way && open_one_way_ > 0) --open_one_way_;
+  arm_report_timeout();
   refresh();
+}
+
+void LocalTrial::arm_report_timeout() {
+  if (start_.report_timeout_s > 0 && stage_ == Stage::kRunning && !main_ended_ && open_ == 0)
+    report_due_ = after(start_.report_timeout_s);
 }
 
 /// Reads go on while few reports wait for answers: a flood is held back in its pipe.
 void LocalTrial::refresh() {
-  const bool pause = open_ >= kMostOpen;
+  const bool pause = open_one_way_ >= kMostOpen;
   if (pause == paused_) return;
   paused_ = pause;
   const auto turn = [&](int fd) { pause ? loop_.pause(fd) : loop_.resume(fd); };
@@ -284,7 +291,7 @@ void LocalTrial::on_report_line(std::string_view line, std::string_view where) {
   try {
     Report report = parse_report_line(line);
     reported();
-    ++open_;
+    ++open_one_way_;
     handler_.on_one_way_report(*this, std::move(report));
   } catch (const Error& error) {
     handler_.on_note(
@@ -299,7 +306,7 @@ bool LocalTrial::finish() {
   while (read_output(err_, true) == ReadResult::kBytes) {
   }
   // What a trial reports after it was told to end counts for nothing, so nothing is waited for.
-  const auto may_read = [&] { return open_ < kMostOpen || end_.asked || failed(); };
+  const auto may_read = [&] { return open_one_way_ < kMostOpen || end_.asked || failed(); };
   while (may_read() && read_output(out_, false) == ReadResult::kBytes) {
   }
   while (report_fd_ && may_read() && read_reports() == ReadResult::kBytes) {

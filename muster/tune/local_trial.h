@@ -81,10 +81,10 @@ class LocalTrial {
   void kill();
   bool no_process_left() const { return gone_; }
 
-  /// A report came by another way: the report timeout starts anew.
+  /// A report came in. The report timeout waits until all are answered, since the trial may be
+  /// waiting for us, and starts anew then.
   void reported();
-  /// A one-way report was answered.
-  void answered();
+  void answered(bool one_way);
 
   /// When on_time() is to be called; nothing: never.
   std::optional<TuneClock::time_point> deadline() const;
@@ -115,6 +115,7 @@ class LocalTrial {
   void on_output_line(bool is_stderr, std::string_view line);
   void on_report_line(std::string_view line, std::string_view where);
   void refresh();
+  void arm_report_timeout();
   void enter(Stage stage, double seconds);
 
   LocalTrialStart start_;
@@ -127,7 +128,7 @@ class LocalTrial {
   int pid_ = -1;
   Stage stage_ = Stage::kRunning;
   bool main_ended_ = false, gone_ = false, paused_ = false;
-  size_t open_ = 0;
+  size_t open_ = 0, open_one_way_ = 0;  // unanswered reports
   TrialEnd end_;
   std::optional<TuneClock::time_point> stage_due_, trial_due_, report_due_;
 };

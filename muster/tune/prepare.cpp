@@ -47,7 +47,7 @@ void make_folder(const fs::path& folder) {
 }
 
 /// PATH is the study's, if it sets one. A relative program is one of the working folder.
-fs::path find_program_of(const StudySpec& spec, const LocalTrialStart& start) {
+fs::path look_for_program(const StudySpec& spec, const LocalTrialStart& start) {
   if (!fs::is_directory(start.working_folder))
     throw usage_error({.refused = "no such folder: " + start.working_folder.string()});
   const std::string& name = start.argv.at(0);
@@ -57,6 +57,17 @@ fs::path find_program_of(const StudySpec& spec, const LocalTrialStart& start) {
   return launch::find_program(
       name,
       path == spec.environment.end() ? process_environment("PATH").value_or("") : path->second);
+}
+
+fs::path find_program_of(const StudySpec& spec, const LocalTrialStart& start) {
+  try {
+    return look_for_program(spec, start);
+  } catch (const Error& error) {
+    if (!start.argv[0].ends_with(".py")) throw;
+    throw usage_error({.refused = error.text().refused,
+                       .rule = error.text().rule,
+                       .hint = concat("command = [\"python3\", \"", start.argv[0], "\", …]")});
+  }
 }
 
 }  // namespace

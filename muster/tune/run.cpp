@@ -116,11 +116,10 @@ class FunctionTrials {
     }
     if (error_) std::rethrow_exception(error_);
     return study_.apply([&](StudyCore& core, double) {
-      const Trial* best = core.best();
-      return RunResult{.space = spec_.space,
-                       .trials = {core.trials().begin(), core.trials().end()},
-                       .best = best != nullptr ? std::optional(best->number) : std::nullopt,
-                       .interrupted = core.is_stopped()};
+      RunResult result{.space = spec_.space, .interrupted = core.is_stopped()};
+      if (const Trial* best = core.best()) result.best = best->number;
+      result.trials = std::move(core).take_trials();
+      return result;
     });
   }
 

@@ -96,6 +96,10 @@ std::vector<Event> read_events(const std::filesystem::path& file, std::string_vi
 std::vector<ForeignTrial> read_foreign_trials(const std::filesystem::path& file,
                                               std::string_view study);
 
+/// The process that runs the study, as TunerLock tells; nothing if none does. 0: one of another PID
+/// namespace.
+std::optional<int> running_tuner(const std::filesystem::path& file, std::string_view study);
+
 /// Held by the one tuner that runs a study; freed by the kernel when the process dies. A lock of
 /// the process (fcntl) on a file of its own beside the storage, STORAGE.<study>.lock, so that
 /// neither children nor SQLite's locks get mixed up with it.

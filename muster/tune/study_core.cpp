@@ -81,7 +81,7 @@ bool StudyCore::Impl::start_promoted(double now_s, Next& next) {
 
 Searcher::Suggestion StudyCore::Impl::suggest_next() {
   const auto number = static_cast<int64_t>(trials.size());
-  auto suggestion = searcher->suggest(variants.stream(number), variants.partial(number));
+  auto suggestion = searcher->suggest(number, variants.partial(number));
   if (suggestion.kind == Searcher::Suggestion::kPoint)
     suggestion.point = spec.space.with_conditions(std::move(suggestion.point));
   return suggestion;
@@ -103,19 +103,25 @@ StudyCore::Next StudyCore::Impl::nothing_to_start(double now_s) {
   if (running_count > 0) return {.kind = Next::kWait};
   if (stopped.empty()) {
     if (!retries.empty()) return {.kind = Next::kWait, .wait_until_s = retries.begin()->first};
-    give_up_paused(now_s);
+    // The searcher may have waited for the paused ones.
+    Next next;
+    if (give_up_paused(now_s) && start_new(now_s, next)) return next;
   }
   return {.kind = Next::kFinished};
 }
 
-/// Trials that wait for a promotion which no other trial can bring any more.
-void StudyCore::Impl::give_up_paused(double now_s) {
+/// Ends the trials that wait for a promotion which no other trial can bring any more. Returns
+/// whether there were any.
+bool StudyCore::Impl::give_up_paused(double now_s) {
+  bool any = false;
   for (Trial& trial : trials) {
     if (trial.state != TrialState::kPaused) continue;
+    any = true;
     end_attempt(trial,
                 {.attempt = trial.attempt, .message = trial.reason, .then = TrialState::kPruned},
                 now_s);
   }
+  return any;
 }
 
 void StudyCore::Impl::add_trial(Searcher::Suggestion suggestion, double now_s) {
@@ -125,7 +131,7 @@ void StudyCore::Impl::add_trial(Searcher::Suggestion suggestion, double now_s) {
               .best_metric = kNan};
   trial.point = std::move(suggestion.point);
   trials.push_back(std::move(trial));
-  records.emplace_back();
+  records.try_emplace(trials.back().number);
   const Trial& added = trials.back();
   emit(added.number,
        now_s,
@@ -142,7 +148,7 @@ void StudyCore::Impl::start_attempt(Trial& trial, std::string reason, double now
   ++trial.attempt;
   if (trial.attempt == 1) trial.started_s = now_s;
   trial.attempt_s = now_s;
-  TrialRecord& record = records[static_cast<size_t>(trial.number)];
+  TrialRecord& record = records.at(trial.number);
   if (asking) reason = concat(kAsked, reason.empty() ? "" : ": ", reason);
   record.attempt = {.started_s = now_s,
                     .base_t = trial.checkpoint.empty() ? 0 : trial.checkpoint_t,
@@ -161,7 +167,7 @@ void StudyCore::Impl::start_attempt(Trial& trial, std::string reason, double now
 
 int64_t StudyCore::Impl::time_of(const Trial& trial, const Report& report) const {
   if (report.step) return *report.step;
-  const Attempt& attempt = records[static_cast<size_t>(trial.number)].attempt;
+  const Attempt& attempt = records.at(trial.number).attempt;
   return attempt.base_t + attempt.counted + 1;
 }
 
@@ -177,7 +183,7 @@ void StudyCore::Impl::check_metrics(const Trial& trial, const Report& report) co
 
 Decision StudyCore::report(int64_t number, const Report& report, double now_s) {
   Trial& trial = impl_->running(number);
-  TrialRecord& record = impl_->records[static_cast<size_t>(number)];
+  TrialRecord& record = impl_->records.at(number);
   if (report.sequence > 0 && report.sequence <= record.attempt.sequence) return record.decision;
   try {
     return impl_->take_report(trial, report, now_s);
@@ -188,7 +194,7 @@ Decision StudyCore::report(int64_t number, const Report& report, double now_s) {
 }
 
 Decision StudyCore::Impl::take_report(Trial& trial, const Report& report, double now_s) {
-  TrialRecord& record = records[static_cast<size_t>(trial.number)];
+  TrialRecord& record = records.at(trial.number);
   Attempt& attempt = record.attempt;
   if (record.decision.action != Action::kContinue)
     return record.decision;  // it ought to have ended
@@ -216,7 +222,7 @@ Decision StudyCore::Impl::take_report(Trial& trial, const Report& report, double
 }
 
 Decision StudyCore::Impl::decide(Trial& trial, const Report& report, int64_t t, double now_s) {
-  TrialRecord& record = records[static_cast<size_t>(trial.number)];
+  TrialRecord& record = records.at(trial.number);
   const double* metric = find_metric(report.metrics, spec.metric);
   Decision decision;
   if (metric == nullptr) {
@@ -260,7 +266,7 @@ void StudyCore::ended(int64_t number, Failure failure, const std::string& messag
 
 /// What becomes of a trial whose attempt is gone.
 AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::string& message) {
-  const TrialRecord& record = records[static_cast<size_t>(trial.number)];
+  const TrialRecord& record = records.at(trial.number);
   AttemptEnded ended{.attempt = trial.attempt, .message = message};
   if (record.fails) {
     ended.failure = *record.fails;
@@ -290,8 +296,7 @@ AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::
 
 void StudyCore::Impl::fail(Trial& trial, AttemptEnded& ended) {
   const FailurePolicy& policy = spec.failures[static_cast<size_t>(ended.failure)];
-  const int32_t before =
-      records[static_cast<size_t>(trial.number)].failed[static_cast<size_t>(ended.failure)];
+  const int32_t before = records.at(trial.number).failed[static_cast<size_t>(ended.failure)];
   if (policy.retries != kForEver && before >= policy.retries) {
     ended.then = TrialState::kFailed;
     return;
@@ -302,7 +307,7 @@ void StudyCore::Impl::fail(Trial& trial, AttemptEnded& ended) {
 }
 
 void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s) {
-  TrialRecord& record = records[static_cast<size_t>(trial.number)];
+  TrialRecord& record = records.at(trial.number);
   if (trial.state == TrialState::kRunning) {
     --running_count;
     trial.run_s += now_s - record.attempt.started_s;
@@ -327,6 +332,7 @@ void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s
                     .score = score_of(result, spec.mode),
                     .step = trial.last_t});
     note_best(trial);
+    records.erase(trial.number);
   }
   emit(trial.number, now_s, std::move(ended));
 }
@@ -374,6 +380,7 @@ int64_t StudyCore::running() const { return impl_->running_count; }
 bool StudyCore::is_stopped() const { return !impl_->stopped.empty(); }
 void StudyCore::discard_events() { impl_->events.clear(); }
 std::vector<Event> StudyCore::take_events() { return std::exchange(impl_->events, {}); }
+std::vector<Trial> StudyCore::take_trials() && { return std::move(impl_->trials); }
 std::span<const Trial> StudyCore::trials() const { return impl_->trials; }
 const StudySpec& StudyCore::spec() const { return impl_->spec; }
 std::string StudyCore::scheduler_status() const { return impl_->scheduler->status(); }

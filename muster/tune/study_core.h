@@ -106,6 +106,8 @@ class StudyCore {
   static constexpr double kAskedLeaseS = 24 * 3600;
 
   std::span<const Trial> trials() const;
+  /// The same, out of a core that is not needed any more.
+  std::vector<Trial> take_trials() &&;
   /// The best finished trial, or the best so far; null if no trial has a finite metric.
   const Trial* best() const;
   /// The metric that counts for the trial: of the last report or the best one (StudySpec::scope).

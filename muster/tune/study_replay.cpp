@@ -28,7 +28,6 @@ std::string words(const Decision& decision) {
   return concat(name_of(decision.action), decision.reason.empty() ? "" : ", ", decision.reason);
 }
 
-
 }  // namespace
 
 /// Applies stored events to a core; one function per kind.
@@ -93,7 +92,7 @@ void StudyCore::recover(double now_s, double asked_lease_s) {
   impl_->asking = false;
   for (Trial& trial : impl_->trials) {
     if (trial.state != TrialState::kRunning) continue;
-    const Attempt& attempt = impl_->records[static_cast<size_t>(trial.number)].attempt;
+    const Attempt& attempt = impl_->records.at(trial.number).attempt;
     if (attempt.asked && now_s - attempt.started_s < asked_lease_s) continue;
     impl_->end_attempt(
         trial, impl_->outcome(trial, Failure::kInterrupted, "its tuner was gone"), now_s);

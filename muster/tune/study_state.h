@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -43,7 +44,7 @@ struct StudyCore::Impl {
   bool start_promoted(double now_s, Next& next);
   bool start_new(double now_s, Next& next);
   Next nothing_to_start(double now_s);
-  void give_up_paused(double now_s);
+  bool give_up_paused(double now_s);
 
   // Each changes the state as its event says; live calls and replay go through the same.
   void add_trial(Searcher::Suggestion suggestion, double now_s);
@@ -69,8 +70,8 @@ struct StudyCore::Impl {
   std::unique_ptr<Searcher> searcher;
   std::unique_ptr<Scheduler> scheduler;
   std::vector<Trial> trials;
-  std::vector<TrialRecord> records;              // by trial number
-  std::set<std::pair<double, int64_t>> retries;  // due, number
+  std::unordered_map<int64_t, TrialRecord> records;  // of trials that are not over
+  std::set<std::pair<double, int64_t>> retries;      // due, number
   std::vector<Event> events;
   int64_t next_event = 1;
   int64_t running_count = 0;

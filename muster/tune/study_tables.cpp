@@ -36,24 +36,29 @@ Mode optuna_mode(Database& database, int64_t study_id) {
   return direction.step() && direction.text(0) == "MINIMIZE" ? Mode::kMin : Mode::kMax;
 }
 
-void add_params(Database& database, int64_t trial_id, ForeignTrial& trial) {
-  Statement params = database.prepare(
-      "SELECT param_name, param_value, distribution_json FROM trial_params WHERE trial_id = ?");
-  params.bind(1, trial_id);
-  while (params.step())
-    trial.params.emplace(params.text(0), value_of(params.number(1), params.text(2)));
-}
+/// What other tables have of a trial.
+class TrialDetails {
+ public:
+  explicit TrialDetails(Database& database)
+      : params_(database.prepare("SELECT param_name, param_value, distribution_json "
+                                 "FROM trial_params WHERE trial_id = ?")),
+        points_(database.prepare("SELECT step, intermediate_value_type, intermediate_value FROM "
+                                 "trial_intermediate_values WHERE trial_id = ? ORDER BY step")) {}
 
-void add_points(Database& database, int64_t trial_id, ForeignTrial& trial) {
-  Statement points = database.prepare(
-      "SELECT step, intermediate_value_type, intermediate_value FROM trial_intermediate_values "
-      "WHERE trial_id = ? ORDER BY step");
-  points.bind(1, trial_id);
-  while (points.step()) {
-    trial.intermediate.emplace_back(points.integer(0),
-                                    from_value_type(points.text(1), points.number(2)));
+  void add_to(ForeignTrial& trial, int64_t trial_id) {
+    params_.bind(1, trial_id);
+    while (params_.step())
+      trial.params.emplace(params_.text(0), value_of(params_.number(1), params_.text(2)));
+    points_.bind(1, trial_id);
+    while (points_.step()) {
+      trial.intermediate.emplace_back(points_.integer(0),
+                                      from_value_type(points_.text(1), points_.number(2)));
+    }
   }
-}
+
+ private:
+  Statement params_, points_;
+};
 
 }  // namespace
 
@@ -97,6 +102,7 @@ std::vector<ForeignTrial> select_foreign_trials(Database& database, int64_t stud
              own,
              "ORDER BY t.number"));
   rows.bind(1, study_id);
+  TrialDetails details(database);
   std::vector<ForeignTrial> trials;
   while (rows.step()) {
     ForeignTrial& trial = trials.emplace_back();
@@ -106,8 +112,7 @@ std::vector<ForeignTrial> select_foreign_trials(Database& database, int64_t stud
     trial.ended_s = from_datetime(rows.text(4));
     trial.value = rows.is_null(5) ? std::numeric_limits<double>::quiet_NaN()
                                   : from_value_type(rows.text(5), rows.number(6));
-    add_params(database, rows.integer(0), trial);
-    add_points(database, rows.integer(0), trial);
+    details.add_to(trial, rows.integer(0));
   }
   return trials;
 }

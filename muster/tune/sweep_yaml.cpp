@@ -164,7 +164,8 @@ class SweepReader {
       top_.refuse("program", "a sweep has a program or a command");
     }
     for (const Value& word : words) add_word(to_text(word), program);
-    if (spec_.command.empty()) top_.refuse("command", "its first word is a program");
+    if (spec_.command.empty() || spec_.command[0].empty())
+      top_.refuse("command", "its first word is a program");
     check_command(spec_.command, spec_.space);
   }
 

@@ -41,12 +41,12 @@ std::string with_words(std::string text, const TrialEnd& end) {
   return text;
 }
 
-bool looks_killed(int status) {
-  return (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) ||
-         (WIFEXITED(status) && WEXITSTATUS(status) == kKilledExitCode);
-}
-
 }  // namespace
+
+bool looks_killed(int wait_status) {
+  return (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL) ||
+         (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kKilledExitCode);
+}
 
 bool speaks_of_memory(std::string_view line) {
   std::string lower(line);

@@ -34,6 +34,9 @@ struct Judgement {
 /// Pure.
 Judgement judge(const TrialEnd& end);
 
+/// True for SIGKILL, and for the exit code 137 by which a shell passes it on. Pure.
+bool looks_killed(int wait_status);
+
 /// True if a line of a program that fails says that memory was what it lacked: std::bad_alloc,
 /// MemoryError, "CUDA out of memory" and the like. Pure.
 bool speaks_of_memory(std::string_view line);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <mutex>
 #include <set>
 
@@ -58,10 +59,23 @@ Error is_running(std::string_view study, const std::string& who) {
 }
 
 Error no_lock(const std::string& path) {
-  return environment_error({.refused = concat("cannot lock ", path), .rule = errno_text(errno)});
+  const int error = errno;
+  return environment_error({.refused = concat("cannot lock ", path),
+                            .rule = errno_text(error),
+                            .hint = error == ENOENT ? "make the folder of the storage first" : ""});
 }
 
 }  // namespace
+
+std::optional<int> running_tuner(const std::filesystem::path& file, std::string_view study) {
+  const std::string path = lock_path(file, study);
+  const std::lock_guard guard(held_mutex);
+  if (held().contains(path)) return ::getpid();  // opening the file would lose the lock
+  const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  struct flock lock = whole_file();
+  if (!fd || ::fcntl(fd.get(), F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return std::nullopt;
+  return std::max(0, static_cast<int>(lock.l_pid));
+}
 
 struct TunerLock::Impl {
   std::string path;

@@ -71,6 +71,17 @@ TEST(List, ShowsTheKindsAndTheLaunchers) {
   EXPECT_THAT(launchers.out(), HasSubstr("local  ranks are processes of this machine"));
 }
 
+TEST(List, ShowsWhatAStudyCanBeMadeOf) {
+  for (const auto& [kind, expected] :
+       {std::pair("schedulers", "max_t=int: the most that a trial is trained [100]"),
+        std::pair("searchers", "random_then_grid"),
+        std::pair("executors", "local")}) {
+    Launched list({"list", kind});
+    EXPECT_EQ(list.wait().code, 0);
+    EXPECT_THAT(list.out(), HasSubstr(expected));
+  }
+}
+
 TEST(List, IsJsonOnRequest) {
   Launched muster({"list", "launchers", "--json"});
   EXPECT_EQ(muster.wait().code, 0);

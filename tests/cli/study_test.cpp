@@ -68,6 +68,7 @@ TEST_F(StudyCommands, ShowPutsTheTableOnStdoutAndTheHeadlineOnStderr) {
   const Said said = say(study_show);
   EXPECT_EQ(said.code, 0);
   EXPECT_THAT(said.err, HasSubstr("fashion: 3 trials: 2 COMPLETE, 1 RUNNING; best: trial 1, loss"));
+  EXPECT_THAT(said.err, HasSubstr("no tuner runs it"));
   const auto lines = split(said.out, '\n');
   ASSERT_THAT(lines, SizeIs(5));
   EXPECT_THAT(lines[0], StartsWith("trial  state"));

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The code on docs/add-a-*.md is the code of compiled files.
+"""The code on docs/add-a-*.md and docs/trial-protocol.md is the code of compiled files.
 
 Each ```cpp block follows a line that ends in `[name](../path):` and is found in that file word for word; a line `…` stands
 for anything between.
@@ -31,7 +31,7 @@ def faults(page):
 
 
 def main():
-    pages = sorted((ROOT / "docs").glob("add-a-*.md"))
+    pages = sorted((ROOT / "docs").glob("add-a-*.md")) + [ROOT / "docs/trial-protocol.md"]
     found = [fault for page in pages for fault in faults(page)]
     blocks = sum(len(BLOCK.findall(page.read_text())) for page in pages)
     if found or blocks == 0:

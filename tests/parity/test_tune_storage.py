@@ -184,6 +184,22 @@ def test_a_study_that_optuna_made_is_read_by_us(twin, tmp_path):
     assert stored["best_trial"] == study.best_trial.number
 
 
+def test_we_go_on_with_a_study_that_optuna_made(twin, tmp_path, program):
+    storage = f"sqlite:///{tmp_path}/study.db"
+    study = optuna.create_study(study_name="größe", storage=storage, direction="minimize")
+    study.optimize(lambda trial: loss(suggest(trial)), n_trials=3)
+    twin("write", "study.db", given=random_study(2))
+    study.optimize(lambda trial: loss(suggest(trial)), n_trials=2)
+    again = optuna.load_study(study_name="größe", storage=storage)
+    assert [t.number for t in again.trials] == list(range(7))
+    assert [t.params for t in again.trials[3:5]] == [t["params"] for t in random_study(2)["trials"]]
+    stored = json.loads(twin("read", "study.db", "größe"))
+    assert ["added_by" in t for t in stored["trials"]] == [False, False, True, True, True, True, True]
+    other = subprocess.run([program("tune_storage_twin"), "write", "study.db"], cwd=tmp_path, text=True, capture_output=True,
+                           input=json.dumps(random_study(1, mode="max")))
+    assert other.returncode == 1 and "is another one" in other.stderr
+
+
 def test_optuna_deletes_our_study_and_makes_another_of_its_name(written, twin, tmp_path):
     _, storage = written
     optuna.delete_study(study_name="größe", storage=storage)

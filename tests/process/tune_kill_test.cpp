@@ -1,199 +1,115 @@
-// `muster tune` under SIGKILL: tuner, trials or both, at two hundred random instants.
+// Tuner, nursery, warden: whatever is killed, no process of a trial is left.
 #include <cstdlib>
-#include <filesystem>
-#include <map>
 #include <random>
-#include <set>
-#include <string>
-#include <variant>
-#include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/wait.h>
 
-#include "muster/base/file.h"
-#include "muster/base/text.h"
-#include "muster/tune/storage.h"
-#include "muster/tune/study_core.h"
-#include "muster/tune/study_file.h"
+#include "tests/process/local_trials.h"
 
-#include "tests/folder.h"
-#include "tests/process/launched.h"
-
-namespace muster::testing_process {
+namespace muster::tune {
 namespace {
 
-namespace fs = std::filesystem;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
-constexpr int kKills = 100;  // in each of the two tests
+/// Everything that a trial can do to get away.
+constexpr const char* kEscapes =
+    "trap '' TERM HUP INT; sleep 1000 & setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep "
+    "1000' &);"
+    "nohup sleep 1000 >/dev/null 2>&1 & muster report loss=1; sleep 1000";
 
-struct StudyFile {
-  int64_t samples = 16;
-  int64_t slots = 1;
-  bool checkpoints = true;
-  std::string scheduler = "asha:max_t=9,grace_period=1,reduction_factor=3";
-};
-
-fs::path write_study(const fs::path& folder, const StudyFile& file) {
-  write_file_atomic(
-      folder / "study.toml",
-      concat("name = \"kill\"\nmetric = \"accuracy\"\nmode = \"max\"\nnum_samples = ",
-             file.samples,
-             "\nmax_concurrent = ",
-             file.slots,
-             "\nscheduler = \"",
-             file.scheduler,
-             "\"",
-             "\ncommand = [\"" MUSTER_TEST_BIN_DIR "/muster_trial_program\", \"{lr}\", \"{l1}\", "
-             "\"9\", \"",
-             file.checkpoints ? 1 : 0,
-             "\"]\n[space]\nlr = \"loguniform(1e-4, 1e-1)\"\nl1 = \"sample_from(2 ** randint(2, "
-             "9))\"\n"
-             "[searcher]\ntype = \"random\"\nseed = 3\n[failures]\nmax_failures = -1\nbackoff = "
-             "\"0s\"\n[resources_per_trial]\ncpu = 0.001\n"));
-  return folder / "study.toml";
-}
-
-/// All that must be equal however often the study was killed: no times, attempts or process ids.
-std::vector<std::string> outcome_of(const fs::path& storage) {
-  std::map<int64_t, std::string> trials;
-  for (const tune::Event& event : tune::read_events(storage, "kill")) {
-    std::string& text = trials[event.trial];
-    if (const auto* added = std::get_if<tune::TrialAdded>(&event.what)) {
-      for (const tune::Value& value : added->values) text += tune::to_text(value) + ' ';
-    } else if (const auto* reported = std::get_if<tune::Reported>(&event.what)) {
-      text += concat("| ",
-                     reported->t,
-                     ' ',
-                     shortest(reported->report.metrics[0].second),
-                     ' ',
-                     tune::name_of(reported->decision.action),
-                     ' ',
-                     reported->decision.reason);
-    } else if (const auto* ended = std::get_if<tune::AttemptEnded>(&event.what)) {
-      if (tune::is_over(ended->then)) text += concat("| ", tune::optuna_name(ended->then));
+TEST_F(LocalTrials, ATunerThatIsKilledTakesAllKindsOfProcessesAlong) {
+  script(kEscapes);
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t tuner = ::fork();
+  if (tuner == 0) {
+    start(0);
+    start(1);
+    for (int seen = 0; seen < 2;) {
+      for (const ExecutorEvent& event : executor().wait(20))
+        seen += event.kind == ExecutorEvent::kReport;
     }
+    if (::write(ready[1], "x", 1) == 1) executor().wait(-1);
+    ::_exit(0);
   }
-  trials.erase(-1);
-  std::vector<std::string> texts;
-  for (auto& [number, text] : trials) texts.push_back(concat(number, ": ", text));
-  return texts;
+  char byte;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_GE(processes_with(token_).size(), 12U);
+  ::kill(tuner, SIGKILL);
+  ::waitpid(tuner, nullptr, 0);
+  EXPECT_THAT(left_behind(token_), IsEmpty());
+  ::close(ready[0]);
+  ::close(ready[1]);
 }
 
-/// Replays the log into a fresh core, which checks every stored decision; each trial's reports rise
-/// and are there once. Returns how many attempts were further ones: those that a blow hit.
-int check_log(const fs::path& study_file, bool finished) {
-  const tune::StudySpec spec = tune::read_study_file(study_file);
-  tune::StudyCore core(spec);
-  std::map<int64_t, int64_t> last;
-  int again = 0;
-  for (const tune::Event& event : tune::read_events(spec.storage, "kill")) {
-    core.replay(event);
-    if (const auto* started = std::get_if<tune::AttemptStarted>(&event.what))
-      again += started->attempt > 1 && !started->reason.starts_with("promoted") ? 1 : 0;
-    if (const auto* reported = std::get_if<tune::Reported>(&event.what)) {
-      EXPECT_EQ(reported->t, last[event.trial] + 1) << "trial " << event.trial;
-      last[event.trial] = reported->t;
+TEST_F(LocalTrials, WhateverTheInstantNothingOutlivesAKilledTuner) {
+  script(concat(kEscapes, " & exit 0"));  // trials end, start and escape all the time
+  spec_.kill_grace_s = 0.01;
+  std::mt19937 random(7);
+  for (int round = 0; round < 15; ++round) {
+    const pid_t tuner = ::fork();
+    if (tuner == 0) {
+      for (int64_t trial = 0;;) {
+        while (open_ < 2) start(trial++);
+        take(executor().wait(-1), go_on);
+      }
     }
+    // Any instant will do, so it is drawn.
+    const int instant_ms = static_cast<int>(random() % 60);
+    ::poll(nullptr, 0, instant_ms);
+    ::kill(tuner, SIGKILL);
+    ::waitpid(tuner, nullptr, 0);
+    ASSERT_THAT(left_behind(token_), IsEmpty()) << "round " << round << ", " << instant_ms << " ms";
   }
-  if (!finished) return again;
-  EXPECT_EQ(static_cast<int64_t>(core.trials().size()), spec.num_samples);
-  for (const tune::Trial& trial : core.trials()) EXPECT_TRUE(tune::is_over(trial.state));
-  return again;
 }
 
-bool any_ran_twice(const fs::path& folder) {
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.path().filename() == "twice") return true;
-  }
-  return false;
+pid_t parent_of(pid_t pid) {
+  const std::string stat = slurp(concat("/proc/", pid, "/stat"));
+  const size_t at = stat.rfind(')');
+  return at == std::string::npos ? 0 : std::atoi(stat.c_str() + at + 4);
 }
 
-/// SIGKILL to the tuner, to one of its other processes, or to a trial and then the tuner.
-void strike(Launched& tuner, std::mt19937& random) {
-  const unsigned what = random() % 4;
-  if (what >= 2) {
-    auto others = tuner.processes();
-    std::erase(others, tuner.pid());
-    if (!others.empty()) ::kill(others[random() % others.size()], SIGKILL);
-  }
-  if (what != 2) tuner.signal(SIGKILL);
+TEST_F(LocalTrials, AKilledWardenLosesItsTrialAndLeavesNothing) {
+  script(kEscapes);
+  start(0);
+  while (all(ExecutorEvent::kReport).empty() && !HasFatalFailure())
+    take(executor().wait(20), go_on);
+  ::kill(parent_of(pid_of(0)), SIGKILL);
+  drive();
+  EXPECT_EQ(end().failure, Failure::kLost);
+  EXPECT_THAT(left_behind(token_), IsEmpty());
 }
 
-/// Starts and kills the study until it has ended by itself; returns the number of blows.
-int kill_until_done(const fs::path& study, std::mt19937& random, int most) {
-  int kills = 0;
-  while (!::testing::Test::HasFailure()) {
-    Launched tuner({"tune", study.string()});
-    const bool spare = kills >= most;
-    if (!spare) {
-      ::poll(nullptr, 0, static_cast<int>(random() % 60));  // the random instant
-      strike(tuner, random);
-      ++kills;
-    }
-    const Ended ended = tuner.wait(std::chrono::seconds(60));
-    EXPECT_TRUE(tuner.nothing_left()) << "a process was left";
-    EXPECT_TRUE(ended.signal == SIGKILL || ended.code == 0) << ended.code << '\n' << tuner.err();
-    if (ended.code == 0) break;
-    if (fs::exists(study.parent_path() / "kill.db") &&
-        fs::file_size(study.parent_path() / "kill.db") > 0 && kills % 10 == 0)
-      check_log(study, /*finished=*/false);
-  }
-  return kills;
+TEST_F(LocalTrials, AKilledNurseryIsReplacedAndItsTrialsGoOn) {
+  script("muster report loss=1; muster report loss=2");
+  start(0);
+  std::vector<ExecutorEvent> events = executor().wait(20);
+  ASSERT_THAT(events, SizeIs(1));
+  const pid_t warden = parent_of(pid_of(0));
+  const pid_t nursery = parent_of(warden);
+  ASSERT_EQ(parent_of(nursery), ::getpid());
+  ::kill(nursery, SIGKILL);
+  while (parent_of(warden) == nursery) ::sched_yield();
+  start(1);
+  executor().answer(events[0].token, {});
+  drive();
+  EXPECT_THAT(all(ExecutorEvent::kReport), SizeIs(3));
+  for (const ExecutorEvent& ended : all(ExecutorEvent::kEnded))
+    EXPECT_EQ(ended.failure, Failure::kNone) << ended.message;
 }
 
-unsigned seed_of_test() {
-  const char* given = std::getenv("MUSTER_TEST_SEED");
-  return given != nullptr ? unsigned(std::atoi(given)) : std::random_device{}();
-}
-
-std::vector<std::string> unbroken(const StudyFile& file) {
-  const test::Folder folder;
-  Launched tuner({"tune", write_study(folder.path(), file).string()});
-  EXPECT_EQ(tuner.wait(std::chrono::seconds(60)).code, 0) << tuner.err();
-  return outcome_of(folder.path() / "kill.db");
-}
-
-TEST(TunerKilled, WithOneSlotTheStudyEndsAsAnUnbrokenOne) {
-  const unsigned seed = seed_of_test();
-  SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
-  std::mt19937 random(seed);
-  const StudyFile kinds[] = {
-      {.checkpoints = true},
-      {.checkpoints = false},
-      {.checkpoints = true,
-       .scheduler = "asha:type=promotion,max_t=9,grace_period=1,reduction_factor=3"}};
-  std::map<size_t, std::vector<std::string>> want;
-  int kills = 0, again = 0;
-  for (size_t i = 0; kills < kKills && !HasFailure(); i = (i + 1) % 3) {
-    if (!want.contains(i)) want[i] = unbroken(kinds[i]);
-    const test::Folder folder;
-    const fs::path study = write_study(folder.path(), kinds[i]);
-    kills += kill_until_done(study, random, kKills - kills);
-    EXPECT_EQ(outcome_of(folder.path() / "kill.db"), want[i]);
-    again += check_log(study, /*finished=*/true);
-    EXPECT_FALSE(any_ran_twice(folder.path()));
-  }
-  EXPECT_GT(again, kKills / 4) << "the blows came too late to mean anything";
-}
-
-TEST(TunerKilled, WithMoreSlotsNothingIsLostOrDoubled) {
-  const unsigned seed = seed_of_test();
-  SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
-  std::mt19937 random(seed);
-  int kills = 0, again = 0;
-  for (int64_t slots = 2; kills < kKills && !HasFailure(); slots = slots % 4 + 1) {
-    const test::Folder folder;
-    const fs::path study =
-        write_study(folder.path(), {.samples = 24, .slots = slots, .checkpoints = slots % 2 == 0});
-    kills += kill_until_done(study, random, kKills - kills);
-    again += check_log(study, /*finished=*/true);
-    EXPECT_FALSE(any_ran_twice(folder.path()));
-  }
-  EXPECT_GT(again, kKills / 4) << "the blows came too late to mean anything";
+TEST_F(LocalTrials, ATrialMayBeAMusterRunJob) {
+  script(
+      R"(exec muster run --nproc-per-node 2 -- sh -c 'echo "[tune-metric]: {\"loss\": $RANK}"; echo $WORLD_SIZE')");
+  spec_.environment["XDG_STATE_HOME"] = folder_.path();
+  run();
+  EXPECT_EQ(end().failure, Failure::kNone) << end().message;
+  EXPECT_THAT(reports(), SizeIs(2));
 }
 
 }  // namespace
-}  // namespace muster::testing_process
+}  // namespace muster::tune

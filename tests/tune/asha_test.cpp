@@ -185,6 +185,9 @@ TEST(AshaStopping, TheEndOfATrialBooksNothing) {
     scheduler->on_end(0, TrialState::kComplete);
     // Ray's on_trial_complete books the last report once more, at the rung below.
     EXPECT_THAT(scheduler->status(), HasSubstr(ray_compat ? "rung 1: n=1" : "rung 1: n=0"));
+    answer(*scheduler, 1, 4, 5);
+    scheduler->on_end(1, TrialState::kFailed);  // on_trial_error books nothing in Ray either
+    EXPECT_THAT(scheduler->status(), HasSubstr("rung 2: n=1, cutoff 5; rung 4: n=1"));
   }
 }
 

@@ -108,11 +108,15 @@ TEST(ReportLine, TakesWhatPythonsJsonAndPrintfWriteForNumbersThatAreNone) {
   EXPECT_EQ(report.metrics[7].second, 1e-5);
 }
 
-// What syne_tune 0.16's Reporter prints for report(epoch=1, loss=0.5).
+// Printed by the Reporter of syne-tune 0.16.0; tests/parity/test_tune_reporter.py asks it again.
 TEST(ReportLine, PassesOverSyneTunesOwnKeys) {
-  const Report report = parse_report_line(
-      R"({"epoch": 1, "loss": 0.5, "st_worker_timestamp": 1763740000.1, "st_worker_time": 0.1, "st_worker_iter": 0})");
-  EXPECT_THAT(report.metrics, ElementsAre(std::pair("epoch", 1.0), std::pair("loss", 0.5)));
+  const std::string_view line =
+      R"([tune-metric]: {"epoch": 2, "loss": NaN, "st_worker_timestamp": 1795285543.5930874, "st_worker_time": 9.172499994747341e-05, "st_worker_iter": 1})";
+  const Report report = parse_report_line(behind_tag(line, kMetricTag).value());
+  ASSERT_THAT(report.metrics, SizeIs(2));
+  EXPECT_EQ(report.metrics[0], std::pair(std::string("epoch"), 2.0));
+  EXPECT_EQ(report.metrics[1].first, "loss");
+  EXPECT_TRUE(std::isnan(report.metrics[1].second));
 }
 
 TEST(ReportLine, AWholeStepMayBeADouble) {

@@ -270,11 +270,21 @@ TEST(TunerLock, OneTunerRunsAStudyAndTheOtherHearsWhichProcessItIs) {
               AllOf(HasSubstr("study \"größe/x\" is being run already"),
                     HasSubstr(concat("process ", child))));
   EXPECT_NO_THROW(TunerLock(file, "another"));
+  EXPECT_EQ(running_tuner(file, "größe/x"), child);
+  EXPECT_EQ(running_tuner(file, "another"), std::nullopt);
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(running_tuner(file, "größe/x"), std::nullopt);
   EXPECT_NO_THROW(lock());
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   for (const int fd : {ready[0], ready[1], end[0], end[1]}) ::close(fd);
+}
+
+TEST(TunerLock, InAFolderThatIsNotThereIsAnEnvironmentError) {
+  const test::Folder folder;
+  EXPECT_THAT(test::refusal_of([&] { TunerLock(folder.path() / "no" / "a.db", "s"); },
+                               ErrorKind::kEnvironment),
+              HasSubstr("make the folder of the storage first"));
 }
 
 TEST(TunerLock, KeepsOutASecondTunerOfTheSameProcessUnderAnyNameOfTheFile) {
@@ -283,6 +293,7 @@ TEST(TunerLock, KeepsOutASecondTunerOfTheSameProcessUnderAnyNameOfTheFile) {
   const TunerLock lock(file, "s");
   EXPECT_THAT(test::refusal_of([&] { TunerLock(folder.path() / "." / "a.db", "s"); }),
               HasSubstr(concat("process ", ::getpid())));
+  EXPECT_EQ(running_tuner(file, "s"), ::getpid());
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMostEvents = 2048;  // out of one wait()
+constexpr int kMostRounds = 16;       // a trial that prints without end must not hold up others
 constexpr size_t kMostNotes = 20;     // different ones per trial; a flood of words is no news
 constexpr double kEndS = 10;          // for the processes of trials when the tuner ends
 
@@ -51,6 +52,7 @@ class LocalExecutor : public Executor, public ReportServer::Handler, public Loca
   };
   struct Ticket {
     int64_t trial;
+    int32_t attempt;
     bool one_way;
   };
 
@@ -63,10 +65,11 @@ class LocalExecutor : public Executor, public ReportServer::Handler, public Loca
   uint64_t hand_up(Running& running, Report report, bool one_way);
   bool is_nan_failure(Running& running, const Report& report);
   void tell_to_end(Running& running, const Decision& decision, bool hears);
+  Running* settle(uint64_t token, const Answer& answer);
   void finish_ended();
   void on_signals();
   double run_deadlines();
-  bool pass_time(double timeout_s);
+  void pass_time(double timeout_s);
 
   const StudySpec& spec_;
   std::string study_;
@@ -153,7 +156,7 @@ void LocalExecutor::start(const AttemptPlan& plan) {
 uint64_t LocalExecutor::hand_up(Running& running, Report report, bool one_way) {
   const uint64_t ticket = next_ticket_++;
   const int64_t trial = running.process->trial();
-  tickets_[ticket] = {trial, one_way};
+  tickets_[ticket] = {trial, running.process->attempt(), one_way};
   report.sequence = ++running.reports;
   // Where it will be looked for is elsewhere.
   if (!report.checkpoint.empty() && !report.checkpoint.starts_with('/'))
@@ -181,10 +184,10 @@ ReportServer::Handler::Taken LocalExecutor::on_report(int64_t trial, Report repo
   const auto found = running_.find(trial);
   if (found == running_.end()) return {.now = Answer{.error = "this trial is over"}};
   Running& running = found->second;
-  running.process->reported();
   if (running.told.action != Action::kContinue) {
     on_note(trial, "goes on reporting after it was told to end: not counted");
   } else if (!is_nan_failure(running, report)) {
+    running.process->reported();
     return {.ticket = hand_up(running, std::move(report), false)};
   }
   return {.now = Answer{.action = running.told.action, .reason = running.told.reason}};
@@ -196,7 +199,7 @@ void LocalExecutor::on_one_way_report(LocalTrial& trial, Report report) {
     hand_up(running, std::move(report), true);
     return;
   }
-  trial.answered();
+  trial.answered(/*one_way=*/true);
 }
 
 void LocalExecutor::tell_to_end(Running& running, const Decision& decision, bool hears) {
@@ -205,28 +208,30 @@ void LocalExecutor::tell_to_end(Running& running, const Decision& decision, bool
   running.process->ask_to_end(hears ? spec_.stop_grace_s : 0);
 }
 
-void LocalExecutor::answer(uint64_t token, const Decision& decision) {
+/// Gives the answer to a report; the attempt that made it, or null if that is over.
+LocalExecutor::Running* LocalExecutor::settle(uint64_t token, const Answer& answer) {
   const auto found = tickets_.find(token);
-  if (found == tickets_.end()) return;
+  if (found == tickets_.end()) return nullptr;
   const Ticket ticket = found->second;
   tickets_.erase(found);
+  if (!ticket.one_way) server_.answer(token, answer);
   const auto running = running_.find(ticket.trial);
-  if (!ticket.one_way)
-    server_.answer(token, {.action = decision.action, .reason = decision.reason});
-  if (running == running_.end()) return;
-  if (ticket.one_way) running->second.process->answered();
-  if (decision.action != Action::kContinue)
-    tell_to_end(running->second, decision, !ticket.one_way || server_.hears(ticket.trial));
+  if (running == running_.end() || running->second.process->attempt() != ticket.attempt)
+    return nullptr;
+  running->second.process->answered(ticket.one_way);
+  return &running->second;
+}
+
+void LocalExecutor::answer(uint64_t token, const Decision& decision) {
+  const auto found = tickets_.find(token);
+  const bool two_way = found != tickets_.end() && !found->second.one_way;
+  Running* running = settle(token, {.action = decision.action, .reason = decision.reason});
+  if (running != nullptr && decision.action != Action::kContinue)
+    tell_to_end(*running, decision, two_way || server_.hears(running->process->trial()));
 }
 
 void LocalExecutor::refuse(uint64_t token, const std::string& why) {
-  const auto found = tickets_.find(token);
-  if (found == tickets_.end()) return;
-  const Ticket ticket = found->second;
-  tickets_.erase(found);
-  if (!ticket.one_way) return server_.answer(token, {.error = why});
-  const auto running = running_.find(ticket.trial);
-  if (running != running_.end()) running->second.process->answered();
+  settle(token, {.error = why.empty() ? "refused" : why});
 }
 
 void LocalExecutor::stop(int64_t trial, std::string_view reason, bool kill) {
@@ -283,7 +288,7 @@ void LocalExecutor::finish_ended() {
       continue;
     }
     TrialEnd& end = process.end();
-    const bool killed = !end.asked && end.wait_status != 0;
+    const bool killed = !end.asked && looks_killed(end.wait_status);
     end.kernel_killed = killed && oom_.take(running.oom_kills);
     Judgement judgement = judge(end);
     events_.push_back({.kind = ExecutorEvent::kEnded,
@@ -315,12 +320,10 @@ double LocalExecutor::run_deadlines() {
   return std::max(std::chrono::duration<double>(*first - now).count(), 0.0);
 }
 
-/// False if nothing happened for so long.
-bool LocalExecutor::pass_time(double timeout_s) {
+/// Until something happens or is due, at most so long (< 0: no limit).
+void LocalExecutor::pass_time(double timeout_s) {
   const double due_s = run_deadlines();
-  const bool something =
-      loop_.wait(due_s < 0 || (timeout_s >= 0 && timeout_s < due_s) ? timeout_s : due_s);
-  return something || due_s >= 0;
+  loop_.wait(due_s < 0 || (timeout_s >= 0 && timeout_s < due_s) ? timeout_s : due_s);
 }
 
 std::vector<ExecutorEvent> LocalExecutor::wait(double timeout_s) {
@@ -328,15 +331,16 @@ std::vector<ExecutorEvent> LocalExecutor::wait(double timeout_s) {
       TuneClock::now() + std::chrono::duration_cast<TuneClock::duration>(
                              std::chrono::duration<double>(std::max(timeout_s, 0.0)));
   finish_ended();  // an answer may have been what it waited for
-  while (events_.empty()) {
-    const double left = std::chrono::duration<double>(until - TuneClock::now()).count();
-    if (timeout_s >= 0 && left <= 0 && timeout_s > 0) break;
-    pass_time(timeout_s < 0 ? -1 : std::max(left, 0.0));
+  for (double left = timeout_s; events_.empty();) {
+    pass_time(left);
     finish_ended();
-    if (timeout_s == 0) break;
+    if (timeout_s < 0) continue;
+    left = std::chrono::duration<double>(until - TuneClock::now()).count();
+    if (left <= 0) break;
   }
   // What else is there comes along: one transaction for all.
-  while (events_.size() < kMostEvents && loop_.wait(0)) finish_ended();
+  for (int i = 0; i < kMostRounds && events_.size() < kMostEvents && loop_.wait(0); ++i)
+    finish_ended();
   if (events_.size() <= kMostEvents) return std::exchange(events_, {});
   std::vector<ExecutorEvent> first(std::make_move_iterator(events_.begin()),
                                    std::make_move_iterator(events_.begin() + kMostEvents));

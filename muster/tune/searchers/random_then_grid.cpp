@@ -205,14 +205,13 @@ class RandomThenGrid final : public Searcher {
 
 void check(const RandomThenGridOptions& o) {
   const bool holds = o.startup >= 1 && o.top >= 1 && o.points >= 2 && o.max_grid >= 1 &&
-                     o.max_grid <= 1'000'000 && o.points <= 1'000'000 && o.shrink > 0 &&
-                     o.shrink <= 1;
+                     o.max_grid <= 1'000'000 && o.points <= 1'000 && o.shrink > 0 && o.shrink <= 1;
   if (holds) return;
-  throw usage_error({.refused = "searcher random_then_grid",
-                     .rule =
-                         "startup and top are at least 1, points 2 and max_grid 1 to 1,000,000, "
-                         "shrink in (0, 1]",
-                     .value = spec_text("random_then_grid", kParams, o)});
+  throw usage_error(
+      {.refused = "searcher random_then_grid",
+       .rule = "startup and top are at least 1, points 2 to 1,000, max_grid 1 to 1,000,000, "
+               "shrink in (0, 1]",
+       .value = spec_text("random_then_grid", kParams, o)});
 }
 
 std::unique_ptr<Searcher> make(const SearcherContext& context, const ParamValues& params) {

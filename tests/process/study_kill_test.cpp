@@ -1,0 +1,199 @@
+// `muster tune` under SIGKILL: tuner, trials or both, at two hundred random instants.
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+
+#include "muster/base/file.h"
+#include "muster/base/text.h"
+#include "muster/tune/storage.h"
+#include "muster/tune/study_core.h"
+#include "muster/tune/study_file.h"
+
+#include "tests/folder.h"
+#include "tests/process/launched.h"
+
+namespace muster::testing_process {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kKills = 100;  // in each of the two tests
+
+struct StudyFile {
+  int64_t samples = 16;
+  int64_t slots = 1;
+  bool checkpoints = true;
+  std::string scheduler = "asha:max_t=9,grace_period=1,reduction_factor=3";
+};
+
+fs::path write_study(const fs::path& folder, const StudyFile& file) {
+  write_file_atomic(
+      folder / "study.toml",
+      concat("name = \"kill\"\nmetric = \"accuracy\"\nmode = \"max\"\nnum_samples = ",
+             file.samples,
+             "\nmax_concurrent = ",
+             file.slots,
+             "\nscheduler = \"",
+             file.scheduler,
+             "\"",
+             "\ncommand = [\"" MUSTER_TEST_BIN_DIR "/muster_killable_trial\", \"{lr}\", \"{l1}\", "
+             "\"9\", \"",
+             file.checkpoints ? 1 : 0,
+             "\"]\n[space]\nlr = \"loguniform(1e-4, 1e-1)\"\nl1 = \"sample_from(2 ** randint(2, "
+             "9))\"\n"
+             "[searcher]\ntype = \"random\"\nseed = 3\n[failures]\nmax_failures = -1\nbackoff = "
+             "\"0s\"\n[resources_per_trial]\ncpu = 0.001\n"));
+  return folder / "study.toml";
+}
+
+/// All that must be equal however often the study was killed: no times, attempts or process ids.
+std::vector<std::string> outcome_of(const fs::path& storage) {
+  std::map<int64_t, std::string> trials;
+  for (const tune::Event& event : tune::read_events(storage, "kill")) {
+    std::string& text = trials[event.trial];
+    if (const auto* added = std::get_if<tune::TrialAdded>(&event.what)) {
+      for (const tune::Value& value : added->values) text += tune::to_text(value) + ' ';
+    } else if (const auto* reported = std::get_if<tune::Reported>(&event.what)) {
+      text += concat("| ",
+                     reported->t,
+                     ' ',
+                     shortest(reported->report.metrics[0].second),
+                     ' ',
+                     tune::name_of(reported->decision.action),
+                     ' ',
+                     reported->decision.reason);
+    } else if (const auto* ended = std::get_if<tune::AttemptEnded>(&event.what)) {
+      if (tune::is_over(ended->then)) text += concat("| ", tune::optuna_name(ended->then));
+    }
+  }
+  trials.erase(-1);
+  std::vector<std::string> texts;
+  for (auto& [number, text] : trials) texts.push_back(concat(number, ": ", text));
+  return texts;
+}
+
+/// Replays the log into a fresh core, which checks every stored decision; each trial's reports rise
+/// and are there once. Returns how many attempts were further ones: those that a blow hit.
+int check_log(const fs::path& study_file, bool finished) {
+  const tune::StudySpec spec = tune::read_study_file(study_file);
+  tune::StudyCore core(spec);
+  std::map<int64_t, int64_t> last;
+  int again = 0;
+  for (const tune::Event& event : tune::read_events(spec.storage, "kill")) {
+    core.replay(event);
+    if (const auto* started = std::get_if<tune::AttemptStarted>(&event.what))
+      again += started->attempt > 1 && !started->reason.starts_with("promoted") ? 1 : 0;
+    if (const auto* reported = std::get_if<tune::Reported>(&event.what)) {
+      EXPECT_EQ(reported->t, last[event.trial] + 1) << "trial " << event.trial;
+      last[event.trial] = reported->t;
+    }
+  }
+  if (!finished) return again;
+  EXPECT_EQ(static_cast<int64_t>(core.trials().size()), spec.num_samples);
+  for (const tune::Trial& trial : core.trials()) EXPECT_TRUE(tune::is_over(trial.state));
+  return again;
+}
+
+bool any_ran_twice(const fs::path& folder) {
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.path().filename() == "twice") return true;
+  }
+  return false;
+}
+
+/// SIGKILL to the tuner, to one of its other processes, or to a trial and then the tuner.
+void strike(Launched& tuner, std::mt19937& random) {
+  const unsigned what = random() % 4;
+  if (what >= 2) {
+    auto others = tuner.processes();
+    std::erase(others, tuner.pid());
+    if (!others.empty()) ::kill(others[random() % others.size()], SIGKILL);
+  }
+  if (what != 2) tuner.signal(SIGKILL);
+}
+
+/// Starts and kills the study until it has ended by itself; returns the number of blows.
+int kill_until_done(const fs::path& study, std::mt19937& random, int most) {
+  int kills = 0;
+  while (!::testing::Test::HasFailure()) {
+    Launched tuner({"tune", study.string()});
+    const bool spare = kills >= most;
+    if (!spare) {
+      ::poll(nullptr, 0, static_cast<int>(random() % 60));  // the random instant
+      strike(tuner, random);
+      ++kills;
+    }
+    const Ended ended = tuner.wait(std::chrono::seconds(60));
+    EXPECT_TRUE(tuner.nothing_left()) << "a process was left";
+    EXPECT_TRUE(ended.signal == SIGKILL || ended.code == 0) << ended.code << '\n' << tuner.err();
+    if (ended.code == 0) break;
+    if (fs::exists(study.parent_path() / "kill.db") &&
+        fs::file_size(study.parent_path() / "kill.db") > 0 && kills % 10 == 0)
+      check_log(study, /*finished=*/false);
+  }
+  return kills;
+}
+
+unsigned seed_of_test() {
+  const char* given = std::getenv("MUSTER_TEST_SEED");
+  return given != nullptr ? unsigned(std::atoi(given)) : std::random_device{}();
+}
+
+std::vector<std::string> unbroken(const StudyFile& file) {
+  const test::Folder folder;
+  Launched tuner({"tune", write_study(folder.path(), file).string()});
+  EXPECT_EQ(tuner.wait(std::chrono::seconds(60)).code, 0) << tuner.err();
+  return outcome_of(folder.path() / "kill.db");
+}
+
+TEST(TunerKilled, WithOneSlotTheStudyEndsAsAnUnbrokenOne) {
+  const unsigned seed = seed_of_test();
+  SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
+  std::mt19937 random(seed);
+  const StudyFile kinds[] = {
+      {.checkpoints = true},
+      {.checkpoints = false},
+      {.checkpoints = true,
+       .scheduler = "asha:type=promotion,max_t=9,grace_period=1,reduction_factor=3"}};
+  std::map<size_t, std::vector<std::string>> want;
+  int kills = 0, again = 0;
+  for (size_t i = 0; kills < kKills && !HasFailure(); i = (i + 1) % 3) {
+    if (!want.contains(i)) want[i] = unbroken(kinds[i]);
+    const test::Folder folder;
+    const fs::path study = write_study(folder.path(), kinds[i]);
+    kills += kill_until_done(study, random, kKills - kills);
+    EXPECT_EQ(outcome_of(folder.path() / "kill.db"), want[i]);
+    again += check_log(study, /*finished=*/true);
+    EXPECT_FALSE(any_ran_twice(folder.path()));
+  }
+  EXPECT_GT(again, kKills / 4) << "the blows came too late to mean anything";
+}
+
+TEST(TunerKilled, WithMoreSlotsNothingIsLostOrDoubled) {
+  const unsigned seed = seed_of_test();
+  SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
+  std::mt19937 random(seed);
+  int kills = 0, again = 0;
+  for (int64_t slots = 2; kills < kKills && !HasFailure(); slots = slots % 4 + 1) {
+    const test::Folder folder;
+    const fs::path study =
+        write_study(folder.path(), {.samples = 24, .slots = slots, .checkpoints = slots % 2 == 0});
+    kills += kill_until_done(study, random, kKills - kills);
+    again += check_log(study, /*finished=*/true);
+    EXPECT_FALSE(any_ran_twice(folder.path()));
+  }
+  EXPECT_GT(again, kKills / 4) << "the blows came too late to mean anything";
+}
+
+}  // namespace
+}  // namespace muster::testing_process

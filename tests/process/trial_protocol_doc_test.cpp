@@ -1,0 +1,70 @@
+// The examples of docs/trial-protocol.md are trials: each reports steps 1, 2, 3 and ends after the
+// stop that it is told at step 3.
+#include <regex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/file.h"
+#include "muster/base/text.h"
+#include "muster/tune/executor.h"
+
+#include "tests/process/local_trials.h"
+
+namespace muster::tune {
+namespace {
+
+struct Example {
+  std::string language, text;
+};
+
+std::vector<Example> examples() {
+  const std::string page = read_file(MUSTER_SOURCE_DIR "/docs/trial-protocol.md");
+  const std::regex block("```(sh|python|cpp)\n([^]*?)```\n");
+  std::vector<Example> out;
+  for (std::sregex_iterator at(page.begin(), page.end(), block), end; at != end; ++at)
+    out.push_back({(*at)[1], (*at)[2]});
+  return out;
+}
+
+std::vector<std::string> command_of(const Example& example) {
+  if (example.language == "cpp") return {MUSTER_TEST_BIN_DIR "/muster_trial_program"};
+  return {example.language == "sh" ? "/bin/sh" : "python3", "-c", literally(example.text)};
+}
+
+TEST(ExamplesOfTheProtocol, AreTrialsAsTheyStand) {
+  ASSERT_EQ(examples().size(), 6U);
+  for (const Example& example : examples()) {
+    SCOPED_TRACE(example.text);
+    const test::Folder folder;
+    StudySpec spec{.name = "doc", .metric = "loss", .space = Space({{"lr", Domain(0.5)}})};
+    spec.command = command_of(example);
+    spec.working_folder = folder.path();
+    spec.environment["PATH"] = concat(MUSTER_TEST_BIN_DIR, ":", ::getenv("PATH"));
+    spec.environment["PYTHONPATH"] = MUSTER_SOURCE_DIR "/share/muster";
+    const auto executor = executors().at("local").make({.spec = spec, .study = "doc"}, {});
+    executor->start(
+        {.values = {Value(0.5)}, .checkpoint_folder = folder.path() / "trial" / "checkpoints"});
+    std::vector<int64_t> steps;
+    for (bool ended = false; !ended;) {
+      const auto events = executor->wait(20);
+      ASSERT_FALSE(events.empty());
+      for (const ExecutorEvent& event : events) {
+        EXPECT_NE(event.kind, ExecutorEvent::kNote) << event.message;
+        if (event.kind == ExecutorEvent::kEnded) {
+          EXPECT_EQ(event.failure, Failure::kNone) << event.message;
+          ended = true;
+        }
+        if (event.kind != ExecutorEvent::kReport) continue;
+        EXPECT_NE(find_metric(event.report.metrics, "loss"), nullptr);
+        steps.push_back(event.report.step.value_or(-1));
+        executor->answer(event.token,
+                         {.action = steps.size() == 3 ? Action::kStop : Action::kContinue});
+      }
+    }
+    EXPECT_THAT(steps, ::testing::ElementsAre(1, 2, 3));
+  }
+}
+
+}  // namespace
+}  // namespace muster::tune
