@@ -32,7 +32,7 @@ std::string trial_name(const StudyView& view, int64_t number) {
 }
 
 std::string output_folder(const StudyView& view, int64_t number) {
-  return (view.trial_folder / std::to_string(number)).string();
+  return (view.trial_folder / concat("trial-", number)).string();
 }
 
 std::string short_text(double value) {
