@@ -114,6 +114,9 @@ class Tuner {
       }
     }
     for (const auto& [why, kill] : std::exchange(stops_, {})) stop_running(why, kill);
+    for (const int64_t trial : std::exchange(stopped_trials_, {})) {
+      if (shares_.contains(trial)) executor_.stop(trial, "`muster study stop`", /*kill=*/false);
+    }
   }
 
   void take_one(StudyCore& core,
@@ -131,8 +134,10 @@ class Tuner {
           shares_.erase(share);
         }
         break;
-      case ExecutorEvent::kInterrupt:
       case ExecutorEvent::kStopStudy:
+        if (event.trial >= 0) return stop_trial(core, event, now_s);
+        [[fallthrough]];
+      case ExecutorEvent::kInterrupt:
         interrupt(core, event.message, now_s);
         break;
       case ExecutorEvent::kNote:
@@ -162,6 +167,16 @@ class Tuner {
     if (!core.is_stopped()) core.stop(why, now_s);
     stops_.emplace_back(why, again);
     note(again ? "killing what runs" : concat(why, ": stopping; once more kills"));
+  }
+
+  void stop_trial(StudyCore& core, const ExecutorEvent& event, double now_s) {
+    try {
+      core.stop_trial(event.trial, concat("stopped by ", event.message), now_s);
+      stopped_trials_.push_back(event.trial);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kUsage) throw;
+      note(error.what());
+    }
   }
 
   void stop_if_over_budget() {
@@ -232,6 +247,7 @@ class Tuner {
   double last_tick_s_ = 0;
   std::map<int64_t, ResourcePool::Share> shares_;  // of running trials
   std::vector<std::pair<std::string, bool>> stops_;
+  std::vector<int64_t> stopped_trials_;
   TunerOutcome outcome_;
 };
 
