@@ -11,6 +11,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tune/stop_rules.h"
 
 namespace muster::tune {
 namespace {
@@ -152,11 +153,28 @@ class Tuner {
     try {
       Report report = event.report;
       report.sequence = 0;  // clients number their own; the executor answers what they repeat
-      return core.report(event.trial, report, now_s);
+      Decision decision = core.report(event.trial, report, now_s);
+      if (!std::exchange(rules_checked_, true)) check_rules(event);
+      return decision;
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kUsage) throw;
       note(error.what());
       return std::string(error.what());
+    }
+  }
+
+  /// A stop rule on a metric that nobody reports would never hold: said at the first report.
+  void check_rules(const ExecutorEvent& event) const {
+    for (const std::string& metric : StopRules(spec_).metrics()) {
+      if (find_metric(event.report.metrics, metric) != nullptr) continue;
+      std::vector<std::string> names;
+      for (const auto& [name, value] : event.report.metrics) names.push_back(name);
+      note(concat("a stop rule names \"",
+                  metric,
+                  "\", which trial ",
+                  event.trial,
+                  " does not report; ",
+                  suggestion(metric, names)));
     }
   }
 
@@ -248,6 +266,7 @@ class Tuner {
   std::map<int64_t, ResourcePool::Share> shares_;  // of running trials
   std::vector<std::pair<std::string, bool>> stops_;
   std::vector<int64_t> stopped_trials_;
+  bool rules_checked_ = false;
   TunerOutcome outcome_;
 };
 
