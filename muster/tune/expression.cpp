@@ -5,91 +5,17 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tune/draw_function.h"
 #include "muster/tune/lexer.h"
 
 namespace muster::tune {
 namespace {
 
 using Op = Node::Op;
-using Arguments = std::vector<Value>;
 
 // Far above what anyone writes; keeps the recursion of parser and evaluator small.
 constexpr int kMostNested = 64;
 constexpr size_t kMostNodes = 2000;
-
-/// A function that draws. `most` 0: any number of arguments.
-struct DrawFunction {
-  std::string_view name, usage;
-  size_t least, most;
-  Domain (*make)(const Arguments& arguments);
-};
-
-double real(const Arguments& a, size_t i, double otherwise = 0) {
-  return i < a.size() ? a[i].as_double() : otherwise;
-}
-
-constexpr std::array kDrawFunctions = {
-    DrawFunction{"choice", "choice(A, B, …)", 1, 0, [](const Arguments& a) { return choice(a); }},
-    DrawFunction{"grid_search",
-                 "grid_search(A, B, …)",
-                 1,
-                 0,
-                 [](const Arguments& a) { return grid_search(a); }},
-    DrawFunction{"uniform",
-                 "uniform(LOW, HIGH)",
-                 2,
-                 2,
-                 [](const Arguments& a) { return uniform(real(a, 0), real(a, 1)); }},
-    DrawFunction{"loguniform",
-                 "loguniform(LOW, HIGH)",
-                 2,
-                 2,
-                 [](const Arguments& a) { return loguniform(real(a, 0), real(a, 1)); }},
-    DrawFunction{"quniform",
-                 "quniform(LOW, HIGH, Q)",
-                 3,
-                 3,
-                 [](const Arguments& a) { return quniform(real(a, 0), real(a, 1), real(a, 2)); }},
-    DrawFunction{
-        "qloguniform",
-        "qloguniform(LOW, HIGH, Q)",
-        3,
-        3,
-        [](const Arguments& a) { return qloguniform(real(a, 0), real(a, 1), real(a, 2)); }},
-    DrawFunction{"randint",
-                 "randint(LOW, HIGH)",
-                 2,
-                 2,
-                 [](const Arguments& a) { return randint(a[0].as_int(), a[1].as_int()); }},
-    DrawFunction{
-        "qrandint",
-        "qrandint(LOW, HIGH, Q)",
-        3,
-        3,
-        [](const Arguments& a) { return qrandint(a[0].as_int(), a[1].as_int(), a[2].as_int()); }},
-    DrawFunction{"lograndint",
-                 "lograndint(LOW, HIGH)",
-                 2,
-                 2,
-                 [](const Arguments& a) { return lograndint(a[0].as_int(), a[1].as_int()); }},
-    DrawFunction{"randn",
-                 "randn(MEAN, SD)",
-                 0,
-                 2,
-                 [](const Arguments& a) { return randn(real(a, 0), real(a, 1, 1)); }},
-    DrawFunction{"qrandn",
-                 "qrandn(MEAN, SD, Q)",
-                 3,
-                 3,
-                 [](const Arguments& a) { return qrandn(real(a, 0), real(a, 1), real(a, 2)); }},
-};
-
-const DrawFunction* find_draw(std::string_view name) {
-  for (const DrawFunction& function : kDrawFunctions) {
-    if (function.name == name) return &function;
-  }
-  return nullptr;
-}
 
 class Parser {
  public:
@@ -337,7 +263,7 @@ class Parser {
       known.emplace_back("sample_from");
     else
       known = {"min", "max", "round"};
-    for (const DrawFunction& function : kDrawFunctions) known.emplace_back(function.name);
+    for (const DrawFunction& function : draw_functions()) known.emplace_back(function.name);
     const bool is_slip = !alone || nearest(name.text, known);
     refuse(name,
            concat("unknown function \"", name.text, '"'),
@@ -358,7 +284,7 @@ class Parser {
     if (nodes.size() < function.least || (function.most > 0 && nodes.size() > function.most))
       refuse(name, concat("it is ", function.usage));
     try {
-      Arguments arguments;
+      std::vector<Value> arguments;
       for (const Node& node : nodes) arguments.push_back(evaluate(node, {}, {}));
       return function.make(arguments).distribution();
     } catch (const Error& error) {
