@@ -106,28 +106,18 @@ void add_output(CLI::App& app, Typed& typed, TuneFlags& flags) {
   app.add_flag("--json", flags.json, "print the result as one JSON object");
 }
 
-tune::StudySpec spec_of_file(const std::string& file) {
+/// `params` may be what the file's command and conditions name.
+tune::StudySpec spec_of_file(const std::string& file, std::span<const tune::Parameter> params) {
   if (file.empty()) return {};
   const std::string extension = fs::path(file).extension().string();
   if (extension == ".yaml" || extension == ".yml") return tune::read_sweep_yaml(file);
-  return tune::read_study_file(file);
+  return tune::read_study_file(file, params);
 }
 
-/// Parameters of the command line replace those of the same name, or come behind the others.
-tune::Space merged(const tune::Space& space, const std::vector<std::string>& flags) {
-  std::vector<tune::Parameter> parameters(space.parameters().begin(), space.parameters().end());
-  for (const std::string& flag : flags) {
-    tune::Parameter parameter = tune::parse_param_flag(flag);
-    const auto old = std::find_if(parameters.begin(), parameters.end(), [&](const auto& other) {
-      return other.name == parameter.name;
-    });
-    if (old != parameters.end()) {
-      *old = std::move(parameter);
-    } else {
-      parameters.push_back(std::move(parameter));
-    }
-  }
-  return tune::Space(std::move(parameters));
+std::vector<tune::Parameter> parameters_of(const std::vector<std::string>& flags) {
+  std::vector<tune::Parameter> out;
+  for (const std::string& flag : flags) out.push_back(tune::parse_param_flag(flag));
+  return out;
 }
 
 template <class To, class From>
@@ -139,7 +129,7 @@ void take(To& to, const From& from) {
   }
 }
 
-void apply(const Typed& typed, tune::StudySpec& spec) {
+void apply(const Typed& typed, std::span<const tune::Parameter> params, tune::StudySpec& spec) {
   take(spec.name, typed.name);
   take(spec.storage, typed.storage);
   take(spec.metric, typed.metric);
@@ -159,7 +149,8 @@ void apply(const Typed& typed, tune::StudySpec& spec) {
   }
   for (const std::string& rule : typed.stop)
     spec.stop.push_back(tune::parse_stop_criterion(rule, "--stop"));
-  if (!typed.params.empty()) spec.space = merged(spec.space, typed.params);
+  if (!params.empty())
+    spec.space = tune::Space(tune::merge_parameters(spec.space.parameters(), params));
   spec.durable |= typed.durable;
   spec.ray_files |= typed.ray_files;
   spec.tensorboard |= typed.tensorboard;
@@ -190,8 +181,10 @@ std::optional<int> parse_tune_flags(std::span<const std::string> args,
   add_output(*app, typed, flags);
   const auto dashes = std::find(args.begin(), args.end(), "--");
   if (const auto done = parse(*app, {args.begin(), dashes}, console)) return done;
-  flags.spec = spec_of_file(typed.file);
-  apply(typed, flags.spec);
+  const std::vector<tune::Parameter> params = parameters_of(typed.params);
+  flags.spec = spec_of_file(typed.file, params);
+  flags.executor = flags.spec.executor;
+  apply(typed, params, flags.spec);
   if (dashes != args.end()) flags.spec.command.assign(dashes + 1, args.end());
   fill_in(typed.file, flags.spec);
   take(flags.executor, typed.executor);
@@ -210,7 +203,7 @@ std::optional<int> parse_tune_flags(std::span<const std::string> args,
 }
 
 tune::StudySpec study_of_file(const std::string& file, const std::string& storage) {
-  tune::StudySpec spec = spec_of_file(file);
+  tune::StudySpec spec = spec_of_file(file, {});
   if (!storage.empty()) spec.storage = storage;
   fill_in(file, spec);
   tune::check_study(spec);

@@ -50,7 +50,8 @@ struct AttemptEnded {
   double retry_in_s = 0;                    ///< with then == kPending
 };
 
-/// The tuner's own: started (with its process id), stopped (with the reason).
+/// The tuner's own: started (with its process id), stopped (with the reason). Of a trial: it is to
+/// end early, and why.
 struct TunerNote {
   std::string text;
 };

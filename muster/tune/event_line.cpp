@@ -46,7 +46,9 @@ class LineOf {
     }
   }
 
-  std::string operator()(const TunerNote& note) const { return "tuner: " + note.text; }
+  std::string operator()(const TunerNote& note) const {
+    return event_.trial < 0 ? "tuner: " + note.text : head(note.text);
+  }
 
  private:
   std::string head(std::string_view word) const {

@@ -308,6 +308,7 @@ void StudyCore::Impl::fail(Trial& trial, AttemptEnded& ended) {
 
 void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s) {
   TrialRecord& record = records.at(trial.number);
+  retries.erase({trial.due_s, trial.number});
   if (trial.state == TrialState::kRunning) {
     --running_count;
     trial.run_s += now_s - record.attempt.started_s;
@@ -340,6 +341,26 @@ void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s
 void StudyCore::stop(const std::string& reason, double now_s) {
   impl_->stopped = reason;
   impl_->emit(-1, now_s, TunerNote{concat("stopping: ", reason)});
+}
+
+void StudyCore::stop_trial(int64_t number, const std::string& reason, double now_s) {
+  const bool there = number >= 0 && number < static_cast<int64_t>(impl_->trials.size());
+  if (!there || is_over(trials()[static_cast<size_t>(number)].state)) {
+    throw usage_error({.refused = concat("trial ", number, " cannot be stopped"),
+                       .rule = "it is there and not over",
+                       .value = there ? "over" : concat(impl_->trials.size(), " trials")});
+  }
+  impl_->stop_trial(impl_->trials[static_cast<size_t>(number)], reason, now_s);
+}
+
+void StudyCore::Impl::stop_trial(Trial& trial, const std::string& reason, double now_s) {
+  if (trial.state != TrialState::kRunning) {
+    return end_attempt(
+        trial, {.attempt = trial.attempt, .message = reason, .then = TrialState::kPruned}, now_s);
+  }
+  records.at(trial.number).decision = {.action = Action::kStop, .reason = reason};
+  trial.reason = reason;
+  emit(trial.number, now_s, TunerNote{reason});
 }
 
 void StudyCore::note(const std::string& text, double now_s) {

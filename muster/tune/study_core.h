@@ -87,6 +87,9 @@ class StudyCore {
   /// No new trials from now on (Ctrl-C, time budget, `muster study stop`).
   void stop(const std::string& reason, double now_s);
   bool is_stopped() const;
+  /// Ends one trial early, as the scheduler would (PRUNED): a running one when its attempt ends,
+  /// which the caller sees to. Throws a usage error for a trial that is over or not there.
+  void stop_trial(int64_t trial, const std::string& reason, double now_s);
 
   /// A line for the log that changes nothing.
   void note(const std::string& text, double now_s);

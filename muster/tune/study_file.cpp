@@ -93,6 +93,7 @@ class StudyReader {
     if (const auto seed = top_.whole("seed", 0)) spec_.seed = static_cast<uint64_t>(*seed);
     spec_.searcher = strategy("searcher", spec_.searcher);
     spec_.scheduler = strategy("scheduler", spec_.scheduler);
+    spec_.executor = strategy("executor", spec_.executor);
     if (const TomlItem* stop = top_.find("stop")) {
       const bool one = stop->node->is_string();
       const auto rules = one ? std::vector{*top_.text("stop")} : top_.texts("stop");

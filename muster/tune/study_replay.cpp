@@ -67,7 +67,10 @@ class StudyReplay {
     core_.end_attempt(trial_of_event(), ended, event_.time_s);
   }
 
-  void operator()(const TunerNote& note) { core_.emit(-1, event_.time_s, note); }
+  void operator()(const TunerNote& note) {
+    if (event_.trial >= 0) return core_.stop_trial(trial_of_event(), note.text, event_.time_s);
+    core_.emit(-1, event_.time_s, note);
+  }
 
  private:
   Trial& trial_of_event() {

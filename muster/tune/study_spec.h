@@ -67,6 +67,7 @@ struct StudySpec {
   bool constant_grid_search = false;  ///< random dimensions drawn once per grid, not per variant
   std::string searcher = "random";    ///< "name:key=value,…"
   std::string scheduler = "fifo";
+  std::string executor = "local";  ///< of programs; C++ functions run on threads
   uint64_t seed = 0;
   Resources resources_per_trial;
   std::array<FailurePolicy, kFailures> failures{};  ///< by Failure

@@ -51,6 +51,7 @@ struct StudyCore::Impl {
   void start_attempt(Trial& trial, std::string reason, double now_s);
   Decision take_report(Trial& trial, const Report& report, double now_s);
   Decision decide(Trial& trial, const Report& report, int64_t t, double now_s);
+  void stop_trial(Trial& trial, const std::string& reason, double now_s);
   void end_attempt(Trial& trial, AttemptEnded ended, double now_s);
 
   Searcher::Suggestion suggest_next();

@@ -11,6 +11,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tune/stop_rules.h"
 
 namespace muster::tune {
 namespace {
@@ -114,6 +115,9 @@ class Tuner {
       }
     }
     for (const auto& [why, kill] : std::exchange(stops_, {})) stop_running(why, kill);
+    for (const int64_t trial : std::exchange(stopped_trials_, {})) {
+      if (shares_.contains(trial)) executor_.stop(trial, "`muster study stop`", /*kill=*/false);
+    }
   }
 
   void take_one(StudyCore& core,
@@ -131,8 +135,10 @@ class Tuner {
           shares_.erase(share);
         }
         break;
-      case ExecutorEvent::kInterrupt:
       case ExecutorEvent::kStopStudy:
+        if (event.trial >= 0) return stop_trial(core, event, now_s);
+        [[fallthrough]];
+      case ExecutorEvent::kInterrupt:
         interrupt(core, event.message, now_s);
         break;
       case ExecutorEvent::kNote:
@@ -147,11 +153,28 @@ class Tuner {
     try {
       Report report = event.report;
       report.sequence = 0;  // clients number their own; the executor answers what they repeat
-      return core.report(event.trial, report, now_s);
+      Decision decision = core.report(event.trial, report, now_s);
+      if (!std::exchange(rules_checked_, true)) check_rules(event);
+      return decision;
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kUsage) throw;
       note(error.what());
       return std::string(error.what());
+    }
+  }
+
+  /// A stop rule on a metric that nobody reports would never hold: said at the first report.
+  void check_rules(const ExecutorEvent& event) const {
+    for (const std::string& metric : StopRules(spec_).metrics()) {
+      if (find_metric(event.report.metrics, metric) != nullptr) continue;
+      std::vector<std::string> names;
+      for (const auto& [name, value] : event.report.metrics) names.push_back(name);
+      note(concat("a stop rule names \"",
+                  metric,
+                  "\", which trial ",
+                  event.trial,
+                  " does not report; ",
+                  suggestion(metric, names)));
     }
   }
 
@@ -162,6 +185,16 @@ class Tuner {
     if (!core.is_stopped()) core.stop(why, now_s);
     stops_.emplace_back(why, again);
     note(again ? "killing what runs" : concat(why, ": stopping; once more kills"));
+  }
+
+  void stop_trial(StudyCore& core, const ExecutorEvent& event, double now_s) {
+    try {
+      core.stop_trial(event.trial, concat("stopped by ", event.message), now_s);
+      stopped_trials_.push_back(event.trial);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kUsage) throw;
+      note(error.what());
+    }
   }
 
   void stop_if_over_budget() {
@@ -232,6 +265,8 @@ class Tuner {
   double last_tick_s_ = 0;
   std::map<int64_t, ResourcePool::Share> shares_;  // of running trials
   std::vector<std::pair<std::string, bool>> stops_;
+  std::vector<int64_t> stopped_trials_;
+  bool rules_checked_ = false;
   TunerOutcome outcome_;
 };
 

@@ -74,7 +74,8 @@ TEST(SpacePage, EveryKeyIsKnown) {
     EXPECT_THAT(refused, Not(HasSubstr(concat("unknown key \"", name, '"')))) << key;
     // A searcher's and a scheduler's parameters are looked at when it is made; an environment has
     // any names.
-    const bool takes_any = name == "searcher" || name == "scheduler" || name == "environment";
+    const bool takes_any =
+        name == "executor" || name == "searcher" || name == "scheduler" || name == "environment";
     EXPECT_TRUE(takes_any || refused != test::kNoError) << key;
   }
 }

@@ -227,6 +227,32 @@ TEST(StudyCore, AStoppedStudyStartsNothingAndLeavesItsTrialsToBeResumed) {
   EXPECT_EQ(trial(core, 0).state, TrialState::kPending);
 }
 
+TEST(StudyCore, OneTrialCanBeStoppedInAnyState) {
+  StudySpec spec = spec_with(10);
+  spec.failures.fill({.retries = 1, .backoff_s = 50});
+  StudyCore core(spec);
+  for (int64_t i = 0; i < 2; ++i) {
+    start(core);
+    core.report(i, loss(1), 1);
+  }
+  core.ended(1, Failure::kCrash, "exit code 1", 2);
+  core.stop_trial(0, "enough of it", 3);
+  core.stop_trial(1, "enough of it", 3);  // waits for its retry
+  EXPECT_EQ(core.report(0, loss(0.5), 4).action, Action::kStop);
+  core.ended(0, Failure::kCrash, "killed by SIGTERM", 5);
+  for (int64_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(trial(core, i).state, TrialState::kPruned);
+    EXPECT_EQ(trial(core, i).reason, "enough of it");
+  }
+  EXPECT_EQ(start(core, 100), 2);  // no retry of trial 1
+  EXPECT_THAT(refusal_of([&] { core.stop_trial(0, "", 6); }), HasSubstr("over"));
+  EXPECT_THAT(refusal_of([&] { core.stop_trial(7, "", 6); }), HasSubstr("cannot be stopped"));
+  StudyCore again(spec);
+  for (const Event& event : core.take_events()) again.replay(event);
+  EXPECT_EQ(trial(again, 0).state, TrialState::kPruned);
+  EXPECT_EQ(trial(again, 1).reason, "enough of it");
+}
+
 // ---- Replay: any history, cut anywhere, gives the same core ----
 
 /// Plays a study with `slots` slots and random ends; the trials' metrics depend on trial and t

@@ -66,6 +66,7 @@ kill_grace_s = 0.5
 stop = "loss <= 0.1"
 seed = 7
 searcher = "random_then_grid:top=2"
+executor = "some:where=here"
 constant_grid_search = true
 nan_is_failure = true
 ray_files = true
@@ -157,6 +158,7 @@ TEST(StudyFile, EveryKeyIsRead) {
   EXPECT_EQ(spec.stop.size(), 1U);
   EXPECT_EQ(spec.seed, 7U);
   EXPECT_EQ(spec.searcher, "random_then_grid:top=2");
+  EXPECT_EQ(spec.executor, "some:where=here");
   EXPECT_EQ(spec.scheduler, "some:list=1+2.5,on=true,text=abc");
   EXPECT_TRUE(spec.constant_grid_search && spec.nan_is_failure && spec.ray_files &&
               spec.tensorboard && spec.durable);
