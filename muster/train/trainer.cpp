@@ -331,26 +331,21 @@ void Trainer::note_epoch(const Meter& validation) const {
   const auto numbers = [](const Meter& meter) {
     return concat("loss ", fixed(meter.loss(), 4), ", accuracy ", fixed(meter.accuracy(), 4));
   };
-  log_.note(concat("epoch ",
-                   position_.epoch + 1,
-                   "/",
-                   plan_.options.epochs,
-                   ": ",
-                   numbers(epoch_meter_),
-                   "; validation ",
-                   numbers(validation)));
+  const std::string epoch = concat("epoch ", position_.epoch + 1, '/', plan_.options.epochs);
+  log_.note(concat(epoch, ": ", numbers(epoch_meter_), "; validation ", numbers(validation)));
 }
 
 Evaluation Trainer::evaluate_split(const DatasetPtr& split, const std::string& phase) {
+  const auto show = [&](int64_t done, int64_t batches, const Meter& meter) {
+    log_.progress(phase, position_, done, batches, meter);
+  };
   return evaluate(*model_,
                   split,
                   group_,
                   {.workers = plan_.options.workers,
                    .top_k = plan_.options.top_k,
                    .confusion = phase == "test"},
-                  [&](int64_t done, int64_t batches, const Meter& meter) {
-                    log_.progress(phase, position_, done, batches, meter);
-                  });
+                  show);
 }
 
 /// The best epoch's weights on every rank: read by the first, whose disk has them.

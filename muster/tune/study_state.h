@@ -1,4 +1,5 @@
-// What a StudyCore holds. Private to study_core.cpp and study_replay.cpp.
+// What a StudyCore holds. Private to study_core.cpp, study_ends.cpp and
+// study_replay.cpp.
 #pragma once
 
 #include <array>
