@@ -9,13 +9,37 @@
 
 namespace muster::tune {
 
+namespace {
+
+void append(std::vector<Event>& to, std::vector<Event> more) {
+  if (to.empty()) {
+    to = std::move(more);
+  } else {
+    to.insert(to.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  }
+}
+
+}  // namespace
+
+/// Calls that come in while a batch is being written fill the next one, which one of them writes;
+/// the others sleep until it is stored, each woken once.
+struct Study::Batch {
+  std::vector<Event> events;
+  bool stored = false;
+  std::exception_ptr error;      // why it could not be stored; its events are in the next batch
+  std::condition_variable turn;  // stored, failed, or one of those that wait is to write it
+};
+
 double wall_clock_s() {
   using Seconds = std::chrono::duration<double>;
   return Seconds(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 Study::Study(const StudySpec& spec, Clock clock, EventObserver observer)
-    : clock_(std::move(clock)), observer_(std::move(observer)), core_(spec) {
+    : clock_(std::move(clock)),
+      observer_(std::move(observer)),
+      core_(spec),
+      open_(std::make_shared<Batch>()) {
   if (spec.storage.empty()) return;
   tuner_lock_ = std::make_unique<TunerLock>(spec.storage, spec.name);
   storage_ = open_storage(spec.storage, spec.space, core_.describe(), {.durable = spec.durable});
@@ -44,41 +68,41 @@ void Study::store(std::unique_lock<std::mutex>& lock) {
     return;
   }
   std::vector<Event> events = core_.take_events();
-  if (events.empty() && queue_.empty()) return;
-  queue_.insert(
-      queue_.end(), std::make_move_iterator(events.begin()), std::make_move_iterator(events.end()));
-  const uint64_t mine = ++queued_;
-  while (stored_ < mine) {
+  const std::shared_ptr<Batch> mine = open_;
+  if (events.empty() && mine->events.empty()) return;
+  append(mine->events, std::move(events));
+  while (!mine->stored) {
+    if (mine->error) std::rethrow_exception(mine->error);
     if (writing_) {
-      written_.wait(lock);
+      mine->turn.wait(lock);
     } else {
-      write_queued(lock);
+      write_open_batch(lock);
     }
   }
 }
 
-void Study::write_queued(std::unique_lock<std::mutex>& lock) {
-  std::vector<Event> batch = std::exchange(queue_, {});
-  const uint64_t up_to = queued_;
+void Study::write_open_batch(std::unique_lock<std::mutex>& lock) {
+  const std::shared_ptr<Batch> batch = std::exchange(open_, std::make_shared<Batch>());
   writing_ = true;
   lock.unlock();
   std::exception_ptr error;
   try {
-    storage_->append(batch);
+    storage_->append(batch->events);
   } catch (...) {
     error = std::current_exception();
   }
   lock.lock();
   writing_ = false;
-  written_.notify_all();
-  if (error) {  // those that wait try it themselves, and hear the same
-    queue_.insert(queue_.begin(),
-                  std::make_move_iterator(batch.begin()),
-                  std::make_move_iterator(batch.end()));
-    std::rethrow_exception(error);
+  if (error) {
+    batch->error = error;
+    append(batch->events, std::move(open_->events));
+    open_->events = std::move(batch->events);
+  } else {
+    batch->stored = true;
   }
-  stored_ = up_to;
-  if (observer_) observer_(core_, batch);
+  batch->turn.notify_all();
+  open_->turn.notify_one();
+  if (batch->stored && observer_) observer_(core_, batch->events);
 }
 
 }  // namespace muster::tune

@@ -61,19 +61,17 @@ class Study {
   double now_s() const { return clock_(); }
 
  private:
+  struct Batch;
   void store(std::unique_lock<std::mutex>& lock);
-  void write_queued(std::unique_lock<std::mutex>& lock);
+  void write_open_batch(std::unique_lock<std::mutex>& lock);
 
   std::mutex mutex_;
-  std::condition_variable written_;
   Clock clock_;
   EventObserver observer_;
   std::unique_ptr<TunerLock> tuner_lock_;  // null in memory
   std::unique_ptr<Storage> storage_;       // null in memory
   StudyCore core_;
-  std::vector<Event> queue_;  // not stored yet
-  uint64_t queued_ = 0;       // calls whose events went to the queue
-  uint64_t stored_ = 0;       // of these, stored
+  std::shared_ptr<Batch> open_;  // events that nobody writes yet
   bool writing_ = false;
   int64_t resumed_events_ = 0;
 };
