@@ -71,6 +71,7 @@ int main(int argc, char** argv) {
                                  .metric = "loss",
                                  .mode = "min",
                                  .num_samples = options.trials,
+                                 .resources_per_trial = {.cpu = 0.001},  // as many as wanted
                                  .max_concurrent_trials = options.threads,
                                  .storage = options.storage,
                                  .durable = options.durable});
