@@ -89,6 +89,7 @@ tidy: build
 	@scripts/setup.sh tidy
 	@cmake --build build -j $(JOBS) --target verify_headers
 	@cmake --preset tidy
+	@ninja -C build-tidy $$(ninja -C build-tidy -t targets all | sed -n 's/^\(.*\.pb\.h\):.*/\1/p')
 	@scripts/tidy.sh
 
 format:
