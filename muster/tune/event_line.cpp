@@ -10,6 +10,11 @@
 namespace muster::tune {
 namespace {
 
+/// What ends or suspends a trial has a line; that it is complete is said when it has ended.
+bool is_silent(const Reported& reported) {
+  return reported.decision.action == Action::kContinue || reported.decision.complete;
+}
+
 /// The line of an event, by kind. An empty text: not worth one.
 class LineOf {
  public:
@@ -24,10 +29,9 @@ class LineOf {
     return out + because(started.reason) + parameters();
   }
 
-  /// Only what ends or suspends the trial; that it is complete is said when it has ended.
   std::string operator()(const Reported& reported) const {
     const Decision& decision = reported.decision;
-    if (decision.action == Action::kContinue || decision.complete) return "";
+    if (is_silent(reported)) return "";
     if (!decision.reason.empty()) return head("") + decision.reason + parameters();
     const char* word = decision.action == Action::kPause ? "paused" : "stopped";
     return concat(head(word), " at ", reported.t, parameters());
@@ -148,6 +152,9 @@ std::optional<std::string> event_line(const StudyView& view, const Event& event)
 }
 
 std::optional<std::string> event_line(const StudyCore& core, const Event& event) {
+  // Most events are reports without a line, and a view costs as much as some reports.
+  const auto* reported = std::get_if<Reported>(&event.what);
+  if (reported != nullptr && is_silent(*reported)) return std::nullopt;
   return event_line(view_of(core), event);
 }
 

@@ -122,6 +122,18 @@ class Space {
   std::shared_ptr<const Impl> impl_;
 };
 
+/// How one parameter of a described space differs from the stored one's; neither text: only the
+/// order of the parameters is another one (kOtherOrder).
+struct SpaceChange {
+  std::string name;
+  std::optional<std::string> stored,
+      now;  ///< "loguniform(1e-4, 0.1) when a == 1"; nothing: not there
+};
+inline constexpr std::string_view kOtherOrder = "the parameters are in another order";
+
+/// Of two describe()s; nothing if one of them is none.
+std::optional<std::vector<SpaceChange>> space_changes(const Json& stored, const Json& now);
+
 /// Values as the object that a trial's program reads: nested by dots, inactive ones left out.
 Json to_json(const Space& space, const Values& values);
 

@@ -76,26 +76,43 @@ Space Space::from_description(const Json& description) {
   return Space(std::move(parameters));
 }
 
-std::vector<std::string> Space::differences(const Json& stored) const {
-  const auto before = lines_of(stored);
-  if (!before) return {"the stored search space is not readable"};
-  const auto now = *lines_of(describe());
+std::optional<std::vector<SpaceChange>> space_changes(const Json& stored, const Json& now) {
+  const auto before = lines_of(stored), after = lines_of(now);
+  if (!before || !after) return std::nullopt;
   const auto find = [](const auto& lines, const std::string& name) {
     return std::find_if(lines.begin(), lines.end(), [&](const auto& l) { return l.first == name; });
   };
-  std::vector<std::string> out;
-  for (const auto& [name, line] : now) {
+  std::vector<SpaceChange> out;
+  for (const auto& [name, line] : *after) {
     const auto old = find(*before, name);
-    if (old == before->end())
-      out.push_back(concat(name, ": ", line, ", which the stored study has not"));
-    else if (old->second != line)
-      out.push_back(concat(name, ": ", line, ", was ", old->second));
+    if (old == before->end()) {
+      out.push_back({.name = name, .now = line});
+    } else if (old->second != line) {
+      out.push_back({.name = name, .stored = old->second, .now = line});
+    }
   }
   for (const auto& [name, line] : *before) {
-    if (find(now, name) == now.end()) out.push_back(concat(name, ": gone, was ", line));
+    if (find(*after, name) == after->end()) out.push_back({.name = name, .stored = line});
   }
   // Points and values are kept in the order of the space.
-  if (out.empty() && now != *before) out.emplace_back("the parameters are in another order");
+  if (out.empty() && *after != *before) out.push_back({});
+  return out;
+}
+
+std::vector<std::string> Space::differences(const Json& stored) const {
+  const auto changes = space_changes(stored, describe());
+  if (!changes) return {"the stored search space is not readable"};
+  std::vector<std::string> out;
+  for (const auto& [name, before, now] : *changes) {
+    if (!before && !now) {
+      out.emplace_back(kOtherOrder);
+    } else if (!before) {
+      out.push_back(concat(name, ": ", *now, ", which the stored study has not"));
+    } else {
+      out.push_back(now ? concat(name, ": ", *now, ", was ", *before)
+                        : concat(name, ": gone, was ", *before));
+    }
+  }
   return out;
 }
 

@@ -126,30 +126,11 @@ Json StudyCore::describe() const {
 
 namespace {
 
-const Json* find_parameter(const Json& space, const Json& name) {
-  for (const Json& parameter : space) {
-    if (parameter.is_object() && parameter.contains("name") && parameter["name"] == name)
-      return &parameter;
-  }
-  return nullptr;
-}
-
-/// The parameters of `a` that `b` has not or has otherwise.
-void compare_spaces(const Json& a, const Json& b, std::vector<std::string>& lines) {
-  for (const Json& parameter : a) {
-    const Json* other = find_parameter(b, parameter["name"]);
-    const std::string name = parameter["name"].get<std::string>();
-    if (other == nullptr) {
-      lines.push_back(concat("- ", name, " = ", muster::to_text(parameter)));
-    } else if (*other != parameter) {
-      lines.push_back(concat("- ", name, " = ", muster::to_text(parameter)));
-      lines.push_back(concat("+ ", name, " = ", muster::to_text(*other)));
-    }
-  }
-  for (const Json& parameter : b) {
-    if (find_parameter(a, parameter["name"]) == nullptr)
-      lines.push_back(
-          concat("+ ", parameter["name"].get<std::string>(), " = ", muster::to_text(parameter)));
+void add_space_lines(const std::vector<SpaceChange>& changes, std::vector<std::string>& lines) {
+  for (const auto& [name, stored, now] : changes) {
+    if (stored) lines.push_back(concat("- ", name, " = ", *stored));
+    if (now) lines.push_back(concat("+ ", name, " = ", *now));
+    if (!stored && !now) lines.emplace_back(kOtherOrder);
   }
 }
 
@@ -160,8 +141,9 @@ std::vector<std::string> describe_differences(const Json& stored, const Json& no
   for (const auto& [key, value] : now.items()) {
     const Json before = stored.value(key, Json());
     if (before == value) continue;
-    if (key == "space" && before.is_array()) {
-      compare_spaces(before, value, lines);
+    const auto changes = key == "space" ? space_changes(before, value) : std::nullopt;
+    if (changes && !changes->empty()) {
+      add_space_lines(*changes, lines);
     } else {
       lines.push_back(concat("- ", key, " = ", muster::to_text(before)));
       lines.push_back(concat("+ ", key, " = ", muster::to_text(value)));

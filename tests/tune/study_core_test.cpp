@@ -239,6 +239,10 @@ TEST(StudyDescription, TellsASpaceThatChangedFromOneThatDidNot) {
   EXPECT_THAT(lines, ::testing::Contains(HasSubstr("- lr")));
   EXPECT_THAT(lines, ::testing::Contains(HasSubstr("+ l2")));
   EXPECT_THAT(lines, ::testing::Contains(HasSubstr("- l1")));
+  StudySpec turned = spec_with(5);
+  turned.space = Space({{"l1", sample_from("2 ** randint(2, 9)")}, {"lr", loguniform(1e-4, 1e-1)}});
+  EXPECT_THAT(describe_differences(stored, StudyCore(turned).describe()),
+              ::testing::ElementsAre(HasSubstr("another order")));
 }
 
 }  // namespace
