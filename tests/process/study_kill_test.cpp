@@ -1,4 +1,5 @@
 // `muster tune` under SIGKILL: tuner, trials or both, at two hundred random instants.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -13,6 +14,7 @@
 #include <poll.h>
 #include <signal.h>
 
+#include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/text.h"
 #include "muster/tune/storage.h"
@@ -122,26 +124,48 @@ void strike(Launched& tuner, std::mt19937& random) {
   if (what != 2) tuner.signal(SIGKILL);
 }
 
-/// Starts and kills the study until it has ended by itself; returns the number of blows.
-int kill_until_done(const fs::path& study, std::mt19937& random, int most) {
-  int kills = 0;
+/// How many attempts the log knows; 0 as long as there is no study.
+int64_t attempts_in(const fs::path& storage) try {
+  const auto events = tune::read_events(storage, "kill");
+  return std::ranges::count_if(events, [](const tune::Event& event) {
+    return std::holds_alternative<tune::AttemptStarted>(event.what);
+  });
+} catch (const Error&) {
+  return 0;  // killed before the study was created
+}
+
+/// Blows at random instants within a window from the start of the tuner. The window widens while
+/// they come too early for a trial to be started: a busy machine and a sanitizer make starting slow.
+struct Blows {
+  std::mt19937 random;
+  double window = 60;  // ms
+  int count = 0;
+};
+
+/// Starts and kills the study until it has ended by itself, or kKills blows have fallen.
+void kill_until_done(const fs::path& study, Blows& blows) {
+  const fs::path storage = study.parent_path() / "kill.db";
+  int64_t attempts = 0;
   while (!::testing::Test::HasFailure()) {
-    Launched tuner({"tune", study.string()});
-    const bool spare = kills >= most;
+    // A blow at AddressSanitizer's own process for leaks would leave the tuner waiting for it.
+    Launched tuner({"tune", study.string()}, {.environment = {"ASAN_OPTIONS=detect_leaks=0"}});
+    const bool spare = blows.count >= kKills;
     if (!spare) {
-      ::poll(nullptr, 0, static_cast<int>(random() % 60));  // the random instant
-      strike(tuner, random);
-      ++kills;
+      ::poll(nullptr, 0, static_cast<int>(blows.random() % unsigned(blows.window)));
+      strike(tuner, blows.random);
+      ++blows.count;
     }
     const Ended ended = tuner.wait(std::chrono::seconds(60));
     EXPECT_TRUE(tuner.nothing_left()) << "a process was left";
     EXPECT_TRUE(ended.signal == SIGKILL || ended.code == 0) << ended.code << '\n' << tuner.err();
     if (ended.code == 0) break;
-    if (fs::exists(study.parent_path() / "kill.db") &&
-        fs::file_size(study.parent_path() / "kill.db") > 0 && kills % 10 == 0)
-      check_log(study, /*finished=*/false);
+    if (spare) continue;
+    const int64_t now = attempts_in(storage);
+    blows.window *= now > attempts ? 0.9 : 1.25;
+    blows.window = std::clamp(blows.window, 60.0, 3000.0);
+    attempts = now;
+    if (blows.count % 10 == 0 && now > 0) check_log(study, /*finished=*/false);
   }
-  return kills;
 }
 
 unsigned seed_of_test() {
@@ -159,19 +183,19 @@ std::vector<std::string> unbroken(const StudyFile& file) {
 TEST(TunerKilled, WithOneSlotTheStudyEndsAsAnUnbrokenOne) {
   const unsigned seed = seed_of_test();
   SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
-  std::mt19937 random(seed);
+  Blows blows{std::mt19937(seed)};
   const StudyFile kinds[] = {
       {.checkpoints = true},
       {.checkpoints = false},
       {.checkpoints = true,
        .scheduler = "asha:type=promotion,max_t=9,grace_period=1,reduction_factor=3"}};
   std::map<size_t, std::vector<std::string>> want;
-  int kills = 0, again = 0;
-  for (size_t i = 0; kills < kKills && !HasFailure(); i = (i + 1) % 3) {
+  int again = 0;
+  for (size_t i = 0; blows.count < kKills && !HasFailure(); i = (i + 1) % 3) {
     if (!want.contains(i)) want[i] = unbroken(kinds[i]);
     const test::Folder folder;
     const fs::path study = write_study(folder.path(), kinds[i]);
-    kills += kill_until_done(study, random, kKills - kills);
+    kill_until_done(study, blows);
     EXPECT_EQ(outcome_of(folder.path() / "kill.db"), want[i]);
     again += check_log(study, /*finished=*/true);
     EXPECT_FALSE(any_ran_twice(folder.path()));
@@ -182,13 +206,13 @@ TEST(TunerKilled, WithOneSlotTheStudyEndsAsAnUnbrokenOne) {
 TEST(TunerKilled, WithMoreSlotsNothingIsLostOrDoubled) {
   const unsigned seed = seed_of_test();
   SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
-  std::mt19937 random(seed);
-  int kills = 0, again = 0;
-  for (int64_t slots = 2; kills < kKills && !HasFailure(); slots = slots % 4 + 1) {
+  Blows blows{std::mt19937(seed)};
+  int again = 0;
+  for (int64_t slots = 2; blows.count < kKills && !HasFailure(); slots = slots % 4 + 1) {
     const test::Folder folder;
     const fs::path study =
         write_study(folder.path(), {.samples = 24, .slots = slots, .checkpoints = slots % 2 == 0});
-    kills += kill_until_done(study, random, kKills - kills);
+    kill_until_done(study, blows);
     again += check_log(study, /*finished=*/true);
     EXPECT_FALSE(any_ran_twice(folder.path()));
   }
