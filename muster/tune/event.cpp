@@ -7,8 +7,8 @@
 namespace muster::tune {
 namespace {
 
-constexpr std::array<std::string_view, 5> kKinds = {
-    "trial_added", "attempt_started", "reported", "attempt_ended", "tuner"};
+constexpr std::array<std::string_view, 6> kKinds = {
+    "trial_added", "attempt_started", "reported", "attempt_ended", "tuner", "outside_trial"};
 
 /// `,"key":"text"` unless the text is empty.
 void add_text(PayloadWriter& out, std::string_view key, std::string_view text) {
@@ -85,6 +85,19 @@ void write(PayloadWriter& out, const AttemptEnded& what) {
 void write(PayloadWriter& out, const TunerNote& what) {
   out.raw("{\"text\":");
   out.text(what.text);
+}
+
+void write(PayloadWriter& out, const OutsideTrial& what) {
+  out.raw("{\"number\":");
+  out.integer(what.number);
+  out.raw(",\"point\":[");
+  add_list(out, what.point, [&](double x) { out.number(x); });
+  out.raw("],\"state\":");
+  out.text(kStateWords[static_cast<size_t>(what.state)]);
+  out.raw(",\"metric\":");
+  out.number(what.metric);
+  out.raw(",\"step\":");
+  out.integer(what.step);
 }
 
 }  // namespace

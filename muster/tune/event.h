@@ -56,14 +56,23 @@ struct TunerNote {
   std::string text;
 };
 
+/// A trial that another program (Optuna) finished in this study, which the searcher was told of.
+struct OutsideTrial {
+  int64_t number = 0;  ///< in Optuna's count
+  Point point;
+  TrialState state = TrialState::kComplete;  ///< kComplete, kPruned or kFailed
+  double metric = 0;                         ///< its value; NaN: none
+  int64_t step = 0;                          ///< of its last report; 0: none
+};
+
 struct Event {
   int64_t id = 0;      ///< 1, 2, … without gaps
   double time_s = 0;   ///< seconds since 1970, UTC
   int64_t trial = -1;  ///< -1: of the study
-  std::variant<TrialAdded, AttemptStarted, Reported, AttemptEnded, TunerNote> what;
+  std::variant<TrialAdded, AttemptStarted, Reported, AttemptEnded, TunerNote, OutsideTrial> what;
 };
 
-/// "trial_added", "attempt_started", "reported", "attempt_ended", "tuner".
+/// "trial_added", "attempt_started", "reported", "attempt_ended", "tuner", "outside_trial".
 std::string_view kind_of(const Event& event);
 
 /// The event's own fields, without id, time, trial and kind. Doubles that JSON has not (NaN,

@@ -86,6 +86,21 @@ TunerNote read_note(PayloadReader& in) {
   return {in.text()};
 }
 
+OutsideTrial read_outside(PayloadReader& in) {
+  OutsideTrial what;
+  in.expect("{\"number\":");
+  what.number = in.integer();
+  in.expect(",\"point\":[");
+  read_list(in, "]", [&] { what.point.push_back(in.number()); });
+  in.expect(",\"state\":");
+  what.state = static_cast<TrialState>(in.word(kStateWords));
+  in.expect(",\"metric\":");
+  what.metric = in.number();
+  in.expect(",\"step\":");
+  what.step = in.integer();
+  return what;
+}
+
 using What = decltype(Event::what);
 
 std::optional<What> read_what(PayloadReader& in, std::string_view kind) {
@@ -94,6 +109,7 @@ std::optional<What> read_what(PayloadReader& in, std::string_view kind) {
   if (kind == "reported") return read_reported(in);
   if (kind == "attempt_ended") return read_ended(in);
   if (kind == "tuner") return read_note(in);
+  if (kind == "outside_trial") return read_outside(in);
   return std::nullopt;
 }
 

@@ -73,6 +73,7 @@ class HistoryBuilder {
   void take_in(const Event& event, const Reported& reported);
   void take_in(const Event& event, const AttemptEnded& ended);
   void take_in(const Event&, const TunerNote&) {}
+  void take_in(const Event&, const OutsideTrial&) {}
   TrialHistory& trial_of(const Event& event);
 
   StudyFacts facts_;

@@ -77,6 +77,7 @@ LocalTrial::~LocalTrial() {
 /// Open for both, so that writers come and go without an end-of-file.
 void LocalTrial::make_report_file() {
   if (start_.report_file.empty()) return;
+  ::unlink(start_.report_file.c_str());  // of a start of this attempt that failed halfway
   if (::mkfifo(start_.report_file.c_str(), 0600) == 0)
     report_fd_.reset(::open(start_.report_file.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
   if (report_fd_) return;

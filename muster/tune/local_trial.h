@@ -75,8 +75,6 @@ class LocalTrial {
   /// It was told to pause or to stop: SIGTERM so long from now. The first call counts.
   void ask_to_end(double grace_s);
   bool asked() const { return end_.asked; }
-  /// It failed, though its process does not know: SIGTERM now. The first call counts.
-  void fail(Failure failure, const std::string& why);
   bool failed() const { return end_.failure != Failure::kNone; }
   void kill();
   bool no_process_left() const { return gone_; }
@@ -105,6 +103,8 @@ class LocalTrial {
     bool closed = false;
   };
 
+  /// It failed, though its process does not know: SIGTERM now. The first call counts.
+  void fail(Failure failure, const std::string& why);
   void make_report_file();
   void on_warden();
   void on_warden_report(const launch::WardenReport& report);

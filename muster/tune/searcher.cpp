@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "muster/base/error.h"
+#include "muster/base/text.h"
 #include "muster/tune/concurrency.h"
 
 namespace muster::tune {
@@ -31,6 +32,11 @@ LimitOptions take_limit(const SearcherEntry& entry, ParamValues& params) {
 }
 
 }  // namespace
+
+std::string trial_name(int64_t number) {
+  return number < 0 ? concat("Optuna's trial ", outside_number(number))
+                    : concat("trial ", number);
+}
 
 std::unique_ptr<Searcher> make_searcher(const std::string& text, const SearcherContext& context) {
   Spec spec = parse_spec(text);

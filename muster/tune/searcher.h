@@ -19,8 +19,9 @@ namespace muster::tune {
 // A searcher is a deterministic function of its seed and of what it was told, in the order in which
 // it was told: a study is resumed by telling it all again. It keeps no clock, no thread, no file.
 // suggest() is asked for the point of trial `number`, numbers rising by one; told() brings each
-// finished trial once. A searcher that learns sees points (Note [Points and values]) and scores,
-// where larger is better whatever the study's mode.
+// finished trial once, also those that Optuna added to the study's file. A searcher that learns
+// sees points (Note [Points and values]) and scores, where larger is better whatever the study's
+// mode.
 // grid_search dimensions and points_to_evaluate are not its business: the study core fills them
 // (variants.h), and asks the searcher for the rest of the point. suggest() that answers kWait
 // changes nothing, since the log of a study does not hold that it was asked.
@@ -33,12 +34,18 @@ struct SearcherContext {
 
 /// What a searcher is told of a finished trial.
 struct FinishedTrial {
-  int64_t number = 0;
+  int64_t number = 0;  ///< below 0: not this study's own; see outside_number
   Point point;
   TrialState state = TrialState::kComplete;  ///< kComplete, kPruned or kFailed
   double score = 0;  ///< of the study's scope (last or best report); NaN: none
   int64_t step = 0;  ///< of the last report; 0: none
 };
+
+/// The number that searchers know a trial by which Optuna added to the study (-1, -2, …), and back.
+constexpr int64_t outside_number(int64_t number) { return -1 - number; }
+
+/// "trial 7", or "Optuna's trial 7".
+std::string trial_name(int64_t number);
 
 class Searcher {
  public:

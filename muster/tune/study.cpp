@@ -1,10 +1,15 @@
 #include "muster/tune/study.h"
 
 #include <chrono>
+#include <cmath>
 #include <iterator>
+#include <map>
+#include <optional>
+#include <string>
 
 #include <unistd.h>
 
+#include "muster/base/error.h"
 #include "muster/base/text.h"
 
 namespace muster::tune {
@@ -17,6 +22,19 @@ void append(std::vector<Event>& to, std::vector<Event> more) {
   } else {
     to.insert(to.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   }
+}
+
+/// The point that has these values; nothing if they are not a whole point of the space, as those of
+/// another Optuna program need not be.
+std::optional<Point> full_point(const Space& space, const std::map<std::string, Value>& values) try {
+  Point point = space.point_of(values);
+  const Point drawn = space.with_conditions(space.draw(point, 0, 0));
+  for (size_t d = 0; d < point.size(); ++d) {
+    if (std::isnan(point[d]) && !std::isnan(drawn[d])) return std::nullopt;
+  }
+  return space.with_conditions(std::move(point));
+} catch (const Error&) {
+  return std::nullopt;
 }
 
 }  // namespace
@@ -49,9 +67,30 @@ Study::Study(const StudySpec& spec, Clock clock, EventObserver observer)
   }
   apply([&](StudyCore& core, double now_s) {
     core.recover(now_s);
-    core.note(concat(resumed_events_ > 0 ? "resumed" : "started", " by process ", ::getpid()),
+    const int64_t told = tell_outside_trials(now_s);
+    core.note(concat(resumed_events_ > 0 ? "resumed" : "started",
+                     " by process ",
+                     ::getpid(),
+                     told > 0 ? concat("; told the searcher of ", told, " trials by Optuna") : ""),
               now_s);
   });
+}
+
+/// Tells the searcher of what Optuna has finished in the file. Returns how many trials that were.
+int64_t Study::tell_outside_trials(double now_s) {
+  int64_t told = 0;
+  for (const ForeignTrial& trial : storage_->foreign_trials()) {
+    if (!is_over(trial.state)) continue;
+    const auto point = full_point(core_.spec().space, trial.params);
+    if (!point) continue;
+    told += core_.learn({.number = trial.number,
+                         .point = *point,
+                         .state = trial.state,
+                         .metric = trial.value,
+                         .step = trial.intermediate.empty() ? 0 : trial.intermediate.back().first},
+                        now_s);
+  }
+  return told;
 }
 
 Study::~Study() = default;

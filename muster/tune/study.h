@@ -62,6 +62,7 @@ class Study {
 
  private:
   struct Batch;
+  int64_t tell_outside_trials(double now_s);
   void store(std::unique_lock<std::mutex>& lock);
   void write_open_batch(std::unique_lock<std::mutex>& lock);
 

@@ -230,9 +230,10 @@ Decision StudyCore::Impl::decide(Trial& trial, const Report& report, int64_t t, 
     trial.last_metric = *metric;
     if (std::isnan(trial.best_metric) || is_better(*metric, trial.best_metric))
       trial.best_metric = *metric;
-    if (spec.nan_is_failure && std::isnan(*metric)) {
+    if (spec.nan_is_failure && !std::isfinite(*metric)) {
       record.fails = Failure::kNan;
-      decision = {.action = Action::kStop, .reason = concat(spec.metric, " is not a number")};
+      decision = {.action = Action::kStop,
+                  .reason = concat(spec.metric, " is ", shortest(*metric), " at step ", t)};
     }
   }
   trial.last_t = t;

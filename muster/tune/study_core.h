@@ -91,6 +91,10 @@ class StudyCore {
   /// which the caller sees to. Throws a usage error for a trial that is over or not there.
   void stop_trial(int64_t trial, const std::string& reason, double now_s);
 
+  /// Tells the searcher of a trial that another program finished. Returns false, and makes no
+  /// event, for one that it was told of before. Throws a usage error for a point of another space.
+  bool learn(const OutsideTrial& trial, double now_s);
+
   /// A line for the log that changes nothing.
   void note(const std::string& text, double now_s);
 

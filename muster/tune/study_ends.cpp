@@ -119,6 +119,26 @@ void StudyCore::Impl::stop_trial(Trial& trial, const std::string& reason, double
   emit(trial.number, now_s, TunerNote{reason});
 }
 
+bool StudyCore::learn(const OutsideTrial& trial, double now_s) {
+  return impl_->learn(trial, now_s);
+}
+
+bool StudyCore::Impl::learn(const OutsideTrial& trial, double now_s) {
+  if (trial.point.size() != spec.space.dimensions().size()) {
+    throw usage_error({.refused = concat("trial ", trial.number, " of another program"),
+                       .rule = "it has a number for each dimension of the space",
+                       .value = concat(trial.point.size(), " numbers")});
+  }
+  if (!outside.insert(trial.number).second) return false;
+  searcher->told({.number = outside_number(trial.number),
+                  .point = trial.point,
+                  .state = trial.state,
+                  .score = score_of(trial.metric, spec.mode),
+                  .step = trial.step});
+  emit(-1, now_s, trial);
+  return true;
+}
+
 void StudyCore::note(const std::string& text, double now_s) {
   impl_->emit(-1, now_s, TunerNote{text});
 }

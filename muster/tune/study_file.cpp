@@ -79,6 +79,7 @@ class StudyReader {
       top_.refuse("num_samples", "it is at least 1, or -1 for no end", "0");
     take(spec_.max_concurrent, top_.whole("max_concurrent", 0));
     take(spec_.time_budget_s, top_.duration_s("time_budget"));
+    take(spec_.storage_patience_s, top_.duration_s("storage_patience"));
     take(spec_.trial_timeout_s, top_.duration_s("trial_timeout"));
     take(spec_.report_timeout_s, top_.duration_s("report_timeout"));
     take(spec_.stop_grace_s, top_.duration_s("stop_grace"));

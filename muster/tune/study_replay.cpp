@@ -72,6 +72,8 @@ class StudyReplay {
     core_.emit(-1, event_.time_s, note);
   }
 
+  void operator()(const OutsideTrial& trial) { core_.learn(trial, event_.time_s); }
+
  private:
   Trial& trial_of_event() {
     if (event_.trial < 0 || event_.trial >= static_cast<int64_t>(core_.trials.size()))

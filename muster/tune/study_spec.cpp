@@ -40,6 +40,7 @@ void check_study(const StudySpec& spec) {
   for (const auto& [name, seconds] : {std::pair{"time_budget_s", spec.time_budget_s},
                                       {"trial_timeout_s", spec.trial_timeout_s},
                                       {"report_timeout_s", spec.report_timeout_s},
+                                      {"storage_patience_s", spec.storage_patience_s},
                                       {"stop_grace_s", spec.stop_grace_s},
                                       {"kill_grace_s", spec.kill_grace_s}}) {
     require(seconds >= 0, name, "seconds, at least 0", shortest(seconds));

@@ -60,6 +60,7 @@ struct StudySpec {
   int64_t num_samples = 1;     ///< times the grid's size = trials; -1: without end
   int64_t max_concurrent = 0;  ///< trials at once; 0: what the resources allow
   double time_budget_s = 0;    ///< of the whole study; 0: none
+  double storage_patience_s = 60;  ///< how long a full disk or a locked file is waited for
   std::vector<StopCriterion> stop;
   Plateau plateau;
   Space space;
@@ -73,7 +74,7 @@ struct StudySpec {
   std::array<FailurePolicy, kFailures> failures{};  ///< by Failure
   double trial_timeout_s = 0;                       ///< of one attempt; 0: none
   double report_timeout_s = 0;                      ///< without a report; 0: none
-  bool nan_is_failure = false;                      ///< else NaN is the worst score
+  bool nan_is_failure = false;  ///< a metric that is not finite; else NaN is the worst score
 
   // A trial that is a program.
   std::vector<std::string> command;      ///< "{lr}" is replaced; "{{" is a brace

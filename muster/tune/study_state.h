@@ -53,6 +53,7 @@ struct StudyCore::Impl {
   Decision take_report(Trial& trial, const Report& report, double now_s);
   Decision decide(Trial& trial, const Report& report, int64_t t, double now_s);
   void stop_trial(Trial& trial, const std::string& reason, double now_s);
+  bool learn(const OutsideTrial& trial, double now_s);
   void end_attempt(Trial& trial, AttemptEnded ended, double now_s);
 
   Searcher::Suggestion suggest_next();
@@ -76,6 +77,7 @@ struct StudyCore::Impl {
   std::set<std::pair<double, int64_t>> retries;      // due, number
   std::vector<Event> events;
   int64_t next_event = 1;
+  std::set<int64_t> outside;  // trials of other programs that the searcher was told of
   int64_t running_count = 0;
   int64_t best = -1;
   bool exhausted = false;  // the searcher has no more points

@@ -16,7 +16,7 @@
 namespace muster::tune {
 namespace {
 
-constexpr double kStorageRetryS = 1, kStoragePatienceS = 60;
+constexpr double kStorageRetryS = 1;
 
 /// An answer that is held back until what it rests on is stored.
 struct Answer {
@@ -68,7 +68,8 @@ class Tuner {
         return next;
       }
       shares_.emplace(plan.trial, *share);
-      executor_.start(plan);
+      const auto start = [&] { executor_.start(plan); };  // makes a folder and files
+      patiently(start, start);
     }
     return next;
   }
@@ -211,28 +212,33 @@ class Tuner {
     for (const auto& [trial, share] : shares_) executor_.stop(trial, why, kill);
   }
 
-  /// study_.apply, patient with a disk that is full or a file that is locked: trials wait for their
-  /// answers meanwhile. `call` has been made once, whatever happens.
+  /// study_.apply; `call` has been made once, whatever happens.
   template <class Call>
   void stored(Call call) {
-    try {
-      study_.apply(call);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kEnvironment) throw;
-      note(concat(error.what(),
-                  "\nhint: trials wait; trying again for ",
-                  human_duration(kStoragePatienceS)));
-      wait_for_storage();
-    }
+    patiently([&] { study_.apply(call); }, [&] { study_.flush(); });
   }
 
-  void wait_for_storage() {
+  /// Patient with a disk that is full or a file that is locked: trials wait for their answers
+  /// meanwhile.
+  template <class First, class Again>
+  void patiently(First first, Again again) {
+    std::string trouble;
+    try {
+      return first();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kEnvironment) throw;
+      trouble = error.what();
+      note(concat(trouble,
+                  "\nhint: trials wait; trying again for ",
+                  human_duration(spec_.storage_patience_s)));
+    }
     for (double waited = 0;; waited += kStorageRetryS) {
       std::this_thread::sleep_for(std::chrono::duration<double>(kStorageRetryS));
       try {
-        return study_.flush();
+        return again();
       } catch (const Error& error) {
-        if (error.kind() != ErrorKind::kEnvironment || waited >= kStoragePatienceS) throw;
+        if (error.kind() != ErrorKind::kEnvironment || waited >= spec_.storage_patience_s) throw;
+        if (std::exchange(trouble, error.what()) != error.what()) note(error.what());
       }
     }
   }

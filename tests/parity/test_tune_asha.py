@@ -151,7 +151,7 @@ def test_promotion_is_the_papers_algorithm(twin):
         eta = draw.choice([2, 3, 4])
         r, R = draw.choice([(1, eta ** 3), (1, eta ** 2), (2, 2 * eta ** 2), (1, 10), (3, 20)])
         events, answers = promotion_sequence(seed, r, R, eta, draw.choice([1, 2, 4, 9]), draw.choice([5, 30, 80]))
-        options = {"max_t": R, "grace_period": r, "reduction_factor": eta, "type": "promotion"}
+        options = {"max_t": R, "grace_period": r, "reduction_factor": eta, "variant": "promotion"}
         requests.append({"spec": spec(options), "mode": "max", "seed": 1, "events": events})
         expected.append(answers)
     for request, ours, theirs in zip(requests, twin("schedule", requests), expected):

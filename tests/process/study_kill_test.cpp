@@ -188,7 +188,7 @@ TEST(TunerKilled, WithOneSlotTheStudyEndsAsAnUnbrokenOne) {
       {.checkpoints = true},
       {.checkpoints = false},
       {.checkpoints = true,
-       .scheduler = "asha:type=promotion,max_t=9,grace_period=1,reduction_factor=3"}};
+       .scheduler = "asha:variant=promotion,max_t=9,grace_period=1,reduction_factor=3"}};
   std::map<size_t, std::vector<std::string>> want;
   int again = 0;
   for (size_t i = 0; blows.count < kKills && !HasFailure(); i = (i + 1) % 3) {

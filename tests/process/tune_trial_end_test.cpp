@@ -100,15 +100,6 @@ TEST_F(LocalTrials, AReportThatWaitsForItsAnswerIsNotLate) {
   EXPECT_EQ(end().failure, Failure::kNone) << end().message;
 }
 
-TEST_F(LocalTrials, NaNIsAFailureIfTheStudySaysSo) {
-  script("muster report loss=0.5 step=1; muster report loss=nan step=2; echo $?; sleep 1000");
-  spec_.nan_is_failure = true;
-  run();
-  EXPECT_THAT(reports(), SizeIs(1));
-  EXPECT_EQ(end().failure, Failure::kNan);
-  EXPECT_EQ(end().message, "loss is nan at step 2");
-}
-
 TEST_F(LocalTrials, AfterStopAnyExitCodeIsFine) {
   script("muster report loss=1; exit 7");
   run(&stop_at_once);

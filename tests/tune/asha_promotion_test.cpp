@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 std::unique_ptr<Scheduler> made(AshaOptions options, Mode mode = Mode::kMax) {
-  options.type = "promotion";
+  options.variant = "promotion";
   return make_scheduler(asha(options), {.seed = 1, .mode = mode, .metric = "loss"});
 }
 

@@ -47,7 +47,7 @@ TEST(Asha, TheSpecHasWhatIsNotTheDefault) {
   EXPECT_EQ(asha({}), "asha");
   EXPECT_EQ(asha({.max_t = 10, .grace_period = 1, .reduction_factor = 2}),
             "asha:max_t=10,reduction_factor=2");
-  EXPECT_EQ(asha({.type = "promotion"}), "asha:type=promotion");
+  EXPECT_EQ(asha({.variant = "promotion"}), "asha:variant=promotion");
 }
 
 TEST(Asha, OptionsThatMakeNoSenseAreRefusedAtOnce) {
@@ -59,8 +59,8 @@ TEST(Asha, OptionsThatMakeNoSenseAreRefusedAtOnce) {
   EXPECT_THAT(refusal({.max_t = (int64_t{1} << 53) + 1}), HasSubstr("2^53"));
   EXPECT_THAT(refusal({.reduction_factor = 1}), HasSubstr("reduction_factor is above 1"));
   EXPECT_THAT(refusal({.reduction_factor = kNan}), HasSubstr("above 1"));
-  EXPECT_THAT(refusal({.type = "hyperband"}), HasSubstr("stopping or promotion"));
-  EXPECT_THAT(refusal({.type = "promotion", .ray_compat = true}), HasSubstr("Ray has no other"));
+  EXPECT_THAT(refusal({.variant = "hyperband"}), HasSubstr("stopping or promotion"));
+  EXPECT_THAT(refusal({.variant = "promotion", .ray_compat = true}), HasSubstr("Ray has no other"));
   EXPECT_THAT(refusal({.brackets = 0}), HasSubstr("at least 1"));
   EXPECT_THAT(refusal_of([] { made({.max_t = 100, .brackets = 5}); }),
               HasSubstr("there are 4 rungs"));

@@ -30,7 +30,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 std::vector<std::string> specs() {
   std::vector<std::string> all = schedulers().names();
   all.emplace_back(slack_entry.name);
-  all.emplace_back("asha:type=promotion,reduction_factor=2,max_t=20");
+  all.emplace_back("asha:variant=promotion,reduction_factor=2,max_t=20");
   all.emplace_back("asha:ray_compat=true,brackets=2");
   all.emplace_back("asha:brackets=3,stop_last_trials=false");
   return all;

@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          "random_then_grid:startup=10,max_concurrent=2"),
                        ::testing::Values("fifo",
                                          "asha:max_t=20,reduction_factor=2",
-                                         "asha:max_t=20,reduction_factor=3,type=promotion")),
+                                         "asha:max_t=20,reduction_factor=3,variant=promotion")),
     test_name);
 
 }  // namespace

@@ -134,7 +134,9 @@ TEST(StudyCore, NanIsTheWorstScoreOrAFailureAsOneLikes) {
   strict.nan_is_failure = true;
   StudyCore failing(strict);
   start(failing);
-  EXPECT_EQ(failing.report(0, loss(kNan), 1).action, Action::kStop);
+  const Decision stop = failing.report(0, loss(kNan), 1);
+  EXPECT_EQ(stop.action, Action::kStop);
+  EXPECT_EQ(stop.reason, "loss is nan at step 1");
   failing.ended(0, Failure::kCrash, "exit code 1", 2);
   EXPECT_EQ(trial(failing, 0).failure, Failure::kNan);
   EXPECT_EQ(trial(failing, 0).state, TrialState::kFailed);
@@ -161,7 +163,7 @@ TEST(StudyCore, AStopCriterionCompletesATrialAndTheSchedulerPrunesOne) {
 }
 
 TEST(StudyCore, APausedTrialNeedsACheckpoint) {
-  StudyCore core(spec_with(4, "asha:type=promotion,max_t=4,grace_period=1,reduction_factor=2"));
+  StudyCore core(spec_with(4, "asha:variant=promotion,max_t=4,grace_period=1,reduction_factor=2"));
   start(core);
   const Decision decision = core.report(0, loss(0.5), 1);
   EXPECT_EQ(decision.action, Action::kStop);
@@ -171,7 +173,7 @@ TEST(StudyCore, APausedTrialNeedsACheckpoint) {
 }
 
 TEST(StudyCore, PausedTrialsThatAreNeverPromotedArePrunedAtTheEnd) {
-  StudyCore core(spec_with(3, "asha:type=promotion,max_t=4,grace_period=1,reduction_factor=3"));
+  StudyCore core(spec_with(3, "asha:variant=promotion,max_t=4,grace_period=1,reduction_factor=3"));
   for (int64_t i = 0; i < 3; ++i) {
     EXPECT_EQ(start(core), i);
     EXPECT_EQ(core.report(i, loss(static_cast<double>(i + 1), 1, "c"), 1).action, Action::kPause);

@@ -1,6 +1,5 @@
 // Trials are programs on this machine.
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <unordered_map>
 
@@ -63,7 +62,6 @@ class LocalExecutor : public Executor, public ReportServer::Handler, public Loca
   void on_no_process_left(LocalTrial& trial) override { ending_.push_back(trial.trial()); }
 
   uint64_t hand_up(Running& running, Report report, bool one_way);
-  bool is_nan_failure(Running& running, const Report& report);
   void tell_to_end(Running& running, const Decision& decision, bool hears);
   Running* settle(uint64_t token, const Answer& answer);
   void finish_ended();
@@ -169,24 +167,13 @@ uint64_t LocalExecutor::hand_up(Running& running, Report report, bool one_way) {
   return ticket;
 }
 
-/// True if the report ends the trial as a failure of class NaN.
-bool LocalExecutor::is_nan_failure(Running& running, const Report& report) {
-  const double* metric = spec_.nan_is_failure ? find_metric(report.metrics, spec_.metric) : nullptr;
-  if (metric == nullptr || std::isfinite(*metric)) return false;
-  std::string why = concat(spec_.metric, " is ", *metric);
-  if (report.step) why += concat(" at step ", *report.step);
-  running.told = {.action = Action::kStop, .reason = why};
-  running.process->fail(Failure::kNan, why);
-  return true;
-}
-
 ReportServer::Handler::Taken LocalExecutor::on_report(int64_t trial, Report report) {
   const auto found = running_.find(trial);
   if (found == running_.end()) return {.now = Answer{.error = "this trial is over"}};
   Running& running = found->second;
   if (running.told.action != Action::kContinue) {
     on_note(trial, "goes on reporting after it was told to end: not counted");
-  } else if (!is_nan_failure(running, report)) {
+  } else {
     running.process->reported();
     return {.ticket = hand_up(running, std::move(report), false)};
   }
@@ -195,7 +182,7 @@ ReportServer::Handler::Taken LocalExecutor::on_report(int64_t trial, Report repo
 
 void LocalExecutor::on_one_way_report(LocalTrial& trial, Report report) {
   Running& running = running_.at(trial.trial());
-  if (running.told.action == Action::kContinue && !is_nan_failure(running, report)) {
+  if (running.told.action == Action::kContinue) {
     hand_up(running, std::move(report), true);
     return;
   }

@@ -35,7 +35,7 @@ constexpr Param kParams[] = {
                                           "each rung is so many times the one below"),
     param<&AshaOptions::brackets>("brackets", "bracket s leaves out the s lowest rungs"),
     param<&AshaOptions::stop_last_trials>("stop_last_trials", "trials end at max_t"),
-    param<&AshaOptions::type>("type", "stopping (Ray's rule) or promotion (pause at each rung)"),
+    param<&AshaOptions::variant>("variant", "stopping (Ray's rule) or promotion (pause at each rung)"),
     param<&AshaOptions::ray_compat>("ray_compat", "decide as Ray does in every corner")};
 
 constexpr int64_t kMaxT = int64_t{1} << 53;  // times are compared with rungs as doubles
@@ -54,12 +54,12 @@ void check(const AshaOptions& o) {
   require(o.reduction_factor > 1 && std::isfinite(o.reduction_factor),
           "reduction_factor is above 1",
           "reduction_factor=" + shortest(o.reduction_factor));
-  require(o.type == "stopping" || o.type == "promotion",
+  require(o.variant == "stopping" || o.variant == "promotion",
           "type is stopping or promotion",
-          '"' + o.type + '"');
-  require(!(o.ray_compat && o.type == "promotion"),
-          "ray_compat goes with type=stopping: Ray has no other",
-          "type=promotion,ray_compat=true");
+          '"' + o.variant + '"');
+  require(!(o.ray_compat && o.variant == "promotion"),
+          "ray_compat goes with variant=stopping: Ray has no other",
+          "variant=promotion,ray_compat=true");
   require(o.brackets >= 1, "brackets is at least 1", concat("brackets=", o.brackets));
 }
 
@@ -83,7 +83,7 @@ Ladders ladders_of(const AshaOptions& o) {
 std::unique_ptr<Scheduler> make(const SchedulerContext& context, const ParamValues& params) {
   const auto options = resolve_params<AshaOptions>(kParams, params, "scheduler asha");
   check(options);
-  const auto make_type = options.type == "promotion" ? &make_asha_promotion : &make_asha_stopping;
+  const auto make_type = options.variant == "promotion" ? &make_asha_promotion : &make_asha_stopping;
   return make_type(context, options, ladders_of(options));
 }
 

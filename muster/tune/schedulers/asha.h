@@ -6,7 +6,7 @@
 
 namespace muster::tune {
 
-/// Names and defaults are Ray Tune's; `type` and `ray_compat` are ours. Times are in the unit of
+/// Names and defaults are Ray Tune's; `variant` and `ray_compat` are ours. Times are in the unit of
 /// the reported step.
 struct AshaOptions {
   int64_t max_t = 100;           ///< the most that a trial is trained
@@ -14,7 +14,7 @@ struct AshaOptions {
   double reduction_factor = 4;   ///< eta: each rung is so many times the one below
   int64_t brackets = 1;          ///< bracket s leaves out the s lowest rungs
   bool stop_last_trials = true;  ///< trials end at max_t
-  std::string type = "stopping";
+  std::string variant = "stopping";  ///< Ray's rule; or "promotion": trials pause at each rung
   bool ray_compat = false;
 };
 
