@@ -62,17 +62,28 @@ StoredStudy read_study(const StudyFlags& flags) {
   return study;
 }
 
-std::string text_table(const std::vector<std::vector<std::string>>& rows, size_t widest) {
+size_t line_width(const Console& console) {
+  constexpr size_t kNoLimit = 1 << 20;
+  return console.err_is_terminal() ? static_cast<size_t>(console.width()) : kNoLimit;
+}
+
+std::string text_table(const std::vector<std::vector<std::string>>& rows,
+                       size_t widest,
+                       size_t line_width) {
   if (rows.empty()) return "";
   std::vector<std::vector<std::string>> cells = rows;
   std::vector<size_t> widths(rows[0].size(), 0);
   std::vector<bool> right(rows[0].size(), true);
-  for (size_t r = 0; r < cells.size(); ++r) {
-    for (size_t c = 0; c < widths.size(); ++c) {
+  size_t used = 0;  // by the columns before
+  for (size_t c = 0; c < widths.size(); ++c) {
+    const bool last = c + 1 == widths.size();
+    const size_t limit = last && line_width > used + widest ? line_width - used : widest;
+    for (size_t r = 0; r < cells.size(); ++r) {
       if (r > 0 && !is_number(cells[r][c])) right[c] = false;
-      cells[r][c] = cut(std::move(cells[r][c]), widest);
+      cells[r][c] = cut(std::move(cells[r][c]), limit);
       widths[c] = std::max(widths[c], display_width(cells[r][c]));
     }
+    used += widths[c] + 2;
   }
   std::string text;
   for (const auto& row : cells) {

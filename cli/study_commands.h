@@ -60,7 +60,13 @@ struct StoredStudy {
 StoredStudy read_study(const StudyFlags& flags);
 
 /// Columns of text with a header, two blanks between them; numbers are on the right. Cells are cut
-/// to `widest` columns at their end.
-std::string text_table(const std::vector<std::vector<std::string>>& rows, size_t widest = 40);
+/// to `widest` columns at their end; those of the last column to what the others leave of
+/// `line_width`, if that is more.
+std::string text_table(const std::vector<std::vector<std::string>>& rows,
+                       size_t widest = 40,
+                       size_t line_width = 0);
+
+/// Of a line for the reader of `console`: the terminal's, or no limit where there is none.
+size_t line_width(const Console& console);
 
 }  // namespace muster::cli

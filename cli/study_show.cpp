@@ -45,13 +45,13 @@ std::vector<std::string> trial_row(const TrialHistory& trial, const StudyFacts& 
   return row;
 }
 
-std::string trials_table(const StoredStudy& study) {
+std::string trials_table(const StoredStudy& study, size_t line_width) {
   std::vector<std::vector<std::string>> rows(1);
   rows[0] = {"trial", "state", study.facts.metric};
   for (const auto& parameter : study.facts.parameters) rows[0].push_back(parameter.name);
   for (const char* name : {"step", "time", "reason"}) rows[0].push_back(name);
   for (const TrialHistory& trial : study.trials) rows.push_back(trial_row(trial, study.facts));
-  return text_table(rows);
+  return text_table(rows, 40, line_width);
 }
 
 /// The reports of one trial.
@@ -169,7 +169,7 @@ int study_show(std::span<const std::string> args, Console& console) {
     console.out() << to_text(json) << '\n';
   } else {
     console.note(headline(study));
-    console.out() << trials_table(study);
+    console.out() << trials_table(study, line_width(console));
   }
   return kDone;
 }

@@ -23,7 +23,8 @@ namespace muster::tune {
 // - Parameters: one per dimension, named as the parameter. An expression with few possible values
 //   is one categorical, else its draws are parameters ("l1#0") and its value is an attribute. What
 //   has no dimension (constants, C++ functions) is a user attribute.
-// - Reports: the study's metric at t. All metrics are in the log, and in the view muster_metrics.
+// - Reports: the study's metric at t, a moment later in a busy study (Note [Busy studies]). All
+// metrics are in the log, and in the view muster_metrics.
 // - COMPLETE has a value, or Optuna's samplers fail: a trial that ends well without a number (no
 //   metric, NaN) is FAIL there, as Optuna itself has it.
 // - The user attribute muster_reason says why it ended.
@@ -39,6 +40,9 @@ class OptunaRows {
 
   /// Learns from the tables which trials are not over.
   OptunaRows(Database& database, Target target, const Space& space);
+
+  /// The trial was added and is not over.
+  bool is_open(int64_t trial) const { return rows_.contains(trial); }
 
   /// Writes the event; within the caller's transaction.
   void write(const Event& event);

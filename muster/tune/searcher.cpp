@@ -34,8 +34,7 @@ LimitOptions take_limit(const SearcherEntry& entry, ParamValues& params) {
 }  // namespace
 
 std::string trial_name(int64_t number) {
-  return number < 0 ? concat("Optuna's trial ", outside_number(number))
-                    : concat("trial ", number);
+  return number < 0 ? concat("Optuna's trial ", outside_number(number)) : concat("trial ", number);
 }
 
 std::unique_ptr<Searcher> make_searcher(const std::string& text, const SearcherContext& context) {

@@ -1,5 +1,9 @@
 #include "muster/tune/storage.h"
 
+#include <algorithm>
+#include <chrono>
+#include <variant>
+
 #include <sys/stat.h>
 
 #include "muster/base/error.h"
@@ -28,6 +32,8 @@ class MemoryStorage : public Storage {
  private:
   std::vector<Event> events_;
 };
+
+bool is_report(const Event& event) { return std::holds_alternative<Reported>(event.what); }
 
 /// Which file a path leads to.
 struct FileIdentity {
@@ -142,22 +148,40 @@ class SqliteStorage : public Storage {
                                      .mode = parse_mode(opener.text("mode")),
                                      .scope = parse_scope(opener.text("scope"))},
                   space);
+    show_what_was_put_off();
     add_event_ = database_.prepare(
         "INSERT INTO muster_events (event_key, time, trial, kind, payload) VALUES (?, ?, ?, ?, ?)");
+  }
+
+  ~SqliteStorage() override {
+    if (put_off_.empty()) return;
+    try {
+      Transaction transaction(database_);
+      show({});
+      transaction.commit();
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the next to open it does it
+    }
   }
 
   void append(std::span<const Event> events) override {
     if (events.empty()) return;
     check_file();
+    const bool put_off = may_put_off(events);
     try {
       Transaction transaction(database_);
-      for (const Event& event : events) write(event);
+      for (const Event& event : events) log(event);
+      if (!put_off) show(events);
       transaction.commit();
     } catch (...) {
       rows_->undo();
       throw;
     }
     rows_->keep();
+    if (put_off) {
+      put_off_.insert(put_off_.end(), events.begin(), events.end());
+    } else {
+      put_off_.clear();
+    }
   }
 
   std::vector<Event> events() override { return select_events(database_, study_id_); }
@@ -167,7 +191,43 @@ class SqliteStorage : public Storage {
   }
 
  private:
-  void write(const Event& event) {
+  // Note [Busy studies]
+  // A report costs one page of the log and two of Optuna's tables. While reports come faster than
+  // 400 a second, the latter are put off: by 0.1 s or 64 events at most, and never past another
+  // kind of event. The log alone is what a study is resumed from; what it has and Optuna's tables
+  // have not is always a run of reports at its end, which opening the storage looks at.
+  static constexpr auto kFast = std::chrono::microseconds(2500);
+  static constexpr auto kLongestPutOff = std::chrono::milliseconds(100);
+  static constexpr int kFastBefore = 8;
+  static constexpr size_t kMostPutOff = 64;
+
+  bool may_put_off(std::span<const Event> events) {
+    const auto now = std::chrono::steady_clock::now();
+    fast_appends_ = now - last_append_ < kFast ? fast_appends_ + 1 : 0;
+    last_append_ = now;
+    if (put_off_.empty()) put_off_since_ = now;
+    return fast_appends_ >= kFastBefore && now - put_off_since_ < kLongestPutOff &&
+           put_off_.size() + events.size() <= kMostPutOff &&
+           std::ranges::all_of(events, &is_report);
+  }
+
+  /// Brings Optuna's tables up to the log.
+  void show(std::span<const Event> events) {
+    for (const Event& event : put_off_) rows_->write(event);
+    for (const Event& event : events) rows_->write(event);
+  }
+
+  /// What a writer that died had put off.
+  void show_what_was_put_off() {
+    Transaction transaction(database_);
+    for (const Event& event : select_last_reports(database_, study_id_, kMostPutOff)) {
+      if (rows_->is_open(event.trial)) rows_->write(event);
+    }
+    transaction.commit();
+    rows_->keep();
+  }
+
+  void log(const Event& event) {
     const std::string payload = payload_text(event);
     add_event_.bind(1, event_key(study_id_, event.id))
         .bind(2, event.time_s)
@@ -175,7 +235,6 @@ class SqliteStorage : public Storage {
         .bind(4, kind_of(event))
         .bind(5, payload)
         .run();
-    rows_->write(event);
   }
 
   /// Without this, events would go to a file that nobody finds any more.
@@ -191,6 +250,9 @@ class SqliteStorage : public Storage {
   FileIdentity identity_{{}};
   std::optional<OptunaRows> rows_;
   Statement add_event_;
+  std::vector<Event> put_off_;  // in the log, not yet in Optuna's tables
+  std::chrono::steady_clock::time_point put_off_since_, last_append_;
+  int fast_appends_ = 0;
 };
 
 }  // namespace

@@ -26,7 +26,8 @@ void append(std::vector<Event>& to, std::vector<Event> more) {
 
 /// The point that has these values; nothing if they are not a whole point of the space, as those of
 /// another Optuna program need not be.
-std::optional<Point> full_point(const Space& space, const std::map<std::string, Value>& values) try {
+std::optional<Point> full_point(const Space& space,
+                                const std::map<std::string, Value>& values) try {
   Point point = space.point_of(values);
   const Point drawn = space.with_conditions(space.draw(point, 0, 0));
   for (size_t d = 0; d < point.size(); ++d) {

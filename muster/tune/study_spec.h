@@ -57,9 +57,9 @@ struct StudySpec {
   std::string metric;
   Mode mode = Mode::kMax;
   enum class Scope { kLast, kBest } scope = Scope::kLast;  ///< which report counts as the result
-  int64_t num_samples = 1;     ///< times the grid's size = trials; -1: without end
-  int64_t max_concurrent = 0;  ///< trials at once; 0: what the resources allow
-  double time_budget_s = 0;    ///< of the whole study; 0: none
+  int64_t num_samples = 1;         ///< times the grid's size = trials; -1: without end
+  int64_t max_concurrent = 0;      ///< trials at once; 0: what the resources allow
+  double time_budget_s = 0;        ///< of the whole study; 0: none
   double storage_patience_s = 60;  ///< how long a full disk or a locked file is waited for
   std::vector<StopCriterion> stop;
   Plateau plateau;

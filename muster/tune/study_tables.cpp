@@ -77,6 +77,16 @@ std::optional<int64_t> find_study_id(Database& database, std::string_view name) 
   return id;
 }
 
+namespace {
+
+/// A row of event_key, time, trial, kind, payload.
+Event event_of(Statement& row, int64_t study_id) {
+  const int64_t id = row.integer(0) - event_key(study_id, 0);
+  return event_from(id, row.number(1), row.integer(2), row.text(3), row.text(4));
+}
+
+}  // namespace
+
 std::vector<Event> select_events(Database& database, int64_t study_id) {
   std::vector<Event> events;
   if (!has_own_tables(database)) return events;
@@ -84,10 +94,19 @@ std::vector<Event> select_events(Database& database, int64_t study_id) {
       "SELECT event_key, time, trial, kind, payload FROM muster_events "
       "WHERE event_key >= ? AND event_key < ? ORDER BY event_key");
   rows.bind(1, event_key(study_id, 0)).bind(2, event_key(study_id + 1, 0));
-  while (rows.step()) {
-    const int64_t id = rows.integer(0) - event_key(study_id, 0);
-    events.push_back(event_from(id, rows.number(1), rows.integer(2), rows.text(3), rows.text(4)));
-  }
+  while (rows.step()) events.push_back(event_of(rows, study_id));
+  return events;
+}
+
+std::vector<Event> select_last_reports(Database& database, int64_t study_id, size_t most) {
+  std::vector<Event> events;
+  Statement rows = database.prepare(
+      "SELECT event_key, time, trial, kind, payload FROM muster_events "
+      "WHERE event_key >= ? AND event_key < ? ORDER BY event_key DESC LIMIT ?");
+  rows.bind(1, event_key(study_id, 0)).bind(2, event_key(study_id + 1, 0));
+  rows.bind(3, static_cast<int64_t>(most));
+  while (rows.step() && rows.text(3) == "reported") events.push_back(event_of(rows, study_id));
+  std::ranges::reverse(events);
   return events;
 }
 

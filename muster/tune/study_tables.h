@@ -21,6 +21,8 @@ inline int64_t event_key(int64_t study_id, int64_t event_id) {
 std::optional<int64_t> find_study_id(Database& database, std::string_view name);
 
 std::vector<Event> select_events(Database& database, int64_t study_id);
+/// The reports at the end of the log behind its last event of another kind, at most `most`.
+std::vector<Event> select_last_reports(Database& database, int64_t study_id, size_t most);
 std::vector<ForeignTrial> select_foreign_trials(Database& database, int64_t study_id);
 StudySummary select_summary(Database& database, int64_t study_id);
 

@@ -148,6 +148,8 @@ TEST_F(StudyCommands, SlipsOfTheHandAreMetWithTheNearestName) {
 }
 
 TEST(TextTable, CutsLongCellsAtWholeLettersAndPutsNumbersOnTheRight) {
+  EXPECT_EQ(text_table({{"n", "why"}, {"1", "wider than six columns"}}, 6, 20),
+            "n  why\n1  wider than six c…\n");
   EXPECT_EQ(text_table({{"n", "text"}, {"1", "größer als erlaubt"}, {"100", "a\nb"}}, 6),
             "  n  text\n"
             "  1  größe…\n"

@@ -1,11 +1,13 @@
 """Studies that Muster writes, in the hands of Optuna, its dashboard, TensorBoard and Ray; and Optuna's in ours."""
 
+import contextlib
 import csv
 import datetime
 import json
 import math
 import random
 import re
+import sqlite3
 import subprocess
 import threading
 import urllib.request
@@ -198,6 +200,44 @@ def test_we_go_on_with_a_study_that_optuna_made(twin, tmp_path, program):
     other = subprocess.run([program("tune_storage_twin"), "write", "study.db"], cwd=tmp_path, text=True, capture_output=True,
                            input=json.dumps(random_study(1, mode="max")))
     assert other.returncode == 1 and "is another one" in other.stderr
+
+
+STUDY_THAT_LEARNS = """
+name = "learns"
+metric = "loss"
+mode = "min"
+num_samples = {samples}
+searcher = "random_then_grid:startup=1,top=1"
+command = ["/bin/echo", '[tune-metric]: {{{{"loss": {{lr}}}}}}']
+[space]
+lr = "loguniform(1e-4, 1e-1)"
+momentum = "uniform(0, 1)"
+"""
+
+
+def test_our_searcher_learns_from_trials_that_optuna_added(tmp_path, program):
+    def tune(samples):
+        (tmp_path / "study.toml").write_text(STUDY_THAT_LEARNS.format(samples=samples))
+        done = subprocess.run([program("muster"), "tune", "study.toml"], cwd=tmp_path, text=True, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    tune(1)
+    study = optuna.load_study(study_name="learns", storage=f"sqlite:///{tmp_path}/learns.db")
+
+    def objective(trial):
+        loss = trial.suggest_float("lr", 1e-4, 1e-1, log=True) - 1  # far better than any of ours
+        return loss + 0 * trial.suggest_float("momentum", 0, 1)
+
+    study.optimize(objective, n_trials=8)
+    study.optimize(lambda trial: trial.suggest_float("other", 0, 1) - 9, n_trials=1)  # of another space: left out
+    assert "told the searcher of 8 trials by Optuna" in tune(6)
+    best = min(study.trials[1:9], key=lambda t: t.value)
+    with contextlib.closing(sqlite3.connect(tmp_path / "learns.db")) as file:
+        added = [row for row, in file.execute("SELECT payload FROM muster_log WHERE kind = 'trial_added' ORDER BY id")]
+    assert len(added) == 6 and "random start 1" in added[0]
+    assert all(f"around Optuna's trial {best.number}" in payload for payload in added[1:])
+    assert "told the searcher" not in tune(7)  # once
 
 
 def test_optuna_deletes_our_study_and_makes_another_of_its_name(written, twin, tmp_path):

@@ -135,7 +135,8 @@ int64_t attempts_in(const fs::path& storage) try {
 }
 
 /// Blows at random instants within a window from the start of the tuner. The window widens while
-/// they come too early for a trial to be started: a busy machine and a sanitizer make starting slow.
+/// they come too early for a trial to be started: a busy machine and a sanitizer make starting
+/// slow.
 struct Blows {
   std::mt19937 random;
   double window = 60;  // ms

@@ -116,6 +116,45 @@ TEST_F(StorageTrouble, AKilledWriterLosesNothingThatWasAnsweredAndLeavesNoHalfBa
   }
 }
 
+TEST_F(StorageTrouble, ABusyStudyPutsOffOptunasRowsAndWhoeverOpensItNextHasThemAll) {
+  constexpr int64_t kReports = 200;
+  const auto points = [&] {
+    return rows_of(file(), "SELECT count(*) FROM trial_intermediate_values", 1)[0];
+  };
+  const auto report = [&](Storage& storage, EventMaker& make, int64_t from, int64_t to) {
+    for (int64_t t = from; t <= to; ++t)
+      storage.append(std::vector{make.reported(0, t, {{"loss", 1.0 / double(t)}})});
+  };
+  int64_t heard = 0;
+  heard = append_and_die(
+      [&](int fd) {
+        const auto storage = open();
+        EventMaker make(space_);
+        storage->append(std::vector{make.added(0), make.started(0)});
+        report(*storage, make, 1, kReports);
+        write_all(fd, "x", "pipe");
+        ::pause();
+      },
+      1);
+  ASSERT_EQ(heard, 1);
+  EXPECT_EQ(rows_of(file(), "SELECT count(*) FROM muster_events WHERE kind = 'reported'", 1)[0],
+            std::to_string(kReports));  // what was answered is there
+  EXPECT_NE(points(), std::to_string(kReports));
+  {
+    const auto storage = open();
+    EXPECT_EQ(points(), std::to_string(kReports));
+    EventMaker make(space_, kReports + 3);
+    report(*storage, make, kReports + 1, kReports + 20);
+    storage->append(std::vector{make.ended(0, TrialState::kComplete)});  // never past another kind
+    EXPECT_EQ(points(), std::to_string(kReports + 20));
+  }
+  EXPECT_EQ(rows_of(file(), "SELECT value FROM trial_values", 1)[0],
+            rows_of(file(),
+                    "SELECT intermediate_value FROM trial_intermediate_values "
+                    "ORDER BY step DESC LIMIT 1",
+                    1)[0]);
+}
+
 TEST_F(StorageTrouble, AFileThatAnotherProgramLocksIsAnEnvironmentErrorAndCanBeTriedAgain) {
   EventMaker make(space_);
   const auto storage = open(0.02);

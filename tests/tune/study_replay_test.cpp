@@ -81,9 +81,10 @@ void expect_same(const StudyCore& a, const StudyCore& b) {
 }
 
 TEST(StudyCoreReplay, AnyHistoryGivesTheSameCoreAndTheSameFuture) {
-  for (const char* scheduler : {"fifo",
-                                "asha:max_t=9,grace_period=1,reduction_factor=3",
-                                "asha:variant=promotion,max_t=9,grace_period=1,reduction_factor=3"}) {
+  for (const char* scheduler :
+       {"fifo",
+        "asha:max_t=9,grace_period=1,reduction_factor=3",
+        "asha:variant=promotion,max_t=9,grace_period=1,reduction_factor=3"}) {
     for (uint32_t seed = 0; seed < 20; ++seed) {
       StudySpec spec = spec_with(30, scheduler);
       spec.failures.fill({.retries = 1, .backoff_s = 0.25});

@@ -134,7 +134,8 @@ void add_optuna_trial(const std::filesystem::path& file,
       "\"high\": 0.1, \"log\": true}}')");
   run("INSERT INTO trial_params (trial_id, param_name, param_value, distribution_json) VALUES (" +
       id +
-      ", 'l1', 3, '{\"name\": \"CategoricalDistribution\", \"attributes\": {\"choices\": [4, 8, 16, "
+      ", 'l1', 3, '{\"name\": \"CategoricalDistribution\", \"attributes\": {\"choices\": [4, 8, "
+      "16, "
       "32, 64, 128, 256]}}')");
 }
 

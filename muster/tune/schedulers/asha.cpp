@@ -35,7 +35,8 @@ constexpr Param kParams[] = {
                                           "each rung is so many times the one below"),
     param<&AshaOptions::brackets>("brackets", "bracket s leaves out the s lowest rungs"),
     param<&AshaOptions::stop_last_trials>("stop_last_trials", "trials end at max_t"),
-    param<&AshaOptions::variant>("variant", "stopping (Ray's rule) or promotion (pause at each rung)"),
+    param<&AshaOptions::variant>("variant",
+                                 "stopping (Ray's rule) or promotion (pause at each rung)"),
     param<&AshaOptions::ray_compat>("ray_compat", "decide as Ray does in every corner")};
 
 constexpr int64_t kMaxT = int64_t{1} << 53;  // times are compared with rungs as doubles
@@ -83,7 +84,8 @@ Ladders ladders_of(const AshaOptions& o) {
 std::unique_ptr<Scheduler> make(const SchedulerContext& context, const ParamValues& params) {
   const auto options = resolve_params<AshaOptions>(kParams, params, "scheduler asha");
   check(options);
-  const auto make_type = options.variant == "promotion" ? &make_asha_promotion : &make_asha_stopping;
+  const auto make_type =
+      options.variant == "promotion" ? &make_asha_promotion : &make_asha_stopping;
   return make_type(context, options, ladders_of(options));
 }
 

@@ -9,11 +9,11 @@ namespace muster::tune {
 /// Names and defaults are Ray Tune's; `variant` and `ray_compat` are ours. Times are in the unit of
 /// the reported step.
 struct AshaOptions {
-  int64_t max_t = 100;           ///< the most that a trial is trained
-  int64_t grace_period = 1;      ///< the lowest rung: no trial is stopped before
-  double reduction_factor = 4;   ///< eta: each rung is so many times the one below
-  int64_t brackets = 1;          ///< bracket s leaves out the s lowest rungs
-  bool stop_last_trials = true;  ///< trials end at max_t
+  int64_t max_t = 100;               ///< the most that a trial is trained
+  int64_t grace_period = 1;          ///< the lowest rung: no trial is stopped before
+  double reduction_factor = 4;       ///< eta: each rung is so many times the one below
+  int64_t brackets = 1;              ///< bracket s leaves out the s lowest rungs
+  bool stop_last_trials = true;      ///< trials end at max_t
   std::string variant = "stopping";  ///< Ray's rule; or "promotion": trials pause at each rung
   bool ray_compat = false;
 };
