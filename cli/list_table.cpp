@@ -24,6 +24,7 @@ constexpr ListKind kKinds[] = {
     {"optimizers", "optimizers of `muster train --optimizer`", true},
     {"schedulers", "which trials of `muster tune` go on", false},
     {"searchers", "where the next trial of `muster tune` looks", false},
+    {"strategies", "how ranks share the work: `muster train --strategy`", true},
 };
 
 const char* const kExamples =

@@ -28,7 +28,7 @@ class Optimizer {
 
   /// One update. Gradients keep their values. Throws a usage error for a sparse gradient.
   virtual void step() = 0;
-  void zero_grad();  ///< gradients become undefined (Python's set_to_none)
+  virtual void zero_grad();  ///< gradients become undefined (Python's set_to_none)
 
   double lr() const { return lr_; }
   void set_lr(double lr) { lr_ = lr; }

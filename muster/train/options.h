@@ -16,8 +16,9 @@ struct TrainOptions {
   std::string data = "fashion-mnist";
   std::filesystem::path data_dir;  ///< empty: the dataset's own places
   std::filesystem::path weights;   ///< a safetensors file to start from; empty: drawn from the seed
-  std::string strategy = "auto";   ///< auto, single, ddp
-  std::string backend = "auto";    ///< a name of `muster list backends`, or auto
+  std::string strategy = "auto";   ///< a name of `muster list strategies`, or auto
+  int64_t devices = 0;           ///< ranks of a strategy whose ranks are threads (dp); 0: not said
+  std::string backend = "auto";  ///< a name of `muster list backends`, or auto
   std::string optimizer = "sgd";
   std::optional<double> lr;  ///< the optimizer's own default if not given
   std::string lr_schedule = "constant";
@@ -77,7 +78,16 @@ void visit_options(Options& options, Visitor&& visit) {
                    kFree,
                    false},
         options.weights);
-  visit(OptionInfo{"strategy", "NAME", "auto, single or ddp"}, options.strategy);
+  visit(
+      OptionInfo{
+          "strategy", "NAME", "how ranks share the work: auto, ddp, … (muster list strategies)"},
+      options.strategy);
+  visit(OptionInfo{"devices",
+                   "N",
+                   "train on N ranks that are threads of this process (strategy dp)",
+                   kFree,
+                   false},
+        options.devices);
   visit(OptionInfo{"backend", "NAME", "process group, or auto (muster list backends)"},
         options.backend);
   visit(OptionInfo{"epochs", "N", "times through the training data"}, options.epochs);

@@ -10,6 +10,7 @@
 #include "muster/models/model.h"
 #include "muster/train/optimizer.h"
 #include "muster/train/schedule.h"
+#include "muster/train/strategy.h"
 
 namespace muster::train {
 namespace {
@@ -45,6 +46,7 @@ void one_of(std::string_view flag,
 void check_numbers(const TrainOptions& options) {
   at_least("--epochs", options.epochs, 1);
   at_least("--batch-size", options.batch_size, 1);
+  at_least("--devices", options.devices, 0);
   at_least("--accumulate-grad-batches", options.accumulate_grad_batches, 1);
   at_least("--validation-samples", options.validation_samples, -1);
   at_least("--top-k", options.top_k, 0);
@@ -78,6 +80,9 @@ void check_parts(const TrainPlan& plan) {
   check_param_names(models::models().at(plan.model_name).params,
                     plan.model_params,
                     concat("model ", plan.model_name));
+  check_param_names(strategies().at(plan.strategy_name).params,
+                    plan.strategy_params,
+                    concat("strategy ", plan.strategy_name));
   optimizers().at(plan.optimizer_name).make({}, plan.lr, plan.optimizer_params);
   make_schedule(
       plan.options.lr_schedule,
@@ -113,19 +118,50 @@ int64_t share_of_batch(int64_t batch_size, int64_t world_size) {
                          : concat("take ", world_size)});
 }
 
-std::string resolve_strategy(const std::string& said, int64_t world_size) {
-  const std::vector<std::string> known{"auto", "single", "ddp"};
-  if (std::find(known.begin(), known.end(), said) == known.end()) {
+/// Refuses a strategy whose ranks come from elsewhere.
+void check_ranks(const StrategyEntry& strategy, const TrainOptions& options, int64_t processes) {
+  const int64_t devices = options.devices;
+  const std::string& backend = options.backend;
+  const std::string flag = concat("--strategy ", strategy.name);
+  if (strategy.ranks != RankSource::kProcesses && processes > 1) {
+    const bool threads = strategy.ranks == RankSource::kThreads;
     throw usage_error(
-        {.refused = "unknown strategy \"" + said + "\"", .hint = suggestion(said, known)});
+        {.refused = flag,
+         .rule = threads ? "its ranks are threads of one process" : "it trains on one rank",
+         .value = concat(processes, threads ? " processes" : " ranks"),
+         .hint = concat(
+             "start one process", threads ? " with --devices N" : "", ", or take --strategy ddp")});
   }
-  if (said == "single" && world_size > 1) {
-    throw usage_error({.refused = "--strategy single",
-                       .rule = "it trains on one rank",
-                       .value = concat(world_size, " ranks"),
-                       .hint = "start one process, or take --strategy ddp"});
+  if (strategy.ranks == RankSource::kThreads && devices == 0) {
+    throw usage_error({.refused = flag,
+                       .rule = "it needs the number of its ranks",
+                       .hint = "say --devices N, at most the number of cores"});
   }
-  return said == "auto" ? (world_size > 1 ? "ddp" : "single") : said;
+  if (strategy.ranks == RankSource::kThreads && backend != "auto" && backend != "thread") {
+    throw usage_error({.refused = "--backend " + backend,
+                       .rule = "ranks that are threads of this process talk over `thread`",
+                       .value = flag,
+                       .hint = "leave --backend away, or take --strategy ddp"});
+  }
+  if (strategy.ranks != RankSource::kThreads && devices > 0) {
+    throw usage_error({.refused = concat("--devices ", devices),
+                       .rule = "it is for strategies whose ranks are threads of this process",
+                       .value = flag,
+                       .hint = concat("take --strategy dp, or `muster run --nproc-per-node ",
+                                      devices,
+                                      " -- muster train …`")});
+  }
+}
+
+/// Fills in the strategy and the number of ranks.
+void resolve_strategy(TrainPlan& plan, int64_t processes) {
+  TrainOptions& options = plan.options;
+  if (options.strategy == "auto")
+    options.strategy = processes > 1 ? "ddp" : options.devices > 0 ? "dp" : "single";
+  std::tie(plan.strategy_name, plan.strategy_params) = split_spec(options.strategy);
+  const StrategyEntry& strategy = strategies().at(plan.strategy_name);
+  check_ranks(strategy, options, processes);
+  plan.world_size = strategy.ranks == RankSource::kThreads ? options.devices : processes;
 }
 
 void fit_model(TrainPlan& plan, const data::DataSpec& spec) {
@@ -172,8 +208,7 @@ TrainPlan resolve(const TrainOptions& options,
   check_names(options);
   TrainPlan plan;
   plan.options = options;
-  plan.world_size = around.world_size;
-  plan.options.strategy = resolve_strategy(options.strategy, around.world_size);
+  resolve_strategy(plan, around.world_size);
   std::tie(plan.model_name, plan.model_params) = split_spec(options.model);
   std::tie(plan.data_name, plan.data_params) = split_spec(options.data);
   std::tie(plan.optimizer_name, plan.optimizer_params) = split_spec(options.optimizer);
@@ -181,10 +216,11 @@ TrainPlan resolve(const TrainOptions& options,
   plan.lr = options.lr.value_or(optimizers().at(plan.optimizer_name).default_lr);
   plan.options.lr = plan.lr;
   plan.monitor_falls = options.monitor == "validate_loss";
-  plan.batch_per_rank = share_of_batch(options.batch_size, around.world_size);
+  plan.batch_per_rank = share_of_batch(options.batch_size, plan.world_size);
   plan.samples_per_step = options.batch_size * options.accumulate_grad_batches;
   if (options.workers < 0)
-    plan.options.workers = data::default_workers(around.cores, around.local_world_size);
+    plan.options.workers = data::default_workers(
+        around.cores, std::max(around.local_world_size, plan.options.devices));
   fit_model(plan, train.spec());
   split_samples(plan, train.size(), test.size());
   check_validation(plan);
@@ -223,9 +259,10 @@ void take_over(const Json& plan, const std::vector<std::string>& said, TrainOpti
   visit_options(options, [&](const OptionInfo& info, auto& value) {
     using Value = std::remove_reference_t<decltype(value)>;
     const std::string name(info.name);
-    // What depends on where the run is now (strategy, workers) or is newer than the checkpoint is
-    // not taken over.
-    if (!plan.contains(name) || name == "strategy" || name == "workers") return;
+    // What depends on where the run is now (strategy, devices, workers) or is newer than the
+    // checkpoint is not taken over.
+    if (!plan.contains(name) || name == "strategy" || name == "devices" || name == "workers")
+      return;
     const bool is_said = std::find(said.begin(), said.end(), name) != said.end();
     if (is_said && info.on_resume == OnResume::kFree) return;
     Value before;
@@ -304,8 +341,7 @@ std::string explain(const TrainPlan& plan) {
        " on ",
        plan.world_size,
        plan.world_size == 1 ? " rank" : " ranks",
-       ", backend ",
-       options.backend);
+       options.devices > 0 ? ", threads of this process" : ", backend " + options.backend);
   line("batch",
        options.batch_size,
        " = ",

@@ -18,8 +18,8 @@ namespace muster::train {
 /// Resolved; only this is read by the training.
 struct TrainPlan {
   TrainOptions options;  ///< auto and -1 replaced
-  std::string model_name, data_name, optimizer_name, schedule_name;
-  ParamValues model_params, data_params, optimizer_params, schedule_params;
+  std::string model_name, data_name, strategy_name, optimizer_name, schedule_name;
+  ParamValues model_params, data_params, strategy_params, optimizer_params, schedule_params;
   double lr = 0;
   int64_t world_size = 1;
   int64_t batch_per_rank = 0;    ///< samples of a rank per forward; an epoch's last may be fewer
@@ -37,7 +37,7 @@ struct TrainPlan {
 /// "mlp:hidden=64" -> {"mlp", {{"hidden", "64"}}}.
 std::pair<std::string, ParamValues> split_spec(const std::string& spec);
 
-/// How many ranks there are and what each may use.
+/// How many ranks a launcher started and what each may use.
 struct Surroundings {
   int64_t world_size = 1;
   int64_t local_world_size = 1;
@@ -45,7 +45,8 @@ struct Surroundings {
 };
 
 /// Pure. Throws a usage error for an unknown name, a number out of range, a batch size that the
-/// ranks cannot share equally, or a model that cannot take the data.
+/// ranks cannot share equally, a model that cannot take the data, or a strategy that is not for
+/// these surroundings. `auto` is single on one rank, ddp on more, and dp where --devices is said.
 TrainPlan resolve(const TrainOptions& options,
                   const Surroundings& around,
                   const data::Dataset& train,

@@ -10,18 +10,16 @@
 #include "muster/base/text.h"
 #include "muster/data/loader.h"
 #include "muster/models/model.h"
-#include "muster/parallel/ddp.h"
 #include "muster/train/checkpoint_writer.h"
-#include "muster/train/clip.h"
 #include "muster/train/early_stopping.h"
 #include "muster/train/evaluate.h"
 #include "muster/train/loss.h"
 #include "muster/train/model_state.h"
-#include "muster/train/optimizer.h"
 #include "muster/train/parts.h"
 #include "muster/train/run_log.h"
 #include "muster/train/schedule.h"
 #include "muster/train/step_report.h"
+#include "muster/train/strategy.h"
 
 namespace muster::train {
 namespace {
@@ -47,7 +45,6 @@ class Trainer {
   bool stops_early() const { return plan_.options.patience > 0 && best_.should_stop(); }
   bool finished() const;
   void build_model();
-  void lay_out_buckets();
   void restore(const Checkpoint& checkpoint);
   Step train_epoch();
   void train_step(data::Epoch& epoch);
@@ -72,8 +69,7 @@ class Trainer {
   std::unique_ptr<data::Loader> loader_;
   at::Generator generator_;  // of what the model draws while it trains: this rank's own
   Model model_;
-  std::optional<parallel::DistributedDataParallel<Model>> ddp_;
-  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<Schedule> schedule_;
   EarlyStopping best_;
   RunLog log_;
@@ -110,9 +106,11 @@ Trainer::Trainer(const TrainPlan& plan,
       step_report_(group) {
   loader_ = make_loader(plan, data_.train, group);
   build_model();
-  if (plan.options.strategy == "ddp") ddp_.emplace(model_, group);
+  strategy_ = strategies()
+                  .at(plan.strategy_name)
+                  .make({.plan = plan, .model = model_, .group = group}, plan.strategy_params);
   if (resume) {
-    lay_out_buckets();
+    strategy_->rehearse(stand_in_batch(plan.model_shape));
     restore(*resume);
   }
   if (is_first()) writer_.emplace(output, plan.options.keep_checkpoints);
@@ -123,25 +121,12 @@ void Trainer::build_model() {
   // The same seed gave every rank the same weights; what a model draws later (dropout) differs.
   generator_.set_current_seed(static_cast<uint64_t>(plan_.options.seed + group_.rank()));
   model_->set_generator(generator_);
-  optimizer_ = make_optimizer(plan_, *model_);
-}
-
-// DDP decides its buckets in the first backward of a process, and a ring sums each place of a
-// bucket in another order of ranks. So a resumed process makes one backward whose gradients are
-// thrown away, and its first real step sums as the unbroken run does. Before restore(): BatchNorm's
-// statistics and the generator move.
-void Trainer::lay_out_buckets() {
-  if (!ddp_ || group_.world_size() < 3) return;  // two ranks sum the same in any order
-  model_->train();
-  const data::Batch batch = stand_in_batch(plan_.model_shape);
-  cross_entropy(ddp_->forward(batch.data), batch.target).backward();
-  optimizer_->zero_grad();
 }
 
 // See Note [Exact resume].
 void Trainer::restore(const Checkpoint& checkpoint) {
   load_model_state(*model_, checkpoint.model);
-  optimizer_->load_state({checkpoint.optimizer, {}});
+  strategy_->load_optimizer_state(checkpoint.optimizer);
   position_ = checkpoint.position;
   epoch_meter_ = Meter::from_json(checkpoint.loop.at("epoch"));
   window_meter_ = Meter::from_json(checkpoint.loop.at("window"));
@@ -218,8 +203,9 @@ void Trainer::train_step(data::Epoch& epoch) {
   const int64_t samples = std::min(plan_.samples_per_step, plan_.train_samples - position_.samples);
   const int64_t batch_size = plan_.options.batch_size;
   const int64_t batches = (samples + batch_size - 1) / batch_size;
-  apply(schedule_->at({.step = position_.step, .epoch = position_.epoch}), *optimizer_);
-  optimizer_->zero_grad();
+  Optimizer& optimizer = strategy_->optimizer();
+  apply(schedule_->at({.step = position_.step, .epoch = position_.epoch}), optimizer);
+  optimizer.zero_grad();
   Meter local;
   for (int64_t i = 0; i < batches; ++i) {
     std::optional<data::Batch> batch = epoch.next();
@@ -237,7 +223,7 @@ void Trainer::train_step(data::Epoch& epoch) {
   clip_gradients();
   // A wish to stop waits until the step is applied: forward has already moved BatchNorm's
   // statistics.
-  optimizer_->step();
+  optimizer.step();
   log_.count_step(samples, std::chrono::duration<double>(Clock::now() - started).count());
   after_step(samples);
 }
@@ -246,17 +232,16 @@ void Trainer::train_step(data::Epoch& epoch) {
 /// averages the gradients over the ranks, and posts what the ranks tell each other.
 void Trainer::backward(const data::Batch& batch, double weight, bool last, Meter& sum) {
   const auto run = [&] {
-    const at::Tensor scores = ddp_ ? ddp_->forward(batch.data) : model_->forward(batch.data);
+    const at::Tensor scores = strategy_->forward(batch.data);
     const at::Tensor loss = cross_entropy(scores, batch.target, plan_.options.label_smoothing);
     if (weight > 0) sum.add(loss.item<double>(), count_correct(scores, batch.target), batch.size());
     if (last) step_report_.post(callbacks_.stop_requested && callbacks_.stop_requested(), sum);
     (weight == 1 ? loss : loss * weight).backward();
   };
-  if (ddp_ && !last) {
-    const auto pause = ddp_->no_sync();
+  if (last) {
     run();
   } else {
-    run();
+    strategy_->accumulate(run);
   }
 }
 
@@ -272,7 +257,7 @@ void Trainer::not_finite(std::string_view what, const std::string& seen) const {
        .value = seen,
        .hint =
            concat("try a smaller --lr (now ",
-                  shortest(optimizer_->lr()),
+                  shortest(strategy_->optimizer().lr()),
                   ") or --gradient-clip-val 1; ",
                   last_saved_ >= 0 ? concat("the checkpoint of step ", last_saved_, " is intact")
                                    : "no checkpoint was written yet")});
@@ -281,8 +266,7 @@ void Trainer::not_finite(std::string_view what, const std::string& seen) const {
 void Trainer::clip_gradients() {
   const double limit = plan_.options.gradient_clip_val;
   if (limit <= 0) return;
-  // The gradients are averaged already: all ranks compute the same norm.
-  gradient_norm_ = clip_grad_norm(model_->parameters(), limit).item<double>();
+  gradient_norm_ = strategy_->clip_gradients(limit);
   if (!std::isfinite(*gradient_norm_)) not_finite("the gradients' norm", shortest(*gradient_norm_));
 }
 
@@ -292,7 +276,9 @@ void Trainer::after_step(int64_t samples) {
   step_report_.add_to(epoch_meter_);
   step_report_.add_to(window_meter_);
   if (position_.step % plan_.options.log_every == 0) {
-    log_.train(position_, window_meter_, {.lr = optimizer_->lr(), .gradient_norm = gradient_norm_});
+    log_.train(position_,
+               window_meter_,
+               {.lr = strategy_->optimizer().lr(), .gradient_norm = gradient_norm_});
     window_meter_ = {};
   }
   const int64_t in_epoch =
@@ -366,6 +352,7 @@ void Trainer::test(TrainResult& result) {
 
 void Trainer::save() {
   const NamedTensorList rng = gather_rng_states(group_, generator_);
+  NamedTensorList optimizer = strategy_->optimizer_state();
   last_saved_ = position_.step;
   if (!writer_) return;
   writer_->start({.position = position_,
@@ -378,7 +365,7 @@ void Trainer::save() {
                            {"best", best_.state()}},
                   .is_best = is_best_,
                   .model = model_state(*model_),
-                  .optimizer = optimizer_->state(),
+                  .optimizer = std::move(optimizer),
                   .rng = rng});
 }
 

@@ -55,4 +55,14 @@ TrainResult train(const TrainPlan& plan,
                   const std::optional<Checkpoint>& resume,
                   const TrainCallbacks& callbacks);
 
+/// The same with plan.world_size ranks that are threads of this process, over the backend `thread`;
+/// the caller waits for them. This process's intra-op threads are divided among the ranks.
+/// Callbacks come from the ranks' threads: those of rank 0 from one, `stop_requested` from all at
+/// once. Throws the first error in time, with the rank in front.
+TrainResult train_on_threads(const TrainPlan& plan,
+                             const TrainData& data,
+                             const std::filesystem::path& output,
+                             const std::optional<Checkpoint>& resume,
+                             const TrainCallbacks& callbacks);
+
 }  // namespace muster::train

@@ -4,6 +4,7 @@
 #include "muster/parallel/backend.h"
 #include "muster/train/optimizer.h"
 #include "muster/train/schedule.h"
+#include "muster/train/strategy.h"
 
 #include "cli/command.h"
 #include "cli/list_table.h"
@@ -16,6 +17,7 @@ std::vector<ListRow> rows_of(std::string_view kind) {
   if (kind == "datasets") return list_rows(data::datasets());
   if (kind == "backends") return list_rows(parallel::backends());
   if (kind == "lr-schedules") return list_rows(train::schedules());
+  if (kind == "strategies") return list_rows(train::strategies());
   if (kind == "optimizers") return list_rows(train::optimizers());
   throw internal_error({.refused = concat("muster-torch has no table of ", kind)});
 }

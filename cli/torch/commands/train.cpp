@@ -28,6 +28,7 @@ namespace fs = std::filesystem;
 constexpr const char* kExamples =
     "Examples:\n"
     "  muster train --model cnn --data fashion-mnist --epochs 3\n"
+    "  muster train --model cnn --strategy dp --devices 2\n"
     "  muster run --nproc-per-node 2 -- muster train --model cnn --output runs/a\n"
     "  muster train --resume runs/a --epochs 10\n"
     "  muster train --model mlp:hidden=256,layers=3 --optimizer adamw --lr 0.001\n"
@@ -39,7 +40,7 @@ constexpr const char* kExamples =
     "latest, best, and at the end index.html with the curves.\n"
     "The last line on stdout is the test accuracy.";
 
-constexpr std::string_view kSpecs[] = {"model", "data", "optimizer", "lr-schedule"};
+constexpr std::string_view kSpecs[] = {"model", "data", "strategy", "optimizer", "lr-schedule"};
 constexpr std::string_view kPaths[] = {"data-dir", "weights", "output"};
 constexpr ConfigKinds kConfigKinds{.specs = kSpecs, .paths = kPaths};
 
@@ -319,6 +320,8 @@ int train_command(std::span<const std::string> args, Console& console) {
     return kDone;
   }
 
+  // Ranks that are threads have a group of their own; this process alone settles the rest.
+  const bool in_threads = plan.options.devices > 0;
   const parallel::ProcessGroup group =
       parallel::init_process_group({.backend = options.train.backend}, env);
   watch_signals();  // from here on a signal means: save and stop; before, there is nothing to save
@@ -334,7 +337,10 @@ int train_command(std::span<const std::string> args, Console& console) {
                         plan.options.strategy,
                         " on ",
                         plan.world_size,
-                        plan.world_size == 1 ? " rank" : " ranks (" + group.backend() + ")",
+                        plan.world_size == 1 ? " rank" : " ranks",
+                        in_threads            ? " (threads)"
+                        : plan.world_size > 1 ? concat(" (", group.backend(), ")")
+                                              : "",
                         ", batch ",
                         plan.options.batch_size,
                         ", ",
@@ -356,7 +362,9 @@ int train_command(std::span<const std::string> args, Console& console) {
       report_epoch(*tuner, end, reporter);
     };
   }
-  const train::TrainResult result = train::train(plan, data, group, output, resume, callbacks);
+  const train::TrainResult result =
+      in_threads ? train::train_on_threads(plan, data, output, resume, callbacks)
+                 : train::train(plan, data, group, output, resume, callbacks);
   reporter.finish();
   if (!first) return result.interrupted ? kInterrupted : kDone;
   return report_result(result, output, options.json, console);

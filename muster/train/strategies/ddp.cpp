@@ -1,0 +1,16 @@
+// Ranks that are processes. Source: Li et al. 2020, "PyTorch Distributed"; see
+// muster/parallel/ddp.h.
+#include "muster/train/ddp_strategy.h"
+
+namespace muster::train {
+
+extern constinit const StrategyEntry ddp_entry{
+    "ddp",
+    "a replica per process (`muster run`); gradients averaged during backward",
+    RankSource::kProcesses,
+    detail::kDdpParams,
+    [](StrategyRequest request, const ParamValues& params) {
+      return detail::make_ddp(std::move(request), params, "strategy ddp");
+    }};
+
+}  // namespace muster::train

@@ -1,0 +1,16 @@
+// Ranks that are threads of one process: the same replicas and the same averages as ddp's, over the
+// thread backend. No launcher and no second process.
+#include "muster/train/ddp_strategy.h"
+
+namespace muster::train {
+
+extern constinit const StrategyEntry dp_entry{
+    "dp",
+    "a replica per thread of this one process (--devices N); else as ddp",
+    RankSource::kThreads,
+    detail::kDdpParams,
+    [](StrategyRequest request, const ParamValues& params) {
+      return detail::make_ddp(std::move(request), params, "strategy dp");
+    }};
+
+}  // namespace muster::train

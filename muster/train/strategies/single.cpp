@@ -1,0 +1,28 @@
+// One rank: no group to talk to.
+#include "muster/train/parts.h"
+#include "muster/train/strategy.h"
+
+namespace muster::train {
+namespace {
+
+class Single final : public Strategy {
+ public:
+  explicit Single(StrategyRequest request)
+      : Strategy(request), optimizer_(make_optimizer(request.plan, *request.model)) {}
+
+  Optimizer& optimizer() override { return *optimizer_; }
+
+ private:
+  std::unique_ptr<Optimizer> optimizer_;
+};
+
+std::unique_ptr<Strategy> make(StrategyRequest request, const ParamValues&) {
+  return std::make_unique<Single>(std::move(request));
+}
+
+}  // namespace
+
+extern constinit const StrategyEntry single_entry{
+    "single", "one rank: one process on one device", RankSource::kNone, {}, &make};
+
+}  // namespace muster::train

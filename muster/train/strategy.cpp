@@ -1,0 +1,24 @@
+#include "muster/train/strategy.h"
+
+#include "muster/train/clip.h"
+
+namespace muster::train {
+
+Strategy::Strategy(StrategyRequest request) : request_(std::move(request)) {}
+
+at::Tensor Strategy::forward(const at::Tensor& images) { return model()->forward(images); }
+
+double Strategy::clip_gradients(double max_norm) {
+  // The gradients are averaged already: all ranks compute the same norm.
+  return clip_grad_norm(model()->parameters(), max_norm).item<double>();
+}
+
+void Strategy::rehearse(const data::Batch&) {}
+
+NamedTensorList Strategy::optimizer_state() { return optimizer().state(); }
+
+void Strategy::load_optimizer_state(const NamedTensorList& state) {
+  optimizer().load_state({state, {}});
+}
+
+}  // namespace muster::train
