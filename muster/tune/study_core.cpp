@@ -19,6 +19,8 @@ std::vector<std::string> names_of(const Metrics& metrics) {
   return names;
 }
 
+std::string on_one_line(std::string_view text) { return join(split(text, '\n'), "; "); }
+
 }  // namespace
 
 StudyCore::Impl::Impl(const StudySpec& given) : spec(given), variants(spec), rules(spec) {
@@ -186,7 +188,7 @@ Decision StudyCore::report(int64_t number, const Report& report, double now_s) {
   try {
     return impl_->take_report(trial, report, now_s);
   } catch (const Error& error) {
-    record.attempt.refused = error.what();
+    record.attempt.refused = on_one_line(error.what());
     throw;
   }
 }

@@ -37,15 +37,18 @@ AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::
   } else if (!stopped.empty() || failure == Failure::kInterrupted) {
     ended.failure = Failure::kInterrupted;  // by us: no fault of the trial's
     ended.then = TrialState::kPending;
+  } else if (trial.reports == 0 && !record.attempt.refused.empty() &&
+             (failure == Failure::kNone || failure == Failure::kCrash)) {
+    ended.failure = Failure::kCrash;   // many a program ends when its report is refused
+    ended.then = TrialState::kFailed;  // a further attempt would do the same
+    ended.message = record.attempt.refused;
   } else if (failure != Failure::kNone) {
     ended.failure = failure;
     fail(trial, ended);
   } else if (trial.reports == 0) {
     ended.failure = Failure::kCrash;
-    ended.then = TrialState::kFailed;  // a further attempt would do the same
-    ended.message = record.attempt.refused.empty()
-                        ? concat("ended without a report of ", spec.metric)
-                        : record.attempt.refused;
+    ended.then = TrialState::kFailed;
+    ended.message = concat("ended without a report of ", spec.metric);
   }
   return ended;
 }

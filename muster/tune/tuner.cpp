@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -159,7 +160,8 @@ class Tuner {
       return decision;
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kUsage) throw;
-      note(error.what());
+      // Once per attempt: a program that does not listen may repeat it at every step.
+      if (refused_.insert({event.trial, event.attempt}).second) note(error.what());
       return std::string(error.what());
     }
   }
@@ -272,6 +274,7 @@ class Tuner {
   std::map<int64_t, ResourcePool::Share> shares_;  // of running trials
   std::vector<std::pair<std::string, bool>> stops_;
   std::vector<int64_t> stopped_trials_;
+  std::set<std::pair<int64_t, int32_t>> refused_;  // attempts that had a report refused
   bool rules_checked_ = false;
   TunerOutcome outcome_;
 };
