@@ -66,7 +66,7 @@ TEST_F(TuneProgram, AMetricThatIsNotFiniteFailsItsTrialIfTheStudySaysSo) {
 }
 
 TEST_F(TuneProgram, ASecondTunerOfAStudyIsRefusedAndNamesTheFirst) {
-  const std::string file = study(concat(kReport, "loss=1; sleep 100"));
+  const std::string file = study(concat(kReport, "loss=1; sleep 100"), "stop_grace = \"0s\"\n");
   Launched first({"tune", file});
   ASSERT_TRUE(first.wait_for("trial 0 started"));
   Launched second({"tune", file});
