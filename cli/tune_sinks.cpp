@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include "muster/base/host.h"
 #include "muster/tune/history.h"
 #include "muster/tune/storage.h"
 
@@ -19,11 +20,6 @@ std::vector<tune::Event> stored_events(const tune::StudySpec& spec) {
   return {};
 }
 
-std::string hostname() {
-  char name[256] = "";
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
-}
-
 }  // namespace
 
 TuneSinks::TuneSinks(const tune::StudySpec& spec) {
@@ -33,7 +29,7 @@ TuneSinks::TuneSinks(const tune::StudySpec& spec) {
     ray_ = std::make_unique<tune::RayFiles>(
         spec.trial_folder / "ray",
         facts_of(spec),
-        tune::RayHost{.hostname = hostname(), .node_ip = "127.0.0.1", .pid = ::getpid()});
+        tune::RayHost{.hostname = host_name(), .node_ip = "127.0.0.1", .pid = ::getpid()});
     ray_->take(past);
   }
   if (spec.tensorboard) {

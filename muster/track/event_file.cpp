@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "muster/base/error.h"
+#include "muster/base/host.h"
 #include "muster/base/text.h"
 #include "muster/track/crc32c.h"
 
@@ -25,11 +26,6 @@ void put_little_endian(std::string& out, Integer value) {
   for (size_t byte = 0; byte < sizeof value; ++byte) {
     out += static_cast<char>(value >> (8 * byte) & 0xff);
   }
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != 0 ? name.data() : "unknown";
 }
 
 /// The time in the name of an event file, or -1.

@@ -1,18 +1,12 @@
 #include "muster/track/hparams.h"
 
+#include "muster/base/overloaded.h"
 #include "muster/track/utf8.h"
 
 #include "hparams.pb.h"
 
 namespace muster::track {
 namespace {
-
-template <class... Cases>
-struct Overloaded : Cases... {
-  using Cases::operator()...;
-};
-template <class... Cases>
-Overloaded(Cases...) -> Overloaded<Cases...>;  // clang 14 deduces no aggregates by itself
 
 proto::HParamInfo::Type type_of(const HParamValue& value) {
   return std::visit(Overloaded{[](bool) { return proto::HParamInfo::BOOL; },

@@ -8,18 +8,12 @@
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
+#include "muster/base/overloaded.h"
 #include "muster/base/text.h"
 #include "muster/tune/optuna_schema.h"
 
 namespace muster::tune {
 namespace {
-
-template <class... Cases>
-struct Overloaded : Cases... {
-  using Cases::operator()...;
-};
-template <class... Cases>
-Overloaded(Cases...) -> Overloaded<Cases...>;  // clang 14 deduces no aggregates by itself
 
 std::string python_bool(bool value) { return value ? "true" : "false"; }
 

@@ -21,18 +21,6 @@ namespace {
 constexpr const char* kPragmas =
     "PRAGMA wal_autocheckpoint = 4000; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16384;";
 
-class MemoryStorage : public Storage {
- public:
-  void append(std::span<const Event> events) override {
-    events_.insert(events_.end(), events.begin(), events.end());
-  }
-  std::vector<Event> events() override { return events_; }
-  std::vector<ForeignTrial> foreign_trials() override { return {}; }
-
- private:
-  std::vector<Event> events_;
-};
-
 bool is_report(const Event& event) { return std::holds_alternative<Reported>(event.what); }
 
 /// Which file a path leads to.
@@ -263,7 +251,5 @@ std::unique_ptr<Storage> open_storage(const std::filesystem::path& file,
                                       const StorageOptions& options) {
   return std::make_unique<SqliteStorage>(file, space, description, options);
 }
-
-std::unique_ptr<Storage> memory_storage() { return std::make_unique<MemoryStorage>(); }
 
 }  // namespace muster::tune

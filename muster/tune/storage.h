@@ -78,9 +78,6 @@ std::unique_ptr<Storage> open_storage(const std::filesystem::path& file,
                                       const Json& description,
                                       const StorageOptions& options = {});
 
-/// Keeps events in memory only.
-std::unique_ptr<Storage> memory_storage();
-
 /// The studies of a file, by name. Throws a usage error if the file is not there or is no study
 /// database. Reads only; works beside a running tuner.
 std::vector<StudySummary> studies_of(const std::filesystem::path& file);

@@ -288,7 +288,6 @@ const Trial* StudyCore::best() const {
 
 double StudyCore::result(const Trial& trial) const { return impl_->result_of(trial); }
 int64_t StudyCore::planned_trials() const { return impl_->variants.trials(); }
-int64_t StudyCore::running() const { return impl_->running_count; }
 bool StudyCore::is_stopped() const { return !impl_->stopped.empty(); }
 void StudyCore::discard_events() { impl_->events.clear(); }
 std::vector<Event> StudyCore::take_events() { return std::exchange(impl_->events, {}); }

@@ -121,7 +121,6 @@ class StudyCore {
   double result(const Trial& trial) const;
   /// Trials of the study when it is done; -1: without end.
   int64_t planned_trials() const;
-  int64_t running() const;
   const StudySpec& spec() const;
   std::string scheduler_status() const;
 

@@ -71,10 +71,6 @@ Variants::Group Variants::group_of(int64_t number) const {
   return {&point_grids_[point], point_firsts_[point], point};
 }
 
-int64_t Variants::stream(int64_t number) const {
-  return constant_ ? group_of(number).first : number;
-}
-
 Point Variants::partial(int64_t number) const {
   const Group group = group_of(number);
   Point point = group.point < points_.size() ? points_[group.point] : empty_point(space_);

@@ -28,10 +28,6 @@ class Variants {
   /// constant_grid_search nothing is left to it: what a grid shares is drawn here.
   Point partial(int64_t number) const;
 
-  /// The trial whose random stream those draws come from: the first of the same grid with
-  /// constant_grid_search, else `number` itself.
-  int64_t stream(int64_t number) const;
-
  private:
   struct Group {
     const Grid* grid;

@@ -50,19 +50,16 @@ TEST_F(StorageTest, GivesBackWhatWasAppendedWhileOpenAndAfter) {
   EventMaker make(space_);
   std::vector<Event> events = {make.make(-1, TunerNote{"started"})};
   for (int64_t trial = 0; trial < 3; ++trial) make.whole(trial, 4, events);
-  const auto memory = memory_storage();
   {
     const auto storage = open();
     const size_t half = events.size() / 2;
     storage->append(std::span(events).first(half));
     storage->append(std::span(events).subspan(half));
     storage->append({});
-    memory->append(events);
     expect_same(storage->events(), events);
     expect_same(read_events(file(), "fashion"), events);
   }
   expect_same(open()->events(), events);
-  expect_same(memory->events(), events);
 }
 
 TEST_F(StorageTest, KeepsSeveralStudiesOfOneFileApart) {

@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+#include "muster/base/host.h"
 #include "muster/base/text.h"
 #include "muster/launch/rank_plan.h"
 #include "muster/launch/signal_source.h"
@@ -80,7 +81,7 @@ class LocalExecutor : public Executor, public ReportServer::Handler, public Loca
   std::vector<std::string> inherited_ = launch::inherited_environment();
   UniqueFd null_;
   OomCounter oom_;
-  std::string host_;
+  std::string host_ = host_name();
   fs::path contact_;
   std::map<int64_t, Running> running_;
   std::vector<int64_t> ending_;  // no process is left
@@ -97,9 +98,6 @@ LocalExecutor::LocalExecutor(const ExecutorContext& context)
       study_(context.study),
       server_(loop_, socket_in(runtime_folder_), stop_token_, *this),
       null_(launch::raised(UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)))) {
-  char name[256] = "localhost";
-  ::gethostname(name, sizeof name - 1);
-  host_ = name;
   if (signals_.fd() >= 0) loop_.watch(signals_.fd(), [this] { on_signals(); });
   if (spec_.storage.empty()) return;
   contact_ = contact_file(spec_.storage, study_);
