@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "muster/base/text.h"
-#include "muster/train/loss.h"
 #include "muster/train/parts.h"
 
 namespace muster::train::detail {
@@ -34,10 +33,8 @@ void DdpStrategy::accumulate(const std::function<void()>& pass) {
 // bucket in another order of ranks. So a resumed process makes one backward whose gradients are
 // thrown away, and its first real step sums as the unbroken run does.
 void DdpStrategy::rehearse(const data::Batch& batch) {
-  if (group().world_size() < 3) return;  // two ranks sum the same in any order
-  model()->train();
-  cross_entropy(forward(batch.data), batch.target).backward();
-  optimizer_->zero_grad();
+  // Two ranks sum the same in any order.
+  if (group().world_size() > 2) rehearse_backward(batch);
 }
 
 std::unique_ptr<Strategy> make_ddp(StrategyRequest request,

@@ -5,6 +5,7 @@
 
 #include "muster/data/loader.h"
 #include "muster/data/samplers/exact_cover.h"
+#include "muster/train/bfloat16.h"
 #include "muster/train/loss.h"
 
 namespace muster::train {
@@ -64,7 +65,7 @@ Evaluation evaluate(models::Classifier& model,
           data::ExactCoverSamplerOptions{.world_size = group.world_size(), .rank = group.rank()}));
   int64_t done = 0;
   for (const data::Batch& batch : loader.epoch(0)) {
-    const at::Tensor scores = model.forward(batch.data);
+    const at::Tensor scores = scores_of(model, batch.data);
     const at::Tensor predicted = scores.argmax(1);
     own.meter.add(cross_entropy(scores, batch.target).item<double>(),
                   predicted.eq(batch.target).sum().item<int64_t>(),

@@ -61,6 +61,9 @@ struct OptimizerEntry {
   std::unique_ptr<Optimizer> (*make)(NamedTensorList parameters,
                                      double lr,
                                      const ParamValues& params);
+  /// Each element's update depends on that element's gradient and state alone, so that parameters
+  /// may be updated in pieces (zero1, zero2).
+  bool elementwise = true;
 };
 
 /// All optimizers (generated; see Note [Generated tables]).

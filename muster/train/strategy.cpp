@@ -1,6 +1,7 @@
 #include "muster/train/strategy.h"
 
 #include "muster/train/clip.h"
+#include "muster/train/loss.h"
 
 namespace muster::train {
 
@@ -14,6 +15,12 @@ double Strategy::clip_gradients(double max_norm) {
 }
 
 void Strategy::rehearse(const data::Batch&) {}
+
+void Strategy::rehearse_backward(const data::Batch& batch) {
+  model()->train();
+  cross_entropy(forward(batch.data), batch.target).backward();
+  optimizer().zero_grad();
+}
 
 NamedTensorList Strategy::optimizer_state() { return optimizer().state(); }
 

@@ -352,6 +352,7 @@ void Trainer::test(TrainResult& result) {
 
 void Trainer::save() {
   const NamedTensorList rng = gather_rng_states(group_, generator_);
+  if (writer_) writer_->wait();  // so that two states are not in memory at once
   NamedTensorList optimizer = strategy_->optimizer_state();
   last_saved_ = position_.step;
   if (!writer_) return;
