@@ -164,7 +164,7 @@ TEST_P(Collectives, NobodyPassesABarrierBeforeTheLastCame) {
 
 INSTANTIATE_TEST_SUITE_P(Backends,
                          Collectives,
-                         ::testing::Combine(::testing::Values("thread", "gloo"),
+                         ::testing::Combine(::testing::Values("thread", "shm", "gloo"),
                                             ::testing::Values(1, 2, 4)),
                          [](const auto& info) {
                            return std::get<0>(info.param) + "_" +
