@@ -90,13 +90,8 @@ void ShmSteps::compare_signatures() const {
   for (int other = 1; other < world_size(); ++other) {
     const OpSignature& theirs = segment_->rank(other).signatures[parity];
     if (theirs.fits(first)) continue;
-    const bool same_call = theirs.describe() == first.describe();
     const auto say = [&](int rank, const OpSignature& sign) {
-      return concat("rank ",
-                    names_[static_cast<size_t>(rank)],
-                    ": ",
-                    sign.describe(),
-                    same_call ? concat(" #", sign.sequence) : "");
+      return concat("rank ", name(rank), ": ", sign.describe());
     };
     throw usage_error(
         {.refused = "ranks disagree on a collective",
