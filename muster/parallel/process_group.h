@@ -31,6 +31,8 @@ class ProcessGroup {
   int rank() const;
   int world_size() const;
   const std::string& backend() const;
+  /// Why this backend, in words: "asked for", or what `auto` found: "auto; not nccl: …".
+  const std::string& backend_reason() const;
 
   /// c10d's own handle, for everything that is not here.
   const c10::intrusive_ptr<c10d::ProcessGroup>& c10d() const;
@@ -68,13 +70,15 @@ ProcessGroup init_process_group(const GroupOptions& options = {},
 class ThreadBoard;
 
 /// Groups for ranks that are threads of this process. group(r) is for the thread that plays rank r;
-/// every rank's thread takes its own. `backend` may also be one that connects processes (gloo), to
-/// run its code inside one process.
+/// every rank's thread takes its own. `backend` may also be one that connects processes (shm,
+/// gloo), to run its code inside one process. `hosts`, if given, are names of hosts by rank, which
+/// a backend between hosts then takes for real.
 class ThreadWorld {
  public:
   explicit ThreadWorld(int world_size,
                        std::chrono::milliseconds timeout = kDefaultTimeout,
-                       std::string backend = "thread");
+                       std::string backend = "thread",
+                       std::vector<std::string> hosts = {});
   ~ThreadWorld();
 
   ProcessGroup group(int rank) const;
@@ -87,6 +91,7 @@ class ThreadWorld {
   c10::intrusive_ptr<c10d::Store> store_;
   std::chrono::milliseconds timeout_;
   std::string backend_;
+  std::vector<std::string> hosts_;
 };
 
 }  // namespace muster::parallel
