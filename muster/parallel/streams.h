@@ -1,0 +1,35 @@
+// Order between the streams of accelerators when work crosses threads.
+#pragma once
+
+#include <vector>
+
+#include <c10/core/Device.h>
+#include <c10/core/Event.h>
+
+namespace muster::parallel {
+
+// Note [Streams of replicas]
+// Each replica's thread has a stream of its own. What the caller has queued (the batch, the last
+// optimizer step) is marked by an event on each of its current streams, and a replica's stream
+// waits for these events before it starts; when the replicas are done, the caller's streams wait
+// for theirs. So everything runs as if it had been queued on the caller's streams, memory that one
+// thread frees is not handed out again too early, and no host thread waits for a device. CPU
+// devices have no streams; for them all of this is nothing. Everything goes through c10's generic
+// device guards, so no CUDA is linked, and tests put a fake device in.
+
+/// What was queued on some streams up to a moment.
+class StreamMark {
+ public:
+  StreamMark() = default;
+
+  /// Marks the calling thread's current streams of `devices`. CPU devices may be among them.
+  static StreamMark of_current(const std::vector<c10::Device>& devices);
+
+  /// The calling thread's current streams of the marked devices wait for all marked work.
+  void wait_on_current() const;
+
+ private:
+  std::vector<c10::Event> events_;
+};
+
+}  // namespace muster::parallel
