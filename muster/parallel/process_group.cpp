@@ -28,13 +28,23 @@ struct ProcessGroup::State {
 
 namespace {
 
-ProcessGroup make_group(const BackendEntry& entry, const BackendRequest& request) {
+ProcessGroup make_group(const BackendEntry& entry,
+                        const BackendRequest& request,
+                        const WatchOptions& watch,
+                        int server_rank) {
   auto state = std::make_shared<ProcessGroup::State>();
   state->store = request.store;
   state->backend = std::string(entry.name);
   state->group =
       c10::make_intrusive<c10d::ProcessGroup>(request.store, request.rank, request.world_size);
-  const auto backend = entry.make(request);
+  const auto backend = watched(entry.make(request),
+                               {.store = request.store,
+                                .rank = request.rank,
+                                .world_size = request.world_size,
+                                .timeout = request.timeout,
+                                .server_rank = server_rank,
+                                .threads = request.board != nullptr},
+                               watch);
   if (entry.moves_cpu) state->group->setBackend(c10::DeviceType::CPU, entry.type, backend);
   if (entry.moves_cuda) state->group->setBackend(c10::DeviceType::CUDA, entry.type, backend);
   state->group->setDefaultBackend(entry.type);
@@ -132,13 +142,19 @@ ProcessGroup init_process_group(const GroupOptions& options, const std::optional
                      .world_size = static_cast<int>(place.world_size),
                      .local_rank = static_cast<int>(place.local_rank),
                      .timeout = options.timeout,
-                     .host = address_towards(place.master_addr)});
+                     .host = address_towards(place.master_addr)},
+                    with_environment(options.watch),
+                    place.use_agent_store ? -1 : 0);
 }
 
-ThreadWorld::ThreadWorld(int world_size, std::chrono::milliseconds timeout, std::string backend)
+ThreadWorld::ThreadWorld(int world_size,
+                         std::chrono::milliseconds timeout,
+                         std::string backend,
+                         WatchOptions watch)
     : store_(c10::make_intrusive<c10d::HashStore>()),
       timeout_(timeout),
-      backend_(std::move(backend)) {
+      backend_(std::move(backend)),
+      watch_(std::move(watch)) {
   if (world_size < 1) {
     throw usage_error({.refused = "world size",
                        .rule = "a group has at least one rank",
@@ -161,7 +177,9 @@ ProcessGroup ThreadWorld::group(int rank) const {
                      .world_size = board_->world_size(),
                      .timeout = timeout_,
                      .host = "127.0.0.1",
-                     .board = board_});
+                     .board = board_},
+                    watch_,
+                    -1);
 }
 
 void ThreadWorld::leave(int rank, const std::string& why) const { board_->leave(rank, why); }

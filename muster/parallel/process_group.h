@@ -12,6 +12,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "muster/base/rank_env.h"
+#include "muster/parallel/watch.h"
 
 namespace muster::parallel {
 
@@ -21,6 +22,7 @@ inline constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minute
 struct GroupOptions {
   std::string backend = "auto";  ///< a name of `muster list backends`, or auto
   std::chrono::milliseconds timeout = kDefaultTimeout;  ///< of the meeting and of each operation
+  WatchOptions watch;  ///< who names the culprit when an operation fails; costs some 0.5 µs each
 };
 
 /// A handle on a group, cheap to copy; copies are the same group. Used by one rank's thread at a
@@ -74,7 +76,8 @@ class ThreadWorld {
  public:
   explicit ThreadWorld(int world_size,
                        std::chrono::milliseconds timeout = kDefaultTimeout,
-                       std::string backend = "thread");
+                       std::string backend = "thread",
+                       WatchOptions watch = {});
   ~ThreadWorld();
 
   ProcessGroup group(int rank) const;
@@ -87,6 +90,7 @@ class ThreadWorld {
   c10::intrusive_ptr<c10d::Store> store_;
   std::chrono::milliseconds timeout_;
   std::string backend_;
+  WatchOptions watch_;
 };
 
 }  // namespace muster::parallel

@@ -13,6 +13,7 @@ struct RankOptions {
   std::chrono::milliseconds timeout{
       60'000};  ///< of every collective: a test that hangs fails with the missing rank's name
   std::string backend = "thread";  ///< or gloo: its own connections, between threads
+  parallel::WatchOptions watch;    ///< a fault plan, for one
 };
 
 /// Runs `rank_main` on one thread per rank and joins them all. Intra-op threads are 1 in each. A
