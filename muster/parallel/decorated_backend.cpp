@@ -28,6 +28,15 @@ std::chrono::milliseconds timeout_of(const Options& options) {
   return options.timeout.count() > 0 ? options.timeout : std::chrono::milliseconds(0);
 }
 
+/// Not every options struct has the field, nor has each in every LibTorch.
+template <class Options>
+bool blocks(const Options& options) {
+  if constexpr (requires { options.asyncOp; })
+    return !options.asyncOp;
+  else
+    return false;
+}
+
 template <class Options>
 uint8_t reduce_of(const Options& options) {
   return static_cast<uint8_t>(options.reduceOp.op_);
@@ -60,7 +69,8 @@ DecoratedBackend::WorkPtr DecoratedBackend::broadcast(Tensors& tensors,
                     .type = OpType::BROADCAST,
                     .inputs = tensors,
                     .root = static_cast<int>(options.rootRank),
-                    .timeout = timeout_of(options)};
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
   return pass(
       call, [](auto& inner, auto&... each) { return inner.broadcast(each...); }, tensors, options);
 }
@@ -71,7 +81,8 @@ DecoratedBackend::WorkPtr DecoratedBackend::allreduce(Tensors& tensors,
                     .type = OpType::ALLREDUCE,
                     .inputs = tensors,
                     .reduce = reduce_of(options),
-                    .timeout = timeout_of(options)};
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
   return pass(
       call, [](auto& inner, auto&... each) { return inner.allreduce(each...); }, tensors, options);
 }
@@ -82,7 +93,8 @@ DecoratedBackend::WorkPtr DecoratedBackend::allreduce_sparse(
                     .type = OpType::_ALLREDUCE_SPARSE,
                     .inputs = tensors,
                     .reduce = reduce_of(options),
-                    .timeout = timeout_of(options)};
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
   return pass(
       call,
       [](auto& inner, auto&... each) { return inner.allreduce_sparse(each...); },
@@ -96,7 +108,8 @@ DecoratedBackend::WorkPtr DecoratedBackend::allreduce_coalesced(
                     .type = OpType::ALLREDUCE_COALESCED,
                     .inputs = tensors,
                     .reduce = reduce_of(options),
-                    .timeout = timeout_of(options)};
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
   return pass(
       call,
       [](auto& inner, auto&... each) { return inner.allreduce_coalesced(each...); },
@@ -111,7 +124,8 @@ DecoratedBackend::WorkPtr DecoratedBackend::reduce(Tensors& tensors,
                     .inputs = tensors,
                     .root = static_cast<int>(options.rootRank),
                     .reduce = reduce_of(options),
-                    .timeout = timeout_of(options)};
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
   return pass(
       call, [](auto& inner, auto&... each) { return inner.reduce(each...); }, tensors, options);
 }
@@ -123,7 +137,8 @@ DecoratedBackend::WorkPtr DecoratedBackend::allgather(TensorLists& outputs,
                     .type = OpType::ALLGATHER,
                     .inputs = inputs,
                     .outputs = first_list(outputs),
-                    .timeout = timeout_of(options)};
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
   return pass(
       call,
       [](auto& inner, auto&... each) { return inner.allgather(each...); },
@@ -140,7 +155,8 @@ DecoratedBackend::WorkPtr DecoratedBackend::_allgather_base(at::Tensor& output,
                     .type = OpType::_ALLGATHER_BASE,
                     .inputs = inputs,
                     .outputs = {output},
-                    .timeout = timeout_of(options)};
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
   return pass(
       call,
       [](auto& inner, auto&... each) { return inner._allgather_base(each...); },
@@ -155,7 +171,8 @@ DecoratedBackend::WorkPtr DecoratedBackend::allgather_coalesced(
                     .type = OpType::ALLGATHER_COALESCED,
                     .inputs = inputs,
                     .outputs = first_list(outputs),
-                    .timeout = timeout_of(options)};
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
   return pass(
       call,
       [](auto& inner, auto&... each) { return inner.allgather_coalesced(each...); },
@@ -170,7 +187,8 @@ DecoratedBackend::WorkPtr DecoratedBackend::allgather_into_tensor_coalesced(
                     .type = OpType::ALLGATHER_INTO_TENSOR_COALESCED,
                     .inputs = inputs,
                     .outputs = outputs,
-                    .timeout = timeout_of(options)};
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
   return pass(
       call,
       [](auto& inner, auto&... each) { return inner.allgather_into_tensor_coalesced(each...); },
@@ -187,7 +205,8 @@ DecoratedBackend::WorkPtr DecoratedBackend::gather(TensorLists& outputs,
                     .inputs = inputs,
                     .outputs = first_list(outputs),
                     .root = static_cast<int>(options.rootRank),
-                    .timeout = timeout_of(options)};
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
   return pass(
       call,
       [](auto& inner, auto&... each) { return inner.gather(each...); },
@@ -204,7 +223,8 @@ DecoratedBackend::WorkPtr DecoratedBackend::scatter(Tensors& outputs,
                     .inputs = first_list(inputs),
                     .outputs = outputs,
                     .root = static_cast<int>(options.rootRank),
-                    .timeout = timeout_of(options)};
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
   return pass(
       call,
       [](auto& inner, auto&... each) { return inner.scatter(each...); },
@@ -220,7 +240,8 @@ DecoratedBackend::WorkPtr DecoratedBackend::reduce_scatter(
                     .inputs = first_list(inputs),
                     .outputs = outputs,
                     .reduce = reduce_of(options),
-                    .timeout = timeout_of(options)};
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
   return pass(
       call,
       [](auto& inner, auto&... each) { return inner.reduce_scatter(each...); },
@@ -237,7 +258,8 @@ DecoratedBackend::WorkPtr DecoratedBackend::_reduce_scatter_base(
                     .inputs = inputs,
                     .outputs = {output},
                     .reduce = reduce_of(options),
-                    .timeout = timeout_of(options)};
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
   return pass(
       call,
       [](auto& inner, auto&... each) { return inner._reduce_scatter_base(each...); },
@@ -253,7 +275,8 @@ DecoratedBackend::WorkPtr DecoratedBackend::reduce_scatter_tensor_coalesced(
                     .inputs = inputs,
                     .outputs = outputs,
                     .reduce = reduce_of(options),
-                    .timeout = timeout_of(options)};
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
   return pass(
       call,
       [](auto& inner, auto&... each) { return inner.reduce_scatter_tensor_coalesced(each...); },
@@ -269,7 +292,8 @@ DecoratedBackend::WorkPtr DecoratedBackend::alltoall(Tensors& outputs,
                     .type = OpType::ALLTOALL,
                     .inputs = inputs,
                     .outputs = outputs,
-                    .timeout = timeout_of(options)};
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
   return pass(
       call,
       [](auto& inner, auto&... each) { return inner.alltoall(each...); },
@@ -288,7 +312,8 @@ DecoratedBackend::WorkPtr DecoratedBackend::alltoall_base(at::Tensor& output,
                     .type = OpType::ALLTOALL_BASE,
                     .inputs = inputs,
                     .outputs = {output},
-                    .timeout = timeout_of(options)};
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
   return pass(
       call,
       [](auto& inner, auto&... each) { return inner.alltoall_base(each...); },
@@ -304,7 +329,8 @@ DecoratedBackend::WorkPtr DecoratedBackend::barrier(const c10d::BarrierOptions& 
   const OpCall call{.kind = OpKind::kBarrier,
                     .type = OpType::BARRIER,
                     .inputs = none,
-                    .timeout = timeout_of(options)};
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
   return pass(
       call, [](auto& inner, auto&... each) { return inner.barrier(each...); }, options);
 }

@@ -24,6 +24,7 @@ struct OpCall {
   uint8_t reduce = 0;
   int tag = 0;
   std::chrono::milliseconds timeout{0};  ///< of this call; 0: the group's
+  bool blocks = false;                   ///< the caller waits at once (asyncOp is off)
 };
 
 /// The call, ready to be made once, now or later.

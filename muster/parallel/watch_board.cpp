@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kCalmOps = 8, kAlarmOps = 256;
 /// How long the end of a group waits for a store that does not answer.
-constexpr auto kGoodbye = std::chrono::milliseconds(500);
+constexpr auto kGoodbye = std::chrono::milliseconds(400);
 constexpr const char* kVerdictKey = "verdict";
 
 std::string state_key(int64_t rank) { return concat("state/", rank); }
@@ -28,6 +28,10 @@ std::string read(c10d::Store& store, const std::string& key) {
 }  // namespace
 
 struct WatchBoard::Shared {
+  struct Question {
+    uint64_t sequence, fingerprint;
+    std::optional<bool> agrees;
+  };
   BoardOptions options;
   std::shared_ptr<FlightRecorder> recorder;
   ProcessId process = this_process();
@@ -35,10 +39,12 @@ struct WatchBoard::Shared {
   mutable std::mutex mutex;
   std::condition_variable changed;
   c10::intrusive_ptr<c10d::Store> store;
+  std::optional<ProcessId> server;  // the process of the rank that serves the store
   std::vector<PeerView> peers;
   std::vector<Clock::time_point> peers_at;  // when a new heartbeat of theirs was first seen
   std::optional<std::string> verdict;
   std::string proposal;
+  std::vector<std::shared_ptr<Question>> questions;
   std::optional<Clock::time_point> asked_at;  // a request to the store is on its way since then
   uint64_t version = 0;                       // rises with each change
   uint64_t beats = 0;
@@ -62,6 +68,8 @@ WatchBoard::WatchBoard(c10::intrusive_ptr<c10d::Store> store,
   shared_->peers.resize(static_cast<size_t>(options.world_size));
   shared_->peers_at.assign(shared_->peers.size(), Clock::now());
   shared_->store = std::move(store);
+  if (options.server_rank < 0 || options.server_rank == options.rank)
+    shared_->server = shared_->process;
   std::thread([shared = shared_] { beat(shared); }).detach();
 }
 
@@ -69,15 +77,20 @@ WatchBoard::~WatchBoard() {
   std::unique_lock lock(shared_->mutex);
   shared_->stopping = true;
   shared_->bump();
-  shared_->changed.wait_for(lock, kGoodbye, [&] { return shared_->finished; });
+  shared_->changed.wait_for(
+      lock, kGoodbye + std::chrono::milliseconds(100), [&] { return shared_->finished; });
 }
 
-namespace {
-
 /// One conversation with the store, without a lock. Throws what the store throws.
-struct Talk {
+struct WatchBoard::Talk {
   c10d::Store& store;
   const BoardOptions& options;
+
+  /// The first rank writes what it called; the rest compare.
+  bool agrees(uint64_t sequence, uint64_t fingerprint) const {
+    const std::string mine = std::to_string(fingerprint);
+    return store.compareSet(concat("call/", sequence), std::string(), mine) == mine;
+  }
 
   std::optional<PeerState> peer(int rank) const {
     const std::string text = read(store, state_key(rank));
@@ -90,7 +103,35 @@ struct Talk {
   }
 };
 
-}  // namespace
+bool WatchBoard::server_is_gone(Shared& s) {
+  const int server = s.options.server_rank;
+  if (server < 0 || server == s.options.rank) return false;
+  std::optional<ProcessId> process;
+  {
+    const std::lock_guard lock(s.mutex);
+    process = s.server;
+  }
+  if (!process || life_of(*process) != Life::kGone) return false;
+  const std::lock_guard lock(s.mutex);
+  s.lost = true;
+  return true;
+}
+
+/// The store ends with this process: its peers say goodbye first, if they come soon.
+void WatchBoard::wait_for_goodbyes(Shared& s, const Talk& talk) {
+  const auto until = Clock::now() + kGoodbye;
+  for (int rank = 0; rank < s.options.world_size;) {
+    const auto state = rank == s.options.rank ? std::nullopt : talk.peer(rank);
+    const bool waits =
+        rank != s.options.rank && state && !state->ended && life_of(state->process) != Life::kGone;
+    if (!waits) {
+      ++rank;
+      continue;
+    }
+    if (Clock::now() >= until) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
 
 void WatchBoard::beat(const std::shared_ptr<Shared>& shared) {
   Shared& s = *shared;
@@ -101,7 +142,8 @@ void WatchBoard::beat(const std::shared_ptr<Shared>& shared) {
         c10::make_intrusive<c10d::PrefixStore>("watch", std::exchange(s.store, nullptr)->clone());
     const Talk talk{*store, options};
     bool last = false;
-    while (!last) {
+    // A request to a server that is gone prints c10d's warning: not at the end of a good run.
+    while (!last && !server_is_gone(s)) {
       PeerState mine;
       std::string proposal;
       bool read_all = false, alarm = false;
@@ -109,7 +151,7 @@ void WatchBoard::beat(const std::shared_ptr<Shared>& shared) {
         const std::lock_guard lock(s.mutex);
         last = s.stopping;
         alarm = s.alarm;
-        read_all = s.alarm;
+        read_all = s.alarm || !s.server;
         mine = peer_state_of(*s.recorder, s.fast() ? kAlarmOps : kCalmOps);
         mine.rank = options.rank;
         mine.beat = ++s.beats;
@@ -141,6 +183,7 @@ void WatchBoard::beat(const std::shared_ptr<Shared>& shared) {
         if (!view.state || view.state->beat != state->beat)
           s.peers_at[static_cast<size_t>(rank)] = Clock::now();
         view.state = std::move(state);
+        if (rank == options.server_rank) s.server = view.state->process;
       }
       const bool is_news = !verdict.empty() && !s.verdict;
       if (is_news) s.verdict = verdict;
@@ -148,11 +191,26 @@ void WatchBoard::beat(const std::shared_ptr<Shared>& shared) {
       s.alarms_seen = alarms;
       s.bump();
       if (is_news) continue;  // acknowledge at once
-      const auto pause = s.fast() ? options.heartbeat / 5 : options.heartbeat;
-      s.changed.wait_for(lock, pause, [&] {
-        return s.stopping || (s.alarm && !alarm) || (s.proposal != proposal && !s.verdict);
-      });
+      const auto next = Clock::now() + (s.fast() ? options.heartbeat / 5 : options.heartbeat);
+      while (true) {
+        s.changed.wait_until(lock, next, [&] {
+          return s.stopping || (s.alarm && !alarm) || (s.proposal != proposal && !s.verdict) ||
+                 !s.questions.empty();
+        });
+        if (s.questions.empty()) break;
+        const auto questions = std::exchange(s.questions, {});
+        s.asked_at = Clock::now();
+        lock.unlock();
+        std::vector<bool> answers;
+        for (const auto& question : questions)
+          answers.push_back(talk.agrees(question->sequence, question->fingerprint));
+        lock.lock();
+        s.asked_at.reset();
+        for (size_t i = 0; i < questions.size(); ++i) questions[i]->agrees = answers[i];
+        s.bump();
+      }
     }
+    if (options.server_rank == options.rank) wait_for_goodbyes(s, talk);
   } catch (const std::exception&) {
     const std::lock_guard lock(s.mutex);
     s.lost = true;
@@ -174,6 +232,19 @@ void WatchBoard::propose(const std::string& verdict) {
   const std::lock_guard lock(shared_->mutex);
   shared_->proposal = verdict;
   shared_->bump();
+}
+
+bool WatchBoard::agrees(uint64_t sequence, uint64_t fingerprint) {
+  const auto question =
+      std::make_shared<Shared::Question>(Shared::Question{sequence, fingerprint, {}});
+  std::unique_lock lock(shared_->mutex);
+  if (shared_->lost || shared_->stopping) return true;
+  shared_->questions.push_back(question);
+  shared_->changed.notify_all();
+  shared_->changed.wait_for(lock, shared_->options.heartbeat, [&] {
+    return question->agrees.has_value() || shared_->lost;
+  });
+  return question->agrees.value_or(true);
 }
 
 std::optional<std::string> WatchBoard::verdict() const {

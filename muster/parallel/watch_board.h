@@ -41,6 +41,10 @@ class WatchBoard {
   /// Written as the group's verdict unless there is one already.
   void propose(const std::string& verdict);
 
+  /// Whether the rank that was first to call collective `sequence` called the same, as far as it
+  /// has told. Waits for the store no longer than a heartbeat; in doubt, true.
+  bool agrees(uint64_t sequence, uint64_t fingerprint);
+
   /// The group's verdict, once there is one.
   std::optional<std::string> verdict() const;
   /// By rank, with this rank's own state as it is now.
@@ -67,6 +71,9 @@ class WatchBoard {
 
  private:
   struct Shared;
+  struct Talk;
+  static bool server_is_gone(Shared& shared);
+  static void wait_for_goodbyes(Shared& shared, const Talk& talk);
   static void beat(const std::shared_ptr<Shared>& shared);
   std::shared_ptr<Shared> shared_;
 };

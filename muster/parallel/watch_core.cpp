@@ -1,10 +1,8 @@
 #include "muster/parallel/watch_core.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
-#include "muster/base/file.h"
 #include "muster/base/text.h"
 #include "muster/parallel/watched_work.h"
 
@@ -12,6 +10,9 @@ namespace muster::parallel {
 namespace {
 
 using std::chrono::milliseconds;
+
+/// So many different calls are compared before they are made, those after them only behind.
+constexpr size_t kCheckedCalls = 512;
 
 milliseconds heartbeat_of(const WatchRequest& request, const WatchOptions& options) {
   if (options.heartbeat.count() > 0) return options.heartbeat;
@@ -120,6 +121,26 @@ void Watch::check_open(const OpRecord& op) const {
                            .hint = hint});
 }
 
+void Watch::check_first_call(const OpRecord& op) {
+  if (traits_.names_culprits || is_point_to_point(op.kind)) return;
+  const uint64_t call = fingerprint(op);
+  {
+    const std::lock_guard lock(mutex_);
+    // A program whose calls are always new is not slowed for ever.
+    if (known_calls_.size() >= kCheckedCalls || !known_calls_.insert(call).second) return;
+  }
+  if (board_.agrees(op.sequence, call)) return;
+  suspects_ = true;
+  board_.wake();
+  const auto until = Clock::now() + 8 * board_.heartbeat();
+  while (!has_failed() && Clock::now() < until && !stopping())
+    board_.wait_until(board_.version(), Clock::now() + board_.fast_heartbeat() / 4);
+  recorder_->complete(op.id, /*failed=*/true);
+  if (has_failed()) throw failure_of(op);
+  throw environment_error(
+      {.refused = title(op), .rule = "another rank called something else under this number"});
+}
+
 void Watch::add(const WatchedWorkPtr& work) {
   const std::lock_guard lock(mutex_);
   work->place_ = open_.insert(open_.end(), work);
@@ -215,7 +236,7 @@ bool Watch::is_proven(const Diagnosis& diagnosis, bool is_late) {
 Watch::Clock::time_point Watch::tick() {
   const auto now = Clock::now();
   if (has_failed()) {
-    fail_works(verdict_, "");  // posted while the group failed
+    fail_works();  // posted while the group failed
     return now + board_.heartbeat();
   }
   if (const auto verdict = board_.verdict()) {
@@ -231,7 +252,7 @@ Watch::Clock::time_point Watch::tick() {
   const auto works = open_works();
   poll(works);
   const WatchedWorkPtr first = oldest(works);
-  const bool differs = !traits_.names_culprits && board_.neighbour_disagrees();
+  const bool differs = !traits_.names_culprits && (suspects_ || board_.neighbour_disagrees());
   const double usual_s = static_cast<double>(recorder_->usual_ns()) * 1e-9;
   const double beat_s = std::chrono::duration<double>(board_.heartbeat()).count();
   const bool is_late = first && age_s(first->record()) > std::max(2 * beat_s, 8 * usual_s);
@@ -255,6 +276,7 @@ Watch::Clock::time_point Watch::tick() {
 
 void Watch::handle(Failure failure) {
   const OpRecord& op = failure.work->record();
+  if (has_failed()) return failure.work->settle(std::make_exception_ptr(failure_of(op)));
   if (const Error* ours = as_ours(failure.error)) {
     if (ours->kind() == ErrorKind::kEnvironment)
       add_to_backends_error(failure, *ours);
@@ -262,7 +284,6 @@ void Watch::handle(Failure failure) {
       failure.work->settle(failure.error);
     return;
   }
-  if (has_failed()) return fail_works(verdict_, "");
   // Heartbeats that have stopped show as such after three of them; see WatchBoard::stale_s.
   const Diagnosis diagnosis = find_out(op, 3 * board_.heartbeat());
   conclude(diagnosis, "the backend says: " + text_of(failure.error));
@@ -331,13 +352,15 @@ void Watch::fail_group(const std::string& verdict) {
   while (board_.verdict() && !board_.all_told() && !board_.store().lost && Clock::now() < until &&
          !stopping())
     board_.wait_until(board_.version(), Clock::now() + board_.fast_heartbeat() / 2);
+  auto [text, hint] = unpack(verdict);
+  const std::string record = write_record(text);
+  if (!record.empty()) hint += concat(hint.empty() ? "" : "; ", record);
   {
     const std::lock_guard lock(mutex_);
-    verdict_ = verdict;
+    verdict_ = pack(text, hint);
   }
   failed_.store(true, std::memory_order_release);
-  const std::string record = write_record(unpack(verdict).first);
-  fail_works(verdict, record);
+  fail_works();
   std::function<void()> abort;
   {
     const std::lock_guard lock(mutex_);
@@ -346,9 +369,16 @@ void Watch::fail_group(const std::string& verdict) {
   if (abort) abort();
 }
 
-void Watch::fail_works(const std::string& verdict, const std::string& record) {
-  auto [text, hint] = unpack(verdict);
-  if (!record.empty()) hint += concat(hint.empty() ? "" : "; ", record);
+Error Watch::failure_of(const OpRecord& op) const {
+  const std::lock_guard lock(mutex_);
+  const auto [text, hint] = unpack(verdict_);
+  return environment_error(
+      {.refused = concat(title(op), " failed after ", fixed(age_s(op), 1), " s"),
+       .rule = text,
+       .hint = hint});
+}
+
+void Watch::fail_works() {
   std::vector<WatchedWorkPtr> works = open_works();
   std::vector<Failure> failures;
   {
@@ -357,45 +387,8 @@ void Watch::fail_works(const std::string& verdict, const std::string& record) {
   }
   for (const Failure& failure : failures) works.push_back(failure.work);
   for (const WatchedWorkPtr& work : works) {
-    const OpRecord& op = work->record();
-    work->settle(std::make_exception_ptr(environment_error(
-        {.refused = concat(title(op), " failed after ", fixed(age_s(op), 1), " s"),
-         .rule = text,
-         .hint = hint})));
+    work->settle(std::make_exception_ptr(failure_of(work->record())));
     work->abort_inner();
-  }
-}
-
-/// "flight record: FILE", or why there is none; empty if none is wanted.
-std::string Watch::write_record(const std::string& verdict) const {
-  if (options_.flight_dir.empty()) return "";
-  Json json;
-  json["format"] = "muster-flight/1";
-  json["group"] = options_.group;
-  json["backend"] = traits_.name;
-  json["rank"] = request_.rank;
-  json["world_size"] = request_.world_size;
-  json["verdict"] = verdict;
-  json["now_ns"] = FlightRecorder::now_ns();
-  json["now_unix_s"] =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  json["heartbeats"] = Json::array();
-  for (const PeerView& peer : board_.peers()) {
-    if (!peer.state) continue;
-    Json state = parse_json(to_text(*peer.state), "heartbeat");
-    state["age_s"] = peer.age_s;
-    json["heartbeats"].push_back(state);
-  }
-  json["operations"] = Json::array();
-  for (const OpRecord& record : recorder_->since(0)) json["operations"].push_back(to_json(record));
-  const std::filesystem::path file = std::filesystem::path(options_.flight_dir) /
-                                     concat(options_.group, "-rank-", request_.rank, ".json");
-  try {
-    std::filesystem::create_directories(options_.flight_dir);
-    write_file_atomic(file, muster::to_text(json, 1) + '\n');
-    return "flight record: " + file.string();
-  } catch (const std::exception& error) {
-    return concat("no flight record: ", first_line(error.what()));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <unordered_set>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -30,8 +31,9 @@ struct BackendTraits {
   /// Its threads complete its works' futures, and nothing interrupts a thread in its wait (gloo).
   /// Then a rank waits for the future, which the watch can fail first.
   bool has_threads = false;
-  /// It compares the ranks' calls itself and names who is missing (thread): its errors are passed
-  /// on with what the heartbeats add, and fail one operation, not the group.
+  /// It compares the ranks' calls itself and names who is missing (Muster's own: all but gloo and
+  /// nccl): its errors are passed on with what the heartbeats add, and fail one operation, not the
+  /// group.
   bool names_culprits = false;
 };
 
@@ -55,6 +57,11 @@ class Watch : public std::enable_shared_from_this<Watch> {
   /// Throws what the group failed with, if it has.
   void check_open(const OpRecord& op) const;
   bool has_failed() const { return failed_.load(std::memory_order_acquire); }
+
+  /// Compares a call that this rank has not made before with what the first rank called under this
+  /// number, before the backend sees it: gloo ends the process when it receives more than it
+  /// expects. Throws the group's verdict if they differ.
+  void check_first_call(const OpRecord& op);
 
   void add(const WatchedWorkPtr& work);
   void remove(WatchedWork& work);
@@ -81,10 +88,11 @@ class Watch : public std::enable_shared_from_this<Watch> {
   void handle(Failure failure);
   void add_to_backends_error(const Failure& failure, const Error& error);
   void conclude(const Diagnosis& diagnosis, const std::string& cause);
+  Error failure_of(const OpRecord& op) const;
   bool is_proven(const Diagnosis& diagnosis, bool is_late);
   Diagnosis find_out(const OpRecord& op, std::chrono::milliseconds patience);
   void fail_group(const std::string& verdict);
-  void fail_works(const std::string& verdict, const std::string& record);
+  void fail_works();
   std::string write_record(const std::string& verdict) const;
   bool stopping();
   std::chrono::milliseconds timeout() const { return std::chrono::milliseconds(timeout_ms_); }
@@ -98,12 +106,14 @@ class Watch : public std::enable_shared_from_this<Watch> {
   std::optional<Clock::time_point> differs_since_;  // the watch's thread alone
   std::atomic<int64_t> timeout_ms_;
   std::atomic<bool> failed_{false};
+  std::atomic<bool> suspects_{false};  // a call of ours differs from the first rank's
 
   mutable std::mutex mutex_;
   std::list<WatchedWorkPtr> open_;  // oldest first
   std::vector<Failure> failures_;
   std::string verdict_;
   bool stopping_ = false;
+  std::unordered_set<uint64_t> known_calls_;  // fingerprints
   std::thread thread_;
 };
 

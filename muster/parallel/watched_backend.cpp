@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "muster/base/error.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/parallel/faulty_backend.h"
@@ -68,7 +69,9 @@ OpRecord record_of(const OpCall& call) {
 
 BackendTraits traits_of(const c10d::Backend& backend) {
   const std::string name = backend.getBackendName();
-  return {.name = name, .has_threads = name == "gloo", .names_culprits = name == "thread"};
+  return {.name = name,
+          .has_threads = name == "gloo",
+          .names_culprits = name != "gloo" && name != "nccl"};
 }
 
 WatchedBackend* watched_of(const ProcessGroup& group) {
@@ -110,16 +113,32 @@ WatchedBackend::WorkPtr WatchedBackend::around(const OpCall& call, Posting& post
   OpRecord record = record_of(call);
   if (watch_->has_failed()) watch_->check_open(record);
   record = recorder()->post(record);
+  watch_->check_first_call(record);
+  const auto watch_it = [&](WorkPtr inner) {
+    return c10::make_intrusive<WatchedWork>(
+        watch_, std::move(inner), record, call.type, call.timeout, getRank());
+  };
   WorkPtr inner;
+  if (call.blocks) recorder()->begin_wait(record.id);  // it may work on this thread
   try {
     inner = posting.post();
+  } catch (const Error& error) {
+    if (call.blocks) recorder()->end_wait(record.id);
+    // The others did not come, not: the call is bad.
+    if (error.kind() == ErrorKind::kEnvironment) watch_it({})->fail(std::current_exception());
+    recorder()->take_back(record.id);
+    throw;
   } catch (...) {
+    if (call.blocks) recorder()->end_wait(record.id);
     recorder()->take_back(record.id);
     throw;
   }
-  if (!inner) return inner;  // part of a coalesced operation
-  auto work = c10::make_intrusive<WatchedWork>(
-      watch_, std::move(inner), record, call.type, call.timeout, getRank());
+  if (call.blocks) recorder()->end_wait(record.id);
+  if (!inner) {  // done, or part of a coalesced operation
+    recorder()->complete(record.id);
+    return inner;
+  }
+  auto work = watch_it(std::move(inner));
   WatchedWork::open(work);
   return work;
 }

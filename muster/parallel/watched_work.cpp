@@ -90,7 +90,14 @@ std::exception_ptr WatchedWork::exception() const {
   return exception_;
 }
 
+void WatchedWork::fail(std::exception_ptr error) {
+  watch_->failed(WatchedWorkPtr::reclaim_copy(this), std::move(error));
+  wait_for_settling(kNoTimeout);
+  std::rethrow_exception(exception());
+}
+
 void WatchedWork::abort_inner() {
+  if (!inner_) return;
   try {
     inner_->abort();
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): most works cannot be aborted

@@ -22,6 +22,9 @@ class WatchedWork : public c10d::Work {
               std::chrono::milliseconds timeout,
               int rank);
 
+  /// The call has failed: finds out why, and throws that. `inner` may be null.
+  [[noreturn]] void fail(std::exception_ptr error);
+
   /// Tells the watch of it; takes the completion from the backend's future, if the backend has
   /// threads. `self` is this.
   static void open(const WatchedWorkPtr& self);

@@ -117,6 +117,13 @@ std::string in_step(const PeerState& state) {
   return state.step < 0 ? "" : concat(", in step ", state.step);
 }
 
+/// Of a rank that cannot be asked any more.
+std::string last_heard(const PeerState& state) {
+  if (state.ops.empty()) return "; its last heartbeat came before its first operation";
+  const OpBrief& op = state.ops.back();
+  return concat("; its last heartbeat showed ", op.text, " #", op.sequence, in_step(state));
+}
+
 std::optional<Diagnosis> find_mismatch(std::span<const PeerView> peers) {
   Diagnosis found{.kind = Kind::kMismatch, .certain = true};
   found.hint =
@@ -160,7 +167,7 @@ std::string life_text(int rank, const PeerView& peer, Kind kind, double stale_s)
   const std::string process =
       state != nullptr ? concat("process ", state->process.pid, " on ", state->process.hostname)
                        : "";
-  const std::string last = state != nullptr ? concat("; ", last_call(*state), in_step(*state)) : "";
+  const std::string last = state != nullptr ? last_heard(*state) : "";
   switch (kind) {
     case Kind::kGone:
       return concat(name, " is gone: ", process, " has ended", last);

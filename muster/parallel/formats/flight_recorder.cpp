@@ -6,7 +6,8 @@
 
 namespace muster::parallel {
 
-FlightRecorder::FlightRecorder(size_t capacity) : ring_(std::max<size_t>(capacity, 16)) {
+FlightRecorder::FlightRecorder(size_t capacity, std::function<int64_t()> clock)
+    : clock_(std::move(clock)), ring_(std::max<size_t>(capacity, 16)) {
   marks_.reserve(64);
 }
 
@@ -23,7 +24,7 @@ OpRecord* FlightRecorder::find(uint64_t id) {
 
 OpRecord FlightRecorder::post(OpRecord record) {
   record.step = step();
-  record.posted_ns = now_ns();
+  record.posted_ns = clock_();
   const std::lock_guard lock(mutex_);
   record.id = next_id_++;
   last_ns_ = record.posted_ns;
@@ -45,7 +46,7 @@ void FlightRecorder::take_back(uint64_t id) {
   OpRecord* record = find(id);
   if (record == nullptr) return;
   record->state = OpState::kFailed;
-  record->completed_ns = now_ns();
+  record->completed_ns = clock_();
   const bool is_last = id + 1 == next_id_;
   if (!is_last || is_point_to_point(record->kind)) return;
   --next_id_;  // its places are taken by the next one
@@ -55,7 +56,7 @@ void FlightRecorder::take_back(uint64_t id) {
 }
 
 void FlightRecorder::begin_wait(uint64_t id) {
-  const int64_t now = now_ns();
+  const int64_t now = clock_();
   const std::lock_guard lock(mutex_);
   OpRecord* record = find(id);
   if (record != nullptr && record->waited_ns == 0) record->waited_ns = now;
@@ -67,11 +68,11 @@ void FlightRecorder::end_wait(uint64_t id) {
   const std::lock_guard lock(mutex_);
   const auto wait = std::find(waits_.begin(), waits_.end(), id);
   if (wait != waits_.end()) waits_.erase(wait);
-  last_ns_ = now_ns();
+  last_ns_ = clock_();
 }
 
 void FlightRecorder::complete(uint64_t id, bool failed) {
-  const int64_t now = now_ns();
+  const int64_t now = clock_();
   const std::lock_guard lock(mutex_);
   OpRecord* record = find(id);
   if (record == nullptr || record->state != OpState::kPosted) return;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -44,10 +45,11 @@ struct Standing {
 /// One rank's recorder for one group. Every member may be called from any thread.
 class FlightRecorder {
  public:
-  explicit FlightRecorder(size_t capacity = 1024);
-
   /// Monotonic clock (steady_clock), nanoseconds.
   static int64_t now_ns();
+
+  /// `clock`: nanoseconds; another one is for tests.
+  explicit FlightRecorder(size_t capacity = 1024, std::function<int64_t()> clock = &now_ns);
 
   /// Numbers the operation (id, sequence, step, posted_ns are filled in) and keeps it. Returns it.
   OpRecord post(OpRecord record);
@@ -75,6 +77,7 @@ class FlightRecorder {
  private:
   OpRecord* find(uint64_t id);
 
+  const std::function<int64_t()> clock_;
   mutable std::mutex mutex_;
   std::vector<OpRecord> ring_;  // operation id at id % size
   std::atomic<int64_t> step_{-1};
