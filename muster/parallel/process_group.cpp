@@ -31,6 +31,8 @@ namespace {
 
 ProcessGroup make_group(const BackendEntry& entry,
                         const BackendRequest& request,
+                        const WatchOptions& watch,
+                        int server_rank,
                         const std::string& reason = "asked for") {
   auto state = std::make_shared<ProcessGroup::State>();
   state->store = request.store;
@@ -38,7 +40,14 @@ ProcessGroup make_group(const BackendEntry& entry,
   state->reason = reason;
   state->group =
       c10::make_intrusive<c10d::ProcessGroup>(request.store, request.rank, request.world_size);
-  const auto backend = entry.make(request);
+  const auto backend = watched(entry.make(request),
+                               {.store = request.store,
+                                .rank = request.rank,
+                                .world_size = request.world_size,
+                                .timeout = request.timeout,
+                                .server_rank = server_rank,
+                                .threads = request.board != nullptr},
+                               watch);
   if (entry.moves_cpu) state->group->setBackend(c10::DeviceType::CPU, entry.type, backend);
   if (entry.moves_cuda) state->group->setBackend(c10::DeviceType::CUDA, entry.type, backend);
   state->group->setDefaultBackend(entry.type);
@@ -58,14 +67,16 @@ const BackendEntry& backend_named(const std::string& name) {
 }
 
 /// The first choice that all ranks can make.
-ProcessGroup make_auto_group(const BackendRequest& request) {
+ProcessGroup make_auto_group(const BackendRequest& request,
+                             const WatchOptions& watch,
+                             int server_rank) {
   const std::vector<RankOffer> ranks = exchange_offers(request);
   std::string reason = "auto";
   for (const BackendEntry* entry : by_preference()) {
     std::string why = why_not(*entry, ranks);
     if (why.empty()) {
       try {
-        return make_group(*entry, request, reason);
+        return make_group(*entry, request, watch, server_rank, reason);
       } catch (const BackendUnfit& unfit) {
         why = unfit.text().refused;
       }
@@ -159,17 +170,22 @@ ProcessGroup init_process_group(const GroupOptions& options, const std::optional
                                .timeout = options.timeout,
                                .host = address_towards(place.master_addr),
                                .host_identity = host_identity()};
-  return choose ? make_auto_group(request) : make_group(*entry, request);
+  const WatchOptions watch = with_environment(options.watch);
+  const int server_rank = place.use_agent_store ? -1 : 0;
+  return choose ? make_auto_group(request, watch, server_rank)
+                : make_group(*entry, request, watch, server_rank);
 }
 
 ThreadWorld::ThreadWorld(int world_size,
                          std::chrono::milliseconds timeout,
                          std::string backend,
-                         std::vector<std::string> hosts)
+                         std::vector<std::string> hosts,
+                         WatchOptions watch)
     : store_(c10::make_intrusive<c10d::HashStore>()),
       timeout_(timeout),
       backend_(std::move(backend)),
-      hosts_(std::move(hosts)) {
+      hosts_(std::move(hosts)),
+      watch_(std::move(watch)) {
   if (world_size < 1) {
     throw usage_error({.refused = "world size",
                        .rule = "a group has at least one rank",
@@ -198,7 +214,9 @@ ProcessGroup ThreadWorld::group(int rank) const {
                      .timeout = timeout_,
                      .host = "127.0.0.1",
                      .board = board_,
-                     .host_identity = hosts_.empty() ? host_identity() : hosts_[rank]});
+                     .host_identity = hosts_.empty() ? host_identity() : hosts_[rank]},
+                    watch_,
+                    -1);
 }
 
 void ThreadWorld::leave(int rank, const std::string& why) const { board_->leave(rank, why); }

@@ -12,6 +12,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "muster/base/rank_env.h"
+#include "muster/parallel/watch.h"
 
 namespace muster::parallel {
 
@@ -21,6 +22,7 @@ inline constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minute
 struct GroupOptions {
   std::string backend = "auto";  ///< a name of `muster list backends`, or auto
   std::chrono::milliseconds timeout = kDefaultTimeout;  ///< of the meeting and of each operation
+  WatchOptions watch;  ///< who names the culprit when an operation fails; costs some 0.5 µs each
 };
 
 /// A handle on a group, cheap to copy; copies are the same group. Used by one rank's thread at a
@@ -78,7 +80,8 @@ class ThreadWorld {
   explicit ThreadWorld(int world_size,
                        std::chrono::milliseconds timeout = kDefaultTimeout,
                        std::string backend = "thread",
-                       std::vector<std::string> hosts = {});
+                       std::vector<std::string> hosts = {},
+                       WatchOptions watch = {});
   ~ThreadWorld();
 
   ProcessGroup group(int rank) const;
@@ -92,6 +95,7 @@ class ThreadWorld {
   std::chrono::milliseconds timeout_;
   std::string backend_;
   std::vector<std::string> hosts_;
+  WatchOptions watch_;
 };
 
 }  // namespace muster::parallel

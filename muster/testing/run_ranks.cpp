@@ -40,7 +40,8 @@ std::string reason(const std::exception_ptr& error) {
 void run_ranks(int world_size,
                const std::function<void(parallel::ProcessGroup group)>& rank_main,
                RankOptions options) {
-  const parallel::ThreadWorld world(world_size, options.timeout, options.backend, options.hosts);
+  const parallel::ThreadWorld world(
+      world_size, options.timeout, options.backend, options.hosts, options.watch);
   std::mutex mutex;
   std::exception_ptr first;
   std::vector<std::thread> threads;

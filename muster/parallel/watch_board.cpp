@@ -1,0 +1,336 @@
+#include "muster/parallel/watch_board.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
+namespace muster::parallel {
+namespace {
+
+constexpr size_t kCalmOps = 8, kAlarmOps = 256;
+/// How long the end of a group waits for a store that does not answer.
+constexpr auto kGoodbye = std::chrono::milliseconds(400);
+constexpr const char* kVerdictKey = "verdict";
+
+std::string state_key(int64_t rank) { return concat("state/", rank); }
+
+/// The value of a key that may not be there, without waiting for it: to compare an absent value
+/// with "" and to store "" changes nothing that anybody sees.
+std::string read(c10d::Store& store, const std::string& key) {
+  return store.compareSet(key, std::string(), std::string());
+}
+
+}  // namespace
+
+struct WatchBoard::Shared {
+  struct Question {
+    uint64_t sequence, fingerprint;
+    std::optional<bool> agrees;
+  };
+  BoardOptions options;
+  std::shared_ptr<FlightRecorder> recorder;
+  ProcessId process = this_process();
+
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  c10::intrusive_ptr<c10d::Store> store;
+  std::optional<ProcessId> server;  // the process of the rank that serves the store
+  std::vector<PeerView> peers;
+  std::vector<Clock::time_point> peers_at;  // when a new heartbeat of theirs was first seen
+  std::optional<std::string> verdict;
+  std::string proposal;
+  std::vector<std::shared_ptr<Question>> questions;
+  std::optional<Clock::time_point> asked_at;  // a request to the store is on its way since then
+  uint64_t version = 0;                       // rises with each change
+  uint64_t beats = 0;
+  int64_t alarms_seen = 0;
+  int alarms_heard = 0;  // beats that still run fast because of others' alarms
+  bool alarm = false, lost = false, stopping = false, finished = false;
+
+  void bump() {
+    ++version;
+    changed.notify_all();
+  }
+  bool fast() const { return alarm || alarms_heard > 0; }
+};
+
+WatchBoard::WatchBoard(c10::intrusive_ptr<c10d::Store> store,
+                       BoardOptions options,
+                       std::shared_ptr<FlightRecorder> recorder)
+    : shared_(std::make_shared<Shared>()) {
+  shared_->options = options;
+  shared_->recorder = std::move(recorder);
+  shared_->peers.resize(static_cast<size_t>(options.world_size));
+  shared_->peers_at.assign(shared_->peers.size(), Clock::now());
+  shared_->store = std::move(store);
+  if (options.server_rank < 0 || options.server_rank == options.rank)
+    shared_->server = shared_->process;
+  std::thread([shared = shared_] { beat(shared); }).detach();
+}
+
+WatchBoard::~WatchBoard() {
+  std::unique_lock lock(shared_->mutex);
+  shared_->stopping = true;
+  shared_->bump();
+  shared_->changed.wait_for(
+      lock, kGoodbye + std::chrono::milliseconds(100), [&] { return shared_->finished; });
+}
+
+/// One conversation with the store, without a lock. Throws what the store throws.
+struct WatchBoard::Talk {
+  c10d::Store& store;
+  const BoardOptions& options;
+
+  /// The first rank writes what it called; the rest compare.
+  bool agrees(uint64_t sequence, uint64_t fingerprint) const {
+    const std::string mine = std::to_string(fingerprint);
+    return store.compareSet(concat("call/", sequence), std::string(), mine) == mine;
+  }
+
+  std::optional<PeerState> peer(int rank) const {
+    const std::string text = read(store, state_key(rank));
+    if (text.empty()) return std::nullopt;
+    try {
+      return parse_peer_state(text, concat("heartbeat of rank ", rank));
+    } catch (const Error&) {
+      return std::nullopt;  // another version of Muster: as if it said nothing
+    }
+  }
+};
+
+bool WatchBoard::server_is_gone(Shared& s) {
+  const int server = s.options.server_rank;
+  if (server < 0 || server == s.options.rank) return false;
+  std::optional<ProcessId> process;
+  {
+    const std::lock_guard lock(s.mutex);
+    process = s.server;
+  }
+  if (!process || life_of(*process) != Life::kGone) return false;
+  const std::lock_guard lock(s.mutex);
+  s.lost = true;
+  return true;
+}
+
+/// The store ends with this process: its peers say goodbye first, if they come soon.
+void WatchBoard::wait_for_goodbyes(Shared& s, const Talk& talk) {
+  const auto until = Clock::now() + kGoodbye;
+  for (int rank = 0; rank < s.options.world_size;) {
+    const auto state = rank == s.options.rank ? std::nullopt : talk.peer(rank);
+    const bool waits =
+        rank != s.options.rank && state && !state->ended && life_of(state->process) != Life::kGone;
+    if (!waits) {
+      ++rank;
+      continue;
+    }
+    if (Clock::now() >= until) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+void WatchBoard::beat(const std::shared_ptr<Shared>& shared) {
+  Shared& s = *shared;
+  const BoardOptions options = s.options;
+  try {
+    // A connection of its own: what another thread asks the store for may take until its timeout.
+    const auto store =
+        c10::make_intrusive<c10d::PrefixStore>("watch", std::exchange(s.store, nullptr)->clone());
+    const Talk talk{*store, options};
+    bool last = false;
+    // A request to a server that is gone prints c10d's warning: not at the end of a good run.
+    while (!last && !server_is_gone(s)) {
+      PeerState mine;
+      std::string proposal;
+      bool read_all = false, alarm = false;
+      {
+        const std::lock_guard lock(s.mutex);
+        last = s.stopping;
+        alarm = s.alarm;
+        read_all = s.alarm || !s.server;
+        mine = peer_state_of(*s.recorder, s.fast() ? kAlarmOps : kCalmOps);
+        mine.rank = options.rank;
+        mine.beat = ++s.beats;
+        mine.process = s.process;
+        mine.ended = last;
+        mine.told = s.verdict.has_value();
+        proposal = s.proposal;
+        s.asked_at = Clock::now();
+      }
+      store->set(state_key(options.rank), to_text(mine));
+      std::string verdict;
+      int64_t alarms = 0;
+      std::vector<std::pair<int, std::optional<PeerState>>> seen;
+      if (!last) {
+        verdict = proposal.empty() ? read(*store, kVerdictKey)
+                                   : store->compareSet(kVerdictKey, std::string(), proposal);
+        alarms = store->add("alarm", alarm ? 1 : 0);
+        const int neighbour = (options.rank + 1) % options.world_size;
+        for (int rank = 0; rank < options.world_size; ++rank) {
+          if (rank != options.rank && (read_all || rank == neighbour))
+            seen.emplace_back(rank, talk.peer(rank));
+        }
+      }
+      std::unique_lock lock(s.mutex);
+      s.asked_at.reset();
+      for (auto& [rank, state] : seen) {
+        PeerView& view = s.peers[static_cast<size_t>(rank)];
+        if (!state) continue;
+        if (!view.state || view.state->beat != state->beat)
+          s.peers_at[static_cast<size_t>(rank)] = Clock::now();
+        view.state = std::move(state);
+        if (rank == options.server_rank) s.server = view.state->process;
+      }
+      const bool is_news = !verdict.empty() && !s.verdict;
+      if (is_news) s.verdict = verdict;
+      s.alarms_heard = alarms != s.alarms_seen ? 5 : std::max(0, s.alarms_heard - 1);
+      s.alarms_seen = alarms;
+      s.bump();
+      if (is_news) continue;  // acknowledge at once
+      const auto next = Clock::now() + (s.fast() ? options.heartbeat / 5 : options.heartbeat);
+      while (true) {
+        s.changed.wait_until(lock, next, [&] {
+          return s.stopping || (s.alarm && !alarm) || (s.proposal != proposal && !s.verdict) ||
+                 !s.questions.empty();
+        });
+        if (s.questions.empty()) break;
+        const auto questions = std::exchange(s.questions, {});
+        s.asked_at = Clock::now();
+        lock.unlock();
+        std::vector<bool> answers;
+        for (const auto& question : questions)
+          answers.push_back(talk.agrees(question->sequence, question->fingerprint));
+        lock.lock();
+        s.asked_at.reset();
+        for (size_t i = 0; i < questions.size(); ++i) questions[i]->agrees = answers[i];
+        s.bump();
+      }
+    }
+    if (options.server_rank == options.rank) wait_for_goodbyes(s, talk);
+  } catch (const std::exception&) {
+    const std::lock_guard lock(s.mutex);
+    s.lost = true;
+    s.asked_at.reset();
+  }
+  const std::lock_guard lock(s.mutex);
+  s.finished = true;
+  s.bump();
+}
+
+void WatchBoard::set_alarm(bool on) {
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->alarm == on) return;
+  shared_->alarm = on;
+  shared_->bump();
+}
+
+void WatchBoard::propose(const std::string& verdict) {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->proposal = verdict;
+  shared_->bump();
+}
+
+bool WatchBoard::agrees(uint64_t sequence, uint64_t fingerprint) {
+  const auto question =
+      std::make_shared<Shared::Question>(Shared::Question{sequence, fingerprint, {}});
+  std::unique_lock lock(shared_->mutex);
+  if (shared_->lost || shared_->stopping) return true;
+  shared_->questions.push_back(question);
+  shared_->changed.notify_all();
+  shared_->changed.wait_for(lock, shared_->options.heartbeat, [&] {
+    return question->agrees.has_value() || shared_->lost;
+  });
+  return question->agrees.value_or(true);
+}
+
+std::optional<std::string> WatchBoard::verdict() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->verdict;
+}
+
+std::vector<PeerView> WatchBoard::peers() const {
+  PeerState own = peer_state_of(*shared_->recorder, kAlarmOps);
+  std::vector<PeerView> result;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    result = shared_->peers;
+    for (size_t rank = 0; rank < result.size(); ++rank)
+      result[rank].age_s =
+          std::chrono::duration<double>(Clock::now() - shared_->peers_at[rank]).count();
+  }
+  for (PeerView& view : result) {
+    if (!view.state) continue;
+    const bool is_us = view.state->process == shared_->process;
+    view.life = is_us ? Life::kRuns : life_of(view.state->process);
+  }
+  own.rank = shared_->options.rank;
+  own.process = shared_->process;
+  result[static_cast<size_t>(shared_->options.rank)] = {own, 0, Life::kRuns};
+  return result;
+}
+
+StoreView WatchBoard::store() const {
+  const std::lock_guard lock(shared_->mutex);
+  StoreView view{.lost = shared_->lost, .server_rank = shared_->options.server_rank};
+  if (shared_->asked_at)
+    view.silent_s = std::chrono::duration<double>(Clock::now() - *shared_->asked_at).count();
+  return view;
+}
+
+bool WatchBoard::all_told() const {
+  const std::vector<PeerView> views = peers();
+  return std::all_of(views.begin(), views.end(), [&](const PeerView& view) {
+    if (view.life == Life::kGone || view.life == Life::kStopped) return true;
+    if (!view.state) return false;
+    return view.state->rank == shared_->options.rank || view.state->told || view.state->ended;
+  });
+}
+
+bool WatchBoard::neighbour_disagrees() const {
+  const auto own = shared_->recorder->marks();
+  const std::lock_guard lock(shared_->mutex);
+  const PeerView& neighbour =
+      shared_
+          ->peers[static_cast<size_t>((shared_->options.rank + 1) % shared_->options.world_size)];
+  return neighbour.state && disagree(*neighbour.state, {.marks = own});
+}
+
+bool WatchBoard::is_fresh(Clock::time_point since) const {
+  const std::lock_guard lock(shared_->mutex);
+  for (size_t rank = 0; rank < shared_->peers.size(); ++rank) {
+    if (static_cast<int>(rank) == shared_->options.rank) continue;
+    const PeerView& view = shared_->peers[rank];
+    if (!view.state) return false;
+    if (shared_->peers_at[rank] <= since && !view.state->ended) return false;
+  }
+  return true;
+}
+
+uint64_t WatchBoard::version() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->version;
+}
+
+void WatchBoard::wait_until(uint64_t seen, Clock::time_point until) {
+  std::unique_lock lock(shared_->mutex);
+  shared_->changed.wait_until(lock, until, [&] { return shared_->version != seen; });
+}
+
+void WatchBoard::wake() {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->bump();
+}
+
+std::chrono::milliseconds WatchBoard::heartbeat() const { return shared_->options.heartbeat; }
+std::chrono::milliseconds WatchBoard::fast_heartbeat() const {
+  return shared_->options.heartbeat / 5;
+}
+double WatchBoard::stale_s() const {
+  return 2.5 * std::chrono::duration<double>(shared_->options.heartbeat).count();
+}
+
+}  // namespace muster::parallel
