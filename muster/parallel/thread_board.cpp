@@ -19,9 +19,8 @@ ThreadWork::ThreadWork(int rank,
     : c10d::Work(rank, op),
       sequence_(sequence),
       outputs_(std::move(outputs)),
-      future_(
-          c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {
-}
+      future_(c10::make_intrusive<c10::ivalue::Future>(
+          c10::ListType::create(c10::TensorType::get()), stream_devices(outputs_))) {}
 
 void ThreadWork::complete() {
   finish();
@@ -44,6 +43,8 @@ bool ThreadWork::wait(std::chrono::milliseconds timeout) {
          .rule = concat("not complete after ", timeout.count(), " ms")});
   }
   if (exception_) std::rethrow_exception(exception_);
+  lock.unlock();
+  if (!future_->devices().empty()) future_->wait();  // this thread's streams wait
   return true;
 }
 
@@ -99,6 +100,7 @@ c10::intrusive_ptr<c10d::Work> ThreadBoard::post(int rank,
       contribution.op,
       sequence,
       contribution.outputs.empty() ? contribution.inputs : contribution.outputs);
+  StreamMark ready = StreamMark::of_current(stream_devices(contribution.inputs));
   Collective whole;
   std::vector<c10::intrusive_ptr<ThreadWork>> failed;
   std::string failure;
@@ -108,10 +110,12 @@ c10::intrusive_ptr<c10d::Work> ThreadBoard::post(int rank,
     if (op.works.empty()) {
       op.parts.resize(static_cast<size_t>(world_size_));
       op.works.resize(static_cast<size_t>(world_size_));
+      op.ready.resize(static_cast<size_t>(world_size_));
       op.deadline = Clock::now() + timeout_;
     }
     op.parts[rank] = std::move(contribution);
     op.works[rank] = work;
+    op.ready[rank] = std::move(ready);
     ++op.arrived;
     if (op.arrived == world_size_) {
       whole = std::move(op);
@@ -133,6 +137,7 @@ c10::intrusive_ptr<c10d::Work> ThreadBoard::post(int rank,
   }
   if (whole.arrived == world_size_) {
     try {
+      for (const StreamMark& mark : whole.ready) mark.wait_on_current();
       run_collective(whole.parts);
     } catch (const std::exception& error) {
       for (const auto& each : whole.works) each->fail(error.what());
@@ -154,7 +159,15 @@ c10::intrusive_ptr<c10d::Work> ThreadBoard::send(int from, int to, int tag, at::
   if (match == pending_.end()) {
     const std::string gone = departure(to);
     if (gone.empty()) {
-      pending_.push_back({from, to, tag, true, std::move(tensor), work, Clock::now() + timeout_});
+      const std::vector<c10::Device> devices = stream_devices({tensor});
+      pending_.push_back({from,
+                          to,
+                          tag,
+                          true,
+                          std::move(tensor),
+                          work,
+                          Clock::now() + timeout_,
+                          StreamMark::of_current(devices)});
       changed_.notify_all();
       return work;
     }
@@ -166,6 +179,7 @@ c10::intrusive_ptr<c10d::Work> ThreadBoard::send(int from, int to, int tag, at::
   pending_.erase(match);
   lock.unlock();
   const c10::NoGradGuard no_grad;
+  receiver.ready.wait_on_current();
   at::Tensor(receiver.tensor).copy_(tensor);
   receiver.work->set_source(from);
   receiver.work->complete();
@@ -190,8 +204,15 @@ c10::intrusive_ptr<c10d::Work> ThreadBoard::receive(int source,
   if (match == pending_.end()) {
     const std::string gone = source >= 0 ? departure(source) : "";
     if (gone.empty()) {
-      pending_.push_back(
-          {source, to, tag, false, std::move(tensor), work, Clock::now() + timeout_});
+      const std::vector<c10::Device> devices = stream_devices({tensor});
+      pending_.push_back({source,
+                          to,
+                          tag,
+                          false,
+                          std::move(tensor),
+                          work,
+                          Clock::now() + timeout_,
+                          StreamMark::of_current(devices)});
       changed_.notify_all();
       return work;
     }
@@ -203,6 +224,7 @@ c10::intrusive_ptr<c10d::Work> ThreadBoard::receive(int source,
   pending_.erase(match);
   lock.unlock();
   const c10::NoGradGuard no_grad;
+  sender.ready.wait_on_current();
   tensor.copy_(sender.tensor);
   work->set_source(sender.from);
   work->complete();

@@ -17,6 +17,8 @@
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include "muster/parallel/streams.h"
+
 namespace muster::parallel {
 
 // Note [Thread ranks]
@@ -91,6 +93,7 @@ class ThreadBoard {
   struct Collective {
     std::vector<Contribution> parts;
     std::vector<c10::intrusive_ptr<ThreadWork>> works;  // null: not arrived
+    std::vector<StreamMark> ready;  // by rank; see Note [Collectives between devices]
     int arrived = 0;
     Clock::time_point deadline;
   };
@@ -102,6 +105,7 @@ class ThreadBoard {
     at::Tensor tensor;
     c10::intrusive_ptr<ThreadWork> work;
     Clock::time_point deadline;
+    StreamMark ready;
   };
 
   void watch();

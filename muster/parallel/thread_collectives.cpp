@@ -47,7 +47,8 @@ bool has_root(OpType op) {
          op == OpType::SCATTER;
 }
 
-void accumulate(at::Tensor& into, const at::Tensor& value, const ReduceOp& op) {
+void accumulate(at::Tensor& into, const at::Tensor& theirs, const ReduceOp& op) {
+  const at::Tensor value = theirs.to(into.device());  // itself, on the same device
   switch (op.op_) {
     case ReduceOp::SUM:
     case ReduceOp::AVG:
