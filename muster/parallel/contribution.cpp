@@ -174,7 +174,8 @@ void check_reduction(const Contribution& part) {
   }
 }
 
-void accumulate(at::Tensor& into, const at::Tensor& value, ReduceOp::RedOpType op) {
+void accumulate(at::Tensor& into, const at::Tensor& theirs, ReduceOp::RedOpType op) {
+  const at::Tensor value = theirs.to(into.device());  // itself, on the same device
   switch (op) {
     case ReduceOp::PRODUCT:
       into.mul_(value);

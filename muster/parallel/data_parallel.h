@@ -33,9 +33,9 @@ class ReplicatedOptimizer;
 //     equal, so no weight is ever sent, and no device holds more than another. The other way, the
 //     user's optimizer over replica 0 and a broadcast, would cost device 0 the optimizer's state
 //     alone (8 more bytes per parameter for Adam) and everyone a wait for it in each step.
-// Memory of each device, in bytes per float32 parameter: 4 weights, 4 gradients, 4 buckets (none
-// with ddp.gradient_as_bucket_view), and the optimizer's (SGD 0, momentum 4, Adam 8); activations
-// of its own rows.
+// Memory of each device, in bytes per float32 parameter: 4 weights, 4 gradients (views of the
+// buckets that they travel in; 8 without ddp.gradient_as_bucket_view), and the optimizer's (SGD 0,
+// momentum 4, Adam 8); activations of its own rows.
 
 /// Trains replicas of a module on shares of each batch:
 ///
@@ -152,7 +152,8 @@ class DataParallel {
   }
   void eval() { train(false); }
   bool is_training() const { return modules_[0]->is_training(); }
-  /// Drops all gradients of all replicas.
+  /// Drops all gradients of all replicas. LibTorch's own zero_grad(), of a module or optimizer,
+  /// throws while gradients are views of buckets.
   void zero_grad() { group_->zero_grad(); }
 
   int size() const { return group_->size(); }

@@ -6,6 +6,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/parallel/streams.h"
 
 namespace muster::parallel {
 
@@ -17,8 +18,8 @@ PendingWork::PendingWork(int rank,
     : c10d::Work(rank, op),
       sequence_(sequence),
       outputs_(std::move(outputs)),
-      future_(
-          c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))),
+      future_(c10::make_intrusive<c10::ivalue::Future>(
+          c10::ListType::create(c10::TensorType::get()), stream_devices(outputs_))),
       helper_(std::move(helper)) {}
 
 void PendingWork::complete() {
@@ -53,6 +54,8 @@ bool PendingWork::wait(std::chrono::milliseconds timeout) {
          .value = who});
   }
   if (exception_) std::rethrow_exception(exception_);
+  lock.unlock();
+  if (!future_->devices().empty()) future_->wait();  // this thread's streams wait
   return true;
 }
 

@@ -7,6 +7,7 @@
 
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/engine.h>
 
 #include "muster/base/error.h"
@@ -87,8 +88,11 @@ ReplicaGroup::ReplicaGroup(std::vector<at::Device> devices, DataParallelOptions 
   threads_ = std::make_unique<ReplicaThreads>(devices_, threads);
 }
 
-// The Reducers go before the world that they reduce over.
-ReplicaGroup::~ReplicaGroup() = default;
+// The modules may live on, and LibTorch's zero_grad() throws on views. Members go in the order that
+// is needed: the Reducers before the world that they reduce over.
+ReplicaGroup::~ReplicaGroup() {
+  if (options_.ddp.gradient_as_bucket_view) zero_grad();
+}
 
 void ReplicaGroup::attach(std::vector<NamedTensors> parameters, std::vector<NamedTensors> buffers) {
   parameters_ = std::move(parameters);
@@ -99,6 +103,9 @@ void ReplicaGroup::attach(std::vector<NamedTensors> parameters, std::vector<Name
 /// A new world, and a GradientSync per replica in it. The old ones, which a failure may have left
 /// half open, go.
 void ReplicaGroup::connect(const DdpOptions& options) {
+  // Also after a failed inference: buckets outlive the caller's modes.
+  const c10::InferenceMode no_inference(false);
+  const c10::AutoGradMode with_gradients(true);
   syncs_.clear();
   syncs_.resize(devices_.size());
   world_ = std::make_unique<ThreadWorld>(size(), options_.timeout);
@@ -209,8 +216,8 @@ void ReplicaGroup::train(
     int replica, int64_t from, int64_t rows, int64_t of_batch, const LossOf& loss_of) {
   GradientSync& sync = *syncs_[replica];
   ReplicaTimer& timer = timers_[replica];
+  sync.before_forward();  // collective: not part of the replica's own time
   timer.start();
-  sync.before_forward();
   const at::Tensor loss = rows > 0 ? loss_of(replica, from, rows)
                                    : loss_of(replica, 0, std::min(of_batch, kStandInRows));
   if (!loss.defined() || loss.numel() != 1 || !loss.requires_grad()) {
@@ -282,8 +289,7 @@ void ReplicaGroup::infer(int64_t rows, const Run& run) {
 }
 
 void ReplicaGroup::broadcast_module() {
-  require_alive();
-  run_or_reconnect([&](int i) {
+  each([&](int i) {
     const ProcessGroup& group = syncs_[i]->group();
     const c10::NoGradGuard no_grad;
     for (const NamedTensors* tensors : {&parameters_[i], &buffers_[i]}) {

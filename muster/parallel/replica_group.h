@@ -39,7 +39,9 @@ struct DataParallelOptions {
   double max_share_change = 0.1;  ///< of kSpeed: per step, as a share of a replica's own fraction
   int threads_per_replica = 0;  ///< inside operations; 0: the caller's number, divided by replicas
   std::chrono::milliseconds timeout = kDefaultTimeout;  ///< of a replica for the others
-  DdpOptions ddp;                                       ///< of the gradients' averaging
+  /// Of the gradients' averaging. They are views of the buckets: nobody calls LibTorch's
+  /// zero_grad(), which throws on those, so the copies and their memory are saved.
+  DdpOptions ddp = {.gradient_as_bucket_view = true};
   /// For tests: seconds of a replica's clock (kSpeed), free bytes of its device (kFreeMemory).
   std::function<double(int replica)> clock;
   std::function<uint64_t(int replica)> free_bytes;
@@ -50,6 +52,7 @@ class ReplicaGroup {
  public:
   /// Throws a usage error for no device, a device that is not there, or options that do not fit.
   ReplicaGroup(std::vector<at::Device> devices, DataParallelOptions options);
+  /// Gradients that are views of the buckets are dropped.
   ~ReplicaGroup();
   ReplicaGroup(const ReplicaGroup&) = delete;
 

@@ -13,6 +13,16 @@ c10::Stream current_stream(c10::Device device) {
 
 }  // namespace
 
+std::vector<c10::Device> stream_devices(const std::vector<at::Tensor>& tensors) {
+  std::vector<c10::Device> devices;
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.defined() || tensor.is_cpu()) continue;
+    if (std::find(devices.begin(), devices.end(), tensor.device()) == devices.end())
+      devices.push_back(tensor.device());
+  }
+  return devices;
+}
+
 StreamMark StreamMark::of_current(const std::vector<c10::Device>& devices) {
   StreamMark mark;
   std::vector<c10::Device> seen;

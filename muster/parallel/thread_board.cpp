@@ -55,6 +55,7 @@ PendingWorkPtr ThreadBoard::post(int rank,
                                  std::chrono::milliseconds timeout) {
   auto work =
       c10::make_intrusive<PendingWork>(rank, contribution.op, sequence, contribution.results());
+  StreamMark ready = StreamMark::of_current(stream_devices(contribution.inputs));
   Collective whole;
   std::vector<PendingWorkPtr> failed;
   std::string failure;
@@ -64,11 +65,13 @@ PendingWorkPtr ThreadBoard::post(int rank,
     if (op.works.empty()) {
       op.parts.resize(static_cast<size_t>(world_size_));
       op.works.resize(static_cast<size_t>(world_size_));
+      op.ready.resize(static_cast<size_t>(world_size_));
       op.timeout = timeout;
       op.deadline = Clock::now() + timeout;
     }
     op.parts[rank] = std::move(contribution);
     op.works[rank] = work;
+    op.ready[rank] = std::move(ready);
     ++op.arrived;
     if (op.arrived == world_size_) {
       whole = std::move(op);
@@ -90,6 +93,7 @@ PendingWorkPtr ThreadBoard::post(int rank,
   }
   if (whole.arrived == world_size_) {
     try {
+      for (const StreamMark& mark : whole.ready) mark.wait_on_current();
       run_collective(whole.parts);
     } catch (...) {
       for (const auto& each : whole.works) each->fail(std::current_exception());
@@ -128,6 +132,7 @@ PendingWorkPtr ThreadBoard::meet(Pending mine) {
     const int awaited = mine.sends ? mine.to : mine.from;
     const std::string gone = awaited >= 0 ? departure(awaited) : "";
     if (gone.empty()) {
+      mine.ready = StreamMark::of_current(stream_devices({mine.tensor}));
       pending_.push_back(std::move(mine));
       changed_.notify_all();
       return work;
@@ -141,6 +146,7 @@ PendingWorkPtr ThreadBoard::meet(Pending mine) {
   const Pending other = std::move(*match);
   pending_.erase(match);
   lock.unlock();
+  other.ready.wait_on_current();
   deliver(mine.sends ? mine : other, mine.sends ? other : mine);
   return work;
 }

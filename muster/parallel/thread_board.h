@@ -15,6 +15,7 @@
 
 #include "muster/parallel/contribution.h"
 #include "muster/parallel/pending_work.h"
+#include "muster/parallel/streams.h"
 
 namespace muster::parallel {
 
@@ -66,6 +67,7 @@ class ThreadBoard {
   struct Collective {
     std::vector<Contribution> parts;
     std::vector<PendingWorkPtr> works;  // null: not arrived
+    std::vector<StreamMark> ready;      // by rank; see Note [Collectives between devices]
     int arrived = 0;
     std::chrono::milliseconds timeout{};
     Clock::time_point deadline;
@@ -79,6 +81,7 @@ class ThreadBoard {
     PendingWorkPtr work;
     std::chrono::milliseconds timeout;
     Clock::time_point deadline;
+    StreamMark ready = {};
   };
 
   PendingWorkPtr meet(Pending mine);
