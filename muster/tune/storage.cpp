@@ -123,7 +123,8 @@ class SqliteStorage : public Storage {
                 const Space& space,
                 const Json& description,
                 const StorageOptions& options)
-      : database_(file, Database::Access::kWrite, options.lock_patience_s) {
+      : database_(file, Database::Access::kWrite, options.lock_patience_s),
+        busy_below_(options.busy_below_s) {
     make_schema(database_);
     database_.run(kPragmas);
     database_.run(options.durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
@@ -181,20 +182,20 @@ class SqliteStorage : public Storage {
  private:
   // Note [Busy studies]
   // A report costs one page of the log and two of Optuna's tables. While reports come faster than
-  // 400 a second, the latter are put off: by 0.1 s or 64 events at most, and never past another
-  // kind of event. The log alone is what a study is resumed from; what it has and Optuna's tables
-  // have not is always a run of reports at its end, which opening the storage looks at.
-  static constexpr auto kFast = std::chrono::microseconds(2500);
-  static constexpr auto kLongestPutOff = std::chrono::milliseconds(100);
+  // 400 a second (StorageOptions::busy_below_s), the latter are put off: by 0.1 s (40 times as
+  // long) or 64 events at most, and never past another kind of event. The log alone is what a study
+  // is resumed from; what it has and Optuna's tables have not is always a run of reports at its
+  // end, which opening the storage looks at.
+  static constexpr double kLongestPutOff = 40;
   static constexpr int kFastBefore = 8;
   static constexpr size_t kMostPutOff = 64;
 
   bool may_put_off(std::span<const Event> events) {
     const auto now = std::chrono::steady_clock::now();
-    fast_appends_ = now - last_append_ < kFast ? fast_appends_ + 1 : 0;
+    fast_appends_ = now - last_append_ < busy_below_ ? fast_appends_ + 1 : 0;
     last_append_ = now;
     if (put_off_.empty()) put_off_since_ = now;
-    return fast_appends_ >= kFastBefore && now - put_off_since_ < kLongestPutOff &&
+    return fast_appends_ >= kFastBefore && now - put_off_since_ < kLongestPutOff * busy_below_ &&
            put_off_.size() + events.size() <= kMostPutOff &&
            std::ranges::all_of(events, &is_report);
   }
@@ -238,8 +239,10 @@ class SqliteStorage : public Storage {
   FileIdentity identity_{{}};
   std::optional<OptunaRows> rows_;
   Statement add_event_;
+  std::chrono::duration<double> busy_below_;
   std::vector<Event> put_off_;  // in the log, not yet in Optuna's tables
-  std::chrono::steady_clock::time_point put_off_since_, last_append_;
+  std::chrono::steady_clock::time_point put_off_since_,
+      last_append_ = std::chrono::steady_clock::now();
   int fast_appends_ = 0;
 };
 

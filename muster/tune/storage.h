@@ -67,6 +67,8 @@ class Storage {
 struct StorageOptions {
   bool durable = false;
   double lock_patience_s = 10;  ///< how long append() waits for another program's lock
+  /// Appends that follow each other faster are those of a busy study; see Note [Busy studies].
+  double busy_below_s = 0.0025;
 };
 
 /// Opens the study in the file, making both if they are not there (`description` is stored then).
