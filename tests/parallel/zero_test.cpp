@@ -327,8 +327,9 @@ TEST(ZeroModules, ThatDifferAreRefusedByNameOnEveryRank) {
                           "Float[5, 3]"));
 }
 
-TEST(ZeroModules, StartFromRankZerosWeightsAndBuffers) {
+TEST(ZeroModules, StartFromRankZerosWeightsAndBuffersFixedOnesToo) {
   std::vector<RandomNet> nets{RandomNet(2), RandomNet(2)};
+  for (RandomNet& net : nets) net->linears[0]->weight.requires_grad_(false);
   {
     const torch::NoGradGuard no_grad;
     for (torch::Tensor& tensor : state_of(*nets[1])) tensor.add_(1);
@@ -339,6 +340,67 @@ TEST(ZeroModules, StartFromRankZerosWeightsAndBuffers) {
     zero.core().before_forward();
   });
   EXPECT_TRUE(bit_equal(state_of(*nets[1]), want));
+}
+
+/// Convolutions whose weights lie in memory with channels last.
+torch::nn::Sequential convolutions() {
+  torch::manual_seed(5);
+  torch::nn::Conv2d first(torch::nn::Conv2dOptions(3, 20, 3));
+  torch::nn::Conv2d second(torch::nn::Conv2dOptions(20, 7, 3));
+  for (const torch::Tensor& weight : {first->weight, second->weight})
+    weight.set_data(weight.detach().contiguous(at::MemoryFormat::ChannelsLast));
+  return torch::nn::Sequential(first, torch::nn::Tanh(), second);
+}
+
+/// Three steps of `step(group, net, images)`; the weights after them.
+template <class MakeStep>
+Tensors train_convolutions(const MakeStep& make_step) {
+  std::vector<torch::nn::Sequential> nets{convolutions(), convolutions(), convolutions()};
+  run_ranks(3, [&](ProcessGroup group) { make_step(group, nets[group.rank()]); });
+  return copies(nets[0]->parameters());
+}
+
+torch::Tensor images_of(const ProcessGroup& group, int step) {
+  auto generator =
+      torch::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(10 * step + group.rank()));
+  return torch::randn({2, 3, 7, 7}, generator).contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+TEST(ZeroModules, MayHaveTheirChannelsLast) {
+  const Tensors want = train_convolutions([](ProcessGroup group, torch::nn::Sequential net) {
+    DistributedDataParallel ddp(net, group);
+    torch::optim::Adam adam(net->parameters(), 0.01);
+    for (int step = 0; step < 3; ++step) {
+      adam.zero_grad();
+      ddp->forward(images_of(group, step)).pow(2).mean().backward();
+      adam.step();
+    }
+  });
+  ASSERT_FALSE(want[0].is_contiguous());
+  for (const int stage : {1, 2}) {
+    const Tensors got = train_convolutions([&](ProcessGroup group, torch::nn::Sequential net) {
+      ShardedDataParallel zero(net, group, {.stage = stage, .bucket_bytes = 1000});
+      torch::optim::Adam adam(zero.shard(), 0.01);
+      for (int step = 0; step < 3; ++step) {
+        zero.zero_grad();
+        zero->forward(images_of(group, step)).pow(2).mean().backward();
+        zero.step(adam);
+      }
+      // A state that equals the parameters comes together as they are, and apart again.
+      const auto& shards = zero.core().parameters();
+      parallel::NamedTensors state;
+      for (const auto& [name, piece] : shards.shard()) state.emplace_back("copy/" + name, piece);
+      for (const auto& [name, whole] : shards.gather(state)) {
+        const torch::Tensor& parameter = shards.parameter(name.substr(5));
+        EXPECT_TRUE(torch::equal(whole, parameter));
+        EXPECT_EQ(whole.strides(), parameter.strides());
+      }
+      for (const auto& [name, piece] : shards.shard())
+        EXPECT_TRUE(
+            torch::equal(shards.piece_of(name, shards.parameter(name).contiguous()), piece));
+    });
+    EXPECT_TRUE(bit_equal(got, want)) << "stage " << stage;
+  }
 }
 
 TEST(ZeroModules, WithoutAParameterOrWithAnUnknownStageAreRefused) {
