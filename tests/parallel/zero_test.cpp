@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/parallel/backend.h"
 #include "muster/testing/run_ranks.h"
 
 #include "tests/error_of.h"
@@ -187,6 +188,18 @@ TEST_P(ZeroOver, AgreesWithDdpWithinRounding) {
 INSTANTIATE_TEST_SUITE_P(Backend, ZeroOver, ::testing::Values("gloo"), [](const auto& info) {
   return std::string(info.param);
 });
+
+TEST(ZeroBackends, ThatSumInTheOrderOfRanksGiveTheSameBits) {
+  for (const std::string backend : {"thread", "shm"}) {
+    if (parallel::backends().find(backend) == nullptr) continue;
+    for (const int stage : {1, 2}) {
+      Case c{.seed = 3, .world = 3, .backend = backend};
+      const Tensors got = train_zero(c, stage);
+      c.backend = "thread";
+      EXPECT_TRUE(bit_equal(got, train_ddp(c))) << backend << ", stage " << stage;
+    }
+  }
+}
 
 /// Accumulates two batches per step; returns the state after two steps.
 Tensors accumulate_two(int stage, int world) {
