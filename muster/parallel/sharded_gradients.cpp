@@ -1,5 +1,7 @@
 #include "muster/parallel/sharded_gradients.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include <ATen/ScalarOps.h>
@@ -63,6 +65,8 @@ ShardedGradients::ShardedGradients(const ShardedParameters& parameters,
     }
   }
   shards_.resize(parameters.buckets());
+  order_.resize(parameters.buckets());
+  std::iota(order_.begin(), order_.end(), 0);
   reset();
   using torch::autograd::variable_list;
   for (size_t i = 0; i < count; ++i) {
@@ -98,6 +102,7 @@ void ShardedGradients::reset() {
   in_backward_ = false;
   next_ = 0;
   flights_.clear();
+  filled_.clear();
   arrived_.assign(bucket_of_.size(), false);
   filling_.assign(parameters_.buckets(), {});
   for (size_t b = 0; b < filling_.size(); ++b)
@@ -122,12 +127,13 @@ void ShardedGradients::arrived(size_t parameter) {
                                "checkpointing) cannot be sharded"});
   }
   const at::Tensor gradient = std::exchange(at::Tensor(tensor).mutable_grad(), at::Tensor());
-  if (!gradient.defined()) return;  // the graph reached it, but with nothing
-  if (gradient.layout() != at::kStrided)
+  if (gradient.defined() && gradient.layout() != at::kStrided)
     throw usage_error(
         {.refused = "gradient of parameter " + name, .rule = "gradients of shards are dense"});
-  fill(parameter, gradient.detach());
-  reached_[parameter] = true;
+  // The graph may reach a parameter with nothing. As in DDP that is a gradient of zeros, unless
+  // unused parameters are looked for.
+  fill(parameter, gradient.defined() ? gradient.detach() : gradient);
+  if (gradient.defined() || !options_.find_unused_parameters) reached_[parameter] = true;
   launch_full();
 }
 
@@ -151,11 +157,11 @@ void ShardedGradients::fill(size_t parameter, const at::Tensor& gradient) {
     place.zero_();
   }
   arrived_[parameter] = true;
-  --filling.missing;
+  if (--filling.missing == 0) filled_.push_back(bucket);
 }
 
 void ShardedGradients::launch_full() {
-  while (next_ < filling_.size() && filling_[next_].missing == 0) launch(next_++);
+  while (next_ < order_.size() && filling_[order_[next_]].missing == 0) launch(order_[next_++]);
 }
 
 void ShardedGradients::launch(size_t bucket) {
@@ -186,7 +192,7 @@ void ShardedGradients::land() {
 void ShardedGradients::end_backward() {
   const c10::NoGradGuard no_grad;
   in_backward_ = false;
-  if (next_ < filling_.size()) {
+  if (next_ < order_.size()) {
     if (!options_.find_unused_parameters) refuse_missing();
     for (size_t i = 0; i < arrived_.size(); ++i) {
       if (!arrived_[i] && parameters_.parameters()[i].second.numel() > 0) fill(i, {});
@@ -194,7 +200,25 @@ void ShardedGradients::end_backward() {
     launch_full();
   }
   while (!flights_.empty()) land();
+  if (!order_learnt_) learn_order();
   if (options_.find_unused_parameters) settle_unused();
+}
+
+/// Modules are not always registered in the order in which they run.
+void ShardedGradients::learn_order() {
+  order_learnt_ = true;
+  const ProcessGroup& group = parameters_.group();
+  if (group.world_size() == 1) {
+    order_ = filled_;
+    return;
+  }
+  at::Tensor order = at::empty({static_cast<int64_t>(filled_.size())}, at::kLong);
+  std::copy(filled_.begin(), filled_.end(), order.mutable_data_ptr<int64_t>());
+  order = order.to(group.device());
+  group.broadcast(order);
+  order = order.cpu();
+  const int64_t* learnt = order.const_data_ptr<int64_t>();
+  order_.assign(learnt, learnt + order.numel());
 }
 
 /// A parameter counts as reached where any rank reached it.

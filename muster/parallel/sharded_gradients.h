@@ -21,11 +21,12 @@ struct ShardedGradientOptions {
 // Note [Sharded gradients]
 // A hook behind each parameter's gradient accumulator copies the gradient, divided by the world
 // size as DDP does, to its place in its bucket and drops it. A bucket that is full is
-// reduce-scattered at once, buckets in the same order on all ranks; its memory is freed when its
-// sum has arrived. At most kBucketsInFlight are on their way, so that a slow network costs time
-// instead of memory: a rank never holds more gradients than its shard, those buckets and the ones
-// that backward is filling. A second backward before zero_grad() adds to the shards: accumulation
-// costs communication but no memory.
+// reduce-scattered at once; its memory is freed when its sum has arrived. All ranks launch buckets
+// in one order, from the second backward on that in which rank 0's first one filled them. At most
+// kBucketsInFlight are on their way, so that a slow network costs time instead of memory: a rank
+// never holds more gradients than its shard, those buckets and the ones that backward is filling. A
+// second backward before zero_grad() adds to the shards: accumulation costs communication but no
+// memory.
 
 /// Averages and shards the gradients of one rank's parameters. Used by the rank's own thread; on
 /// devices the hooks run on autograd's thread for the device while that one waits in backward().
@@ -65,6 +66,7 @@ class ShardedGradients {
   void land();  // the oldest flight
   void reset();
   void settle_unused();
+  void learn_order();
   [[noreturn]] void refuse_missing();
 
   const ShardedParameters& parameters_;
@@ -75,7 +77,10 @@ class ShardedGradients {
   std::vector<Filling> filling_;              // by bucket
   std::vector<Flight> flights_;               // oldest first
   std::vector<at::Tensor> shards_;            // [chunk] by bucket; undefined without gradient
-  size_t next_ = 0;                           // bucket to launch
+  std::vector<size_t> order_;                 // of launching, the same on all ranks
+  std::vector<size_t> filled_;  // buckets in the order in which this backward filled them
+  size_t next_ = 0;             // index into order_
+  bool order_learnt_ = false;
   bool in_backward_ = false;
   std::unique_ptr<Hooks> hooks_;
 };

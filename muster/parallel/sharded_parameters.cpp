@@ -57,7 +57,7 @@ ShardedParameters::ShardedParameters(const NamedTensors& parameters,
                                      ProcessGroup group,
                                      ShardOptions options)
     : group_(std::move(group)), parameters_(trained(parameters)) {
-  verify();
+  verify(parameters);
   for (const auto& [name, tensor] : parameters_) numels_.push_back(tensor.numel());
   layout_ = lay_out_shards(inputs_of(parameters_), group_.world_size(), options.bucket_bytes);
   const c10::NoGradGuard no_grad;
@@ -65,10 +65,11 @@ ShardedParameters::ShardedParameters(const NamedTensors& parameters,
   make_shards(options.master_weights);
 }
 
-void ShardedParameters::verify() const {
+void ShardedParameters::verify(const NamedTensors& all) const {
   std::ostringstream text;
-  for (const auto& [name, tensor] : parameters_)
-    text << name << ' ' << c10::toString(tensor.scalar_type()) << tensor.sizes() << '\n';
+  for (const auto& [name, tensor] : all)
+    text << name << ' ' << c10::toString(tensor.scalar_type()) << tensor.sizes()
+         << (tensor.requires_grad() ? "" : " fixed") << '\n';
   const std::vector<std::string> texts = group_.all_gather_text(text.str());
   for (size_t rank = 1; rank < texts.size(); ++rank) {
     if (texts[rank] == texts[0]) continue;

@@ -34,7 +34,8 @@ struct ShardOptions {
 /// moving the module to another device or dtype afterwards breaks the tie.
 class ShardedParameters {
  public:
-  /// Collective. Throws a usage error, the same on every rank, if there is no parameter that
+  /// Collective. `parameters` that do not require gradients are left alone, but must be the same on
+  /// all ranks. Throws a usage error, the same on every rank, if there is no parameter that
   /// requires gradients, if one has gaps or overlaps in memory, or if the ranks' parameters differ.
   ShardedParameters(const NamedTensors& parameters, ProcessGroup group, ShardOptions options = {});
 
@@ -100,7 +101,7 @@ class ShardedParameters {
     at::Tensor tensor;  // what the optimizer updates
   };
 
-  void verify() const;
+  void verify(const NamedTensors& all) const;
   void move_into_buckets();
   void make_shards(bool master_weights);
   at::Tensor own_chunk(size_t bucket) const;

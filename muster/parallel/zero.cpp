@@ -40,17 +40,25 @@ ZeroCore::ZeroCore(const NamedTensors& parameters,
   gradients_ = std::make_unique<ShardedGradients>(
       parameters_,
       ShardedGradientOptions{.find_unused_parameters = options.find_unused_parameters});
-  if (!options.broadcast_buffers || parameters_.group().world_size() == 1) return;
+  if (parameters_.group().world_size() == 1) return;
+  std::vector<at::Tensor> untrained;  // the trained ones are rank 0's already
   for (const auto& [name, buffer] : buffers) {
-    if (buffer.defined()) buffers_.push_back(buffer.detach());
+    if (buffer.defined()) untrained.push_back(buffer.detach());
   }
+  if (options.broadcast_buffers) buffers_ = untrained;
+  for (const auto& [name, parameter] : parameters) {
+    if (!parameter.requires_grad()) untrained.push_back(parameter.detach());
+  }
+  broadcast(untrained);
 }
 
-void ZeroCore::before_forward() const {
-  if (buffers_.empty()) return;
+void ZeroCore::broadcast(const std::vector<at::Tensor>& tensors) const {
+  if (tensors.empty()) return;
   const c10::NoGradGuard no_grad;
-  c10d::broadcast_coalesced(parameters_.group().c10d(), buffers_, kBroadcastBytes, 0);
+  c10d::broadcast_coalesced(parameters_.group().c10d(), tensors, kBroadcastBytes, 0);
 }
+
+void ZeroCore::before_forward() const { broadcast(buffers_); }
 
 at::Tensor ZeroCore::gradient(size_t bucket, const ShardPiece& piece) const {
   if (gradients_) return gradients_->of(bucket, piece);

@@ -66,6 +66,7 @@ class ZeroCore {
   void zero_grad();
 
  private:
+  void broadcast(const std::vector<at::Tensor>& tensors) const;
   at::Tensor gradient(size_t bucket, const ShardPiece& piece) const;
 
   ShardedParameters parameters_;

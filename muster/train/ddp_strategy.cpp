@@ -14,7 +14,8 @@ parallel::DdpOptions ddp_options(const ParamValues& params, std::string_view own
                        .rule = "at least 1",
                        .value = std::to_string(options.bucket_mb)});
   }
-  return {.bucket_bytes_cap = options.bucket_mb << 20};
+  // Views: the loop drops gradients itself, and a copy of all of them would be held besides.
+  return {.bucket_bytes_cap = options.bucket_mb << 20, .gradient_as_bucket_view = true};
 }
 
 DdpStrategy::DdpStrategy(StrategyRequest request,

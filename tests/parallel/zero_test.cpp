@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/parallel/backend.h"
 #include "muster/testing/run_ranks.h"
 
 #include "tests/error_of.h"
@@ -188,6 +189,18 @@ INSTANTIATE_TEST_SUITE_P(Backend, ZeroOver, ::testing::Values("gloo"), [](const 
   return std::string(info.param);
 });
 
+TEST(ZeroBackends, ThatSumInTheOrderOfRanksGiveTheSameBits) {
+  for (const std::string backend : {"thread", "shm"}) {
+    if (parallel::backends().find(backend) == nullptr) continue;
+    for (const int stage : {1, 2}) {
+      Case c{.seed = 3, .world = 3, .backend = backend};
+      const Tensors got = train_zero(c, stage);
+      c.backend = "thread";
+      EXPECT_TRUE(bit_equal(got, train_ddp(c))) << backend << ", stage " << stage;
+    }
+  }
+}
+
 /// Accumulates two batches per step; returns the state after two steps.
 Tensors accumulate_two(int stage, int world) {
   const Case c{.seed = plain_seeds(1)[0], .world = world, .dtype = torch::kDouble};
@@ -312,43 +325,6 @@ TEST(ZeroGradients, OfParametersThatNoRankReachedLeaveTheirStateAlone) {
     });
     EXPECT_LE(difference(state_of(*nets[1]), train_heads_alone(first)), 1e-12) << first;
   }
-}
-
-TEST(ZeroModules, ThatDifferAreRefusedByNameOnEveryRank) {
-  std::vector<torch::nn::Linear> nets{torch::nn::Linear(3, 4), torch::nn::Linear(3, 5)};
-  std::vector<std::string> errors(2);
-  run_ranks(2, [&](ProcessGroup group) {
-    errors[group.rank()] =
-        error_of([&] { ShardedDataParallel zero(nets[group.rank()], group, {}); });
-  });
-  for (const std::string& error : errors)
-    EXPECT_THAT(error,
-                HasSubstr("rank 0 has parameter weight Float[4, 3]; rank 1 has parameter weight "
-                          "Float[5, 3]"));
-}
-
-TEST(ZeroModules, StartFromRankZerosWeightsAndBuffers) {
-  std::vector<RandomNet> nets{RandomNet(2), RandomNet(2)};
-  {
-    const torch::NoGradGuard no_grad;
-    for (torch::Tensor& tensor : state_of(*nets[1])) tensor.add_(1);
-  }
-  const Tensors want = copies(state_of(*nets[0]));
-  run_ranks(2, [&](ProcessGroup group) {
-    ShardedDataParallel zero(nets[group.rank()], group, {.stage = 2});
-    zero.core().before_forward();
-  });
-  EXPECT_TRUE(bit_equal(state_of(*nets[1]), want));
-}
-
-TEST(ZeroModules, WithoutAParameterOrWithAnUnknownStageAreRefused) {
-  run_ranks(1, [](ProcessGroup group) {
-    EXPECT_THAT(error_of([&] { ShardedDataParallel zero(torch::nn::Flatten(), group, {}); }),
-                HasSubstr("at least one parameter"));
-    EXPECT_THAT(
-        error_of([&] { ShardedDataParallel zero(torch::nn::Linear(2, 2), group, {.stage = 3}); }),
-        HasSubstr("ZeRO stage: 1 (optimizer state) or 2 (and gradients) (got 3)"));
-  });
 }
 
 }  // namespace
