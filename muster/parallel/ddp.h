@@ -4,11 +4,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "muster/parallel/gradient_sync.h"
+#include "muster/parallel/module_tree.h"
 #include "muster/parallel/parameter_identity.h"
 #include "muster/parallel/sparse_layers.h"
 #include "muster/parallel/tensors.h"
@@ -39,9 +42,14 @@ NamedTensors named_buffers_of(Module& module) {
   return out;
 }
 
+/// False for a class of the user's own that only looks like a torch::nn::Module.
+template <class Module>
+constexpr bool kIsTorchModule =
+    std::is_convertible_v<decltype(module_of(std::declval<Module&>())), const torch::nn::Module&>;
+
 template <class Module>
 DdpOptions with_sparse_layers(Module& module, DdpOptions options) {
-  if constexpr (std::is_convertible_v<decltype(module_of(module)), const torch::nn::Module&>) {
+  if constexpr (kIsTorchModule<Module>) {
     for (std::string& name : sparse_gradient_names(module_of(module)))
       options.sparse_gradients.push_back(std::move(name));
   }
@@ -73,12 +81,13 @@ class DistributedDataParallel {
             detail::named_parameters_of(module_),
             detail::named_buffers_of(module_),
             std::move(group),
-            detail::with_sparse_layers(module_, std::move(options)))) {}
+            detail::with_sparse_layers(module_, std::move(options)))) {
+    if constexpr (detail::kIsTorchModule<Module>) tree_.emplace(detail::module_of(module_));
+  }
 
   template <class... Arguments>
   auto forward(Arguments&&... arguments) {
-    if (!sync_->identity().holds(detail::module_of(module_).parameters()))
-      sync_->identity().refuse(detail::named_parameters_of(module_));
+    check_module();
     sync_->before_forward();
     auto result = detail::module_of(module_).forward(std::forward<Arguments>(arguments)...);
     std::vector<at::Tensor*> outputs;
@@ -183,8 +192,18 @@ class DistributedDataParallel {
   int64_t bucket_bytes_cap() const { return sync_->bucket_bytes_cap(); }
 
  private:
+  void check_module() {
+    if constexpr (detail::kIsTorchModule<Module>) {
+      if (tree_->holds(detail::module_of(module_))) return;
+      const NamedTensors now = detail::named_parameters_of(module_);
+      if (!sync_->identity().holds(now)) sync_->identity().refuse(now);
+      tree_.emplace(detail::module_of(module_));  // another activation, say
+    }
+  }
+
   Module module_;
   std::unique_ptr<GradientSync> sync_;
+  std::optional<ModuleTree> tree_;
 };
 
 }  // namespace muster::parallel

@@ -49,9 +49,8 @@ void DesyncWatch::start_step() {
 void DesyncWatch::post() {
   std::vector<at::Tensor> mine;
   const auto [from, to] = turns_[turn_];
-  for (size_t i = from; i < to; ++i)
-    mine.push_back(hash_tensor(parameters_[i].second, static_cast<uint64_t>(i)));
-  std::vector<at::Tensor> inputs{at::stack(mine).to(group_.device())};
+  for (size_t i = from; i < to; ++i) mine.push_back(parameters_[i].second);
+  std::vector<at::Tensor> inputs{hash_tensors(mine, from).to(group_.device())};
   hashes_.clear();
   for (int rank = 0; rank < group_.world_size(); ++rank)
     hashes_.push_back(at::empty_like(inputs[0]));
@@ -63,9 +62,8 @@ void DesyncWatch::end_forward() {
   if (!work_) return;
   std::exchange(work_, nullptr)->wait();
   const at::Tensor all = at::stack(hashes_).cpu();
-  for (int64_t column = 0; column < all.size(1); ++column) {
-    if (all.select(1, column).ne(all[0][column]).any().item<bool>()) report(all, column);
-  }
+  const at::Tensor differs = all.ne(all[0]).any(/*dim=*/0);
+  if (differs.any().item<bool>()) report(all, differs.to(at::kByte).argmax().item<int64_t>());
   turn_ = (turn_ + 1) % turns_.size();
 }
 

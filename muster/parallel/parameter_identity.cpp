@@ -42,10 +42,10 @@ void ParameterIdentity::check_hooks() const {
   }
 }
 
-bool ParameterIdentity::holds(const std::vector<at::Tensor>& now) const {
+bool ParameterIdentity::holds(const NamedTensors& now) const {
   if (now.size() != parameters_.size()) return false;
   for (size_t i = 0; i < now.size(); ++i) {
-    if (!now[i].is_same(parameters_[i].second)) return false;
+    if (!now[i].second.is_same(parameters_[i].second)) return false;
   }
   return true;
 }

@@ -22,8 +22,8 @@ class ParameterIdentity {
   /// Throws a usage error that names the parameter. About 20 ns each.
   void check_hooks() const;
 
-  /// `now` is module.parameters().
-  bool holds(const std::vector<at::Tensor>& now) const;
+  /// `now`: the module's parameters, as at construction.
+  bool holds(const NamedTensors& now) const;
   /// Throws the usage error for parameters for which holds() is false.
   [[noreturn]] void refuse(const NamedTensors& now) const;
 

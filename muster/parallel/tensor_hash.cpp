@@ -5,9 +5,8 @@
 #include <cstring>
 
 #include <ATen/ops/arange.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/scalar_tensor.h>
-#include <ATen/ops/view.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 
 namespace muster::parallel {
@@ -63,11 +62,24 @@ at::Tensor hash_on_device(const at::Tensor& tensor, uint64_t seed) {
 }
 
 at::Tensor hash_tensor(const at::Tensor& tensor, uint64_t seed) {
-  if (!tensor.is_cpu()) return hash_on_device(tensor.detach(), seed);
-  const at::Tensor whole = tensor.detach().contiguous();
-  const uint64_t hash =
-      hash_bytes(whole.const_data_ptr(), static_cast<int64_t>(whole.nbytes()), seed);
-  return at::scalar_tensor(static_cast<int64_t>(hash), at::kLong);
+  return hash_tensors({tensor}, seed)[0];
+}
+
+at::Tensor hash_tensors(const std::vector<at::Tensor>& tensors, uint64_t first_seed) {
+  if (!tensors.at(0).is_cpu()) {
+    std::vector<at::Tensor> hashes;
+    for (const at::Tensor& tensor : tensors)
+      hashes.push_back(hash_on_device(tensor.detach(), first_seed + hashes.size()));
+    return at::stack(hashes);
+  }
+  at::Tensor hashes = at::empty({static_cast<int64_t>(tensors.size())}, at::kLong);
+  auto* next = hashes.data_ptr<int64_t>();
+  for (const at::Tensor& tensor : tensors) {
+    const at::Tensor whole = tensor.detach().contiguous();
+    *next++ = static_cast<int64_t>(
+        hash_bytes(whole.const_data_ptr(), static_cast<int64_t>(whole.nbytes()), first_seed++));
+  }
+  return hashes;
 }
 
 }  // namespace muster::parallel

@@ -64,8 +64,11 @@ TEST(DdpIdentity, AReplacedSubmoduleIsRefusedByParameter) {
   run_ranks(1, [&](ProcessGroup group) {
     DistributedDataParallel ddp(models[0], group);
     loss_of(ddp, 0).backward();
+    const auto fc2 = models[0]->named_children()["fc2"];
     models[0]->replace_module("fc2", torch::nn::Linear(12, 6));
     EXPECT_THAT(error_of([&] { loss_of(ddp, 1); }), HasSubstr("parameter fc2.weight"));
+    models[0]->replace_module("fc2", fc2);
+    EXPECT_NO_THROW(loss_of(ddp, 1).backward());
     models[0]->unregister_module("fc3");
     models[0]->unregister_module("fc2");
     EXPECT_THAT(error_of([&] { loss_of(ddp, 1); }),
@@ -262,6 +265,11 @@ TEST(DdpAccumulate, SynchronisesInTheLastMicroBatchAlone) {
     EXPECT_EQ(reductions, 1);
     for (size_t i = 0; i < expected.size(); ++i)
       EXPECT_LE((ddp.parameters()[i].grad() - expected[i]).abs().max().item<double>(), 1e-6);
+    // Averaged before it is clipped: the norm is that of the whole batch's gradient, on every rank.
+    const double norm = torch::nn::utils::parameters_to_vector(expected).norm().item<double>();
+    EXPECT_NEAR(torch::nn::utils::clip_grad_norm_(ddp.parameters(), norm / 2), norm, 1e-6);
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_LE((ddp.parameters()[i].grad() - expected[i] / 2).abs().max().item<double>(), 1e-6);
   });
 }
 

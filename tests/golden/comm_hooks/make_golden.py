@@ -1,8 +1,9 @@
 """Writes golden.json beside this file: what Python's DistributedDataParallel computes with communication hooks (gloo, 2
 ranks, processes). Models and data are those of ../ddp/README.md; a step is one batch of 16 rows, 8 per rank, and SGD.
 
-All gradients are in one bucket: with several, powerSGD_hook waits in callbacks for sums that it starts there, and on gloo
-hangs. `bf16` goes through a function of another name, because DDP refuses the hook by its name where there is no NCCL.
+All gradients are in one bucket: with several, powerSGD_hook starts sums in callbacks, whose order differs between ranks,
+and on gloo it ends in a mismatch or hangs. `bf16` goes through a function of another name, because DDP refuses the hook by
+its name where there is no NCCL.
 """
 
 import importlib.util
