@@ -1,6 +1,8 @@
 // DataParallel's numbers: gradients and weights are those of one device on the whole batch.
 #include "muster/parallel/data_parallel.h"
 
+#include <condition_variable>
+#include <mutex>
 #include <random>
 
 #include <gmock/gmock.h>
@@ -266,6 +268,37 @@ TEST(DataParallel, SharesFollowAReplicaThatIsThreeTimesSlower) {
   clock.cost[1] = 1e-3;
   for (int step = 0; step < 30; ++step) dp.backward(x, loss);
   EXPECT_NEAR(static_cast<double>(dp.rows()[1]), 40, 1);
+}
+
+TEST(DataParallel, AReplicasTimeEndsBeforeItWaitsForTheOthers) {
+  // Replica 1 does not begin its loss before replica 0's clock was read at both ends: with the wait
+  // in replica 0's time, nobody would ever go on.
+  std::mutex mutex;
+  std::condition_variable changed;
+  int reads = 0;  // of replica 0's clock
+  std::vector<torch::nn::Linear> made;
+  const auto make = [&] {
+    made.push_back(Line::make());
+    return made.back();
+  };
+  const auto clock = [&](int replica) {
+    const std::lock_guard lock(mutex);
+    if (replica == 0) ++reads;
+    changed.notify_all();
+    return 0.0;
+  };
+  DataParallel dp(make, cpus(2), {.shares = SharePolicy::kSpeed, .clock = clock});
+  for (int step = 1; step <= 3; ++step) {
+    dp.backward(torch::randn({8, 4}), [&](torch::nn::Linear& net, const torch::Tensor& x) {
+      std::unique_lock lock(mutex);
+      if (net.ptr() == made[1].ptr()) {
+        const bool came =
+            changed.wait_for(lock, std::chrono::seconds(20), [&] { return reads == 2 * step; });
+        EXPECT_TRUE(came) << "step " << step;
+      }
+      return Line::loss(net, x);
+    });
+  }
 }
 
 TEST(DataParallel, SharesAreProportionalToFreeMemoryIfAsked) {

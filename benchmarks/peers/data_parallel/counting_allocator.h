@@ -1,10 +1,9 @@
 // Bytes of tensors by the device that they would be on, where all devices are the CPU.
 #pragma once
 
-#include <algorithm>
 #include <map>
-#include <memory>
 #include <mutex>
+#include <unordered_map>
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -12,8 +11,6 @@
 /// Puts itself before LibTorch's CPU allocator while it is on. Lives until the process ends.
 class CountingAllocator : public c10::Allocator {
  public:
-  CountingAllocator() : base_(c10::GetCPUAllocator()) {}
-
   void set_on(bool on) {
     {
       const std::lock_guard lock(mutex_);
@@ -34,33 +31,47 @@ class CountingAllocator : public c10::Allocator {
     return alive_[device];
   }
 
+  /// The context is the memory itself, as LibTorch's raw_allocate() wants it.
   c10::DataPtr allocate(size_t bytes) override {
-    auto* block = new Block{this, base_->allocate(bytes), bytes, device_of_thread()};
-    add(block->device, static_cast<int64_t>(bytes));
-    return {block->data.get(), block, &CountingAllocator::free_block, at::kCPU};
+    void* data = base_->raw_allocate(bytes);
+    add(data, {static_cast<int64_t>(bytes), device_of_thread()});
+    return {data, data, &CountingAllocator::free_block, at::kCPU};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  c10::DeleterFnPtr raw_deleter() const override { return &CountingAllocator::free_block; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     default_copy_data(to, from, bytes);
   }
 
+  /// The one of the process.
+  static CountingAllocator& instance() {
+    static auto* counting = new CountingAllocator;  // outlives every tensor
+    return *counting;
+  }
+
  private:
   struct Block {
-    CountingAllocator* counter;
-    c10::DataPtr data;
-    size_t bytes;
+    int64_t bytes;
     int device;
   };
-  static void free_block(void* context) {
-    const std::unique_ptr<Block> block(static_cast<Block*>(context));
-    block->counter->add(block->device, -static_cast<int64_t>(block->bytes));
+  CountingAllocator() : base_(c10::GetCPUAllocator()) {}
+
+  static void free_block(void* data) {
+    instance().remove(data);
+    instance().base_->raw_deallocate(data);
   }
-  void add(int device, int64_t bytes) {
+  void add(void* data, Block block) {
     const std::lock_guard lock(mutex_);
-    alive_[device] += bytes;
+    blocks_[data] = block;
+    alive_[block.device] += block.bytes;
+  }
+  void remove(void* data) {
+    const std::lock_guard lock(mutex_);
+    const Block block = blocks_.extract(data).mapped();
+    alive_[block.device] -= block.bytes;
   }
 
   c10::Allocator* base_;
   std::mutex mutex_;
-  std::map<int, int64_t> alive_;
+  std::unordered_map<void*, Block> blocks_;
+  std::map<int, int64_t> alive_;  // bytes by device
 };

@@ -45,10 +45,7 @@ using muster::Json;
 using torch::Tensor;
 using torch::nn::Sequential;
 
-CountingAllocator& counter() {
-  static auto* counting = new CountingAllocator;  // outlives every tensor
-  return *counting;
-}
+CountingAllocator& counter() { return CountingAllocator::instance(); }
 
 struct Model {
   std::function<Sequential()> make;
