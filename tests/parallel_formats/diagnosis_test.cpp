@@ -150,6 +150,20 @@ TEST(Diagnosis, WhatIsDoneOnOneRankAllHaveCalledWhateverTheirLastHeartbeatSaid) 
             "the last operation that all ranks called alike is #40 allreduce sum float32[9]");
 }
 
+TEST(Diagnosis, ARankThatEndedAfterItsPartIsNotToBlame) {
+  Group group(3);
+  OpRecord gather = allreduce(4);
+  gather.kind = OpKind::kGather;
+  gather.root = 0;
+  group.call(0, gather);
+  group.finish(1, gather);  // its part is sent; its program is over
+  group.view(1).life = Life::kGone;
+  group.view(1).state = PeerState{.ended = true};
+  const Diagnosis found = group.diagnose();  // rank 2 is slow
+  EXPECT_EQ(found.kind, Kind::kMissing);
+  EXPECT_THAT(found.culprits, ElementsAre(2));
+}
+
 TEST(Diagnosis, ARankThatWaitsElsewhereIsShownThere) {
   Group group(2);
   group.call(0, allreduce(9));

@@ -239,13 +239,18 @@ bool has_called(const Stuck& stuck, const PeerState& state) {
   return !is_point_to_point(stuck.op.kind) && state.posted > stuck.op.sequence;
 }
 
+bool has_done(const Stuck& stuck, const PeerState& state) {
+  return !is_point_to_point(stuck.op.kind) && state.completed > stuck.op.sequence;
+}
+
 Kind judge(const Stuck& stuck, int rank, const PeerView& peer, double stale_s) {
   if (!concerns(stuck, rank)) return Kind::kAllThere;
+  // It has done its part before it ended, or not.
+  if (peer.state && peer.state->ended)
+    return has_done(stuck, *peer.state) ? Kind::kAllThere : Kind::kEnded;
   if (peer.life == Life::kGone) return Kind::kGone;
   if (peer.life == Life::kStopped) return Kind::kStopped;
-  if (peer.state && peer.state->ended && !has_called(stuck, *peer.state)) return Kind::kEnded;
-  const bool is_quiet = peer.life == Life::kUnknown && !(peer.state && peer.state->ended);
-  if (is_quiet && peer.age_s > stale_s) return Kind::kSilent;
+  if (peer.life == Life::kUnknown && peer.age_s > stale_s) return Kind::kSilent;
   if (!peer.state) return Kind::kUnknown;
   if (!has_called(stuck, *peer.state)) return Kind::kMissing;
   return Kind::kAllThere;
