@@ -81,19 +81,100 @@ WatchBoard::~WatchBoard() {
       lock, kGoodbye + std::chrono::milliseconds(100), [&] { return shared_->finished; });
 }
 
-/// One conversation with the store, without a lock. Throws what the store throws.
-struct WatchBoard::Talk {
-  c10d::Store& store;
-  const BoardOptions& options;
+/// The thread that talks to the store. Everything of it is done without the lock but where it says.
+class WatchBoard::Beat {
+ public:
+  Beat(Shared& shared, c10::intrusive_ptr<c10d::Store> store)
+      : s_(shared), options_(shared.options), store_(std::move(store)) {}
 
-  /// The first rank writes what it called; the rest compare.
-  bool agrees(uint64_t sequence, uint64_t fingerprint) const {
-    const std::string mine = std::to_string(fingerprint);
-    return store.compareSet(concat("call/", sequence), std::string(), mine) == mine;
+  void run() {
+    // A request to a server that is gone prints c10d's warning: not at the end of a good run.
+    while (!server_is_gone()) {
+      if (tell()) break;
+      learn();
+      pause();
+    }
+    if (options_.server_rank == options_.rank) wait_for_goodbyes();
   }
 
-  std::optional<PeerState> peer(int rank) const {
-    const std::string text = read(store, state_key(rank));
+ private:
+  /// Writes this rank's state. True if that was the last one.
+  bool tell() {
+    PeerState mine;
+    {
+      const std::lock_guard lock(s_.mutex);
+      alarm_ = s_.alarm;
+      read_all_ = s_.alarm || !s_.server;
+      proposal_ = s_.proposal;
+      mine = peer_state_of(*s_.recorder, s_.fast() ? kAlarmOps : kCalmOps);
+      mine.ended = s_.stopping;
+      mine.told = s_.verdict.has_value();
+      mine.beat = ++s_.beats;
+      s_.asked_at = Clock::now();
+    }
+    mine.rank = options_.rank;
+    mine.process = s_.process;
+    store_->set(state_key(options_.rank), to_text(mine));
+    return mine.ended;
+  }
+
+  /// Reads the verdict (or writes it), alarms, the neighbour, and in alarm everybody.
+  void learn() {
+    const std::string verdict = store_->compareSet(kVerdictKey, std::string(), proposal_);
+    const int64_t alarms = store_->add("alarm", alarm_ ? 1 : 0);
+    const int neighbour = (options_.rank + 1) % options_.world_size;
+    std::vector<std::pair<int, PeerState>> seen;
+    for (int rank = 0; rank < options_.world_size; ++rank) {
+      if (rank == options_.rank || (!read_all_ && rank != neighbour)) continue;
+      if (auto state = peer(rank)) seen.emplace_back(rank, std::move(*state));
+    }
+    const std::lock_guard lock(s_.mutex);
+    s_.asked_at.reset();
+    for (auto& [rank, state] : seen) {
+      PeerView& view = s_.peers[static_cast<size_t>(rank)];
+      if (!view.state || view.state->beat != state.beat)
+        s_.peers_at[static_cast<size_t>(rank)] = Clock::now();
+      view.state = std::move(state);
+      if (rank == options_.server_rank) s_.server = view.state->process;
+    }
+    is_news_ = !verdict.empty() && !s_.verdict;
+    if (is_news_) s_.verdict = verdict;
+    s_.alarms_heard = alarms != s_.alarms_seen ? 5 : std::max(0, s_.alarms_heard - 1);
+    s_.alarms_seen = alarms;
+    s_.bump();
+  }
+
+  /// Until the next heartbeat; answers questions meanwhile.
+  void pause() {
+    std::unique_lock lock(s_.mutex);
+    if (is_news_) return;  // the verdict is acknowledged at once
+    const auto next = Clock::now() + (s_.fast() ? options_.heartbeat / 5 : options_.heartbeat);
+    while (true) {
+      s_.changed.wait_until(lock, next, [&] {
+        return s_.stopping || (s_.alarm && !alarm_) || (s_.proposal != proposal_ && !s_.verdict) ||
+               !s_.questions.empty();
+      });
+      if (s_.questions.empty()) return;
+      const auto questions = std::exchange(s_.questions, {});
+      s_.asked_at = Clock::now();
+      lock.unlock();
+      std::vector<bool> answers;
+      for (const auto& question : questions) answers.push_back(agrees(*question));
+      lock.lock();
+      s_.asked_at.reset();
+      for (size_t i = 0; i < questions.size(); ++i) questions[i]->agrees = answers[i];
+      s_.bump();
+    }
+  }
+
+  /// The first rank writes what it called; the rest compare.
+  bool agrees(const Shared::Question& question) {
+    const std::string mine = std::to_string(question.fingerprint);
+    return store_->compareSet(concat("call/", question.sequence), std::string(), mine) == mine;
+  }
+
+  std::optional<PeerState> peer(int rank) {
+    const std::string text = read(*store_, state_key(rank));
     if (text.empty()) return std::nullopt;
     try {
       return parse_peer_state(text, concat("heartbeat of rank ", rank));
@@ -101,124 +182,55 @@ struct WatchBoard::Talk {
       return std::nullopt;  // another version of Muster: as if it said nothing
     }
   }
+
+  bool server_is_gone() {
+    const int server = options_.server_rank;
+    if (server < 0 || server == options_.rank) return false;
+    std::optional<ProcessId> process;
+    {
+      const std::lock_guard lock(s_.mutex);
+      process = s_.server;
+    }
+    if (!process || life_of(*process) != Life::kGone) return false;
+    const std::lock_guard lock(s_.mutex);
+    s_.lost = true;
+    return true;
+  }
+
+  /// The store ends with this process: its peers say goodbye first, if they come soon.
+  void wait_for_goodbyes() {
+    const auto until = Clock::now() + kGoodbye;
+    for (int rank = 0; rank < options_.world_size;) {
+      const auto state = rank == options_.rank ? std::nullopt : peer(rank);
+      if (!state || state->ended || life_of(state->process) == Life::kGone) {
+        ++rank;
+        continue;
+      }
+      if (Clock::now() >= until) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+
+  Shared& s_;
+  const BoardOptions options_;
+  const c10::intrusive_ptr<c10d::Store> store_;
+  std::string proposal_;  // as of the last heartbeat
+  bool alarm_ = false, read_all_ = false, is_news_ = false;
 };
 
-bool WatchBoard::server_is_gone(Shared& s) {
-  const int server = s.options.server_rank;
-  if (server < 0 || server == s.options.rank) return false;
-  std::optional<ProcessId> process;
-  {
-    const std::lock_guard lock(s.mutex);
-    process = s.server;
-  }
-  if (!process || life_of(*process) != Life::kGone) return false;
-  const std::lock_guard lock(s.mutex);
-  s.lost = true;
-  return true;
-}
-
-/// The store ends with this process: its peers say goodbye first, if they come soon.
-void WatchBoard::wait_for_goodbyes(Shared& s, const Talk& talk) {
-  const auto until = Clock::now() + kGoodbye;
-  for (int rank = 0; rank < s.options.world_size;) {
-    const auto state = rank == s.options.rank ? std::nullopt : talk.peer(rank);
-    const bool waits =
-        rank != s.options.rank && state && !state->ended && life_of(state->process) != Life::kGone;
-    if (!waits) {
-      ++rank;
-      continue;
-    }
-    if (Clock::now() >= until) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-}
-
 void WatchBoard::beat(const std::shared_ptr<Shared>& shared) {
-  Shared& s = *shared;
-  const BoardOptions options = s.options;
   try {
     // A connection of its own: what another thread asks the store for may take until its timeout.
-    const auto store =
-        c10::make_intrusive<c10d::PrefixStore>("watch", std::exchange(s.store, nullptr)->clone());
-    const Talk talk{*store, options};
-    bool last = false;
-    // A request to a server that is gone prints c10d's warning: not at the end of a good run.
-    while (!last && !server_is_gone(s)) {
-      PeerState mine;
-      std::string proposal;
-      bool read_all = false, alarm = false;
-      {
-        const std::lock_guard lock(s.mutex);
-        last = s.stopping;
-        alarm = s.alarm;
-        read_all = s.alarm || !s.server;
-        mine = peer_state_of(*s.recorder, s.fast() ? kAlarmOps : kCalmOps);
-        mine.rank = options.rank;
-        mine.beat = ++s.beats;
-        mine.process = s.process;
-        mine.ended = last;
-        mine.told = s.verdict.has_value();
-        proposal = s.proposal;
-        s.asked_at = Clock::now();
-      }
-      store->set(state_key(options.rank), to_text(mine));
-      std::string verdict;
-      int64_t alarms = 0;
-      std::vector<std::pair<int, std::optional<PeerState>>> seen;
-      if (!last) {
-        verdict = proposal.empty() ? read(*store, kVerdictKey)
-                                   : store->compareSet(kVerdictKey, std::string(), proposal);
-        alarms = store->add("alarm", alarm ? 1 : 0);
-        const int neighbour = (options.rank + 1) % options.world_size;
-        for (int rank = 0; rank < options.world_size; ++rank) {
-          if (rank != options.rank && (read_all || rank == neighbour))
-            seen.emplace_back(rank, talk.peer(rank));
-        }
-      }
-      std::unique_lock lock(s.mutex);
-      s.asked_at.reset();
-      for (auto& [rank, state] : seen) {
-        PeerView& view = s.peers[static_cast<size_t>(rank)];
-        if (!state) continue;
-        if (!view.state || view.state->beat != state->beat)
-          s.peers_at[static_cast<size_t>(rank)] = Clock::now();
-        view.state = std::move(state);
-        if (rank == options.server_rank) s.server = view.state->process;
-      }
-      const bool is_news = !verdict.empty() && !s.verdict;
-      if (is_news) s.verdict = verdict;
-      s.alarms_heard = alarms != s.alarms_seen ? 5 : std::max(0, s.alarms_heard - 1);
-      s.alarms_seen = alarms;
-      s.bump();
-      if (is_news) continue;  // acknowledge at once
-      const auto next = Clock::now() + (s.fast() ? options.heartbeat / 5 : options.heartbeat);
-      while (true) {
-        s.changed.wait_until(lock, next, [&] {
-          return s.stopping || (s.alarm && !alarm) || (s.proposal != proposal && !s.verdict) ||
-                 !s.questions.empty();
-        });
-        if (s.questions.empty()) break;
-        const auto questions = std::exchange(s.questions, {});
-        s.asked_at = Clock::now();
-        lock.unlock();
-        std::vector<bool> answers;
-        for (const auto& question : questions)
-          answers.push_back(talk.agrees(question->sequence, question->fingerprint));
-        lock.lock();
-        s.asked_at.reset();
-        for (size_t i = 0; i < questions.size(); ++i) questions[i]->agrees = answers[i];
-        s.bump();
-      }
-    }
-    if (options.server_rank == options.rank) wait_for_goodbyes(s, talk);
+    const auto store = std::exchange(shared->store, nullptr)->clone();
+    Beat(*shared, c10::make_intrusive<c10d::PrefixStore>("watch", store)).run();
   } catch (const std::exception&) {
-    const std::lock_guard lock(s.mutex);
-    s.lost = true;
-    s.asked_at.reset();
+    const std::lock_guard lock(shared->mutex);
+    shared->lost = true;
+    shared->asked_at.reset();
   }
-  const std::lock_guard lock(s.mutex);
-  s.finished = true;
-  s.bump();
+  const std::lock_guard lock(shared->mutex);
+  shared->finished = true;
+  shared->bump();
 }
 
 void WatchBoard::set_alarm(bool on) {

@@ -71,9 +71,7 @@ class WatchBoard {
 
  private:
   struct Shared;
-  struct Talk;
-  static bool server_is_gone(Shared& shared);
-  static void wait_for_goodbyes(Shared& shared, const Talk& talk);
+  class Beat;
   static void beat(const std::shared_ptr<Shared>& shared);
   std::shared_ptr<Shared> shared_;
 };

@@ -48,6 +48,7 @@ void WatchedWork::open(const WatchedWorkPtr& self) {
 }
 
 void WatchedWork::settle(std::exception_ptr error) {
+  watch_->recorder()->complete(record_.id, error != nullptr);  // before a waiter goes on
   c10::intrusive_ptr<c10::ivalue::Future> future;
   {
     const std::lock_guard lock(mutex_);
@@ -56,7 +57,6 @@ void WatchedWork::settle(std::exception_ptr error) {
     exception_ = error;
     future = future_;
   }
-  watch_->recorder()->complete(record_.id, error != nullptr);
   cv_.notify_all();
   watch_->remove(*this);
   if (!future) return;

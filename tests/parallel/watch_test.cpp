@@ -129,6 +129,32 @@ TEST_P(WatchedGroup, AnotherSizeIsFoundEvenWhereTheBackendDoesNotLook) {
   }
 }
 
+// gloo sums and takes maxima of the same bytes: it ends well on every rank, with nonsense.
+TEST_P(WatchedGroup, KnownOperationsInAnotherOrderAreFoundThoughTheBackendComputesOn) {
+  const auto seen = errors(3, [](ProcessGroup group) {
+    const auto reduce = [&](c10d::ReduceOp::RedOpType op) {
+      group.all_reduce(torch::ones({8}), op);
+    };
+    for (int i = 0; i < 10; ++i) {
+      reduce(c10d::ReduceOp::SUM);
+      reduce(c10d::ReduceOp::MAX);
+    }
+    reduce(group.rank() == 1 ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM);
+    for (int i = 0; i < 1000; ++i) {
+      std::this_thread::sleep_for(5ms);
+      group.barrier();
+    }
+  });
+  for (const std::string& error : seen) {
+    if (is_thread())
+      EXPECT_THAT(error, HasSubstr("rank 1: ALLREDUCE max Float[8]"));
+    else
+      EXPECT_THAT(error,
+                  HasSubstr("rank 1 is at allreduce max float32[8] #20 while ranks 0 and 2 are at "
+                            "allreduce sum float32[8] #20"));
+  }
+}
+
 TEST_P(WatchedGroup, AnotherDtypeIsFound) {
   const auto seen = errors(2, [](ProcessGroup group) {
     all_reduce(group, 8, group.rank() == 0 ? torch::kFloat : torch::kInt);

@@ -39,6 +39,10 @@ class Group {
     if (waits) recorder.begin_wait(posted.id);
     if (rank == 0) stuck_ = posted;
   }
+  void finish(int rank, const OpRecord& op) {
+    FlightRecorder& recorder = recorders_[static_cast<size_t>(rank)];
+    recorder.complete(recorder.post(op).id);
+  }
   PeerView& view(int rank) { return views_[static_cast<size_t>(rank)]; }
 
   Diagnosis diagnose(StoreView store = {}) {
@@ -130,6 +134,34 @@ TEST(Diagnosis, TellsDeadStoppedSilentAndBusyRanksApart) {
   EXPECT_FALSE(busy.certain);
   EXPECT_THAT(busy.culprits, ElementsAre(2));
   EXPECT_THAT(with(Life::kUnknown, 1).who, HasSubstr("did not come"));  // not silent for long
+}
+
+TEST(Diagnosis, WhatIsDoneOnOneRankAllHaveCalledWhateverTheirLastHeartbeatSaid) {
+  Group group(2);
+  OpRecord broadcast = allreduce(4);
+  broadcast.kind = OpKind::kBroadcast;
+  broadcast.root = 0;
+  group.finish(0, allreduce(9));  // rank 1 took part, and died before it could tell
+  group.finish(0, broadcast);     // proves nothing: the root need not wait
+  group.call(0, allreduce(8));
+  group.view(1).life = Life::kGone;
+  EXPECT_EQ(group.diagnose().who, "rank 1 is gone: process 101 on node7 has ended");
+  EXPECT_EQ(group.diagnose().common,
+            "the last operation that all ranks called alike is #40 allreduce sum float32[9]");
+}
+
+TEST(Diagnosis, ARankThatEndedAfterItsPartIsNotToBlame) {
+  Group group(3);
+  OpRecord gather = allreduce(4);
+  gather.kind = OpKind::kGather;
+  gather.root = 0;
+  group.call(0, gather);
+  group.finish(1, gather);  // its part is sent; its program is over
+  group.view(1).life = Life::kGone;
+  group.view(1).state = PeerState{.ended = true};
+  const Diagnosis found = group.diagnose();  // rank 2 is slow
+  EXPECT_EQ(found.kind, Kind::kMissing);
+  EXPECT_THAT(found.culprits, ElementsAre(2));
 }
 
 TEST(Diagnosis, ARankThatWaitsElsewhereIsShownThere) {

@@ -1,6 +1,7 @@
 #include "muster/parallel/formats/diagnosis.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "muster/base/text.h"
@@ -23,6 +24,8 @@ std::string ranks_text(const std::vector<int>& ranks) {
 const char* are(const std::vector<int>& ranks) { return ranks.size() == 1 ? " is" : " are"; }
 
 std::string seconds(double s) { return concat(fixed(s, 1), " s"); }
+
+std::string first_word(const std::string& text) { return text.substr(0, text.find(' ')); }
 
 const OpBrief* find_op(const PeerState& state, uint64_t sequence) {
   for (const OpBrief& op : state.ops) {
@@ -71,8 +74,6 @@ std::optional<uint64_t> first_difference(std::span<const PeerView> peers) {
   return first;
 }
 
-std::string first_word(const std::string& text) { return text.substr(0, text.find(' ')); }
-
 /// Of a rank that stands alone at `sequence`: what its next calls say about how it got there.
 std::string how_it_differs(const Camp& most,
                            const Camp& odd,
@@ -93,16 +94,38 @@ std::string how_it_differs(const Camp& most,
   return "";
 }
 
-std::string last_common(std::span<const PeerView> peers, std::optional<uint64_t> limit) {
-  std::optional<uint64_t> least = limit;
+/// Ends on no rank before every rank has called it.
+bool needs_all(const std::string& text) {
+  const auto kind = op_kind(first_word(text));
+  return kind && *kind != OpKind::kBroadcast && *kind != OpKind::kReduce &&
+         *kind != OpKind::kGather && *kind != OpKind::kScatter;
+}
+
+/// How many collectives every rank has called for sure, because they are done on one: a rank that
+/// died went on after its last heartbeat.
+uint64_t proven_calls(std::span<const PeerView> peers) {
+  uint64_t proven = 0;
   for (const PeerView& peer : peers) {
-    if (!peer.state) return "";
-    if (!least || peer.state->posted < *least) least = peer.state->posted;
+    if (!peer.state) continue;
+    for (const OpBrief& op : peer.state->ops) {
+      if (op.sequence < peer.state->completed && needs_all(op.text))
+        proven = std::max(proven, op.sequence + 1);
+    }
   }
-  if (!least || *least == 0) return "no operation was called by all ranks before";
-  std::string text = concat("the last operation that all ranks called alike is #", *least - 1);
+  return proven;
+}
+
+/// `limit`: the first collective that was not called alike, if there is one.
+std::string last_common(std::span<const PeerView> peers, std::optional<uint64_t> limit) {
+  uint64_t called = std::numeric_limits<uint64_t>::max();
+  for (const PeerView& peer : peers) called = std::min(called, peer.state ? peer.state->posted : 0);
+  called = std::max(called, proven_calls(peers));
+  if (limit) called = std::min(called, *limit);
+  if (called == 0) return "";
+  std::string text = concat("the last operation that all ranks called alike is #", called - 1);
   for (const PeerView& peer : peers) {
-    if (const OpBrief* op = find_op(*peer.state, *least - 1)) return text + " " + op->text;
+    const OpBrief* op = peer.state ? find_op(*peer.state, called - 1) : nullptr;
+    if (op != nullptr) return text + " " + op->text;
   }
   return text;
 }
@@ -118,7 +141,8 @@ std::string in_step(const PeerState& state) {
 }
 
 /// Of a rank that cannot be asked any more.
-std::string last_heard(const PeerState& state) {
+std::string last_heard(const PeerState& state, uint64_t proven) {
+  if (state.posted < proven) return "";  // it went on after that
   if (state.ops.empty()) return "; its last heartbeat came before its first operation";
   const OpBrief& op = state.ops.back();
   return concat("; its last heartbeat showed ", op.text, " #", op.sequence, in_step(state));
@@ -161,13 +185,13 @@ std::optional<Diagnosis> find_mismatch(std::span<const PeerView> peers) {
   return std::nullopt;
 }
 
-std::string life_text(int rank, const PeerView& peer, Kind kind, double stale_s) {
+std::string life_text(int rank, const PeerView& peer, Kind kind, double stale_s, uint64_t proven) {
   const std::string name = concat("rank ", rank);
   const PeerState* state = peer.state ? &*peer.state : nullptr;
   const std::string process =
       state != nullptr ? concat("process ", state->process.pid, " on ", state->process.hostname)
                        : "";
-  const std::string last = state != nullptr ? last_heard(*state) : "";
+  const std::string last = state != nullptr ? last_heard(*state, proven) : "";
   switch (kind) {
     case Kind::kGone:
       return concat(name, " is gone: ", process, " has ended", last);
@@ -215,13 +239,18 @@ bool has_called(const Stuck& stuck, const PeerState& state) {
   return !is_point_to_point(stuck.op.kind) && state.posted > stuck.op.sequence;
 }
 
+bool has_done(const Stuck& stuck, const PeerState& state) {
+  return !is_point_to_point(stuck.op.kind) && state.completed > stuck.op.sequence;
+}
+
 Kind judge(const Stuck& stuck, int rank, const PeerView& peer, double stale_s) {
   if (!concerns(stuck, rank)) return Kind::kAllThere;
+  // It has done its part before it ended, or not.
+  if (peer.state && peer.state->ended)
+    return has_done(stuck, *peer.state) ? Kind::kAllThere : Kind::kEnded;
   if (peer.life == Life::kGone) return Kind::kGone;
   if (peer.life == Life::kStopped) return Kind::kStopped;
-  if (peer.state && peer.state->ended && !has_called(stuck, *peer.state)) return Kind::kEnded;
-  const bool is_quiet = peer.life == Life::kUnknown && !(peer.state && peer.state->ended);
-  if (is_quiet && peer.age_s > stale_s) return Kind::kSilent;
+  if (peer.life == Life::kUnknown && peer.age_s > stale_s) return Kind::kSilent;
   if (!peer.state) return Kind::kUnknown;
   if (!has_called(stuck, *peer.state)) return Kind::kMissing;
   return Kind::kAllThere;
@@ -295,6 +324,7 @@ Diagnosis diagnose(const Stuck& stuck,
                    double stale_s) {
   if (auto mismatch = find_mismatch(peers)) return *mismatch;
   std::map<Kind, std::vector<int>> found;
+  const uint64_t proven = proven_calls(peers);
   for (size_t rank = 0; rank < peers.size(); ++rank)
     found[judge(stuck, static_cast<int>(rank), peers[rank], stale_s)].push_back(
         static_cast<int>(rank));
@@ -305,10 +335,12 @@ Diagnosis diagnose(const Stuck& stuck,
   if (store.lost || store.silent_s > stale_s || server_is_dead) {
     Diagnosis result =
         of_store({server_is_dead ? true : store.lost, store.silent_s, store.server_rank}, peers);
+    result.common = last_common(peers, std::nullopt);
     for (const Kind kind : {Kind::kGone, Kind::kStopped}) {
       for (const int rank : found[kind]) {
         if (rank == store.server_rank) continue;
-        result.who += "; " + life_text(rank, peers[static_cast<size_t>(rank)], kind, stale_s);
+        result.who +=
+            "; " + life_text(rank, peers[static_cast<size_t>(rank)], kind, stale_s, proven);
         result.culprits.push_back(rank);
       }
     }
@@ -320,9 +352,9 @@ Diagnosis diagnose(const Stuck& stuck,
     for (const int rank : found[kind]) {
       const PeerView& peer = peers[static_cast<size_t>(rank)];
       result.culprits.push_back(rank);
-      result.who += (result.who.empty() ? "" : "; ") + (kind == Kind::kMissing
-                                                            ? missing_text(rank, peer)
-                                                            : life_text(rank, peer, kind, stale_s));
+      result.who += (result.who.empty() ? "" : "; ") +
+                    (kind == Kind::kMissing ? missing_text(rank, peer)
+                                            : life_text(rank, peer, kind, stale_s, proven));
     }
     if (result.culprits.empty()) continue;
     result.kind = kind;
