@@ -40,6 +40,7 @@ struct alignas(64) SegmentHead {
   alignas(64) std::atomic<uint64_t> arrived{0};  ///< steps times ranks, ever growing
   alignas(64) std::atomic<uint32_t> epoch{0};    ///< steps that all ranks came to; a futex
   std::atomic<uint32_t> sleepers{0};             ///< on epoch
+  std::atomic<uint32_t> failures{0};             ///< ranks that failed
 };
 
 /// One rank's lines. Written by it alone, but for the doorbell.
