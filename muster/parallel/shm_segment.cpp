@@ -169,12 +169,11 @@ std::shared_ptr<ShmSegment> ShmSegment::open(int world_size,
   return why.empty() ? segment : nullptr;
 }
 
-std::shared_ptr<ShmSegment> ShmSegment::meet(c10d::Store& store,
-                                             int rank,
-                                             int world_size,
-                                             const std::string& host) {
+std::shared_ptr<ShmSegment> ShmSegment::meet(
+    c10d::Store& store, int rank, int world_size, const std::string& host, bool anonymous) {
   std::string refusal;
   for (const bool named : {false, true}) {
+    if (!named && !anonymous) continue;
     const std::string key = named ? "shm/named" : "shm/anonymous";
     UniqueFd fd;  // rank 0's; it stays open until all are in
     std::string name, why;

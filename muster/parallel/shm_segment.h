@@ -68,11 +68,10 @@ class ShmSegment {
   static std::shared_ptr<ShmSegment> local(int world_size);
 
   /// Collective over the ranks that meet in the store; `host` is this rank's host identity. Throws
-  /// BackendUnfit on all ranks alike if one of them cannot open it.
-  static std::shared_ptr<ShmSegment> meet(c10d::Store& store,
-                                          int rank,
-                                          int world_size,
-                                          const std::string& host);
+  /// BackendUnfit on all ranks alike if one of them cannot open it. `anonymous` false: at once by
+  /// way of /dev/shm.
+  static std::shared_ptr<ShmSegment> meet(
+      c10d::Store& store, int rank, int world_size, const std::string& host, bool anonymous = true);
 
   ~ShmSegment();
   ShmSegment(const ShmSegment&) = delete;
