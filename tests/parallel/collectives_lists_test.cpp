@@ -163,6 +163,21 @@ TEST_P(CollectivesOfLists, ManyTensorsAreReducedInOneCall) {
   });
 }
 
+TEST_P(CollectivesOfLists, SeveralTensorsMayShareACallOrAreRefused) {
+  run([&](ProcessGroup group) {
+    Tensors tensors{torch::ones({2}), torch::ones({3, 2}) * 5};
+    const auto call = [&] { backend_of(group)->allreduce(tensors)->wait(); };
+    if (!can(Ability::kTensorList)) {
+      EXPECT_NE(error_of(call), test::kNoError);
+      return;
+    }
+    call();
+    const auto world = float(group.world_size());
+    EXPECT_TRUE(torch::equal(tensors[0], torch::ones({2}) * world));
+    EXPECT_TRUE(torch::equal(tensors[1], torch::ones({3, 2}) * 5 * world));
+  });
+}
+
 TEST_P(CollectivesOfLists, MessagesWithOtherTagsMayComeInAnyOrder) {
   run([](ProcessGroup group) {
     if (group.world_size() == 1) return;
