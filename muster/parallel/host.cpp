@@ -42,23 +42,25 @@ int usable_cores() {
   return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
+std::string await_text(c10d::Store& store, const std::string& key, int rank) {
+  try {
+    const auto bytes = store.get(key);
+    return {bytes.begin(), bytes.end()};
+  } catch (const std::exception& error) {
+    const std::string why = error.what();
+    throw environment_error(
+        {.refused = concat("rank ", rank, " did not come to the meeting of ranks"),
+         .rule = why.substr(0, why.find('\n')),
+         .hint = "check that all ranks were started and reach rank 0's store"});
+  }
+}
+
 std::vector<std::string> exchange_texts(
     c10d::Store& store, const std::string& key, int rank, int world_size, const std::string& text) {
   store.set(concat(key, "/", rank), text);
   std::vector<std::string> texts;
-  for (int other = 0; other < world_size; ++other) {
-    try {
-      const auto bytes = store.get(concat(key, "/", other));
-      texts.emplace_back(bytes.begin(), bytes.end());
-    } catch (const std::exception& error) {
-      const std::string why = error.what();
-      throw environment_error(
-          {.refused =
-               concat("rank ", other, " did not come to the meeting of ", world_size, " ranks"),
-           .rule = why.substr(0, why.find('\n')),
-           .hint = "check that all ranks were started and reach rank 0's store"});
-    }
-  }
+  for (int other = 0; other < world_size; ++other)
+    texts.push_back(await_text(store, concat(key, "/", other), other));
   return texts;
 }
 

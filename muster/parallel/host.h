@@ -19,6 +19,10 @@ std::string host_identity();
 /// Cores that this process may run on.
 int usable_cores();
 
+/// The text that `rank` puts into the store under `key`; waits for it. Throws an environment error
+/// that names the rank if it does not come within the store's timeout, or the store is gone.
+std::string await_text(c10d::Store& store, const std::string& key, int rank);
+
 /// Puts this rank's text into the store under `key` and takes everybody's, by rank. Collective.
 /// Throws an environment error that names the first rank that did not come within the store's
 /// timeout.

@@ -108,16 +108,19 @@ void ProcessGroup::all_reduce(at::Tensor tensor, c10d::ReduceOp op) const {
   c10d::AllreduceOptions options;
   options.reduceOp = std::move(op);
   options.asyncOp = false;  // see Note [Who works]
-  std::vector<at::Tensor> tensors{std::move(tensor)};
+  // gloo takes what lies in the gaps of a tensor for elements.
+  std::vector<at::Tensor> tensors{tensor.contiguous()};
   finish(state_->group->allreduce(tensors, options));
+  if (!tensors[0].is_same(tensor)) tensor.copy_(tensors[0]);
 }
 
 void ProcessGroup::broadcast(at::Tensor tensor, int root) const {
   c10d::BroadcastOptions options;
   options.rootRank = root;
   options.asyncOp = false;
-  std::vector<at::Tensor> tensors{std::move(tensor)};
+  std::vector<at::Tensor> tensors{tensor.contiguous()};
   finish(state_->group->broadcast(tensors, options));
+  if (!tensors[0].is_same(tensor)) tensor.copy_(tensors[0]);
 }
 
 at::Tensor ProcessGroup::all_gather(const at::Tensor& tensor) const {

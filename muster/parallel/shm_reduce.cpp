@@ -15,7 +15,7 @@ namespace {
 using c10d::ReduceOp;
 
 // In cache, and below the size from which ATen would wake its threads.
-constexpr size_t kBlock = 32768;
+constexpr size_t kBlock = 16384;
 
 constexpr size_t kSumBytes = 8 << 10;  // stays in the first cache while rank after rank is added
 

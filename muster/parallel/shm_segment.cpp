@@ -169,12 +169,11 @@ std::shared_ptr<ShmSegment> ShmSegment::open(int world_size,
   return why.empty() ? segment : nullptr;
 }
 
-std::shared_ptr<ShmSegment> ShmSegment::meet(c10d::Store& store,
-                                             int rank,
-                                             int world_size,
-                                             const std::string& host) {
+std::shared_ptr<ShmSegment> ShmSegment::meet(
+    c10d::Store& store, int rank, int world_size, const std::string& host, bool anonymous) {
   std::string refusal;
   for (const bool named : {false, true}) {
+    if (!named && !anonymous) continue;
     const std::string key = named ? "shm/named" : "shm/anonymous";
     UniqueFd fd;  // rank 0's; it stays open until all are in
     std::string name, why;
@@ -185,8 +184,7 @@ std::shared_ptr<ShmSegment> ShmSegment::meet(c10d::Store& store,
           named ? "/dev/shm" + name : concat("/proc/", ::getpid(), "/fd/", fd.get());
       store.set(key, segment ? to_text({path, segment->head().nonce, host}) : "");
     } else {
-      const auto bytes = store.get(key);
-      segment = open(world_size, {bytes.begin(), bytes.end()}, host, why);
+      segment = open(world_size, await_text(store, key, 0), host, why);
     }
     // Before the others know that this rank is in: from then on they watch this process.
     if (segment) segment->rank(rank).pid.store(::getpid());
@@ -206,6 +204,7 @@ void ShmSegment::set_state(int rank, RankState state, const std::string& reason)
   std::memcpy(block.reason, reason.data(), length);
   block.reason[length] = '\0';
   block.state.store(static_cast<uint32_t>(state), std::memory_order_release);
+  if (state == RankState::kFailed) head().failures.fetch_add(1);
   if (state != RankState::kIn) wake_everybody();
 }
 

@@ -40,6 +40,7 @@ struct alignas(64) SegmentHead {
   alignas(64) std::atomic<uint64_t> arrived{0};  ///< steps times ranks, ever growing
   alignas(64) std::atomic<uint32_t> epoch{0};    ///< steps that all ranks came to; a futex
   std::atomic<uint32_t> sleepers{0};             ///< on epoch
+  std::atomic<uint32_t> failures{0};             ///< ranks that failed
 };
 
 /// One rank's lines. Written by it alone, but for the doorbell.
@@ -67,11 +68,10 @@ class ShmSegment {
   static std::shared_ptr<ShmSegment> local(int world_size);
 
   /// Collective over the ranks that meet in the store; `host` is this rank's host identity. Throws
-  /// BackendUnfit on all ranks alike if one of them cannot open it.
-  static std::shared_ptr<ShmSegment> meet(c10d::Store& store,
-                                          int rank,
-                                          int world_size,
-                                          const std::string& host);
+  /// BackendUnfit on all ranks alike if one of them cannot open it. `anonymous` false: at once by
+  /// way of /dev/shm.
+  static std::shared_ptr<ShmSegment> meet(
+      c10d::Store& store, int rank, int world_size, const std::string& host, bool anonymous = true);
 
   ~ShmSegment();
   ShmSegment(const ShmSegment&) = delete;

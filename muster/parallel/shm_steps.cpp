@@ -56,6 +56,8 @@ void ShmSteps::turn() {
   } else {
     wait_for_all(step);
   }
+  // Whoever comes last, and late, finds the others gone.
+  if (std::string why; head.failures.load() > 0 && !culprit(step, why).empty()) give_up(step, why);
   step_ = step;
   if (!std::exchange(first_turn_, false)) return;
   compare_signatures();
@@ -158,14 +160,12 @@ std::string ShmSteps::missing() const {
 }
 
 void ShmSteps::give_up(uint32_t step, const std::string& reason) {
+  const std::string who = missing_at(step);
   const std::string text = concat(signature_.describe(),
                                   " #",
                                   signature_.sequence,
                                   " of shm ranks: ",
-                                  missing_at(step),
-                                  " (",
-                                  reason,
-                                  ")");
+                                  who.empty() ? reason : concat(who, " (", reason, ")"));
   end(text);
   throw environment_error({.refused = text});
 }

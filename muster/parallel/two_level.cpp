@@ -90,7 +90,7 @@ void TwoLevelBackend::Parts::fail(const std::string& reason) {
     store->compareSet(kFailureKey, bytes_of(""), bytes_of(reason));
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): rank 0 serves it, and is gone
   }
-  static_cast<PostingBackend&>(*inside).give_up(reason);
+  if (auto* ours = dynamic_cast<PostingBackend*>(inside.get())) ours->give_up(reason);
   leaders.reset();  // closes connections: the other leaders notice
 }
 

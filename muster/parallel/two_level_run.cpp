@@ -23,6 +23,11 @@ using Tensors = std::vector<at::Tensor>;
 
 constexpr int64_t kVerdictBytes = 1024;
 
+/// A backend may answer null where nothing is left to wait for.
+void finish(const c10::intrusive_ptr<c10d::Work>& work) {
+  if (work) work->wait();
+}
+
 template <class Options>
 Options waited(int root = 0, ReduceOp::RedOpType op = ReduceOp::SUM) {
   Options options;
@@ -34,12 +39,12 @@ Options waited(int root = 0, ReduceOp::RedOpType op = ReduceOp::SUM) {
 
 void all_reduce(c10d::Backend& group, at::Tensor tensor, ReduceOp::RedOpType op) {
   Tensors tensors{std::move(tensor)};
-  group.allreduce(tensors, waited<c10d::AllreduceOptions>(0, op))->wait();
+  finish(group.allreduce(tensors, waited<c10d::AllreduceOptions>(0, op)));
 }
 
 void broadcast_from(c10d::Backend& group, at::Tensor tensor, int root) {
   Tensors tensors{std::move(tensor)};
-  group.broadcast(tensors, waited<c10d::BroadcastOptions>(root))->wait();
+  finish(group.broadcast(tensors, waited<c10d::BroadcastOptions>(root)));
 }
 
 /// [size of the group, …] of equal tensors.
@@ -49,7 +54,7 @@ at::Tensor all_gather_in(c10d::Backend& group, const at::Tensor& tensor) {
   at::Tensor all = at::empty(sizes, tensor.options());
   std::vector<Tensors> outputs{all.unbind(0)};
   Tensors inputs{tensor};
-  group.allgather(outputs, inputs, waited<c10d::AllgatherOptions>())->wait();
+  finish(group.allgather(outputs, inputs, waited<c10d::AllgatherOptions>()));
   return all;
 }
 
@@ -165,7 +170,7 @@ void TwoLevelBackend::Run::reduce(at::Tensor& tensor, ReduceOp::RedOpType op) co
   const auto summed = op == ReduceOp::AVG ? ReduceOp::SUM : op;
   at::Tensor dense = tensor.contiguous();
   Tensors tensors{dense};
-  parts_.inside->reduce(tensors, waited<c10d::ReduceOptions>(0, summed))->wait();
+  finish(parts_.inside->reduce(tensors, waited<c10d::ReduceOptions>(0, summed)));
   if (parts_.leads()) combine_leaders(dense, summed);
   broadcast_from(*parts_.inside, dense, 0);
   if (op == ReduceOp::AVG) dense.div_(parts_.world_size);
@@ -251,7 +256,7 @@ void TwoLevelBackend::Run::gather() const {
     outputs.emplace_back();
     for (const at::Tensor& output : part_.outputs) outputs[0].push_back(flat_bytes(output));
   }
-  parts_.all->gather(outputs, inputs, waited<c10d::GatherOptions>(part_.root))->wait();
+  finish(parts_.all->gather(outputs, inputs, waited<c10d::GatherOptions>(part_.root)));
   for (size_t r = 0; !outputs.empty() && r < outputs[0].size(); ++r)
     set_bytes(part_.outputs[r], outputs[0][r]);
 }
@@ -264,7 +269,7 @@ void TwoLevelBackend::Run::scatter() const {
     inputs.emplace_back();
     for (const at::Tensor& input : part_.inputs) inputs[0].push_back(flat_bytes(input));
   }
-  parts_.all->scatter(outputs, inputs, waited<c10d::ScatterOptions>(part_.root))->wait();
+  finish(parts_.all->scatter(outputs, inputs, waited<c10d::ScatterOptions>(part_.root)));
   set_bytes(part_.outputs[0], outputs[0]);
 }
 
@@ -318,7 +323,9 @@ void TwoLevelBackend::Run::all_to_all() const {
   int64_t total = 0;
   for (const int64_t size : takes) total += size;
   at::Tensor output = at::empty({total}, at::kByte);
-  parts_.all->alltoall_base(output, input, takes, gives, waited<c10d::AllToAllOptions>())->wait();
+  auto taken_sizes = takes, given_sizes = gives;  // gloo moves them away
+  finish(parts_.all->alltoall_base(
+      output, input, taken_sizes, given_sizes, waited<c10d::AllToAllOptions>()));
   int64_t from = 0;
   for (size_t r = 0; r < world; ++r) {
     set_bytes(taken[r], output.narrow(0, from, takes[r]));

@@ -32,20 +32,21 @@ TEST_P(CollectivesAtTheEdges, EmptyTensorsPass) {
   });
 }
 
-TEST_P(CollectivesAtTheEdges, TensorsWithGapsWorkOrAreRefused) {
+TEST_P(CollectivesAtTheEdges, TensorsWithGapsKeepTheirGaps) {
   run([&](ProcessGroup group) {
     const int world = group.world_size();
     torch::Tensor base = torch::full({4, 6}, group.rank() + 1.0F);
     torch::Tensor holes = base.t().slice(0, 0, 6, 2);  // [3, 4]
-    const auto call = [&] { group.all_reduce(holes); };
-    if (!can(Ability::kStrided)) {
-      EXPECT_NE(error_of(call), test::kNoError);
-      return;
-    }
-    call();
+    group.all_reduce(holes);  // ProcessGroup's own: right over every backend
     torch::Tensor expected = torch::full({4, 6}, group.rank() + 1.0F);
     expected.slice(1, 0, 6, 2).fill_(world * (world + 1) / 2.0F);
     EXPECT_TRUE(torch::equal(base, expected));
+
+    base.fill_(group.rank() + 1.0F);
+    Tensors raw{holes};
+    backend_of(group)->allreduce(raw)->wait();
+    EXPECT_EQ(torch::equal(base, expected), can(Ability::kStrided) || world == 1);
+    if (!can(Ability::kStrided)) return;
 
     torch::Tensor whole = torch::zeros({2, 3 * world});
     Tensors rows;
@@ -131,7 +132,6 @@ TEST_P(CollectivesAtTheEdges, OperationsInFlightEndInOrderAndTellTheirFutures) {
     for (int i = 0; i < kOps; ++i) {
       told[i]->wait();
       EXPECT_EQ(told[i]->value().toTensorVector().at(0)[0].item<float>(), i * group.world_size());
-      EXPECT_TRUE(works[i]->isCompleted());
     }
   });
 }

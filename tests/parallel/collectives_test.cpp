@@ -228,9 +228,6 @@ TEST_P(Collectives, ReductionsThatADtypeHasNotAreRefused) {
       torch::Tensor tensor = numbers(group.rank(), dtype);
       return error_of([&] { group.all_reduce(tensor, op); });
     };
-    if (!can(test::Ability::kAverage)) {
-      EXPECT_NE(error(at::kFloat, ReduceOp::AVG), test::kNoError);
-    }
     if (!can(test::Ability::kReduceComplex)) {
       EXPECT_NE(error(at::kComplexFloat, ReduceOp::MAX), test::kNoError);
       return;

@@ -37,10 +37,13 @@ TEST(DeviceOrder, AMarkIsMadeForEachAcceleratorOnce) {
 }
 
 TEST(DeviceOrder, TheLastRanksStreamsWaitForAllAndWhoeverWaitsForTheWorkForThem) {
-  ThreadBoard board(2, std::chrono::seconds(10));
+  ThreadBoard board(2);
   const auto post = [&](int rank) {
     return board.post(
-        rank, 0, {.op = c10d::OpType::BARRIER, .inputs = {on(fake(static_cast<int8_t>(rank)))}});
+        rank,
+        0,
+        {.op = c10d::OpType::BARRIER, .inputs = {on(fake(static_cast<int8_t>(rank)))}},
+        std::chrono::seconds(10));
   };
   journal.take();
   const auto first = post(0);

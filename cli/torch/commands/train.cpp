@@ -348,6 +348,8 @@ int train_command(std::span<const std::string> args, Console& console) {
                         plan.options.workers == 1 ? " loader worker" : " loader workers",
                         " per rank; output ",
                         output.string()));
+    if (plan.world_size > 1)
+      console.note(concat("process group ", group.backend(), ": ", group.backend_reason()));
     if (resume) console.note(concat("resuming after step ", resume->position.step));
   }
   Reporter reporter(console, env.has_value());
