@@ -9,6 +9,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/csrc/distributed/c10d/logger.hpp>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -98,6 +99,7 @@ GradientSync::~GradientSync() {
   // The hooks on the parameters point into the Reducer, and the module lives on.
   try {
     reducer_->remove_autograd_hooks();
+    guard_->logger.reset();
     reducer_.reset();
   } catch (
       const std::exception&) {  // NOLINT(bugprone-empty-catch): a destructor has nobody to tell
@@ -160,6 +162,7 @@ void GradientSync::build_reducer(const std::vector<size_t>& order) {
       sorted, limits, sparse, std::vector<int64_t>(order.begin(), order.end())));
   if (order.empty()) std::reverse(buckets.begin(), buckets.end());
   if (reducer_) reducer_->remove_autograd_hooks();
+  guard_->logger.reset();
   reducer_.reset();
   reducer_ = detail::make_reducer({.parameters = parameters,
                                    .buckets = std::move(buckets),
@@ -169,6 +172,10 @@ void GradientSync::build_reducer(const std::vector<size_t>& order) {
                                    .find_unused_parameters = options_.find_unused_parameters,
                                    .gradient_as_bucket_view = options_.gradient_as_bucket_view,
                                    .expect_sparse = std::move(sparse)});
+  const auto logger = std::make_shared<c10d::Logger>(
+      std::shared_ptr<c10d::Reducer>(reducer_.get(), [](c10d::Reducer*) {}));
+  reducer_->set_logger(logger);
+  guard_->logger = logger;
   if (options_.static_graph) reducer_->set_static_graph();
   if (hook_) reducer_->register_comm_hook(adapter_of(hook_));
   guard_->reducer = reducer_.get();
