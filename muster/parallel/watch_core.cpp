@@ -277,13 +277,7 @@ Watch::Clock::time_point Watch::tick() {
 void Watch::handle(Failure failure) {
   const OpRecord& op = failure.work->record();
   if (has_failed()) return failure.work->settle(std::make_exception_ptr(failure_of(op)));
-  if (const Error* ours = as_ours(failure.error)) {
-    if (ours->kind() == ErrorKind::kEnvironment)
-      add_to_backends_error(failure, *ours);
-    else
-      failure.work->settle(failure.error);
-    return;
-  }
+  if (const Error* ours = as_ours(failure.error)) return add_to_backends_error(failure, *ours);
   // Heartbeats that have stopped show as such after three of them; see WatchBoard::stale_s.
   const Diagnosis diagnosis = find_out(op, 3 * board_.heartbeat());
   conclude(diagnosis, "the backend says: " + text_of(failure.error));
@@ -320,6 +314,7 @@ void Watch::add_to_backends_error(const Failure& failure, const Error& error) {
   const bool adds = diagnosis.kind != Kind::kMismatch && diagnosis.kind != Kind::kAllThere &&
                     diagnosis.kind != Kind::kUnknown;
   if (adds) parts.push_back(diagnosis.who);
+  if (diagnosis.kind == Kind::kMismatch) parts.push_back("it was " + title(op));
   if (!diagnosis.common.empty()) parts.push_back(diagnosis.common);
   text.rule = join(parts, "; ");
   if (text.hint.empty()) text.hint = diagnosis.hint;

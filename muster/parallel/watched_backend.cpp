@@ -124,8 +124,10 @@ WatchedBackend::WorkPtr WatchedBackend::around(const OpCall& call, Posting& post
     inner = posting.post();
   } catch (const Error& error) {
     if (call.blocks) recorder()->end_wait(record.id);
-    // The others did not come, not: the call is bad.
-    if (error.kind() == ErrorKind::kEnvironment) watch_it({})->fail(std::current_exception());
+    // The others did not come, or with something else; not: the call itself is bad.
+    if (error.kind() == ErrorKind::kEnvironment ||
+        error.text().refused.starts_with("ranks disagree"))
+      watch_it({})->fail(std::current_exception());
     recorder()->take_back(record.id);
     throw;
   } catch (...) {

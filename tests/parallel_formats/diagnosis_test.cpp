@@ -120,7 +120,7 @@ TEST(Diagnosis, TellsDeadStoppedSilentAndBusyRanksApart) {
   };
   EXPECT_EQ(
       with(Life::kGone, 1).who,
-      "rank 2 is gone: process 102 on node7 has ended; last heard of 1.0 s ago at allreduce sum "
+      "rank 2 is gone: process 102 on node7 has ended; its last heartbeat showed allreduce sum "
       "float32[40] #39, in step 12");
   EXPECT_THAT(with(Life::kStopped, 9).who, HasSubstr("rank 2 is stopped (SIGSTOP or a debugger)"));
   EXPECT_THAT(with(Life::kUnknown, 9).who,
