@@ -40,7 +40,7 @@ Words train_words(const std::string& hidden, const std::string& lr) {
           "0"};
 }
 
-std::string study(const std::string& scheduler_type) {
+std::string study(const std::string& variant) {
   std::string command = concat('"', kProgram, '"');
   for (const std::string& word : train_words("{hidden}", "{lr}")) command += ", \"" + word + '"';
   return concat(R"toml(
@@ -49,8 +49,8 @@ metric = "loss"
 mode = "min"
 num_samples = 6
 max_concurrent = 2
-scheduler = "asha:max_t=4,grace_period=1,reduction_factor=2,type=)toml",
-                scheduler_type,
+scheduler = "asha:max_t=4,grace_period=1,reduction_factor=2,variant=)toml",
+                variant,
                 "\"\ncommand = [",
                 command,
                 R"toml(]
@@ -64,8 +64,8 @@ seed = 3
 }
 
 /// The stored study after `muster tune` has ended.
-Json run_study(const fs::path& folder, const std::string& scheduler_type) {
-  std::ofstream(folder / "study.toml") << study(scheduler_type);
+Json run_study(const fs::path& folder, const std::string& variant) {
+  std::ofstream(folder / "study.toml") << study(variant);
   Launched tuner({"tune", folder / "study.toml"});
   EXPECT_EQ(tuner.wait(std::chrono::seconds(120)).code, 0) << tuner.err();
   EXPECT_TRUE(tuner.nothing_left());

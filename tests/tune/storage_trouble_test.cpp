@@ -142,7 +142,7 @@ TEST_F(StorageTrouble, ABusyStudyPutsOffOptunasRowsAndWhoeverOpensItNextHasThemA
   ASSERT_EQ(heard, 1);
   EXPECT_EQ(rows_of(file(), "SELECT count(*) FROM muster_events WHERE kind = 'reported'", 1)[0],
             std::to_string(kReports));  // what was answered is there
-  EXPECT_EQ(points(), "136");  // 6 at once, then 64 with the 65th behind them, twice
+  EXPECT_EQ(points(), "136");           // 6 at once, then 64 with the 65th behind them, twice
   {
     const auto storage = open_busy();
     EXPECT_EQ(points(), std::to_string(kReports));
