@@ -75,6 +75,7 @@ class Trainer {
   RunLog log_;
   std::optional<CheckpointWriter> writer_;  // rank 0
   StepReport step_report_;
+  StepTimeline timeline_;
 
   TrainPosition position_;
   Meter epoch_meter_;   // since the start of the epoch: what the bar shows
@@ -103,7 +104,8 @@ Trainer::Trainer(const TrainPlan& plan,
              .min_delta = plan.options.min_delta,
              .wants_less = plan.monitor_falls}),
       log_(plan, output, resume ? resume->position.step : -1, group.rank() == 0, callbacks),
-      step_report_(group) {
+      step_report_(group),
+      timeline_(callbacks.trace, group, [this](const std::string& line) { log_.note(line); }) {
   loader_ = make_loader(plan, data_.train, group);
   build_model();
   strategy_ = strategies()
@@ -156,6 +158,7 @@ TrainResult Trainer::run() {
       break;
     }
   }
+  timeline_.finish();
   if (stops_early()) note_early_stop();
   if (last_saved_ != position_.step) save();
   if (!result.interrupted) test(result);
@@ -200,6 +203,7 @@ Trainer::Step Trainer::train_epoch() {
 // last batch takes part with weight 0, so that the collectives match.
 void Trainer::train_step(data::Epoch& epoch) {
   const auto started = Clock::now();
+  timeline_.begin_step(position_.step);
   const int64_t samples = std::min(plan_.samples_per_step, plan_.train_samples - position_.samples);
   const int64_t batch_size = plan_.options.batch_size;
   const int64_t batches = (samples + batch_size - 1) / batch_size;
@@ -208,6 +212,7 @@ void Trainer::train_step(data::Epoch& epoch) {
   optimizer.zero_grad();
   Meter local;
   for (int64_t i = 0; i < batches; ++i) {
+    timeline_.begin(parallel::Phase::kDataWait);
     std::optional<data::Batch> batch = epoch.next();
     const int64_t mine = batch ? batch->size() : 0;
     if (batch) log_.batch(batch->data, position_);
@@ -216,6 +221,7 @@ void Trainer::train_step(data::Epoch& epoch) {
         static_cast<double>(mine * group_.world_size()) / static_cast<double>(samples);
     backward(*batch, weight, i + 1 == batches, local);
   }
+  timeline_.end();
   step_report_.wait();
   // On all ranks, before any of them changes a weight.
   if (const int64_t ranks = step_report_.ranks_not_finite(); ranks > 0)
@@ -223,7 +229,9 @@ void Trainer::train_step(data::Epoch& epoch) {
   clip_gradients();
   // A wish to stop waits until the step is applied: forward has already moved BatchNorm's
   // statistics.
+  timeline_.begin(parallel::Phase::kOptimizer);
   optimizer.step();
+  timeline_.end_step();
   log_.count_step(samples, std::chrono::duration<double>(Clock::now() - started).count());
   after_step(samples);
 }
@@ -232,10 +240,12 @@ void Trainer::train_step(data::Epoch& epoch) {
 /// averages the gradients over the ranks, and posts what the ranks tell each other.
 void Trainer::backward(const data::Batch& batch, double weight, bool last, Meter& sum) {
   const auto run = [&] {
+    timeline_.begin(parallel::Phase::kForward);
     const at::Tensor scores = strategy_->forward(batch.data);
     const at::Tensor loss = cross_entropy(scores, batch.target, plan_.options.label_smoothing);
     if (weight > 0) sum.add(loss.item<double>(), count_correct(scores, batch.target), batch.size());
     if (last) step_report_.post(callbacks_.stop_requested && callbacks_.stop_requested(), sum);
+    timeline_.begin(parallel::Phase::kBackward);
     (weight == 1 ? loss : loss * weight).backward();
   };
   if (last) {

@@ -13,6 +13,7 @@
 #include "muster/train/checkpoint.h"
 #include "muster/train/evaluation.h"
 #include "muster/train/plan.h"
+#include "muster/train/step_timeline.h"
 #include "muster/train/train_data.h"
 
 namespace muster::train {
@@ -34,6 +35,7 @@ struct TrainCallbacks {
   std::function<bool()> stop_requested;          ///< asked each step, on every rank
   /// Rank 0 only, before the next epoch. Waits for the checkpoint, so only where it is wanted.
   std::function<void(const EpochEnd&)> epoch_ended;
+  TraceOptions trace;  ///< where rank 0 writes the timeline of the steps
 };
 
 struct TrainResult {

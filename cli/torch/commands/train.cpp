@@ -41,7 +41,7 @@ constexpr const char* kExamples =
     "The last line on stdout is the test accuracy.";
 
 constexpr std::string_view kSpecs[] = {"model", "data", "strategy", "optimizer", "lr-schedule"};
-constexpr std::string_view kPaths[] = {"data-dir", "weights", "output"};
+constexpr std::string_view kPaths[] = {"data-dir", "weights", "output", "trace"};
 constexpr ConfigKinds kConfigKinds{.specs = kSpecs, .paths = kPaths};
 
 struct Options {
@@ -49,6 +49,7 @@ struct Options {
   fs::path output;
   fs::path resume;
   fs::path config;
+  train::TraceOptions trace;
   bool explain = false;
   bool json = false;
 };
@@ -92,6 +93,10 @@ void declare(CLI::App& app, Options& options) {
       ->type_name("DIR");
   app.add_option("--config", options.config, "read flags from a TOML file; flags given here win")
       ->type_name("FILE");
+  app.add_option("--trace", options.trace.file, "write a timeline of the steps (Chrome trace)")
+      ->type_name("FILE");
+  app.add_option("--trace-steps", options.trace.steps, "how many of them, the first [all]")
+      ->type_name("N");
   app.add_flag("--explain", options.explain, "print the resolved plan and stop");
   app.add_flag("--json", options.json, "print the result as one JSON object");
 }
@@ -114,7 +119,7 @@ std::vector<std::string> said_words(const CLI::App& app) {
   std::vector<std::string> words;
   for (const std::string& name : said(app)) {
     if (name == "output" || name == "resume" || name == "config" || name == "explain" ||
-        name == "json")
+        name == "json" || name == "trace" || name == "trace_steps")
       continue;
     words.push_back(concat(flag_of(name), '=', app.get_option(flag_of(name))->results().front()));
   }
@@ -356,7 +361,8 @@ int train_command(std::span<const std::string> args, Console& console) {
   train::TrainCallbacks callbacks{
       .progress = [&](const track::ProgressEvent& event) { reporter.progress(event); },
       .note = [&](const std::string& line) { reporter.note(line); },
-      .stop_requested = [] { return stop_wanted.load(); }};
+      .stop_requested = [] { return stop_wanted.load(); },
+      .trace = options.trace};
   std::optional<tune::TrialLink> tuner;
   if (first && tune::checkpoint_dir()) {
     tuner.emplace();
