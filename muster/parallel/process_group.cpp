@@ -15,6 +15,7 @@
 #include "muster/parallel/backend.h"
 #include "muster/parallel/store.h"
 #include "muster/parallel/thread_board.h"
+#include "muster/tensor/vector_math.h"
 
 namespace muster::parallel {
 
@@ -116,6 +117,7 @@ std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) 
 }
 
 ProcessGroup init_process_group(const GroupOptions& options, const std::optional<RankEnv>& env) {
+  tensor::settle_vector_math();
   const int64_t world_size = env ? env->world_size : 1;
   if (world_size == 1 && (options.backend == "auto" || options.backend == "thread")) {
     return ThreadWorld(1, options.timeout).group(0);
@@ -139,6 +141,7 @@ ThreadWorld::ThreadWorld(int world_size, std::chrono::milliseconds timeout, std:
     : store_(c10::make_intrusive<c10d::HashStore>()),
       timeout_(timeout),
       backend_(std::move(backend)) {
+  tensor::settle_vector_math();
   if (world_size < 1) {
     throw usage_error({.refused = "world size",
                        .rule = "a group has at least one rank",
