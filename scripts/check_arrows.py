@@ -18,8 +18,9 @@ SEES = {
     "muster/diagnose": ["muster/base"],
     "muster/tune": ["muster/base", "muster/launch", "muster/track", "muster/diagnose"],
     "muster/dash": ["muster/base", "muster/launch", "muster/track", "muster/diagnose", "muster/tune"],
-    "muster/data": ["muster/base"],
-    "muster/parallel": ["muster/base"],
+    "muster/tensor": [],
+    "muster/data": ["muster/base", "muster/tensor"],
+    "muster/parallel": ["muster/base", "muster/tensor"],
     "muster/memory": ["muster/base"],
     "muster/models": ["muster/base"],
     "muster/train": ["muster/base", "muster/track", "muster/data", "muster/parallel", "muster/memory", "muster/models"],
@@ -32,7 +33,7 @@ SEES = {
 TORCH_FREE = ["muster/base", "muster/launch", "muster/track", "muster/diagnose", "muster/tune", "muster/dash", "muster/data/formats",
               "muster/train/formats", "muster/parallel/formats", "cli"]
 TORCH_SIDE = ["cli/torch"]  # within a torch-free folder: the part of muster-torch
-TORCH_ROOMS = ["muster/data", "muster/parallel", "muster/memory", "muster/models", "muster/train", "muster/testing"]
+TORCH_ROOMS = ["muster/tensor", "muster/data", "muster/parallel", "muster/memory", "muster/models", "muster/train", "muster/testing"]
 TORCH_HEADER = re.compile(r"(torch|ATen|c10|caffe2)/")
 # The wheel's fmt shadows Debian's: neither may be in a header or in a torch room.
 FMT_HEADER = re.compile(r"(fmt|spdlog)/")

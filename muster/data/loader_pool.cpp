@@ -6,13 +6,16 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/data/one_thread.h"
+#include "muster/tensor/vector_math.h"
 
 namespace muster::data::detail {
 
 LoaderPool::LoaderPool(std::shared_ptr<const Dataset> dataset,
                        LoaderOptions options,
                        std::unique_ptr<const Sampler> sampler)
-    : dataset_(std::move(dataset)), options_(options), sampler_(std::move(sampler)) {}
+    : dataset_(std::move(dataset)), options_(options), sampler_(std::move(sampler)) {
+  tensor::settle_vector_math();
+}
 
 std::shared_ptr<LoaderRun> LoaderPool::begin(const LoaderState& start) {
   auto run = std::make_shared<LoaderRun>(

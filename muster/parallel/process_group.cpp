@@ -16,6 +16,7 @@
 #include "muster/parallel/host.h"
 #include "muster/parallel/store.h"
 #include "muster/parallel/thread_board.h"
+#include "muster/tensor/vector_math.h"
 
 namespace muster::parallel {
 
@@ -156,6 +157,7 @@ std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) 
 }
 
 ProcessGroup init_process_group(const GroupOptions& options, const std::optional<RankEnv>& env) {
+  tensor::settle_vector_math();
   const int64_t world_size = env ? env->world_size : 1;
   if (world_size == 1 && (options.backend == "auto" || options.backend == "thread")) {
     return ThreadWorld(1, options.timeout).group(0);
@@ -189,6 +191,7 @@ ThreadWorld::ThreadWorld(int world_size,
       backend_(std::move(backend)),
       hosts_(std::move(hosts)),
       watch_(std::move(watch)) {
+  tensor::settle_vector_math();
   if (world_size < 1) {
     throw usage_error({.refused = "world size",
                        .rule = "a group has at least one rank",

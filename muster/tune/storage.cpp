@@ -208,8 +208,10 @@ class SqliteStorage : public Storage {
 
   /// What a writer that died had put off.
   void show_what_was_put_off() {
+    const auto reports = select_last_reports(database_, study_id_, kMostPutOff);
+    if (reports.empty()) return;  // as a rule: no write lock for it
     Transaction transaction(database_);
-    for (const Event& event : select_last_reports(database_, study_id_, kMostPutOff)) {
+    for (const Event& event : reports) {
       if (rows_->is_open(event.trial)) rows_->write(event);
     }
     transaction.commit();

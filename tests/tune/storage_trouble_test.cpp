@@ -5,7 +5,6 @@
 #include <functional>
 
 #include <gmock/gmock.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 
 #include "tests/error_of.h"
 #include "tests/folder.h"
+#include "tests/tune/short_files.h"
 #include "tests/tune/written_study.h"
 
 namespace muster::tune {
@@ -21,6 +21,7 @@ namespace {
 
 using test::EventMaker;
 using test::rows_of;
+using test::ShortFiles;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -190,24 +191,6 @@ TEST_F(StorageTrouble, ReadersHoldNobodyUpAndSeeOneMoment) {
   EXPECT_THAT(rows_of(reader, "SELECT count(*) FROM muster_events", 1), ElementsAre("6"));
   EXPECT_THAT(read_events(file(), "fashion"), SizeIs(12));
 }
-
-/// While it lives, this process can make no file longer than `bytes`, as on a full disk.
-class ShortFiles {
- public:
-  explicit ShortFiles(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~ShortFiles() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-
- private:
-  rlimit before_{};
-  void (*handler_)(int);
-};
 
 TEST_F(StorageTrouble, AFullDiskStoresNothingHalfAndCanBeTriedAgain) {
   EventMaker make(space_);

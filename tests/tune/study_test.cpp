@@ -2,17 +2,16 @@
 #include "muster/tune/study.h"
 
 #include <atomic>
-#include <csignal>
 #include <thread>
 
 #include <gmock/gmock.h>
-#include <sys/resource.h>
 
 #include "muster/base/error.h"
 #include "muster/tune/sqlite.h"
 
 #include "tests/folder.h"
 #include "tests/tune/core_by_hand.h"
+#include "tests/tune/short_files.h"
 
 namespace muster::tune {
 namespace {
@@ -22,24 +21,6 @@ using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-/// As long as it lives, no file of this process grows: what a full disk does to SQLite.
-class FullDisk {
- public:
-  FullDisk() {
-    ::signal(SIGXFSZ, SIG_IGN);
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit none{.rlim_cur = 1, .rlim_max = before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &none);
-  }
-  ~FullDisk() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    ::signal(SIGXFSZ, SIG_DFL);
-  }
-
- private:
-  rlimit before_{};
-};
 
 class StudyWithFile : public ::testing::Test {
  protected:
@@ -69,7 +50,7 @@ TEST_F(StudyWithFile, ThreadsThatReportWhileTheDiskIsFullAreToldAndNothingIsLost
   Study study(spec(kThreads));
   for (int64_t i = 0; i < kThreads; ++i)
     study.apply([](StudyCore& core, double now_s) { start(core, now_s); });
-  std::optional<FullDisk> full(std::in_place);
+  std::optional<test::ShortFiles> full(1);
   std::atomic<int64_t> refused = 0;
   std::vector<std::thread> threads;
   for (int64_t trial = 0; trial < kThreads; ++trial) {
@@ -103,7 +84,7 @@ TEST_F(StudyWithFile, ObserversSeeWhatIsStoredOnceAndInItsOrderAlsoAfterAFailure
   });
   study.apply([](StudyCore& core, double now_s) { start(core, now_s); });
   {
-    const FullDisk full;
+    const test::ShortFiles full(1);
     EXPECT_THROW(study.apply([](StudyCore& core, double now_s) { start(core, now_s); }), Error);
     EXPECT_THROW(study.flush(), Error);
   }

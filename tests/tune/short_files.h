@@ -1,0 +1,28 @@
+// A full disk, for tests.
+#pragma once
+
+#include <csignal>
+
+#include <sys/resource.h>
+
+namespace muster::test {
+
+/// While it lives, this process can make no file longer than `bytes`, as on a full disk.
+class ShortFiles {
+ public:
+  explicit ShortFiles(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~ShortFiles() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
+
+}  // namespace muster::test
