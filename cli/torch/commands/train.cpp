@@ -196,22 +196,6 @@ fs::path settle_output(const Options& options, const parallel::ProcessGroup& gro
   return group.all_gather_text(chosen)[0];
 }
 
-train::Checkpoint load_checkpoint(const fs::path& path) {
-  const fs::path folder = train::find_checkpoint(path);
-  try {
-    return train::read_checkpoint(folder);
-  } catch (const Error& error) {
-    ErrorText text = error.text();
-    const std::string name = folder.filename().string();
-    const auto step = to_int(name.substr(std::min(name.size(), name.find('-') + 1)));
-    if (const auto before =
-            train::checkpoint_before(folder.parent_path().parent_path(), step.value_or(0))) {
-      text.hint = "the checkpoint before it is whole: --resume " + before->string();
-    }
-    throw Error(error.kind(), text);
-  }
-}
-
 /// Sends progress to the launcher, or draws it where there is none.
 class Reporter {
  public:
@@ -311,7 +295,7 @@ int train_command(std::span<const std::string> args, Console& console) {
   const std::optional<RankEnv> env = rank_env_from();
   std::optional<train::Checkpoint> resume;
   if (!options.resume.empty()) {
-    resume = load_checkpoint(options.resume);
+    resume = train::load_checkpoint(options.resume);
     train::take_over(resume->plan, said(*app), options.train);
   }
   const train::Surroundings around{
