@@ -10,9 +10,6 @@ operation. Sides that wait their turn sleep. --write-docs puts the table into do
 
 import argparse
 import datetime
-import json
-import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -21,44 +18,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "benchmarks" / "peers"))
 HERE = Path(__file__).resolve().parent
+from rank_group import RankGroup  # noqa: E402
 from report import load_average, machine, torch_version, write_docs  # noqa: E402
 
 SIDES = {"shm": "Muster, shm", "gloo": "Muster, gloo", "python": "Python, gloo"}
 SIZES = [1 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 26_000_000, 64 << 20]
 BUDGET_BYTES = 64 << 20  # of one turn
 MAX_COUNT = 200
-
-
-class Group:
-    """The processes of one side."""
-
-    def __init__(self, side, ranks, program):
-        self.side = side
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        command = [sys.executable, str(HERE / "peer.py")] if side == "python" else [str(program), side]
-        self.processes = []
-        for rank in range(ranks):
-            environment = {**os.environ, "OMP_NUM_THREADS": "1", "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks),
-                           "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-            streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE} if rank == 0 else {"stdin": subprocess.DEVNULL}
-            self.processes.append(subprocess.Popen(command, text=True, env=environment, **streams))
-
-    def __call__(self, *words):
-        first = self.processes[0]
-        first.stdin.write(" ".join(str(word) for word in words) + "\n")
-        first.stdin.flush()
-        line = first.stdout.readline()
-        if not line:
-            sys.exit(f"collectives: rank 0 of {self.side} ended with {first.wait()} at {words}")
-        return json.loads(line)
-
-    def close(self):
-        self.processes[0].stdin.close()
-        for process in self.processes:
-            if process.wait() != 0:
-                sys.exit(f"collectives: a rank of {self.side} ended with {process.returncode}")
 
 
 def measure(groups, ranks, size, turns):
@@ -101,7 +67,8 @@ def row(size, times):
 
 
 def table(ranks, sizes, turns, program):
-    groups = {side: Group(side, ranks, program) for side in SIDES}
+    commands = {side: [sys.executable, str(HERE / "peer.py")] if side == "python" else [str(program), side] for side in SIDES}
+    groups = {side: RankGroup(name, commands[side], ranks) for side, name in SIDES.items()}
     lines = [f"| {ranks} ranks | " + " | ".join(f"{name}, ms" for name in SIDES.values())
              + " | our gloo, times shm | Python, times shm | CPU of all ranks: shm, ms | our gloo, ms | our gloo, times shm |", "|---|" + "---|" * 8]
     for size in sizes:
