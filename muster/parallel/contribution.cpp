@@ -291,6 +291,14 @@ Rows rows_of(const at::Tensor& tensor,
           splits[index]};
 }
 
+Error unequal_parts(int64_t from, int64_t gives, int64_t to, int64_t takes) {
+  return usage_error(
+      {.refused = "ranks disagree on a collective",
+       .rule = "what a rank gives to another is what that one takes",
+       .value = concat(
+           "rank ", from, " gives ", gives, " bytes to rank ", to, ", which takes ", takes)});
+}
+
 void check_contribution(const Contribution& part, int rank, int world_size) {
   require(!has_root(part.op) || (part.root >= 0 && part.root < world_size),
           part,

@@ -11,6 +11,8 @@
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include "muster/base/error.h"
+
 namespace muster::parallel {
 
 struct Contribution {
@@ -71,6 +73,10 @@ Rows rows_of(const at::Tensor& tensor,
              const std::vector<int64_t>& splits,
              size_t index,
              size_t world_size);
+
+/// The usage error of an all-to-all in which rank `to` takes other than rank `from` gives; in
+/// bytes.
+Error unequal_parts(int64_t from, int64_t gives, int64_t to, int64_t takes);
 
 /// Refuses, before anybody waits, what this rank can see to be wrong by itself: lists of the wrong
 /// length, tensors that are not dense, outputs that do not hold what comes, reductions that a dtype

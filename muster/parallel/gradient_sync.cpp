@@ -29,13 +29,14 @@ constexpr size_t kBroadcastBytes =
 
 /// Passes the outputs on unchanged, but keeps undefined gradients undefined on the way back.
 /// Without it an output that the loss ignores would never reach its parameters' hooks, and the
-/// reduction would wait for them.
+/// reduction would wait for them. Copies, as PyTorch's: autograd forbids changes in place of a view
+/// that a custom function returns.
 struct OutputMark : torch::autograd::Function<OutputMark> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 at::TensorList outputs) {
     context->set_materialize_grads(false);
     torch::autograd::variable_list marked;
-    for (const at::Tensor& output : outputs) marked.push_back(output.view_as(output));
+    for (const at::Tensor& output : outputs) marked.push_back(output.clone());
     return marked;
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,

@@ -1,9 +1,11 @@
 #include "muster/parallel/posting_backend.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/parallel/sparse_allreduce.h"
 
 namespace muster::parallel {
 namespace {
@@ -41,6 +43,11 @@ WorkPtr PostingBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions
 }
 
 WorkPtr PostingBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  const auto is_sparse = [](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.layout() != at::kStrided;
+  };
+  if (std::any_of(tensors.begin(), tensors.end(), is_sparse))
+    return sum_sparse(*this, tensors, options, sequence_);
   Contribution part = from(OpType::ALLREDUCE, options);
   part.inputs = tensors;
   return check_and_post(std::move(part));

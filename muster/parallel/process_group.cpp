@@ -208,6 +208,8 @@ ThreadWorld::ThreadWorld(int world_size,
 
 ThreadWorld::~ThreadWorld() = default;
 
+int ThreadWorld::world_size() const { return board_->world_size(); }
+
 ProcessGroup ThreadWorld::group(int rank) const {
   if (rank < 0 || rank >= board_->world_size()) {
     throw usage_error({.refused = concat("rank ", rank),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -85,6 +86,12 @@ class ThreadWorld {
   ~ThreadWorld();
 
   ProcessGroup group(int rank) const;
+  int world_size() const;
+
+  /// Runs `rank_main` on a thread per rank and joins them all; operators use `intraop_threads` in
+  /// each. A rank that throws leaves: who waits for it gets an error. The first error in time is
+  /// rethrown, with its rank.
+  void run(const std::function<void(ProcessGroup group)>& rank_main, int intraop_threads = 1) const;
 
   /// The rank ended (`why` empty) or failed. Whoever waits for it gets an error that names it.
   void leave(int rank, const std::string& why) const;

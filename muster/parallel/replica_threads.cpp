@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/StreamGuard.h>
@@ -14,6 +13,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/intraop_threads.h"
 
 namespace muster::parallel {
 namespace {
@@ -76,15 +76,12 @@ struct ReplicaThreads::Turn {
 
 ReplicaThreads::ReplicaThreads(std::vector<c10::Device> devices, int intra_op_threads)
     : devices_(std::move(devices)), done_(devices_.size()) {
-  const int before = at::get_num_threads();
   running_ = devices_.size();
   for (size_t i = 0; i < devices_.size(); ++i)
     threads_.emplace_back(
         [this, i, intra_op_threads] { main(static_cast<int>(i), intra_op_threads); });
   std::unique_lock lock(mutex_);
   ended_.wait(lock, [&] { return running_ == 0; });
-  // Setting a thread's own number also sets that of threads yet to come: theirs stays as it was.
-  if (before != intra_op_threads) at::set_num_threads(before);
 }
 
 ReplicaThreads::~ReplicaThreads() {
@@ -129,8 +126,8 @@ void ReplicaThreads::run(const Task& task, const Failed& failed) {
 
 void ReplicaThreads::main(int replica, int intra_op_threads) {
   ::pthread_setname_np(::pthread_self(), concat("replica ", replica).c_str());
+  tensor::set_own_intraop_threads(intra_op_threads);
   std::unique_lock lock(mutex_);
-  at::set_num_threads(intra_op_threads);  // one thread at a time: it writes a global, too
   std::optional<c10::Stream> stream;
   uint64_t played = 0;
   for (;;) {

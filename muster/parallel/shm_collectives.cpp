@@ -119,16 +119,10 @@ class Exchanger {
         const int64_t takes = steps_.table(static_cast<int>(to))[world_ + from];
         if (takes < 0) continue;
         if (gives != takes) {
-          throw usage_error({.refused = "ranks disagree on a collective",
-                             .rule = "what a rank gives to another is what that one takes",
-                             .value = concat("rank ",
-                                             steps_.name(static_cast<int>(from)),
-                                             " gives ",
-                                             gives,
-                                             " bytes to rank ",
-                                             steps_.name(static_cast<int>(to)),
-                                             ", which takes ",
-                                             takes)});
+          throw unequal_parts(steps_.name(static_cast<int>(from)),
+                              gives,
+                              steps_.name(static_cast<int>(to)),
+                              takes);
         }
         most = std::max(most, gives);
       }

@@ -102,8 +102,26 @@ void alltoall(std::vector<Contribution>& parts) {
   }
 }
 
+/// Throws a usage error where a rank takes other rows than are given to it.
+void require_matching_rows(const std::vector<Contribution>& parts) {
+  const size_t world = parts.size();
+  const auto bytes = [world](
+                         const at::Tensor& tensor, const std::vector<int64_t>& splits, size_t i) {
+    const int64_t row = tensor.size(0) == 0 ? 0 : tensor.numel() / tensor.size(0);
+    return rows_of(tensor, splits, i, world).count * row * tensor.element_size();
+  };
+  for (size_t from = 0; from < world; ++from) {
+    for (size_t to = 0; to < world; ++to) {
+      const int64_t gives = bytes(parts[from].inputs[0], parts[from].input_splits, to);
+      const int64_t takes = bytes(parts[to].outputs[0], parts[to].output_splits, from);
+      if (gives != takes) throw unequal_parts(from, gives, to, takes);
+    }
+  }
+}
+
 void alltoall_base(std::vector<Contribution>& parts) {
   const size_t world = parts.size();
+  require_matching_rows(parts);
   for (size_t to = 0; to < world; ++to) {
     for (size_t from = 0; from < world; ++from) {
       const auto [out_start, out_rows] =

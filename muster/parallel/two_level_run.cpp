@@ -283,16 +283,7 @@ void TwoLevelBackend::Run::check_sizes(const std::vector<int64_t>& gives,
   for (int64_t from = 0; from < world; ++from) {
     for (int64_t to = 0; to < world; ++to) {
       if (sizes[from][0][to] == sizes[to][1][from]) continue;
-      throw usage_error({.refused = "ranks disagree on a collective",
-                         .rule = "what a rank gives to another is what that one takes",
-                         .value = concat("rank ",
-                                         from,
-                                         " gives ",
-                                         sizes[from][0][to],
-                                         " bytes to rank ",
-                                         to,
-                                         ", which takes ",
-                                         sizes[to][1][from])});
+      throw unequal_parts(from, sizes[from][0][to], to, sizes[to][1][from]);
     }
   }
 }

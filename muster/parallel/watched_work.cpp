@@ -29,6 +29,13 @@ void WatchedWork::find_future() {
   if (inner_future_ && !inner_future_->devices().empty()) inner_future_ = nullptr;
 }
 
+/// What the backend's future holds. A work is done a moment before its future is: whoever waited for
+/// the work may be here first.
+c10::IValue WatchedWork::inner_value() const {
+  inner_future_->wait();
+  return inner_future_->value();
+}
+
 // The future's callback holds this object, and this object holds the future: the circle opens when
 // the backend completes the future, as every backend does in the end.
 void WatchedWork::listen(const WatchedWorkPtr& self) {
@@ -63,7 +70,7 @@ void WatchedWork::settle(std::exception_ptr error) {
   if (error)
     future->setError(error);
   else
-    future->markCompleted(inner_future_->value());
+    future->markCompleted(inner_value());
 }
 
 bool WatchedWork::isCompleted() {
@@ -170,7 +177,7 @@ c10::intrusive_ptr<c10::ivalue::Future> WatchedWork::getFuture() {
   if (done && error)
     future->setError(error);
   else if (done)
-    future->markCompleted(inner_future_->value());
+    future->markCompleted(inner_value());
   else if (!follows_)
     listen(WatchedWorkPtr::reclaim_copy(this));
   return future;

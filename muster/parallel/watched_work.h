@@ -57,6 +57,7 @@ class WatchedWork : public c10d::Work {
  private:
   friend class Watch;
   void find_future();
+  c10::IValue inner_value() const;
   static void listen(const WatchedWorkPtr& self);
   bool wait_for_settling(std::chrono::milliseconds timeout);
   void wait_for_inner(std::chrono::milliseconds timeout);

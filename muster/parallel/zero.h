@@ -63,11 +63,14 @@ class ZeroCore {
   /// negative.
   double clip_grad_norm(double max_norm);
 
+  /// What the next step sees of a piece of this rank's // [piece], a view in the parameter's dtype;
+  /// undefined if it has none.
+  at::Tensor gradient(size_t bucket, const ShardPiece& piece) const;
+
   void zero_grad();
 
  private:
   void broadcast(const std::vector<at::Tensor>& tensors) const;
-  at::Tensor gradient(size_t bucket, const ShardPiece& piece) const;
 
   ShardedParameters parameters_;
   std::vector<at::Tensor> buffers_;

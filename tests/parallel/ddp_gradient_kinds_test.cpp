@@ -108,7 +108,7 @@ TEST_P(SparseGradients, EqualDenseOnesOfTheWholeBatch) {
             [&, hook = hook](ProcessGroup group) {
               const auto net = nets[group.rank()], whole = wholes[group.rank()];
               DistributedDataParallel ddp(net, group, {.comm_hook = hook});
-              torch::optim::SGD ours(net->parameters(), 0.5), theirs(whole->parameters(), 0.5);
+              torch::optim::SGD ours(net->parameters(), 0.05), theirs(whole->parameters(), 0.05);
               for (int step = 0; step < 4; ++step) {
                 auto generator =
                     torch::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(step));

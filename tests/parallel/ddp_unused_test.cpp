@@ -128,13 +128,12 @@ TEST(DdpGraphs, UnusedParametersThatAreSharedCountOnce) {
     SharedImpl() {
       spare =
           register_module("spare", torch::nn::Linear(torch::nn::LinearOptions(4, 3).bias(false)));
-      bias = register_parameter("bias", torch::zeros({3}));
-      spare->register_parameter("bias", bias);
+      tied = register_parameter("tied", spare->weight);
       head = register_module("head", torch::nn::Linear(4, 3));
     }
     Tensor forward(Tensor x) { return head(x).sum(); }
     torch::nn::Linear spare{nullptr}, head{nullptr};
-    Tensor bias;
+    Tensor tied;
   };
   for (const bool is_static : {false, true}) {
     std::vector<std::shared_ptr<SharedImpl>> nets{std::make_shared<SharedImpl>(),

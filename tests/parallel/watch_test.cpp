@@ -159,10 +159,10 @@ TEST_P(WatchedGroup, KnownOperationsInAnotherOrderAreFoundThoughTheBackendComput
   for (const std::string& error : seen) {
     if (checks_calls())
       EXPECT_THAT(error, HasSubstr("rank 1: ALLREDUCE max Float[8]"));
-    else
+    else  // by the first two heartbeats that differ; the third rank's may come later
       EXPECT_THAT(error,
-                  HasSubstr("rank 1 is at allreduce max float32[8] #20 while ranks 0 and 2 are at "
-                            "allreduce sum float32[8] #20"));
+                  AllOf(HasSubstr("rank 1 is at allreduce max float32[8] #20"),
+                        HasSubstr("at allreduce sum float32[8] #20")));
   }
 }
 

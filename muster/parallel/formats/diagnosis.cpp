@@ -108,7 +108,7 @@ uint64_t proven_calls(std::span<const PeerView> peers) {
   for (const PeerView& peer : peers) {
     if (!peer.state) continue;
     for (const OpBrief& op : peer.state->ops) {
-      if (op.sequence < peer.state->completed && needs_all(op.text))
+      if (op.sequence < peer.state->succeeded && needs_all(op.text))
         proven = std::max(proven, op.sequence + 1);
     }
   }

@@ -83,13 +83,19 @@ void FlightRecorder::complete(uint64_t id, bool failed) {
 
 Standing FlightRecorder::standing() const {
   const std::lock_guard lock(mutex_);
-  Standing result{.posted = posted_, .completed = posted_, .last_ns = last_ns_, .step = step()};
+  Standing result{.posted = posted_,
+                  .completed = posted_,
+                  .succeeded = posted_,
+                  .last_ns = last_ns_,
+                  .step = step()};
   const uint64_t first = next_id_ - std::min<uint64_t>(next_id_, ring_.size());
   for (uint64_t id = first; id < next_id_; ++id) {
     const OpRecord& record = ring_[id % ring_.size()];
     if (is_point_to_point(record.kind)) continue;
-    if (record.state == OpState::kPosted && record.sequence < result.completed)
-      result.completed = record.sequence;
+    if (record.state == OpState::kPosted)
+      result.completed = std::min(result.completed, record.sequence);
+    if (record.state != OpState::kCompleted)
+      result.succeeded = std::min(result.succeeded, record.sequence);
     result.last = record;
   }
   for (const uint64_t id : waits_) {

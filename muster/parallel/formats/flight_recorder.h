@@ -34,7 +34,8 @@ struct ChainMark {
 /// How a rank stands, in numbers.
 struct Standing {
   uint64_t posted = 0;     ///< collectives called
-  uint64_t completed = 0;  ///< collectives that are done, with all before them
+  uint64_t completed = 0;  ///< collectives that are done or failed, with all before them
+  uint64_t succeeded = 0;  ///< of these, before the first that failed
   bool waiting = false;    ///< a thread waits for `waits_for` now
   OpRecord waits_for;      ///< the oldest that is waited for
   int64_t last_ns = 0;     ///< when the last operation was posted, waited for, or done

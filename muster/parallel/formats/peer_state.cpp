@@ -55,7 +55,8 @@ const Json& list(const Json& json, const char* key, std::string_view where) {
 
 PeerState peer_state_of(const FlightRecorder& recorder, size_t ops) {
   const Standing standing = recorder.standing();
-  PeerState state{.posted = standing.posted, .completed = standing.completed};
+  PeerState state{
+      .posted = standing.posted, .completed = standing.completed, .succeeded = standing.succeeded};
   if (standing.waiting) {
     state.waits_for = describe(standing.waits_for);
     if (!is_point_to_point(standing.waits_for.kind))
@@ -81,6 +82,7 @@ std::string to_text(const PeerState& state) {
   json["started"] = state.process.started;
   json["posted"] = state.posted;
   json["completed"] = state.completed;
+  json["succeeded"] = state.succeeded;
   json["waits_for"] = state.waits_for;
   json["since_s"] = state.since_s;
   json["step"] = state.step;
@@ -108,6 +110,7 @@ PeerState parse_peer_state(std::string_view bytes, std::string_view where) {
                    .hostname = text(json, "hostname", where)};
   state.posted = count(json, "posted", where);
   state.completed = count(json, "completed", where);
+  state.succeeded = count(json, "succeeded", where);
   state.waits_for = text(json, "waits_for", where);
   const Json& since = at(json, "since_s", where);
   if (!since.is_number()) refuse(where, "since_s is not a number");
@@ -128,7 +131,8 @@ PeerState parse_peer_state(std::string_view bytes, std::string_view where) {
     if (!fits) refuse(where, "an operation is not number, fingerprint, text");
     state.ops.push_back({op[0].get<uint64_t>(), op[1].get<uint64_t>(), op[2].get<std::string>()});
   }
-  if (state.rank < 0 || state.completed > state.posted || !std::isfinite(state.since_s))
+  if (state.rank < 0 || state.completed > state.posted || state.succeeded > state.completed ||
+      !std::isfinite(state.since_s))
     refuse(where, "numbers out of range");
   return state;
 }
