@@ -137,11 +137,12 @@ INSTANTIATE_TEST_SUITE_P(Ranks,
                                            std::tuple{2, "thread", "none"},
                                            std::tuple{3, "thread", "none"},
                                            std::tuple{2, "gloo", "none"},
+                                           std::tuple{3, "shm", "none"},
                                            std::tuple{2, "thread", "fp16"},
                                            std::tuple{2, "gloo", "bf16"}));
 
 TEST(BroadcastCoalesced, BringsTensorsOfMixedDtypesFromEveryRoot) {
-  for (const std::string backend : {"thread", "gloo"}) {
+  for (const std::string backend : {"thread", "shm", "gloo"}) {
     run_ranks(
         3,
         [](ProcessGroup group) {

@@ -60,7 +60,7 @@ std::string hook_spec(const Json& golden_case) {
 
 TEST(CommHook, EndsWherePythonsHooksEnd) {
   const Json golden = test::read_golden("comm_hooks");
-  for (const std::string backend : {"thread", "gloo"}) {
+  for (const std::string backend : {"thread", "shm", "gloo"}) {
     for (const Json& golden_case : golden.at("cases")) {
       SCOPED_TRACE(golden_case.at("name").get<std::string>() + " " + backend);
       const auto dtype = golden_case.at("dtype") == "float64" ? torch::kDouble : torch::kFloat;

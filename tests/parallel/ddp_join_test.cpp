@@ -46,7 +46,7 @@ TEST(DdpJoin, EndsWherePythonsJoinEnds) {
   const Json golden = test::read_golden("join");
   const std::vector<int64_t> batches = golden.at("batches");
   const int64_t rows = golden.at("rows");
-  for (const std::string backend : {"thread", "gloo"}) {
+  for (const std::string backend : {"thread", "shm", "gloo"}) {
     for (const Json& golden_case : golden.at("cases")) {
       const bool divide = golden_case.at("divide_by_initial_world_size");
       SCOPED_TRACE(golden_case.at("model").get<std::string>() + (divide ? " initial " : " left ") +
@@ -121,7 +121,7 @@ void expect_equal(const GoldenModel& ours, const GoldenModel& whole) {
 TEST(DdpWeigh, UnevenSharesGiveTheGradientOfTheWholeBatch) {
   const Shares shares{{4, 4, 4, 4}, {7, 1, 2, 3}, {0, 5, 0, 1}, {0, 0, 0, 2}};
   const Model whole = train_whole(shares);
-  for (const std::string backend : {"thread", "gloo"}) {
+  for (const std::string backend : {"thread", "shm", "gloo"}) {
     for (const bool total_known : {false, true}) {
       const auto models = models_of(4);
       run_ranks(4,

@@ -185,7 +185,7 @@ TEST_P(ZeroOver, AgreesWithDdpWithinRounding) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backend, ZeroOver, ::testing::Values("gloo"), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Backend, ZeroOver, ::testing::Values("shm", "gloo"), [](const auto& info) {
   return std::string(info.param);
 });
 

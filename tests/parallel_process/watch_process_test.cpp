@@ -81,7 +81,9 @@ TEST_P(FailedRank, IsNamedByEverySurvivorWithinTheTimeout) {
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const std::string fault : {"kill", "stop"}) {
-    for (const int victim : {0, 2}) all.push_back({"gloo", fault, victim});
+    for (const std::string backend : {"gloo", "shm"}) {
+      for (const int victim : {0, 2}) all.push_back({backend, fault, victim});
+    }
   }
   return all;
 }
