@@ -30,6 +30,10 @@ class Optimizer {
   virtual void step() = 0;
   virtual void zero_grad();  ///< gradients become undefined (Python's set_to_none)
 
+  /// Tensors whose grad() are, or share their memory with, all gradients of this rank that the next
+  /// step sees: to change them in place before it (GradScaler).
+  virtual std::vector<at::Tensor> parameters();
+
   double lr() const { return lr_; }
   void set_lr(double lr) { lr_ = lr; }
 

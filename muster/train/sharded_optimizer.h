@@ -29,6 +29,9 @@ class ShardedOptimizer final : public Optimizer {
   /// Drops all gradients, those in shards too.
   void zero_grad() override { core_.zero_grad(); }
 
+  /// In stage 2 tensors that stand for this rank's pieces: the parameters have no gradients there.
+  std::vector<at::Tensor> parameters() override;
+
   std::optional<double> momentum() const override { return parts_[0]->momentum(); }
   void set_momentum(double momentum) override;
 

@@ -2,6 +2,7 @@
 
 #include "muster/train/clip.h"
 #include "muster/train/loss.h"
+#include "muster/train/plan.h"
 
 namespace muster::train {
 
@@ -18,7 +19,12 @@ void Strategy::rehearse(const data::Batch&) {}
 
 void Strategy::rehearse_backward(const data::Batch& batch) {
   model()->train();
-  cross_entropy(forward(batch.data), batch.target).backward();
+  at::Tensor loss;
+  {
+    const PrecisionGuard guard(request_.plan.precision.kind, batch.data.device());
+    loss = cross_entropy(forward(batch.data), batch.target);
+  }
+  loss.backward();
   optimizer().zero_grad();
 }
 

@@ -39,17 +39,19 @@ struct TrainCallbacks {
 };
 
 struct TrainResult {
-  bool interrupted = false;          ///< stop_requested said so; the state is in `checkpoint`
-  int64_t steps = 0;                 ///< optimizer steps of the whole run so far
-  double seconds = 0;                ///< of this process
-  Evaluation test;                   ///< every test sample counted once
-  std::filesystem::path checkpoint;  ///< the newest; rank 0 only
+  bool interrupted = false;              ///< stop_requested said so; the state is in `checkpoint`
+  int64_t steps = 0;                     ///< optimizer steps of the whole run so far
+  std::optional<int64_t> skipped_steps;  ///< of these, left out because of overflow; 16-mixed only
+  double seconds = 0;                    ///< of this process
+  Evaluation test;                       ///< every test sample counted once
+  std::filesystem::path checkpoint;      ///< the newest; rank 0 only
 };
 
 /// Trains, validates after each epoch, writes metrics and checkpoints under `output` (rank 0),
 /// tests at the end. Collective. `resume` goes on from a checkpoint; see Note [Exact resume].
 /// Throws an environment error if the loss is not finite on any rank, the same on every rank,
-/// before the step is applied.
+/// before the step is applied; under 16-mixed if that, or gradients that are not finite, persist
+/// until the loss scale is below 1.
 TrainResult train(const TrainPlan& plan,
                   const TrainData& data,
                   const parallel::ProcessGroup& group,

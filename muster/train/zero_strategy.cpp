@@ -68,6 +68,12 @@ std::unique_ptr<Strategy> make_zero(int stage,
                        .rule = "float32 or bfloat16",
                        .value = options.dtype});
   }
+  if (options.dtype == "bfloat16" && plan.precision.kind != Precision::kFloat32) {
+    throw usage_error({.refused = concat("--precision ", plan.options.precision),
+                       .rule = "mixed precision keeps weights and gradients in float32",
+                       .value = concat(owner, " with dtype=bfloat16"),
+                       .hint = "leave one of the two away"});
+  }
   if (options.dtype == "bfloat16") to_bfloat16(*request.model);
   const OptimizerMaker make = [&](NamedTensorList parameters) {
     return entry.make(std::move(parameters), plan.lr, plan.optimizer_params);

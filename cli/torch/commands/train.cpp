@@ -40,7 +40,8 @@ constexpr const char* kExamples =
     "latest, best, and at the end index.html with the curves.\n"
     "The last line on stdout is the test accuracy.";
 
-constexpr std::string_view kSpecs[] = {"model", "data", "strategy", "optimizer", "lr-schedule"};
+constexpr std::string_view kSpecs[] = {
+    "model", "data", "strategy", "optimizer", "lr-schedule", "precision"};
 constexpr std::string_view kPaths[] = {"data-dir", "weights", "output", "trace"};
 constexpr ConfigKinds kConfigKinds{.specs = kSpecs, .paths = kPaths};
 
@@ -260,17 +261,22 @@ int report_result(const train::TrainResult& result,
     return kInterrupted;
   }
   if (json) {
-    const Json object = {{"test_accuracy", result.test.meter.accuracy()},
-                         {"test_loss", result.test.meter.loss()},
-                         {"steps", result.steps},
-                         {"seconds", result.seconds},
-                         {"output", output.string()},
-                         {"checkpoint", result.checkpoint.string()}};
+    Json object = {{"test_accuracy", result.test.meter.accuracy()},
+                   {"test_loss", result.test.meter.loss()},
+                   {"steps", result.steps},
+                   {"seconds", result.seconds},
+                   {"output", output.string()},
+                   {"checkpoint", result.checkpoint.string()}};
+    if (result.skipped_steps) object["skipped_steps"] = *result.skipped_steps;
     console.out() << object.dump() << '\n' << std::flush;
   } else {
     console.note(concat("finished ",
                         result.steps,
-                        " steps in ",
+                        " steps",
+                        result.skipped_steps.value_or(0) > 0
+                            ? concat(" (", *result.skipped_steps, " left out because of overflow)")
+                            : "",
+                        " in ",
                         human_duration(result.seconds),
                         "; results in ",
                         output.string(),
@@ -374,6 +380,14 @@ int run(std::span<const std::string> args, Console& console) {
          .hint = one_sample ? "the last batch of an epoch leaves a rank one sample, too few for "
                               "BatchNorm: take another --batch-size"
                             : ""});
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    if (text.find("could not create a primitive") == text.npos) throw;
+    throw environment_error({.refused = "oneDNN: " + text,
+                             .hint = "this processor may not have the layer in 16 bits (lstm in "
+                                     "float16): take another --precision"});
   }
 }
 
