@@ -10,6 +10,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/parallel/shm_reduce.h"
+#include "muster/parallel/shm_slices.h"
 
 namespace muster::parallel {
 namespace {
@@ -119,10 +120,8 @@ class Exchanger {
         const int64_t takes = steps_.table(static_cast<int>(to))[world_ + from];
         if (takes < 0) continue;
         if (gives != takes) {
-          throw unequal_parts(steps_.name(static_cast<int>(from)),
-                              gives,
-                              steps_.name(static_cast<int>(to)),
-                              takes);
+          throw unequal_parts(
+              steps_.name(static_cast<int>(from)), gives, steps_.name(static_cast<int>(to)), takes);
         }
         most = std::max(most, gives);
       }
@@ -157,10 +156,11 @@ class Exchanger {
     std::vector<const std::byte*> values;
     for (size_t from = 0; from < world_; ++from)
       values.push_back(steps_.slot(static_cast<int>(from)) + mine);
+    std::byte* const into[] = {bytes.data() + at};
     reduce_values(exchange_.reduce->op_,
                   exchange_.dtype,
                   values,
-                  bytes.data() + at,
+                  into,
                   std::min(piece_, bytes.size() - at) / c10::elementSize(exchange_.dtype));
   }
 
@@ -169,93 +169,19 @@ class Exchanger {
   const size_t world_, piece_;
 };
 
-/// All-reduce in chunks of a slot. At the turn of chunk c each rank has written chunk c, but for
-/// the slice that it reduces itself, and the reduced slice of chunk c - 1; afterwards it takes the
-/// others' slices of chunk c - 1. So there is one barrier per chunk, and one more.
-class SlicedReduction {
- public:
-  SlicedReduction(
-      ShmSteps& steps, const Bytes& data, ReduceOp::RedOpType op, at::ScalarType dtype, bool take)
-      : steps_(steps),
-        data_(data),
-        op_(op),
-        dtype_(dtype),
-        take_(take),
-        world_(static_cast<size_t>(steps.world_size())),
-        chunk_(
-            std::min(steps.segment().slot_bytes(), (data.size() + kAlign - 1) / kAlign * kAlign)) {}
-
-  void run() {
-    const size_t chunks = (data_.size() + chunk_ - 1) / chunk_;
-    for (size_t c = 0; c <= chunks; ++c) {
-      if (c < chunks) write(c);
-      if (c > 0) reduce(c - 1);
-      steps_.turn();
-      if (c > 0 && take_) take(c - 1);
-    }
-  }
-
- private:
-  struct Range {
-    size_t from, size;
-  };
-
-  /// Rank r's slice of a chunk, in bytes from the chunk's start.
-  Range slice(size_t chunk, size_t r) const {
-    const size_t length = std::min(chunk_, data_.size() - chunk * chunk_);
-    const size_t each = (length / world_ + kAlign - 1) / kAlign * kAlign;
-    const size_t from = std::min(length, r * each);
-    return {from, std::min(each, length - from)};
-  }
-
-  void write(size_t c) const {
-    const size_t rank = static_cast<size_t>(steps_.rank());
-    const size_t length = std::min(chunk_, data_.size() - c * chunk_);
-    const Range mine = slice(c, rank);
-    const std::byte* from = data_.data() + c * chunk_;
-    std::byte* slot = steps_.slot_to_write(steps_.rank());
-    std::memcpy(slot, from, mine.from);
-    const size_t after = mine.from + mine.size;
-    std::memcpy(slot + after, from + after, length - after);
-  }
-
-  void reduce(size_t c) const {
-    const Range mine = slice(c, static_cast<size_t>(steps_.rank()));
-    std::byte* own = data_.data() + c * chunk_ + mine.from;
-    std::vector<const std::byte*> values;
-    for (int r = 0; r < steps_.world_size(); ++r)
-      values.push_back(r == steps_.rank() ? own : steps_.slot(r) + mine.from);
-    reduce_values(op_, dtype_, values, steps_.out_to_write(), mine.size / c10::elementSize(dtype_));
-    if (take_) std::memcpy(own, steps_.out_to_write(), mine.size);
-  }
-
-  void take(size_t c) const {
-    for (size_t r = 0; r < world_; ++r) {
-      if (static_cast<int>(r) == steps_.rank()) continue;
-      const Range theirs = slice(c, r);
-      std::memcpy(
-          data_.data() + c * chunk_ + theirs.from, steps_.out(static_cast<int>(r)), theirs.size);
-    }
-  }
-
-  ShmSteps& steps_;
-  const Bytes& data_;
-  const ReduceOp::RedOpType op_;
-  const at::ScalarType dtype_;
-  const bool take_;
-  const size_t world_, chunk_;
-};
-
-/// In place, on the ranks with `take`.
-void reduce_tensor(ShmSteps& steps, const at::Tensor& tensor, const ReduceOp& op, bool take) {
+/// In place, on all ranks or, with `root` >= 0, on that one.
+void reduce_tensor(ShmSteps& steps, const at::Tensor& tensor, const ReduceOp& op, int root = -1) {
+  const bool take = root < 0 || root == steps.rank();
   Bytes data(tensor);
   if (data.size() <= kOneStepBytes) {
-    Exchange exchange{.give = {data}, .reduce = &op, .dtype = tensor.scalar_type()};
-    if (take) exchange.take = {data};
-    if (!take) exchange.reduce = nullptr;
+    Exchange exchange{.give = {data}, .dtype = tensor.scalar_type()};
+    if (take) {
+      exchange.take = {data};
+      exchange.reduce = &op;
+    }
     Exchanger(steps, exchange).run();
   } else {
-    SlicedReduction(steps, data, op.op_, tensor.scalar_type(), take).run();
+    reduce_in_slices(steps, data.data(), data.size(), op.op_, tensor.scalar_type(), root);
   }
   if (take) data.commit();
 }
@@ -269,11 +195,11 @@ void reduce_list(ShmSteps& steps, const Contribution& part) {
     one_dtype = one_dtype && tensor.scalar_type() == part.inputs[0].scalar_type();
   }
   if (!one_dtype || part.inputs.size() == 1) {
-    for (const at::Tensor& tensor : part.inputs) reduce_tensor(steps, tensor, part.reduce_op, true);
+    for (const at::Tensor& tensor : part.inputs) reduce_tensor(steps, tensor, part.reduce_op);
     return;
   }
   const at::Tensor together = at::cat(flat);
-  reduce_tensor(steps, together, part.reduce_op, true);
+  reduce_tensor(steps, together, part.reduce_op);
   int64_t from = 0;
   for (at::Tensor tensor : part.inputs) {
     tensor.copy_(together.narrow(0, from, tensor.numel()).view(tensor.sizes()));
@@ -378,7 +304,7 @@ void run_shm_collective(ShmSteps& steps, const Contribution& part) {
     case OpType::ALLREDUCE_COALESCED:
       return reduce_list(steps, part);
     case OpType::REDUCE:
-      return reduce_tensor(steps, part.inputs[0], part.reduce_op, steps.rank() == part.root);
+      return reduce_tensor(steps, part.inputs[0], part.reduce_op, part.root);
     case OpType::BROADCAST:
       return broadcast(steps, part);
     case OpType::REDUCE_SCATTER:

@@ -9,13 +9,13 @@
 
 namespace muster::parallel {
 
-/// into[i] = ((values[0][i] op values[1][i]) op values[2][i]) …, `count` elements each, bit for bit
-/// what ATen's own operations give (and therefore the backend `thread`): AVG divides at the end.
-/// `into` overlaps no value.
+/// into[k][i] = ((values[0][i] op values[1][i]) op values[2][i]) … for all k; `count` elements
+/// each, bit for bit what ATen's own operations give (and therefore the backend `thread`): AVG
+/// divides at the end. What is written may be one of the values, and overlaps no value otherwise.
 void reduce_values(c10d::ReduceOp::RedOpType op,
                    at::ScalarType dtype,
                    std::span<const std::byte* const> values,
-                   std::byte* into,
+                   std::span<std::byte* const> into,
                    size_t count);
 
 }  // namespace muster::parallel

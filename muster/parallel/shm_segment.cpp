@@ -21,7 +21,7 @@ namespace muster::parallel {
 namespace {
 
 // Changes with the layout: ranks of two builds must not meet.
-constexpr uint64_t kMagic = 0x6d75737465720001ULL;
+constexpr uint64_t kMagic = 0x6d75737465720002ULL;
 constexpr size_t kPage = 4096;
 constexpr const char* kSaidByRankZero = "rank 0 made no segment";
 
@@ -54,14 +54,12 @@ Announcement announced(const std::string& text) {
 ShmSegment::ShmSegment(int world_size) : world_size_(world_size) {
   const auto n = static_cast<size_t>(world_size);
   slot_bytes_ = std::clamp<size_t>(std::bit_floor((16U << 20) / (2 * n)), 64U << 10, 512U << 10);
-  out_bytes_ = aligned(slot_bytes_ / n + 64, 64);
   channel_bytes_ = std::clamp<size_t>(std::bit_floor((16U << 20) / (n * n)), 4096, 256U << 10);
   blocks_at_ = sizeof(SegmentHead);
   ends_at_ = blocks_at_ + n * sizeof(RankBlock);
   tables_at_ = ends_at_ + n * n * sizeof(ChannelEnds);
   slots_at_ = aligned(tables_at_ + n * 2 * aligned(2 * n * sizeof(int64_t), 64), kPage);
-  outs_at_ = slots_at_ + n * 2 * slot_bytes_;
-  channels_at_ = aligned(outs_at_ + n * 2 * out_bytes_, kPage);
+  channels_at_ = slots_at_ + n * 2 * slot_bytes_;
   total_bytes_ = channels_at_ + n * n * channel_bytes_;
 }
 
@@ -83,10 +81,6 @@ std::byte* ShmSegment::channel(int from, int to) const {
 
 std::byte* ShmSegment::slot(int rank, unsigned parity) const {
   return base_ + slots_at_ + (static_cast<size_t>(rank) * 2 + parity) * slot_bytes_;
-}
-
-std::byte* ShmSegment::out(int rank, unsigned parity) const {
-  return base_ + outs_at_ + (static_cast<size_t>(rank) * 2 + parity) * out_bytes_;
 }
 
 int64_t* ShmSegment::table(int rank, unsigned parity) const {

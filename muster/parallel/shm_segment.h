@@ -26,11 +26,11 @@ namespace muster::parallel {
 // could open it is agreed through the store, so that all ranks go on or all refuse, for one reason.
 //
 // Layout: head; a RankBlock per rank; a table of sizes per rank and parity; two slots of slot_bytes
-// and two of out_bytes per rank; a ring of channel_bytes per ordered pair of ranks. Pages are
-// taken when they are first touched: a group that only sums small tensors costs some pages.
+// per rank; a ring of channel_bytes per ordered pair of ranks. Pages are taken when they are first
+// touched: a group that only sums small tensors costs some pages.
 // For n ranks a slot has 512 KiB up to 16 ranks and 16 MiB / 2n beyond (64 KiB at least), a channel
-// 256 KiB up to 8 ranks and 16 MiB / n² beyond (4 KiB at least): together 4 MiB for 2 ranks, 9 MiB
-// for 4, 25 MiB for 8, 33 MiB for 16 to 64, which is the limit.
+// 256 KiB up to 8 ranks and 16 MiB / n² beyond (4 KiB at least): together 3 MiB for 2 ranks, 8 MiB
+// for 4, 24 MiB for 8, 32 to 33 MiB for 16 to 64, which is the limit.
 
 enum class RankState : uint32_t { kJoining, kIn, kEnded, kFailed };
 
@@ -82,12 +82,10 @@ class ShmSegment {
   ChannelEnds& ends(int from, int to) const;
   std::byte* channel(int from, int to) const;
   std::byte* slot(int rank, unsigned parity) const;
-  std::byte* out(int rank, unsigned parity) const;
   /// [2 * world size]: bytes for each rank, bytes awaited from each rank (-1: any).
   int64_t* table(int rank, unsigned parity) const;
 
   size_t slot_bytes() const { return slot_bytes_; }
-  size_t out_bytes() const { return out_bytes_; }
   size_t channel_bytes() const { return channel_bytes_; }
   /// Address space; memory is what was touched of it.
   size_t total_bytes() const { return total_bytes_; }
@@ -108,9 +106,8 @@ class ShmSegment {
   void initialise();
 
   int world_size_;
-  size_t slot_bytes_ = 0, out_bytes_ = 0, channel_bytes_ = 0;
-  size_t blocks_at_ = 0, ends_at_ = 0, tables_at_ = 0, slots_at_ = 0, outs_at_ = 0,
-         channels_at_ = 0;
+  size_t slot_bytes_ = 0, channel_bytes_ = 0;
+  size_t blocks_at_ = 0, ends_at_ = 0, tables_at_ = 0, slots_at_ = 0, channels_at_ = 0;
   size_t total_bytes_ = 0;
   std::byte* base_ = nullptr;
 };

@@ -12,7 +12,8 @@ namespace {
 
 /// How long a sleeping rank leaves dead peers unnoticed.
 constexpr auto kSlice = std::chrono::milliseconds(10);
-constexpr auto kSpin = std::chrono::microseconds(60);
+constexpr auto kSpin = std::chrono::nanoseconds(60'000);
+constexpr uint32_t kSpinInFullEvery = 16;
 
 }  // namespace
 
@@ -20,8 +21,7 @@ ShmSteps::ShmSteps(std::shared_ptr<ShmSegment> segment, int rank, std::vector<in
     : segment_(std::move(segment)),
       rank_(rank),
       names_(std::move(names)),
-      spin_(segment_->world_size() <= usable_cores() ? std::chrono::nanoseconds(kSpin)
-                                                     : std::chrono::nanoseconds(0)),
+      spin_(segment_->world_size() <= usable_cores() ? kSpin : std::chrono::nanoseconds(0)),
       spin_now_(spin_) {
   for (int other = 0; other < segment_->world_size(); ++other) {
     const pid_t pid = segment_->rank(other).pid.load();
@@ -66,9 +66,11 @@ void ShmSteps::turn() {
 void ShmSteps::wait_for_all(uint32_t step) {
   SegmentHead& head = segment_->head();
   const auto came = [&] { return head.epoch.load(std::memory_order_acquire) == step; };
-  // Where nobody comes within the spin (a busy machine, a slow rank), spin less the next time.
-  const bool soon = spin_until(came, spin_now_);
-  spin_now_ = soon ? std::min(spin_, 2 * spin_now_) : std::max(spin_ / 32, spin_now_ / 2);
+  // Where nobody comes within the spin (a busy machine, a slow rank), spin less the next time. Now
+  // and then spin in full all the same: ranks that sleep late would wake each other late for ever.
+  const bool in_full = step % kSpinInFullEvery == 0;
+  const bool soon = spin_until(came, in_full ? spin_ : spin_now_);
+  spin_now_ = !soon ? spin_now_ / 2 : in_full ? spin_ : std::min(spin_, 2 * spin_now_ + kSpin / 32);
   if (soon) return;
   const auto deadline = Clock::now() + timeout_;
   while (!came()) {

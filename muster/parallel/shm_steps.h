@@ -54,12 +54,12 @@ class ShmSteps {
 
   /// Where this rank (and, for scatter, its peers) write before the turn.
   std::byte* slot_to_write(int rank) const { return segment_->slot(rank, (step_ + 1) & 1); }
-  std::byte* out_to_write() const { return segment_->out(rank_, (step_ + 1) & 1); }
   int64_t* table_to_write() const { return segment_->table(rank_, (step_ + 1) & 1); }
 
   /// What was written before the last turn.
   const std::byte* slot(int rank) const { return segment_->slot(rank, step_ & 1); }
-  const std::byte* out(int rank) const { return segment_->out(rank, step_ & 1); }
+  /// The same, for whoever writes its answer over it.
+  std::byte* slot_in_use(int rank) const { return segment_->slot(rank, step_ & 1); }
   const int64_t* table(int rank) const { return segment_->table(rank, step_ & 1); }
 
   /// Waits until all ranks came. The first turn of an operation throws a usage error on all ranks
