@@ -386,8 +386,9 @@ int run(std::span<const std::string> args, Console& console) {
     const std::string text = error.what();
     if (text.find("could not create a primitive") == text.npos) throw;
     throw environment_error({.refused = "oneDNN: " + text,
-                             .hint = "this processor may not have the layer in 16 bits (lstm in "
-                                     "float16): take another --precision"});
+                             .hint =
+                                 "on a virtual machine set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16; "
+                                 "else take another --precision (lstm has no float16)"});
   }
 }
 
