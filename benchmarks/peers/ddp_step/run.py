@@ -3,11 +3,12 @@
     .venv/bin/python benchmarks/peers/ddp_step/run.py [--turns 11] [--models mlp cnn …] [--caps-mib 1 4 25 …] [--phases]
                                                       [--shm KEY=VALUE …] [--build build] [--write-docs]
 
-The floor is Muster's same step without any communication, on both ranks at once, in the processes of the shm side. Builds our
-side and starts one group of processes per side, which live through all models; they step in turn (A B C D A B …), the order
-turned by one each turn, two turns untimed. Sides that wait their turn sleep. Before it is timed, every side trains from the same
-weights: with the same batch on both ranks, where all losses must agree to 1e-4, the floor's too; and with a batch per rank,
-where those of the DDP sides must. Otherwise the run is refused.
+The floor is Muster's same step without any communication, on both ranks at once, in the processes of the shm side; "bucket
+views" is shm with gradient_as_bucket_view, as in `muster train`. Builds our side and starts one group of processes per backend,
+which live through all models; the sides step in turn (A B C D E A …), the order turned by one each turn, two turns untimed.
+Sides that wait their turn sleep. Before it is timed, every side trains from the same weights: with the same batch on both ranks,
+where all losses must agree to 1e-4, the floor's too; and with a batch per rank, where those of the DDP sides must. Otherwise
+the run is refused.
 
 A second table compares caps of the bucket size over shm (none: `--caps-mib` without numbers). --phases adds where the time of a
 step goes, --shm sets options of our shm side (those of ddp_step.cpp), --write-docs puts tables and plot into docs/.
@@ -35,7 +36,7 @@ MODELS = {  # title, steps per turn; sizes are those of ddp_step.cpp and peer.py
     "resnet18": ("ResNet-18 32 x 32, 32 per rank", 2),
     "lstm": ("LSTM 28 rows, 64 per rank", 16),
 }
-SIDES = {"floor": "no communication", "shm": "Muster, shm", "gloo": "Muster, gloo", "python": "Python, gloo"}
+SIDES = {"floor": "no communication", "shm": "Muster, shm", "views": "shm, bucket views", "gloo": "Muster, gloo", "python": "Python, gloo"}
 PHASES = ("forward", "backward", "update")
 CHECK_STEPS = 5
 
@@ -93,14 +94,19 @@ def show(values):
 
 def main_row(model, times):
     cells = [MODELS[model][0]] + [show(column(times, name)) for name in SIDES]
-    cells += [f"{ratio(times, name, 'floor'):.2f}" for name in ("shm", "gloo", "python")] + [f"{ratio(times, 'python', 'shm'):.2f}"]
-    cells += [f"{statistics.median(column(times, name, 'cpu_seconds')):.1f}" for name in SIDES]
+    cells += [f"{ratio(times, name, 'floor'):.2f}" for name in SIDES if name != "floor"] + [f"{ratio(times, 'python', 'shm'):.2f}"]
     return "| " + " | ".join(cells) + " |"
 
 
-MAIN_HEAD = ("| model | " + " | ".join(f"{name}, ms" for name in SIDES.values())
-             + " | shm / floor | our gloo / floor | Python / floor | Python, times shm | "
-             + " | ".join(f"CPU of both ranks: {name}, ms" for name in SIDES.values()) + " |\n|---|" + "---|" * 12)
+MAIN_HEAD = ("| step | " + " | ".join(f"{name}, ms" for name in SIDES.values()) + " | "
+             + " | ".join(f"{title} / floor" for name, title in SIDES.items() if name != "floor") + " | Python, times shm |\n|---|" + "---|" * 10)
+
+
+def cpu_row(model, times):
+    return f"| {MODELS[model][0]} | " + " | ".join(show(column(times, name, "cpu_seconds")) for name in SIDES) + " |"
+
+
+CPU_HEAD = "| CPU time of both ranks | " + " | ".join(f"{name}, ms" for name in SIDES.values()) + " |\n|---|" + "---|" * 5
 
 
 def phase_rows(model, times):
@@ -151,7 +157,8 @@ def main():
     groups = {backend: RankGroup(SIDES[backend], [program, backend], RANKS) for backend in ("shm", "gloo")}
     groups["python"] = RankGroup(SIDES["python"], [sys.executable, str(HERE / "peer.py")], RANKS)
     variants = [Variant("floor", groups["shm"], ["alone=1"]), Variant("shm", groups["shm"], arguments.shm),
-                Variant("gloo", groups["gloo"]), Variant("python", groups["python"])]
+                Variant("views", groups["shm"], [*arguments.shm, "gradient_as_bucket_view=1"]), Variant("gloo", groups["gloo"]),
+                Variant("python", groups["python"])]
     results = {}
     for model in arguments.models:
         results[model] = measure(variants, model, arguments.turns)
@@ -159,7 +166,8 @@ def main():
     words = " ".join(["benchmarks/peers/ddp_step/run.py", *sys.argv[1:]])
     parts = [f"{datetime.date.today()}, {machine()}, load average {load:.2f} at the start; PyTorch {torch_version()} on all sides, {RANKS} ranks "
              f"of one thread, float32, SGD with momentum; milliseconds per step, median (least–most) of {arguments.turns} turns:\n`{words}`",
-             "\n".join([MAIN_HEAD, *(main_row(model, times) for model, times in results.items())])]
+             "\n".join([MAIN_HEAD, *(main_row(model, times) for model, times in results.items())]),
+             "\n".join([CPU_HEAD, *(cpu_row(model, times) for model, times in results.items())])]
     if arguments.phases:
         parts.append("\n".join([PHASE_HEAD, *(line for model, times in results.items() for line in phase_rows(model, times))]))
     if arguments.caps_mib:
