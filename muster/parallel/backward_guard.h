@@ -19,8 +19,8 @@ struct BackwardGuard : std::enable_shared_from_this<BackwardGuard> {
   /// A c10d::Logger: the Reducer reports to one without looking whether it is there, when unused
   /// parameters are searched for and change from step to step. Goes before the Reducer.
   std::shared_ptr<void> logger;
-  bool sync = true;                  ///< false under no_sync
-  bool armed = false;                ///< a synchronised forward has run since the last backward
+  bool sync = true;        ///< false under no_sync
+  bool armed = false;      ///< a synchronised forward has run since the last backward
   bool delay_all = false;  ///< static graph, first step: buckets travel when all else is done
   bool running = false;    ///< a backward is under way that the guard has seen begin
 

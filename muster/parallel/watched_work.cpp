@@ -29,8 +29,8 @@ void WatchedWork::find_future() {
   if (inner_future_ && !inner_future_->devices().empty()) inner_future_ = nullptr;
 }
 
-/// What the backend's future holds. A work is done a moment before its future is: whoever waited for
-/// the work may be here first.
+/// What the backend's future holds. A work is done a moment before its future is: whoever waited
+/// for the work may be here first.
 c10::IValue WatchedWork::inner_value() const {
   inner_future_->wait();
   return inner_future_->value();
