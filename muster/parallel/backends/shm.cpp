@@ -1,5 +1,5 @@
 // Processes of one host through memory that they share. See Notes [Shared segment], [Steps],
-// [Mailbox] and [Who works].
+// [Slices], [Mailbox] and [Who works].
 #include <numeric>
 #include <utility>
 
