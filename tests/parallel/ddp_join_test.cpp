@@ -191,7 +191,7 @@ TEST(DdpJoin, WeightedStepsAreMeansOverTheSamplesOfTheRanksThatAreLeft) {
 }
 
 TEST(DdpJoin, AccumulationAndEvaluationWithinItAndTrainingAfterIt) {
-  const auto models = models_of(3);
+  const auto models = models_of(3), alones = models_of(3);  // drawn before there are threads
   run_ranks(3, [&](ProcessGroup group) {
     const Model model = models[group.rank()];
     DistributedDataParallel ddp(model, group);
@@ -213,8 +213,7 @@ TEST(DdpJoin, AccumulationAndEvaluationWithinItAndTrainingAfterIt) {
         },
         {.divide_by_initial_world_size = false});
     // All ranks had the same batches and divided by those left: as one rank alone.
-    const Model alone = test::make_golden_model("mlp");
-    alone->to(torch::kDouble);
+    const Model alone = alones[group.rank()];
     torch::optim::SGD sgd(alone->parameters(), 0.1);
     const auto alone_step = [&](int64_t index) {
       const auto part = test::golden_batch(index, torch::kDouble).rows(0, 8);
