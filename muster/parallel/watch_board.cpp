@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kCalmOps = 8, kAlarmOps = 256;
 /// How long the end of a group waits for a store that does not answer.
 constexpr auto kGoodbye = std::chrono::milliseconds(400);
+/// How long the start of a group waits for the first heartbeat of the rank that serves the store.
+constexpr auto kMeeting = std::chrono::milliseconds(2000);
 constexpr const char* kVerdictKey = "verdict";
 
 std::string state_key(int64_t rank) { return concat("state/", rank); }
@@ -59,6 +61,28 @@ struct WatchBoard::Shared {
   bool fast() const { return alarm || alarms_heard > 0; }
 };
 
+/// Which process serves the store is learnt before anything can happen to it: a store whose server
+/// is stopped cannot be asked any more.
+void WatchBoard::meet_server(Shared& shared) {
+  const int server = shared.options.server_rank, rank = shared.options.rank;
+  if (server < 0 || server == rank) shared.server = shared.process;
+  if (server < 0) return;
+  const auto store = c10::make_intrusive<c10d::PrefixStore>("watch", shared.store);
+  const std::string key = state_key(server);
+  if (server == rank) {
+    store->set(key, to_text(PeerState{.rank = rank, .process = shared.process}));
+    return;
+  }
+  try {
+    store->wait({key}, kMeeting);
+    PeerState state = parse_peer_state(read(*store, key), "first heartbeat");
+    shared.server = state.process;
+    shared.peers[static_cast<size_t>(server)].state = std::move(state);
+  } catch (const std::exception&) {
+    return;  // it has no watch, or another version of Muster: heartbeats may tell
+  }
+}
+
 WatchBoard::WatchBoard(c10::intrusive_ptr<c10d::Store> store,
                        BoardOptions options,
                        std::shared_ptr<FlightRecorder> recorder)
@@ -68,8 +92,7 @@ WatchBoard::WatchBoard(c10::intrusive_ptr<c10d::Store> store,
   shared_->peers.resize(static_cast<size_t>(options.world_size));
   shared_->peers_at.assign(shared_->peers.size(), Clock::now());
   shared_->store = std::move(store);
-  if (options.server_rank < 0 || options.server_rank == options.rank)
-    shared_->server = shared_->process;
+  meet_server(*shared_);
   std::thread([shared = shared_] { beat(shared); }).detach();
 }
 

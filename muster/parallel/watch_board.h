@@ -72,6 +72,7 @@ class WatchBoard {
  private:
   struct Shared;
   class Beat;
+  static void meet_server(Shared& shared);
   static void beat(const std::shared_ptr<Shared>& shared);
   std::shared_ptr<Shared> shared_;
 };

@@ -214,6 +214,9 @@ TEST(Autocast, NestsAndRestoresWhatWasBefore) {
 TEST(Autocast, UnderDdpGradientsStayFloat32AndEqualOnAllRanks) {
   std::vector<std::shared_ptr<test::GoldenModel>> models{test::make_golden_model("mlp"),
                                                          test::make_golden_model("mlp")};
+  const auto plain = test::make_golden_model("mlp");
+  const auto batch = test::golden_batch(0, torch::kFloat);
+  torch::nn::functional::cross_entropy(plain->forward(batch.x), batch.y).backward();
   run_ranks(2, [&](ProcessGroup group) {
     const auto model = models[group.rank()];
     parallel::DistributedDataParallel ddp(model, group);
@@ -231,9 +234,6 @@ TEST(Autocast, UnderDdpGradientsStayFloat32AndEqualOnAllRanks) {
       scaler.scale(loss).backward();
       scaler.unscale(optimizer);
       if (step == 0) {
-        const auto plain = test::make_golden_model("mlp");
-        const auto batch = test::golden_batch(0, torch::kFloat);
-        torch::nn::functional::cross_entropy(plain->forward(batch.x), batch.y).backward();
         for (size_t i = 0; i < plain->parameters().size(); ++i) {
           const torch::Tensor gradient = model->parameters()[i].grad();
           EXPECT_EQ(gradient.scalar_type(), torch::kFloat);
