@@ -221,7 +221,8 @@ Diagnosis Watch::diagnose_now(const OpRecord& op) const {
 }
 
 /// Whether to fail before the backend does. Other operations are believed once every rank has shown
-/// its own twice: a call that its backend refuses is taken back.
+/// its own twice: a call that its backend refuses is taken back. A difference that no heartbeat
+/// shows yet is given the time in which all ranks hear of the alarm and show more.
 bool Watch::is_proven(const Diagnosis& diagnosis, bool is_late) {
   if (diagnosis.kind == Diagnosis::Kind::kGone) return is_late;
   if (diagnosis.kind != Diagnosis::Kind::kMismatch) {
@@ -229,7 +230,7 @@ bool Watch::is_proven(const Diagnosis& diagnosis, bool is_late) {
     return false;
   }
   if (!differs_since_) differs_since_ = Clock::now();
-  return board_.is_fresh(*differs_since_) ||
+  return (diagnosis.certain && board_.is_fresh(*differs_since_)) ||
          Clock::now() - *differs_since_ > 2 * board_.heartbeat();
 }
 

@@ -179,6 +179,7 @@ std::optional<Diagnosis> find_mismatch(std::span<const PeerView> peers) {
                          " called different operations some time before #",
                          std::min(peers[a].state->posted, peers[b].state->posted),
                          ", longer ago than their flight records reach");
+      found.certain = false;  // heartbeats in alarm reach back further than calm ones
       return found;
     }
   }
