@@ -1,6 +1,7 @@
 #include "muster/parallel/direct_gradients.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include <ATen/ScalarOps.h>
@@ -50,11 +51,19 @@ void leave_smallest(NamedTensors& large, NamedTensors& small) {
   large.erase(smallest);
 }
 
-/// Is `grad`'s memory nobody else's? What backward has added to it may be it, and is still held.
+/// Is `grad`'s memory nobody else's? What backward has added to it may be it, or be the view whose
+/// memory it is, and is still held by autograd: once, together with what it is a view of.
 bool owns_memory(const at::Tensor& grad, const at::Tensor& incoming) {
-  const bool stolen = incoming.defined() && incoming.is_alias_of(grad);
-  return grad.is_contiguous() && grad.storage().use_count() == (stolen ? 2U : 1U) &&
-         (!stolen || incoming.use_count() == 1);
+  size_t holders = 1;
+  if (incoming.defined() && incoming.is_alias_of(grad)) {
+    if (incoming.use_count() != 1) return false;
+    ++holders;
+    if (incoming.is_view()) {
+      if (incoming._base().use_count() != 1) return false;
+      ++holders;
+    }
+  }
+  return grad.is_contiguous() && grad.storage().use_count() == holders;
 }
 
 }  // namespace
@@ -92,7 +101,9 @@ std::unique_ptr<DirectGradients> DirectGradients::make(const NamedTensors& param
 }
 
 DirectGradients::DirectGradients(NamedTensors large, NamedTensors small, ProcessGroup group)
-    : group_(std::move(group)), small_(std::move(small)) {
+    : group_(std::move(group)),
+      small_(std::move(small)),
+      divides_exactly_(std::has_single_bit(static_cast<unsigned>(group_.world_size()))) {
   std::reverse(large.begin(), large.end());
   for (auto& [name, parameter] : large) large_.push_back({.name = name, .parameter = parameter});
   for (Large& each : large_) {
@@ -137,7 +148,12 @@ void DirectGradients::arrived(Large& large, const at::Tensor& incoming) {
   const bool in_place = owns_memory(grad, incoming);
   large.grad = grad.detach();
   large.mean = in_place ? large.grad : large.grad.clone(at::MemoryFormat::Contiguous);
+  if (!divides_exactly_) large.mean.mul_(share());
   post_ready();
+}
+
+at::Tensor DirectGradients::share() const {
+  return at::native::wrapped_scalar_tensor(1.0 / group_.world_size());
 }
 
 void DirectGradients::take(const c10d::GradBucket& bucket) {
@@ -145,13 +161,13 @@ void DirectGradients::take(const c10d::GradBucket& bucket) {
   unfinished_ = true;
   has_buckets_ = bucket.isLast();
   // As the Reducer without a hook: by the rounded 1 / world size, before the sum.
-  const at::Tensor share = at::native::wrapped_scalar_tensor(1.0 / group_.world_size());
-  buckets_.push_back({at::mul(bucket.getBuffer(), share), bucket.getParameters()});
+  buckets_.push_back({at::mul(bucket.getBuffer(), share()), bucket.getParameters()});
   post_ready();
 }
 
 void DirectGradients::post_ready() {
-  while (posted_ < large_.size() && large_[posted_].arrived) post(large_[posted_++].mean, true);
+  while (posted_ < large_.size() && large_[posted_].arrived)
+    post(large_[posted_++].mean, divides_exactly_);
   if (posted_ < large_.size() || !has_buckets_) return;
   for (Bucket& bucket : buckets_) post(bucket.mean, false);
   // After the Reducer's own callback, which is queued before the first of these two runs, and which

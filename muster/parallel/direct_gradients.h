@@ -74,12 +74,15 @@ class DirectGradients {
 
   void arrived(Large& large, const at::Tensor& incoming);
   void take(const c10d::GradBucket& bucket);
+  at::Tensor share() const;  // 1 / world size
   void post_ready();
   void post(at::Tensor& tensor, bool average);
   void finish();
 
   ProcessGroup group_;
   NamedTensors small_;
+  /// Dividing the sum gives the bits of the Reducer, which multiplies before it.
+  bool divides_exactly_;
   std::vector<Large> large_;  // in the order of posting
   std::vector<Bucket> buckets_;
   std::vector<c10::intrusive_ptr<c10d::Work>> works_;

@@ -206,18 +206,18 @@ void GradientSync::tune_buckets() {
 }
 
 void GradientSync::prepare_reducer(bool training) {
+  const bool unfinished = training && direct_ && direct_->unfinished();
+  if (unfinished && direct_->has_buckets()) refuse_missing(direct_->missing());
   try {
     if (training && guard_->sync) reducer_->prepare_for_forward();
     if (training) reducer_->rebuild_buckets();
   } catch (const c10::Error& error) {
     explain(error);
   }
-  if (!training || !direct_ || !direct_->unfinished()) return;
-  // The Reducer does not complain: all small parameters got their gradients, or none did.
+  if (!unfinished) return;
+  // The Reducer does not complain: no small parameter got its gradient.
   std::vector<std::string> names = direct_->missing();
-  if (!direct_->has_buckets()) {
-    for (const auto& [name, parameter] : bucketed()) names.push_back(name);
-  }
+  for (const auto& [name, parameter] : bucketed()) names.push_back(name);
   refuse_missing(names);
 }
 
