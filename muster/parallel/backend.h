@@ -71,6 +71,9 @@ struct BackendEntry {
   std::string (*unsuitable)(const std::vector<RankOffer>& ranks) = nullptr;
   /// What is special about this rank, as in `available`; may be null.
   std::string (*refuses)(const BackendRequest& request) = nullptr;
+  /// An all-reduce works where the tensors lie, in the order of ranks, and many cost no more than
+  /// one over all: gradients need not be packed into buckets.
+  bool needs_no_buckets = false;
 };
 
 /// All process-group backends (generated).

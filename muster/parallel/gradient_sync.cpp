@@ -16,6 +16,7 @@
 #include "muster/parallel/backward_guard.h"
 #include "muster/parallel/bucket_tuner.h"
 #include "muster/parallel/desync_watch.h"
+#include "muster/parallel/direct_gradients.h"
 #include "muster/parallel/hook_adapter.h"
 #include "muster/parallel/module_agreement.h"
 #include "muster/parallel/parameter_identity.h"
@@ -91,6 +92,7 @@ GradientSync::GradientSync(NamedTensors parameters,
     bucket_bytes_cap_ = tuner_->cap();
     if (tuner_->done()) tuner_.reset();
   }
+  direct_ = DirectGradients::make(parameters_, group_, options_);
   build_reducer({});
   register_comm_hook(make_comm_hook(options_.comm_hook, group_));
 }
@@ -147,9 +149,9 @@ void GradientSync::broadcast_state(int root) const {
 
 void GradientSync::build_reducer(const std::vector<size_t>& order) {
   std::vector<bool> sparse;
-  for (const auto& [name, parameter] : parameters_)
+  for (const auto& [name, parameter] : bucketed())
     sparse.push_back(contains(options_.sparse_gradients, name));
-  std::vector<at::Tensor> sorted = tensors_of(parameters_);
+  std::vector<at::Tensor> sorted = tensors_of(bucketed());
   const std::vector<at::Tensor> parameters = sorted;
   for (size_t i = 0; i < order.size(); ++i) sorted[i] = parameters[order[i]];
   // As PyTorch: unless unused parameters are searched for, one bucket takes everything in the first
@@ -179,9 +181,20 @@ void GradientSync::build_reducer(const std::vector<size_t>& order) {
   guard_->logger = logger;
   if (options_.static_graph) reducer_->set_static_graph();
   if (hook_) reducer_->register_comm_hook(adapter_of(hook_));
+  if (direct_) reducer_->register_comm_hook(direct_->bucket_hook());
   guard_->reducer = reducer_.get();
   guard_->delay_all = options_.static_graph;
   identity_->record_hooks();
+}
+
+const NamedTensors& GradientSync::bucketed() const {
+  return direct_ ? direct_->small() : parameters_;
+}
+
+void GradientSync::use_buckets_alone() {
+  if (!direct_) return;
+  direct_.reset();
+  build_reducer({});
 }
 
 void GradientSync::tune_buckets() {
@@ -193,12 +206,19 @@ void GradientSync::tune_buckets() {
 }
 
 void GradientSync::prepare_reducer(bool training) {
+  const bool unfinished = training && direct_ && direct_->unfinished();
+  if (unfinished && direct_->has_buckets()) refuse_missing(direct_->missing());
   try {
     if (training && guard_->sync) reducer_->prepare_for_forward();
     if (training) reducer_->rebuild_buckets();
   } catch (const c10::Error& error) {
     explain(error);
   }
+  if (!unfinished) return;
+  // The Reducer does not complain: no small parameter got its gradient.
+  std::vector<std::string> names = direct_->missing();
+  for (const auto& [name, parameter] : bucketed()) names.push_back(name);
+  refuse_missing(names);
 }
 
 void GradientSync::before_forward() {
@@ -227,6 +247,7 @@ void GradientSync::after_forward(const std::vector<at::Tensor*>& outputs) {
     } catch (const c10::Error& error) {
       explain(error);
     }
+    if (direct_) direct_->expect_backward();
   }
   if (training) guard_->watch(outputs);
 }
@@ -266,6 +287,7 @@ void GradientSync::register_comm_hook(std::shared_ptr<CommHook> hook) {
                        .hint = "leave DdpOptions::comm_hook at none to register your own"});
   }
   hook->bind(parameters_);
+  use_buckets_alone();
   hook_ = std::make_shared<HookRun>(std::move(hook));
   reducer_->register_comm_hook(adapter_of(hook_));
 }
@@ -275,14 +297,25 @@ void GradientSync::explain(const std::exception& error) const {
   constexpr std::string_view kList = "did not receive grad for rank";
   const size_t list = text.find(kList);
   if (list == std::string::npos) throw;
-  // "…for rank 1: 4 5": indices into parameters_. The last line of c10d's text, stable since 1.9.
+  // "…for rank 1: 4 5": indices into bucketed(). The last line of c10d's text, stable since 1.9.
   const size_t from = text.find(':', list + kList.size());
   const std::string tail = text.substr(from + 1, text.find('\n', from) - from - 1);
   std::vector<std::string> names;
   for (const std::string& word : split(tail, ' ')) {
     const auto index = to_int(trim(word));
-    if (index && *index >= 0 && static_cast<size_t>(*index) < parameters_.size())
-      names.push_back(parameters_[*index].first);
+    if (index && *index >= 0 && static_cast<size_t>(*index) < bucketed().size())
+      names.push_back(bucketed()[*index].first);
+  }
+  if (direct_) {
+    for (std::string& name : direct_->missing()) names.push_back(std::move(name));
+  }
+  refuse_missing(names);
+}
+
+void GradientSync::refuse_missing(const std::vector<std::string>& missing) const {
+  std::vector<std::string> names;  // in the module's order
+  for (const auto& [name, parameter] : parameters_) {
+    if (contains(missing, name)) names.push_back(name);
   }
   throw usage_error(
       {.refused = concat("rank ",

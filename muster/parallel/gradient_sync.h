@@ -25,6 +25,7 @@ namespace muster::parallel {
 struct BackwardGuard;
 class BucketTuner;
 class DesyncWatch;
+class DirectGradients;
 class HookRun;
 class ParameterIdentity;
 
@@ -54,6 +55,11 @@ struct DdpOptions {
   /// several forwards of a step or by a backward within backward (checkpointing), and finds unused
   /// parameters once instead of in every step.
   bool static_graph = false;
+  /// Gradients of parameters of at least this many bytes are averaged where they lie, instead of in
+  /// buckets, if the backend does that well (thread, shm) and nothing else is asked of the buckets:
+  /// a communication hook, views, unused parameters, a static graph, sparse gradients, a cap to
+  /// find, join. 0: all that can be, a large number: none. See Note [Direct gradients].
+  int64_t direct_bytes = 256 << 10;
   /// How gradients travel: "fp16", "powersgd:rank=2", … of `muster list comm-hooks`.
   std::string comm_hook = "none";
   /// Ranks compare hashes of a few parameters every so many steps; 0: never. See DesyncWatch.
@@ -116,7 +122,10 @@ class GradientSync {
   void tune_buckets();
   void prepare_reducer(bool training);
   void mark_outputs(const std::vector<at::Tensor*>& outputs, std::vector<at::Tensor>& roots);
+  void use_buckets_alone();
+  const NamedTensors& bucketed() const;
   [[noreturn]] void explain(const std::exception& error) const;
+  [[noreturn]] void refuse_missing(const std::vector<std::string>& names) const;
 
   // Uneven inputs (gradient_sync_join.cpp).
   void announce_forward(bool training);
@@ -133,6 +142,7 @@ class GradientSync {
   std::unique_ptr<DesyncWatch> desync_;
   std::shared_ptr<HookRun> hook_;  // null: none
   std::shared_ptr<BackwardGuard> guard_;
+  std::unique_ptr<DirectGradients> direct_;  // null: all gradients travel in buckets
   std::unique_ptr<c10d::Reducer> reducer_;
   std::unique_ptr<BucketTuner> tuner_;  // null: the cap is settled
   int64_t bucket_bytes_cap_;

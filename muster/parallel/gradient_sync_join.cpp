@@ -117,6 +117,7 @@ void GradientSync::keep_last_model(bool was_last) {
 
 void GradientSync::join(const JoinOptions& options, const std::function<void()>& body) {
   if (join_) throw usage_error({.refused = "join within join"});
+  use_buckets_alone();
   join_ = JoinRun{.options = options, .present = group_.world_size()};
   const auto leave = [&] {
     join_.reset();

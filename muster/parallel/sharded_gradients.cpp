@@ -11,9 +11,6 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/utils/lambda_post_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -39,20 +36,9 @@ void clear_padding(const at::Tensor& buffer,
 
 }  // namespace
 
-/// The variables hold their accumulators weakly, so these keep them.
-struct ShardedGradients::Hooks {
-  using Accumulator =
-      decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
-  std::vector<std::pair<Accumulator, uintptr_t>> all;
-
-  ~Hooks() {
-    for (auto& [accumulator, key] : all) accumulator->del_post_hook(key);
-  }
-};
-
 ShardedGradients::ShardedGradients(const ShardedParameters& parameters,
                                    ShardedGradientOptions options)
-    : parameters_(parameters), options_(options), hooks_(std::make_unique<Hooks>()) {
+    : parameters_(parameters), options_(options) {
   const size_t count = parameters.parameters().size();
   bucket_of_.resize(count);
   place_of_.resize(count);
@@ -68,22 +54,12 @@ ShardedGradients::ShardedGradients(const ShardedParameters& parameters,
   order_.resize(parameters.buckets());
   std::iota(order_.begin(), order_.end(), 0);
   reset();
-  using torch::autograd::variable_list;
   for (size_t i = 0; i < count; ++i) {
     const at::Tensor& parameter = parameters.parameters()[i].second;
     if (parameter.numel() == 0) continue;
-    auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
-    const auto key =
-        accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
-            [this, i](const variable_list& outputs, const variable_list&) {
-              arrived(i);
-              return outputs;
-            }));
-    hooks_->all.emplace_back(std::move(accumulator), key);
+    hooks_.add(parameter, [this, i](const at::Tensor&) { arrived(i); });
   }
 }
-
-ShardedGradients::~ShardedGradients() = default;
 
 at::Tensor ShardedGradients::of(size_t bucket, const ShardPiece& piece) const {
   if (!shards_[bucket].defined() || !reached_[piece.parameter]) return {};

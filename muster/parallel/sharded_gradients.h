@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include "muster/parallel/accumulator_hooks.h"
 #include "muster/parallel/sharded_parameters.h"
 
 namespace muster::parallel {
@@ -33,8 +33,6 @@ struct ShardedGradientOptions {
 class ShardedGradients {
  public:
   ShardedGradients(const ShardedParameters& parameters, ShardedGradientOptions options = {});
-  /// Takes the hooks off the parameters, which live on.
-  ~ShardedGradients();
   ShardedGradients(const ShardedGradients&) = delete;
   ShardedGradients& operator=(const ShardedGradients&) = delete;
 
@@ -46,7 +44,6 @@ class ShardedGradients {
   void zero_grad();
 
  private:
-  struct Hooks;  // on the gradient accumulators
   struct Filling {
     at::Tensor buffer;  // [world_size * chunk], from the first gradient to the sum
     size_t missing = 0;
@@ -82,7 +79,7 @@ class ShardedGradients {
   size_t next_ = 0;             // index into order_
   bool order_learnt_ = false;
   bool in_backward_ = false;
-  std::unique_ptr<Hooks> hooks_;
+  AccumulatorHooks hooks_;
 };
 
 }  // namespace muster::parallel

@@ -28,6 +28,7 @@ const Sum kSums[] = {{ReduceOp::SUM, at::kFloat},
                      {ReduceOp::SUM, at::kComplexDouble},
                      {ReduceOp::SUM, at::kByte},
                      {ReduceOp::AVG, at::kFloat},
+                     {ReduceOp::AVG, at::kDouble},
                      {ReduceOp::MAX, at::kHalf},
                      {ReduceOp::BXOR, at::kLong}};
 

@@ -72,6 +72,8 @@ void set_option(Options& options, const std::string& word) {
     options.same_batch = value != 0;
   else if (key == "bucket_bytes_cap")
     options.ddp.bucket_bytes_cap = value;
+  else if (key == "direct_bytes")
+    options.ddp.direct_bytes = value;
   else if (key == "first_bucket_bytes_cap")
     options.ddp.first_bucket_bytes_cap = value;
   else if (key == "gradient_as_bucket_view")

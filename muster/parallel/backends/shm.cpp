@@ -125,6 +125,8 @@ extern constinit const BackendEntry shm_entry{
     &make,
     true,
     false,
-    &unsuitable};
+    &unsuitable,
+    nullptr,
+    true};
 
 }  // namespace muster::parallel

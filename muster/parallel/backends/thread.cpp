@@ -56,6 +56,9 @@ extern constinit const BackendEntry thread_entry{
     [] { return std::string(); },
     &make,
     true,
+    true,
+    nullptr,
+    nullptr,
     true};
 
 }  // namespace muster::parallel
