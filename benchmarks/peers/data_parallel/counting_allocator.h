@@ -34,7 +34,7 @@ class CountingAllocator : public c10::Allocator {
   /// The context is the memory itself, as LibTorch's raw_allocate() wants it.
   c10::DataPtr allocate(size_t bytes) override {
     void* data = base_->raw_allocate(bytes);
-    add(data, {static_cast<int64_t>(bytes), device_of_thread()});
+    if (data != nullptr) add(data, {static_cast<int64_t>(bytes), device_of_thread()});
     return {data, data, &CountingAllocator::free_block, at::kCPU};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &CountingAllocator::free_block; }
@@ -64,10 +64,13 @@ class CountingAllocator : public c10::Allocator {
     blocks_[data] = block;
     alive_[block.device] += block.bytes;
   }
+  /// Memory that was made while this was off may be given back while it is on.
   void remove(void* data) {
     const std::lock_guard lock(mutex_);
-    const Block block = blocks_.extract(data).mapped();
-    alive_[block.device] -= block.bytes;
+    const auto block = blocks_.find(data);
+    if (block == blocks_.end()) return;
+    alive_[block->second.device] -= block->second.bytes;
+    blocks_.erase(block);
   }
 
   c10::Allocator* base_;
