@@ -107,4 +107,15 @@ inline void expect_equals_one_rank(const std::function<Graph()>& make,
             {.backend = backend});
 }
 
+/// Linear layers with tanh between them.
+inline Graph three_layers(torch::Dtype dtype = torch::kDouble) {
+  return make_graph(
+      {{6, 5}, {5, 4}, {4, 3}},
+      [](GraphImpl& self, Tensor x) {
+        x = torch::tanh(self.layers[0](x));
+        return self.layers[2](torch::tanh(self.layers[1](x)));
+      },
+      dtype);
+}
+
 }  // namespace muster::test
