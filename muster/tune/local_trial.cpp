@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "muster/base/error.h"
@@ -71,6 +72,7 @@ LocalTrial::~LocalTrial() {
   for (const Output* output : {&out_, &err_}) loop_.forget(output->pipe.read_end.get());
   if (report_fd_) loop_.forget(report_fd_.get());
   if (warden_) loop_.forget(warden_->fd());
+  if (process_) loop_.forget(process_.get());
   if (!start_.report_file.empty()) ::unlink(start_.report_file.c_str());
 }
 
@@ -97,10 +99,23 @@ void LocalTrial::on_warden() {
         on_warden_report(report);
         break;
       case launch::Warden::Read::kDead:
-        end_.lost = !main_ended_ && !end_.asked;
-        return set_gone();
+        return await_main();
     }
   }
+}
+
+/// The warden was killed. Its trial dies with it, but a moment later: until then it may write, and
+/// the next attempt must not meet it.
+void LocalTrial::await_main() {
+  end_.lost = !main_ended_ && !end_.asked;
+  if (!main_ended_ && pid_ > 0)
+    process_.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  if (!process_) return set_gone();
+  loop_.forget(warden_->fd());
+  loop_.watch(process_.get(), [this] { set_gone(); });
+  trial_due_.reset();
+  report_due_.reset();
+  enter(Stage::kKill, kReapS);
 }
 
 void LocalTrial::on_warden_report(const launch::WardenReport& report) {
@@ -134,6 +149,7 @@ void LocalTrial::on_main_end(int wait_status) {
 void LocalTrial::set_gone() {
   gone_ = true;
   loop_.forget(warden_->fd());
+  if (process_) loop_.forget(process_.get());
   stage_due_.reset();
   trial_due_.reset();
   report_due_.reset();

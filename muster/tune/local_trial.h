@@ -109,6 +109,7 @@ class LocalTrial {
   void on_warden();
   void on_warden_report(const launch::WardenReport& report);
   void on_main_end(int wait_status);
+  void await_main();
   void set_gone();
   launch::ReadResult read_output(Output& output, bool is_stderr);
   launch::ReadResult read_reports();
@@ -125,6 +126,7 @@ class LocalTrial {
   UniqueFd report_fd_;
   LineBuffer report_lines_;
   std::unique_ptr<launch::Warden> warden_;
+  UniqueFd process_;  ///< of the trial itself, once its warden was killed
   int pid_ = -1;
   Stage stage_ = Stage::kRunning;
   bool main_ended_ = false, gone_ = false, paused_ = false;
