@@ -15,6 +15,7 @@ namespace muster::launch {
 namespace {
 
 constexpr int kMostProcesses = 16384;
+constexpr int kPidLimit = 1 << 22;  // the kernel's
 
 struct Process {
   pid_t pid;
@@ -25,6 +26,10 @@ struct Process {
 // that ends a program.
 Process found[kMostProcesses];
 int found_count = 0;
+// A bit for each number whose process was sent a signal from here.
+uint64_t told[kPidLimit / 64];
+
+bool was_told(pid_t pid) { return (told[pid / 64] >> (pid % 64) & 1) != 0; }
 
 /// A path in /proc, put together without the heap.
 class ProcPath {
@@ -55,7 +60,8 @@ class ProcPath {
 };
 
 void add(pid_t pid, pid_t parent) {
-  if (pid > 0 && found_count < kMostProcesses) found[found_count++] = {pid, parent};
+  if (pid > 0 && pid < kPidLimit && found_count < kMostProcesses)
+    found[found_count++] = {pid, parent};
 }
 
 /// Adds the children that the kernel lists for one thread: "12 34 56 ".
@@ -126,6 +132,7 @@ void signal_if_still_ours(const Process& process, int signal) {
     } else {
       ::kill(process.pid, signal);
     }
+    told[process.pid / 64] |= uint64_t{1} << (process.pid % 64);
   }
   if (fd >= 0) ::close(fd);
 }
@@ -140,6 +147,14 @@ int signal_descendants(int signal) {
   for (int i = 0; i < found_count; ++i) add_children(found[i].pid);
   for (int i = 0; i < found_count; ++i) signal_if_still_ours(found[i], signal);
   return found_count;
+}
+
+void signal_new_orphans(int signal) {
+  found_count = 0;
+  add_children(::getpid());
+  for (int i = 0; i < found_count; ++i) {
+    if (!was_told(found[i].pid)) signal_if_still_ours(found[i], signal);
+  }
 }
 
 void kill_other_children(std::span<const pid_t> known) {

@@ -18,6 +18,13 @@ bool adopt_orphans();
 /// of a program with threads may call it. At most 16384 at a time.
 int signal_descendants(int signal);
 
+/// After signal_descendants: sends `signal` to each child of this process that was not sent one.
+/// Such a child was forked while signal_descendants looked, or since, and its parent has died. To
+/// be called after each death; what a living process starts in order to clean up is left alone. A
+/// number that was sent a signal and now belongs to another process counts as told.
+/// Async-signal-safe.
+void signal_new_orphans(int signal);
+
 /// SIGKILL to each child of this process that is not among `known`, and to nothing below them: what
 /// is there comes up as orphans when they die. Async-signal-safe.
 void kill_other_children(std::span<const pid_t> known);

@@ -69,9 +69,10 @@ struct WardenReport {
 /// What the launcher tells the warden.
 struct WardenOrder {
   enum Kind : int32_t {
-    kSignalRanks,      ///< `signal` to the process group of each rank that has not ended
-    kSignalEverybody,  ///< `signal` to all descendants, ranks or not
-    kKill,             ///< SIGKILL to all descendants until none is left
+    kSignalRanks,  ///< `signal` to the process group of each rank that has not ended
+    /// `signal` to all descendants, and to those that come up later since their parent died of it
+    kSignalEverybody,
+    kKill,  ///< SIGKILL to all descendants until none is left
   };
   Kind kind = kKill;
   int32_t signal = 0;

@@ -173,12 +173,17 @@ void run_warden(const WardenPlan& plan) {
   start_all(plan);
 
   bool killing = false;
+  int everybodys_signal = 0;  // 0: none yet
   for (int32_t batch = 0;; ++batch) {
     if (!reap(plan, batch)) {
       tell(plan, {.kind = WardenReport::kAllGone});
       ::_exit(0);
     }
-    if (killing) signal_descendants(SIGKILL);
+    if (killing) {
+      signal_descendants(SIGKILL);
+    } else if (everybodys_signal != 0) {
+      signal_new_orphans(everybodys_signal);
+    }
     pollfd waits[2] = {{plan.control_fd, POLLIN, 0}, {deaths, POLLIN, 0}};
     if (::poll(waits, 2, -1) < 0) continue;
     signalfd_siginfo news;
@@ -188,6 +193,7 @@ void run_warden(const WardenPlan& plan) {
     const ssize_t got = ::recv(plan.control_fd, &order, sizeof order, MSG_DONTWAIT);
     if (got == static_cast<ssize_t>(sizeof order)) {
       killing = killing || order.kind == WardenOrder::kKill;
+      if (order.kind == WardenOrder::kSignalEverybody) everybodys_signal = order.signal;
       obey(plan, order);
     } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
       kill_descendants();  // the launcher is dead

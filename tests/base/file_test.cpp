@@ -1,17 +1,16 @@
 #include "muster/base/file.h"
 
-#include <csignal>
 #include <cstdlib>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "muster/base/error.h"
 
 #include "tests/error_of.h"
+#include "tests/short_files.h"
 
 namespace muster {
 namespace {
@@ -37,25 +36,6 @@ class FileTest : public ::testing::Test {
   fs::path folder_;
 };
 
-/// As long as it lives no file can grow beyond `bytes`, for root too: a full disk, near enough.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    old_handler_ = std::signal(SIGXFSZ, SIG_IGN);
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit now{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &now);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, old_handler_);
-  }
-
- private:
-  rlimit before_{};
-  void (*old_handler_)(int);
-};
-
 TEST_F(FileTest, ReadsBackWhatWasWritten) {
   const std::string bytes(1 << 20, '\xff');
   write_file_atomic(folder_ / "a", bytes);
@@ -79,7 +59,7 @@ TEST_F(FileTest, AFolderCannotBeReadAsAFile) {
 
 TEST_F(FileTest, FullDiskLeavesTheOldFileAndNoTemporary) {
   write_file_atomic(folder_ / "a", "old");
-  const FileSizeLimit limit(4096);
+  const test::ShortFiles limit(4096);
   const Error error =
       muster_error_of([&] { write_file_atomic(folder_ / "a", std::string(10000, 'x')); });
   EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);

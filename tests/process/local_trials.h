@@ -86,6 +86,16 @@ class LocalTrials : public ::testing::Test {
   ~LocalTrials() override { EXPECT_THAT(left_behind(token_), ::testing::IsEmpty()); }
 
   void script(const std::string& text) { spec_.command = {"/bin/sh", "-c", literally(text)}; }
+  /// A trial that ends at once and leaves a process, which runs `on_term` when it is told to end.
+  /// Without its trap, since a child of sh loses a signal that comes before it has reset its own.
+  void leave_running(const std::string& on_term) {
+    std::ofstream(folder_.path() / "left.sh")
+        << "end() { trap - TERM\n"
+        << on_term << "\nexit; }\ntrap end TERM\n"
+        << "echo > ready\n"
+        << "while :; do sleep 0.01; done\n";
+    script("sh left.sh & while ! [ -e ready ]; do sleep 0.01; done");
+  }
   void python(const std::string& text) {
     spec_.command = {"python3", "-c", literally(text)};
     spec_.environment["PYTHONPATH"] = MUSTER_SOURCE_DIR "/share/muster";

@@ -145,6 +145,20 @@ TEST_F(LocalTrials, WhatAProgramLeavesRunningEndsWithIt) {
   EXPECT_THAT(left_behind(token_), IsEmpty());
 }
 
+// As a process that was being forked while the warden looked for whom to tell.
+TEST_F(LocalTrials, WhatADyingProcessStartsIsToldToo) {
+  leave_running("sleep 1000 &");
+  run();
+  EXPECT_EQ(end().failure, Failure::kNone);
+  EXPECT_THAT(left_behind(token_), IsEmpty());
+}
+
+TEST_F(LocalTrials, WhatALivingProcessStartsToCleanUpIsLeftAlone) {
+  leave_running("(sleep 0.1 &); sh -c 'sleep 0.3; echo > tidy'");
+  run();
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() / "tidy"));
+}
+
 TEST_F(LocalTrials, StopOfATrialThatRuns) {
   spec_.stop_grace_s = 0.05;
   script("muster report loss=1; exec sleep 1000");

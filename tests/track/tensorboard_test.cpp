@@ -5,8 +5,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/resource.h>
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
@@ -14,6 +12,7 @@
 #include "muster/track/hparams.h"
 
 #include "tests/folder.h"
+#include "tests/short_files.h"
 
 namespace muster::track {
 namespace {
@@ -152,33 +151,13 @@ TEST(TensorBoardWriter, AFolderThatCannotBeIsAnEnvironmentError) {
   }
 }
 
-/// Limits the size of files of this process to `bytes`, as a full disk would: a write ends early,
-/// then fails.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : handler_(::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit now{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &now);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    ::signal(SIGXFSZ, handler_);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-
- private:
-  rlimit before_{};
-  void (*handler_)(int);
-};
-
 TEST(TensorBoardWriter, AFullDiskIsOneEnvironmentErrorAndLeavesWholeRecords) {
   const test::Folder folder;
   TensorBoardWriter writer(folder.path());
   writer.add_scalar("loss", 1, 1);
   const size_t before = fs::file_size(writer.path());
   {
-    const FileSizeLimit limit(before + 20);
+    const test::ShortFiles limit(before + 20);
     try {
       writer.add_scalar("loss", 2, 2);
       ADD_FAILURE() << "no error";

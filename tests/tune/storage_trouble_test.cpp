@@ -13,7 +13,7 @@
 
 #include "tests/error_of.h"
 #include "tests/folder.h"
-#include "tests/tune/short_files.h"
+#include "tests/short_files.h"
 #include "tests/tune/written_study.h"
 
 namespace muster::tune {

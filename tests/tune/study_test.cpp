@@ -10,8 +10,8 @@
 #include "muster/tune/sqlite.h"
 
 #include "tests/folder.h"
+#include "tests/short_files.h"
 #include "tests/tune/core_by_hand.h"
-#include "tests/tune/short_files.h"
 
 namespace muster::tune {
 namespace {

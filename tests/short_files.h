@@ -7,7 +7,8 @@
 
 namespace muster::test {
 
-/// While it lives, this process can make no file longer than `bytes`, as on a full disk.
+/// While it lives, this process can make no file longer than `bytes`, root neither, as on a full
+/// disk: a write ends early, then fails.
 class ShortFiles {
  public:
   explicit ShortFiles(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -19,6 +20,8 @@ class ShortFiles {
     ::setrlimit(RLIMIT_FSIZE, &before_);
     std::signal(SIGXFSZ, handler_);
   }
+  ShortFiles(const ShortFiles&) = delete;
+  ShortFiles& operator=(const ShortFiles&) = delete;
 
  private:
   rlimit before_{};
