@@ -89,11 +89,10 @@ class LocalTrials : public ::testing::Test {
   /// A trial that ends at once and leaves a process, which runs `on_term` when it is told to end.
   /// Without its trap, since a child of sh loses a signal that comes before it has reset its own.
   void leave_running(const std::string& on_term) {
-    std::ofstream(folder_.path() / "left.sh")
-        << "end() { trap - TERM\n"
-        << on_term << "\nexit; }\ntrap end TERM\n"
-        << "echo > ready\n"
-        << "while :; do sleep 0.01; done\n";
+    std::ofstream(folder_.path() / "left.sh") << "end() { trap - TERM\n"
+                                              << on_term << "\nexit; }\ntrap end TERM\n"
+                                              << "echo > ready\n"
+                                              << "while :; do sleep 0.01; done\n";
     script("sh left.sh & while ! [ -e ready ]; do sleep 0.01; done");
   }
   void python(const std::string& text) {
