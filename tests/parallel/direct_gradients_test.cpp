@@ -28,7 +28,12 @@ class DirectGradients : public ::testing::TestWithParam<std::tuple<int, std::str
 TEST_P(DirectGradients, EqualThoseOfOneDevice) {
   expect_equals_one_rank([] { return three_layers(); }, {.direct_bytes = 0}, ranks(), backend());
   // A part of the parameters, beside buckets.
-  expect_equals_one_rank([] { return three_layers(); }, {.direct_bytes = 100}, ranks(), backend());
+  for (const bool views : {false, true}) {
+    expect_equals_one_rank([] { return three_layers(); },
+                           {.gradient_as_bucket_view = views, .direct_bytes = 100},
+                           ranks(),
+                           backend());
+  }
   expect_equals_one_rank(
       [] { return three_layers(torch::kFloat); }, {.direct_bytes = 0}, ranks(), backend(), 1e-6);
 }
