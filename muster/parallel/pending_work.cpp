@@ -22,8 +22,27 @@ PendingWork::PendingWork(int rank,
           c10::ListType::create(c10::TensorType::get()), stream_devices(outputs_))),
       helper_(std::move(helper)) {}
 
+void PendingWork::record_end(std::shared_ptr<FlightRecorder> recorder, uint64_t id) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!completed_) {
+      recorder_ = std::move(recorder);
+      record_ = id;
+      return;
+    }
+    if (exception_) return;
+  }
+  recorder->complete(id);  // it was done when the call returned
+}
+
 void PendingWork::complete() {
-  finish();
+  {
+    // Under the lock: a record_end() that comes now sees either no end or the whole of it.
+    const std::lock_guard lock(mutex_);
+    if (recorder_) recorder_->complete(record_);
+    completed_ = true;
+  }
+  cv_.notify_all();
   future_->markCompleted(c10::IValue(outputs_));
 }
 

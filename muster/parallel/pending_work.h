@@ -10,6 +10,8 @@
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include "muster/parallel/formats/flight_recorder.h"
+
 namespace muster::parallel {
 
 class PendingWork;
@@ -41,6 +43,10 @@ class PendingWork : public c10d::Work {
   void fail(const std::exception_ptr& error);
   void fail(const std::string& text);  ///< an environment error
 
+  /// Operation `id` of `recorder` is complete when this is, to the moment, and before any waiter
+  /// goes on. A failure is left to the caller. At most once.
+  void record_end(std::shared_ptr<FlightRecorder> recorder, uint64_t id);
+
   /// Rethrows the operation's error. Throws an environment error if it is not done in time; the
   /// operation goes on.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
@@ -56,6 +62,8 @@ class PendingWork : public c10d::Work {
   std::vector<at::Tensor> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::weak_ptr<WorkHelper> helper_;
+  std::shared_ptr<FlightRecorder> recorder_;  // under mutex_, as the next one
+  uint64_t record_ = 0;
 };
 
 using PendingWorkPtr = c10::intrusive_ptr<PendingWork>;

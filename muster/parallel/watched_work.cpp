@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "muster/base/text.h"
+#include "muster/parallel/pending_work.h"
 
 namespace muster::parallel {
 
@@ -47,7 +48,12 @@ void WatchedWork::listen(const WatchedWorkPtr& self) {
   });
 }
 
+// Ours note their end themselves: a callback of their future would cost more.
 void WatchedWork::open(const WatchedWorkPtr& self) {
+  if (auto* ours = dynamic_cast<PendingWork*>(self->inner_.get())) {
+    self->inner_records_ = true;
+    ours->record_end(self->watch_->recorder(), self->record_.id);
+  }
   if (self->watch_->traits().has_threads) self->find_future();
   self->follows_ = self->inner_future_ != nullptr;
   self->watch_->add(self);
@@ -55,7 +61,8 @@ void WatchedWork::open(const WatchedWorkPtr& self) {
 }
 
 void WatchedWork::settle(std::exception_ptr error) {
-  watch_->recorder()->complete(record_.id, error != nullptr);  // before a waiter goes on
+  // Before a waiter goes on.
+  if (error || !inner_records_) watch_->recorder()->complete(record_.id, error != nullptr);
   c10::intrusive_ptr<c10::ivalue::Future> future;
   {
     const std::lock_guard lock(mutex_);

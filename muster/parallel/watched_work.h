@@ -68,6 +68,7 @@ class WatchedWork : public c10d::Work {
   const std::chrono::milliseconds timeout_;
   c10::intrusive_ptr<c10::ivalue::Future> inner_future_, future_;
   bool follows_ = false;
+  bool inner_records_ = false;  // writes its end into the recorder when it is there
   std::atomic<int> awaited_{0};
   std::list<WatchedWorkPtr>::iterator place_;  // in Watch::open_, under its mutex
   bool listed_ = false;
