@@ -6,7 +6,7 @@ find_package(GTest REQUIRED)
 include(GoogleTest)
 
 # One precompiled header for the tests of all torch rooms and for the examples, which include torch/torch.h as users do.
-if(MUSTER_WITH_TORCH AND MUSTER_TEST_PCH)
+if(MUSTER_WITH_TORCH AND MUSTER_PCH)
   file(WRITE ${CMAKE_BINARY_DIR}/torch_test_pch/empty.cpp "")
   add_library(torch_test_pch STATIC ${CMAKE_BINARY_DIR}/torch_test_pch/empty.cpp)
   target_link_libraries(torch_test_pch PRIVATE muster_compile muster_quick_compile muster_torch GTest::gmock)
@@ -15,7 +15,7 @@ if(MUSTER_WITH_TORCH AND MUSTER_TEST_PCH)
 endif()
 
 function(muster_use_torch_pch target)
-  if(MUSTER_TEST_PCH)
+  if(MUSTER_PCH)
     target_link_libraries(${target} PRIVATE muster_torch)
     target_compile_options(${target} PRIVATE -fpch-preprocess)
     target_compile_definitions(${target} PRIVATE GTEST_HAS_PTHREAD=1)  # as the header was compiled
