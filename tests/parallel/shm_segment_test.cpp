@@ -34,6 +34,16 @@ Segments met(bool anonymous) {
   return segments;
 }
 
+std::vector<std::string> files_of_ours() {
+  std::vector<std::string> found;
+  const std::string ours = "muster-" + std::to_string(::getpid()) + "-";
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(ours)) found.push_back(name);
+  }
+  return found;
+}
+
 class ShmMeeting : public ::testing::TestWithParam<bool> {};
 
 TEST_P(ShmMeeting, GivesBothRanksTheSameBytesAndLeavesNoFile) {
@@ -42,9 +52,15 @@ TEST_P(ShmMeeting, GivesBothRanksTheSameBytesAndLeavesNoFile) {
   segments[0]->slot(0, 1)[99] = std::byte{42};
   EXPECT_EQ(segments[1]->slot(0, 1)[99], std::byte{42});
   EXPECT_EQ(segments[0]->rank(1).pid.load(), ::getpid());
-  const std::string ours = "muster-" + std::to_string(::getpid()) + "-";
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
-    EXPECT_FALSE(entry.path().filename().string().starts_with(ours)) << entry.path();
+  EXPECT_THAT(files_of_ours(), ::testing::IsEmpty());
+}
+
+TEST_P(ShmMeeting, LeavesNoFileEvenIfAPeerDoesNotCome) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  store->setTimeout(std::chrono::milliseconds(100));
+  EXPECT_NE(test::error_of([&] { ShmSegment::meet(*store, 0, 2, "host", GetParam()); }),
+            test::kNoError);
+  EXPECT_THAT(files_of_ours(), ::testing::IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, ShmMeeting, ::testing::Bool(), [](const auto& info) {
@@ -53,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, ShmMeeting, ::testing::Bool(), [](const auto& inf
 
 TEST(ShmSegment, IsAsLargeAsStated) {
   const std::pair<int, double> stated[] = {{2, 3.1}, {4, 8.1}, {8, 24.1}, {16, 32.2}, {64, 32.9}};
-  for (const auto [ranks, mib] : stated)
+  for (const auto& [ranks, mib] : stated)
     EXPECT_LT(double(ShmSegment::local(ranks)->total_bytes()), mib * (1 << 20)) << ranks;
 }
 
