@@ -163,7 +163,6 @@ TrainResult Trainer::run() {
       break;
     }
   }
-  timeline_.finish();
   if (stops_early()) log_.note(early_stop_line(plan_, best_));
   if (last_saved_ != position_.step) save();
   if (!result.interrupted) test(result);
@@ -172,6 +171,7 @@ TrainResult Trainer::run() {
   if (writer_) result.checkpoint = writer_->wait();
   if (writer_ && result.checkpoint.empty()) result.checkpoint = find_checkpoint(output_);
   result.seconds = log_.seconds();
+  timeline_.finish();  // once the state is on the disk
   log_.finish(result);
   return result;
 }

@@ -1,6 +1,7 @@
 // Known times give the known shares, and a trace that fits the Trace Event Format.
 #include "muster/parallel/formats/timeline.h"
 
+#include <ctime>
 #include <map>
 #include <set>
 
@@ -32,9 +33,9 @@ constexpr int64_t kMs = 1'000'000;
 /// A rank whose clock the test sets, in milliseconds.
 class Script {
  public:
-  explicit Script(int64_t steps = 0)
+  explicit Script(TimelineOptions options = {})
       : recorder(std::make_shared<FlightRecorder>(64, [this] { return now_; })),
-        timeline({.steps = steps, .recorder = recorder, .clock = [this] { return now_; }}) {}
+        timeline(with_script(std::move(options))) {}
 
   void at(int64_t ms) { now_ = ms * kMs; }
   uint64_t call(int64_t ms) {
@@ -45,8 +46,22 @@ class Script {
     at(ms);
     recorder->complete(id);
   }
+  /// Steps of 10 ms, one after the other.
+  void steps(int64_t count) {
+    for (int64_t step = 0; step < count; ++step) {
+      timeline.begin_step(step);
+      at(10 * (step + 1));
+      timeline.end_step();
+    }
+  }
 
  private:
+  TimelineOptions with_script(TimelineOptions options) {
+    options.recorder = recorder;
+    options.clock = [this] { return now_; };
+    return options;
+  }
+
   int64_t now_ = 1;
 
  public:
@@ -157,15 +172,80 @@ TEST(Timeline, TextHasTheVerdictTheOverlapAndTheSizes) {
 }
 
 TEST(Timeline, StopsAfterTheWantedSteps) {
-  Script script(2);
-  for (int64_t step = 0; step < 5; ++step) {
-    script.timeline.begin_step(step);
-    script.at(10 * (step + 1));
-    script.timeline.end_step();
-  }
+  Script script({.steps = 2});
+  script.steps(5);
   EXPECT_EQ(script.timeline.summary().steps, 2);
   EXPECT_FALSE(script.timeline.is_recording());
   EXPECT_NEAR(script.timeline.summary().total_s, 0.02, 2e-9);
+}
+
+/// The numbers of the steps in a part.
+std::vector<int64_t> steps_of(const Timeline& timeline) {
+  std::vector<int64_t> numbers;
+  const Json part = parse_json(timeline.part(), "part");
+  for (const Json& step : part.at("steps")) numbers.push_back(step.at(0));
+  return numbers;
+}
+
+TEST(Timeline, LeavesTheWarmUpOutWhereTheRunIsLonger) {
+  using Numbers = std::vector<int64_t>;
+  const auto recorded = [](int64_t count) {
+    Script script({.steps = 4, .warm_up = 3});
+    script.steps(count);
+    EXPECT_EQ(script.timeline.is_recording(), count < 7) << count;
+    const Numbers numbers = steps_of(script.timeline);
+    EXPECT_EQ(script.timeline.summary().steps, static_cast<int64_t>(numbers.size()));
+    return numbers;
+  };
+  EXPECT_EQ(recorded(2), (Numbers{0, 1}));
+  EXPECT_EQ(recorded(3), (Numbers{0, 1, 2}));
+  EXPECT_EQ(recorded(4), (Numbers{3}));
+  EXPECT_EQ(recorded(20), (Numbers{3, 4, 5, 6}));
+  Script few({.steps = 2, .warm_up = 30});
+  few.steps(20);
+  EXPECT_EQ(steps_of(few.timeline), (Numbers{0, 1})) << "never more than the wanted steps";
+}
+
+// However long a step is: many batches per step have many phases.
+TEST(Timeline, HoldsNoMoreThanSoManyRecords) {
+  Timeline timeline({.steps = 2000});
+  const auto records = static_cast<int64_t>(Timeline::kMaxRecords);
+  for (int64_t step = 0; step < 2000; ++step) {
+    timeline.begin_step(step);
+    for (int64_t phase = 0; phase < records / 1000; ++phase) timeline.begin(Phase::kForward);
+    timeline.end_step();
+  }
+  EXPECT_EQ(timeline.summary().steps, 1000);
+  EXPECT_FALSE(timeline.is_recording()) << "the wanted steps are over";
+}
+
+TEST(Timeline, WhereEndsAreUnknownCommunicationIs) {
+  Script script({.knows_ends = false});
+  script.timeline.begin_step(0);
+  script.timeline.begin(Phase::kForward);
+  const uint64_t id = script.call(10);
+  script.recorder->begin_wait(id);
+  script.done(20, id);
+  script.timeline.end_step();
+  const TimelineSummary& summary = script.timeline.summary();
+  EXPECT_EQ(summary.communication_s, 0);
+  EXPECT_EQ(summary.exposed_s, 0);
+  EXPECT_THAT(summary.to_text(), HasSubstr("compute-bound, overlap unknown: data 0 %"));
+  EXPECT_THAT(summary.to_text(), HasSubstr("a step, in a time that only the device knows; 1 step"));
+  const TimelineSummary known;
+  EXPECT_FALSE(sum_of(std::vector{known, summary}).knows_communication);
+  EXPECT_FALSE(summary_of_part(script.timeline.head()).knows_communication);
+  const std::vector<std::string> parts{script.timeline.part()};
+  const Json trace = parse_json(chrome_trace(parts), "trace");
+  int found = 0;
+  for (const Json& event : trace.at("traceEvents")) {
+    if (event.at("name") != "allreduce") continue;
+    ++found;
+    EXPECT_EQ(event.at("dur"), 0);
+    EXPECT_EQ(event.at("args").at("duration"), "unknown");
+    EXPECT_FALSE(event.at("args").contains("GB/s"));
+  }
+  EXPECT_EQ(found, 1);
 }
 
 /// Two ranks; rank 1 has two collectives under way at once.
@@ -233,6 +313,41 @@ TEST(ChromeTrace, HoldsCompleteAndMetadataEventsWithTheirFields) {
   }
   EXPECT_EQ(rows.count({0, 3}), 0U);  // one row of collectives
   EXPECT_EQ(rows.count({1, 3}), 1U);  // two: they overlap
+}
+
+TEST(ChromeTrace, HasALinePerEvent) {
+  const std::string text = trace_of_two_ranks();
+  const auto events = parse_json(text, "trace").at("traceEvents").size();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), static_cast<std::ptrdiff_t>(events) + 2);
+}
+
+/// Seconds of this thread's own for a part and the trace of so many steps; the least of three.
+double seconds_for(int64_t steps) {
+  Timeline timeline({});
+  for (int64_t step = 0; step < steps; ++step) {
+    timeline.begin_step(step);
+    timeline.begin(Phase::kForward);
+    timeline.begin(Phase::kBackward);
+    timeline.end_step();
+  }
+  const auto now = [] {
+    timespec time{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  double least = 1e9;
+  for (int i = 0; i < 3; ++i) {
+    const double start = now();
+    const std::vector<std::string> parts{timeline.part()};
+    EXPECT_GT(chrome_trace(parts).size(), static_cast<size_t>(steps) * 200);
+    least = std::min(least, now() - start);
+  }
+  return least;
+}
+
+// 16 times the events: 16 times the time; 256 times, if each event moved those behind it.
+TEST(ChromeTrace, TakesTimeInProportionToItsEvents) {
+  EXPECT_LT(seconds_for(9'600) / seconds_for(600), 48);
 }
 
 TEST(ChromeTrace, RefusesWhatIsNoPart) {

@@ -67,9 +67,8 @@ void watch_signals() {
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
   ::signal(SIGXFSZ, SIG_IGN);  // a file size limit is reported like a full disk, not by death
-  ::signal(
-      SIGPIPE,
-      SIG_IGN);  // NOLINT: a reader of our progress or output that went away is no reason to die
+  // A reader of our progress or output that went away is no reason to die.
+  ::signal(SIGPIPE, SIG_IGN);  // NOLINT
 }
 
 /// "batch_size" -> "--batch-size".
@@ -96,7 +95,7 @@ void declare(CLI::App& app, Options& options) {
       ->type_name("FILE");
   app.add_option("--trace", options.trace.file, "write a timeline of the steps (Chrome trace)")
       ->type_name("FILE");
-  app.add_option("--trace-steps", options.trace.steps, "how many of them, the first [all]")
+  app.add_option("--trace-steps", options.trace.steps, "so many steps, after the first 10 [100]")
       ->type_name("N");
   app.add_flag("--explain", options.explain, "print the resolved plan and stop");
   app.add_flag("--json", options.json, "print the result as one JSON object");
@@ -299,6 +298,7 @@ int train_command(std::span<const std::string> args, Console& console) {
   settle_resume(options);
 
   const std::optional<RankEnv> env = rank_env_from();
+  const bool first = !env || env->rank == 0;
   std::optional<train::Checkpoint> resume;
   if (!options.resume.empty()) {
     resume = train::load_checkpoint(options.resume);
@@ -311,9 +311,10 @@ int train_command(std::span<const std::string> args, Console& console) {
   const train::TrainData data = train::open_data(options.train.data, options.train.data_dir);
   const train::TrainPlan plan = train::resolve(options.train, around, *data.train, *data.test);
   if (options.explain) {
-    if (!env || env->rank == 0) console.out() << train::explain(plan) << std::flush;
+    if (first) console.out() << train::explain(plan) << std::flush;
     return kDone;
   }
+  if (first) train::check_trace(options.trace);
 
   // Ranks that are threads have a group of their own; this process alone settles the rest.
   const bool in_threads = plan.options.devices > 0;
@@ -321,7 +322,6 @@ int train_command(std::span<const std::string> args, Console& console) {
       parallel::init_process_group({.backend = options.train.backend}, env);
   watch_signals();  // from here on a signal means: save and stop; before, there is nothing to save
   const fs::path output = settle_output(options, group);
-  const bool first = group.rank() == 0;
   if (first) {
     write_file_atomic(output / "config.json", to_text(to_json(plan), 2) + '\n');
     if (!resume) write_config_toml(output / "config.toml", said_words(*app), keys);

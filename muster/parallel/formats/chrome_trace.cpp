@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -46,26 +47,25 @@ Json parse_part(std::string_view text) {
   return part;
 }
 
-/// Collects the events of one rank.
+/// The events of one rank as text, each on its line.
 class RankEvents {
  public:
-  RankEvents(Json& events, const Json& part, int64_t start_ns)
-      : events_(events),
-        rank_(number(part, "rank")),
-        shift_ns_(number(part, "wall_offset_ns") - start_ns) {}
+  RankEvents(const Json& part, int64_t start_ns)
+      : rank_(number(part, "rank")), shift_ns_(number(part, "wall_offset_ns") - start_ns) {}
+
+  const std::string& text() const { return text_; }
 
   void name(const char* what, int row, const std::string& name) {
-    events_.push_back(
-        {{"ph", "M"}, {"name", what}, {"pid", rank_}, {"tid", row}, {"args", {{"name", name}}}});
+    add({{"ph", "M"}, {"name", what}, {"pid", rank_}, {"tid", row}, {"args", {{"name", name}}}});
   }
 
   void row(int row, const std::string& title) {
     name("thread_name", row, title);
-    events_.push_back({{"ph", "M"},
-                       {"name", "thread_sort_index"},
-                       {"pid", rank_},
-                       {"tid", row},
-                       {"args", {{"sort_index", row}}}});
+    add({{"ph", "M"},
+         {"name", "thread_sort_index"},
+         {"pid", rank_},
+         {"tid", row},
+         {"args", {{"sort_index", row}}}});
   }
 
   void span(const std::string& name,
@@ -74,20 +74,25 @@ class RankEvents {
             int64_t begin,
             int64_t end,
             Json args) {
-    events_.push_back({{"ph", "X"},
-                       {"name", name},
-                       {"cat", category},
-                       {"pid", rank_},
-                       {"tid", row},
-                       {"ts", microseconds(begin + shift_ns_)},
-                       {"dur", microseconds(std::max<int64_t>(end - begin, 0))},
-                       {"args", std::move(args)}});
+    add({{"ph", "X"},
+         {"name", name},
+         {"cat", category},
+         {"pid", rank_},
+         {"tid", row},
+         {"ts", microseconds(begin + shift_ns_)},
+         {"dur", microseconds(std::max<int64_t>(end - begin, 0))},
+         {"args", std::move(args)}});
   }
 
  private:
   static double microseconds(int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
-  Json& events_;
+  void add(const Json& event) {
+    if (!text_.empty()) text_ += ",\n";
+    text_ += muster::to_text(event);
+  }
+
+  std::string text_;
   int64_t rank_;
   int64_t shift_ns_;
 };
@@ -104,10 +109,11 @@ size_t free_row(std::vector<int64_t>& rows_end, int64_t begin, int64_t end) {
 void add_operations(RankEvents& events, const Json& part) {
   std::vector<int64_t> rows_end;
   for (const Json& operation : rows(part, "operations", "ttnnnn")) {
-    const int64_t begin = operation[4].get<int64_t>(), end = operation[5].get<int64_t>();
-    const int64_t bytes = operation[3].get<int64_t>();
+    const int64_t begin = operation[4].get<int64_t>(), completed = operation[5].get<int64_t>();
+    const int64_t bytes = operation[3].get<int64_t>(), end = completed == 0 ? begin : completed;
     const size_t row = free_row(rows_end, begin, end);
     Json args = {{"call", operation[1]}, {"sequence", operation[2]}, {"bytes", bytes}};
+    if (completed == 0) args["duration"] = "unknown";
     if (end > begin) args["GB/s"] = static_cast<double>(bytes) / static_cast<double>(end - begin);
     events.span(operation[0].get<std::string>(),
                 "communication",
@@ -121,8 +127,8 @@ void add_operations(RankEvents& events, const Json& part) {
                row == 0 ? "collectives" : concat("collectives ", row + 1));
 }
 
-void add_rank(Json& all, const Json& part, int64_t start_ns) {
-  RankEvents events(all, part, start_ns);
+std::string events_of_rank(const Json& part, int64_t start_ns) {
+  RankEvents events(part, start_ns);
   events.name("process_name", 0, concat("rank ", number(part, "rank")));
   events.row(kStepsRow, "steps");
   events.row(kPhasesRow, "training thread");
@@ -144,6 +150,7 @@ void add_rank(Json& all, const Json& part, int64_t start_ns) {
                 Json::object());
   }
   add_operations(events, part);
+  return events.text();
 }
 
 }  // namespace
@@ -151,7 +158,7 @@ void add_rank(Json& all, const Json& part, int64_t start_ns) {
 TimelineSummary summary_of_part(std::string_view text) {
   const Json part = parse_part(text);
   const auto found = part.find("summary");
-  if (found == part.end() || !found->is_array() || found->size() != 9) refuse("its summary");
+  if (found == part.end() || !found->is_array() || found->size() != 10) refuse("its summary");
   for (const Json& value : *found) {
     if (!value.is_number()) refuse("its summary");
   }
@@ -164,28 +171,33 @@ TimelineSummary summary_of_part(std::string_view text) {
           .communication_s = at(5),
           .overlap_s = at(6),
           .bytes = static_cast<int64_t>(at(7)),
-          .lost_records = static_cast<int64_t>(at(8))};
+          .lost_records = static_cast<int64_t>(at(8)),
+          .knows_communication = at(9) != 0};
 }
 
-std::string chrome_trace(std::span<const std::string> texts) {
-  std::vector<Json> parts;
+int64_t start_of_part(std::string_view text) { return number(parse_part(text), "start_ns"); }
+
+ChromeTrace::ChromeTrace(int64_t start_ns, std::function<void(std::string_view)> write)
+    : start_ns_(start_ns), write_(std::move(write)) {
+  write_("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+}
+
+void ChromeTrace::add(std::string_view part) {
+  const std::string text = events_of_rank(parse_part(part), start_ns_);
+  if (std::exchange(has_events_, true)) write_(",\n");
+  write_(text);
+}
+
+void ChromeTrace::finish() { write_("\n]}\n"); }
+
+std::string chrome_trace(std::span<const std::string> parts) {
   int64_t start = std::numeric_limits<int64_t>::max();
-  for (const std::string& text : texts) {
-    parts.push_back(parse_part(text));
-    const int64_t offset = number(parts.back(), "wall_offset_ns");
-    for (const Json& step : rows(parts.back(), "steps", "nnn"))
-      start = std::min(start, step[1].get<int64_t>() + offset);
-  }
-  Json events = Json::array();
-  for (const Json& part : parts) add_rank(events, part, start);
-  Json trace;
-  trace["displayTimeUnit"] = "ms";
-  trace["traceEvents"] = std::move(events);
-  std::string text = muster::to_text(trace);
-  // A line per event, for people and diffs.
-  for (size_t at = 0; (at = text.find("},{\"ph\"", at)) != std::string::npos; ++at)
-    text.insert(at + 2, 1, '\n');
-  return text + '\n';
+  for (const std::string& part : parts) start = std::min(start, start_of_part(part));
+  std::string text;
+  ChromeTrace trace(start, [&text](std::string_view piece) { text += piece; });
+  for (const std::string& part : parts) trace.add(part);
+  trace.finish();
+  return text;
 }
 
 }  // namespace muster::parallel

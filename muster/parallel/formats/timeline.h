@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "muster/base/json.h"
@@ -32,6 +33,8 @@ namespace muster::parallel {
 //   overlap         the share of communication during which backward computes:
 //                   |communication ∩ (backward - exposed)| / |communication|
 // A run is bound by the largest of data, exposed and compute, summed over steps and ranks.
+// On a device the host does not learn when an operation ends: then communication, what is exposed
+// of it, and overlap are unknown, and said to be.
 
 enum class Phase : uint8_t { kDataWait, kForward, kBackward, kOptimizer };
 
@@ -41,6 +44,7 @@ struct TimelineSummary {
   double total_s = 0, data_s = 0, compute_s = 0, exposed_s = 0, communication_s = 0, overlap_s = 0;
   int64_t bytes = 0;         ///< given to collectives
   int64_t lost_records = 0;  ///< operations that the flight recorder had forgotten: make it larger
+  bool knows_communication = true;  ///< false: exposed_s, communication_s and overlap_s are 0
 
   double overlap() const { return communication_s > 0 ? overlap_s / communication_s : 0; }
   /// "loader", "comm" or "compute".
@@ -51,7 +55,12 @@ struct TimelineSummary {
 
 struct TimelineOptions {
   int rank = 0;
-  int64_t steps = 0;  ///< recorded from the first begin_step on; 0: all
+  int64_t steps = 0;  ///< recorded from the first begin_step on; 0: all, up to kMaxRecords
+  /// So many steps before those are recorded as well, and forgotten when the next one begins: a
+  /// run that is shorter has these.
+  int64_t warm_up = 0;
+  /// False where operations run on a device.
+  bool knows_ends = true;
   /// The rank's operations; may be null (a group of one).
   std::shared_ptr<const FlightRecorder> recorder;
   /// Monotonic, nanoseconds; the recorder's clock. For tests.
@@ -61,10 +70,16 @@ struct TimelineOptions {
 /// Used by the training thread. Nothing is recorded outside of steps.
 class Timeline {
  public:
+  /// Phases and operations, of 24 to 48 bytes each. A timeline that has so many takes no more
+  /// steps.
+  static constexpr size_t kMaxRecords = 1'000'000;
+
   explicit Timeline(TimelineOptions options);
 
-  /// False once the wanted steps are recorded: then all else does nothing.
-  bool is_recording() const { return options_.steps == 0 || recorded_ < options_.steps; }
+  /// False once the wanted steps are over: then all else does nothing. The same on all ranks.
+  bool is_recording() const {
+    return in_step_ || options_.steps == 0 || begun_ < options_.warm_up + options_.steps;
+  }
 
   void begin_step(int64_t number);
   void end_step();
@@ -91,6 +106,8 @@ class Timeline {
 
   /// This rank's part as text, for chrome_trace() on one of the ranks.
   std::string part() const;
+  /// The same without its rows: for summary_of_part() and start_of_part().
+  std::string head() const;
 
  private:
   struct Span {
@@ -100,17 +117,28 @@ class Timeline {
   struct Step {
     int64_t number, begin_ns, end_ns;
   };
+  struct Operation {
+    OpKind kind;
+    uint32_t call;  // in calls_
+    uint64_t sequence;
+    int64_t bytes, posted_ns, completed_ns;
+  };
+  bool keeps_next_step() const;
+  void forget();
   void add_step_to_summary(const Step& step, std::span<const OpRecord> operations);
+  void add_operation(const OpRecord& record);
 
   TimelineOptions options_;
   int64_t wall_offset_ns_;  // wall clock minus monotonic clock, at the start
-  int64_t recorded_ = 0;
-  bool in_step_ = false, in_phase_ = false;
+  int64_t begun_ = 0;       // steps, kept or not
+  bool in_step_ = false, keeps_ = false, in_phase_ = false;
   uint64_t next_id_ = 0;  // of the first operation that is not taken over
   std::vector<Step> steps_;
   std::vector<Span> spans_;
   size_t first_span_ = 0;  // of the step under way
-  std::vector<OpRecord> operations_;
+  std::vector<Operation> operations_;
+  std::vector<std::string> calls_;  // what the operations were called with, each once
+  std::unordered_map<std::string, uint32_t> call_numbers_;
   TimelineSummary summary_;
 };
 
@@ -120,10 +148,29 @@ TimelineSummary sum_of(std::span<const TimelineSummary> summaries);
 /// What a part says of its rank. Throws a usage error if it is none.
 TimelineSummary summary_of_part(std::string_view part);
 
+/// When a part's first step begins, by its host's wall clock, in nanoseconds; the largest number if
+/// it has none. Throws a usage error if it is none.
+int64_t start_of_part(std::string_view part);
+
 /// One trace of the ranks' parts in the Trace Event Format (JSON object form): a process per rank,
 /// with rows for steps, phases and collectives; those that are under way together have rows of
 /// their own. Times are microseconds since the earliest rank's start, by the hosts' wall clocks.
-/// Opens in chrome://tracing and ui.perfetto.dev. Throws a usage error for a part that is none.
+/// Opens in chrome://tracing and ui.perfetto.dev. Holds one part at a time.
+class ChromeTrace {
+ public:
+  /// `start_ns`: the least start_of_part(). `write` gets the file's text, piece by piece.
+  ChromeTrace(int64_t start_ns, std::function<void(std::string_view)> write);
+  /// Throws a usage error for a part that is none; the file is then useless.
+  void add(std::string_view part);
+  void finish();
+
+ private:
+  int64_t start_ns_;
+  std::function<void(std::string_view)> write_;
+  bool has_events_ = false;
+};
+
+/// The same at once.
 std::string chrome_trace(std::span<const std::string> parts);
 
 }  // namespace muster::parallel
