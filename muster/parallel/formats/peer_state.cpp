@@ -1,5 +1,6 @@
 #include "muster/parallel/formats/peer_state.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "muster/base/error.h"
@@ -45,10 +46,37 @@ bool flag(const Json& json, const char* key, std::string_view where) {
   return value.get<bool>();
 }
 
-const Json& list(const Json& json, const char* key, std::string_view where) {
+const Json& list(const Json& json, const char* key, size_t longest, std::string_view where) {
   const Json& value = at(json, key, where);
   if (!value.is_array()) refuse(where, concat(key, " is not a list"));
+  if (value.size() > longest) refuse(where, concat(value.size(), " ", key, ", at most ", longest));
   return value;
+}
+
+std::vector<ChainMark> marks_of(const Json& json, std::string_view where) {
+  std::vector<ChainMark> marks;
+  for (const Json& mark : json) {
+    const bool fits = mark.is_array() && mark.size() == 2 && mark[0].is_number_unsigned() &&
+                      mark[1].is_number_unsigned();
+    if (!fits) refuse(where, "a mark is not a pair of counts");
+    const auto count = mark[0].get<uint64_t>();
+    if (count <= (marks.empty() ? 0 : marks.back().count)) refuse(where, "marks do not rise");
+    marks.push_back({count, mark[1].get<uint64_t>()});
+  }
+  return marks;
+}
+
+std::vector<OpBrief> ops_of(const Json& json, std::string_view where) {
+  std::vector<OpBrief> ops;
+  for (const Json& op : json) {
+    const bool fits = op.is_array() && op.size() == 3 && op[0].is_number_unsigned() &&
+                      op[1].is_number_unsigned() && op[2].is_string();
+    if (!fits) refuse(where, "an operation is not number, fingerprint, text");
+    const auto sequence = op[0].get<uint64_t>();
+    if (!ops.empty() && sequence <= ops.back().sequence) refuse(where, "operations do not rise");
+    ops.push_back({sequence, op[1].get<uint64_t>(), op[2].get<std::string>()});
+  }
+  return ops;
 }
 
 }  // namespace
@@ -67,7 +95,7 @@ PeerState peer_state_of(const FlightRecorder& recorder, size_t ops) {
   state.step = standing.step;
   state.main_thread = main_thread_state();
   state.marks = recorder.marks();
-  for (const OpRecord& record : recorder.last_collectives(ops))
+  for (const OpRecord& record : recorder.last_collectives(std::min(ops, kMaxBriefs)))
     state.ops.push_back({record.sequence, fingerprint(record), describe(record)});
   return state;
 }
@@ -119,18 +147,8 @@ PeerState parse_peer_state(std::string_view bytes, std::string_view where) {
   state.ended = flag(json, "ended", where);
   state.told = flag(json, "told", where);
   state.main_thread = text(json, "main_thread", where);
-  for (const Json& mark : list(json, "marks", where)) {
-    const bool fits = mark.is_array() && mark.size() == 2 && mark[0].is_number_unsigned() &&
-                      mark[1].is_number_unsigned();
-    if (!fits) refuse(where, "a mark is not a pair of counts");
-    state.marks.push_back({mark[0].get<uint64_t>(), mark[1].get<uint64_t>()});
-  }
-  for (const Json& op : list(json, "ops", where)) {
-    const bool fits = op.is_array() && op.size() == 3 && op[0].is_number_unsigned() &&
-                      op[1].is_number_unsigned() && op[2].is_string();
-    if (!fits) refuse(where, "an operation is not number, fingerprint, text");
-    state.ops.push_back({op[0].get<uint64_t>(), op[1].get<uint64_t>(), op[2].get<std::string>()});
-  }
+  state.marks = marks_of(list(json, "marks", kMaxMarks, where), where);
+  state.ops = ops_of(list(json, "ops", kMaxBriefs, where), where);
   if (state.rank < 0 || state.completed > state.posted || state.succeeded > state.completed ||
       !std::isfinite(state.since_s))
     refuse(where, "numbers out of range");

@@ -11,6 +11,9 @@
 
 namespace muster::parallel {
 
+/// What a heartbeat holds at most: operations, and marks (one for each power of two).
+constexpr size_t kMaxBriefs = 256, kMaxMarks = 64;
+
 /// A collective, as far as others need it.
 struct OpBrief {
   uint64_t sequence = 0;
@@ -29,21 +32,21 @@ struct PeerState {
   std::string waits_for;   ///< the operation that a thread waits for; empty: none
   double since_s = 0;      ///< how long ago the last operation was called, waited for or done
   int64_t step = -1;
-  bool ended = false;       ///< it has closed the group
-  bool told = false;        ///< it knows the verdict
-  std::string main_thread;  ///< "running" or "asleep"
-  std::vector<ChainMark> marks;
-  std::vector<OpBrief> ops;  ///< the newest collectives, oldest first
+  bool ended = false;            ///< it has closed the group
+  bool told = false;             ///< it knows the verdict
+  std::string main_thread;       ///< "running" or "asleep"
+  std::vector<ChainMark> marks;  ///< by count, rising
+  std::vector<OpBrief> ops;      ///< the newest collectives, oldest first
   bool operator==(const PeerState&) const = default;
 };
 
-/// This rank's state by its recorder: the last `ops` collectives, and numbers.
+/// This rank's state by its recorder: the last `ops` collectives (at most kMaxBriefs), and numbers.
 PeerState peer_state_of(const FlightRecorder& recorder, size_t ops);
 
 /// One line of JSON.
 std::string to_text(const PeerState& state);
 
-/// Throws a usage error that names `where` for anything that to_text could not have written.
+/// Throws a usage error that names `where` for anything that is not to_text's of a peer_state_of.
 PeerState parse_peer_state(std::string_view text, std::string_view where);
 
 }  // namespace muster::parallel
