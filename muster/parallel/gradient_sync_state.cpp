@@ -29,7 +29,8 @@ at::Tensor GradientSync::weigh(const at::Tensor& mean_loss,
                        .rule = "a rank's samples are not negative, and a step has at least one",
                        .value = concat(samples, " of ", samples_of_all)});
   }
-  const bool fewer = join_ && !join_->options.divide_by_initial_world_size;
+  // A hook divides by all ranks, whatever the option says.
+  const bool fewer = join_ && !hook_ && !join_->options.divide_by_initial_world_size;
   const auto divisor = static_cast<double>(fewer ? join_->present : group_.world_size());
   // The mean over no samples is NaN, and NaN times 0 too.
   if (samples == 0) return at::nan_to_num(mean_loss, 0.0, 0.0, 0.0) * 0.0;
