@@ -75,7 +75,7 @@ void ShardedGradients::zero_grad() {
 }
 
 void ShardedGradients::reset() {
-  in_backward_ = false;
+  backward_.reset();
   next_ = 0;
   flights_.clear();
   filled_.clear();
@@ -87,13 +87,15 @@ void ShardedGradients::reset() {
 
 void ShardedGradients::begin_backward() {
   reset();  // an earlier one may have thrown
-  in_backward_ = true;
-  torch::autograd::Engine::get_default_engine().queue_callback([this] { end_backward(); });
+  // Autograd holds the callback as long as the backward, and drops it if that throws.
+  const auto alive = std::make_shared<char>();
+  backward_ = alive;
+  torch::autograd::Engine::get_default_engine().queue_callback([this, alive] { end_backward(); });
 }
 
 void ShardedGradients::arrived(size_t parameter) {
   const c10::NoGradGuard no_grad;
-  if (!in_backward_) begin_backward();
+  if (backward_.expired()) begin_backward();
   const auto& [name, tensor] = parameters_.parameters()[parameter];
   if (arrived_[parameter]) {
     throw usage_error({.refused = "gradient of parameter " + name,
@@ -167,7 +169,7 @@ void ShardedGradients::land() {
 
 void ShardedGradients::end_backward() {
   const c10::NoGradGuard no_grad;
-  in_backward_ = false;
+  backward_.reset();
   if (next_ < order_.size()) {
     if (!options_.find_unused_parameters) refuse_missing();
     for (size_t i = 0; i < arrived_.size(); ++i) {

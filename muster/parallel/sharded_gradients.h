@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -78,7 +79,8 @@ class ShardedGradients {
   std::vector<size_t> filled_;  // buckets in the order in which this backward filled them
   size_t next_ = 0;             // index into order_
   bool order_learnt_ = false;
-  bool in_backward_ = false;
+  /// Of the backward under way: gone with it, whether it ends or throws.
+  std::weak_ptr<void> backward_;
   AccumulatorHooks hooks_;
 };
 

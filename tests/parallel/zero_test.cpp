@@ -281,6 +281,31 @@ TEST(ZeroGradients, OfUnusedParametersAreMissedByName) {
   EXPECT_THAT(errors[1], HasSubstr("find_unused_parameters"));
 }
 
+TEST(ZeroGradients, OfABackwardAfterOneThatThrewAreItsOwn) {
+  const auto nets = heads(2), twins = heads(2);
+  run_ranks(2, [&](ProcessGroup group) {
+    const auto train = [&](TwoHeads net, bool throws) {
+      ShardedDataParallel zero(net, group, {.stage = 2});
+      torch::optim::SGD sgd(zero.shard(), 0.1);
+      const auto pass = [&] {
+        const torch::Tensor x = batch_of(0, group.rank(), 2, torch::kFloat).narrow(1, 0, 4);
+        zero->forward(x, true).square().sum().backward();
+      };
+      if (throws) {
+        const unsigned hook = net->body->weight.register_hook(
+            [](const torch::Tensor&) { throw std::runtime_error("no gradient"); });
+        EXPECT_THAT(error_of(pass), HasSubstr("no gradient"));
+        net->body->weight.remove_hook(hook);
+      }
+      pass();
+      zero.step(sgd);
+    };
+    train(nets[group.rank()], true);
+    train(twins[group.rank()], false);
+    EXPECT_TRUE(bit_equal(state_of(*nets[group.rank()]), state_of(*twins[group.rank()])));
+  });
+}
+
 constexpr int kHeadSteps = 3;
 
 /// The sum of the scores of a rank's rows in a step: `right` takes part in step 1 alone, and there
