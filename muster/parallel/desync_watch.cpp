@@ -4,7 +4,9 @@
 #include <map>
 #include <string>
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 
 #include "muster/base/error.h"
@@ -50,7 +52,10 @@ void DesyncWatch::post() {
   std::vector<at::Tensor> mine;
   const auto [from, to] = turns_[turn_];
   for (size_t i = from; i < to; ++i) mine.push_back(parameters_[i].second);
-  std::vector<at::Tensor> inputs{hash_tensors(mine, from).to(group_.device())};
+  const auto kind = static_cast<int64_t>(mine.at(0).device().type());
+  const at::Tensor hashes = hash_tensors(mine, from);
+  std::vector<at::Tensor> inputs{
+      at::cat({hashes, at::full({1}, kind, hashes.options())}).to(group_.device())};
   hashes_.clear();
   for (int rank = 0; rank < group_.world_size(); ++rank)
     hashes_.push_back(at::empty_like(inputs[0]));
@@ -61,32 +66,49 @@ void DesyncWatch::post() {
 void DesyncWatch::end_forward() {
   if (!work_) return;
   std::exchange(work_, nullptr)->wait();
-  const at::Tensor all = at::stack(hashes_).cpu();
-  const at::Tensor differs = all.ne(all[0]).any(/*dim=*/0);
-  if (differs.any().item<bool>()) report(all, differs.to(at::kByte).argmax().item<int64_t>());
+  const auto difference = first_difference(at::stack(hashes_).cpu());
+  if (difference) report(*difference);
   turn_ = (turn_ + 1) % turns_.size();
 }
 
-void DesyncWatch::report(const at::Tensor& all, int64_t column) const {
-  std::vector<int64_t> values;
-  for (int64_t rank = 0; rank < all.size(0); ++rank)
-    values.push_back(all[rank][column].item<int64_t>());
-  const int64_t agreed = most_frequent(values);
-  std::vector<std::string> others;
-  for (size_t rank = 0; rank < values.size(); ++rank) {
-    if (values[rank] != agreed) others.push_back(std::to_string(rank));
+std::optional<DesyncWatch::Difference> DesyncWatch::first_difference(const at::Tensor& hashes) {
+  const int64_t columns = hashes.size(1) - 1;
+  const auto rows = hashes.accessor<int64_t, 2>();
+  std::map<int64_t, std::vector<int64_t>> ranks_by_kind;
+  for (int64_t rank = 0; rank < hashes.size(0); ++rank)
+    ranks_by_kind[rows[rank][columns]].push_back(rank);
+  for (int64_t column = 0; column < columns; ++column) {
+    for (const auto& [kind, ranks] : ranks_by_kind) {
+      std::vector<int64_t> values;
+      for (const int64_t rank : ranks) values.push_back(rows[rank][column]);
+      const int64_t agreed = most_frequent(values);
+      Difference found{.column = column};
+      for (const int64_t rank : ranks) {
+        if (rows[rank][column] != agreed) found.others.push_back(rank);
+      }
+      if (found.others.empty()) continue;
+      const auto first = std::find(values.begin(), values.end(), agreed) - values.begin();
+      found.reference = ranks[static_cast<size_t>(first)];
+      return found;
+    }
   }
-  const auto first = std::find(values.begin(), values.end(), agreed) - values.begin();
+  return std::nullopt;
+}
+
+void DesyncWatch::report(const Difference& difference) const {
+  std::vector<std::string> others;
+  for (const int64_t rank : difference.others) others.push_back(std::to_string(rank));
   throw usage_error(
-      {.refused = concat("rank ",
-                         join(others, ", "),
-                         others.size() == 1 ? " has" : " have",
-                         " another value of parameter ",
-                         parameters_[turns_[turn_].first + static_cast<size_t>(column)].first,
-                         " than rank ",
-                         first,
-                         " at step ",
-                         step_),
+      {.refused =
+           concat("rank ",
+                  join(others, ", "),
+                  others.size() == 1 ? " has" : " have",
+                  " another value of parameter ",
+                  parameters_[turns_[turn_].first + static_cast<size_t>(difference.column)].first,
+                  " than rank ",
+                  difference.reference,
+                  " at step ",
+                  step_),
        .rule = "parameters are the same on all ranks before every step",
        .hint =
            "change parameters on every rank alike (optimizer and its options, clipping, loading "

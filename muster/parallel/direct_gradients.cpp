@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <ATen/ScalarOps.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
@@ -33,6 +34,13 @@ bool is_large(const at::Tensor& parameter, int64_t bytes) {
   const bool summed_fast =
       parameter.scalar_type() == at::kFloat || parameter.scalar_type() == at::kDouble;
   return summed_fast && parameter.numel() > 0 && static_cast<int64_t>(parameter.nbytes()) >= bytes;
+}
+
+/// Collective: is it true on all ranks? Backends that need no buckets move CPU tensors.
+bool on_all_ranks(bool here, const ProcessGroup& group) {
+  const at::Tensor fits = at::full({1}, here ? 1 : 0, at::kLong);
+  group.all_reduce(fits, c10d::ReduceOp::MIN);
+  return fits.item<int64_t>() == 1;
 }
 
 size_t bytes_of(const NamedTensors& parameters) {
@@ -89,19 +97,26 @@ std::unique_ptr<DirectGradients> DirectGradients::make(const NamedTensors& param
                                                        const DdpOptions& options) {
   if (wants_buckets(group, options)) return nullptr;
   NamedTensors large, small;
+  bool fits = true;  // of this rank alone: devices and layouts may be others elsewhere
   for (const auto& named : parameters) {
-    if (!dense_on_cpu(named.second)) return nullptr;
+    fits = fits && dense_on_cpu(named.second);
     (is_large(named.second, options.direct_bytes) ? large : small).push_back(named);
   }
   if (small.empty()) leave_smallest(large, small);
   if (large.empty() || (options.direct_bytes > 0 && bytes_of(large) < bytes_of(small)))
     return nullptr;
-  return std::make_unique<DirectGradients>(std::move(large), std::move(small), group);
+  if (!on_all_ranks(fits, group)) return nullptr;
+  return std::make_unique<DirectGradients>(
+      std::move(large), std::move(small), group, options.gradient_as_bucket_view);
 }
 
-DirectGradients::DirectGradients(NamedTensors large, NamedTensors small, ProcessGroup group)
+DirectGradients::DirectGradients(NamedTensors large,
+                                 NamedTensors small,
+                                 ProcessGroup group,
+                                 bool views)
     : group_(std::move(group)),
       small_(std::move(small)),
+      views_(views),
       divides_exactly_(std::has_single_bit(static_cast<unsigned>(group_.world_size()))) {
   std::reverse(large.begin(), large.end());
   for (auto& [name, parameter] : large) large_.push_back({.name = name, .parameter = parameter});
@@ -155,12 +170,16 @@ at::Tensor DirectGradients::share() const {
   return at::native::wrapped_scalar_tensor(1.0 / group_.world_size());
 }
 
-void DirectGradients::take(const c10d::GradBucket& bucket) {
+void DirectGradients::take(c10d::GradBucket& bucket) {
   const c10::NoGradGuard no_grad;
   unfinished_ = true;
   has_buckets_ = bucket.isLast();
   // As the Reducer without a hook: by the rounded 1 / world size, before the sum.
-  buckets_.push_back({at::mul(bucket.getBuffer(), share()), bucket.getParameters()});
+  if (views_) {
+    buckets_.push_back({bucket.getBufferRef().mul_(share()), {}});
+  } else {
+    buckets_.push_back({at::mul(bucket.getBuffer(), share()), bucket.getParameters()});
+  }
   post_ready();
 }
 

@@ -26,7 +26,9 @@ namespace muster::parallel {
 // from the last registered to the first, then the Reducer's buckets. What comes early is held back.
 // The Reducer keeps the small parameters, and its checks of when backward may run and what it left
 // out. Its communication hook only takes the buckets' values: they are posted and put back here,
-// when all is there, so that the Reducer never waits for an operation that is held back.
+// when all is there, so that the Reducer never waits for an operation that is held back. Where its
+// gradients are views of the buckets, these are averaged where they lie, too: of a result that is
+// its own bucket the Reducer reads and writes nothing then.
 // A gradient whose memory somebody else holds as well (a view of what backward still reads) is
 // averaged in a copy.
 
@@ -34,13 +36,14 @@ namespace muster::parallel {
 class DirectGradients {
  public:
   /// Null where all gradients go through the Reducer: what the options, the backend or the
-  /// parameters ask for cannot be done directly, or small parameters have most of the bytes. The
-  /// same on all ranks.
+  /// parameters of any rank ask for cannot be done directly, or small parameters have most of the
+  /// bytes. Collective; the same on all ranks.
   static std::unique_ptr<DirectGradients> make(const NamedTensors& parameters,
                                                const ProcessGroup& group,
                                                const DdpOptions& options);
 
-  DirectGradients(NamedTensors large, NamedTensors small, ProcessGroup group);
+  /// `views`: the Reducer's gradients are views of its buckets.
+  DirectGradients(NamedTensors large, NamedTensors small, ProcessGroup group, bool views);
   DirectGradients(const DirectGradients&) = delete;
   DirectGradients& operator=(const DirectGradients&) = delete;
 
@@ -68,12 +71,12 @@ class DirectGradients {
     bool arrived = true;
   };
   struct Bucket {
-    at::Tensor mean;  // flat
-    std::vector<at::Tensor> parameters;
+    at::Tensor mean;                     // flat; the Reducer's own memory where gradients are views
+    std::vector<at::Tensor> parameters;  // whose gradients take it; none where they are views
   };
 
   void arrived(Large& large, const at::Tensor& incoming);
-  void take(const c10d::GradBucket& bucket);
+  void take(c10d::GradBucket& bucket);
   at::Tensor share() const;  // 1 / world size
   void post_ready();
   void post(at::Tensor& tensor, bool average);
@@ -81,6 +84,7 @@ class DirectGradients {
 
   ProcessGroup group_;
   NamedTensors small_;
+  bool views_;
   /// Dividing the sum gives the bits of the Reducer, which multiplies before it.
   bool divides_exactly_;
   std::vector<Large> large_;  // in the order of posting

@@ -12,8 +12,10 @@ namespace {
 
 std::string describe(const std::string& role, const std::string& name, const at::Tensor& tensor) {
   std::ostringstream out;
-  out << role << ' ' << name << ' ' << c10::toString(tensor.scalar_type()) << tensor.sizes()
-      << (tensor.requires_grad() ? "" : " fixed") << '\n';
+  out << role << ' ' << name << ' ' << c10::toString(tensor.scalar_type()) << tensor.sizes();
+  // Gradients are averaged in the order of memory.
+  if (tensor.requires_grad() && !tensor.is_contiguous()) out << " strides " << tensor.strides();
+  out << (tensor.requires_grad() ? "" : " fixed") << '\n';
   return out.str();
 }
 

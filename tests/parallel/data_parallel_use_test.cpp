@@ -13,6 +13,7 @@
 
 #include "muster/base/error.h"
 #include "muster/parallel/data_parallel.h"
+#include "muster/parallel/desync_watch.h"
 
 #include "tests/error_of.h"
 
@@ -274,6 +275,27 @@ TEST(DataParallelUse, NoReplicaHoldsTheOutputsOfTheOthers) {
   EXPECT_GT(least, 2 * kOutputs);
   EXPECT_LT(most, 3 * kOutputs + 2 * kWeights);
   EXPECT_LT(counter.peak_of(std::this_thread::get_id()), 64 << 10) << "the caller holds a number";
+}
+
+// They round differently, and their hashes are made in another way.
+TEST(DataParallelUse, ReplicasOnOtherKindsOfDevicesAreNotComparedBitForBit) {
+  const auto found = [](const std::vector<std::vector<int64_t>>& rows) {
+    std::vector<torch::Tensor> hashes;
+    for (const auto& row : rows) hashes.push_back(torch::tensor(row, torch::kLong));
+    return parallel::DesyncWatch::first_difference(torch::stack(hashes));
+  };
+  // Two hashes and the kind of device, by rank.
+  EXPECT_FALSE(found({{5, 6, 0}, {7, 8, 1}, {5, 6, 0}, {7, 8, 1}}).has_value());
+  const auto on_second_kind = found({{5, 6, 0}, {7, 8, 1}, {7, 9, 1}, {7, 9, 1}});
+  ASSERT_TRUE(on_second_kind.has_value());
+  EXPECT_EQ(on_second_kind->column, 1);
+  EXPECT_EQ(on_second_kind->reference, 2);
+  EXPECT_EQ(on_second_kind->others, std::vector<int64_t>{1});
+  const auto on_one_kind = found({{5, 6, 0}, {4, 6, 0}, {5, 7, 0}});
+  ASSERT_TRUE(on_one_kind.has_value());
+  EXPECT_EQ(on_one_kind->column, 0);
+  EXPECT_EQ(on_one_kind->reference, 0);
+  EXPECT_EQ(on_one_kind->others, std::vector<int64_t>{1});
 }
 
 }  // namespace

@@ -169,6 +169,46 @@ TEST(ZeroMemory, OfBackwardDoesNotDependOnTheOrderOfRegistration) {
   EXPECT_LE(backward_peak(true), 4 + 4.0 / 4 + 4 * bucket);
 }
 
+/// Bytes per rank that a backward takes at its peak, where small layers stand beside large ones.
+double backward_bytes(int64_t direct_bytes, int64_t small_width) {
+  const int world = 2;
+  const test::WithoutOneDnn plain;
+  test::MemoryCount memory;
+  std::vector<torch::nn::Sequential> nets;
+  for (int rank = 0; rank < world; ++rank) {
+    nets.push_back(make_net(torch::kFloat));
+    for (int i = 0; i < 4; ++i) {
+      nets.back()->push_back(torch::nn::Linear(kWidth, small_width));
+      nets.back()->push_back(torch::nn::Linear(small_width, kWidth));
+    }
+  }
+  double before = 0;
+  run_ranks(world, [&](ProcessGroup group) {
+    DistributedDataParallel ddp(
+        nets[group.rank()], group, {.gradient_as_bucket_view = true, .direct_bytes = direct_bytes});
+    for (int step = 0; step < 3; ++step) {
+      ddp.zero_grad();
+      const torch::Tensor loss = pass(ddp->forward(torch::ones({1, kWidth})));
+      group.barrier();
+      if (group.rank() == 0) {
+        memory.start_peak();
+        before = static_cast<double>(memory.live());
+      }
+      group.barrier();
+      loss.backward();
+      group.barrier();
+    }
+  });
+  return (static_cast<double>(memory.peak()) - before) / world;
+}
+
+// Small gradients are averaged in the buckets that they are views of: beside the large ones, which
+// are made anew in every backward, there is only what one layer leaves behind.
+TEST(ZeroMemory, OfDirectGradientsHasNoSecondCopyOfBuckets) {
+  const double large = 4.0 * kWidth * kWidth;
+  EXPECT_LE(backward_bytes(/*direct_bytes=*/500'000, /*small_width=*/200), (kLayers + 2) * large);
+}
+
 // A checkpoint: rank 0 gets whole tensors one by one, the others nothing.
 TEST(ZeroMemory, OfAGatheredStateIsOneCopyOnRankZero) {
   const int world = 4;
