@@ -1,5 +1,6 @@
 #include "muster/parallel/op_queue.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace muster::parallel {
@@ -60,7 +61,11 @@ void OpQueue::help(PendingWork& work,
                    std::optional<std::chrono::steady_clock::time_point> deadline) {
   if (deadline) return;  // an operation that was begun cannot be left again
   std::unique_lock lock(mutex_);
-  while (!busy_ && !items_.empty() && !work.isCompleted()) run_next(lock);
+  const auto queued = [&] {
+    return std::any_of(
+        items_.begin(), items_.end(), [&](const Item& item) { return item.work.get() == &work; });
+  };
+  while (!busy_ && queued()) run_next(lock);
 }
 
 void OpQueue::serve() {
