@@ -26,6 +26,17 @@ void ring_read(const std::byte* ring, size_t capacity, uint64_t at, void* into, 
   std::memcpy(static_cast<std::byte*>(into) + first, ring, size - first);
 }
 
+/// What went wrong, in a catch block.
+std::string reason_in_hand() {
+  try {
+    throw;
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
 }  // namespace
 
 std::string ShmMailbox::MessageHead::describe() const {
@@ -170,26 +181,56 @@ bool ShmMailbox::open_next(int from, Inbox& inbox) {
   const bool in_the_way = std::any_of(receives_.begin(), receives_.end(), [&](const Receive& one) {
     return one.from == from || one.from < 0;
   });
-  if (wanted == receives_.end() && !in_the_way) return false;
+  inbox.keeps = false;
+  if (wanted == receives_.end() && (!in_the_way || !make_room(from, inbox, head))) return false;
   inbox.open = true;
   inbox.head = head;
   inbox.done = 0;
-  inbox.receive.reset();
-  inbox.kept = {};
-  if (wanted != receives_.end() && fits(*wanted, head, from)) {
-    inbox.receive = std::move(*wanted);
-    const at::Tensor& tensor = inbox.receive->tensor;
-    const bool direct = tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
-    inbox.bytes = direct ? tensor : tensor.contiguous().resolve_conj().resolve_neg();
-  } else {
-    inbox.kept.bytes.resize(head.bytes);
+  if (wanted != receives_.end()) {
     // A receive that does not fit has failed, and takes its message with it.
-    inbox.kept.head = head;
-    if (wanted != receives_.end()) inbox.kept.head.bytes = UINT64_MAX;
+    if (fits(*wanted, head, from)) take(inbox, *wanted);
+    receives_.erase(wanted);
   }
-  if (wanted != receives_.end()) receives_.erase(wanted);
   ends.read.store(read + sizeof head, std::memory_order_release);
   return true;
+}
+
+/// The message that comes out of the ring is for `receive`, or for nobody if that fails.
+void ShmMailbox::take(Inbox& inbox, Receive& receive) {
+  try {
+    const at::Tensor& tensor = receive.tensor;
+    const bool direct = tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+    inbox.bytes = direct ? tensor : tensor.contiguous().resolve_conj().resolve_neg();
+  } catch (const std::exception&) {
+    outcomes_.push_back({receive.work, text_of(receive, reason_in_hand())});
+    return;
+  }
+  inbox.receive = std::move(receive);
+}
+
+/// Memory for a message that is in the way. Where there is none it stays in the ring, and whoever
+/// waits for what is behind it fails.
+bool ShmMailbox::make_room(int from, Inbox& inbox, const MessageHead& head) {
+  try {
+    inbox.kept = {head, std::vector<std::byte>(head.bytes)};
+    inbox.keeps = true;
+    return true;
+  } catch (const std::exception&) {
+    const std::string why = concat("rank ",
+                                   steps_->name(from),
+                                   " sent ",
+                                   head.describe(),
+                                   " tag ",
+                                   head.tag,
+                                   " before, for which there is no memory: ",
+                                   reason_in_hand());
+    receives_.remove_if([&](const Receive& one) {
+      if (one.from != from && one.from >= 0) return false;
+      outcomes_.push_back({one.work, text_of(one, why)});
+      return true;
+    });
+    return false;
+  }
 }
 
 bool ShmMailbox::pull(int from) {
@@ -202,10 +243,12 @@ bool ShmMailbox::pull(int from) {
     const size_t size = std::min<size_t>({here, kPiece, inbox.head.bytes - inbox.done});
     if (size == 0 && inbox.done < inbox.head.bytes) break;
     if (size > 0) {
-      std::byte* into =
-          inbox.receive ? static_cast<std::byte*>(inbox.bytes.data_ptr()) : inbox.kept.bytes.data();
-      ring_read(
-          segment_.channel(from, rank_), segment_.channel_bytes(), read, into + inbox.done, size);
+      std::byte* into = inbox.receive ? static_cast<std::byte*>(inbox.bytes.data_ptr())
+                        : inbox.keeps ? inbox.kept.bytes.data()
+                                      : nullptr;
+      if (into != nullptr)
+        ring_read(
+            segment_.channel(from, rank_), segment_.channel_bytes(), read, into + inbox.done, size);
       ends.read.store(read + size, std::memory_order_release);
       inbox.done += size;
       ring(from);
@@ -219,15 +262,10 @@ bool ShmMailbox::pull(int from) {
 void ShmMailbox::finish(int from, Inbox& inbox) {
   inbox.open = false;
   if (inbox.receive) {
-    const c10::NoGradGuard no_grad;
-    if (!inbox.bytes.is_same(inbox.receive->tensor)) inbox.receive->tensor.copy_(inbox.bytes);
-    inbox.receive->work->set_source(from);
-    outcomes_.push_back({inbox.receive->work, ""});
-    inbox.receive.reset();
-    inbox.bytes = at::Tensor();
-    return;
+    const Receive receive = *std::exchange(inbox.receive, std::nullopt);
+    return put(receive, std::exchange(inbox.bytes, at::Tensor()), from);
   }
-  if (inbox.kept.head.bytes == UINT64_MAX) return;
+  if (!std::exchange(inbox.keeps, false)) return;
   inbox.messages.push_back(std::move(inbox.kept));
   // It may have been asked for meanwhile.
   for (auto one = receives_.begin(); one != receives_.end(); ++one) {
@@ -235,6 +273,31 @@ void ShmMailbox::finish(int from, Inbox& inbox) {
     receives_.erase(one);
     return;
   }
+}
+
+void ShmMailbox::put_kept(const Receive& receive, const Kept& kept, int from) {
+  at::Tensor dense;
+  try {
+    dense = receive.tensor.contiguous().resolve_conj().resolve_neg();
+    if (!kept.bytes.empty()) std::memcpy(dense.data_ptr(), kept.bytes.data(), kept.bytes.size());
+  } catch (const std::exception&) {
+    outcomes_.push_back({receive.work, text_of(receive, reason_in_hand())});
+    return;
+  }
+  put(receive, dense, from);
+}
+
+/// The message is there, all of it.
+void ShmMailbox::put(const Receive& receive, const at::Tensor& bytes, int from) {
+  std::string failure;
+  try {
+    const c10::NoGradGuard no_grad;
+    if (!bytes.is_same(receive.tensor)) at::Tensor(receive.tensor).copy_(bytes);
+    receive.work->set_source(from);
+  } catch (const std::exception&) {
+    failure = text_of(receive, reason_in_hand());
+  }
+  outcomes_.push_back({receive.work, failure});
 }
 
 bool ShmMailbox::fits(const Receive& receive, const MessageHead& head, int from) {
@@ -263,15 +326,7 @@ bool ShmMailbox::deliver_kept(Receive& receive) {
       return kept.head.tag == receive.tag;
     });
     if (found == messages.end()) continue;
-    if (fits(receive, found->head, from)) {
-      const c10::NoGradGuard no_grad;
-      const at::Tensor dense = receive.tensor.contiguous().resolve_conj().resolve_neg();
-      if (!found->bytes.empty())
-        std::memcpy(dense.data_ptr(), found->bytes.data(), found->bytes.size());
-      if (!dense.is_same(receive.tensor)) receive.tensor.copy_(dense);
-      receive.work->set_source(from);
-      outcomes_.push_back({receive.work, ""});
-    }
+    if (fits(receive, found->head, from)) put_kept(receive, *found, from);
     messages.erase(found);
     return true;
   }

@@ -84,8 +84,9 @@ class ShmMailbox : public WorkHelper, public std::enable_shared_from_this<ShmMai
     bool open = false;
     MessageHead head;
     uint64_t done = 0;
-    std::optional<Receive> receive;  // else into `kept`
+    std::optional<Receive> receive;  // else into `kept`, or nowhere
     at::Tensor bytes;                // dense; receive's tensor or a copy
+    bool keeps = false;
     Kept kept;
     std::deque<Kept> messages;  // taken out of the ring before they were asked for
   };
@@ -99,7 +100,11 @@ class ShmMailbox : public WorkHelper, public std::enable_shared_from_this<ShmMai
   bool push(std::deque<Send>& sends, int to);
   bool pull(int from);
   bool open_next(int from, Inbox& inbox);
+  void take(Inbox& inbox, Receive& receive);
+  bool make_room(int from, Inbox& inbox, const MessageHead& head);
   void finish(int from, Inbox& inbox);
+  void put(const Receive& receive, const at::Tensor& bytes, int from);
+  void put_kept(const Receive& receive, const Kept& kept, int from);
   bool deliver_kept(Receive& receive);
   bool fits(const Receive& receive, const MessageHead& head, int from);
   void drop_hopeless();

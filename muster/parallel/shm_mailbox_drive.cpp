@@ -1,5 +1,6 @@
 // The mailbox's waiting side: who drives it, and what it does about peers that do not answer.
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "muster/base/error.h"
@@ -95,13 +96,20 @@ void ShmMailbox::drop_hopeless() {
     inbox.receive.reset();
     inbox.open = false;
   }
-  for (int from = 0; from < steps_->world_size(); ++from) pull(from);  // what came before the end
+  // Who is gone now has sent all that it will: what is not in the ring after this never comes.
+  std::map<int, std::string> gone;
+  for (const Receive& receive : receives_) {
+    if (receive.from < 0 || receive.from == rank_ || gone.contains(receive.from)) continue;
+    if (const std::string why = steps_->departure(receive.from); !why.empty())
+      gone.emplace(receive.from, why);
+  }
+  for (int from = 0; from < steps_->world_size(); ++from) pull(from);
   receives_.remove_if([&](const Receive& receive) {
-    const std::string gone =
-        receive.from >= 0 && receive.from != rank_ ? steps_->departure(receive.from) : "";
-    if (gone.empty() && receive.deadline > now) return false;
+    const auto departed = gone.find(receive.from);
+    const bool left = departed != gone.end();
+    if (!left && receive.deadline > now) return false;
     outcomes_.push_back(
-        {receive.work, text_of(receive, gone.empty() ? late(receive.timeout) : gone)});
+        {receive.work, text_of(receive, left ? departed->second : late(receive.timeout))});
     return true;
   });
 }
