@@ -43,6 +43,16 @@ std::string to_text(const Announcement& place) {
   return concat(place.path, '\n', place.nonce, '\n', place.host);
 }
 
+/// A file of /dev/shm, which is gone when this is. Empty: none.
+struct NamedFile {
+  std::string name;
+  NamedFile() = default;
+  NamedFile(const NamedFile&) = delete;
+  ~NamedFile() {
+    if (!name.empty()) ::shm_unlink(name.c_str());
+  }
+};
+
 Announcement announced(const std::string& text) {
   const std::vector<std::string> lines = split(text, '\n');
   if (lines.size() < 3) return {};
@@ -106,18 +116,21 @@ void ShmSegment::initialise() {
   head->magic = kMagic;
 }
 
-std::shared_ptr<ShmSegment> ShmSegment::make(
-    int world_size, bool named, UniqueFd& fd, std::string& name, std::string& why) {
+std::shared_ptr<ShmSegment> ShmSegment::make(int world_size,
+                                             UniqueFd& fd,
+                                             std::string* name,
+                                             std::string& why) {
   std::shared_ptr<ShmSegment> segment(new ShmSegment(world_size));
-  if (named) name = concat("/muster-", ::getpid(), "-", random_number());
+  const bool named = name != nullptr;
+  const std::string own_name = !named ? "" : concat("/muster-", ::getpid(), "-", random_number());
   const auto refuse = [&](const char* call, int error) {
-    if (named && fd) ::shm_unlink(name.c_str());
     why = concat(call, ": ", errno_text(error));
     return nullptr;
   };
-  fd.reset(named ? ::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)
+  fd.reset(named ? ::shm_open(own_name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)
                  : ::memfd_create("muster-shm", MFD_CLOEXEC));
   if (!fd) return refuse(named ? "shm_open" : "memfd_create", errno);
+  if (named) *name = own_name;
   if (::ftruncate(fd.get(), static_cast<off_t>(segment->total_bytes_)) != 0)
     return refuse("ftruncate", errno);
   // A file of /dev/shm is taken whole at once: where it does not fit, a later touch would be
@@ -133,8 +146,8 @@ std::shared_ptr<ShmSegment> ShmSegment::make(
 
 std::shared_ptr<ShmSegment> ShmSegment::local(int world_size) {
   UniqueFd fd;
-  std::string name, why;
-  auto segment = make(world_size, false, fd, name, why);
+  std::string why;
+  auto segment = make(world_size, fd, nullptr, why);
   if (!segment) throw BackendUnfit("shm: " + why);
   return segment;
 }
@@ -169,13 +182,14 @@ std::shared_ptr<ShmSegment> ShmSegment::meet(
   for (const bool named : {false, true}) {
     if (!named && !anonymous) continue;
     const std::string key = named ? "shm/named" : "shm/anonymous";
-    UniqueFd fd;  // rank 0's; it stays open until all are in
-    std::string name, why;
+    UniqueFd fd;     // rank 0's; it stays open until all are in
+    NamedFile file;  // as long
+    std::string why;
     std::shared_ptr<ShmSegment> segment;
     if (rank == 0) {
-      segment = make(world_size, named, fd, name, why);
+      segment = make(world_size, fd, named ? &file.name : nullptr, why);
       const std::string path =
-          named ? "/dev/shm" + name : concat("/proc/", ::getpid(), "/fd/", fd.get());
+          named ? "/dev/shm" + file.name : concat("/proc/", ::getpid(), "/fd/", fd.get());
       store.set(key, segment ? to_text({path, segment->head().nonce, host}) : "");
     } else {
       segment = open(world_size, await_text(store, key, 0), host, why);
@@ -183,7 +197,6 @@ std::shared_ptr<ShmSegment> ShmSegment::meet(
     // Before the others know that this rank is in: from then on they watch this process.
     if (segment) segment->rank(rank).pid.store(::getpid());
     const auto reasons = exchange_texts(store, key + "/opened", rank, world_size, why);
-    if (segment && !name.empty()) ::shm_unlink(name.c_str());
     const auto refused = std::find_if(
         reasons.begin(), reasons.end(), [](const std::string& said) { return !said.empty(); });
     if (refused == reasons.end()) return segment;

@@ -96,8 +96,11 @@ class ShmSegment {
 
  private:
   explicit ShmSegment(int world_size);
-  static std::shared_ptr<ShmSegment> make(
-      int world_size, bool named, UniqueFd& fd, std::string& name, std::string& why);
+  /// With `name` a file of /dev/shm, whose name it becomes as soon as there is one.
+  static std::shared_ptr<ShmSegment> make(int world_size,
+                                          UniqueFd& fd,
+                                          std::string* name,
+                                          std::string& why);
   static std::shared_ptr<ShmSegment> open(int world_size,
                                           const std::string& announcement,
                                           const std::string& host,
