@@ -63,9 +63,7 @@ TwoLevelBackend::Parts::Parts(const BackendRequest& request,
   };
   BackendRequest sub = part(concat("host", host), local_rank(rank), neighbours().size());
   sub.names = neighbours();
-  // A leader may wait for other hosts as long as the timeout says; those whom it leads wait longer,
-  // so that they hear from it who is missing.
-  sub.timeout += sub.timeout / 2;
+  sub.timeout = timeout_inside(sub.timeout);
   std::string why;
   try {
     inside = inside_entry.make(sub);
@@ -130,16 +128,24 @@ void TwoLevelBackend::close(const std::string& reason) {
   queue_->close(reason);
 }
 
+/// For messages: collectives bring their own.
+void TwoLevelBackend::setTimeout(std::chrono::milliseconds timeout) {
+  PostingBackend::setTimeout(timeout);
+  parts_->inside->setTimeout(timeout_inside(timeout));
+  parts_->all->setTimeout(timeout);
+}
+
 TwoLevelBackend::WorkPtr TwoLevelBackend::post(uint64_t sequence, Contribution part) {
   auto work =
       c10::make_intrusive<PendingWork>(getRank(), part.op, sequence, part.results(), queue_);
   const OpSignature signature = OpSignature::of(part, sequence);
   const bool now = !part.async;
-  const auto run = [parts = parts_, part = std::move(part), signature] {
+  const auto timeout = timeout_of(part);
+  const auto run = [parts = parts_, part = std::move(part), signature, timeout] {
     const c10::NoGradGuard no_grad;
     parts->require_alive();
     try {
-      Run run(*parts, part);
+      Run run(*parts, part, timeout);
       run.agree(signature);
       run.move();
     } catch (const Error& error) {

@@ -25,8 +25,12 @@ namespace muster::parallel {
 // but that. Who fails writes why into the store before it closes its connections, and whoever loses
 // a connection looks there first, so that a dead rank is named on other hosts, too.
 //
-// Sums are in rank order inside a host and in host order between, so they are the same on all ranks
-// and from run to run, but not bit-equal to those of `thread` and `shm`.
+// Sums are in rank order inside a host. Between, they are in the order of the other backend, which
+// for gloo's ring differs from part to part of a tensor from three hosts on. So they are the same
+// on all ranks and from run to run, but not bit-equal to those of `thread` and `shm`.
+//
+// An operation's timeout holds between hosts. Inside it is half as long again: a leader may wait
+// for other hosts for the whole of it, and those whom it leads are to hear from it who is missing.
 
 /// The ranks by host, hosts in the order of their first rank.
 std::vector<std::vector<int>> hosts_of(const std::vector<std::string>& identities);
@@ -43,6 +47,7 @@ class TwoLevelBackend final : public PostingBackend {
 
   void abort() override { close("the group was aborted"); }
   void shutdown() override { close("the group was shut down"); }
+  void setTimeout(std::chrono::milliseconds timeout) override;
 
   WorkPtr send(Tensors& tensors, int to, int tag) override;
   WorkPtr recv(Tensors& tensors, int from, int tag) override;

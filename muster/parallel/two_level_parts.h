@@ -15,6 +15,17 @@ namespace muster::parallel {
 
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
+/// See Note [Two levels].
+inline std::chrono::milliseconds timeout_inside(std::chrono::milliseconds timeout) {
+  return timeout + timeout / 2;
+}
+
+/// A part, and how long an operation may wait in it.
+struct Side {
+  c10d::Backend& group;
+  std::chrono::milliseconds timeout;
+};
+
 struct TwoLevelBackend::Parts {
   Parts(const BackendRequest& request,
         const std::vector<std::vector<int>>& hosts,
@@ -49,12 +60,17 @@ struct TwoLevelBackend::Parts {
 /// One operation of one rank, from agreement to result. Blocks.
 class TwoLevelBackend::Run {
  public:
-  Run(Parts& parts, const Contribution& part) : parts_(parts), part_(part) {}
+  Run(Parts& parts, const Contribution& part, std::chrono::milliseconds timeout)
+      : parts_(parts), part_(part), timeout_(timeout) {}
 
   void agree(const OpSignature& signature) const;
   void move();
 
  private:
+  Side inside() const { return {*parts_.inside, timeout_inside(timeout_)}; }
+  Side leaders() const { return {*parts_.leaders, timeout_}; }
+  Side all() const { return {*parts_.all, timeout_}; }
+
   void reduce(at::Tensor& tensor, c10d::ReduceOp::RedOpType op) const;
   void combine_leaders(at::Tensor& tensor, c10d::ReduceOp::RedOpType op) const;
   void reduce_to_root() const;
@@ -65,10 +81,13 @@ class TwoLevelBackend::Run {
   void gather() const;
   void scatter() const;
   void all_to_all() const;
-  void check_sizes(const std::vector<int64_t>& gives, const std::vector<int64_t>& takes) const;
+  at::Tensor check_sizes(const std::vector<int64_t>& gives,
+                         const std::vector<int64_t>& takes) const;
+  void check_lists() const;
 
   Parts& parts_;
   const Contribution& part_;
+  const std::chrono::milliseconds timeout_;
 };
 
 }  // namespace muster::parallel

@@ -29,32 +29,33 @@ void finish(const c10::intrusive_ptr<c10d::Work>& work) {
 }
 
 template <class Options>
-Options waited(int root = 0, ReduceOp::RedOpType op = ReduceOp::SUM) {
+Options waited(const Side& side, int root = 0, ReduceOp::RedOpType op = ReduceOp::SUM) {
   Options options;
+  options.timeout = side.timeout;
   options.asyncOp = false;
   if constexpr (requires { options.rootRank; }) options.rootRank = root;
   if constexpr (requires { options.reduceOp; }) options.reduceOp = op;
   return options;
 }
 
-void all_reduce(c10d::Backend& group, at::Tensor tensor, ReduceOp::RedOpType op) {
+void all_reduce(const Side& side, at::Tensor tensor, ReduceOp::RedOpType op) {
   Tensors tensors{std::move(tensor)};
-  finish(group.allreduce(tensors, waited<c10d::AllreduceOptions>(0, op)));
+  finish(side.group.allreduce(tensors, waited<c10d::AllreduceOptions>(side, 0, op)));
 }
 
-void broadcast_from(c10d::Backend& group, at::Tensor tensor, int root) {
+void broadcast_from(const Side& side, at::Tensor tensor, int root) {
   Tensors tensors{std::move(tensor)};
-  finish(group.broadcast(tensors, waited<c10d::BroadcastOptions>(root)));
+  finish(side.group.broadcast(tensors, waited<c10d::BroadcastOptions>(side, root)));
 }
 
 /// [size of the group, …] of equal tensors.
-at::Tensor all_gather_in(c10d::Backend& group, const at::Tensor& tensor) {
+at::Tensor all_gather_in(const Side& side, const at::Tensor& tensor) {
   std::vector<int64_t> sizes = tensor.sizes().vec();
-  sizes.insert(sizes.begin(), group.getSize());
+  sizes.insert(sizes.begin(), side.group.getSize());
   at::Tensor all = at::empty(sizes, tensor.options());
   std::vector<Tensors> outputs{all.unbind(0)};
   Tensors inputs{tensor};
-  finish(group.allgather(outputs, inputs, waited<c10d::AllgatherOptions>()));
+  finish(side.group.allgather(outputs, inputs, waited<c10d::AllgatherOptions>(side)));
   return all;
 }
 
@@ -110,12 +111,12 @@ std::string first_misfit(const OpSignature& reference,
 void TwoLevelBackend::Run::agree(const OpSignature& signature) const {
   at::Tensor mine = at::empty({static_cast<int64_t>(sizeof signature)}, at::kByte);
   std::memcpy(mine.data_ptr(), &signature, sizeof signature);
-  const at::Tensor here = all_gather_in(*parts_.inside, mine);
+  const at::Tensor here = all_gather_in(inside(), mine);
   at::Tensor verdict = text_tensor("");
   if (parts_.leads()) {
     // One message: what this host was called with, and what it found wrong inside.
-    const std::string inside = first_misfit(signature, parts_.rank, here, parts_.neighbours());
-    const at::Tensor told = all_gather_in(*parts_.leaders, at::cat({mine, text_tensor(inside)}));
+    const std::string misfit = first_misfit(signature, parts_.rank, here, parts_.neighbours());
+    const at::Tensor told = all_gather_in(leaders(), at::cat({mine, text_tensor(misfit)}));
     std::vector<int> leaders;
     for (const auto& host : parts_.hosts) leaders.push_back(host[0]);
     OpSignature first;
@@ -127,7 +128,7 @@ void TwoLevelBackend::Run::agree(const OpSignature& signature) const {
       found = text_from(told[h].narrow(0, size, kVerdictBytes));
     verdict = text_tensor(found);
   }
-  broadcast_from(*parts_.inside, verdict, 0);
+  broadcast_from(inside(), verdict, 0);
   const std::string found = text_from(verdict);
   if (found.empty()) return;
   throw usage_error(
@@ -170,16 +171,16 @@ void TwoLevelBackend::Run::reduce(at::Tensor& tensor, ReduceOp::RedOpType op) co
   const auto summed = op == ReduceOp::AVG ? ReduceOp::SUM : op;
   at::Tensor dense = tensor.contiguous();
   Tensors tensors{dense};
-  finish(parts_.inside->reduce(tensors, waited<c10d::ReduceOptions>(0, summed)));
+  finish(parts_.inside->reduce(tensors, waited<c10d::ReduceOptions>(inside(), 0, summed)));
   if (parts_.leads()) combine_leaders(dense, summed);
-  broadcast_from(*parts_.inside, dense, 0);
+  broadcast_from(inside(), dense, 0);
   if (op == ReduceOp::AVG) dense.div_(parts_.world_size);
   if (!dense.is_same(tensor)) tensor.copy_(dense);
 }
 
 void TwoLevelBackend::Run::combine_leaders(at::Tensor& tensor, ReduceOp::RedOpType op) const {
-  if (gloo_reduces(tensor.scalar_type())) return all_reduce(*parts_.leaders, tensor, op);
-  const at::Tensor rows = all_gather_in(*parts_.leaders, flat_bytes(tensor));
+  if (gloo_reduces(tensor.scalar_type())) return all_reduce(leaders(), tensor, op);
+  const at::Tensor rows = all_gather_in(leaders(), flat_bytes(tensor));
   Tensors values;
   for (const at::Tensor& row : rows.unbind(0))
     values.push_back(row.view(tensor.scalar_type()).view(tensor.sizes()));
@@ -206,9 +207,9 @@ void TwoLevelBackend::Run::broadcast() const {
   for (const at::Tensor& tensor : part_.inputs) {
     at::Tensor bytes = flat_bytes(tensor);
     if (bytes.numel() == 0) continue;
-    if (at_home) broadcast_from(*parts_.inside, bytes, parts_.local_rank(part_.root));
-    if (parts_.leads()) broadcast_from(*parts_.leaders, bytes, root_host);
-    if (!at_home) broadcast_from(*parts_.inside, bytes, 0);
+    if (at_home) broadcast_from(inside(), bytes, parts_.local_rank(part_.root));
+    if (parts_.leads()) broadcast_from(leaders(), bytes, root_host);
+    if (!at_home) broadcast_from(inside(), bytes, 0);
     if (parts_.rank != part_.root) set_bytes(tensor, bytes);
   }
 }
@@ -218,14 +219,14 @@ at::Tensor TwoLevelBackend::Run::gather_all(const at::Tensor& bytes) const {
   size_t most = 0;
   for (const auto& host : parts_.hosts) most = std::max(most, host.size());
   const auto hosts = static_cast<int64_t>(parts_.hosts.size());
-  const at::Tensor here = all_gather_in(*parts_.inside, bytes);
+  const at::Tensor here = all_gather_in(inside(), bytes);
   at::Tensor blocks = at::zeros({hosts, static_cast<int64_t>(most), bytes.numel()}, at::kByte);
   if (parts_.leads()) {
     at::Tensor block = at::zeros({static_cast<int64_t>(most), bytes.numel()}, at::kByte);
     block.narrow(0, 0, here.size(0)).copy_(here);
-    blocks = all_gather_in(*parts_.leaders, block);
+    blocks = all_gather_in(leaders(), block);
   }
-  broadcast_from(*parts_.inside, blocks, 0);
+  broadcast_from(inside(), blocks, 0);
   Tensors rows;
   for (int rank = 0; rank < parts_.world_size; ++rank)
     rows.push_back(blocks[parts_.host_of(rank)][parts_.local_rank(rank)]);
@@ -234,13 +235,7 @@ at::Tensor TwoLevelBackend::Run::gather_all(const at::Tensor& bytes) const {
 
 void TwoLevelBackend::Run::all_gather() const {
   const at::Tensor& input = part_.inputs[0];
-  for (const at::Tensor& output : part_.outputs) {
-    if (part_.op == OpType::ALLGATHER && output.numel() != input.numel()) {
-      throw usage_error({.refused = part_.describe(),
-                         .rule = "between hosts, ranks gather tensors of one size",
-                         .value = shape_text(output.scalar_type(), output.sizes())});
-    }
-  }
+  if (part_.op == OpType::ALLGATHER) check_lists();
   if (input.numel() == 0) return;
   const at::Tensor rows = gather_all(flat_bytes(input));
   if (part_.op == OpType::_ALLGATHER_BASE) return set_bytes(part_.outputs[0], rows.view(-1));
@@ -249,6 +244,7 @@ void TwoLevelBackend::Run::all_gather() const {
 }
 
 void TwoLevelBackend::Run::gather() const {
+  check_lists();
   Tensors inputs{flat_bytes(part_.inputs[0])};
   if (inputs[0].numel() == 0) return;
   std::vector<Tensors> outputs;
@@ -256,12 +252,13 @@ void TwoLevelBackend::Run::gather() const {
     outputs.emplace_back();
     for (const at::Tensor& output : part_.outputs) outputs[0].push_back(flat_bytes(output));
   }
-  finish(parts_.all->gather(outputs, inputs, waited<c10d::GatherOptions>(part_.root)));
+  finish(parts_.all->gather(outputs, inputs, waited<c10d::GatherOptions>(all(), part_.root)));
   for (size_t r = 0; !outputs.empty() && r < outputs[0].size(); ++r)
     set_bytes(part_.outputs[r], outputs[0][r]);
 }
 
 void TwoLevelBackend::Run::scatter() const {
+  check_lists();
   Tensors outputs{flat_bytes(part_.outputs[0])};
   if (outputs[0].numel() == 0) return;
   std::vector<Tensors> inputs;
@@ -269,13 +266,13 @@ void TwoLevelBackend::Run::scatter() const {
     inputs.emplace_back();
     for (const at::Tensor& input : part_.inputs) inputs[0].push_back(flat_bytes(input));
   }
-  finish(parts_.all->scatter(outputs, inputs, waited<c10d::ScatterOptions>(part_.root)));
+  finish(parts_.all->scatter(outputs, inputs, waited<c10d::ScatterOptions>(all(), part_.root)));
   set_bytes(part_.outputs[0], outputs[0]);
 }
 
-/// All ranks see all sizes, so all refuse alike.
-void TwoLevelBackend::Run::check_sizes(const std::vector<int64_t>& gives,
-                                       const std::vector<int64_t>& takes) const {
+/// All ranks see all sizes, so all refuse alike. [from, to] of bytes.
+at::Tensor TwoLevelBackend::Run::check_sizes(const std::vector<int64_t>& gives,
+                                             const std::vector<int64_t>& takes) const {
   const auto world = static_cast<int64_t>(parts_.world_size);
   const at::Tensor mine = at::stack({at::tensor(gives, at::kLong), at::tensor(takes, at::kLong)});
   const at::Tensor table = gather_all(flat_bytes(mine)).view(at::kLong).view({world, 2, world});
@@ -286,6 +283,35 @@ void TwoLevelBackend::Run::check_sizes(const std::vector<int64_t>& gives,
       throw unequal_parts(from, sizes[from][0][to], to, sizes[to][1][from]);
     }
   }
+  return table.select(1, 0);
+}
+
+/// For all-gather, gather and scatter.
+void TwoLevelBackend::Run::check_lists() const {
+  const auto bytes = [](const at::Tensor& tensor) { return static_cast<int64_t>(tensor.nbytes()); };
+  const auto world = static_cast<size_t>(parts_.world_size);
+  const auto root = static_cast<size_t>(part_.root);
+  const bool is_root = parts_.rank == part_.root;
+  std::vector<int64_t> gives(world, 0), takes(world, 0);
+  if (part_.op == OpType::SCATTER) {
+    takes[root] = bytes(part_.outputs[0]);
+    if (is_root) std::transform(part_.inputs.begin(), part_.inputs.end(), gives.begin(), bytes);
+  } else {
+    const bool to_all = part_.op == OpType::ALLGATHER;
+    for (size_t to = 0; to < world; ++to)
+      if (to_all || to == root) gives[to] = bytes(part_.inputs[0]);
+    if (to_all || is_root)
+      std::transform(part_.outputs.begin(), part_.outputs.end(), takes.begin(), bytes);
+  }
+  const at::Tensor table = check_sizes(gives, takes);
+  // One column is enough of an all-gather: what a rank gives is the same for all.
+  const auto column = part_.op == OpType::SCATTER ? table[part_.root] : table.select(1, part_.root);
+  if (column.eq(column[0]).all().item<bool>()) return;
+  throw usage_error(
+      {.refused = part_.describe(),
+       .rule = "between hosts, the tensors of a list have one size",
+       .value =
+           concat(column.min().item<int64_t>(), " to ", column.max().item<int64_t>(), " bytes")});
 }
 
 void TwoLevelBackend::Run::all_to_all() const {
@@ -316,7 +342,7 @@ void TwoLevelBackend::Run::all_to_all() const {
   at::Tensor output = at::empty({total}, at::kByte);
   auto taken_sizes = takes, given_sizes = gives;  // gloo moves them away
   finish(parts_.all->alltoall_base(
-      output, input, taken_sizes, given_sizes, waited<c10d::AllToAllOptions>()));
+      output, input, taken_sizes, given_sizes, waited<c10d::AllToAllOptions>(all())));
   int64_t from = 0;
   for (size_t r = 0; r < world; ++r) {
     set_bytes(taken[r], output.narrow(0, from, takes[r]));
