@@ -69,6 +69,8 @@ void check_lists(const Contribution& part, int rank, size_t world) {
     case OpType::ALLTOALL:
       one_per_rank(part.inputs, "input");
       return one_per_rank(part.outputs, "output");
+    case OpType::REDUCE:
+      return one(part.inputs, "input");
     case OpType::BARRIER:
       return;
     default:
@@ -245,7 +247,10 @@ OpSignature OpSignature::of(const Contribution& part, uint64_t sequence) {
   sign.dims = static_cast<uint8_t>(list[0].dim());
   for (size_t i = 0; i < list.size(); ++i) {
     const auto sizes = list[i].sizes();
-    if (i > 0) sign.rest = mix(sign.rest, static_cast<uint64_t>(list[i].scalar_type()));
+    if (i > 0) {
+      sign.rest = mix(sign.rest, static_cast<uint64_t>(list[i].scalar_type()));
+      sign.rest = mix(sign.rest, sizes.size());
+    }
     for (size_t d = 0; d < sizes.size(); ++d) {
       if (i == 0 && d < kMaxDims) {
         sign.sizes[d] = sizes[d];

@@ -34,9 +34,9 @@ struct Contribution {
 };
 
 /// What must agree between the ranks' contributions, as plain bytes that a shared segment can hold.
-/// Two of them are equal as bytes if and only if the operations fit, but for lists that differ
-/// between ranks by design (scatter, gather, all-to-all, all-gather), whose sizes are checked
-/// apart.
+/// Those of operations that fit are equal as bytes. Those of others are not, but for lists that
+/// differ between ranks by design (scatter, gather, all-to-all, all-gather), whose sizes are
+/// checked apart, and as far as the 64-bit hash `rest` can tell.
 struct OpSignature {
   static constexpr int kMaxDims = 8;
   uint64_t sequence = 0;

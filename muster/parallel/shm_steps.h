@@ -52,7 +52,7 @@ class ShmSteps {
   /// Begins an operation: the next turn carries its signature. Throws if the group has failed.
   void begin(const OpSignature& signature, std::chrono::milliseconds timeout);
 
-  /// Where this rank (and, for scatter, its peers) write before the turn.
+  /// What rank `rank` writes before the turn.
   std::byte* slot_to_write(int rank) const { return segment_->slot(rank, (step_ + 1) & 1); }
   int64_t* table_to_write() const { return segment_->table(rank_, (step_ + 1) & 1); }
 

@@ -97,6 +97,8 @@ TEST_P(Culprits, WhatARankCanSeeByItselfIsRefusedBeforeAnybodyWaits) {
     EXPECT_THAT(error_of([&] { backend->broadcast(sparse); }), HasSubstr("tensors are dense"));
     EXPECT_THAT(error_of([&] { backend->allreduce(sparse, {.reduceOp = c10d::ReduceOp::MAX}); }),
                 HasSubstr("summed or averaged (got max)"));
+    Tensors two{part, part};
+    EXPECT_THAT(error_of([&] { backend->reduce(two); }), HasSubstr("one input tensor"));
     Tensors word{part};
     EXPECT_THAT(error_of([&] { backend->send(word, 77, 0); }), HasSubstr("rank 77"));
     group.barrier();
