@@ -78,6 +78,7 @@ GradientSync::GradientSync(NamedTensors parameters,
       identity_(std::make_unique<ParameterIdentity>(parameters)),
       guard_(std::make_shared<BackwardGuard>()),
       bucket_bytes_cap_(options_.bucket_bytes_cap) {
+  const std::shared_ptr<CommHook> hook = make_comm_hook(options_.comm_hook, group_);
   sort_parameters(std::move(parameters), std::move(buffers));
   if (options_.init_sync) {
     verify_same_module(parameters_, frozen_, buffers_, group_);
@@ -94,19 +95,30 @@ GradientSync::GradientSync(NamedTensors parameters,
   }
   direct_ = DirectGradients::make(parameters_, group_, options_);
   build_reducer({});
-  register_comm_hook(make_comm_hook(options_.comm_hook, group_));
+  register_comm_hook(hook);
 }
 
 GradientSync::~GradientSync() {
-  guard_->reducer = nullptr;
-  // The hooks on the parameters point into the Reducer, and the module lives on.
   try {
-    reducer_->remove_autograd_hooks();
-    guard_->logger.reset();
-    reducer_.reset();
+    drop_reducer();
   } catch (
       const std::exception&) {  // NOLINT(bugprone-empty-catch): a destructor has nobody to tell
   }
+}
+
+/// Outputs of earlier forwards and the module, with its hooks into the Reducer, live on.
+void GradientSync::drop_reducer() {
+  guard_->reducer = nullptr;
+  if (reducer_) reducer_->remove_autograd_hooks();
+  guard_->logger.reset();
+  reducer_.reset();
+}
+
+void GradientSync::require_reducer() const {
+  if (reducer_) return;
+  throw usage_error({.refused = "a DistributedDataParallel whose buckets could not be made anew",
+                     .rule = "an earlier error said why",
+                     .hint = "make a new one, from a checkpoint"});
 }
 
 void GradientSync::sort_parameters(NamedTensors parameters, NamedTensors buffers) {
@@ -164,9 +176,7 @@ void GradientSync::build_reducer(const std::vector<size_t>& order) {
   auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(
       sorted, limits, sparse, std::vector<int64_t>(order.begin(), order.end())));
   if (order.empty()) std::reverse(buckets.begin(), buckets.end());
-  if (reducer_) reducer_->remove_autograd_hooks();
-  guard_->logger.reset();
-  reducer_.reset();
+  drop_reducer();
   reducer_ = detail::make_reducer({.parameters = parameters,
                                    .buckets = std::move(buckets),
                                    .group = group_.c10d(),
@@ -184,7 +194,7 @@ void GradientSync::build_reducer(const std::vector<size_t>& order) {
   if (direct_) reducer_->register_comm_hook(direct_->bucket_hook());
   guard_->reducer = reducer_.get();
   guard_->delay_all = options_.static_graph;
-  identity_->record_hooks();
+  identity_->record_hooks(parameters_);
 }
 
 const NamedTensors& GradientSync::bucketed() const {
@@ -193,6 +203,7 @@ const NamedTensors& GradientSync::bucketed() const {
 
 void GradientSync::use_buckets_alone() {
   if (!direct_) return;
+  drop_reducer();  // its communication hook is direct_'s
   direct_.reset();
   build_reducer({});
 }
@@ -222,6 +233,7 @@ void GradientSync::prepare_reducer(bool training) {
 }
 
 void GradientSync::before_forward() {
+  require_reducer();
   const bool training = c10::GradMode::is_enabled();
   if (training) identity_->check_hooks();
   if (join_) {
@@ -288,6 +300,7 @@ void GradientSync::register_comm_hook(std::shared_ptr<CommHook> hook) {
   }
   hook->bind(parameters_);
   use_buckets_alone();
+  require_reducer();
   hook_ = std::make_shared<HookRun>(std::move(hook));
   reducer_->register_comm_hook(adapter_of(hook_));
 }

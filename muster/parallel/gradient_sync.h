@@ -77,8 +77,8 @@ struct DdpOptions {
 class GradientSync {
  public:
   /// Collective. Throws a usage error, the same on every rank, that names the first parameter or
-  /// buffer in which the ranks' modules differ (name, shape, dtype, requires_grad), before anything
-  /// is changed.
+  /// buffer in which the ranks' modules differ (name, shape, order in memory, dtype, requires_grad),
+  /// before anything is changed.
   GradientSync(NamedTensors parameters,
                NamedTensors buffers,
                ProcessGroup group,
@@ -120,6 +120,8 @@ class GradientSync {
   void broadcast(const std::vector<at::Tensor>& tensors, int root = 0) const;
   void broadcast_state(int root) const;
   void build_reducer(const std::vector<size_t>& order);
+  void drop_reducer();
+  void require_reducer() const;
   void tune_buckets();
   void prepare_reducer(bool training);
   void mark_outputs(const std::vector<at::Tensor*>& outputs, std::vector<at::Tensor>& roots);
@@ -141,11 +143,11 @@ class GradientSync {
   DdpOptions options_;
   std::unique_ptr<ParameterIdentity> identity_;
   std::unique_ptr<DesyncWatch> desync_;
-  std::shared_ptr<HookRun> hook_;  // null: none
-  std::shared_ptr<BackwardGuard> guard_;
+  std::shared_ptr<HookRun> hook_;            // null: none
   std::unique_ptr<DirectGradients> direct_;  // null: all gradients travel in buckets
-  std::unique_ptr<c10d::Reducer> reducer_;
-  std::unique_ptr<BucketTuner> tuner_;  // null: the cap is settled
+  std::unique_ptr<c10d::Reducer> reducer_;   // null: it could not be made anew
+  std::shared_ptr<BackwardGuard> guard_;     // its logger calls the Reducer when it goes
+  std::unique_ptr<BucketTuner> tuner_;       // null: the cap is settled
   int64_t bucket_bytes_cap_;
   std::optional<JoinRun> join_;  // within join()
   bool buffers_due_ =

@@ -118,6 +118,7 @@ void GradientSync::keep_last_model(bool was_last) {
 void GradientSync::join(const JoinOptions& options, const std::function<void()>& body) {
   if (join_) throw usage_error({.refused = "join within join"});
   use_buckets_alone();
+  require_reducer();
   join_ = JoinRun{.options = options, .present = group_.world_size()};
   const auto leave = [&] {
     join_.reset();

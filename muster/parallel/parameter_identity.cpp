@@ -1,5 +1,7 @@
 #include "muster/parallel/parameter_identity.h"
 
+#include <unordered_set>
+
 #include <torch/csrc/autograd/variable.h>
 
 #include "muster/base/error.h"
@@ -22,10 +24,14 @@ const void* accumulator_of(const at::Tensor& parameter) {
 ParameterIdentity::ParameterIdentity(NamedTensors parameters)
     : parameters_(std::move(parameters)) {}
 
-void ParameterIdentity::record_hooks() {
+void ParameterIdentity::record_hooks(const NamedTensors& averaged) {
+  std::unordered_set<const void*> hooked;
+  for (const auto& [name, parameter] : averaged) hooked.insert(parameter.unsafeGetTensorImpl());
   accumulators_.clear();
-  for (const auto& [name, parameter] : parameters_)
-    accumulators_.push_back(parameter.requires_grad() ? accumulator_of(parameter) : nullptr);
+  for (const auto& [name, parameter] : parameters_) {
+    const bool ours = hooked.contains(parameter.unsafeGetTensorImpl());
+    accumulators_.push_back(ours ? accumulator_of(parameter) : nullptr);
+  }
 }
 
 void ParameterIdentity::check_hooks() const {

@@ -15,9 +15,10 @@ class ParameterIdentity {
   /// All parameters of the module, frozen and ignored ones too.
   explicit ParameterIdentity(NamedTensors parameters);
 
-  /// Records where gradients are accumulated now, after the Reducer has put its hooks there; it
-  /// also keeps them alive.
-  void record_hooks();
+  /// Records where gradients of `averaged`, some of the module's parameters, are accumulated now,
+  /// after the Reducer has put its hooks there; it also keeps them alive, as nobody does for
+  /// others.
+  void record_hooks(const NamedTensors& averaged);
 
   /// Throws a usage error that names the parameter. About 20 ns each.
   void check_hooks() const;
@@ -29,7 +30,7 @@ class ParameterIdentity {
 
  private:
   NamedTensors parameters_;
-  std::vector<const void*> accumulators_;  // by parameter; null for those without gradient
+  std::vector<const void*> accumulators_;  // by parameter; null for those not averaged
 };
 
 }  // namespace muster::parallel

@@ -307,9 +307,16 @@ void ReplicaGroup::zero_grad() {
 }
 
 void ReplicaGroup::set_sync(bool on) {
-  for (const auto& sync : syncs_) sync->set_sync(on);
+  for (const auto& sync : syncs_) {
+    if (sync) sync->set_sync(on);
+  }
 }
 
-bool ReplicaGroup::sync() const { return syncs_[0]->sync(); }
+bool ReplicaGroup::sync() const {
+  for (const auto& sync : syncs_) {
+    if (sync) return sync->sync();
+  }
+  return true;  // they could not be made anew, and nothing is averaged any more
+}
 
 }  // namespace muster::parallel

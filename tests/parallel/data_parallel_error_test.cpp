@@ -191,6 +191,22 @@ TEST(DataParallelErrors, AnOptimizerThatThrowsLeavesAnObjectThatSaysSo) {
   EXPECT_THAT(refusal_of([&] { optimizer.step(); }), HasSubstr("build it anew"));
 }
 
+TEST(DataParallelErrors, AReplicaThatCannotBeConnectedAgainLeavesAnObjectThatSaysSo) {
+  for (const int replica : {0, 1}) {
+    DataParallel dp(&make_line, cpus(2));
+    const torch::Tensor x = torch::ones({4, 4});
+    dp.backward(x, &square);
+    {
+      const auto pause = dp.no_sync();
+      dp.module(replica)->weight.mutable_grad() = torch::ones({7});  // fits into no bucket
+      EXPECT_NE(error_of([&] { dp.forward(torch::ones({4, 5})); }), test::kNoError);
+    }
+    const auto pause = dp.no_sync();
+    EXPECT_THAT(refusal_of([&] { dp.backward(x, &square); }), HasSubstr("build it anew"));
+    dp.zero_grad();
+  }
+}
+
 TEST(DataParallelErrors, ACallFromInsideAReplicaIsRefusedInsteadOfHanging) {
   DataParallel dp(&make_line, cpus(2));
   EXPECT_THAT(refusal_of([&] {

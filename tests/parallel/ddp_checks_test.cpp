@@ -88,6 +88,39 @@ TEST(DdpIdentity, NewValuesInTheSameParametersAreFine) {
   });
 }
 
+TEST(DdpIdentity, AnIgnoredParameterMayLoseTheGraphItWasInWhenItWasWrapped) {
+  const auto models = models_of(2);
+  run_ranks(2, [&](ProcessGroup group) {
+    const Model model = models[group.rank()];
+    const auto batch = test::golden_batch(0, torch::kFloat);
+    torch::Tensor old = model->forward(batch.x).sum();
+    DistributedDataParallel ddp(model, group, {.parameters_to_ignore = {"fc2.weight"}});
+    old = torch::Tensor();
+    for (int64_t step = 0; step < 2; ++step)
+      EXPECT_EQ(error_of([&] { loss_of(ddp, step).backward(); }), test::kNoError);
+  });
+}
+
+TEST(DdpReducer, ThatCannotBeMadeAnewLeavesAnObjectThatSaysSo) {
+  const auto models = models_of(1);
+  run_ranks(1, [&](ProcessGroup group) {
+    const Model model = models[0];
+    torch::Tensor loss;
+    {
+      DistributedDataParallel ddp(model, group, {.gradient_as_bucket_view = true});
+      loss = loss_of(ddp, 0);
+      model->parameters()[0].mutable_grad() = torch::ones({7});  // fits into no bucket
+      const parallel::NamedTensors state{{"bucket_bytes_cap", torch::full({}, 524, torch::kLong)}};
+      EXPECT_THAT(error_of([&] { ddp.load_state(state); }), HasSubstr("size"));
+      EXPECT_THAT(error_of([&] { loss_of(ddp, 1); }), HasSubstr("make a new"));
+      EXPECT_THAT(error_of([&] { ddp.join([] {}); }), HasSubstr("make a new"));
+      ddp.zero_grad();
+      loss.backward();
+    }
+    EXPECT_TRUE(model->parameters()[0].grad().defined());
+  });
+}
+
 // --- values on the ranks
 
 TEST(DdpDesync, NamesTheRankTheParameterAndTheStepWithinOneTurn) {
