@@ -58,7 +58,8 @@ class CommHook {
   virtual BucketReduction reduce(c10d::GradBucket& bucket) = 0;
 
   /// What the next step depends on, for this rank: error feedback differs from rank to rank, so
-  /// every rank saves its own. With it, a resumed run goes on bit for bit.
+  /// every rank saves its own. With it, a resumed run goes on bit for bit; powersgd's exception is
+  /// in Note [PowerSGD].
   virtual NamedTensors state() const { return {}; }
   /// Replaces the state. Throws a usage error for a tensor that is missing, unknown or of another
   /// shape.

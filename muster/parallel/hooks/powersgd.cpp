@@ -34,6 +34,11 @@ namespace {
 // PyTorch: DDP sorts its buckets anew after a resume. For the same reason compression may start
 // with the first step here. P travels while backward goes on, Q after it, since the second needs
 // the first; both in the order of buckets, the same on all ranks.
+// The first Qs are random; as in PyTorch one seed is drawn per bucket, and its numbers go to the
+// bucket's matrices in their order. Without find_unused_parameters DDP sorts its buckets anew after
+// the first step of a run, also of a resumed one. So that step gets other Qs than the unbroken
+// run's if it draws any: where the run is resumed at step `start` (above 0) exactly, or at any
+// later one with warm_start=false. Everywhere else a resumed run goes on bit for bit.
 
 constexpr Param kParams[] = {
     param<&PowerSgdOptions::rank>("rank", "columns of the thin matrices: more are more exact"),
