@@ -74,6 +74,12 @@ struct BackendEntry {
   /// An all-reduce works where the tensors lie, in the order of ranks, and many cost no more than
   /// one over all: gradients need not be packed into buckets.
   bool needs_no_buckets = false;
+  /// It compares the ranks' calls itself and names who is missing, as Muster's own do: the watch
+  /// (watch.h) then leaves that to it, and its errors fail one operation, not the group.
+  bool names_culprits = false;
+  /// Its own threads complete its works' futures, and nothing interrupts a thread in its wait: the
+  /// watch then waits for the future, which it can fail first.
+  bool completes_futures = false;
 };
 
 /// All process-group backends (generated).

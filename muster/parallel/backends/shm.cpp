@@ -127,6 +127,7 @@ extern constinit const BackendEntry shm_entry{
     false,
     &unsuitable,
     nullptr,
-    true};
+    /*needs_no_buckets=*/true,
+    /*names_culprits=*/true};
 
 }  // namespace muster::parallel

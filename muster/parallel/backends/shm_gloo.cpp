@@ -42,6 +42,9 @@ extern constinit const BackendEntry shm_gloo_entry{
     &make,
     true,
     false,
-    &unsuitable};
+    &unsuitable,
+    nullptr,
+    /*needs_no_buckets=*/false,
+    /*names_culprits=*/true};
 
 }  // namespace muster::parallel

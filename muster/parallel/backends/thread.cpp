@@ -14,6 +14,10 @@ class ThreadBackend final : public PostingBackend {
   ThreadBackend(std::shared_ptr<ThreadBoard> board, int rank, std::chrono::milliseconds timeout)
       : PostingBackend("thread", rank, board->world_size(), timeout), board_(std::move(board)) {}
 
+  void give_up(const std::string& reason) override { board_->leave(getRank(), reason, true); }
+  void abort() override { give_up("the group was aborted"); }
+  void shutdown() override { give_up("the group was shut down"); }
+
   WorkPtr send(Tensors& tensors, int to, int tag) override {
     return board_->send(getRank(), to, tag, only_message(tensors, to, "SEND"), options_->timeout);
   }
@@ -59,6 +63,7 @@ extern constinit const BackendEntry thread_entry{
     true,
     nullptr,
     nullptr,
-    true};
+    /*needs_no_buckets=*/true,
+    /*names_culprits=*/true};
 
 }  // namespace muster::parallel
