@@ -12,7 +12,7 @@
 namespace muster::parallel {
 namespace {
 
-constexpr size_t kCalmOps = 8, kAlarmOps = 256;
+constexpr size_t kCalmOps = 8, kAlarmOps = kMaxBriefs;
 /// How long the end of a group waits for a store that does not answer.
 constexpr auto kGoodbye = std::chrono::milliseconds(400);
 /// How long the start of a group waits for the first heartbeat of the rank that serves the store.
@@ -28,38 +28,6 @@ std::string read(c10d::Store& store, const std::string& key) {
 }
 
 }  // namespace
-
-struct WatchBoard::Shared {
-  struct Question {
-    uint64_t sequence, fingerprint;
-    std::optional<bool> agrees;
-  };
-  BoardOptions options;
-  std::shared_ptr<FlightRecorder> recorder;
-  ProcessId process = this_process();
-
-  mutable std::mutex mutex;
-  std::condition_variable changed;
-  c10::intrusive_ptr<c10d::Store> store;
-  std::optional<ProcessId> server;  // the process of the rank that serves the store
-  std::vector<PeerView> peers;
-  std::vector<Clock::time_point> peers_at;  // when a new heartbeat of theirs was first seen
-  std::optional<std::string> verdict;
-  std::string proposal;
-  std::vector<std::shared_ptr<Question>> questions;
-  std::optional<Clock::time_point> asked_at;  // a request to the store is on its way since then
-  uint64_t version = 0;                       // rises with each change
-  uint64_t beats = 0;
-  int64_t alarms_seen = 0;
-  int alarms_heard = 0;  // beats that still run fast because of others' alarms
-  bool alarm = false, lost = false, stopping = false, finished = false;
-
-  void bump() {
-    ++version;
-    changed.notify_all();
-  }
-  bool fast() const { return alarm || alarms_heard > 0; }
-};
 
 /// Which process serves the store is learnt before anything can happen to it: a store whose server
 /// is stopped cannot be asked any more.
@@ -89,16 +57,17 @@ WatchBoard::WatchBoard(c10::intrusive_ptr<c10d::Store> store,
     : shared_(std::make_shared<Shared>()) {
   shared_->options = options;
   shared_->recorder = std::move(recorder);
-  shared_->peers.resize(static_cast<size_t>(options.world_size));
-  shared_->peers_at.assign(shared_->peers.size(), Clock::now());
+  shared_->peers.assign(static_cast<size_t>(options.world_size), {.since = Clock::now()});
   shared_->store = std::move(store);
   meet_server(*shared_);
   std::thread([shared = shared_] { beat(shared); }).detach();
 }
 
-WatchBoard::~WatchBoard() {
+WatchBoard::~WatchBoard() { close(); }
+
+void WatchBoard::close() {
   std::unique_lock lock(shared_->mutex);
-  shared_->stopping = true;
+  if (std::exchange(shared_->stopping, true)) return;
   shared_->bump();
   shared_->changed.wait_for(
       lock, kGoodbye + std::chrono::milliseconds(100), [&] { return shared_->finished; });
@@ -126,8 +95,8 @@ class WatchBoard::Beat {
     PeerState mine;
     {
       const std::lock_guard lock(s_.mutex);
-      alarm_ = s_.alarm;
-      read_all_ = s_.alarm || !s_.server;
+      alarm_ = s_.alarm.has_value();
+      read_all_ = alarm_ || !s_.server;
       proposal_ = s_.proposal;
       mine = peer_state_of(*s_.recorder, s_.fast() ? kAlarmOps : kCalmOps);
       mine.ended = s_.stopping;
@@ -146,25 +115,49 @@ class WatchBoard::Beat {
     const std::string verdict = store_->compareSet(kVerdictKey, std::string(), proposal_);
     const int64_t alarms = store_->add("alarm", alarm_ ? 1 : 0);
     const int neighbour = (options_.rank + 1) % options_.world_size;
-    std::vector<std::pair<int, PeerState>> seen;
+    std::vector<Look> looks;
     for (int rank = 0; rank < options_.world_size; ++rank) {
-      if (rank == options_.rank || (!read_all_ && rank != neighbour)) continue;
-      if (auto state = peer(rank)) seen.emplace_back(rank, std::move(*state));
+      if (rank != options_.rank && (read_all_ || rank == neighbour)) looks.push_back(look_at(rank));
     }
     const std::lock_guard lock(s_.mutex);
     s_.asked_at.reset();
-    for (auto& [rank, state] : seen) {
-      PeerView& view = s_.peers[static_cast<size_t>(rank)];
-      if (!view.state || view.state->beat != state.beat)
-        s_.peers_at[static_cast<size_t>(rank)] = Clock::now();
-      view.state = std::move(state);
-      if (rank == options_.server_rank) s_.server = view.state->process;
-    }
+    for (Look& look : looks) note(std::move(look));
     is_news_ = !verdict.empty() && !s_.verdict;
     if (is_news_) s_.verdict = verdict;
     s_.alarms_heard = alarms != s_.alarms_seen ? 5 : std::max(0, s_.alarms_heard - 1);
     s_.alarms_seen = alarms;
     s_.bump();
+  }
+
+  struct Look {
+    int rank;
+    bool was_gone;
+    Clock::time_point begun;
+    std::optional<PeerState> state;
+  };
+
+  /// The process is asked for before its heartbeat: of one that has ended, this was the last.
+  Look look_at(int rank) {
+    const auto& known = s_.peers[static_cast<size_t>(rank)].state;
+    const bool was_gone = known && life_of(known->process) == Life::kGone;
+    const auto begun = Clock::now();
+    return {rank, was_gone, begun, peer(rank)};
+  }
+
+  /// Under the lock. Silence counts where we looked: not while this process was stopped, or calm.
+  void note(Look look) {
+    Shared::Peer& peer = s_.peers[static_cast<size_t>(look.rank)];
+    if (look.state && (!peer.state || peer.state->beat != look.state->beat)) {
+      peer.since = Clock::now();
+      peer.silent = {};
+    } else if (peer.read_at) {
+      peer.silent += std::min<Clock::duration>(look.begun - *peer.read_at, options_.heartbeat);
+    }
+    peer.read_at = look.begun;
+    peer.was_gone = look.was_gone;
+    if (!look.state) return;
+    peer.state = std::move(look.state);
+    if (look.rank == options_.server_rank) s_.server = peer.state->process;
   }
 
   /// Until the next heartbeat; answers questions meanwhile.
@@ -174,8 +167,8 @@ class WatchBoard::Beat {
     const auto next = Clock::now() + (s_.fast() ? options_.heartbeat / 5 : options_.heartbeat);
     while (true) {
       s_.changed.wait_until(lock, next, [&] {
-        return s_.stopping || (s_.alarm && !alarm_) || (s_.proposal != proposal_ && !s_.verdict) ||
-               !s_.questions.empty();
+        return s_.stopping || (s_.alarm.has_value() && !alarm_) ||
+               (s_.proposal != proposal_ && !s_.verdict) || !s_.questions.empty();
       });
       if (s_.questions.empty()) return;
       const auto questions = std::exchange(s_.questions, {});
@@ -192,8 +185,12 @@ class WatchBoard::Beat {
 
   /// The first rank writes what it called; the rest compare.
   bool agrees(const Shared::Question& question) {
-    const std::string mine = std::to_string(question.fingerprint);
-    return store_->compareSet(concat("call/", question.sequence), std::string(), mine) == mine;
+    const Call& call = question.call;
+    const std::string key = concat("call/", call.sequence, "/", call.attempt);
+    const std::string mine = std::to_string(call.fingerprint);
+    if (!question.withdraws) return store_->compareSet(key, std::string(), mine) == mine;
+    store_->compareSet(key, mine, std::string());
+    return true;
   }
 
   std::optional<PeerState> peer(int rank) {
@@ -258,8 +255,8 @@ void WatchBoard::beat(const std::shared_ptr<Shared>& shared) {
 
 void WatchBoard::set_alarm(bool on) {
   const std::lock_guard lock(shared_->mutex);
-  if (shared_->alarm == on) return;
-  shared_->alarm = on;
+  if (shared_->alarm.has_value() == on) return;
+  shared_->alarm = on ? std::optional(Clock::now()) : std::nullopt;
   shared_->bump();
 }
 
@@ -269,17 +266,24 @@ void WatchBoard::propose(const std::string& verdict) {
   shared_->bump();
 }
 
-bool WatchBoard::agrees(uint64_t sequence, uint64_t fingerprint) {
-  const auto question =
-      std::make_shared<Shared::Question>(Shared::Question{sequence, fingerprint, {}});
+bool WatchBoard::agrees(const Call& call, bool in_doubt) {
+  const auto question = std::make_shared<Shared::Question>(Shared::Question{.call = call});
   std::unique_lock lock(shared_->mutex);
-  if (shared_->lost || shared_->stopping) return true;
+  if (shared_->lost || shared_->stopping) return in_doubt;
   shared_->questions.push_back(question);
   shared_->changed.notify_all();
   shared_->changed.wait_for(lock, shared_->options.heartbeat, [&] {
     return question->agrees.has_value() || shared_->lost;
   });
-  return question->agrees.value_or(true);
+  return question->agrees.value_or(in_doubt);
+}
+
+void WatchBoard::withdraw(const Call& call) {
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->lost || shared_->stopping) return;
+  shared_->questions.push_back(
+      std::make_shared<Shared::Question>(Shared::Question{.call = call, .withdraws = true}));
+  shared_->changed.notify_all();
 }
 
 std::optional<std::string> WatchBoard::verdict() const {
@@ -289,23 +293,32 @@ std::optional<std::string> WatchBoard::verdict() const {
 
 std::vector<PeerView> WatchBoard::peers() const {
   PeerState own = peer_state_of(*shared_->recorder, kAlarmOps);
-  std::vector<PeerView> result;
-  {
-    const std::lock_guard lock(shared_->mutex);
-    result = shared_->peers;
-    for (size_t rank = 0; rank < result.size(); ++rank)
-      result[rank].age_s =
-          std::chrono::duration<double>(Clock::now() - shared_->peers_at[rank]).count();
-  }
-  for (PeerView& view : result) {
-    if (!view.state) continue;
-    const bool is_us = view.state->process == shared_->process;
-    view.life = is_us ? Life::kRuns : life_of(view.state->process);
-  }
   own.rank = shared_->options.rank;
   own.process = shared_->process;
-  result[static_cast<size_t>(shared_->options.rank)] = {own, 0, Life::kRuns};
-  return result;
+  const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
+  std::vector<Shared::Peer> peers;
+  std::optional<Clock::time_point> alarm;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    peers = shared_->peers;
+    alarm = shared_->alarm;
+  }
+  const auto now = Clock::now();
+  std::vector<PeerView> views;
+  for (Shared::Peer& peer : peers) {
+    PeerView& view = views.emplace_back();
+    view.age_s = seconds(now - peer.since);
+    view.silent_s = seconds(peer.silent);
+    if (peer.state) {
+      const bool is_us = peer.state->process == own.process;  // a thread
+      view.life = is_us ? Life::kRuns : life_of(peer.state->process);
+    }
+    view.is_fresh = alarm && peer.read_at && *peer.read_at >= *alarm &&
+                    (view.life != Life::kGone || peer.was_gone);
+    view.state = std::move(peer.state);
+  }
+  views[static_cast<size_t>(own.rank)] = {.state = own, .life = Life::kRuns, .is_fresh = true};
+  return views;
 }
 
 StoreView WatchBoard::store() const {
@@ -328,9 +341,8 @@ bool WatchBoard::all_told() const {
 bool WatchBoard::neighbour_disagrees() const {
   const auto own = shared_->recorder->marks();
   const std::lock_guard lock(shared_->mutex);
-  const PeerView& neighbour =
-      shared_
-          ->peers[static_cast<size_t>((shared_->options.rank + 1) % shared_->options.world_size)];
+  const int rank = (shared_->options.rank + 1) % shared_->options.world_size;
+  const Shared::Peer& neighbour = shared_->peers[static_cast<size_t>(rank)];
   return neighbour.state && disagree(*neighbour.state, {.marks = own});
 }
 
@@ -338,9 +350,9 @@ bool WatchBoard::is_fresh(Clock::time_point since) const {
   const std::lock_guard lock(shared_->mutex);
   for (size_t rank = 0; rank < shared_->peers.size(); ++rank) {
     if (static_cast<int>(rank) == shared_->options.rank) continue;
-    const PeerView& view = shared_->peers[rank];
-    if (!view.state) return false;
-    if (shared_->peers_at[rank] <= since && !view.state->ended) return false;
+    const Shared::Peer& peer = shared_->peers[rank];
+    if (!peer.state) return false;
+    if (peer.since <= since && !peer.state->ended) return false;
   }
   return true;
 }

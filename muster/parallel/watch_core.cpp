@@ -11,9 +11,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// So many different calls are compared before they are made, those after them only behind.
-constexpr size_t kCheckedCalls = 512;
-
 milliseconds heartbeat_of(const WatchRequest& request, const WatchOptions& options) {
   if (options.heartbeat.count() > 0) return options.heartbeat;
   const milliseconds longest(request.threads ? 100 : 1000);
@@ -90,6 +87,7 @@ void Watch::stop() {
     thread_.detach();  // a callback of ours dropped the group
   else
     thread_.join();
+  board_.close();
 }
 
 bool Watch::stopping() {
@@ -119,26 +117,6 @@ void Watch::check_open(const OpRecord& op) const {
   throw environment_error({.refused = concat(describe(op), " of group ", options_.group),
                            .rule = "the group has failed before: " + text,
                            .hint = hint});
-}
-
-void Watch::check_first_call(const OpRecord& op) {
-  if (traits_.names_culprits || is_point_to_point(op.kind)) return;
-  const uint64_t call = fingerprint(op);
-  {
-    const std::lock_guard lock(mutex_);
-    // A program whose calls are always new is not slowed for ever.
-    if (known_calls_.size() >= kCheckedCalls || !known_calls_.insert(call).second) return;
-  }
-  if (board_.agrees(op.sequence, call)) return;
-  suspects_ = true;
-  board_.wake();
-  const auto until = Clock::now() + 8 * board_.heartbeat();
-  while (!has_failed() && Clock::now() < until && !stopping())
-    board_.wait_until(board_.version(), Clock::now() + board_.fast_heartbeat() / 4);
-  recorder_->complete(op.id, /*failed=*/true);
-  if (has_failed()) throw failure_of(op);
-  throw environment_error(
-      {.refused = title(op), .rule = "another rank called something else under this number"});
 }
 
 void Watch::add(const WatchedWorkPtr& work) {
@@ -192,6 +170,15 @@ void Watch::run() {
     left.swap(failures_);
   }
   for (const Failure& failure : left) failure.work->settle(failure.error);
+  let_go();
+}
+
+/// Works that are not through hold the watch, as it holds them.
+void Watch::let_go() {
+  std::list<WatchedWorkPtr> works;  // dropped without the lock
+  const std::lock_guard lock(mutex_);
+  for (const WatchedWorkPtr& work : open_) work->listed_ = false;
+  works.swap(open_);
 }
 
 /// Works that nobody waits for end unseen: asked here. One that only we hold is let go.
@@ -224,7 +211,7 @@ Diagnosis Watch::diagnose_now(const OpRecord& op) const {
 /// its own twice: a call that its backend refuses is taken back. A difference that no heartbeat
 /// shows yet is given the time in which all ranks hear of the alarm and show more.
 bool Watch::is_proven(const Diagnosis& diagnosis, bool is_late) {
-  if (diagnosis.kind == Diagnosis::Kind::kGone) return is_late;
+  if (diagnosis.kind == Diagnosis::Kind::kGone) return is_late && diagnosis.certain;
   if (diagnosis.kind != Diagnosis::Kind::kMismatch) {
     differs_since_.reset();
     return false;
@@ -253,7 +240,7 @@ Watch::Clock::time_point Watch::tick() {
   const auto works = open_works();
   poll(works);
   const WatchedWorkPtr first = oldest(works);
-  const bool differs = !traits_.names_culprits && (suspects_ || board_.neighbour_disagrees());
+  const bool differs = !traits_.names_culprits && (suspects_ > 0 || board_.neighbour_disagrees());
   const double usual_s = static_cast<double>(recorder_->usual_ns()) * 1e-9;
   const double beat_s = std::chrono::duration<double>(board_.heartbeat()).count();
   const bool is_late = first && age_s(first->record()) > std::max(2 * beat_s, 8 * usual_s);

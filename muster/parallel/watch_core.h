@@ -31,9 +31,8 @@ struct BackendTraits {
   /// Its threads complete its works' futures, and nothing interrupts a thread in its wait (gloo).
   /// Then a rank waits for the future, which the watch can fail first.
   bool has_threads = false;
-  /// It compares the ranks' calls itself and names who is missing (Muster's own: all but gloo and
-  /// nccl): its errors are passed on with what the heartbeats add, and fail one operation, not the
-  /// group.
+  /// It compares the ranks' calls itself and names who is missing: its errors are passed on with
+  /// what the heartbeats add, and fail one operation, not the group.
   bool names_culprits = false;
 };
 
@@ -62,6 +61,8 @@ class Watch : public std::enable_shared_from_this<Watch> {
   /// number, before the backend sees it: gloo ends the process when it receives more than it
   /// expects. Throws the group's verdict if they differ.
   void check_first_call(const OpRecord& op);
+  /// The backend has refused the call that was posted last: its number is the next call's.
+  void take_back(const OpRecord& op);
 
   void add(const WatchedWorkPtr& work);
   void remove(WatchedWork& work);
@@ -94,6 +95,7 @@ class Watch : public std::enable_shared_from_this<Watch> {
   void fail_group(const std::string& verdict);
   void fail_works();
   std::string write_record(const std::string& verdict) const;
+  void let_go();
   bool stopping();
   std::chrono::milliseconds timeout() const { return std::chrono::milliseconds(timeout_ms_); }
 
@@ -106,7 +108,7 @@ class Watch : public std::enable_shared_from_this<Watch> {
   std::optional<Clock::time_point> differs_since_;  // the watch's thread alone
   std::atomic<int64_t> timeout_ms_;
   std::atomic<bool> failed_{false};
-  std::atomic<bool> suspects_{false};  // a call of ours differs from the first rank's
+  std::atomic<int> suspects_{0};  // calls of ours that differ from the first rank's
 
   mutable std::mutex mutex_;
   std::list<WatchedWorkPtr> open_;  // oldest first
@@ -114,6 +116,7 @@ class Watch : public std::enable_shared_from_this<Watch> {
   std::string verdict_;
   bool stopping_ = false;
   std::unordered_set<uint64_t> known_calls_;  // fingerprints
+  WatchBoard::Call refused_;                  // the last one, attempt counted from 1
   std::thread thread_;
 };
 

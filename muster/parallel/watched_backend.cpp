@@ -7,6 +7,7 @@
 #include "muster/base/error.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
+#include "muster/parallel/backend.h"
 #include "muster/parallel/faulty_backend.h"
 #include "muster/parallel/process_group.h"
 #include "muster/parallel/watched_work.h"
@@ -67,11 +68,14 @@ OpRecord record_of(const OpCall& call) {
   return record;
 }
 
+/// As its entry says; of a backend without one, nothing is taken for granted.
 BackendTraits traits_of(const c10d::Backend& backend) {
   const std::string name = backend.getBackendName();
+  const BackendEntry* entry = backends().find(name);
+  if (entry == nullptr) return {.name = name};
   return {.name = name,
-          .has_threads = name == "gloo",
-          .names_culprits = name != "gloo" && name != "nccl"};
+          .has_threads = entry->completes_futures,
+          .names_culprits = entry->names_culprits};
 }
 
 WatchedBackend* watched_of(const ProcessGroup& group) {
@@ -128,11 +132,11 @@ WatchedBackend::WorkPtr WatchedBackend::around(const OpCall& call, Posting& post
     if (error.kind() == ErrorKind::kEnvironment ||
         error.text().refused.starts_with("ranks disagree"))
       watch_it({})->fail(std::current_exception());
-    recorder()->take_back(record.id);
+    watch_->take_back(record);
     throw;
   } catch (...) {
     if (call.blocks) recorder()->end_wait(record.id);
-    recorder()->take_back(record.id);
+    watch_->take_back(record);
     throw;
   }
   if (call.blocks) recorder()->end_wait(record.id);

@@ -263,6 +263,46 @@ TEST_P(WatchedGroup, AGroupThatFailedRefusesWhatComesNext) {
                           "allreduce sum float32[1] #0 while rank 1 is at"));
 }
 
+void refused_broadcast(const ProcessGroup& group) {
+  std::vector<at::Tensor> tensors{torch::ones({3})};
+  c10d::BroadcastOptions options;
+  options.rootRank = 99;
+  EXPECT_ANY_THROW(group.c10d()->broadcast(tensors, options));
+}
+
+TEST_P(WatchedGroup, ACallThatTheBackendRefusesDoesNotSpoilTheNext) {
+  const auto seen = errors(3, [](ProcessGroup group) {
+    refused_broadcast(group);
+    program(group);
+    refused_broadcast(group);
+    refused_broadcast(group);
+    program(group);
+    if (group.rank() == 1) refused_broadcast(group);  // nobody else has called #6 yet
+    std::this_thread::sleep_for(300ms);
+    group.barrier();
+  });
+  EXPECT_THAT(seen, Each(test::kNoError));
+}
+
+TEST_P(WatchedGroup, HandlesThatNobodyKeptDoNotKeepTheWatch) {
+  std::vector<std::weak_ptr<const parallel::FlightRecorder>> recorders(2);
+  const auto seen = errors(2, [&](ProcessGroup group) {
+    recorders[group.rank()] = flight_recorder(group);
+    for (int i = 0; i < 3; ++i) {
+      std::vector<at::Tensor> tensors{torch::ones({3})};
+      group.c10d()->allreduce(tensors);
+    }
+    group.barrier();
+  });
+  EXPECT_THAT(seen, Each(test::kNoError));
+  const auto until = std::chrono::steady_clock::now() + 5s;  // threads that end by themselves
+  for (const auto& recorder : recorders) {
+    while (!recorder.expired() && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(5ms);
+    EXPECT_TRUE(recorder.expired());
+  }
+}
+
 TEST_P(WatchedGroup, BackwardOfDdpEndsWithTheSameWords) {
   const auto seen = errors(
       2,

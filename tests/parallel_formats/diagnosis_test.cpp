@@ -58,6 +58,8 @@ class Group {
       views_[rank].state = parse_peer_state(to_text(state), "state");
       if (views_[rank].life == Life::kUnknown && views_[rank].age_s == 0)
         views_[rank].life = Life::kRuns;
+      views_[rank].silent_s = views_[rank].age_s;
+      views_[rank].is_fresh = true;
     }
     return parallel::diagnose({.op = stuck_, .waited_s = 5, .rank = 0}, views_, store, 2.5);
   }
@@ -210,6 +212,74 @@ TEST(Diagnosis, WithAllRanksThereSaysSo) {
   EXPECT_EQ(found.kind, Kind::kAllThere);
   EXPECT_EQ(found.who, "every rank called it");
   EXPECT_TRUE(found.culprits.empty());
+}
+
+// Three ranks; rank 2 is what `odd` says.
+Diagnosis with_view(PeerView odd, StoreView store = {}) {
+  FlightRecorder recorder;
+  const OpRecord op = recorder.post(allreduce(9));
+  const PeerView there{.state = peer_state_of(recorder, 16), .life = Life::kRuns, .is_fresh = true};
+  const std::vector<PeerView> views{there, there, std::move(odd)};
+  return diagnose({.op = op, .waited_s = 5, .rank = 0}, views, store, 2.5);
+}
+
+TEST(Diagnosis, ARankIsNotSilentBeforeItWasListenedTo) {
+  const Diagnosis unread = with_view({.age_s = 99});
+  EXPECT_EQ(unread.kind, Kind::kUnknown);
+  EXPECT_FALSE(unread.certain);
+  EXPECT_TRUE(unread.culprits.empty());
+  // An earlier alarm read it; this one has not yet.
+  EXPECT_EQ(with_view({.state = PeerState{.rank = 2}, .age_s = 99}).kind, Kind::kUnknown);
+  EXPECT_EQ(with_view({.state = PeerState{.rank = 2}, .age_s = 99, .is_fresh = true}).kind,
+            Kind::kMissing);
+  const Diagnosis silent = with_view({.age_s = 99, .silent_s = 3, .is_fresh = true});
+  EXPECT_EQ(silent.who, "rank 2 has given no sign of life");
+  EXPECT_TRUE(silent.certain);
+}
+
+TEST(Diagnosis, AnEndedProcessIsGoneForCertainOnlyAfterItsLastWordWasRead) {
+  PeerView gone{.state = PeerState{.rank = 2}, .life = Life::kGone};
+  EXPECT_EQ(with_view(gone).kind, Kind::kGone);
+  EXPECT_FALSE(with_view(gone).certain);
+  gone.is_fresh = true;
+  EXPECT_TRUE(with_view(gone).certain);
+}
+
+TEST(Diagnosis, ADifferenceIsCertainOnceEveryRankIsRead) {
+  PeerView other{.state = PeerState{.rank = 2, .posted = 1, .ops = {{0, 7, "barrier"}}},
+                 .life = Life::kRuns};
+  EXPECT_EQ(with_view(other).kind, Kind::kMismatch);
+  EXPECT_FALSE(with_view(other).certain);
+  EXPECT_TRUE(with_view(other, {.lost = true}).certain);  // nothing more will be read
+  other.is_fresh = true;
+  EXPECT_TRUE(with_view(other).certain);
+}
+
+TEST(Diagnosis, OneRankThatContradictsItselfIsNoDifferenceBetweenRanks) {
+  const PeerView odd{.state = PeerState{.rank = 2, .ops = {{5, 7, "barrier"}, {5, 8, "barrier"}}},
+                     .life = Life::kRuns,
+                     .is_fresh = true};
+  EXPECT_EQ(with_view(odd).kind, Kind::kMissing);
+}
+
+TEST(PeerState, HoldsNoMoreThanARankWrites) {
+  const auto reads = [](const PeerState& state) {
+    return test::error_of([&] { EXPECT_EQ(parse_peer_state(to_text(state), "heartbeat"), state); });
+  };
+  PeerState state;
+  for (uint64_t i = 0; i < 256; ++i) state.ops.push_back({i, 1, "barrier"});
+  for (uint64_t i = 0; i < 64; ++i) state.marks.push_back({i + 1, 1});
+  EXPECT_EQ(reads(state), test::kNoError);
+  PeerState more = state;
+  more.ops.push_back({256, 1, "barrier"});
+  EXPECT_THAT(reads(more), HasSubstr("heartbeat: 257 ops, at most 256"));
+  more = state;
+  more.marks.push_back({65, 1});
+  EXPECT_THAT(reads(more), HasSubstr("heartbeat: 65 marks, at most 64"));
+  EXPECT_THAT(reads({.ops = {{3, 1, "barrier"}, {3, 2, "barrier"}}}),
+              HasSubstr("operations do not rise"));
+  EXPECT_THAT(reads({.marks = {{4, 1}, {2, 1}}}), HasSubstr("marks do not rise"));
+  EXPECT_THAT(reads({.marks = {{0, 1}}}), HasSubstr("marks do not rise"));
 }
 
 TEST(PeerState, IsRefusedWhenItIsNotOne) {

@@ -73,7 +73,9 @@ TEST_P(FailedRank, IsNamedByEverySurvivorWithinTheTimeout) {
                                  HasSubstr("ALLREDUCE sum Float[1000] #12 of shm ranks"),
                                  HasSubstr("broadcast root 0 int64[4] #11 of group default"),
                                  HasSubstr("BROADCAST root 0 Long[4] #11 of shm ranks")));
-    if (!shm) EXPECT_THAT(said, HasSubstr(concat("rank ", rank, " of 3")));
+    if (!shm) {
+      EXPECT_THAT(said, HasSubstr(concat("rank ", rank, " of 3")));
+    }
     std::smatch took;
     const std::regex pattern("ended after ([0-9.]+) s");
     ASSERT_TRUE(std::regex_search(said, took, pattern)) << said;
@@ -96,6 +98,27 @@ std::vector<Case> cases() {
 INSTANTIATE_TEST_SUITE_P(Backends, FailedRank, ::testing::ValuesIn(cases()), [](const auto& info) {
   return concat(info.param.backend, "_", info.param.fault, "_rank_", info.param.victim);
 });
+
+// Without a suspicion a rank reads one neighbour only: nobody may take the others for silent.
+TEST(FailedRankOfFour, IsTheOnlyOneNamedThoughTheOthersWereNeverRead) {
+  Launched job({"run",
+                "--nproc-per-node",
+                "4",
+                "--shutdown-timeout",
+                "8",
+                "--",
+                MUSTER_TEST_BIN_DIR "/muster_watched_rank",
+                "gloo",
+                std::to_string(kTimeoutMs)},
+               // Heartbeats of 300 ms; no operation is late; 1.2 s have passed when rank 2 dies.
+               {.environment = {"MUSTER_FAULTS=delay=150ms;kill@rank=2,op=allreduce,at=5"}});
+  EXPECT_EQ(job.wait(std::chrono::seconds(30)).code, 1) << job.err();
+  for (const int rank : {0, 1, 3}) {
+    const std::string said = lines_of(job.err(), rank);
+    EXPECT_THAT(said, HasSubstr("rank 2 is gone")) << job.err();
+    EXPECT_THAT(said, Not(HasSubstr("sign of life")));
+  }
+}
 
 TEST(FlightRecord, IsLeftByEverySurvivor) {
   const auto folder = std::filesystem::temp_directory_path() / concat("muster-flight-", ::getpid());

@@ -148,12 +148,28 @@ std::string last_heard(const PeerState& state, uint64_t proven) {
   return concat("; its last heartbeat showed ", op.text, " #", op.sequence, in_step(state));
 }
 
+bool all_fresh(std::span<const PeerView> peers, const std::vector<int>& ranks) {
+  return std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
+    return peers[static_cast<size_t>(rank)].is_fresh;
+  });
+}
+
+/// Of all ranks but `ours`: what was read before may have been taken back, and who is not read yet
+/// may belong to either side.
+bool all_fresh(std::span<const PeerView> peers, int ours) {
+  for (size_t rank = 0; rank < peers.size(); ++rank) {
+    if (static_cast<int>(rank) != ours && !peers[rank].is_fresh) return false;
+  }
+  return true;
+}
+
 std::optional<Diagnosis> find_mismatch(std::span<const PeerView> peers) {
   Diagnosis found{.kind = Kind::kMismatch, .certain = true};
   found.hint =
       "all ranks call the same operations in the same order, with the same dtypes and sizes";
-  if (const auto sequence = first_difference(peers)) {
-    const std::vector<Camp> camps = camps_at(peers, *sequence);
+  const auto sequence = first_difference(peers);
+  const std::vector<Camp> camps = sequence ? camps_at(peers, *sequence) : std::vector<Camp>();
+  if (camps.size() >= 2) {
     const bool has_majority = camps[0].ranks.size() > camps[1].ranks.size();
     const Camp& first = has_majority ? camps[1] : camps[0];
     const Camp& second = has_majority ? camps[0] : camps[1];
@@ -251,10 +267,9 @@ Kind judge(const Stuck& stuck, int rank, const PeerView& peer, double stale_s) {
     return has_done(stuck, *peer.state) ? Kind::kAllThere : Kind::kEnded;
   if (peer.life == Life::kGone) return Kind::kGone;
   if (peer.life == Life::kStopped) return Kind::kStopped;
-  if (peer.life == Life::kUnknown && peer.age_s > stale_s) return Kind::kSilent;
-  if (!peer.state) return Kind::kUnknown;
-  if (!has_called(stuck, *peer.state)) return Kind::kMissing;
-  return Kind::kAllThere;
+  if (peer.life == Life::kUnknown && peer.silent_s > stale_s) return Kind::kSilent;
+  if (peer.state && has_called(stuck, *peer.state)) return Kind::kAllThere;
+  return peer.state && peer.is_fresh ? Kind::kMissing : Kind::kUnknown;
 }
 
 const char* hint_of(Kind kind) {
@@ -323,16 +338,19 @@ Diagnosis diagnose(const Stuck& stuck,
                    std::span<const PeerView> peers,
                    const StoreView& store,
                    double stale_s) {
-  if (auto mismatch = find_mismatch(peers)) return *mismatch;
+  const bool server_is_dead =
+      store.server_rank >= 0 && store.server_rank != stuck.rank &&
+      (peers[static_cast<size_t>(store.server_rank)].life == Life::kGone ||
+       peers[static_cast<size_t>(store.server_rank)].life == Life::kStopped);
+  if (auto mismatch = find_mismatch(peers)) {
+    mismatch->certain &= store.lost || server_is_dead || all_fresh(peers, stuck.rank);
+    return *mismatch;
+  }
   std::map<Kind, std::vector<int>> found;
   const uint64_t proven = proven_calls(peers);
   for (size_t rank = 0; rank < peers.size(); ++rank)
     found[judge(stuck, static_cast<int>(rank), peers[rank], stale_s)].push_back(
         static_cast<int>(rank));
-  const bool server_is_dead =
-      store.server_rank >= 0 && store.server_rank != stuck.rank &&
-      (peers[static_cast<size_t>(store.server_rank)].life == Life::kGone ||
-       peers[static_cast<size_t>(store.server_rank)].life == Life::kStopped);
   if (store.lost || store.silent_s > stale_s || server_is_dead) {
     Diagnosis result =
         of_store({server_is_dead ? true : store.lost, store.silent_s, store.server_rank}, peers);
@@ -359,7 +377,9 @@ Diagnosis diagnose(const Stuck& stuck,
     }
     if (result.culprits.empty()) continue;
     result.kind = kind;
-    result.certain = kind != Kind::kMissing;
+    // What the kernel or the rank itself says holds whenever it was heard.
+    result.certain = kind == Kind::kStopped || kind == Kind::kEnded ||
+                     (kind != Kind::kMissing && all_fresh(peers, result.culprits));
     result.hint = hint_of(kind);
     return result;
   }

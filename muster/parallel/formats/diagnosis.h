@@ -13,9 +13,15 @@ namespace muster::parallel {
 
 /// A rank as this one sees it.
 struct PeerView {
-  std::optional<PeerState> state;  ///< its last heartbeat; nothing: none was ever seen
-  double age_s = 0;                ///< since a heartbeat with a new number came
-  Life life = Life::kUnknown;      ///< asked of the kernel, where it runs on this host
+  std::optional<PeerState>
+      state;                   ///< the heartbeat that was read last; nothing: none was ever seen
+  double age_s = 0;            ///< since a heartbeat with a new number came
+  Life life = Life::kUnknown;  ///< asked of the kernel, where it runs on this host
+  /// For how long it was looked for a new heartbeat, and none came; time without a look is none.
+  double silent_s = 0;
+  /// Read since the suspicion arose; of a process that has ended: since it ended, so that this is
+  /// its last word. What is not fresh proves nothing against a rank.
+  bool is_fresh = false;
 };
 
 /// The group's store as this rank sees it.
@@ -52,9 +58,9 @@ struct Diagnosis {
   std::string hint;
 };
 
-/// `peers` by rank, this rank among them. `stale_s`: a heartbeat older than that is one that
-/// stopped. Looks for, in this order: ranks that called something else, processes that are gone,
-/// stopped or ended, hosts that are silent, ranks that did not come.
+/// `peers` by rank, this rank among them. `stale_s`: a rank silent for longer has stopped. Looks
+/// for, in this order: ranks that called something else, processes that are gone, stopped or ended,
+/// hosts that are silent, ranks that did not come.
 Diagnosis diagnose(const Stuck& stuck,
                    std::span<const PeerView> peers,
                    const StoreView& store,
