@@ -9,6 +9,19 @@
 #include "muster/base/text.h"
 
 namespace muster::parallel {
+namespace {
+
+/// Those of what is read and of what is written.
+std::vector<c10::Device> devices_of(const Contribution& part) {
+  std::vector<c10::Device> devices = stream_devices(part.inputs);
+  for (const c10::Device device : stream_devices(part.outputs)) {
+    if (std::find(devices.begin(), devices.end(), device) == devices.end())
+      devices.push_back(device);
+  }
+  return devices;
+}
+
+}  // namespace
 
 ThreadBoard::ThreadBoard(int world_size)
     : world_size_(world_size), watchdog_([this] { watch(); }) {}
@@ -55,12 +68,17 @@ PendingWorkPtr ThreadBoard::post(int rank,
                                  std::chrono::milliseconds timeout) {
   auto work =
       c10::make_intrusive<PendingWork>(rank, contribution.op, sequence, contribution.results());
-  StreamMark ready = StreamMark::of_current(stream_devices(contribution.inputs));
+  StreamMark ready = StreamMark::of_current(devices_of(contribution));
   Collective whole;
   std::vector<PendingWorkPtr> failed;
   std::string failure;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    if (const std::string gone = departure(rank); !gone.empty()) {
+      lock.unlock();
+      work->fail(concat(contribution.describe(), " #", sequence, " of thread ranks: ", gone));
+      return work;
+    }
     Collective& op = collectives_[sequence];
     if (op.works.empty()) {
       op.parts.resize(static_cast<size_t>(world_size_));
@@ -130,7 +148,8 @@ PendingWorkPtr ThreadBoard::meet(Pending mine) {
   PendingWorkPtr work = mine.work;
   if (match == pending_.end()) {
     const int awaited = mine.sends ? mine.to : mine.from;
-    const std::string gone = awaited >= 0 ? departure(awaited) : "";
+    std::string gone = departure(mine.sends ? mine.from : mine.to);
+    if (gone.empty()) gone = departure(awaited);  // -1, any, never leaves
     if (gone.empty()) {
       mine.ready = StreamMark::of_current(stream_devices({mine.tensor}));
       pending_.push_back(std::move(mine));
@@ -146,8 +165,26 @@ PendingWorkPtr ThreadBoard::meet(Pending mine) {
   const Pending other = std::move(*match);
   pending_.erase(match);
   lock.unlock();
-  other.ready.wait_on_current();
-  deliver(mine.sends ? mine : other, mine.sends ? other : mine);
+  const Pending& sender = mine.sends ? mine : other;
+  const Pending& receiver = mine.sends ? other : mine;
+  const auto fail_both = [&](const std::exception_ptr& error) {
+    receiver.work->fail(error);
+    sender.work->fail(error);
+    return work;
+  };
+  try {
+    other.ready.wait_on_current();
+    deliver(sender, receiver);
+  } catch (const c10::Error& error) {
+    return fail_both(std::make_exception_ptr(
+        usage_error({.refused = concat("message of rank ", sender.from, " to rank ", receiver.to),
+                     .rule = error.what_without_backtrace()})));
+  } catch (...) {  // nobody else knows of the two any more
+    return fail_both(std::current_exception());
+  }
+  receiver.work->set_source(sender.from);
+  receiver.work->complete();
+  sender.work->complete();
   return work;
 }
 
@@ -157,33 +194,23 @@ void ThreadBoard::deliver(const Pending& sender, const Pending& receiver) {
   };
   if (sender.tensor.scalar_type() != receiver.tensor.scalar_type() ||
       sender.tensor.numel() != receiver.tensor.numel()) {
-    const auto error = std::make_exception_ptr(
-        usage_error({.refused = concat("message of rank ", sender.from, " to rank ", receiver.to),
-                     .rule = "a message is received into a tensor of its dtype and size",
-                     .value = concat("rank ",
-                                     sender.from,
-                                     " sent ",
-                                     text(sender.tensor),
-                                     " for ",
-                                     text(receiver.tensor))}));
-    receiver.work->fail(error);
-    sender.work->fail(error);
-    return;
+    throw usage_error(
+        {.refused = concat("message of rank ", sender.from, " to rank ", receiver.to),
+         .rule = "a message is received into a tensor of its dtype and size",
+         .value = concat(
+             "rank ", sender.from, " sent ", text(sender.tensor), " for ", text(receiver.tensor))});
   }
   const c10::NoGradGuard no_grad;
   at::Tensor(receiver.tensor).copy_(sender.tensor.reshape(receiver.tensor.sizes()));
-  receiver.work->set_source(sender.from);
-  receiver.work->complete();
-  sender.work->complete();
 }
 
-void ThreadBoard::leave(int rank, const std::string& why) {
+void ThreadBoard::leave(int rank, const std::string& why, bool withdraw) {
   std::vector<std::pair<PendingWorkPtr, std::string>> failed;
   {
     const std::lock_guard lock(mutex_);
     left_.emplace(rank, why);
     for (auto op = collectives_.begin(); op != collectives_.end();) {
-      if (op->second.works[rank]) {
+      if (op->second.works[rank] && !withdraw) {
         ++op;
         continue;
       }
@@ -194,13 +221,14 @@ void ThreadBoard::leave(int rank, const std::string& why) {
       op = collectives_.erase(op);
     }
     std::erase_if(pending_, [&](const Pending& message) {
-      const bool hopeless = message.sends ? message.to == rank : message.from == rank;
-      if (hopeless)
-        failed.emplace_back(
-            message.work,
-            concat(
-                message.sends ? "send to" : "receive from", " rank ", rank, ": ", departure(rank)));
-      return hopeless;
+      const int here = message.sends ? message.from : message.to;
+      const int other = message.sends ? message.to : message.from;
+      if (other != rank && !(withdraw && here == rank)) return false;
+      const std::string whom = other < 0 ? "any rank" : concat("rank ", other);
+      failed.emplace_back(
+          message.work,
+          concat(message.sends ? "send to " : "receive from ", whom, ": ", departure(rank)));
+      return true;
     });
   }
   for (const auto& [work, text] : failed) work->fail(text);

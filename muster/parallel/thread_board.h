@@ -50,8 +50,9 @@ class ThreadBoard {
       int source, int to, int tag, at::Tensor tensor, std::chrono::milliseconds timeout);
 
   /// The rank takes part in nothing any more. Fails whatever waits for it; `why` is empty for a
-  /// normal end.
-  void leave(int rank, const std::string& why);
+  /// normal end. `withdraw`: it does not wait itself any more either, so what it has posted and
+  /// what is not complete fails, too.
+  void leave(int rank, const std::string& why, bool withdraw = false);
 
   /// What the ranks share beside the board: made by the first that asks for `key`, and kept.
   template <class T, class Make>
@@ -85,6 +86,7 @@ class ThreadBoard {
   };
 
   PendingWorkPtr meet(Pending mine);
+  /// Copies. Throws if the two do not fit, or what the copy throws.
   static void deliver(const Pending& sender, const Pending& receiver);
   void watch();
   std::string missing_text(uint64_t sequence,

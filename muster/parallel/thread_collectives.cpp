@@ -1,7 +1,6 @@
 // What each collective does, once every rank's tensors are there. See Note [Thread ranks].
 #include <functional>
 
-#include <ATen/ops/cat.h>
 #include <c10/core/GradMode.h>
 
 #include "muster/base/error.h"
@@ -49,26 +48,61 @@ void broadcast(std::vector<Contribution>& parts) {
   }
 }
 
+/// What goes from a rank to a rank.
+struct Move {
+  size_t from, to;
+  at::Tensor given, taken;
+};
+
+/// Throws a usage error, before anything is written, where a rank takes other than is given to it.
+void make(const std::vector<Move>& moves) {
+  for (const Move& move : moves) {
+    const auto gives = static_cast<int64_t>(move.given.nbytes()),
+               takes = static_cast<int64_t>(move.taken.nbytes());
+    if (gives != takes) throw unequal_parts(move.from, gives, move.to, takes);
+  }
+  for (const Move& move : moves)
+    at::Tensor(move.taken).copy_(move.given.reshape(move.taken.sizes()));
+}
+
 /// outputs[r] of every rank (or of the root alone) is rank r's input.
 void gather(std::vector<Contribution>& parts) {
   const bool only_root = parts[0].op == OpType::GATHER;
+  std::vector<Move> moves;
   for (size_t to = 0; to < parts.size(); ++to) {
     if (only_root && static_cast<int>(to) != parts[0].root) continue;
     for (size_t from = 0; from < parts.size(); ++from)
-      parts[to].outputs[from].copy_(parts[from].inputs[0]);
+      moves.push_back({from, to, parts[from].inputs[0], parts[to].outputs[from]});
+  }
+  make(moves);
+}
+
+/// The ranks' tensors may be on several devices.
+void allgather_base(std::vector<Contribution>& parts) {
+  const int64_t each = parts[0].inputs[0].numel();
+  std::vector<at::Tensor> rows;
+  for (const Contribution& from : parts) {
+    const at::Tensor row = from.inputs[0].reshape(-1);
+    // It may be a part of the output, and not the one where it goes.
+    rows.push_back(row.is_alias_of(from.outputs[0]) ? row.clone() : row);
+  }
+  for (Contribution& to : parts) {
+    const at::Tensor whole = to.outputs[0].contiguous();
+    int64_t at = 0;
+    for (const at::Tensor& row : rows) {
+      whole.view(-1).narrow(0, at, each).copy_(row);
+      at += each;
+    }
+    if (!whole.is_same(to.outputs[0])) to.outputs[0].copy_(whole);
   }
 }
 
-void allgather_base(std::vector<Contribution>& parts) {
-  std::vector<at::Tensor> rows;
-  for (const Contribution& from : parts) rows.push_back(from.inputs[0].reshape(-1));
-  const at::Tensor whole = at::cat(rows);
-  for (Contribution& to : parts) to.outputs[0].copy_(whole.view(to.outputs[0].sizes()));
-}
-
 void scatter(std::vector<Contribution>& parts) {
-  const Contribution& root = parts[parts[0].root];
-  for (size_t to = 0; to < parts.size(); ++to) parts[to].outputs[0].copy_(root.inputs[to]);
+  const auto root = static_cast<size_t>(parts[0].root);
+  std::vector<Move> moves;
+  for (size_t to = 0; to < parts.size(); ++to)
+    moves.push_back({root, to, parts[root].inputs[to], parts[to].outputs[0]});
+  make(moves);
 }
 
 void reduce_scatter(std::vector<Contribution>& parts) {
@@ -96,10 +130,12 @@ void reduce_scatter_base(std::vector<Contribution>& parts) {
 }
 
 void alltoall(std::vector<Contribution>& parts) {
+  std::vector<Move> moves;
   for (size_t to = 0; to < parts.size(); ++to) {
     for (size_t from = 0; from < parts.size(); ++from)
-      parts[to].outputs[from].copy_(parts[from].inputs[to]);
+      moves.push_back({from, to, parts[from].inputs[to], parts[to].outputs[from]});
   }
+  make(moves);
 }
 
 /// Throws a usage error where a rank takes other rows than are given to it.

@@ -128,7 +128,8 @@ void TwoLevelBackend::close(const std::string& reason) {
   queue_->close(reason);
 }
 
-/// For messages: collectives bring their own.
+/// For messages: collectives bring their own. Those between hosts keep gloo's first timeout, which
+/// gloo takes no other for.
 void TwoLevelBackend::setTimeout(std::chrono::milliseconds timeout) {
   PostingBackend::setTimeout(timeout);
   parts_->inside->setTimeout(timeout_inside(timeout));

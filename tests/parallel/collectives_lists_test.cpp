@@ -228,6 +228,22 @@ TEST_P(CollectivesOfLists, AMessageOfAnySourceSaysWhereItCameFrom) {
   });
 }
 
+TEST(CollectivesOfThreads, AnAllGatherMayTakeItsInputFromAnyPartOfItsOutput) {
+  testing::run_ranks(3, [](ProcessGroup group) {
+    for (int part = 0; part < 3; ++part) {
+      for (const bool gaps : {false, true}) {
+        torch::Tensor all = torch::zeros({3, 2, gaps ? 2 : 1}).select(2, 0);
+        torch::Tensor mine = all[(group.rank() + part) % 3];
+        mine.fill_(float(group.rank() + 1));
+        test::backend_of(group)->_allgather_base(all, mine)->wait();
+        EXPECT_TRUE(
+            torch::equal(all, torch::tensor({1.0F, 2.0F, 3.0F}).view({3, 1}).expand({3, 2})));
+        group.barrier();
+      }
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends,
                          CollectivesOfLists,
                          ::testing::ValuesIn(test::over_all()),

@@ -61,5 +61,19 @@ TEST(DeviceOrder, TheLastRanksStreamsWaitForAllAndWhoeverWaitsForTheWorkForThem)
   EXPECT_THAT(journal.take(), ElementsAre("wait 0 on 1"));
 }
 
+TEST(DeviceOrder, WhatIsWrittenIsMarkedAsWellAsWhatIsRead) {
+  ThreadBoard board(1);
+  journal.take();
+  board.post(
+      0,
+      0,
+      {.op = c10d::OpType::BARRIER, .inputs = {on(fake(1))}, .outputs = {on(fake(1)), on(fake(3))}},
+      std::chrono::seconds(10));
+  const auto told = journal.take();
+  ASSERT_GE(told.size(), 2U);
+  EXPECT_THAT((std::vector<std::string>{told.begin(), told.begin() + 2}),
+              ElementsAre("record 0 on 1", "record 0 on 3"));
+}
+
 }  // namespace
 }  // namespace muster
