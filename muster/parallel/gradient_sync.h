@@ -77,8 +77,8 @@ struct DdpOptions {
 class GradientSync {
  public:
   /// Collective. Throws a usage error, the same on every rank, that names the first parameter or
-  /// buffer in which the ranks' modules differ (name, shape, order in memory, dtype, requires_grad),
-  /// before anything is changed.
+  /// buffer in which the ranks' modules differ (name, shape, order in memory, dtype,
+  /// requires_grad), before anything is changed.
   GradientSync(NamedTensors parameters,
                NamedTensors buffers,
                ProcessGroup group,

@@ -41,7 +41,7 @@ at::Tensor GradientSync::weigh(const at::Tensor& mean_loss,
 
 NamedTensors GradientSync::state() const {
   NamedTensors state;
-  if (!tuner_) state.emplace_back(std::string(kCap), at::full({}, bucket_bytes_cap_, at::kLong));
+  if (!tuner_) state.emplace_back(kCap, at::full({}, bucket_bytes_cap_, at::kLong));
   if (hook_) {
     for (auto& [name, tensor] : hook_->hook().state())
       state.emplace_back(concat(kHook, name), tensor);
