@@ -96,7 +96,7 @@ class WatchBoard::Beat {
     {
       const std::lock_guard lock(s_.mutex);
       alarm_ = s_.alarm.has_value();
-      read_all_ = alarm_ || !s_.server;
+      read_all_ = alarm_ || s_.verdict || !s_.server;
       proposal_ = s_.proposal;
       mine = peer_state_of(*s_.recorder, s_.fast() ? kAlarmOps : kCalmOps);
       mine.ended = s_.stopping;
@@ -110,7 +110,8 @@ class WatchBoard::Beat {
     return mine.ended;
   }
 
-  /// Reads the verdict (or writes it), alarms, the neighbour, and in alarm everybody.
+  /// Reads the verdict (or writes it), alarms, the neighbour, and in alarm everybody; after the
+  /// verdict, too: who knows it?
   void learn() {
     const std::string verdict = store_->compareSet(kVerdictKey, std::string(), proposal_);
     const int64_t alarms = store_->add("alarm", alarm_ ? 1 : 0);
