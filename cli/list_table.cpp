@@ -16,6 +16,7 @@ constexpr size_t kWidth = 80;
 
 constexpr ListKind kKinds[] = {
     {"backends", "process groups: ways to move tensors between ranks", true},
+    {"comm-hooks", "how DistributedDataParallel's gradients travel", true},
     {"datasets", "data that `muster train --data` reads", true},
     {"executors", "ways in which `muster tune` runs trials", false},
     {"launchers", "ways in which `muster run` starts ranks", false},

@@ -21,6 +21,26 @@ function(muster_room room)
   muster_publish(muster_${room} ${kind} NAME ${room} FOLDER ${room} PRIVATE_HEADERS ${ARG_PRIVATE_HEADERS})
 endfunction()
 
+# muster_precompiled_torch(muster_train)   for rooms most of whose sources include modules or process groups
+#
+# It halves what a source costs (10 s: 5 s). Sources still include what they use: the tidy preset builds without it.
+function(muster_precompiled_torch target)
+  if(NOT MUSTER_PCH)
+    return()
+  endif()
+  if(NOT TARGET torch_pch)
+    file(WRITE ${CMAKE_BINARY_DIR}/torch_pch/empty.cpp "")
+    add_library(torch_pch STATIC ${CMAKE_BINARY_DIR}/torch_pch/empty.cpp)
+    target_link_libraries(torch_pch PRIVATE muster_compile muster::torch)
+    target_compile_options(torch_pch PRIVATE -fpch-preprocess)
+    set_target_properties(torch_pch PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_precompile_headers(torch_pch PRIVATE <algorithm> <functional> <map> <memory> <string> <vector>
+      <torch/csrc/distributed/c10d/ProcessGroup.hpp> <torch/nn/module.h>)
+  endif()
+  target_compile_options(${target} PRIVATE -fpch-preprocess)
+  target_precompile_headers(${target} REUSE_FROM torch_pch)
+endfunction()
+
 # muster_publish(target TORCH|TORCH_FREE NAME data FOLDER data PRIVATE_HEADERS a.h sub/b.h SKIP formats)
 #
 # Makes the alias muster::<NAME> and installs the target under that name, with the headers of its folder and of the

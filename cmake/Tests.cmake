@@ -1,11 +1,12 @@
 # muster_room_tests(base)             one executable base_tests of tests/base/*_test.cpp; each TEST is a CTest of its own
 # muster_room_tests(x FILTER -*Slow*)  only the TESTs that pass GoogleTest's filter
+# muster_room_tests(x SHARDS 8)       8 CTests, each an eighth of the TESTs in one process: for those that start slowly
 # muster_room_tests(parallel TORCH)   with the precompiled header that all torch tests share
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
 # One precompiled header for the tests of all torch rooms and for the examples, which include torch/torch.h as users do.
-if(MUSTER_WITH_TORCH AND MUSTER_TEST_PCH)
+if(MUSTER_WITH_TORCH AND MUSTER_PCH)
   file(WRITE ${CMAKE_BINARY_DIR}/torch_test_pch/empty.cpp "")
   add_library(torch_test_pch STATIC ${CMAKE_BINARY_DIR}/torch_test_pch/empty.cpp)
   target_link_libraries(torch_test_pch PRIVATE muster_compile muster_quick_compile muster_torch GTest::gmock)
@@ -14,7 +15,7 @@ if(MUSTER_WITH_TORCH AND MUSTER_TEST_PCH)
 endif()
 
 function(muster_use_torch_pch target)
-  if(MUSTER_TEST_PCH)
+  if(MUSTER_PCH)
     target_link_libraries(${target} PRIVATE muster_torch)
     target_compile_options(${target} PRIVATE -fpch-preprocess)
     target_compile_definitions(${target} PRIVATE GTEST_HAS_PTHREAD=1)  # as the header was compiled
@@ -25,7 +26,7 @@ function(muster_use_torch_pch target)
 endfunction()
 
 function(muster_room_tests room)
-  cmake_parse_arguments(ARG "TORCH" "FILTER" "LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "FILTER;SHARDS" "LIBRARIES;LABELS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${room}/*_test.cpp)
   if(NOT sources)
     return()
@@ -38,11 +39,24 @@ function(muster_room_tests room)
   if(ARG_TORCH)
     muster_use_torch_pch(${room}_tests)
   endif()
-  set(environment "")
+  set(variables "")
   if(MUSTER_SANITIZE MATCHES thread)
     # LibTorch is not instrumented: what it synchronises inside is invisible to ThreadSanitizer, and so is OpenMP.
-    set(environment ENVIRONMENT
-      "TSAN_OPTIONS=ignore_noninstrumented_modules=1:suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp;OMP_NUM_THREADS=1")
+    set(variables "TSAN_OPTIONS=ignore_noninstrumented_modules=1:suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp;OMP_NUM_THREADS=1")
+  endif()
+  if(ARG_SHARDS)
+    foreach(shard RANGE 1 ${ARG_SHARDS})
+      math(EXPR index "${shard} - 1")
+      set(name ${room}.${shard}_of_${ARG_SHARDS})
+      add_test(NAME ${name} COMMAND ${room}_tests "--gtest_filter=${ARG_FILTER}" --gtest_brief=1)
+      set_tests_properties(${name} PROPERTIES TIMEOUT 900 LABELS "${room};${ARG_LABELS}"
+        ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index};${variables}")
+    endforeach()
+    return()
+  endif()
+  set(environment "")
+  if(variables)
+    set(environment ENVIRONMENT "${variables}")
   endif()
   gtest_discover_tests(${room}_tests DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST TEST_FILTER "${ARG_FILTER}"
     PROPERTIES TIMEOUT 300 LABELS "${room};${ARG_LABELS}" ${environment})

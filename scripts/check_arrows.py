@@ -31,7 +31,7 @@ SEES = {
     "tests": ["muster", "cli", "examples"],
 }
 TORCH_FREE = ["muster/base", "muster/launch", "muster/track", "muster/diagnose", "muster/tune", "muster/dash", "muster/data/formats",
-              "muster/train/formats", "cli"]
+              "muster/train/formats", "muster/parallel/formats", "cli"]
 TORCH_SIDE = ["cli/torch"]  # within a torch-free folder: the part of muster-torch
 TORCH_ROOMS = ["muster/tensor", "muster/data", "muster/parallel", "muster/memory", "muster/models", "muster/train", "muster/testing"]
 TORCH_HEADER = re.compile(r"(torch|ATen|c10|caffe2)/")

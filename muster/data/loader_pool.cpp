@@ -5,7 +5,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/data/one_thread.h"
+#include "muster/tensor/intraop_threads.h"
 #include "muster/tensor/vector_math.h"
 
 namespace muster::data::detail {
@@ -43,7 +43,7 @@ void LoaderPool::start_workers() {
 }
 
 void LoaderPool::work() {
-  use_one_intraop_thread();
+  tensor::set_own_intraop_threads(1);
   std::unique_lock lock(mutex_);
   for (;;) {
     work_there_.wait(lock, [this] { return closed_ || (current_ && current_->can_claim()); });

@@ -8,11 +8,12 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/parallel/backend.h"
+#include "muster/parallel/choose_backend.h"
+#include "muster/parallel/host.h"
 #include "muster/parallel/store.h"
 #include "muster/parallel/thread_board.h"
 #include "muster/tensor/vector_math.h"
@@ -23,19 +24,31 @@ struct ProcessGroup::State {
   c10::intrusive_ptr<c10d::Store>
       store;  // declared first: destroyed last, after the group that may still use it
   c10::intrusive_ptr<c10d::ProcessGroup> group;
-  std::string backend;
+  std::string backend, reason;
   at::Device device = at::kCPU;
 };
 
 namespace {
 
-ProcessGroup make_group(const BackendEntry& entry, const BackendRequest& request) {
+ProcessGroup make_group(const BackendEntry& entry,
+                        const BackendRequest& request,
+                        const WatchOptions& watch,
+                        int server_rank,
+                        const std::string& reason = "asked for") {
   auto state = std::make_shared<ProcessGroup::State>();
   state->store = request.store;
   state->backend = std::string(entry.name);
+  state->reason = reason;
   state->group =
       c10::make_intrusive<c10d::ProcessGroup>(request.store, request.rank, request.world_size);
-  const auto backend = entry.make(request);
+  const auto backend = watched(entry.make(request),
+                               {.store = request.store,
+                                .rank = request.rank,
+                                .world_size = request.world_size,
+                                .timeout = request.timeout,
+                                .server_rank = server_rank,
+                                .threads = request.board != nullptr},
+                               watch);
   if (entry.moves_cpu) state->group->setBackend(c10::DeviceType::CPU, entry.type, backend);
   if (entry.moves_cuda) state->group->setBackend(c10::DeviceType::CUDA, entry.type, backend);
   state->group->setDefaultBackend(entry.type);
@@ -44,26 +57,41 @@ ProcessGroup make_group(const BackendEntry& entry, const BackendRequest& request
   return ProcessGroup(state);
 }
 
-const BackendEntry& choose_backend(const std::string& name) {
-  if (name != "auto") {
-    const BackendEntry& entry = backends().at(name);
-    if (const std::string why = entry.available(); !why.empty()) {
-      throw environment_error({.refused = concat("backend ", name, " cannot be used here"),
-                               .rule = why,
-                               .hint = "see `muster list backends`"});
+const BackendEntry& backend_named(const std::string& name) {
+  const BackendEntry& entry = backends().at(name);
+  if (const std::string why = entry.available(); !why.empty()) {
+    throw environment_error({.refused = concat("backend ", name, " cannot be used here"),
+                             .rule = why,
+                             .hint = "see `muster list backends`"});
+  }
+  return entry;
+}
+
+/// The first choice that all ranks can make.
+ProcessGroup make_auto_group(const BackendRequest& request,
+                             const WatchOptions& watch,
+                             int server_rank) {
+  const std::vector<RankOffer> ranks = exchange_offers(request);
+  std::string reason = "auto";
+  for (const BackendEntry* entry : by_preference()) {
+    std::string why = why_not(*entry, ranks);
+    if (why.empty()) {
+      try {
+        return make_group(*entry, request, watch, server_rank, reason);
+      } catch (const BackendUnfit& unfit) {
+        why = unfit.text().refused;
+      }
     }
-    return entry;
+    reason += concat("; not ", entry->name, ": ", why);
   }
-  const BackendEntry* best = nullptr;
-  for (const BackendEntry* entry : backends()) {
-    if (entry->preference < 0 || (best != nullptr && entry->preference <= best->preference))
-      continue;
-    if (entry->available().empty()) best = entry;
-  }
-  if (best == nullptr)
-    throw environment_error(
-        {.refused = "no process-group backend is available", .hint = "see `muster list backends`"});
-  return *best;
+  throw environment_error({.refused = "no process-group backend is available",
+                           .rule = reason,
+                           .hint = "see `muster list backends`"});
+}
+
+/// The work may be null where nothing is left to wait for.
+void finish(const c10::intrusive_ptr<c10d::Work>& work) {
+  if (work) work->wait();
 }
 
 }  // namespace
@@ -71,6 +99,7 @@ const BackendEntry& choose_backend(const std::string& name) {
 int ProcessGroup::rank() const { return state_->group->getRank(); }
 int ProcessGroup::world_size() const { return state_->group->getSize(); }
 const std::string& ProcessGroup::backend() const { return state_->backend; }
+const std::string& ProcessGroup::backend_reason() const { return state_->reason; }
 const c10::intrusive_ptr<c10d::ProcessGroup>& ProcessGroup::c10d() const { return state_->group; }
 const c10::intrusive_ptr<c10d::Store>& ProcessGroup::store() const { return state_->store; }
 
@@ -79,15 +108,20 @@ at::Device ProcessGroup::device() const { return state_->device; }
 void ProcessGroup::all_reduce(at::Tensor tensor, c10d::ReduceOp op) const {
   c10d::AllreduceOptions options;
   options.reduceOp = std::move(op);
-  std::vector<at::Tensor> tensors{std::move(tensor)};
-  state_->group->allreduce(tensors, options)->wait();
+  options.asyncOp = false;  // see Note [Who works]
+  // gloo takes what lies in the gaps of a tensor for elements.
+  std::vector<at::Tensor> tensors{tensor.contiguous()};
+  finish(state_->group->allreduce(tensors, options));
+  if (!tensors[0].is_same(tensor)) tensor.copy_(tensors[0]);
 }
 
 void ProcessGroup::broadcast(at::Tensor tensor, int root) const {
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  std::vector<at::Tensor> tensors{std::move(tensor)};
-  state_->group->broadcast(tensors, options)->wait();
+  options.asyncOp = false;
+  std::vector<at::Tensor> tensors{tensor.contiguous()};
+  finish(state_->group->broadcast(tensors, options));
+  if (!tensors[0].is_same(tensor)) tensor.copy_(tensors[0]);
 }
 
 at::Tensor ProcessGroup::all_gather(const at::Tensor& tensor) const {
@@ -96,11 +130,17 @@ at::Tensor ProcessGroup::all_gather(const at::Tensor& tensor) const {
   at::Tensor all = at::empty(sizes, tensor.options());
   std::vector<at::Tensor> inputs{tensor.contiguous()};
   std::vector<std::vector<at::Tensor>> outputs{all.unbind(0)};
-  state_->group->allgather(outputs, inputs)->wait();
+  c10d::AllgatherOptions options;
+  options.asyncOp = false;
+  finish(state_->group->allgather(outputs, inputs, options));
   return all;
 }
 
-void ProcessGroup::barrier() const { state_->group->barrier()->wait(); }
+void ProcessGroup::barrier() const {
+  c10d::BarrierOptions options;
+  options.asyncOp = false;
+  finish(state_->group->barrier(options));
+}
 
 std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) const {
   const auto length = static_cast<int64_t>(text.size());
@@ -122,36 +162,53 @@ ProcessGroup init_process_group(const GroupOptions& options, const std::optional
   if (world_size == 1 && (options.backend == "auto" || options.backend == "thread")) {
     return ThreadWorld(1, options.timeout).group(0);
   }
-  const BackendEntry& entry = choose_backend(options.backend);
   if (world_size > std::numeric_limits<int>::max())
     throw usage_error(
         {.refused = concat("world size ", world_size), .rule = "c10d counts ranks in 31 bits"});
+  const bool choose = options.backend == "auto";
+  const BackendEntry* entry = choose ? nullptr : &backend_named(options.backend);
   const RankEnv place = env.value_or(RankEnv{});
-  const auto store = connect_store(place, options.timeout);
-  return make_group(entry,
-                    {.store = store,
-                     .rank = static_cast<int>(place.rank),
-                     .world_size = static_cast<int>(place.world_size),
-                     .local_rank = static_cast<int>(place.local_rank),
-                     .timeout = options.timeout,
-                     .host = address_towards(place.master_addr)});
+  const BackendRequest request{.store = connect_store(place, options.timeout),
+                               .rank = static_cast<int>(place.rank),
+                               .world_size = static_cast<int>(place.world_size),
+                               .local_rank = static_cast<int>(place.local_rank),
+                               .timeout = options.timeout,
+                               .host = address_towards(place.master_addr),
+                               .host_identity = host_identity()};
+  const WatchOptions watch = with_environment(options.watch);
+  const int server_rank = place.use_agent_store ? -1 : 0;
+  return choose ? make_auto_group(request, watch, server_rank)
+                : make_group(*entry, request, watch, server_rank);
 }
 
-ThreadWorld::ThreadWorld(int world_size, std::chrono::milliseconds timeout, std::string backend)
+ThreadWorld::ThreadWorld(int world_size,
+                         std::chrono::milliseconds timeout,
+                         std::string backend,
+                         std::vector<std::string> hosts,
+                         WatchOptions watch)
     : store_(c10::make_intrusive<c10d::HashStore>()),
       timeout_(timeout),
-      backend_(std::move(backend)) {
+      backend_(std::move(backend)),
+      hosts_(std::move(hosts)),
+      watch_(std::move(watch)) {
   tensor::settle_vector_math();
   if (world_size < 1) {
     throw usage_error({.refused = "world size",
                        .rule = "a group has at least one rank",
                        .value = std::to_string(world_size)});
   }
-  board_ = std::make_shared<ThreadBoard>(world_size, timeout);
+  if (!hosts_.empty() && hosts_.size() != static_cast<size_t>(world_size)) {
+    throw usage_error({.refused = "hosts of a thread world",
+                       .rule = concat("one for each of ", world_size, " ranks"),
+                       .value = std::to_string(hosts_.size())});
+  }
+  board_ = std::make_shared<ThreadBoard>(world_size);
   store_->setTimeout(timeout);
 }
 
 ThreadWorld::~ThreadWorld() = default;
+
+int ThreadWorld::world_size() const { return board_->world_size(); }
 
 ProcessGroup ThreadWorld::group(int rank) const {
   if (rank < 0 || rank >= board_->world_size()) {
@@ -164,7 +221,10 @@ ProcessGroup ThreadWorld::group(int rank) const {
                      .world_size = board_->world_size(),
                      .timeout = timeout_,
                      .host = "127.0.0.1",
-                     .board = board_});
+                     .board = board_,
+                     .host_identity = hosts_.empty() ? host_identity() : hosts_[rank]},
+                    watch_,
+                    -1);
 }
 
 void ThreadWorld::leave(int rank, const std::string& why) const { board_->leave(rank, why); }

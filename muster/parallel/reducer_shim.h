@@ -23,14 +23,16 @@ struct ReducerArguments {
   int64_t first_bucket_bytes_cap = c10d::kDefaultFirstBucketBytes;
   bool find_unused_parameters = false;
   bool gradient_as_bucket_view = false;
+  std::vector<bool> expect_sparse;  ///< by parameter; empty: none
 };
 
 inline std::unique_ptr<c10d::Reducer> make_reducer(ReducerArguments arguments) {
-  std::vector<bool> dense(arguments.parameters.size(), false);
+  if (arguments.expect_sparse.empty())
+    arguments.expect_sparse.assign(arguments.parameters.size(), false);
   return std::make_unique<c10d::Reducer>(std::move(arguments.parameters),
                                          std::move(arguments.buckets),
                                          std::move(arguments.group),
-                                         std::move(dense),
+                                         std::move(arguments.expect_sparse),
                                          arguments.bucket_bytes_cap,
                                          arguments.find_unused_parameters,
                                          arguments.gradient_as_bucket_view,

@@ -14,6 +14,15 @@
 
 namespace muster::parallel {
 
+/// In the module's order; tensors that are registered under several names may appear several times.
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+inline std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : named) tensors.push_back(tensor);
+  return tensors;
+}
+
 /// Calls `visit(at::Tensor&)` for every tensor in `value`: a tensor, a pair, tuple, vector, array,
 /// optional or map of such, to any depth. Other types are skipped; for a struct of your own,
 /// overload `for_each_tensor(YourStruct&, Visit&&)` in its namespace, which is found by

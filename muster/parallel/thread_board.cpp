@@ -3,52 +3,28 @@
 #include <algorithm>
 #include <utility>
 
-#include <ATen/core/ivalue.h>
-#include <ATen/core/jit_type.h>
 #include <c10/core/GradMode.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 
 namespace muster::parallel {
+namespace {
 
-ThreadWork::ThreadWork(int rank,
-                       c10d::OpType op,
-                       uint64_t sequence,
-                       std::vector<at::Tensor> outputs)
-    : c10d::Work(rank, op),
-      sequence_(sequence),
-      outputs_(std::move(outputs)),
-      future_(
-          c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {
-}
-
-void ThreadWork::complete() {
-  finish();
-  future_->markCompleted(c10::IValue(outputs_));
-}
-
-void ThreadWork::fail(const std::string& text) {
-  const auto error = std::make_exception_ptr(environment_error({.refused = text}));
-  finish(error);
-  future_->setError(error);
-}
-
-bool ThreadWork::wait(std::chrono::milliseconds timeout) {
-  std::unique_lock lock(mutex_);
-  if (timeout == kNoTimeout) {
-    cv_.wait(lock, [&] { return completed_; });
-  } else if (!cv_.wait_for(lock, timeout, [&] { return completed_; })) {
-    throw environment_error(
-        {.refused = concat(c10d::opTypeToString(opType_), " #", sequence_, " of rank ", rank_),
-         .rule = concat("not complete after ", timeout.count(), " ms")});
+/// Those of what is read and of what is written.
+std::vector<c10::Device> devices_of(const Contribution& part) {
+  std::vector<c10::Device> devices = stream_devices(part.inputs);
+  for (const c10::Device device : stream_devices(part.outputs)) {
+    if (std::find(devices.begin(), devices.end(), device) == devices.end())
+      devices.push_back(device);
   }
-  if (exception_) std::rethrow_exception(exception_);
-  return true;
+  return devices;
 }
 
-ThreadBoard::ThreadBoard(int world_size, std::chrono::milliseconds timeout)
-    : world_size_(world_size), timeout_(timeout), watchdog_([this] { watch(); }) {}
+}  // namespace
+
+ThreadBoard::ThreadBoard(int world_size)
+    : world_size_(world_size), watchdog_([this] { watch(); }) {}
 
 ThreadBoard::~ThreadBoard() {
   {
@@ -57,11 +33,6 @@ ThreadBoard::~ThreadBoard() {
   }
   changed_.notify_all();
   watchdog_.join();
-}
-
-void ThreadBoard::set_timeout(std::chrono::milliseconds timeout) {
-  const std::lock_guard lock(mutex_);
-  timeout_ = timeout;
 }
 
 std::string ThreadBoard::departure(int rank) const {
@@ -91,27 +62,34 @@ std::string ThreadBoard::missing_text(uint64_t sequence,
                 reason.empty() ? "" : " (" + reason + ")");
 }
 
-c10::intrusive_ptr<c10d::Work> ThreadBoard::post(int rank,
-                                                 uint64_t sequence,
-                                                 Contribution contribution) {
-  auto work = c10::make_intrusive<ThreadWork>(
-      rank,
-      contribution.op,
-      sequence,
-      contribution.outputs.empty() ? contribution.inputs : contribution.outputs);
+PendingWorkPtr ThreadBoard::post(int rank,
+                                 uint64_t sequence,
+                                 Contribution contribution,
+                                 std::chrono::milliseconds timeout) {
+  auto work =
+      c10::make_intrusive<PendingWork>(rank, contribution.op, sequence, contribution.results());
+  StreamMark ready = StreamMark::of_current(devices_of(contribution));
   Collective whole;
-  std::vector<c10::intrusive_ptr<ThreadWork>> failed;
+  std::vector<PendingWorkPtr> failed;
   std::string failure;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    if (const std::string gone = departure(rank); !gone.empty()) {
+      lock.unlock();
+      work->fail(concat(contribution.describe(), " #", sequence, " of thread ranks: ", gone));
+      return work;
+    }
     Collective& op = collectives_[sequence];
     if (op.works.empty()) {
       op.parts.resize(static_cast<size_t>(world_size_));
       op.works.resize(static_cast<size_t>(world_size_));
-      op.deadline = Clock::now() + timeout_;
+      op.ready.resize(static_cast<size_t>(world_size_));
+      op.timeout = timeout;
+      op.deadline = Clock::now() + timeout;
     }
     op.parts[rank] = std::move(contribution);
     op.works[rank] = work;
+    op.ready[rank] = std::move(ready);
     ++op.arrived;
     if (op.arrived == world_size_) {
       whole = std::move(op);
@@ -133,9 +111,10 @@ c10::intrusive_ptr<c10d::Work> ThreadBoard::post(int rank,
   }
   if (whole.arrived == world_size_) {
     try {
+      for (const StreamMark& mark : whole.ready) mark.wait_on_current();
       run_collective(whole.parts);
-    } catch (const std::exception& error) {
-      for (const auto& each : whole.works) each->fail(error.what());
+    } catch (...) {
+      for (const auto& each : whole.works) each->fail(std::current_exception());
       return work;
     }
     for (const auto& each : whole.works) each->complete();
@@ -143,80 +122,95 @@ c10::intrusive_ptr<c10d::Work> ThreadBoard::post(int rank,
   return work;
 }
 
-c10::intrusive_ptr<c10d::Work> ThreadBoard::send(int from, int to, int tag, at::Tensor tensor) {
-  std::unique_lock lock(mutex_);
-  auto work = c10::make_intrusive<ThreadWork>(
+PendingWorkPtr ThreadBoard::send(
+    int from, int to, int tag, at::Tensor tensor, std::chrono::milliseconds timeout) {
+  auto work = c10::make_intrusive<PendingWork>(
       from, c10d::OpType::SEND, messages_++, std::vector<at::Tensor>{tensor});
-  const auto match = std::find_if(pending_.begin(), pending_.end(), [&](const Pending& other) {
-    return !other.sends && other.to == to && other.tag == tag &&
-           (other.from == from || other.from == -1);
-  });
-  if (match == pending_.end()) {
-    const std::string gone = departure(to);
-    if (gone.empty()) {
-      pending_.push_back({from, to, tag, true, std::move(tensor), work, Clock::now() + timeout_});
-      changed_.notify_all();
-      return work;
-    }
-    lock.unlock();
-    work->fail(concat("send from rank ", from, " to rank ", to, ": ", gone));
-    return work;
-  }
-  const Pending receiver = std::move(*match);
-  pending_.erase(match);
-  lock.unlock();
-  const c10::NoGradGuard no_grad;
-  at::Tensor(receiver.tensor).copy_(tensor);
-  receiver.work->set_source(from);
-  receiver.work->complete();
-  work->complete();
-  return work;
+  return meet({from, to, tag, true, std::move(tensor), work, timeout, Clock::now() + timeout});
 }
 
-c10::intrusive_ptr<c10d::Work> ThreadBoard::receive(int source,
-                                                    int to,
-                                                    int tag,
-                                                    at::Tensor tensor) {
-  std::unique_lock lock(mutex_);
+PendingWorkPtr ThreadBoard::receive(
+    int source, int to, int tag, at::Tensor tensor, std::chrono::milliseconds timeout) {
+  const auto op = source < 0 ? c10d::OpType::RECVANYSOURCE : c10d::OpType::RECV;
   auto work =
-      c10::make_intrusive<ThreadWork>(to,
-                                      source < 0 ? c10d::OpType::RECVANYSOURCE : c10d::OpType::RECV,
-                                      messages_++,
-                                      std::vector<at::Tensor>{tensor});
+      c10::make_intrusive<PendingWork>(to, op, messages_++, std::vector<at::Tensor>{tensor});
+  return meet({source, to, tag, false, std::move(tensor), work, timeout, Clock::now() + timeout});
+}
+
+PendingWorkPtr ThreadBoard::meet(Pending mine) {
+  std::unique_lock lock(mutex_);
   const auto match = std::find_if(pending_.begin(), pending_.end(), [&](const Pending& other) {
-    return other.sends && other.to == to && other.tag == tag &&
-           (source == -1 || other.from == source);
+    const Pending& sends = mine.sends ? mine : other;
+    const Pending& takes = mine.sends ? other : mine;
+    return mine.sends != other.sends && sends.to == takes.to && sends.tag == takes.tag &&
+           (takes.from == sends.from || takes.from == -1);
   });
+  PendingWorkPtr work = mine.work;
   if (match == pending_.end()) {
-    const std::string gone = source >= 0 ? departure(source) : "";
+    const int awaited = mine.sends ? mine.to : mine.from;
+    std::string gone = departure(mine.sends ? mine.from : mine.to);
+    if (gone.empty()) gone = departure(awaited);  // -1, any, never leaves
     if (gone.empty()) {
-      pending_.push_back(
-          {source, to, tag, false, std::move(tensor), work, Clock::now() + timeout_});
+      mine.ready = StreamMark::of_current(stream_devices({mine.tensor}));
+      pending_.push_back(std::move(mine));
       changed_.notify_all();
       return work;
     }
     lock.unlock();
-    work->fail(concat("receive of rank ", to, " from rank ", source, ": ", gone));
+    work->fail(mine.sends
+                   ? concat("send from rank ", mine.from, " to rank ", mine.to, ": ", gone)
+                   : concat("receive of rank ", mine.to, " from rank ", mine.from, ": ", gone));
     return work;
   }
-  const Pending sender = std::move(*match);
+  const Pending other = std::move(*match);
   pending_.erase(match);
   lock.unlock();
-  const c10::NoGradGuard no_grad;
-  tensor.copy_(sender.tensor);
-  work->set_source(sender.from);
-  work->complete();
+  const Pending& sender = mine.sends ? mine : other;
+  const Pending& receiver = mine.sends ? other : mine;
+  const auto fail_both = [&](const std::exception_ptr& error) {
+    receiver.work->fail(error);
+    sender.work->fail(error);
+    return work;
+  };
+  try {
+    other.ready.wait_on_current();
+    deliver(sender, receiver);
+  } catch (const c10::Error& error) {
+    return fail_both(std::make_exception_ptr(
+        usage_error({.refused = concat("message of rank ", sender.from, " to rank ", receiver.to),
+                     .rule = error.what_without_backtrace()})));
+  } catch (...) {  // nobody else knows of the two any more
+    return fail_both(std::current_exception());
+  }
+  receiver.work->set_source(sender.from);
+  receiver.work->complete();
   sender.work->complete();
   return work;
 }
 
-void ThreadBoard::leave(int rank, const std::string& why) {
-  std::vector<std::pair<c10::intrusive_ptr<ThreadWork>, std::string>> failed;
+void ThreadBoard::deliver(const Pending& sender, const Pending& receiver) {
+  const auto text = [](const at::Tensor& tensor) {
+    return shape_text(tensor.scalar_type(), tensor.sizes());
+  };
+  if (sender.tensor.scalar_type() != receiver.tensor.scalar_type() ||
+      sender.tensor.numel() != receiver.tensor.numel()) {
+    throw usage_error(
+        {.refused = concat("message of rank ", sender.from, " to rank ", receiver.to),
+         .rule = "a message is received into a tensor of its dtype and size",
+         .value = concat(
+             "rank ", sender.from, " sent ", text(sender.tensor), " for ", text(receiver.tensor))});
+  }
+  const c10::NoGradGuard no_grad;
+  at::Tensor(receiver.tensor).copy_(sender.tensor.reshape(receiver.tensor.sizes()));
+}
+
+void ThreadBoard::leave(int rank, const std::string& why, bool withdraw) {
+  std::vector<std::pair<PendingWorkPtr, std::string>> failed;
   {
     const std::lock_guard lock(mutex_);
     left_.emplace(rank, why);
     for (auto op = collectives_.begin(); op != collectives_.end();) {
-      if (op->second.works[rank]) {
+      if (op->second.works[rank] && !withdraw) {
         ++op;
         continue;
       }
@@ -227,13 +221,14 @@ void ThreadBoard::leave(int rank, const std::string& why) {
       op = collectives_.erase(op);
     }
     std::erase_if(pending_, [&](const Pending& message) {
-      const bool hopeless = message.sends ? message.to == rank : message.from == rank;
-      if (hopeless)
-        failed.emplace_back(
-            message.work,
-            concat(
-                message.sends ? "send to" : "receive from", " rank ", rank, ": ", departure(rank)));
-      return hopeless;
+      const int here = message.sends ? message.from : message.to;
+      const int other = message.sends ? message.to : message.from;
+      if (other != rank && !(withdraw && here == rank)) return false;
+      const std::string whom = other < 0 ? "any rank" : concat("rank ", other);
+      failed.emplace_back(
+          message.work,
+          concat(message.sends ? "send to " : "receive from ", whom, ": ", departure(rank)));
+      return true;
     });
   }
   for (const auto& [work, text] : failed) work->fail(text);
@@ -244,15 +239,15 @@ void ThreadBoard::watch() {
   while (!closing_) {
     const auto now = Clock::now();
     auto next = Clock::time_point::max();
-    std::vector<std::pair<c10::intrusive_ptr<ThreadWork>, std::string>> late;
+    std::vector<std::pair<PendingWorkPtr, std::string>> late;
     for (auto op = collectives_.begin(); op != collectives_.end();) {
       if (op->second.deadline > now) {
         next = std::min(next, op->second.deadline);
         ++op;
         continue;
       }
-      const std::string text =
-          missing_text(op->first, op->second, concat("timed out after ", timeout_.count(), " ms"));
+      const std::string text = missing_text(
+          op->first, op->second, concat("timed out after ", op->second.timeout.count(), " ms"));
       for (const auto& work : op->second.works) {
         if (work) late.emplace_back(work, text);
       }
@@ -269,7 +264,7 @@ void ThreadBoard::watch() {
                                  " and rank ",
                                  message.to,
                                  ": the other side did not come within ",
-                                 timeout_.count(),
+                                 message.timeout.count(),
                                  " ms"));
       }
       return is_late;

@@ -2,20 +2,20 @@
 // tensors.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <vector>
 
-#include <ATen/core/Tensor.h>
-#include <torch/csrc/distributed/c10d/Types.hpp>
-#include <torch/csrc/distributed/c10d/Work.hpp>
+#include "muster/parallel/contribution.h"
+#include "muster/parallel/pending_work.h"
+#include "muster/parallel/streams.h"
 
 namespace muster::parallel {
 
@@ -28,70 +28,49 @@ namespace muster::parallel {
 // ends or fails leaves the board; whoever needs it from then on is told its name at once instead of
 // hanging.
 
-/// One rank's part in one operation.
-struct Contribution {
-  c10d::OpType op = c10d::OpType::UNKNOWN;
-  std::vector<at::Tensor> inputs;
-  std::vector<at::Tensor> outputs;
-  int root = 0;
-  c10d::ReduceOp reduce_op;
-  std::vector<int64_t> output_splits;  ///< all-to-all only: rows to take from each rank
-  std::vector<int64_t> input_splits;   ///< all-to-all only: rows to give to each rank
-
-  /// "allreduce sum float32[1000]": what must agree between ranks, and what an error shows.
-  std::string describe() const;
-};
-
-/// A c10d::Work completed by whichever thread runs the operation.
-class ThreadWork : public c10d::Work {
- public:
-  ThreadWork(int rank, c10d::OpType op, uint64_t sequence, std::vector<at::Tensor> outputs);
-
-  void complete();
-  void fail(const std::string& text);
-
-  bool wait(std::chrono::milliseconds timeout) override;
-  std::vector<at::Tensor> result() override { return outputs_; }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
-  uint64_t getSequencenumber() const override { return sequence_; }
-  int sourceRank() const override { return source_; }
-  void set_source(int rank) { source_ = rank; }
-
- private:
-  uint64_t sequence_;
-  int source_ = -1;
-  std::vector<at::Tensor> outputs_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
-};
-
 /// Shared by the backends of all ranks of one group. Every member may be called from any thread.
 class ThreadBoard {
  public:
-  ThreadBoard(int world_size, std::chrono::milliseconds timeout);
+  explicit ThreadBoard(int world_size);
   ~ThreadBoard();
   ThreadBoard(const ThreadBoard&) = delete;
 
   int world_size() const { return world_size_; }
 
-  /// Collective number `sequence` of this rank. Never blocks. Throws if the board was closed.
-  c10::intrusive_ptr<c10d::Work> post(int rank, uint64_t sequence, Contribution contribution);
+  /// Collective number `sequence` of this rank. Never blocks.
+  PendingWorkPtr post(int rank,
+                      uint64_t sequence,
+                      Contribution contribution,
+                      std::chrono::milliseconds timeout);
 
   /// Point to point: completes when both sides are there. `source` -1 takes from any rank.
-  c10::intrusive_ptr<c10d::Work> send(int from, int to, int tag, at::Tensor tensor);
-  c10::intrusive_ptr<c10d::Work> receive(int source, int to, int tag, at::Tensor tensor);
+  PendingWorkPtr send(
+      int from, int to, int tag, at::Tensor tensor, std::chrono::milliseconds timeout);
+  PendingWorkPtr receive(
+      int source, int to, int tag, at::Tensor tensor, std::chrono::milliseconds timeout);
 
   /// The rank takes part in nothing any more. Fails whatever waits for it; `why` is empty for a
-  /// normal end.
-  void leave(int rank, const std::string& why);
+  /// normal end. `withdraw`: it does not wait itself any more either, so what it has posted and
+  /// what is not complete fails, too.
+  void leave(int rank, const std::string& why, bool withdraw = false);
 
-  void set_timeout(std::chrono::milliseconds timeout);
+  /// What the ranks share beside the board: made by the first that asks for `key`, and kept.
+  template <class T, class Make>
+  std::shared_ptr<T> shared(const std::string& key, const Make& make) {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<void>& found = shared_[key];
+    if (!found) found = make();
+    return std::static_pointer_cast<T>(found);
+  }
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Collective {
     std::vector<Contribution> parts;
-    std::vector<c10::intrusive_ptr<ThreadWork>> works;  // null: not arrived
+    std::vector<PendingWorkPtr> works;  // null: not arrived
+    std::vector<StreamMark> ready;      // by rank; see Note [Collectives between devices]
     int arrived = 0;
+    std::chrono::milliseconds timeout{};
     Clock::time_point deadline;
   };
   struct Pending {
@@ -100,10 +79,15 @@ class ThreadBoard {
     int tag;
     bool sends;
     at::Tensor tensor;
-    c10::intrusive_ptr<ThreadWork> work;
+    PendingWorkPtr work;
+    std::chrono::milliseconds timeout;
     Clock::time_point deadline;
+    StreamMark ready = {};
   };
 
+  PendingWorkPtr meet(Pending mine);
+  /// Copies. Throws if the two do not fit, or what the copy throws.
+  static void deliver(const Pending& sender, const Pending& receiver);
   void watch();
   std::string missing_text(uint64_t sequence,
                            const Collective& op,
@@ -113,11 +97,11 @@ class ThreadBoard {
   const int world_size_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::chrono::milliseconds timeout_;
   std::map<uint64_t, Collective> collectives_;
   std::vector<Pending> pending_;
   std::map<int, std::string> left_;  // rank -> why
-  uint64_t messages_ = 0;
+  std::map<std::string, std::shared_ptr<void>> shared_;
+  std::atomic<uint64_t> messages_{0};
   bool closing_ = false;
   std::thread watchdog_;
 };

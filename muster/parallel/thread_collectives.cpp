@@ -1,7 +1,6 @@
 // What each collective does, once every rank's tensors are there. See Note [Thread ranks].
 #include <functional>
 
-#include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 
 #include "muster/base/error.h"
@@ -14,93 +13,28 @@ namespace {
 using c10d::OpType;
 using c10d::ReduceOp;
 
-std::string reduce_name(const ReduceOp& op) {
-  switch (op.op_) {
-    case ReduceOp::SUM:
-      return "sum";
-    case ReduceOp::AVG:
-      return "avg";
-    case ReduceOp::PRODUCT:
-      return "product";
-    case ReduceOp::MIN:
-      return "min";
-    case ReduceOp::MAX:
-      return "max";
-    case ReduceOp::BAND:
-      return "band";
-    case ReduceOp::BOR:
-      return "bor";
-    case ReduceOp::BXOR:
-      return "bxor";
-    default:
-      return "unsupported";
-  }
-}
-
-bool reduces(OpType op) {
-  return op == OpType::ALLREDUCE || op == OpType::REDUCE || op == OpType::REDUCE_SCATTER ||
-         op == OpType::_REDUCE_SCATTER_BASE || op == OpType::ALLREDUCE_COALESCED;
-}
-
-bool has_root(OpType op) {
-  return op == OpType::BROADCAST || op == OpType::REDUCE || op == OpType::GATHER ||
-         op == OpType::SCATTER;
-}
-
-void accumulate(at::Tensor& into, const at::Tensor& value, const ReduceOp& op) {
-  switch (op.op_) {
-    case ReduceOp::SUM:
-    case ReduceOp::AVG:
-      into.add_(value);
-      break;
-    case ReduceOp::PRODUCT:
-      into.mul_(value);
-      break;
-    case ReduceOp::MIN:
-      into.copy_(at::minimum(into, value));
-      break;
-    case ReduceOp::MAX:
-      into.copy_(at::maximum(into, value));
-      break;
-    case ReduceOp::BAND:
-      into.bitwise_and_(value);
-      break;
-    case ReduceOp::BOR:
-      into.bitwise_or_(value);
-      break;
-    case ReduceOp::BXOR:
-      into.bitwise_xor_(value);
-      break;
-    default:
-      throw usage_error({.refused = "reduce operation",
-                         .rule = "thread ranks know sum, avg, product, min, max, band, bor, bxor"});
-  }
-}
-
-/// Reduces tensor(0), tensor(1), … in rank order into `into`, which may be one of them only if it
-/// is the first.
-void reduce_in_order(at::Tensor& into,
-                     int world_size,
-                     const ReduceOp& op,
-                     const std::function<at::Tensor(int)>& tensor) {
-  if (!into.is_same(tensor(0))) into.copy_(tensor(0));
-  for (int rank = 1; rank < world_size; ++rank) accumulate(into, tensor(rank), op);
-  if (op.op_ == ReduceOp::AVG) into.div_(world_size);
+/// Calls reduce_in_order on tensor(0), tensor(1), ….
+void reduce_ranks(at::Tensor& into,
+                  int world_size,
+                  const ReduceOp& op,
+                  const std::function<at::Tensor(int)>& tensor) {
+  std::vector<at::Tensor> values;
+  for (int rank = 0; rank < world_size; ++rank) values.push_back(tensor(rank));
+  reduce_in_order(into, values, op.op_);
 }
 
 void allreduce(std::vector<Contribution>& parts) {
   const int world = static_cast<int>(parts.size());
   for (size_t i = 0; i < parts[0].inputs.size(); ++i) {
     at::Tensor& sum = parts[0].inputs[i];
-    reduce_in_order(
-        sum, world, parts[0].reduce_op, [&](int rank) { return parts[rank].inputs[i]; });
+    reduce_ranks(sum, world, parts[0].reduce_op, [&](int rank) { return parts[rank].inputs[i]; });
     for (int rank = 1; rank < world; ++rank) parts[rank].inputs[i].copy_(sum);
   }
 }
 
 void reduce(std::vector<Contribution>& parts) {
   at::Tensor sum = parts[0].inputs[0].clone();
-  reduce_in_order(sum, static_cast<int>(parts.size()), parts[0].reduce_op, [&](int rank) {
+  reduce_ranks(sum, static_cast<int>(parts.size()), parts[0].reduce_op, [&](int rank) {
     return rank == 0 ? sum : parts[rank].inputs[0];
   });
   parts[parts[0].root].inputs[0].copy_(sum);
@@ -114,35 +48,68 @@ void broadcast(std::vector<Contribution>& parts) {
   }
 }
 
+/// What goes from a rank to a rank.
+struct Move {
+  size_t from, to;
+  at::Tensor given, taken;
+};
+
+/// Throws a usage error, before anything is written, where a rank takes other than is given to it.
+void make(const std::vector<Move>& moves) {
+  for (const Move& move : moves) {
+    const auto gives = static_cast<int64_t>(move.given.nbytes()),
+               takes = static_cast<int64_t>(move.taken.nbytes());
+    if (gives != takes) throw unequal_parts(move.from, gives, move.to, takes);
+  }
+  for (const Move& move : moves)
+    at::Tensor(move.taken).copy_(move.given.reshape(move.taken.sizes()));
+}
+
 /// outputs[r] of every rank (or of the root alone) is rank r's input.
 void gather(std::vector<Contribution>& parts) {
   const bool only_root = parts[0].op == OpType::GATHER;
+  std::vector<Move> moves;
   for (size_t to = 0; to < parts.size(); ++to) {
     if (only_root && static_cast<int>(to) != parts[0].root) continue;
     for (size_t from = 0; from < parts.size(); ++from)
-      parts[to].outputs[from].copy_(parts[from].inputs[0]);
+      moves.push_back({from, to, parts[from].inputs[0], parts[to].outputs[from]});
   }
+  make(moves);
 }
 
+/// The ranks' tensors may be on several devices.
 void allgather_base(std::vector<Contribution>& parts) {
-  const int64_t world = static_cast<int64_t>(parts.size());
+  const int64_t each = parts[0].inputs[0].numel();
+  std::vector<at::Tensor> rows;
+  for (const Contribution& from : parts) {
+    const at::Tensor row = from.inputs[0].reshape(-1);
+    // It may be a part of the output, and not the one where it goes.
+    rows.push_back(row.is_alias_of(from.outputs[0]) ? row.clone() : row);
+  }
   for (Contribution& to : parts) {
-    const at::Tensor rows = to.outputs[0].view({world, -1});
-    for (int64_t from = 0; from < world; ++from)
-      rows.select(0, from).copy_(parts[from].inputs[0].reshape(-1));
+    const at::Tensor whole = to.outputs[0].contiguous();
+    int64_t at = 0;
+    for (const at::Tensor& row : rows) {
+      whole.view(-1).narrow(0, at, each).copy_(row);
+      at += each;
+    }
+    if (!whole.is_same(to.outputs[0])) to.outputs[0].copy_(whole);
   }
 }
 
 void scatter(std::vector<Contribution>& parts) {
-  const Contribution& root = parts[parts[0].root];
-  for (size_t to = 0; to < parts.size(); ++to) parts[to].outputs[0].copy_(root.inputs[to]);
+  const auto root = static_cast<size_t>(parts[0].root);
+  std::vector<Move> moves;
+  for (size_t to = 0; to < parts.size(); ++to)
+    moves.push_back({root, to, parts[root].inputs[to], parts[to].outputs[0]});
+  make(moves);
 }
 
 void reduce_scatter(std::vector<Contribution>& parts) {
   const int world = static_cast<int>(parts.size());
   for (int to = 0; to < world; ++to) {
     at::Tensor sum = parts[0].inputs[to].clone();
-    reduce_in_order(sum, world, parts[0].reduce_op, [&](int rank) {
+    reduce_ranks(sum, world, parts[0].reduce_op, [&](int rank) {
       return rank == 0 ? sum : parts[rank].inputs[to];
     });
     parts[to].outputs[0].copy_(sum);
@@ -153,38 +120,44 @@ void reduce_scatter_base(std::vector<Contribution>& parts) {
   const int world = static_cast<int>(parts.size());
   for (int to = 0; to < world; ++to) {
     const auto slice = [&](int rank) {
-      return parts[rank].inputs[0].view({world, -1}).select(0, to);
+      return parts[rank].inputs[0].reshape({world, -1}).select(0, to);
     };
     at::Tensor sum = slice(0).clone();
-    reduce_in_order(
+    reduce_ranks(
         sum, world, parts[0].reduce_op, [&](int rank) { return rank == 0 ? sum : slice(rank); });
-    parts[to].outputs[0].view(-1).copy_(sum);
+    parts[to].outputs[0].copy_(sum.view(parts[to].outputs[0].sizes()));
   }
 }
 
 void alltoall(std::vector<Contribution>& parts) {
+  std::vector<Move> moves;
   for (size_t to = 0; to < parts.size(); ++to) {
     for (size_t from = 0; from < parts.size(); ++from)
-      parts[to].outputs[from].copy_(parts[from].inputs[to]);
+      moves.push_back({from, to, parts[from].inputs[to], parts[to].outputs[from]});
   }
+  make(moves);
 }
 
-/// Where rank `index`'s rows start and how many there are, for given splits or even ones.
-std::pair<int64_t, int64_t> rows_of(const at::Tensor& tensor,
-                                    const std::vector<int64_t>& splits,
-                                    size_t index,
-                                    size_t world) {
-  if (splits.empty()) {
-    const int64_t each = tensor.size(0) / static_cast<int64_t>(world);
-    return {each * static_cast<int64_t>(index), each};
+/// Throws a usage error where a rank takes other rows than are given to it.
+void require_matching_rows(const std::vector<Contribution>& parts) {
+  const size_t world = parts.size();
+  const auto bytes = [world](
+                         const at::Tensor& tensor, const std::vector<int64_t>& splits, size_t i) {
+    const int64_t row = tensor.size(0) == 0 ? 0 : tensor.numel() / tensor.size(0);
+    return rows_of(tensor, splits, i, world).count * row * tensor.element_size();
+  };
+  for (size_t from = 0; from < world; ++from) {
+    for (size_t to = 0; to < world; ++to) {
+      const int64_t gives = bytes(parts[from].inputs[0], parts[from].input_splits, to);
+      const int64_t takes = bytes(parts[to].outputs[0], parts[to].output_splits, from);
+      if (gives != takes) throw unequal_parts(from, gives, to, takes);
+    }
   }
-  int64_t start = 0;
-  for (size_t i = 0; i < index; ++i) start += splits[i];
-  return {start, splits[index]};
 }
 
 void alltoall_base(std::vector<Contribution>& parts) {
   const size_t world = parts.size();
+  require_matching_rows(parts);
   for (size_t to = 0; to < world; ++to) {
     for (size_t from = 0; from < world; ++from) {
       const auto [out_start, out_rows] =
@@ -200,43 +173,18 @@ void alltoall_base(std::vector<Contribution>& parts) {
 }
 
 void require_same_operation(const std::vector<Contribution>& parts) {
+  const OpSignature first = OpSignature::of(parts[0], 0);
   for (size_t rank = 1; rank < parts.size(); ++rank) {
-    const std::string first = parts[0].describe(), other = parts[rank].describe();
-    if (first == other) continue;
+    const OpSignature other = OpSignature::of(parts[rank], 0);
+    if (first.fits(other)) continue;
     throw usage_error(
         {.refused = "ranks disagree on a collective",
          .rule = "all ranks call the same operations in the same order with the same shapes",
-         .value = concat("rank 0: ", first, "; rank ", rank, ": ", other)});
+         .value = concat("rank 0: ", first.describe(), "; rank ", rank, ": ", other.describe())});
   }
 }
 
 }  // namespace
-
-std::string Contribution::describe() const {
-  std::string text = c10d::opTypeToString(op);
-  if (reduces(op)) text += " " + reduce_name(reduce_op);
-  if (has_root(op)) text += concat(" root ", root);
-  // Ranks give different lists to scatter and gather (only the root's is full), and all-to-all rows
-  // differ by design.
-  const bool lists_differ = op == OpType::SCATTER || op == OpType::GATHER ||
-                            op == OpType::ALLTOALL || op == OpType::ALLTOALL_BASE ||
-                            op == OpType::ALLGATHER;
-  if (lists_differ) return text;
-  for (const at::Tensor& tensor : inputs) {
-    text += concat(" ",
-                   c10::toString(tensor.scalar_type()),
-                   "[",
-                   join(
-                       [&] {
-                         std::vector<std::string> sizes;
-                         for (int64_t size : tensor.sizes()) sizes.push_back(std::to_string(size));
-                         return sizes;
-                       }(),
-                       ", "),
-                   "]");
-  }
-  return text;
-}
 
 void run_collective(std::vector<Contribution>& parts) {
   const c10::NoGradGuard no_grad;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "muster/parallel/process_group.h"
 
@@ -12,7 +13,9 @@ namespace muster::testing {
 struct RankOptions {
   std::chrono::milliseconds timeout{
       60'000};  ///< of every collective: a test that hangs fails with the missing rank's name
-  std::string backend = "thread";  ///< or gloo: its own connections, between threads
+  std::string backend = "thread";  ///< or shm, gloo, shm+gloo: between threads
+  std::vector<std::string> hosts;  ///< of the ranks, as ThreadWorld pretends them; empty: one host
+  parallel::WatchOptions watch;    ///< a fault plan, for one
 };
 
 /// Runs `rank_main` on one thread per rank and joins them all. Intra-op threads are 1 in each. A

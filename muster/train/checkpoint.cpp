@@ -180,6 +180,22 @@ fs::path find_checkpoint(const fs::path& path) {
   return path / "checkpoints" / name;
 }
 
+Checkpoint load_checkpoint(const fs::path& path) {
+  const fs::path folder = find_checkpoint(path);
+  try {
+    return read_checkpoint(folder);
+  } catch (const Error& error) {
+    ErrorText text = error.text();
+    const std::string name = folder.filename().string();
+    const auto step = to_int(name.substr(std::min(name.size(), name.find('-') + 1)));
+    if (const auto before =
+            checkpoint_before(folder.parent_path().parent_path(), step.value_or(0))) {
+      text.hint = "the checkpoint before it is whole: --resume " + before->string();
+    }
+    throw Error(error.kind(), text);
+  }
+}
+
 std::optional<fs::path> best_checkpoint(const fs::path& output) {
   if (!fs::exists(output / "best")) return std::nullopt;
   const std::string name(trim(read_file(output / "best")));

@@ -47,9 +47,12 @@ std::filesystem::path write_checkpoint(const std::filesystem::path& output,
 Checkpoint read_checkpoint(const std::filesystem::path& folder);
 
 /// The folder to resume from: `path` itself if it is a checkpoint, else what its `latest` names.
-/// Throws a usage error; if the checkpoint is damaged, the hint names the newest one before it that
-/// is whole.
+/// Throws a usage error.
 std::filesystem::path find_checkpoint(const std::filesystem::path& path);
+
+/// The checkpoint to resume from, read. Throws a usage error; if the checkpoint is damaged, the
+/// hint names the newest one before it that is whole.
+Checkpoint load_checkpoint(const std::filesystem::path& path);
 
 /// Steps of the checkpoints under `output`, whole or not, newest first.
 std::vector<int64_t> checkpoint_steps(const std::filesystem::path& output);

@@ -8,15 +8,27 @@
 namespace muster::train {
 namespace {
 
+/// Nobody else can change or see it: a tensor that was put together for this checkpoint.
+bool is_ours_alone(const at::Tensor& tensor) {
+  return tensor.use_count() == 1 && tensor.storage().use_count() == 1 && tensor.is_cpu() &&
+         tensor.is_contiguous();
+}
+
 /// `to` becomes a copy of `from`, on the CPU, in the memory that it has where shapes agree: fresh
-/// pages for a whole model cost more than the copy itself.
-void copy_tensors(const NamedTensorList& from, NamedTensorList& to) {
+/// pages for a whole model cost more than the copy itself. Tensors that are ours alone are taken as
+/// they are, and noted in `taken`.
+void copy_tensors(NamedTensorList& from, NamedTensorList& to, std::vector<at::Tensor*>& taken) {
   const c10::NoGradGuard no_grad;
   to.resize(from.size());
   for (size_t i = 0; i < from.size(); ++i) {
-    const auto& [name, tensor] = from[i];
+    auto& [name, tensor] = from[i];
     auto& [name_copy, copy] = to[i];
     name_copy = name;
+    if (is_ours_alone(tensor)) {
+      copy = std::move(tensor);
+      taken.push_back(&copy);
+      continue;
+    }
     if (!copy.defined() || copy.sizes() != tensor.sizes() ||
         copy.scalar_type() != tensor.scalar_type()) {
       copy = at::empty_like(tensor,
@@ -50,7 +62,7 @@ void CheckpointWriter::start(Checkpoint checkpoint) {
   std::unique_lock lock(mutex_);
   wait_idle(lock);
   for (const auto part : {&Checkpoint::model, &Checkpoint::optimizer, &Checkpoint::rng}) {
-    copy_tensors(checkpoint.*part, copy_.*part);
+    copy_tensors(checkpoint.*part, copy_.*part, taken_);
     checkpoint.*part = std::move(copy_.*part);
   }
   copy_ = std::move(checkpoint);
@@ -81,6 +93,8 @@ void CheckpointWriter::work() {
     } catch (...) {
       error = std::current_exception();
     }
+    for (at::Tensor* tensor : taken_) *tensor = at::Tensor();  // not kept for the next one
+    taken_.clear();
     lock.lock();
     busy_ = false;
     if (error) {

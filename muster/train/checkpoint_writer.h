@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "muster/train/checkpoint.h"
 
@@ -24,8 +25,8 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  /// Copies the tensors of `checkpoint`, then writes it in the background. Throws what the
-  /// checkpoint before it failed with.
+  /// Copies the tensors of `checkpoint`, but for those that nobody else holds, then writes it in
+  /// the background. Throws what the checkpoint before it failed with.
   void start(Checkpoint checkpoint);
 
   /// Waits until nothing is left to write. Returns the newest folder, empty if there was none.
@@ -38,7 +39,8 @@ class CheckpointWriter {
 
   std::filesystem::path output_;
   int64_t keep_;
-  Checkpoint copy_;  // its memory is used again by the next one
+  Checkpoint copy_;                 // its memory is used again by the next one
+  std::vector<at::Tensor*> taken_;  // those in copy_ that were not copied: dropped when written
 
   std::mutex mutex_;
   std::condition_variable changed_;

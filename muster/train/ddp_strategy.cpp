@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "muster/base/text.h"
-#include "muster/train/loss.h"
 #include "muster/train/parts.h"
 
 namespace muster::train::detail {
@@ -15,7 +14,8 @@ parallel::DdpOptions ddp_options(const ParamValues& params, std::string_view own
                        .rule = "at least 1",
                        .value = std::to_string(options.bucket_mb)});
   }
-  return {.bucket_bytes_cap = options.bucket_mb << 20};
+  // Views: the loop drops gradients itself, and a copy of all of them would be held besides.
+  return {.bucket_bytes_cap = options.bucket_mb << 20, .gradient_as_bucket_view = true};
 }
 
 DdpStrategy::DdpStrategy(StrategyRequest request,
@@ -34,10 +34,8 @@ void DdpStrategy::accumulate(const std::function<void()>& pass) {
 // bucket in another order of ranks. So a resumed process makes one backward whose gradients are
 // thrown away, and its first real step sums as the unbroken run does.
 void DdpStrategy::rehearse(const data::Batch& batch) {
-  if (group().world_size() < 3) return;  // two ranks sum the same in any order
-  model()->train();
-  cross_entropy(forward(batch.data), batch.target).backward();
-  optimizer_->zero_grad();
+  // Two ranks sum the same in any order.
+  if (group().world_size() > 2) rehearse_backward(batch);
 }
 
 std::unique_ptr<Strategy> make_ddp(StrategyRequest request,

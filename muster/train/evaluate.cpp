@@ -5,6 +5,7 @@
 
 #include "muster/data/loader.h"
 #include "muster/data/samplers/exact_cover.h"
+#include "muster/train/bfloat16.h"
 #include "muster/train/loss.h"
 
 namespace muster::train {
@@ -64,11 +65,15 @@ Evaluation evaluate(models::Classifier& model,
           data::ExactCoverSamplerOptions{.world_size = group.world_size(), .rank = group.rank()}));
   int64_t done = 0;
   for (const data::Batch& batch : loader.epoch(0)) {
-    const at::Tensor scores = model.forward(batch.data);
+    at::Tensor scores, loss;
+    {
+      const PrecisionGuard guard(options.precision, batch.data.device());
+      scores = scores_of(model, batch.data);
+      loss = cross_entropy(scores, batch.target);
+    }
     const at::Tensor predicted = scores.argmax(1);
-    own.meter.add(cross_entropy(scores, batch.target).item<double>(),
-                  predicted.eq(batch.target).sum().item<int64_t>(),
-                  batch.size());
+    own.meter.add(
+        loss.item<double>(), predicted.eq(batch.target).sum().item<int64_t>(), batch.size());
     if (options.top_k > 0) own.in_top_k += count_in_top_k(scores, batch.target, options.top_k);
     if (own.confusion) own.confusion->add(predicted, batch.target);
     if (after_batch) after_batch(++done, loader.batches_per_epoch(), own.meter);

@@ -8,13 +8,15 @@
 #include "muster/models/model.h"
 #include "muster/parallel/process_group.h"
 #include "muster/train/evaluation.h"
+#include "muster/train/precision.h"
 
 namespace muster::train {
 
 struct EvaluateOptions {
   int64_t batch_size = 256;  ///< per rank; the result does not depend on it but for rounding
   int64_t workers = 0;
-  int64_t top_k = 0;       ///< also count samples whose class is among the k best scores; 0: do not
+  int64_t top_k = 0;  ///< also count samples whose class is among the k best scores; 0: do not
+  Precision precision = Precision::kFloat32;  ///< that forward and loss run in
   bool confusion = false;  ///< also fill a confusion matrix over the dataset's classes
 };
 

@@ -8,6 +8,12 @@ void Optimizer::zero_grad() {
   for (auto& [name, parameter] : parameters_) parameter.mutable_grad() = at::Tensor();
 }
 
+std::vector<at::Tensor> Optimizer::parameters() {
+  std::vector<at::Tensor> all;
+  for (const auto& [name, parameter] : parameters_) all.push_back(parameter);
+  return all;
+}
+
 void Optimizer::set_momentum(double momentum) {
   throw usage_error({.refused = concat("momentum ", momentum),
                      .rule = "this optimizer has neither momentum nor beta1 to set"});

@@ -30,6 +30,10 @@ class Optimizer {
   virtual void step() = 0;
   virtual void zero_grad();  ///< gradients become undefined (Python's set_to_none)
 
+  /// Tensors whose grad() are, or share their memory with, all gradients of this rank that the next
+  /// step sees: to change them in place before it (GradScaler).
+  virtual std::vector<at::Tensor> parameters();
+
   double lr() const { return lr_; }
   void set_lr(double lr) { lr_ = lr; }
 
@@ -61,6 +65,9 @@ struct OptimizerEntry {
   std::unique_ptr<Optimizer> (*make)(NamedTensorList parameters,
                                      double lr,
                                      const ParamValues& params);
+  /// Each element's update depends on that element's gradient and state alone, so that parameters
+  /// may be updated in pieces (zero1, zero2).
+  bool elementwise = true;
 };
 
 /// All optimizers (generated; see Note [Generated tables]).

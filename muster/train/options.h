@@ -22,6 +22,7 @@ struct TrainOptions {
   std::string optimizer = "sgd";
   std::optional<double> lr;  ///< the optimizer's own default if not given
   std::string lr_schedule = "constant";
+  std::string precision = "32";  ///< or bf16-mixed or 16-mixed, as Lightning's
   int64_t epochs = 5;
   int64_t batch_size = 128;             ///< global: all ranks together
   int64_t accumulate_grad_batches = 1;  ///< batches per optimizer step, as Lightning's
@@ -107,6 +108,12 @@ void visit_options(Options& options, Visitor&& visit) {
                    "lr-schedules)",
                    kFixed},
         options.lr_schedule);
+  visit(OptionInfo{"precision",
+                   "NAME",
+                   "32, or products and convolutions in 16 bits: bf16-mixed, 16-mixed (scales the "
+                   "loss)",
+                   kFixed},
+        options.precision);
   visit(OptionInfo{"gradient_clip_val",
                    "X",
                    "largest global norm of the gradients [no limit]",

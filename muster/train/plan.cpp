@@ -213,6 +213,8 @@ TrainPlan resolve(const TrainOptions& options,
   std::tie(plan.data_name, plan.data_params) = split_spec(options.data);
   std::tie(plan.optimizer_name, plan.optimizer_params) = split_spec(options.optimizer);
   std::tie(plan.schedule_name, plan.schedule_params) = split_spec(options.lr_schedule);
+  const auto [precision, precision_params] = split_spec(options.precision);
+  plan.precision = parse_precision(precision, precision_params);
   plan.lr = options.lr.value_or(optimizers().at(plan.optimizer_name).default_lr);
   plan.options.lr = plan.lr;
   plan.monitor_falls = options.monitor == "validate_loss";
@@ -336,6 +338,7 @@ std::string explain(const TrainPlan& plan) {
        options.gradient_clip_val > 0
            ? concat("; gradients clipped to a global norm of ", shortest(options.gradient_clip_val))
            : "");
+  line("precision", options.precision, ": ", describe(plan.precision));
   line("strategy",
        options.strategy,
        " on ",

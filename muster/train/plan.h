@@ -12,6 +12,7 @@
 #include "muster/data/dataset.h"
 #include "muster/models/model.h"
 #include "muster/train/options.h"
+#include "muster/train/precision.h"
 
 namespace muster::train {
 
@@ -20,6 +21,7 @@ struct TrainPlan {
   TrainOptions options;  ///< auto and -1 replaced
   std::string model_name, data_name, strategy_name, optimizer_name, schedule_name;
   ParamValues model_params, data_params, strategy_params, optimizer_params, schedule_params;
+  PrecisionOptions precision;
   double lr = 0;
   int64_t world_size = 1;
   int64_t batch_per_rank = 0;    ///< samples of a rank per forward; an epoch's last may be fewer

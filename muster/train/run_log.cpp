@@ -40,8 +40,10 @@ track::MetricsRow RunLog::row(const std::string& phase,
   track::MetricsRow row{.step = position.step,
                         .epoch = std::min(position.epoch + 1, plan_.options.epochs),
                         .phase = phase};
-  row.loss = meter.loss();
-  row.accuracy = meter.accuracy();
+  if (meter.count > 0) {
+    row.loss = meter.loss();
+    row.accuracy = meter.accuracy();
+  }
   row.elapsed_s = seconds();
   return row;
 }

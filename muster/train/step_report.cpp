@@ -13,8 +13,8 @@ void StepReport::post(bool stop, const Meter& local) {
   field[0] = stop ? 1 : 0;
   field[1] = finite ? 0 : 1;
   field[2] = finite ? local.loss_sum : 0;
-  field[3] = static_cast<double>(local.correct);
-  field[4] = static_cast<double>(local.count);
+  field[3] = finite ? static_cast<double>(local.correct) : 0;
+  field[4] = finite ? static_cast<double>(local.count) : 0;
   if (group_.world_size() == 1) return;
   fields_ = fields_.to(group_.device());
   std::vector<at::Tensor> tensors{fields_};

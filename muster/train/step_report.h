@@ -26,6 +26,7 @@ class StepReport {
   bool stop() const { return field(0) > 0; }
   int64_t ranks_not_finite() const { return static_cast<int64_t>(field(1)); }
   int64_t count() const { return static_cast<int64_t>(field(4)); }
+  /// The samples of ranks whose loss is finite.
   void add_to(Meter& meter) const;
 
  private:

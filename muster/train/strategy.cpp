@@ -1,6 +1,8 @@
 #include "muster/train/strategy.h"
 
 #include "muster/train/clip.h"
+#include "muster/train/loss.h"
+#include "muster/train/plan.h"
 
 namespace muster::train {
 
@@ -14,6 +16,17 @@ double Strategy::clip_gradients(double max_norm) {
 }
 
 void Strategy::rehearse(const data::Batch&) {}
+
+void Strategy::rehearse_backward(const data::Batch& batch) {
+  model()->train();
+  at::Tensor loss;
+  {
+    const PrecisionGuard guard(request_.plan.precision.kind, batch.data.device());
+    loss = cross_entropy(forward(batch.data), batch.target);
+  }
+  loss.backward();
+  optimizer().zero_grad();
+}
 
 NamedTensorList Strategy::optimizer_state() { return optimizer().state(); }
 

@@ -63,6 +63,9 @@ class Strategy {
   virtual void load_optimizer_state(const NamedTensorList& state);
 
  protected:
+  /// A training pass over `batch` whose gradients are dropped.
+  void rehearse_backward(const data::Batch& batch);
+
   const std::shared_ptr<models::Classifier>& model() const { return request_.model; }
   const parallel::ProcessGroup& group() const { return request_.group; }
 

@@ -14,8 +14,10 @@
 #include "muster/train/early_stopping.h"
 #include "muster/train/evaluate.h"
 #include "muster/train/loss.h"
+#include "muster/train/messages.h"
 #include "muster/train/model_state.h"
 #include "muster/train/parts.h"
+#include "muster/train/precision.h"
 #include "muster/train/run_log.h"
 #include "muster/train/schedule.h"
 #include "muster/train/step_report.h"
@@ -26,6 +28,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Model = std::shared_ptr<models::Classifier>;
+
 /// One run on one rank. Everything collective happens in the same order on all ranks.
 class Trainer {
  public:
@@ -49,12 +52,11 @@ class Trainer {
   Step train_epoch();
   void train_step(data::Epoch& epoch);
   void backward(const data::Batch& batch, double weight, bool last, Meter& sum);
-  [[noreturn]] void not_finite(std::string_view what, const std::string& seen) const;
+  void update();
+  [[noreturn]] void not_finite(std::string what, std::string seen) const;
   void clip_gradients();
   void after_step(int64_t samples);
   void end_epoch();
-  void note_early_stop() const;
-  void note_epoch(const Meter& validation) const;
   Evaluation evaluate_split(const DatasetPtr& split, const std::string& phase);
   void load_best();
   void test(TrainResult& result);
@@ -74,7 +76,9 @@ class Trainer {
   EarlyStopping best_;
   RunLog log_;
   std::optional<CheckpointWriter> writer_;  // rank 0
+  LossScaler scaler_;
   StepReport step_report_;
+  StepTimeline timeline_;
 
   TrainPosition position_;
   Meter epoch_meter_;   // since the start of the epoch: what the bar shows
@@ -103,7 +107,9 @@ Trainer::Trainer(const TrainPlan& plan,
              .min_delta = plan.options.min_delta,
              .wants_less = plan.monitor_falls}),
       log_(plan, output, resume ? resume->position.step : -1, group.rank() == 0, callbacks),
-      step_report_(group) {
+      scaler_(plan.precision, group),
+      step_report_(group),
+      timeline_(callbacks.trace, group, [this](const std::string& line) { log_.note(line); }) {
   loader_ = make_loader(plan, data_.train, group);
   build_model();
   strategy_ = strategies()
@@ -131,6 +137,7 @@ void Trainer::restore(const Checkpoint& checkpoint) {
   epoch_meter_ = Meter::from_json(checkpoint.loop.at("epoch"));
   window_meter_ = Meter::from_json(checkpoint.loop.at("window"));
   schedule_->load_state(checkpoint.loop.at("schedule"));
+  scaler_.load_state(checkpoint.loop.value("scaler", Json::object()));
   best_.load_state(checkpoint.loop.at("best"));
   // Another world size: the ranks' streams are new ones, and differ from those already used.
   if (checkpoint.world_size != group_.world_size() ||
@@ -156,26 +163,17 @@ TrainResult Trainer::run() {
       break;
     }
   }
-  if (stops_early()) note_early_stop();
+  if (stops_early()) log_.note(early_stop_line(plan_, best_));
   if (last_saved_ != position_.step) save();
   if (!result.interrupted) test(result);
   result.steps = position_.step;
+  if (scaler_.enabled()) result.skipped_steps = scaler_.skipped_steps();
   if (writer_) result.checkpoint = writer_->wait();
   if (writer_ && result.checkpoint.empty()) result.checkpoint = find_checkpoint(output_);
   result.seconds = log_.seconds();
+  timeline_.finish();  // once the state is on the disk
   log_.finish(result);
   return result;
-}
-
-void Trainer::note_early_stop() const {
-  log_.note(concat("stopped early: ",
-                   best_.epochs_waited(),
-                   " epochs without a ",
-                   plan_.options.monitor,
-                   " better than epoch ",
-                   best_.best_epoch() + 1,
-                   "'s ",
-                   fixed(best_.best().value_or(0), 4)));
 }
 
 Trainer::Step Trainer::train_epoch() {
@@ -200,6 +198,7 @@ Trainer::Step Trainer::train_epoch() {
 // last batch takes part with weight 0, so that the collectives match.
 void Trainer::train_step(data::Epoch& epoch) {
   const auto started = Clock::now();
+  timeline_.begin_step(position_.step);
   const int64_t samples = std::min(plan_.samples_per_step, plan_.train_samples - position_.samples);
   const int64_t batch_size = plan_.options.batch_size;
   const int64_t batches = (samples + batch_size - 1) / batch_size;
@@ -208,6 +207,7 @@ void Trainer::train_step(data::Epoch& epoch) {
   optimizer.zero_grad();
   Meter local;
   for (int64_t i = 0; i < batches; ++i) {
+    timeline_.begin(parallel::Phase::kDataWait);
     std::optional<data::Batch> batch = epoch.next();
     const int64_t mine = batch ? batch->size() : 0;
     if (batch) log_.batch(batch->data, position_);
@@ -216,27 +216,49 @@ void Trainer::train_step(data::Epoch& epoch) {
         static_cast<double>(mine * group_.world_size()) / static_cast<double>(samples);
     backward(*batch, weight, i + 1 == batches, local);
   }
+  timeline_.end();
   step_report_.wait();
-  // On all ranks, before any of them changes a weight.
-  if (const int64_t ranks = step_report_.ranks_not_finite(); ranks > 0)
-    not_finite("the loss", concat(ranks, " of ", group_.world_size(), " ranks"));
-  clip_gradients();
   // A wish to stop waits until the step is applied: forward has already moved BatchNorm's
   // statistics.
-  optimizer.step();
+  timeline_.begin(parallel::Phase::kOptimizer);
+  update();
+  timeline_.end_step();
   log_.count_step(samples, std::chrono::duration<double>(Clock::now() - started).count());
   after_step(samples);
+}
+
+/// The optimizer's step, unless a loss or gradient is not finite: decided alike on all ranks,
+/// before any of them changes a weight.
+void Trainer::update() {
+  const int64_t ranks = step_report_.ranks_not_finite();
+  const std::string seen = concat(ranks, " of ", group_.world_size(), " ranks");
+  if (ranks > 0 && !scaler_.enabled()) not_finite("the loss", seen);
+  const double scale = scaler_.scale();
+  const bool made = scaler_.step(strategy_->optimizer(), ranks == 0, [this] {
+    clip_gradients();
+    strategy_->optimizer().step();
+  });
+  if (!made && scaler_.exhausted()) {
+    not_finite(ranks > 0 ? "the loss" : "a gradient",
+               concat("NaN or infinity at every loss scale down to ", shortest(scale)));
+  }
 }
 
 /// Forward and backward of one batch, whose samples are added to `sum`. The last batch of a step
 /// averages the gradients over the ranks, and posts what the ranks tell each other.
 void Trainer::backward(const data::Batch& batch, double weight, bool last, Meter& sum) {
   const auto run = [&] {
-    const at::Tensor scores = strategy_->forward(batch.data);
-    const at::Tensor loss = cross_entropy(scores, batch.target, plan_.options.label_smoothing);
+    timeline_.begin(parallel::Phase::kForward);
+    at::Tensor scores, loss;
+    {
+      const PrecisionGuard guard(plan_.precision.kind, batch.data.device());
+      scores = strategy_->forward(batch.data);
+      loss = cross_entropy(scores, batch.target, plan_.options.label_smoothing);
+    }
     if (weight > 0) sum.add(loss.item<double>(), count_correct(scores, batch.target), batch.size());
     if (last) step_report_.post(callbacks_.stop_requested && callbacks_.stop_requested(), sum);
-    (weight == 1 ? loss : loss * weight).backward();
+    timeline_.begin(parallel::Phase::kBackward);
+    scaler_.scale(weight == 1 ? loss : loss * weight).backward();
   };
   if (last) {
     run();
@@ -245,22 +267,13 @@ void Trainer::backward(const data::Batch& batch, double weight, bool last, Meter
   }
 }
 
-void Trainer::not_finite(std::string_view what, const std::string& seen) const {
-  throw environment_error(
-      {.refused = concat(what,
-                         " is not finite in step ",
-                         position_.step + 1,
-                         " (epoch ",
-                         position_.epoch + 1,
-                         ")"),
-       .rule = "training goes on only with finite numbers",
-       .value = seen,
-       .hint =
-           concat("try a smaller --lr (now ",
-                  shortest(strategy_->optimizer().lr()),
-                  ") or --gradient-clip-val 1; ",
-                  last_saved_ >= 0 ? concat("the checkpoint of step ", last_saved_, " is intact")
-                                   : "no checkpoint was written yet")});
+void Trainer::not_finite(std::string what, std::string seen) const {
+  throw not_finite_error(plan_,
+                         position_,
+                         {.what = std::move(what),
+                          .value = std::move(seen),
+                          .lr = strategy_->optimizer().lr(),
+                          .last_saved = last_saved_});
 }
 
 void Trainer::clip_gradients() {
@@ -296,7 +309,7 @@ void Trainer::end_epoch() {
     end.loss = seen.meter.loss();
     end.accuracy = seen.meter.accuracy();
     log_.evaluated("validate", position_, seen);
-    note_epoch(seen.meter);
+    log_.note(epoch_line(plan_, position_.epoch + 1, epoch_meter_, seen.meter, scaler_));
     const std::string_view metric = schedule_->metric();
     if (!metric.empty())
       schedule_->after_epoch(metric == "loss" ? seen.meter.loss() : seen.meter.accuracy());
@@ -313,14 +326,6 @@ void Trainer::end_epoch() {
   callbacks_.epoch_ended(end);
 }
 
-void Trainer::note_epoch(const Meter& validation) const {
-  const auto numbers = [](const Meter& meter) {
-    return concat("loss ", fixed(meter.loss(), 4), ", accuracy ", fixed(meter.accuracy(), 4));
-  };
-  const std::string epoch = concat("epoch ", position_.epoch + 1, '/', plan_.options.epochs);
-  log_.note(concat(epoch, ": ", numbers(epoch_meter_), "; validation ", numbers(validation)));
-}
-
 Evaluation Trainer::evaluate_split(const DatasetPtr& split, const std::string& phase) {
   const auto show = [&](int64_t done, int64_t batches, const Meter& meter) {
     log_.progress(phase, position_, done, batches, meter);
@@ -330,6 +335,7 @@ Evaluation Trainer::evaluate_split(const DatasetPtr& split, const std::string& p
                   group_,
                   {.workers = plan_.options.workers,
                    .top_k = plan_.options.top_k,
+                   .precision = plan_.precision.kind,
                    .confusion = phase == "test"},
                   show);
 }
@@ -352,6 +358,7 @@ void Trainer::test(TrainResult& result) {
 
 void Trainer::save() {
   const NamedTensorList rng = gather_rng_states(group_, generator_);
+  if (writer_) writer_->wait();  // so that two states are not in memory at once
   NamedTensorList optimizer = strategy_->optimizer_state();
   last_saved_ = position_.step;
   if (!writer_) return;
@@ -362,6 +369,7 @@ void Trainer::save() {
                   .loop = {{"epoch", epoch_meter_.to_json()},
                            {"window", window_meter_.to_json()},
                            {"schedule", schedule_->state()},
+                           {"scaler", scaler_.state()},
                            {"best", best_.state()}},
                   .is_best = is_best_,
                   .model = model_state(*model_),

@@ -13,6 +13,7 @@
 #include "muster/train/checkpoint.h"
 #include "muster/train/evaluation.h"
 #include "muster/train/plan.h"
+#include "muster/train/step_timeline.h"
 #include "muster/train/train_data.h"
 
 namespace muster::train {
@@ -34,20 +35,23 @@ struct TrainCallbacks {
   std::function<bool()> stop_requested;          ///< asked each step, on every rank
   /// Rank 0 only, before the next epoch. Waits for the checkpoint, so only where it is wanted.
   std::function<void(const EpochEnd&)> epoch_ended;
+  TraceOptions trace;  ///< where rank 0 writes the timeline of the steps
 };
 
 struct TrainResult {
-  bool interrupted = false;          ///< stop_requested said so; the state is in `checkpoint`
-  int64_t steps = 0;                 ///< optimizer steps of the whole run so far
-  double seconds = 0;                ///< of this process
-  Evaluation test;                   ///< every test sample counted once
-  std::filesystem::path checkpoint;  ///< the newest; rank 0 only
+  bool interrupted = false;              ///< stop_requested said so; the state is in `checkpoint`
+  int64_t steps = 0;                     ///< optimizer steps of the whole run so far
+  std::optional<int64_t> skipped_steps;  ///< of these, left out because of overflow; 16-mixed only
+  double seconds = 0;                    ///< of this process
+  Evaluation test;                       ///< every test sample counted once
+  std::filesystem::path checkpoint;      ///< the newest; rank 0 only
 };
 
 /// Trains, validates after each epoch, writes metrics and checkpoints under `output` (rank 0),
 /// tests at the end. Collective. `resume` goes on from a checkpoint; see Note [Exact resume].
 /// Throws an environment error if the loss is not finite on any rank, the same on every rank,
-/// before the step is applied.
+/// before the step is applied; under 16-mixed if that, or gradients that are not finite, persist
+/// until the loss scale is below 1.
 TrainResult train(const TrainPlan& plan,
                   const TrainData& data,
                   const parallel::ProcessGroup& group,

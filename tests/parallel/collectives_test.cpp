@@ -1,4 +1,6 @@
 // What every process-group backend promises. One suite over all backends that run without a device.
+#include "tests/parallel/collectives.h"
+
 #include <atomic>
 
 #include <gmock/gmock.h>
@@ -6,27 +8,15 @@
 #include <torch/torch.h>
 
 #include "muster/base/error.h"
-#include "muster/testing/run_ranks.h"
-
-#include "tests/error_of.h"
 
 namespace muster {
 namespace {
 
-using muster::testing::run_ranks;
 using parallel::ProcessGroup;
 using test::error_of;
 using ::testing::HasSubstr;
 
-/// backend, world size
-class Collectives : public ::testing::TestWithParam<std::tuple<std::string, int>> {
- protected:
-  void run(const std::function<void(ProcessGroup)>& rank_main) {
-    run_ranks(std::get<1>(GetParam()),
-              rank_main,
-              {.timeout = std::chrono::seconds(20), .backend = std::get<0>(GetParam())});
-  }
-};
+class Collectives : public test::OverBackends {};
 
 TEST_P(Collectives, AllReduceSumsOverRanks) {
   run([](ProcessGroup group) {
@@ -162,95 +152,97 @@ TEST_P(Collectives, NobodyPassesABarrierBeforeTheLastCame) {
   });
 }
 
+/// Small numbers of each rank, so that no order of summation matters.
+torch::Tensor numbers(int rank, at::ScalarType dtype) {
+  const torch::Tensor values = (torch::arange(37) * (rank + 2) + rank) % 5;
+  return values.to(dtype);
+}
+
+/// What a reduction over all ranks is, by ATen itself in rank order.
+torch::Tensor reference(int world, at::ScalarType dtype, c10d::ReduceOp::RedOpType op) {
+  torch::Tensor result = numbers(0, dtype).clone();
+  for (int rank = 1; rank < world; ++rank) {
+    const torch::Tensor next = numbers(rank, dtype);
+    switch (op) {
+      case c10d::ReduceOp::PRODUCT:
+        result = result * next;
+        break;
+      case c10d::ReduceOp::MIN:
+        result = torch::minimum(result, next);
+        break;
+      case c10d::ReduceOp::MAX:
+        result = torch::maximum(result, next);
+        break;
+      case c10d::ReduceOp::BAND:
+        result = result.bitwise_and(next);
+        break;
+      case c10d::ReduceOp::BOR:
+        result = result.bitwise_or(next);
+        break;
+      case c10d::ReduceOp::BXOR:
+        result = result.bitwise_xor(next);
+        break;
+      default:
+        result = result + next;
+    }
+  }
+  return op == c10d::ReduceOp::AVG ? result / world : result;
+}
+
+TEST_P(Collectives, ReductionsKnowEveryDtypeOrSayThatTheyDoNot) {
+  using c10d::ReduceOp;
+  using test::Ability;
+  run([&](ProcessGroup group) {
+    for (const auto dtype : {at::kBool,
+                             at::kByte,
+                             at::kChar,
+                             at::kInt,
+                             at::kLong,
+                             at::kHalf,
+                             at::kBFloat16,
+                             at::kFloat,
+                             at::kDouble,
+                             at::kComplexFloat}) {
+      if (dtype == at::kBool && !can(Ability::kReduceBool)) continue;
+      if (dtype == at::kComplexFloat && !can(Ability::kReduceComplex)) continue;
+      const bool whole = c10::isIntegralType(dtype, true);
+      std::vector<ReduceOp::RedOpType> ops{ReduceOp::SUM, ReduceOp::PRODUCT};
+      if (dtype != at::kComplexFloat) ops.insert(ops.end(), {ReduceOp::MIN, ReduceOp::MAX});
+      if (whole && can(Ability::kBitwise))
+        ops.insert(ops.end(), {ReduceOp::BAND, ReduceOp::BOR, ReduceOp::BXOR});
+      if (!whole && can(Ability::kAverage)) ops.push_back(ReduceOp::AVG);
+      for (const auto op : ops) {
+        torch::Tensor tensor = numbers(group.rank(), dtype);
+        group.all_reduce(tensor, op);
+        EXPECT_TRUE(torch::equal(tensor, reference(group.world_size(), dtype, op)))
+            << c10::toString(dtype) << " op " << int(op) << tensor;
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, ReductionsThatADtypeHasNotAreRefused) {
+  using c10d::ReduceOp;
+  run([&](ProcessGroup group) {
+    const auto error = [&](at::ScalarType dtype, ReduceOp::RedOpType op) {
+      torch::Tensor tensor = numbers(group.rank(), dtype);
+      return error_of([&] { group.all_reduce(tensor, op); });
+    };
+    if (!can(test::Ability::kReduceComplex)) {
+      EXPECT_NE(error(at::kComplexFloat, ReduceOp::MAX), test::kNoError);
+      return;
+    }
+    EXPECT_THAT(error(at::kLong, ReduceOp::AVG), HasSubstr("an average of floating-point numbers"));
+    EXPECT_THAT(error(at::kFloat, ReduceOp::BXOR), HasSubstr("bits of whole numbers"));
+    EXPECT_THAT(error(at::kComplexFloat, ReduceOp::MAX), HasSubstr("have no order"));
+    group.barrier();  // the group is still usable
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends,
                          Collectives,
-                         ::testing::Combine(::testing::Values("thread", "gloo"),
-                                            ::testing::Values(1, 2, 4)),
-                         [](const auto& info) {
-                           return std::get<0>(info.param) + "_" +
-                                  std::to_string(std::get<1>(info.param)) + "_ranks";
-                         });
-
-// What only thread ranks do: name the culprit at once.
-
-TEST(ThreadRanks, SumIsInRankOrderAndThereforeBitEqualFromRunToRun) {
-  // (1e16 + 1) - 1e16 is 0 in this order and 1 in others.
-  run_ranks(3, [](ProcessGroup group) {
-    const double terms[] = {1e16, 1.0, -1e16};
-    torch::Tensor tensor = torch::tensor({terms[group.rank()]}, torch::kDouble);
-    group.all_reduce(tensor);
-    EXPECT_EQ(tensor.item<double>(), (1e16 + 1.0) - 1e16);
-  });
-}
-
-TEST(ThreadRanks, ARankThatFailsReleasesTheOthersAndIsNamed) {
-  std::string seen_by_rank_0;
-  const std::string error = error_of([&] {
-    run_ranks(2, [&](ProcessGroup group) {
-      if (group.rank() == 1) throw usage_error({.refused = "the disk is on fire"});
-      seen_by_rank_0 = error_of([&] { group.barrier(); });
-    });
-  });
-  EXPECT_EQ(error, "rank 1: the disk is on fire");
-  EXPECT_THAT(seen_by_rank_0, HasSubstr("rank 1 did not come"));
-  EXPECT_THAT(seen_by_rank_0, HasSubstr("the disk is on fire"));
-}
-
-TEST(ThreadRanks, ARankThatEndedEarlyIsNamedAtOnce) {
-  const std::string error = error_of([] {
-    run_ranks(2, [](ProcessGroup group) {
-      if (group.rank() == 1) return;
-      torch::Tensor tensor = torch::ones({5});
-      group.all_reduce(tensor);
-    });
-  });
-  EXPECT_THAT(error, HasSubstr("ALLREDUCE sum Float[5] #0 of thread ranks: rank 1 did not come"));
-  EXPECT_THAT(error, HasSubstr("rank 1 has ended"));
-}
-
-TEST(ThreadRanks, ARankThatStallsIsNamedAfterTheTimeout) {
-  // Rank 1 waits for a message that rank 0 can only send once its own barrier has failed.
-  std::string seen;
-  run_ranks(
-      2,
-      [&](ProcessGroup group) {
-        std::vector<at::Tensor> word{torch::zeros({1})};
-        if (group.rank() == 0) {
-          seen = error_of([&] { group.barrier(); });
-          group.c10d()->send(word, 1, 0)->wait();
-        } else {
-          while (error_of([&] { group.c10d()->recv(word, 0, 0)->wait(); }) != test::kNoError) {
-          }
-        }
-      },
-      {.timeout = std::chrono::milliseconds(200)});
-  EXPECT_THAT(seen, HasSubstr("rank 1 did not come, rank 0 waited (timed out after 200 ms)"));
-}
-
-TEST(ThreadRanks, DifferentShapesAreRefusedWithBothShapes) {
-  const std::string error = error_of([] {
-    run_ranks(2, [](ProcessGroup group) {
-      torch::Tensor tensor = torch::ones({group.rank() + 2});
-      group.all_reduce(tensor);
-    });
-  });
-  EXPECT_THAT(error, HasSubstr("ranks disagree on a collective"));
-  EXPECT_THAT(error, HasSubstr("rank 0: ALLREDUCE sum Float[2]; rank 1: ALLREDUCE sum Float[3]"));
-}
-
-TEST(ThreadRanks, DifferentOperationsAreRefused) {
-  const std::string error = error_of([] {
-    run_ranks(2, [](ProcessGroup group) {
-      torch::Tensor tensor = torch::ones({2});
-      if (group.rank() == 0) {
-        group.all_reduce(tensor);
-      } else {
-        group.broadcast(tensor);
-      }
-    });
-  });
-  EXPECT_THAT(error, HasSubstr("rank 1: BROADCAST root 0 Float[2]"));
-}
+                         ::testing::ValuesIn(test::over_all()),
+                         test::name_of);
 
 }  // namespace
 }  // namespace muster

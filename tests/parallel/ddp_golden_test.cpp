@@ -124,7 +124,7 @@ std::vector<Cell> cells() {
   std::vector<Cell> all;
   for (size_t i = 0; i < golden().at("cases").size(); ++i) {
     for (size_t k = 0; k < golden().at("cases")[i].at("runs").size(); ++k) {
-      for (const char* backend : {"thread", "gloo"}) all.push_back({i, k, backend});
+      for (const char* backend : {"thread", "shm", "gloo"}) all.push_back({i, k, backend});
     }
   }
   return all;
@@ -181,6 +181,34 @@ TEST_P(DdpGolden, EndsWherePythonsDdpEnds) {
 
 INSTANTIATE_TEST_SUITE_P(Golden, DdpGolden, ::testing::ValuesIn(cells()), cell_name);
 
+TEST(DdpBackends, ThatSumInTheOrderOfRanksGiveTheSameBits) {
+  for (const Json& golden_case : golden().at("cases")) {
+    for (const Json& run : golden_case.at("runs")) {
+      const int world = run.at("world");
+      std::vector<Outcome> over[2];
+      for (const int k : {0, 1}) {
+        std::vector<std::shared_ptr<GoldenModel>> models;
+        for (int rank = 0; rank < world; ++rank)
+          models.push_back(test::make_golden_model(golden_case.at("model")));
+        over[k].resize(world);
+        muster::testing::run_ranks(world,
+                                   [&](parallel::ProcessGroup group) {
+                                     over[k][group.rank()] =
+                                         train(golden_case, run, group, models[group.rank()]);
+                                   },
+                                   {.backend = k == 0 ? "thread" : "shm"});
+      }
+      for (int rank = 0; rank < world; ++rank) {
+        EXPECT_EQ(over[0][rank].losses, over[1][rank].losses);
+        for (const auto& [name, tensor] : over[0][rank].parameters) {
+          EXPECT_TRUE(torch::equal(tensor, over[1][rank].parameters.at(name)))
+              << golden_case.at("name") << " rank " << rank << ": " << name;
+        }
+      }
+    }
+  }
+}
+
 // The must-hold of data parallel training, from our own two sides: n ranks on shares of a batch
 // equal one rank on the whole.
 class DdpAgainstOneRank
@@ -227,7 +255,7 @@ TEST_P(DdpAgainstOneRank, GradientsAndParametersAreThoseOfTheFullBatch) {
 INSTANTIATE_TEST_SUITE_P(Ranks,
                          DdpAgainstOneRank,
                          ::testing::Combine(::testing::Values(2, 4),
-                                            ::testing::Values("thread", "gloo"),
+                                            ::testing::Values("thread", "shm", "gloo"),
                                             ::testing::Values("float64", "float32")),
                          [](const auto& info) {
                            return std::to_string(std::get<0>(info.param)) + "_ranks_" +

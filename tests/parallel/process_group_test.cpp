@@ -14,7 +14,9 @@
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/parallel/backend.h"
+#include "muster/parallel/choose_backend.h"
 #include "muster/parallel/store.h"
+#include "muster/parallel/two_level.h"
 
 #include "tests/error_of.h"
 
@@ -69,7 +71,7 @@ TEST(ProcessGroup, RanksOfALauncherMeetOverGloo) {
   EXPECT_THAT(sums, ::testing::Each(6.0));
 }
 
-TEST(ProcessGroup, AutoTakesGlooWhereThereIsNoDevice) {
+TEST(ProcessGroup, AutoTakesSharedMemoryOnOneHostAndSaysWhy) {
   const int64_t port = free_port();
   std::thread other([&] {
     parallel::init_process_group({.timeout = 20s},
@@ -80,7 +82,60 @@ TEST(ProcessGroup, AutoTakesGlooWhereThereIsNoDevice) {
       {.timeout = 20s}, RankEnv{.rank = 0, .world_size = 2, .master_port = port});
   group.barrier();
   other.join();
-  EXPECT_EQ(group.backend(), parallel::backends().at("nccl").available().empty() ? "nccl" : "gloo");
+  const bool device = parallel::backends().at("nccl").available().empty();
+  EXPECT_EQ(group.backend(), device ? "nccl" : "shm");
+  EXPECT_THAT(group.backend_reason(), ::testing::StartsWith(device ? "auto" : "auto; not nccl: "));
+}
+
+std::string refusal(const char* backend, const std::vector<parallel::RankOffer>& ranks) {
+  return parallel::why_not(parallel::backends().at(backend), ranks);
+}
+
+TEST(AutoBackend, TakesWhatSuitsAllRanks) {
+  std::vector<std::string_view> names;
+  for (const auto* entry : parallel::by_preference()) names.push_back(entry->name);
+  EXPECT_THAT(names, ::testing::ElementsAre("nccl", "shm", "shm+gloo", "gloo"));
+
+  const std::vector<parallel::RankOffer> one_host{{"a", {}}, {"a", {}}},
+      mixed{{"a", {}}, {"a", {}}, {"b", {}}}, apart{{"a", {}}, {"b", {}}};
+  EXPECT_EQ(refusal("shm", one_host), "");
+  EXPECT_EQ(refusal("shm", mixed), "ranks 0 and 2 are on different hosts");
+  EXPECT_EQ(refusal("shm+gloo", mixed), "");
+  EXPECT_EQ(refusal("shm+gloo", one_host), "all ranks are on one host");
+  EXPECT_EQ(refusal("shm+gloo", apart), "every rank has a host of its own");
+  EXPECT_EQ(refusal("gloo", apart), "");
+}
+
+TEST(AutoBackend, IsTheSameForAllIfOneRankCannot) {
+  const std::vector<parallel::RankOffer> ranks{{"a", {}}, {"a", {{"shm", "no shared memory"}}}};
+  EXPECT_EQ(refusal("shm", ranks), "rank 1: no shared memory");
+}
+
+TEST(ShmBackend, RefusesRanksOfOtherHostsOnAllRanks) {
+  // Without a board: they meet in the store, as processes do.
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::string> errors(2);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      errors[rank] = test::error_of([&] {
+        parallel::backends().at("shm").make({.store = store,
+                                             .rank = rank,
+                                             .world_size = 2,
+                                             .timeout = 20s,
+                                             .host_identity = rank == 0 ? "a" : "b"});
+      });
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  EXPECT_THAT(errors, ::testing::Each("rank 1: it is not on rank 0's host"));
+}
+
+TEST(Hosts, AreFoundInTheOrderOfTheirFirstRank) {
+  EXPECT_THAT(
+      parallel::hosts_of({"b", "a", "b", "c", "a"}),
+      ::testing::ElementsAre(
+          ::testing::ElementsAre(0, 2), ::testing::ElementsAre(1, 4), ::testing::ElementsAre(3)));
 }
 
 TEST(ProcessGroup, APortInUseIsNamed) {

@@ -49,7 +49,7 @@ TEST(StrategyCommand, ListsThemWithTheirParameters) {
   const Json rows = Json::parse(program.out());
   std::vector<std::string> names;
   for (const Json& row : rows) names.push_back(row.at("name"));
-  EXPECT_THAT(names, ::testing::IsSupersetOf({"ddp", "dp", "single"}));
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"ddp", "dp", "single", "zero1", "zero2"}));
 }
 
 TEST(StrategyCommand, DpTrainsInOneProcessWhatDdpTrainsInTwo) {
@@ -92,6 +92,82 @@ TEST(StrategyCommand, NamesTheRankOfAnError) {
   Launched program(train({"--devices", "2", "--lr", "1e30", "--output", folder.path() / "out"}));
   EXPECT_EQ(program.wait(kLimit).code, 1);
   EXPECT_THAT(program.err(), ::testing::ContainsRegex("rank [01]: the loss is not finite"));
+}
+
+/// Kills a random rank's process (SIGKILL) once `seen` was read `times` times.
+void kill_rank(Launched& job, int rank, std::string_view seen, int times) {
+  ASSERT_TRUE(job.wait_for(seen, times)) << job.err();
+  const auto ranks = job.ranks();
+  ASSERT_GT(ranks.size(), static_cast<size_t>(rank)) << job.err();
+  ::kill(ranks[static_cast<size_t>(rank)], SIGKILL);
+  EXPECT_EQ(job.wait(kLimit).code, 1) << job.err();
+  EXPECT_TRUE(job.nothing_left());
+}
+
+TEST(ZeroCommand, AKilledRunGoesOnWithOtherRanksAndStrategies) {
+  const test::Folder folder;
+  const fs::path output = folder.path() / "out";
+  const auto endless = [&](const char* strategy) {
+    return train({"--strategy",
+                  strategy,
+                  "--optimizer",
+                  "adamw",
+                  "--epochs",
+                  "100000",
+                  "--checkpoint-every",
+                  "5",
+                  "--resume",
+                  "auto",
+                  "--output",
+                  output});
+  };
+  {
+    Launched job(on_ranks(3, endless("zero2")));
+    kill_rank(job, 1, "epoch ", 2);
+    EXPECT_THAT(job.err(), HasSubstr("zero2 on 3 ranks"));
+  }
+  {
+    Launched job(on_ranks(2, endless("zero1")));
+    kill_rank(job, 0, "epoch ", 2);
+    EXPECT_THAT(job.err(), HasSubstr("resuming after step"));
+  }
+  {
+    Launched job(on_ranks(2, endless("ddp")));
+    kill_rank(job, 1, "epoch ", 2);
+    EXPECT_THAT(job.err(), HasSubstr("resuming after step"));
+  }
+  Launched last({"train", "--resume", output, "--max-steps", "1"});
+  EXPECT_EQ(last.wait(kLimit).code, 0) << last.err();
+  EXPECT_THAT(last.err(), HasSubstr("single on 1 rank"));
+}
+
+TEST(ZeroCommand, AKilledRunEndsByteEqualToAnUnbrokenOne) {
+  const test::Folder folder;
+  const auto words = [&](const fs::path& output) {
+    return on_ranks(2,
+                    train({"--strategy",
+                           "zero2:bucket_mb=1",
+                           "--epochs",
+                           "6",
+                           "--checkpoint-every",
+                           "5",
+                           "--resume",
+                           "auto",
+                           "--output",
+                           output}));
+  };
+  const fs::path whole = folder.path() / "whole", broken = folder.path() / "broken";
+  Launched unbroken(words(whole));
+  ASSERT_EQ(unbroken.wait(kLimit).code, 0) << unbroken.err();
+  for (const int rank : {0, 1}) {
+    Launched job(words(broken));
+    kill_rank(job, rank, "epoch ", 2);
+  }
+  Launched job(words(broken));
+  ASSERT_EQ(job.wait(kLimit).code, 0) << job.err();
+  EXPECT_THAT(job.err(), HasSubstr("resuming after step"));
+  for (const char* name : {"model.safetensors", "optimizer.safetensors", "rng.safetensors"})
+    EXPECT_TRUE(latest_file(whole, name) == latest_file(broken, name)) << name;
 }
 
 }  // namespace

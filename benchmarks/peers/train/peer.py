@@ -26,9 +26,9 @@ MEAN, DEVIATION = 0.2860, 0.3530
 
 
 class Mlp(nn.Module):
-    def __init__(self):
+    def __init__(self, hidden=512):
         super().__init__()
-        self.fc1, self.fc2, self.fc3 = nn.Linear(784, 512), nn.Linear(512, 512), nn.Linear(512, 10)
+        self.fc1, self.fc2, self.fc3 = nn.Linear(784, hidden), nn.Linear(hidden, hidden), nn.Linear(hidden, 10)
 
     def forward(self, x):
         return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x.flatten(1))))))

@@ -83,7 +83,8 @@ class Case:
         if side == "Muster":
             muster = ROOT / self.arguments.build / "bin" / "muster"
             launch = [muster, "run", *ranks, "--", muster] if self.ranks > 1 else [muster]
-            words = [*launch, "train", *common, "--validation-samples", 0, "--log-every", log_every, "--output", out / "run"]
+            words = [*launch, "train", *common, "--validation-samples", 0, "--log-every", log_every, "--output", out / "run",
+                     "--backend", "gloo"]  # as Python; over shm see ddp_step
         else:
             torchrun = Path(sys.executable).parent / "torchrun"
             launch = [torchrun, *ranks] if self.ranks > 1 else [sys.executable]

@@ -2,6 +2,7 @@
 #include "muster/data/dataset.h"
 #include "muster/models/model.h"
 #include "muster/parallel/backend.h"
+#include "muster/parallel/comm_hook.h"
 #include "muster/train/optimizer.h"
 #include "muster/train/schedule.h"
 #include "muster/train/strategy.h"
@@ -16,6 +17,7 @@ std::vector<ListRow> rows_of(std::string_view kind) {
   if (kind == "models") return list_rows(models::models());
   if (kind == "datasets") return list_rows(data::datasets());
   if (kind == "backends") return list_rows(parallel::backends());
+  if (kind == "comm-hooks") return list_rows(parallel::comm_hooks());
   if (kind == "lr-schedules") return list_rows(train::schedules());
   if (kind == "strategies") return list_rows(train::strategies());
   if (kind == "optimizers") return list_rows(train::optimizers());

@@ -40,8 +40,9 @@ constexpr const char* kExamples =
     "latest, best, and at the end index.html with the curves.\n"
     "The last line on stdout is the test accuracy.";
 
-constexpr std::string_view kSpecs[] = {"model", "data", "strategy", "optimizer", "lr-schedule"};
-constexpr std::string_view kPaths[] = {"data-dir", "weights", "output"};
+constexpr std::string_view kSpecs[] = {
+    "model", "data", "strategy", "optimizer", "lr-schedule", "precision"};
+constexpr std::string_view kPaths[] = {"data-dir", "weights", "output", "trace"};
 constexpr ConfigKinds kConfigKinds{.specs = kSpecs, .paths = kPaths};
 
 struct Options {
@@ -49,6 +50,7 @@ struct Options {
   fs::path output;
   fs::path resume;
   fs::path config;
+  train::TraceOptions trace;
   bool explain = false;
   bool json = false;
 };
@@ -65,9 +67,8 @@ void watch_signals() {
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
   ::signal(SIGXFSZ, SIG_IGN);  // a file size limit is reported like a full disk, not by death
-  ::signal(
-      SIGPIPE,
-      SIG_IGN);  // NOLINT: a reader of our progress or output that went away is no reason to die
+  // A reader of our progress or output that went away is no reason to die.
+  ::signal(SIGPIPE, SIG_IGN);  // NOLINT
 }
 
 /// "batch_size" -> "--batch-size".
@@ -92,6 +93,10 @@ void declare(CLI::App& app, Options& options) {
       ->type_name("DIR");
   app.add_option("--config", options.config, "read flags from a TOML file; flags given here win")
       ->type_name("FILE");
+  app.add_option("--trace", options.trace.file, "write a timeline of the steps (Chrome trace)")
+      ->type_name("FILE");
+  app.add_option("--trace-steps", options.trace.steps, "so many steps, after the first 10 [100]")
+      ->type_name("N");
   app.add_flag("--explain", options.explain, "print the resolved plan and stop");
   app.add_flag("--json", options.json, "print the result as one JSON object");
 }
@@ -114,7 +119,7 @@ std::vector<std::string> said_words(const CLI::App& app) {
   std::vector<std::string> words;
   for (const std::string& name : said(app)) {
     if (name == "output" || name == "resume" || name == "config" || name == "explain" ||
-        name == "json")
+        name == "json" || name == "trace" || name == "trace_steps")
       continue;
     words.push_back(concat(flag_of(name), '=', app.get_option(flag_of(name))->results().front()));
   }
@@ -191,22 +196,6 @@ fs::path settle_output(const Options& options, const parallel::ProcessGroup& gro
   return group.all_gather_text(chosen)[0];
 }
 
-train::Checkpoint load_checkpoint(const fs::path& path) {
-  const fs::path folder = train::find_checkpoint(path);
-  try {
-    return train::read_checkpoint(folder);
-  } catch (const Error& error) {
-    ErrorText text = error.text();
-    const std::string name = folder.filename().string();
-    const auto step = to_int(name.substr(std::min(name.size(), name.find('-') + 1)));
-    if (const auto before =
-            train::checkpoint_before(folder.parent_path().parent_path(), step.value_or(0))) {
-      text.hint = "the checkpoint before it is whole: --resume " + before->string();
-    }
-    throw Error(error.kind(), text);
-  }
-}
-
 /// Sends progress to the launcher, or draws it where there is none.
 class Reporter {
  public:
@@ -271,17 +260,22 @@ int report_result(const train::TrainResult& result,
     return kInterrupted;
   }
   if (json) {
-    const Json object = {{"test_accuracy", result.test.meter.accuracy()},
-                         {"test_loss", result.test.meter.loss()},
-                         {"steps", result.steps},
-                         {"seconds", result.seconds},
-                         {"output", output.string()},
-                         {"checkpoint", result.checkpoint.string()}};
+    Json object = {{"test_accuracy", result.test.meter.accuracy()},
+                   {"test_loss", result.test.meter.loss()},
+                   {"steps", result.steps},
+                   {"seconds", result.seconds},
+                   {"output", output.string()},
+                   {"checkpoint", result.checkpoint.string()}};
+    if (result.skipped_steps) object["skipped_steps"] = *result.skipped_steps;
     console.out() << object.dump() << '\n' << std::flush;
   } else {
     console.note(concat("finished ",
                         result.steps,
-                        " steps in ",
+                        " steps",
+                        result.skipped_steps.value_or(0) > 0
+                            ? concat(" (", *result.skipped_steps, " left out because of overflow)")
+                            : "",
+                        " in ",
                         human_duration(result.seconds),
                         "; results in ",
                         output.string(),
@@ -304,9 +298,10 @@ int train_command(std::span<const std::string> args, Console& console) {
   settle_resume(options);
 
   const std::optional<RankEnv> env = rank_env_from();
+  const bool first = !env || env->rank == 0;
   std::optional<train::Checkpoint> resume;
   if (!options.resume.empty()) {
-    resume = load_checkpoint(options.resume);
+    resume = train::load_checkpoint(options.resume);
     train::take_over(resume->plan, said(*app), options.train);
   }
   const train::Surroundings around{
@@ -316,9 +311,10 @@ int train_command(std::span<const std::string> args, Console& console) {
   const train::TrainData data = train::open_data(options.train.data, options.train.data_dir);
   const train::TrainPlan plan = train::resolve(options.train, around, *data.train, *data.test);
   if (options.explain) {
-    if (!env || env->rank == 0) console.out() << train::explain(plan) << std::flush;
+    if (first) console.out() << train::explain(plan) << std::flush;
     return kDone;
   }
+  if (first) train::check_trace(options.trace);
 
   // Ranks that are threads have a group of their own; this process alone settles the rest.
   const bool in_threads = plan.options.devices > 0;
@@ -326,7 +322,6 @@ int train_command(std::span<const std::string> args, Console& console) {
       parallel::init_process_group({.backend = options.train.backend}, env);
   watch_signals();  // from here on a signal means: save and stop; before, there is nothing to save
   const fs::path output = settle_output(options, group);
-  const bool first = group.rank() == 0;
   if (first) {
     write_file_atomic(output / "config.json", to_text(to_json(plan), 2) + '\n');
     if (!resume) write_config_toml(output / "config.toml", said_words(*app), keys);
@@ -348,13 +343,16 @@ int train_command(std::span<const std::string> args, Console& console) {
                         plan.options.workers == 1 ? " loader worker" : " loader workers",
                         " per rank; output ",
                         output.string()));
+    if (plan.world_size > 1)
+      console.note(concat("process group ", group.backend(), ": ", group.backend_reason()));
     if (resume) console.note(concat("resuming after step ", resume->position.step));
   }
   Reporter reporter(console, env.has_value());
   train::TrainCallbacks callbacks{
       .progress = [&](const track::ProgressEvent& event) { reporter.progress(event); },
       .note = [&](const std::string& line) { reporter.note(line); },
-      .stop_requested = [] { return stop_wanted.load(); }};
+      .stop_requested = [] { return stop_wanted.load(); },
+      .trace = options.trace};
   std::optional<tune::TrialLink> tuner;
   if (first && tune::checkpoint_dir()) {
     tuner.emplace();
@@ -382,6 +380,15 @@ int run(std::span<const std::string> args, Console& console) {
          .hint = one_sample ? "the last batch of an epoch leaves a rank one sample, too few for "
                               "BatchNorm: take another --batch-size"
                             : ""});
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    if (text.find("could not create a primitive") == text.npos) throw;
+    throw environment_error({.refused = "oneDNN: " + text,
+                             .hint =
+                                 "on a virtual machine set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16; "
+                                 "else take another --precision (lstm has no float16)"});
   }
 }
 

@@ -40,6 +40,11 @@ extern constinit const BackendEntry gloo_entry{
     [] { return std::string(); },
     &make,
     true,
-    false};
+    false,
+    nullptr,
+    nullptr,
+    /*needs_no_buckets=*/false,
+    /*names_culprits=*/false,
+    /*completes_futures=*/true};
 
 }  // namespace muster::parallel

@@ -36,6 +36,12 @@ const Module& module() {
 
 std::string available() { return module().why_not; }
 
+std::string refuses(const BackendRequest& request) {
+  const int devices = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->deviceCount();
+  if (request.local_rank < devices) return "";
+  return concat("local rank ", request.local_rank, " has no device of its own among ", devices);
+}
+
 c10::intrusive_ptr<c10d::Backend> make(const BackendRequest& request) {
   const auto devices = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->deviceCount();
   if (request.local_rank >= devices) {
@@ -65,6 +71,8 @@ extern constinit const BackendEntry nccl_entry{
     &available,
     &make,
     false,
-    true};
+    true,
+    nullptr,
+    &refuses};
 
 }  // namespace muster::parallel

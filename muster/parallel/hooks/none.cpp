@@ -1,0 +1,17 @@
+// No hook: DDP divides while it fills the bucket, and the group sums.
+#include "muster/parallel/comm_hook.h"
+
+namespace muster::parallel {
+namespace {
+
+std::shared_ptr<CommHook> make(const ProcessGroup&, const ParamValues& params) {
+  check_param_names({}, params, "communication hook none");
+  return nullptr;
+}
+
+}  // namespace
+
+extern constinit const CommHookEntry none_entry{
+    "none", "the average in the gradients' own dtype", {}, &make};
+
+}  // namespace muster::parallel

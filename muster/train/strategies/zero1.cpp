@@ -1,0 +1,15 @@
+// Source: Rajbhandari et al. 2020, "ZeRO", section 5.1.
+#include "muster/train/zero_strategy.h"
+
+namespace muster::train {
+
+extern constinit const StrategyEntry zero1_entry{
+    "zero1",
+    "as ddp, with the optimizer state in shards, one per rank (ZeRO-1)",
+    RankSource::kProcesses,
+    detail::kZeroParams,
+    [](StrategyRequest request, const ParamValues& params) {
+      return detail::make_zero(1, std::move(request), params, "strategy zero1");
+    }};
+
+}  // namespace muster::train

@@ -1,0 +1,15 @@
+// Source: Rajbhandari et al. 2020, "ZeRO", section 5.2.
+#include "muster/train/zero_strategy.h"
+
+namespace muster::train {
+
+extern constinit const StrategyEntry zero2_entry{
+    "zero2",
+    "as zero1, with the gradients in shards too (ZeRO-2)",
+    RankSource::kProcesses,
+    detail::kZeroParams,
+    [](StrategyRequest request, const ParamValues& params) {
+      return detail::make_zero(2, std::move(request), params, "strategy zero2");
+    }};
+
+}  // namespace muster::train

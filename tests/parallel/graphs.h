@@ -1,0 +1,121 @@
+// Small modules made of a function, and their gradients on many ranks against one.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "muster/parallel/ddp.h"
+#include "muster/testing/run_ranks.h"
+
+namespace muster::test {
+
+using muster::testing::run_ranks;
+using parallel::DdpOptions;
+using parallel::DistributedDataParallel;
+using parallel::ProcessGroup;
+using torch::Tensor;
+
+/// A module whose forward is a function: `layers` are registered as layer0, layer1, …
+struct GraphImpl : torch::nn::Module {
+  using Forward = std::function<Tensor(GraphImpl&, Tensor)>;
+  GraphImpl(std::vector<torch::nn::Linear> linear, Forward forward)
+      : layers(std::move(linear)), run(std::move(forward)) {
+    for (size_t i = 0; i < layers.size(); ++i)
+      register_module("layer" + std::to_string(i), layers[i]);
+  }
+  Tensor forward(Tensor x) { return run(*this, std::move(x)); }
+  std::vector<torch::nn::Linear> layers;
+  Forward run;
+};
+using Graph = std::shared_ptr<GraphImpl>;
+
+inline Graph make_graph(const std::vector<std::pair<int64_t, int64_t>>& shapes,
+                        GraphImpl::Forward forward,
+                        torch::Dtype dtype = torch::kDouble) {
+  torch::manual_seed(5);
+  std::vector<torch::nn::Linear> layers;
+  for (const auto& [in, out] : shapes) layers.emplace_back(in, out);
+  auto graph = std::make_shared<GraphImpl>(layers, std::move(forward));
+  graph->to(dtype);
+  return graph;
+}
+
+inline Tensor draw(at::IntArrayRef sizes, uint64_t seed) {
+  return torch::randn(
+      sizes, torch::make_generator<at::CPUGeneratorImpl>(seed), torch::dtype(torch::kDouble));
+}
+
+inline Tensor share_of(const Tensor& whole, const ProcessGroup& group) {
+  const int64_t rows = whole.size(0) / group.world_size();
+  return whole.narrow(0, rows * group.rank(), rows);
+}
+
+inline void expect_same_gradients(torch::nn::Module& ours,
+                                  torch::nn::Module& whole,
+                                  double tolerance) {
+  for (const auto& item : whole.named_parameters()) {
+    const Tensor expected = item.value().grad(), got = ours.named_parameters()[item.key()].grad();
+    const bool zero = !expected.defined() || expected.abs().max().item<double>() == 0;
+    if (!got.defined()) {
+      EXPECT_TRUE(zero) << item.key() << " has no gradient";
+      continue;
+    }
+    const Tensor reference = expected.defined() ? expected : torch::zeros_like(got);
+    EXPECT_LE((got - reference).abs().max().item<double>(), tolerance) << item.key();
+  }
+}
+
+/// Steps of `ranks` ranks with `options`, each step compared with one rank on the whole batch.
+inline void expect_equals_one_rank(const std::function<Graph()>& make,
+                                   const DdpOptions& options,
+                                   int ranks,
+                                   const std::string& backend = "thread",
+                                   double tolerance = 1e-12,
+                                   int steps = 4) {
+  std::vector<Graph> nets, wholes;
+  for (int rank = 0; rank < ranks; ++rank) {
+    nets.push_back(make());
+    wholes.push_back(make());
+  }
+  const auto dtype = nets[0]->parameters()[0].scalar_type();
+  run_ranks(ranks,
+            [&](ProcessGroup group) {
+              const Graph net = nets[group.rank()], whole = wholes[group.rank()];
+              DistributedDataParallel ddp(net, group, options);
+              for (int step = 0; step < steps; ++step) {
+                const int64_t width = net->layers[0]->options.in_features();
+                const Tensor x = draw({12, width}, 40 + static_cast<uint64_t>(step)).to(dtype);
+                ddp.zero_grad();
+                for (auto& parameter : whole->parameters()) parameter.mutable_grad() = Tensor();
+                ddp->forward(share_of(x, group)).square().mean().backward();
+                whole->forward(x).square().mean().backward();
+                expect_same_gradients(*net, *whole, tolerance);
+                const torch::NoGradGuard no_grad;
+                for (Graph each : {net, whole}) {
+                  for (auto& parameter : each->parameters()) {
+                    if (parameter.grad().defined()) parameter.sub_(parameter.grad(), 0.1);
+                  }
+                }
+              }
+            },
+            {.backend = backend});
+}
+
+/// Linear layers with tanh between them.
+inline Graph three_layers(torch::Dtype dtype = torch::kDouble) {
+  return make_graph(
+      {{6, 5}, {5, 4}, {4, 3}},
+      [](GraphImpl& self, Tensor x) {
+        x = torch::tanh(self.layers[0](x));
+        return self.layers[2](torch::tanh(self.layers[1](x)));
+      },
+      dtype);
+}
+
+}  // namespace muster::test

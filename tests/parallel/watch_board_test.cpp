@@ -1,0 +1,192 @@
+// What a rank learns of others through the store, where these write what the test wants.
+#include "muster/parallel/watch_board.h"
+
+#include <atomic>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/torch.h>
+
+#include "muster/base/text.h"
+#include "muster/parallel/op_queue.h"
+#include "muster/parallel/posting_backend.h"
+#include "muster/parallel/watch.h"
+
+#include "tests/error_of.h"
+
+namespace muster::parallel {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = WatchBoard::Clock;
+using Kind = Diagnosis::Kind;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+constexpr auto kHeartbeat = 200ms;
+
+/// Rank 0 of a group whose other ranks are texts in a store.
+class Board : public ::testing::Test {
+ protected:
+  explicit Board(int world_size = 4)
+      : store_(c10::make_intrusive<c10d::HashStore>()),
+        recorder_(std::make_shared<FlightRecorder>()),
+        op_(recorder_->post({.kind = OpKind::kGather, .root = 0})),
+        board_(store_, {.world_size = world_size, .heartbeat = kHeartbeat}, recorder_) {}
+
+  void write(const PeerState& state) {
+    c10d::PrefixStore("watch", store_).set(concat("state/", state.rank), to_text(state));
+  }
+  Diagnosis look() {
+    return diagnose({.op = op_, .rank = 0}, board_.peers(), board_.store(), board_.stale_s());
+  }
+  /// The first certain diagnosis, or the last one after five seconds.
+  Diagnosis certain() {
+    const auto until = Clock::now() + 5s;
+    while (true) {
+      const uint64_t seen = board_.version();
+      Diagnosis found = look();
+      if (found.certain || Clock::now() > until) return found;
+      board_.wait_until(seen, until);
+    }
+  }
+
+  const StorePtr store_;
+  const std::shared_ptr<FlightRecorder> recorder_;
+  const OpRecord op_;
+  WatchBoard board_;
+};
+
+/// Ranks of another host, whose processes the kernel here does not know.
+class BoardOfHosts : public Board {
+ protected:
+  BoardOfHosts() : peers_([this] { beat(); }) {}
+  ~BoardOfHosts() override {
+    ends_ = true;
+    peers_.join();
+  }
+  std::atomic<int> silent_rank_{-1};
+
+ private:
+  void beat() {
+    for (uint64_t beat = 1; !ends_; ++beat) {
+      for (const int64_t rank : {1, 2, 3}) {
+        if (rank != silent_rank_)
+          write({.rank = rank, .beat = beat, .process = {.host = "far", .pid = 100 + rank}});
+      }
+      std::this_thread::sleep_for(kHeartbeat / 10);
+    }
+  }
+  std::atomic<bool> ends_{false};
+  std::thread peers_;
+};
+
+TEST_F(BoardOfHosts, OnlyTheRankThatFellSilentIsNamedThoughTheOthersWereNeverReadBefore) {
+  std::this_thread::sleep_for(3 * kHeartbeat);
+  for (int round = 0; round < 2; ++round) {  // the second time, old heartbeats are known
+    board_.set_alarm(true);
+    const Diagnosis alarm = look();
+    EXPECT_FALSE(alarm.certain);
+    EXPECT_NE(alarm.kind, Kind::kSilent) << alarm.who;
+    std::this_thread::sleep_for(kHeartbeat);
+    EXPECT_EQ(look().kind, Kind::kMissing);
+    board_.set_alarm(false);
+    std::this_thread::sleep_for(3 * kHeartbeat);
+  }
+  silent_rank_ = 2;
+  const auto start = Clock::now();
+  board_.set_alarm(true);
+  const Diagnosis found = certain();
+  EXPECT_EQ(found.kind, Kind::kSilent);
+  EXPECT_THAT(found.culprits, ElementsAre(2));
+  EXPECT_GT(Clock::now() - start, 2 * kHeartbeat);
+  EXPECT_LT(Clock::now() - start, 6 * kHeartbeat);  // 3 on a machine with nothing else to do
+}
+
+TEST_F(Board, ARankThatDidItsPartAndEndedIsNotGoneByAnOldHeartbeat) {
+  ProcessId ended = this_process();
+  ++ended.started;
+  ASSERT_EQ(life_of(ended), Life::kGone);
+  write({.rank = 1, .beat = 1, .process = this_process()});
+  write({.rank = 2, .beat = 1, .process = ended});
+  write({.rank = 3, .beat = 1, .process = this_process()});
+  board_.set_alarm(true);  // an earlier one
+  EXPECT_EQ(certain().kind, Kind::kGone);
+  board_.set_alarm(false);
+  std::this_thread::sleep_for(2 * kHeartbeat / 5);
+  write({.rank = 2, .beat = 2, .process = ended, .posted = 1, .completed = 1, .ended = true});
+  board_.set_alarm(true);
+  const auto until = Clock::now() + kHeartbeat;
+  while (Clock::now() < until) {
+    const Diagnosis found = look();
+    ASSERT_FALSE(found.certain) << found.who;
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_THAT(look().culprits, ElementsAre(1, 3));  // they did not come
+}
+
+TEST_F(Board, ACallIsComparedWithTheFirstUntilThatIsWithdrawn) {
+  EXPECT_TRUE(board_.agrees({.sequence = 5, .fingerprint = 7}, false));
+  EXPECT_TRUE(board_.agrees({.sequence = 5, .fingerprint = 7}, false));
+  EXPECT_FALSE(board_.agrees({.sequence = 5, .fingerprint = 8}, true));
+  EXPECT_TRUE(board_.agrees({.sequence = 5, .attempt = 1, .fingerprint = 8}, false));
+  board_.withdraw({.sequence = 5, .fingerprint = 8});  // was not the first
+  EXPECT_FALSE(board_.agrees({.sequence = 5, .fingerprint = 8}, true));
+  board_.withdraw({.sequence = 5, .fingerprint = 7});
+  EXPECT_TRUE(board_.agrees({.sequence = 5, .fingerprint = 8}, false));
+  EXPECT_FALSE(board_.agrees({.sequence = 5, .fingerprint = 7}, true));
+}
+
+/// A user's own: takes everything for done, and compares nothing.
+class CarelessBackend final : public PostingBackend {
+ public:
+  explicit CarelessBackend(int rank)
+      : PostingBackend("careless", rank, 2, 2s),
+        queue_(std::make_shared<OpQueue>([] { return std::string(); })) {}
+  ~CarelessBackend() override { queue_->close("the group was destroyed"); }
+
+ protected:
+  WorkPtr post(uint64_t sequence, Contribution part) override {
+    auto work =
+        c10::make_intrusive<PendingWork>(getRank(), part.op, sequence, part.results(), queue_);
+    queue_->submit(
+        work, [] {}, /*now=*/true);
+    return work;
+  }
+
+ private:
+  std::shared_ptr<OpQueue> queue_;
+};
+
+TEST(WatchOfABackendWithoutAnEntry, ComparesTheCalls) {
+  const StorePtr store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::string> errors(2);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const auto backend =
+          watched(c10::make_intrusive<CarelessBackend>(rank),
+                  {.store = store, .rank = rank, .world_size = 2, .timeout = 2s, .threads = true},
+                  {});
+      errors[static_cast<size_t>(rank)] = test::error_of([&] {
+        std::vector<at::Tensor> tensors{torch::ones({8 + 4 * rank})};
+        for (int i = 0; i < 400; ++i) {
+          backend->allreduce(tensors)->wait();
+          std::this_thread::sleep_for(5ms);
+        }
+      });
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  for (const std::string& error : errors)
+    EXPECT_THAT(error,
+                HasSubstr("rank 0 is at allreduce sum float32[8] #0 while rank 1 is at allreduce "
+                          "sum float32[12] #0"));
+}
+
+}  // namespace
+}  // namespace muster::parallel

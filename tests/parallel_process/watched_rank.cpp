@@ -1,0 +1,46 @@
+// A rank of a job for the tests of failures: `muster_watched_rank BACKEND TIMEOUT_MS [STEPS]`. Each
+// step sums 1000 numbers and sends 4 from rank 0. What goes wrong comes from MUSTER_FAULTS.
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+
+#include <ATen/ops/ones.h>
+
+#include "muster/parallel/process_group.h"
+
+namespace {
+
+void train(const std::string& backend, std::chrono::milliseconds timeout, int steps) {
+  const auto group = muster::parallel::init_process_group({.backend = backend, .timeout = timeout});
+  std::printf("rank %d is pid %d\n", group.rank(), static_cast<int>(::getpid()));
+  std::fflush(stdout);
+  for (int step = 0; step < steps; ++step) {
+    mark_step(group, step);
+    group.all_reduce(at::ones({1000}));
+    group.broadcast(at::ones({4}, at::kLong));
+  }
+  group.barrier();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 99;
+  // The launcher ends the job as soon as it sees a rank die. These ranks use the time that it
+  // grants them (--shutdown-timeout) to say what they saw.
+  std::signal(SIGTERM, SIG_IGN);
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    train(
+        argv[1], std::chrono::milliseconds(std::atoi(argv[2])), argc > 3 ? std::atoi(argv[3]) : 10);
+  } catch (const std::exception& error) {
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    std::fprintf(stderr, "error: %s\nended after %.3f s\n", error.what(), took.count());
+    return 1;
+  }
+  std::puts("done");
+  return 0;
+}
