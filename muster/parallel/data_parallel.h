@@ -35,7 +35,8 @@ class ReplicatedOptimizer;
 //     alone (8 more bytes per parameter for Adam) and everyone a wait for it in each step.
 // Memory of each device, in bytes per float32 parameter: 4 weights, 4 gradients (views of the
 // buckets that they travel in; 8 without ddp.gradient_as_bucket_view), and the optimizer's (SGD 0,
-// momentum 4, Adam 8); activations of its own rows.
+// momentum 4, Adam 8); activations of its own rows. On the host, for each GPU, pinned memory of
+// four times its largest share of a tensor of the batch (Note [Pinned ring]).
 
 /// Trains replicas of a module on shares of each batch:
 ///
@@ -112,7 +113,8 @@ class DataParallel {
     const int64_t rows = detail::rows_of_batch(arguments...);
     std::vector<std::optional<Result>> parts(modules_.size());
     group_->infer(rows, [&](int replica, int64_t from, int64_t count) {
-      const auto shard = detail::Shard{from, count, group_->devices()[replica]};
+      const auto shard =
+          detail::Shard{from, count, group_->devices()[replica], group_->ring(replica)};
       parts[replica] = detail::module_of(modules_[replica]).forward(shard.of(arguments)...);
     });
     return detail::gather(std::move(parts), group_->rows(), detail::device_of(arguments...));
@@ -188,7 +190,8 @@ class DataParallel {
     auto& loss = std::get<sizeof...(I)>(arguments);
     const int64_t rows = detail::rows_of_batch(std::get<I>(arguments)...);
     return group_->backward(rows, [&](int replica, int64_t from, int64_t count) -> at::Tensor {
-      const auto shard = detail::Shard{from, count, group_->devices()[replica]};
+      const auto shard =
+          detail::Shard{from, count, group_->devices()[replica], group_->ring(replica)};
       return std::invoke(loss, modules_[replica], shard.of(std::get<I>(arguments))...);
     });
   }

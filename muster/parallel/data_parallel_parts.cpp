@@ -14,7 +14,7 @@ namespace muster::parallel::detail {
 at::Tensor Shard::of_tensor(const at::Tensor& tensor) const {
   if (!tensor.defined()) return tensor;
   const at::Tensor part = tensor.dim() == 0 ? tensor : tensor.narrow(0, from, rows);
-  return part.to(device, /*non_blocking=*/true);
+  return ring != nullptr ? ring->copy(part) : part.to(device, /*non_blocking=*/true);
 }
 
 int64_t rows_of_tensors(const std::vector<at::Tensor>& tensors) {

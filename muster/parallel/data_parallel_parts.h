@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
 
+#include "muster/parallel/pinned_ring.h"
 #include "muster/parallel/tensors.h"
 
 namespace muster::parallel::detail {
@@ -31,6 +32,7 @@ void visit_batch(T& value, Visit& visit) {
 struct Shard {
   int64_t from, rows;
   at::Device device;
+  PinnedRing* ring = nullptr;  ///< the device's, if it has one
 
   /// [N, …] -> [rows, …]; [] stays whole.
   at::Tensor of_tensor(const at::Tensor& tensor) const;

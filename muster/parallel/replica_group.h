@@ -13,6 +13,7 @@
 
 #include "muster/parallel/batch_shares.h"
 #include "muster/parallel/gradient_sync.h"
+#include "muster/parallel/pinned_ring.h"
 #include "muster/parallel/process_group.h"
 #include "muster/parallel/replica_timer.h"
 
@@ -62,6 +63,8 @@ class ReplicaGroup {
 
   int size() const { return static_cast<int>(devices_.size()); }
   const std::vector<at::Device>& devices() const { return devices_; }
+  /// The way of batches to the replica's device, for its thread; null where copies are direct.
+  PinnedRing* ring(int replica) { return rings_[static_cast<size_t>(replica)].get(); }
   /// Rows that each replica took of the last batch.
   const std::vector<int64_t>& rows() const { return rows_; }
 
@@ -102,6 +105,7 @@ class ReplicaGroup {
   std::unique_ptr<ThreadWorld> world_;
   std::vector<std::unique_ptr<GradientSync>> syncs_;
   std::vector<ReplicaTimer> timers_;
+  std::vector<std::unique_ptr<PinnedRing>> rings_;
   std::optional<SpeedShares> speed_;
   std::vector<double> memory_;  // free bytes when they were last looked at
   int64_t batches_ = 0;
