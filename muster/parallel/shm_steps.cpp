@@ -56,7 +56,7 @@ void ShmSteps::turn() {
   } else {
     wait_for_all(step);
   }
-  // Whoever comes last, and late, finds the others gone.
+  // Whoever comes last, and late, finds that the others have given up.
   if (std::string why; head.failures.load() > 0 && !culprit(step, why).empty()) give_up(step, why);
   step_ = step;
   if (!std::exchange(first_turn_, false)) return;
@@ -128,9 +128,11 @@ std::string ShmSteps::culprit(uint32_t step, std::string& reason) const {
     const bool failed =
         block.state.load(std::memory_order_acquire) == static_cast<uint32_t>(RankState::kFailed);
     const std::string gone = departure(other);
-    // A rank may end as soon as its own part is done.
-    const bool here = block.posted.load(std::memory_order_acquire) == step;
-    if (!gone.empty() && (failed || !here)) return reason = gone;
+    const uint32_t posted = block.posted.load(std::memory_order_acquire);
+    // A rank may end as soon as its own part is done. One that failed at the next step has done its
+    // part of this one; what it wrote for it is still there.
+    const bool is_past = posted == step + 1;
+    if (!gone.empty() && !is_past && (failed || posted != step)) return reason = gone;
   }
   return "";
 }
@@ -140,7 +142,8 @@ std::string ShmSteps::missing_at(uint32_t step) const {
   std::string last;
   for (int other = 0; other < world_size(); ++other) {
     const RankBlock& block = segment_->rank(other);
-    const bool came = block.posted.load(std::memory_order_acquire) == step;
+    const uint32_t posted = block.posted.load(std::memory_order_acquire);
+    const bool came = posted == step || posted == step + 1;
     const std::string name = std::to_string(names_[static_cast<size_t>(other)]);
     (came ? here : missing).push_back(name);
     const uint64_t op = block.last_op.load(std::memory_order_relaxed);
