@@ -1,7 +1,7 @@
 """Every golden made anew. A golden is a file beside the script `make_golden.py` that writes it.
 
 The script runs in a copy of its folder that holds only the scripts (*.py) and what it reads (input/), so a file that it
-no longer writes is noticed too. All text must be equal, with one exception: below a JSON object that has the number
+no longer writes is noticed too; beside it are the scripts of the other folders, which it may import. All text must be equal, with one exception: below a JSON object that has the number
 "tolerance", numbers may differ by that much, because matrix products round differently on other CPUs.
 """
 
@@ -46,8 +46,12 @@ def differences(old, new, where="$", tolerance=None):
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(GOLDEN)))
 def test_golden_made_anew_is_the_committed_one(folder, tmp_path):
-    copy = tmp_path / folder.name
-    shutil.copytree(folder, copy, ignore=lambda at, names: [
+    for script in GOLDEN.glob("**/*.py"):
+        target = tmp_path / script.relative_to(GOLDEN)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(script, target)
+    copy = tmp_path / folder.relative_to(GOLDEN)
+    shutil.copytree(folder, copy, dirs_exist_ok=True, ignore=lambda at, names: [
         name for name in names if is_golden(Path(at, name)) or name == "__pycache__"])
     subprocess.run([sys.executable, "-B", "make_golden.py"], cwd=copy, check=True, timeout=600)
     assert goldens(folder) == goldens(copy) != set()
