@@ -43,6 +43,14 @@ Words train(const Words& more) {
   return words;
 }
 
+/// Until it is told to end; its trace goes to a folder of its own.
+Words train_long(const fs::path& output, const fs::path& trace_folder, Words more) {
+  const Words rest{"--output", output, "--epochs", "100000", "--trace", trace_folder / "t.json"};
+  more.insert(more.end(), rest.begin(), rest.end());
+  more.insert(more.end(), {"--trace-steps", "10000"});
+  return train(more);
+}
+
 TEST(TraceCommand, RecordsAHundredStepsAfterTheFirstTenUnlessToldOtherwise) {
   const test::Folder folder;
   const fs::path output = folder.path() / "out", trace = folder.path() / "new" / "t.json";
@@ -97,16 +105,7 @@ TEST(TraceCommand, AFolderThatCannotBeIsOneClearErrorAtTheStart) {
 TEST(TraceCommand, AFileThatCannotBeWrittenAfterCtrlCLosesNothing) {
   const test::Folder folder;
   const fs::path output = folder.path() / "out", gone = folder.path() / "gone";
-  Launched program(train({"--output",
-                          output,
-                          "--epochs",
-                          "100000",
-                          "--log-every",
-                          "1",
-                          "--trace",
-                          gone / "t.json",
-                          "--trace-steps",
-                          "10000"}));
+  Launched program(train_long(output, gone, {"--log-every", "1"}));
   ASSERT_TRUE(program.wait_for("epoch 2/")) << program.err();
   fs::remove_all(gone);
   program.signal(SIGINT);
@@ -124,16 +123,7 @@ TEST(TraceCommand, AFileThatCannotBeWrittenAfterCtrlCLosesNothing) {
 TEST(TraceCommand, AFileThatCannotBeWrittenAtTheEndLeavesTheResult) {
   const test::Folder folder;
   const fs::path output = folder.path() / "out", gone = folder.path() / "gone";
-  Launched program(train({"--output",
-                          output,
-                          "--epochs",
-                          "100000",
-                          "--max-steps",
-                          "600",
-                          "--trace",
-                          gone / "t.json",
-                          "--trace-steps",
-                          "10000"}));
+  Launched program(train_long(output, gone, {"--max-steps", "600"}));
   ASSERT_TRUE(program.wait_for("epoch 2/")) << program.err();
   fs::remove_all(gone);
   EXPECT_EQ(program.wait(kLimit).code, 0) << program.err();
