@@ -30,7 +30,7 @@ PinnedRing::PinnedRing(at::Device device, Parts parts, size_t slots)
     : device_(device), parts_(std::move(parts)), slots_(slots) {}
 
 at::Tensor PinnedRing::copy(const at::Tensor& host) {
-  const auto bytes = static_cast<int64_t>(host.numel() * host.element_size());
+  const auto bytes = static_cast<int64_t>(host.nbytes());
   const bool needs_gradient = c10::GradMode::is_enabled() && host.requires_grad();
   if (!host.device().is_cpu() || bytes < kSmallBytes || needs_gradient || host.is_pinned())
     return parts_.send(host);

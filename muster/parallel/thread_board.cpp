@@ -13,12 +13,9 @@ namespace {
 
 /// Those of what is read and of what is written.
 std::vector<c10::Device> devices_of(const Contribution& part) {
-  std::vector<c10::Device> devices = stream_devices(part.inputs);
-  for (const c10::Device device : stream_devices(part.outputs)) {
-    if (std::find(devices.begin(), devices.end(), device) == devices.end())
-      devices.push_back(device);
-  }
-  return devices;
+  std::vector<at::Tensor> tensors = part.inputs;
+  tensors.insert(tensors.end(), part.outputs.begin(), part.outputs.end());
+  return stream_devices(tensors);
 }
 
 }  // namespace
