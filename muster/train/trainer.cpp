@@ -268,12 +268,14 @@ void Trainer::backward(const data::Batch& batch, double weight, bool last, Meter
 }
 
 void Trainer::not_finite(std::string what, std::string seen) const {
-  throw not_finite_error(plan_,
-                         position_,
-                         {.what = std::move(what),
-                          .value = std::move(seen),
-                          .lr = strategy_->optimizer().lr(),
-                          .last_saved = last_saved_});
+  const Error error = not_finite_error(plan_,
+                                       position_,
+                                       {.what = std::move(what),
+                                        .value = std::move(seen),
+                                        .lr = strategy_->optimizer().lr(),
+                                        .last_saved = last_saved_});
+  if (group_.rank() == 0 && callbacks_.not_finite) callbacks_.not_finite(error);
+  throw error;
 }
 
 void Trainer::clip_gradients() {

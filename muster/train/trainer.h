@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "muster/base/error.h"
 #include "muster/data/dataset.h"
 #include "muster/parallel/process_group.h"
 #include "muster/track/progress.h"
@@ -35,6 +36,8 @@ struct TrainCallbacks {
   std::function<bool()> stop_requested;          ///< asked each step, on every rank
   /// Rank 0 only, before the next epoch. Waits for the checkpoint, so only where it is wanted.
   std::function<void(const EpochEnd&)> epoch_ended;
+  /// Rank 0 only: what train() is about to throw because a loss or a gradient is not finite.
+  std::function<void(const Error&)> not_finite;
   TraceOptions trace;  ///< where rank 0 writes the timeline of the steps
 };
 

@@ -363,4 +363,10 @@ FailureLine parse_failure_line(std::string_view json) {
   throw refused("\"class\" cannot be taken", "it is crash, oom or nan", name);
 }
 
+std::string to_failure_line(const FailureLine& line) {
+  std::string json = line_of({{"class", name_of(line.failure)}, {"message", cut(line.message)}});
+  json.pop_back();
+  return concat(kFailureTag, ' ', json);
+}
+
 }  // namespace muster::tune

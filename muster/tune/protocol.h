@@ -128,4 +128,8 @@ struct FailureLine {
 };
 FailureLine parse_failure_line(std::string_view json);  ///< throws as parse_trial_message
 
+/// The inverse: the whole line with its tag, without the line end. The failure is kCrash,
+/// kOutOfMemory or kNan; a message too long is cut.
+std::string to_failure_line(const FailureLine& line);
+
 }  // namespace muster::tune

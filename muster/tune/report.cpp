@@ -78,6 +78,12 @@ struct TrialLink::Impl {
   [[noreturn]] void lost(const std::string& trouble) const;
 };
 
+void say_failure(Failure failure, std::string_view message) {
+  if (!process_environment(kTrialIdEnv)) return;
+  const std::string line = to_failure_line({failure, std::string(message)});
+  std::fprintf(stderr, "%s\n", line.c_str());
+}
+
 TrialLink::TrialLink(LinkOptions options, const EnvLookup& lookup)
     : impl_(std::make_unique<Impl>()) {
   impl_->options = std::move(options);

@@ -26,6 +26,12 @@ namespace muster::tune {
 /// several ranks, rank 0 reports. Any thread, one at a time.
 Action report(const Metrics& metrics, const ReportOptions& options = {});
 
+/// Tells the tuner that started this process why it is about to fail, on stderr; then end it with
+/// an exit code that is not 0. `failure` is kOutOfMemory or kNan (kCrash is what a tuner takes for
+/// granted): the study's policy for that class decides what follows. Nothing happens in a process
+/// that no tuner started. Any thread.
+void say_failure(Failure failure, std::string_view message);
+
 /// The parameters of this trial as its params file has them, nested; an empty object outside a
 /// study. Throws a usage error if the file is not there or is no JSON.
 Json params(const EnvLookup& lookup = process_environment);

@@ -1,5 +1,5 @@
 // Studies whose trials are `muster train`: it reports by itself, ends when told, goes on after a
-// pause as if there had been none.
+// pause as if there had been none, and says why it failed.
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -18,6 +18,7 @@ namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::HasSubstr;
 using testing_process::Launched;
 using Words = std::vector<std::string>;
 
@@ -124,6 +125,28 @@ TEST(TuneOverTrain, ATrialThatWasPausedHasTheLossesOfAnUnbrokenRun) {
   for (size_t i = 0; i < want.size(); ++i)
     EXPECT_EQ((*whole)["reports"][i]["metrics"]["loss"].get<double>(), want[i])
         << "epoch " << i + 1;
+}
+
+TEST(TuneOverTrain, ATrialSaysThatItsLossWasNotFiniteOrMemoryRanOut) {
+  const test::Folder folder;
+  // With a limit, for some machines promise any amount of memory.
+  std::string command =
+      concat(R"("sh", "-c", "ulimit -v 60000000 && exec \"$@\"", "sh", ")", kProgram, '"');
+  for (const std::string& word : train_words("{hidden}", "1e30")) command += ", \"" + word + '"';
+  std::ofstream(folder.path() / "study.toml")
+      << "name = \"small\"\nmetric = \"loss\"\nmode = \"min\"\nnum_samples = 1\ncommand = ["
+      << command << "]\n[space]\n"
+      << "hidden = \"grid_search([4, 1000000000])\"\n[failures]\nmax_failures = 0\n";
+  Launched tuner({"tune", folder.path() / "study.toml"});
+  EXPECT_EQ(tuner.wait(std::chrono::seconds(120)).code, 1) << tuner.err();
+  Launched show({"study", "show", folder.path() / "small.db", "--json"});
+  EXPECT_EQ(show.wait().code, 0) << show.err();
+  const Json trials = parse_json(show.out(), "muster study show")["trials"];
+  ASSERT_EQ(trials.size(), 2u) << tuner.err();
+  EXPECT_EQ(trials[0]["failure"], "nan") << trials[0];
+  EXPECT_THAT(trials[0]["reason"].get<std::string>(), HasSubstr("the loss is not finite in step"));
+  EXPECT_EQ(trials[1]["failure"], "oom") << trials[1];
+  EXPECT_THAT(trials[1]["reason"].get<std::string>(), HasSubstr("can't allocate memory"));
 }
 
 }  // namespace

@@ -149,6 +149,15 @@ TEST(FailureTag, NamesAClass) {
               HasSubstr("crash, oom or nan"));
 }
 
+TEST(FailureTag, IsReadAsItWasWritten) {
+  const FailureLine said{Failure::kNan, "the loss is \"NaN\"\nin step 3"};
+  const std::string line = to_failure_line(said);
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  const auto json = behind_tag("[rank 0] " + line, kFailureTag);
+  ASSERT_TRUE(json);
+  EXPECT_EQ(parse_failure_line(*json), said);
+}
+
 TEST(TunersAnswer, ReadsWhatItWrites) {
   for (const Answer& answer : {Answer{.sequence = 3, .action = Action::kStop, .reason = "why"},
                                Answer{.sequence = 1, .action = Action::kPause},

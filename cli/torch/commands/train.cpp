@@ -13,12 +13,12 @@
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/train/trainer.h"
-#include "muster/tune/report.h"
 
 #include "cli/command.h"
 #include "cli/config_file.h"
 #include "cli/live_bar.h"
 #include "cli/parse.h"
+#include "cli/torch/train_as_trial.h"
 
 namespace muster::cli {
 namespace {
@@ -145,29 +145,6 @@ fs::path fresh_output(const train::TrainOptions& options) {
   }
 }
 
-/// As a trial of a study the run is in the trial's own folder, and goes on from where the tuner has
-/// it. Every attempt that starts anew has a folder of its own.
-void settle_trial(Options& options) {
-  const auto folder = tune::checkpoint_dir();
-  if (!folder) return;
-  const auto from = tune::resume_from();
-  if (from && options.resume.empty()) options.resume = *from;
-  const std::string attempt = process_environment(tune::kAttemptEnv).value_or("1");
-  if (options.output.empty() && options.resume.empty())
-    options.output = fs::path(*folder) / concat("attempt-", attempt);
-}
-
-/// What the tuner is told after an epoch: the validation's numbers, or the training's where there
-/// is none.
-tune::Metrics metrics_of(const train::EpochEnd& end) {
-  tune::Metrics metrics = {{"loss", end.loss.value_or(end.train_loss)},
-                           {"accuracy", end.accuracy.value_or(end.train_accuracy)}};
-  if (!end.loss) return metrics;
-  metrics.emplace_back("train_loss", end.train_loss);
-  metrics.emplace_back("train_accuracy", end.train_accuracy);
-  return metrics;
-}
-
 /// Where this run writes. Rank 0 decides; the others are told, so that all name the same folder in
 /// errors.
 fs::path settle_output(const Options& options, const parallel::ProcessGroup& group) {
@@ -233,18 +210,6 @@ class Reporter {
   int progress_fd_ = -1;
 };
 
-/// Reports an epoch to the tuner, if there is one; its wish ends the run like a signal.
-void report_epoch(tune::TrialLink& link, const train::EpochEnd& end, Reporter& reporter) {
-  const tune::Decision decision = link.report(
-      metrics_of(end), {.step = end.epoch, .checkpoint = fs::absolute(end.checkpoint).string()});
-  if (decision.action == tune::Action::kContinue) return;
-  reporter.note(concat("the tuner says ",
-                       name_of(decision.action),
-                       decision.reason.empty() ? "" : ": ",
-                       decision.reason));
-  stop_wanted = true;
-}
-
 int report_result(const train::TrainResult& result,
                   const fs::path& output,
                   bool json,
@@ -294,7 +259,7 @@ int train_command(std::span<const std::string> args, Console& console) {
   declare(*app, options);
   const std::vector<ConfigKey> keys = config_keys(*app, kConfigKinds);
   if (const auto over = parse(*app, with_config(args, keys), console)) return *over;
-  settle_trial(options);
+  settle_trial(options.output, options.resume);
   settle_resume(options);
 
   const std::optional<RankEnv> env = rank_env_from();
@@ -353,13 +318,9 @@ int train_command(std::span<const std::string> args, Console& console) {
       .note = [&](const std::string& line) { reporter.note(line); },
       .stop_requested = [] { return stop_wanted.load(); },
       .trace = options.trace};
-  std::optional<tune::TrialLink> tuner;
-  if (first && tune::checkpoint_dir()) {
-    tuner.emplace();
-    callbacks.epoch_ended = [&](const train::EpochEnd& end) {
-      report_epoch(*tuner, end, reporter);
-    };
-  }
+  TrainAsTrial trial([] { stop_wanted = true; },
+                     [&](const std::string& line) { reporter.note(line); });
+  if (first) trial.attach(callbacks);
   const train::TrainResult result =
       in_threads ? train::train_on_threads(plan, data, output, resume, callbacks)
                  : train::train(plan, data, group, output, resume, callbacks);

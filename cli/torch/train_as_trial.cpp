@@ -1,0 +1,58 @@
+#include "cli/torch/train_as_trial.h"
+
+#include <utility>
+
+#include "muster/base/rank_env.h"
+#include "muster/base/text.h"
+
+namespace muster::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The validation's numbers, or the training's where there is no validation.
+tune::Metrics metrics_of(const train::EpochEnd& end) {
+  tune::Metrics metrics = {{"loss", end.loss.value_or(end.train_loss)},
+                           {"accuracy", end.accuracy.value_or(end.train_accuracy)}};
+  if (!end.loss) return metrics;
+  metrics.emplace_back("train_loss", end.train_loss);
+  metrics.emplace_back("train_accuracy", end.train_accuracy);
+  return metrics;
+}
+
+}  // namespace
+
+void settle_trial(fs::path& output, fs::path& resume) {
+  const auto folder = tune::checkpoint_dir();
+  if (!folder) return;
+  const auto from = tune::resume_from();
+  if (from && resume.empty()) resume = *from;
+  const std::string attempt = process_environment(tune::kAttemptEnv).value_or("1");
+  if (output.empty() && resume.empty()) output = fs::path(*folder) / concat("attempt-", attempt);
+}
+
+TrainAsTrial::TrainAsTrial(std::function<void()> stop, std::function<void(const std::string&)> note)
+    : stop_(std::move(stop)), note_(std::move(note)) {
+  if (tune::checkpoint_dir()) link_.emplace();
+}
+
+void TrainAsTrial::attach(train::TrainCallbacks& callbacks) {
+  if (!link_) return;
+  callbacks.epoch_ended = [this](const train::EpochEnd& end) { report(end); };
+  callbacks.not_finite = [](const Error& error) {
+    tune::say_failure(tune::Failure::kNan, error.text().refused);
+  };
+}
+
+void TrainAsTrial::report(const train::EpochEnd& end) {
+  const tune::Decision decision = link_->report(
+      metrics_of(end), {.step = end.epoch, .checkpoint = fs::absolute(end.checkpoint).string()});
+  if (decision.action == tune::Action::kContinue) return;
+  note_(concat("the tuner says ",
+               name_of(decision.action),
+               decision.reason.empty() ? "" : ": ",
+               decision.reason));
+  stop_();
+}
+
+}  // namespace muster::cli

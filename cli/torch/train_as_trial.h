@@ -1,0 +1,36 @@
+// `muster train` as a trial of a study: where it writes, what it tells the tuner, how it ends.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "muster/train/trainer.h"
+#include "muster/tune/report.h"
+
+namespace muster::cli {
+
+/// As a trial the run is in the trial's own folder, and goes on from where the tuner has it; what
+/// the command line says stays. Every attempt that starts anew has a folder of its own.
+void settle_trial(std::filesystem::path& output, std::filesystem::path& resume);
+
+/// Of rank 0: reports each epoch, and why the run fails. Outside a study it does nothing.
+class TrainAsTrial {
+ public:
+  /// `stop` is called when the tuner wants the run to pause or stop, which then ends as by a
+  /// signal; `note` says so to people.
+  TrainAsTrial(std::function<void()> stop, std::function<void(const std::string&)> note);
+
+  /// Sets the callbacks that this needs. They refer to this object.
+  void attach(train::TrainCallbacks& callbacks);
+
+ private:
+  void report(const train::EpochEnd& end);
+
+  std::function<void()> stop_;
+  std::function<void(const std::string&)> note_;
+  std::optional<tune::TrialLink> link_;
+};
+
+}  // namespace muster::cli
