@@ -6,6 +6,7 @@
 
 #include "muster/base/text.h"
 #include "muster/parallel/futex.h"
+#include "muster/parallel/waited_time.h"
 
 namespace muster::parallel {
 namespace {
@@ -72,7 +73,7 @@ void ShmSteps::wait_for_all(uint32_t step) {
   const bool soon = spin_until(came, in_full ? spin_ : spin_now_);
   spin_now_ = !soon ? spin_now_ / 2 : in_full ? spin_ : std::min(spin_, 2 * spin_now_ + kSpin / 32);
   if (soon) return;
-  const auto deadline = Clock::now() + timeout_;
+  WaitedTime waited(5 * kSlice);
   while (!came()) {
     if (ended_.load(std::memory_order_acquire)) give_up(step, "the group was destroyed");
     std::string reason;
@@ -80,7 +81,7 @@ void ShmSteps::wait_for_all(uint32_t step) {
       if (came()) return;  // it came, and left afterwards
       give_up(step, reason);
     }
-    const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now());
+    const std::chrono::nanoseconds left = timeout_ - waited.look();
     if (left.count() <= 0) give_up(step, concat("timed out after ", timeout_.count(), " ms"));
     head.sleepers.fetch_add(1);
     if (!came()) futex_wait(head.epoch, step - 1, std::min<std::chrono::nanoseconds>(left, kSlice));

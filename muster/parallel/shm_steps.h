@@ -36,8 +36,6 @@ namespace muster::parallel {
 /// One rank's side. All members but `missing` and `end` from one thread at a time.
 class ShmSteps {
  public:
-  using Clock = std::chrono::steady_clock;
-
   /// `names[r]` is what rank r is called in errors. Marks this rank as in.
   ShmSteps(std::shared_ptr<ShmSegment> segment, int rank, std::vector<int> names);
 

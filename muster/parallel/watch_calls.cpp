@@ -22,9 +22,9 @@ void Watch::check_first_call(const OpRecord& op) {
   if (board_.agrees(call, /*in_doubt=*/true)) return;
   ++suspects_;
   board_.wake();
-  const auto until = Clock::now() + 8 * board_.heartbeat();
+  WaitedTime waited(board_.fast_heartbeat());
   bool agrees = false;  // the first rank may have withdrawn its call since
-  while (!agrees && !has_failed() && Clock::now() < until && !stopping()) {
+  while (!agrees && !has_failed() && waited.look() < 8 * board_.heartbeat() && !stopping()) {
     board_.wait_until(board_.version(), Clock::now() + board_.fast_heartbeat() / 4);
     agrees = board_.agrees(call, /*in_doubt=*/false);
   }

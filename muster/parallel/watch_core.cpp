@@ -216,9 +216,20 @@ bool Watch::is_proven(const Diagnosis& diagnosis, bool is_late) {
     differs_since_.reset();
     return false;
   }
-  if (!differs_since_) differs_since_ = Clock::now();
+  if (!differs_since_) {
+    differs_since_ = Clock::now();
+    differed_.emplace(board_.fast_heartbeat());
+  }
   return (diagnosis.certain && board_.is_fresh(*differs_since_)) ||
-         Clock::now() - *differs_since_ > 2 * board_.heartbeat();
+         differed_->look() > 2 * board_.heartbeat();
+}
+
+/// Whether to conclude now that the time of an operation is over. Who has not seen one heartbeat of
+/// a rank that is missing (this process was stopped, say) gives it the time in which they come.
+bool Watch::is_settled(const Diagnosis& diagnosis) {
+  if (diagnosis.kind != Diagnosis::Kind::kUnknown) return true;
+  if (!over_) over_.emplace(board_.fast_heartbeat());
+  return over_->look() > 3 * board_.heartbeat();
 }
 
 Watch::Clock::time_point Watch::tick() {
@@ -254,11 +265,13 @@ Watch::Clock::time_point Watch::tick() {
   const auto limit = first && first->timeout().count() > 0 ? first->timeout() : timeout();
   const double left_s = first ? std::chrono::duration<double>(limit).count() - age_s(op) : 1e9;
   const bool is_over = first && first->follows() && left_s <= 0;
-  if (is_over)
+  if (!is_over) over_.reset();
+  if (is_over && is_settled(diagnosis))
     conclude(diagnosis, concat("it is not done after ", fixed(age_s(op), 1), " s"));
   else if (!traits_.names_culprits && is_proven(diagnosis, is_late))
     conclude(diagnosis, "");
-  const auto pause = std::chrono::duration<double>(std::clamp(left_s, 0.001, beat_s / 5));
+  const double least_s = is_over ? beat_s / 20 : 0.001;
+  const auto pause = std::chrono::duration<double>(std::clamp(left_s, least_s, beat_s / 5));
   return now + std::chrono::duration_cast<Clock::duration>(pause);
 }
 

@@ -17,6 +17,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "muster/base/error.h"
+#include "muster/parallel/waited_time.h"
 #include "muster/parallel/watch.h"
 #include "muster/parallel/watch_board.h"
 
@@ -91,6 +92,7 @@ class Watch : public std::enable_shared_from_this<Watch> {
   void conclude(const Diagnosis& diagnosis, const std::string& cause);
   Error failure_of(const OpRecord& op) const;
   bool is_proven(const Diagnosis& diagnosis, bool is_late);
+  bool is_settled(const Diagnosis& diagnosis);
   Diagnosis find_out(const OpRecord& op, std::chrono::milliseconds patience);
   void fail_group(const std::string& verdict);
   void fail_works();
@@ -105,7 +107,10 @@ class Watch : public std::enable_shared_from_this<Watch> {
   std::shared_ptr<FlightRecorder> recorder_;
   WatchBoard board_;
   std::function<void()> abort_;
-  std::optional<Clock::time_point> differs_since_;  // the watch's thread alone
+  // Of the watch's thread alone: since when calls differ, and how long it has seen that; how long
+  // the oldest operation's time has been over without a word of who is missing.
+  std::optional<Clock::time_point> differs_since_;
+  std::optional<WaitedTime> differed_, over_;
   std::atomic<int64_t> timeout_ms_;
   std::atomic<bool> failed_{false};
   std::atomic<int> suspects_{0};  // calls of ours that differ from the first rank's

@@ -32,17 +32,19 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+// Of a group whose operations are not to run out of time: however busy the machine is.
+constexpr std::chrono::milliseconds kLong = 60s;
+
 /// Errors by rank. Ranks that end early stay until all are through, as processes of a job would.
 std::vector<std::string> errors_of_ranks(int world_size,
                                          const std::string& backend,
                                          const std::function<void(ProcessGroup)>& rank_main,
-                                         WatchOptions watch = {},
-                                         std::chrono::milliseconds timeout = 2s) {
+                                         WatchOptions watch = {}) {
   std::vector<std::string> errors(static_cast<size_t>(world_size));
   testing::run_ranks(
       world_size,
       [&](ProcessGroup group) { errors[group.rank()] = error_of([&] { rank_main(group); }); },
-      {.timeout = timeout, .backend = backend, .watch = std::move(watch)});
+      {.timeout = kLong, .backend = backend, .watch = std::move(watch)});
   return errors;
 }
 
@@ -71,9 +73,8 @@ class WatchedGroup : public ::testing::TestWithParam<std::string> {
  protected:
   std::vector<std::string> errors(int world_size,
                                   const std::function<void(ProcessGroup)>& rank_main,
-                                  const std::string& faults = "",
-                                  std::chrono::milliseconds timeout = 2s) {
-    return errors_of_ranks(world_size, GetParam(), rank_main, {.faults = faults}, timeout);
+                                  const std::string& faults = "") {
+    return errors_of_ranks(world_size, GetParam(), rank_main, {.faults = faults});
   }
   /// Ours compare the ranks' calls themselves, in their own words.
   bool checks_calls() const { return GetParam() != "gloo"; }
@@ -90,9 +91,10 @@ TEST_P(WatchedGroup, ARankThatSkippedACollectiveIsNamedWithWhatItCalledInstead) 
     if (checks_calls()) {
       EXPECT_THAT(error, AllOf(HasSubstr("BROADCAST root 0 Long[4]"), HasSubstr("ranks disagree")));
     } else {
+      // By the first two heartbeats that differ; the third rank's may come later. So below.
       EXPECT_THAT(error,
-                  HasSubstr("rank 2 is at broadcast root 0 int64[4] #0 while ranks 0 and 1 are at "
-                            "allreduce sum float32[1000] #0"));
+                  AllOf(HasSubstr("rank 2 is at broadcast root 0 int64[4] #0"),
+                        HasSubstr("at allreduce sum float32[1000] #0")));
       EXPECT_THAT(error, HasSubstr("of group default (" + GetParam() + ", rank "));
     }
   }
@@ -113,8 +115,8 @@ TEST_P(WatchedGroup, ARankThatReorderedCollectivesIsNamed) {
       EXPECT_THAT(error, HasSubstr("ranks disagree"));
     else
       EXPECT_THAT(error,
-                  AllOf(HasSubstr("rank 1 is at broadcast root 0 float32[4] #1 while ranks 0 and 2 "
-                                  "are at allreduce sum float32[1000] #1"),
+                  AllOf(HasSubstr("rank 1 is at broadcast root 0 float32[4] #1"),
+                        HasSubstr("at allreduce sum float32[1000] #1"),
                         HasSubstr("the last operation that all ranks called alike is #0 allreduce "
                                   "sum float32[3]")));
   }
@@ -135,8 +137,8 @@ TEST_P(WatchedGroup, AnotherSizeIsFoundEvenWhereTheBackendDoesNotLook) {
       EXPECT_THAT(error, HasSubstr("rank 1: ALLREDUCE sum Float[12]"));
     else
       EXPECT_THAT(error,
-                  HasSubstr("rank 1 is at allreduce sum float32[12] #1 while ranks 0 and 2 are at "
-                            "allreduce sum float32[16] #1"));
+                  AllOf(HasSubstr("rank 1 is at allreduce sum float32[12] #1"),
+                        HasSubstr("at allreduce sum float32[16] #1")));
   }
 }
 
@@ -159,7 +161,7 @@ TEST_P(WatchedGroup, KnownOperationsInAnotherOrderAreFoundThoughTheBackendComput
   for (const std::string& error : seen) {
     if (checks_calls())
       EXPECT_THAT(error, HasSubstr("rank 1: ALLREDUCE max Float[8]"));
-    else  // by the first two heartbeats that differ; the third rank's may come later
+    else
       EXPECT_THAT(error,
                   AllOf(HasSubstr("rank 1 is at allreduce max float32[8] #20"),
                         HasSubstr("at allreduce sum float32[8] #20")));
@@ -189,18 +191,15 @@ TEST_P(WatchedGroup, ARankThatDoesNotComeIsNamedAtTheTimeoutWithWhatItLastDid) {
   auto released = others_failed.get_future().share();
   std::atomic<int> failed{0};
   const auto start = std::chrono::steady_clock::now();
-  const auto seen = errors(
-      3,
-      [&](ProcessGroup group) {
-        mark_step(group, 12);
-        all_reduce(group, 6);
-        if (group.rank() == 1) return released.wait();  // busy with something else
-        const std::string error = error_of([&] { all_reduce(group, 5); });
-        if (++failed == 2) others_failed.set_value();
-        throw std::runtime_error(error);
-      },
-      "",
-      1s);
+  const auto seen = errors(3, [&](ProcessGroup group) {
+    mark_step(group, 12);
+    all_reduce(group, 6);
+    group.c10d()->getBackend(at::kCPU)->setTimeout(1s);
+    if (group.rank() == 1) return released.wait();  // busy with something else
+    const std::string error = error_of([&] { all_reduce(group, 5); });
+    if (++failed == 2) others_failed.set_value();
+    throw std::runtime_error(error);
+  });
   EXPECT_EQ(seen[1], test::kNoError);
   for (const int rank : {0, 2}) {
     EXPECT_THAT(seen[rank], HasSubstr("rank 1 did not come"));
@@ -209,7 +208,7 @@ TEST_P(WatchedGroup, ARankThatDoesNotComeIsNamedAtTheTimeoutWithWhatItLastDid) {
                 HasSubstr("the last operation that all ranks called alike is #0 allreduce sum "
                           "float32[6]"));
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, kLong / 2);
 }
 
 TEST_P(WatchedGroup, ADelayShorterThanTheTimeoutIsNoFailure) {
@@ -295,7 +294,7 @@ TEST_P(WatchedGroup, HandlesThatNobodyKeptDoNotKeepTheWatch) {
     group.barrier();
   });
   EXPECT_THAT(seen, Each(test::kNoError));
-  const auto until = std::chrono::steady_clock::now() + 5s;  // threads that end by themselves
+  const auto until = std::chrono::steady_clock::now() + 20s;  // threads that end by themselves
   for (const auto& recorder : recorders) {
     while (!recorder.expired() && std::chrono::steady_clock::now() < until)
       std::this_thread::sleep_for(5ms);
@@ -311,8 +310,7 @@ TEST_P(WatchedGroup, BackwardOfDdpEndsWithTheSameWords) {
         parallel::DistributedDataParallel ddp(net, group);
         for (int step = 0; step < 3; ++step) ddp->forward(torch::ones({2, 10})).sum().backward();
       },
-      "skip@rank=1,op=allreduce,at=2",
-      1s);
+      "skip@rank=1,op=allreduce,at=2");
   EXPECT_THAT(seen[0],
               AllOf(HasSubstr("rank 1"), HasSubstr("allreduce"), Not(HasSubstr("Traceback"))));
 }

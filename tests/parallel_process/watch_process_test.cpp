@@ -38,23 +38,26 @@ std::string lines_of(const std::string& text, int rank) {
 }
 
 constexpr int kRanks = 3;
+constexpr std::chrono::seconds kLimit(90);  // of a job
+// Of an operation. A rank that was stopped is named when it is over; one that died long before.
 constexpr int kTimeoutMs = 3000;
+constexpr int kLongTimeoutMs = 30000;
 
 TEST_P(FailedRank, IsNamedByEverySurvivorWithinTheTimeout) {
   const Case& test = GetParam();
+  const bool stopped = test.fault == "stop";
   Launched job({"run",
                 "--nproc-per-node",
                 std::to_string(kRanks),
                 "--shutdown-timeout",
-                "8",
+                stopped ? "8" : "30",  // a rank that is stopped ends with it, no sooner
                 "--",
                 MUSTER_TEST_BIN_DIR "/muster_watched_rank",
                 test.backend,
-                std::to_string(kTimeoutMs)},
+                std::to_string(stopped ? kTimeoutMs : kLongTimeoutMs)},
                {.environment = {concat(
                     "MUSTER_FAULTS=", test.fault, "@rank=", test.victim, ",op=allreduce,at=7")}});
-  EXPECT_EQ(job.wait(std::chrono::seconds(30)).code, 1) << job.err();
-  const bool stopped = test.fault == "stop";
+  EXPECT_EQ(job.wait(kLimit).code, 1) << job.err();
   // shm sees by itself who is missing, and says so first; of a dead rank also why.
   const bool shm = test.backend == "shm";
   const std::string words =
@@ -77,10 +80,10 @@ TEST_P(FailedRank, IsNamedByEverySurvivorWithinTheTimeout) {
       EXPECT_THAT(said, HasSubstr(concat("rank ", rank, " of 3")));
     }
     std::smatch took;
-    const std::regex pattern("ended after ([0-9.]+) s");
+    const std::regex pattern("failed within ([0-9.]+) s");
     ASSERT_TRUE(std::regex_search(said, took, pattern)) << said;
-    // From the start of the process: connecting, six steps, the failure.
-    EXPECT_LT(std::stod(took[1]), kTimeoutMs * 1e-3 + 2.5);
+    // 0.3 s and 3.3 s, but for a machine that has other things to do.
+    EXPECT_LT(std::stod(took[1]), stopped ? kTimeoutMs * 1e-3 + 8 : kLongTimeoutMs * 1e-3 / 2);
   }
   EXPECT_TRUE(job.nothing_left());
 }
@@ -105,14 +108,14 @@ TEST(FailedRankOfFour, IsTheOnlyOneNamedThoughTheOthersWereNeverRead) {
                 "--nproc-per-node",
                 "4",
                 "--shutdown-timeout",
-                "8",
+                "30",
                 "--",
                 MUSTER_TEST_BIN_DIR "/muster_watched_rank",
                 "gloo",
-                std::to_string(kTimeoutMs)},
+                std::to_string(kLongTimeoutMs)},
                // Heartbeats of 300 ms; no operation is late; 1.2 s have passed when rank 2 dies.
                {.environment = {"MUSTER_FAULTS=delay=150ms;kill@rank=2,op=allreduce,at=5"}});
-  EXPECT_EQ(job.wait(std::chrono::seconds(30)).code, 1) << job.err();
+  EXPECT_EQ(job.wait(kLimit).code, 1) << job.err();
   for (const int rank : {0, 1, 3}) {
     const std::string said = lines_of(job.err(), rank);
     EXPECT_THAT(said, HasSubstr("rank 2 is gone")) << job.err();
@@ -126,14 +129,14 @@ TEST(FlightRecord, IsLeftByEverySurvivor) {
                 "--nproc-per-node",
                 "2",
                 "--shutdown-timeout",
-                "8",
+                "30",
                 "--",
                 MUSTER_TEST_BIN_DIR "/muster_watched_rank",
                 "gloo",
-                "2000"},
+                std::to_string(kLongTimeoutMs)},
                {.environment = {"MUSTER_FAULTS=skip@rank=1,op=broadcast,at=3",
                                 "MUSTER_FLIGHT_DIR=" + folder.string()}});
-  EXPECT_EQ(job.wait(std::chrono::seconds(30)).code, 1);
+  EXPECT_EQ(job.wait(kLimit).code, 1);
   for (int rank = 0; rank < 2; ++rank) {
     const std::string record = read_file(folder / concat("default-rank-", rank, ".json"));
     EXPECT_THAT(record,

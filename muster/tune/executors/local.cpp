@@ -67,7 +67,7 @@ class LocalExecutor : public Executor, public ReportServer::Handler, public Loca
   Running* settle(uint64_t token, const Answer& answer);
   void finish_ended();
   void on_signals();
-  double run_deadlines();
+  double run_deadlines(TuneClock::time_point now);
   void pass_time(double timeout_s);
 
   const StudySpec& spec_;
@@ -287,9 +287,8 @@ void LocalExecutor::finish_ended() {
   ending_.insert(ending_.end(), again.begin(), again.end());
 }
 
-/// Does what is due. Seconds until something is; < 0: nothing will be.
-double LocalExecutor::run_deadlines() {
-  const auto now = TuneClock::now();
+/// Does what was due at `now`. Seconds until something is; < 0: nothing will be.
+double LocalExecutor::run_deadlines(TuneClock::time_point now) {
   std::optional<TuneClock::time_point> first;
   for (auto& [trial, running] : running_) {
     LocalTrial& process = *running.process;
@@ -302,12 +301,20 @@ double LocalExecutor::run_deadlines() {
     if (due && (!first || *due < *first)) first = due;
   }
   if (!first) return -1;
-  return std::max(std::chrono::duration<double>(*first - now).count(), 0.0);
+  return std::max(std::chrono::duration<double>(*first - TuneClock::now()).count(), 0.0);
 }
 
-/// Until something happens or is due, at most so long (< 0: no limit).
+/// Until something happens or is due, at most so long (< 0: no limit). What is there by now is
+/// taken before a deadline is held to have passed: a tuner that was held up must not call late what
+/// came in time. That takes some rounds (a connection, then its report), but no flood of one trial
+/// puts off the deadlines of others.
 void LocalExecutor::pass_time(double timeout_s) {
-  const double due_s = run_deadlines();
+  const auto now = TuneClock::now();
+  const size_t before = events_.size() + ending_.size();
+  for (int i = 0; i < kMostRounds && loop_.wait(0); ++i) {
+  }
+  const double due_s = run_deadlines(now);
+  if (events_.size() + ending_.size() > before) return;
   loop_.wait(due_s < 0 || (timeout_s >= 0 && timeout_s < due_s) ? timeout_s : due_s);
 }
 
@@ -316,9 +323,11 @@ std::vector<ExecutorEvent> LocalExecutor::wait(double timeout_s) {
       TuneClock::now() + std::chrono::duration_cast<TuneClock::duration>(
                              std::chrono::duration<double>(std::max(timeout_s, 0.0)));
   finish_ended();  // an answer may have been what it waited for
-  for (double left = timeout_s; events_.empty();) {
+  // At least once, for the deadlines, also if events are left of the last time.
+  for (double left = events_.empty() ? timeout_s : 0;;) {
     pass_time(left);
     finish_ended();
+    if (!events_.empty()) break;
     if (timeout_s < 0) continue;
     left = std::chrono::duration<double>(until - TuneClock::now()).count();
     if (left <= 0) break;
