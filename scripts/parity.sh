@@ -32,6 +32,15 @@ need_venv_module() {
   rm -f "$log"
 }
 
+install_requirements() {
+  local try
+  for try in 1 2 3; do  # pip itself gives up where the network stops in the middle of a file
+    .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --timeout 60 --retries 5 -r "$requirements" >&2 && return
+    [ "$try" = 3 ] || sleep $((5 * try))
+  done
+  return 1
+}
+
 # The stamp holds the requirements that were installed to the end, so a cut-off installation is made again. A venv knows
 # its own path: a copied checkout makes its own.
 make_venv() {
@@ -42,8 +51,7 @@ make_venv() {
   say "making .venv with PyTorch and the tuners (about 5 GB, about two minutes)"
   rm -rf .venv
   python3 -m venv .venv
-  .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --retries 5 -r "$requirements" >&2 ||
-    die "pip could not install $requirements" "check the network and the free space, then run it again"
+  install_requirements || die "pip could not install $requirements" "check the network and the free space, then run it again"
   .venv/bin/python -c 'import torch, torch.distributed' || die "PyTorch was installed and cannot be imported"
   printf '%s\n' "$wanted" >"$stamp"
 }

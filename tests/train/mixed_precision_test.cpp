@@ -83,11 +83,23 @@ TEST(Precision, MixedIsRefusedWhereWeightsAreBfloat16) {
               HasSubstr("--precision bf16-mixed: mixed precision keeps weights"));
 }
 
+/// oneDNN's needs AVX-512 for it; Python's autocast fails alike where that is missing.
+bool lstm_runs_in_bfloat16() try {
+  const train::PrecisionGuard guard(train::Precision::kBfloat16Mixed, torch::kCPU);
+  const torch::NoGradGuard no_grad;
+  torch::nn::LSTM(4, 4)->forward(torch::ones({2, 2, 4}));
+  return true;
+} catch (const std::exception&) {
+  return false;
+}
+
 class MixedModels : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {};
 
 TEST_P(MixedModels, TrainAndKeepFloat32WeightsAndState) {
+  const std::string model = std::get<0>(GetParam());
+  if (model.starts_with("lstm") && !lstm_runs_in_bfloat16()) GTEST_SKIP() << "not on this CPU";
   train::TrainOptions options = small_run();
-  options.model = std::get<0>(GetParam());
+  options.model = model;
   options.optimizer = "adamw";
   options.lr = 0.003;
   const test::Folder mixed_folder, plain_folder;

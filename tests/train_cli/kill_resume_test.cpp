@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 using testing_process::Launched;
 using Words = std::vector<std::string>;
 
-constexpr int kKills = 50;  // of each of the four kinds below: 200 in all
+constexpr int kKills = 50;                   // of each of the four kinds below: 200 in all
+constexpr std::chrono::seconds kLimit{180};  // of a run; it writes some 500 files
 
 struct Kind {
   const char* name;
@@ -99,7 +100,7 @@ int run_through_kills(const Kind& kind, const fs::path& output, std::mt19937& ra
       const std::vector<pid_t> victims = job.processes();
       if (!victims.empty()) ::kill(victims[random() % victims.size()], SIGKILL);
     }
-    const auto ended = job.wait(std::chrono::seconds(60));
+    const auto ended = job.wait(kLimit);
     EXPECT_TRUE(job.nothing_left());
     if (ended.code == 0) return kills;
     EXPECT_FALSE(spared) << job.err();
@@ -120,7 +121,7 @@ TEST_P(RandomKills, ResumeAlwaysWorksAndEndsByteEqualToAnUnbrokenRun) {
   SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
   const test::Folder folder;
   Launched unbroken(command(kind, folder.path() / "unbroken"));
-  ASSERT_EQ(unbroken.wait(std::chrono::seconds(60)).code, 0) << unbroken.err();
+  ASSERT_EQ(unbroken.wait(kLimit).code, 0) << unbroken.err();
   const auto want = remains(folder.path() / "unbroken");
   for (int kills = 0, run = 0; kills < kKills; ++run) {
     const fs::path output = folder.path() / concat("run-", run);
