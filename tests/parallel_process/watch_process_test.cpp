@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 
 #include "muster/base/file.h"
@@ -146,6 +147,26 @@ TEST(FlightRecord, IsLeftByEverySurvivor) {
     EXPECT_THAT(lines_of(job.err(), rank), HasSubstr("flight record: " + folder.string()));
   }
   std::filesystem::remove_all(folder);
+}
+
+// A laptop that is closed, a virtual machine that is moved: nobody ran, so nobody was late.
+TEST(ShmRanks, ThatWereAllStoppedForLongerThanTheTimeoutGoOn) {
+  Launched job({"run",
+                "--nproc-per-node",
+                "2",
+                "--",
+                MUSTER_TEST_BIN_DIR "/muster_watched_rank",
+                "shm",
+                "1500"},
+               {.environment = {"MUSTER_FAULTS=delay=100ms@rank=1"}});  // rank 0 mostly waits
+  ASSERT_TRUE(job.wait_for("is pid", 2)) << job.err();
+  const std::vector<pid_t> ranks = job.ranks();
+  ASSERT_EQ(ranks.size(), 2u);
+  for (const int signal : {SIGSTOP, SIGCONT}) {
+    ::poll(nullptr, 0, signal == SIGSTOP ? 700 : 2500);
+    for (const pid_t rank : ranks) ::kill(rank, signal);
+  }
+  EXPECT_EQ(job.wait(kLimit).code, 0) << job.err();
 }
 
 TEST(Watch, IsSilentWhenNothingFails) {
