@@ -2,6 +2,7 @@
 #include "muster/parallel/watch_board.h"
 
 #include <atomic>
+#include <functional>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -28,6 +29,8 @@ using ::testing::HasSubstr;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
 constexpr auto kHeartbeat = 200ms;
+/// Of what must come: the machine may stand still meanwhile.
+constexpr auto kPatience = 20s;
 
 /// Rank 0 of a group whose other ranks are texts in a store.
 class Board : public ::testing::Test {
@@ -44,15 +47,18 @@ class Board : public ::testing::Test {
   Diagnosis look() {
     return diagnose({.op = op_, .rank = 0}, board_.peers(), board_.store(), board_.stale_s());
   }
-  /// The first certain diagnosis, or the last one after five seconds.
-  Diagnosis certain() {
-    const auto until = Clock::now() + 5s;
+  /// The first diagnosis that is as wanted, or the last one when the patience is over.
+  Diagnosis first(const std::function<bool(const Diagnosis&)>& is_wanted) {
+    const auto until = Clock::now() + kPatience;
     while (true) {
       const uint64_t seen = board_.version();
       Diagnosis found = look();
-      if (found.certain || Clock::now() > until) return found;
+      if (is_wanted(found) || Clock::now() > until) return found;
       board_.wait_until(seen, until);
     }
+  }
+  Diagnosis certain() {
+    return first([](const Diagnosis& found) { return found.certain; });
   }
 
   const StorePtr store_;
@@ -69,6 +75,12 @@ class BoardOfHosts : public Board {
     ends_ = true;
     peers_.join();
   }
+  /// For three heartbeats at least, in which all ranks have beaten often.
+  void let_beat() const {
+    const uint64_t from = beats_;
+    std::this_thread::sleep_for(3 * kHeartbeat);
+    while (beats_ < from + 20) std::this_thread::sleep_for(1ms);
+  }
   std::atomic<int> silent_rank_{-1};
 
  private:
@@ -78,24 +90,27 @@ class BoardOfHosts : public Board {
         if (rank != silent_rank_)
           write({.rank = rank, .beat = beat, .process = {.host = "far", .pid = 100 + rank}});
       }
+      beats_ = beat;
       std::this_thread::sleep_for(kHeartbeat / 10);
     }
   }
   std::atomic<bool> ends_{false};
+  std::atomic<uint64_t> beats_{0};
   std::thread peers_;
 };
 
 TEST_F(BoardOfHosts, OnlyTheRankThatFellSilentIsNamedThoughTheOthersWereNeverReadBefore) {
-  std::this_thread::sleep_for(3 * kHeartbeat);
+  let_beat();
   for (int round = 0; round < 2; ++round) {  // the second time, old heartbeats are known
     board_.set_alarm(true);
-    const Diagnosis alarm = look();
-    EXPECT_FALSE(alarm.certain);
-    EXPECT_NE(alarm.kind, Kind::kSilent) << alarm.who;
-    std::this_thread::sleep_for(kHeartbeat);
-    EXPECT_EQ(look().kind, Kind::kMissing);
+    const Diagnosis alarm = first([](const Diagnosis& found) {
+      EXPECT_FALSE(found.certain);
+      EXPECT_NE(found.kind, Kind::kSilent) << found.who;
+      return found.kind == Kind::kMissing;
+    });
+    EXPECT_EQ(alarm.kind, Kind::kMissing);
     board_.set_alarm(false);
-    std::this_thread::sleep_for(3 * kHeartbeat);
+    let_beat();
   }
   silent_rank_ = 2;
   const auto start = Clock::now();
@@ -104,7 +119,6 @@ TEST_F(BoardOfHosts, OnlyTheRankThatFellSilentIsNamedThoughTheOthersWereNeverRea
   EXPECT_EQ(found.kind, Kind::kSilent);
   EXPECT_THAT(found.culprits, ElementsAre(2));
   EXPECT_GT(Clock::now() - start, 2 * kHeartbeat);
-  EXPECT_LT(Clock::now() - start, 6 * kHeartbeat);  // 3 on a machine with nothing else to do
 }
 
 TEST_F(Board, ARankThatDidItsPartAndEndedIsNotGoneByAnOldHeartbeat) {
@@ -120,13 +134,16 @@ TEST_F(Board, ARankThatDidItsPartAndEndedIsNotGoneByAnOldHeartbeat) {
   std::this_thread::sleep_for(2 * kHeartbeat / 5);
   write({.rank = 2, .beat = 2, .process = ended, .posted = 1, .completed = 1, .ended = true});
   board_.set_alarm(true);
-  const auto until = Clock::now() + kHeartbeat;
-  while (Clock::now() < until) {
+  const auto start = Clock::now();
+  std::vector<int> culprits;
+  while (Clock::now() < start + kHeartbeat ||
+         (culprits.size() != 2 && Clock::now() < start + kPatience)) {
     const Diagnosis found = look();
     ASSERT_FALSE(found.certain) << found.who;
+    culprits = found.culprits;
     std::this_thread::sleep_for(1ms);
   }
-  EXPECT_THAT(look().culprits, ElementsAre(1, 3));  // they did not come
+  EXPECT_THAT(culprits, ElementsAre(1, 3));  // they did not come
 }
 
 TEST_F(Board, ACallIsComparedWithTheFirstUntilThatIsWithdrawn) {
@@ -145,7 +162,7 @@ TEST_F(Board, ACallIsComparedWithTheFirstUntilThatIsWithdrawn) {
 class CarelessBackend final : public PostingBackend {
  public:
   explicit CarelessBackend(int rank)
-      : PostingBackend("careless", rank, 2, 2s),
+      : PostingBackend("careless", rank, 2, 60s),
         queue_(std::make_shared<OpQueue>([] { return std::string(); })) {}
   ~CarelessBackend() override { queue_->close("the group was destroyed"); }
 
@@ -170,11 +187,11 @@ TEST(WatchOfABackendWithoutAnEntry, ComparesTheCalls) {
     ranks.emplace_back([&, rank] {
       const auto backend =
           watched(c10::make_intrusive<CarelessBackend>(rank),
-                  {.store = store, .rank = rank, .world_size = 2, .timeout = 2s, .threads = true},
+                  {.store = store, .rank = rank, .world_size = 2, .timeout = 60s, .threads = true},
                   {});
       errors[static_cast<size_t>(rank)] = test::error_of([&] {
         std::vector<at::Tensor> tensors{torch::ones({8 + 4 * rank})};
-        for (int i = 0; i < 400; ++i) {
+        for (const auto until = Clock::now() + kPatience; Clock::now() < until;) {
           backend->allreduce(tensors)->wait();
           std::this_thread::sleep_for(5ms);
         }
