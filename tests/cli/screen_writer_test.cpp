@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <future>
+#include <memory>
 #include <mutex>
 
 #include <gmock/gmock.h>
@@ -165,41 +166,46 @@ TEST(ScreenWriter, WritesOnlyLinesIntoALog) {
   EXPECT_EQ(all, "one\ntwo\n");
 }
 
+/// Takes the first drawing and holds the writer's thread up until `read` is set. The thread may
+/// outlive the test, so it owns what it uses.
+struct StuckReader {
+  std::promise<void> read;
+  std::shared_ptr<std::promise<void>> has_begun = std::make_shared<std::promise<void>>();
+  std::shared_future<void> begun = has_begun->get_future().share();
+  std::shared_ptr<std::string> all = std::make_shared<std::string>();
+
+  ScreenWriter::Options options(size_t most_pending_bytes) {
+    return {.write =
+                [begun = has_begun, all = all, may_end = read.get_future().share(), first = true](
+                    std::string_view text) mutable {
+                  *all += text;
+                  if (!std::exchange(first, false)) return;
+                  begun->set_value();
+                  may_end.wait();
+                },
+            .most_pending_bytes = most_pending_bytes};
+  }
+};
+
 TEST(ScreenWriter, HoldsNobodyUpWhenTheReaderIsStuck) {
-  std::promise<void> read, stuck;
-  auto options = ScreenWriter::Options{.write =
-                                           [&, once = false](std::string_view) mutable {
-                                             if (std::exchange(once, true)) return;
-                                             stuck.set_value();
-                                             read.get_future().wait();
-                                           },
-                                       .most_pending_bytes = 1000};
-  Screen screen;
-  ScreenWriter writer(std::move(options));
+  StuckReader reader;
+  ScreenWriter writer(reader.options(1000));
   writer.line("first");
-  stuck.get_future().wait();
+  reader.begun.wait();
   for (int i = 0; i < 100000; ++i) writer.line("a line that nobody reads");
   EXPECT_FALSE(writer.close(0.01));
-  read.set_value();
+  reader.read.set_value();
 }
 
 TEST(ScreenWriter, SaysHowManyLinesItLeftOut) {
-  std::promise<void> read, stuck;
-  std::string all;
-  ScreenWriter writer({.write =
-                           [&, first = true](std::string_view text) mutable {
-                             all += text;
-                             if (!std::exchange(first, false)) return;
-                             stuck.set_value();
-                             read.get_future().wait();
-                           },
-                       .most_pending_bytes = 99});
+  StuckReader reader;
+  ScreenWriter writer(reader.options(99));
   writer.line("first");
-  stuck.get_future().wait();
+  reader.begun.wait();
   for (int i = 0; i < 1000; ++i) writer.line("123456789");
-  read.set_value();
+  reader.read.set_value();
   ASSERT_TRUE(writer.close());
-  EXPECT_THAT(all, HasSubstr("\nmuster: 990 lines are left out"));
+  EXPECT_THAT(*reader.all, HasSubstr("\nmuster: 990 lines are left out"));
 }
 
 }  // namespace

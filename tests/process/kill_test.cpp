@@ -38,7 +38,9 @@ TEST(KilledWarden, TakesRanksAndAllKindsOfGrandchildrenWithIt) {
       run_line({"--nproc-per-node", "5"},
                "wait,grandchild:plain,grandchild:setsid,grandchild:daemon,grandchild:stubborn"));
   ASSERT_TRUE(job.wait_for("ready", 5)) << job.err();
-  ::kill(job.warden(), SIGKILL);
+  const pid_t warden = job.warden();
+  ASSERT_GT(warden, 0);
+  ::kill(warden, SIGKILL);
   EXPECT_EQ(job.wait().code, 1);
   EXPECT_THAT(job.err(), HasSubstr("watches over the ranks was killed"));
   EXPECT_TRUE(job.nothing_left());

@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace {
@@ -51,7 +52,8 @@ int wait_for_signal(Ready ready) {
 void start_grandchild(std::string_view kind) {
   int ready[2];
   if (::pipe(ready) != 0) _exit(91);
-  if (::fork() == 0) {
+  const pid_t child = ::fork();
+  if (child == 0) {
     if (kind == "setsid" || kind == "daemon") ::setsid();
     if (kind == "daemon" && ::fork() != 0) _exit(0);
     if (kind == "stubborn") {
@@ -61,6 +63,8 @@ void start_grandchild(std::string_view kind) {
     if (::write(ready[1], "x", 1) != 1) _exit(92);
     wait_for_ever();
   }
+  // Only the daemon itself is left when this returns.
+  if (kind == "daemon" && ::waitpid(child, nullptr, 0) != child) _exit(94);
   char byte;
   if (::read(ready[0], &byte, 1) != 1) _exit(93);
   ::close(ready[0]);

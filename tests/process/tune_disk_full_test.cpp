@@ -21,18 +21,22 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-/// Two trials at once, five in all, each with four reports.
+/// Two trials at once, five in all, each with four reports, from the moment on in which `let_go`
+/// lets them.
 fs::path write_study(const fs::path& folder, const std::string& more) {
   write_file_atomic(folder / "study.toml",
                     "name = \"full\"\nmetric = \"loss\"\nmode = \"min\"\nnum_samples = 5\n"
                     "max_concurrent = 2\n" +
                         more +
-                        "command = [\"sh\", \"-c\", \"for t in 1 2 3 4; do sleep 0.05; "
+                        "command = [\"sh\", \"-c\", \"while ! [ -e go ]; do sleep 0.01; done; "
+                        "for t in 1 2 3 4; do sleep 0.05; "
                         "'" MUSTER_TEST_BIN_DIR
                         "/muster' report step=$t loss={lr} || exit; done\"]\n"
                         "[space]\nlr = \"uniform(0, 1)\"\n[resources_per_trial]\ncpu = 0.001\n");
   return folder / "study.toml";
 }
+
+void let_go(const fs::path& folder) { write_file_atomic(folder / "go", ""); }
 
 /// From now on no file that the tuner writes may grow (or may again). Its trials are children of
 /// another process and keep their room.
@@ -71,6 +75,7 @@ TEST_F(TunerOnAFullDisk, WaitsForRoomWithItsTrialsAndGoesOnWithoutALoss) {
   Launched tuner({"tune", write_study(folder_.path(), "").string()});
   ASSERT_TRUE(tuner.wait_for("trial 1 started")) << tuner.err();
   set_room(tuner, /*full=*/true);
+  let_go(folder_.path());
   ASSERT_TRUE(tuner.wait_for("trials wait; trying again for 1m00s")) << tuner.err();
   set_room(tuner, /*full=*/false);
   EXPECT_EQ(tuner.wait().code, 0) << tuner.err();
@@ -84,6 +89,7 @@ TEST_F(TunerOnAFullDisk, EndsWithItsTrialsWhenItsPatienceDoesAndIsResumed) {
     Launched tuner({"tune", study.string()});
     ASSERT_TRUE(tuner.wait_for("trial 1 started")) << tuner.err();
     set_room(tuner, /*full=*/true);
+    let_go(folder_.path());
     EXPECT_EQ(tuner.wait().code, 1) << tuner.err();
     EXPECT_THAT(tuner.err(), HasSubstr("trials wait; trying again for 1.0s"));
     EXPECT_THAT(tuner.err(), HasSubstr("error: cannot write "));

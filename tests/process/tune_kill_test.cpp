@@ -1,4 +1,5 @@
 // Tuner, nursery, warden: whatever is killed, no process of a trial is left.
+#include <chrono>
 #include <cstdlib>
 #include <random>
 
@@ -38,6 +39,10 @@ TEST_F(LocalTrials, ATunerThatIsKilledTakesAllKindsOfProcessesAlong) {
   }
   char byte;
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  // One that is just being executed cannot be told for a moment.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (processes_with(token_).size() < 12 && std::chrono::steady_clock::now() < until)
+    ::poll(nullptr, 0, 1);
   EXPECT_GE(processes_with(token_).size(), 12U);
   ::kill(tuner, SIGKILL);
   ::waitpid(tuner, nullptr, 0);
@@ -78,7 +83,9 @@ TEST_F(LocalTrials, AKilledWardenLosesItsTrialAndLeavesNothing) {
   start(0);
   while (all(ExecutorEvent::kReport).empty() && !HasFatalFailure())
     take(executor().wait(20), go_on);
-  ::kill(parent_of(pid_of(0)), SIGKILL);
+  const pid_t warden = parent_of(pid_of(0));
+  ASSERT_GT(warden, 1);
+  ::kill(warden, SIGKILL);
   drive();
   EXPECT_EQ(end().failure, Failure::kLost);
   EXPECT_THAT(left_behind(token_), IsEmpty());
