@@ -68,6 +68,7 @@ fuzz:
 
 soak: build
 	@cd build && MUSTER_SOAK=1 ctest --output-on-failure --no-tests=error -L process --timeout 7200
+	@cd build && MUSTER_SOAK=1 ctest --output-on-failure --no-tests=error -R ThreadAndShm --repeat until-fail:50
 
 # 158 tests between ranks, DDP against Python's goldens among them, and `muster train` on one and two real ranks.
 compat:

@@ -36,10 +36,10 @@ fetch() {  # fetch FOLDER REQUIREMENT...: wheels only, for CPython 3.11 whatever
   local n try platforms=() no_deps=(--no-deps); [ -z "${with_needs:-}" ] || no_deps=()
   for n in $(seq 35 -1 17); do platforms+=(--platform "manylinux_2_${n}_$arch"); done  # pip matches each number exactly
   for try in 1 2 3; do  # pip itself gives up where the network stops in the middle of a file
-    python3 -m pip download -q --disable-pip-version-check --timeout 60 --retries 5 ${no_deps[@]+"${no_deps[@]}"} \
+    python3 -m pip download -q --disable-pip-version-check --timeout 30 --retries 2 ${no_deps[@]+"${no_deps[@]}"} \
       --only-binary=:all: --python-version 3.11 --implementation cp "${platforms[@]}" --platform "manylinux2014_$arch" \
       --platform "manylinux1_$arch" -d "$to" "$@" >&2 && return
-    [ "$try" = 3 ] || sleep $((5 * try))
+    [ "$try" = 3 ] || { echo "fetch_libtorch: pip failed; trying again" >&2; sleep $((5 * try)); }
   done
   return 1
 }

@@ -22,7 +22,8 @@ void Watch::check_first_call(const OpRecord& op) {
   if (board_.agrees(call, /*in_doubt=*/true)) return;
   ++suspects_;
   board_.wake();
-  WaitedTime waited(board_.fast_heartbeat());
+  // A question that nobody answers takes a heartbeat.
+  WaitedTime waited(board_.heartbeat() + board_.fast_heartbeat());
   bool agrees = false;  // the first rank may have withdrawn its call since
   while (!agrees && !has_failed() && waited.look() < 8 * board_.heartbeat() && !stopping()) {
     board_.wait_until(board_.version(), Clock::now() + board_.fast_heartbeat() / 4);

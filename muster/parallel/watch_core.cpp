@@ -218,7 +218,7 @@ bool Watch::is_proven(const Diagnosis& diagnosis, bool is_late) {
   }
   if (!differs_since_) {
     differs_since_ = Clock::now();
-    differed_.emplace(board_.fast_heartbeat());
+    differed_.emplace(half_heartbeat());
   }
   return (diagnosis.certain && board_.is_fresh(*differs_since_)) ||
          differed_->look() > 2 * board_.heartbeat();
@@ -226,10 +226,10 @@ bool Watch::is_proven(const Diagnosis& diagnosis, bool is_late) {
 
 /// Whether to conclude now that the time of an operation is over. Who has not seen one heartbeat of
 /// a rank that is missing (this process was stopped, say) gives it the time in which they come.
-bool Watch::is_settled(const Diagnosis& diagnosis) {
-  if (diagnosis.kind != Diagnosis::Kind::kUnknown) return true;
-  if (!over_) over_.emplace(board_.fast_heartbeat());
-  return over_->look() > 3 * board_.heartbeat();
+bool Watch::is_settled(const OpRecord& op, const Diagnosis& diagnosis) {
+  if (diagnosis.kind != Diagnosis::Kind::kUnknown || diagnosis.certain) return true;
+  if (!over_ || over_->op != op.id) over_ = {op.id, WaitedTime(half_heartbeat())};
+  return over_->waited.look() > 3 * board_.heartbeat();
 }
 
 Watch::Clock::time_point Watch::tick() {
@@ -257,6 +257,7 @@ Watch::Clock::time_point Watch::tick() {
   const bool is_late = first && age_s(first->record()) > std::max(2 * beat_s, 8 * usual_s);
   board_.set_alarm(differs || is_late);
   if (!differs && !is_late) {
+    differs_since_.reset();
     if (!first || !first->follows()) return now + board_.heartbeat();
     return now + std::min<Clock::duration>(board_.heartbeat(), timeout());
   }
@@ -265,8 +266,7 @@ Watch::Clock::time_point Watch::tick() {
   const auto limit = first && first->timeout().count() > 0 ? first->timeout() : timeout();
   const double left_s = first ? std::chrono::duration<double>(limit).count() - age_s(op) : 1e9;
   const bool is_over = first && first->follows() && left_s <= 0;
-  if (!is_over) over_.reset();
-  if (is_over && is_settled(diagnosis))
+  if (is_over && is_settled(op, diagnosis))
     conclude(diagnosis, concat("it is not done after ", fixed(age_s(op), 1), " s"));
   else if (!traits_.names_culprits && is_proven(diagnosis, is_late))
     conclude(diagnosis, "");

@@ -92,13 +92,15 @@ class Watch : public std::enable_shared_from_this<Watch> {
   void conclude(const Diagnosis& diagnosis, const std::string& cause);
   Error failure_of(const OpRecord& op) const;
   bool is_proven(const Diagnosis& diagnosis, bool is_late);
-  bool is_settled(const Diagnosis& diagnosis);
+  bool is_settled(const OpRecord& op, const Diagnosis& diagnosis);
   Diagnosis find_out(const OpRecord& op, std::chrono::milliseconds patience);
   void fail_group(const std::string& verdict);
   void fail_works();
   std::string write_record(const std::string& verdict) const;
   void let_go();
   bool stopping();
+  /// So much counts of a pause between two looks; see WaitedTime.
+  Clock::duration half_heartbeat() const { return Clock::duration(board_.heartbeat()) / 2; }
   std::chrono::milliseconds timeout() const { return std::chrono::milliseconds(timeout_ms_); }
 
   const WatchRequest request_;
@@ -107,10 +109,15 @@ class Watch : public std::enable_shared_from_this<Watch> {
   std::shared_ptr<FlightRecorder> recorder_;
   WatchBoard board_;
   std::function<void()> abort_;
-  // Of the watch's thread alone: since when calls differ, and how long it has seen that; how long
-  // the oldest operation's time has been over without a word of who is missing.
+  // Of the watch's thread alone: since when calls differ, and how long it has seen that; the oldest
+  // operation whose time is over without a word of who is missing.
+  struct Over {
+    uint64_t op;
+    WaitedTime waited;
+  };
   std::optional<Clock::time_point> differs_since_;
-  std::optional<WaitedTime> differed_, over_;
+  std::optional<WaitedTime> differed_;
+  std::optional<Over> over_;
   std::atomic<int64_t> timeout_ms_;
   std::atomic<bool> failed_{false};
   std::atomic<int> suspects_{0};  // calls of ours that differ from the first rank's

@@ -157,14 +157,15 @@ TEST(ShmRanks, ThatWereAllStoppedForLongerThanTheTimeoutGoOn) {
                 "--",
                 MUSTER_TEST_BIN_DIR "/muster_watched_rank",
                 "shm",
-                "1500"},
+                "2500",
+                "25"},
                {.environment = {"MUSTER_FAULTS=delay=100ms@rank=1"}});  // rank 0 mostly waits
   ASSERT_TRUE(job.wait_for("is pid", 2)) << job.err();
   const std::vector<pid_t> ranks = job.ranks();
   ASSERT_EQ(ranks.size(), 2u);
   for (const int signal : {SIGSTOP, SIGCONT}) {
-    ::poll(nullptr, 0, signal == SIGSTOP ? 700 : 2500);
-    for (const pid_t rank : ranks) ::kill(rank, signal);
+    ::poll(nullptr, 0, signal == SIGSTOP ? 700 : 4000);
+    for (const pid_t rank : ranks) EXPECT_EQ(::kill(rank, signal), 0) << "it has ended before";
   }
   EXPECT_EQ(job.wait(kLimit).code, 0) << job.err();
 }

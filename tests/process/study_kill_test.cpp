@@ -1,5 +1,6 @@
 // `muster tune` under SIGKILL: tuner, trials or both, at two hundred random instants or more.
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -29,9 +30,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kKills = 100;              // at least, in each of the two tests
-constexpr int kHits = 25;                // of them hit a running trial; if not, more blows fall,
-constexpr int kMostKills = 10 * kKills;  // but no more than these
+using Clock = std::chrono::steady_clock;
+
+constexpr int kKills = 100;                 // at least, in each of the two tests
+constexpr int kHits = 25;                   // of them hit a running trial; if not, more blows fall,
+constexpr std::chrono::seconds kTime(200);  // but not for longer than this
 
 struct StudyFile {
   int64_t samples = 16;
@@ -144,8 +147,9 @@ struct Blows {
   double window = 60;  // ms
   int count = 0;
   int hits = 0;  // in the studies that have ended: how many of the blows a trial felt
+  Clock::time_point until = Clock::now() + kTime;
 
-  bool enough() const { return (count >= kKills && hits > kHits) || count >= kMostKills; }
+  bool enough() const { return (count >= kKills && hits > kHits) || Clock::now() > until; }
 };
 
 /// Starts and kills the study until it has ended by itself, or enough blows have fallen.

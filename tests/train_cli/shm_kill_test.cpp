@@ -4,6 +4,7 @@
 #include <random>
 #include <set>
 
+#include <errno.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -43,7 +44,8 @@ std::set<std::string> files_left() {
     const std::string name = entry.path().filename();
     const std::vector<std::string> parts = split(name, '-');
     const auto pid = parts.size() > 1 && parts[0] == "muster" ? to_int(parts[1]) : std::nullopt;
-    if (pid && ::kill(static_cast<pid_t>(*pid), 0) != 0) found.insert(name);
+    const bool has_ended = pid && ::kill(static_cast<pid_t>(*pid), 0) != 0 && errno == ESRCH;
+    if (has_ended) found.insert(name);
   }
   return found;
 }
