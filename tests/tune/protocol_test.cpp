@@ -151,9 +151,9 @@ TEST(FailureTag, NamesAClass) {
 
 TEST(FailureTag, IsReadAsItWasWritten) {
   const FailureLine said{Failure::kNan, "the loss is \"NaN\"\nin step 3"};
-  const std::string line = to_failure_line(said);
+  const std::string line = "[rank 0] " + to_failure_line(said);
   EXPECT_EQ(line.find('\n'), std::string::npos);
-  const auto json = behind_tag("[rank 0] " + line, kFailureTag);
+  const auto json = behind_tag(line, kFailureTag);
   ASSERT_TRUE(json);
   EXPECT_EQ(parse_failure_line(*json), said);
 }
