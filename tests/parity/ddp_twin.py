@@ -1,7 +1,9 @@
 """Python's side of ddp_twin.cpp: torchrun --nproc-per-node 2 ddp_twin.py SPECS.json OUT_FOLDER."""
 
 import json
+import os
 import sys
+import time
 from contextlib import nullcontext
 
 import torch
@@ -74,8 +76,9 @@ def main():
         results = [train(spec) for spec in json.load(file)]
     with open(f"{sys.argv[2]}/rank{dist.get_rank()}.json", "w") as file:
         json.dump(results, file)
-    dist.barrier()
-    dist.destroy_process_group()
+    while not all(os.path.exists(f"{sys.argv[2]}/rank{rank}.json") for rank in range(dist.get_world_size())):
+        time.sleep(0.01)
+    os._exit(0)  # as python_rank.py
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -23,4 +24,6 @@ weight = model.module.weight.detach().flatten().tolist()
 print("sum", total.item(), flush=True)
 with open(f"{sys.argv[1]}/rank{rank}.json", "w") as file:
     json.dump({"sum": total.item(), "weight": weight, "threads": torch.get_num_threads()}, file)
-dist.destroy_process_group()
+while not all(os.path.exists(f"{sys.argv[1]}/rank{other}.json") for other in range(world)):
+    time.sleep(0.01)
+os._exit(0)  # PyTorch 2.15 over gloo dies of SIGABRT now and then at its end
