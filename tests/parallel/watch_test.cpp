@@ -68,6 +68,24 @@ std::vector<std::string> backends_without_a_device() {
   return names;
 }
 
+/// The verdict of three ranks of which one called `odd` and two called `usual`: by the heartbeats
+/// that are there when two differ, so one of the two may be missing. One rank is named before two.
+::testing::Matcher<std::string> says_camps(int rank,
+                                           const std::string& odd,
+                                           const std::string& usual) {
+  const auto is_at = [](int who, const std::string& what) {
+    return "rank " + std::to_string(who) + " is at " + what;
+  };
+  const int a = rank == 0 ? 1 : 0, b = rank == 2 ? 1 : 2;
+  const std::string both =
+      "ranks " + std::to_string(a) + " and " + std::to_string(b) + " are at " + usual;
+  const auto pair = [&](int other) {
+    return HasSubstr(other < rank ? is_at(other, usual) + " while " + is_at(rank, odd)
+                                  : is_at(rank, odd) + " while " + is_at(other, usual));
+  };
+  return AnyOf(HasSubstr(is_at(rank, odd) + " while " + both), pair(a), pair(b));
+}
+
 /// backend
 class WatchedGroup : public ::testing::TestWithParam<std::string> {
  protected:
@@ -91,10 +109,8 @@ TEST_P(WatchedGroup, ARankThatSkippedACollectiveIsNamedWithWhatItCalledInstead) 
     if (checks_calls()) {
       EXPECT_THAT(error, AllOf(HasSubstr("BROADCAST root 0 Long[4]"), HasSubstr("ranks disagree")));
     } else {
-      // By the first two heartbeats that differ; the third rank's may come later. So below.
       EXPECT_THAT(error,
-                  AllOf(HasSubstr("rank 2 is at broadcast root 0 int64[4] #0"),
-                        HasSubstr("at allreduce sum float32[1000] #0")));
+                  says_camps(2, "broadcast root 0 int64[4] #0", "allreduce sum float32[1000] #0"));
       EXPECT_THAT(error, HasSubstr("of group default (" + GetParam() + ", rank "));
     }
   }
@@ -114,11 +130,11 @@ TEST_P(WatchedGroup, ARankThatReorderedCollectivesIsNamed) {
     if (checks_calls())
       EXPECT_THAT(error, HasSubstr("ranks disagree"));
     else
-      EXPECT_THAT(error,
-                  AllOf(HasSubstr("rank 1 is at broadcast root 0 float32[4] #1"),
-                        HasSubstr("at allreduce sum float32[1000] #1"),
-                        HasSubstr("the last operation that all ranks called alike is #0 allreduce "
-                                  "sum float32[3]")));
+      EXPECT_THAT(
+          error,
+          AllOf(says_camps(1, "broadcast root 0 float32[4] #1", "allreduce sum float32[1000] #1"),
+                HasSubstr("the last operation that all ranks called alike is #0 allreduce "
+                          "sum float32[3]")));
   }
 }
 
@@ -137,8 +153,7 @@ TEST_P(WatchedGroup, AnotherSizeIsFoundEvenWhereTheBackendDoesNotLook) {
       EXPECT_THAT(error, HasSubstr("rank 1: ALLREDUCE sum Float[12]"));
     else
       EXPECT_THAT(error,
-                  AllOf(HasSubstr("rank 1 is at allreduce sum float32[12] #1"),
-                        HasSubstr("at allreduce sum float32[16] #1")));
+                  says_camps(1, "allreduce sum float32[12] #1", "allreduce sum float32[16] #1"));
   }
 }
 
@@ -163,8 +178,7 @@ TEST_P(WatchedGroup, KnownOperationsInAnotherOrderAreFoundThoughTheBackendComput
       EXPECT_THAT(error, HasSubstr("rank 1: ALLREDUCE max Float[8]"));
     else
       EXPECT_THAT(error,
-                  AllOf(HasSubstr("rank 1 is at allreduce max float32[8] #20"),
-                        HasSubstr("at allreduce sum float32[8] #20")));
+                  says_camps(1, "allreduce max float32[8] #20", "allreduce sum float32[8] #20"));
   }
 }
 
@@ -190,13 +204,14 @@ TEST_P(WatchedGroup, ARankThatDoesNotComeIsNamedAtTheTimeoutWithWhatItLastDid) {
   std::promise<void> others_failed;
   auto released = others_failed.get_future().share();
   std::atomic<int> failed{0};
-  const auto start = std::chrono::steady_clock::now();
   const auto seen = errors(3, [&](ProcessGroup group) {
     mark_step(group, 12);
     all_reduce(group, 6);
     group.c10d()->getBackend(at::kCPU)->setTimeout(1s);
     if (group.rank() == 1) return released.wait();  // busy with something else
+    const auto start = std::chrono::steady_clock::now();
     const std::string error = error_of([&] { all_reduce(group, 5); });
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
     if (++failed == 2) others_failed.set_value();
     throw std::runtime_error(error);
   });
@@ -208,7 +223,6 @@ TEST_P(WatchedGroup, ARankThatDoesNotComeIsNamedAtTheTimeoutWithWhatItLastDid) {
                 HasSubstr("the last operation that all ranks called alike is #0 allreduce sum "
                           "float32[6]"));
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, kLong / 2);
 }
 
 TEST_P(WatchedGroup, ADelayShorterThanTheTimeoutIsNoFailure) {
@@ -294,7 +308,7 @@ TEST_P(WatchedGroup, HandlesThatNobodyKeptDoNotKeepTheWatch) {
     group.barrier();
   });
   EXPECT_THAT(seen, Each(test::kNoError));
-  const auto until = std::chrono::steady_clock::now() + 20s;  // threads that end by themselves
+  const auto until = std::chrono::steady_clock::now() + 5s;  // threads that end by themselves
   for (const auto& recorder : recorders) {
     while (!recorder.expired() && std::chrono::steady_clock::now() < until)
       std::this_thread::sleep_for(5ms);
