@@ -32,12 +32,11 @@ void settle_trial(fs::path& output, fs::path& resume) {
 }
 
 TrainAsTrial::TrainAsTrial(std::function<void()> stop, std::function<void(const std::string&)> note)
-    : stop_(std::move(stop)), note_(std::move(note)) {
-  if (tune::checkpoint_dir()) link_.emplace();
-}
+    : stop_(std::move(stop)), note_(std::move(note)) {}
 
 void TrainAsTrial::attach(train::TrainCallbacks& callbacks) {
-  if (!link_) return;
+  if (!tune::checkpoint_dir()) return;
+  link_.emplace();
   callbacks.epoch_ended = [this](const train::EpochEnd& end) { report(end); };
   callbacks.not_finite = [](const Error& error) {
     tune::say_failure(tune::Failure::kNan, error.text().refused);

@@ -213,15 +213,12 @@ Diagnosis Watch::diagnose_now(const OpRecord& op) const {
 bool Watch::is_proven(const Diagnosis& diagnosis, bool is_late) {
   if (diagnosis.kind == Diagnosis::Kind::kGone) return is_late && diagnosis.certain;
   if (diagnosis.kind != Diagnosis::Kind::kMismatch) {
-    differs_since_.reset();
+    difference_.reset();
     return false;
   }
-  if (!differs_since_) {
-    differs_since_ = Clock::now();
-    differed_.emplace(half_heartbeat());
-  }
-  return (diagnosis.certain && board_.is_fresh(*differs_since_)) ||
-         differed_->look() > 2 * board_.heartbeat();
+  if (!difference_) difference_ = {Clock::now(), WaitedTime(half_heartbeat())};
+  return (diagnosis.certain && board_.is_fresh(difference_->since)) ||
+         difference_->seen.look() > 2 * board_.heartbeat();
 }
 
 /// Whether to conclude now that the time of an operation is over. Who has not seen one heartbeat of
@@ -257,7 +254,7 @@ Watch::Clock::time_point Watch::tick() {
   const bool is_late = first && age_s(first->record()) > std::max(2 * beat_s, 8 * usual_s);
   board_.set_alarm(differs || is_late);
   if (!differs && !is_late) {
-    differs_since_.reset();
+    difference_.reset();
     if (!first || !first->follows()) return now + board_.heartbeat();
     return now + std::min<Clock::duration>(board_.heartbeat(), timeout());
   }

@@ -109,14 +109,17 @@ class Watch : public std::enable_shared_from_this<Watch> {
   std::shared_ptr<FlightRecorder> recorder_;
   WatchBoard board_;
   std::function<void()> abort_;
-  // Of the watch's thread alone: since when calls differ, and how long it has seen that; the oldest
-  // operation whose time is over without a word of who is missing.
+  // Of the watch's thread alone: calls that differ, since when and how long it has seen that; the
+  // oldest operation whose time is over without a word of who is missing.
+  struct Difference {
+    Clock::time_point since;
+    WaitedTime seen;
+  };
   struct Over {
     uint64_t op;
     WaitedTime waited;
   };
-  std::optional<Clock::time_point> differs_since_;
-  std::optional<WaitedTime> differed_;
+  std::optional<Difference> difference_;
   std::optional<Over> over_;
   std::atomic<int64_t> timeout_ms_;
   std::atomic<bool> failed_{false};
