@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "muster/tune/status_view.h"
+#include "muster/tune/views/status_view.h"
 
 #include "cli/console.h"
 #include "cli/screen_writer.h"

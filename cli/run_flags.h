@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "muster/launch/job.h"
+#include "muster/launch/job/job.h"
 
 #include "cli/console.h"
 

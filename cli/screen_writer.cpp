@@ -8,7 +8,7 @@
 #include <signal.h>
 
 #include "muster/base/text.h"
-#include "muster/tune/text_table.h"
+#include "muster/tune/views/text_table.h"
 
 namespace muster::cli {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/tune/study.h"
+#include "muster/tune/run/study.h"
 
 #include "cli/command.h"
 #include "cli/parse.h"

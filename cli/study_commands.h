@@ -11,8 +11,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "muster/tune/history.h"
-#include "muster/tune/storage.h"
+#include "muster/tune/views/history.h"
+#include "muster/tune/storage/storage.h"
 
 #include "cli/console.h"
 

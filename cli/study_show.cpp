@@ -4,7 +4,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/tune/export.h"
+#include "muster/tune/views/export.h"
 
 #include "cli/command.h"
 #include "cli/parse.h"

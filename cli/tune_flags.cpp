@@ -7,10 +7,10 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/tune/command_template.h"
-#include "muster/tune/stop_rules.h"
-#include "muster/tune/study_file.h"
-#include "muster/tune/sweep_yaml.h"
+#include "muster/tune/space/command_template.h"
+#include "muster/tune/core/stop_rules.h"
+#include "muster/tune/files/study_file.h"
+#include "muster/tune/files/sweep_yaml.h"
 
 #include "cli/parse.h"
 

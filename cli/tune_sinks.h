@@ -4,10 +4,10 @@
 #include <memory>
 #include <span>
 
-#include "muster/tune/event.h"
-#include "muster/tune/ray_files.h"
-#include "muster/tune/study_spec.h"
-#include "muster/tune/tensorboard_trials.h"
+#include "muster/tune/core/event.h"
+#include "muster/tune/views/ray_files.h"
+#include "muster/tune/core/study_spec.h"
+#include "muster/tune/views/tensorboard_trials.h"
 
 namespace muster::cli {
 

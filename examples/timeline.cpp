@@ -4,7 +4,7 @@
 // How to run: build/bin/examples/timeline [FILE]
 // Expected output:
 //     2 ranks, 20 steps, 1 bucket of 9252 bytes in each
-#include "muster/parallel/formats/timeline.h"
+#include "muster/diagnose/trace/timeline.h"
 
 #include <cstdio>
 #include <exception>
@@ -16,7 +16,7 @@
 #include <torch/optim/sgd.h>
 
 #include "muster/base/file.h"
-#include "muster/parallel/ddp.h"
+#include "muster/parallel/ddp/ddp.h"
 
 namespace mp = muster::parallel;
 

@@ -8,7 +8,7 @@
 //     ddp:   loss 0.1324, Adam's state 1.088 MB, whole gradients 0.544 MB
 //     zero1: loss 0.1324, Adam's state 0.544 MB, whole gradients 0.544 MB
 //     zero2: loss 0.1324, Adam's state 0.544 MB, whole gradients 0.000 MB
-#include "muster/parallel/zero.h"
+#include "muster/parallel/sharded/zero.h"
 
 #include <cstdio>
 

@@ -15,10 +15,10 @@
 #include <torch/optim/sgd.h>
 
 #include "muster/base/json.h"
-#include "muster/parallel/ddp.h"
-#include "muster/parallel/desync_watch.h"
-#include "muster/parallel/module_tree.h"
-#include "muster/parallel/parameter_identity.h"
+#include "muster/parallel/ddp/ddp.h"
+#include "muster/parallel/module/desync_watch.h"
+#include "muster/parallel/module/module_tree.h"
+#include "muster/parallel/module/parameter_identity.h"
 #include "muster/testing/run_ranks.h"
 
 namespace {

@@ -8,7 +8,7 @@
 #include <ATen/ops/zeros.h>
 #include <time.h>
 
-#include "muster/parallel/process_group.h"
+#include "muster/distributed/process_group.h"
 
 /// CLOCK_MONOTONIC, CLOCK_PROCESS_CPUTIME_ID, …, in seconds.
 inline double clock_s(clockid_t clock) {
@@ -18,7 +18,7 @@ inline double clock_s(clockid_t clock) {
 }
 
 /// The next line of rank 0's stdin, on all ranks; empty at its end. At most 255 bytes of it.
-inline std::string next_order(const muster::parallel::ProcessGroup& group) {
+inline std::string next_order(const muster::distributed::ProcessGroup& group) {
   constexpr int64_t kBytes = 256;
   at::Tensor bytes = at::zeros({kBytes}, at::kByte);
   auto* text = reinterpret_cast<char*>(bytes.data_ptr<uint8_t>());

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "muster/base/json.h"
-#include "muster/tune/storage.h"
+#include "muster/tune/storage/storage.h"
 
 namespace {
 

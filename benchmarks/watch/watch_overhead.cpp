@@ -15,8 +15,8 @@
 #include <ATen/ops/ones.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "muster/parallel/pending_work.h"
-#include "muster/parallel/watch.h"
+#include "muster/distributed/call/pending_work.h"
+#include "muster/distributed/watch/watch.h"
 
 namespace mp = muster::parallel;
 

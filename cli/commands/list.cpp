@@ -2,10 +2,10 @@
 // others.
 #include <algorithm>
 
-#include "muster/launch/launcher.h"
-#include "muster/tune/executor.h"
-#include "muster/tune/scheduler.h"
-#include "muster/tune/searcher.h"
+#include "muster/launch/job/launcher.h"
+#include "muster/tune/execute/executor.h"
+#include "muster/tune/schedule/scheduler.h"
+#include "muster/tune/search/searcher.h"
 
 #include "cli/command.h"
 #include "cli/exec_torch.h"

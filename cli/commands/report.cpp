@@ -1,5 +1,5 @@
 // `muster report`: a trial that is a shell script reports to its tuner and hears the answer.
-#include "muster/tune/report.h"
+#include "muster/tune/trial/report.h"
 
 #include <ostream>
 #include <vector>

@@ -8,8 +8,8 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/launch/launcher.h"
-#include "muster/launch/process_tree.h"
+#include "muster/launch/job/launcher.h"
+#include "muster/launch/process/process_tree.h"
 
 #include "cli/command.h"
 #include "cli/live_bar.h"

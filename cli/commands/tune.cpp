@@ -4,8 +4,8 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/tune/executor.h"
-#include "muster/tune/tuner.h"
+#include "muster/tune/execute/executor.h"
+#include "muster/tune/run/tuner.h"
 
 #include "cli/command.h"
 #include "cli/live_table.h"

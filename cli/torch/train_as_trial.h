@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "muster/train/trainer.h"
-#include "muster/tune/report.h"
+#include "muster/train/loop/trainer.h"
+#include "muster/tune/trial/report.h"
 
 namespace muster::cli {
 

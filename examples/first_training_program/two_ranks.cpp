@@ -13,7 +13,7 @@
 #include <torch/torch.h>
 #include <zlib.h>
 
-#include "muster/parallel/ddp.h"
+#include "muster/parallel/ddp/ddp.h"
 
 constexpr int64_t kBatch = 100;
 constexpr int64_t kEpochs = 2;
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
 
   torch::manual_seed(7);
   Net net;
-  muster::parallel::ProcessGroup group = muster::parallel::init_process_group();
+  muster::distributed::ProcessGroup group = muster::distributed::init_process_group();
   muster::parallel::DistributedDataParallel ddp(net, group);
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.9));
 

@@ -14,11 +14,11 @@
 #include <torch/nn/functional/loss.h>
 #include <torch/optim/sgd.h>
 
-#include "muster/data/loader.h"
+#include "muster/data/loader/loader.h"
 #include "muster/data/samplers/random.h"
-#include "muster/data/subset_dataset.h"
+#include "muster/data/sets/subset_dataset.h"
 #include "muster/models/model.h"
-#include "muster/tune/run.h"
+#include "muster/tune/run/run.h"
 #include "muster/tune/schedulers/asha.h"
 
 namespace data = muster::data;

@@ -4,7 +4,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/models/dropout.h"
+#include "muster/models/layers/dropout.h"
 
 namespace muster::models {
 

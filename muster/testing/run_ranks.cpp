@@ -3,9 +3,9 @@
 namespace muster::testing {
 
 void run_ranks(int world_size,
-               const std::function<void(parallel::ProcessGroup group)>& rank_main,
+               const std::function<void(distributed::ProcessGroup group)>& rank_main,
                RankOptions options) {
-  parallel::ThreadWorld(world_size, options.timeout, options.backend, options.hosts, options.watch)
+  distributed::ThreadWorld(world_size, options.timeout, options.backend, options.hosts, options.watch)
       .run(rank_main);
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "muster/parallel/process_group.h"
+#include "muster/distributed/process_group.h"
 
 namespace muster::testing {
 
@@ -15,14 +15,14 @@ struct RankOptions {
       60'000};  ///< of every collective: a test that hangs fails with the missing rank's name
   std::string backend = "thread";  ///< or shm, gloo, shm+gloo: between threads
   std::vector<std::string> hosts;  ///< of the ranks, as ThreadWorld pretends them; empty: one host
-  parallel::WatchOptions watch;    ///< a fault plan, for one
+  distributed::WatchOptions watch;    ///< a fault plan, for one
 };
 
 /// Runs `rank_main` on one thread per rank and joins them all. Intra-op threads are 1 in each. A
 /// rank that throws releases the others: who waits for it gets an error. The first error in time is
 /// rethrown, "rank R: …" in front where it is ours.
 void run_ranks(int world_size,
-               const std::function<void(parallel::ProcessGroup group)>& rank_main,
+               const std::function<void(distributed::ProcessGroup group)>& rank_main,
                RankOptions options = {});
 
 }  // namespace muster::testing

@@ -9,8 +9,8 @@
 
 #include "muster/base/error.h"
 
-#include "tests/error_of.h"
-#include "tests/short_files.h"
+#include "tests/support/error_of.h"
+#include "tests/support/short_files.h"
 
 namespace muster {
 namespace {

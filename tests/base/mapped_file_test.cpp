@@ -6,7 +6,7 @@
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 
-#include "tests/folder.h"
+#include "tests/support/folder.h"
 
 namespace muster {
 namespace {

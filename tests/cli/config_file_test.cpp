@@ -7,8 +7,8 @@
 #include "muster/base/file.h"
 
 #include "cli/parse.h"
-#include "tests/error_of.h"
-#include "tests/folder.h"
+#include "tests/support/error_of.h"
+#include "tests/support/folder.h"
 
 namespace muster::cli {
 namespace {

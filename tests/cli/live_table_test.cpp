@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "muster/tune/text_table.h"
+#include "muster/tune/views/text_table.h"
 
 namespace muster::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 
-#include "tests/process/launched.h"
+#include "tests/support/launched.h"
 
 namespace muster::cli {
 namespace {

@@ -7,8 +7,8 @@
 #include "muster/base/text.h"
 
 #include "cli/study_commands.h"
-#include "tests/error_of.h"
-#include "tests/folder.h"
+#include "tests/support/error_of.h"
+#include "tests/support/folder.h"
 #include "tests/tune/written_study.h"
 
 namespace muster::cli {

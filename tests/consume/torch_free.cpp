@@ -8,7 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
-#include "muster/launch/launcher.h"
+#include "muster/launch/job/launcher.h"
 #include "muster/track/metrics_log.h"
 
 namespace {

@@ -16,9 +16,9 @@
 #include "muster/base/error.h"
 #include "muster/data/dataset.h"
 #include "muster/models/model.h"
-#include "muster/parallel/ddp.h"
+#include "muster/parallel/ddp/ddp.h"
 #include "muster/testing/run_ranks.h"
-#include "muster/train/checkpoint.h"
+#include "muster/train/checkpoints/checkpoint.h"
 
 namespace {
 
@@ -49,7 +49,7 @@ ModelPtr make_model(const muster::data::DataSpec& spec) {
 }
 
 /// Trains `model` on each rank's share of the batches: rows rank, rank + world, … of each.
-void train(const muster::parallel::ProcessGroup& group, const ModelPtr& model) {
+void train(const muster::distributed::ProcessGroup& group, const ModelPtr& model) {
   const auto data = open_data();
   muster::parallel::DistributedDataParallel ddp(model, group);
   torch::optim::SGD optimizer(ddp.parameters(), 0.1);
@@ -69,7 +69,7 @@ ModelPtr trained_on(int ranks) {
   std::vector<ModelPtr> models;
   for (int rank = 0; rank < ranks; ++rank) models.push_back(make_model(data->spec()));
   muster::testing::run_ranks(
-      ranks, [&](muster::parallel::ProcessGroup group) { train(group, models[group.rank()]); });
+      ranks, [&](muster::distributed::ProcessGroup group) { train(group, models[group.rank()]); });
   return models.back();
 }
 

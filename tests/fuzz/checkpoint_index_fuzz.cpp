@@ -3,15 +3,15 @@
 #include <string>
 
 #include "muster/base/error.h"
-#include "muster/train/formats/checkpoint_index.h"
+#include "muster/formats/checkpoint_index.h"
 
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace muster;
-  train::CheckpointIndex index;
+  formats::CheckpointIndex index;
   try {
-    index = train::parse_checkpoint_index(fuzz::text_of(data, size), "fuzz");
+    index = formats::parse_checkpoint_index(fuzz::text_of(data, size), "fuzz");
   } catch (const Error& error) {
     fuzz::require(error.kind() == ErrorKind::kUsage, "a bad file is a usage error");
     return 0;
@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::require(index.position.step >= 0 && index.position.epoch >= 0 &&
                     index.position.samples >= 0 && index.world_size >= 1 && index.global_batch >= 1,
                 "numbers are in range");
-  fuzz::require(train::parse_checkpoint_index(train::to_state_json(index), "again") == index,
+  fuzz::require(formats::parse_checkpoint_index(formats::to_state_json(index), "again") == index,
                 "what was written reads back");
   return 0;
 }

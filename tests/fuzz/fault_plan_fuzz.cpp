@@ -2,24 +2,24 @@
 #include <string>
 
 #include "muster/base/error.h"
-#include "muster/parallel/formats/fault_plan.h"
+#include "muster/diagnose/record/fault_plan.h"
 
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace muster;
-  parallel::FaultPlan plan;
+  diagnose::FaultPlan plan;
   try {
-    plan = parallel::parse_fault_plan(fuzz::text_of(data, size));
+    plan = diagnose::parse_fault_plan(fuzz::text_of(data, size));
   } catch (const Error& error) {
     fuzz::require(error.kind() == ErrorKind::kUsage, "a bad plan is a usage error");
     return 0;
   }
-  for (const parallel::FaultRule& rule : plan) {
+  for (const diagnose::FaultRule& rule : plan) {
     fuzz::require(rule.delay.count() >= 0, "delays are not negative");
     fuzz::require(!rule.at || *rule.at >= 1, "calls count from 1");
   }
-  fuzz::require(parallel::parse_fault_plan(parallel::to_text(plan)) == plan,
+  fuzz::require(diagnose::parse_fault_plan(diagnose::to_text(plan)) == plan,
                 "what was written reads back");
   return 0;
 }

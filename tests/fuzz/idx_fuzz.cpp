@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
-#include "muster/data/formats/idx.h"
+#include "muster/formats/idx.h"
 
 #include "tests/fuzz/fuzz.h"
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMaxBytes = 1 << 20;
 
-std::vector<uint8_t> plain_file(const data::IdxArray& array) {
+std::vector<uint8_t> plain_file(const formats::IdxArray& array) {
   std::vector<uint8_t> out{
       0, 0, static_cast<uint8_t>(array.type), static_cast<uint8_t>(array.dims.size())};
   for (const int64_t dim : array.dims) {
@@ -23,13 +23,13 @@ std::vector<uint8_t> plain_file(const data::IdxArray& array) {
   return out;
 }
 
-void check(const data::IdxArray& array) {
-  int64_t bytes = data::element_bytes(array.type);
+void check(const formats::IdxArray& array) {
+  int64_t bytes = formats::element_bytes(array.type);
   for (const int64_t dim : array.dims) bytes *= dim;
   require(static_cast<int64_t>(array.bytes.size()) == bytes, "the size is the dimensions' product");
   require(bytes <= kMaxBytes, "the limit holds");
   const std::vector<uint8_t> file = plain_file(array);
-  const data::IdxArray again = data::parse_idx(file, "again", {.max_bytes = kMaxBytes});
+  const formats::IdxArray again = formats::parse_idx(file, "again", {.max_bytes = kMaxBytes});
   require(again.type == array.type && again.dims == array.dims &&
               std::ranges::equal(again.bytes, array.bytes),
           "what was written reads back");
@@ -40,9 +40,9 @@ void check(const data::IdxArray& array) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace muster;
-  data::IdxArray array;
+  formats::IdxArray array;
   try {
-    array = data::parse_idx({data, size}, "fuzz", {.max_bytes = fuzz::kMaxBytes});
+    array = formats::parse_idx({data, size}, "fuzz", {.max_bytes = fuzz::kMaxBytes});
   } catch (const Error& error) {
     fuzz::require(error.kind() == ErrorKind::kEnvironment, "a bad file is an environment error");
     return 0;

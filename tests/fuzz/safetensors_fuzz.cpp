@@ -3,17 +3,17 @@
 #include <string>
 
 #include "muster/base/error.h"
-#include "muster/base/safetensors_header.h"
+#include "muster/formats/safetensors_header.h"
 
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
 namespace {
 
-void check_places(const SafetensorsHeader& header, std::string_view file) {
+void check_places(const formats::SafetensorsHeader& header, std::string_view file) {
   uint64_t bytes = 0;
   unsigned sum = 0;
-  for (const SafetensorsTensor& tensor : header.tensors) {
+  for (const formats::SafetensorsTensor& tensor : header.tensors) {
     bytes += tensor.end - tensor.begin;
     for (uint64_t at = tensor.begin; at < tensor.end; ++at)
       sum += static_cast<unsigned char>(file[header.data_begin + at]);
@@ -22,12 +22,12 @@ void check_places(const SafetensorsHeader& header, std::string_view file) {
   require(sum <= 255 * bytes, "bytes were read");
 }
 
-void check_round_trip(SafetensorsHeader header) {
-  const std::string head = lay_out_safetensors(header);
+void check_round_trip(formats::SafetensorsHeader header) {
+  const std::string head = formats::lay_out_safetensors(header);
   uint64_t bytes = 0;
-  for (const SafetensorsTensor& tensor : header.tensors) bytes += tensor.end - tensor.begin;
+  for (const formats::SafetensorsTensor& tensor : header.tensors) bytes += tensor.end - tensor.begin;
   require(head.size() % 8 == 0, "the data is aligned");
-  require(parse_safetensors_header(head + std::string(bytes, 'x'), "again") == header,
+  require(formats::parse_safetensors_header(head + std::string(bytes, 'x'), "again") == header,
           "what was written reads back");
 }
 
@@ -37,9 +37,9 @@ void check_round_trip(SafetensorsHeader header) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace muster;
   const std::string_view file = fuzz::text_of(data, size);
-  SafetensorsHeader header;
+  formats::SafetensorsHeader header;
   try {
-    header = parse_safetensors_header(file, "fuzz");
+    header = formats::parse_safetensors_header(file, "fuzz");
   } catch (const Error& error) {
     fuzz::require(error.kind() == ErrorKind::kUsage, "a bad file is a usage error");
     return 0;

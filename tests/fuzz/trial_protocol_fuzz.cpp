@@ -4,8 +4,8 @@
 #include <variant>
 
 #include "muster/base/error.h"
-#include "muster/tune/protocol.h"
-#include "muster/tune/wire.h"
+#include "muster/tune/trial/protocol.h"
+#include "muster/tune/trial/wire.h"
 
 #include "tests/fuzz/fuzz.h"
 

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "muster/parallel/ddp.h"
+#include "muster/parallel/ddp/ddp.h"
 #include "muster/testing/run_ranks.h"
 
 namespace muster::test {
@@ -18,7 +18,7 @@ namespace muster::test {
 using muster::testing::run_ranks;
 using parallel::DdpOptions;
 using parallel::DistributedDataParallel;
-using parallel::ProcessGroup;
+using distributed::ProcessGroup;
 using torch::Tensor;
 
 /// A module whose forward is a function: `layers` are registered as layer0, layer1, …

@@ -26,7 +26,7 @@
 #include "muster/base/file.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
-#include "muster/parallel/ddp.h"
+#include "muster/parallel/ddp/ddp.h"
 
 namespace {
 
@@ -76,7 +76,7 @@ Json numbers(const at::Tensor& tensor) {
                              flat.const_data_ptr<double>() + flat.numel());
 }
 
-Json train(const Json& spec, const muster::parallel::ProcessGroup& group) {
+Json train(const Json& spec, const muster::distributed::ProcessGroup& group) {
   const at::ScalarType dtype = spec.at("dtype") == "float64" ? at::kDouble : at::kFloat;
   const auto widths = spec.at("widths").get<std::vector<int64_t>>();
   const int64_t rows = spec.at("rows_per_rank"), micro_steps = spec.at("micro_steps"),
@@ -132,7 +132,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    const auto group = muster::parallel::init_process_group({.backend = "gloo"});
+    const auto group = muster::distributed::init_process_group({.backend = "gloo"});
     Json results = Json::array();
     for (const Json& spec : muster::parse_json(muster::read_file(argv[1]), argv[1]))
       results.push_back(train(spec, group));

@@ -14,7 +14,7 @@
 #include "muster/base/json.h"
 #include "muster/models/model.h"
 #include "muster/models/weights.h"
-#include "muster/train/safetensors.h"
+#include "muster/tensor/safetensors.h"
 
 namespace {
 
@@ -22,7 +22,7 @@ using muster::Json;
 
 void score(const Json& spec) {
   const auto images =
-      muster::train::read_safetensors(spec.at("images").get<std::string>()).at("images");
+      muster::tensor::read_safetensors(spec.at("images").get<std::string>()).at("images");
   const auto model = muster::models::make_model(spec.at("model").get<std::string>(),
                                                 {.channels = images.size(1),
                                                  .height = images.size(2),
@@ -30,13 +30,13 @@ void score(const Json& spec) {
                                                  .classes = spec.at("classes")},
                                                 spec.at("params").get<muster::ParamValues>());
   muster::models::load_weights(
-      *model, muster::train::read_safetensors(spec.at("weights").get<std::string>()).tensors);
+      *model, muster::tensor::read_safetensors(spec.at("weights").get<std::string>()).tensors);
   model->eval();
   const c10::NoGradGuard no_grad;
-  muster::train::TensorFile scores;
+  muster::tensor::TensorFile scores;
   scores.tensors.emplace_back("scores", model->forward(images));
   muster::write_file_atomic(spec.at("scores").get<std::string>(),
-                            muster::train::to_safetensors(scores));
+                            muster::tensor::to_safetensors(scores));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "muster/base/error.h"
-#include "muster/train/safetensors.h"
+#include "muster/tensor/safetensors.h"
 
 namespace {
 
@@ -15,7 +15,7 @@ void judge(const std::filesystem::path& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     std::string verdict = "read";
     try {
-      muster::train::read_safetensors(entry.path());
+      muster::tensor::read_safetensors(entry.path());
     } catch (const muster::Error&) {
       verdict = "refused";
     }
@@ -29,8 +29,8 @@ int main(int argc, char** argv) {
   const std::string command = argc > 1 ? argv[1] : "";
   try {
     if (command == "copy" && argc == 4) {
-      muster::train::write_safetensors(
-          argv[3], muster::train::read_safetensors(argv[2]), {.sync = false});
+      muster::tensor::write_safetensors(
+          argv[3], muster::tensor::read_safetensors(argv[2]), {.sync = false});
     } else if (command == "judge" && argc == 3) {
       judge(argv[2]);
     } else {

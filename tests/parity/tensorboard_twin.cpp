@@ -8,7 +8,7 @@
 
 #include "muster/base/file.h"
 #include "muster/base/json.h"
-#include "muster/track/tensorboard.h"
+#include "muster/track/tensorboard/tensorboard.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "muster/base/file.h"
 #include "muster/track/metrics_log.h"
 
-#include "tests/folder.h"
+#include "tests/support/folder.h"
 
 namespace muster::track {
 namespace {

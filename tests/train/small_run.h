@@ -5,7 +5,7 @@
 #include <torch/torch.h>
 
 #include "muster/testing/run_ranks.h"
-#include "muster/train/trainer.h"
+#include "muster/train/loop/trainer.h"
 
 namespace muster::test {
 
@@ -36,7 +36,7 @@ inline Ran run(const train::TrainOptions& options,
                int64_t stop_after = 0,
                const std::string& backend = "thread") {
   std::vector<train::TrainResult> results(world);
-  const auto rank_main = [&](parallel::ProcessGroup group) {
+  const auto rank_main = [&](distributed::ProcessGroup group) {
     const train::TrainData data = train::open_data(options.data, {});
     const train::TrainPlan plan =
         train::resolve(options,
@@ -60,7 +60,7 @@ inline Ran run(const train::TrainOptions& options,
 
 inline void expect_same_state(const train::Checkpoint& a, const train::Checkpoint& b) {
   EXPECT_EQ(a.position, b.position);
-  const auto same = [](const train::NamedTensorList& x, const train::NamedTensorList& y) {
+  const auto same = [](const tensor::NamedTensorList& x, const tensor::NamedTensorList& y) {
     ASSERT_EQ(x.size(), y.size());
     for (size_t i = 0; i < x.size(); ++i) {
       EXPECT_EQ(x[i].first, y[i].first);

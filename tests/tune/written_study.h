@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "muster/tune/sqlite.h"
-#include "muster/tune/storage.h"
+#include "muster/tune/storage/sqlite.h"
+#include "muster/tune/storage/storage.h"
 
 namespace muster::test {
 

@@ -18,12 +18,12 @@
 #include <time.h>
 
 #include "muster/base/json.h"
-#include "muster/parallel/process_group.h"
+#include "muster/distributed/process_group.h"
 
 namespace {
 
 using muster::Json;
-using muster::parallel::ProcessGroup;
+using muster::distributed::ProcessGroup;
 
 double clock_s(clockid_t clock) {
   timespec now{};
@@ -77,7 +77,7 @@ Json check(const ProcessGroup& group, int64_t bytes) {
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
-  const ProcessGroup group = muster::parallel::init_process_group({.backend = argv[1]});
+  const ProcessGroup group = muster::distributed::init_process_group({.backend = argv[1]});
   while (true) {
     const auto [command, bytes, count] = next_order(group);
     if (command == 0) break;

@@ -35,7 +35,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
-#include "muster/parallel/data_parallel.h"
+#include "muster/parallel/replicas/data_parallel.h"
 
 #include "counting_allocator.h"
 

@@ -30,8 +30,8 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/models/model.h"
-#include "muster/parallel/ddp.h"
-#include "muster/train/optimizer.h"
+#include "muster/parallel/ddp/ddp.h"
+#include "muster/optim/optimizer.h"
 
 #include "benchmarks/peers/rank_program.h"
 
@@ -40,7 +40,7 @@ namespace {
 using muster::Json;
 using muster::models::Classifier;
 using muster::parallel::DdpOptions;
-using muster::parallel::ProcessGroup;
+using muster::distributed::ProcessGroup;
 using Ddp = muster::parallel::DistributedDataParallel<std::shared_ptr<Classifier>>;
 
 struct Model {
@@ -88,7 +88,7 @@ void set_option(Options& options, const std::string& word) {
 struct Side {
   std::shared_ptr<Classifier> net;
   std::unique_ptr<Ddp> ddp;  // null: alone
-  std::unique_ptr<muster::train::Optimizer> optimizer;
+  std::unique_ptr<muster::optim::Optimizer> optimizer;
   at::Tensor images, labels;
 };
 
@@ -101,11 +101,11 @@ Side make_side(const Model& model, const Options& options, const ProcessGroup& g
       {model.batch_per_rank, model.shape.channels, model.shape.height, model.shape.width});
   side.labels = at::randint(0, model.shape.classes, {model.batch_per_rank}, at::kLong);
   if (!options.alone) side.ddp = std::make_unique<Ddp>(side.net, group, options.ddp);
-  muster::train::NamedTensorList named;
+  muster::tensor::NamedTensorList named;
   for (const auto& item : side.net->named_parameters())
     named.emplace_back(item.key(), item.value());
   side.optimizer =
-      muster::train::optimizers().at("sgd").make(std::move(named), 0.01, {{"momentum", "0.9"}});
+      muster::optim::optimizers().at("sgd").make(std::move(named), 0.01, {{"momentum", "0.9"}});
   return side;
 }
 
@@ -186,7 +186,7 @@ Json answer_to(const std::string& order,
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   try {
-    const ProcessGroup group = muster::parallel::init_process_group({.backend = argv[1]});
+    const ProcessGroup group = muster::distributed::init_process_group({.backend = argv[1]});
     std::map<std::string, Side> sides;
     for (std::string order = next_order(group); !order.empty(); order = next_order(group)) {
       const Json answer = answer_to(order, sides, group);

@@ -25,10 +25,10 @@
 
 #include "muster/base/json.h"
 #include "muster/data/dataset.h"
-#include "muster/data/loader.h"
+#include "muster/data/loader/loader.h"
 #include "muster/data/samplers/distributed.h"
-#include "muster/data/tensor_dataset.h"
-#include "muster/parallel/ddp.h"
+#include "muster/data/sets/tensor_dataset.h"
+#include "muster/parallel/ddp/ddp.h"
 
 namespace {
 
@@ -65,7 +65,7 @@ struct Mlp : torch::nn::Module {
 void take_first_step(int argc, char** argv) {
   muster::Json note;
   note["started"] = monotonic_s();
-  const auto group = muster::parallel::init_process_group({.backend = "gloo"});
+  const auto group = muster::distributed::init_process_group({.backend = "gloo"});
   note["grouped"] = monotonic_s();
   const auto dataset = open_dataset(argc, argv);
   muster::data::Loader loader(dataset,

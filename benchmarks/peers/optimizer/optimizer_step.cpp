@@ -24,7 +24,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
-#include "muster/train/optimizer.h"
+#include "muster/optim/optimizer.h"
 
 namespace {
 
@@ -73,11 +73,11 @@ struct Side {
 
 std::function<void()> muster_step(const std::vector<at::Tensor>& parameters,
                                   const std::string& name) {
-  muster::train::NamedTensorList named;
+  muster::tensor::NamedTensorList named;
   for (size_t i = 0; i < parameters.size(); ++i)
     named.emplace_back(std::to_string(i), parameters[i]);
-  const std::shared_ptr<muster::train::Optimizer> optimizer =
-      muster::train::optimizers().at(name).make(std::move(named), kLr, {});
+  const std::shared_ptr<muster::optim::Optimizer> optimizer =
+      muster::optim::optimizers().at(name).make(std::move(named), kLr, {});
   return [optimizer] { optimizer->step(); };
 }
 

@@ -15,12 +15,12 @@
 
 #include "muster/base/json.h"
 #include "muster/base/text.h"
-#include "muster/train/safetensors.h"
+#include "muster/tensor/safetensors.h"
 
 namespace {
 
-using muster::train::TensorFile;
-using muster::train::TensorMemory;
+using muster::tensor::TensorFile;
+using muster::tensor::TensorMemory;
 
 double monotonic_s() {
   timespec now{};
@@ -53,14 +53,14 @@ muster::Json measure(const std::filesystem::path& path, int64_t megabytes) {
     TensorFile file;
     for (int64_t i = 0; i < megabytes / 10; ++i)
       file.tensors.emplace_back(muster::concat("layer.", i), at::full({2'500'000}, 0.5));
-    out["write"] = seconds([&] { muster::train::write_safetensors(path, file, {.sync = false}); });
-    out["write, synced"] = seconds([&] { muster::train::write_safetensors(path, file); });
+    out["write"] = seconds([&] { muster::tensor::write_safetensors(path, file, {.sync = false}); });
+    out["write, synced"] = seconds([&] { muster::tensor::write_safetensors(path, file); });
   }
-  out["open"] = seconds([&] { muster::train::read_safetensors(path); });
+  out["open"] = seconds([&] { muster::tensor::read_safetensors(path); });
   double sum = 0;
-  out["open and sum"] = seconds([&] { sum = total(muster::train::read_safetensors(path)); });
+  out["open and sum"] = seconds([&] { sum = total(muster::tensor::read_safetensors(path)); });
   out["read to own memory"] =
-      seconds([&] { muster::train::read_safetensors(path, TensorMemory::kOwned); });
+      seconds([&] { muster::tensor::read_safetensors(path, TensorMemory::kOwned); });
   out["sum"] = sum;
   out["peak_kib"] = peak_kib();
   return out;

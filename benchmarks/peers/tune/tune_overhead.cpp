@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "muster/base/text.h"
-#include "muster/tune/run.h"
+#include "muster/tune/run/run.h"
 
 namespace tune = muster::tune;
 

@@ -1,11 +1,11 @@
 // `muster list` for the tables of torch rooms; `muster` itself prints the kinds and hands these on.
 #include "muster/data/dataset.h"
 #include "muster/models/model.h"
-#include "muster/parallel/backend.h"
-#include "muster/parallel/comm_hook.h"
-#include "muster/train/optimizer.h"
-#include "muster/train/schedule.h"
-#include "muster/train/strategy.h"
+#include "muster/distributed/meet/backend.h"
+#include "muster/parallel/hook/comm_hook.h"
+#include "muster/optim/optimizer.h"
+#include "muster/optim/schedule.h"
+#include "muster/train/replicas/strategy.h"
 
 #include "cli/command.h"
 #include "cli/list_table.h"
@@ -16,11 +16,11 @@ namespace {
 std::vector<ListRow> rows_of(std::string_view kind) {
   if (kind == "models") return list_rows(models::models());
   if (kind == "datasets") return list_rows(data::datasets());
-  if (kind == "backends") return list_rows(parallel::backends());
+  if (kind == "backends") return list_rows(distributed::backends());
   if (kind == "comm-hooks") return list_rows(parallel::comm_hooks());
-  if (kind == "lr-schedules") return list_rows(train::schedules());
+  if (kind == "lr-schedules") return list_rows(optim::schedules());
   if (kind == "strategies") return list_rows(train::strategies());
-  if (kind == "optimizers") return list_rows(train::optimizers());
+  if (kind == "optimizers") return list_rows(optim::optimizers());
   throw internal_error({.refused = concat("muster-torch has no table of ", kind)});
 }
 

@@ -12,7 +12,7 @@
 #include "muster/base/file.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
-#include "muster/train/trainer.h"
+#include "muster/train/loop/trainer.h"
 
 #include "cli/command.h"
 #include "cli/config_file.h"
@@ -147,7 +147,7 @@ fs::path fresh_output(const train::TrainOptions& options) {
 
 /// Where this run writes. Rank 0 decides; the others are told, so that all name the same folder in
 /// errors.
-fs::path settle_output(const Options& options, const parallel::ProcessGroup& group) {
+fs::path settle_output(const Options& options, const distributed::ProcessGroup& group) {
   std::string chosen;
   if (group.rank() == 0) {
     fs::path output = options.output;
@@ -283,8 +283,8 @@ int train_command(std::span<const std::string> args, Console& console) {
 
   // Ranks that are threads have a group of their own; this process alone settles the rest.
   const bool in_threads = plan.options.devices > 0;
-  const parallel::ProcessGroup group =
-      parallel::init_process_group({.backend = options.train.backend}, env);
+  const distributed::ProcessGroup group =
+      distributed::init_process_group({.backend = options.train.backend}, env);
   watch_signals();  // from here on a signal means: save and stop; before, there is nothing to save
   const fs::path output = settle_output(options, group);
   if (first) {

@@ -1,6 +1,6 @@
 // Fashion-MNIST: 60,000 + 10,000 grey images of 10 kinds of clothing. Xiao, Rasul, Vollgraf 2017,
 // arXiv 1708.07747.
-#include "muster/data/mnist_files.h"
+#include "muster/data/sets/mnist_files.h"
 
 namespace muster::data {
 namespace {

@@ -1,5 +1,5 @@
 // MNIST: 60,000 + 10,000 grey images of handwritten digits. LeCun, Cortes, Burges.
-#include "muster/data/mnist_files.h"
+#include "muster/data/sets/mnist_files.h"
 
 namespace muster::data {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "muster/data/image_dataset.h"
+#include "muster/data/sets/image_dataset.h"
 
 namespace muster::data {
 

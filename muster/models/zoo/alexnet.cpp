@@ -4,7 +4,7 @@
 #include <ATen/ops/max_pool2d.h>
 
 #include "muster/base/text.h"
-#include "muster/models/layers.h"
+#include "muster/models/layers/layers.h"
 
 namespace muster::models {
 namespace {

@@ -6,7 +6,7 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
-#include "muster/models/dropout.h"
+#include "muster/models/layers/dropout.h"
 #include "muster/models/model.h"
 
 namespace muster::models {

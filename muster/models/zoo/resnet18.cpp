@@ -1,5 +1,5 @@
 // ResNet-18, torchvision's resnet18.
-#include "muster/models/resnet.h"
+#include "muster/models/families/resnet.h"
 
 namespace muster::models {
 namespace {

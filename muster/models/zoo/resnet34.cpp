@@ -1,5 +1,5 @@
 // ResNet-34, torchvision's resnet34.
-#include "muster/models/resnet.h"
+#include "muster/models/families/resnet.h"
 
 namespace muster::models {
 namespace {

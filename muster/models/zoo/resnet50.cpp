@@ -1,5 +1,5 @@
 // ResNet-50, torchvision's resnet50.
-#include "muster/models/resnet.h"
+#include "muster/models/families/resnet.h"
 
 namespace muster::models {
 namespace {

@@ -9,7 +9,7 @@
 #include <torch/nn/init.h>
 
 #include "muster/base/text.h"
-#include "muster/models/layers.h"
+#include "muster/models/layers/layers.h"
 
 namespace muster::models {
 namespace {

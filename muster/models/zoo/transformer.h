@@ -8,7 +8,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 
-#include "muster/models/dropout.h"
+#include "muster/models/layers/dropout.h"
 #include "muster/models/model.h"
 
 namespace muster::models {

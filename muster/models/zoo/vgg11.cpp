@@ -1,5 +1,5 @@
 // VGG-11, torchvision's vgg11 and vgg11_bn.
-#include "muster/models/vgg.h"
+#include "muster/models/families/vgg.h"
 
 namespace muster::models {
 namespace {

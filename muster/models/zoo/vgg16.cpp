@@ -1,5 +1,5 @@
 // VGG-16, torchvision's vgg16 and vgg16_bn.
-#include "muster/models/vgg.h"
+#include "muster/models/families/vgg.h"
 
 namespace muster::models {
 namespace {

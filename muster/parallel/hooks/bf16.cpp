@@ -1,11 +1,11 @@
 // Gradients travel as bf16. Source: bf16_compress_hook of
 // torch.distributed.algorithms.ddp_comm_hooks.default_hooks.
-#include "muster/parallel/half_hook.h"
+#include "muster/parallel/hook/half_hook.h"
 
 namespace muster::parallel {
 namespace {
 
-std::shared_ptr<CommHook> make(const ProcessGroup& group, const ParamValues& params) {
+std::shared_ptr<CommHook> make(const distributed::ProcessGroup& group, const ParamValues& params) {
   check_param_names({}, params, "communication hook bf16");
   return make_half_hook(group, at::kBFloat16);
 }

@@ -1,10 +1,10 @@
 // No hook: DDP divides while it fills the bucket, and the group sums.
-#include "muster/parallel/comm_hook.h"
+#include "muster/parallel/hook/comm_hook.h"
 
 namespace muster::parallel {
 namespace {
 
-std::shared_ptr<CommHook> make(const ProcessGroup&, const ParamValues& params) {
+std::shared_ptr<CommHook> make(const distributed::ProcessGroup&, const ParamValues& params) {
   check_param_names({}, params, "communication hook none");
   return nullptr;
 }

@@ -21,7 +21,7 @@
 #include <ATen/ops/where.h>
 #include <c10/core/GradMode.h>
 
-#include "muster/parallel/half_hook.h"
+#include "muster/parallel/hook/half_hook.h"
 
 namespace muster::parallel {
 namespace {
@@ -82,7 +82,7 @@ at::Tensor matrix_of(const at::Tensor& gradient) {
 
 class PowerSgd final : public CommHook {
  public:
-  PowerSgd(ProcessGroup group, const PowerSgdOptions& options)
+  PowerSgd(distributed::ProcessGroup group, const PowerSgdOptions& options)
       : group_(std::move(group)), options_(options) {}
 
   void bind(const NamedTensors& parameters) override;
@@ -117,7 +117,7 @@ class PowerSgd final : public CommHook {
   void send_second(Round& round);
   at::Tensor decompress(Round round);
 
-  ProcessGroup group_;
+  distributed::ProcessGroup group_;
   PowerSgdOptions options_;
   std::map<const void*, std::string> names_;
   std::map<std::string, at::Tensor> shapes_;  // parameters by name
@@ -325,14 +325,14 @@ void PowerSgd::load_state(const NamedTensors& state) {
   qs_ = std::move(qs);
 }
 
-std::shared_ptr<CommHook> make(const ProcessGroup& group, const ParamValues& params) {
+std::shared_ptr<CommHook> make(const distributed::ProcessGroup& group, const ParamValues& params) {
   return make_powersgd(
       group, resolve_params<PowerSgdOptions>(kParams, params, "communication hook powersgd"));
 }
 
 }  // namespace
 
-std::shared_ptr<CommHook> make_powersgd(const ProcessGroup& group, const PowerSgdOptions& options) {
+std::shared_ptr<CommHook> make_powersgd(const distributed::ProcessGroup& group, const PowerSgdOptions& options) {
   if (options.rank < 1 || options.start < 0 || !(options.min_compression_rate >= 0) ||
       !(options.epsilon >= 0)) {
     throw usage_error({.refused = "communication hook powersgd",

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "muster/parallel/comm_hook.h"
+#include "muster/parallel/hook/comm_hook.h"
 
 namespace muster::parallel {
 
@@ -21,6 +21,6 @@ struct PowerSgdOptions {
 };
 
 /// Throws a usage error for a rank below 1, a negative start, or a rate below 0.
-std::shared_ptr<CommHook> make_powersgd(const ProcessGroup& group, const PowerSgdOptions& options);
+std::shared_ptr<CommHook> make_powersgd(const distributed::ProcessGroup& group, const PowerSgdOptions& options);
 
 }  // namespace muster::parallel

@@ -1,6 +1,6 @@
 // Ranks that are processes. Source: Li et al. 2020, "PyTorch Distributed"; see
 // muster/parallel/ddp.h.
-#include "muster/train/ddp_strategy.h"
+#include "muster/train/replicas/ddp_strategy.h"
 
 namespace muster::train {
 

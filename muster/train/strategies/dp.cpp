@@ -1,6 +1,6 @@
 // Ranks that are threads of one process: the same replicas and the same averages as ddp's, over the
 // thread backend. No launcher and no second process.
-#include "muster/train/ddp_strategy.h"
+#include "muster/train/replicas/ddp_strategy.h"
 
 namespace muster::train {
 

@@ -1,6 +1,6 @@
 // One rank: no group to talk to.
-#include "muster/train/parts.h"
-#include "muster/train/strategy.h"
+#include "muster/train/plan/parts.h"
+#include "muster/train/replicas/strategy.h"
 
 namespace muster::train {
 namespace {
@@ -10,10 +10,10 @@ class Single final : public Strategy {
   explicit Single(StrategyRequest request)
       : Strategy(request), optimizer_(make_optimizer(request.plan, *request.model)) {}
 
-  Optimizer& optimizer() override { return *optimizer_; }
+  optim::Optimizer& optimizer() override { return *optimizer_; }
 
  private:
-  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
 };
 
 std::unique_ptr<Strategy> make(StrategyRequest request, const ParamValues&) {

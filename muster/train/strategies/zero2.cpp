@@ -1,5 +1,5 @@
 // Source: Rajbhandari et al. 2020, "ZeRO", section 5.2.
-#include "muster/train/zero_strategy.h"
+#include "muster/train/replicas/zero_strategy.h"
 
 namespace muster::train {
 

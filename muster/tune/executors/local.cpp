@@ -11,14 +11,14 @@
 #include "muster/base/file.h"
 #include "muster/base/host.h"
 #include "muster/base/text.h"
-#include "muster/launch/rank_plan.h"
-#include "muster/launch/signal_source.h"
-#include "muster/launch/warden.h"
-#include "muster/tune/executor.h"
-#include "muster/tune/local_trial.h"
-#include "muster/tune/prepare.h"
-#include "muster/tune/report_server.h"
-#include "muster/tune/stop_request.h"
+#include "muster/launch/job/rank_plan.h"
+#include "muster/launch/process/signal_source.h"
+#include "muster/launch/process/warden.h"
+#include "muster/tune/execute/executor.h"
+#include "muster/tune/execute/local_trial.h"
+#include "muster/tune/execute/prepare.h"
+#include "muster/tune/execute/report_server.h"
+#include "muster/tune/execute/stop_request.h"
 
 namespace muster::tune {
 namespace {

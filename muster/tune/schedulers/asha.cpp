@@ -21,8 +21,8 @@
 #include <cmath>
 
 #include "muster/base/text.h"
-#include "muster/tune/asha_types.h"
-#include "muster/tune/rung_ladder.h"
+#include "muster/tune/schedule/asha_types.h"
+#include "muster/tune/schedule/rung_ladder.h"
 
 namespace muster::tune {
 namespace {

@@ -1,7 +1,7 @@
 // Every trial runs to its end.
 #include <unordered_map>
 
-#include "muster/tune/scheduler.h"
+#include "muster/tune/schedule/scheduler.h"
 
 namespace muster::tune {
 namespace {

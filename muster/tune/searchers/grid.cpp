@@ -1,12 +1,12 @@
 // Every combination of the values of all parameters, once. In a study Variants makes the points
 // (SearcherEntry::enumerates), so that num_samples is as with grid_search the number of rounds; by
 // itself the searcher enumerates in the same order what it is not given.
-#include "muster/tune/grid.h"
+#include "muster/tune/space/grid.h"
 
 #include <cmath>
 #include <map>
 
-#include "muster/tune/searcher.h"
+#include "muster/tune/search/searcher.h"
 
 namespace muster::tune {
 namespace {

@@ -1,5 +1,5 @@
 // Independent draws, each trial from a random stream of its own.
-#include "muster/tune/searcher.h"
+#include "muster/tune/search/searcher.h"
 
 namespace muster::tune {
 namespace {

@@ -7,7 +7,7 @@
 // the n1 were spread evenly), and `shrink` times that in each later one. Whole and stepped numbers
 // always have their neighbours in the grid; categories have the best one's neighbours in the list,
 // and others in turn. What was tried is left out. A round ends when all of its trials have
-// finished. There is no peer to compare with; tests/tune/random_then_grid_test.cpp says what must
+// finished. There is no peer to compare with; tests/tune/searchers/random_then_grid_test.cpp says what must
 // hold.
 #include "muster/tune/searchers/random_then_grid.h"
 
@@ -20,9 +20,9 @@
 #include <unordered_set>
 
 #include "muster/base/text.h"
-#include "muster/tune/philox.h"
-#include "muster/tune/searcher.h"
-#include "muster/tune/unit_axis.h"
+#include "muster/base/philox.h"
+#include "muster/tune/search/searcher.h"
+#include "muster/tune/space/unit_axis.h"
 
 namespace muster::tune {
 namespace {

@@ -1,6 +1,6 @@
 """Writes golden.json beside this file: torch's clip_grad_norm_, cross_entropy with label smoothing, and top-k counts.
 
-C++ follows in tests/train/clip_test.cpp and loss_test.cpp. Draws are by g = Generator().manual_seed(seed), as float32:
+C++ follows in tests/optim/clip_test.cpp and loss_test.cpp. Draws are by g = Generator().manual_seed(seed), as float32:
 clip:  gradients rand(6, 5, generator=g) * 4 - 2, then rand(7) * 4 - 2, seed 900; a parameter without gradient between them
 loss:  scores rand(9, 6, generator=g) * 6 - 3, seed 901; targets randint(0, 6, (9,)) from the same g; "gradient" is that of scores
 top-k: scores randint(0, 4, (50, 8)).float() (many ties), seed 902; targets randint(0, 8, (50,)) from the same g

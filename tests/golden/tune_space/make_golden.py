@@ -1,4 +1,4 @@
-"""Writes golden.json beside this file; C++ follows in tests/tune/space_golden_test.cpp and expression_golden_test.cpp.
+"""Writes golden.json beside this file; C++ follows in tests/tune/space/space_golden_test.cpp and expression_golden_test.cpp.
 
 "discrete": how often each value came among 20,000 draws of ray.tune's domain. "continuous": 99 quantiles of 20,000 draws of Ray's or
 of optuna's RandomSampler. "grids": the configurations of Ray's variant generator in its order, as far as grid_search fills them.

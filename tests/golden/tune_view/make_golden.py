@@ -1,6 +1,6 @@
 """What Ray Tune's CLIReporter prints for a few trials: its own code on trials without a cluster.
 
-tests/tune/status_view_test.cpp has the same trials. status.txt is a running study, errors.txt one with failures.
+tests/tune/views/status_view_test.cpp has the same trials. status.txt is a running study, errors.txt one with failures.
 """
 import types
 from pathlib import Path

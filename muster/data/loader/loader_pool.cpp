@@ -1,0 +1,150 @@
+#include "muster/data/loader/loader_pool.h"
+
+#include <system_error>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/tensor/intraop_threads.h"
+#include "muster/tensor/vector_math.h"
+
+namespace muster::data::detail {
+
+LoaderPool::LoaderPool(std::shared_ptr<const Dataset> dataset,
+                       LoaderOptions options,
+                       std::unique_ptr<const Sampler> sampler)
+    : dataset_(std::move(dataset)), options_(options), sampler_(std::move(sampler)) {
+  tensor::settle_vector_math();
+}
+
+std::shared_ptr<LoaderRun> LoaderPool::begin(const LoaderState& start) {
+  auto run = std::make_shared<LoaderRun>(
+      sampler_->indices(start.epoch, start.samples), start, sampler_->world_size(), options_);
+  std::shared_ptr<LoaderRun> old = run;
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(current_, old);
+  }
+  work_there_.notify_all();
+  start_workers();
+  return run;  // `old` gives its batches back here, outside the lock
+}
+
+void LoaderPool::start_workers() {
+  while (static_cast<int64_t>(workers_.size()) < options_.workers) {
+    try {
+      workers_.emplace_back([this] { work(); });
+    } catch (const std::system_error& error) {
+      throw environment_error({.refused = concat("cannot start loader worker ", workers_.size()),
+                               .rule = error.what(),
+                               .hint = "use fewer workers, or raise the limit on threads"});
+    }
+  }
+}
+
+void LoaderPool::work() {
+  tensor::set_own_intraop_threads(1);
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    work_there_.wait(lock, [this] { return closed_ || (current_ && current_->can_claim()); });
+    if (closed_) return;
+    std::shared_ptr<LoaderRun> run = current_;
+    const int64_t batch = run->claim();
+    lock.unlock();
+    Outcome outcome = make(*run, batch);
+    lock.lock();
+    run->put(batch, std::move(outcome));
+    batch_there_.notify_one();
+    if (run != current_) {  // left early; its batches are given back outside the lock
+      lock.unlock();
+      run.reset();
+      lock.lock();
+    }
+  }
+}
+
+Outcome LoaderPool::make(const LoaderRun& run, int64_t batch) const {
+  const SampleContext context{.seed = options_.seed, .epoch = run.epoch()};
+  return make_batch(
+      *dataset_, run.batch_indices(batch), context, {.epoch = run.epoch(), .batch = batch});
+}
+
+void LoaderPool::check_current(const LoaderRun& run) const {
+  if (closed_) {
+    throw usage_error({.refused = "batch of a loader that is gone",
+                       .rule = "a loader outlives the use of its epochs"});
+  }
+  if (current_.get() == &run) return;
+  throw usage_error({.refused = concat("batch of epoch ", run.epoch()),
+                     .rule = "a loader has one epoch at a time, and a later one was begun",
+                     .hint = "finish the epoch first, or use a second loader"});
+}
+
+Outcome LoaderPool::await(const std::shared_ptr<LoaderRun>& run) {
+  std::unique_lock lock(mutex_);
+  check_current(*run);
+  if (options_.workers == 0) {
+    // Nobody else is there, so the lock is free to go while the batch is made.
+    const int64_t batch = run->claim();
+    lock.unlock();
+    Outcome outcome = make(*run, batch);
+    lock.lock();
+    run->put(batch, std::move(outcome));
+  }
+  batch_there_.wait(lock, [&] { return closed_ || current_ != run || run->next_is_ready(); });
+  check_current(*run);
+  Outcome outcome = run->take();
+  lock.unlock();
+  work_there_.notify_one();
+  return outcome;
+}
+
+std::optional<Batch> LoaderPool::next(const std::shared_ptr<LoaderRun>& run) {
+  const double start = steady_seconds();
+  {
+    const std::lock_guard lock(mutex_);
+    if (run->at_end()) return std::nullopt;
+    if (run->first_request_s() == 0) run->first_request_s() = start;
+  }
+  Outcome outcome = await(run);
+  const double now = steady_seconds();
+  {
+    const std::lock_guard lock(mutex_);
+    LoaderStats& stats = run->stats();
+    stats.waited_s += now - start;
+    if (stats.batches++ == 0) stats.first_wait_s = now - start;
+    stats.elapsed_s = now - run->first_request_s();
+  }
+  if (outcome.error) std::rethrow_exception(outcome.error);
+  return std::move(outcome.batch);
+}
+
+LoaderState LoaderPool::state(const LoaderRun& run) const {
+  const std::lock_guard lock(mutex_);
+  return run.state();
+}
+
+LoaderStats LoaderPool::stats(const LoaderRun& run) const {
+  const std::lock_guard lock(mutex_);
+  return run.stats();
+}
+
+void LoaderPool::abandon(const std::shared_ptr<LoaderRun>& run) {
+  const std::lock_guard lock(mutex_);
+  if (current_ == run) current_.reset();  // the caller holds it: no batch dies under the lock
+}
+
+void LoaderPool::close() {
+  std::shared_ptr<LoaderRun> last;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    std::swap(last, current_);
+  }
+  work_there_.notify_all();
+  batch_there_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+  workers_.clear();
+}
+
+}  // namespace muster::data::detail

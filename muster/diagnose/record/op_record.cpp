@@ -1,0 +1,107 @@
+#include "muster/diagnose/record/op_record.h"
+
+#include <iterator>
+
+#include "muster/base/text.h"
+
+namespace muster::diagnose {
+namespace {
+
+struct KindRow {
+  std::string_view name;
+  bool reduces;
+  bool has_root;
+  bool same_sizes;  // all ranks give tensors of the same dtypes and numbers of elements
+};
+
+constexpr KindRow kRows[] = {
+    {"broadcast", false, true, true},
+    {"allreduce", true, false, true},
+    {"allreduce_coalesced", true, false, true},
+    {"allreduce_sparse", true, false, false},
+    {"reduce", true, true, true},
+    {"allgather", false, false, false},
+    {"allgather_base", false, false, true},
+    {"allgather_coalesced", false, false, true},
+    {"allgather_into_tensor_coalesced", false, false, true},
+    {"gather", false, true, false},
+    {"scatter", false, true, false},
+    {"reduce_scatter", true, false, true},
+    {"reduce_scatter_base", true, false, true},
+    {"reduce_scatter_tensor_coalesced", true, false, true},
+    {"alltoall", false, false, false},
+    {"alltoall_base", false, false, false},
+    {"barrier", false, false, false},
+    {"send", false, false, false},
+    {"recv", false, false, false},
+    {"recv_any", false, false, false},
+};
+static_assert(std::size(kRows) == kOpKinds);
+
+const KindRow& row(OpKind kind) { return kRows[static_cast<size_t>(kind)]; }
+
+// In the order of c10d::ReduceOp::RedOpType, which watched_backend.cpp checks.
+constexpr std::string_view kReduceNames[] = {
+    "sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum"};
+
+}  // namespace
+
+std::string_view op_name(OpKind kind) { return row(kind).name; }
+
+std::optional<OpKind> op_kind(std::string_view name) {
+  for (size_t i = 0; i < kOpKinds; ++i) {
+    if (kRows[i].name == name) return static_cast<OpKind>(i);
+  }
+  return std::nullopt;
+}
+
+bool is_point_to_point(OpKind kind) { return kind >= OpKind::kSend; }
+
+std::string to_text(const TensorMeta& tensor) {
+  std::string text = concat(tensor.dtype, "[");
+  for (size_t i = 0; i < tensor.dims; ++i) {
+    if (i == TensorMeta::kMaxDims) return text + ", …]";
+    text += concat(i == 0 ? "" : ", ", tensor.sizes[i]);
+  }
+  return text + "]";
+}
+
+void add_tensor(OpRecord& record, const TensorMeta& tensor, int64_t element_bytes) {
+  const auto count = static_cast<size_t>(record.tensors_count++);
+  if (count < OpRecord::kMaxTensors) record.tensors[count] = tensor;
+  record.bytes += tensor.elements * element_bytes;
+  uint64_t hash = record.contents ^ static_cast<uint64_t>(tensor.elements);
+  for (const char* c = tensor.dtype; *c != '\0'; ++c)
+    hash = hash * 31 + static_cast<uint64_t>(static_cast<unsigned char>(*c));
+  record.contents = mix64(hash);
+}
+
+std::string describe(const OpRecord& record) {
+  const KindRow& kind = row(record.kind);
+  std::string text(kind.name);
+  if (kind.reduces)
+    text +=
+        concat(" ", record.reduce < std::size(kReduceNames) ? kReduceNames[record.reduce] : "?");
+  if (kind.has_root) text += concat(" root ", record.root);
+  if (record.kind == OpKind::kSend) text += concat(" to ", record.root);
+  if (record.kind == OpKind::kRecv) text += concat(" from ", record.root);
+  if (is_point_to_point(record.kind)) text += concat(" tag ", record.tag);
+  const auto count = static_cast<size_t>(record.tensors_count);
+  for (size_t i = 0; i < count && i < OpRecord::kMaxTensors; ++i)
+    text += " " + to_text(record.tensors[i]);
+  if (count > OpRecord::kMaxTensors)
+    text += concat(" and ", count - OpRecord::kMaxTensors, " more tensors");
+  return text;
+}
+
+uint64_t fingerprint(const OpRecord& record) {
+  const KindRow& kind = row(record.kind);
+  uint64_t hash = static_cast<uint64_t>(record.kind);
+  if (kind.reduces) hash |= static_cast<uint64_t>(record.reduce) << 8;
+  if (kind.has_root) hash |= (static_cast<uint64_t>(record.root) & 0xffffffff) << 16;
+  hash = mix64(hash);
+  if (kind.same_sizes) hash = mix64(hash ^ record.contents);
+  return hash;
+}
+
+}  // namespace muster::diagnose

@@ -1,0 +1,78 @@
+// CUDA tensors by NVIDIA's NCCL, through the optional module libmuster_nccl.so. See
+// muster/parallel/nccl/.
+#include <c10/core/DeviceGuard.h>
+#include <dlfcn.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/distributed/meet/backend.h"
+#include "muster/tensor/device/cuda.h"
+#include "muster/distributed/nccl/module.h"
+
+namespace muster::distributed {
+namespace {
+
+struct Module {
+  NcclFactory make = nullptr;
+  std::string why_not;
+};
+
+const Module& module() {
+  static const Module opened = [] {
+    Module result;
+    result.why_not = tensor::load_cuda();
+    if (!result.why_not.empty()) return result;
+    void* handle = ::dlopen(kNcclModule, RTLD_NOW);
+    if (handle != nullptr)
+      result.make = reinterpret_cast<NcclFactory>(::dlsym(handle, kNcclFactory));
+    if (result.make == nullptr) {
+      result.why_not = concat(
+          "Muster was built without NCCL, or its module does not fit this LibTorch: ", ::dlerror());
+    }
+    return result;
+  }();
+  return opened;
+}
+
+std::string available() { return module().why_not; }
+
+std::string refuses(const BackendRequest& request) {
+  const int devices = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->deviceCount();
+  if (request.local_rank < devices) return "";
+  return concat("local rank ", request.local_rank, " has no device of its own among ", devices);
+}
+
+c10::intrusive_ptr<c10d::Backend> make(const BackendRequest& request) {
+  const auto devices = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->deviceCount();
+  if (request.local_rank >= devices) {
+    throw environment_error(
+        {.refused = concat("rank ", request.rank, " finds no device of its own"),
+         .rule = "nccl gives each rank of a machine one device",
+         .value = concat("local rank ", request.local_rank, ", ", int(devices), " devices"),
+         .hint =
+             "start fewer ranks per machine (--nproc-per-node gpu) or choose the backend gloo"});
+  }
+  try {
+    return c10::intrusive_ptr<c10d::Backend>::reclaim(module().make(request));
+  } catch (const c10::Error& error) {
+    throw environment_error({.refused = "nccl could not connect the ranks",
+                             .rule = error.what_without_backtrace(),
+                             .hint = "NCCL_DEBUG=INFO shows what NCCL tried"});
+  }
+}
+
+}  // namespace
+
+extern constinit const BackendEntry nccl_entry{
+    "nccl",
+    "one NVIDIA device per process, one or many hosts; CUDA tensors",
+    30,
+    c10d::ProcessGroup::BackendType::NCCL,
+    &available,
+    &make,
+    false,
+    true,
+    nullptr,
+    &refuses};
+
+}  // namespace muster::distributed

@@ -1,0 +1,50 @@
+// Several hosts with several ranks each. See Note [Two levels].
+#include <algorithm>
+
+#include "muster/base/text.h"
+#include "muster/distributed/meet/backend.h"
+#include "muster/distributed/meet/host.h"
+#include "muster/distributed/two_level/two_level.h"
+
+namespace muster::distributed {
+namespace {
+
+c10::intrusive_ptr<c10d::Backend> make(const BackendRequest& request) {
+  const std::string mine = request.host_identity.empty() ? host_identity() : request.host_identity;
+  const auto hosts = hosts_of(
+      exchange_texts(*request.store, "two_level/hosts", request.rank, request.world_size, mine));
+  const BackendEntry& inside = backends().at("shm");
+  if (hosts.size() == 1) return inside.make(request);
+  return c10::make_intrusive<TwoLevelBackend>(request, hosts, inside, backends().at("gloo"));
+}
+
+std::string unsuitable(const std::vector<RankOffer>& ranks) {
+  std::vector<std::string> identities;
+  for (const RankOffer& rank : ranks) identities.push_back(rank.host_identity);
+  const auto hosts = hosts_of(identities);
+  if (hosts.size() == 1) return "all ranks are on one host";
+  const bool shared = std::any_of(hosts.begin(), hosts.end(), [](const auto& ranks_of_host) {
+    return ranks_of_host.size() > 1;
+  });
+  return shared ? "" : "every rank has a host of its own";
+}
+
+std::string available() { return backends().at("shm").available(); }
+
+}  // namespace
+
+extern constinit const BackendEntry shm_gloo_entry{
+    "shm+gloo",
+    "several hosts: shared memory inside each, gloo between their first ranks; CPU tensors",
+    15,
+    c10d::ProcessGroup::BackendType::CUSTOM,
+    &available,
+    &make,
+    true,
+    false,
+    &unsuitable,
+    nullptr,
+    /*needs_no_buckets=*/false,
+    /*names_culprits=*/true};
+
+}  // namespace muster::distributed

@@ -1,0 +1,69 @@
+// Ranks that are threads of one process. See Note [Thread ranks].
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/distributed/meet/backend.h"
+#include "muster/distributed/call/posting_backend.h"
+#include "muster/distributed/thread/thread_board.h"
+
+namespace muster::distributed {
+namespace {
+
+/// c10d's face of a ThreadBoard for one rank.
+class ThreadBackend final : public PostingBackend {
+ public:
+  ThreadBackend(std::shared_ptr<ThreadBoard> board, int rank, std::chrono::milliseconds timeout)
+      : PostingBackend("thread", rank, board->world_size(), timeout), board_(std::move(board)) {}
+
+  void give_up(const std::string& reason) override { board_->leave(getRank(), reason, true); }
+  void abort() override { give_up("the group was aborted"); }
+  void shutdown() override { give_up("the group was shut down"); }
+
+  WorkPtr send(Tensors& tensors, int to, int tag) override {
+    return board_->send(getRank(), to, tag, only_message(tensors, to, "SEND"), options_->timeout);
+  }
+  WorkPtr recv(Tensors& tensors, int from, int tag) override {
+    return board_->receive(
+        from, getRank(), tag, only_message(tensors, from, "RECV"), options_->timeout);
+  }
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override {
+    return board_->receive(
+        -1, getRank(), tag, only_message(tensors, getRank(), "RECVANYSOURCE"), options_->timeout);
+  }
+
+ protected:
+  WorkPtr post(uint64_t sequence, Contribution part) override {
+    const auto timeout = timeout_of(part);
+    return board_->post(getRank(), sequence, std::move(part), timeout);
+  }
+
+ private:
+  std::shared_ptr<ThreadBoard> board_;
+};
+
+c10::intrusive_ptr<c10d::Backend> make(const BackendRequest& request) {
+  if (!request.board) {
+    throw usage_error(
+        {.refused = "backend thread",
+         .rule = "its ranks are threads of one process, so a launcher cannot start them",
+         .hint = "use muster::testing::run_ranks or ThreadWorld, or choose gloo for processes"});
+  }
+  return c10::make_intrusive<ThreadBackend>(request.board, request.rank, request.timeout);
+}
+
+}  // namespace
+
+extern constinit const BackendEntry thread_entry{
+    "thread",
+    "ranks are threads of one process; sums in rank order, no copies between processes",
+    -1,
+    c10d::ProcessGroup::BackendType::CUSTOM,
+    [] { return std::string(); },
+    &make,
+    true,
+    true,
+    nullptr,
+    nullptr,
+    /*needs_no_buckets=*/true,
+    /*names_culprits=*/true};
+
+}  // namespace muster::distributed

@@ -1,0 +1,96 @@
+#include "muster/distributed/call/sparse_allreduce.h"
+
+#include <utility>
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/sparse_coo_tensor.h>
+#include <c10/core/GradMode.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/distributed/call/pending_work.h"
+
+namespace muster::distributed {
+namespace {
+
+using c10d::ReduceOp;
+
+/// What a rank has of its dimension 0 from every rank, [world size, ...].
+at::Tensor gathered(PostingBackend& backend, at::Tensor part, std::chrono::milliseconds timeout) {
+  std::vector<int64_t> sizes = part.sizes().vec();
+  sizes.insert(sizes.begin(), backend.getSize());
+  at::Tensor all = at::empty(sizes, part.options());
+  c10d::AllgatherOptions options;
+  options.timeout = timeout;
+  backend._allgather_base(all, part, options)->wait();
+  return all;
+}
+
+/// Dimension `dim` filled up with zeros to `size`.
+at::Tensor padded(const at::Tensor& tensor, int64_t dim, int64_t size) {
+  std::vector<int64_t> pad(static_cast<size_t>(2 * (tensor.dim() - dim)), 0);
+  pad.back() = size - tensor.size(dim);
+  return at::constant_pad_nd(tensor, pad).contiguous();
+}
+
+at::Tensor sum_of_ranks(PostingBackend& backend,
+                        const at::Tensor& tensor,
+                        std::chrono::milliseconds timeout) {
+  const at::Tensor own = tensor.coalesce();
+  const at::Tensor indices = own._indices(), values = own._values();
+  const auto on_device = at::TensorOptions().dtype(at::kLong).device(tensor.device());
+  const at::Tensor counts =
+      gathered(backend, at::full({1}, values.size(0), on_device), timeout).cpu();
+  const int64_t most = counts.max().item<int64_t>();
+  if (most == 0) return own;
+  const at::Tensor all_indices = gathered(backend, padded(indices, 1, most), timeout);
+  const at::Tensor all_values = gathered(backend, padded(values, 0, most), timeout);
+  at::Tensor sum;
+  for (int64_t rank = 0; rank < backend.getSize(); ++rank) {
+    const int64_t count = counts[rank].item<int64_t>();
+    const at::Tensor part = at::sparse_coo_tensor(all_indices[rank].narrow(1, 0, count),
+                                                  all_values[rank].narrow(0, 0, count),
+                                                  tensor.sizes())
+                                .coalesce();
+    sum = sum.defined() ? at::add(sum, part).coalesce() : part;
+  }
+  return sum;
+}
+
+void check(const std::vector<at::Tensor>& tensors, const ReduceOp& op) {
+  const auto refuse = [](const char* rule, std::string value) {
+    throw usage_error(
+        {.refused = "ALLREDUCE of sparse tensors", .rule = rule, .value = std::move(value)});
+  };
+  if (tensors.size() != 1) refuse("one tensor per call", concat(tensors.size(), " tensors"));
+  if (tensors[0].layout() != at::kSparse)
+    refuse("tensors are dense or sparse COO", c10::toString(tensors[0].scalar_type()));
+  if (op != ReduceOp::SUM && op != ReduceOp::AVG)
+    refuse("they are summed or averaged", reduce_name(op));
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Work> sum_sparse(PostingBackend& backend,
+                                          std::vector<at::Tensor>& tensors,
+                                          const c10d::AllreduceOptions& options,
+                                          uint64_t sequence) {
+  check(tensors, options.reduceOp);
+  const c10::NoGradGuard no_grad;
+  auto work = c10::make_intrusive<PendingWork>(
+      backend.getRank(), c10d::OpType::ALLREDUCE, sequence, tensors);
+  try {
+    at::Tensor sum = sum_of_ranks(backend, tensors[0], options.timeout);
+    if (options.reduceOp == ReduceOp::AVG) sum.div_(backend.getSize());
+    tensors[0].copy_(sum);
+    work->complete();
+  } catch (...) {
+    work->fail(std::current_exception());
+  }
+  return work;
+}
+
+}  // namespace muster::distributed

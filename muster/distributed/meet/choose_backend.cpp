@@ -1,0 +1,76 @@
+#include "muster/distributed/meet/choose_backend.h"
+
+#include <algorithm>
+
+#include "muster/base/text.h"
+#include "muster/distributed/meet/host.h"
+
+namespace muster::distributed {
+namespace {
+
+/// Lines: the host, then "name<tab>reason" each.
+std::string to_text(const RankOffer& offer) {
+  std::string text = offer.host_identity;
+  for (const auto& [name, why] : offer.refusals) text += concat('\n', name, '\t', why);
+  return text;
+}
+
+RankOffer offer_from(const std::string& text) {
+  const std::vector<std::string> lines = split(text, '\n');
+  RankOffer offer{.host_identity = lines.at(0)};
+  for (size_t i = 1; i < lines.size(); ++i) {
+    const size_t tab = lines[i].find('\t');
+    if (tab != std::string::npos)
+      offer.refusals[lines[i].substr(0, tab)] = lines[i].substr(tab + 1);
+  }
+  return offer;
+}
+
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+BackendUnfit::BackendUnfit(const std::string& why)
+    : Error(ErrorKind::kEnvironment, {.refused = why}) {}
+
+std::vector<const BackendEntry*> by_preference() {
+  std::vector<const BackendEntry*> entries;
+  for (const BackendEntry* entry : backends()) {
+    if (entry->preference >= 0) entries.push_back(entry);
+  }
+  std::stable_sort(entries.begin(), entries.end(), [](const auto* a, const auto* b) {
+    return a->preference > b->preference;
+  });
+  return entries;
+}
+
+std::vector<RankOffer> exchange_offers(const BackendRequest& request) {
+  RankOffer mine{.host_identity = request.host_identity};
+  for (const BackendEntry* entry : by_preference()) {
+    std::string why = entry->available();
+    if (why.empty() && entry->refuses != nullptr) why = entry->refuses(request);
+    if (!why.empty()) mine.refusals[std::string(entry->name)] = one_line(why);
+  }
+  std::vector<RankOffer> offers;
+  for (const std::string& text :
+       exchange_texts(*request.store, "offers", request.rank, request.world_size, to_text(mine)))
+    offers.push_back(offer_from(text));
+  return offers;
+}
+
+std::string why_not(const BackendEntry& entry, const std::vector<RankOffer>& ranks) {
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const auto found = ranks[rank].refusals.find(std::string(entry.name));
+    if (found == ranks[rank].refusals.end()) continue;
+    const bool all = std::all_of(ranks.begin(), ranks.end(), [&](const RankOffer& other) {
+      return other.refusals.count(std::string(entry.name)) > 0;
+    });
+    return all ? found->second : concat("rank ", rank, ": ", found->second);
+  }
+  return entry.unsuitable == nullptr ? "" : entry.unsuitable(ranks);
+}
+
+}  // namespace muster::distributed

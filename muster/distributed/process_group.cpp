@@ -1,0 +1,232 @@
+#include "muster/distributed/process_group.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/distributed/meet/backend.h"
+#include "muster/distributed/meet/choose_backend.h"
+#include "muster/distributed/meet/host.h"
+#include "muster/distributed/meet/store.h"
+#include "muster/distributed/thread/thread_board.h"
+#include "muster/tensor/vector_math.h"
+
+namespace muster::distributed {
+
+struct ProcessGroup::State {
+  c10::intrusive_ptr<c10d::Store>
+      store;  // declared first: destroyed last, after the group that may still use it
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  std::string backend, reason;
+  at::Device device = at::kCPU;
+};
+
+namespace {
+
+ProcessGroup make_group(const BackendEntry& entry,
+                        const BackendRequest& request,
+                        const WatchOptions& watch,
+                        int server_rank,
+                        const std::string& reason = "asked for") {
+  auto state = std::make_shared<ProcessGroup::State>();
+  state->store = request.store;
+  state->backend = std::string(entry.name);
+  state->reason = reason;
+  state->group =
+      c10::make_intrusive<c10d::ProcessGroup>(request.store, request.rank, request.world_size);
+  const auto backend = watched(entry.make(request),
+                               {.store = request.store,
+                                .rank = request.rank,
+                                .world_size = request.world_size,
+                                .timeout = request.timeout,
+                                .server_rank = server_rank,
+                                .threads = request.board != nullptr},
+                               watch);
+  if (entry.moves_cpu) state->group->setBackend(c10::DeviceType::CPU, entry.type, backend);
+  if (entry.moves_cuda) state->group->setBackend(c10::DeviceType::CUDA, entry.type, backend);
+  state->group->setDefaultBackend(entry.type);
+  if (!entry.moves_cpu)
+    state->device = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(request.local_rank));
+  return ProcessGroup(state);
+}
+
+const BackendEntry& backend_named(const std::string& name) {
+  const BackendEntry& entry = backends().at(name);
+  if (const std::string why = entry.available(); !why.empty()) {
+    throw environment_error({.refused = concat("backend ", name, " cannot be used here"),
+                             .rule = why,
+                             .hint = "see `muster list backends`"});
+  }
+  return entry;
+}
+
+/// The first choice that all ranks can make.
+ProcessGroup make_auto_group(const BackendRequest& request,
+                             const WatchOptions& watch,
+                             int server_rank) {
+  const std::vector<RankOffer> ranks = exchange_offers(request);
+  std::string reason = "auto";
+  for (const BackendEntry* entry : by_preference()) {
+    std::string why = why_not(*entry, ranks);
+    if (why.empty()) {
+      try {
+        return make_group(*entry, request, watch, server_rank, reason);
+      } catch (const BackendUnfit& unfit) {
+        why = unfit.text().refused;
+      }
+    }
+    reason += concat("; not ", entry->name, ": ", why);
+  }
+  throw environment_error({.refused = "no process-group backend is available",
+                           .rule = reason,
+                           .hint = "see `muster list backends`"});
+}
+
+/// The work may be null where nothing is left to wait for.
+void finish(const c10::intrusive_ptr<c10d::Work>& work) {
+  if (work) work->wait();
+}
+
+}  // namespace
+
+int ProcessGroup::rank() const { return state_->group->getRank(); }
+int ProcessGroup::world_size() const { return state_->group->getSize(); }
+const std::string& ProcessGroup::backend() const { return state_->backend; }
+const std::string& ProcessGroup::backend_reason() const { return state_->reason; }
+const c10::intrusive_ptr<c10d::ProcessGroup>& ProcessGroup::c10d() const { return state_->group; }
+const c10::intrusive_ptr<c10d::Store>& ProcessGroup::store() const { return state_->store; }
+
+at::Device ProcessGroup::device() const { return state_->device; }
+
+void ProcessGroup::all_reduce(at::Tensor tensor, c10d::ReduceOp op) const {
+  c10d::AllreduceOptions options;
+  options.reduceOp = std::move(op);
+  options.asyncOp = false;  // see Note [Who works]
+  // gloo takes what lies in the gaps of a tensor for elements.
+  std::vector<at::Tensor> tensors{tensor.contiguous()};
+  finish(state_->group->allreduce(tensors, options));
+  if (!tensors[0].is_same(tensor)) tensor.copy_(tensors[0]);
+}
+
+void ProcessGroup::broadcast(at::Tensor tensor, int root) const {
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  options.asyncOp = false;
+  std::vector<at::Tensor> tensors{tensor.contiguous()};
+  finish(state_->group->broadcast(tensors, options));
+  if (!tensors[0].is_same(tensor)) tensor.copy_(tensors[0]);
+}
+
+at::Tensor ProcessGroup::all_gather(const at::Tensor& tensor) const {
+  std::vector<int64_t> sizes = tensor.sizes().vec();
+  sizes.insert(sizes.begin(), world_size());
+  at::Tensor all = at::empty(sizes, tensor.options());
+  std::vector<at::Tensor> inputs{tensor.contiguous()};
+  std::vector<std::vector<at::Tensor>> outputs{all.unbind(0)};
+  c10d::AllgatherOptions options;
+  options.asyncOp = false;
+  finish(state_->group->allgather(outputs, inputs, options));
+  return all;
+}
+
+void ProcessGroup::barrier() const {
+  c10d::BarrierOptions options;
+  options.asyncOp = false;
+  finish(state_->group->barrier(options));
+}
+
+std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) const {
+  const auto length = static_cast<int64_t>(text.size());
+  const at::Tensor lengths = all_gather(at::full({1}, length, at::kLong).to(device())).cpu();
+  at::Tensor bytes = at::zeros({std::max<int64_t>(1, lengths.max().item<int64_t>())}, at::kByte);
+  std::copy(text.begin(), text.end(), bytes.data_ptr<uint8_t>());
+  const at::Tensor all = all_gather(bytes.to(device())).cpu();
+  std::vector<std::string> texts;
+  for (int64_t other = 0; other < world_size(); ++other) {
+    const uint8_t* row = all[other].data_ptr<uint8_t>();
+    texts.emplace_back(row, row + lengths[other].item<int64_t>());
+  }
+  return texts;
+}
+
+ProcessGroup init_process_group(const GroupOptions& options, const std::optional<RankEnv>& env) {
+  tensor::settle_vector_math();
+  const int64_t world_size = env ? env->world_size : 1;
+  if (world_size == 1 && (options.backend == "auto" || options.backend == "thread")) {
+    return ThreadWorld(1, options.timeout).group(0);
+  }
+  if (world_size > std::numeric_limits<int>::max())
+    throw usage_error(
+        {.refused = concat("world size ", world_size), .rule = "c10d counts ranks in 31 bits"});
+  const bool choose = options.backend == "auto";
+  const BackendEntry* entry = choose ? nullptr : &backend_named(options.backend);
+  const RankEnv place = env.value_or(RankEnv{});
+  const BackendRequest request{.store = connect_store(place, options.timeout),
+                               .rank = static_cast<int>(place.rank),
+                               .world_size = static_cast<int>(place.world_size),
+                               .local_rank = static_cast<int>(place.local_rank),
+                               .timeout = options.timeout,
+                               .host = address_towards(place.master_addr),
+                               .host_identity = host_identity()};
+  const WatchOptions watch = with_environment(options.watch);
+  const int server_rank = place.use_agent_store ? -1 : 0;
+  return choose ? make_auto_group(request, watch, server_rank)
+                : make_group(*entry, request, watch, server_rank);
+}
+
+ThreadWorld::ThreadWorld(int world_size,
+                         std::chrono::milliseconds timeout,
+                         std::string backend,
+                         std::vector<std::string> hosts,
+                         WatchOptions watch)
+    : store_(c10::make_intrusive<c10d::HashStore>()),
+      timeout_(timeout),
+      backend_(std::move(backend)),
+      hosts_(std::move(hosts)),
+      watch_(std::move(watch)) {
+  tensor::settle_vector_math();
+  if (world_size < 1) {
+    throw usage_error({.refused = "world size",
+                       .rule = "a group has at least one rank",
+                       .value = std::to_string(world_size)});
+  }
+  if (!hosts_.empty() && hosts_.size() != static_cast<size_t>(world_size)) {
+    throw usage_error({.refused = "hosts of a thread world",
+                       .rule = concat("one for each of ", world_size, " ranks"),
+                       .value = std::to_string(hosts_.size())});
+  }
+  board_ = std::make_shared<ThreadBoard>(world_size);
+  store_->setTimeout(timeout);
+}
+
+ThreadWorld::~ThreadWorld() = default;
+
+int ThreadWorld::world_size() const { return board_->world_size(); }
+
+ProcessGroup ThreadWorld::group(int rank) const {
+  if (rank < 0 || rank >= board_->world_size()) {
+    throw usage_error({.refused = concat("rank ", rank),
+                       .rule = concat("ranks are 0 to ", board_->world_size() - 1)});
+  }
+  return make_group(backends().at(backend_),
+                    {.store = store_,
+                     .rank = rank,
+                     .world_size = board_->world_size(),
+                     .timeout = timeout_,
+                     .host = "127.0.0.1",
+                     .board = board_,
+                     .host_identity = hosts_.empty() ? host_identity() : hosts_[rank]},
+                    watch_,
+                    -1);
+}
+
+void ThreadWorld::leave(int rank, const std::string& why) const { board_->leave(rank, why); }
+
+}  // namespace muster::distributed

@@ -1,0 +1,108 @@
+// The ranks that train one model together, and what they can do together.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "muster/base/rank_env.h"
+#include "muster/distributed/watch/watch.h"
+
+namespace muster::distributed {
+
+/// torch.distributed's default of 30 minutes.
+inline constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(30);
+
+struct GroupOptions {
+  std::string backend = "auto";  ///< a name of `muster list backends`, or auto
+  std::chrono::milliseconds timeout = kDefaultTimeout;  ///< of the meeting and of each operation
+  WatchOptions watch;  ///< who names the culprit when an operation fails; costs some 0.5 µs each
+};
+
+/// A handle on a group, cheap to copy; copies are the same group. Used by one rank's thread at a
+/// time. There is no global group: it is passed to whoever needs it. Collectives must be called by
+/// all ranks in the same order.
+class ProcessGroup {
+ public:
+  int rank() const;
+  int world_size() const;
+  const std::string& backend() const;
+  /// Why this backend, in words: "asked for", or what `auto` found: "auto; not nccl: …".
+  const std::string& backend_reason() const;
+
+  /// c10d's own handle, for everything that is not here.
+  const c10::intrusive_ptr<c10d::ProcessGroup>& c10d() const;
+  const c10::intrusive_ptr<c10d::Store>& store() const;
+
+  /// Where this group's tensors live: the CPU, or this rank's CUDA device.
+  at::Device device() const;
+
+  /// In place; blocks until this rank's tensor holds the result. Any shape and dtype that the
+  /// backend moves.
+  void all_reduce(at::Tensor tensor, c10d::ReduceOp op = c10d::ReduceOp::SUM) const;
+  void broadcast(at::Tensor tensor, int root = 0) const;
+  /// [world_size, …] of the ranks' tensors, which have one shape and dtype.
+  at::Tensor all_gather(const at::Tensor& tensor) const;
+  void barrier() const;
+
+  /// Every rank's text, by rank. Collective.
+  std::vector<std::string> all_gather_text(const std::string& text) const;
+
+  /// Made by init_process_group and ThreadWorld.
+  struct State;
+  explicit ProcessGroup(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// The group of this process, from what its launcher set. Without a launcher: a group of one, which
+/// needs no network. Collective. Throws a usage error for an unknown backend or a rank started
+/// twice, an environment error for a port in use, ranks that do not come, or a backend that is not
+/// available here.
+ProcessGroup init_process_group(const GroupOptions& options = {},
+                                const std::optional<RankEnv>& env = rank_env_from());
+
+class ThreadBoard;
+
+/// Groups for ranks that are threads of this process. group(r) is for the thread that plays rank r;
+/// every rank's thread takes its own. `backend` may also be one that connects processes (shm,
+/// gloo), to run its code inside one process. `hosts`, if given, are names of hosts by rank, which
+/// a backend between hosts then takes for real.
+class ThreadWorld {
+ public:
+  explicit ThreadWorld(int world_size,
+                       std::chrono::milliseconds timeout = kDefaultTimeout,
+                       std::string backend = "thread",
+                       std::vector<std::string> hosts = {},
+                       WatchOptions watch = {});
+  ~ThreadWorld();
+
+  ProcessGroup group(int rank) const;
+  int world_size() const;
+
+  /// Runs `rank_main` on a thread per rank and joins them all; operators use `intraop_threads` in
+  /// each. A rank that throws leaves: who waits for it gets an error. The first error in time is
+  /// rethrown, with its rank.
+  void run(const std::function<void(ProcessGroup group)>& rank_main, int intraop_threads = 1) const;
+
+  /// The rank ended (`why` empty) or failed. Whoever waits for it gets an error that names it.
+  void leave(int rank, const std::string& why) const;
+
+ private:
+  std::shared_ptr<ThreadBoard> board_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::chrono::milliseconds timeout_;
+  std::string backend_;
+  std::vector<std::string> hosts_;
+  WatchOptions watch_;
+};
+
+}  // namespace muster::distributed

@@ -1,0 +1,199 @@
+// The mailbox's waiting side: who drives it, and what it does about peers that do not answer.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/distributed/shm/futex.h"
+#include "muster/distributed/shm/shm_mailbox.h"
+
+namespace muster::distributed {
+namespace {
+
+constexpr auto kSlice = std::chrono::milliseconds(10);
+
+}  // namespace
+
+std::string ShmMailbox::text_of(const Send& send, const std::string& why) const {
+  return concat("SEND ",
+                send.head.describe(),
+                " tag ",
+                send.head.tag,
+                " from rank ",
+                steps_->name(rank_),
+                " to rank ",
+                steps_->name(send.to),
+                ": ",
+                why);
+}
+
+std::string ShmMailbox::text_of(const Receive& receive, const std::string& why) const {
+  return concat("RECV ",
+                shape_text(receive.tensor.scalar_type(), receive.tensor.sizes()),
+                " tag ",
+                receive.tag,
+                " of rank ",
+                steps_->name(rank_),
+                " from ",
+                receive.from < 0 ? "any rank" : concat("rank ", steps_->name(receive.from)),
+                ": ",
+                why);
+}
+
+/// Tells works how they ended, which runs callbacks: without the lock.
+void ShmMailbox::settle(std::unique_lock<std::mutex>& lock) {
+  while (!outcomes_.empty()) {
+    const std::vector<Outcome> outcomes = std::exchange(outcomes_, {});
+    lock.unlock();
+    for (const Outcome& outcome : outcomes) {
+      if (outcome.failure.empty()) {
+        outcome.work->complete();
+      } else if (outcome.misfit) {
+        outcome.work->fail(std::make_exception_ptr(
+            usage_error({.refused = outcome.failure,
+                         .rule = "a message is received into a tensor of its dtype and size"})));
+      } else {
+        outcome.work->fail(outcome.failure);
+      }
+    }
+    lock.lock();
+    changed_.notify_all();
+  }
+}
+
+/// Fails what waits for a rank that is gone, or has waited too long.
+void ShmMailbox::drop_hopeless() {
+  const auto now = Clock::now();
+  const auto late = [](std::chrono::milliseconds timeout) {
+    return concat("timed out after ", timeout.count(), " ms");
+  };
+  for (int to = 0; to < steps_->world_size(); ++to) {
+    auto& sends = sends_[static_cast<size_t>(to)];
+    if (sends.empty()) continue;
+    const std::string gone = to == rank_ ? "" : steps_->departure(to);
+    // Within a ring order is kept, so a message that is given up half-way ends what is behind it.
+    const bool stuck = sends.front().deadline <= now;
+    if (gone.empty() && !stuck) continue;
+    for (const Send& send : sends)
+      outcomes_.push_back({send.work, text_of(send, gone.empty() ? late(send.timeout) : gone)});
+    if (sends.front().done > 0) steps_->end(outcomes_.back().failure);  // the ring holds a half
+    sends.clear();
+  }
+  for (int from = 0; from < steps_->world_size(); ++from) {
+    Inbox& inbox = inboxes_[static_cast<size_t>(from)];
+    if (!inbox.open || from == rank_) continue;
+    const std::string gone = steps_->departure(from);
+    const bool is_late = inbox.receive && inbox.receive->deadline <= now;
+    if ((gone.empty() && !is_late) || pull(from)) continue;
+    const std::string half = gone.empty() ? "a message came half" : gone;
+    if (inbox.receive)
+      outcomes_.push_back({inbox.receive->work,
+                           text_of(*inbox.receive,
+                                   (gone.empty() ? late(inbox.receive->timeout) : gone) +
+                                       ", with the message half there")});
+    steps_->end(half);
+    inbox.receive.reset();
+    inbox.open = false;
+  }
+  // Who is gone now has sent all that it will: what is not in the ring after this never comes.
+  std::map<int, std::string> gone;
+  for (const Receive& receive : receives_) {
+    if (receive.from < 0 || receive.from == rank_ || gone.contains(receive.from)) continue;
+    if (const std::string why = steps_->departure(receive.from); !why.empty())
+      gone.emplace(receive.from, why);
+  }
+  for (int from = 0; from < steps_->world_size(); ++from) pull(from);
+  receives_.remove_if([&](const Receive& receive) {
+    const auto departed = gone.find(receive.from);
+    const bool left = departed != gone.end();
+    if (!left && receive.deadline > now) return false;
+    outcomes_.push_back(
+        {receive.work, text_of(receive, left ? departed->second : late(receive.timeout))});
+    return true;
+  });
+}
+
+/// One round of moving and, if nothing moved, sleeping.
+void ShmMailbox::drive(std::unique_lock<std::mutex>& lock) {
+  RankBlock& mine = segment_.rank(rank_);
+  const uint32_t heard = mine.doorbell.load();
+  if (move_all()) return settle(lock);
+  drop_hopeless();
+  if (!outcomes_.empty()) return settle(lock);
+  driving_ = true;
+  driver_ = std::this_thread::get_id();
+  lock.unlock();
+  const auto rung = [&] { return mine.doorbell.load() != heard; };
+  if (!spin_until(rung, steps_->spin())) {
+    mine.listeners.fetch_add(1);
+    if (!rung()) futex_wait(mine.doorbell, heard, kSlice);
+    mine.listeners.fetch_sub(1);
+  }
+  lock.lock();
+  driving_ = false;
+  driver_ = {};
+  changed_.notify_all();
+}
+
+void ShmMailbox::help(PendingWork& work, std::optional<Clock::time_point> deadline) {
+  std::unique_lock lock(mutex_);
+  while (!work.isCompleted() && !closed_) {
+    if (deadline && Clock::now() >= *deadline) return;
+    if (!driving_) {
+      drive(lock);
+    } else {
+      changed_.wait_for(lock, kSlice);
+    }
+  }
+}
+
+void ShmMailbox::start_thread() {
+  if (!thread_.joinable()) thread_ = std::thread([self = shared_from_this()] { self->serve(); });
+  changed_.notify_all();
+}
+
+void ShmMailbox::serve() {
+  std::unique_lock lock(mutex_);
+  while (!closed_) {
+    if (pending() && !driving_) {
+      drive(lock);
+    } else {
+      changed_.wait(lock);
+    }
+  }
+}
+
+void ShmMailbox::close(const std::string& reason) {
+  std::thread thread;
+  {
+    std::unique_lock lock(mutex_);
+    closed_ = true;
+    for (auto& sends : sends_) {
+      for (const Send& send : sends) outcomes_.push_back({send.work, text_of(send, reason)});
+      sends.clear();
+    }
+    for (const Receive& receive : receives_)
+      outcomes_.push_back({receive.work, text_of(receive, reason)});
+    receives_.clear();
+    for (Inbox& inbox : inboxes_) {
+      if (inbox.receive)
+        outcomes_.push_back({inbox.receive->work, text_of(*inbox.receive, reason)});
+      inbox.receive.reset();
+      inbox.open = false;
+    }
+    thread.swap(thread_);
+    settle(lock);
+    changed_.notify_all();
+    ring(rank_);
+    changed_.wait(lock, [&] { return !driving_ || driver_ == std::this_thread::get_id(); });
+  }
+  if (!thread.joinable()) return;
+  if (thread.get_id() == std::this_thread::get_id()) {
+    thread.detach();
+  } else {
+    thread.join();
+  }
+}
+
+}  // namespace muster::distributed

@@ -1,0 +1,72 @@
+// ThreadWorld::run: a thread per rank.
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <c10/util/Exception.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/distributed/process_group.h"
+#include "muster/tensor/intraop_threads.h"
+
+namespace muster::distributed {
+namespace {
+
+/// The error in hand, with the rank in front of ours and behind LibTorch's.
+std::exception_ptr error_of_rank(int rank) {
+  try {
+    throw;
+  } catch (const Error& error) {
+    ErrorText text = error.text();
+    text.refused = concat("rank ", rank, ": ", text.refused);
+    return std::make_exception_ptr(Error(error.kind(), text));
+  } catch (c10::Error& error) {
+    error.add_context(concat("in rank ", rank));
+    return std::current_exception();
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+std::string reason_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const c10::Error& known) {
+    return known.what_without_backtrace();
+  } catch (const std::exception& known) {
+    return known.what();
+  } catch (...) {
+    return "an exception of unknown type";
+  }
+}
+
+}  // namespace
+
+void ThreadWorld::run(const std::function<void(ProcessGroup)>& rank_main,
+                      int intraop_threads) const {
+  std::mutex mutex;
+  std::exception_ptr first;
+  const auto play = [&](int rank) {
+    tensor::set_own_intraop_threads(intraop_threads);
+    try {
+      rank_main(group(rank));
+      leave(rank, "");
+    } catch (...) {
+      const std::exception_ptr error = error_of_rank(rank);
+      {
+        // Kept before the others are released, so that their follow-up errors come second.
+        const std::lock_guard lock(mutex);
+        if (!first) first = error;
+      }
+      leave(rank, reason_of(error));
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world_size(); ++rank) threads.emplace_back(play, rank);
+  for (std::thread& thread : threads) thread.join();
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace muster::distributed

@@ -1,0 +1,191 @@
+#include "muster/distributed/two_level/two_level.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include <c10/core/GradMode.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/distributed/meet/host.h"
+#include "muster/distributed/two_level/two_level_parts.h"
+
+namespace muster::distributed {
+namespace {
+
+constexpr const char* kFailureKey = "two_level/failure";
+constexpr auto kLookAround = std::chrono::milliseconds(500);
+
+std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+}  // namespace
+
+std::vector<std::vector<int>> hosts_of(const std::vector<std::string>& identities) {
+  std::vector<std::string> names;
+  std::vector<std::vector<int>> hosts;
+  for (size_t rank = 0; rank < identities.size(); ++rank) {
+    const auto found = std::find(names.begin(), names.end(), identities[rank]);
+    const auto host = static_cast<size_t>(found - names.begin());
+    if (found == names.end()) {
+      names.push_back(identities[rank]);
+      hosts.emplace_back();
+    }
+    hosts[host].push_back(static_cast<int>(rank));
+  }
+  return hosts;
+}
+
+TwoLevelBackend::Parts::Parts(const BackendRequest& request,
+                              const std::vector<std::vector<int>>& all_hosts,
+                              const BackendEntry& inside_entry,
+                              const BackendEntry& between_entry)
+    : store(request.store),
+      hosts(all_hosts),
+      rank(request.rank),
+      world_size(request.world_size),
+      hosts_by_rank(static_cast<size_t>(request.world_size)),
+      local_ranks(static_cast<size_t>(request.world_size)) {
+  for (size_t h = 0; h < hosts.size(); ++h) {
+    for (size_t i = 0; i < hosts[h].size(); ++i) {
+      hosts_by_rank[static_cast<size_t>(hosts[h][i])] = static_cast<int>(h);
+      local_ranks[static_cast<size_t>(hosts[h][i])] = static_cast<int>(i);
+    }
+  }
+  host = host_of(rank);
+  const auto part = [&](const std::string& prefix, int part_rank, size_t size) {
+    BackendRequest sub = request;
+    sub.store = c10::make_intrusive<c10d::PrefixStore>(prefix, request.store);
+    sub.rank = part_rank;
+    sub.world_size = static_cast<int>(size);
+    return sub;
+  };
+  BackendRequest sub = part(concat("host", host), local_rank(rank), neighbours().size());
+  sub.names = neighbours();
+  sub.timeout = timeout_inside(sub.timeout);
+  std::string why;
+  try {
+    inside = inside_entry.make(sub);
+  } catch (const BackendUnfit& unfit) {
+    why = unfit.text().refused;
+  }
+  const auto reasons = exchange_texts(*store, "two_level/inside", rank, world_size, why);
+  for (size_t other = 0; other < reasons.size(); ++other) {
+    if (!reasons[other].empty()) throw BackendUnfit(concat("rank ", other, ": ", reasons[other]));
+  }
+  if (leads()) leaders = between_entry.make(part("leaders", host, hosts.size()));
+  all = between_entry.make(part("all", rank, static_cast<size_t>(world_size)));
+}
+
+void TwoLevelBackend::Parts::fail(const std::string& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.empty()) return;
+    failure_ = reason;
+  }
+  try {
+    store->compareSet(kFailureKey, bytes_of(""), bytes_of(reason));
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): rank 0 serves it, and is gone
+  }
+  if (auto* ours = dynamic_cast<PostingBackend*>(inside.get())) ours->give_up(reason);
+  leaders.reset();  // closes connections: the other leaders notice
+}
+
+void TwoLevelBackend::Parts::require_alive() const {
+  const std::lock_guard lock(mutex_);
+  if (!failure_.empty())
+    throw environment_error(
+        {.refused = "a collective on a group that has failed", .rule = failure_});
+}
+
+std::string TwoLevelBackend::Parts::explain(const std::string& error) const {
+  const std::string first_line = error.substr(0, error.find('\n'));
+  try {
+    store->wait({kFailureKey}, kLookAround);
+    const auto bytes = store->get(kFailureKey);
+    return {bytes.begin(), bytes.end()};
+  } catch (const std::exception&) {
+    return concat("between hosts: ", first_line);
+  }
+}
+
+TwoLevelBackend::TwoLevelBackend(const BackendRequest& request,
+                                 const std::vector<std::vector<int>>& hosts,
+                                 const BackendEntry& inside,
+                                 const BackendEntry& between)
+    : PostingBackend(concat(inside.name, "+", between.name),
+                     request.rank,
+                     request.world_size,
+                     request.timeout),
+      parts_(std::make_shared<Parts>(request, hosts, inside, between)),
+      queue_(std::make_shared<OpQueue>([] { return std::string(); })) {}
+
+TwoLevelBackend::~TwoLevelBackend() { close("the group was destroyed"); }
+
+void TwoLevelBackend::close(const std::string& reason) {
+  parts_->inside->abort();
+  queue_->close(reason);
+}
+
+/// For messages: collectives bring their own. Those between hosts keep gloo's first timeout, which
+/// gloo takes no other for.
+void TwoLevelBackend::setTimeout(std::chrono::milliseconds timeout) {
+  PostingBackend::setTimeout(timeout);
+  parts_->inside->setTimeout(timeout_inside(timeout));
+  parts_->all->setTimeout(timeout);
+}
+
+TwoLevelBackend::WorkPtr TwoLevelBackend::post(uint64_t sequence, Contribution part) {
+  auto work =
+      c10::make_intrusive<PendingWork>(getRank(), part.op, sequence, part.results(), queue_);
+  const OpSignature signature = OpSignature::of(part, sequence);
+  const bool now = !part.async;
+  const auto timeout = timeout_of(part);
+  const auto run = [parts = parts_, part = std::move(part), signature, timeout] {
+    const c10::NoGradGuard no_grad;
+    parts->require_alive();
+    try {
+      Run run(*parts, part, timeout);
+      run.agree(signature);
+      run.move();
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kUsage) throw;  // all ranks refuse
+      parts->fail(error.what());
+      throw;
+    } catch (const std::exception& error) {
+      const std::string why = concat(
+          signature.describe(), " #", signature.sequence, ": ", parts->explain(error.what()));
+      parts->fail(why);
+      throw environment_error({.refused = why});
+    }
+  };
+  queue_->submit(work, run, now);
+  return work;
+}
+
+TwoLevelBackend::WorkPtr TwoLevelBackend::send(Tensors& tensors, int to, int tag) {
+  const at::Tensor& tensor = only_message(tensors, to, "SEND");
+  if (parts_->same_host(to)) return parts_->inside->send(tensors, parts_->local_rank(to), tag);
+  Tensors bytes{tensor.contiguous().view(-1).view(at::kByte)};
+  return parts_->all->send(bytes, to, tag);
+}
+
+TwoLevelBackend::WorkPtr TwoLevelBackend::recv(Tensors& tensors, int from, int tag) {
+  const at::Tensor& tensor = only_message(tensors, from, "RECV");
+  if (parts_->same_host(from)) return parts_->inside->recv(tensors, parts_->local_rank(from), tag);
+  if (!tensor.is_contiguous()) {
+    throw usage_error({.refused = concat("RECV from rank ", from, " of another host"),
+                       .rule = "the tensor that a message of another host goes to is contiguous"});
+  }
+  Tensors bytes{tensor.view(-1).view(at::kByte)};
+  return parts_->all->recv(bytes, from, tag);
+}
+
+TwoLevelBackend::WorkPtr TwoLevelBackend::recvAnysource(Tensors&, int) {
+  throw usage_error({.refused = "RECVANYSOURCE over " + getBackendName(),
+                     .rule = "a message may come from this host or another, through two backends",
+                     .hint = "name the source, or use the backend gloo"});
+}
+
+}  // namespace muster::distributed

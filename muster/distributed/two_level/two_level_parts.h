@@ -1,0 +1,93 @@
+// The groups that a group of two levels is made of, and what one operation does on them.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "muster/distributed/meet/backend.h"
+#include "muster/distributed/call/contribution.h"
+#include "muster/distributed/call/posting_backend.h"
+#include "muster/distributed/two_level/two_level.h"
+
+namespace muster::distributed {
+
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+
+/// See Note [Two levels].
+inline std::chrono::milliseconds timeout_inside(std::chrono::milliseconds timeout) {
+  return timeout + timeout / 2;
+}
+
+/// A part, and how long an operation may wait in it.
+struct Side {
+  c10d::Backend& group;
+  std::chrono::milliseconds timeout;
+};
+
+struct TwoLevelBackend::Parts {
+  Parts(const BackendRequest& request,
+        const std::vector<std::vector<int>>& hosts,
+        const BackendEntry& inside_entry,
+        const BackendEntry& between_entry);
+
+  int local_rank(int rank) const { return local_ranks[static_cast<size_t>(rank)]; }
+  int host_of(int rank) const { return hosts_by_rank[static_cast<size_t>(rank)]; }
+  bool same_host(int other) const { return host_of(other) == host; }
+  bool leads() const { return local_rank(rank) == 0; }
+  const std::vector<int>& neighbours() const { return hosts[static_cast<size_t>(host)]; }
+
+  /// Tells everybody why, and closes what others wait at. Any thread; the first reason stays.
+  void fail(const std::string& reason);
+  /// Throws if the group has failed.
+  void require_alive() const;
+  /// What to say of an error between hosts: the reason of whoever failed first, if it can be had.
+  std::string explain(const std::string& error) const;
+
+  const c10::intrusive_ptr<c10d::Store> store;
+  const std::vector<std::vector<int>> hosts;
+  const int rank, world_size;
+  int host = 0;
+  std::vector<int> hosts_by_rank, local_ranks;
+  BackendPtr inside, leaders, all;  // leaders: null for the led
+
+ private:
+  mutable std::mutex mutex_;
+  std::string failure_;
+};
+
+/// One operation of one rank, from agreement to result. Blocks.
+class TwoLevelBackend::Run {
+ public:
+  Run(Parts& parts, const Contribution& part, std::chrono::milliseconds timeout)
+      : parts_(parts), part_(part), timeout_(timeout) {}
+
+  void agree(const OpSignature& signature) const;
+  void move();
+
+ private:
+  Side inside() const { return {*parts_.inside, timeout_inside(timeout_)}; }
+  Side leaders() const { return {*parts_.leaders, timeout_}; }
+  Side all() const { return {*parts_.all, timeout_}; }
+
+  void reduce(at::Tensor& tensor, c10d::ReduceOp::RedOpType op) const;
+  void combine_leaders(at::Tensor& tensor, c10d::ReduceOp::RedOpType op) const;
+  void reduce_to_root() const;
+  void reduce_scatter() const;
+  void broadcast() const;
+  at::Tensor gather_all(const at::Tensor& bytes) const;
+  void all_gather() const;
+  void gather() const;
+  void scatter() const;
+  void all_to_all() const;
+  at::Tensor check_sizes(const std::vector<int64_t>& gives,
+                         const std::vector<int64_t>& takes) const;
+  void check_lists() const;
+
+  Parts& parts_;
+  const Contribution& part_;
+  const std::chrono::milliseconds timeout_;
+};
+
+}  // namespace muster::distributed

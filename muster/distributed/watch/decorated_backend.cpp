@@ -1,0 +1,383 @@
+#include "muster/distributed/watch/decorated_backend.h"
+
+namespace muster::distributed {
+namespace {
+
+using c10d::OpType;
+
+template <class Invoke, class... Arguments>
+class PostingOf final : public Posting {
+ public:
+  PostingOf(Invoke invoke, Arguments&... arguments) : invoke_(invoke), arguments_(arguments...) {}
+
+  WorkPtr post() override { return std::apply(invoke_, arguments_); }
+  std::function<WorkPtr()> later() const override {
+    return [invoke = invoke_,
+            copies = std::tuple<std::remove_const_t<Arguments>...>(arguments_)]() mutable {
+      return std::apply(invoke, copies);
+    };
+  }
+
+ private:
+  Invoke invoke_;
+  std::tuple<Arguments&...> arguments_;
+};
+
+template <class Options>
+std::chrono::milliseconds timeout_of(const Options& options) {
+  return options.timeout.count() > 0 ? options.timeout : std::chrono::milliseconds(0);
+}
+
+/// Not every options struct has the field, nor has each in every LibTorch.
+template <class Options>
+bool blocks(const Options& options) {
+  if constexpr (requires { options.asyncOp; })
+    return !options.asyncOp;
+  else
+    return false;
+}
+
+template <class Options>
+uint8_t reduce_of(const Options& options) {
+  return static_cast<uint8_t>(options.reduceOp.op_);
+}
+
+const std::vector<at::Tensor>& first_list(const std::vector<std::vector<at::Tensor>>& lists) {
+  static const std::vector<at::Tensor> none;
+  return lists.empty() ? none : lists[0];
+}
+
+}  // namespace
+
+DecoratedBackend::DecoratedBackend(c10::intrusive_ptr<c10d::Backend> inner)
+    : c10d::Backend(inner->getRank(), inner->getSize()), inner_(std::move(inner)) {}
+
+template <class Invoke, class... Arguments>
+DecoratedBackend::WorkPtr DecoratedBackend::pass(const OpCall& call,
+                                                 Invoke invoke,
+                                                 Arguments&... arguments) {
+  const auto bound = [inner = inner_.get(), invoke](auto&... each) {
+    return invoke(*inner, each...);
+  };
+  PostingOf<decltype(bound), Arguments...> posting(bound, arguments...);
+  return around(call, posting);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::broadcast(Tensors& tensors,
+                                                      const c10d::BroadcastOptions& options) {
+  const OpCall call{.kind = diagnose::OpKind::kBroadcast,
+                    .type = OpType::BROADCAST,
+                    .inputs = tensors,
+                    .root = static_cast<int>(options.rootRank),
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
+  return pass(
+      call, [](auto& inner, auto&... each) { return inner.broadcast(each...); }, tensors, options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::allreduce(Tensors& tensors,
+                                                      const c10d::AllreduceOptions& options) {
+  const OpCall call{.kind = diagnose::OpKind::kAllreduce,
+                    .type = OpType::ALLREDUCE,
+                    .inputs = tensors,
+                    .reduce = reduce_of(options),
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
+  return pass(
+      call, [](auto& inner, auto&... each) { return inner.allreduce(each...); }, tensors, options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::allreduce_sparse(
+    Tensors& tensors, const c10d::AllreduceOptions& options) {
+  const OpCall call{.kind = diagnose::OpKind::kAllreduceSparse,
+                    .type = OpType::_ALLREDUCE_SPARSE,
+                    .inputs = tensors,
+                    .reduce = reduce_of(options),
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
+  return pass(
+      call,
+      [](auto& inner, auto&... each) { return inner.allreduce_sparse(each...); },
+      tensors,
+      options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::allreduce_coalesced(
+    Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+  const OpCall call{.kind = diagnose::OpKind::kAllreduceCoalesced,
+                    .type = OpType::ALLREDUCE_COALESCED,
+                    .inputs = tensors,
+                    .reduce = reduce_of(options),
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
+  return pass(
+      call,
+      [](auto& inner, auto&... each) { return inner.allreduce_coalesced(each...); },
+      tensors,
+      options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::reduce(Tensors& tensors,
+                                                   const c10d::ReduceOptions& options) {
+  const OpCall call{.kind = diagnose::OpKind::kReduce,
+                    .type = OpType::REDUCE,
+                    .inputs = tensors,
+                    .root = static_cast<int>(options.rootRank),
+                    .reduce = reduce_of(options),
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
+  return pass(
+      call, [](auto& inner, auto&... each) { return inner.reduce(each...); }, tensors, options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::allgather(TensorLists& outputs,
+                                                      Tensors& inputs,
+                                                      const c10d::AllgatherOptions& options) {
+  const OpCall call{.kind = diagnose::OpKind::kAllgather,
+                    .type = OpType::ALLGATHER,
+                    .inputs = inputs,
+                    .outputs = first_list(outputs),
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
+  return pass(
+      call,
+      [](auto& inner, auto&... each) { return inner.allgather(each...); },
+      outputs,
+      inputs,
+      options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::_allgather_base(at::Tensor& output,
+                                                            at::Tensor& input,
+                                                            const c10d::AllgatherOptions& options) {
+  const Tensors inputs{input};
+  const OpCall call{.kind = diagnose::OpKind::kAllgatherBase,
+                    .type = OpType::_ALLGATHER_BASE,
+                    .inputs = inputs,
+                    .outputs = {output},
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
+  return pass(
+      call,
+      [](auto& inner, auto&... each) { return inner._allgather_base(each...); },
+      output,
+      input,
+      options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::allgather_coalesced(
+    TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+  const OpCall call{.kind = diagnose::OpKind::kAllgatherCoalesced,
+                    .type = OpType::ALLGATHER_COALESCED,
+                    .inputs = inputs,
+                    .outputs = first_list(outputs),
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
+  return pass(
+      call,
+      [](auto& inner, auto&... each) { return inner.allgather_coalesced(each...); },
+      outputs,
+      inputs,
+      options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::allgather_into_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+  const OpCall call{.kind = diagnose::OpKind::kAllgatherIntoTensorCoalesced,
+                    .type = OpType::ALLGATHER_INTO_TENSOR_COALESCED,
+                    .inputs = inputs,
+                    .outputs = outputs,
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
+  return pass(
+      call,
+      [](auto& inner, auto&... each) { return inner.allgather_into_tensor_coalesced(each...); },
+      outputs,
+      inputs,
+      options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::gather(TensorLists& outputs,
+                                                   Tensors& inputs,
+                                                   const c10d::GatherOptions& options) {
+  const OpCall call{.kind = diagnose::OpKind::kGather,
+                    .type = OpType::GATHER,
+                    .inputs = inputs,
+                    .outputs = first_list(outputs),
+                    .root = static_cast<int>(options.rootRank),
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
+  return pass(
+      call,
+      [](auto& inner, auto&... each) { return inner.gather(each...); },
+      outputs,
+      inputs,
+      options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::scatter(Tensors& outputs,
+                                                    TensorLists& inputs,
+                                                    const c10d::ScatterOptions& options) {
+  const OpCall call{.kind = diagnose::OpKind::kScatter,
+                    .type = OpType::SCATTER,
+                    .inputs = first_list(inputs),
+                    .outputs = outputs,
+                    .root = static_cast<int>(options.rootRank),
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
+  return pass(
+      call,
+      [](auto& inner, auto&... each) { return inner.scatter(each...); },
+      outputs,
+      inputs,
+      options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::reduce_scatter(
+    Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& options) {
+  const OpCall call{.kind = diagnose::OpKind::kReduceScatter,
+                    .type = OpType::REDUCE_SCATTER,
+                    .inputs = first_list(inputs),
+                    .outputs = outputs,
+                    .reduce = reduce_of(options),
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
+  return pass(
+      call,
+      [](auto& inner, auto&... each) { return inner.reduce_scatter(each...); },
+      outputs,
+      inputs,
+      options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::_reduce_scatter_base(
+    at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
+  const Tensors inputs{input};
+  const OpCall call{.kind = diagnose::OpKind::kReduceScatterBase,
+                    .type = OpType::_REDUCE_SCATTER_BASE,
+                    .inputs = inputs,
+                    .outputs = {output},
+                    .reduce = reduce_of(options),
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
+  return pass(
+      call,
+      [](auto& inner, auto&... each) { return inner._reduce_scatter_base(each...); },
+      output,
+      input,
+      options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::reduce_scatter_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
+  const OpCall call{.kind = diagnose::OpKind::kReduceScatterTensorCoalesced,
+                    .type = OpType::REDUCE_SCATTER_TENSOR_COALESCED,
+                    .inputs = inputs,
+                    .outputs = outputs,
+                    .reduce = reduce_of(options),
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
+  return pass(
+      call,
+      [](auto& inner, auto&... each) { return inner.reduce_scatter_tensor_coalesced(each...); },
+      outputs,
+      inputs,
+      options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::alltoall(Tensors& outputs,
+                                                     Tensors& inputs,
+                                                     const c10d::AllToAllOptions& options) {
+  const OpCall call{.kind = diagnose::OpKind::kAlltoall,
+                    .type = OpType::ALLTOALL,
+                    .inputs = inputs,
+                    .outputs = outputs,
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
+  return pass(
+      call,
+      [](auto& inner, auto&... each) { return inner.alltoall(each...); },
+      outputs,
+      inputs,
+      options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::alltoall_base(at::Tensor& output,
+                                                          at::Tensor& input,
+                                                          std::vector<int64_t>& output_splits,
+                                                          std::vector<int64_t>& input_splits,
+                                                          const c10d::AllToAllOptions& options) {
+  const Tensors inputs{input};
+  const OpCall call{.kind = diagnose::OpKind::kAlltoallBase,
+                    .type = OpType::ALLTOALL_BASE,
+                    .inputs = inputs,
+                    .outputs = {output},
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
+  return pass(
+      call,
+      [](auto& inner, auto&... each) { return inner.alltoall_base(each...); },
+      output,
+      input,
+      output_splits,
+      input_splits,
+      options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::barrier(const c10d::BarrierOptions& options) {
+  const Tensors none;
+  const OpCall call{.kind = diagnose::OpKind::kBarrier,
+                    .type = OpType::BARRIER,
+                    .inputs = none,
+                    .timeout = timeout_of(options),
+                    .blocks = blocks(options)};
+  return pass(
+      call, [](auto& inner, auto&... each) { return inner.barrier(each...); }, options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::send(Tensors& tensors, int to, int tag) {
+  const OpCall call{
+      .kind = diagnose::OpKind::kSend, .type = OpType::SEND, .inputs = tensors, .root = to, .tag = tag};
+  return pass(
+      call, [](auto& inner, auto&... each) { return inner.send(each...); }, tensors, to, tag);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::recv(Tensors& tensors, int from, int tag) {
+  const OpCall call{
+      .kind = diagnose::OpKind::kRecv, .type = OpType::RECV, .inputs = tensors, .root = from, .tag = tag};
+  return pass(
+      call, [](auto& inner, auto&... each) { return inner.recv(each...); }, tensors, from, tag);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::recvAnysource(Tensors& tensors, int tag) {
+  const OpCall call{
+      .kind = diagnose::OpKind::kRecvAny, .type = OpType::RECVANYSOURCE, .inputs = tensors, .tag = tag};
+  return pass(
+      call, [](auto& inner, auto&... each) { return inner.recvAnysource(each...); }, tensors, tag);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::all_gather_single(
+    at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
+  return _allgather_base(output, input, options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::reduce_scatter_single(
+    at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
+  return _reduce_scatter_base(output, input, options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::all_to_all_single(
+    at::Tensor& output,
+    at::Tensor& input,
+    std::vector<int64_t>& output_splits,
+    std::vector<int64_t>& input_splits,
+    const c10d::AllToAllOptions& options) {
+  return alltoall_base(output, input, output_splits, input_splits, options);
+}
+
+void DecoratedBackend::setGroupUid(const std::string& uid) {
+  c10d::Backend::setGroupUid(uid);
+  inner_->setGroupUid(uid);
+}
+
+}  // namespace muster::distributed

@@ -1,0 +1,133 @@
+// The heartbeat of one rank, and what it learns of the others through the group's store.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "muster/diagnose/record/diagnosis.h"
+
+namespace muster::distributed {
+
+struct BoardOptions {
+  int rank = 0;
+  int world_size = 1;
+  int server_rank = -1;
+  std::chrono::milliseconds heartbeat{1000};
+};
+
+/// Runs a thread of its own, which alone talks to the store: the store may hang when the rank that
+/// serves it is stopped, and then nothing else may. All members may be called from any thread.
+class WatchBoard {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  WatchBoard(c10::intrusive_ptr<c10d::Store> store,
+             BoardOptions options,
+             std::shared_ptr<diagnose::FlightRecorder> recorder);
+  ~WatchBoard();
+  WatchBoard(const WatchBoard&) = delete;
+
+  /// Tells the others that this rank has closed the group, and ends the thread. Does not wait for a
+  /// store that hangs. The destructor does it, too.
+  void close();
+
+  /// On: beats five times as often, and reads all peers each time. What was read before it was
+  /// switched on is not fresh (PeerView::is_fresh).
+  void set_alarm(bool on);
+  /// Written as the group's verdict unless there is one already.
+  void propose(const std::string& verdict);
+
+  /// A collective that a rank is about to call.
+  struct Call {
+    uint64_t sequence = 0;
+    uint64_t attempt = 0;  ///< so many calls under this number were refused on this rank before
+    uint64_t fingerprint = 0;
+  };
+  /// Whether the rank that was first to call it called the same, as far as it has told. Waits for
+  /// the store no longer than a heartbeat; without an answer, `in_doubt`.
+  bool agrees(const Call& call, bool in_doubt);
+  /// The call was not made: if ours was the first, the next rank's is. Does not wait.
+  void withdraw(const Call& call);
+
+  /// The group's verdict, once there is one.
+  std::optional<std::string> verdict() const;
+  /// By rank, with this rank's own state as it is now.
+  std::vector<diagnose::PeerView> peers() const;
+  diagnose::StoreView store() const;
+  /// Each rank but ours knows the verdict, or has ended, or is gone.
+  bool all_told() const;
+  /// Whether the neighbour's chain and ours differ.
+  bool neighbour_disagrees() const;
+  /// All peers have been read, with heartbeats that they wrote after `since`.
+  bool is_fresh(Clock::time_point since) const;
+
+  /// Rises with everything that is learnt here, and with wake().
+  uint64_t version() const;
+  /// Until the version is another one than `seen`, or `until`.
+  void wait_until(uint64_t seen, Clock::time_point until);
+  void wake();
+
+  std::chrono::milliseconds heartbeat() const;
+  /// With an alarm.
+  std::chrono::milliseconds fast_heartbeat() const;
+  /// A heartbeat older than this has stopped.
+  double stale_s() const;
+
+ private:
+  struct Shared;
+  class Beat;
+  static void meet_server(Shared& shared);
+  static void beat(const std::shared_ptr<Shared>& shared);
+  std::shared_ptr<Shared> shared_;
+};
+
+/// Of a board and its thread, which may outlive it.
+struct WatchBoard::Shared {
+  struct Question {
+    Call call;
+    bool withdraws = false;
+    std::optional<bool> agrees;
+  };
+  struct Peer {
+    std::optional<diagnose::PeerState> state;
+    Clock::time_point since;                   // when this heartbeat was first seen
+    std::optional<Clock::time_point> read_at;  // when it was last asked for
+    bool was_gone = false;                     // its process had ended by then
+    Clock::duration silent{};                  // between reads that showed nothing new
+  };
+  BoardOptions options;
+  std::shared_ptr<diagnose::FlightRecorder> recorder;
+  diagnose::ProcessId process = diagnose::this_process();
+
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  c10::intrusive_ptr<c10d::Store> store;
+  std::optional<diagnose::ProcessId> server;  // the process of the rank that serves the store
+  std::vector<Peer> peers;          // by rank; only the board's thread writes there
+  std::optional<std::string> verdict;
+  std::string proposal;
+  std::vector<std::shared_ptr<Question>> questions;
+  std::optional<Clock::time_point> asked_at;  // a request to the store is on its way since then
+  uint64_t version = 0;                       // rises with each change
+  uint64_t beats = 0;
+  int64_t alarms_seen = 0;
+  int alarms_heard = 0;                    // beats that still run fast because of others' alarms
+  std::optional<Clock::time_point> alarm;  // ours, since when
+  bool lost = false, stopping = false, finished = false;
+
+  void bump() {
+    ++version;
+    changed.notify_all();
+  }
+  bool fast() const { return alarm.has_value() || alarms_heard > 0; }
+};
+
+}  // namespace muster::distributed

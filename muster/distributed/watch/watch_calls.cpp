@@ -1,0 +1,52 @@
+// What the watch does about a call before the backend sees it.
+#include "muster/distributed/watch/watch_core.h"
+
+namespace muster::distributed {
+namespace {
+
+/// So many different calls are compared before they are made, those after them only behind.
+constexpr size_t kCheckedCalls = 512;
+
+}  // namespace
+
+void Watch::check_first_call(const diagnose::OpRecord& op) {
+  if (traits_.names_culprits || diagnose::is_point_to_point(op.kind)) return;
+  WatchBoard::Call call{.sequence = op.sequence, .fingerprint = diagnose::fingerprint(op)};
+  {
+    const std::lock_guard lock(mutex_);
+    // A program whose calls are always new is not slowed for ever.
+    if (known_calls_.size() >= kCheckedCalls || !known_calls_.insert(call.fingerprint).second)
+      return;
+    if (refused_.sequence == op.sequence) call.attempt = refused_.attempt;
+  }
+  if (board_.agrees(call, /*in_doubt=*/true)) return;
+  ++suspects_;
+  board_.wake();
+  // A question that nobody answers takes a heartbeat.
+  WaitedTime waited(board_.heartbeat() + board_.fast_heartbeat());
+  bool agrees = false;  // the first rank may have withdrawn its call since
+  while (!agrees && !has_failed() && waited.look() < 8 * board_.heartbeat() && !stopping()) {
+    board_.wait_until(board_.version(), Clock::now() + board_.fast_heartbeat() / 4);
+    agrees = board_.agrees(call, /*in_doubt=*/false);
+  }
+  --suspects_;
+  if (agrees && !has_failed()) return;
+  recorder_->complete(op.id, /*failed=*/true);
+  if (has_failed()) throw failure_of(op);
+  throw environment_error(
+      {.refused = title(op), .rule = "another rank called something else under this number"});
+}
+
+void Watch::take_back(const diagnose::OpRecord& op) {
+  recorder_->take_back(op.id);
+  if (traits_.names_culprits || diagnose::is_point_to_point(op.kind)) return;
+  WatchBoard::Call call{.sequence = op.sequence, .fingerprint = diagnose::fingerprint(op)};
+  {
+    const std::lock_guard lock(mutex_);
+    if (refused_.sequence == op.sequence) call.attempt = refused_.attempt;
+    refused_ = {.sequence = op.sequence, .attempt = call.attempt + 1};
+  }
+  board_.withdraw(call);
+}
+
+}  // namespace muster::distributed

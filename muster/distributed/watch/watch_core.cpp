@@ -1,0 +1,388 @@
+#include "muster/distributed/watch/watch_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "muster/base/text.h"
+#include "muster/distributed/watch/watched_work.h"
+
+namespace muster::distributed {
+namespace {
+
+using std::chrono::milliseconds;
+
+milliseconds heartbeat_of(const WatchRequest& request, const WatchOptions& options) {
+  if (options.heartbeat.count() > 0) return options.heartbeat;
+  const milliseconds longest(request.threads ? 100 : 1000);
+  return std::clamp(request.timeout / 10, std::min(milliseconds(50), longest), longest);
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const c10::Error& known) {
+    return first_line(known.what_without_backtrace());
+  } catch (const std::exception& known) {
+    return first_line(known.what());
+  } catch (...) {
+    return "an exception of unknown type";
+  }
+}
+
+const Error* as_ours(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& ours) {
+    return &ours;  // lives as long as `error`
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+double age_s(const diagnose::OpRecord& op) {
+  return static_cast<double>(diagnose::FlightRecorder::now_ns() - op.posted_ns) * 1e-9;
+}
+
+/// A verdict travels as its text and, behind the last line end, its hint.
+std::string pack(const std::string& text, const std::string& hint) { return text + '\n' + hint; }
+
+std::pair<std::string, std::string> unpack(const std::string& verdict) {
+  const size_t end = verdict.rfind('\n');
+  if (end == std::string::npos) return {verdict, ""};
+  return {verdict.substr(0, end), verdict.substr(end + 1)};
+}
+
+}  // namespace
+
+Watch::Watch(WatchRequest request, WatchOptions options, BackendTraits traits)
+    : request_(std::move(request)),
+      options_(std::move(options)),
+      traits_(std::move(traits)),
+      recorder_(std::make_shared<diagnose::FlightRecorder>(options_.records)),
+      board_(request_.store,
+             {.rank = request_.rank,
+              .world_size = request_.world_size,
+              .server_rank = request_.server_rank,
+              .heartbeat = heartbeat_of(request_, options_)},
+             recorder_),
+      timeout_ms_(request_.timeout.count()) {}
+
+Watch::~Watch() = default;
+
+void Watch::start(std::function<void()> abort) {
+  abort_ = std::move(abort);
+  thread_ = std::thread([self = shared_from_this()] { self->run(); });
+}
+
+void Watch::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  board_.wake();
+  if (!thread_.joinable()) return;
+  if (thread_.get_id() == std::this_thread::get_id())
+    thread_.detach();  // a callback of ours dropped the group
+  else
+    thread_.join();
+  board_.close();
+}
+
+bool Watch::stopping() {
+  const std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
+std::string Watch::title(const diagnose::OpRecord& op) const {
+  std::string text = describe(op);
+  if (!diagnose::is_point_to_point(op.kind)) text += concat(" #", op.sequence);
+  text += concat(" of group ",
+                 options_.group,
+                 " (",
+                 traits_.name,
+                 ", rank ",
+                 request_.rank,
+                 " of ",
+                 request_.world_size);
+  if (op.step >= 0) text += concat(", step ", op.step);
+  return text + ")";
+}
+
+void Watch::check_open(const diagnose::OpRecord& op) const {
+  if (!has_failed()) return;
+  const std::lock_guard lock(mutex_);
+  const auto [text, hint] = unpack(verdict_);
+  throw environment_error({.refused = concat(describe(op), " of group ", options_.group),
+                           .rule = "the group has failed before: " + text,
+                           .hint = hint});
+}
+
+void Watch::add(const WatchedWorkPtr& work) {
+  const std::lock_guard lock(mutex_);
+  work->place_ = open_.insert(open_.end(), work);
+  work->listed_ = true;
+}
+
+void Watch::remove(WatchedWork& work) {
+  WatchedWorkPtr last;  // dropped without the lock
+  const std::lock_guard lock(mutex_);
+  if (!work.listed_) return;
+  work.listed_ = false;
+  last = std::move(*work.place_);
+  open_.erase(work.place_);
+}
+
+void Watch::failed(const WatchedWorkPtr& work, std::exception_ptr error) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!stopping_) {
+      failures_.push_back({work, error});
+      error = nullptr;
+    }
+  }
+  if (error)
+    work->settle(error);
+  else
+    board_.wake();
+}
+
+std::vector<WatchedWorkPtr> Watch::open_works() {
+  const std::lock_guard lock(mutex_);
+  return {open_.begin(), open_.end()};
+}
+
+void Watch::run() {
+  while (!stopping()) {
+    const uint64_t seen = board_.version();
+    const Clock::time_point next = tick();
+    bool pending = false;
+    {
+      const std::lock_guard lock(mutex_);
+      pending = !failures_.empty();
+    }
+    if (!pending) board_.wait_until(seen, next);
+  }
+  std::vector<Failure> left;
+  {
+    const std::lock_guard lock(mutex_);
+    left.swap(failures_);
+  }
+  for (const Failure& failure : left) failure.work->settle(failure.error);
+  let_go();
+}
+
+/// Works that are not through hold the watch, as it holds them.
+void Watch::let_go() {
+  std::list<WatchedWorkPtr> works;  // dropped without the lock
+  const std::lock_guard lock(mutex_);
+  for (const WatchedWorkPtr& work : open_) work->listed_ = false;
+  works.swap(open_);
+}
+
+/// Works that nobody waits for end unseen: asked here. One that only we hold is let go.
+void Watch::poll(const std::vector<WatchedWorkPtr>& works) {
+  for (const WatchedWorkPtr& work : works) {
+    if (work->follows() || work->is_awaited()) continue;
+    if (work.use_count() <= 2 && diagnose::is_point_to_point(work->record().kind))
+      remove(*work);
+    else
+      work->isCompleted();
+  }
+}
+
+WatchedWorkPtr Watch::oldest(const std::vector<WatchedWorkPtr>& works) const {
+  for (const WatchedWorkPtr& work : works) {
+    if (work->follows() || work->is_awaited() || !diagnose::is_point_to_point(work->record().kind))
+      return work;
+  }
+  return {};
+}
+
+diagnose::Diagnosis Watch::diagnose_now(const diagnose::OpRecord& op) const {
+  return diagnose::diagnose({.op = op, .waited_s = age_s(op), .rank = request_.rank},
+                  board_.peers(),
+                  board_.store(),
+                  board_.stale_s());
+}
+
+/// Whether to fail before the backend does. Other operations are believed once every rank has shown
+/// its own twice: a call that its backend refuses is taken back. A difference that no heartbeat
+/// shows yet is given the time in which all ranks hear of the alarm and show more.
+bool Watch::is_proven(const diagnose::Diagnosis& diagnosis, bool is_late) {
+  if (diagnosis.kind == diagnose::Diagnosis::Kind::kGone) return is_late && diagnosis.certain;
+  if (diagnosis.kind != diagnose::Diagnosis::Kind::kMismatch) {
+    difference_.reset();
+    return false;
+  }
+  if (!difference_) difference_ = {Clock::now(), WaitedTime(half_heartbeat())};
+  return (diagnosis.certain && board_.is_fresh(difference_->since)) ||
+         difference_->seen.look() > 2 * board_.heartbeat();
+}
+
+/// Whether to conclude now that the time of an operation is over. Who has not seen one heartbeat of
+/// a rank that is missing (this process was stopped, say) gives it the time in which they come.
+bool Watch::is_settled(const diagnose::OpRecord& op, const diagnose::Diagnosis& diagnosis) {
+  if (diagnosis.kind != diagnose::Diagnosis::Kind::kUnknown || diagnosis.certain) return true;
+  if (!over_ || over_->op != op.id) over_ = {op.id, WaitedTime(half_heartbeat())};
+  return over_->waited.look() > 3 * board_.heartbeat();
+}
+
+Watch::Clock::time_point Watch::tick() {
+  const auto now = Clock::now();
+  if (has_failed()) {
+    fail_works();  // posted while the group failed
+    return now + board_.heartbeat();
+  }
+  if (const auto verdict = board_.verdict()) {
+    fail_group(*verdict);
+    return now + board_.heartbeat();
+  }
+  std::vector<Failure> failures;
+  {
+    const std::lock_guard lock(mutex_);
+    failures.swap(failures_);
+  }
+  for (Failure& failure : failures) handle(std::move(failure));
+  const auto works = open_works();
+  poll(works);
+  const WatchedWorkPtr first = oldest(works);
+  const bool differs = !traits_.names_culprits && (suspects_ > 0 || board_.neighbour_disagrees());
+  const double usual_s = static_cast<double>(recorder_->usual_ns()) * 1e-9;
+  const double beat_s = std::chrono::duration<double>(board_.heartbeat()).count();
+  const bool is_late = first && age_s(first->record()) > std::max(2 * beat_s, 8 * usual_s);
+  board_.set_alarm(differs || is_late);
+  if (!differs && !is_late) {
+    difference_.reset();
+    if (!first || !first->follows()) return now + board_.heartbeat();
+    return now + std::min<Clock::duration>(board_.heartbeat(), timeout());
+  }
+  const diagnose::OpRecord op = first ? first->record() : recorder_->standing().last.value_or(diagnose::OpRecord{});
+  const diagnose::Diagnosis diagnosis = diagnose_now(op);
+  const auto limit = first && first->timeout().count() > 0 ? first->timeout() : timeout();
+  const double left_s = first ? std::chrono::duration<double>(limit).count() - age_s(op) : 1e9;
+  const bool is_over = first && first->follows() && left_s <= 0;
+  if (is_over && is_settled(op, diagnosis))
+    conclude(diagnosis, concat("it is not done after ", fixed(age_s(op), 1), " s"));
+  else if (!traits_.names_culprits && is_proven(diagnosis, is_late))
+    conclude(diagnosis, "");
+  const double least_s = is_over ? beat_s / 20 : 0.001;
+  const auto pause = std::chrono::duration<double>(std::clamp(left_s, least_s, beat_s / 5));
+  return now + std::chrono::duration_cast<Clock::duration>(pause);
+}
+
+void Watch::handle(Failure failure) {
+  const diagnose::OpRecord& op = failure.work->record();
+  if (has_failed()) return failure.work->settle(std::make_exception_ptr(failure_of(op)));
+  if (const Error* ours = as_ours(failure.error)) return add_to_backends_error(failure, *ours);
+  // Heartbeats that have stopped show as such after three of them; see WatchBoard::stale_s.
+  const diagnose::Diagnosis diagnosis = find_out(op, 3 * board_.heartbeat());
+  conclude(diagnosis, "the backend says: " + text_of(failure.error));
+}
+
+/// Waits until the diagnosis is certain, or another rank has pronounced the verdict.
+diagnose::Diagnosis Watch::find_out(const diagnose::OpRecord& op, milliseconds patience) {
+  board_.set_alarm(true);
+  const auto until = Clock::now() + patience;
+  while (true) {
+    const uint64_t seen = board_.version();
+    diagnose::Diagnosis diagnosis = diagnose_now(op);
+    if (diagnosis.certain || board_.verdict() || stopping() || Clock::now() >= until)
+      return diagnosis;
+    board_.wait_until(seen, std::min(until, Clock::now() + board_.fast_heartbeat()));
+  }
+}
+
+/// The backend has named the culprit: its words stay, and what it cannot know is added.
+void Watch::add_to_backends_error(const Failure& failure, const Error& error) {
+  const diagnose::OpRecord& op = failure.work->record();
+  const auto start = Clock::now();
+  const auto until = start + board_.heartbeat() + board_.fast_heartbeat();
+  board_.set_alarm(true);
+  diagnose::Diagnosis diagnosis = diagnose_now(op);
+  while (!board_.is_fresh(start) && !board_.store().lost && Clock::now() < until && !stopping()) {
+    board_.wait_until(board_.version(), std::min(until, Clock::now() + board_.fast_heartbeat()));
+    diagnosis = diagnose_now(op);
+  }
+  ErrorText text = error.text();
+  std::vector<std::string> parts;
+  if (!text.rule.empty()) parts.push_back(text.rule);
+  using Kind = diagnose::Diagnosis::Kind;
+  const bool adds = diagnosis.kind != Kind::kMismatch && diagnosis.kind != Kind::kAllThere &&
+                    diagnosis.kind != Kind::kUnknown;
+  if (adds) parts.push_back(diagnosis.who);
+  if (diagnosis.kind == Kind::kMismatch) parts.push_back("it was " + title(op));
+  if (!diagnosis.common.empty()) parts.push_back(diagnosis.common);
+  text.rule = join(parts, "; ");
+  if (text.hint.empty()) text.hint = diagnosis.hint;
+  const std::string record = write_record(text.refused + ": " + text.rule);
+  if (!record.empty()) text.hint += concat(text.hint.empty() ? "" : "; ", record);
+  failure.work->settle(std::make_exception_ptr(Error(error.kind(), text)));
+}
+
+void Watch::conclude(const diagnose::Diagnosis& diagnosis, const std::string& cause) {
+  std::string text = diagnosis.who;
+  using Kind = diagnose::Diagnosis::Kind;
+  const bool says_all = diagnosis.kind == Kind::kMismatch || diagnosis.culprits.size() == 1;
+  if (!cause.empty() && (!says_all || diagnosis.kind == Kind::kMissing))
+    text += concat(text.empty() ? "" : "; ", cause);
+  if (!diagnosis.common.empty()) text += "; " + diagnosis.common;
+  std::string verdict = pack(text, diagnosis.hint);
+  if (!board_.store().lost) {
+    board_.propose(verdict);
+    const auto answered = Clock::now() + 3 * board_.fast_heartbeat();
+    while (!board_.verdict() && !board_.store().lost && Clock::now() < answered)
+      board_.wait_until(board_.version(), Clock::now() + board_.fast_heartbeat() / 4);
+  }
+  fail_group(board_.verdict().value_or(verdict));
+}
+
+void Watch::fail_group(const std::string& verdict) {
+  // Nobody goes on, and is ended by its launcher or ends the store, before all know why.
+  const auto until =
+      Clock::now() + std::min<Clock::duration>(2 * board_.heartbeat(), timeout() / 5);
+  while (board_.verdict() && !board_.all_told() && !board_.store().lost && Clock::now() < until &&
+         !stopping())
+    board_.wait_until(board_.version(), Clock::now() + board_.fast_heartbeat() / 2);
+  auto [text, hint] = unpack(verdict);
+  const std::string record = write_record(text);
+  if (!record.empty()) hint += concat(hint.empty() ? "" : "; ", record);
+  {
+    const std::lock_guard lock(mutex_);
+    verdict_ = pack(text, hint);
+  }
+  failed_.store(true, std::memory_order_release);
+  fail_works();
+  std::function<void()> abort;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!stopping_) abort = abort_;  // else a callback of ours dropped the backend
+  }
+  if (abort) abort();
+}
+
+Error Watch::failure_of(const diagnose::OpRecord& op) const {
+  const std::lock_guard lock(mutex_);
+  const auto [text, hint] = unpack(verdict_);
+  return environment_error(
+      {.refused = concat(title(op), " failed after ", fixed(age_s(op), 1), " s"),
+       .rule = text,
+       .hint = hint});
+}
+
+void Watch::fail_works() {
+  std::vector<WatchedWorkPtr> works = open_works();
+  std::vector<Failure> failures;
+  {
+    const std::lock_guard lock(mutex_);
+    failures.swap(failures_);
+  }
+  for (const Failure& failure : failures) works.push_back(failure.work);
+  for (const WatchedWorkPtr& work : works) {
+    work->settle(std::make_exception_ptr(failure_of(work->record())));
+    work->abort_inner();
+  }
+}
+
+}  // namespace muster::distributed

@@ -1,0 +1,43 @@
+// The flight record that a rank leaves behind when its group fails.
+#include <filesystem>
+
+#include "muster/base/file.h"
+#include "muster/base/text.h"
+#include "muster/distributed/watch/watch_core.h"
+
+namespace muster::distributed {
+
+/// "flight record: FILE", or why there is none; empty if none is wanted.
+std::string Watch::write_record(const std::string& verdict) const {
+  if (options_.flight_dir.empty()) return "";
+  Json json;
+  json["format"] = "muster-flight/1";
+  json["group"] = options_.group;
+  json["backend"] = traits_.name;
+  json["rank"] = request_.rank;
+  json["world_size"] = request_.world_size;
+  json["verdict"] = verdict;
+  json["now_ns"] = diagnose::FlightRecorder::now_ns();
+  json["now_unix_s"] =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  json["heartbeats"] = Json::array();
+  for (const diagnose::PeerView& peer : board_.peers()) {
+    if (!peer.state) continue;
+    Json state = parse_json(to_text(*peer.state), "heartbeat");
+    state["age_s"] = peer.age_s;
+    json["heartbeats"].push_back(state);
+  }
+  json["operations"] = Json::array();
+  for (const diagnose::OpRecord& record : recorder_->since(0)) json["operations"].push_back(to_json(record));
+  const std::filesystem::path file = std::filesystem::path(options_.flight_dir) /
+                                     concat(options_.group, "-rank-", request_.rank, ".json");
+  try {
+    std::filesystem::create_directories(options_.flight_dir);
+    write_file_atomic(file, muster::to_text(json, 1) + '\n');
+    return "flight record: " + file.string();
+  } catch (const std::exception& error) {
+    return concat("no flight record: ", std::string(error.what()));
+  }
+}
+
+}  // namespace muster::distributed

@@ -1,0 +1,186 @@
+#include "muster/distributed/watch/watched_backend.h"
+
+#include <cstdlib>
+#include <thread>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/rank_env.h"
+#include "muster/base/text.h"
+#include "muster/distributed/meet/backend.h"
+#include "muster/distributed/watch/faulty_backend.h"
+#include "muster/distributed/process_group.h"
+#include "muster/distributed/watch/watched_work.h"
+
+namespace muster::distributed {
+namespace {
+
+static_assert(c10d::ReduceOp::SUM == 0 && c10d::ReduceOp::AVG == 1 &&
+                  c10d::ReduceOp::PRODUCT == 2 && c10d::ReduceOp::MIN == 3 &&
+                  c10d::ReduceOp::MAX == 4 && c10d::ReduceOp::BAND == 5 &&
+                  c10d::ReduceOp::BOR == 6 && c10d::ReduceOp::BXOR == 7 &&
+                  c10d::ReduceOp::PREMUL_SUM == 8,
+              "op_record.cpp names them in this order");
+
+/// As PyTorch's dtypes are called; c10's own name for the rest.
+const char* dtype_name(at::ScalarType type) {
+  switch (type) {
+    case at::kByte:
+      return "uint8";
+    case at::kChar:
+      return "int8";
+    case at::kShort:
+      return "int16";
+    case at::kInt:
+      return "int32";
+    case at::kLong:
+      return "int64";
+    case at::kHalf:
+      return "float16";
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kFloat:
+      return "float32";
+    case at::kDouble:
+      return "float64";
+    case at::kBool:
+      return "bool";
+    default:
+      return c10::toString(type);
+  }
+}
+
+diagnose::TensorMeta meta_of(const at::Tensor& tensor) {
+  diagnose::TensorMeta meta{.dtype = dtype_name(tensor.scalar_type()),
+                  .dims = static_cast<uint8_t>(std::min<int64_t>(tensor.dim(), 255)),
+                  .elements = tensor.numel()};
+  for (size_t i = 0; i < meta.dims && i < diagnose::TensorMeta::kMaxDims; ++i)
+    meta.sizes[i] = tensor.size(static_cast<int64_t>(i));
+  return meta;
+}
+
+diagnose::OpRecord record_of(const OpCall& call) {
+  diagnose::OpRecord record{.kind = call.kind, .reduce = call.reduce, .root = call.root, .tag = call.tag};
+  for (const at::Tensor& tensor : call.inputs) {
+    if (tensor.defined())
+      diagnose::add_tensor(record, meta_of(tensor), static_cast<int64_t>(tensor.element_size()));
+  }
+  return record;
+}
+
+/// As its entry says; of a backend without one, nothing is taken for granted.
+BackendTraits traits_of(const c10d::Backend& backend) {
+  const std::string name = backend.getBackendName();
+  const BackendEntry* entry = backends().find(name);
+  if (entry == nullptr) return {.name = name};
+  return {.name = name,
+          .has_threads = entry->completes_futures,
+          .names_culprits = entry->names_culprits};
+}
+
+WatchedBackend* watched_of(const ProcessGroup& group) {
+  const auto backend = group.c10d()->getBackend(group.device().type());
+  c10d::Backend* at = backend.get();
+  while (at != nullptr) {
+    if (auto* found = dynamic_cast<WatchedBackend*>(at)) return found;
+    auto* decorated = dynamic_cast<DecoratedBackend*>(at);
+    at = decorated == nullptr ? nullptr : decorated->inner().get();
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+WatchedBackend::WatchedBackend(c10::intrusive_ptr<c10d::Backend> inner,
+                               const WatchRequest& request,
+                               const WatchOptions& options)
+    : DecoratedBackend(std::move(inner)),
+      watch_(std::make_shared<Watch>(request, options, traits_of(*inner_))) {
+  // The backend lives longer than the watch's thread: stop() joins it.
+  watch_->start([backend = inner_.get()] { backend->abort(); });
+}
+
+// A gloo backend joins its threads at its end, and they wait for operations whose ranks will never
+// come until these time out. When the group has failed, nobody waits with them.
+WatchedBackend::~WatchedBackend() {
+  watch_->stop();
+  if (!watch_->has_failed() || !watch_->traits().has_threads) return;
+  std::thread([inner = std::move(inner_)]() mutable { inner.reset(); }).detach();
+}
+
+void WatchedBackend::setTimeout(std::chrono::milliseconds timeout) {
+  watch_->set_timeout(timeout);
+  inner_->setTimeout(timeout);
+}
+
+WatchedBackend::WorkPtr WatchedBackend::around(const OpCall& call, Posting& posting) {
+  diagnose::OpRecord record = record_of(call);
+  if (watch_->has_failed()) watch_->check_open(record);
+  record = recorder()->post(record);
+  watch_->check_first_call(record);
+  const auto watch_it = [&](WorkPtr inner) {
+    return c10::make_intrusive<WatchedWork>(
+        watch_, std::move(inner), record, call.type, call.timeout, getRank());
+  };
+  WorkPtr inner;
+  if (call.blocks) recorder()->begin_wait(record.id);  // it may work on this thread
+  try {
+    inner = posting.post();
+  } catch (const Error& error) {
+    if (call.blocks) recorder()->end_wait(record.id);
+    // The others did not come, or with something else; not: the call itself is bad.
+    if (error.kind() == ErrorKind::kEnvironment ||
+        error.text().refused.starts_with("ranks disagree"))
+      watch_it({})->fail(std::current_exception());
+    watch_->take_back(record);
+    throw;
+  } catch (...) {
+    if (call.blocks) recorder()->end_wait(record.id);
+    watch_->take_back(record);
+    throw;
+  }
+  if (call.blocks) recorder()->end_wait(record.id);
+  if (!inner) {  // done, or part of a coalesced operation
+    recorder()->complete(record.id);
+    return inner;
+  }
+  auto work = watch_it(std::move(inner));
+  WatchedWork::open(work);
+  return work;
+}
+
+WatchOptions with_environment(WatchOptions options) {
+  const auto take = [](std::string& option, std::string_view name) {
+    if (option.empty()) option = process_environment(name).value_or("");
+  };
+  take(options.flight_dir, "MUSTER_FLIGHT_DIR");
+  take(options.faults, "MUSTER_FAULTS");
+  return options;
+}
+
+c10::intrusive_ptr<c10d::Backend> watched(c10::intrusive_ptr<c10d::Backend> backend,
+                                          const WatchRequest& request,
+                                          const WatchOptions& options) {
+  if (request.world_size == 1) return backend;
+  std::shared_ptr<const diagnose::FlightRecorder> recorder;
+  if (options.on) {
+    auto watched = c10::make_intrusive<WatchedBackend>(std::move(backend), request, options);
+    recorder = watched->recorder();
+    backend = std::move(watched);
+  }
+  if (options.faults.empty()) return backend;
+  return c10::make_intrusive<FaultyBackend>(
+      std::move(backend), diagnose::parse_fault_plan(options.faults), request.threads, recorder);
+}
+
+std::shared_ptr<const diagnose::FlightRecorder> flight_recorder(const ProcessGroup& group) {
+  const WatchedBackend* watched = watched_of(group);
+  return watched == nullptr ? nullptr : watched->recorder();
+}
+
+void mark_step(const ProcessGroup& group, int64_t step) {
+  const WatchedBackend* watched = watched_of(group);
+  if (watched != nullptr) watched->recorder()->set_step(step);
+}
+
+}  // namespace muster::distributed

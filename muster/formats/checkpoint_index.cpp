@@ -1,0 +1,120 @@
+#include "muster/formats/checkpoint_index.h"
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
+namespace muster::formats {
+namespace {
+
+constexpr size_t kMaxShownBytes = 60;  // of a wrong value, in the error
+
+/// One read of one text. `where_` is named by every refusal.
+class IndexReader {
+ public:
+  explicit IndexReader(const std::string& where) : where_(where) {}
+
+  CheckpointIndex read(std::string_view text) const {
+    const Json state = parse_json(text, where_);
+    if (!state.is_object()) refuse("it is a JSON object", shown(state));
+    check_format(state);
+    CheckpointIndex index;
+    index.position = {.step = number(state, "step", 0),
+                      .epoch = number(state, "epoch", 0),
+                      .samples = number(state, "samples", 0)};
+    index.world_size = number(state, "world_size", 1);
+    index.global_batch = number(state, "global_batch", 1);
+    index.loop = object(state, "loop");
+    index.plan = object(state, "plan");
+    for (const auto& [name, part] : object(state, "files").items()) {
+      index.files[file_name(name)] = {
+          .bytes = static_cast<uint64_t>(number(part, "bytes", 0, INT64_MAX, name)),
+          .crc32 = static_cast<uint32_t>(number(part, "crc32", 0, UINT32_MAX, name))};
+    }
+    return index;
+  }
+
+ private:
+  static std::string shown(const Json& value) {
+    std::string text = to_text(value);
+    if (text.size() <= kMaxShownBytes) return text;
+    return text.substr(0, kMaxShownBytes) + "…";
+  }
+
+  [[noreturn]] void refuse(const std::string& rule, const std::string& value = "") const {
+    throw usage_error({.refused = where_ + " cannot be used",
+                       .rule = rule,
+                       .value = value,
+                       .hint = "it is damaged or was not written by Muster"});
+  }
+
+  const Json& field(const Json& in, const char* key, const std::string& of) const {
+    const std::string name = of.empty() ? key : concat("files.", of, ".", key);
+    if (!in.is_object() || !in.contains(key)) refuse(concat("\"", name, "\" is missing"));
+    return in[key];
+  }
+
+  int64_t number(const Json& in,
+                 const char* key,
+                 int64_t least,
+                 int64_t most = INT64_MAX,
+                 const std::string& of = "") const {
+    const Json& value = field(in, key, of);
+    const std::string name = of.empty() ? key : concat("files.", of, ".", key);
+    if (!value.is_number_integer())
+      refuse(concat("\"", name, "\" has the wrong type: it is a whole number"), shown(value));
+    const bool huge = value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX};
+    if (huge || value.get<int64_t>() < least || value.get<int64_t>() > most)
+      refuse(concat("\"", name, "\" is from ", least, " to ", most), shown(value));
+    return value.get<int64_t>();
+  }
+
+  const Json& object(const Json& in, const char* key) const {
+    const Json& value = field(in, key, "");
+    if (!value.is_object())
+      refuse(concat("\"", key, "\" has the wrong type: it is an object"), shown(value));
+    return value;
+  }
+
+  /// A name that leads nowhere but into the checkpoint's own folder.
+  const std::string& file_name(const std::string& name) const {
+    const bool plain = !name.empty() && name != "." && name != ".." &&
+                       name.find_first_of(std::string_view("/\0", 2)) == std::string::npos;
+    if (!plain) refuse("\"files\" are names within the checkpoint's folder", shown(name));
+    return name;
+  }
+
+  void check_format(const Json& state) const {
+    const int64_t format = number(state, "format", 1);
+    if (format == kCheckpointFormat) return;
+    throw usage_error({.refused = where_ + " cannot be used",
+                       .rule = concat("this Muster reads format ", kCheckpointFormat),
+                       .value = concat("format ", format),
+                       .hint = "resume with the version of Muster that wrote it"});
+  }
+
+  const std::string& where_;
+};
+
+}  // namespace
+
+std::string to_state_json(const CheckpointIndex& index) {
+  Json files = Json::object();
+  for (const auto& [name, part] : index.files)
+    files[name] = {{"bytes", part.bytes}, {"crc32", part.crc32}};
+  const Json state = {{"format", kCheckpointFormat},
+                      {"step", index.position.step},
+                      {"epoch", index.position.epoch},
+                      {"samples", index.position.samples},
+                      {"world_size", index.world_size},
+                      {"global_batch", index.global_batch},
+                      {"loop", index.loop},
+                      {"plan", index.plan},
+                      {"files", files}};
+  return to_text(state, 2) + '\n';
+}
+
+CheckpointIndex parse_checkpoint_index(std::string_view text, const std::string& where) {
+  return IndexReader(where).read(text);
+}
+
+}  // namespace muster::formats

@@ -1,0 +1,377 @@
+#include "muster/launch/job/attempt.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <memory>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/launch/io/event_loop.h"
+#include "muster/launch/process/program.h"
+#include "muster/launch/job/rank_streams.h"
+#include "muster/launch/process/warden.h"
+
+namespace muster::launch {
+namespace {
+
+// What a finished rank leaves running gets this long between SIGTERM and SIGKILL, or the grace time
+// if that is shorter.
+constexpr double kLeftoverGraceS = 5;
+// A process that SIGKILL has not ended by then hangs in the kernel (a dead disk or device); nobody
+// can wait for it.
+constexpr double kReapS = 5;
+// A rank binds its port at the start; the same error later means another port.
+constexpr auto kLostPortWindow = std::chrono::seconds(30);
+
+/// stdin of the ranks: local rank 0 gets the launcher's unless that is a terminal, the others an
+/// empty one, as mpirun does. A terminal has one reader, and it is not a rank.
+UniqueFd open_stdin(int64_t local_rank) {
+  if (local_rank == 0 && ::fcntl(STDIN_FILENO, F_GETFD) >= 0 && ::isatty(STDIN_FILENO) == 0) {
+    return raised(UniqueFd(::dup(STDIN_FILENO)));
+  }
+  return raised(UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)));
+}
+
+class Attempt {
+ public:
+  Attempt(const JobSpec& spec,
+          const AttemptPlan& plan,
+          SignalSource& signals,
+          JobObserver& observer)
+      : spec_(spec), plan_(plan), signals_(signals), observer_(observer) {}
+
+  AttemptResult run(const std::filesystem::path& program);
+
+ private:
+  // kRunning ──failure or signal──▶ kStopping ──grace over──▶ kKilling
+  //     └───────all ranks ended──────▶ kLeftovers ──grace over──▶ kKilling ; warden says all gone
+  //     ──▶ kOver
+  enum class State { kRunning, kStopping, kLeftovers, kKilling, kOver };
+  struct Rank {
+    std::unique_ptr<RankStreams> streams;
+    int pid = -1;
+    bool ended = false;
+  };
+
+  void start(const std::filesystem::path& program);
+  void watch_everything();
+  void on_stream(size_t local_rank, Stream stream);
+  void on_progress();
+  void on_warden();
+  void on_report(const WardenReport& report);
+  void on_end(const WardenReport& report);
+  void on_timer();
+  void on_signal(int signal);
+  void heed_congestion();
+  void stop(int signal);
+  void kill_all();
+  void drain();
+  bool looks_like_lost_port(const RankFailure& failure) const;
+  AttemptResult result();
+
+  const JobSpec& spec_;
+  const AttemptPlan& plan_;
+  SignalSource& signals_;
+  JobObserver& observer_;
+
+  EventLoop loop_;
+  Timer timer_;
+  std::unique_ptr<Warden> warden_;
+  std::vector<Rank> ranks_;
+  Pipe progress_;
+  LineSplitter progress_lines_;
+  bool paused_ = false;
+
+  State state_ = State::kRunning;
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  std::vector<RankEnd> ends_;
+  int32_t last_free_batch_ =
+      INT32_MAX;  // ends of later batches came after the ranks were told to stop
+  int interrupted_by_ = 0;
+  int signals_seen_ = 0;
+  int start_errno_ = 0;
+  bool warden_lost_ = false;
+};
+
+AttemptResult Attempt::run(const std::filesystem::path& program) {
+  start(program);
+  watch_everything();
+  while (state_ != State::kOver) {
+    loop_.wait();
+    heed_congestion();
+  }
+  drain();
+  if (warden_lost_) {
+    throw environment_error({.refused = "the process that watches over the ranks was killed",
+                             .rule = "the ranks were killed with it",
+                             .hint = "if memory ran out, `dmesg` names what was killed"});
+  }
+  if (start_errno_ != 0) {
+    const bool of_program =
+        start_errno_ == ENOENT || start_errno_ == EACCES || start_errno_ == ENOEXEC;
+    throw Error(of_program ? ErrorKind::kUsage : ErrorKind::kEnvironment,
+                {.refused = exec_failure(program, start_errno_)});
+  }
+  return result();
+}
+
+void Attempt::start(const std::filesystem::path& program) {
+  const std::vector<std::string> inherited = inherited_environment();
+  std::vector<RankStart> starts;
+  std::vector<UniqueFd> inputs;
+  if (spec_.node_rank == 0) progress_ = Pipe::make();
+  for (int64_t local = 0; local < spec_.nproc_per_node; ++local) {
+    const auto folder = plan_.log_folder.empty() ? "" : plan_.log_folder / std::to_string(local);
+    const int64_t rank = global_rank(spec_, local);
+    const auto& streams =
+        ranks_.emplace_back(Rank{std::make_unique<RankStreams>(rank, folder)}).streams;
+    inputs.push_back(open_stdin(local));
+    starts.push_back({.environment = rank_environment(spec_, plan_, local, inherited),
+                      .stdin_fd = inputs.back().get(),
+                      .stdout_fd = streams->write_fd(Stream::kOut),
+                      .stderr_fd = streams->write_fd(Stream::kErr),
+                      .progress_fd = rank == 0 ? progress_.write_end.get() : -1});
+  }
+  warden_ = std::make_unique<Warden>(program, spec_.argv, starts, &signals_.mask_before());
+  progress_.write_end.reset();
+  for (Rank& rank : ranks_) rank.streams->close_write_ends();
+}
+
+void Attempt::watch_everything() {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    for (const Stream stream : {Stream::kOut, Stream::kErr}) {
+      loop_.watch(ranks_[i].streams->read_fd(stream), [this, i, stream] { on_stream(i, stream); });
+    }
+  }
+  if (progress_.read_end) loop_.watch(progress_.read_end.get(), [this] { on_progress(); });
+  loop_.watch(warden_->fd(), [this] { on_warden(); });
+  loop_.watch(timer_.fd(), [this] { on_timer(); });
+  if (signals_.fd() >= 0) {
+    loop_.watch(signals_.fd(), [this] {
+      while (const int signal = signals_.next()) on_signal(signal);
+    });
+  }
+  if (observer_.wake_fd() >= 0) loop_.watch(observer_.wake_fd(), [] {});
+}
+
+void Attempt::on_stream(size_t local_rank, Stream stream) {
+  RankStreams& streams = *ranks_[local_rank].streams;
+  if (streams.read(stream, observer_) == ReadResult::kClosed) loop_.forget(streams.read_fd(stream));
+}
+
+void Attempt::on_progress() {
+  char buffer[4096];
+  size_t size = 0;
+  const ReadResult result = read_some(progress_.read_end.get(), buffer, size);
+  if (result == ReadResult::kClosed) loop_.forget(progress_.read_end.get());
+  progress_lines_.feed(
+      {buffer, size}, 0, [this](std::string_view line) { observer_.on_progress(line); });
+}
+
+void Attempt::on_warden() {
+  WardenReport report;
+  for (;;) {
+    switch (warden_->read(report)) {
+      case Warden::Read::kNothing:
+        return;
+      case Warden::Read::kReport:
+        on_report(report);
+        if (state_ == State::kOver) return;
+        break;
+      case Warden::Read::kDead:
+        warden_lost_ = true;
+        warden_->reap();
+        state_ = State::kOver;
+        return;
+    }
+  }
+}
+
+void Attempt::on_report(const WardenReport& report) {
+  switch (report.kind) {
+    case WardenReport::kStarted:
+      ranks_[static_cast<size_t>(report.rank)].pid = report.pid;
+      return;
+    case WardenReport::kNotStarted:
+      start_errno_ = report.status;
+      ranks_[static_cast<size_t>(report.rank)].ended = true;
+      kill_all();
+      return;
+    case WardenReport::kEnded:
+      on_end(report);
+      return;
+    case WardenReport::kAllGone:
+      warden_->reap();
+      state_ = State::kOver;
+      return;
+  }
+}
+
+void Attempt::on_end(const WardenReport& report) {
+  const auto local = static_cast<size_t>(report.rank);
+  ranks_[local].ended = true;
+  ends_.push_back({.rank = global_rank(spec_, report.rank),
+                   .pid = report.pid,
+                   .wait_status = report.status,
+                   .order = report.batch,
+                   .time_s = std::time(nullptr),
+                   .was_asked = report.batch > last_free_batch_});
+  if (state_ == State::kRunning && report.status != 0) {
+    last_free_batch_ = report.batch;
+    stop(SIGTERM);
+  }
+  const bool all =
+      std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.ended; });
+  if (all && state_ != State::kKilling) {
+    state_ = State::kLeftovers;
+    warden_->order({WardenOrder::kSignalEverybody, SIGTERM});
+    timer_.arm(std::min(kLeftoverGraceS, spec_.shutdown_timeout_s));
+  }
+}
+
+void Attempt::on_timer() {
+  timer_.clear();
+  if (state_ == State::kKilling) {
+    state_ = State::kOver;
+  } else if (state_ == State::kStopping || state_ == State::kLeftovers) {
+    if (state_ == State::kStopping) {
+      observer_.on_note(concat("not all ranks ended within ",
+                               shortest(spec_.shutdown_timeout_s),
+                               " s of the signal: killing them"));
+    }
+    kill_all();
+  }
+}
+
+void Attempt::on_signal(int signal) {
+  ++signals_seen_;
+  const bool from_keyboard = signal == SIGINT || signal == SIGQUIT;
+  switch (state_) {
+    case State::kRunning:
+      interrupted_by_ = signal;
+      last_free_batch_ = -1;
+      observer_.on_note(concat("SIG",
+                               ::sigabbrev_np(signal),
+                               ": passed on to the ranks, which have ",
+                               shortest(spec_.shutdown_timeout_s),
+                               " s to end",
+                               from_keyboard ? "; press Ctrl-C again to kill them" : ""));
+      stop(signal);
+      return;
+    case State::kStopping:
+      if (from_keyboard && signals_seen_ > 1) {
+        kill_all();
+      } else {
+        warden_->order({WardenOrder::kSignalRanks, signal});
+      }
+      return;
+    case State::kLeftovers:
+      kill_all();
+      return;
+    case State::kKilling:
+    case State::kOver:
+      return;
+  }
+}
+
+void Attempt::heed_congestion() {
+  const bool congested = observer_.congested();
+  if (congested == paused_) return;
+  paused_ = congested;
+  for (const Rank& rank : ranks_) {
+    for (const Stream stream : {Stream::kOut, Stream::kErr}) {
+      const int fd = rank.streams->read_fd(stream);
+      congested ? loop_.pause(fd) : loop_.resume(fd);
+    }
+  }
+}
+
+void Attempt::stop(int signal) {
+  state_ = State::kStopping;
+  warden_->order({WardenOrder::kSignalRanks, signal});
+  timer_.arm(spec_.shutdown_timeout_s);
+}
+
+void Attempt::kill_all() {
+  if (state_ == State::kKilling) return;
+  state_ = State::kKilling;
+  warden_->order({WardenOrder::kKill, SIGKILL});
+  timer_.arm(kReapS);
+}
+
+void Attempt::drain() {
+  for (Rank& rank : ranks_) rank.streams->drain(observer_);
+  if (progress_.read_end) on_progress();
+}
+
+// Note [Lost port]
+// A free port is found by binding port 0 and letting it go, so another process can take it before
+// rank 0 binds it; two launchers that start at once do. If the port was our choice, an attempt that
+// fails for this reason at its start is repeated with another port, a few times, without using up a
+// restart. A rank says so with exit code 98, or in words that hold the port: PyTorch's own
+// ("EADDRINUSE") or those of muster/distributed/meet/store.cpp ("is in use"). Any rank's words count, since
+// another one may fail first on meeting the stranger at that port.
+bool Attempt::looks_like_lost_port(const RankFailure& failure) const {
+  if (std::chrono::steady_clock::now() - started_ > kLostPortWindow) return false;
+  const int status = failure.wait_status;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kLostPortExitCode) return true;
+  const std::string port = std::to_string(plan_.master_port);
+  const auto says_so = [&](const std::string& line) {
+    return line.find(port) != std::string::npos && (line.find("EADDRINUSE") != std::string::npos ||
+                                                    line.find("is in use") != std::string::npos);
+  };
+  return std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
+    const std::vector<std::string> lines = rank.streams->tail().lines();
+    return std::any_of(lines.begin(), lines.end(), says_so);
+  });
+}
+
+AttemptResult Attempt::result() {
+  AttemptResult result;
+  result.interrupted_by = interrupted_by_;
+  result.stop_wanted = signals_seen_ > 0;
+  for (const Rank& rank : ranks_) {
+    if (!rank.ended) result.left_behind.push_back(rank.pid);
+  }
+  const int64_t first_rank = global_rank(spec_, 0);
+  for (RankEnd& end : ends_) {
+    const std::filesystem::path file = error_file(plan_, end.rank - first_rank);
+    if (end.wait_status == 0 || !std::filesystem::exists(file)) continue;
+    end.report = parse_error_report(read_file(file));
+  }
+  const auto cause = interrupted_by_ == 0 ? first_cause(ends_) : std::nullopt;
+  if (!cause) return result;
+  const RankEnd& end = ends_[*cause];
+  const int64_t local = end.rank - first_rank;
+  const Rank& rank = ranks_[static_cast<size_t>(local)];
+  result.failure = RankFailure{.rank = end.rank,
+                               .pid = end.pid,
+                               .wait_status = end.wait_status,
+                               .report = end.report,
+                               .last_lines = rank.streams->tail().lines(),
+                               .stderr_log = {}};
+  if (!plan_.log_folder.empty()) {
+    result.failure->stderr_log = plan_.log_folder / std::to_string(local) / "stderr.log";
+  }
+  result.lost_port = looks_like_lost_port(*result.failure);
+  return result;
+}
+
+}  // namespace
+
+AttemptResult run_attempt(const JobSpec& spec,
+                          const std::filesystem::path& program,
+                          const AttemptPlan& plan,
+                          SignalSource& signals,
+                          JobObserver& observer) {
+  return Attempt(spec, plan, signals, observer).run(program);
+}
+
+}  // namespace muster::launch

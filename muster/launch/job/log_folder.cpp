@@ -1,0 +1,115 @@
+#include "muster/launch/job/log_folder.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <utility>
+#include <vector>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "muster/base/error.h"
+#include "muster/base/rank_env.h"
+#include "muster/base/text.h"
+
+namespace muster::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The form of make_run_id: 20261121-103059-…
+bool is_run_id(const std::string& name) {
+  if (name.size() < 17 || name[8] != '-' || name[15] != '-') return false;
+  return std::all_of(
+      name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) || c == '-'; });
+}
+
+/// The folder's lock, or nothing if another process has it.
+UniqueFd lock_folder(const fs::path& folder, int operation) {
+  UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd && ::flock(fd.get(), operation | LOCK_NB) != 0) fd.reset();
+  return fd;
+}
+
+}  // namespace
+
+fs::path default_log_dir() {
+  const auto set = [](std::string_view name) { return process_environment(name).value_or(""); };
+  if (const std::string state = set("XDG_STATE_HOME"); state.starts_with('/')) {
+    return fs::path(state) / "muster" / "logs";
+  }
+  if (const std::string home = set("HOME");
+      home.starts_with('/') && ::access(home.c_str(), W_OK) == 0) {
+    return fs::path(home) / ".local" / "state" / "muster" / "logs";
+  }
+  const std::string temporary = set("TMPDIR");
+  return fs::path(temporary.empty() ? "/tmp" : temporary) / concat("muster-logs-", ::getuid());
+}
+
+std::string make_run_id() {
+  static std::atomic<int> counter{0};
+  const time_t now = ::time(nullptr);
+  tm parts{};
+  ::localtime_r(&now, &parts);
+  char stamp[32];
+  ::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &parts);
+  return concat(stamp, '-', ::getpid(), '-', counter++);
+}
+
+LogFolder::LogFolder(const fs::path& dir, const std::string& run_id) : path_(dir / run_id) {
+  make_writable_folder(path_, "log folder");
+  lock_ = lock_folder(path_, LOCK_SH);
+}
+
+fs::path LogFolder::make_attempt(int64_t restart_count, int64_t ranks) const {
+  if (path_.empty()) return {};
+  const fs::path attempt = path_ / concat("attempt_", restart_count);
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    std::error_code error;
+    fs::create_directories(attempt / std::to_string(rank), error);
+    if (error) {
+      throw environment_error({.refused = "cannot create the log folder " + attempt.string(),
+                               .rule = errno_text(error.value()),
+                               .hint = "choose another one with --log-dir"});
+    }
+    fs::remove(attempt / std::to_string(rank) / "error.json", error);
+  }
+  return attempt;
+}
+
+void prune_runs(const fs::path& dir, size_t keep) {
+  std::error_code error;
+  std::vector<std::string> runs;
+  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
+    std::string name = it->path().filename().string();
+    if (is_run_id(name)) runs.push_back(std::move(name));
+  }
+  std::sort(runs.begin(), runs.end());
+  for (size_t i = 0; i + keep < runs.size(); ++i) {
+    const fs::path run = dir / runs[i];
+    if (const UniqueFd lock = lock_folder(run, LOCK_EX); lock) fs::remove_all(run, error);
+  }
+}
+
+LogFile::LogFile(const fs::path& path)
+    : path_(path),
+      fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644)) {
+  if (!fd_) trouble_ = concat("cannot create ", path.string(), ": ", errno_text(errno));
+}
+
+std::string LogFile::write(std::string_view bytes) {
+  try {
+    if (fd_) write_all(fd_.get(), bytes, path_);
+  } catch (const Error& error) {
+    fd_.reset();
+    trouble_ = concat(error.text().refused, ": ", error.text().rule);
+  }
+  if (trouble_.empty()) return "";
+  return std::exchange(trouble_, "") + "; the job goes on without this log";
+}
+
+}  // namespace muster::launch

@@ -1,0 +1,92 @@
+#include "muster/launch/job/rank_streams.h"
+
+#include <chrono>
+#include <vector>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/launch/process/warden.h"
+
+namespace muster::launch {
+namespace {
+
+// One read per turn, so that a rank that floods its output does not starve the others.
+constexpr size_t kReadBytes = 64 << 10;
+
+int64_t now_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+Pipe Pipe::make() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    throw environment_error({.refused = "cannot make a pipe",
+                             .rule = errno_text(errno),
+                             .hint = "raise the limit on descriptors: ulimit -n"});
+  }
+  Pipe pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
+  pipe.read_end = raised(std::move(pipe.read_end));
+  pipe.write_end = raised(std::move(pipe.write_end));
+  ::fcntl(pipe.read_end.get(), F_SETFL, O_NONBLOCK);
+  return pipe;
+}
+
+ReadResult read_some(int fd, std::span<char> buffer, size_t& size) {
+  for (;;) {
+    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
+    size = got > 0 ? static_cast<size_t>(got) : 0;
+    if (got > 0) return ReadResult::kBytes;
+    if (got == 0) return ReadResult::kClosed;
+    if (errno == EINTR) continue;
+    return errno == EAGAIN ? ReadResult::kNothing : ReadResult::kClosed;
+  }
+}
+
+RankStreams::RankStreams(int64_t rank, const std::filesystem::path& folder) : rank_(rank) {
+  for (Half& half : halves_) half.pipe = Pipe::make();
+  if (folder.empty()) return;
+  half(Stream::kOut).log = LogFile(folder / "stdout.log");
+  half(Stream::kErr).log = LogFile(folder / "stderr.log");
+}
+
+void RankStreams::close_write_ends() {
+  for (Half& half : halves_) half.pipe.write_end.reset();
+}
+
+ReadResult RankStreams::read(Stream stream, JobObserver& observer) {
+  static thread_local std::vector<char> buffer(kReadBytes);
+  size_t size = 0;
+  const ReadResult result = read_some(read_fd(stream), buffer, size);
+  if (result == ReadResult::kBytes) {
+    const std::string_view bytes(buffer.data(), size);
+    const std::string trouble = half(stream).log.write(bytes);
+    if (!trouble.empty()) observer.on_note(trouble);
+    half(stream).lines.feed(bytes, now_ms(), emit_to(stream, observer));
+  }
+  return result;
+}
+
+void RankStreams::drain(JobObserver& observer) {
+  for (const Stream stream : {Stream::kOut, Stream::kErr}) {
+    while (read(stream, observer) == ReadResult::kBytes) {
+    }
+    half(stream).lines.flush(emit_to(stream, observer));
+  }
+}
+
+LineSplitter::Emit RankStreams::emit_to(Stream stream, JobObserver& observer) {
+  return [this, stream, &observer](std::string_view line) {
+    tail_.add(line);
+    observer.on_line(rank_, stream, line);
+  };
+}
+
+}  // namespace muster::launch

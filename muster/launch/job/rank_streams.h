@@ -1,0 +1,67 @@
+// The two output streams of one rank: from its pipes to the log on disk, the observer and the tail.
+// Private to the room.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+#include "muster/base/file.h"
+#include "muster/launch/job/job.h"
+#include "muster/launch/io/line_splitter.h"
+#include "muster/launch/job/log_folder.h"
+#include "muster/launch/job/tail.h"
+
+namespace muster::launch {
+
+/// Both ends of a pipe; the reading end does not block.
+struct Pipe {
+  UniqueFd read_end;
+  UniqueFd write_end;
+
+  /// Throws an environment error.
+  static Pipe make();
+};
+
+/// What a read found: bytes, nothing yet, or that all writers are gone.
+enum class ReadResult { kBytes, kNothing, kClosed };
+
+/// Reads once into `buffer`; `size` gets the count.
+ReadResult read_some(int fd, std::span<char> buffer, size_t& size);
+
+class RankStreams {
+ public:
+  /// `folder` is the rank's log folder, empty for none. Throws an environment error.
+  RankStreams(int64_t rank, const std::filesystem::path& folder);
+
+  int read_fd(Stream stream) const { return half(stream).pipe.read_end.get(); }
+  int write_fd(Stream stream) const { return half(stream).pipe.write_end.get(); }
+
+  /// To be called once the rank has its copies, so that its end closes the pipe.
+  void close_write_ends();
+
+  /// Reads once and passes whole lines on.
+  ReadResult read(Stream stream, JobObserver& observer);
+
+  /// Reads all that is there and hands out unfinished lines.
+  void drain(JobObserver& observer);
+
+  const Tail& tail() const { return tail_; }
+
+ private:
+  struct Half {
+    Pipe pipe;
+    LineSplitter lines;
+    LogFile log;
+  };
+  Half& half(Stream stream) { return halves_[static_cast<size_t>(stream)]; }
+  const Half& half(Stream stream) const { return halves_[static_cast<size_t>(stream)]; }
+  LineSplitter::Emit emit_to(Stream stream, JobObserver& observer);
+
+  int64_t rank_;
+  std::array<Half, 2> halves_;
+  Tail tail_;
+};
+
+}  // namespace muster::launch

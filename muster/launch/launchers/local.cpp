@@ -1,0 +1,79 @@
+// Ranks as processes of this machine.
+#include <cstdlib>
+
+#include "muster/base/error.h"
+#include "muster/base/rank_env.h"
+#include "muster/base/text.h"
+#include "muster/launch/job/attempt.h"
+#include "muster/launch/job/free_port.h"
+#include "muster/launch/job/launcher.h"
+#include "muster/launch/job/log_folder.h"
+#include "muster/launch/process/program.h"
+
+namespace muster::launch {
+namespace {
+
+constexpr int kPortTries = 4;
+constexpr size_t kRunsKept = 20;
+
+std::string available() { return ""; }
+
+/// A folder that the user named must work; the one that nobody asked for may fail, say on a full
+/// disk.
+LogFolder open_logs(const JobSpec& spec, JobObserver& observer) {
+  if (!spec.log_dir.empty()) return LogFolder(spec.log_dir, spec.run_id);
+  const std::filesystem::path dir = default_log_dir();
+  try {
+    LogFolder folder(dir, spec.run_id);
+    folder.make_attempt(0, spec.nproc_per_node);
+    prune_runs(dir, kRunsKept);
+    return folder;
+  } catch (const Error& error) {
+    observer.on_note(concat("no logs are kept: ", error.text().refused, ": ", error.text().rule));
+    return {};
+  }
+}
+
+JobOutcome run(const JobSpec& typed, JobObserver& observer) {
+  check(typed);
+  JobSpec spec = typed;
+  const auto program = find_program(spec.argv[0], process_environment("PATH").value_or(""));
+  if (spec.run_id.empty()) spec.run_id = make_run_id();
+  SignalSource signals(spec.forward_signals);
+  const LogFolder logs = open_logs(spec, observer);
+
+  JobOutcome outcome;
+  outcome.log_folder = logs.path();
+  for (int port_tries = 1;; ++port_tries) {
+    const AttemptPlan plan{.restart_count = outcome.restarts,
+                           .master_port = spec.master_port != 0 ? spec.master_port : free_port(),
+                           .log_folder = logs.make_attempt(outcome.restarts, spec.nproc_per_node)};
+    AttemptResult result = run_attempt(spec, program, plan, signals, observer);
+    if (result.lost_port && spec.master_port == 0 && port_tries < kPortTries &&
+        !result.stop_wanted) {
+      observer.on_note(concat("port ", plan.master_port, " was taken meanwhile; trying another"));
+      continue;
+    }
+    const bool again = result.failure && !result.stop_wanted && result.left_behind.empty() &&
+                       outcome.restarts < spec.max_restarts;
+    if (!again) {
+      outcome.failure = std::move(result.failure);
+      outcome.interrupted_by = result.interrupted_by;
+      outcome.left_behind = std::move(result.left_behind);
+      outcome.exit_code = exit_code_of(outcome.interrupted_by, outcome.failure);
+      return outcome;
+    }
+    ++outcome.restarts;
+    port_tries = 0;
+    observer.on_note(describe(*result.failure));
+    observer.on_note(
+        concat("starting all ranks again: restart ", outcome.restarts, " of ", spec.max_restarts));
+  }
+}
+
+}  // namespace
+
+extern constinit const LauncherEntry local_entry{
+    "local", "ranks are processes of this machine", &available, &run};
+
+}  // namespace muster::launch

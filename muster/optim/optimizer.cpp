@@ -1,0 +1,22 @@
+#include "muster/optim/optimizer.h"
+
+#include "muster/base/text.h"
+
+namespace muster::optim {
+
+void Optimizer::zero_grad() {
+  for (auto& [name, parameter] : parameters_) parameter.mutable_grad() = at::Tensor();
+}
+
+std::vector<at::Tensor> Optimizer::parameters() {
+  std::vector<at::Tensor> all;
+  for (const auto& [name, parameter] : parameters_) all.push_back(parameter);
+  return all;
+}
+
+void Optimizer::set_momentum(double momentum) {
+  throw usage_error({.refused = concat("momentum ", momentum),
+                     .rule = "this optimizer has neither momentum nor beta1 to set"});
+}
+
+}  // namespace muster::optim

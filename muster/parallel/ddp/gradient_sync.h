@@ -1,0 +1,157 @@
+// What DistributedDataParallel does around a module's forward, without the module's type.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "muster/parallel/hook/comm_hook.h"
+#include "muster/parallel/ddp/join.h"
+#include "muster/distributed/process_group.h"
+#include "muster/parallel/module/tensors.h"
+
+namespace c10d {
+class Reducer;
+}
+
+namespace muster::parallel {
+
+struct BackwardGuard;
+class BucketTuner;
+class DesyncWatch;
+class DirectGradients;
+class HookRun;
+class ParameterIdentity;
+
+/// DdpOptions::bucket_bytes_cap: tried out during the first steps.
+inline constexpr int64_t kAutoBucketBytes = 0;
+
+/// Names and defaults are those of torch.nn.parallel.DistributedDataParallel, as far as it has
+/// them.
+struct DdpOptions {
+  /// Gradients travel in buckets of at most this many bytes. kAutoBucketBytes tries a few caps
+  /// during the first steps and keeps the fastest; see Note [Bucket size].
+  int64_t bucket_bytes_cap = 25 << 20;
+  int64_t first_bucket_bytes_cap =
+      1 << 20;  ///< the first bucket is smaller, so that its reduction starts early
+  bool find_unused_parameters =
+      false;  ///< walk the graph each step for parameters that this step does not use
+  bool broadcast_buffers =
+      true;  ///< rank 0's buffers (BatchNorm's statistics) go to all ranks before each forward
+  /// Gradients that travel in buckets are views into them: saves one copy and the memory.
+  /// LibTorch's Optimizer::zero_grad() throws on such gradients; use
+  /// DistributedDataParallel::zero_grad().
+  bool gradient_as_bucket_view = false;
+  bool init_sync =
+      true;  ///< verify, then broadcast rank 0's parameters and buffers at construction
+  std::vector<std::string>
+      parameters_to_ignore;  ///< by name, parameters and buffers: neither broadcast nor averaged
+  /// Every step uses the same parameters the same number of times: allows a parameter to be used by
+  /// several forwards of a step or by a backward within backward (checkpointing), and finds unused
+  /// parameters once instead of in every step.
+  bool static_graph = false;
+  /// Gradients of parameters of at least this many bytes are averaged where they lie, instead of in
+  /// buckets, if the backend does that well (thread, shm) and nothing else is asked of the buckets:
+  /// a communication hook, unused parameters, a static graph, sparse gradients, a cap to find,
+  /// join. 0: all that can be, a large number: none. See Note [Direct gradients].
+  int64_t direct_bytes = 256 << 10;
+  /// How gradients travel: "fp16", "powersgd:rank=2", … of `muster list comm-hooks`.
+  std::string comm_hook = "none";
+  /// Ranks compare hashes of a few parameters every so many steps; 0: never. See DesyncWatch.
+  int64_t desync_check_steps = 100;
+  /// By name: parameters whose gradients are sparse. DistributedDataParallel adds those of its
+  /// module's Embedding and EmbeddingBag layers with sparse(true).
+  std::vector<std::string> sparse_gradients;
+};
+
+/// Averages the gradients of one rank's parameters over the group while backward runs.
+/// Source: Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel
+/// Training"; order of calls as in PyTorch's DistributedDataParallel, engine: c10d::Reducer. Used
+/// by the rank's own thread.
+class GradientSync {
+ public:
+  /// Collective. Throws a usage error, the same on every rank, that names the first parameter or
+  /// buffer in which the ranks' modules differ (name, shape, order in memory, dtype,
+  /// requires_grad), before anything is changed.
+  GradientSync(NamedTensors parameters,
+               NamedTensors buffers,
+               distributed::ProcessGroup group,
+               DdpOptions options);
+  ~GradientSync();
+
+  /// Throws a usage error that names the parameters if the previous backward left some without
+  /// gradient, or if a parameter was moved or replaced since the module was wrapped.
+  void before_forward();
+  /// `outputs` are replaced in place where the graph needs a mark of our own
+  /// (find_unused_parameters).
+  void after_forward(const std::vector<at::Tensor*>& outputs);
+
+  /// For before_forward's check: does the module still hold the parameters that it was wrapped
+  /// with?
+  const ParameterIdentity& identity() const { return *identity_; }
+
+  /// Off: gradients add up locally. Must cover forward and backward; see NoSync.
+  void set_sync(bool on);
+  bool sync() const;
+
+  /// Drops all gradients, views into buckets too.
+  void zero_grad();
+
+  // These are documented at DistributedDataParallel.
+  void register_comm_hook(std::shared_ptr<CommHook> hook);
+  at::Tensor weigh(const at::Tensor& mean_loss, int64_t samples) const;
+  at::Tensor weigh(const at::Tensor& mean_loss, int64_t samples, int64_t samples_of_all) const;
+  void join(const JoinOptions& options, const std::function<void()>& body);
+
+  NamedTensors state() const;
+  void load_state(const NamedTensors& state);
+
+  int64_t bucket_bytes_cap() const { return bucket_bytes_cap_; }
+  const distributed::ProcessGroup& group() const { return group_; }
+
+ private:
+  void sort_parameters(NamedTensors parameters, NamedTensors buffers);
+  void broadcast(const std::vector<at::Tensor>& tensors, int root = 0) const;
+  void broadcast_state(int root) const;
+  void build_reducer(const std::vector<size_t>& order);
+  void drop_reducer();
+  void require_reducer() const;
+  void tune_buckets();
+  void prepare_reducer(bool training);
+  void mark_outputs(const std::vector<at::Tensor*>& outputs, std::vector<at::Tensor>& roots);
+  void use_buckets_alone();
+  const NamedTensors& bucketed() const;
+  [[noreturn]] void explain(const std::exception& error) const;
+  [[noreturn]] void refuse_missing(const std::vector<std::string>& names) const;
+
+  // Uneven inputs (gradient_sync_join.cpp).
+  void announce_forward(bool training);
+  bool shadow_forward();
+  void shadow_backward();
+  void keep_last_model(bool was_last);
+
+  NamedTensors parameters_;  // trained ones, each storage once, in the module's order
+  NamedTensors frozen_;      // parameters that do not require gradients
+  NamedTensors buffers_;
+  distributed::ProcessGroup group_;
+  DdpOptions options_;
+  std::unique_ptr<ParameterIdentity> identity_;
+  std::unique_ptr<DesyncWatch> desync_;
+  std::shared_ptr<HookRun> hook_;            // null: none
+  std::unique_ptr<DirectGradients> direct_;  // null: all gradients travel in buckets
+  std::unique_ptr<c10d::Reducer> reducer_;   // null: it could not be made anew
+  std::shared_ptr<BackwardGuard> guard_;     // its logger calls the Reducer when it goes
+  std::unique_ptr<BucketTuner> tuner_;       // null: the cap is settled
+  int64_t bucket_bytes_cap_;
+  std::optional<JoinRun> join_;  // within join()
+  bool buffers_due_ =
+      true;  // the last forward was synchronised, so the next one starts from rank 0's buffers
+};
+
+}  // namespace muster::parallel

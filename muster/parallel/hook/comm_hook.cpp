@@ -1,0 +1,44 @@
+#include "muster/parallel/hook/comm_hook.h"
+
+#include <utility>
+
+#include "muster/base/error.h"
+
+namespace muster::parallel {
+namespace {
+
+class FunctionHook final : public CommHook {
+ public:
+  explicit FunctionHook(CommHookFunction function) : function_(std::move(function)) {}
+  BucketReduction reduce(c10d::GradBucket& bucket) override { return function_(bucket); }
+
+ private:
+  CommHookFunction function_;
+};
+
+}  // namespace
+
+BucketReduction::BucketReduction(const c10::intrusive_ptr<c10d::Work>& work, Finish finish)
+    : BucketReduction(work->getFuture(), std::move(finish)) {}
+
+BucketReduction::BucketReduction(c10::intrusive_ptr<c10::ivalue::Future> future, Finish finish)
+    : future_(std::move(future)), finish_(std::move(finish)) {}
+
+void CommHook::load_state(const NamedTensors& state) {
+  if (state.empty()) return;
+  throw usage_error({.refused = "state of the communication hook",
+                     .rule = "this hook has none",
+                     .value = state[0].first,
+                     .hint = "resume with the hook that the checkpoint was made with"});
+}
+
+std::shared_ptr<CommHook> make_comm_hook(CommHookFunction function) {
+  return std::make_shared<FunctionHook>(std::move(function));
+}
+
+std::shared_ptr<CommHook> make_comm_hook(const std::string& spec, const distributed::ProcessGroup& group) {
+  const Spec parsed = parse_spec(spec);
+  return comm_hooks().at(parsed.name).make(group, parsed.params);
+}
+
+}  // namespace muster::parallel

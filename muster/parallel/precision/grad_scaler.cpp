@@ -1,0 +1,183 @@
+#include "muster/parallel/precision/grad_scaler.h"
+
+#include <utility>
+
+#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
+#include <ATen/ops/_amp_update_scale.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
+namespace muster::parallel {
+namespace {
+
+/// What the kernel changes for a gradient. A sparse one has its values multiplied.
+at::Tensor values_of(const at::Tensor& gradient) {
+  return gradient.is_sparse() ? gradient._values() : gradient;
+}
+
+/// Lists of one device and dtype, as the kernel wants them.
+std::vector<std::vector<at::Tensor>> grouped_gradients(const std::vector<at::Tensor>& parameters) {
+  std::vector<std::vector<at::Tensor>> groups;
+  for (const at::Tensor& parameter : parameters) {
+    if (!parameter.grad().defined()) continue;
+    const at::Tensor values = values_of(parameter.grad());
+    std::vector<at::Tensor>* found = nullptr;
+    for (auto& group : groups) {
+      if (group[0].device() == values.device() && group[0].scalar_type() == values.scalar_type())
+        found = &group;
+    }
+    (found != nullptr ? *found : groups.emplace_back()).push_back(values);
+  }
+  return groups;
+}
+
+[[noreturn]] void refuse_order(const std::string& call, const std::string& rule) {
+  throw usage_error({.refused = concat("GradScaler::", call),
+                     .rule = rule,
+                     .hint = "the order is scale(loss).backward(), unscale(optimizer) if wanted, "
+                             "step(optimizer), update()"});
+}
+
+}  // namespace
+
+GradScaler::GradScaler(GradScalerOptions options, std::optional<distributed::ProcessGroup> group)
+    : options_(options), group_(std::move(group)) {
+  if (options_.growth_factor > 1 && options_.backoff_factor < 1 && options_.backoff_factor > 0 &&
+      options_.init_scale > 0 && options_.growth_interval > 0)
+    return;
+  throw usage_error({.refused = "GradScaler",
+                     .rule = "growth_factor is above 1, backoff_factor between 0 and 1, init_scale "
+                             "and growth_interval above 0",
+                     .value = concat(options_.growth_factor,
+                                     ", ",
+                                     options_.backoff_factor,
+                                     ", ",
+                                     options_.init_scale,
+                                     ", ",
+                                     options_.growth_interval)});
+}
+
+void GradScaler::place(at::Device device) {
+  if (scale_.defined()) return;
+  scale_ = at::full({}, options_.init_scale, at::TensorOptions().device(device).dtype(at::kFloat));
+  tracker_ = at::zeros({}, at::TensorOptions().device(device).dtype(at::kInt));
+}
+
+void GradScaler::require_scale(const char* call) const {
+  if (!scale_.defined()) refuse_order(call, "scale() comes first");
+}
+
+at::Tensor GradScaler::scale(const at::Tensor& outputs) {
+  if (!options_.enabled) return outputs;
+  place(outputs.device());
+  return outputs * scale_.to(outputs.device());
+}
+
+void GradScaler::unscale(const void* optimizer, const std::vector<at::Tensor>& parameters) {
+  if (!options_.enabled) return;
+  require_scale("unscale");
+  OfOptimizer& state = optimizers_[optimizer];
+  if (state.stage != Stage::kReady)
+    refuse_order("unscale", "once per optimizer and update(), before its step");
+  const c10::NoGradGuard no_grad;
+  // The reciprocal in float64, as PyTorch.
+  const at::Tensor inverse = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
+  at::Tensor found = at::zeros({}, scale_.options());
+  for (const auto& gradients : grouped_gradients(parameters)) {
+    if (gradients[0].scalar_type() == at::kHalf) {
+      throw usage_error({.refused = "GradScaler: float16 gradients",
+                         .rule = "parameters are float32 and forward runs under AutocastGuard",
+                         .hint = "do not convert the module to float16"});
+    }
+    at::Tensor here = at::zeros({}, scale_.options().device(gradients[0].device()));
+    at::_amp_foreach_non_finite_check_and_unscale_(
+        gradients, here, inverse.to(gradients[0].device()));
+    found += here.to(found.device());
+  }
+  if (group_ && group_->world_size() > 1) {
+    found = found.to(group_->device());
+    group_->all_reduce(found, c10d::ReduceOp::MAX);
+  }
+  state = {.stage = Stage::kUnscaled, .found_inf = found.to(scale_.device())};
+}
+
+bool GradScaler::begin_step(const void* optimizer,
+                            const std::function<std::vector<at::Tensor>()>& parameters) {
+  if (!options_.enabled) return true;
+  require_scale("step");
+  if (optimizers_[optimizer].stage == Stage::kReady) unscale(optimizer, parameters());
+  OfOptimizer& state = optimizers_[optimizer];
+  if (state.stage == Stage::kStepped) refuse_order("step", "once per optimizer and update()");
+  state.stage = Stage::kStepped;
+  const bool make = state.found_inf.item<float>() == 0;
+  if (!make) ++skipped_;
+  return make;
+}
+
+void GradScaler::update() {
+  if (!options_.enabled) return;
+  require_scale("update");
+  at::Tensor found;
+  for (const auto& [optimizer, state] : optimizers_) {
+    if (state.found_inf.defined())
+      found = found.defined() ? found + state.found_inf : state.found_inf;
+  }
+  if (!found.defined()) refuse_order("update", "some optimizer was stepped or unscaled before");
+  const c10::NoGradGuard no_grad;
+  at::_amp_update_scale_(scale_,
+                         tracker_,
+                         found,
+                         options_.growth_factor,
+                         options_.backoff_factor,
+                         options_.growth_interval);
+  optimizers_.clear();
+}
+
+void GradScaler::update(double new_scale) {
+  if (!options_.enabled) return;
+  require_scale("update");
+  const c10::NoGradGuard no_grad;
+  scale_.fill_(new_scale);
+  optimizers_.clear();
+}
+
+double GradScaler::scale() const {
+  if (!options_.enabled) return 1;
+  return scale_.defined() ? static_cast<double>(scale_.item<float>()) : options_.init_scale;
+}
+
+Json GradScaler::state() const {
+  if (!options_.enabled) return Json::object();
+  return {{"scale", scale()},
+          {"growth_factor", options_.growth_factor},
+          {"backoff_factor", options_.backoff_factor},
+          {"growth_interval", options_.growth_interval},
+          {"_growth_tracker", tracker_.defined() ? tracker_.item<int32_t>() : 0}};
+}
+
+void GradScaler::load_state(const Json& state) {
+  if (!options_.enabled) return;
+  try {
+    options_.init_scale = state.at("scale").get<double>();
+    options_.growth_factor = state.at("growth_factor").get<double>();
+    options_.backoff_factor = state.at("backoff_factor").get<double>();
+    options_.growth_interval = state.at("growth_interval").get<int64_t>();
+    const auto tracker = state.at("_growth_tracker").get<int32_t>();
+    const at::Device device = scale_.defined() ? scale_.device() : at::Device(at::kCPU);
+    scale_ = at::Tensor();
+    place(device);
+    tracker_.fill_(tracker);
+  } catch (const Json::exception& error) {
+    throw usage_error({.refused = "state of a GradScaler",
+                       .rule = "scale, growth_factor, backoff_factor, growth_interval and "
+                               "_growth_tracker are numbers",
+                       .value = muster::to_text(state),
+                       .hint = "a scaler that was not enabled has an empty state"});
+  }
+}
+
+}  // namespace muster::parallel

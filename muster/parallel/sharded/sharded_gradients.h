@@ -1,0 +1,87 @@
+// ZeRO-2: gradients are summed bucket by bucket while backward runs, and each rank keeps its shard.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "muster/parallel/module/accumulator_hooks.h"
+#include "muster/parallel/sharded/sharded_parameters.h"
+
+namespace muster::parallel {
+
+struct ShardedGradientOptions {
+  /// Allow that a backward does not reach every parameter. Those that no rank reached have no
+  /// gradient; costs a small all-reduce after each backward.
+  bool find_unused_parameters = false;
+};
+
+// Note [Sharded gradients]
+// A hook behind each parameter's gradient accumulator copies the gradient, divided by the world
+// size as DDP does, to its place in its bucket and drops it. A bucket that is full is
+// reduce-scattered at once; its memory is freed when its sum has arrived. All ranks launch buckets
+// in one order, from the second backward on that in which rank 0's first one filled them. At most
+// kBucketsInFlight are on their way, so that a slow network costs time instead of memory: a rank
+// never holds more gradients than its shard, those buckets and the ones that backward is filling. A
+// second backward before zero_grad() adds to the shards: accumulation costs communication but no
+// memory.
+
+/// Averages and shards the gradients of one rank's parameters. Used by the rank's own thread; on
+/// devices the hooks run on autograd's thread for the device while that one waits in backward().
+class ShardedGradients {
+ public:
+  ShardedGradients(const ShardedParameters& parameters, ShardedGradientOptions options = {});
+  ShardedGradients(const ShardedGradients&) = delete;
+  ShardedGradients& operator=(const ShardedGradients&) = delete;
+
+  /// The average over ranks // [piece], a view, in the parameter's dtype; undefined before a
+  /// backward and for a parameter that no rank reached.
+  at::Tensor of(size_t bucket, const ShardPiece& piece) const;
+
+  /// Drops this rank's shard, and what a backward that threw left behind.
+  void zero_grad();
+
+ private:
+  struct Filling {
+    at::Tensor buffer;  // [world_size * chunk], from the first gradient to the sum
+    size_t missing = 0;
+  };
+  struct Flight {
+    size_t bucket;
+    at::Tensor buffer, sum;  // [world_size * chunk], [chunk]
+    c10::intrusive_ptr<c10d::Work> work;
+  };
+
+  void arrived(size_t parameter);
+  void begin_backward();
+  void end_backward();
+  void fill(size_t parameter, const at::Tensor& gradient);
+  void launch_full();
+  void launch(size_t bucket);
+  void land();  // the oldest flight
+  void reset();
+  void settle_unused();
+  void learn_order();
+  [[noreturn]] void refuse_missing();
+
+  const ShardedParameters& parameters_;
+  ShardedGradientOptions options_;
+  std::vector<size_t> bucket_of_, place_of_;  // by parameter
+  std::vector<bool> arrived_;                 // by parameter, in this backward
+  std::vector<bool> reached_;                 // by parameter and any rank, since zero_grad()
+  std::vector<Filling> filling_;              // by bucket
+  std::vector<Flight> flights_;               // oldest first
+  std::vector<at::Tensor> shards_;            // [chunk] by bucket; undefined without gradient
+  std::vector<size_t> order_;                 // of launching, the same on all ranks
+  std::vector<size_t> filled_;  // buckets in the order in which this backward filled them
+  size_t next_ = 0;             // index into order_
+  bool order_learnt_ = false;
+  /// Of the backward under way: gone with it, whether it ends or throws.
+  std::weak_ptr<void> backward_;
+  AccumulatorHooks hooks_;
+};
+
+}  // namespace muster::parallel

@@ -1,0 +1,175 @@
+#include "muster/parallel/sharded/sharded_parameters.h"
+
+#include <map>
+#include <sstream>
+#include <unordered_set>
+
+#include <ATen/ops/as_strided.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/distributed/single_tensor.h"
+
+namespace muster::parallel {
+namespace {
+
+bool has_16_bits(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kHalf;
+}
+
+/// Trained parameters, each storage once.
+NamedTensors trained(const NamedTensors& parameters) {
+  NamedTensors out;
+  std::unordered_set<const void*> seen;  // tied weights are registered under several names
+  for (const auto& [name, tensor] : parameters) {
+    if (!tensor.requires_grad() || !seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
+    if (!tensor.is_non_overlapping_and_dense()) {
+      throw usage_error({.refused = "shards of parameter " + name,
+                         .rule = "parameters are dense, without gaps or overlap",
+                         .value = concat("strides ", tensor.strides())});
+    }
+    out.emplace_back(name, tensor);
+  }
+  if (out.empty()) {
+    throw usage_error({.refused = "shards of a module",
+                       .rule = "it has at least one parameter that requires gradients"});
+  }
+  return out;
+}
+
+std::vector<ShardInput> inputs_of(const NamedTensors& parameters) {
+  std::map<std::pair<int, std::string>, int> kinds;  // dtype and device, numbered as they come
+  std::vector<ShardInput> inputs;
+  for (const auto& [name, tensor] : parameters) {
+    const auto key = std::make_pair(static_cast<int>(tensor.scalar_type()), tensor.device().str());
+    const int kind = kinds.emplace(key, static_cast<int>(kinds.size())).first->second;
+    inputs.push_back({tensor.numel(), tensor.element_size(), kind});
+  }
+  return inputs;
+}
+
+}  // namespace
+
+ShardedParameters::ShardedParameters(const NamedTensors& parameters,
+                                     distributed::ProcessGroup group,
+                                     ShardOptions options)
+    : group_(std::move(group)), parameters_(trained(parameters)) {
+  verify(parameters);
+  for (const auto& [name, tensor] : parameters_) numels_.push_back(tensor.numel());
+  layout_ = lay_out_shards(inputs_of(parameters_), group_.world_size(), options.bucket_bytes);
+  const c10::NoGradGuard no_grad;
+  move_into_buckets();
+  make_shards(options.master_weights);
+}
+
+void ShardedParameters::verify(const NamedTensors& all) const {
+  std::ostringstream text;
+  for (const auto& [name, tensor] : all)
+    text << name << ' ' << c10::toString(tensor.scalar_type()) << tensor.sizes()
+         << (tensor.requires_grad() ? "" : " fixed") << '\n';
+  const std::vector<std::string> texts = group_.all_gather_text(text.str());
+  for (size_t rank = 1; rank < texts.size(); ++rank) {
+    if (texts[rank] == texts[0]) continue;
+    const std::vector<std::string> ours = split(texts[0], '\n'), theirs = split(texts[rank], '\n');
+    size_t line = 0;  // both end in an empty line, so one of them differs before its end
+    while (ours[line] == theirs[line]) ++line;
+    throw usage_error({.refused = "the ranks' modules differ",
+                       .rule = "all ranks shard the same parameters, registered in the same order",
+                       .value = concat("rank 0 has parameter ",
+                                       ours[line].empty() ? "nothing more" : ours[line],
+                                       "; rank ",
+                                       rank,
+                                       " has parameter ",
+                                       theirs[line].empty() ? "nothing more" : theirs[line])});
+  }
+}
+
+void ShardedParameters::move_into_buckets() {
+  for (const ShardBucket& bucket : layout_) {
+    const at::Tensor& first = parameters_[bucket.parameters[0]].second;
+    const at::Tensor flat =
+        at::zeros({bucket.chunk * group_.world_size()}, first.options().requires_grad(false));
+    for (size_t i = 0; i < bucket.parameters.size(); ++i) {
+      at::Tensor parameter = parameters_[bucket.parameters[i]].second;
+      const at::Tensor place =
+          at::as_strided(flat, parameter.sizes(), parameter.strides(), bucket.offsets[i]);
+      place.copy_(parameter.detach());
+      parameter.set_data(place);
+    }
+    if (group_.world_size() > 1) group_.broadcast(flat);
+    flats_.push_back(flat);
+  }
+}
+
+void ShardedParameters::make_shards(bool master_weights) {
+  for (size_t b = 0; b < layout_.size(); ++b) {
+    at::Tensor chunk = own_chunk(b);
+    if (master_weights && has_16_bits(chunk)) {
+      chunk = chunk.to(at::kFloat);
+      has_masters_ = true;
+    }
+    NamedTensors& shard = shards_.emplace_back();
+    for (const ShardPiece& piece : layout_[b].pieces(group_.rank(), numels_)) {
+      const std::string& name = parameters_[piece.parameter].first;
+      shard.emplace_back(name, chunk.narrow(0, piece.offset, piece.end - piece.begin));
+      places_[name] = {.bucket = b, .piece = piece, .tensor = shard.back().second};
+    }
+  }
+}
+
+at::Tensor ShardedParameters::own_chunk(size_t bucket) const {
+  const int64_t chunk = layout_[bucket].chunk;
+  return flats_[bucket].narrow(0, group_.rank() * chunk, chunk);
+}
+
+NamedTensors ShardedParameters::shard() const {
+  NamedTensors all;
+  for (const auto& [name, parameter] : parameters_) {
+    const auto place = places_.find(name);
+    if (place != places_.end()) all.emplace_back(name, place->second.tensor);
+  }
+  return all;
+}
+
+std::vector<at::Tensor> ShardedParameters::shard_tensors() const {
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : shard()) tensors.push_back(tensor);
+  return tensors;
+}
+
+void ShardedParameters::set_gradients(size_t bucket, const GradientOf& of) const {
+  for (const auto& [name, tensor] : shards_[bucket]) {
+    const at::Tensor gradient = of(places_.at(name).piece);
+    // Where masters are: float32 copies of one bucket's gradients, for the time of its step.
+    at::Tensor(tensor).mutable_grad() =
+        gradient.defined() ? gradient.to(tensor.scalar_type()) : at::Tensor();
+  }
+}
+
+void ShardedParameters::drop_gradients(size_t bucket) const {
+  for (const auto& [name, tensor] : shards_[bucket])
+    at::Tensor(tensor).mutable_grad() = at::Tensor();
+}
+
+void ShardedParameters::publish(size_t bucket) {
+  const c10::NoGradGuard no_grad;
+  if (has_masters_ && has_16_bits(flats_[bucket])) {
+    const at::Tensor chunk = own_chunk(bucket);
+    for (const auto& [name, master] : shards_[bucket]) {
+      const ShardPiece& piece = places_.at(name).piece;
+      chunk.narrow(0, piece.offset, piece.end - piece.begin).copy_(master);
+    }
+  }
+  if (group_.world_size() == 1) return;
+  works_.push_back(detail::all_gather_single(*group_.c10d(), flats_[bucket], own_chunk(bucket)));
+}
+
+void ShardedParameters::wait() {
+  const auto works = std::exchange(works_, {});
+  for (const auto& work : works) work->wait();
+}
+
+}  // namespace muster::parallel

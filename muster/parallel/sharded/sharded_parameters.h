@@ -1,0 +1,127 @@
+// The parameters of a module as shards: each rank updates its own, and hands them to the others.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "muster/parallel/ddp/gradient_sync.h"
+#include "muster/distributed/process_group.h"
+#include "muster/parallel/sharded/shard_layout.h"
+
+namespace muster::parallel {
+
+struct ShardOptions {
+  int64_t bucket_bytes = 25 << 20;  ///< of parameters that travel together
+  /// Parameters of 16 bits (bfloat16, float16) get float32 copies of the rank's shard, which the
+  /// optimizer updates and from which the parameters are rounded; without, it updates the
+  /// parameters themselves and loses what 16 bits cannot hold.
+  bool master_weights = true;
+};
+
+/// The trained parameters of a module, each storage once, laid out by Note [Shards]. Used by the
+/// rank's own thread.
+///
+/// Construction moves the parameters' memory into one flat tensor per bucket (the parameters stay
+/// the same tensors with the same values, shapes and strides) and makes every rank's those of rank
+/// 0. Do it before anything else keeps the parameters' memory, DistributedDataParallel included;
+/// moving the module to another device or dtype afterwards breaks the tie.
+class ShardedParameters {
+ public:
+  /// Collective. `parameters` that do not require gradients are left alone, but must be the same on
+  /// all ranks. Throws a usage error, the same on every rank, if there is no parameter that
+  /// requires gradients, if one has gaps or overlaps in memory, or if the ranks' parameters differ.
+  ShardedParameters(const NamedTensors& parameters, distributed::ProcessGroup group, ShardOptions options = {});
+
+  const distributed::ProcessGroup& group() const { return group_; }
+  size_t buckets() const { return layout_.size(); }
+  const ShardBucket& layout(size_t bucket) const { return layout_[bucket]; }
+  /// All trained parameters, in the module's order: what ShardBucket::parameters counts.
+  const NamedTensors& parameters() const { return parameters_; }
+
+  /// Elements of each of parameters().
+  const std::vector<int64_t>& numels() const { return numels_; }
+
+  /// What this rank updates of a bucket, under the parameters' names // each [piece], views of the
+  /// parameters' memory or float32 masters. An optimizer over them must treat each element alone.
+  const NamedTensors& shard(size_t bucket) const { return shards_[bucket]; }
+  /// Of all buckets, in the module's order of parameters.
+  NamedTensors shard() const;
+  /// The same without the names, as torch::optim takes them.
+  std::vector<at::Tensor> shard_tensors() const;
+
+  /// Gives the pieces of a bucket their gradients, as the optimizer wants them: `of(piece)` is the
+  /// gradient // [piece] in any dtype, undefined if there is none. Takes them away again.
+  using GradientOf = std::function<at::Tensor(const ShardPiece&)>;
+  void set_gradients(size_t bucket, const GradientOf& of) const;
+  void drop_gradients(size_t bucket) const;
+
+  /// After the optimizer's step over shard(bucket): starts to send this rank's part to all others
+  /// and to receive theirs. Collective, in the same order on all ranks.
+  void publish(size_t bucket);
+  /// Until then the parameters are not to be used.
+  void wait();
+
+  /// The parameter of that name. Throws a usage error with a suggestion.
+  const at::Tensor& parameter(const std::string& name) const;
+
+  // A state of one number per element (momenta, masters): whole or as pieces, under a parameter's
+  // name.
+
+  /// The piece of `whole` // shape of the parameter, that this rank owns // [piece], a view or a
+  /// copy. Undefined if it owns none. Throws a usage error for another shape.
+  at::Tensor piece_of(const std::string& name, const at::Tensor& whole) const;
+
+  /// Collective: what every rank holds under its pieces' names, put together on rank 0, one tensor
+  /// at a time. `state` has "kind/parameter" names: tensors of the piece's length // [piece], or
+  /// numbers // [], the same on every owner. On rank 0 the answer has whole tensors on the CPU, in
+  /// the shapes of the parameters, kind by kind, parameters in the module's order; elsewhere it is
+  /// empty.
+  NamedTensors gather(const NamedTensors& state) const;
+
+  /// The float32 copies, "master/parameter" // [piece]; empty if there are none.
+  NamedTensors masters() const;
+  /// The optimizer's parameters become the parameters' values again, after these were loaded.
+  /// `master` gives the copy of a parameter // whole, by name; where it is undefined, the copy is
+  /// the parameter's own value.
+  void reload(const std::function<at::Tensor(const std::string&)>& master = {}) const;
+
+  bool has_masters() const { return has_masters_; }
+
+ private:
+  struct Place {
+    size_t bucket;
+    ShardPiece piece;   // this rank's; empty if begin == end
+    at::Tensor tensor;  // what the optimizer updates
+  };
+
+  void verify(const NamedTensors& all) const;
+  void move_into_buckets();
+  void make_shards(bool master_weights);
+  at::Tensor own_chunk(size_t bucket) const;
+  const Place* place_of(const std::string& name) const;       // null: nothing of it is this rank's
+  std::vector<ShardPiece> pieces_of(size_t parameter) const;  // by rank; empty where begin == end
+  at::Tensor collect(const std::string& name,
+                     const at::Tensor& own,
+                     at::ScalarType dtype,
+                     const std::vector<ShardPiece>& pieces) const;
+  at::Tensor collect_number(const at::Tensor& own, at::ScalarType dtype, int owner) const;
+
+  distributed::ProcessGroup group_;
+  NamedTensors parameters_;
+  std::vector<int64_t> numels_;
+  std::vector<ShardBucket> layout_;
+  std::vector<at::Tensor> flats_;     // [world_size * chunk] per bucket: all parameters
+  std::vector<NamedTensors> shards_;  // by bucket
+  std::unordered_map<std::string, Place> places_;
+  std::vector<c10::intrusive_ptr<c10d::Work>> works_;
+  bool has_masters_ = false;
+};
+
+}  // namespace muster::parallel

@@ -1,0 +1,154 @@
+// ZeRO-1 and ZeRO-2: data parallel without N copies of optimizer state and gradients.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "muster/parallel/ddp/ddp.h"
+#include "muster/parallel/sharded/sharded_gradients.h"
+#include "muster/parallel/sharded/sharded_parameters.h"
+
+namespace muster::parallel {
+
+struct ZeroOptions {
+  int stage = 2;                        ///< 1: optimizer state is sharded; 2: gradients as well
+  int64_t bucket_bytes = 25 << 20;      ///< of parameters, and of gradients, that travel together
+  bool master_weights = true;           ///< see ShardOptions
+  bool broadcast_buffers = true;        ///< as DdpOptions
+  bool find_unused_parameters = false;  ///< as DdpOptions
+};
+
+// Note [ZeRO]
+// Source: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter
+// Models", sections 5.1 and 5.2. With N ranks and Adam, bytes per parameter on each rank:
+//
+//                                     DDP      stage 1      stage 2
+//     float32                          16     8 +  8/N     4 + 12/N
+//     bfloat16, float32 masters        16     4 + 12/N     2 + 14/N
+//
+// (parameter + gradient + two moments and, below, the master). What travels per step is DDP's
+// all-reduce cut in two: a reduce-scatter of gradients (stage 1: an all-reduce) and an all-gather
+// of parameters.
+//
+// The optimizer must treat each element alone, as SGD, Adam, AdamW and RMSprop do; one that takes a
+// norm over a whole tensor (LARS, LAMB) or factors it (Adafactor) would see a piece of it.
+
+/// What does not depend on the module's type. Used by the rank's own thread.
+class ZeroCore {
+ public:
+  /// Collective. See ShardedParameters.
+  ZeroCore(const NamedTensors& parameters,
+           const NamedTensors& buffers,
+           distributed::ProcessGroup group,
+           const ZeroOptions& options);
+
+  ShardedParameters& parameters() { return parameters_; }
+  bool shards_gradients() const { return gradients_ != nullptr; }
+  /// Collective: rank 0's buffers go to all, in stage 2 (in stage 1 DDP does it).
+  void before_forward() const;
+
+  /// `update` is the optimizer's step over all of parameters().shard(); then every rank gets every
+  /// rank's part. Collective.
+  void step(const std::function<void()>& update);
+  /// The same bucket by bucket: while `update(b)`, a step over parameters().shard(b), runs, earlier
+  /// buckets travel, and float32 copies of gradients (for masters) exist for one bucket at a time.
+  void step_by_bucket(const std::function<void(size_t)>& update);
+
+  /// As optim::clip_grad_norm with the 2-norm: scales the gradients that the next step sees so that
+  /// the norm of all ranks' shards together, each parameter once, is at most `max_norm`. Returns
+  /// the norm before, the same on every rank. Collective. Throws a usage error if max_norm is
+  /// negative.
+  double clip_grad_norm(double max_norm);
+
+  /// What the next step sees of a piece of this rank's // [piece], a view in the parameter's dtype;
+  /// undefined if it has none.
+  at::Tensor gradient(size_t bucket, const ShardPiece& piece) const;
+
+  void zero_grad();
+
+ private:
+  void broadcast(const std::vector<at::Tensor>& tensors) const;
+
+  ShardedParameters parameters_;
+  std::vector<at::Tensor> buffers_;
+  std::unique_ptr<ShardedGradients> gradients_;  // stage 2
+};
+
+/// Wraps a module as DistributedDataParallel does, and gives the optimizer this rank's shard:
+///
+///     muster::parallel::ShardedDataParallel zero(net, group, {.stage = 2});
+///     torch::optim::Adam adam(zero.shard(), 1e-3);         // any optimizer of Note [ZeRO]
+///     …
+///     zero.zero_grad();
+///     torch::nn::functional::cross_entropy(zero->forward(x), y).backward();
+///     zero.step(adam);                                      // instead of adam.step()
+///
+/// Results are DDP's: bit for bit over backends that sum in rank order, else within rounding. In
+/// stage 2 the parameters' grad() is undefined after backward: the sums are in the shards. Used by
+/// the rank's own thread; construction, forward, backward and step are collective. Make it before
+/// the optimizer, and do not move the module afterwards.
+template <class Module>
+class ShardedDataParallel {
+ public:
+  explicit ShardedDataParallel(Module module, distributed::ProcessGroup group, ZeroOptions options = {})
+      : module_(std::move(module)),
+        core_(std::make_unique<ZeroCore>(detail::named_parameters_of(module_),
+                                         detail::named_buffers_of(module_),
+                                         group,
+                                         options)) {
+    if (options.stage == 1) {
+      ddp_.emplace(module_,
+                   std::move(group),
+                   DdpOptions{.bucket_bytes_cap = options.bucket_bytes,
+                              .find_unused_parameters = options.find_unused_parameters,
+                              .broadcast_buffers = options.broadcast_buffers,
+                              // Else gradients would be held twice.
+                              .gradient_as_bucket_view = true});
+    }
+  }
+
+  template <class... Arguments>
+  auto forward(Arguments&&... arguments) {
+    if (ddp_) return ddp_->forward(std::forward<Arguments>(arguments)...);
+    core_->before_forward();
+    return detail::module_of(module_).forward(std::forward<Arguments>(arguments)...);
+  }
+  template <class... Arguments>
+  auto operator()(Arguments&&... arguments) {
+    return forward(std::forward<Arguments>(arguments)...);
+  }
+  ShardedDataParallel* operator->() { return this; }
+
+  /// What this rank's optimizer gets // each [piece]. See ShardedParameters.
+  std::vector<at::Tensor> shard() const { return core_->parameters().shard_tensors(); }
+
+  /// optimizer.step(), and the parameters of all ranks. Collective.
+  template <class Optimizer>
+  void step(Optimizer& optimizer) {
+    core_->step([&] { optimizer.step(); });
+  }
+  double clip_grad_norm(double max_norm) { return core_->clip_grad_norm(max_norm); }
+  void zero_grad() { core_->zero_grad(); }
+
+  /// Runs `pass`, a forward and backward whose gradients add up with those of the next. Stage 1
+  /// averages them in the next backward outside; stage 2 sums each backward into the shards.
+  template <class Pass>
+  void accumulate(Pass&& pass) {
+    if (!ddp_) return pass();
+    const auto pause = ddp_->no_sync();
+    pass();
+  }
+
+  ZeroCore& core() { return *core_; }
+  Module& module() { return module_; }
+
+ private:
+  Module module_;
+  std::unique_ptr<ZeroCore> core_;
+  std::optional<DistributedDataParallel<Module>> ddp_;  // stage 1
+};
+
+}  // namespace muster::parallel

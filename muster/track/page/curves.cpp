@@ -1,0 +1,133 @@
+#include "muster/track/page/curves.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "muster/base/text.h"
+#include "muster/track/page/panel_svg.h"
+#include "muster/track/utf8.h"
+
+namespace muster::track {
+namespace {
+
+struct Column {
+  std::string_view name;
+  std::string_view title;
+  bool log_if_wide = false;
+};
+
+constexpr Column kColumns[] = {{"loss", "Loss", true},
+                               {"accuracy", "Accuracy"},
+                               {"lr", "Learning rate"},
+                               {"samples_per_s", "Samples per second"}};
+
+Series& series_of(Panel& panel, const std::string& phase) {
+  for (Series& series : panel.series) {
+    if (series.name == phase) return series;
+  }
+  panel.series.push_back({phase, {}});
+  return panel.series.back();
+}
+
+Panel panel_of(std::span<const MetricsRecord> records, const Column& column) {
+  Panel panel{.title = std::string(column.title), .log_if_wide = column.log_if_wide};
+  for (const MetricsRecord& record : records) {
+    if (const double* value = record.find(column.name)) {
+      series_of(panel, record.phase).points.push_back({static_cast<double>(record.step), *value});
+    }
+  }
+  for (Series& series : panel.series) {
+    std::stable_sort(series.points.begin(),
+                     series.points.end(),
+                     [](const Point& a, const Point& b) { return a.x < b.x; });
+  }
+  return panel;
+}
+
+/// Names that have no panel of their own, in the order in which they appear.
+std::vector<std::string> further_columns(std::span<const MetricsRecord> records) {
+  std::vector<std::string> known{"elapsed_s"};
+  for (const Column& column : kColumns) known.emplace_back(column.name);
+  const size_t ours = known.size();
+  for (const MetricsRecord& record : records) {
+    for (const auto& [name, value] : record.values) {
+      if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
+    }
+  }
+  return {known.begin() + static_cast<std::ptrdiff_t>(ours), known.end()};
+}
+
+std::vector<EpochMark> epochs_of(std::span<const MetricsRecord> records) {
+  std::vector<EpochMark> out;
+  for (const MetricsRecord& record : records) {
+    const auto same = [&](const EpochMark& mark) { return mark.epoch == record.epoch; };
+    const auto found = std::find_if(out.rbegin(), out.rend(), same);
+    if (found == out.rend()) {
+      out.push_back({record.epoch, record.step});
+    } else {
+      found->last_step = std::max(found->last_step, record.step);
+    }
+  }
+  std::sort(out.begin(), out.end(), [](const EpochMark& a, const EpochMark& b) {
+    return a.epoch < b.epoch;
+  });
+  return out;
+}
+
+constexpr double kMargin = 16;
+constexpr double kTitleHeight = 42;
+constexpr int kPerRow = 2;
+constexpr double kGap = 20;
+
+}  // namespace
+
+Curves curves_of(std::span<const MetricsRecord> records, std::string title) {
+  Curves curves{.title = std::move(title), .epochs = epochs_of(records)};
+  const auto add = [&](const Column& column) {
+    Panel panel = panel_of(records, column);
+    if (!panel.series.empty()) curves.panels.push_back(std::move(panel));
+  };
+  for (const Column& column : kColumns) add(column);
+  for (const std::string& name : further_columns(records)) add({name, name, true});
+  return curves;
+}
+
+std::string render_curves_svg(const Curves& curves) {
+  const PanelSize size;
+  const size_t rows = (curves.panels.size() + kPerRow - 1) / kPerRow;
+  const double width = kPerRow * size.width + kGap + 2 * kMargin;
+  const double height =
+      kTitleHeight + static_cast<double>(std::max<size_t>(rows, 1)) * (size.height + kGap);
+  const std::string title = escape_xml(curves.title);
+  std::string out = concat("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ",
+                           coordinate(width),
+                           ' ',
+                           coordinate(height),
+                           "\" width=\"",
+                           coordinate(width),
+                           "\" height=\"",
+                           coordinate(height),
+                           "\" role=\"img\">\n<title>",
+                           title,
+                           "</title>\n<style>",
+                           panel_style(),
+                           "</style>\n<rect class=\"page\" width=\"100%\" "
+                           "height=\"100%\"/>\n<text class=\"head\" x=\"16\" y=\"30\">",
+                           title,
+                           "</text>\n");
+  if (curves.panels.empty()) out += "<text class=\"t\" x=\"16\" y=\"60\">No metrics yet.</text>\n";
+  for (size_t i = 0; i < curves.panels.size(); ++i) {
+    const double x = kMargin + static_cast<double>(i % kPerRow) * (size.width + kGap);
+    const double y = kTitleHeight + static_cast<double>(i / kPerRow) * (size.height + kGap);
+    out += concat("<g transform=\"translate(",
+                  coordinate(x),
+                  ' ',
+                  coordinate(y),
+                  ")\">\n",
+                  panel_svg(curves.panels[i], curves.epochs, size, /*hover=*/false),
+                  "</g>\n");
+  }
+  return out + "</svg>\n";
+}
+
+}  // namespace muster::track

@@ -1,0 +1,72 @@
+#include "muster/train/checkpoints/model_state.h"
+
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+
+#include <c10/core/GradMode.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
+namespace muster::train {
+
+tensor::NamedTensorList model_state(const torch::nn::Module& module) {
+  tensor::NamedTensorList state;
+  std::unordered_set<const void*> seen;
+  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
+    if (tensor.defined() && seen.insert(tensor.unsafeGetTensorImpl()).second)
+      state.emplace_back(name, tensor);
+  };
+  for (const auto& item : module.named_parameters()) add(item.key(), item.value());
+  for (const auto& item : module.named_buffers()) add(item.key(), item.value());
+  return state;
+}
+
+void load_model_state(torch::nn::Module& module, const tensor::NamedTensorList& state) {
+  const c10::NoGradGuard no_grad;
+  const tensor::NamedTensorList own = model_state(module);
+  std::unordered_map<std::string_view, const at::Tensor*> saved;
+  for (const auto& [name, tensor] : state) saved.emplace(name, &tensor);
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies;
+  for (const auto& [name, tensor] : own) {
+    const auto found = saved.find(name);
+    if (found == saved.end())
+      throw usage_error({.refused = "the saved model has no tensor " + name,
+                         .rule = "it was saved from the same model"});
+    const at::Tensor& value = *found->second;
+    if (value.sizes() != tensor.sizes() || value.scalar_type() != tensor.scalar_type()) {
+      throw usage_error(
+          {.refused = "saved tensor " + name,
+           .rule = concat("the model has ", c10::toString(tensor.scalar_type()), tensor.sizes()),
+           .value = concat(c10::toString(value.scalar_type()), value.sizes())});
+    }
+    copies.emplace_back(tensor, value);
+    saved.erase(found);
+  }
+  if (!saved.empty())
+    throw usage_error({.refused = concat("the saved model has a tensor ", saved.begin()->first),
+                       .rule = "the model knows every saved tensor"});
+  for (auto& [to, from] : copies) to.copy_(from);
+}
+
+tensor::NamedTensorList gather_rng_states(const distributed::ProcessGroup& group,
+                                  const at::Generator& generator) {
+  const at::Tensor own = generator.get_state();
+  const at::Tensor all = group.all_gather(own.to(group.device())).cpu();
+  tensor::NamedTensorList states;
+  for (int64_t rank = 0; rank < group.world_size(); ++rank)
+    states.emplace_back(concat("rank.", rank), all[rank].clone());
+  return states;
+}
+
+bool load_rng_state(const tensor::NamedTensorList& states, int rank, at::Generator& generator) {
+  for (const auto& [name, state] : states) {
+    if (name != concat("rank.", rank)) continue;
+    generator.set_state(state);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace muster::train

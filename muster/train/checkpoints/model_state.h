@@ -1,0 +1,25 @@
+// A module's tensors and the generators' states, as lists that checkpoints hold.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include "muster/distributed/process_group.h"
+#include "muster/tensor/safetensors.h"
+
+namespace muster::train {
+
+/// Parameters, then buffers, by name, each storage once; they share memory with the module.
+tensor::NamedTensorList model_state(const torch::nn::Module& module);
+
+/// Copies into the module. Throws a usage error that names the tensor if one is missing, of another
+/// shape or dtype, or unknown to the module; nothing is changed then.
+void load_model_state(torch::nn::Module& module, const tensor::NamedTensorList& state);
+
+/// The states of every rank's `generator` (a CPU one): "rank.0", … // [5056] uint8. Collective.
+tensor::NamedTensorList gather_rng_states(const distributed::ProcessGroup& group,
+                                  const at::Generator& generator);
+
+/// Sets `generator`. False if `states` has none for this rank (a run with fewer ranks wrote it).
+bool load_rng_state(const tensor::NamedTensorList& states, int rank, at::Generator& generator);
+
+}  // namespace muster::train

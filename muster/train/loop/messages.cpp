@@ -1,0 +1,67 @@
+#include "muster/train/loop/messages.h"
+
+#include "muster/base/text.h"
+
+namespace muster::train {
+
+std::string epoch_line(const TrainPlan& plan,
+                       int64_t epoch,
+                       const Meter& train,
+                       const Meter& validation,
+                       const LossScaler& scaler) {
+  const auto numbers = [](const Meter& meter) {
+    return concat("loss ", fixed(meter.loss(), 4), ", accuracy ", fixed(meter.accuracy(), 4));
+  };
+  std::string line = concat("epoch ",
+                            epoch,
+                            '/',
+                            plan.options.epochs,
+                            ": ",
+                            numbers(train),
+                            "; validation ",
+                            numbers(validation));
+  if (scaler.enabled()) {
+    line += concat("; loss scale ",
+                   shortest(scaler.scale()),
+                   ", ",
+                   scaler.skipped_steps(),
+                   scaler.skipped_steps() == 1 ? " step" : " steps",
+                   " left out so far");
+  }
+  return line;
+}
+
+std::string early_stop_line(const TrainPlan& plan, const EarlyStopping& best) {
+  return concat("stopped early: ",
+                best.epochs_waited(),
+                " epochs without a ",
+                plan.options.monitor,
+                " better than epoch ",
+                best.best_epoch() + 1,
+                "'s ",
+                fixed(best.best().value_or(0), 4));
+}
+
+Error not_finite_error(const TrainPlan& plan,
+                       const formats::TrainPosition& position,
+                       const NotFinite& found) {
+  const bool is_half = plan.precision.kind == Precision::kFloat16Mixed;
+  return environment_error(
+      {.refused = concat(found.what,
+                         " is not finite in step ",
+                         position.step + 1,
+                         " (epoch ",
+                         position.epoch + 1,
+                         ")"),
+       .rule = "training goes on only with finite numbers",
+       .value = found.value,
+       .hint = concat("try a smaller --lr (now ",
+                      shortest(found.lr),
+                      ") or --gradient-clip-val 1",
+                      is_half ? ", or --precision bf16-mixed, which has float32's range; " : "; ",
+                      found.last_saved >= 0
+                          ? concat("the checkpoint of step ", found.last_saved, " is intact")
+                          : "no checkpoint was written yet")});
+}
+
+}  // namespace muster::train

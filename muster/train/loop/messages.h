@@ -1,0 +1,37 @@
+// What the training loop says to people.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "muster/base/error.h"
+#include "muster/train/checkpoints/checkpoint.h"
+#include "muster/train/loop/early_stopping.h"
+#include "muster/train/metrics/meter.h"
+#include "muster/train/plan/plan.h"
+#include "muster/train/loop/precision.h"
+
+namespace muster::train {
+
+/// "epoch 1/2: loss …, accuracy …; validation loss …, accuracy …", and what a loss scale did.
+std::string epoch_line(const TrainPlan& plan,
+                       int64_t epoch,
+                       const Meter& train,
+                       const Meter& validation,
+                       const LossScaler& scaler);
+
+std::string early_stop_line(const TrainPlan& plan, const EarlyStopping& best);
+
+struct NotFinite {
+  std::string what;   ///< "the loss"
+  std::string value;  ///< what was seen: "1 of 2 ranks"
+  double lr = 0;
+  int64_t last_saved = -1;  ///< step of the newest checkpoint; -1: there is none
+};
+
+/// Of the step after `position`.
+Error not_finite_error(const TrainPlan& plan,
+                       const formats::TrainPosition& position,
+                       const NotFinite& found);
+
+}  // namespace muster::train

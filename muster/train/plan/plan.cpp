@@ -1,0 +1,383 @@
+#include "muster/train/plan/plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/data/loader/loader.h"
+#include "muster/models/model.h"
+#include "muster/optim/optimizer.h"
+#include "muster/optim/schedule.h"
+#include "muster/train/replicas/strategy.h"
+
+namespace muster::train {
+namespace {
+
+void at_least(std::string_view flag, int64_t value, int64_t least) {
+  if (value < least)
+    throw usage_error({.refused = std::string(flag),
+                       .rule = concat("at least ", least),
+                       .value = std::to_string(value)});
+}
+
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+
+void in_range(std::string_view flag, double value, double least, double most) {
+  if (value >= least && value <= most && std::isfinite(value)) return;
+  throw usage_error({.refused = std::string(flag),
+                     .rule = most == kUnbounded
+                                 ? concat("at least ", shortest(least))
+                                 : concat("from ", shortest(least), " to ", shortest(most)),
+                     .value = shortest(value)});
+}
+
+void one_of(std::string_view flag,
+            const std::string& value,
+            const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), value) != known.end()) return;
+  throw usage_error({.refused = std::string(flag),
+                     .rule = join(known, " or "),
+                     .value = value,
+                     .hint = suggestion(value, known)});
+}
+
+void check_numbers(const TrainOptions& options) {
+  at_least("--epochs", options.epochs, 1);
+  at_least("--batch-size", options.batch_size, 1);
+  at_least("--devices", options.devices, 0);
+  at_least("--accumulate-grad-batches", options.accumulate_grad_batches, 1);
+  at_least("--validation-samples", options.validation_samples, -1);
+  at_least("--top-k", options.top_k, 0);
+  at_least("--patience", options.patience, 0);
+  at_least("--max-steps", options.max_steps, 0);
+  at_least("--seed", options.seed, 0);
+  at_least("--workers", options.workers, -1);
+  at_least("--checkpoint-every", options.checkpoint_every, 0);
+  at_least("--keep-checkpoints", options.keep_checkpoints, 1);
+  at_least("--log-every", options.log_every, 1);
+  in_range("--gradient-clip-val", options.gradient_clip_val, 0, kUnbounded);
+  in_range("--min-delta", options.min_delta, 0, kUnbounded);
+  in_range("--label-smoothing", options.label_smoothing, 0, 1);
+  if (options.lr && !(*options.lr > 0 && std::isfinite(*options.lr))) {
+    throw usage_error(
+        {.refused = "--lr", .rule = "a learning rate above 0", .value = shortest(*options.lr)});
+  }
+}
+
+void check_names(const TrainOptions& options) {
+  one_of("--monitor", options.monitor, {"validate_accuracy", "validate_loss"});
+  one_of("--test-weights", options.test_weights, {"last", "best"});
+  one_of("--tensorboard", options.tensorboard, {"off", "scalars", "all"});
+  if (options.lr_schedule.empty())
+    throw usage_error({.refused = "--lr-schedule", .rule = "it is a name", .value = "\"\""});
+}
+
+/// Names and numbers that would else be refused when the output folder exists already. The model's
+/// own values are checked when it is made: some models are large.
+void check_parts(const TrainPlan& plan) {
+  check_param_names(models::models().at(plan.model_name).params,
+                    plan.model_params,
+                    concat("model ", plan.model_name));
+  check_param_names(strategies().at(plan.strategy_name).params,
+                    plan.strategy_params,
+                    concat("strategy ", plan.strategy_name));
+  optim::optimizers().at(plan.optimizer_name).make({}, plan.lr, plan.optimizer_params);
+  optim::make_schedule(
+      plan.options.lr_schedule,
+      {.lr = plan.lr, .total_steps = plan.total_steps, .total_epochs = plan.options.epochs});
+  const std::filesystem::path& weights = plan.options.weights;
+  if (!weights.empty() && !std::filesystem::exists(weights))
+    throw usage_error({.refused = "--weights " + weights.string(), .rule = "the file exists"});
+}
+
+/// What cannot work without a validation split is refused before the first step.
+void check_validation(const TrainPlan& plan) {
+  if (plan.validation_samples > 0) return;
+  const TrainOptions& options = plan.options;
+  const bool plateau = plan.schedule_name == "plateau";
+  if (options.patience == 0 && options.test_weights == "last" && !plateau) return;
+  throw usage_error({.refused = options.patience > 0             ? "--patience"
+                                : options.test_weights == "best" ? "--test-weights best"
+                                                                 : "--lr-schedule plateau",
+                     .rule = "it is decided by the validation samples",
+                     .value = "--validation-samples 0",
+                     .hint = "leave --validation-samples away, or give some"});
+}
+
+int64_t share_of_batch(int64_t batch_size, int64_t world_size) {
+  if (batch_size % world_size == 0) return batch_size / world_size;
+  const int64_t below = batch_size / world_size * world_size;
+  throw usage_error(
+      {.refused = "--batch-size",
+       .rule =
+           concat("it is the global batch and is divided equally among the ", world_size, " ranks"),
+       .value = std::to_string(batch_size),
+       .hint = below > 0 ? concat("take ", below, " or ", below + world_size)
+                         : concat("take ", world_size)});
+}
+
+/// Refuses a strategy whose ranks come from elsewhere.
+void check_ranks(const StrategyEntry& strategy, const TrainOptions& options, int64_t processes) {
+  const int64_t devices = options.devices;
+  const std::string& backend = options.backend;
+  const std::string flag = concat("--strategy ", strategy.name);
+  if (strategy.ranks != RankSource::kProcesses && processes > 1) {
+    const bool threads = strategy.ranks == RankSource::kThreads;
+    throw usage_error(
+        {.refused = flag,
+         .rule = threads ? "its ranks are threads of one process" : "it trains on one rank",
+         .value = concat(processes, threads ? " processes" : " ranks"),
+         .hint = concat(
+             "start one process", threads ? " with --devices N" : "", ", or take --strategy ddp")});
+  }
+  if (strategy.ranks == RankSource::kThreads && devices == 0) {
+    throw usage_error({.refused = flag,
+                       .rule = "it needs the number of its ranks",
+                       .hint = "say --devices N, at most the number of cores"});
+  }
+  if (strategy.ranks == RankSource::kThreads && backend != "auto" && backend != "thread") {
+    throw usage_error({.refused = "--backend " + backend,
+                       .rule = "ranks that are threads of this process talk over `thread`",
+                       .value = flag,
+                       .hint = "leave --backend away, or take --strategy ddp"});
+  }
+  if (strategy.ranks != RankSource::kThreads && devices > 0) {
+    throw usage_error({.refused = concat("--devices ", devices),
+                       .rule = "it is for strategies whose ranks are threads of this process",
+                       .value = flag,
+                       .hint = concat("take --strategy dp, or `muster run --nproc-per-node ",
+                                      devices,
+                                      " -- muster train …`")});
+  }
+}
+
+/// Fills in the strategy and the number of ranks.
+void resolve_strategy(TrainPlan& plan, int64_t processes) {
+  TrainOptions& options = plan.options;
+  if (options.strategy == "auto")
+    options.strategy = processes > 1 ? "ddp" : options.devices > 0 ? "dp" : "single";
+  std::tie(plan.strategy_name, plan.strategy_params) = split_spec(options.strategy);
+  const StrategyEntry& strategy = strategies().at(plan.strategy_name);
+  check_ranks(strategy, options, processes);
+  plan.world_size = strategy.ranks == RankSource::kThreads ? options.devices : processes;
+}
+
+void fit_model(TrainPlan& plan, const data::DataSpec& spec) {
+  plan.spec = spec;
+  if (!spec.is_image() || spec.classes < 2) {
+    throw usage_error(
+        {.refused = concat("model ", plan.model_name, " cannot take the data ", plan.data_name),
+         .rule = "the models tell classes of images apart",
+         .hint = "see `muster list datasets`"});
+  }
+  plan.model_shape = models::fitted_shape(models::models().at(plan.model_name),
+                                          {.channels = spec.channels(),
+                                           .height = spec.height(),
+                                           .width = spec.width(),
+                                           .classes = spec.classes});
+}
+
+void split_samples(TrainPlan& plan, int64_t train_size, int64_t test_size) {
+  int64_t& validation = plan.options.validation_samples;
+  if (validation < 0) validation = std::min<int64_t>(5000, train_size / 12);
+  plan.validation_samples = validation;
+  plan.train_samples = train_size - validation;
+  plan.test_samples = test_size;
+  if (plan.train_samples < 1) {
+    throw usage_error({.refused = "--validation-samples",
+                       .rule = concat("some of the ", train_size, " samples are left for training"),
+                       .value = std::to_string(validation)});
+  }
+}
+
+}  // namespace
+
+std::pair<std::string, ParamValues> split_spec(const std::string& spec) {
+  const size_t at = spec.find(':');
+  if (at == std::string::npos) return {spec, {}};
+  return {spec.substr(0, at), parse_param_values(std::string_view(spec).substr(at + 1))};
+}
+
+TrainPlan resolve(const TrainOptions& options,
+                  const Surroundings& around,
+                  const data::Dataset& train,
+                  const data::Dataset& test) {
+  check_numbers(options);
+  check_names(options);
+  TrainPlan plan;
+  plan.options = options;
+  resolve_strategy(plan, around.world_size);
+  std::tie(plan.model_name, plan.model_params) = split_spec(options.model);
+  std::tie(plan.data_name, plan.data_params) = split_spec(options.data);
+  std::tie(plan.optimizer_name, plan.optimizer_params) = split_spec(options.optimizer);
+  std::tie(plan.schedule_name, plan.schedule_params) = split_spec(options.lr_schedule);
+  const auto [precision, precision_params] = split_spec(options.precision);
+  plan.precision = parse_precision(precision, precision_params);
+  plan.lr = options.lr.value_or(optim::optimizers().at(plan.optimizer_name).default_lr);
+  plan.options.lr = plan.lr;
+  plan.monitor_falls = options.monitor == "validate_loss";
+  plan.batch_per_rank = share_of_batch(options.batch_size, plan.world_size);
+  plan.samples_per_step = options.batch_size * options.accumulate_grad_batches;
+  if (options.workers < 0)
+    plan.options.workers = data::default_workers(
+        around.cores, std::max(around.local_world_size, plan.options.devices));
+  fit_model(plan, train.spec());
+  split_samples(plan, train.size(), test.size());
+  check_validation(plan);
+  plan.steps_per_epoch = (plan.train_samples + plan.samples_per_step - 1) / plan.samples_per_step;
+  plan.total_steps = plan.steps_per_epoch * options.epochs;
+  if (options.max_steps > 0) plan.total_steps = std::min(plan.total_steps, options.max_steps);
+  check_parts(plan);
+  return plan;
+}
+
+Json to_json(const TrainPlan& plan) {
+  Json json;
+  visit_options(plan.options, [&](const OptionInfo& info, const auto& value) {
+    using Value = std::remove_cvref_t<decltype(value)>;
+    const std::string name(info.name);
+    if constexpr (std::is_same_v<Value, std::filesystem::path>) {
+      json[name] = value.string();
+    } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
+      json[name] = *value;  // resolved
+    } else {
+      json[name] = value;
+    }
+  });
+  json["world_size"] = plan.world_size;
+  json["batch_per_rank"] = plan.batch_per_rank;
+  json["samples_per_step"] = plan.samples_per_step;
+  json["train_samples"] = plan.train_samples;
+  json["test_samples"] = plan.test_samples;
+  json["steps_per_epoch"] = plan.steps_per_epoch;
+  json["total_steps"] = plan.total_steps;
+  return json;
+}
+
+void take_over(const Json& plan, const std::vector<std::string>& said, TrainOptions& options) {
+  std::vector<std::string> differences;
+  visit_options(options, [&](const OptionInfo& info, auto& value) {
+    using Value = std::remove_reference_t<decltype(value)>;
+    const std::string name(info.name);
+    // What depends on where the run is now (strategy, devices, workers) or is newer than the
+    // checkpoint is not taken over.
+    if (!plan.contains(name) || name == "strategy" || name == "devices" || name == "workers")
+      return;
+    const bool is_said = std::find(said.begin(), said.end(), name) != said.end();
+    if (is_said && info.on_resume == OnResume::kFree) return;
+    Value before;
+    if constexpr (std::is_same_v<Value, std::filesystem::path>) {
+      before = plan.at(name).get<std::string>();
+    } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
+      before = plan.at(name).get<double>();
+    } else {
+      before = plan.at(name).get<Value>();
+      if (is_said && value != before)
+        differences.push_back(concat(name, " was ", before, ", now ", value));
+    }
+    value = before;
+  });
+  if (!differences.empty()) {
+    throw usage_error({.refused = "--resume",
+                       .rule = "what shapes the numbers stays as it was",
+                       .value = join(differences, "; "),
+                       .hint = "leave these flags away, or start a new run"});
+  }
+}
+
+std::string explain(const TrainPlan& plan) {
+  const TrainOptions& options = plan.options;
+  std::string out;
+  const auto line = [&](std::string_view what, auto&&... text) {
+    out += concat(what, std::string(14 - what.size(), ' '), text..., '\n');
+  };
+  const auto size = [](int64_t channels, int64_t height, int64_t width) {
+    return concat(channels, " x ", height, " x ", width);
+  };
+  const auto& shape = plan.spec.sample_shape;
+  const models::ImageShape& seen = plan.model_shape;
+  const std::string at_data = size(shape[0], shape[1], shape[2]);
+  const std::string at_model = size(seen.channels, seen.height, seen.width);
+  line("model",
+       options.model,
+       ", ",
+       seen.classes,
+       " classes",
+       options.weights.empty() ? "" : ", weights from " + options.weights.string());
+  line("data",
+       options.data,
+       ": ",
+       plan.train_samples,
+       " to train, ",
+       plan.validation_samples,
+       " to validate, ",
+       plan.test_samples,
+       " to test");
+  line("images",
+       at_data,
+       at_data == at_model ? ""
+                           : concat(", made ",
+                                    at_model,
+                                    " for the model",
+                                    seen.height != shape[1] || seen.width != shape[2]
+                                        ? " (resized, bilinear with antialias)"
+                                        : "",
+                                    seen.channels != shape[0] ? " (channels repeated)" : ""));
+  line("optimizer",
+       options.optimizer,
+       ", learning rate ",
+       shortest(plan.lr),
+       ", schedule ",
+       options.lr_schedule);
+  line("loss",
+       "cross-entropy",
+       options.label_smoothing > 0 ? concat(", label smoothing ", shortest(options.label_smoothing))
+                                   : "",
+       options.gradient_clip_val > 0
+           ? concat("; gradients clipped to a global norm of ", shortest(options.gradient_clip_val))
+           : "");
+  line("precision", options.precision, ": ", describe(plan.precision));
+  line("strategy",
+       options.strategy,
+       " on ",
+       plan.world_size,
+       plan.world_size == 1 ? " rank" : " ranks",
+       options.devices > 0 ? ", threads of this process" : ", backend " + options.backend);
+  line("batch",
+       options.batch_size,
+       " = ",
+       plan.world_size,
+       " x ",
+       plan.batch_per_rank,
+       options.accumulate_grad_batches == 1 ? ""
+                                            : concat("; ",
+                                                     options.accumulate_grad_batches,
+                                                     " of them per optimizer step (",
+                                                     plan.samples_per_step,
+                                                     " samples)"));
+  line("steps",
+       plan.steps_per_epoch,
+       " per epoch, ",
+       plan.total_steps,
+       " in all (",
+       options.epochs,
+       options.epochs == 1 ? " epoch)" : " epochs)");
+  line("workers", options.workers, " per rank");
+  line(
+      "checkpoints",
+      "at each epoch's end",
+      options.checkpoint_every > 0 ? concat(" and every ", options.checkpoint_every, " steps") : "",
+      ", the last ",
+      options.keep_checkpoints,
+      " kept",
+      plan.validation_samples > 0 ? concat(", and the best by ", options.monitor) : "");
+  if (options.patience > 0)
+    line("stops early", "after ", options.patience, " epochs without a better ", options.monitor);
+  line("test", "with the ", options.test_weights, " weights");
+  line("seed", options.seed);
+  return out;
+}
+
+}  // namespace muster::train

@@ -1,0 +1,86 @@
+#include "muster/train/record/run_files.h"
+
+#include "muster/base/file.h"
+#include "muster/base/text.h"
+#include "muster/track/page/curves.h"
+#include "muster/track/metrics_reader.h"
+#include "muster/track/page/run_page.h"
+#include "muster/train/checkpoints/checkpoint.h"
+
+namespace muster::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string csv_of(const ConfusionMatrix& matrix) {
+  std::string out;
+  for (const std::vector<std::string>& row : matrix.to_rows()) out += join(row, ",") + '\n';
+  return out;
+}
+
+track::ConfusionMatrix for_page(const ConfusionMatrix& matrix) {
+  track::ConfusionMatrix page;
+  for (int64_t label = 0; label < matrix.classes(); ++label)
+    page.classes.push_back(matrix.name(label));
+  const at::Tensor counts = matrix.counts().contiguous();
+  const int64_t* first = counts.const_data_ptr<int64_t>();
+  page.counts.assign(first, first + counts.numel());
+  return page;
+}
+
+/// The files of the folder, checkpoints by their step.
+std::vector<track::PageLink> links(const fs::path& output) {
+  std::vector<track::PageLink> links;
+  for (const char* name :
+       {"metrics.csv", "metrics.jsonl", "confusion_matrix.csv", "curves.svg", "config.json"}) {
+    if (fs::exists(output / name)) links.push_back({name, ""});
+  }
+  const std::vector<int64_t> steps = checkpoint_steps(output);
+  const fs::path latest = find_checkpoint(output).filename();
+  const fs::path best = best_checkpoint(output).value_or("").filename();
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    const std::string name = concat("step-", *step);
+    std::vector<std::string> notes;
+    if (name == latest) notes.emplace_back("latest");
+    if (name == best) notes.emplace_back("best");
+    links.push_back({"checkpoints/" + name, join(notes, ", ")});
+  }
+  return links;
+}
+
+}  // namespace
+
+void write_run_page(const TrainPlan& plan,
+                    const fs::path& output,
+                    const TrainResult& result,
+                    double seconds) {
+  const std::string title = concat(plan.model_name, " on ", plan.data_name);
+  track::RunPage page{.title = title, .metrics = track::read_metrics(output)};
+  page.subtitle = concat(result.interrupted ? "interrupted after " : "",
+                         result.steps,
+                         " steps, ",
+                         human_duration(seconds),
+                         " on ",
+                         plan.world_size,
+                         plan.world_size == 1 ? " rank" : " ranks");
+  if (!result.interrupted) {
+    const Evaluation& test = result.test;
+    page.results = {{"test accuracy", fixed(test.meter.accuracy(), 4)},
+                    {"test loss", fixed(test.meter.loss(), 4)}};
+    if (plan.options.top_k > 0)
+      page.results.emplace_back(concat("top-", plan.options.top_k, " accuracy"),
+                                fixed(test.top_k_accuracy(), 4));
+    if (test.confusion) {
+      page.confusion = for_page(*test.confusion);
+      page.results.emplace_back("macro F1", fixed(test.confusion->macro().f1, 4));
+      write_file_atomic(output / "confusion_matrix.csv", csv_of(*test.confusion));
+    }
+  }
+  page.plan = to_json(plan);
+  write_file_atomic(output / "curves.svg",
+                    track::render_curves_svg(track::curves_of(page.metrics, title)));
+  page.files = links(output);
+  write_file_atomic(output / "index.html", track::render_run_page(page));
+}
+
+}  // namespace muster::train

@@ -1,0 +1,121 @@
+#include "muster/train/record/run_log.h"
+
+#include <algorithm>
+
+#include "muster/train/record/run_files.h"
+
+namespace muster::train {
+namespace {
+
+constexpr double kProgressPeriod = 0.1;  // seconds between two progress events
+
+}  // namespace
+
+RunLog::RunLog(const TrainPlan& plan,
+               const std::filesystem::path& output,
+               int64_t resumed_after,
+               bool is_first,
+               const TrainCallbacks& callbacks)
+    : plan_(plan), callbacks_(callbacks), output_(output), is_first_(is_first) {
+  if (!is_first) return;
+  metrics_.emplace(output, resumed_after);
+  if (plan.options.tensorboard != "off")
+    tensorboard_.emplace(plan, output / "tensorboard", resumed_after);
+  pictures_due_ = plan.options.tensorboard == "all";
+}
+
+double RunLog::seconds() const {
+  return std::chrono::duration<double>(Clock::now() - start_).count();
+}
+
+void RunLog::count_step(int64_t samples, double seconds) {
+  ++steps_here_;
+  samples_here_ += samples;
+  step_seconds_ += seconds;
+}
+
+track::MetricsRow RunLog::row(const std::string& phase,
+                              const formats::TrainPosition& position,
+                              const Meter& meter) const {
+  track::MetricsRow row{.step = position.step,
+                        .epoch = std::min(position.epoch + 1, plan_.options.epochs),
+                        .phase = phase};
+  if (meter.count > 0) {
+    row.loss = meter.loss();
+    row.accuracy = meter.accuracy();
+  }
+  row.elapsed_s = seconds();
+  return row;
+}
+
+void RunLog::train(const formats::TrainPosition& position, const Meter& meter, const TrainRow& extra) {
+  if (!is_first_) return;
+  track::MetricsRow out = row("train", position, meter);
+  out.lr = extra.lr;
+  out.gradient_norm = extra.gradient_norm;
+  out.epoch_s = std::chrono::duration<double>(Clock::now() - epoch_start_).count();
+  if (step_seconds_ > 0) out.samples_per_s = static_cast<double>(samples_here_) / step_seconds_;
+  write(out);
+}
+
+void RunLog::write(const track::MetricsRow& row) {
+  metrics_->write(row);
+  if (tensorboard_) tensorboard_->row(row);
+}
+
+void RunLog::batch(const at::Tensor& data, const formats::TrainPosition& position) {
+  if (!pictures_due_) return;
+  pictures_due_ = false;
+  tensorboard_->images(data, position.step);
+}
+
+void RunLog::weights(const models::Classifier& model, const formats::TrainPosition& position) {
+  if (is_first_ && plan_.options.tensorboard == "all")
+    tensorboard_->histograms(model, position.step);
+}
+
+void RunLog::evaluated(const std::string& phase,
+                       const formats::TrainPosition& position,
+                       const Evaluation& evaluation) {
+  if (!is_first_) return;
+  track::MetricsRow out = row(phase, position, evaluation.meter);
+  if (plan_.options.top_k > 0) out.top_k_accuracy = evaluation.top_k_accuracy();
+  write(out);
+}
+
+void RunLog::progress(const std::string& phase,
+                      const formats::TrainPosition& position,
+                      int64_t step,
+                      int64_t steps,
+                      const Meter& meter) {
+  if (!is_first_ || !callbacks_.progress) return;
+  const auto now = Clock::now();
+  if (step < steps && std::chrono::duration<double>(now - last_progress_).count() < kProgressPeriod)
+    return;
+  last_progress_ = now;
+  track::ProgressEvent event{.phase = phase,
+                             .epoch = std::min(position.epoch + 1, plan_.options.epochs),
+                             .epochs = plan_.options.epochs,
+                             .step = step,
+                             .steps = steps};
+  event.loss = meter.loss();
+  event.accuracy = meter.accuracy();
+  if (steps_here_ > 0 && phase == "train") {
+    event.samples_per_s = static_cast<double>(samples_here_) / step_seconds_;
+    event.eta_s = step_seconds_ / static_cast<double>(steps_here_) *
+                  static_cast<double>(plan_.total_steps - position.step);
+  }
+  callbacks_.progress(event);
+}
+
+void RunLog::finish(const TrainResult& result) {
+  if (!is_first_) return;
+  if (tensorboard_) tensorboard_->finish(result.interrupted);
+  write_run_page(plan_, output_, result, seconds());
+}
+
+void RunLog::note(const std::string& line) const {
+  if (is_first_ && callbacks_.note) callbacks_.note(line);
+}
+
+}  // namespace muster::train

@@ -1,0 +1,86 @@
+// What rank 0 records and shows of a run: rows of metrics, TensorBoard events, progress, lines for
+// people, and at the end a page.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "muster/models/model.h"
+#include "muster/track/metrics_log.h"
+#include "muster/track/progress.h"
+#include "muster/train/metrics/meter.h"
+#include "muster/train/plan/plan.h"
+#include "muster/train/record/tensorboard_log.h"
+#include "muster/train/loop/trainer.h"
+
+namespace muster::train {
+
+/// On other ranks than the first all members do nothing. Used by the rank's own thread.
+class RunLog {
+ public:
+  /// `resumed_after`: the step of the checkpoint that the run goes on from, -1 for a new run.
+  RunLog(const TrainPlan& plan,
+         const std::filesystem::path& output,
+         int64_t resumed_after,
+         bool is_first,
+         const TrainCallbacks& callbacks);
+
+  /// Training in an epoch begins or goes on: epoch_s of the rows counts from here.
+  void begin_epoch() { epoch_start_ = Clock::now(); }
+
+  /// One optimizer step was made: `samples` over all ranks, `seconds` with its wait for data.
+  void count_step(int64_t samples, double seconds);
+
+  struct TrainRow {
+    double lr = 0;
+    std::optional<double> gradient_norm;
+  };
+  void train(const formats::TrainPosition& position, const Meter& meter, const TrainRow& row);
+  void evaluated(const std::string& phase,
+                 const formats::TrainPosition& position,
+                 const Evaluation& evaluation);
+
+  /// For --tensorboard all: pictures of the first batch that comes, weights and gradients.
+  void batch(const at::Tensor& data, const formats::TrainPosition& position);
+  void weights(const models::Classifier& model, const formats::TrainPosition& position);
+
+  /// To the progress bar, at most some ten times a second unless `step` is the last one.
+  void progress(const std::string& phase,
+                const formats::TrainPosition& position,
+                int64_t step,
+                int64_t steps,
+                const Meter& meter);
+  void note(const std::string& line) const;
+
+  /// Ends the events and writes index.html, curves.svg and confusion_matrix.csv.
+  void finish(const TrainResult& result);
+
+  double seconds() const;  ///< since the start
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  track::MetricsRow row(const std::string& phase,
+                        const formats::TrainPosition& position,
+                        const Meter& meter) const;
+  void write(const track::MetricsRow& row);
+
+  const TrainPlan& plan_;
+  const TrainCallbacks& callbacks_;
+  std::filesystem::path output_;
+  bool is_first_;
+  bool pictures_due_ = false;
+  const Clock::time_point start_ = Clock::now();
+  std::optional<track::MetricsLog> metrics_;
+  std::optional<TensorBoardLog> tensorboard_;
+  int64_t steps_here_ = 0;  // by this process, for the time left
+  int64_t samples_here_ = 0;
+  double step_seconds_ = 0;
+  Clock::time_point epoch_start_{};
+  Clock::time_point last_progress_{};
+};
+
+}  // namespace muster::train

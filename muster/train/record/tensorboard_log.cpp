@@ -1,0 +1,95 @@
+#include "muster/train/record/tensorboard_log.h"
+
+#include <algorithm>
+
+#include <ATen/ops/cat.h>
+
+namespace muster::train {
+namespace {
+
+constexpr int64_t kPictures = 8;  // side by side
+
+track::HParams hparams_of(const TrainPlan& plan) {
+  track::HParams hparams;
+  const Json json = to_json(plan);  // items() keeps no temporary alive
+  for (const auto& [name, value] : json.items()) {
+    if (value.is_boolean()) {
+      hparams.emplace_back(name, value.get<bool>());
+    } else if (value.is_number()) {
+      hparams.emplace_back(name, value.get<double>());
+    } else if (value.is_string()) {
+      hparams.emplace_back(name, value.get<std::string>());
+    }
+  }
+  return hparams;
+}
+
+std::span<const float> values_of(const at::Tensor& tensor) {
+  return {tensor.const_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
+}
+
+}  // namespace
+
+TensorBoardLog::TensorBoardLog(const TrainPlan& plan,
+                               const std::filesystem::path& folder,
+                               int64_t resumed_after)
+    : writer_(folder,
+              {.purge_step = resumed_after < 0 ? std::nullopt : std::optional(resumed_after + 1)}) {
+  // Four spaces: a block of code, whose columns stay.
+  std::string text = "    " + explain(plan);
+  for (size_t at = text.find('\n'); at + 1 < text.size(); at = text.find('\n', at + 1))
+    text.insert(at + 1, "    ");
+  writer_.add_text("plan", text, std::max<int64_t>(0, resumed_after));
+  const std::vector<std::string> metrics{
+      "train/loss", "validate/loss", "validate/accuracy", "test/loss", "test/accuracy"};
+  writer_.start_hparams(hparams_of(plan), metrics);
+}
+
+void TensorBoardLog::row(const track::MetricsRow& row) {
+  const auto scalar = [&](const char* column, const std::optional<double>& value) {
+    if (value) writer_.add_scalar(row.phase + '/' + column, *value, row.step);
+  };
+  scalar("loss", row.loss);
+  scalar("accuracy", row.accuracy);
+  scalar("top_k_accuracy", row.top_k_accuracy);
+  scalar("lr", row.lr);
+  scalar("gradient_norm", row.gradient_norm);
+  scalar("samples_per_s", row.samples_per_s);
+}
+
+void TensorBoardLog::histograms(const models::Classifier& model, int64_t step) {
+  const auto add = [&](const std::string& tag, const at::Tensor& tensor) {
+    const at::Tensor flat = tensor.detach().cpu().to(at::kFloat).contiguous();
+    // A diverged weight has no histogram; its loss is reported as not finite elsewhere.
+    if (flat.numel() > 0 && flat.isfinite().all().item<bool>())
+      writer_.add_histogram(tag, values_of(flat), step);
+  };
+  for (const auto& item : model.named_parameters()) {
+    add("parameters/" + item.key(), item.value());
+    if (item.value().grad().defined()) add("gradients/" + item.key(), item.value().grad());
+  }
+}
+
+void TensorBoardLog::images(const at::Tensor& batch, int64_t step) {
+  const int64_t channels = batch.size(1);
+  if (channels != 1 && channels != 3) return;
+  const int64_t count = std::min(kPictures, batch.size(0));
+  const at::Tensor some = batch.narrow(0, 0, count).cpu();
+  const at::Tensor least = some.min();
+  const at::Tensor range = (some.max() - least).clamp_min(1e-12);
+  const at::Tensor stretched = ((some - least) / range * 255).round().to(at::kByte);
+  const at::Tensor row = at::cat(stretched.unbind(0), 2).permute({1, 2, 0}).contiguous();
+  writer_.add_image("train/images",
+                    {.height = row.size(0),
+                     .width = row.size(1),
+                     .channels = channels,
+                     .pixels = {row.const_data_ptr<uint8_t>(), static_cast<size_t>(row.numel())}},
+                    step);
+}
+
+void TensorBoardLog::finish(bool interrupted) {
+  if (!interrupted) writer_.end_hparams(track::RunStatus::kSuccess);
+  writer_.flush();
+}
+
+}  // namespace muster::train

@@ -1,0 +1,33 @@
+// A run's rows, weights and pictures as TensorBoard events.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "muster/models/model.h"
+#include "muster/track/metrics_log.h"
+#include "muster/track/tensorboard/tensorboard.h"
+#include "muster/train/plan/plan.h"
+
+namespace muster::train {
+
+/// Tags: "train/loss", "validate/accuracy", … (phase/column), "parameters/NAME", "gradients/NAME",
+/// "train/images", and the plan as text "plan" and as hyperparameters. Rank 0's thread.
+class TensorBoardLog {
+ public:
+  /// Events of steps after `resumed_after` in earlier files of `folder` are purged; -1: a new run.
+  TensorBoardLog(const TrainPlan& plan, const std::filesystem::path& folder, int64_t resumed_after);
+
+  void row(const track::MetricsRow& row);
+  /// Every parameter, and every gradient that there is.
+  void histograms(const models::Classifier& model, int64_t step);
+  /// The first samples of a batch // [N, C, H, W] float32 with 1 or 3 channels, stretched to
+  /// the range from black to white; others are left out.
+  void images(const at::Tensor& batch, int64_t step);
+  void finish(bool interrupted);
+
+ private:
+  track::TensorBoardWriter writer_;
+};
+
+}  // namespace muster::train

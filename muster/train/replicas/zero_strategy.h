@@ -1,0 +1,31 @@
+// What zero1 and zero2 share.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "muster/parallel/sharded/zero.h"
+#include "muster/train/replicas/sharded_optimizer.h"
+#include "muster/train/replicas/strategy.h"
+
+namespace muster::train::detail {
+
+struct ZeroStrategyOptions {
+  int64_t bucket_mb = 25;  ///< MiB of parameters and gradients that travel together
+  std::string dtype = "float32";
+};
+
+inline constexpr Param kZeroParams[] = {
+    param<&ZeroStrategyOptions::bucket_mb>("bucket_mb",
+                                           "MiB of parameters and gradients that travel together"),
+    param<&ZeroStrategyOptions::dtype>(
+        "dtype", "of parameters and gradients; bfloat16 keeps float32 masters in shards")};
+
+/// A whole model on every rank; optimizer state, and in stage 2 gradients, in shards. See Note
+/// [ZeRO].
+std::unique_ptr<Strategy> make_zero(int stage,
+                                    StrategyRequest request,
+                                    const ParamValues& params,
+                                    std::string_view owner);
+
+}  // namespace muster::train::detail

@@ -1,0 +1,114 @@
+#include "muster/tune/core/event.h"
+
+#include <array>
+
+#include "muster/tune/core/payload.h"
+
+namespace muster::tune {
+namespace {
+
+constexpr std::array<std::string_view, 6> kKinds = {
+    "trial_added", "attempt_started", "reported", "attempt_ended", "tuner", "outside_trial"};
+
+/// `,"key":"text"` unless the text is empty.
+void add_text(PayloadWriter& out, std::string_view key, std::string_view text) {
+  if (text.empty()) return;
+  out.raw(key);
+  out.text(text);
+}
+
+template <class Items, class Write>
+void add_list(PayloadWriter& out, const Items& items, Write write) {
+  bool first = true;
+  for (const auto& item : items) {
+    if (!first) out.raw(",");
+    first = false;
+    write(item);
+  }
+}
+
+void write(PayloadWriter& out, const TrialAdded& what) {
+  out.raw("{\"point\":[");
+  add_list(out, what.point, [&](double x) { out.number(x); });
+  out.raw("],\"values\":[");
+  add_list(out, what.values, [&](const Value& value) { out.value(value); });
+  out.raw("]");
+  add_text(out, ",\"reason\":", what.reason);
+}
+
+void write(PayloadWriter& out, const AttemptStarted& what) {
+  out.raw("{\"attempt\":");
+  out.integer(what.attempt);
+  add_text(out, ",\"from_checkpoint\":", what.from_checkpoint);
+  add_text(out, ",\"reason\":", what.reason);
+}
+
+void write(PayloadWriter& out, const Reported& what) {
+  out.raw("{\"attempt\":");
+  out.integer(what.attempt);
+  out.raw(",\"t\":");
+  out.integer(what.t);
+  out.raw(",\"sequence\":");
+  out.integer(what.report.sequence);
+  if (what.report.step) {
+    out.raw(",\"step\":");
+    out.integer(*what.report.step);
+  }
+  out.raw(",\"metrics\":{");
+  add_list(out, what.report.metrics, [&](const auto& metric) {
+    out.text(metric.first);
+    out.raw(":");
+    out.number(metric.second);
+  });
+  out.raw("}");
+  add_text(out, ",\"checkpoint\":", what.report.checkpoint);
+  out.raw(",\"action\":");
+  out.text(kActionWords[static_cast<size_t>(what.decision.action)]);
+  if (what.decision.complete) out.raw(",\"complete\":true");
+  add_text(out, ",\"reason\":", what.decision.reason);
+}
+
+void write(PayloadWriter& out, const AttemptEnded& what) {
+  out.raw("{\"attempt\":");
+  out.integer(what.attempt);
+  out.raw(",\"failure\":");
+  out.text(kFailureWords[static_cast<size_t>(what.failure)]);
+  add_text(out, ",\"message\":", what.message);
+  out.raw(",\"then\":");
+  out.text(kStateWords[static_cast<size_t>(what.then)]);
+  if (what.retry_in_s != 0) {
+    out.raw(",\"retry_in_s\":");
+    out.number(what.retry_in_s);
+  }
+}
+
+void write(PayloadWriter& out, const TunerNote& what) {
+  out.raw("{\"text\":");
+  out.text(what.text);
+}
+
+void write(PayloadWriter& out, const OutsideTrial& what) {
+  out.raw("{\"number\":");
+  out.integer(what.number);
+  out.raw(",\"point\":[");
+  add_list(out, what.point, [&](double x) { out.number(x); });
+  out.raw("],\"state\":");
+  out.text(kStateWords[static_cast<size_t>(what.state)]);
+  out.raw(",\"metric\":");
+  out.number(what.metric);
+  out.raw(",\"step\":");
+  out.integer(what.step);
+}
+
+}  // namespace
+
+std::string_view kind_of(const Event& event) { return kKinds[event.what.index()]; }
+
+std::string payload_text(const Event& event) {
+  PayloadWriter out;
+  std::visit([&](const auto& what) { write(out, what); }, event.what);
+  out.raw("}");
+  return std::move(out).take();
+}
+
+}  // namespace muster::tune

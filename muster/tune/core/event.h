@@ -1,0 +1,87 @@
+// The log of a study: every thing that happened, in order. The study is what the log says.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "muster/base/json.h"
+#include "muster/tune/space/space.h"
+#include "muster/tune/trial/trial.h"
+
+namespace muster::tune {
+
+// Note [Event log]
+// StudyCore turns calls into events; storage keeps them, and a core that is fed the stored events
+// again (StudyCore::replay) is in the same state, with searcher and scheduler having been called in
+// the same order. Decisions are stored too, so that replaying checks them: a decision that comes
+// out differently is an internal error that names the event.
+
+/// A trial got its number and its point.
+struct TrialAdded {
+  Point point;
+  Values values;
+  std::string reason;  ///< of the searcher; may be empty
+};
+
+/// An attempt of the trial starts; attempt 1 is the first. `from_checkpoint` is empty for a start
+/// from nothing.
+struct AttemptStarted {
+  int32_t attempt = 1;
+  std::string from_checkpoint;
+  std::string reason;  ///< "promoted to rung 4: 2 of 6", "retry after crash"; may be empty
+};
+
+/// A report and its answer. `t` is the time attribute that was used.
+struct Reported {
+  int32_t attempt = 1;
+  int64_t t = 0;
+  Report report;
+  Decision decision;
+};
+
+/// The attempt's process is gone. `failure` is kNone for an end by itself or after stop or pause.
+struct AttemptEnded {
+  int32_t attempt = 1;
+  Failure failure = Failure::kNone;
+  std::string message;  ///< "exit code 1", "killed by SIGKILL", with the last line of its output
+  TrialState then = TrialState::kComplete;  ///< the trial's state from now on
+  double retry_in_s = 0;                    ///< with then == kPending
+};
+
+/// The tuner's own: started (with its process id), stopped (with the reason). Of a trial: it is to
+/// end early, and why.
+struct TunerNote {
+  std::string text;
+};
+
+/// A trial that another program (Optuna) finished in this study, which the searcher was told of.
+struct OutsideTrial {
+  int64_t number = 0;  ///< in Optuna's count
+  Point point;
+  TrialState state = TrialState::kComplete;  ///< kComplete, kPruned or kFailed
+  double metric = 0;                         ///< its value; NaN: none
+  int64_t step = 0;                          ///< of its last report; 0: none
+};
+
+struct Event {
+  int64_t id = 0;      ///< 1, 2, … without gaps
+  double time_s = 0;   ///< seconds since 1970, UTC
+  int64_t trial = -1;  ///< -1: of the study
+  std::variant<TrialAdded, AttemptStarted, Reported, AttemptEnded, TunerNote, OutsideTrial> what;
+};
+
+/// "trial_added", "attempt_started", "reported", "attempt_ended", "tuner", "outside_trial".
+std::string_view kind_of(const Event& event);
+
+/// The event's own fields, without id, time, trial and kind. Doubles that JSON has not (NaN,
+/// infinities) are the texts "nan", "inf", "-inf".
+std::string payload_text(const Event& event);
+
+/// The inverse. Throws a usage error that names event `id` for anything else than payload_text's
+/// output.
+Event event_from(
+    int64_t id, double time_s, int64_t trial, std::string_view kind, std::string_view payload);
+
+}  // namespace muster::tune

@@ -1,0 +1,143 @@
+// event_from: the inverse of payload_text.
+#include <limits>
+#include <optional>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/tune/core/event.h"
+#include "muster/tune/core/payload.h"
+
+namespace muster::tune {
+namespace {
+
+std::string text_if(PayloadReader& in, std::string_view key) {
+  return in.skip(key) ? in.text() : std::string();
+}
+
+/// Items up to `close`, which is stepped over.
+template <class Read>
+void read_list(PayloadReader& in, std::string_view close, Read read) {
+  if (in.skip(close)) return;
+  do {
+    read();
+  } while (in.skip(","));
+  in.expect(close);
+}
+
+int32_t read_attempt(PayloadReader& in) {
+  in.expect("{\"attempt\":");
+  return static_cast<int32_t>(in.integer());  // one that does not fit is not written back equal
+}
+
+TrialAdded read_added(PayloadReader& in) {
+  TrialAdded what;
+  in.expect("{\"point\":[");
+  read_list(in, "]", [&] { what.point.push_back(in.number()); });
+  in.expect(",\"values\":[");
+  read_list(in, "]", [&] { what.values.push_back(in.value()); });
+  what.reason = text_if(in, ",\"reason\":");
+  return what;
+}
+
+AttemptStarted read_started(PayloadReader& in) {
+  AttemptStarted what;
+  what.attempt = read_attempt(in);
+  what.from_checkpoint = text_if(in, ",\"from_checkpoint\":");
+  what.reason = text_if(in, ",\"reason\":");
+  return what;
+}
+
+Reported read_reported(PayloadReader& in) {
+  Reported what;
+  what.attempt = read_attempt(in);
+  in.expect(",\"t\":");
+  what.t = in.integer();
+  in.expect(",\"sequence\":");
+  what.report.sequence = in.integer();
+  if (in.skip(",\"step\":")) what.report.step = in.integer();
+  in.expect(",\"metrics\":{");
+  read_list(in, "}", [&] {
+    std::string name = in.text();
+    in.expect(":");
+    what.report.metrics.emplace_back(std::move(name), in.number());
+  });
+  what.report.checkpoint = text_if(in, ",\"checkpoint\":");
+  in.expect(",\"action\":");
+  what.decision.action = static_cast<Action>(in.word(kActionWords));
+  what.decision.complete = in.skip(",\"complete\":true");
+  what.decision.reason = text_if(in, ",\"reason\":");
+  return what;
+}
+
+AttemptEnded read_ended(PayloadReader& in) {
+  AttemptEnded what;
+  what.attempt = read_attempt(in);
+  in.expect(",\"failure\":");
+  what.failure = static_cast<Failure>(in.word(kFailureWords));
+  what.message = text_if(in, ",\"message\":");
+  in.expect(",\"then\":");
+  what.then = static_cast<TrialState>(in.word(kStateWords));
+  if (in.skip(",\"retry_in_s\":")) what.retry_in_s = in.number();
+  return what;
+}
+
+TunerNote read_note(PayloadReader& in) {
+  in.expect("{\"text\":");
+  return {in.text()};
+}
+
+OutsideTrial read_outside(PayloadReader& in) {
+  OutsideTrial what;
+  in.expect("{\"number\":");
+  what.number = in.integer();
+  in.expect(",\"point\":[");
+  read_list(in, "]", [&] { what.point.push_back(in.number()); });
+  in.expect(",\"state\":");
+  what.state = static_cast<TrialState>(in.word(kStateWords));
+  in.expect(",\"metric\":");
+  what.metric = in.number();
+  in.expect(",\"step\":");
+  what.step = in.integer();
+  return what;
+}
+
+using What = decltype(Event::what);
+
+std::optional<What> read_what(PayloadReader& in, std::string_view kind) {
+  if (kind == "trial_added") return read_added(in);
+  if (kind == "attempt_started") return read_started(in);
+  if (kind == "reported") return read_reported(in);
+  if (kind == "attempt_ended") return read_ended(in);
+  if (kind == "tuner") return read_note(in);
+  if (kind == "outside_trial") return read_outside(in);
+  return std::nullopt;
+}
+
+Error not_readable(int64_t id, std::string rule, std::string_view value) {
+  constexpr size_t kMostShown = 200;
+  return usage_error({.refused = concat("event ", id, " of the study's log cannot be read"),
+                      .rule = std::move(rule),
+                      .value = std::string(value.substr(0, kMostShown)),
+                      .hint = "the database was altered, or a newer version of muster wrote it"});
+}
+
+}  // namespace
+
+Event event_from(
+    int64_t id, double time_s, int64_t trial, std::string_view kind, std::string_view payload) {
+  PayloadReader in(payload);
+  try {
+    auto what = read_what(in, kind);
+    if (!what) throw not_readable(id, "there is no such kind of event", kind);
+    in.expect("}");
+    in.end();
+    Event event{.id = id, .time_s = time_s, .trial = trial, .what = std::move(*what)};
+    if (payload_text(event) != payload)
+      throw not_readable(id, "it is not as it is written", payload);
+    return event;
+  } catch (const PayloadReader::BadPayload& bad) {
+    throw not_readable(id, concat("fault at byte ", bad.at), payload);
+  }
+}
+
+}  // namespace muster::tune

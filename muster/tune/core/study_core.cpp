@@ -1,0 +1,299 @@
+#include "muster/tune/core/study_core.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/tune/core/study_state.h"
+
+namespace muster::tune {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr std::string_view kAsked = "asked";  // how the reason of such an attempt begins
+
+std::vector<std::string> names_of(const Metrics& metrics) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : metrics) names.push_back(name);
+  return names;
+}
+
+std::string on_one_line(std::string_view text) { return join(split(text, '\n'), "; "); }
+
+}  // namespace
+
+StudyCore::Impl::Impl(const StudySpec& given) : spec(given), variants(spec), rules(spec) {
+  searcher = make_searcher(
+      spec.searcher, {.space = spec.space, .seed = spec.seed, .num_samples = variants.trials()});
+  scheduler =
+      make_scheduler(spec.scheduler, {.seed = spec.seed, .mode = spec.mode, .metric = spec.metric});
+}
+
+StudyCore::StudyCore(const StudySpec& spec) : impl_(std::make_unique<Impl>(spec)) {}
+StudyCore::~StudyCore() = default;
+StudyCore::StudyCore(StudyCore&&) noexcept = default;
+
+Event& StudyCore::Impl::emit(int64_t trial, double now_s, decltype(Event::what) what) {
+  events.push_back({.id = next_event++, .time_s = now_s, .trial = trial, .what = std::move(what)});
+  return events.back();
+}
+
+Trial& StudyCore::Impl::running(int64_t number) {
+  if (number < 0 || number >= static_cast<int64_t>(trials.size()) ||
+      trials[static_cast<size_t>(number)].state != TrialState::kRunning) {
+    throw usage_error({.refused = concat("a message of trial ", number),
+                       .rule = "the trial is running",
+                       .hint = "a program that goes on after its end should stop"});
+  }
+  return trials[static_cast<size_t>(number)];
+}
+
+// ---- What to start ----
+
+StudyCore::Next StudyCore::next(double now_s, bool asked) {
+  Next next;
+  impl_->asking = asked;
+  if (impl_->stopped.empty() &&
+      (impl_->start_retry(now_s, next) || impl_->start_promoted(now_s, next) ||
+       impl_->start_new(now_s, next))) {
+    return next;
+  }
+  return impl_->nothing_to_start(now_s);
+}
+
+bool StudyCore::Impl::start_retry(double now_s, Next& next) {
+  if (retries.empty() || retries.begin()->first > now_s) return false;
+  Trial& trial = trials[static_cast<size_t>(retries.begin()->second)];
+  start_attempt(trial, concat("again: ", trial.reason), now_s);
+  next = {.kind = Next::kStart, .trial = trial.number};
+  return true;
+}
+
+bool StudyCore::Impl::start_promoted(double now_s, Next& next) {
+  auto promotion = scheduler->promote();
+  if (!promotion) return false;
+  start_attempt(
+      trials.at(static_cast<size_t>(promotion->number)), std::move(promotion->reason), now_s);
+  next = {.kind = Next::kStart, .trial = promotion->number};
+  return true;
+}
+
+Searcher::Suggestion StudyCore::Impl::suggest_next() {
+  const auto number = static_cast<int64_t>(trials.size());
+  auto suggestion = searcher->suggest(number, variants.partial(number));
+  if (suggestion.kind == Searcher::Suggestion::kPoint)
+    suggestion.point = spec.space.with_conditions(std::move(suggestion.point));
+  return suggestion;
+}
+
+bool StudyCore::Impl::start_new(double now_s, Next& next) {
+  const int64_t planned = variants.trials();
+  if (exhausted || (planned >= 0 && static_cast<int64_t>(trials.size()) >= planned)) return false;
+  Searcher::Suggestion suggestion = suggest_next();
+  if (suggestion.kind == Searcher::Suggestion::kFinished) exhausted = true;
+  if (suggestion.kind != Searcher::Suggestion::kPoint) return false;
+  add_trial(std::move(suggestion), now_s);
+  start_attempt(trials.back(), "", now_s);
+  next = {.kind = Next::kStart, .trial = trials.back().number};
+  return true;
+}
+
+StudyCore::Next StudyCore::Impl::nothing_to_start(double now_s) {
+  if (running_count > 0) return {.kind = Next::kWait};
+  if (stopped.empty()) {
+    if (!retries.empty()) return {.kind = Next::kWait, .wait_until_s = retries.begin()->first};
+    // The searcher may have waited for the paused ones.
+    Next next;
+    if (give_up_paused(now_s) && start_new(now_s, next)) return next;
+  }
+  return {.kind = Next::kFinished};
+}
+
+/// Ends the trials that wait for a promotion which no other trial can bring any more. Returns
+/// whether there were any.
+bool StudyCore::Impl::give_up_paused(double now_s) {
+  bool any = false;
+  for (Trial& trial : trials) {
+    if (trial.state != TrialState::kPaused) continue;
+    any = true;
+    end_attempt(trial,
+                {.attempt = trial.attempt, .message = trial.reason, .then = TrialState::kPruned},
+                now_s);
+  }
+  return any;
+}
+
+void StudyCore::Impl::add_trial(Searcher::Suggestion suggestion, double now_s) {
+  Trial trial{.number = static_cast<int64_t>(trials.size()),
+              .values = spec.space.resolve(suggestion.point),
+              .last_metric = kNan,
+              .best_metric = kNan};
+  trial.point = std::move(suggestion.point);
+  trials.push_back(std::move(trial));
+  records.try_emplace(trials.back().number);
+  const Trial& added = trials.back();
+  emit(added.number,
+       now_s,
+       TrialAdded{.point = added.point, .values = added.values, .reason = suggestion.reason});
+  scheduler->on_start(added.number);
+}
+
+void StudyCore::Impl::start_attempt(Trial& trial, std::string reason, double now_s) {
+  const bool goes_on = trial.state == TrialState::kPaused ||
+                       spec.failures[static_cast<size_t>(trial.failure)].from_checkpoint;
+  if (!goes_on) trial.checkpoint.clear();
+  retries.erase({trial.due_s, trial.number});
+  trial.state = TrialState::kRunning;
+  ++trial.attempt;
+  if (trial.attempt == 1) trial.started_s = now_s;
+  trial.attempt_s = now_s;
+  TrialRecord& record = records.at(trial.number);
+  if (asking) reason = concat(kAsked, reason.empty() ? "" : ": ", reason);
+  record.attempt = {.started_s = now_s,
+                    .base_t = trial.checkpoint.empty() ? 0 : trial.checkpoint_t,
+                    .asked = reason.starts_with(kAsked)};
+  record.decision = {};
+  record.fails.reset();
+  ++running_count;
+  emit(trial.number,
+       now_s,
+       AttemptStarted{.attempt = trial.attempt,
+                      .from_checkpoint = trial.checkpoint,
+                      .reason = std::move(reason)});
+}
+
+// ---- Reports ----
+
+int64_t StudyCore::Impl::time_of(const Trial& trial, const Report& report) const {
+  if (report.step) return *report.step;
+  const Attempt& attempt = records.at(trial.number).attempt;
+  return attempt.base_t + attempt.counted + 1;
+}
+
+/// A misspelt metric is found at the first report, not after hours.
+void StudyCore::Impl::check_metrics(const Trial& trial, const Report& report) const {
+  if (trial.reports > 0 || find_metric(report.metrics, spec.metric) != nullptr) return;
+  const auto names = names_of(report.metrics);
+  throw usage_error({.refused = concat("the first report of trial ", trial.number),
+                     .rule = concat("it has the study's metric \"", spec.metric, '"'),
+                     .value = join(names, ", "),
+                     .hint = names.empty() ? "" : suggestion(spec.metric, names)});
+}
+
+Decision StudyCore::report(int64_t number, const Report& report, double now_s) {
+  Trial& trial = impl_->running(number);
+  TrialRecord& record = impl_->records.at(number);
+  if (report.sequence > 0 && report.sequence <= record.attempt.sequence) return record.decision;
+  try {
+    return impl_->take_report(trial, report, now_s);
+  } catch (const Error& error) {
+    record.attempt.refused = on_one_line(error.what());
+    throw;
+  }
+}
+
+Decision StudyCore::Impl::take_report(Trial& trial, const Report& report, double now_s) {
+  TrialRecord& record = records.at(trial.number);
+  Attempt& attempt = record.attempt;
+  if (record.decision.action != Action::kContinue)
+    return record.decision;  // it ought to have ended
+  const int64_t t = time_of(trial, report);
+  if (t <= attempt.t) {
+    throw usage_error({.refused = concat("a report of trial ", trial.number),
+                       .rule = concat("its step is above the one before, ", attempt.t),
+                       .value = concat("step=", t)});
+  }
+  check_metrics(trial, report);
+  attempt.t = t;
+  attempt.sequence = std::max(report.sequence, attempt.sequence);
+  if (!report.step) ++attempt.counted;
+  attempt.refused.clear();
+  if (trial.reports > 0 && t <= trial.last_t) {
+    // A restarted trial repeats itself: what was decided here is known, it went on.
+    if (!report.checkpoint.empty()) trial.checkpoint = report.checkpoint, trial.checkpoint_t = t;
+    return {};
+  }
+  record.decision = decide(trial, report, t, now_s);
+  emit(trial.number,
+       now_s,
+       Reported{.attempt = trial.attempt, .t = t, .report = report, .decision = record.decision});
+  return record.decision;
+}
+
+Decision StudyCore::Impl::decide(Trial& trial, const Report& report, int64_t t, double now_s) {
+  TrialRecord& record = records.at(trial.number);
+  const double* metric = find_metric(report.metrics, spec.metric);
+  Decision decision;
+  if (metric == nullptr) {
+    decision.reason = concat("no ", spec.metric, " in the report at ", t);
+  } else {
+    decision = scheduler->on_report(trial.number, t, score_of(*metric, spec.mode));
+    trial.last_metric = *metric;
+    if (std::isnan(trial.best_metric) || is_better(*metric, trial.best_metric))
+      trial.best_metric = *metric;
+    if (spec.nan_is_failure && !std::isfinite(*metric)) {
+      record.fails = Failure::kNan;
+      decision = {.action = Action::kStop,
+                  .reason = concat(spec.metric, " is ", shortest(*metric), " at step ", t)};
+    }
+  }
+  trial.last_t = t;
+  ++trial.reports;
+  trial.last_metrics = report.metrics;
+  if (!report.checkpoint.empty()) trial.checkpoint = report.checkpoint, trial.checkpoint_t = t;
+  const double run_s = trial.run_s + now_s - record.attempt.started_s;
+  auto rule = rules.on_report(trial.number, t, report.metrics, run_s);
+  if (rule && !record.fails) decision = std::move(*rule);
+  if (decision.action == Action::kPause && trial.checkpoint.empty()) {
+    record.fails = Failure::kCrash;
+    decision = {.action = Action::kStop,
+                .reason = concat("cannot be paused at ",
+                                 t,
+                                 " by scheduler ",
+                                 spec.scheduler,
+                                 ": its report has no checkpoint to go on from")};
+  }
+  if (!decision.reason.empty()) trial.reason = decision.reason;
+  return decision;
+}
+
+// ---- What is known ----
+
+bool StudyCore::Impl::is_better(double metric, double than) const {
+  return score_of(metric, spec.mode) > score_of(than, spec.mode);
+}
+
+double StudyCore::Impl::result_of(const Trial& trial) const {
+  return spec.scope == StudySpec::Scope::kBest ? trial.best_metric : trial.last_metric;
+}
+
+void StudyCore::Impl::note_best(const Trial& trial) {
+  const double result = result_of(trial);
+  if (trial.state == TrialState::kFailed || !std::isfinite(result)) return;
+  if (best < 0 || is_better(result, result_of(trials[static_cast<size_t>(best)])))
+    best = trial.number;
+}
+
+const Trial* StudyCore::best() const {
+  if (impl_->best >= 0) return &impl_->trials[static_cast<size_t>(impl_->best)];
+  const Trial* best = nullptr;
+  for (const Trial& trial : impl_->trials) {
+    const double result = impl_->result_of(trial);
+    if (trial.state == TrialState::kFailed || !std::isfinite(result)) continue;
+    if (best == nullptr || impl_->is_better(result, impl_->result_of(*best))) best = &trial;
+  }
+  return best;
+}
+
+double StudyCore::result(const Trial& trial) const { return impl_->result_of(trial); }
+int64_t StudyCore::planned_trials() const { return impl_->variants.trials(); }
+bool StudyCore::is_stopped() const { return !impl_->stopped.empty(); }
+void StudyCore::discard_events() { impl_->events.clear(); }
+std::vector<Event> StudyCore::take_events() { return std::exchange(impl_->events, {}); }
+std::vector<Trial> StudyCore::take_trials() && { return std::move(impl_->trials); }
+std::span<const Trial> StudyCore::trials() const { return impl_->trials; }
+const StudySpec& StudyCore::spec() const { return impl_->spec; }
+std::string StudyCore::scheduler_status() const { return impl_->scheduler->status(); }
+
+}  // namespace muster::tune

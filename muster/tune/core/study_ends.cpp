@@ -1,0 +1,149 @@
+// How attempts and trials of a study end.
+#include <algorithm>
+#include <cmath>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/tune/core/study_core.h"
+#include "muster/tune/core/study_state.h"
+
+namespace muster::tune {
+namespace {
+
+constexpr double kLongestBackoffS = 60;
+constexpr double kForEver = -1;
+
+}  // namespace
+
+void StudyCore::ended(int64_t number, Failure failure, const std::string& message, double now_s) {
+  Trial& trial = impl_->running(number);
+  impl_->end_attempt(trial, impl_->outcome(trial, failure, message), now_s);
+}
+
+/// What becomes of a trial whose attempt is gone.
+AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::string& message) {
+  const TrialRecord& record = records.at(trial.number);
+  AttemptEnded ended{.attempt = trial.attempt, .message = message};
+  if (record.fails) {
+    ended.failure = *record.fails;
+    ended.message = record.decision.reason;
+    fail(trial, ended);
+  } else if (record.decision.action == Action::kStop) {
+    ended.message = record.decision.reason;
+    ended.then = record.decision.complete ? TrialState::kComplete : TrialState::kPruned;
+  } else if (record.decision.action == Action::kPause) {
+    ended.message = record.decision.reason;
+    ended.then = TrialState::kPaused;
+  } else if (!stopped.empty() || failure == Failure::kInterrupted) {
+    ended.failure = Failure::kInterrupted;  // by us: no fault of the trial's
+    ended.then = TrialState::kPending;
+  } else if (trial.reports == 0 && !record.attempt.refused.empty() &&
+             (failure == Failure::kNone || failure == Failure::kCrash)) {
+    ended.failure = Failure::kCrash;   // many a program ends when its report is refused
+    ended.then = TrialState::kFailed;  // a further attempt would do the same
+    ended.message = record.attempt.refused;
+  } else if (failure != Failure::kNone) {
+    ended.failure = failure;
+    fail(trial, ended);
+  } else if (trial.reports == 0) {
+    ended.failure = Failure::kCrash;
+    ended.then = TrialState::kFailed;
+    ended.message = concat("ended without a report of ", spec.metric);
+  }
+  return ended;
+}
+
+void StudyCore::Impl::fail(Trial& trial, AttemptEnded& ended) {
+  const FailurePolicy& policy = spec.failures[static_cast<size_t>(ended.failure)];
+  const int32_t before = records.at(trial.number).failed[static_cast<size_t>(ended.failure)];
+  if (policy.retries != kForEver && before >= policy.retries) {
+    ended.then = TrialState::kFailed;
+    return;
+  }
+  ended.then = TrialState::kPending;
+  ended.retry_in_s =
+      std::min(kLongestBackoffS, policy.backoff_s * std::pow(policy.backoff_factor, before));
+}
+
+void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s) {
+  TrialRecord& record = records.at(trial.number);
+  retries.erase({trial.due_s, trial.number});
+  if (trial.state == TrialState::kRunning) {
+    --running_count;
+    trial.run_s += now_s - record.attempt.started_s;
+  }
+  trial.state = ended.then;
+  trial.failure = ended.failure;
+  if (!ended.message.empty()) trial.reason = ended.message;
+  if (ended.failure != Failure::kNone) ++record.failed[static_cast<size_t>(ended.failure)];
+  if (ended.then == TrialState::kPending) {
+    trial.due_s = now_s + ended.retry_in_s;
+    retries.insert({trial.due_s, trial.number});
+  }
+  if (ended.then == TrialState::kPaused) scheduler->on_pause(trial.number);
+  if (is_over(ended.then)) {
+    trial.ended_s = now_s;
+    scheduler->on_end(trial.number, trial.state);
+    rules.on_end(trial.number);
+    const double result = result_of(trial);
+    searcher->told({.number = trial.number,
+                    .point = trial.point,
+                    .state = trial.state,
+                    .score = score_of(result, spec.mode),
+                    .step = trial.last_t});
+    note_best(trial);
+    records.erase(trial.number);
+  }
+  emit(trial.number, now_s, std::move(ended));
+}
+
+void StudyCore::stop(const std::string& reason, double now_s) {
+  impl_->stopped = reason;
+  impl_->emit(-1, now_s, TunerNote{concat("stopping: ", reason)});
+}
+
+void StudyCore::stop_trial(int64_t number, const std::string& reason, double now_s) {
+  const bool there = number >= 0 && number < static_cast<int64_t>(impl_->trials.size());
+  if (!there || is_over(trials()[static_cast<size_t>(number)].state)) {
+    throw usage_error({.refused = concat("trial ", number, " cannot be stopped"),
+                       .rule = "it is there and not over",
+                       .value = there ? "over" : concat(impl_->trials.size(), " trials")});
+  }
+  impl_->stop_trial(impl_->trials[static_cast<size_t>(number)], reason, now_s);
+}
+
+void StudyCore::Impl::stop_trial(Trial& trial, const std::string& reason, double now_s) {
+  if (trial.state != TrialState::kRunning) {
+    return end_attempt(
+        trial, {.attempt = trial.attempt, .message = reason, .then = TrialState::kPruned}, now_s);
+  }
+  records.at(trial.number).decision = {.action = Action::kStop, .reason = reason};
+  trial.reason = reason;
+  emit(trial.number, now_s, TunerNote{reason});
+}
+
+bool StudyCore::learn(const OutsideTrial& trial, double now_s) {
+  return impl_->learn(trial, now_s);
+}
+
+bool StudyCore::Impl::learn(const OutsideTrial& trial, double now_s) {
+  if (trial.point.size() != spec.space.dimensions().size()) {
+    throw usage_error({.refused = concat("trial ", trial.number, " of another program"),
+                       .rule = "it has a number for each dimension of the space",
+                       .value = concat(trial.point.size(), " numbers")});
+  }
+  if (!outside.insert(trial.number).second) return false;
+  searcher->told({.number = outside_number(trial.number),
+                  .point = trial.point,
+                  .state = trial.state,
+                  .score = score_of(trial.metric, spec.mode),
+                  .step = trial.step});
+  emit(-1, now_s, trial);
+  return true;
+}
+
+void StudyCore::note(const std::string& text, double now_s) {
+  impl_->emit(-1, now_s, TunerNote{text});
+}
+
+}  // namespace muster::tune

@@ -1,0 +1,157 @@
+// A study from its log: StudyCore::replay and recover, and what a resumed study may change.
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/tune/core/study_core.h"
+#include "muster/tune/core/study_state.h"
+
+namespace muster::tune {
+namespace {
+
+bool same_number(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+bool same_point(const Point& a, const Point& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), &same_number);
+}
+
+[[noreturn]] void differs(const Event& event, const std::string& stored, const std::string& now) {
+  throw internal_error({.refused = concat("event ", event.id, " of the study does not replay"),
+                        .rule = "the same calls give the same decisions",
+                        .value = concat("stored: ", stored, "; now: ", now),
+                        .hint = "was the study made by another version of Muster?"});
+}
+
+std::string words(const Decision& decision) {
+  return concat(name_of(decision.action), decision.reason.empty() ? "" : ", ", decision.reason);
+}
+
+}  // namespace
+
+/// Applies stored events to a core; one function per kind.
+class StudyReplay {
+ public:
+  StudyReplay(StudyCore::Impl& core, const Event& event) : core_(core), event_(event) {}
+
+  void operator()(const TrialAdded& added) {
+    if (event_.trial != static_cast<int64_t>(core_.trials.size()))
+      differs(event_, concat("trial ", event_.trial), concat("trial ", core_.trials.size()));
+    auto suggestion = core_.suggest_next();
+    if (suggestion.kind != Searcher::Suggestion::kPoint ||
+        !same_point(suggestion.point, added.point)) {
+      differs(event_, "another point", "the searcher's suggestion");
+    }
+    core_.add_trial(std::move(suggestion), event_.time_s);
+    core_.trials.back().values = added.values;  // a C++ function in the space may not repeat itself
+  }
+
+  void operator()(const AttemptStarted& started) {
+    Trial& trial = trial_of_event();
+    if (trial.state == TrialState::kPaused) {
+      const auto promotion = core_.scheduler->promote();
+      if (!promotion || promotion->number != trial.number)
+        differs(event_, concat("trial ", trial.number, " goes on"), "another one");
+    }
+    core_.start_attempt(trial, started.reason, event_.time_s);
+  }
+
+  void operator()(const Reported& reported) {
+    const Decision decision =
+        core_.take_report(core_.running(event_.trial), reported.report, event_.time_s);
+    if (decision != reported.decision) differs(event_, words(reported.decision), words(decision));
+  }
+
+  void operator()(const AttemptEnded& ended) {
+    core_.end_attempt(trial_of_event(), ended, event_.time_s);
+  }
+
+  void operator()(const TunerNote& note) {
+    if (event_.trial >= 0) return core_.stop_trial(trial_of_event(), note.text, event_.time_s);
+    core_.emit(-1, event_.time_s, note);
+  }
+
+  void operator()(const OutsideTrial& trial) { core_.learn(trial, event_.time_s); }
+
+ private:
+  Trial& trial_of_event() {
+    if (event_.trial < 0 || event_.trial >= static_cast<int64_t>(core_.trials.size()))
+      differs(event_, concat("trial ", event_.trial), "no such trial");
+    return core_.trials[static_cast<size_t>(event_.trial)];
+  }
+
+  StudyCore::Impl& core_;
+  const Event& event_;
+};
+
+void StudyCore::replay(const Event& event) {
+  if (event.id != impl_->next_event)
+    differs(event, concat("event ", event.id), concat("event ", impl_->next_event));
+  std::visit(StudyReplay(*impl_, event), event.what);
+  if (impl_->events.size() != 1) differs(event, "one event", concat(impl_->events.size()));
+  impl_->events.clear();
+}
+
+void StudyCore::recover(double now_s, double asked_lease_s) {
+  impl_->asking = false;
+  for (Trial& trial : impl_->trials) {
+    if (trial.state != TrialState::kRunning) continue;
+    const Attempt& attempt = impl_->records.at(trial.number).attempt;
+    if (attempt.asked && now_s - attempt.started_s < asked_lease_s) continue;
+    impl_->end_attempt(
+        trial, impl_->outcome(trial, Failure::kInterrupted, "its tuner was gone"), now_s);
+  }
+}
+
+// ---- The description ----
+
+Json StudyCore::describe() const {
+  const StudySpec& spec = impl_->spec;
+  Json points = Json::array();
+  for (const auto& point : spec.points_to_evaluate) {
+    Json one = Json::object();
+    for (const auto& [name, value] : point) one[name] = to_json(value);
+    points.push_back(std::move(one));
+  }
+  return {{"name", spec.name},
+          {"metric", spec.metric},
+          {"mode", name_of(spec.mode)},
+          {"scope", spec.scope == StudySpec::Scope::kBest ? "best" : "last"},
+          {"searcher", spec.searcher},
+          {"scheduler", spec.scheduler},
+          {"seed", spec.seed},
+          {"constant_grid_search", spec.constant_grid_search},
+          {"points_to_evaluate", std::move(points)},
+          {"space", spec.space.describe()}};
+}
+
+namespace {
+
+void add_space_lines(const std::vector<SpaceChange>& changes, std::vector<std::string>& lines) {
+  for (const auto& [name, stored, now] : changes) {
+    if (stored) lines.push_back(concat("- ", name, " = ", *stored));
+    if (now) lines.push_back(concat("+ ", name, " = ", *now));
+    if (!stored && !now) lines.emplace_back(kOtherOrder);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> describe_differences(const Json& stored, const Json& now) {
+  std::vector<std::string> lines;
+  for (const auto& [key, value] : now.items()) {
+    const Json before = stored.value(key, Json());
+    if (before == value) continue;
+    const auto changes = key == "space" ? space_changes(before, value) : std::nullopt;
+    if (changes && !changes->empty()) {
+      add_space_lines(*changes, lines);
+    } else {
+      lines.push_back(concat("- ", key, " = ", muster::to_text(before)));
+      lines.push_back(concat("+ ", key, " = ", muster::to_text(value)));
+    }
+  }
+  return lines;
+}
+
+}  // namespace muster::tune

@@ -1,0 +1,58 @@
+#include "muster/tune/core/study_spec.h"
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
+namespace muster::tune {
+namespace {
+
+void require(bool holds, const char* refused, const char* rule, const std::string& value) {
+  if (!holds) throw usage_error({.refused = refused, .rule = rule, .value = value});
+}
+
+}  // namespace
+
+StudySpec::Scope parse_scope(std::string_view text) {
+  if (text == "last") return StudySpec::Scope::kLast;
+  if (text == "best") return StudySpec::Scope::kBest;
+  throw usage_error({.refused = "scope",
+                     .rule = "it is last or best",
+                     .value = std::string(text),
+                     .hint = "which report of a trial counts as its result"});
+}
+
+std::string_view name_of(StudySpec::Scope scope) {
+  return scope == StudySpec::Scope::kBest ? "best" : "last";
+}
+
+void check_study(const StudySpec& spec) {
+  require(!spec.name.empty(), "study without a name", "name = \"…\" names it", "");
+  require(
+      !spec.metric.empty(), "study without a metric", "metric = \"…\" is what trials report", "");
+  require(spec.num_samples > 0 || spec.num_samples == -1,
+          "num_samples",
+          "it is at least 1, or -1 for no end",
+          concat(spec.num_samples));
+  require(spec.max_concurrent >= 0,
+          "max_concurrent",
+          "it is at least 1, or 0 for what fits",
+          concat(spec.max_concurrent));
+  for (const auto& [name, seconds] : {std::pair{"time_budget_s", spec.time_budget_s},
+                                      {"trial_timeout_s", spec.trial_timeout_s},
+                                      {"report_timeout_s", spec.report_timeout_s},
+                                      {"storage_patience_s", spec.storage_patience_s},
+                                      {"stop_grace_s", spec.stop_grace_s},
+                                      {"kill_grace_s", spec.kill_grace_s}}) {
+    require(seconds >= 0, name, "seconds, at least 0", shortest(seconds));
+  }
+  for (const FailurePolicy& policy : spec.failures) {
+    require(
+        policy.retries >= -1, "retries", "at least 0, or -1 for no end", concat(policy.retries));
+    require(policy.backoff_s >= 0 && policy.backoff_factor >= 1,
+            "back-off",
+            "backoff_s is at least 0 and backoff_factor at least 1",
+            concat(shortest(policy.backoff_s), ", ", shortest(policy.backoff_factor)));
+  }
+}
+
+}  // namespace muster::tune

@@ -1,0 +1,102 @@
+// All that defines a study: what a study file says, and what tune::run is given.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/tune/space/space.h"
+#include "muster/tune/trial/trial.h"
+
+namespace muster::tune {
+
+/// What one trial holds while it runs. Amounts are counted in thousandths.
+struct Resources {
+  double cpu = 1;
+  double gpu = 0;             ///< below 1: a share of one device; above: whole devices
+  uint64_t memory_bytes = 0;  ///< host memory; 0: not counted
+  std::map<std::string, double> custom;
+  friend bool operator==(const Resources&, const Resources&) = default;
+};
+
+/// What happens when an attempt fails.
+struct FailurePolicy {
+  int64_t retries = 0;   ///< further attempts; -1: without end
+  double backoff_s = 1;  ///< before the first retry, then times backoff_factor, at most a minute
+  double backoff_factor = 2;
+  bool from_checkpoint = true;  ///< else from the start
+  friend bool operator==(const FailurePolicy&, const FailurePolicy&) = default;
+};
+
+/// "loss <= 0.1": the trial that reports it has all it was to get.
+struct StopCriterion {
+  enum class Comparison { kLess, kLessEqual, kGreater, kGreaterEqual };
+  std::string metric;  ///< or "step" or "time_total_s"
+  Comparison comparison = Comparison::kGreaterEqual;
+  double bound = 0;
+  friend bool operator==(const StopCriterion&, const StopCriterion&) = default;
+};
+
+/// Ends a trial that has stopped improving.
+struct Plateau {
+  int64_t patience = 0;  ///< reports without an improvement of the study's metric; 0: off
+  double min_delta = 0;
+  int64_t grace_period = 0;  ///< no stop before this t
+  friend bool operator==(const Plateau&, const Plateau&) = default;
+};
+
+/// See docs/tune.md for the keys of a study file; names are the same.
+struct StudySpec {
+  std::string name;
+  std::filesystem::path storage;  ///< of the SQLite file; empty: in memory
+  std::string metric;
+  Mode mode = Mode::kMax;
+  enum class Scope { kLast, kBest } scope = Scope::kLast;  ///< which report counts as the result
+  int64_t num_samples = 1;         ///< times the grid's size = trials; -1: without end
+  int64_t max_concurrent = 0;      ///< trials at once; 0: what the resources allow
+  double time_budget_s = 0;        ///< of the whole study; 0: none
+  double storage_patience_s = 60;  ///< how long a full disk or a locked file is waited for
+  std::vector<StopCriterion> stop;
+  Plateau plateau;
+  Space space;
+  std::vector<std::map<std::string, Value>> points_to_evaluate;  ///< first, counted in num_samples
+  bool constant_grid_search = false;  ///< random dimensions drawn once per grid, not per variant
+  std::string searcher = "random";    ///< "name:key=value,…"
+  std::string scheduler = "fifo";
+  std::string executor = "local";  ///< of programs; C++ functions run on threads
+  uint64_t seed = 0;
+  Resources resources_per_trial;
+  std::array<FailurePolicy, kFailures> failures{};  ///< by Failure
+  double trial_timeout_s = 0;                       ///< of one attempt; 0: none
+  double report_timeout_s = 0;                      ///< without a report; 0: none
+  bool nan_is_failure = false;  ///< a metric that is not finite; else NaN is the worst score
+
+  // A trial that is a program.
+  std::vector<std::string> command;      ///< "{lr}" is replaced; "{{" is a brace
+  std::filesystem::path working_folder;  ///< of the command: the study file's folder
+  std::map<std::string, std::string> environment;
+  std::filesystem::path
+      trial_folder;          ///< checkpoints and output of trials: STORAGE's stem + "-trials"
+  double stop_grace_s = 10;  ///< from `stop` or `pause` to SIGTERM
+  double kill_grace_s = 5;   ///< from SIGTERM to SIGKILL
+
+  // What is written besides the storage.
+  bool ray_files = false;
+  bool tensorboard = false;
+  bool durable = false;  ///< reports survive a power cut (fsync), not just kills
+};
+
+/// "last" or "best". Throws a usage error for anything else.
+StudySpec::Scope parse_scope(std::string_view text);
+std::string_view name_of(StudySpec::Scope scope);
+
+/// Throws a usage error for numbers that make no sense (num_samples 0, a negative budget), a
+/// missing name or metric, or a space without parameters.
+void check_study(const StudySpec& spec);
+
+}  // namespace muster::tune

@@ -1,0 +1,88 @@
+// What a StudyCore holds. Private to study_core.cpp, study_ends.cpp and
+// study_replay.cpp.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "muster/tune/core/stop_rules.h"
+#include "muster/tune/core/study_core.h"
+#include "muster/tune/core/variants.h"
+
+namespace muster::tune {
+
+/// What the core needs of a trial besides what it shows.
+struct Attempt {
+  double started_s = 0;
+  int64_t sequence = 0;                             ///< of the newest report that was taken
+  int64_t t = std::numeric_limits<int64_t>::min();  ///< of the newest report of this attempt
+  int64_t base_t = 0;                               ///< of the checkpoint that it went on from
+  int64_t counted = 0;  ///< reports without a step, on top of the checkpoint's t
+  bool asked = false;   ///< see StudyCore::next
+  std::string refused;  ///< why its newest report was refused; empty if it was not
+};
+
+struct TrialRecord {
+  Attempt attempt;
+  Decision decision;                        ///< of the newest report
+  std::optional<Failure> fails;             ///< that report ended it as a failure
+  std::array<int32_t, kFailures> failed{};  ///< attempts by Failure
+};
+
+struct StudyCore::Impl {
+  explicit Impl(const StudySpec& given);
+
+  // What next() does, in this order.
+  bool start_retry(double now_s, Next& next);
+  bool start_promoted(double now_s, Next& next);
+  bool start_new(double now_s, Next& next);
+  Next nothing_to_start(double now_s);
+  bool give_up_paused(double now_s);
+
+  // Each changes the state as its event says; live calls and replay go through the same.
+  void add_trial(Searcher::Suggestion suggestion, double now_s);
+  void start_attempt(Trial& trial, std::string reason, double now_s);
+  Decision take_report(Trial& trial, const Report& report, double now_s);
+  Decision decide(Trial& trial, const Report& report, int64_t t, double now_s);
+  void stop_trial(Trial& trial, const std::string& reason, double now_s);
+  bool learn(const OutsideTrial& trial, double now_s);
+  void end_attempt(Trial& trial, AttemptEnded ended, double now_s);
+
+  Searcher::Suggestion suggest_next();
+  int64_t time_of(const Trial& trial, const Report& report) const;
+  void check_metrics(const Trial& trial, const Report& report) const;
+  AttemptEnded outcome(Trial& trial, Failure failure, const std::string& message);
+  void fail(Trial& trial, AttemptEnded& ended);
+  void note_best(const Trial& trial);
+  double result_of(const Trial& trial) const;
+  bool is_better(double metric, double than) const;
+  Trial& running(int64_t number);
+  Event& emit(int64_t trial, double now_s, decltype(Event::what) what);
+
+  StudySpec spec;
+  Variants variants;
+  StopRules rules;
+  std::unique_ptr<Searcher> searcher;
+  std::unique_ptr<Scheduler> scheduler;
+  std::vector<Trial> trials;
+  std::unordered_map<int64_t, TrialRecord> records;  // of trials that are not over
+  std::set<std::pair<double, int64_t>> retries;      // due, number
+  std::vector<Event> events;
+  int64_t next_event = 1;
+  std::set<int64_t> outside;  // trials of other programs that the searcher was told of
+  int64_t running_count = 0;
+  int64_t best = -1;
+  bool exhausted = false;  // the searcher has no more points
+  bool asking = false;     // next() is called for an ask
+  std::string stopped;     // why no more trials start
+};
+
+}  // namespace muster::tune

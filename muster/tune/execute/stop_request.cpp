@@ -1,0 +1,123 @@
+#include "muster/tune/execute/stop_request.h"
+
+#include <cctype>
+
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include "muster/base/error.h"
+#include "muster/base/file.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+#include "muster/tune/trial/wire.h"
+
+namespace muster::tune {
+namespace {
+
+using muster::to_text;  // of Json
+
+/// A study's name as a part of a file's name.
+std::string file_part(std::string_view study) {
+  std::string out;
+  for (const char c : study) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte) || c == '-' || c == '_' || (c == '.' && !out.empty())) {
+      out += c;
+    } else {
+      out += '%';
+      out += "0123456789ABCDEF"[byte >> 4];
+      out += "0123456789ABCDEF"[byte & 15];
+    }
+  }
+  return out.substr(0, 150);
+}
+
+Error unreachable(std::string_view study, const std::string& why) {
+  return usage_error({.refused = concat("cannot reach a tuner of study \"", study, "\""),
+                      .rule = why,
+                      .hint =
+                          "a tuner on another machine, or one whose trials are functions of its "
+                          "own program, is stopped by its Ctrl-C"});
+}
+
+/// The answer to one line, or why there is none.
+std::string ask(const TunerContact& contact,
+                const StopRequest& request,
+                double timeout_s,
+                Answer& answer) {
+  const Connected connected = connect_to(contact.address);
+  if (!connected.fd) return connected.trouble;
+  const timeval limit{.tv_sec = static_cast<time_t>(timeout_s),
+                      .tv_usec = static_cast<suseconds_t>(
+                          (timeout_s - static_cast<double>(static_cast<time_t>(timeout_s))) * 1e6)};
+  ::setsockopt(connected.fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  const std::string line = to_line(request);
+  if (::send(connected.fd.get(), line.data(), line.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(line.size()))
+    return errno_text(errno);
+  LineBuffer lines;
+  bool found = false;
+  char buffer[4096];
+  while (!found) {
+    const ssize_t got = ::recv(connected.fd.get(), buffer, sizeof buffer, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return concat("no answer within ", human_duration(timeout_s));
+    if (got <= 0) return "it has hung up";
+    lines.feed({buffer, static_cast<size_t>(got)}, [&](std::string_view text) {
+      answer = parse_answer(text);
+      found = true;
+    });
+  }
+  return "";
+}
+
+}  // namespace
+
+std::filesystem::path contact_file(const std::filesystem::path& storage, std::string_view study) {
+  return concat(storage.string(), '.', file_part(study), ".tuner");
+}
+
+void write_contact(const std::filesystem::path& file, const TunerContact& contact) {
+  AtomicFile out(file);
+  out.write(
+      to_text(Json{
+          {"pid", contact.pid}, {"address", to_text(contact.address)}, {"token", contact.token}}) +
+      '\n');
+  out.commit(/*sync=*/false);
+  std::error_code ignored;
+  std::filesystem::permissions(
+      file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write, ignored);
+}
+
+std::optional<TunerContact> read_contact(const std::filesystem::path& file) {
+  try {
+    const Json json = parse_json(read_file(file), file.string());
+    return TunerContact{
+        .pid = json.at("pid").get<int>(),
+        .address = parse_address(json.at("address").get<std::string>(), file.string()),
+        .token = json.at("token").get<std::string>()};
+  } catch (const Error&) {
+    return std::nullopt;
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+void request_stop(const std::filesystem::path& storage,
+                  std::string_view study,
+                  int64_t trial,
+                  double timeout_s) {
+  const auto contact = read_contact(contact_file(storage, study));
+  if (!contact) throw unreachable(study, "none says that it runs it");
+  Answer answer;
+  const std::string trouble =
+      ask(*contact, {.token = contact->token, .trial = trial}, timeout_s, answer);
+  if (!trouble.empty())
+    throw unreachable(study, concat("process ", contact->pid, " does not answer: ", trouble));
+  if (!answer.error.empty()) {
+    throw usage_error(
+        {.refused = concat("the tuner of study \"", study, "\" refuses"), .rule = answer.error});
+  }
+}
+
+}  // namespace muster::tune

@@ -1,0 +1,126 @@
+#include "muster/tune/machine/cgroup.h"
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <iterator>
+
+#include "muster/base/text.h"
+
+namespace muster::tune {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The whole file, or nothing. Files of /proc and /sys have no size, and may be away.
+std::optional<std::string> slurp(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return std::nullopt;
+  std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  if (in.bad()) return std::nullopt;
+  return text;
+}
+
+fs::path below(const fs::path& root, std::string_view absolute) {
+  return root / fs::path(absolute).relative_path();
+}
+
+/// The group's path in the hierarchy of `controller` (empty: version 2), or nothing.
+std::optional<std::string> group_path(const fs::path& root, std::string_view controller) {
+  const auto text = slurp(below(root, "/proc/self/cgroup"));
+  for (const std::string& line : split(text.value_or(""), '\n')) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string names = line.substr(first + 1, second - first - 1);
+    const auto has = [&](const std::string& name) { return name == controller; };
+    if (std::ranges::any_of(split(names, ','), has)) return line.substr(second + 1);
+  }
+  return std::nullopt;
+}
+
+/// The folders of a hierarchy from the group's own up to its top, for every mount point that it
+/// usually has.
+std::vector<fs::path> folders(const fs::path& root,
+                              std::string_view controller,
+                              const std::vector<std::string>& mounts) {
+  std::vector<fs::path> out;
+  const auto group = group_path(root, controller);
+  if (!group) return out;
+  for (const std::string& mount : mounts) {
+    for (fs::path at = fs::path(*group).relative_path();; at = at.parent_path()) {
+      out.push_back(below(root, mount) / at);
+      if (at.empty()) break;
+    }
+  }
+  return out;
+}
+
+const std::vector<std::string> kUnified{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
+
+/// The number behind `key` in lines of "key number".
+std::optional<int64_t> value_of(const std::string& text, std::string_view key) {
+  for (const std::string& line : split(text, '\n')) {
+    if (line.starts_with(key) && line.size() > key.size() && line[key.size()] == ' ')
+      return to_int(trim(std::string_view(line).substr(key.size())));
+  }
+  return std::nullopt;
+}
+
+template <class T>
+void lower(std::optional<T>& least, std::optional<T> value) {
+  if (value && (!least || *value < *least)) least = value;
+}
+
+}  // namespace
+
+std::optional<double> cgroup_cpus(const fs::path& root) {
+  std::optional<double> least;
+  const auto quota_of = [](std::optional<int64_t> quota, std::optional<int64_t> period) {
+    return quota && period && *quota > 0 && *period > 0
+               ? std::optional(static_cast<double>(*quota) / static_cast<double>(*period))
+               : std::nullopt;
+  };
+  for (const fs::path& folder : folders(root, "", kUnified)) {
+    const std::vector<std::string> words = split(trim(slurp(folder / "cpu.max").value_or("")), ' ');
+    if (words.size() == 2) lower(least, quota_of(to_int(words[0]), to_int(words[1])));
+  }
+  for (const fs::path& folder :
+       folders(root, "cpu", {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"})) {
+    const auto number = [&](const char* name) {
+      return to_int(trim(slurp(folder / name).value_or("")));
+    };
+    lower(least, quota_of(number("cpu.cfs_quota_us"), number("cpu.cfs_period_us")));
+  }
+  return least;
+}
+
+std::optional<uint64_t> cgroup_memory(const fs::path& root) {
+  // Version 1 has no word for "no limit", only a number near 2^63.
+  constexpr int64_t kNoLimit = int64_t{1} << 60;
+  std::optional<uint64_t> least;
+  const auto look = [&](const fs::path& file) {
+    const auto bytes = to_int(trim(slurp(file).value_or("")));
+    if (bytes && *bytes > 0 && *bytes < kNoLimit)
+      lower(least, std::optional(static_cast<uint64_t>(*bytes)));
+  };
+  for (const fs::path& folder : folders(root, "", kUnified)) look(folder / "memory.max");
+  for (const fs::path& folder : folders(root, "memory", {"/sys/fs/cgroup/memory"}))
+    look(folder / "memory.limit_in_bytes");
+  return least;
+}
+
+std::optional<int64_t> oom_kills(const fs::path& root) {
+  for (const fs::path& folder : folders(root, "", kUnified)) {
+    if (const auto text = slurp(folder / "memory.events")) {
+      if (const auto count = value_of(*text, "oom_kill")) return count;
+    }
+  }
+  for (const fs::path& folder : folders(root, "memory", {"/sys/fs/cgroup/memory"})) {
+    if (const auto text = slurp(folder / "memory.oom_control")) {
+      if (const auto count = value_of(*text, "oom_kill")) return count;
+    }
+  }
+  return value_of(slurp(below(root, "/proc/vmstat")).value_or(""), "oom_kill");
+}
+
+}  // namespace muster::tune

@@ -1,0 +1,259 @@
+#include "muster/tune/run/run.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/tune/machine/resources.h"
+#include "muster/tune/core/stop_rules.h"
+
+namespace muster::tune {
+
+const Value& Config::operator[](std::string_view name) const {
+  if (const auto index = space_->index_of(name)) return (*values_)[*index];
+  std::vector<std::string> names;
+  for (const Parameter& parameter : space_->parameters()) names.push_back(parameter.name);
+  throw usage_error(
+      {.refused = concat("unknown parameter \"", name, '"'), .hint = suggestion(name, names)});
+}
+
+// ---- A trial ----
+
+TrialHandle::TrialHandle(Study& study,
+                         const Space& space,
+                         const Trial& trial,
+                         std::vector<std::string> devices)
+    : config(space, values_),
+      number(trial.number),
+      attempt(trial.attempt),
+      resume_from(trial.checkpoint),
+      device_ids(std::move(devices)),
+      study_(study),
+      values_(trial.values) {}
+
+Action TrialHandle::report(Metrics metrics, const ReportOptions& options) {
+  const Report report{.sequence = ++sequence_,
+                      .step = options.step,
+                      .metrics = std::move(metrics),
+                      .checkpoint = options.checkpoint};
+  const auto [decision, stopped] = study_.apply([&](StudyCore& core, double now_s) {
+    Decision answer = core.report(number, report, now_s);
+    return std::pair(std::move(answer), core.is_stopped());
+  });
+  reason_ = decision.reason;
+  return stopped && decision.action == Action::kContinue ? Action::kStop : decision.action;
+}
+
+// ---- The threads ----
+
+namespace {
+
+StudySpec spec_of(const RunConfig& config) {
+  StudySpec spec{.name = config.name,
+                 .storage = config.storage,
+                 .metric = config.metric,
+                 .mode = parse_mode(config.mode)};
+  spec.space = config.config;
+  spec.num_samples = config.num_samples;
+  spec.max_concurrent = config.max_concurrent_trials;
+  spec.time_budget_s = config.time_budget_s;
+  for (const std::string& text : config.stop)
+    spec.stop.push_back(parse_stop_criterion(text, "stop"));
+  spec.plateau = config.plateau;
+  spec.points_to_evaluate = config.points_to_evaluate;
+  spec.searcher = config.search_alg;
+  spec.scheduler = config.scheduler;
+  spec.seed = config.seed;
+  spec.resources_per_trial = config.resources_per_trial;
+  spec.failures.fill({.retries = config.max_failures});
+  spec.durable = config.durable;
+  spec.scope = parse_scope(config.scope);
+  check_study(spec);
+  return spec;
+}
+
+/// The class and the words of the exception that is being handled.
+std::pair<Failure, std::string> failure_of_exception() {
+  try {
+    throw;
+  } catch (const std::bad_alloc& error) {
+    return {Failure::kOutOfMemory, error.what()};
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    const bool memory = text.find("out of memory") != std::string::npos ||
+                        text.find("can't allocate memory") != std::string::npos;
+    return {memory ? Failure::kOutOfMemory : Failure::kCrash, text};
+  } catch (...) {
+    return {Failure::kCrash, "an exception that is no std::exception"};
+  }
+}
+
+}  // namespace
+
+/// Runs trials of a study on threads until none is left.
+class FunctionTrials {
+ public:
+  FunctionTrials(const TrainFunction& train, const RunConfig& config)
+      : train_(train),
+        config_(config),
+        spec_(spec_of(config)),
+        pool_(this_machine(), spec_.resources_per_trial),
+        study_(spec_, &wall_clock_s, config.on_events),
+        started_s_(study_.now_s()) {}
+
+  RunResult run() {
+    {
+      std::vector<std::jthread> threads;
+      const std::stop_callback wake(config_.stop_token, [this] { wake_all(); });
+      const int64_t count = slots();  // before the first of them takes its share
+      for (int64_t i = 0; i < count; ++i) threads.emplace_back([this] { work(); });
+    }
+    if (error_) std::rethrow_exception(error_);
+    return study_.apply([&](StudyCore& core, double) {
+      RunResult result{.space = spec_.space, .interrupted = core.is_stopped()};
+      if (const Trial* best = core.best()) result.best = best->number;
+      result.trials = std::move(core).take_trials();
+      return result;
+    });
+  }
+
+ private:
+  struct Job {
+    Trial trial;
+    ResourcePool::Share share;
+  };
+
+  /// As many trials as fit at once, no more than are planned.
+  int64_t slots() {
+    std::vector<ResourcePool::Share> shares;
+    const int64_t planned =
+        study_.apply([](StudyCore& core, double) { return core.planned_trials(); });
+    int64_t limit = spec_.max_concurrent > 0 ? spec_.max_concurrent : kMostThreads;
+    if (planned >= 0) limit = std::min(limit, std::max<int64_t>(planned, 1));
+    while (static_cast<int64_t>(shares.size()) < limit) {
+      auto share = pool_.take();
+      if (!share) break;
+      shares.push_back(std::move(*share));
+    }
+    for (const auto& share : shares) pool_.give_back(share);
+    return static_cast<int64_t>(shares.size());
+  }
+
+  void work() {
+    try {
+      while (auto job = next_job()) run_job(*job);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (!error_) error_ = std::current_exception();
+      changed_.notify_all();
+    }
+  }
+
+  /// Blocks until a trial is to be run; nothing when the study is over.
+  std::optional<Job> next_job() {
+    std::unique_lock lock(mutex_);
+    while (!error_) {
+      const uint64_t seen = changes_;
+      lock.unlock();
+      Job job;
+      const StudyCore::Next next = ask(job);
+      lock.lock();
+      if (next.kind == StudyCore::Next::kStart) {
+        job.share = pool_.take().value();  // there are no more threads than shares
+        return job;
+      }
+      if (next.kind == StudyCore::Next::kFinished) return std::nullopt;
+      wait_for_change(lock, seen, next.wait_until_s);
+    }
+    return std::nullopt;
+  }
+
+  StudyCore::Next ask(Job& job) {
+    return study_.apply([&](StudyCore& core, double now_s) {
+      stop_if_due(core, now_s);
+      const StudyCore::Next next = core.next(now_s);
+      if (next.kind == StudyCore::Next::kStart)
+        job.trial = core.trials()[static_cast<size_t>(next.trial)];
+      return next;
+    });
+  }
+
+  void stop_if_due(StudyCore& core, double now_s) {
+    if (core.is_stopped()) return;
+    if (config_.stop_token.stop_requested()) core.stop("asked to stop", now_s);
+    if (spec_.time_budget_s > 0 && now_s - started_s_ >= spec_.time_budget_s)
+      core.stop(concat("time budget of ", human_duration(spec_.time_budget_s)), now_s);
+  }
+
+  void wait_for_change(std::unique_lock<std::mutex>& lock, uint64_t seen, double until_s) {
+    double seconds = until_s > 0 ? until_s - study_.now_s() : kLongestWaitS;
+    if (spec_.time_budget_s > 0)
+      seconds = std::min(seconds, started_s_ + spec_.time_budget_s - study_.now_s());
+    changed_.wait_for(lock, std::chrono::duration<double>(std::max(seconds, 0.0)), [&] {
+      return changes_ != seen || error_;
+    });
+  }
+
+  void run_job(Job& job) {
+    std::vector<std::string> devices;
+    for (const size_t gpu : job.share.gpus) devices.push_back(pool_.machine().gpus[gpu]);
+    TrialHandle handle(study_, spec_.space, job.trial, std::move(devices));
+    std::pair<Failure, std::string> failure{Failure::kNone, ""};
+    try {
+      train_(handle);
+    } catch (...) {
+      failure = failure_of_exception();
+    }
+    study_.apply([&](StudyCore& core, double now_s) {
+      stop_if_due(core, now_s);
+      core.ended(job.trial.number, failure.first, failure.second, now_s);
+    });
+    const std::lock_guard lock(mutex_);
+    pool_.give_back(job.share);
+    ++changes_;
+    changed_.notify_all();
+  }
+
+  void wake_all() {
+    const std::lock_guard lock(mutex_);
+    ++changes_;
+    changed_.notify_all();
+  }
+
+  static constexpr int64_t kMostThreads = 1024;
+  static constexpr double kLongestWaitS = 3600;
+
+  const TrainFunction& train_;
+  const RunConfig& config_;
+  StudySpec spec_;
+  ResourcePool pool_;
+  Study study_;
+  double started_s_;
+  std::mutex mutex_;  // never held while the study is called
+  std::condition_variable changed_;
+  uint64_t changes_ = 0;  // ends of trials, and wishes to stop
+  std::exception_ptr error_;
+};
+
+RunResult run(const TrainFunction& train, const RunConfig& config) {
+  return FunctionTrials(train, config).run();
+}
+
+const Trial& RunResult::best_trial() const {
+  if (!best) {
+    throw usage_error({.refused = "the best trial",
+                       .rule = "a trial ended with a finite metric",
+                       .value = concat(trials.size(), " trials")});
+  }
+  return trials[static_cast<size_t>(*best)];
+}
+
+Config RunResult::best_config() const { return {space, best_trial().values}; }
+
+}  // namespace muster::tune

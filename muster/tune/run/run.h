@@ -1,0 +1,122 @@
+// Ray Tune's tune.run for C++ functions: trials run on threads of this process.
+//
+//     void train(tune::TrialHandle& trial) {
+//       const double lr = trial.config["lr"].as_double();
+//       for (int64_t epoch = 1; epoch <= 10; ++epoch) {
+//         const double loss = …;
+//         if (trial.report({{"loss", loss}}) != tune::Action::kContinue) return;
+//       }
+//     }
+//
+//     const auto result = tune::run(&train, {
+//         .config = {{"lr", tune::loguniform(1e-4, 1e-1)}, {"batch_size", tune::choice({2, 4,
+//         8})}}, .metric = "loss", .mode = "min", .num_samples = 10, .scheduler =
+//         tune::asha({.max_t = 10, .grace_period = 1, .reduction_factor = 2})});
+//     result.best_config()["lr"].as_double();
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/tune/run/study.h"
+#include "muster/tune/core/study_spec.h"
+
+namespace muster::tune {
+
+/// A trial's parameters by name. Views the study's space: valid while the trial runs, or as long as
+/// the RunResult that it came from.
+class Config {
+ public:
+  Config(const Space& space, const Values& values) : space_(&space), values_(&values) {}
+
+  /// Throws a usage error for an unknown name, with the nearest one. A conditional parameter that
+  /// does not apply is there and is_none().
+  const Value& operator[](std::string_view name) const;
+
+ private:
+  const Space* space_;
+  const Values* values_;
+};
+
+/// A running trial, as its function sees it. One thread.
+class TrialHandle {
+ public:
+  const Config config;
+  const int64_t number;
+  const int32_t attempt;                      ///< 1 is the first
+  const std::string resume_from;              ///< a checkpoint to go on from, or empty
+  const std::vector<std::string> device_ids;  ///< of its share of GPUs
+
+  /// Stores the report and returns what to do: on kPause and kStop the function should return
+  /// (after kPause it is called again, perhaps, with resume_from). Throws a usage error for a
+  /// report that makes no sense (see StudyCore::report), an environment error if it cannot be
+  /// stored.
+  Action report(Metrics metrics, const ReportOptions& options = {});
+
+  /// Why the newest report was answered as it was; may be empty.
+  const std::string& reason() const { return reason_; }
+
+ private:
+  friend class FunctionTrials;
+  TrialHandle(Study& study,
+              const Space& space,
+              const Trial& trial,
+              std::vector<std::string> devices);
+
+  Study& study_;
+  const Values values_;
+  int64_t sequence_ = 0;
+  std::string reason_;
+};
+
+using TrainFunction = std::function<void(TrialHandle& trial)>;
+
+/// Field order is API. Names and meanings are Ray Tune's where it has them.
+struct RunConfig {
+  Space config;
+  std::string metric;
+  std::string mode = "max";
+  int64_t num_samples = 1;         ///< times the grid; -1: without end
+  std::string scheduler = "fifo";  ///< "asha:max_t=10", or asha({.max_t = 10})
+  Resources resources_per_trial;
+  std::string search_alg = "random";  ///< "random_then_grid:top=3"
+  int64_t max_concurrent_trials = 0;  ///< threads; 0: what the resources allow
+  std::vector<std::string> stop;      ///< "loss <= 0.1"
+  Plateau plateau;
+  double time_budget_s = 0;
+  std::vector<std::map<std::string, Value>> points_to_evaluate;
+  int64_t max_failures = 0;  ///< further attempts after an exception; -1: without end
+  uint64_t seed = 0;
+  std::string name = "study";
+  std::filesystem::path storage;  ///< SQLite file; empty: in memory. An existing study goes on.
+  bool durable = false;           ///< reports survive a power cut
+  std::string scope = "last";     ///< or "best": which report counts as a trial's result
+  EventObserver on_events;        ///< see status_view.h for what to print
+  std::stop_token stop_token;     ///< ends the run early; what is stored can be resumed
+};
+
+/// What a run leaves. Copies; valid without the study.
+struct RunResult {
+  Space space;
+  std::vector<Trial> trials;    ///< by number
+  std::optional<int64_t> best;  ///< number of the best trial; none if no trial has a finite metric
+  bool interrupted = false;     ///< by stop_token or time budget
+
+  /// Throw a usage error if there is no best trial.
+  const Trial& best_trial() const;
+  Config best_config() const;
+};
+
+/// Runs the study to its end, or on from where `storage` has it. An exception of `train` fails the
+/// trial (std::bad_alloc and messages of an out-of-memory as Failure::kOutOfMemory); the study goes
+/// on. Throws a usage error for a config that makes no sense, before anything runs.
+RunResult run(const TrainFunction& train, const RunConfig& config);
+
+}  // namespace muster::tune

@@ -1,0 +1,33 @@
+#include "muster/tune/schedule/score_text.h"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+namespace muster::tune {
+namespace {
+
+constexpr int kDigits = 6;
+constexpr int kAllDigits = 17;  // which tell any two doubles apart
+
+std::string text_of(double number, int digits) {
+  if (std::isnan(number)) return "nan";  // whatever its sign
+  std::array<char, 40> text{};
+  // Adding 0 makes the zero of a negated score a plain one.
+  std::snprintf(text.data(), text.size(), "%.*g", digits, number + 0.0);
+  return text.data();
+}
+
+}  // namespace
+
+std::string metric_text(double score, Mode mode) { return text_of(score_of(score, mode), kDigits); }
+
+std::string worse_than_text(double score, double cutoff, Mode mode) {
+  const double ours = score_of(score, mode), theirs = score_of(cutoff, mode);
+  int digits = kDigits;
+  while (digits < kAllDigits && text_of(ours, digits) == text_of(theirs, digits)) ++digits;
+  return text_of(ours, digits) + (mode == Mode::kMax ? " < cutoff " : " > cutoff ") +
+         text_of(theirs, digits);
+}
+
+}  // namespace muster::tune

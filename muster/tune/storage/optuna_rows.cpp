@@ -1,0 +1,224 @@
+#include "muster/tune/storage/optuna_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/tune/storage/optuna_schema.h"
+
+namespace muster::tune {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+bool is_better(double a, double b, Mode mode) {
+  return !std::isnan(a) && (std::isnan(b) || score_of(a, mode) > score_of(b, mode));
+}
+
+}  // namespace
+
+OptunaRows::OptunaRows(Database& database, Target target, const Space& space)
+    : target_(std::move(target)), database_(database) {
+  learn_space(space);
+  learn_trials();
+  last_number_ = database.prepare(
+      "SELECT number FROM trials WHERE study_id = ? ORDER BY trial_id DESC LIMIT 1");
+  add_trial_ = database.prepare(
+      "INSERT INTO trials (number, study_id, state, datetime_start) VALUES (?, ?, 'RUNNING', ?)");
+  add_own_ =
+      database.prepare("INSERT INTO muster_trials (trial_id, study_id, number) VALUES (?, ?, ?)");
+  add_param_ = database.prepare(
+      "INSERT INTO trial_params (trial_id, param_name, param_value, distribution_json) "
+      "VALUES (?, ?, ?, ?)");
+  add_attribute_ = database.prepare(
+      "INSERT OR REPLACE INTO trial_user_attributes (trial_id, \"key\", value_json) "
+      "VALUES (?, ?, ?)");
+  set_start_ = database.prepare("UPDATE trials SET datetime_start = ? WHERE trial_id = ?");
+  add_point_ = database.prepare(
+      "INSERT OR IGNORE INTO trial_intermediate_values "
+      "(trial_id, step, intermediate_value, intermediate_value_type) VALUES (?, ?, ?, ?)");
+  add_value_ = database.prepare(
+      "INSERT INTO trial_values (trial_id, objective, value, value_type) VALUES (?, 0, ?, ?)");
+  end_trial_ =
+      database.prepare("UPDATE trials SET state = ?, datetime_complete = ? WHERE trial_id = ?");
+}
+
+void OptunaRows::learn_space(const Space& space) {
+  const auto parameters = space.parameters();
+  const auto dimensions = space.dimensions();
+  for (size_t p = 0; p < parameters.size(); ++p) {
+    const Domain& domain = parameters[p].domain;
+    std::vector<Value> image;
+    if (domain.kind() == Domain::Kind::kExpression)
+      image = space.image_of(p).value_or(std::vector<Value>());
+    if (!image.empty()) {
+      columns_.push_back(
+          {parameters[p].name, distribution_json(CategoricalDistribution{image}), 0, p, image});
+      continue;
+    }
+    for (size_t d = 0; d < dimensions.size(); ++d) {
+      if (dimensions[d].parameter == p)
+        columns_.push_back(
+            {dimensions[d].name, distribution_json(dimensions[d].distribution), d, p, {}});
+    }
+    if (domain.kind() == Domain::Kind::kConstant) {
+      attributes_.push_back({parameters[p].name, p, python_json(domain.constant())});
+    } else if (domain.kind() == Domain::Kind::kExpression ||
+               domain.kind() == Domain::Kind::kFunction) {
+      attributes_.push_back({parameters[p].name, p, std::nullopt});
+    }
+  }
+}
+
+void OptunaRows::learn_trials() {
+  Statement open = database_.prepare(
+      "SELECT m.number, m.trial_id, t.datetime_start FROM muster_trials AS m "
+      "JOIN trials AS t ON t.trial_id = m.trial_id "
+      "WHERE t.study_id = ? AND t.state = 'RUNNING'");
+  Statement points = database_.prepare(
+      "SELECT intermediate_value_type, intermediate_value FROM trial_intermediate_values "
+      "WHERE trial_id = ? ORDER BY step");
+  open.bind(1, target_.study_id);
+  while (open.step()) {
+    Row row{.trial_id = open.integer(1), .last = kNone, .best = kNone};
+    row.started_s = from_datetime(open.text(2));
+    points.bind(1, row.trial_id);
+    while (points.step()) {
+      row.last = from_value_type(points.text(0), points.number(1));
+      if (is_better(row.last, row.best, target_.mode)) row.best = row.last;
+    }
+    rows_[open.integer(0)] = row;
+  }
+}
+
+OptunaRows::Row& OptunaRows::row_of(int64_t trial) {
+  const auto found = rows_.find(trial);
+  if (found == rows_.end()) {
+    throw internal_error({.refused = concat("an event of trial ", trial),
+                          .rule = "the trial was added and is not over"});
+  }
+  return found->second;
+}
+
+void OptunaRows::remember(int64_t trial) {
+  const auto found = rows_.find(trial);
+  undo_.emplace_back(trial, found == rows_.end() ? std::nullopt : std::optional(found->second));
+}
+
+void OptunaRows::undo() {
+  for (; !undo_.empty(); undo_.pop_back()) {
+    auto& [trial, row] = undo_.back();
+    if (row) {
+      rows_[trial] = std::move(*row);
+    } else {
+      rows_.erase(trial);
+    }
+  }
+}
+
+void OptunaRows::write(const Event& event) {
+  if (event.trial < 0) return;
+  remember(event.trial);
+  if (const auto* added = std::get_if<TrialAdded>(&event.what)) add(event, *added);
+  if (const auto* started = std::get_if<AttemptStarted>(&event.what)) start(event, *started);
+  if (const auto* reported = std::get_if<Reported>(&event.what)) report(event, *reported);
+  if (const auto* ended = std::get_if<AttemptEnded>(&event.what)) end(event, *ended);
+}
+
+/// Optuna counts the study's trials with a smaller id: the number before plus one.
+int64_t OptunaRows::next_number() {
+  last_number_.bind(1, target_.study_id);
+  const int64_t number = last_number_.step() ? last_number_.integer(0) + 1 : 0;
+  last_number_.reset();
+  return number;
+}
+
+void OptunaRows::add(const Event& event, const TrialAdded& added) {
+  if (rows_.contains(event.trial))
+    throw internal_error({.refused = concat("trial ", event.trial), .rule = "it is added once"});
+  const std::string start = to_datetime(event.time_s);
+  add_trial_.bind(1, next_number()).bind(2, target_.study_id).bind(3, start).run();
+  const int64_t trial_id = database_.last_rowid();
+  add_own_.bind(1, trial_id).bind(2, target_.study_id).bind(3, event.trial).run();
+  add_params(trial_id, added);
+  rows_[event.trial] = {
+      .trial_id = trial_id, .last = kNone, .best = kNone, .started_s = event.time_s};
+}
+
+void OptunaRows::add_params(int64_t trial_id, const TrialAdded& added) {
+  for (const Column& column : columns_) {
+    double number = column.image.empty() ? added.point.at(column.dimension) : kNone;
+    if (!column.image.empty()) {
+      const auto at = std::ranges::find(column.image, added.values.at(column.parameter));
+      if (at != column.image.end()) number = static_cast<double>(at - column.image.begin());
+    }
+    if (std::isnan(number)) continue;  // does not apply in this trial
+    add_param_.bind(1, trial_id)
+        .bind(2, column.name)
+        .bind(3, number)
+        .bind(4, column.distribution)
+        .run();
+  }
+  for (const Attribute& attribute : attributes_) {
+    const Value& value = added.values.at(attribute.parameter);
+    if (value.is_none()) continue;
+    set_attribute(
+        trial_id, attribute.name, attribute.constant ? *attribute.constant : python_json(value));
+  }
+}
+
+void OptunaRows::set_attribute(int64_t trial_id, std::string_view key, std::string_view json) {
+  add_attribute_.bind(1, trial_id).bind(2, key).bind(3, json).run();
+}
+
+/// The trial has started when its first attempt has.
+void OptunaRows::start(const Event& event, const AttemptStarted& started) {
+  Row& row = row_of(event.trial);
+  if (started.attempt != 1 || row.started_s == event.time_s) return;
+  row.started_s = event.time_s;
+  set_start_.bind(1, to_datetime(event.time_s)).bind(2, row.trial_id).run();
+}
+
+void OptunaRows::report(const Event& event, const Reported& reported) {
+  Row& row = row_of(event.trial);
+  const double* metric = find_metric(reported.report.metrics, target_.metric);
+  if (metric == nullptr) return;
+  row.last = *metric;
+  if (is_better(*metric, row.best, target_.mode)) row.best = *metric;
+  add_point_.bind(1, row.trial_id).bind(2, reported.t).bind(4, value_type(*metric));
+  if (std::isfinite(*metric)) {
+    add_point_.bind(3, *metric);
+  } else {
+    add_point_.bind_null(3);
+  }
+  add_point_.run();
+}
+
+void OptunaRows::end(const Event& event, const AttemptEnded& ended) {
+  Row& row = row_of(event.trial);
+  if (!is_over(ended.then)) return;
+  const double value = target_.scope == StudySpec::Scope::kBest ? row.best : row.last;
+  const bool has_value = ended.then != TrialState::kFailed && !std::isnan(value);
+  const TrialState state =
+      ended.then == TrialState::kComplete && !has_value ? TrialState::kFailed : ended.then;
+  if (has_value) {
+    add_value_.bind(1, row.trial_id).bind(3, value_type(value));
+    if (std::isfinite(value)) {
+      add_value_.bind(2, value);
+    } else {
+      add_value_.bind_null(2);
+    }
+    add_value_.run();
+  }
+  if (!ended.message.empty())
+    set_attribute(row.trial_id, "muster_reason", python_json(ended.message));
+  end_trial_.bind(1, optuna_name(state))
+      .bind(2, to_datetime(event.time_s))
+      .bind(3, row.trial_id)
+      .run();
+  rows_.erase(event.trial);
+}
+
+}  // namespace muster::tune

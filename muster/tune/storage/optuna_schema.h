@@ -1,0 +1,58 @@
+// What Optuna's database looks like. Only for the sources of this room.
+// Source: optuna 5.0.0, storages/_rdb/models.py and distributions.py; tests/golden/tune_storage has
+// what it writes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "muster/tune/space/domain.h"
+#include "muster/tune/storage/sqlite.h"
+#include "muster/tune/trial/trial.h"
+
+namespace muster::tune {
+
+inline constexpr int64_t kOptunaSchema = 12;
+inline constexpr std::string_view kOptunaRevision = "v3.2.0.a";
+inline constexpr size_t kMostStudyName = 512;  ///< bytes
+
+/// Makes Optuna's tables in an empty database, and ours (Note [Storage]) where they are not there,
+/// in one transaction, and has the file keep a write-ahead log. Throws a usage error for a database
+/// of something else or of another schema, which is left as it is.
+void make_schema(Database& database);
+
+/// Throws a usage error unless the database is one of Optuna's with its present schema.
+void check_schema(Database& database);
+
+/// Whether our own tables are there too.
+bool has_own_tables(Database& database);
+
+/// Seconds since 1970 as "2026-11-21 17:20:09.680195", UTC; and back, 0 for anything else.
+std::string to_datetime(double time_s);
+double from_datetime(std::string_view text);
+
+/// Python's repr() of a float, as json.dumps writes it: 1e-05, 0.1, 1.0, NaN, Infinity.
+std::string python_number(double value);
+
+/// A value as json.dumps writes it; what is not ASCII is escaped.
+std::string python_json(const Value& value);
+
+/// The distribution as Optuna's distribution_to_json writes it. Optuna has no normal distribution:
+/// that is its range of ten standard deviations; nor a logarithm with a step: that is without the
+/// step.
+std::string distribution_json(const Distribution& distribution);
+
+/// The value that Optuna's number stands for. Throws a usage error for a distribution that Optuna
+/// would not write.
+Value value_of(double internal, std::string_view distribution_json);
+
+/// A state by its word in Optuna's tables, a usage error for another word.
+TrialState state_of(std::string_view optuna_word);
+
+/// "FINITE", "INF_POS", "INF_NEG", "NAN"; what is not finite is stored without its number.
+std::string_view value_type(double value);
+double from_value_type(std::string_view type, double value);
+
+}  // namespace muster::tune

@@ -1,0 +1,167 @@
+// Times, numbers, distributions and states as Optuna's tables hold them.
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+#include <time.h>
+
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+#include "muster/base/overloaded.h"
+#include "muster/base/text.h"
+#include "muster/tune/storage/optuna_schema.h"
+
+namespace muster::tune {
+namespace {
+
+std::string python_bool(bool value) { return value ? "true" : "false"; }
+
+std::string float_json(double low, double high, bool log, double step) {
+  return concat(R"({"name": "FloatDistribution", "attributes": {"step": )",
+                step > 0 && !log ? python_number(step) : "null",
+                R"(, "low": )",
+                python_number(low),
+                R"(, "high": )",
+                python_number(high),
+                R"(, "log": )",
+                python_bool(log),
+                "}}");
+}
+
+std::string int_json(const IntDistribution& ints) {
+  const int64_t step = ints.log ? 1 : ints.step;
+  return concat(R"({"name": "IntDistribution", "attributes": {"log": )",
+                python_bool(ints.log),
+                R"(, "step": )",
+                step,
+                R"(, "low": )",
+                ints.low,
+                R"(, "high": )",
+                ints.low + (ints.high - ints.low) / step * step,
+                "}}");
+}
+
+std::string categorical_json(const CategoricalDistribution& categorical) {
+  std::string out = R"({"name": "CategoricalDistribution", "attributes": {"choices": [)";
+  for (size_t i = 0; i < categorical.choices.size(); ++i) {
+    if (i > 0) out += ", ";
+    out += python_json(categorical.choices[i]);
+  }
+  return out + "]}}";
+}
+
+std::string normal_json(const NormalDistribution& normal) {
+  constexpr double kDeviations = 10;  // no draw from 53 random bits is farther out than 9
+  double low = normal.mean - kDeviations * normal.sd, high = normal.mean + kDeviations * normal.sd;
+  if (normal.step > 0) {
+    low = std::floor(low / normal.step) * normal.step;
+    high = std::ceil(high / normal.step) * normal.step;
+  }
+  return float_json(low, high, false, normal.step);
+}
+
+Error no_distribution(std::string_view text) {
+  return usage_error({.refused = "a parameter's distribution cannot be read",
+                      .rule = "it is as Optuna writes it",
+                      .value = std::string(text.substr(0, 200))});
+}
+
+Value choice_of(double internal, const Json& choices, std::string_view text) {
+  if (!(internal >= 0 && internal < double(choices.size()))) throw no_distribution(text);
+  return value_from(choices[static_cast<size_t>(internal)], "a choice");
+}
+
+}  // namespace
+
+std::string to_datetime(double time_s) {
+  const int64_t us = std::llround(time_s * 1e6);
+  const time_t seconds = us / 1000000;
+  tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  char buffer[40];
+  const size_t size = ::strftime(buffer, sizeof buffer, "%Y-%m-%d %H:%M:%S.", &utc);
+  const std::string digits = std::to_string(1000000 + us % 1000000);  // 1uuuuuu
+  return std::string(buffer, size) + digits.substr(1);
+}
+
+double from_datetime(std::string_view text) {
+  const std::string copy(text);  // strptime wants an end
+  tm utc{};
+  const char* rest = ::strptime(copy.c_str(), "%Y-%m-%d %H:%M:%S", &utc);
+  if (rest == nullptr) return 0;
+  const double fraction = *rest == '.' ? to_double(concat('0', rest)).value_or(0) : 0;
+  return static_cast<double>(::timegm(&utc)) + fraction;
+}
+
+std::string python_number(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  const double size = std::fabs(value);
+  const bool fixed = size == 0 || (size >= 1e-4 && size < 1e16);
+  char buffer[40];
+  const auto format = fixed ? std::chars_format::fixed : std::chars_format::scientific;
+  std::string text(buffer, std::to_chars(buffer, buffer + sizeof buffer, value, format).ptr);
+  if (fixed && text.find('.') == std::string::npos) text += ".0";
+  return text;
+}
+
+std::string python_json(const Value& value) {
+  if (value.is_double()) return python_number(value.as_double());
+  return to_json(value).dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+std::string distribution_json(const Distribution& distribution) {
+  return std::visit(Overloaded{[](const FloatDistribution& d) {
+                                 return float_json(d.low, d.high, d.log, d.step);
+                               },
+                               [](const IntDistribution& d) { return int_json(d); },
+                               [](const CategoricalDistribution& d) { return categorical_json(d); },
+                               [](const NormalDistribution& d) { return normal_json(d); }},
+                    distribution);
+}
+
+Value value_of(double internal, std::string_view text) {
+  // Python writes NaN and Infinity among choices, which is no JSON: such a study is refused.
+  const Json json = parse_json(text, "a parameter's distribution");
+  if (!json.is_object() || !json.contains("name") || !json["name"].is_string())
+    throw no_distribution(text);
+  const std::string name = json["name"];
+  if (name == "CategoricalDistribution") {
+    if (!json.contains("attributes") || !json["attributes"].is_object() ||
+        !json["attributes"].contains("choices"))
+      throw no_distribution(text);
+    return choice_of(internal, json["attributes"]["choices"], text);
+  }
+  // Also the names of earlier versions: IntUniformDistribution, LogUniformDistribution, …
+  if (!name.ends_with("Distribution")) throw no_distribution(text);
+  if (name.starts_with("Int") && std::fabs(internal) < 0x1p63)
+    return static_cast<int64_t>(internal);
+  return internal;
+}
+
+TrialState state_of(std::string_view word) {
+  if (word == "WAITING") return TrialState::kPending;
+  if (word == "RUNNING") return TrialState::kRunning;
+  if (word == "COMPLETE") return TrialState::kComplete;
+  if (word == "PRUNED") return TrialState::kPruned;
+  if (word == "FAIL") return TrialState::kFailed;
+  throw usage_error({.refused = "a trial's state cannot be read",
+                     .rule = "WAITING, RUNNING, COMPLETE, PRUNED or FAIL",
+                     .value = std::string(word.substr(0, 40))});
+}
+
+std::string_view value_type(double value) {
+  if (std::isnan(value)) return "NAN";
+  if (std::isinf(value)) return value > 0 ? "INF_POS" : "INF_NEG";
+  return "FINITE";
+}
+
+double from_value_type(std::string_view type, double value) {
+  if (type == "NAN") return std::numeric_limits<double>::quiet_NaN();
+  if (type == "INF_POS") return std::numeric_limits<double>::infinity();
+  if (type == "INF_NEG") return -std::numeric_limits<double>::infinity();
+  return value;
+}
+
+}  // namespace muster::tune

@@ -1,0 +1,205 @@
+#include "muster/tune/storage/sqlite.h"
+
+#include <cerrno>
+#include <cmath>
+
+#include <sqlite3.h>
+
+#include "muster/base/text.h"
+
+namespace muster::tune {
+namespace {
+
+Error locked(const std::filesystem::path& file, double patience_s) {
+  return environment_error(
+      {.refused = concat("cannot write ", file.string()),
+       .rule = concat(
+           "it is locked by another program, for more than ", shortest(patience_s), " s by now"),
+       .hint = concat("`fuser ", file.string(), "` names it; nothing is lost")});
+}
+
+Error not_written(const std::filesystem::path& file, const char* said, int os_error) {
+  const bool full = os_error == ENOSPC || os_error == EDQUOT || os_error == EFBIG;
+  return environment_error(
+      {.refused = concat("cannot write ", file.string()),
+       .rule = os_error != 0 ? errno_text(os_error) : said,
+       .hint = full ? "free some space; what was stored before is intact" : ""});
+}
+
+Error not_a_study(const std::filesystem::path& file, const char* said) {
+  return usage_error({.refused = concat(file.string(), " cannot be read as a study"),
+                      .rule = said,
+                      .hint = "name a file that `muster tune` or Optuna wrote"});
+}
+
+/// Why the system refused: SQLite keeps it per file, and not always for the connection.
+int os_error_of(sqlite3* database) {
+  if (database == nullptr) return 0;
+  if (const int error = sqlite3_system_errno(database); error != 0) return error;
+  sqlite3_file* log = nullptr;
+  int error = 0;
+  sqlite3_file_control(database, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
+  if (log != nullptr && log->pMethods != nullptr)
+    log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &error);
+  if (error == 0) sqlite3_file_control(database, "main", SQLITE_FCNTL_LAST_ERRNO, &error);
+  return error;
+}
+
+}  // namespace
+
+void Statement::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+void Database::Close::operator()(sqlite3* database) const { sqlite3_close_v2(database); }
+
+Statement::Statement(Database& database, sqlite3_stmt* statement)
+    : database_(&database), statement_(statement) {}
+
+Statement& Statement::bind(int index, int64_t value) {
+  sqlite3_bind_int64(statement_.get(), index, value);
+  return *this;
+}
+
+Statement& Statement::bind(int index, double value) {
+  sqlite3_bind_double(statement_.get(), index, value);
+  return *this;
+}
+
+Statement& Statement::bind(int index, std::string_view text) {
+  // An empty view may have no address, which SQLite takes for NULL.
+  const char* begin = text.data() != nullptr ? text.data() : "";
+  sqlite3_bind_text64(statement_.get(), index, begin, text.size(), SQLITE_STATIC, SQLITE_UTF8);
+  return *this;
+}
+
+Statement& Statement::bind_null(int index) {
+  sqlite3_bind_null(statement_.get(), index);
+  return *this;
+}
+
+bool Statement::step() {
+  const int code = sqlite3_step(statement_.get());
+  if (code == SQLITE_ROW) return true;
+  if (code != SQLITE_DONE) {
+    const Error error = database_->error(code);
+    sqlite3_reset(statement_.get());
+    throw error;
+  }
+  sqlite3_reset(statement_.get());
+  return false;
+}
+
+void Statement::run() {
+  while (step()) {
+  }
+}
+
+void Statement::reset() { sqlite3_reset(statement_.get()); }
+
+bool Statement::is_null(int column) const {
+  return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL;
+}
+
+int64_t Statement::integer(int column) const {
+  return sqlite3_column_int64(statement_.get(), column);
+}
+
+double Statement::number(int column) const {
+  return sqlite3_column_double(statement_.get(), column);
+}
+
+std::string_view Statement::text(int column) const {
+  const auto* text = sqlite3_column_text(statement_.get(), column);
+  if (text == nullptr) return {};
+  return {reinterpret_cast<const char*>(text),
+          static_cast<size_t>(sqlite3_column_bytes(statement_.get(), column))};
+}
+
+Database::Database(const std::filesystem::path& file, Access access, double patience_s)
+    : file_(file), patience_s_(patience_s) {
+  const int flags =
+      access == Access::kRead ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  sqlite3* opened = nullptr;
+  // No lock for threads inside: a connection belongs to one.
+  const int code = sqlite3_open_v2(file.c_str(), &opened, flags | SQLITE_OPEN_NOMUTEX, nullptr);
+  database_.reset(opened);
+  if (code != SQLITE_OK) throw error(code);
+  sqlite3_extended_result_codes(opened, 1);
+  sqlite3_busy_timeout(opened, static_cast<int>(std::lround(patience_s * 1000)));
+  // A file may come from anyone: what its schema says runs nothing but SQLite's harmless functions.
+  sqlite3_db_config(opened, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  run("PRAGMA cell_size_check = ON");
+  begin_ = prepare("BEGIN IMMEDIATE");
+  commit_ = prepare("COMMIT");
+}
+
+Database::~Database() = default;
+
+Statement Database::prepare(std::string_view sql) {
+  sqlite3_stmt* statement = nullptr;
+  const int code = sqlite3_prepare_v3(database_.get(),
+                                      sql.data(),
+                                      static_cast<int>(sql.size()),
+                                      SQLITE_PREPARE_PERSISTENT,
+                                      &statement,
+                                      nullptr);
+  if (code != SQLITE_OK) throw error(code);
+  return {*this, statement};
+}
+
+void Database::run(const char* sql) {
+  const int code = sqlite3_exec(database_.get(), sql, nullptr, nullptr, nullptr);
+  if (code != SQLITE_OK) throw error(code);
+}
+
+int64_t Database::last_rowid() const { return sqlite3_last_insert_rowid(database_.get()); }
+bool Database::in_transaction() const { return sqlite3_get_autocommit(database_.get()) == 0; }
+
+Error Database::error(int code) const {
+  const char* said = database_ ? sqlite3_errmsg(database_.get()) : sqlite3_errstr(code);
+  const int os_error = os_error_of(database_.get());
+  switch (code & 0xFF) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return locked(file_, patience_s_);
+    case SQLITE_FULL:
+      return not_written(file_, said, os_error == 0 ? ENOSPC : os_error);
+    case SQLITE_IOERR:
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+    case SQLITE_NOMEM:
+      return not_written(file_, said, os_error);
+    case SQLITE_CANTOPEN:
+      return environment_error({.refused = concat("cannot open ", file_.string()),
+                                .rule = os_error != 0 ? errno_text(os_error) : said});
+    case SQLITE_NOTADB:
+    case SQLITE_CORRUPT:
+    case SQLITE_ERROR:  // no such column: the schema was altered
+    case SQLITE_MISMATCH:
+    case SQLITE_FORMAT:
+    case SQLITE_TOOBIG:
+    case SQLITE_AUTH:
+      return not_a_study(file_, said);
+    case SQLITE_CONSTRAINT:
+      return environment_error({.refused = concat("cannot write ", file_.string()),
+                                .rule = concat("another program wrote to the study: ", said)});
+    default:
+      return internal_error({.refused = concat("SQLite fails on ", file_.string()), .rule = said});
+  }
+}
+
+Transaction::Transaction(Database& database) : database_(&database) { database.begin().run(); }
+
+Transaction::~Transaction() {
+  if (database_ == nullptr || !database_->in_transaction()) return;
+  try {
+    database_->run("ROLLBACK");
+  } catch (const Error&) {
+    // SQLite has rolled back already, or does so when the file is opened again.
+  }
+}
+
+void Transaction::commit() {
+  database_->commit().run();
+  database_ = nullptr;
+}
+
+}  // namespace muster::tune

@@ -1,0 +1,260 @@
+#include "muster/tune/storage/storage.h"
+
+#include <algorithm>
+#include <chrono>
+#include <variant>
+
+#include <sys/stat.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/tune/storage/optuna_rows.h"
+#include "muster/tune/storage/optuna_schema.h"
+#include "muster/tune/core/study_core.h"
+#include "muster/tune/storage/study_tables.h"
+
+namespace muster::tune {
+namespace {
+
+// The write-ahead log is copied into the database when it has so many pages (16 MiB): with
+// SQLite's own 1,000 a fast study would wait for the disk four times as often.
+constexpr const char* kPragmas =
+    "PRAGMA wal_autocheckpoint = 4000; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16384;";
+
+bool is_report(const Event& event) { return std::holds_alternative<Reported>(event.what); }
+
+/// Which file a path leads to.
+struct FileIdentity {
+  explicit FileIdentity(const std::filesystem::path& file) {
+    struct stat info {};
+    if (::stat(file.c_str(), &info) == 0) device = info.st_dev, inode = info.st_ino;
+  }
+  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+
+  dev_t device = 0;
+  ino_t inode = 0;
+};
+
+/// Finds or makes the study; the id of it.
+class StudyOpener {
+ public:
+  StudyOpener(Database& database, const Json& description)
+      : database_(database), description_(description), name_(text("name")) {}
+
+  int64_t open() {
+    Transaction transaction(database_);
+    const auto found = find_study_id(database_, name_);
+    const int64_t id = found ? *found : make();
+    if (found) check(id);
+    describe(id);
+    transaction.commit();
+    return id;
+  }
+
+  std::string text(const char* key) const {
+    if (!description_.contains(key) || !description_[key].is_string())
+      throw internal_error({.refused = concat("a study's description without ", key)});
+    return description_[key];
+  }
+
+ private:
+  std::string direction() const { return text("mode") == "min" ? "MINIMIZE" : "MAXIMIZE"; }
+
+  int64_t make() {
+    if (name_.size() > kMostStudyName) {
+      throw usage_error({.refused = "a study's name",
+                         .rule = concat("it has at most ", kMostStudyName, " bytes"),
+                         .value = name_});
+    }
+    database_.prepare("INSERT INTO studies (study_name) VALUES (?)").bind(1, name_).run();
+    const int64_t id = database_.last_rowid();
+    database_
+        .prepare("INSERT INTO study_directions (direction, study_id, objective) VALUES (?, ?, 0)")
+        .bind(1, direction())
+        .bind(2, id)
+        .run();
+    const std::string metric = concat('[', python_json(text("metric")), ']');
+    database_
+        .prepare(
+            "INSERT INTO study_system_attributes (study_id, \"key\", value_json) "
+            "VALUES (?, 'study:metric_names', ?)")
+        .bind(1, id)
+        .bind(2, metric)
+        .run();
+    return id;
+  }
+
+  /// The stored study is this one. One that Optuna made only has a direction.
+  void check(int64_t id) {
+    Statement directions =
+        database_.prepare("SELECT direction FROM study_directions WHERE study_id = ?");
+    directions.bind(1, id);
+    const bool fits = directions.step() && directions.text(0) == direction() && !directions.step();
+    const Json stored = select_description(database_, id);
+    std::vector<std::string> differences;
+    if (!stored.is_null()) differences = describe_differences(stored, description_);
+    if (differences.empty() && !fits)
+      differences = {concat("its direction is not ", direction(), " alone")};
+    if (differences.empty()) return;
+    throw usage_error(
+        {.refused =
+             concat("study \"", name_, "\" in ", database_.file().string(), " is another one"),
+         .rule = concat("a study is resumed as it was started; changed:\n  ",
+                        join(differences, "\n  ")),
+         .hint = "undo the change, or give the study another name or storage"});
+  }
+
+  void describe(int64_t id) {
+    const std::string stored = muster::to_text(description_);
+    database_.prepare("INSERT OR REPLACE INTO muster_studies (study_id, description) VALUES (?, ?)")
+        .bind(1, id)
+        .bind(2, stored)
+        .run();
+  }
+
+  Database& database_;
+  const Json& description_;
+  std::string name_;
+};
+
+class SqliteStorage : public Storage {
+ public:
+  SqliteStorage(const std::filesystem::path& file,
+                const Space& space,
+                const Json& description,
+                const StorageOptions& options)
+      : database_(file, Database::Access::kWrite, options.lock_patience_s),
+        busy_below_(options.busy_below_s) {
+    make_schema(database_);
+    database_.run(kPragmas);
+    database_.run(options.durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
+    StudyOpener opener(database_, description);
+    study_id_ = opener.open();
+    identity_ = FileIdentity(file);
+    rows_.emplace(database_,
+                  OptunaRows::Target{.study_id = study_id_,
+                                     .metric = opener.text("metric"),
+                                     .mode = parse_mode(opener.text("mode")),
+                                     .scope = parse_scope(opener.text("scope"))},
+                  space);
+    show_what_was_put_off();
+    add_event_ = database_.prepare(
+        "INSERT INTO muster_events (event_key, time, trial, kind, payload) VALUES (?, ?, ?, ?, ?)");
+  }
+
+  ~SqliteStorage() override {
+    if (put_off_.empty()) return;
+    try {
+      Transaction transaction(database_);
+      show({});
+      transaction.commit();
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the next to open it does it
+    }
+  }
+
+  void append(std::span<const Event> events) override {
+    if (events.empty()) return;
+    check_file();
+    const bool put_off = may_put_off(events);
+    try {
+      Transaction transaction(database_);
+      for (const Event& event : events) log(event);
+      if (!put_off) show(events);
+      transaction.commit();
+    } catch (...) {
+      rows_->undo();
+      throw;
+    }
+    rows_->keep();
+    if (put_off) {
+      put_off_.insert(put_off_.end(), events.begin(), events.end());
+    } else {
+      put_off_.clear();
+    }
+  }
+
+  std::vector<Event> events() override { return select_events(database_, study_id_); }
+
+  std::vector<ForeignTrial> foreign_trials() override {
+    return select_foreign_trials(database_, study_id_);
+  }
+
+ private:
+  // Note [Busy studies]
+  // A report costs one page of the log and two of Optuna's tables. While reports come faster than
+  // 400 a second (StorageOptions::busy_below_s), the latter are put off: by 0.1 s (40 times as
+  // long) or 64 events at most, and never past another kind of event. The log alone is what a study
+  // is resumed from; what it has and Optuna's tables have not is always a run of reports at its
+  // end, which opening the storage looks at.
+  static constexpr double kLongestPutOff = 40;
+  static constexpr int kFastBefore = 8;
+  static constexpr size_t kMostPutOff = 64;
+
+  bool may_put_off(std::span<const Event> events) {
+    const auto now = std::chrono::steady_clock::now();
+    fast_appends_ = now - last_append_ < busy_below_ ? fast_appends_ + 1 : 0;
+    last_append_ = now;
+    if (put_off_.empty()) put_off_since_ = now;
+    return fast_appends_ >= kFastBefore && now - put_off_since_ < kLongestPutOff * busy_below_ &&
+           put_off_.size() + events.size() <= kMostPutOff &&
+           std::ranges::all_of(events, &is_report);
+  }
+
+  /// Brings Optuna's tables up to the log.
+  void show(std::span<const Event> events) {
+    for (const Event& event : put_off_) rows_->write(event);
+    for (const Event& event : events) rows_->write(event);
+  }
+
+  /// What a writer that died had put off.
+  void show_what_was_put_off() {
+    const auto reports = select_last_reports(database_, study_id_, kMostPutOff);
+    if (reports.empty()) return;  // as a rule: no write lock for it
+    Transaction transaction(database_);
+    for (const Event& event : reports) {
+      if (rows_->is_open(event.trial)) rows_->write(event);
+    }
+    transaction.commit();
+    rows_->keep();
+  }
+
+  void log(const Event& event) {
+    const std::string payload = payload_text(event);
+    add_event_.bind(1, event_key(study_id_, event.id))
+        .bind(2, event.time_s)
+        .bind(3, event.trial)
+        .bind(4, kind_of(event))
+        .bind(5, payload)
+        .run();
+  }
+
+  /// Without this, events would go to a file that nobody finds any more.
+  void check_file() const {
+    if (FileIdentity(database_.file()) == identity_) return;
+    throw environment_error({.refused = concat("cannot write ", database_.file().string()),
+                             .rule = "the file was removed or replaced while the study runs",
+                             .hint = "put it back where it was"});
+  }
+
+  Database database_;
+  int64_t study_id_ = 0;
+  FileIdentity identity_{{}};
+  std::optional<OptunaRows> rows_;
+  Statement add_event_;
+  std::chrono::duration<double> busy_below_;
+  std::vector<Event> put_off_;  // in the log, not yet in Optuna's tables
+  std::chrono::steady_clock::time_point put_off_since_,
+      last_append_ = std::chrono::steady_clock::now();
+  int fast_appends_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Storage> open_storage(const std::filesystem::path& file,
+                                      const Space& space,
+                                      const Json& description,
+                                      const StorageOptions& options) {
+  return std::make_unique<SqliteStorage>(file, space, description, options);
+}
+
+}  // namespace muster::tune

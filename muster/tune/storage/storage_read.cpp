@@ -1,0 +1,88 @@
+// Studies of a file, looked at beside a running tuner.
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/tune/storage/optuna_schema.h"
+#include "muster/tune/storage/storage.h"
+#include "muster/tune/storage/study_tables.h"
+
+namespace muster::tune {
+namespace {
+
+/// A checked file, one moment of it: what is written meanwhile is not seen.
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& file) : database_(existing(file), kRead) {
+    database_.run("BEGIN");
+    check_schema(database_);
+  }
+
+  Database& database() { return database_; }
+
+  int64_t study_id(std::string_view name) {
+    const auto id = find_study_id(database_, name);
+    if (!id) throw unknown(name);
+    return *id;
+  }
+
+  std::vector<std::string> names() {
+    std::vector<std::string> names;
+    Statement rows = database_.prepare("SELECT study_name FROM studies ORDER BY study_name");
+    while (rows.step()) names.emplace_back(rows.text(0));
+    return names;
+  }
+
+  Error unknown(std::string_view name) {
+    return usage_error(
+        {.refused = concat(database_.file().string(), " has no study \"", name, "\""),
+         .hint = suggestion(name, names())});
+  }
+
+ private:
+  static constexpr auto kRead = Database::Access::kRead;
+
+  static const std::filesystem::path& existing(const std::filesystem::path& file) {
+    std::error_code error;
+    if (std::filesystem::is_directory(file, error)) {
+      throw usage_error({.refused = concat(file.string(), " is a folder"),
+                         .rule = "a study is stored in a file"});
+    }
+    if (!std::filesystem::exists(file, error))
+      throw usage_error({.refused = concat("no such file: ", file.string())});
+    return file;
+  }
+
+  Database database_;
+};
+
+}  // namespace
+
+std::vector<StudySummary> studies_of(const std::filesystem::path& file) {
+  Reader reader(file);
+  std::vector<StudySummary> studies;
+  for (const std::string& name : reader.names())
+    studies.push_back(select_summary(reader.database(), reader.study_id(name)));
+  return studies;
+}
+
+StudySummary find_study(const std::filesystem::path& file, std::string_view name) {
+  Reader reader(file);
+  if (!name.empty()) return select_summary(reader.database(), reader.study_id(name));
+  const std::vector<std::string> names = reader.names();
+  if (names.size() == 1) return select_summary(reader.database(), reader.study_id(names[0]));
+  throw usage_error({.refused = concat(file.string(), " has ", names.size(), " studies"),
+                     .rule = "one is to be named",
+                     .hint = names.empty() ? "" : concat("--study ", join(names, ", --study "))});
+}
+
+std::vector<Event> read_events(const std::filesystem::path& file, std::string_view study) {
+  Reader reader(file);
+  return select_events(reader.database(), reader.study_id(study));
+}
+
+std::vector<ForeignTrial> read_foreign_trials(const std::filesystem::path& file,
+                                              std::string_view study) {
+  Reader reader(file);
+  return select_foreign_trials(reader.database(), reader.study_id(study));
+}
+
+}  // namespace muster::tune

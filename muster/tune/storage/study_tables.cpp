@@ -1,0 +1,163 @@
+#include "muster/tune/storage/study_tables.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/tune/storage/optuna_schema.h"
+
+namespace muster::tune {
+namespace {
+
+/// Text of `description[key]`, or `otherwise` where it is none.
+std::string text_in(const Json& description, const char* key, std::string otherwise) {
+  if (!description.is_object() || !description.contains(key) || !description[key].is_string())
+    return otherwise;
+  return description[key];
+}
+
+/// What Optuna's Study.metric_names says: the first.
+std::string optuna_metric(Database& database, int64_t study_id) {
+  Statement names = database.prepare(
+      "SELECT value_json FROM study_system_attributes "
+      "WHERE study_id = ? AND \"key\" = 'study:metric_names'");
+  names.bind(1, study_id);
+  if (!names.step()) return "value";
+  const Json json = parse_json(names.text(0), "study:metric_names");
+  return json.is_array() && !json.empty() && json[0].is_string() ? json[0].get<std::string>()
+                                                                 : "value";
+}
+
+Mode optuna_mode(Database& database, int64_t study_id) {
+  Statement direction = database.prepare(
+      "SELECT direction FROM study_directions WHERE study_id = ? ORDER BY objective LIMIT 1");
+  direction.bind(1, study_id);
+  return direction.step() && direction.text(0) == "MINIMIZE" ? Mode::kMin : Mode::kMax;
+}
+
+/// What other tables have of a trial.
+class TrialDetails {
+ public:
+  explicit TrialDetails(Database& database)
+      : params_(database.prepare("SELECT param_name, param_value, distribution_json "
+                                 "FROM trial_params WHERE trial_id = ?")),
+        points_(database.prepare("SELECT step, intermediate_value_type, intermediate_value FROM "
+                                 "trial_intermediate_values WHERE trial_id = ? ORDER BY step")) {}
+
+  void add_to(ForeignTrial& trial, int64_t trial_id) {
+    params_.bind(1, trial_id);
+    while (params_.step())
+      trial.params.emplace(params_.text(0), value_of(params_.number(1), params_.text(2)));
+    points_.bind(1, trial_id);
+    while (points_.step()) {
+      trial.intermediate.emplace_back(points_.integer(0),
+                                      from_value_type(points_.text(1), points_.number(2)));
+    }
+  }
+
+ private:
+  Statement params_, points_;
+};
+
+}  // namespace
+
+std::optional<int64_t> find_study_id(Database& database, std::string_view name) {
+  Statement study = database.prepare("SELECT study_id FROM studies WHERE study_name = ?");
+  study.bind(1, name);
+  if (!study.step()) return std::nullopt;
+  const int64_t id = study.integer(0);
+  study.reset();
+  constexpr int64_t kMostStudies = int64_t{1} << (63 - kEventBits);
+  if (id < 0 || id >= kMostStudies) {
+    throw usage_error({.refused = concat("study ", name, " in ", database.file().string()),
+                       .rule = concat("the id of a study is below ", kMostStudies),
+                       .value = std::to_string(id)});
+  }
+  return id;
+}
+
+namespace {
+
+/// A row of event_key, time, trial, kind, payload.
+Event event_of(Statement& row, int64_t study_id) {
+  const int64_t id = row.integer(0) - event_key(study_id, 0);
+  return event_from(id, row.number(1), row.integer(2), row.text(3), row.text(4));
+}
+
+}  // namespace
+
+std::vector<Event> select_events(Database& database, int64_t study_id) {
+  std::vector<Event> events;
+  if (!has_own_tables(database)) return events;
+  Statement rows = database.prepare(
+      "SELECT event_key, time, trial, kind, payload FROM muster_events "
+      "WHERE event_key >= ? AND event_key < ? ORDER BY event_key");
+  rows.bind(1, event_key(study_id, 0)).bind(2, event_key(study_id + 1, 0));
+  while (rows.step()) events.push_back(event_of(rows, study_id));
+  return events;
+}
+
+std::vector<Event> select_last_reports(Database& database, int64_t study_id, size_t most) {
+  std::vector<Event> events;
+  Statement rows = database.prepare(
+      "SELECT event_key, time, trial, kind, payload FROM muster_events "
+      "WHERE event_key >= ? AND event_key < ? ORDER BY event_key DESC LIMIT ?");
+  rows.bind(1, event_key(study_id, 0)).bind(2, event_key(study_id + 1, 0));
+  rows.bind(3, static_cast<int64_t>(most));
+  while (rows.step() && rows.text(3) == "reported") events.push_back(event_of(rows, study_id));
+  std::ranges::reverse(events);
+  return events;
+}
+
+std::vector<ForeignTrial> select_foreign_trials(Database& database, int64_t study_id) {
+  const char* own = has_own_tables(database) ? "AND NOT EXISTS (SELECT 1 FROM muster_trials AS m "
+                                               "WHERE m.trial_id = t.trial_id) "
+                                             : "";
+  Statement rows = database.prepare(
+      concat("SELECT t.trial_id, t.number, t.state, t.datetime_start, t.datetime_complete, "
+             "v.value_type, v.value FROM trials AS t LEFT JOIN trial_values AS v "
+             "ON v.trial_id = t.trial_id AND v.objective = 0 WHERE t.study_id = ? ",
+             own,
+             "ORDER BY t.number"));
+  rows.bind(1, study_id);
+  TrialDetails details(database);
+  std::vector<ForeignTrial> trials;
+  while (rows.step()) {
+    ForeignTrial& trial = trials.emplace_back();
+    trial.number = rows.integer(1);
+    trial.state = state_of(rows.text(2));
+    trial.started_s = from_datetime(rows.text(3));
+    trial.ended_s = from_datetime(rows.text(4));
+    trial.value = rows.is_null(5) ? std::numeric_limits<double>::quiet_NaN()
+                                  : from_value_type(rows.text(5), rows.number(6));
+    details.add_to(trial, rows.integer(0));
+  }
+  return trials;
+}
+
+Json select_description(Database& database, int64_t study_id) {
+  if (!has_own_tables(database)) return nullptr;
+  Statement row = database.prepare("SELECT description FROM muster_studies WHERE study_id = ?");
+  row.bind(1, study_id);
+  if (!row.step()) return nullptr;
+  return parse_json(row.text(0), "the study's description");
+}
+
+StudySummary select_summary(Database& database, int64_t study_id) {
+  StudySummary summary;
+  Statement row = database.prepare(
+      "SELECT study_name, (SELECT count(*) FROM trials AS t WHERE t.study_id = s.study_id) "
+      "FROM studies AS s WHERE study_id = ?");
+  row.bind(1, study_id);
+  if (row.step()) {
+    summary.name = row.text(0);
+    summary.trials = row.integer(1);
+  }
+  summary.description = select_description(database, study_id);
+  summary.mode = optuna_mode(database, study_id);
+  summary.metric = text_in(summary.description, "metric", optuna_metric(database, study_id));
+  return summary;
+}
+
+}  // namespace muster::tune

@@ -1,0 +1,32 @@
+// Studies, events and trials as they are read from the tables. Only for the sources of this room.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "muster/tune/storage/sqlite.h"
+#include "muster/tune/storage/storage.h"
+
+namespace muster::tune {
+
+inline constexpr int kEventBits = 40;  ///< of muster_events.event_key, below the study's id
+
+inline int64_t event_key(int64_t study_id, int64_t event_id) {
+  return (study_id << kEventBits) + event_id;
+}
+
+/// The id of a study in the tables.
+std::optional<int64_t> find_study_id(Database& database, std::string_view name);
+
+std::vector<Event> select_events(Database& database, int64_t study_id);
+/// The reports at the end of the log behind its last event of another kind, at most `most`.
+std::vector<Event> select_last_reports(Database& database, int64_t study_id, size_t most);
+std::vector<ForeignTrial> select_foreign_trials(Database& database, int64_t study_id);
+StudySummary select_summary(Database& database, int64_t study_id);
+
+/// The stored description, or null.
+Json select_description(Database& database, int64_t study_id);
+
+}  // namespace muster::tune

@@ -1,0 +1,28 @@
+// A study as one table or one document.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "muster/tune/views/history.h"
+
+namespace muster::tune {
+
+/// One line per trial, after a header: number, state, value (by the study's scope), params_<name>,
+/// metrics_<name> (as last reported), step, reports, attempts, datetime_start, datetime_complete
+/// (UTC), run_s, failure, reason. Names as in Optuna's trials_dataframe where it has the column.
+/// What a trial has not is empty; NaN and infinities are nan, inf, -inf. RFC 4180, lines ended by
+/// "\n".
+std::string to_csv(std::span<const TrialHistory> trials, const StudyFacts& facts);
+
+/// {"name", "metric", "mode", "scope", "parameters", "best_trial", "trials": […]}; a trial has all
+/// its reports. NaN and infinities are the texts "nan", "inf", "-inf".
+Json to_json(std::span<const TrialHistory> trials, const StudyFacts& facts);
+
+/// One trial of it; without `reports` only their number.
+Json to_json(const TrialHistory& trial, const StudyFacts& facts, bool reports);
+
+/// "2026-11-21T17:20:09.680195Z"; empty for 0.
+std::string utc_text(double time_s);
+
+}  // namespace muster::tune

@@ -1,0 +1,216 @@
+#include "muster/tune/views/history.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
+namespace muster::tune {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+Error bad_log(const Event& event, std::string rule) {
+  return usage_error({.refused = concat("event ", event.id, " of the study's log"),
+                      .rule = std::move(rule),
+                      .hint = "the database was altered"});
+}
+
+bool is_better(double a, double b, Mode mode) {
+  return !std::isnan(a) && (std::isnan(b) || score_of(a, mode) > score_of(b, mode));
+}
+
+Error bad_description(const StudySummary& summary) {
+  return usage_error({.refused = concat("the description of study \"", summary.name, "\""),
+                      .rule = "it has a space of named domains and a scope",
+                      .hint = "the database was altered"});
+}
+
+void add_described(const StudySummary& summary, StudyFacts& facts) {
+  const Json& description = summary.description;
+  if (!description.is_object() || !description.contains("space") ||
+      !description["space"].is_array() || !description.contains("scope") ||
+      !description["scope"].is_string())
+    throw bad_description(summary);
+  facts.scope = parse_scope(description["scope"].get<std::string>());
+  for (const Json& parameter : description["space"]) {
+    const auto text = [&](const char* key) -> std::string {
+      if (!parameter.is_object() || !parameter.contains(key)) throw bad_description(summary);
+      const Json& value = parameter[key];
+      return value.is_string() ? value.get<std::string>() : muster::to_text(value);
+    };
+    facts.parameters.push_back({text("name"), text("domain")});
+  }
+}
+
+void set_nested(Json& object, std::string_view name, Json value) {
+  const size_t dot = name.find('.');
+  if (dot == std::string_view::npos) {
+    object[std::string(name)] = std::move(value);
+    return;
+  }
+  Json& inner = object[std::string(name.substr(0, dot))];
+  if (!inner.is_object()) inner = Json::object();
+  set_nested(inner, name.substr(dot + 1), std::move(value));
+}
+
+}  // namespace
+
+void HistoryBuilder::add(const Event& event) {
+  std::visit([&](const auto& what) { take_in(event, what); }, event.what);
+}
+
+TrialHistory& HistoryBuilder::trial_of(const Event& event) {
+  if (event.trial < 0 || event.trial >= static_cast<int64_t>(trials_.size()))
+    throw bad_log(event, concat("there is no trial ", event.trial));
+  return trials_[static_cast<size_t>(event.trial)];
+}
+
+void HistoryBuilder::take_in(const Event& event, const TrialAdded& added) {
+  if (event.trial != static_cast<int64_t>(trials_.size()))
+    throw bad_log(event, concat("trial ", trials_.size(), " is the next to be added"));
+  const size_t wanted = facts_.parameters.size();
+  if (added.values.size() != wanted) {
+    throw bad_log(event, concat("a trial has ", wanted, " values, here ", added.values.size()));
+  }
+  trials_.push_back({.number = event.trial,
+                     .values = added.values,
+                     .reason = added.reason,
+                     .started_s = event.time_s,
+                     .last = kNone,
+                     .best = kNone});
+  attempt_started_s_.push_back(event.time_s);
+}
+
+void HistoryBuilder::take_in(const Event& event, const AttemptStarted& started) {
+  TrialHistory& trial = trial_of(event);
+  if (started.attempt == 1) trial.started_s = event.time_s;
+  trial.attempts = started.attempt;
+  trial.state = TrialState::kRunning;
+  attempt_started_s_[static_cast<size_t>(event.trial)] = event.time_s;
+}
+
+void HistoryBuilder::take_in(const Event& event, const Reported& reported) {
+  TrialHistory& trial = trial_of(event);
+  if (!reported.decision.reason.empty()) trial.reason = reported.decision.reason;
+  const double attempt_s = event.time_s - attempt_started_s_[static_cast<size_t>(event.trial)];
+  trial.rows.push_back({.time_s = event.time_s,
+                        .t = reported.t,
+                        .run_s = trial.run_s + attempt_s,
+                        .attempt = reported.attempt,
+                        .metrics = reported.report.metrics});
+  const double* metric = find_metric(reported.report.metrics, facts_.metric);
+  if (metric == nullptr) return;
+  trial.last = *metric;
+  if (is_better(*metric, trial.best, facts_.mode)) trial.best = *metric;
+}
+
+void HistoryBuilder::take_in(const Event& event, const AttemptEnded& ended) {
+  TrialHistory& trial = trial_of(event);
+  if (trial.state == TrialState::kRunning)
+    trial.run_s += event.time_s - attempt_started_s_[static_cast<size_t>(event.trial)];
+  trial.state = ended.then;
+  trial.failure = ended.failure;
+  if (!ended.message.empty()) trial.reason = ended.message;
+  if (is_over(ended.then)) trial.ended_s = event.time_s;
+}
+
+StudyFacts facts_of(const StudySpec& spec) {
+  StudyFacts facts{
+      .name = spec.name, .metric = spec.metric, .mode = spec.mode, .scope = spec.scope};
+  for (const Parameter& parameter : spec.space.parameters())
+    facts.parameters.push_back({parameter.name, parameter.domain.text()});
+  return facts;
+}
+
+StudyFacts facts_of(const StudySummary& summary, std::span<const ForeignTrial> foreign) {
+  StudyFacts facts{.name = summary.name, .metric = summary.metric, .mode = summary.mode};
+  if (!summary.description.is_null()) {
+    add_described(summary, facts);
+    return facts;
+  }
+  std::set<std::string> names;
+  for (const ForeignTrial& trial : foreign) {
+    for (const auto& [name, value] : trial.params) {
+      if (names.insert(name).second) facts.parameters.push_back({name, ""});
+    }
+  }
+  return facts;
+}
+
+std::vector<TrialHistory> histories(std::span<const Event> events, const StudyFacts& facts) {
+  HistoryBuilder builder(facts);
+  for (const Event& event : events) builder.add(event);
+  return std::move(builder).take();
+}
+
+std::vector<TrialHistory> histories(std::span<const ForeignTrial> trials, const StudyFacts& facts) {
+  std::vector<TrialHistory> out;
+  for (const ForeignTrial& trial : trials) {
+    TrialHistory& history = out.emplace_back();
+    history.number = trial.number;
+    history.foreign = true;
+    history.state = trial.state;
+    history.attempts = 1;
+    history.started_s = trial.started_s;
+    history.ended_s = trial.ended_s;
+    if (trial.ended_s > 0) history.run_s = trial.ended_s - trial.started_s;
+    for (const StudyFacts::Parameter& parameter : facts.parameters) {
+      const auto found = trial.params.find(parameter.name);
+      history.values.push_back(found == trial.params.end() ? Value() : found->second);
+    }
+    history.last = history.best = trial.value;
+    for (const auto& [step, value] : trial.intermediate) {
+      history.rows.push_back({.t = step, .metrics = {{facts.metric, value}}});
+      if (is_better(value, history.best, facts.mode)) history.best = value;
+    }
+  }
+  return out;
+}
+
+double result_of(const TrialHistory& trial, const StudyFacts& facts) {
+  return facts.scope == StudySpec::Scope::kBest ? trial.best : trial.last;
+}
+
+const TrialHistory* best_of(std::span<const TrialHistory> trials, const StudyFacts& facts) {
+  const TrialHistory* best = nullptr;
+  for (const bool finished : {true, false}) {
+    for (const TrialHistory& trial : trials) {
+      const double result = result_of(trial, facts);
+      if (trial.state == TrialState::kFailed || is_over(trial.state) != finished ||
+          !std::isfinite(result))
+        continue;
+      if (best == nullptr || is_better(result, result_of(*best, facts), facts.mode)) best = &trial;
+    }
+    if (best != nullptr) return best;
+  }
+  return best;
+}
+
+std::vector<std::string> metric_names(std::span<const TrialHistory> trials,
+                                      const StudyFacts& facts) {
+  std::vector<std::string> names = {facts.metric};
+  std::set<std::string, std::less<>> seen = {facts.metric};
+  for (const TrialHistory& trial : trials) {
+    for (const TrialHistory::Row& row : trial.rows) {
+      for (const auto& [name, value] : row.metrics) {
+        if (!seen.contains(name)) names.push_back(*seen.insert(name).first);
+      }
+    }
+  }
+  return names;
+}
+
+Json config_of(const TrialHistory& trial, const StudyFacts& facts) {
+  Json config = Json::object();
+  for (size_t i = 0; i < facts.parameters.size(); ++i) {
+    if (!trial.values[i].is_none())
+      set_nested(config, facts.parameters[i].name, to_json(trial.values[i]));
+  }
+  return config;
+}
+
+}  // namespace muster::tune

@@ -1,0 +1,105 @@
+// What became of each trial, from the log alone: for tables, exports and other programs' files.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "muster/tune/core/event.h"
+#include "muster/tune/storage/storage.h"
+#include "muster/tune/core/study_spec.h"
+
+namespace muster::tune {
+
+/// What is known of a study without its searcher and scheduler.
+struct StudyFacts {
+  struct Parameter {
+    std::string name;
+    std::string domain;  ///< "loguniform(1e-4, 1e-1)"; empty for a study of Optuna's
+  };
+  std::string name;
+  std::string metric;
+  Mode mode = Mode::kMax;
+  StudySpec::Scope scope = StudySpec::Scope::kLast;
+  std::vector<Parameter> parameters;
+};
+
+/// While the study runs.
+StudyFacts facts_of(const StudySpec& spec);
+
+/// Of a stored study. `foreign` names the parameters of one that Optuna made. Throws a usage error
+/// for a description that is none.
+StudyFacts facts_of(const StudySummary& summary, std::span<const ForeignTrial> foreign = {});
+
+struct TrialHistory {
+  struct Row {
+    double time_s = 0;  ///< seconds since 1970
+    int64_t t = 0;
+    double run_s = 0;  ///< of the trial's attempts up to this report
+    int32_t attempt = 1;
+    Metrics metrics;
+  };
+  int64_t number = 0;
+  bool foreign = false;  ///< Optuna's; `number` is Optuna's too
+  Values values;         ///< in the order of StudyFacts::parameters; nothing: does not apply
+  TrialState state = TrialState::kPending;
+  int32_t attempts = 0;
+  Failure failure = Failure::kNone;
+  std::string reason;  ///< of the newest decision or failure
+  double started_s = 0, ended_s = 0;
+  double run_s = 0;  ///< over all attempts that are gone
+  std::vector<Row> rows;
+  double last = 0, best = 0;  ///< of the study's metric; NaN: none
+};
+
+/// Makes histories of events, which may come piece by piece. Throws a usage error for a log that
+/// does not fit itself (an event of a trial that was not added, values that are not one per
+/// parameter).
+class HistoryBuilder {
+ public:
+  explicit HistoryBuilder(StudyFacts facts) : facts_(std::move(facts)) {}
+
+  void add(const Event& event);
+  std::span<const TrialHistory> trials() const { return trials_; }
+  const StudyFacts& facts() const { return facts_; }
+  std::vector<TrialHistory> take() && { return std::move(trials_); }
+
+ private:
+  void take_in(const Event& event, const TrialAdded& added);
+  void take_in(const Event& event, const AttemptStarted& started);
+  void take_in(const Event& event, const Reported& reported);
+  void take_in(const Event& event, const AttemptEnded& ended);
+  void take_in(const Event&, const TunerNote&) {}
+  void take_in(const Event&, const OutsideTrial&) {}
+  TrialHistory& trial_of(const Event& event);
+
+  StudyFacts facts_;
+  std::vector<TrialHistory> trials_;
+  std::vector<double> attempt_started_s_;
+};
+
+/// The trials of a whole log by number. Throws as HistoryBuilder.
+std::vector<TrialHistory> histories(std::span<const Event> events, const StudyFacts& facts);
+
+/// Optuna's own trials in the same form.
+std::vector<TrialHistory> histories(std::span<const ForeignTrial> trials, const StudyFacts& facts);
+
+/// The metric that counts for the trial: the last or the best, by the study's scope.
+double result_of(const TrialHistory& trial, const StudyFacts& facts);
+
+/// The best finished trial, or the best so far; null if no trial has a finite metric. As
+/// StudyCore::best.
+const TrialHistory* best_of(std::span<const TrialHistory> trials, const StudyFacts& facts);
+
+/// All metrics that were reported, each once; the study's first, then as they came.
+std::vector<std::string> metric_names(std::span<const TrialHistory> trials,
+                                      const StudyFacts& facts);
+
+/// The parameters as a trial's program reads them, nested by the dots of their names; those that do
+/// not apply are left out.
+Json config_of(const TrialHistory& trial, const StudyFacts& facts);
+
+}  // namespace muster::tune

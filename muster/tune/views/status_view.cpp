@@ -1,0 +1,291 @@
+// The table of a running study, as Ray Tune's CLIReporter (ray 2.60) lays it out.
+#include "muster/tune/views/status_view.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <ctime>
+
+#include "muster/base/text.h"
+#include "muster/tune/views/study_view.h"
+#include "muster/tune/views/text_table.h"
+
+namespace muster::tune {
+namespace {
+
+using Rows = std::vector<const Trial*>;
+
+// The order of the table; the kinds of ends share a word.
+constexpr std::array<std::string_view, 5> kStates = {
+    "RUNNING", "PAUSED", "PENDING", "TERMINATED", "ERROR"};
+constexpr size_t kTerminated = 3, kError = 4;
+constexpr size_t kInferredMetrics = 4;
+
+size_t state_index(TrialState state) {
+  switch (state) {
+    case TrialState::kRunning:
+      return 0;
+    case TrialState::kPaused:
+      return 1;
+    case TrialState::kPending:
+      return 2;
+    case TrialState::kFailed:
+      return kError;
+    default:
+      return kTerminated;
+  }
+}
+
+using ByState = std::array<Rows, kStates.size()>;
+
+ByState by_state(std::span<const Trial> trials) {
+  ByState out;
+  for (const Trial& trial : trials) out[state_index(trial.state)].push_back(&trial);
+  return out;
+}
+
+double result_of(const Trial& trial) { return trial.last_metric; }
+
+/// The best first; trials without a number last.
+void sort_by_metric(Rows& rows, Mode mode) {
+  std::ranges::stable_sort(rows, [mode](const Trial* a, const Trial* b) {
+    const double x = score_of(result_of(*a), mode), y = score_of(result_of(*b), mode);
+    return std::isnan(y) ? !std::isnan(x) : x > y;
+  });
+}
+
+/// How many rows each state gets: one in turn while there are rows, as Ray shares them.
+std::array<size_t, kStates.size()> fair_shares(const ByState& states, size_t rows) {
+  std::array<size_t, kStates.size()> shares{};
+  for (bool any = true; any && rows > 0;) {
+    any = false;
+    for (size_t s = 0; s < kStates.size() && rows > 0; ++s) {
+      if (shares[s] < states[s].size()) ++shares[s], --rows, any = true;
+    }
+  }
+  return shares;
+}
+
+struct Chosen {
+  Rows rows;
+  std::string not_shown;  ///< "... 4 more trials not shown (3 RUNNING, 1 TERMINATED)\n", or empty
+};
+
+Chosen choose(ByState states, const StatusOptions& options, Mode mode) {
+  if (options.sort_by_metric) sort_by_metric(states[kTerminated], mode);
+  const auto shares = fair_shares(states, options.max_rows);
+  Chosen out;
+  size_t hidden = 0;
+  std::vector<std::string> words;
+  for (size_t s = 0; s < kStates.size(); ++s) {
+    const Rows& all = states[s];
+    const size_t more = all.size() - shares[s];
+    // Of those that are over, the newest say most, unless the best are asked for.
+    const bool newest = s >= kTerminated && !(s == kTerminated && options.sort_by_metric);
+    const auto first = all.begin() + static_cast<ptrdiff_t>(newest ? more : 0);
+    out.rows.insert(out.rows.end(), first, first + static_cast<ptrdiff_t>(shares[s]));
+    if (more > 0) words.push_back(concat(more, ' ', kStates[s]));
+    hidden += more;
+  }
+  if (hidden > 0)
+    out.not_shown = concat("... ", hidden, " more trials not shown (", join(words, ", "), ")");
+  return out;
+}
+
+// ---- Columns ----
+
+Cell cell_of(const Value& value) {
+  if (value.is_int()) return value.as_int();
+  if (value.is_double()) return value.as_double();
+  if (value.is_none()) return {};
+  return to_text(value);
+}
+
+Column name_column(const StudyView& view, const Rows& rows) {
+  Column column{.header = "Trial name"};
+  for (const Trial* trial : rows) column.cells.push_back(trial_name(view, trial->number));
+  return column;
+}
+
+Column location_column(const StatusFacts& facts, const Rows& rows) {
+  Column column{.header = "loc", .optional = true};
+  for (const Trial* trial : rows) {
+    const auto at =
+        std::ranges::find(facts.locations, trial->number, &std::pair<int64_t, std::string>::first);
+    column.cells.push_back(at == facts.locations.end() ? "" : at->second);
+  }
+  return column;
+}
+
+/// One column per parameter, sorted by name as Ray sorts them.
+void add_parameters(const StudyView& view, const Rows& rows, std::vector<Column>& columns) {
+  std::vector<size_t> order(view.parameters.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::ranges::sort(order, {}, [&](size_t i) { return view.parameters[i]; });
+  for (size_t i : order) {
+    Column column{.header = view.parameters[i]};
+    for (const Trial* trial : rows)
+      column.cells.push_back(i < trial->values.size() ? cell_of(trial->values[i]) : Cell());
+    columns.push_back(std::move(column));
+  }
+}
+
+/// A metric's value of the last report, or one of the numbers that Ray's reports have by
+/// themselves.
+Cell metric_cell(const Trial& trial, std::string_view metric, double now_s) {
+  if (trial.reports == 0) return {};
+  if (const double* value = find_metric(trial.last_metrics, metric)) return *value;
+  if (metric == "training_iteration") return trial.reports;
+  if (metric == "time_total_s") return run_seconds(trial, now_s);
+  if (metric == "step") return trial.last_t;
+  return {};
+}
+
+/// Iterations and time, the steps if they are another number, then up to four metrics, the study's
+/// first.
+std::vector<std::pair<std::string, std::string>> inferred(const StudyView& view, const Rows& rows) {
+  std::vector<std::pair<std::string, std::string>> out = {{"training_iteration", "iter"},
+                                                          {"time_total_s", "total time (s)"}};
+  if (std::ranges::any_of(rows, [](const Trial* trial) { return trial->last_t != trial->reports; }))
+    out.insert(out.begin() + 1, {"step", "step"});
+  const size_t most = out.size() + kInferredMetrics;
+  if (!view.metric.empty()) out.emplace_back(view.metric, view.metric);
+  for (const Trial* trial : rows) {
+    for (const auto& [name, value] : trial->last_metrics) {
+      const bool known =
+          std::ranges::find(out, name, &std::pair<std::string, std::string>::first) != out.end();
+      if (!known && out.size() < most) out.emplace_back(name, name);
+    }
+  }
+  return out;
+}
+
+void add_metrics(const StudyView& view,
+                 const Rows& rows,
+                 const StatusOptions& options,
+                 double now_s,
+                 std::vector<Column>& columns) {
+  const auto metrics =
+      options.metric_columns.empty() ? inferred(view, rows) : options.metric_columns;
+  for (const auto& [metric, title] : metrics) {
+    Column column{.header = title.empty() ? metric : title,
+                  .optional = options.metric_columns.empty() && metric == "time_total_s"};
+    for (const Trial* trial : rows) column.cells.push_back(metric_cell(*trial, metric, now_s));
+    const auto is_there = [](const Cell& cell) { return cell.index() != 0; };
+    if (std::ranges::any_of(column.cells, is_there)) columns.push_back(std::move(column));
+  }
+}
+
+std::string trial_table(const StudyView& view,
+                        const StatusFacts& facts,
+                        const StatusOptions& options,
+                        const Rows& rows) {
+  std::vector<Column> columns = {name_column(view, rows), {.header = "status"}};
+  for (const Trial* trial : rows)
+    columns[1].cells.push_back(std::string(kStates[state_index(trial->state)]));
+  columns.push_back(location_column(facts, rows));
+  add_parameters(view, rows, columns);
+  add_metrics(view, rows, options, facts.now_s, columns);
+  return grid(std::move(columns), options.width);
+}
+
+/// Trials that failed, and those that wait to be tried again.
+std::string error_table(const StudyView& view, const StatusOptions& options) {
+  Rows rows;
+  for (const Trial& trial : view.trials) {
+    const bool again = trial.state == TrialState::kPending && trial.failure != Failure::kNone &&
+                       trial.failure != Failure::kInterrupted;
+    if (trial.state == TrialState::kFailed || again) rows.push_back(&trial);
+  }
+  if (rows.empty()) return "";
+  std::string out = fold(concat("Number of errored trials: ", rows.size()), options.width);
+  const size_t shown = std::min(rows.size(), options.max_rows);
+  if (shown < rows.size()) out += fold(concat("The newest ", shown, " of them:"), options.width);
+  rows.erase(rows.begin(), rows.end() - static_cast<ptrdiff_t>(shown));
+  if (rows.empty()) return out;
+  std::vector<Column> columns = {
+      name_column(view, rows), {.header = "# attempts"}, {.header = "failure"}};
+  for (const Trial* trial : rows) {
+    columns[1].cells.emplace_back(int64_t{trial->attempt});
+    columns[2].cells.emplace_back(std::string(name_of(trial->failure)));
+  }
+  out += grid(std::move(columns), options.width);
+  // What went wrong and where to read more are too long for a cell and of no use if cut.
+  for (const Trial* trial : rows) {
+    std::string line = concat(trial_name(view, trial->number), ": ", printable(trial->reason));
+    if (!view.trial_folder.empty()) line += concat("; see ", output_folder(view, trial->number));
+    out += fold(line, options.width);
+  }
+  return out;
+}
+
+// ---- The lines above the table ----
+
+std::string clock_text(double time_s) {
+  const auto whole = static_cast<std::time_t>(time_s);
+  std::tm parts{};
+  localtime_r(&whole, &parts);
+  std::array<char, 32> buffer;
+  return {buffer.data(), std::strftime(buffer.data(), buffer.size(), "%Y-%m-%d %H:%M:%S", &parts)};
+}
+
+std::string counts_line(const ByState& states, const StudyView& view, const StatusFacts& facts) {
+  std::vector<std::string> words;
+  for (size_t s = 0; s < kStates.size(); ++s)
+    if (!states[s].empty()) words.push_back(concat(states[s].size(), ' ', kStates[s]));
+  std::string out = concat("Number of trials: ", view.trials.size());
+  if (facts.planned >= 0) out += concat('/', facts.planned);
+  if (!words.empty()) out += concat(" (", join(words, ", "), ")");
+  return out;
+}
+
+std::string best_line(const StudyView& view) {
+  if (view.best == nullptr) return "";
+  return concat("Current best trial: ",
+                trial_name(view, view.best->number),
+                " with ",
+                view.metric,
+                '=',
+                shortest(view.best_result),
+                " and parameters ",
+                parameters_text(view, *view.best));
+}
+
+}  // namespace
+
+std::string status_table(const StudyView& view,
+                         const StatusFacts& facts,
+                         const StatusOptions& options) {
+  ByState states = by_state(view.trials);
+  std::string out;
+  const auto line = [&](const std::string& text) {
+    if (!text.empty()) out += fold(printable(text), options.width);
+  };
+  line("== Status ==");
+  std::string time = concat("Current time: ",
+                            clock_text(facts.now_s),
+                            " (running for ",
+                            human_duration(std::max(0.0, facts.now_s - facts.started_s)),
+                            ")");
+  const double left = options.final ? -1 : seconds_left(view, facts);
+  if (left >= 0) time += ", about " + human_duration(left) + " left";
+  line(time);
+  line(view.scheduler);
+  if (!facts.resources.empty()) line("Resources: " + facts.resources);
+  if (!facts.storage.empty()) line("Storage: " + facts.storage);
+  line(best_line(view));
+  line(counts_line(states, view, facts));
+  if (!options.final && !facts.pending_why.empty()) line("Pending: " + facts.pending_why);
+  const Chosen chosen = choose(std::move(states), options, view.mode);
+  if (!chosen.rows.empty()) out += trial_table(view, facts, options, chosen.rows);
+  line(chosen.not_shown);
+  return out + error_table(view, options);
+}
+
+std::string status_table(const StudyCore& core,
+                         const StatusFacts& facts,
+                         const StatusOptions& options) {
+  return status_table(view_of(core), facts, options);
+}
+
+}  // namespace muster::tune

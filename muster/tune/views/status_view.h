@@ -1,0 +1,47 @@
+// What a running study shows: Ray Tune's CLIReporter table, and one line per change.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "muster/tune/core/study_core.h"
+
+namespace muster::tune {
+
+struct StatusOptions {
+  size_t width = 80;     ///< columns of the terminal
+  size_t max_rows = 20;  ///< trials shown, shared fairly over the states
+  std::vector<std::pair<std::string, std::string>>
+      metric_columns;  ///< metric, title; empty: inferred
+  bool sort_by_metric = false;
+  bool final = false;  ///< the closing table: all trials up to max_rows, no ETA
+};
+
+/// What the table needs besides the core.
+struct StatusFacts {
+  double now_s = 0, started_s = 0;
+  std::string resources;    ///< ResourcePool::used()
+  std::string pending_why;  ///< ResourcePool::why_not()
+  std::string storage;
+  int64_t planned = 0;                                     ///< trials of the study, -1: without end
+  std::vector<std::pair<int64_t, std::string>> locations;  ///< running trial, "host:pid"
+};
+
+/// The whole table, lines ended by "\n". Pure.
+std::string status_table(const StudyCore& core,
+                         const StatusFacts& facts,
+                         const StatusOptions& options);
+
+/// One line for an event, or nothing for one that is not worth a line: "trial 3 stopped at rung 4:
+/// 0.412 < cutoff 0.437 (n=9)  [lr=0.01 l1=64]".
+std::optional<std::string> event_line(const StudyCore& core, const Event& event);
+
+/// The closing lines: counts of trials, steps (epochs, say) spent and time; storage; the best trial
+/// with its parameters.
+std::string summary(const StudyCore& core, const StatusFacts& facts);
+
+}  // namespace muster::tune

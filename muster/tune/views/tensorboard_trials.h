@@ -1,0 +1,48 @@
+// All trials of a study for TensorBoard: curves, and the HPARAMS tab.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "muster/track/tensorboard/tensorboard.h"
+#include "muster/tune/views/history.h"
+
+namespace muster::tune {
+
+// Note [Trials in TensorBoard]
+// The experiment (all parameters with their domains, all metrics) is written once, in the folder
+// itself; each trial is a run below it, "trial-00007", with its values, its curves by step, and how
+// it ended: FAILURE for a failed trial. So no parameter is missing because the first trial had none
+// of it, numbers are numbers, and a parameter that does not apply is left out.
+
+/// Everything at once. Events that an earlier export left in the folder are superseded. Throws an
+/// environment error.
+void write_tensorboard(const std::filesystem::path& folder,
+                       std::span<const TrialHistory> trials,
+                       const StudyFacts& facts);
+
+/// The same while the study runs. One thread.
+class TensorBoardTrials {
+ public:
+  TensorBoardTrials(std::filesystem::path folder, StudyFacts facts);
+
+  /// Events in their order, from the study's first. `past`: of a resumed study; trials that are
+  /// over are in the folder already, the others are made anew. Throws an environment error.
+  void take(std::span<const Event> events, bool past = false);
+
+ private:
+  void take_one(const Event& event);
+  void describe(const TrialHistory& trial);
+  track::TensorBoardWriter& writer_of(const TrialHistory& trial);
+
+  std::filesystem::path folder_;
+  HistoryBuilder builder_;
+  std::vector<std::string> metrics_;                     // described so far
+  std::map<int64_t, track::TensorBoardWriter> writers_;  // of trials that are not over
+};
+
+}  // namespace muster::tune

@@ -1,0 +1,92 @@
+// What every dataset of the table must do, and the entries one by one.
+#include <array>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/error.h"
+#include "muster/data/datasets/synthetic.h"
+
+#include "tests/support/error_of.h"
+
+namespace muster::data {
+namespace {
+
+using test::refusal_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Datasets, AreListedWithHelp) {
+  EXPECT_THAT(datasets().names(), ElementsAre("fashion-mnist", "mnist", "synthetic"));
+  for (const DatasetEntry* entry : datasets()) EXPECT_FALSE(entry->help.empty());
+}
+
+TEST(Datasets, RefuseUnknownParametersAndMissingFolders) {
+  for (const DatasetEntry* entry : datasets()) {
+    EXPECT_THAT(refusal_of([&] {
+                  entry->open({.params = {{"no-such", "1"}}});
+                }),
+                HasSubstr("has no parameter \"no-such\""))
+        << entry->name;
+  }
+  for (const char* name : {"fashion-mnist", "mnist"}) {
+    EXPECT_THAT(refusal_of([&] { datasets().at(name).open({.data_dir = "/nowhere"}); }),
+                HasSubstr("/nowhere/train-images"))
+        << name;
+  }
+}
+
+TEST(Datasets, SayWhereToGetMnist) {
+  EXPECT_THAT(refusal_of([] { datasets().at("mnist").open({}); }), HasSubstr("--data-dir"));
+}
+
+TEST(Synthetic, IsTheSameForTheSameSeed) {
+  const auto a = make_synthetic({.samples = 40, .seed = 5}, Split::kTrain);
+  EXPECT_TRUE(
+      a->images().equal(make_synthetic({.samples = 40, .seed = 5}, Split::kTrain)->images()));
+  EXPECT_FALSE(
+      a->images().equal(make_synthetic({.samples = 40, .seed = 6}, Split::kTrain)->images()));
+  EXPECT_FALSE(
+      a->images().equal(make_synthetic({.test_samples = 40, .seed = 5}, Split::kTest)->images()));
+}
+
+TEST(Synthetic, HasTheShapeThatItsParametersAskFor) {
+  const auto data =
+      datasets()
+          .at("synthetic")
+          .open({.split = Split::kTest,
+                 .params = parse_param_values("test_samples=12,channels=3,size=9,classes=5")});
+  EXPECT_EQ(data->size(), 12);
+  EXPECT_THAT(data->spec().sample_shape, ElementsAre(3, 9, 9));
+  const std::array<int64_t, 2> indices{4, 11};
+  const Batch batch = data->get(indices);
+  EXPECT_THAT(batch.data.sizes(), ElementsAre(2, 3, 9, 9));
+  EXPECT_EQ(batch.target[0].item<int64_t>(), 4);
+  EXPECT_EQ(batch.target[1].item<int64_t>(), 1);
+}
+
+TEST(Synthetic, CanBeLearnedFromTheTrainingSplitForTheTestSplit) {
+  // The nearest class mean of the training split names the class of every test image.
+  const auto train = make_synthetic({}, Split::kTrain);
+  const auto test = make_synthetic({}, Split::kTest);
+  std::vector<at::Tensor> means;
+  for (int64_t label = 0; label < 10; ++label) {
+    means.push_back(
+        train->images().index({train->labels() == label}).to(torch::kFloat).mean(0).flatten());
+  }
+  const at::Tensor distance =
+      torch::cdist(test->images().to(torch::kFloat).flatten(1), torch::stack(means));
+  EXPECT_TRUE(distance.argmin(1).equal(test->labels()));
+}
+
+TEST(Synthetic, RefusesSizesThatMakeNoSense) {
+  EXPECT_THAT(refusal_of([] { make_synthetic({.samples = 0}, Split::kTrain); }),
+              HasSubstr("parameter \"samples\": it is at least 1 (got 0)"));
+  EXPECT_THAT(refusal_of([] { make_synthetic({.classes = 257}, Split::kTrain); }),
+              HasSubstr("at most 256"));
+  EXPECT_THAT(refusal_of([] { make_synthetic({.noise = 1.5}, Split::kTrain); }),
+              HasSubstr("0 … 1 (got 1.5)"));
+}
+
+}  // namespace
+}  // namespace muster::data

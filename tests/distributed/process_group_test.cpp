@@ -1,0 +1,222 @@
+// How a process finds its group: environment, store, backends.
+#include "muster/distributed/process_group.h"
+
+#include <map>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/torch.h>
+
+#include "muster/base/error.h"
+#include "muster/base/file.h"
+#include "muster/distributed/meet/backend.h"
+#include "muster/distributed/meet/choose_backend.h"
+#include "muster/distributed/meet/store.h"
+#include "muster/distributed/two_level/two_level.h"
+
+#include "tests/support/error_of.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+using test::muster_error_of;
+
+/// A socket that listens on a port of the kernel's choice, as another job would.
+struct Listener {
+  Listener() : fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    socklen_t length = sizeof address;
+    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(::listen(fd.get(), 1), 0);
+    EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+    port = ntohs(address.sin_port);
+  }
+  UniqueFd fd;
+  int64_t port = 0;
+};
+
+int64_t free_port() { return Listener().port; }
+
+TEST(ProcessGroup, WithoutALauncherIsAGroupOfOne) {
+  const auto group = distributed::init_process_group({}, std::nullopt);
+  EXPECT_EQ(group.world_size(), 1);
+  torch::Tensor tensor = torch::ones({3});
+  group.all_reduce(tensor);
+  group.barrier();
+  EXPECT_TRUE(torch::equal(tensor, torch::ones({3})));
+}
+
+TEST(ProcessGroup, RanksOfALauncherMeetOverGloo) {
+  const int64_t port = free_port();
+  std::vector<std::thread> ranks;
+  std::vector<double> sums(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.emplace_back([&, rank] {
+      RankEnv env{.rank = rank, .world_size = 3, .master_port = port};
+      const auto group = distributed::init_process_group({.backend = "gloo", .timeout = 20s}, env);
+      torch::Tensor tensor = torch::full({2}, rank + 1.0);
+      group.all_reduce(tensor);
+      sums[rank] = tensor[1].item<double>();
+      group.barrier();  // rank 0 serves the store until all are here
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  EXPECT_THAT(sums, ::testing::Each(6.0));
+}
+
+TEST(ProcessGroup, AutoTakesSharedMemoryOnOneHostAndSaysWhy) {
+  const int64_t port = free_port();
+  std::thread other([&] {
+    distributed::init_process_group({.timeout = 20s},
+                                 RankEnv{.rank = 1, .world_size = 2, .master_port = port})
+        .barrier();
+  });
+  const auto group = distributed::init_process_group(
+      {.timeout = 20s}, RankEnv{.rank = 0, .world_size = 2, .master_port = port});
+  group.barrier();
+  other.join();
+  const bool device = distributed::backends().at("nccl").available().empty();
+  EXPECT_EQ(group.backend(), device ? "nccl" : "shm");
+  EXPECT_THAT(group.backend_reason(), ::testing::StartsWith(device ? "auto" : "auto; not nccl: "));
+}
+
+std::string refusal(const char* backend, const std::vector<distributed::RankOffer>& ranks) {
+  return distributed::why_not(distributed::backends().at(backend), ranks);
+}
+
+TEST(AutoBackend, TakesWhatSuitsAllRanks) {
+  std::vector<std::string_view> names;
+  for (const auto* entry : distributed::by_preference()) names.push_back(entry->name);
+  EXPECT_THAT(names, ::testing::ElementsAre("nccl", "shm", "shm+gloo", "gloo"));
+
+  const std::vector<distributed::RankOffer> one_host{{"a", {}}, {"a", {}}},
+      mixed{{"a", {}}, {"a", {}}, {"b", {}}}, apart{{"a", {}}, {"b", {}}};
+  EXPECT_EQ(refusal("shm", one_host), "");
+  EXPECT_EQ(refusal("shm", mixed), "ranks 0 and 2 are on different hosts");
+  EXPECT_EQ(refusal("shm+gloo", mixed), "");
+  EXPECT_EQ(refusal("shm+gloo", one_host), "all ranks are on one host");
+  EXPECT_EQ(refusal("shm+gloo", apart), "every rank has a host of its own");
+  EXPECT_EQ(refusal("gloo", apart), "");
+}
+
+TEST(AutoBackend, IsTheSameForAllIfOneRankCannot) {
+  const std::vector<distributed::RankOffer> ranks{{"a", {}}, {"a", {{"shm", "no shared memory"}}}};
+  EXPECT_EQ(refusal("shm", ranks), "rank 1: no shared memory");
+}
+
+TEST(ShmBackend, RefusesRanksOfOtherHostsOnAllRanks) {
+  // Without a board: they meet in the store, as processes do.
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::string> errors(2);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      errors[rank] = test::error_of([&] {
+        distributed::backends().at("shm").make({.store = store,
+                                             .rank = rank,
+                                             .world_size = 2,
+                                             .timeout = 20s,
+                                             .host_identity = rank == 0 ? "a" : "b"});
+      });
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  EXPECT_THAT(errors, ::testing::Each("rank 1: it is not on rank 0's host"));
+}
+
+TEST(Hosts, AreFoundInTheOrderOfTheirFirstRank) {
+  EXPECT_THAT(
+      distributed::hosts_of({"b", "a", "b", "c", "a"}),
+      ::testing::ElementsAre(
+          ::testing::ElementsAre(0, 2), ::testing::ElementsAre(1, 4), ::testing::ElementsAre(3)));
+}
+
+TEST(ProcessGroup, APortInUseIsNamed) {
+  const Listener other_job;
+  const Error error = muster_error_of([&] {
+    distributed::init_process_group(
+        {.backend = "gloo", .timeout = 5s},
+        RankEnv{.rank = 0, .world_size = 2, .master_port = other_job.port});
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
+  EXPECT_THAT(error.what(), HasSubstr("port " + std::to_string(other_job.port) + " is in use"));
+  EXPECT_THAT(error.what(), HasSubstr("--master-port"));
+}
+
+TEST(ProcessGroup, ARankStartedTwiceIsNamed) {
+  const int64_t port = free_port();
+  const RankEnv zero{.rank = 0, .world_size = 3, .master_port = port},
+      one{.rank = 1, .world_size = 3, .master_port = port};
+  const auto server = distributed::connect_store(zero, 20s);
+  const auto first = distributed::connect_store(one, 20s);
+  const Error error = muster_error_of([&] { distributed::connect_store(one, 20s); });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  EXPECT_THAT(error.what(), HasSubstr("rank 1 was started twice"));
+}
+
+TEST(ProcessGroup, ARestartMayClaimItsRankAgain) {
+  const int64_t port = free_port();
+  const auto server =
+      distributed::connect_store({.rank = 0, .world_size = 2, .master_port = port}, 20s);
+  const RankEnv one{.rank = 1, .world_size = 2, .master_port = port};
+  const auto first = distributed::connect_store(one, 20s);
+  RankEnv again = one;
+  again.restart_count = 1;
+  EXPECT_NO_THROW(distributed::connect_store(again, 20s));
+}
+
+TEST(ProcessGroup, RankZeroThatNeverComesIsNamedAfterTheTimeout) {
+  const int64_t port = free_port();
+  const Error error = muster_error_of(
+      [&] { distributed::connect_store({.rank = 1, .world_size = 2, .master_port = port}, 100ms); });
+  EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
+  EXPECT_THAT(error.what(),
+              HasSubstr("no answer from rank 0 at 127.0.0.1:" + std::to_string(port)));
+}
+
+TEST(ProcessGroup, UnknownBackendGetsASuggestion) {
+  const Error error = muster_error_of([] {
+    distributed::init_process_group({.backend = "glo"}, RankEnv{.rank = 0, .world_size = 2});
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  EXPECT_THAT(error.what(), HasSubstr("did you mean \"gloo\"?"));
+}
+
+TEST(ProcessGroup, ThreadRanksCannotComeFromALauncher) {
+  const Error error = muster_error_of([] {
+    distributed::init_process_group({.backend = "thread", .timeout = 5s},
+                                 RankEnv{.rank = 0, .world_size = 2, .master_port = free_port()});
+  });
+  EXPECT_THAT(error.what(), HasSubstr("its ranks are threads of one process"));
+}
+
+TEST(ProcessGroup, WorldSizeZeroIsRefused) {
+  EXPECT_EQ(muster_error_of([] { distributed::ThreadWorld(0); }).exit_code(), 2);
+  const std::map<std::string, std::string, std::less<>> environment{{"RANK", "0"},
+                                                                    {"WORLD_SIZE", "0"}};
+  const auto lookup = [&](std::string_view name) -> std::optional<std::string> {
+    const auto found = environment.find(name);
+    return found == environment.end() ? std::nullopt : std::optional(found->second);
+  };
+  const Error error = muster_error_of([&] { rank_env_from(lookup); });
+  EXPECT_EQ(error.exit_code(), 2);
+  EXPECT_THAT(error.what(), HasSubstr("WORLD_SIZE=0"));
+}
+
+TEST(Backends, SayWhyTheyCannotBeUsed) {
+  for (const distributed::BackendEntry* entry : distributed::backends()) {
+    EXPECT_FALSE(entry->help.empty());
+    EXPECT_TRUE(entry->moves_cpu || entry->moves_cuda) << entry->name;
+  }
+  EXPECT_THAT(distributed::backends().names(), ::testing::IsSupersetOf({"gloo", "nccl", "thread"}));
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,68 @@
+// One rank's side of the steps, beside a peer that is only its lines in the segment.
+#include "muster/distributed/shm/shm_steps.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/error_of.h"
+
+namespace muster {
+namespace {
+
+using distributed::OpSignature;
+using distributed::RankState;
+using distributed::ShmSegment;
+using distributed::ShmSteps;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class ShmStepsBesideAPeer : public ::testing::Test {
+ protected:
+  ShmStepsBesideAPeer() {
+    signature_.op = static_cast<uint8_t>(c10d::OpType::BROADCAST);
+    signature_.sequence = 7;
+    for (OpSignature& slot : peer().signatures) slot = signature_;
+  }
+
+  distributed::RankBlock& peer() { return segment_->rank(0); }
+  /// The peer came to all steps up to this one.
+  void peer_comes_to(uint32_t step) {
+    peer().posted = step;
+    ++segment_->head().arrived;
+  }
+  std::string turn() {
+    return test::error_of([&] {
+      steps_.begin(signature_, std::chrono::seconds(5));
+      steps_.turn();
+    });
+  }
+
+  std::shared_ptr<ShmSegment> segment_ = ShmSegment::local(2);
+  ShmSteps steps_{segment_, 1, {0, 1}};
+  OpSignature signature_;
+};
+
+TEST_F(ShmStepsBesideAPeer, AStepThatAllCameToIsDoneThoughThePeerFailedAtTheNext) {
+  peer_comes_to(1);
+  peer().posted = 2;
+  segment_->set_state(0, RankState::kFailed, "its disk is full");
+  EXPECT_EQ(turn(), test::kNoError);
+  EXPECT_THAT(turn(),
+              AllOf(HasSubstr("BROADCAST"), HasSubstr("#7"), HasSubstr("its disk is full")));
+}
+
+TEST_F(ShmStepsBesideAPeer, AStepThatThePeerHasGivenUpFails) {
+  peer_comes_to(1);
+  segment_->set_state(0, RankState::kFailed, "timed out after 10 ms");
+  EXPECT_THAT(turn(), HasSubstr("timed out after 10 ms"));
+}
+
+TEST_F(ShmStepsBesideAPeer, AStepIsDoneIfThePeerEndedBehindIt) {
+  peer_comes_to(1);
+  segment_->set_state(0, RankState::kEnded);
+  EXPECT_EQ(turn(), test::kNoError);
+  EXPECT_THAT(turn(), AllOf(HasSubstr("rank 0 did not come"), HasSubstr("rank 0 has ended")));
+}
+
+}  // namespace
+}  // namespace muster

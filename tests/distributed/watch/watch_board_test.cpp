@@ -1,0 +1,209 @@
+// What a rank learns of others through the store, where these write what the test wants.
+#include "muster/distributed/watch/watch_board.h"
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/torch.h>
+
+#include "muster/base/text.h"
+#include "muster/distributed/call/op_queue.h"
+#include "muster/distributed/call/posting_backend.h"
+#include "muster/distributed/watch/watch.h"
+
+#include "tests/support/error_of.h"
+
+namespace muster::distributed {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = WatchBoard::Clock;
+using Kind = diagnose::Diagnosis::Kind;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+constexpr auto kHeartbeat = 200ms;
+/// Of what must come: the machine may stand still meanwhile.
+constexpr auto kPatience = 20s;
+
+/// Rank 0 of a group whose other ranks are texts in a store.
+class Board : public ::testing::Test {
+ protected:
+  explicit Board(int world_size = 4)
+      : store_(c10::make_intrusive<c10d::HashStore>()),
+        recorder_(std::make_shared<diagnose::FlightRecorder>()),
+        op_(recorder_->post({.kind = diagnose::OpKind::kGather, .root = 0})),
+        board_(store_, {.world_size = world_size, .heartbeat = kHeartbeat}, recorder_) {}
+
+  void write(const diagnose::PeerState& state) {
+    c10d::PrefixStore("watch", store_).set(concat("state/", state.rank), to_text(state));
+  }
+  diagnose::Diagnosis look() {
+    return diagnose::diagnose({.op = op_, .rank = 0}, board_.peers(), board_.store(), board_.stale_s());
+  }
+  /// The first diagnosis that is as wanted, or the last one when the patience is over.
+  diagnose::Diagnosis first(const std::function<bool(const diagnose::Diagnosis&)>& is_wanted) {
+    const auto until = Clock::now() + kPatience;
+    while (true) {
+      const uint64_t seen = board_.version();
+      diagnose::Diagnosis found = look();
+      if (is_wanted(found) || Clock::now() > until) return found;
+      board_.wait_until(seen, until);
+    }
+  }
+  diagnose::Diagnosis certain() {
+    return first([](const diagnose::Diagnosis& found) { return found.certain; });
+  }
+
+  const StorePtr store_;
+  const std::shared_ptr<diagnose::FlightRecorder> recorder_;
+  const diagnose::OpRecord op_;
+  WatchBoard board_;
+};
+
+/// Ranks of another host, whose processes the kernel here does not know.
+class BoardOfHosts : public Board {
+ protected:
+  BoardOfHosts() : peers_([this] { beat(); }) {}
+  ~BoardOfHosts() override {
+    ends_ = true;
+    peers_.join();
+  }
+  /// For three heartbeats at least, in which all ranks have beaten often.
+  void let_beat() const {
+    const uint64_t from = beats_;
+    std::this_thread::sleep_for(3 * kHeartbeat);
+    while (beats_ < from + 20) std::this_thread::sleep_for(1ms);
+  }
+  std::atomic<int> silent_rank_{-1};
+
+ private:
+  void beat() {
+    for (uint64_t beat = 1; !ends_; ++beat) {
+      for (const int64_t rank : {1, 2, 3}) {
+        if (rank != silent_rank_)
+          write({.rank = rank, .beat = beat, .process = {.host = "far", .pid = 100 + rank}});
+      }
+      beats_ = beat;
+      std::this_thread::sleep_for(kHeartbeat / 10);
+    }
+  }
+  std::atomic<bool> ends_{false};
+  std::atomic<uint64_t> beats_{0};
+  std::thread peers_;
+};
+
+TEST_F(BoardOfHosts, OnlyTheRankThatFellSilentIsNamedThoughTheOthersWereNeverReadBefore) {
+  let_beat();
+  for (int round = 0; round < 2; ++round) {  // the second time, old heartbeats are known
+    board_.set_alarm(true);
+    const diagnose::Diagnosis alarm = first([](const diagnose::Diagnosis& found) {
+      EXPECT_FALSE(found.certain);
+      EXPECT_NE(found.kind, Kind::kSilent) << found.who;
+      return found.kind == Kind::kMissing;
+    });
+    EXPECT_EQ(alarm.kind, Kind::kMissing);
+    board_.set_alarm(false);
+    let_beat();
+  }
+  silent_rank_ = 2;
+  const auto start = Clock::now();
+  board_.set_alarm(true);
+  const diagnose::Diagnosis found = certain();
+  EXPECT_EQ(found.kind, Kind::kSilent);
+  EXPECT_THAT(found.culprits, ElementsAre(2));
+  EXPECT_GT(Clock::now() - start, 2 * kHeartbeat);
+}
+
+TEST_F(Board, ARankThatDidItsPartAndEndedIsNotGoneByAnOldHeartbeat) {
+  diagnose::ProcessId ended = diagnose::this_process();
+  ++ended.started;
+  ASSERT_EQ(diagnose::life_of(ended), diagnose::Life::kGone);
+  write({.rank = 1, .beat = 1, .process = diagnose::this_process()});
+  write({.rank = 2, .beat = 1, .process = ended});
+  write({.rank = 3, .beat = 1, .process = diagnose::this_process()});
+  board_.set_alarm(true);  // an earlier one
+  EXPECT_EQ(certain().kind, Kind::kGone);
+  board_.set_alarm(false);
+  std::this_thread::sleep_for(2 * kHeartbeat / 5);
+  write({.rank = 2, .beat = 2, .process = ended, .posted = 1, .completed = 1, .ended = true});
+  board_.set_alarm(true);
+  const auto start = Clock::now();
+  std::vector<int> culprits;
+  while (Clock::now() < start + kHeartbeat ||
+         (culprits.size() != 2 && Clock::now() < start + kPatience)) {
+    const diagnose::Diagnosis found = look();
+    ASSERT_FALSE(found.certain) << found.who;
+    culprits = found.culprits;
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_THAT(culprits, ElementsAre(1, 3));  // they did not come
+}
+
+TEST_F(Board, ACallIsComparedWithTheFirstUntilThatIsWithdrawn) {
+  EXPECT_TRUE(board_.agrees({.sequence = 5, .fingerprint = 7}, false));
+  EXPECT_TRUE(board_.agrees({.sequence = 5, .fingerprint = 7}, false));
+  EXPECT_FALSE(board_.agrees({.sequence = 5, .fingerprint = 8}, true));
+  EXPECT_TRUE(board_.agrees({.sequence = 5, .attempt = 1, .fingerprint = 8}, false));
+  board_.withdraw({.sequence = 5, .fingerprint = 8});  // was not the first
+  EXPECT_FALSE(board_.agrees({.sequence = 5, .fingerprint = 8}, true));
+  board_.withdraw({.sequence = 5, .fingerprint = 7});
+  EXPECT_TRUE(board_.agrees({.sequence = 5, .fingerprint = 8}, false));
+  EXPECT_FALSE(board_.agrees({.sequence = 5, .fingerprint = 7}, true));
+}
+
+/// A user's own: takes everything for done, and compares nothing.
+class CarelessBackend final : public PostingBackend {
+ public:
+  explicit CarelessBackend(int rank)
+      : PostingBackend("careless", rank, 2, 60s),
+        queue_(std::make_shared<OpQueue>([] { return std::string(); })) {}
+  ~CarelessBackend() override { queue_->close("the group was destroyed"); }
+
+ protected:
+  WorkPtr post(uint64_t sequence, Contribution part) override {
+    auto work =
+        c10::make_intrusive<PendingWork>(getRank(), part.op, sequence, part.results(), queue_);
+    queue_->submit(
+        work, [] {}, /*now=*/true);
+    return work;
+  }
+
+ private:
+  std::shared_ptr<OpQueue> queue_;
+};
+
+TEST(WatchOfABackendWithoutAnEntry, ComparesTheCalls) {
+  const StorePtr store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::string> errors(2);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const auto backend =
+          watched(c10::make_intrusive<CarelessBackend>(rank),
+                  {.store = store, .rank = rank, .world_size = 2, .timeout = 60s, .threads = true},
+                  {});
+      errors[static_cast<size_t>(rank)] = test::error_of([&] {
+        std::vector<at::Tensor> tensors{torch::ones({8 + 4 * rank})};
+        for (const auto until = Clock::now() + kPatience; Clock::now() < until;) {
+          backend->allreduce(tensors)->wait();
+          std::this_thread::sleep_for(5ms);
+        }
+      });
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  for (const std::string& error : errors)
+    EXPECT_THAT(error,
+                HasSubstr("rank 0 is at allreduce sum float32[8] #0 while rank 1 is at allreduce "
+                          "sum float32[12] #0"));
+}
+
+}  // namespace
+}  // namespace muster::distributed

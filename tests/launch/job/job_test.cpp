@@ -1,0 +1,112 @@
+#include "muster/launch/job/job.h"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/error.h"
+#include "muster/launch/job/rank_plan.h"
+
+namespace muster::launch {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+JobSpec two_nodes() {
+  return {.argv = {"x"},
+          .nproc_per_node = 4,
+          .nnodes = 2,
+          .node_rank = 1,
+          .master_addr = "host0",
+          .master_port = 4711,
+          .run_id = "mine"};
+}
+
+std::string refusal(JobSpec spec) {
+  try {
+    check(spec);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(JobSpec, IsCheckedBeforeAnythingStarts) {
+  EXPECT_EQ(refusal(two_nodes()), "accepted");
+  EXPECT_THAT(refusal({}), HasSubstr("no program"));
+  EXPECT_THAT(refusal({.argv = {"x"}, .nproc_per_node = 0}), HasSubstr("world size 0"));
+  EXPECT_THAT(refusal({.argv = {"x"}, .nnodes = 0}), HasSubstr("world size 0"));
+  EXPECT_THAT(refusal({.argv = {"x"}, .nproc_per_node = 100000}),
+              HasSubstr("--nproc-per-node 100000"));
+  EXPECT_THAT(refusal({.argv = {"x"}, .nnodes = 2, .node_rank = 2, .master_port = 1}),
+              HasSubstr("numbered 0 to 1"));
+  EXPECT_THAT(refusal({.argv = {"x"}, .nnodes = 2}), HasSubstr("--rdzv-endpoint"));
+  EXPECT_THAT(refusal({.argv = {"x"}, .master_port = 70000}), HasSubstr("70000"));
+  EXPECT_THAT(refusal({.argv = {"x"}, .run_id = "../x"}), HasSubstr("no slash"));
+  EXPECT_THAT(refusal({.argv = {"x"}, .max_restarts = -1}), HasSubstr("--max-restarts -1"));
+  EXPECT_THAT(refusal({.argv = {"x"}, .shutdown_timeout_s = -1}),
+              HasSubstr("--shutdown-timeout -1"));
+}
+
+TEST(RankEnvironment, NumbersRanksOverAllNodes) {
+  const auto env = rank_environment(two_nodes(), {.restart_count = 3, .master_port = 4711}, 2, {});
+  for (const char* variable : {"RANK=6",
+                               "LOCAL_RANK=2",
+                               "WORLD_SIZE=8",
+                               "LOCAL_WORLD_SIZE=4",
+                               "GROUP_RANK=1",
+                               "GROUP_WORLD_SIZE=2",
+                               "ROLE_RANK=6",
+                               "ROLE_WORLD_SIZE=8",
+                               "ROLE_NAME=default",
+                               "MASTER_ADDR=host0",
+                               "MASTER_PORT=4711",
+                               "TORCHELASTIC_RESTART_COUNT=3",
+                               "TORCHELASTIC_RUN_ID=mine",
+                               "TORCHELASTIC_USE_AGENT_STORE=False",
+                               "OMP_NUM_THREADS=1"}) {
+    EXPECT_THAT(env, Contains(variable));
+  }
+}
+
+TEST(RankEnvironment, ReplacesWhatAnOuterLauncherSet) {
+  const std::vector<std::string> inherited{
+      "RANK=9", "HOME=/root", "MUSTER_PROGRESS_FD=3", "TORCHELASTIC_ERROR_FILE=/outer"};
+  const auto env = rank_environment(two_nodes(), {.master_port = 1}, 0, inherited);
+  EXPECT_THAT(env, Contains("HOME=/root"));
+  EXPECT_THAT(env, Contains("RANK=4"));
+  EXPECT_THAT(env, Not(Contains("RANK=9")));
+  // Rank 4 has no progress pipe, and without logs there is no error file.
+  EXPECT_THAT(env, Not(Contains(StartsWith("MUSTER_PROGRESS_FD"))));
+  EXPECT_THAT(env, Not(Contains(StartsWith("TORCHELASTIC_ERROR_FILE"))));
+}
+
+TEST(RankEnvironment, LeavesThreadsToTheUserWhoSetThem) {
+  const std::vector<std::string> inherited{"OMP_NUM_THREADS=7", "PYTHONUNBUFFERED="};
+  const auto env = rank_environment(two_nodes(), {.master_port = 1}, 0, inherited);
+  EXPECT_THAT(env, Contains("OMP_NUM_THREADS=7"));
+  EXPECT_THAT(env, Contains("PYTHONUNBUFFERED="));
+  EXPECT_EQ(std::count_if(
+                env.begin(), env.end(), [](const std::string& v) { return v.starts_with("OMP_"); }),
+            1);
+}
+
+TEST(RankEnvironment, LeavesThreadsAloneForOneRank) {
+  const auto env = rank_environment({.argv = {"x"}}, {.master_port = 1}, 0, {});
+  EXPECT_THAT(env, Not(Contains(StartsWith("OMP_NUM_THREADS"))));
+}
+
+TEST(RankEnvironment, GivesTheFirstRankTheProgressPipeAndEachAnErrorFile) {
+  const auto env =
+      rank_environment({.argv = {"x"}}, {.master_port = 1, .log_folder = "/logs/a"}, 0, {});
+  EXPECT_THAT(env, Contains("MUSTER_PROGRESS_FD=3"));
+  EXPECT_THAT(env, Contains("TORCHELASTIC_ERROR_FILE=/logs/a/0/error.json"));
+}
+
+}  // namespace
+}  // namespace muster::launch

@@ -1,0 +1,200 @@
+// The launcher as a library, in this process: what an observer hears, and what is refused before
+// anything starts.
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "muster/base/error.h"
+#include "muster/base/file.h"
+#include "muster/base/text.h"
+#include "muster/launch/job/free_port.h"
+#include "muster/launch/job/launcher.h"
+#include "muster/launch/job/log_folder.h"
+#include "muster/launch/process/program.h"
+
+#include "tests/support/error_of.h"
+
+namespace muster::launch {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct Heard : JobObserver {
+  std::map<int64_t, std::vector<std::string>> lines;
+  std::vector<std::string> errors, progress, notes;
+
+  void on_line(int64_t rank, Stream stream, std::string_view line) override {
+    (stream == Stream::kOut ? lines[rank] : errors).emplace_back(line);
+  }
+  void on_progress(std::string_view line) override { progress.emplace_back(line); }
+  void on_note(std::string_view text) override { notes.emplace_back(text); }
+};
+
+class LocalLauncher : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "muster-launch.XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  JobOutcome shell(const std::string& script, int64_t ranks = 1) {
+    return launchers().at("local").run({.argv = {"sh", "-c", script},
+                                        .nproc_per_node = ranks,
+                                        .run_id = "test",
+                                        .log_dir = folder_,
+                                        .forward_signals = false},
+                                       heard_);
+  }
+
+  Error refusal(const JobSpec& spec) {
+    return test::muster_error_of([&] { launchers().at("local").run(spec, heard_); });
+  }
+
+  fs::path folder_;
+  Heard heard_;
+};
+
+TEST_F(LocalLauncher, TellsLinesOfEachRankAndStream) {
+  const JobOutcome outcome = shell("echo $RANK/$WORLD_SIZE; echo oops >&2; echo again", 2);
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(heard_.lines[0], ElementsAre("0/2", "again"));
+  EXPECT_THAT(heard_.lines[1], ElementsAre("1/2", "again"));
+  EXPECT_THAT(heard_.errors, ElementsAre("oops", "oops"));
+}
+
+TEST_F(LocalLauncher, TellsProgressOfTheFirstRank) {
+  shell("[ -z \"$MUSTER_PROGRESS_FD\" ] || echo here >&$MUSTER_PROGRESS_FD", 2);
+  EXPECT_THAT(heard_.progress, ElementsAre("here"));
+}
+
+TEST_F(LocalLauncher, KeepsTheLastLinesAndTheLogOfTheFailedRank) {
+  const JobOutcome outcome = shell("echo before; echo why >&2; exit 3");
+  ASSERT_TRUE(outcome.failure);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.failure->last_lines, ::testing::UnorderedElementsAre("before", "why"));
+  EXPECT_EQ(read_file(outcome.failure->stderr_log), "why\n");
+  EXPECT_EQ(outcome.failure->stderr_log, folder_ / "test/attempt_0/0/stderr.log");
+}
+
+TEST_F(LocalLauncher, RunsInAProgramWithThreadsAndSeveralJobsAtOnce) {
+  std::vector<std::thread> threads;
+  std::array<int, 8> codes{};
+  for (size_t i = 0; i < codes.size(); ++i) {
+    threads.emplace_back([&, i] {
+      Heard heard;
+      codes[i] = launchers()
+                     .at("local")
+                     .run({.argv = {"sh", "-c", "exit " + std::to_string(i % 2)},
+                           .nproc_per_node = 2,
+                           .run_id = concat("job-", i),
+                           .log_dir = folder_,
+                           .forward_signals = false},
+                          heard)
+                     .exit_code;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(codes, ElementsAre(0, 1, 0, 1, 0, 1, 0, 1));
+}
+
+TEST_F(LocalLauncher, RefusesAProgramThatIsNotThere) {
+  const Error error = refusal({.argv = {"muster-no-such-program"}, .log_dir = folder_});
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  EXPECT_THAT(error.what(), HasSubstr("program not found: muster-no-such-program"));
+}
+
+TEST_F(LocalLauncher, RefusesAFileThatIsNotExecutable) {
+  std::ofstream(folder_ / "plain") << "text";
+  const Error error = refusal({.argv = {(folder_ / "plain").string()}, .log_dir = folder_});
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  EXPECT_THAT(error.what(), HasSubstr("it is not executable\nhint: chmod +x"));
+}
+
+TEST_F(LocalLauncher, SaysWhatIsWrongWithAScriptWithoutInterpreter) {
+  const fs::path script = folder_ / "script";
+  std::ofstream(script) << "echo hi\n";
+  fs::permissions(script, fs::perms::owner_all);
+  Error error = refusal({.argv = {script.string()},
+                         .nproc_per_node = 3,
+                         .log_dir = folder_,
+                         .forward_signals = false});
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  EXPECT_THAT(error.what(), HasSubstr("a script needs a first line such as #!/bin/sh"));
+  std::ofstream(script) << "#!/no/such/interpreter\n";
+  error = refusal({.argv = {script.string()},
+                   .nproc_per_node = 3,
+                   .log_dir = folder_,
+                   .forward_signals = false});
+  EXPECT_THAT(error.what(), HasSubstr("its interpreter"));
+}
+
+TEST_F(LocalLauncher, RefusesALogFolderThatCannotBeWritten) {
+  std::ofstream(folder_ / "file") << "x";
+  const Error error = refusal({.argv = {"true"}, .log_dir = folder_ / "file"});
+  EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
+  EXPECT_THAT(error.what(), HasSubstr("cannot create the log folder"));
+}
+
+TEST_F(LocalLauncher, GoesOnWithoutALogWhenTheDiskIsFull) {
+  const fs::path rank = folder_ / "test/attempt_0/0";
+  fs::create_directories(rank);
+  fs::create_symlink("/dev/full", rank / "stdout.log");
+  const JobOutcome outcome = shell("echo one; echo two");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(heard_.lines[0], ElementsAre("one", "two"));
+  ASSERT_EQ(heard_.notes.size(), 1U);
+  EXPECT_THAT(heard_.notes[0],
+              HasSubstr("No space left on device (ENOSPC); the job goes on without this log"));
+}
+
+TEST(FreePort, IsOneThatCanBeBound) {
+  for (int i = 0; i < 10; ++i) {
+    const int64_t port = free_port();
+    EXPECT_GE(port, 1024);
+    EXPECT_LE(port, 65535);
+  }
+}
+
+TEST(FindProgram, LooksThroughPathInOrder) {
+  EXPECT_EQ(find_program("sh", "/nowhere:/bin:/usr/bin"), "/bin/sh");
+  EXPECT_EQ(find_program("/bin/sh", ""), "/bin/sh");
+  EXPECT_THROW(find_program("/bin", "/bin"), Error);
+  EXPECT_THROW(find_program("sh", "/nowhere"), Error);
+}
+
+TEST(FindProgram, TellsHowToStartAPythonScript) {
+  try {
+    find_program("train.py", "/nowhere");
+    FAIL() << "found";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("python3 train.py"));
+  }
+}
+
+TEST_F(LocalLauncher, PrunesOldRunsButNoneInUseAndNoStranger) {
+  for (const char* name :
+       {"20200101-000000-1-0", "20200102-000000-1-0", "20200103-000000-1-0", "keep-me"}) {
+    fs::create_directories(folder_ / name / "attempt_0");
+  }
+  const LogFolder in_use(folder_, "20200101-000000-1-0");
+  prune_runs(folder_, 1);
+  EXPECT_TRUE(fs::exists(folder_ / "20200101-000000-1-0"));
+  EXPECT_FALSE(fs::exists(folder_ / "20200102-000000-1-0"));
+  EXPECT_TRUE(fs::exists(folder_ / "20200103-000000-1-0"));
+  EXPECT_TRUE(fs::exists(folder_ / "keep-me"));
+}
+
+}  // namespace
+}  // namespace muster::launch

@@ -1,0 +1,169 @@
+// What every model of the zoo keeps to, whoever added it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "muster/base/error.h"
+#include "muster/models/layers/dropout.h"
+#include "muster/models/model.h"
+#include "muster/models/weights.h"
+
+#include "tests/support/error_of.h"
+
+namespace muster::models {
+namespace {
+
+using test::refusal_of;
+using ::testing::HasSubstr;
+
+bool has_param(const ModelEntry& entry, std::string_view name) {
+  return std::ranges::any_of(entry.params, [&](const Param& param) { return param.name == name; });
+}
+
+class Contract : public ::testing::TestWithParam<std::string> {
+ protected:
+  const ModelEntry& entry() const { return models().at(GetParam()); }
+
+  /// The smallest images that the model takes, in a size that patches divide.
+  ImageShape shape() const {
+    const int64_t size = std::max<int64_t>(entry().min_size, 8);
+    const int64_t channels = entry().channels == 0 ? 2 : entry().channels;
+    return {.channels = channels, .height = size, .width = size, .classes = 3};
+  }
+
+  /// Narrow where the model can be, so that VGG's 100 million weights are not drawn here.
+  std::shared_ptr<Classifier> make(uint64_t seed = 1, ParamValues params = {}) const {
+    torch::manual_seed(seed);
+    if (has_param(entry(), "hidden")) params.emplace("hidden", "16");
+    return make_model(GetParam(), shape(), params);
+  }
+
+  torch::Tensor images(int64_t count = 4) const {
+    return torch::randn({count, shape().channels, shape().height, shape().width},
+                        torch::make_generator<at::CPUGeneratorImpl>(2));
+  }
+};
+
+TEST_P(Contract, ScoresEveryClassOfEveryImage) {
+  const auto model = make();
+  const torch::Tensor scores = model->forward(images());
+  EXPECT_EQ(scores.sizes(), (at::IntArrayRef{4, 3}));
+  EXPECT_EQ(scores.scalar_type(), torch::kFloat);
+  EXPECT_TRUE(scores.isfinite().all().item<bool>());
+}
+
+TEST_P(Contract, TheSameSeedGivesTheSameModelAndAnotherSeedAnother) {
+  const auto one = make(1), same = make(1), other = make(2);
+  one->eval(), same->eval(), other->eval();
+  EXPECT_TRUE(one->forward(images()).equal(same->forward(images())));
+  EXPECT_FALSE(one->forward(images()).equal(other->forward(images())));
+}
+
+TEST_P(Contract, InEvalModeAnImageIsScoredAloneAsInABatchAndNothingChanges) {
+  const auto model = make();
+  model->eval();
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> before;
+  for (const auto& buffer : model->buffers()) before.push_back(buffer.clone());
+  const torch::Tensor batch = images();
+  const torch::Tensor scores = model->forward(batch);
+  EXPECT_TRUE(scores.equal(model->forward(batch))) << "two passes differ";
+  EXPECT_TRUE(scores[2].allclose(model->forward(batch.slice(0, 2, 3))[0], 1e-3, 1e-5));
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(before[i].equal(model->buffers()[i]));
+}
+
+TEST_P(Contract, DoesNotWriteToItsInput) {
+  const auto model = make();
+  const torch::Tensor batch = images(), copy = batch.clone();
+  model->forward(batch);
+  EXPECT_TRUE(batch.equal(copy));
+}
+
+TEST_P(Contract, GradientsReachEveryParameter) {
+  const auto model = make();
+  torch::nn::functional::cross_entropy(model->forward(images()), torch::tensor({0, 1, 2, 1}))
+      .backward();
+  for (const auto& item : model->named_parameters()) {
+    ASSERT_TRUE(item.value().grad().defined()) << item.key();
+    EXPECT_GT(item.value().grad().abs().max().item<float>(), 0) << item.key();
+  }
+}
+
+TEST_P(Contract, ItsStateMakesAnotherModelScoreAlike) {
+  const auto from = make(1), to = make(2);
+  from->forward(images());  // moves running statistics
+  std::vector<std::pair<std::string, at::Tensor>> state;
+  for (const auto& item : from->named_parameters()) state.emplace_back(item.key(), item.value());
+  for (const auto& item : from->named_buffers()) state.emplace_back(item.key(), item.value());
+  load_weights(*to, state);
+  from->eval(), to->eval();
+  EXPECT_TRUE(from->forward(images()).equal(to->forward(images())));
+}
+
+TEST_P(Contract, RefusesImagesBelowItsMinimumAndTakesThatMinimum) {
+  ImageShape small = shape();
+  small.width = entry().min_size - 1;
+  EXPECT_THAT(refusal_of([&] { make_model(GetParam(), small); }), HasSubstr("pixels"));
+  if (entry().channels != 0) {
+    ImageShape wrong = shape();
+    ++wrong.channels;
+    EXPECT_THAT(refusal_of([&] { make_model(GetParam(), wrong); }), HasSubstr("channel"));
+  }
+}
+
+// Two ranks that are threads draw from generators of their own, however the default one moves.
+TEST_P(Contract, ItsDropoutDrawsFromTheGeneratorThatItWasGiven) {
+  const auto model = has_param(entry(), "dropout") ? make(1, {{"dropout", "0.5"}}) : make(1);
+  const auto dropouts = std::ranges::count_if(
+      model->modules(), [](const auto& module) { return module->template as<DropoutImpl>(); });
+  EXPECT_EQ(dropouts > 0, has_param(entry(), "dropout"));
+  for (const auto& module : model->modules())
+    EXPECT_EQ(module->as<torch::nn::DropoutImpl>(), nullptr) << "LibTorch's dropout";
+  at::Generator generator = torch::make_generator<at::CPUGeneratorImpl>(7);
+  model->set_generator(generator);
+  const torch::Tensor start = generator.get_state();
+  const torch::Tensor default_start = at::detail::getDefaultCPUGenerator().get_state();
+  const torch::NoGradGuard no_grad;
+  const torch::Tensor first = model->forward(images());
+  EXPECT_TRUE(default_start.equal(at::detail::getDefaultCPUGenerator().get_state()));
+  EXPECT_EQ(!start.equal(generator.get_state()), dropouts > 0);
+  if (dropouts == 0) return;
+  generator.set_state(start);
+  torch::rand({3});  // another rank
+  EXPECT_TRUE(first.equal(model->forward(images())));
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo,
+                         Contract,
+                         ::testing::ValuesIn(models().names()),
+                         [](const auto& info) { return info.param; });
+
+ImageShape fit(std::string_view model, int64_t channels, int64_t height, int64_t width) {
+  return fitted_shape(models().at(model),
+                      {.channels = channels, .height = height, .width = width, .classes = 4});
+}
+
+TEST(FittedShape, ChangesNothingThatTheModelTakes) {
+  const ImageShape cnn = fit("cnn", 2, 28, 30);
+  EXPECT_EQ(std::tie(cnn.channels, cnn.height, cnn.width, cnn.classes),
+            std::make_tuple(2, 28, 30, 4));
+  const ImageShape vgg = fit("vgg11", 3, 32, 200);
+  EXPECT_EQ(std::tie(vgg.channels, vgg.height, vgg.width), std::make_tuple(3, 32, 200));
+}
+
+TEST(FittedShape, RepeatsAGreyChannelAndEnlargesToTheMinimumInProportion) {
+  const ImageShape grey = fit("resnet18", 1, 28, 28);
+  EXPECT_EQ(std::tie(grey.channels, grey.height, grey.width), std::make_tuple(3, 28, 28));
+  const ImageShape small = fit("alexnet", 1, 28, 41);
+  EXPECT_EQ(std::tie(small.channels, small.height, small.width), std::make_tuple(3, 63, 92));
+  const ImageShape tall = fit("vgg16", 3, 50, 20);
+  EXPECT_EQ(std::tie(tall.channels, tall.height, tall.width), std::make_tuple(3, 80, 32));
+}
+
+TEST(FittedShape, RefusesChannelsThatCannotBeRepeatedAndImagesWithoutPixels) {
+  EXPECT_THAT(refusal_of([] { fit("resnet18", 2, 28, 28); }), HasSubstr("got 2 channels"));
+  EXPECT_THAT(refusal_of([] { fit("cnn", 1, 0, 28); }), HasSubstr("at least one pixel"));
+}
+
+}  // namespace
+}  // namespace muster::models

@@ -1,0 +1,73 @@
+// A rank in the tests of `shm` between processes: `muster_shm_rank MODE BACKEND`.
+//     sum   all-reduces for ever, "ready" after the first; prints the error that ends it
+//     ddp   trains a small model for three steps and prints its parameters' bits
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include <signal.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+
+#include "muster/parallel/ddp/ddp.h"
+
+namespace mp = muster::parallel;
+
+namespace {
+
+void say(const std::string& line) {
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+/// Small and large sums in turn, so that a blow falls on every part of an operation.
+void sum_for_ever(const mp::ProcessGroup& group) {
+  torch::Tensor small = torch::zeros({16}), large = torch::zeros({400'000});
+  for (int64_t i = 0;; ++i) {
+    group.all_reduce(i % 2 == 0 ? small : large);
+    if (i == 0) say("ready");
+  }
+}
+
+void train(const mp::ProcessGroup& group) {
+  torch::manual_seed(group.rank());  // all take rank 0's weights
+  torch::nn::Linear layer(300, 40);
+  mp::DistributedDataParallel ddp(layer, group);
+  torch::optim::SGD optimizer(layer->parameters(), 0.1);
+  for (int step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    torch::manual_seed(100 * step + group.rank());
+    ddp->forward(torch::randn({8, 300})).pow(2).mean().backward();
+    optimizer.step();
+  }
+  uint64_t bits = 0;
+  for (const torch::Tensor& parameter : layer->parameters()) {
+    const torch::Tensor words = parameter.detach().contiguous().view(torch::kInt).view(-1);
+    for (int64_t i = 0; i < words.numel(); ++i)
+      bits = bits * 1099511628211ULL + uint64_t(uint32_t(words.data_ptr<int32_t>()[i]));
+  }
+  say("parameters " + std::to_string(bits));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 99;
+  // The launcher ends the others as soon as one is dead; these are to tell first what they saw.
+  ::signal(SIGTERM, SIG_IGN);
+  try {
+    const auto group =
+        mp::init_process_group({.backend = argv[2], .timeout = std::chrono::seconds(30)});
+    if (std::string(argv[1]) == "ddp") {
+      train(group);
+      group.barrier();
+    } else {
+      sum_for_ever(group);
+    }
+  } catch (const std::exception& error) {
+    say("saw: " + std::string(error.what()));
+    return 1;
+  }
+  return 0;
+}

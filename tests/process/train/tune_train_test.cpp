@@ -1,0 +1,153 @@
+// Studies whose trials are `muster train`: it reports by itself, ends when told, goes on after a
+// pause as if there had been none, and says why it failed.
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/file.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+
+#include "tests/support/folder.h"
+#include "tests/support/launched.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using testing_process::Launched;
+using Words = std::vector<std::string>;
+
+constexpr const char* kProgram = MUSTER_TEST_BIN_DIR "/muster";
+constexpr int kEpochs = 4;
+
+Words train_words(const std::string& hidden, const std::string& lr) {
+  return {"train",
+          "--data",
+          "synthetic:samples=600,test_samples=60,size=8,classes=4",
+          "--model",
+          "mlp:hidden=" + hidden,
+          "--lr",
+          lr,
+          "--epochs",
+          std::to_string(kEpochs),
+          "--batch-size",
+          "16",
+          "--workers",
+          "0"};
+}
+
+std::string study(const std::string& variant) {
+  std::string command = concat('"', kProgram, '"');
+  for (const std::string& word : train_words("{hidden}", "{lr}")) command += ", \"" + word + '"';
+  return concat(R"toml(
+name = "small"
+metric = "loss"
+mode = "min"
+num_samples = 6
+max_concurrent = 2
+scheduler = "asha:max_t=4,grace_period=1,reduction_factor=2,variant=)toml",
+                variant,
+                "\"\ncommand = [",
+                command,
+                R"toml(]
+[space]
+hidden = "choice(4, 8, 16)"
+lr = "loguniform(1e-3, 1e-1)"
+[searcher]
+type = "random"
+seed = 3
+)toml");
+}
+
+/// The stored study after `muster tune` has ended.
+Json run_study(const fs::path& folder, const std::string& variant) {
+  std::ofstream(folder / "study.toml") << study(variant);
+  Launched tuner({"tune", folder / "study.toml"});
+  EXPECT_EQ(tuner.wait(std::chrono::seconds(120)).code, 0) << tuner.err();
+  EXPECT_TRUE(tuner.nothing_left());
+  Launched show({"study", "show", folder / "small.db", "--json"});
+  EXPECT_EQ(show.wait().code, 0) << show.err();
+  return parse_json(show.out(), "muster study show");
+}
+
+/// Validation losses after each epoch of an unbroken `muster train`.
+std::vector<double> unbroken_losses(const fs::path& output, const Json& params) {
+  Words words = train_words(std::to_string(params["hidden"].get<int>()),
+                            shortest(params["lr"].get<double>()));
+  words.insert(words.end(), {"--output", output});
+  Launched train(words);
+  EXPECT_EQ(train.wait(std::chrono::seconds(60)).code, 0) << train.err();
+  std::vector<double> losses;
+  std::istringstream rows(read_file(output / "metrics.jsonl"));
+  for (std::string row; std::getline(rows, row);) {
+    const Json json = parse_json(row, "metrics.jsonl");
+    if (json["phase"] == "validate") losses.push_back(json["loss"].get<double>());
+  }
+  return losses;
+}
+
+TEST(TuneOverTrain, ReportsEachEpochAndEndsTrialsThatAreToldToStop) {
+  const test::Folder folder;
+  const Json stored = run_study(folder.path(), "stopping");
+  int finished = 0, stopped = 0;
+  ASSERT_EQ(stored["trials"].size(), 6u);
+  for (const Json& trial : stored["trials"]) {
+    const size_t reports = trial["reports"].size();
+    EXPECT_EQ(trial["step"].get<size_t>(), reports);
+    EXPECT_TRUE(trial["metrics"].contains("accuracy") && trial["metrics"].contains("train_loss"));
+    if (trial["state"] == "COMPLETE") {
+      ++finished;
+      EXPECT_EQ(reports, size_t{kEpochs}) << trial;
+    } else if (trial["state"] == "PRUNED") {
+      ++stopped;
+      EXPECT_LT(reports, size_t{kEpochs}) << trial;
+    }
+  }
+  EXPECT_GE(finished, 1);
+  EXPECT_EQ(finished + stopped, 6);
+}
+
+TEST(TuneOverTrain, ATrialThatWasPausedHasTheLossesOfAnUnbrokenRun) {
+  const test::Folder folder;
+  const Json stored = run_study(folder.path(), "promotion");
+  const Json* whole = nullptr;
+  for (const Json& trial : stored["trials"])
+    if (trial["step"] == kEpochs) whole = &trial;
+  ASSERT_NE(whole, nullptr) << stored;
+  EXPECT_GE((*whole)["attempts"].get<int>(), 3) << "paused after 1 and 2 epochs";
+  const auto want = unbroken_losses(folder.path() / "unbroken", (*whole)["params"]);
+  ASSERT_EQ(want.size(), size_t{kEpochs});
+  for (size_t i = 0; i < want.size(); ++i)
+    EXPECT_EQ((*whole)["reports"][i]["metrics"]["loss"].get<double>(), want[i])
+        << "epoch " << i + 1;
+}
+
+TEST(TuneOverTrain, ATrialSaysThatItsLossWasNotFiniteOrMemoryRanOut) {
+  const test::Folder folder;
+  // With a limit, for some machines promise any amount of memory.
+  std::string command =
+      concat(R"("sh", "-c", "ulimit -v 60000000 && exec \"$@\"", "sh", ")", kProgram, '"');
+  for (const std::string& word : train_words("{hidden}", "1e30")) command += ", \"" + word + '"';
+  std::ofstream(folder.path() / "study.toml")
+      << "name = \"small\"\nmetric = \"loss\"\nmode = \"min\"\nnum_samples = 1\ncommand = ["
+      << command << "]\n[space]\n"
+      << "hidden = \"grid_search([4, 1000000000])\"\n[failures]\nmax_failures = 0\n";
+  Launched tuner({"tune", folder.path() / "study.toml"});
+  EXPECT_EQ(tuner.wait(std::chrono::seconds(120)).code, 1) << tuner.err();
+  Launched show({"study", "show", folder.path() / "small.db", "--json"});
+  EXPECT_EQ(show.wait().code, 0) << show.err();
+  const Json trials = parse_json(show.out(), "muster study show")["trials"];
+  ASSERT_EQ(trials.size(), 2u) << tuner.err();
+  EXPECT_EQ(trials[0]["failure"], "nan") << trials[0];
+  EXPECT_THAT(trials[0]["reason"].get<std::string>(), HasSubstr("the loss is not finite in step"));
+  EXPECT_EQ(trials[1]["failure"], "oom") << trials[1];
+  EXPECT_THAT(trials[1]["reason"].get<std::string>(), HasSubstr("can't allocate memory"));
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,52 @@
+// A trial in the tests of the tuner: `muster_killable_trial LR L1 STEPS CHECKPOINTS`. Its accuracy
+// is a function of LR, L1 and the step alone. With CHECKPOINTS (0 or 1) each step leaves a file,
+// from which a resumed trial goes on. It holds a lock while it runs: whoever finds it held makes
+// the file `twice`.
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "muster/tune/trial/report.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+double accuracy(double lr, double l1, double step) {
+  const double distance = std::log10(lr) + 2;
+  return 0.9 - 0.1 * distance * distance - 0.5 / (step + 1) + std::log2(l1) / 100;
+}
+
+void hold_lock(const fs::path& folder) {
+  const int fd = ::open((folder / "lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  if (fd < 0 || ::flock(fd, LOCK_EX | LOCK_NB) != 0) std::ofstream(folder / "twice") << ::getpid();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 5) return 2;
+  const double lr = std::atof(argv[1]), l1 = std::atof(argv[2]);
+  const long steps = std::atol(argv[3]);
+  const bool checkpoints = argv[4][0] == '1';
+  const fs::path folder = muster::tune::checkpoint_dir().value_or(".");
+  hold_lock(folder);
+  long step = 0;
+  if (const auto from = muster::tune::resume_from()) std::ifstream(*from) >> step;
+  while (++step <= steps) {
+    std::string checkpoint;
+    if (checkpoints) {
+      checkpoint = (folder / ("step-" + std::to_string(step))).string();
+      std::ofstream(checkpoint) << step;
+    }
+    const auto action = muster::tune::report({{"accuracy", accuracy(lr, l1, double(step))}},
+                                             {.step = step, .checkpoint = checkpoint});
+    if (action != muster::tune::Action::kContinue) return 0;
+  }
+}

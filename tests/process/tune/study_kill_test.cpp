@@ -1,0 +1,231 @@
+// `muster tune` under SIGKILL: tuner, trials or both, at two hundred random instants or more.
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+
+#include "muster/base/error.h"
+#include "muster/base/file.h"
+#include "muster/base/text.h"
+#include "muster/tune/storage/storage.h"
+#include "muster/tune/core/study_core.h"
+#include "muster/tune/files/study_file.h"
+
+#include "tests/support/folder.h"
+#include "tests/support/launched.h"
+
+namespace muster::testing_process {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kKills = 100;                 // at least, in each of the two tests
+constexpr int kHits = 25;                   // of them hit a running trial; if not, more blows fall,
+constexpr std::chrono::seconds kTime(200);  // but not for longer than this
+
+struct StudyFile {
+  int64_t samples = 16;
+  int64_t slots = 1;
+  bool checkpoints = true;
+  std::string scheduler = "asha:max_t=9,grace_period=1,reduction_factor=3";
+};
+
+fs::path write_study(const fs::path& folder, const StudyFile& file) {
+  write_file_atomic(
+      folder / "study.toml",
+      concat("name = \"kill\"\nmetric = \"accuracy\"\nmode = \"max\"\nnum_samples = ",
+             file.samples,
+             "\nmax_concurrent = ",
+             file.slots,
+             "\nscheduler = \"",
+             file.scheduler,
+             "\"",
+             "\ncommand = [\"" MUSTER_TEST_BIN_DIR "/muster_killable_trial\", \"{lr}\", \"{l1}\", "
+             "\"9\", \"",
+             file.checkpoints ? 1 : 0,
+             "\"]\n[space]\nlr = \"loguniform(1e-4, 1e-1)\"\nl1 = \"sample_from(2 ** randint(2, "
+             "9))\"\n"
+             "[searcher]\ntype = \"random\"\nseed = 3\n[failures]\nmax_failures = -1\nbackoff = "
+             "\"0s\"\n[resources_per_trial]\ncpu = 0.001\n"));
+  return folder / "study.toml";
+}
+
+/// All that must be equal however often the study was killed: no times, attempts or process ids.
+std::vector<std::string> outcome_of(const fs::path& storage) {
+  std::map<int64_t, std::string> trials;
+  for (const tune::Event& event : tune::read_events(storage, "kill")) {
+    std::string& text = trials[event.trial];
+    if (const auto* added = std::get_if<tune::TrialAdded>(&event.what)) {
+      for (const tune::Value& value : added->values) text += tune::to_text(value) + ' ';
+    } else if (const auto* reported = std::get_if<tune::Reported>(&event.what)) {
+      text += concat("| ",
+                     reported->t,
+                     ' ',
+                     shortest(reported->report.metrics[0].second),
+                     ' ',
+                     tune::name_of(reported->decision.action),
+                     ' ',
+                     reported->decision.reason);
+    } else if (const auto* ended = std::get_if<tune::AttemptEnded>(&event.what)) {
+      if (tune::is_over(ended->then)) text += concat("| ", tune::optuna_name(ended->then));
+    }
+  }
+  trials.erase(-1);
+  std::vector<std::string> texts;
+  for (auto& [number, text] : trials) texts.push_back(concat(number, ": ", text));
+  return texts;
+}
+
+/// Replays the log into a fresh core, which checks every stored decision; each trial's reports rise
+/// and are there once. Returns how many attempts were further ones: those that a blow hit.
+int check_log(const fs::path& study_file, bool finished) {
+  const tune::StudySpec spec = tune::read_study_file(study_file);
+  tune::StudyCore core(spec);
+  std::map<int64_t, int64_t> last;
+  int again = 0;
+  for (const tune::Event& event : tune::read_events(spec.storage, "kill")) {
+    core.replay(event);
+    if (const auto* started = std::get_if<tune::AttemptStarted>(&event.what))
+      again += started->attempt > 1 && !started->reason.starts_with("promoted") ? 1 : 0;
+    if (const auto* reported = std::get_if<tune::Reported>(&event.what)) {
+      EXPECT_EQ(reported->t, last[event.trial] + 1) << "trial " << event.trial;
+      last[event.trial] = reported->t;
+    }
+  }
+  if (!finished) return again;
+  EXPECT_EQ(static_cast<int64_t>(core.trials().size()), spec.num_samples);
+  for (const tune::Trial& trial : core.trials()) EXPECT_TRUE(tune::is_over(trial.state));
+  return again;
+}
+
+bool any_ran_twice(const fs::path& folder) {
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.path().filename() == "twice") return true;
+  }
+  return false;
+}
+
+/// SIGKILL to the tuner, to one of its other processes, or to a trial and then the tuner.
+void strike(Launched& tuner, std::mt19937& random) {
+  const unsigned what = random() % 4;
+  if (what >= 2) {
+    auto others = tuner.processes();
+    std::erase(others, tuner.pid());
+    if (!others.empty()) ::kill(others[random() % others.size()], SIGKILL);
+  }
+  if (what != 2) tuner.signal(SIGKILL);
+}
+
+/// How many attempts the log knows; 0 as long as there is no study.
+int64_t attempts_in(const fs::path& storage) try {
+  const auto events = tune::read_events(storage, "kill");
+  return std::ranges::count_if(events, [](const tune::Event& event) {
+    return std::holds_alternative<tune::AttemptStarted>(event.what);
+  });
+} catch (const Error&) {
+  return 0;  // killed before the study was created
+}
+
+/// Blows at random instants within a window from the start of the tuner. The window widens while
+/// they come too early for a trial to be started (a busy machine, a slow disk and a sanitizer make
+/// starting slow), and narrows where they start one or come after the end.
+struct Blows {
+  std::mt19937 random;
+  double window = 60;  // ms
+  int count = 0;
+  int hits = 0;  // in the studies that have ended: how many of the blows a trial felt
+  Clock::time_point until = Clock::now() + kTime;
+
+  bool enough() const { return (count >= kKills && hits > kHits) || Clock::now() > until; }
+};
+
+/// Starts and kills the study until it has ended by itself, or enough blows have fallen.
+void kill_until_done(const fs::path& study, Blows& blows) {
+  const fs::path storage = study.parent_path() / "kill.db";
+  int64_t attempts = 0;
+  while (!::testing::Test::HasFailure()) {
+    // A blow at AddressSanitizer's own process for leaks would leave the tuner waiting for it.
+    Launched tuner({"tune", study.string()}, {.environment = {"ASAN_OPTIONS=detect_leaks=0"}});
+    const bool spare = blows.enough();
+    if (!spare) {
+      ::poll(nullptr, 0, static_cast<int>(blows.random() % unsigned(blows.window)));
+      strike(tuner, blows.random);
+      ++blows.count;
+    }
+    const Ended ended = tuner.wait(std::chrono::seconds(60));
+    EXPECT_TRUE(tuner.nothing_left()) << "a process was left";
+    EXPECT_TRUE(ended.signal == SIGKILL || ended.code == 0) << ended.code << '\n' << tuner.err();
+    const bool over = ended.code == 0;
+    const int64_t now = attempts_in(storage);
+    if (!spare) blows.window *= over || now > attempts ? 0.9 : 1.25;
+    blows.window = std::clamp(blows.window, 60.0, 3000.0);
+    attempts = now;
+    if (over) break;
+    if (!spare && blows.count % 10 == 0 && now > 0) check_log(study, /*finished=*/false);
+  }
+}
+
+unsigned seed_of_test() {
+  const char* given = std::getenv("MUSTER_TEST_SEED");
+  return given != nullptr ? unsigned(std::atoi(given)) : std::random_device{}();
+}
+
+std::vector<std::string> unbroken(const StudyFile& file) {
+  const test::Folder folder;
+  Launched tuner({"tune", write_study(folder.path(), file).string()});
+  EXPECT_EQ(tuner.wait(std::chrono::seconds(60)).code, 0) << tuner.err();
+  return outcome_of(folder.path() / "kill.db");
+}
+
+TEST(TunerKilled, WithOneSlotTheStudyEndsAsAnUnbrokenOne) {
+  const unsigned seed = seed_of_test();
+  SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
+  Blows blows{std::mt19937(seed)};
+  const StudyFile kinds[] = {
+      {.checkpoints = true},
+      {.checkpoints = false},
+      {.checkpoints = true,
+       .scheduler = "asha:variant=promotion,max_t=9,grace_period=1,reduction_factor=3"}};
+  std::map<size_t, std::vector<std::string>> want;
+  for (size_t i = 0; !blows.enough() && !HasFailure(); i = (i + 1) % 3) {
+    if (!want.contains(i)) want[i] = unbroken(kinds[i]);
+    const test::Folder folder;
+    const fs::path study = write_study(folder.path(), kinds[i]);
+    kill_until_done(study, blows);
+    EXPECT_EQ(outcome_of(folder.path() / "kill.db"), want[i]);
+    blows.hits += check_log(study, /*finished=*/true);
+    EXPECT_FALSE(any_ran_twice(folder.path()));
+  }
+  EXPECT_GT(blows.hits, kHits) << "the blows came too late to mean anything";
+}
+
+TEST(TunerKilled, WithMoreSlotsNothingIsLostOrDoubled) {
+  const unsigned seed = seed_of_test();
+  SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
+  Blows blows{std::mt19937(seed)};
+  for (int64_t slots = 2; !blows.enough() && !HasFailure(); slots = slots % 4 + 1) {
+    const test::Folder folder;
+    const fs::path study =
+        write_study(folder.path(), {.samples = 24, .slots = slots, .checkpoints = slots % 2 == 0});
+    kill_until_done(study, blows);
+    blows.hits += check_log(study, /*finished=*/true);
+    EXPECT_FALSE(any_ran_twice(folder.path()));
+  }
+  EXPECT_GT(blows.hits, kHits) << "the blows came too late to mean anything";
+}
+
+}  // namespace
+}  // namespace muster::testing_process

@@ -1,0 +1,85 @@
+// `muster tune` as its users see it: what goes wrong is one clear line.
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <gmock/gmock.h>
+
+#include "muster/base/file.h"
+#include "muster/base/text.h"
+
+#include "tests/support/folder.h"
+#include "tests/support/launched.h"
+
+namespace muster::testing_process {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class TuneProgram : public ::testing::Test {
+ protected:
+  /// A study of two trials, one at a time, that are this shell script.
+  std::string study(const std::string& script, const std::string& more = "") {
+    write_file_atomic(folder_.path() / "train.sh", script + "\n");
+    write_file_atomic(folder_.path() / "study.toml",
+                      "name = \"study\"\nmetric = \"loss\"\nmode = \"min\"\nnum_samples = 2\n"
+                      "max_concurrent = 1\ncommand = [\"sh\", \"train.sh\"]\n" +
+                          more +
+                          "[space]\nlr = \"uniform(0, 1)\"\n[resources_per_trial]\ncpu = 0.001\n");
+    return folder_.path() / "study.toml";
+  }
+  static constexpr const char* kReport = "'" MUSTER_TEST_BIN_DIR "/muster' report ";
+
+  test::Folder folder_;
+};
+
+int count(std::string_view text, std::string_view part) {
+  int times = 0;
+  for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++times;
+  return times;
+}
+
+TEST_F(TuneProgram, AMisspeltMetricIsSaidOncePerTrialHoweverOftenItIsReported) {
+  Launched tuner({"tune", study(concat("for t in 1 2 3 4; do ", kReport, "los=1 step=$t; done"))});
+  EXPECT_EQ(tuner.wait().code, 1);
+  const std::string refusal =
+      "muster: the first report of trial 0: it has the study's metric \"loss\"";
+  EXPECT_EQ(count(tuner.err(), refusal), 1) << tuner.err();
+  EXPECT_THAT(tuner.err(),
+              AllOf(HasSubstr("(got los)\nhint: did you mean \"los\"?"),
+                    HasSubstr("trial 0 failed (crash): the first report of trial 0: it has the "
+                              "study's metric \"loss\" (got los); hint: did you mean \"los\"?"),
+                    HasSubstr("no trial ended with a result")));
+}
+
+TEST_F(TuneProgram, AMetricThatIsNotFiniteFailsItsTrialIfTheStudySaysSo) {
+  Launched tuner(
+      {"tune",
+       study(concat(kReport, "loss=0.5; ", kReport, "loss=nan; ", kReport, "loss=1; sleep 100"),
+             "nan_is_failure = true\nstop_grace = \"0s\"\n")});
+  EXPECT_EQ(tuner.wait().code, 1);
+  EXPECT_THAT(tuner.err(), HasSubstr("trial 0 failed (nan): loss is nan at step 2"));
+  EXPECT_TRUE(tuner.nothing_left());
+}
+
+TEST_F(TuneProgram, ASecondTunerOfAStudyIsRefusedAndNamesTheFirst) {
+  const std::string file = study(concat(kReport, "loss=1; sleep 100"), "stop_grace = \"0s\"\n");
+  Launched first({"tune", file});
+  ASSERT_TRUE(first.wait_for("trial 0 started"));
+  Launched second({"tune", file});
+  EXPECT_EQ(second.wait().code, 2);
+  EXPECT_THAT(
+      second.err(),
+      HasSubstr(concat("study \"study\" is being run already: one tuner runs a study (got process ",
+                       first.pid(),
+                       ")")));
+  first.signal(SIGINT);
+  EXPECT_EQ(first.wait().code, 130);
+  EXPECT_THAT(first.err(), Not(HasSubstr("error")));
+}
+
+}  // namespace
+}  // namespace muster::testing_process

@@ -1,0 +1,188 @@
+#include "muster/track/page/run_page.h"
+
+#include <cmath>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/track/page/curves.h"
+
+namespace muster::track {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+/// Fails unless every tag of the markup is closed in order, as XML asks; HTML's void elements are
+/// let through. Returns the names of all elements.
+std::set<std::string> elements(const std::string& markup) {
+  const std::set<std::string> empty{"meta", "!DOCTYPE"};
+  std::set<std::string> names;
+  std::vector<std::string> open;
+  for (size_t at = 0; (at = markup.find('<', at)) != std::string::npos; ++at) {
+    if (!open.empty() && open.back() == "script" && markup.compare(at, 9, "</script>") != 0)
+      continue;
+    const size_t end = markup.find('>', at);
+    EXPECT_NE(end, std::string::npos);
+    if (end == std::string::npos) break;
+    const std::string tag = markup.substr(at + 1, end - at - 1);
+    const std::string name =
+        tag.substr(tag[0] == '/', tag.find_first_of(" /\n", 1) - (tag[0] == '/'));
+    names.insert(name);
+    EXPECT_EQ(std::count(tag.begin(), tag.end(), '"') % 2, 0) << tag;
+    if (tag[0] == '/') {
+      EXPECT_TRUE(!open.empty() && open.back() == tag.substr(1)) << tag;
+      if (!open.empty()) open.pop_back();
+    } else if (tag.back() != '/' && !empty.contains(name)) {
+      open.push_back(name);
+    }
+  }
+  EXPECT_TRUE(open.empty()) << open.back();
+  return names;
+}
+
+std::vector<MetricsRecord> run(const std::string& phase = "train") {
+  std::vector<MetricsRecord> rows;
+  for (int64_t step = 10; step <= 100; step += 10) {
+    const double loss = 100 * std::exp(-static_cast<double>(step) / 10);
+    rows.push_back(
+        {step, 1 + (step - 1) / 50, phase, {{"loss", loss}, {"lr", 0.1}, {"grad_norm", 1}}});
+    if (step % 50 == 0) {
+      rows.push_back(
+          {step, step / 50, "validate", {{"loss", loss}, {"accuracy", 0.5}, {"elapsed_s", 1}}});
+    }
+  }
+  return rows;
+}
+
+TEST(CurvesOf, MakesAPanelForEachQuantityAndASeriesForEachPhase) {
+  const Curves curves = curves_of(run(), "title");
+  std::vector<std::string> titles;
+  for (const Panel& panel : curves.panels) titles.push_back(panel.title);
+  EXPECT_THAT(titles, testing::ElementsAre("Loss", "Accuracy", "Learning rate", "grad_norm"));
+  ASSERT_EQ(curves.panels[0].series.size(), 2u);
+  EXPECT_EQ(curves.panels[0].series[0].name, "train");
+  EXPECT_EQ(curves.panels[0].series[0].points.size(), 10u);
+  EXPECT_EQ(curves.panels[0].series[1].points.size(), 2u);
+  ASSERT_EQ(curves.epochs.size(), 2u);
+  EXPECT_EQ(curves.epochs[0].last_step, 50);
+}
+
+TEST(CurvesSvg, IsWellFormedAndUsesALogarithmWhereTheLossSpansDecades) {
+  const std::string svg = render_curves_svg(curves_of(run(), "a run"));
+  elements(svg);
+  EXPECT_THAT(svg, HasSubstr("logarithmic"));
+  EXPECT_THAT(svg, HasSubstr("validate"));
+  auto flat = run();
+  for (auto& row : flat) row.values = {{"loss", 1.0 + static_cast<double>(row.step) / 100}};
+  EXPECT_THAT(render_curves_svg(curves_of(flat, "")), Not(HasSubstr("logarithmic")));
+}
+
+TEST(CurvesSvg, LeavesAGapAndAMarkAtNan) {
+  std::vector<MetricsRecord> rows = run();
+  const std::string whole = render_curves_svg(curves_of(rows, ""));
+  rows[4].values[0].second = NAN;
+  const std::string gap = render_curves_svg(curves_of(rows, ""));
+  EXPECT_THAT(whole, Not(HasSubstr("class=\"bad\"")));
+  EXPECT_THAT(gap, HasSubstr("class=\"bad\""));
+  EXPECT_THAT(gap, Not(HasSubstr("nan")));
+}
+
+TEST(CurvesSvg, OfNothingOrOfOneRowIsStillAPicture) {
+  elements(render_curves_svg({}));
+  elements(render_curves_svg(curves_of({}, "")));
+  for (const double value : {0.0, -1e308, 1e-308, double{NAN}, double{INFINITY}}) {
+    const std::vector<MetricsRecord> one{{INT64_MAX, 3, "x", {{"loss", value}}}};
+    const std::string svg = render_curves_svg(curves_of(one, "one"));
+    elements(svg);
+    EXPECT_THAT(svg, Not(HasSubstr("nan ")));
+    EXPECT_THAT(svg, Not(HasSubstr("inf")));
+  }
+}
+
+TEST(CurvesSvg, OfAHundredThousandRowsStaysSmall) {
+  std::vector<MetricsRecord> rows;
+  for (int64_t step = 0; step < 100000; ++step) {
+    const double loss = step % 3 ? static_cast<double>(step * 7919 % 1000) : NAN;
+    rows.push_back(
+        {step, step / 10, "train", {{"loss", loss}, {"lr", static_cast<double>(step % 977)}}});
+  }
+  EXPECT_LT(render_curves_svg(curves_of(rows, "long")).size(), 3'000'000u);
+}
+
+TEST(RunPage, ShowsAllThatItIsGivenAndIsWellFormed) {
+  RunPage page{.title = "lenet", .subtitle = "3m07s", .results = {{"test accuracy", "0.9123"}}};
+  page.metrics = run();
+  page.confusion = {{"cat", "dog"}, {8, 2, 1, 9}};
+  page.files = {{"checkpoints/step 5", "best"}};
+  page.plan = {{"model", "lenet"}, {"optimizer", {{"name", "sgd"}, {"lr", 0.1}}}, {"empty", ""}};
+  const std::string html = render_run_page(page);
+  elements(html);
+  for (const char* part : {"0.9123",
+                           "Confusion matrix",
+                           "80.0",
+                           "90.0",
+                           "./checkpoints/step%205",
+                           "best",
+                           "optimizer.lr",
+                           "data-curves"}) {
+    EXPECT_THAT(html, HasSubstr(part));
+  }
+}
+
+TEST(RunPage, LoadsNothingFromAnywhere) {
+  RunPage page{.title = "x", .metrics = run()};
+  const std::string html = render_run_page(page);
+  for (const char* part : {"http:", "https:", "src=", "url(", "@import", "<link"}) {
+    EXPECT_THAT(html, Not(HasSubstr(part)));
+  }
+}
+
+// Each text that comes from outside tries to become markup; the page must have the same elements as
+// one with harmless texts.
+TEST(RunPage, TextFromOutsideNeverBecomesMarkup) {
+  const auto page_with = [](const std::string& text) {
+    RunPage page{.title = text, .subtitle = text, .results = {{text, text}}};
+    page.metrics = run(text);
+    for (auto& row : page.metrics) row.values.emplace_back(text, 1);
+    page.confusion = {{text, text}, {1, 2, 3, 4}};
+    page.files = {{text, text}};
+    page.plan = {{text, text}, {"list", {text}}};
+    return render_run_page(page);
+  };
+  const std::set<std::string> harmless = elements(page_with("harmless"));
+  for (const std::string attack : {"<script>alert(1)</script>",
+                                   "\"><img src=x onerror=alert(1)>",
+                                   "'/><b>",
+                                   "</title></style></svg><i>",
+                                   "]]>&lt;u&gt;",
+                                   "\xff<\xfe"}) {
+    const std::string html = page_with(attack);
+    EXPECT_EQ(elements(html), harmless) << attack;
+    EXPECT_THAT(html, Not(HasSubstr(attack))) << attack;
+  }
+  EXPECT_THAT(page_with("javascript:alert(1)"), Not(HasSubstr("href=\"javascript")));
+  EXPECT_THAT(page_with("//host/x"), HasSubstr("href=\".///host/x\""));
+}
+
+TEST(Confusion, OfManyClassesListsTheLargestConfusions) {
+  ConfusionMatrix confusion;
+  for (int i = 0; i < 40; ++i) confusion.classes.push_back(concat("class", i));
+  confusion.counts.assign(40 * 40, 0);
+  confusion.counts[3 * 40 + 5] = 7;
+  confusion.counts[3 * 40 + 3] = 93;
+  const std::string html = confusion_html(confusion);
+  EXPECT_THAT(html, HasSubstr("<td>class3</td><td>class5</td><td>7</td><td>7.0"));
+  EXPECT_THAT(html, Not(HasSubstr("93")));
+}
+
+TEST(Confusion, RefusesCountsThatDoNotFit) {
+  EXPECT_THROW(confusion_html({{"a", "b"}, {1, 2, 3}}), Error);
+  EXPECT_THROW(confusion_html({{"a"}, {-1}}), Error);
+}
+
+}  // namespace
+}  // namespace muster::track

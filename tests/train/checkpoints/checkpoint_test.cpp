@@ -1,0 +1,149 @@
+#include "muster/train/checkpoints/checkpoint.h"
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "muster/base/error.h"
+#include "muster/base/file.h"
+
+#include "tests/support/error_of.h"
+#include "tests/support/folder.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+train::Checkpoint example(int64_t step) {
+  train::Checkpoint checkpoint;
+  checkpoint.position = {.step = step, .epoch = 2, .samples = 384};
+  checkpoint.world_size = 2;
+  checkpoint.global_batch = 128;
+  checkpoint.plan = {{"model", "cnn"}};
+  checkpoint.loop = {{"loss_sum", 0.1}};
+  checkpoint.model = {{"w", torch::full({3}, static_cast<double>(step))}};
+  checkpoint.optimizer = {{"momentum/w", torch::ones({3})}};
+  checkpoint.rng = {{"rank.0", torch::ones({4}, torch::kByte)}};
+  return checkpoint;
+}
+
+std::string error_of(const std::function<void()>& callable) {
+  return test::muster_error_of(callable).what();
+}
+
+TEST(Checkpoint, ReadsBackWhatWasWritten) {
+  const test::Folder folder;
+  const fs::path path = train::write_checkpoint(folder.path(), example(120));
+  EXPECT_EQ(path, folder.path() / "checkpoints" / "step-120");
+  const train::Checkpoint back = train::read_checkpoint(train::find_checkpoint(folder.path()));
+  EXPECT_EQ(back.position, example(120).position);
+  EXPECT_EQ(back.world_size, 2);
+  EXPECT_EQ(back.global_batch, 128);
+  EXPECT_EQ(back.plan, example(120).plan);
+  EXPECT_EQ(back.loop, example(120).loop);
+  EXPECT_TRUE(torch::equal(back.model[0].second, example(120).model[0].second));
+  EXPECT_EQ(back.rng[0].first, "rank.0");
+}
+
+TEST(Checkpoint, TheSameStepMayBeWrittenAgain) {
+  const test::Folder folder;
+  train::write_checkpoint(folder.path(), example(7));
+  train::Checkpoint again = example(7);
+  again.model[0].second = torch::full({3}, 99.0);
+  train::write_checkpoint(folder.path(), again);
+  const train::Checkpoint back = train::read_checkpoint(train::find_checkpoint(folder.path()));
+  EXPECT_TRUE(torch::equal(back.model[0].second, again.model[0].second));
+  int entries = 0;
+  for ([[maybe_unused]] const auto& entry :
+       std::filesystem::directory_iterator(folder.path() / "checkpoints"))
+    ++entries;
+  EXPECT_EQ(entries, 1);
+}
+
+TEST(Checkpoint, LatestNamesTheNewestAndOldOnesAreRemoved) {
+  const test::Folder folder;
+  for (const int64_t step : {10, 20, 30, 40}) train::write_checkpoint(folder.path(), example(step));
+  fs::create_directory(folder.path() / "checkpoints" / ".unfinished-50-1");
+  train::remove_old_checkpoints(folder.path(), 2);
+  EXPECT_EQ(train::find_checkpoint(folder.path()).filename(), "step-40");
+  EXPECT_TRUE(fs::exists(folder.path() / "checkpoints" / "step-30"));
+  EXPECT_FALSE(fs::exists(folder.path() / "checkpoints" / "step-20"));
+  EXPECT_FALSE(fs::exists(folder.path() / "checkpoints" / ".unfinished-50-1"));
+}
+
+TEST(Checkpoint, DamageIsNamed) {
+  for (const std::string name : {"model.safetensors", "optimizer.safetensors", "rng.safetensors"}) {
+    const test::Folder folder;
+    const fs::path path = train::write_checkpoint(folder.path(), example(1));
+    const std::string whole = read_file(path / name);
+
+    std::string altered = whole;
+    altered.back() ^= 1;
+    write_file_atomic(path / name, altered);
+    EXPECT_THAT(error_of([&] { train::read_checkpoint(path); }), HasSubstr(name + " was altered"));
+
+    write_file_atomic(path / name, whole.substr(0, whole.size() / 2));
+    EXPECT_THAT(error_of([&] { train::read_checkpoint(path); }), HasSubstr(name + " has"));
+
+    fs::remove(path / name);
+    EXPECT_THAT(error_of([&] { train::read_checkpoint(path); }), HasSubstr(name + " is missing"));
+  }
+}
+
+TEST(Checkpoint, AStateFileWithoutAFieldIsRefused) {
+  const test::Folder folder;
+  const fs::path path = train::write_checkpoint(folder.path(), example(1));
+  Json state = parse_json(read_file(path / "state.json"), "state.json");
+  const Json whole = state;
+  for (const auto& [key, value] : whole.items()) {
+    Json without = state;
+    without.erase(key);
+    write_file_atomic(path / "state.json", without.dump());
+    EXPECT_THAT(error_of([&] { train::read_checkpoint(path); }), HasSubstr("cannot be used"))
+        << key;
+    if (!value.is_number()) continue;
+    without[key] = "text";
+    write_file_atomic(path / "state.json", without.dump());
+    EXPECT_THAT(error_of([&] { train::read_checkpoint(path); }), HasSubstr("wrong type")) << key;
+  }
+}
+
+TEST(Checkpoint, TheOneBeforeADamagedOneIsFound) {
+  const test::Folder folder;
+  for (const int64_t step : {1, 2, 3}) train::write_checkpoint(folder.path(), example(step));
+  fs::remove(folder.path() / "checkpoints" / "step-3" / "model.safetensors");
+  fs::remove(folder.path() / "checkpoints" / "step-2" / "state.json");
+  EXPECT_EQ(train::checkpoint_before(folder.path(), 3)->filename(), "step-1");
+  EXPECT_EQ(train::checkpoint_before(folder.path(), 1), std::nullopt);
+}
+
+TEST(Checkpoint, AFolderWithoutARunIsRefused) {
+  const test::Folder folder;
+  EXPECT_THAT(error_of([&] { train::find_checkpoint(folder.path()); }),
+              HasSubstr("nothing to resume in"));
+  write_file_atomic(folder.path() / "latest", "../../etc\n");
+  EXPECT_THAT(error_of([&] { train::find_checkpoint(folder.path()); }), HasSubstr("step-N"));
+}
+
+TEST(Checkpoint, AnUnwritablePlaceLeavesTheEarlierOneIntact) {
+  const test::Folder folder;
+  train::write_checkpoint(folder.path(), example(1));
+  // A file where the next checkpoint's temporary folder must go: refused for root as well.
+  std::ofstream(folder.path() / "checkpoints" / ("step-2")) << "in the way";
+  EXPECT_THAT(error_of([&] {
+                fs::rename(folder.path() / "checkpoints", folder.path() / "aside");
+                std::ofstream(folder.path() / "checkpoints") << "in the way";
+                train::write_checkpoint(folder.path(), example(2));
+              }),
+              HasSubstr("checkpoint folder"));
+  fs::remove(folder.path() / "checkpoints");
+  fs::rename(folder.path() / "aside", folder.path() / "checkpoints");
+  EXPECT_EQ(train::read_checkpoint(train::find_checkpoint(folder.path())).position.step, 1);
+}
+
+}  // namespace
+}  // namespace muster

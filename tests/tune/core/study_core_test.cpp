@@ -1,0 +1,251 @@
+// The study as a state machine, driven by hand.
+#include "muster/tune/core/study_core.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/error_of.h"
+#include "tests/tune/core/core_by_hand.h"
+
+namespace muster::tune {
+namespace {
+
+using test::refusal_of;
+using ::testing::HasSubstr;
+
+TEST(StudyCore, RunsTheTrialsThatWereAskedForAndFinishes) {
+  StudyCore core(spec_with(2));
+  for (int64_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(start(core), i);
+    EXPECT_EQ(core.report(i, loss(1.0 - 0.1 * static_cast<double>(i)), 1).action,
+              Action::kContinue);
+    core.ended(i, Failure::kNone, "", 2);
+    EXPECT_EQ(trial(core, i).state, TrialState::kComplete);
+  }
+  EXPECT_EQ(core.next(3).kind, StudyCore::Next::kFinished);
+  ASSERT_NE(core.best(), nullptr);
+  EXPECT_EQ(core.best()->number, 1);
+  EXPECT_EQ(core.result(*core.best()), 0.9);
+}
+
+TEST(StudyCore, CountsReportsThatHaveNoStep) {
+  StudyCore core(spec_with(1));
+  start(core);
+  core.report(0, loss(3), 1);
+  core.report(0, loss(2), 2);
+  EXPECT_EQ(trial(core, 0).last_t, 2);
+  EXPECT_THAT(refusal_of([&] { core.report(0, loss(2, 2), 3); }),
+              HasSubstr("above the one before"));
+  core.report(0, loss(1, 10), 3);
+  EXPECT_EQ(trial(core, 0).last_t, 10);
+}
+
+TEST(StudyCore, FindsAMisspeltMetricAtTheFirstReport) {
+  StudyCore core(spec_with(1));
+  start(core);
+  const std::string refusal = refusal_of([&] { core.report(0, {.metrics = {{"los", 0.5}}}, 1); });
+  EXPECT_THAT(refusal, HasSubstr("\"loss\""));
+  EXPECT_THAT(refusal, HasSubstr("did you mean \"los\"?"));
+  core.ended(0, Failure::kNone, "", 2);
+  EXPECT_EQ(trial(core, 0).state, TrialState::kFailed);
+  EXPECT_THAT(trial(core, 0).reason, HasSubstr("\"loss\""));
+}
+
+TEST(StudyCore, ALaterReportMayLackTheMetric) {
+  StudyCore core(spec_with(1));
+  start(core);
+  core.report(0, loss(0.5), 1);
+  const Decision decision = core.report(0, {.metrics = {{"accuracy", 0.5}}}, 2);
+  EXPECT_EQ(decision.action, Action::kContinue);
+  EXPECT_THAT(decision.reason, HasSubstr("no loss"));
+  EXPECT_EQ(trial(core, 0).last_metric, 0.5);
+}
+
+TEST(StudyCore, ATrialThatNeverReportsFailsAndSaysSo) {
+  StudyCore core(spec_with(1));
+  start(core);
+  core.ended(0, Failure::kNone, "", 1);
+  EXPECT_EQ(trial(core, 0).state, TrialState::kFailed);
+  EXPECT_THAT(trial(core, 0).reason, HasSubstr("without a report of loss"));
+  EXPECT_EQ(core.best(), nullptr);
+}
+
+TEST(StudyCore, RetriesByThePolicyOfTheFailureWithBackOff) {
+  StudySpec spec = spec_with(1);
+  spec.failures[static_cast<size_t>(Failure::kCrash)] = {.retries = 2, .backoff_s = 10};
+  StudyCore core(spec);
+  start(core, 0);
+  core.ended(0, Failure::kCrash, "exit code 1", 5);
+  EXPECT_EQ(trial(core, 0).state, TrialState::kPending);
+  EXPECT_EQ(core.next(6).wait_until_s, 15);
+  EXPECT_EQ(start(core, 15), 0);
+  core.ended(0, Failure::kCrash, "exit code 1", 16);
+  EXPECT_EQ(core.next(16).wait_until_s, 36);  // twice the first
+  start(core, 36);
+  EXPECT_EQ(trial(core, 0).attempt, 3);
+  core.ended(0, Failure::kOutOfMemory, "CUDA out of memory", 40);
+  EXPECT_EQ(trial(core, 0).state, TrialState::kFailed);  // another class, without retries
+  EXPECT_EQ(trial(core, 0).failure, Failure::kOutOfMemory);
+}
+
+TEST(StudyCore, ARestartedTrialIsNotCountedTwice) {
+  StudySpec spec = spec_with(1);
+  spec.failures.fill({.retries = 1, .backoff_s = 0});
+  StudyCore core(spec);
+  start(core);
+  for (int64_t step = 1; step <= 3; ++step)
+    core.report(0, loss(1.0 / static_cast<double>(step)), 1);
+  core.ended(0, Failure::kCrash, "exit code 1", 2);
+  start(core, 2);
+  core.take_events();
+  for (int64_t step = 1; step <= 3; ++step)
+    EXPECT_EQ(core.report(0, loss(99), 3).action, Action::kContinue);
+  EXPECT_TRUE(core.take_events().empty());
+  EXPECT_EQ(trial(core, 0).last_metric, 1.0 / 3);
+  core.report(0, loss(0.25), 4);
+  EXPECT_EQ(trial(core, 0).reports, 4);
+}
+
+TEST(StudyCore, ARetryGoesOnFromTheNewestCheckpoint) {
+  StudySpec spec = spec_with(1);
+  spec.failures.fill({.retries = 1, .backoff_s = 0});
+  StudyCore core(spec);
+  start(core);
+  core.report(0, loss(3), 1);
+  core.report(0, loss(2, {}, "checkpoints/2"), 1);
+  core.report(0, loss(1), 1);
+  core.ended(0, Failure::kCrash, "killed", 2);
+  start(core, 2);
+  EXPECT_EQ(trial(core, 0).checkpoint, "checkpoints/2");
+  core.report(0, loss(1), 3);  // the third report again
+  EXPECT_EQ(trial(core, 0).reports, 3);
+  core.report(0, loss(0.5), 3);
+  EXPECT_EQ(trial(core, 0).last_t, 4);
+}
+
+TEST(StudyCore, NanIsTheWorstScoreOrAFailureAsOneLikes) {
+  StudyCore core(spec_with(1));
+  start(core);
+  EXPECT_EQ(core.report(0, loss(kNan), 1).action, Action::kContinue);
+  StudySpec strict = spec_with(1);
+  strict.nan_is_failure = true;
+  StudyCore failing(strict);
+  start(failing);
+  const Decision stop = failing.report(0, loss(kNan), 1);
+  EXPECT_EQ(stop.action, Action::kStop);
+  EXPECT_EQ(stop.reason, "loss is nan at step 1");
+  failing.ended(0, Failure::kCrash, "exit code 1", 2);
+  EXPECT_EQ(trial(failing, 0).failure, Failure::kNan);
+  EXPECT_EQ(trial(failing, 0).state, TrialState::kFailed);
+}
+
+TEST(StudyCore, AStopCriterionCompletesATrialAndTheSchedulerPrunesOne) {
+  StudySpec spec = spec_with(-1, "asha:max_t=10,grace_period=1,reduction_factor=2");
+  spec.stop = {
+      {.metric = "loss", .comparison = StopCriterion::Comparison::kLessEqual, .bound = 0.1}};
+  StudyCore core(spec);
+  start(core);
+  EXPECT_EQ(core.report(0, loss(0.5), 1).action, Action::kContinue);
+  start(core);
+  const Decision worse = core.report(1, loss(0.9), 1);
+  EXPECT_EQ(worse.action, Action::kStop);
+  EXPECT_THAT(worse.reason, HasSubstr("rung 1"));
+  core.ended(1, Failure::kCrash, "exit code 143", 2);  // after a stop any end is fine
+  EXPECT_EQ(trial(core, 1).state, TrialState::kPruned);
+  const Decision done = core.report(0, loss(0.05), 2);
+  EXPECT_EQ(done.action, Action::kStop);
+  EXPECT_TRUE(done.complete);
+  core.ended(0, Failure::kNone, "", 3);
+  EXPECT_EQ(trial(core, 0).state, TrialState::kComplete);
+}
+
+TEST(StudyCore, APausedTrialNeedsACheckpoint) {
+  StudyCore core(spec_with(4, "asha:variant=promotion,max_t=4,grace_period=1,reduction_factor=2"));
+  start(core);
+  const Decision decision = core.report(0, loss(0.5), 1);
+  EXPECT_EQ(decision.action, Action::kStop);
+  EXPECT_THAT(decision.reason, HasSubstr("no checkpoint"));
+  core.ended(0, Failure::kNone, "", 2);
+  EXPECT_EQ(trial(core, 0).state, TrialState::kFailed);
+}
+
+TEST(StudyCore, PausedTrialsThatAreNeverPromotedArePrunedAtTheEnd) {
+  StudyCore core(spec_with(3, "asha:variant=promotion,max_t=4,grace_period=1,reduction_factor=3"));
+  for (int64_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(start(core), i);
+    EXPECT_EQ(core.report(i, loss(static_cast<double>(i + 1), 1, "c"), 1).action, Action::kPause);
+    core.ended(i, Failure::kNone, "", 1);
+  }
+  EXPECT_EQ(start(core, 2), 0);  // the best third goes on
+  EXPECT_EQ(trial(core, 0).attempt, 2);
+  core.report(0, loss(0.5, 3, "c3"), 3);
+  core.ended(0, Failure::kNone, "", 3);
+  while (core.next(4).kind == StudyCore::Next::kStart) {
+    core.report(0, loss(0.4, 4, "c4"), 4);
+    core.ended(0, Failure::kNone, "", 4);
+  }
+  EXPECT_EQ(trial(core, 1).state, TrialState::kPruned);
+  EXPECT_EQ(trial(core, 2).state, TrialState::kPruned);
+}
+
+TEST(StudyCore, AStoppedStudyStartsNothingAndLeavesItsTrialsToBeResumed) {
+  StudyCore core(spec_with(5));
+  start(core);
+  core.report(0, loss(1), 1);
+  core.stop("interrupted", 2);
+  EXPECT_EQ(core.next(2).kind, StudyCore::Next::kWait);
+  core.ended(0, Failure::kCrash, "killed by SIGTERM", 3);
+  EXPECT_EQ(core.next(3).kind, StudyCore::Next::kFinished);
+  EXPECT_EQ(trial(core, 0).state, TrialState::kPending);
+}
+
+TEST(StudyCore, OneTrialCanBeStoppedInAnyState) {
+  StudySpec spec = spec_with(10);
+  spec.failures.fill({.retries = 1, .backoff_s = 50});
+  StudyCore core(spec);
+  for (int64_t i = 0; i < 2; ++i) {
+    start(core);
+    core.report(i, loss(1), 1);
+  }
+  core.ended(1, Failure::kCrash, "exit code 1", 2);
+  core.stop_trial(0, "enough of it", 3);
+  core.stop_trial(1, "enough of it", 3);  // waits for its retry
+  EXPECT_EQ(core.report(0, loss(0.5), 4).action, Action::kStop);
+  core.ended(0, Failure::kCrash, "killed by SIGTERM", 5);
+  for (int64_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(trial(core, i).state, TrialState::kPruned);
+    EXPECT_EQ(trial(core, i).reason, "enough of it");
+  }
+  EXPECT_EQ(start(core, 100), 2);  // no retry of trial 1
+  EXPECT_THAT(refusal_of([&] { core.stop_trial(0, "", 6); }), HasSubstr("over"));
+  EXPECT_THAT(refusal_of([&] { core.stop_trial(7, "", 6); }), HasSubstr("cannot be stopped"));
+  StudyCore again(spec);
+  for (const Event& event : core.take_events()) again.replay(event);
+  EXPECT_EQ(trial(again, 0).state, TrialState::kPruned);
+  EXPECT_EQ(trial(again, 1).reason, "enough of it");
+}
+
+// ---- What a resumed study may change ----
+
+TEST(StudyDescription, TellsASpaceThatChangedFromOneThatDidNot) {
+  const Json stored = StudyCore(spec_with(5)).describe();
+  EXPECT_TRUE(describe_differences(stored, StudyCore(spec_with(50)).describe()).empty());
+  StudySpec other = spec_with(5);
+  other.space = Space({{"lr", loguniform(1e-5, 1e-1)}, {"l2", uniform(0, 1)}});
+  other.metric = "accuracy";
+  const auto lines = describe_differences(stored, StudyCore(other).describe());
+  EXPECT_THAT(lines, ::testing::Contains(HasSubstr("+ metric = \"accuracy\"")));
+  EXPECT_THAT(lines, ::testing::Contains(HasSubstr("- lr")));
+  EXPECT_THAT(lines, ::testing::Contains(HasSubstr("+ l2")));
+  EXPECT_THAT(lines, ::testing::Contains(HasSubstr("- l1")));
+  StudySpec turned = spec_with(5);
+  turned.space = Space({{"l1", sample_from("2 ** randint(2, 9)")}, {"lr", loguniform(1e-4, 1e-1)}});
+  EXPECT_THAT(describe_differences(stored, StudyCore(turned).describe()),
+              ::testing::ElementsAre(HasSubstr("another order")));
+}
+
+}  // namespace
+}  // namespace muster::tune

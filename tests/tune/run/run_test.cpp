@@ -1,0 +1,169 @@
+// The C++ API: trials as functions on threads.
+#include "muster/tune/run/run.h"
+
+#include <atomic>
+#include <cmath>
+#include <stdexcept>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/tune/schedulers/asha.h"
+
+#include "tests/support/error_of.h"
+#include "tests/support/folder.h"
+
+namespace muster::tune {
+namespace {
+
+using test::refusal_of;
+using ::testing::HasSubstr;
+
+Space lr_space() { return {{"lr", loguniform(1e-4, 1e-1)}, {"batch_size", choice({2, 4, 8, 16})}}; }
+
+/// A loss that is best at lr = 0.01 and falls with the step.
+void train(TrialHandle& trial) {
+  const double distance = std::abs(std::log10(trial.config["lr"].as_double()) + 2);
+  for (int64_t step = 1; step <= 8; ++step) {
+    if (trial.report({{"loss", distance + 1.0 / static_cast<double>(step)}}) != Action::kContinue)
+      return;
+  }
+}
+
+TEST(Run, FindsTheBestConfiguration) {
+  const RunResult result = run(&train,
+                               {.config = lr_space(),
+                                .metric = "loss",
+                                .mode = "min",
+                                .num_samples = 50,
+                                .max_concurrent_trials = 1});
+  ASSERT_EQ(result.trials.size(), 50u);
+  for (const Trial& trial : result.trials) {
+    EXPECT_EQ(trial.state, TrialState::kComplete);
+    EXPECT_GE(trial.last_metric, result.best_trial().last_metric);
+  }
+  EXPECT_NEAR(std::log10(result.best_config()["lr"].as_double()), -2, 0.3);
+}
+
+TEST(Run, AshaStopsTheWorst) {
+  const RunResult result =
+      run(&train,
+          {.config = lr_space(),
+           .metric = "loss",
+           .mode = "min",
+           .num_samples = 40,
+           .scheduler = asha({.max_t = 8, .grace_period = 1, .reduction_factor = 2})});
+  int64_t reports = 0, pruned = 0;
+  for (const Trial& trial : result.trials) {
+    reports += trial.reports;
+    pruned += trial.state == TrialState::kPruned ? 1 : 0;
+  }
+  EXPECT_GT(pruned, 10);
+  EXPECT_LT(reports, 40 * 8 * 2 / 3);
+}
+
+TEST(Run, AnExceptionFailsTheTrialAndTheStudyGoesOn) {
+  const auto result = run(
+      [](TrialHandle& trial) {
+        if (trial.number == 1) throw std::runtime_error("diverged");
+        if (trial.number == 2) throw std::runtime_error("CUDA out of memory. Tried to allocate");
+        trial.report({{"loss", 1}});
+      },
+      {.config = lr_space(), .metric = "loss", .mode = "min", .num_samples = 4});
+  EXPECT_EQ(result.trials[1].failure, Failure::kCrash);
+  EXPECT_EQ(result.trials[1].reason, "diverged");
+  EXPECT_EQ(result.trials[2].failure, Failure::kOutOfMemory);
+  EXPECT_EQ(result.trials[3].state, TrialState::kComplete);
+}
+
+TEST(Run, GoesOnWithAStoredStudyAndEndsAsAnUnbrokenOne) {
+  const test::Folder folder;
+  const RunConfig whole{.config = lr_space(),
+                        .metric = "loss",
+                        .mode = "min",
+                        .num_samples = 12,
+                        .scheduler = asha({.max_t = 8, .grace_period = 1, .reduction_factor = 2}),
+                        .max_concurrent_trials = 1};
+  const RunResult unbroken = run(&train, whole);
+  RunConfig broken = whole;
+  broken.storage = folder.path() / "study.db";
+  std::atomic<int64_t> reports = 0;
+  for (int64_t limit = 5; limit < 500; limit += 9) {
+    std::stop_source stop;
+    broken.stop_token = stop.get_token();
+    const RunResult part = run(
+        [&](TrialHandle& trial) {
+          const double distance = std::abs(std::log10(trial.config["lr"].as_double()) + 2);
+          for (int64_t step = 1; step <= 8; ++step) {
+            if (++reports >= limit) stop.request_stop();
+            if (trial.report({{"loss", distance + 1.0 / static_cast<double>(step)}}) !=
+                Action::kContinue)
+              return;
+          }
+        },
+        broken);
+    if (!part.interrupted) {
+      ASSERT_EQ(part.trials.size(), unbroken.trials.size());
+      for (size_t i = 0; i < part.trials.size(); ++i) {
+        EXPECT_EQ(part.trials[i].values, unbroken.trials[i].values);
+        EXPECT_EQ(part.trials[i].state, unbroken.trials[i].state);
+        EXPECT_EQ(part.trials[i].reports, unbroken.trials[i].reports);
+        EXPECT_EQ(part.trials[i].last_metric, unbroken.trials[i].last_metric);
+      }
+      return;
+    }
+  }
+  FAIL() << "the study never ended";
+}
+
+TEST(Run, ManyThreadsLoseNoReport) {
+  const test::Folder folder;
+  const RunResult result = run(
+      [](TrialHandle& trial) {
+        for (int i = 0; i < 20; ++i) trial.report({{"loss", i}});
+      },
+      {.config = lr_space(),
+       .metric = "loss",
+       .mode = "min",
+       .num_samples = 200,
+       .resources_per_trial = {.cpu = 0.1},
+       .max_concurrent_trials = 8,
+       .storage = folder.path() / "study.db"});
+  const auto events = read_events(folder.path() / "study.db", "study");
+  int64_t reported = 0;
+  for (size_t i = 0; i < events.size(); ++i) {
+    EXPECT_EQ(events[i].id, static_cast<int64_t>(i) + 1);
+    reported += std::holds_alternative<Reported>(events[i].what) ? 1 : 0;
+  }
+  EXPECT_EQ(reported, 200 * 20);
+  for (const Trial& trial : result.trials) EXPECT_EQ(trial.reports, 20);
+}
+
+TEST(Run, RefusesWhatMakesNoSenseBeforeAnythingRuns) {
+  bool ran = false;
+  const auto never = [&](TrialHandle&) { ran = true; };
+  EXPECT_THAT(refusal_of([&] { run(never, {.config = lr_space()}); }), HasSubstr("metric"));
+  EXPECT_THAT(
+      refusal_of([&] { run(never, {.config = lr_space(), .metric = "a", .mode = "best"}); }),
+      HasSubstr("best"));
+  EXPECT_THAT(
+      refusal_of([&] { run(never, {.config = lr_space(), .metric = "a", .scheduler = "asah"}); }),
+      HasSubstr("did you mean \"asha\""));
+  EXPECT_THAT(refusal_of([&] {
+                run(never,
+                    {.config = lr_space(), .metric = "a", .resources_per_trial = {.gpu = 9}});
+              }),
+              HasSubstr("gpu"));
+  EXPECT_FALSE(ran);
+}
+
+TEST(Run, AnUnknownParameterGetsTheNearestName) {
+  EXPECT_THAT(run([](TrialHandle& trial) { trial.config["learning"]; },
+                  {.config = lr_space(), .metric = "loss", .mode = "min"})
+                  .trials[0]
+                  .reason,
+              HasSubstr("unknown parameter \"learning\""));
+}
+
+}  // namespace
+}  // namespace muster::tune

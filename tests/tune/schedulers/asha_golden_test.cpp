@@ -1,0 +1,93 @@
+// ASHA against Ray Tune's, and quantiles against numpy's, from tests/golden/tune_asha/golden.json.
+#include <fstream>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/json.h"
+#include "muster/tune/schedule/rung_ladder.h"
+#include "muster/tune/schedule/running_quantile.h"
+#include "muster/tune/schedule/scheduler.h"
+#include "muster/tune/schedulers/asha.h"
+
+namespace muster::tune {
+namespace {
+
+const Json& golden() {
+  static const Json json = [] {
+    std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/tests/golden/tune_asha/golden.json");
+    return Json::parse(file);
+  }();
+  return json;
+}
+
+double number_of(const Json& json) {
+  if (json.is_number()) return json.get<double>();
+  if (json == "nan") return std::numeric_limits<double>::quiet_NaN();
+  return std::numeric_limits<double>::infinity() * (json == "-inf" ? -1 : 1);
+}
+
+TrialState state_of(const std::string& name) {
+  if (name == "failed") return TrialState::kFailed;
+  return name == "pruned" ? TrialState::kPruned : TrialState::kComplete;
+}
+
+AshaOptions options_of(const Json& json) {
+  AshaOptions options{.ray_compat = true};
+  options.max_t = json.at("max_t");
+  options.grace_period = json.at("grace_period");
+  options.reduction_factor = json.at("reduction_factor");
+  options.stop_last_trials = json.value("stop_last_trials", true);
+  return options;
+}
+
+/// "C" or "S" for each report, as ray_asha.py writes it.
+std::string answers_of(const Json& a_case) {
+  const Mode mode = parse_mode(a_case.at("mode").get<std::string>());
+  const auto scheduler = make_scheduler(asha(options_of(a_case.at("options"))), {.mode = mode});
+  std::string answers;
+  for (const Json& event : a_case.at("events")) {
+    const int64_t trial = event[0];
+    if (event[1] == "end") {
+      scheduler->on_end(trial, state_of(event[2]));
+      continue;
+    }
+    const Decision decision =
+        scheduler->on_report(trial, event[1], score_of(number_of(event[2]), mode));
+    answers += decision.action == Action::kContinue ? 'C' : 'S';
+  }
+  return answers;
+}
+
+TEST(AshaGolden, InRayCompatEveryVerdictIsRays) {
+  for (const Json& a_case : golden().at("cases")) {
+    const std::string expected = a_case.at("answers");
+    EXPECT_EQ(answers_of(a_case), expected) << a_case.at("options");
+    EXPECT_GT(std::ranges::count(expected, 'C'), 10);
+    EXPECT_GT(std::ranges::count(expected, 'S'), 10);
+  }
+}
+
+TEST(AshaGolden, InRayCompatTheRungsAreRays) {
+  for (const Json& ladder : golden().at("ladders")) {
+    EXPECT_EQ(ray_rung_ladder(
+                  ladder.at("grace_period"), ladder.at("max_t"), ladder.at("reduction_factor"), 0),
+              ladder.at("rungs").get<std::vector<double>>())
+        << ladder;
+  }
+}
+
+TEST(AshaGolden, ARunningQuantileIsNumpysBitForBit) {
+  for (const Json& expected : golden().at("quantiles")) {
+    RunningQuantile quantile((1 - 1 / expected.at("reduction_factor").get<double>()) * 100 / 100);
+    for (size_t i = 0; i < expected.at("numbers").size(); ++i) {
+      quantile.add(expected.at("numbers")[i]);
+      EXPECT_EQ(quantile.value(), expected.at("values")[i].get<double>())
+          << "after " << i + 1 << " numbers, " << expected.at("reduction_factor");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace muster::tune

@@ -1,0 +1,120 @@
+// Searchers and schedulers together, in a study: nobody waits for ever, and a replay does the same.
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/tune/search/searcher.h"
+#include "muster/tune/core/study_core.h"
+
+namespace muster::tune {
+namespace {
+
+constexpr int64_t kTrials = 60;
+
+StudySpec study(const std::string& searcher, const std::string& scheduler) {
+  return {.name = "test",
+          .metric = "loss",
+          .mode = Mode::kMin,
+          .num_samples = kTrials,
+          .space = {{"lr", loguniform(1e-4, 1e-1)}, {"layers", randint(1, 9)}},
+          .searcher = searcher,
+          .scheduler = scheduler,
+          .seed = 5};
+}
+
+double loss(const Trial& trial, int64_t t) {
+  return std::abs(std::log10(trial.point[0]) + 2) + std::abs(trial.point[1] - 5) / 5 +
+         1. / static_cast<double>(t);
+}
+
+/// Runs a study with `slots` trials at once, each a report at a time in turn. Returns its events.
+std::vector<Event> run(StudyCore& core, size_t slots) {
+  std::deque<int64_t> running;
+  std::map<int64_t, int64_t> t;
+  for (double now_s = 1;; now_s += 1) {
+    while (running.size() < slots) {
+      const auto next = core.next(now_s);
+      if (next.kind == StudyCore::Next::kFinished && running.empty()) return core.take_events();
+      if (next.kind != StudyCore::Next::kStart) break;
+      running.push_back(next.trial);
+    }
+    if (running.empty()) {
+      ADD_FAILURE() << "waits for nothing";
+      return core.take_events();
+    }
+    const int64_t number = running.front();
+    running.pop_front();
+    const Trial& trial = core.trials()[static_cast<size_t>(number)];
+    const Report report{.step = ++t[number],
+                        .metrics = {{"loss", loss(trial, t[number])}},
+                        .checkpoint = "checkpoint"};
+    const Decision decision = core.report(number, report, now_s);
+    if (decision.action == Action::kContinue && t[number] < 30) {
+      running.push_back(number);
+    } else {
+      core.ended(number, Failure::kNone, "", now_s);
+    }
+  }
+}
+
+class SearchInStudy : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {};
+
+TEST_P(SearchInStudy, EveryTrialIsTriedEndsAndReplaysAsItWas) {
+  const auto& [searcher, scheduler] = GetParam();
+  const StudySpec spec = study(searcher, scheduler);
+  StudyCore core(spec);
+  const auto events = run(core, 4);
+  EXPECT_EQ(core.trials().size(), static_cast<size_t>(kTrials));
+  for (const Trial& trial : core.trials()) EXPECT_TRUE(is_over(trial.state)) << trial.number;
+
+  StudyCore again(spec);
+  for (const Event& event : events) again.replay(event);  // throws where it does otherwise
+  EXPECT_EQ(again.next(1e6).kind, StudyCore::Next::kFinished);
+  EXPECT_EQ(again.scheduler_status(), core.scheduler_status());
+}
+
+TEST_P(SearchInStudy, AStudyThatIsInterruptedGoesOnToTheSameEnd) {
+  const auto& [searcher, scheduler] = GetParam();
+  const StudySpec spec = study(searcher, scheduler);
+  StudyCore unbroken(spec), first(spec);
+  const auto events = run(unbroken, 1);
+  // Replayed up to a place between two trials, it goes on as the unbroken one did.
+  size_t cut = events.size() / 2;
+  while (cut > 0 && !std::holds_alternative<AttemptEnded>(events[cut - 1].what)) --cut;
+  for (size_t i = 0; i < cut; ++i) first.replay(events[i]);
+  const auto rest = run(first, 1);
+  ASSERT_EQ(cut + rest.size(), events.size());
+  for (size_t i = 0; i < rest.size(); ++i) {
+    EXPECT_EQ(kind_of(rest[i]), kind_of(events[cut + i]));
+    EXPECT_EQ(rest[i].trial, events[cut + i].trial);
+    if (const auto* added = std::get_if<TrialAdded>(&rest[i].what)) {
+      EXPECT_EQ(added->point, std::get<TrialAdded>(events[cut + i].what).point);
+    }
+  }
+}
+
+std::string test_name(const ::testing::TestParamInfo<SearchInStudy::ParamType>& info) {
+  std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);
+  std::ranges::replace_if(
+      name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Pairs,
+    SearchInStudy,
+    ::testing::Combine(::testing::Values("random",
+                                         "random_then_grid:startup=10",
+                                         "random:max_concurrent=3,batch=true",
+                                         "random_then_grid:startup=10,max_concurrent=2"),
+                       ::testing::Values("fifo",
+                                         "asha:max_t=20,reduction_factor=2",
+                                         "asha:max_t=20,reduction_factor=3,variant=promotion")),
+    test_name);
+
+}  // namespace
+}  // namespace muster::tune
