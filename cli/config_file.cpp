@@ -183,7 +183,7 @@ class ConfigReader {
 };
 
 /// "--lr=0.1" -> "lr"; "" if the word is no long flag.
-std::string flag_name(const std::string& word) {
+std::string flag_in_file(const std::string& word) {
   if (!word.starts_with("--") || word == "--") return "";
   return flag_of(word.substr(2, word.find('=') - 2));
 }
@@ -228,7 +228,7 @@ std::vector<std::string> with_config(std::span<const std::string> args,
   std::string file;
   size_t i = 0;
   for (; i < args.size() && args[i] != "--"; ++i) {
-    const std::string name = flag_name(args[i]);
+    const std::string name = flag_in_file(args[i]);
     if (name != "config") {
       said.insert(name);
       rest.push_back(args[i]);
@@ -248,7 +248,7 @@ std::vector<std::string> with_config(std::span<const std::string> args,
   if (file.empty()) return rest;
   std::vector<std::string> words;
   for (std::string& word : config_arguments(file, keys)) {
-    if (!said.contains(flag_name(word))) words.push_back(std::move(word));
+    if (!said.contains(flag_in_file(word))) words.push_back(std::move(word));
   }
   words.insert(words.end(), rest.begin(), rest.end());
   return words;

@@ -12,7 +12,7 @@
 namespace muster::cli {
 namespace {
 
-constexpr size_t kWidth = 80;
+constexpr size_t kListWidth = 80;
 
 constexpr ListKind kKinds[] = {
     {"backends", "process groups: ways to move tensors between ranks", true},
@@ -28,7 +28,7 @@ constexpr ListKind kKinds[] = {
     {"strategies", "how ranks share the work: `muster train --strategy`", true},
 };
 
-const char* const kExamples =
+const char* const kListExamples =
     "Examples:\n"
     "  muster list                   the kinds\n"
     "  muster list models            models and their parameters\n"
@@ -57,7 +57,7 @@ void print_row(const ListRow& row, size_t column, std::ostream& out) {
     text += concat("\n", param.name, "=", param.type, ": ", param.help);
     if (!value.empty()) text += concat(" [", value, "]");
   }
-  const std::string body = wrap(text, kWidth, std::string(column, ' '));
+  const std::string body = wrap(text, kListWidth, std::string(column, ' '));
   out << row.name << body.substr(std::min(display_width(row.name), body.size())) << '\n';
 }
 
@@ -71,7 +71,7 @@ ListRequest parse_list(std::span<const std::string> args,
   ListRequest request;
   const auto app = make_app("list",
                             "List what can be named on the command line.",
-                            kExamples,
+                            kListExamples,
                             "muster list [KIND] [--json]");
   std::string known;
   for (const ListKind& kind : kKinds) known += concat(known.empty() ? "" : ", ", kind.name);

@@ -22,7 +22,7 @@
 namespace muster::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using BarClock = std::chrono::steady_clock;
 constexpr auto kDrawGap = std::chrono::milliseconds(67);
 
 struct Chunk {
@@ -68,7 +68,7 @@ struct LiveBar::State {
 
   // The writing thread's own.
   bool drawn = false;
-  Clock::time_point next_draw = Clock::now();
+  BarClock::time_point next_draw = BarClock::now();
 
   void put(int fd, std::string_view text);
   void write_chunks(const std::vector<Chunk>& chunks);
@@ -107,7 +107,7 @@ void LiveBar::State::draw(const track::ProgressEvent& what) {
   const std::string bar = render_bar(what, static_cast<size_t>(width), options.colour);
   write_whole(options.err_fd, concat('\r', bar, "\x1b[K"));
   drawn = true;
-  next_draw = Clock::now() + kDrawGap;
+  next_draw = BarClock::now() + kDrawGap;
 }
 
 void LiveBar::write_loop(State& state) {
@@ -124,7 +124,7 @@ void LiveBar::write_loop(State& state) {
     }
     const bool last = state.closing;
     const std::vector<Chunk> chunks = std::exchange(state.pending, {});
-    const bool due = wants_bar && !last && Clock::now() >= state.next_draw;
+    const bool due = wants_bar && !last && BarClock::now() >= state.next_draw;
     const auto event = due ? state.event : std::nullopt;
     if (due || !state.options.err_is_terminal) state.event_is_new = false;
     lock.unlock();

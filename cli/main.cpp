@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kIntro =
     "muster: train one model on many devices, in C++ on LibTorch.\n\n"
     "Usage: muster COMMAND [OPTIONS]\n\nCommands:\n";
-constexpr std::string_view kExamples =
+constexpr std::string_view kMainExamples =
     "\nExamples:\n"
     "  muster run --nproc-per-node 2 -- muster train --model cnn --data fashion-mnist\n"
     "  muster train --model mlp --data fashion-mnist --epochs 3\n"
@@ -33,7 +33,7 @@ void print_overview(std::ostream& out) {
     out << "  " << command->name << std::string(10 - std::min<size_t>(9, command->name.size()), ' ')
         << command->help << '\n';
   }
-  out << kExamples;
+  out << kMainExamples;
 }
 
 int run(const std::vector<std::string>& args, Console& console) {

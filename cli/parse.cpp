@@ -9,13 +9,13 @@
 namespace muster::cli {
 namespace {
 
-constexpr size_t kWidth = 80;
+constexpr size_t kHelpWidth = 80;
 constexpr size_t kTextColumn = 28;
 
 /// "  --flag VALUE             text that wraps at 80 columns and stays in its column".
 std::string two_columns(const std::string& left, const std::string& text) {
   const std::string out = "  " + left;
-  const std::string body = wrap(text, kWidth, std::string(kTextColumn, ' '));
+  const std::string body = wrap(text, kHelpWidth, std::string(kTextColumn, ' '));
   if (display_width(out) + 2 > kTextColumn) return out + '\n' + body + '\n';
   return out + body.substr(std::min(display_width(out), body.size())) + '\n';
 }
@@ -41,7 +41,7 @@ class HelpFormatter : public CLI::Formatter {
   }
 
   std::string make_description(const CLI::App* app) const override {
-    return wrap(app->get_description(), kWidth) + "\n\n";
+    return wrap(app->get_description(), kHelpWidth) + "\n\n";
   }
 
   std::string make_footer(const CLI::App* app) const override {

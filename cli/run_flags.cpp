@@ -18,14 +18,14 @@ namespace {
 
 constexpr int64_t kTorchrunPort = 29500;
 
-const char* const kDescription =
+const char* const kRunDescription =
     "Start PROGRAM as several ranks, with torchrun's flags and environment variables. What the "
     "ranks print is shown line "
     "by line behind the rank's number. When one rank fails, the others are stopped and the first "
     "failure is explained. "
     "No process of the job outlives this command.";
 
-const char* const kFooter =
+const char* const kRunFooter =
     "Examples:\n"
     "  muster run --nproc-per-node 2 -- muster train --model cnn --data fashion-mnist\n"
     "  muster run --nproc-per-node 4 ./my_program --its-own-flags\n"
@@ -48,7 +48,7 @@ const char* const kFooter =
     "unless that is a terminal. OMP_NUM_THREADS is 1 with several ranks, unless set.";
 
 /// The words as typed, before they mean anything.
-struct Typed {
+struct TypedRun {
   std::string nproc_per_node = "1";
   std::string nnodes = "1";
   std::optional<int64_t> node_rank;
@@ -61,8 +61,9 @@ struct Typed {
   bool standalone = false;
 };
 
-std::unique_ptr<CLI::App> make(Typed& typed, RunFlags& flags) {
-  auto app = make_app("run", kDescription, kFooter, "muster run [OPTIONS] [--] PROGRAM [ARGS]");
+std::unique_ptr<CLI::App> make(TypedRun& typed, RunFlags& flags) {
+  auto app =
+      make_app("run", kRunDescription, kRunFooter, "muster run [OPTIONS] [--] PROGRAM [ARGS]");
   launch::JobSpec& spec = flags.spec;
   app->add_option(
          "--nproc-per-node",
@@ -143,7 +144,7 @@ int64_t nodes(const std::string& text) {
   throw usage_error({.refused = "--nnodes", .rule = "a whole number is needed", .value = text});
 }
 
-void resolve_address(const Typed& typed, launch::JobSpec& spec) {
+void resolve_address(const TypedRun& typed, launch::JobSpec& spec) {
   if (!typed.endpoint.empty() && (!typed.master_addr.empty() || typed.master_port)) {
     throw usage_error({.refused = "--rdzv-endpoint together with --master-addr or --master-port",
                        .rule = "they say the same thing"});
@@ -163,7 +164,7 @@ void resolve_address(const Typed& typed, launch::JobSpec& spec) {
   }
 }
 
-void resolve(const Typed& typed, RunFlags& flags) {
+void resolve(const TypedRun& typed, RunFlags& flags) {
   launch::JobSpec& spec = flags.spec;
   spec.nproc_per_node = ranks_per_node(typed.nproc_per_node, count_gpus(), count_cpus());
   spec.nnodes = nodes(typed.nnodes);
@@ -197,7 +198,7 @@ void resolve(const Typed& typed, RunFlags& flags) {
 std::optional<int> parse_run_flags(std::span<const std::string> args,
                                    Console& console,
                                    RunFlags& flags) {
-  Typed typed;
+  TypedRun typed;
   const auto app = make(typed, flags);
   ProgramLine line = split_program(*app, args);
   if (const auto done = parse(*app, line.flags, console)) return done;

@@ -8,12 +8,12 @@
 #include <signal.h>
 
 #include "muster/base/text.h"
-#include "muster/tune/views/text_table.h"
+#include "muster/base/text_table.h"
 
 namespace muster::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using ScreenClock = std::chrono::steady_clock;
 
 /// The first `rows` lines.
 std::string_view first_lines(std::string_view text, size_t rows) {
@@ -37,7 +37,7 @@ std::string redraw_bytes(std::string_view before,
   size_t up = 0;
   for (size_t from = 0; from < before.size();) {
     const size_t end = std::min(before.find('\n', from), before.size());
-    const size_t columns = tune::columns_of(before.substr(from, end - from));
+    const size_t columns = columns_of(before.substr(from, end - from));
     up += std::max<size_t>(1, (columns + size.columns - 1) / size.columns);
     from = end + 1;
   }
@@ -65,7 +65,7 @@ struct ScreenWriter::State {
 
   // The thread's own.
   std::string drawn;
-  Clock::time_point next_draw = Clock::now();
+  ScreenClock::time_point next_draw = ScreenClock::now();
 
   void write(const std::string& new_lines, const std::string& new_text, bool last);
 };
@@ -93,7 +93,7 @@ void ScreenWriter::State::write(const std::string& new_lines,
 
 void ScreenWriter::loop(State& state) {
   std::unique_lock lock(state.mutex);
-  const auto gap = std::chrono::duration_cast<Clock::duration>(
+  const auto gap = std::chrono::duration_cast<ScreenClock::duration>(
       std::chrono::duration<double>(state.options.least_gap_s));
   for (bool last = false; !last;) {
     state.changed.wait(lock,
@@ -108,7 +108,7 @@ void ScreenWriter::loop(State& state) {
     state.text_is_new = false;
     lock.unlock();
     state.write(lines, text, last);
-    state.next_draw = Clock::now() + gap;
+    state.next_draw = ScreenClock::now() + gap;
     lock.lock();
   }
   state.closed = true;

@@ -11,8 +11,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "muster/tune/views/history.h"
 #include "muster/tune/storage/storage.h"
+#include "muster/tune/views/history.h"
 
 #include "cli/console.h"
 

@@ -4,9 +4,9 @@
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/text.h"
+#include "muster/tune/execute/stop_request.h"
 #include "muster/tune/views/export.h"
 #include "muster/tune/views/ray_files.h"
-#include "muster/tune/execute/stop_request.h"
 #include "muster/tune/views/tensorboard_trials.h"
 
 #include "cli/command.h"

@@ -7,10 +7,10 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/tune/space/command_template.h"
 #include "muster/tune/core/stop_rules.h"
 #include "muster/tune/files/study_file.h"
 #include "muster/tune/files/sweep_yaml.h"
+#include "muster/tune/space/command_template.h"
 
 #include "cli/parse.h"
 
@@ -19,12 +19,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const char* const kDescription =
+const char* const kTuneDescription =
     "Search hyperparameters: run a study of trials, each a run of a program with other parameters, "
     "or go on with a study that was stopped or killed. What to search is said by a study file "
     "(TOML, or a W&B sweep in YAML), by flags, or both; flags win.";
 
-const char* const kFooter =
+const char* const kTuneFooter =
     "Examples:\n"
     "  muster tune study.toml\n"
     "  muster tune study.toml --num-samples 50 --max-concurrent 4\n"
@@ -39,7 +39,7 @@ const char* const kFooter =
     "How a program reports: docs/trial-protocol.md. Look at studies: muster study.";
 
 /// Flags as typed; empty: the file's, or the default.
-struct Typed {
+struct TypedTune {
   std::string file, name, storage, metric, mode, scope, searcher, scheduler, executor;
   std::vector<std::string> params, stop;
   std::vector<std::string> metric_columns;
@@ -50,7 +50,7 @@ struct Typed {
   bool durable = false, ray_files = false, tensorboard = false;
 };
 
-void add_what(CLI::App& app, Typed& typed) {
+void add_what(CLI::App& app, TypedTune& typed) {
   app.add_option("study", typed.file, "study file: .toml, or a W&B sweep .yaml")->type_name("FILE");
   app.add_option("--param", typed.params, "a parameter: NAME=DOMAIN; may be given several times")
       ->type_name("P")
@@ -74,7 +74,7 @@ void add_what(CLI::App& app, Typed& typed) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-void add_how(CLI::App& app, Typed& typed) {
+void add_how(CLI::App& app, TypedTune& typed) {
   app.add_option("--name", typed.name, "the study's name [the file's]")->type_name("NAME");
   app.add_option("--storage", typed.storage, "SQLite file [./NAME.db]")->type_name("FILE");
   app.add_option("--max-concurrent", typed.max_concurrent, "trials at once [what fits]")
@@ -94,7 +94,7 @@ void add_how(CLI::App& app, Typed& typed) {
   app.add_flag("--tensorboard", typed.tensorboard, "also write TensorBoard scalars and hparams");
 }
 
-void add_output(CLI::App& app, Typed& typed, TuneFlags& flags) {
+void add_output(CLI::App& app, TypedTune& typed, TuneFlags& flags) {
   app.add_option("--metric-columns", typed.metric_columns, "metrics in the table, by commas")
       ->type_name("NAMES")
       ->delimiter(',');
@@ -129,7 +129,7 @@ void take(To& to, const From& from) {
   }
 }
 
-void apply(const Typed& typed, std::span<const tune::Parameter> params, tune::StudySpec& spec) {
+void apply(const TypedTune& typed, std::span<const tune::Parameter> params, tune::StudySpec& spec) {
   take(spec.name, typed.name);
   take(spec.storage, typed.storage);
   take(spec.metric, typed.metric);
@@ -173,9 +173,9 @@ void fill_in(const std::string& file, tune::StudySpec& spec) {
 std::optional<int> parse_tune_flags(std::span<const std::string> args,
                                     Console& console,
                                     TuneFlags& flags) {
-  Typed typed;
-  auto app =
-      make_app("tune", kDescription, kFooter, "muster tune [STUDY] [OPTIONS] [-- PROGRAM ARGS]");
+  TypedTune typed;
+  auto app = make_app(
+      "tune", kTuneDescription, kTuneFooter, "muster tune [STUDY] [OPTIONS] [-- PROGRAM ARGS]");
   add_what(*app, typed);
   add_how(*app, typed);
   add_output(*app, typed, flags);

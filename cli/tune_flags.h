@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
-#include "muster/tune/views/status_view.h"
 #include "muster/tune/core/study_spec.h"
+#include "muster/tune/views/status_view.h"
 
 #include "cli/console.h"
 

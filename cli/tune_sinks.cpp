@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "muster/base/host.h"
-#include "muster/tune/views/history.h"
 #include "muster/tune/storage/storage.h"
+#include "muster/tune/views/history.h"
 
 namespace muster::cli {
 namespace {

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "muster/tune/core/event.h"
-#include "muster/tune/views/ray_files.h"
 #include "muster/tune/core/study_spec.h"
+#include "muster/tune/views/ray_files.h"
 #include "muster/tune/views/tensorboard_trials.h"
 
 namespace muster::cli {

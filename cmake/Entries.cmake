@@ -1,4 +1,4 @@
-# muster_entry_table(TARGET t FOLDER backends TYPE BackendEntry NAMESPACE muster::parallel FUNCTION backends HEADER h)
+# muster_entry_table(TARGET t FOLDER distributed/backends TYPE BackendEntry NAMESPACE muster::distributed FUNCTION backends HEADER h)
 #
 # Adds FOLDER/*.cpp to the target and writes a source that defines `EntryTable<TYPE> NAMESPACE::FUNCTION()` over the
 # constants `<file name>_entry` of the folder. See Note [Generated tables] in muster/base/entry.h.
@@ -34,4 +34,6 @@ EntryTable<@ARG_TYPE@> @ARG_FUNCTION@() { return EntryTable<@ARG_TYPE@>(kEntries
 }  // namespace @ARG_NAMESPACE@
 ]])
   target_sources(${ARG_TARGET} PRIVATE ${sources} ${out})
+  get_filename_component(area ${ARG_FOLDER} NAME)
+  muster_unity(${ARG_TARGET} ${area} ${sources})
 endfunction()

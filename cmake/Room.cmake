@@ -1,24 +1,53 @@
 # muster_room(base)                         torch-free: no torch include path, so a slip does not compile
-# muster_room(data TORCH NEEDS base)        a room over LibTorch
-# muster_room(launch PRIVATE_HEADERS a.h)   headers that are not installed, since no user needs what they declare
+# muster_room(launch AREAS io process job NEEDS base)
+# muster_room(data TORCH AREAS … NEEDS base tensor)   a room over LibTorch
+# muster_room(… PRIVATE_HEADERS job/* io/pipe.h)      headers that are not installed, since no user needs what they declare
 #
-# Makes the static library muster_<room> (alias muster::<room>) of muster/<room>/*.cpp; strategy folders are added by
-# muster_entry_table. NEEDS lists the rooms that it may include; scripts/check_arrows.py holds the same arrows.
+# Makes the static library muster_<room> (alias muster::<room>) of the room's own sources, muster/<room>/*.cpp, and of its areas,
+# muster/<room>/<area>/, folders below them included. Plural folders, of strategies, are added by muster_entry_table. NEEDS lists
+# the rooms that it may include; scripts/check_arrows.py holds the same arrows, and those between areas.
 function(muster_room room)
-  cmake_parse_arguments(ARG "TORCH" "" "NEEDS;LIBRARIES;PRIVATE_HEADERS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "" "AREAS;NEEDS;LIBRARIES;PRIVATE_HEADERS" ${ARGN})
+  set(target muster_${room})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${room}/*.cpp)
-  add_library(muster_${room} STATIC ${sources})
-  target_link_libraries(muster_${room} PRIVATE $<BUILD_INTERFACE:muster_compile> PUBLIC Threads::Threads ${ARG_LIBRARIES})
+  add_library(${target} STATIC ${sources})
+  muster_unity(${target} ${room} ${sources})
+  foreach(area IN LISTS ARG_AREAS)
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${room}/${area}/*.cpp)
+    target_sources(${target} PRIVATE ${sources})
+    muster_unity(${target} ${area} ${sources})
+  endforeach()
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:muster_compile> PUBLIC Threads::Threads ${ARG_LIBRARIES})
   foreach(other IN LISTS ARG_NEEDS)
-    target_link_libraries(muster_${room} PUBLIC muster_${other})
+    target_link_libraries(${target} PUBLIC muster_${other})
   endforeach()
   set(kind TORCH_FREE)
   if(ARG_TORCH)
-    target_link_libraries(muster_${room} PUBLIC muster::torch)
+    target_link_libraries(${target} PUBLIC muster::torch)
     set(kind TORCH)
   endif()
-  set_target_properties(muster_${room} PROPERTIES POSITION_INDEPENDENT_CODE ON)
-  muster_publish(muster_${room} ${kind} NAME ${room} FOLDER ${room} PRIVATE_HEADERS ${ARG_PRIVATE_HEADERS})
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  muster_publish(${target} ${kind} NAME ${room} FOLDER ${room} PRIVATE_HEADERS ${ARG_PRIVATE_HEADERS})
+endfunction()
+
+# muster_unity(target area a.cpp b.cpp …)   compiles the sources of an area together, MUSTER_UNITY_BATCH to a translation unit
+#
+# What a source costs is mostly its headers: six sources of distributed/watch take 15 s together and 50 s one by one. Names in
+# unnamed namespaces must differ within an area. Off in the `dev` preset, where single files are edited; `make nightly` builds
+# without it, too, so that each source includes what it uses.
+function(muster_unity target area)
+  list(LENGTH ARGN count)
+  if(NOT MUSTER_UNITY OR count LESS 2)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  math(EXPR batches "(${count} + ${MUSTER_UNITY_BATCH} - 1) / ${MUSTER_UNITY_BATCH}")
+  set(index 0)
+  foreach(source IN LISTS ARGN)
+    math(EXPR batch "${index} * ${batches} / ${count} + 1")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${area}_${batch})
+    math(EXPR index "${index} + 1")
+  endforeach()
 endfunction()
 
 # muster_precompiled_torch(muster_train)   for rooms most of whose sources include modules or process groups
@@ -41,22 +70,24 @@ function(muster_precompiled_torch target)
   target_precompile_headers(${target} REUSE_FROM torch_pch)
 endfunction()
 
-# muster_publish(target TORCH|TORCH_FREE NAME data FOLDER data PRIVATE_HEADERS a.h sub/b.h SKIP formats)
+# muster_publish(target TORCH|TORCH_FREE NAME data FOLDER data PRIVATE_HEADERS loader/loader_pool.h)
 #
-# Makes the alias muster::<NAME> and installs the target under that name, with the headers of its folder and of the
-# strategy folders below it, except those named; paths are relative to FOLDER. `verify_headers` compiles each alone.
+# Makes the alias muster::<NAME> and installs the target under that name, with the room's door, muster/<FOLDER>.h, and the headers
+# of its folder and those below it, except those named; paths are relative to FOLDER and may be patterns (job/*.h).
+# `verify_headers` reads each alone.
 function(muster_publish target kind)
   cmake_parse_arguments(ARG "" "NAME;FOLDER" "PRIVATE_HEADERS" ${ARGN})
   set(folder ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_FOLDER})
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${folder}/*.h)
-  foreach(header IN LISTS ARG_PRIVATE_HEADERS)
-    if(NOT EXISTS ${folder}/${header})
-      message(FATAL_ERROR "${target}: the private header ${header} is not in ${folder}")
+  foreach(pattern IN LISTS ARG_PRIVATE_HEADERS)
+    file(GLOB private CONFIGURE_DEPENDS ${folder}/${pattern})
+    if(NOT private)
+      message(FATAL_ERROR "${target}: the private header ${pattern} is not in ${folder}")
     endif()
-    list(REMOVE_ITEM headers ${folder}/${header})
+    list(REMOVE_ITEM headers ${private})
   endforeach()
-  if(NOT ARG_FOLDER MATCHES "/formats$")
-    list(FILTER headers EXCLUDE REGEX "/formats/")  # a library of its own
+  if(EXISTS ${folder}.h)
+    list(APPEND headers ${folder}.h)
   endif()
   add_library(muster::${ARG_NAME} ALIAS ${target})
   target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS ${CMAKE_SOURCE_DIR} FILES ${headers})
@@ -67,13 +98,13 @@ function(muster_publish target kind)
   endif()
   set_property(GLOBAL APPEND PROPERTY MUSTER_${kind}_ROOMS ${ARG_NAME})
   install(TARGETS ${target} EXPORT ${export} ARCHIVE COMPONENT dev FILE_SET HEADERS COMPONENT dev)
-  muster_verify_headers(${target} ${kind} ${headers})
+  muster_verify_headers(${target} ${headers})
 endfunction()
 
-# Compiles each public header by itself, and twice, as a source of its own. CMake's VERIFY_INTERFACE_HEADER_SETS does the
-# same at the build's optimisation; here nothing is generated, since only the parse counts.
+# Reads each public header by itself, and twice, as a source of its own; not part of `all`, but of `make tidy` and
+# `make nightly`. CMake's VERIFY_INTERFACE_HEADER_SETS does the same at the build's optimisation; here only the parse counts.
 add_custom_target(verify_headers)
-function(muster_verify_headers target kind)
+function(muster_verify_headers target)
   set(sources "")
   foreach(header IN LISTS ARGN)
     cmake_path(RELATIVE_PATH header BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE name)
@@ -87,8 +118,6 @@ function(muster_verify_headers target kind)
   endif()
   add_library(${target}_headers OBJECT EXCLUDE_FROM_ALL ${sources})
   target_link_libraries(${target}_headers PRIVATE ${target} muster_compile muster_quick_compile)
+  target_compile_options(${target}_headers PRIVATE -fsyntax-only)
   add_dependencies(verify_headers ${target}_headers)
-  if(MUSTER_TESTS AND NOT MUSTER_SANITIZE AND kind STREQUAL TORCH_FREE)
-    set_target_properties(${target}_headers PROPERTIES EXCLUDE_FROM_ALL OFF)
-  endif()
 endfunction()

@@ -1,4 +1,6 @@
-# muster_room_tests(base)             one executable base_tests of tests/base/*_test.cpp; each TEST is a CTest of its own
+# muster_room_tests(base)             one executable base_tests of the *_test.cpp in tests/base and the folders below it, which
+#                                     mirror the areas; each TEST is a CTest of its own
+# muster_room_tests(process/tune)     process_tune_tests
 # muster_room_tests(x FILTER -*Slow*)  only the TESTs that pass GoogleTest's filter
 # muster_room_tests(x SHARDS 8)       8 CTests, each an eighth of the TESTs in one process: for those that start slowly
 # muster_room_tests(parallel TORCH)   with the precompiled header that all torch tests share
@@ -14,6 +16,23 @@ if(MUSTER_WITH_TORCH AND MUSTER_PCH)
   target_precompile_headers(torch_test_pch PRIVATE <torch/torch.h> <gtest/gtest.h> <gmock/gmock.h>)
 endif()
 
+# One for those of torch-free rooms.
+if(MUSTER_PCH)
+  file(WRITE ${CMAKE_BINARY_DIR}/test_pch/empty.cpp "")
+  add_library(test_pch STATIC ${CMAKE_BINARY_DIR}/test_pch/empty.cpp)
+  target_link_libraries(test_pch PRIVATE muster_compile muster_quick_compile GTest::gmock nlohmann_json::nlohmann_json)
+  target_compile_options(test_pch PRIVATE -fpch-preprocess)
+  target_precompile_headers(test_pch PRIVATE <filesystem> <fstream> <functional> <sstream> <gmock/gmock.h> <gtest/gtest.h>
+    <nlohmann/json.hpp>)
+endif()
+
+function(muster_use_test_pch target)
+  if(MUSTER_PCH)
+    target_compile_options(${target} PRIVATE -fpch-preprocess)
+    target_precompile_headers(${target} REUSE_FROM test_pch)
+  endif()
+endfunction()
+
 function(muster_use_torch_pch target)
   if(MUSTER_PCH)
     target_link_libraries(${target} PRIVATE muster_torch)
@@ -25,19 +44,33 @@ function(muster_use_torch_pch target)
   endif()
 endfunction()
 
-function(muster_room_tests room)
+function(muster_room_tests folder)
   cmake_parse_arguments(ARG "TORCH" "FILTER;SHARDS" "LIBRARIES;LABELS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${room}/*_test.cpp)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*_test.cpp)
   if(NOT sources)
     return()
   endif()
+  string(REPLACE "/" "_" room ${folder})
   add_executable(${room}_tests ${sources})
+  set(areas "")
+  foreach(source IN LISTS sources)
+    cmake_path(GET source PARENT_PATH area)
+    cmake_path(GET area FILENAME area)
+    list(APPEND areas ${area})
+    list(APPEND sources_of_${area} ${source})
+  endforeach()
+  list(REMOVE_DUPLICATES areas)
+  foreach(area IN LISTS areas)
+    muster_unity(${room}_tests ${area} ${sources_of_${area}})
+  endforeach()
   target_link_libraries(${room}_tests PRIVATE muster_compile muster_quick_compile ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
   target_include_directories(${room}_tests PRIVATE ${CMAKE_SOURCE_DIR})
   target_compile_definitions(${room}_tests PRIVATE
     MUSTER_TEST_BIN_DIR="${CMAKE_BINARY_DIR}/bin" MUSTER_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   if(ARG_TORCH)
     muster_use_torch_pch(${room}_tests)
+  else()
+    muster_use_test_pch(${room}_tests)
   endif()
   set(variables "")
   if(MUSTER_SANITIZE MATCHES thread)

@@ -29,7 +29,7 @@ def every_source_is_built(build):
     built = {pathlib.Path(command["file"]).resolve() for command in commands}
     for source in files(".cpp", folders=["muster", "cli", "tests", "examples"]):
         # Built where NCCL's headers are; a project of its own, built by the CTest consume.installed.
-        optional = name(source).startswith(("muster/parallel/nccl/", "tests/consume/"))
+        optional = name(source).startswith(("muster/distributed/nccl/", "tests/consume/"))
         if source.resolve() not in built and not optional:
             yield f"{name(source)} is built by no target"
 

@@ -31,7 +31,7 @@ std::vector<ListRow> rows_of(std::string_view kind) {
   return list_rows(tune::searchers());
 }
 
-int run(std::span<const std::string> args, Console& console) {
+int run_list_command(std::span<const std::string> args, Console& console) {
   std::optional<int> done;
   const ListRequest request = parse_list(args, console, done);
   if (done) return *done;
@@ -46,6 +46,6 @@ int run(std::span<const std::string> args, Console& console) {
 }  // namespace
 
 extern constinit const CommandEntry list_entry{
-    "list", "list models, datasets, backends, launchers, …", &run};
+    "list", "list models, datasets, backends, launchers, …", &run_list_command};
 
 }  // namespace muster::cli

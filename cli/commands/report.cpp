@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kDescription =
     "Reports metrics of a trial to the tuner that started it, waits until they are stored, and "
     "prints what the trial is to do: continue, pause or stop.";
-constexpr std::string_view kExamples =
+constexpr std::string_view kReportExamples =
     "Example, in a trial's script:\n"
     "  for epoch in $(seq 1 10); do\n"
     "    …\n"
@@ -74,11 +74,11 @@ int exit_code_of(tune::Action action) {
   return kDone;
 }
 
-int run(std::span<const std::string> args, Console& console) {
+int run_report_command(std::span<const std::string> args, Console& console) {
   Words words;
   const auto app = make_app("report",
                             std::string(kDescription),
-                            std::string(kExamples),
+                            std::string(kReportExamples),
                             "muster report [step=N] NAME=NUMBER … [OPTIONS]");
   app->add_option("metrics", words.pairs, "step=N and metrics, as name=number")
       ->option_text("NAME=NUMBER …");
@@ -109,6 +109,6 @@ int run(std::span<const std::string> args, Console& console) {
 }  // namespace
 
 extern constinit const CommandEntry report_entry{
-    "report", "report a trial's metrics to its tuner", &run};
+    "report", "report a trial's metrics to its tuner", &run_report_command};
 
 }  // namespace muster::cli

@@ -94,7 +94,7 @@ launch::JobOutcome run_shown(const RunFlags& flags, Console& console) {
   }
 }
 
-int run(std::span<const std::string> args, Console& console) {
+int run_run_command(std::span<const std::string> args, Console& console) {
   RunFlags flags;
   if (const auto done = parse_run_flags(args, console, flags)) return *done;
   const launch::JobOutcome outcome = run_shown(flags, console);
@@ -104,6 +104,7 @@ int run(std::span<const std::string> args, Console& console) {
 
 }  // namespace
 
-extern constinit const CommandEntry run_entry{"run", "start a program as several ranks", &run};
+extern constinit const CommandEntry run_entry{
+    "run", "start a program as several ranks", &run_run_command};
 
 }  // namespace muster::cli

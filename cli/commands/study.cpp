@@ -11,7 +11,7 @@
 namespace muster::cli {
 namespace {
 
-constexpr std::string_view kExamples =
+constexpr std::string_view kStudyExamples =
     "\nExamples:\n"
     "  muster study list fashion.db\n"
     "  muster study show fashion.db --study fashion\n"
@@ -27,7 +27,7 @@ void print_overview(std::ostream& out) {
     out << "  " << command.name << std::string(10 - std::min<size_t>(9, command.name.size()), ' ')
         << command.help << '\n';
   }
-  out << kExamples;
+  out << kStudyExamples;
 }
 
 const StudyCommand& command_named(const std::string& name) {
@@ -40,7 +40,7 @@ const StudyCommand& command_named(const std::string& name) {
                      .hint = suggestion(name, names)});
 }
 
-int run(std::span<const std::string> args, Console& console) {
+int run_study_command(std::span<const std::string> args, Console& console) {
   if (args.empty()) {
     print_overview(console.err());
     return kWrongUse;
@@ -55,6 +55,8 @@ int run(std::span<const std::string> args, Console& console) {
 }  // namespace
 
 extern constinit const CommandEntry study_entry{
-    "study", "look at stored studies: list, show, best, export; ask, tell, stop", &run};
+    "study",
+    "look at stored studies: list, show, best, export; ask, tell, stop",
+    &run_study_command};
 
 }  // namespace muster::cli

@@ -5,11 +5,11 @@
 namespace muster::cli {
 namespace {
 
-int run(std::span<const std::string> args, Console&) { exec_torch("train", args); }
+int run_train_command(std::span<const std::string> args, Console&) { exec_torch("train", args); }
 
 }  // namespace
 
 extern constinit const CommandEntry train_entry{
-    "train", "train a model; alone, or as one rank under `muster run`", &run};
+    "train", "train a model; alone, or as one rank under `muster run`", &run_train_command};
 
 }  // namespace muster::cli

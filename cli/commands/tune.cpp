@@ -82,7 +82,7 @@ int conclude(const tune::StudyCore& core,
   return kFailed;
 }
 
-int run_shown(const TuneFlags& flags, Console& console) {
+int tune_shown(const TuneFlags& flags, Console& console) {
   tune::StatusOptions options = flags.status;
   options.width = static_cast<size_t>(console.width());
   LiveTable table(console, options);
@@ -117,15 +117,15 @@ int run_shown(const TuneFlags& flags, Console& console) {
   return code;
 }
 
-int run(std::span<const std::string> args, Console& console) {
+int run_tune_command(std::span<const std::string> args, Console& console) {
   TuneFlags flags;
   if (const auto done = parse_tune_flags(args, console, flags)) return *done;
-  return flags.dry_run > 0 ? dry_run(flags, console) : run_shown(flags, console);
+  return flags.dry_run > 0 ? dry_run(flags, console) : tune_shown(flags, console);
 }
 
 }  // namespace
 
 extern constinit const CommandEntry tune_entry{
-    "tune", "search hyperparameters of any program", &run};
+    "tune", "search hyperparameters of any program", &run_tune_command};
 
 }  // namespace muster::cli

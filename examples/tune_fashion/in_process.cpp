@@ -19,7 +19,7 @@
 #include "muster/data/sets/subset_dataset.h"
 #include "muster/models/model.h"
 #include "muster/tune/run/run.h"
-#include "muster/tune/schedulers/asha.h"
+#include "muster/tune/schedule/asha/asha_options.h"
 
 namespace data = muster::data;
 namespace tune = muster::tune;

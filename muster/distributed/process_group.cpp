@@ -229,4 +229,13 @@ ProcessGroup ThreadWorld::group(int rank) const {
 
 void ThreadWorld::leave(int rank, const std::string& why) const { board_->leave(rank, why); }
 
+std::shared_ptr<const diagnose::FlightRecorder> flight_recorder(const ProcessGroup& group) {
+  return recorder_of(*group.c10d()->getBackend(group.device().type()));
+}
+
+void mark_step(const ProcessGroup& group, int64_t step) {
+  if (const auto recorder = recorder_of(*group.c10d()->getBackend(group.device().type())))
+    recorder->set_step(step);
+}
+
 }  // namespace muster::distributed

@@ -63,6 +63,13 @@ class ProcessGroup {
   std::shared_ptr<State> state_;
 };
 
+/// The recorder of this rank in the group; null where the watch is off. It may outlive the group.
+std::shared_ptr<const diagnose::FlightRecorder> flight_recorder(const ProcessGroup& group);
+
+/// Tells the watch (and the fault plan) which optimizer step begins: messages and records name it.
+/// Nothing happens where the watch is off.
+void mark_step(const ProcessGroup& group, int64_t step);
+
 /// The group of this process, from what its launcher set. Without a launcher: a group of one, which
 /// needs no network. Collective. Throws a usage error for an unknown backend or a rank started
 /// twice, an environment error for a port in use, ranks that do not come, or a backend that is not

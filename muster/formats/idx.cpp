@@ -18,7 +18,7 @@ namespace {
 using Bytes = std::span<const uint8_t>;
 
 constexpr size_t kMaxDims = 8;
-constexpr size_t kMaxHeaderBytes = 4 + 4 * kMaxDims;
+constexpr size_t kMaxIdxHeaderBytes = 4 + 4 * kMaxDims;
 constexpr int64_t kDeflateMaxRatio = 1032;  // 258 bytes from 2 bits
 
 Error damaged(std::string_view name, std::string rule, std::string value = "") {
@@ -50,7 +50,7 @@ IdxType parse_type(uint8_t code, std::string_view name) {
   throw damaged(name, "the third byte is a type: 8, 9, 11, 12, 13 or 14", concat(int{code}));
 }
 
-/// `start` is the beginning of the file, unpacked, of kMaxHeaderBytes or as much as there is.
+/// `start` is the beginning of the file, unpacked, of kMaxIdxHeaderBytes or as much as there is.
 Header parse_header(Bytes start, std::string_view name, const IdxLimits& limits) {
   if (start.size() < 4) {
     throw damaged(name, "an IDX file has a header", concat(start.size(), " bytes"));
@@ -119,7 +119,7 @@ bool is_gzip(Bytes file) { return file.size() >= 2 && file[0] == 0x1f && file[1]
 
 /// The first bytes of what is packed. zlib, because libdeflate unpacks whole members only.
 std::vector<uint8_t> unpack_start(Bytes file, std::string_view name) {
-  std::vector<uint8_t> out(kMaxHeaderBytes);
+  std::vector<uint8_t> out(kMaxIdxHeaderBytes);
   z_stream stream{};
   constexpr int kGzipOnly = 16 + MAX_WBITS;
   if (inflateInit2(&stream, kGzipOnly) != Z_OK) {

@@ -27,7 +27,10 @@ enum class WeightDecay { kCoupled, kDecoupled };
 /// max_exp_avg_sq. The names are torch.optim's.
 class AdamRule final : public Optimizer {
  public:
-  AdamRule(tensor::NamedTensorList parameters, double lr, const AdamOptions& options, WeightDecay decay);
+  AdamRule(tensor::NamedTensorList parameters,
+           double lr,
+           const AdamOptions& options,
+           WeightDecay decay);
 
   void step() override;
   std::optional<double> momentum() const override { return options_.beta1; }

@@ -23,7 +23,8 @@ namespace muster::optim {
 class Optimizer {
  public:
   /// Names are those of the module's parameters; the state is saved under them.
-  Optimizer(tensor::NamedTensorList parameters, double lr) : parameters_(std::move(parameters)), lr_(lr) {}
+  Optimizer(tensor::NamedTensorList parameters, double lr)
+      : parameters_(std::move(parameters)), lr_(lr) {}
   virtual ~Optimizer() = default;
 
   /// One update. Gradients keep their values. Throws a usage error for a sparse gradient.

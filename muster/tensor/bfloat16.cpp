@@ -29,11 +29,4 @@ void to_bfloat16(torch::nn::Module& module) {
   for (const at::Tensor& buffer : module.buffers(/*recurse=*/false)) convert(buffer);
 }
 
-at::Tensor scores_of(models::Classifier& model, const at::Tensor& images) {
-  const std::vector<at::Tensor> parameters = model.parameters();
-  const at::ScalarType dtype =
-      parameters.empty() ? images.scalar_type() : parameters[0].scalar_type();
-  return model.forward(images.to(dtype)).to(at::kFloat);
-}
-
 }  // namespace muster::tensor

@@ -11,8 +11,8 @@
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/mapped_file.h"
-#include "muster/formats/safetensors_header.h"
 #include "muster/base/text.h"
+#include "muster/formats/safetensors_header.h"
 
 namespace muster::tensor {
 namespace {
@@ -197,8 +197,10 @@ TensorFile read_safetensors(const std::filesystem::path& path, TensorMemory memo
 
 TensorFile parse_safetensors(std::string_view bytes, const std::string& where) {
   // Never written to: every tensor is a copy.
-  return tensors_of(
-      const_cast<char*>(bytes.data()), formats::parse_safetensors_header(bytes, where), where, nullptr);
+  return tensors_of(const_cast<char*>(bytes.data()),
+                    formats::parse_safetensors_header(bytes, where),
+                    where,
+                    nullptr);
 }
 
 }  // namespace muster::tensor

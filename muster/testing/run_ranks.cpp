@@ -5,7 +5,8 @@ namespace muster::testing {
 void run_ranks(int world_size,
                const std::function<void(distributed::ProcessGroup group)>& rank_main,
                RankOptions options) {
-  distributed::ThreadWorld(world_size, options.timeout, options.backend, options.hosts, options.watch)
+  distributed::ThreadWorld(
+      world_size, options.timeout, options.backend, options.hosts, options.watch)
       .run(rank_main);
 }
 

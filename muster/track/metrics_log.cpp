@@ -14,7 +14,7 @@ namespace {
 
 std::string cell(const std::optional<double>& value) { return value ? shortest(*value) : ""; }
 
-void put(Json& object, const char* name, const std::optional<double>& value) {
+void put_number(Json& object, const char* name, const std::optional<double>& value) {
   if (!value) return;
   if (std::isfinite(*value)) {
     object[name] = *value;
@@ -106,14 +106,14 @@ std::string to_csv_line(const MetricsRow& row) {
 
 std::string to_json_line(const MetricsRow& row) {
   Json object = {{"step", row.step}, {"epoch", row.epoch}, {"phase", row.phase}};
-  put(object, "loss", row.loss);
-  put(object, "accuracy", row.accuracy);
-  put(object, "lr", row.lr);
-  put(object, "samples_per_s", row.samples_per_s);
-  put(object, "elapsed_s", row.elapsed_s);
-  put(object, "gradient_norm", row.gradient_norm);
-  put(object, "top_k_accuracy", row.top_k_accuracy);
-  put(object, "epoch_s", row.epoch_s);
+  put_number(object, "loss", row.loss);
+  put_number(object, "accuracy", row.accuracy);
+  put_number(object, "lr", row.lr);
+  put_number(object, "samples_per_s", row.samples_per_s);
+  put_number(object, "elapsed_s", row.elapsed_s);
+  put_number(object, "gradient_norm", row.gradient_norm);
+  put_number(object, "top_k_accuracy", row.top_k_accuracy);
+  put_number(object, "epoch_s", row.epoch_s);
   return to_text(object) + '\n';
 }
 

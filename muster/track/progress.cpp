@@ -10,7 +10,7 @@ namespace {
 // Longer lines are not ours: a progress line has nine short fields.
 constexpr size_t kMaxLineBytes = 4096;
 
-void put(Json& json, const char* key, const std::optional<double>& value) {
+void put_finite(Json& json, const char* key, const std::optional<double>& value) {
   if (value && std::isfinite(*value)) json[key] = *value;
 }
 
@@ -41,10 +41,10 @@ std::string to_json_line(const ProgressEvent& event) {
                {"epochs", event.epochs},
                {"step", event.step},
                {"steps", event.steps}};
-  put(json, "loss", event.loss);
-  put(json, "accuracy", event.accuracy);
-  put(json, "samples_per_s", event.samples_per_s);
-  put(json, "eta_s", event.eta_s);
+  put_finite(json, "loss", event.loss);
+  put_finite(json, "accuracy", event.accuracy);
+  put_finite(json, "samples_per_s", event.samples_per_s);
+  put_finite(json, "eta_s", event.eta_s);
   return to_text(json) + '\n';
 }
 

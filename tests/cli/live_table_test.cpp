@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "muster/tune/views/text_table.h"
+#include "muster/base/text_table.h"
 
 namespace muster::cli {
 namespace {
@@ -83,7 +83,7 @@ TEST(LiveTable, FitsTheWindow) {
       EXPECT_LT(std::ranges::count(table, '\n'), rows) << table;
       for (size_t at = 0; at < table.size();) {
         const size_t end = table.find('\n', at);
-        EXPECT_LT(tune::columns_of(table.substr(at, end - at)), columns);
+        EXPECT_LT(columns_of(table.substr(at, end - at)), columns);
         at = end + 1;
       }
     }

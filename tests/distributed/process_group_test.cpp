@@ -75,7 +75,7 @@ TEST(ProcessGroup, AutoTakesSharedMemoryOnOneHostAndSaysWhy) {
   const int64_t port = free_port();
   std::thread other([&] {
     distributed::init_process_group({.timeout = 20s},
-                                 RankEnv{.rank = 1, .world_size = 2, .master_port = port})
+                                    RankEnv{.rank = 1, .world_size = 2, .master_port = port})
         .barrier();
   });
   const auto group = distributed::init_process_group(
@@ -120,10 +120,10 @@ TEST(ShmBackend, RefusesRanksOfOtherHostsOnAllRanks) {
     ranks.emplace_back([&, rank] {
       errors[rank] = test::error_of([&] {
         distributed::backends().at("shm").make({.store = store,
-                                             .rank = rank,
-                                             .world_size = 2,
-                                             .timeout = 20s,
-                                             .host_identity = rank == 0 ? "a" : "b"});
+                                                .rank = rank,
+                                                .world_size = 2,
+                                                .timeout = 20s,
+                                                .host_identity = rank == 0 ? "a" : "b"});
       });
     });
   }
@@ -174,8 +174,9 @@ TEST(ProcessGroup, ARestartMayClaimItsRankAgain) {
 
 TEST(ProcessGroup, RankZeroThatNeverComesIsNamedAfterTheTimeout) {
   const int64_t port = free_port();
-  const Error error = muster_error_of(
-      [&] { distributed::connect_store({.rank = 1, .world_size = 2, .master_port = port}, 100ms); });
+  const Error error = muster_error_of([&] {
+    distributed::connect_store({.rank = 1, .world_size = 2, .master_port = port}, 100ms);
+  });
   EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
   EXPECT_THAT(error.what(),
               HasSubstr("no answer from rank 0 at 127.0.0.1:" + std::to_string(port)));
@@ -191,8 +192,9 @@ TEST(ProcessGroup, UnknownBackendGetsASuggestion) {
 
 TEST(ProcessGroup, ThreadRanksCannotComeFromALauncher) {
   const Error error = muster_error_of([] {
-    distributed::init_process_group({.backend = "thread", .timeout = 5s},
-                                 RankEnv{.rank = 0, .world_size = 2, .master_port = free_port()});
+    distributed::init_process_group(
+        {.backend = "thread", .timeout = 5s},
+        RankEnv{.rank = 0, .world_size = 2, .master_port = free_port()});
   });
   EXPECT_THAT(error.what(), HasSubstr("its ranks are threads of one process"));
 }

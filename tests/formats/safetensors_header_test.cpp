@@ -32,8 +32,8 @@ std::string error_of_tensor(const std::string& fields, const std::string& data) 
 }
 
 formats::SafetensorsTensor tensor(const std::string& name,
-                         std::string_view dtype,
-                         std::vector<int64_t> shape) {
+                                  std::string_view dtype,
+                                  std::vector<int64_t> shape) {
   return {.name = name, .dtype = formats::find_safetensors_dtype(dtype), .shape = std::move(shape)};
 }
 
@@ -162,10 +162,10 @@ TEST(formats::SafetensorsHeader, RefusesGapsOverlapsAndLooseEnds) {
 
 TEST(formats::SafetensorsHeader, TheWriterOrdersByAlignmentAndNameAndPadsToEight) {
   formats::SafetensorsHeader header{.tensors = {tensor("byte", "U8", {3}),
-                                       tensor("b", "F32", {1}),
-                                       tensor("long", "I64", {1}),
-                                       tensor("a", "F32", {2})},
-                           .metadata = {{"k", "v"}}};
+                                                tensor("b", "F32", {1}),
+                                                tensor("long", "I64", {1}),
+                                                tensor("a", "F32", {2})},
+                                    .metadata = {{"k", "v"}}};
   const std::string head = formats::lay_out_safetensors(header);
   EXPECT_EQ(head.size() % 8, 0U);
   EXPECT_EQ(header.data_begin, head.size());

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "muster/base/error.h"
+#include "muster/tune/files/study_file.h"
 #include "muster/tune/space/distribution.h"
 #include "muster/tune/space/space.h"
-#include "muster/tune/files/study_file.h"
 
 #include "tests/fuzz/fuzz.h"
 

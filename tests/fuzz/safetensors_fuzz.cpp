@@ -25,7 +25,8 @@ void check_places(const formats::SafetensorsHeader& header, std::string_view fil
 void check_round_trip(formats::SafetensorsHeader header) {
   const std::string head = formats::lay_out_safetensors(header);
   uint64_t bytes = 0;
-  for (const formats::SafetensorsTensor& tensor : header.tensors) bytes += tensor.end - tensor.begin;
+  for (const formats::SafetensorsTensor& tensor : header.tensors)
+    bytes += tensor.end - tensor.begin;
   require(head.size() % 8 == 0, "the data is aligned");
   require(formats::parse_safetensors_header(head + std::string(bytes, 'x'), "again") == header,
           "what was written reads back");

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "muster/base/error.h"
-#include "muster/tune/space/command_template.h"
 #include "muster/tune/files/study_file.h"
+#include "muster/tune/space/command_template.h"
 
 #include "tests/fuzz/fuzz.h"
 

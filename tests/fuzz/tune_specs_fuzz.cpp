@@ -4,9 +4,9 @@
 
 #include "muster/base/error.h"
 #include "muster/base/params.h"
+#include "muster/tune/core/stop_rules.h"
 #include "muster/tune/schedule/scheduler.h"
 #include "muster/tune/search/searcher.h"
-#include "muster/tune/core/stop_rules.h"
 
 #include "tests/fuzz/fuzz.h"
 

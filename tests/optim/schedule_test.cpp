@@ -14,11 +14,11 @@
 namespace muster {
 namespace {
 
-using ::testing::HasSubstr;
 using optim::make_schedule;
 using optim::Schedule;
 using optim::ScheduleContext;
 using optim::ScheduleValue;
+using ::testing::HasSubstr;
 
 constexpr int64_t kSteps = 1000;
 const ScheduleContext kRun{.lr = 0.1, .total_steps = kSteps, .total_epochs = kSteps};

@@ -15,10 +15,10 @@
 
 namespace muster::test {
 
+using distributed::ProcessGroup;
 using muster::testing::run_ranks;
 using parallel::DdpOptions;
 using parallel::DistributedDataParallel;
-using distributed::ProcessGroup;
 using torch::Tensor;
 
 /// A module whose forward is a function: `layers` are registered as layer0, layer1, …

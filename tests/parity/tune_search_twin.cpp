@@ -13,10 +13,10 @@
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
-#include "muster/tune/schedule/rung_ladder.h"
+#include "muster/tune/core/variants.h"
+#include "muster/tune/schedule/asha/rung_ladder.h"
 #include "muster/tune/schedule/scheduler.h"
 #include "muster/tune/search/searcher.h"
-#include "muster/tune/core/variants.h"
 
 namespace muster::tune {
 namespace {

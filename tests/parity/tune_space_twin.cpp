@@ -7,8 +7,8 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/tune/space/space.h"
 #include "muster/tune/core/variants.h"
+#include "muster/tune/space/space.h"
 
 namespace {
 

@@ -10,9 +10,9 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tune/storage/storage.h"
 #include "muster/tune/views/export.h"
 #include "muster/tune/views/ray_files.h"
-#include "muster/tune/storage/storage.h"
 #include "muster/tune/views/tensorboard_trials.h"
 
 namespace {

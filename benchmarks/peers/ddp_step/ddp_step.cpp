@@ -30,17 +30,17 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/models/model.h"
-#include "muster/parallel/ddp/ddp.h"
 #include "muster/optim/optimizer.h"
+#include "muster/parallel/ddp/ddp.h"
 
 #include "benchmarks/peers/rank_program.h"
 
 namespace {
 
 using muster::Json;
+using muster::distributed::ProcessGroup;
 using muster::models::Classifier;
 using muster::parallel::DdpOptions;
-using muster::distributed::ProcessGroup;
 using Ddp = muster::parallel::DistributedDataParallel<std::shared_ptr<Classifier>>;
 
 struct Model {

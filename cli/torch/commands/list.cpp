@@ -1,10 +1,10 @@
 // `muster list` for the tables of torch rooms; `muster` itself prints the kinds and hands these on.
 #include "muster/data/dataset.h"
-#include "muster/models/model.h"
 #include "muster/distributed/meet/backend.h"
-#include "muster/parallel/hook/comm_hook.h"
+#include "muster/models/model.h"
 #include "muster/optim/optimizer.h"
 #include "muster/optim/schedule.h"
+#include "muster/parallel/hook/comm_hook.h"
 #include "muster/train/replicas/strategy.h"
 
 #include "cli/command.h"
@@ -24,7 +24,7 @@ std::vector<ListRow> rows_of(std::string_view kind) {
   throw internal_error({.refused = concat("muster-torch has no table of ", kind)});
 }
 
-int run(std::span<const std::string> args, Console& console) {
+int run_list_command(std::span<const std::string> args, Console& console) {
   std::optional<int> done;
   const ListRequest request = parse_list(args, console, done);
   if (done) return *done;
@@ -34,6 +34,7 @@ int run(std::span<const std::string> args, Console& console) {
 
 }  // namespace
 
-extern constinit const CommandEntry list_entry{"list", "list models, datasets, backends, …", &run};
+extern constinit const CommandEntry list_entry{
+    "list", "list models, datasets, backends, …", &run_list_command};
 
 }  // namespace muster::cli

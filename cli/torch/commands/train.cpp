@@ -329,7 +329,7 @@ int train_command(std::span<const std::string> args, Console& console) {
   return report_result(result, output, options.json, console);
 }
 
-int run(std::span<const std::string> args, Console& console) {
+int run_train_command(std::span<const std::string> args, Console& console) {
   try {
     return train_command(args, console);
   } catch (const c10::Error& error) {
@@ -356,6 +356,6 @@ int run(std::span<const std::string> args, Console& console) {
 }  // namespace
 
 extern constinit const CommandEntry train_entry{
-    "train", "train a model; alone, or as one rank under `muster run`", &run};
+    "train", "train a model; alone, or as one rank under `muster run`", &run_train_command};
 
 }  // namespace muster::cli

@@ -5,13 +5,13 @@
 namespace muster::data {
 namespace {
 
-struct NoOptions {};
+struct FashionMnistOptions {};
 
-constexpr std::string_view kHint =
+constexpr std::string_view kFashionMnistHint =
     "install Debian's dataset-fashion-mnist, or name the folder of the four files by --data-dir";
 
-std::shared_ptr<const Dataset> open(const DatasetRequest& request) {
-  resolve_params<NoOptions>({}, request.params, "dataset fashion-mnist");
+std::shared_ptr<const Dataset> open_fashion_mnist(const DatasetRequest& request) {
+  resolve_params<FashionMnistOptions>({}, request.params, "dataset fashion-mnist");
   const auto folder =
       request.data_dir.empty() ? "/usr/share/datasets/fashion-mnist" : request.data_dir;
   // Mean and deviation over all pixels of the training split.
@@ -32,7 +32,7 @@ std::shared_ptr<const Dataset> open(const DatasetRequest& request) {
                                            "Ankle boot"},
                            .mean = {0.2860},
                            .standard_deviation = {0.3530}},
-                          kHint);
+                          kFashionMnistHint);
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ std::shared_ptr<const Dataset> open(const DatasetRequest& request) {
 extern constinit const DatasetEntry fashion_mnist_entry{
     .name = "fashion-mnist",
     .help = "70,000 grey 28x28 images of 10 kinds of clothing",
-    .open = &open,
+    .open = &open_fashion_mnist,
 };
 
 }  // namespace muster::data

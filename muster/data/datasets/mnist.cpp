@@ -4,19 +4,19 @@
 namespace muster::data {
 namespace {
 
-struct NoOptions {};
+struct MnistOptions {};
 
-constexpr std::string_view kHint =
+constexpr std::string_view kMnistHint =
     "download train-images-idx3-ubyte.gz and its three sisters (mirror: "
     "https://ossci-datasets.s3.amazonaws.com/mnist/) "
     "and name their folder by --data-dir";
 
-std::shared_ptr<const Dataset> open(const DatasetRequest& request) {
-  resolve_params<NoOptions>({}, request.params, "dataset mnist");
+std::shared_ptr<const Dataset> open_mnist(const DatasetRequest& request) {
+  resolve_params<MnistOptions>({}, request.params, "dataset mnist");
   if (request.data_dir.empty()) {
     throw usage_error({.refused = "dataset mnist without a folder",
                        .rule = "MNIST is in no Debian package, so it has no default place",
-                       .hint = std::string(kHint)});
+                       .hint = std::string(kMnistHint)});
   }
   // Mean and deviation over all pixels of the training split.
   return read_mnist_files(request.data_dir,
@@ -26,7 +26,7 @@ std::shared_ptr<const Dataset> open(const DatasetRequest& request) {
                            .classes = 10,
                            .mean = {0.1307},
                            .standard_deviation = {0.3081}},
-                          kHint);
+                          kMnistHint);
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ std::shared_ptr<const Dataset> open(const DatasetRequest& request) {
 extern constinit const DatasetEntry mnist_entry{
     .name = "mnist",
     .help = "70,000 grey 28x28 images of digits (needs --data-dir)",
-    .open = &open,
+    .open = &open_mnist,
 };
 
 }  // namespace muster::data

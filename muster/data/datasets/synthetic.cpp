@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kPatches = 4;  // along each side
 
-constexpr Param kParams[] = {
+constexpr Param kSyntheticParams[] = {
     param<&SyntheticOptions::samples>("samples", "training samples"),
     param<&SyntheticOptions::test_samples>("test_samples", "test samples"),
     param<&SyntheticOptions::classes>("classes", "number of classes"),
@@ -35,12 +35,12 @@ void check(const SyntheticOptions& options) {
   const int64_t counts[] = {
       options.samples, options.test_samples, options.classes, options.channels, options.size};
   for (size_t i = 0; i < std::size(counts); ++i) {
-    check(kParams[i], options, counts[i] >= 1, "it is at least 1");
+    check(kSyntheticParams[i], options, counts[i] >= 1, "it is at least 1");
   }
-  check(kParams[2], options, options.classes <= 256, "it is at most 256");
-  check(kParams[3], options, options.channels <= 1024, "it is at most 1024");
-  check(kParams[4], options, options.size <= 4096, "it is at most 4096");
-  check(kParams[5], options, options.noise >= 0 && options.noise <= 1, "it is in 0 … 1");
+  check(kSyntheticParams[2], options, options.classes <= 256, "it is at most 256");
+  check(kSyntheticParams[3], options, options.channels <= 1024, "it is at most 1024");
+  check(kSyntheticParams[4], options, options.size <= 4096, "it is at most 4096");
+  check(kSyntheticParams[5], options, options.noise >= 0 && options.noise <= 1, "it is in 0 … 1");
 }
 
 /// Bytes of a random stream. The engine's output is fixed by the standard; its distributions are
@@ -85,9 +85,9 @@ void draw_plane(const int* pattern, int64_t size, int noise_256, ByteStream& byt
   }
 }
 
-std::shared_ptr<const Dataset> open(const DatasetRequest& request) {
+std::shared_ptr<const Dataset> open_synthetic(const DatasetRequest& request) {
   return make_synthetic(
-      resolve_params<SyntheticOptions>(kParams, request.params, "dataset synthetic"),
+      resolve_params<SyntheticOptions>(kSyntheticParams, request.params, "dataset synthetic"),
       request.split);
 }
 
@@ -124,8 +124,8 @@ std::shared_ptr<const ImageDataset> make_synthetic(const SyntheticOptions& optio
 extern constinit const DatasetEntry synthetic_entry{
     .name = "synthetic",
     .help = "made-up images that a small model learns in seconds; no files",
-    .params = kParams,
-    .open = &open,
+    .params = kSyntheticParams,
+    .open = &open_synthetic,
 };
 
 }  // namespace muster::data

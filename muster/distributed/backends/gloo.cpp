@@ -13,7 +13,7 @@ namespace {
 
 using Gloo = c10d::ProcessGroupGloo;
 
-c10::intrusive_ptr<c10d::Backend> make(const BackendRequest& request) {
+c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendRequest& request) {
   try {
     auto options = Gloo::Options::create(request.timeout);
     const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
@@ -38,7 +38,7 @@ extern constinit const BackendEntry gloo_entry{
     10,
     c10d::ProcessGroup::BackendType::GLOO,
     [] { return std::string(); },
-    &make,
+    &make_gloo,
     true,
     false,
     nullptr,

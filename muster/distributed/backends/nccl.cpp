@@ -1,13 +1,13 @@
 // CUDA tensors by NVIDIA's NCCL, through the optional module libmuster_nccl.so. See
-// muster/parallel/nccl/.
+// muster/distributed/nccl/.
 #include <c10/core/DeviceGuard.h>
 #include <dlfcn.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/distributed/meet/backend.h"
-#include "muster/tensor/device/cuda.h"
 #include "muster/distributed/nccl/module.h"
+#include "muster/tensor/device/cuda.h"
 
 namespace muster::distributed {
 namespace {
@@ -34,7 +34,7 @@ const Module& module() {
   return opened;
 }
 
-std::string available() { return module().why_not; }
+std::string nccl_available() { return module().why_not; }
 
 std::string refuses(const BackendRequest& request) {
   const int devices = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->deviceCount();
@@ -42,7 +42,7 @@ std::string refuses(const BackendRequest& request) {
   return concat("local rank ", request.local_rank, " has no device of its own among ", devices);
 }
 
-c10::intrusive_ptr<c10d::Backend> make(const BackendRequest& request) {
+c10::intrusive_ptr<c10d::Backend> make_nccl(const BackendRequest& request) {
   const auto devices = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->deviceCount();
   if (request.local_rank >= devices) {
     throw environment_error(
@@ -68,8 +68,8 @@ extern constinit const BackendEntry nccl_entry{
     "one NVIDIA device per process, one or many hosts; CUDA tensors",
     30,
     c10d::ProcessGroup::BackendType::NCCL,
-    &available,
-    &make,
+    &nccl_available,
+    &make_nccl,
     false,
     true,
     nullptr,

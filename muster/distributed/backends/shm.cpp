@@ -5,9 +5,9 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/distributed/meet/backend.h"
 #include "muster/distributed/call/op_queue.h"
 #include "muster/distributed/call/posting_backend.h"
+#include "muster/distributed/meet/backend.h"
 #include "muster/distributed/shm/shm_collectives.h"
 #include "muster/distributed/shm/shm_mailbox.h"
 #include "muster/distributed/shm/shm_steps.h"
@@ -82,7 +82,7 @@ class ShmBackend final : public PostingBackend {
   std::shared_ptr<ShmMailbox> mailbox_;
 };
 
-c10::intrusive_ptr<c10d::Backend> make(const BackendRequest& request) {
+c10::intrusive_ptr<c10d::Backend> make_shm(const BackendRequest& request) {
   if (request.world_size > kMaxRanks)
     throw BackendUnfit(concat("shm is for at most ", kMaxRanks, " ranks of one host"));
   std::vector<int> names = request.names;
@@ -106,7 +106,7 @@ c10::intrusive_ptr<c10d::Backend> make(const BackendRequest& request) {
   return c10::make_intrusive<ShmBackend>(request, std::move(segment), std::move(names));
 }
 
-std::string unsuitable(const std::vector<RankOffer>& ranks) {
+std::string shm_unsuitable(const std::vector<RankOffer>& ranks) {
   for (size_t rank = 1; rank < ranks.size(); ++rank) {
     if (ranks[rank].host_identity != ranks[0].host_identity)
       return concat("ranks 0 and ", rank, " are on different hosts");
@@ -122,10 +122,10 @@ extern constinit const BackendEntry shm_entry{
     20,
     c10d::ProcessGroup::BackendType::CUSTOM,
     &shm_unavailable,
-    &make,
+    &make_shm,
     true,
     false,
-    &unsuitable,
+    &shm_unsuitable,
     nullptr,
     /*needs_no_buckets=*/true,
     /*names_culprits=*/true};

@@ -9,7 +9,7 @@
 namespace muster::distributed {
 namespace {
 
-c10::intrusive_ptr<c10d::Backend> make(const BackendRequest& request) {
+c10::intrusive_ptr<c10d::Backend> make_shm_gloo(const BackendRequest& request) {
   const std::string mine = request.host_identity.empty() ? host_identity() : request.host_identity;
   const auto hosts = hosts_of(
       exchange_texts(*request.store, "two_level/hosts", request.rank, request.world_size, mine));
@@ -18,7 +18,7 @@ c10::intrusive_ptr<c10d::Backend> make(const BackendRequest& request) {
   return c10::make_intrusive<TwoLevelBackend>(request, hosts, inside, backends().at("gloo"));
 }
 
-std::string unsuitable(const std::vector<RankOffer>& ranks) {
+std::string shm_gloo_unsuitable(const std::vector<RankOffer>& ranks) {
   std::vector<std::string> identities;
   for (const RankOffer& rank : ranks) identities.push_back(rank.host_identity);
   const auto hosts = hosts_of(identities);
@@ -29,7 +29,7 @@ std::string unsuitable(const std::vector<RankOffer>& ranks) {
   return shared ? "" : "every rank has a host of its own";
 }
 
-std::string available() { return backends().at("shm").available(); }
+std::string shm_gloo_available() { return backends().at("shm").available(); }
 
 }  // namespace
 
@@ -38,11 +38,11 @@ extern constinit const BackendEntry shm_gloo_entry{
     "several hosts: shared memory inside each, gloo between their first ranks; CPU tensors",
     15,
     c10d::ProcessGroup::BackendType::CUSTOM,
-    &available,
-    &make,
+    &shm_gloo_available,
+    &make_shm_gloo,
     true,
     false,
-    &unsuitable,
+    &shm_gloo_unsuitable,
     nullptr,
     /*needs_no_buckets=*/false,
     /*names_culprits=*/true};

@@ -1,8 +1,8 @@
 // Ranks that are threads of one process. See Note [Thread ranks].
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/distributed/meet/backend.h"
 #include "muster/distributed/call/posting_backend.h"
+#include "muster/distributed/meet/backend.h"
 #include "muster/distributed/thread/thread_board.h"
 
 namespace muster::distributed {
@@ -40,7 +40,7 @@ class ThreadBackend final : public PostingBackend {
   std::shared_ptr<ThreadBoard> board_;
 };
 
-c10::intrusive_ptr<c10d::Backend> make(const BackendRequest& request) {
+c10::intrusive_ptr<c10d::Backend> make_thread(const BackendRequest& request) {
   if (!request.board) {
     throw usage_error(
         {.refused = "backend thread",
@@ -58,7 +58,7 @@ extern constinit const BackendEntry thread_entry{
     -1,
     c10d::ProcessGroup::BackendType::CUSTOM,
     [] { return std::string(); },
-    &make,
+    &make_thread,
     true,
     true,
     nullptr,

@@ -11,7 +11,7 @@
 namespace muster::distributed {
 namespace {
 
-constexpr auto kSlice = std::chrono::milliseconds(10);
+constexpr auto kMailboxSlice = std::chrono::milliseconds(10);
 
 }  // namespace
 
@@ -127,7 +127,7 @@ void ShmMailbox::drive(std::unique_lock<std::mutex>& lock) {
   const auto rung = [&] { return mine.doorbell.load() != heard; };
   if (!spin_until(rung, steps_->spin())) {
     mine.listeners.fetch_add(1);
-    if (!rung()) futex_wait(mine.doorbell, heard, kSlice);
+    if (!rung()) futex_wait(mine.doorbell, heard, kMailboxSlice);
     mine.listeners.fetch_sub(1);
   }
   lock.lock();
@@ -143,7 +143,7 @@ void ShmMailbox::help(PendingWork& work, std::optional<Clock::time_point> deadli
     if (!driving_) {
       drive(lock);
     } else {
-      changed_.wait_for(lock, kSlice);
+      changed_.wait_for(lock, kMailboxSlice);
     }
   }
 }

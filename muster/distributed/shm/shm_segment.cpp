@@ -14,8 +14,8 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/distributed/meet/backend.h"
-#include "muster/distributed/shm/futex.h"
 #include "muster/distributed/meet/host.h"
+#include "muster/distributed/shm/futex.h"
 
 namespace muster::distributed {
 namespace {

@@ -11,7 +11,7 @@ namespace {
 
 using c10d::ReduceOp;
 
-constexpr size_t kAlign = 64;
+constexpr size_t kCacheLine = 64;
 
 class SlicedReduction {
  public:
@@ -51,8 +51,8 @@ class SlicedReduction {
 
   /// Rank r's slice of a piece, in bytes from the piece's start.
   Range slice(size_t piece, int r) const {
-    const size_t world = static_cast<size_t>(world_) * kAlign;
-    const size_t each = (length(piece) + world - 1) / world * kAlign;
+    const size_t world = static_cast<size_t>(world_) * kCacheLine;
+    const size_t each = (length(piece) + world - 1) / world * kCacheLine;
     const size_t from = std::min(length(piece), static_cast<size_t>(r) * each);
     return {from, std::min(each, length(piece) - from)};
   }

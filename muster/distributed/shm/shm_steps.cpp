@@ -5,14 +5,14 @@
 #include <unistd.h>
 
 #include "muster/base/text.h"
-#include "muster/distributed/shm/futex.h"
 #include "muster/distributed/meet/waited_time.h"
+#include "muster/distributed/shm/futex.h"
 
 namespace muster::distributed {
 namespace {
 
 /// How long a sleeping rank leaves dead peers unnoticed.
-constexpr auto kSlice = std::chrono::milliseconds(10);
+constexpr auto kStepSlice = std::chrono::milliseconds(10);
 constexpr auto kSpin = std::chrono::nanoseconds(60'000);
 constexpr uint32_t kSpinInFullEvery = 16;
 
@@ -73,7 +73,7 @@ void ShmSteps::wait_for_all(uint32_t step) {
   const bool soon = spin_until(came, in_full ? spin_ : spin_now_);
   spin_now_ = !soon ? spin_now_ / 2 : in_full ? spin_ : std::min(spin_, 2 * spin_now_ + kSpin / 32);
   if (soon) return;
-  WaitedTime waited(5 * kSlice);
+  WaitedTime waited(5 * kStepSlice);
   while (!came()) {
     if (ended_.load(std::memory_order_acquire)) give_up(step, "the group was destroyed");
     std::string reason;
@@ -84,7 +84,8 @@ void ShmSteps::wait_for_all(uint32_t step) {
     const std::chrono::nanoseconds left = timeout_ - waited.look();
     if (left.count() <= 0) give_up(step, concat("timed out after ", timeout_.count(), " ms"));
     head.sleepers.fetch_add(1);
-    if (!came()) futex_wait(head.epoch, step - 1, std::min<std::chrono::nanoseconds>(left, kSlice));
+    if (!came())
+      futex_wait(head.epoch, step - 1, std::min<std::chrono::nanoseconds>(left, kStepSlice));
     head.sleepers.fetch_sub(1);
   }
 }

@@ -67,8 +67,8 @@ class ThreadBoard {
   using Clock = std::chrono::steady_clock;
   struct Collective {
     std::vector<Contribution> parts;
-    std::vector<PendingWorkPtr> works;  // null: not arrived
-    std::vector<tensor::StreamMark> ready;      // by rank; see Note [Collectives between devices]
+    std::vector<PendingWorkPtr> works;      // null: not arrived
+    std::vector<tensor::StreamMark> ready;  // by rank; see Note [Collectives between devices]
     int arrived = 0;
     std::chrono::milliseconds timeout{};
     Clock::time_point deadline;

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "muster/distributed/meet/backend.h"
 #include "muster/distributed/call/op_queue.h"
 #include "muster/distributed/call/posting_backend.h"
+#include "muster/distributed/meet/backend.h"
 
 namespace muster::distributed {
 

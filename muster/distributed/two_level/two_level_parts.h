@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "muster/distributed/meet/backend.h"
 #include "muster/distributed/call/contribution.h"
 #include "muster/distributed/call/posting_backend.h"
+#include "muster/distributed/meet/backend.h"
 #include "muster/distributed/two_level/two_level.h"
 
 namespace muster::distributed {

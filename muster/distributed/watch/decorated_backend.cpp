@@ -336,22 +336,30 @@ DecoratedBackend::WorkPtr DecoratedBackend::barrier(const c10d::BarrierOptions& 
 }
 
 DecoratedBackend::WorkPtr DecoratedBackend::send(Tensors& tensors, int to, int tag) {
-  const OpCall call{
-      .kind = diagnose::OpKind::kSend, .type = OpType::SEND, .inputs = tensors, .root = to, .tag = tag};
+  const OpCall call{.kind = diagnose::OpKind::kSend,
+                    .type = OpType::SEND,
+                    .inputs = tensors,
+                    .root = to,
+                    .tag = tag};
   return pass(
       call, [](auto& inner, auto&... each) { return inner.send(each...); }, tensors, to, tag);
 }
 
 DecoratedBackend::WorkPtr DecoratedBackend::recv(Tensors& tensors, int from, int tag) {
-  const OpCall call{
-      .kind = diagnose::OpKind::kRecv, .type = OpType::RECV, .inputs = tensors, .root = from, .tag = tag};
+  const OpCall call{.kind = diagnose::OpKind::kRecv,
+                    .type = OpType::RECV,
+                    .inputs = tensors,
+                    .root = from,
+                    .tag = tag};
   return pass(
       call, [](auto& inner, auto&... each) { return inner.recv(each...); }, tensors, from, tag);
 }
 
 DecoratedBackend::WorkPtr DecoratedBackend::recvAnysource(Tensors& tensors, int tag) {
-  const OpCall call{
-      .kind = diagnose::OpKind::kRecvAny, .type = OpType::RECVANYSOURCE, .inputs = tensors, .tag = tag};
+  const OpCall call{.kind = diagnose::OpKind::kRecvAny,
+                    .type = OpType::RECVANYSOURCE,
+                    .inputs = tensors,
+                    .tag = tag};
   return pass(
       call, [](auto& inner, auto&... each) { return inner.recvAnysource(each...); }, tensors, tag);
 }

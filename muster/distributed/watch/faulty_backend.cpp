@@ -108,7 +108,8 @@ FaultyBackend::FaultyBackend(c10::intrusive_ptr<c10d::Backend> inner,
                              std::shared_ptr<const diagnose::FlightRecorder> steps)
     : DecoratedBackend(std::move(inner)), steps_(std::move(steps)) {
   for (diagnose::FaultRule& rule : plan) {
-    const bool is_deadly = rule.action == diagnose::FaultAction::kKill || rule.action == diagnose::FaultAction::kStop;
+    const bool is_deadly =
+        rule.action == diagnose::FaultAction::kKill || rule.action == diagnose::FaultAction::kStop;
     if (is_deadly && is_thread)
       throw usage_error(
           {.refused = concat("fault plan \"", to_text(diagnose::FaultPlan{rule}), "\""),

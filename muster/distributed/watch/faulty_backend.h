@@ -6,9 +6,9 @@
 #include <mutex>
 #include <vector>
 
-#include "muster/distributed/watch/decorated_backend.h"
 #include "muster/diagnose/record/fault_plan.h"
 #include "muster/diagnose/record/flight_recorder.h"
+#include "muster/distributed/watch/decorated_backend.h"
 
 namespace muster::distributed {
 

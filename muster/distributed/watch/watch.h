@@ -13,8 +13,6 @@
 
 namespace muster::distributed {
 
-class ProcessGroup;
-
 // Note [Naming the culprit]
 // Every operation of a group passes a decorator (watched_backend.h) that writes it into a flight
 // recorder: some hundred nanoseconds. A thread apart from the training thread writes a heartbeat
@@ -66,17 +64,13 @@ struct WatchRequest {
   bool threads = false;  ///< ranks are threads of one process
 };
 
+/// The recorder of the watch that a backend, as `watched` made it, has around it; null without one.
+std::shared_ptr<diagnose::FlightRecorder> recorder_of(c10d::Backend& backend);
+
 /// The backend with the faults of `options` in it and the watch around it; itself if both are off
 /// or the group has one rank. Throws a usage error for a bad fault plan.
 c10::intrusive_ptr<c10d::Backend> watched(c10::intrusive_ptr<c10d::Backend> backend,
                                           const WatchRequest& request,
                                           const WatchOptions& options);
-
-/// The recorder of this rank in the group; null where the watch is off. It may outlive the group.
-std::shared_ptr<const diagnose::FlightRecorder> flight_recorder(const ProcessGroup& group);
-
-/// Tells the watch (and the fault plan) which optimizer step begins: messages and records name it.
-/// Nothing happens where the watch is off.
-void mark_step(const ProcessGroup& group, int64_t step);
 
 }  // namespace muster::distributed

@@ -318,7 +318,8 @@ std::vector<diagnose::PeerView> WatchBoard::peers() const {
                     (view.life != diagnose::Life::kGone || peer.was_gone);
     view.state = std::move(peer.state);
   }
-  views[static_cast<size_t>(own.rank)] = {.state = own, .life = diagnose::Life::kRuns, .is_fresh = true};
+  views[static_cast<size_t>(own.rank)] = {
+      .state = own, .life = diagnose::Life::kRuns, .is_fresh = true};
   return views;
 }
 

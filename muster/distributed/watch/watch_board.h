@@ -111,7 +111,7 @@ struct WatchBoard::Shared {
   std::condition_variable changed;
   c10::intrusive_ptr<c10d::Store> store;
   std::optional<diagnose::ProcessId> server;  // the process of the rank that serves the store
-  std::vector<Peer> peers;          // by rank; only the board's thread writes there
+  std::vector<Peer> peers;                    // by rank; only the board's thread writes there
   std::optional<std::string> verdict;
   std::string proposal;
   std::vector<std::shared_ptr<Question>> questions;

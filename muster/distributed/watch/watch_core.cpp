@@ -202,9 +202,9 @@ WatchedWorkPtr Watch::oldest(const std::vector<WatchedWorkPtr>& works) const {
 
 diagnose::Diagnosis Watch::diagnose_now(const diagnose::OpRecord& op) const {
   return diagnose::diagnose({.op = op, .waited_s = age_s(op), .rank = request_.rank},
-                  board_.peers(),
-                  board_.store(),
-                  board_.stale_s());
+                            board_.peers(),
+                            board_.store(),
+                            board_.stale_s());
 }
 
 /// Whether to fail before the backend does. Other operations are believed once every rank has shown
@@ -258,7 +258,8 @@ Watch::Clock::time_point Watch::tick() {
     if (!first || !first->follows()) return now + board_.heartbeat();
     return now + std::min<Clock::duration>(board_.heartbeat(), timeout());
   }
-  const diagnose::OpRecord op = first ? first->record() : recorder_->standing().last.value_or(diagnose::OpRecord{});
+  const diagnose::OpRecord op =
+      first ? first->record() : recorder_->standing().last.value_or(diagnose::OpRecord{});
   const diagnose::Diagnosis diagnosis = diagnose_now(op);
   const auto limit = first && first->timeout().count() > 0 ? first->timeout() : timeout();
   const double left_s = first ? std::chrono::duration<double>(limit).count() - age_s(op) : 1e9;

@@ -28,7 +28,8 @@ std::string Watch::write_record(const std::string& verdict) const {
     json["heartbeats"].push_back(state);
   }
   json["operations"] = Json::array();
-  for (const diagnose::OpRecord& record : recorder_->since(0)) json["operations"].push_back(to_json(record));
+  for (const diagnose::OpRecord& record : recorder_->since(0))
+    json["operations"].push_back(to_json(record));
   const std::filesystem::path file = std::filesystem::path(options_.flight_dir) /
                                      concat(options_.group, "-rank-", request_.rank, ".json");
   try {

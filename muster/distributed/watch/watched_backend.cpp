@@ -9,7 +9,6 @@
 #include "muster/base/text.h"
 #include "muster/distributed/meet/backend.h"
 #include "muster/distributed/watch/faulty_backend.h"
-#include "muster/distributed/process_group.h"
 #include "muster/distributed/watch/watched_work.h"
 
 namespace muster::distributed {
@@ -52,15 +51,16 @@ const char* dtype_name(at::ScalarType type) {
 
 diagnose::TensorMeta meta_of(const at::Tensor& tensor) {
   diagnose::TensorMeta meta{.dtype = dtype_name(tensor.scalar_type()),
-                  .dims = static_cast<uint8_t>(std::min<int64_t>(tensor.dim(), 255)),
-                  .elements = tensor.numel()};
+                            .dims = static_cast<uint8_t>(std::min<int64_t>(tensor.dim(), 255)),
+                            .elements = tensor.numel()};
   for (size_t i = 0; i < meta.dims && i < diagnose::TensorMeta::kMaxDims; ++i)
     meta.sizes[i] = tensor.size(static_cast<int64_t>(i));
   return meta;
 }
 
 diagnose::OpRecord record_of(const OpCall& call) {
-  diagnose::OpRecord record{.kind = call.kind, .reduce = call.reduce, .root = call.root, .tag = call.tag};
+  diagnose::OpRecord record{
+      .kind = call.kind, .reduce = call.reduce, .root = call.root, .tag = call.tag};
   for (const at::Tensor& tensor : call.inputs) {
     if (tensor.defined())
       diagnose::add_tensor(record, meta_of(tensor), static_cast<int64_t>(tensor.element_size()));
@@ -76,17 +76,6 @@ BackendTraits traits_of(const c10d::Backend& backend) {
   return {.name = name,
           .has_threads = entry->completes_futures,
           .names_culprits = entry->names_culprits};
-}
-
-WatchedBackend* watched_of(const ProcessGroup& group) {
-  const auto backend = group.c10d()->getBackend(group.device().type());
-  c10d::Backend* at = backend.get();
-  while (at != nullptr) {
-    if (auto* found = dynamic_cast<WatchedBackend*>(at)) return found;
-    auto* decorated = dynamic_cast<DecoratedBackend*>(at);
-    at = decorated == nullptr ? nullptr : decorated->inner().get();
-  }
-  return nullptr;
 }
 
 }  // namespace
@@ -173,14 +162,14 @@ c10::intrusive_ptr<c10d::Backend> watched(c10::intrusive_ptr<c10d::Backend> back
       std::move(backend), diagnose::parse_fault_plan(options.faults), request.threads, recorder);
 }
 
-std::shared_ptr<const diagnose::FlightRecorder> flight_recorder(const ProcessGroup& group) {
-  const WatchedBackend* watched = watched_of(group);
-  return watched == nullptr ? nullptr : watched->recorder();
-}
-
-void mark_step(const ProcessGroup& group, int64_t step) {
-  const WatchedBackend* watched = watched_of(group);
-  if (watched != nullptr) watched->recorder()->set_step(step);
+std::shared_ptr<diagnose::FlightRecorder> recorder_of(c10d::Backend& backend) {
+  c10d::Backend* at = &backend;
+  while (at != nullptr) {
+    if (auto* found = dynamic_cast<WatchedBackend*>(at)) return found->recorder();
+    auto* decorated = dynamic_cast<DecoratedBackend*>(at);
+    at = decorated == nullptr ? nullptr : decorated->inner().get();
+  }
+  return nullptr;
 }
 
 }  // namespace muster::distributed

@@ -14,8 +14,9 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/launch/io/event_loop.h"
-#include "muster/launch/process/program.h"
+#include "muster/launch/io/pipe.h"
 #include "muster/launch/job/rank_streams.h"
+#include "muster/launch/process/program.h"
 #include "muster/launch/process/warden.h"
 
 namespace muster::launch {

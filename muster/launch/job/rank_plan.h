@@ -12,10 +12,6 @@
 
 namespace muster::launch {
 
-/// The descriptor under which rank 0 finds the pipe of MUSTER_PROGRESS_FD; first behind the
-/// standard streams.
-inline constexpr int kProgressFd = 3;
-
 /// One start of all ranks. A restart is a new attempt with a port of its own.
 struct AttemptPlan {
   int64_t restart_count = 0;

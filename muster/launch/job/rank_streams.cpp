@@ -25,31 +25,6 @@ int64_t now_ms() {
 
 }  // namespace
 
-Pipe Pipe::make() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) {
-    throw environment_error({.refused = "cannot make a pipe",
-                             .rule = errno_text(errno),
-                             .hint = "raise the limit on descriptors: ulimit -n"});
-  }
-  Pipe pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
-  pipe.read_end = raised(std::move(pipe.read_end));
-  pipe.write_end = raised(std::move(pipe.write_end));
-  ::fcntl(pipe.read_end.get(), F_SETFL, O_NONBLOCK);
-  return pipe;
-}
-
-ReadResult read_some(int fd, std::span<char> buffer, size_t& size) {
-  for (;;) {
-    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
-    size = got > 0 ? static_cast<size_t>(got) : 0;
-    if (got > 0) return ReadResult::kBytes;
-    if (got == 0) return ReadResult::kClosed;
-    if (errno == EINTR) continue;
-    return errno == EAGAIN ? ReadResult::kNothing : ReadResult::kClosed;
-  }
-}
-
 RankStreams::RankStreams(int64_t rank, const std::filesystem::path& folder) : rank_(rank) {
   for (Half& half : halves_) half.pipe = Pipe::make();
   if (folder.empty()) return;

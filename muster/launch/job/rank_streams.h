@@ -5,30 +5,15 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <span>
 
 #include "muster/base/file.h"
-#include "muster/launch/job/job.h"
 #include "muster/launch/io/line_splitter.h"
+#include "muster/launch/io/pipe.h"
+#include "muster/launch/job/job.h"
 #include "muster/launch/job/log_folder.h"
 #include "muster/launch/job/tail.h"
 
 namespace muster::launch {
-
-/// Both ends of a pipe; the reading end does not block.
-struct Pipe {
-  UniqueFd read_end;
-  UniqueFd write_end;
-
-  /// Throws an environment error.
-  static Pipe make();
-};
-
-/// What a read found: bytes, nothing yet, or that all writers are gone.
-enum class ReadResult { kBytes, kNothing, kClosed };
-
-/// Reads once into `buffer`; `size` gets the count.
-ReadResult read_some(int fd, std::span<char> buffer, size_t& size);
 
 class RankStreams {
  public:

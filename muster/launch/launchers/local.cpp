@@ -16,7 +16,7 @@ namespace {
 constexpr int kPortTries = 4;
 constexpr size_t kRunsKept = 20;
 
-std::string available() { return ""; }
+std::string local_available() { return ""; }
 
 /// A folder that the user named must work; the one that nobody asked for may fail, say on a full
 /// disk.
@@ -74,6 +74,6 @@ JobOutcome run(const JobSpec& typed, JobObserver& observer) {
 }  // namespace
 
 extern constinit const LauncherEntry local_entry{
-    "local", "ranks are processes of this machine", &available, &run};
+    "local", "ranks are processes of this machine", &local_available, &run};
 
 }  // namespace muster::launch

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "muster/base/error.h"
+#include "muster/launch/io/pipe.h"
 #include "muster/launch/process/nursery_process.h"
 
 namespace muster::launch {

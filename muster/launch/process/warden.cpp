@@ -8,13 +8,11 @@
 #include <unistd.h>
 
 #include "muster/base/error.h"
+#include "muster/launch/io/pipe.h"
 #include "muster/launch/process/warden_process.h"
 
 namespace muster::launch {
 namespace {
-
-// Above stdin, stdout, stderr, the progress pipe and the exec report of a rank.
-constexpr int kFirstRaisedFd = 10;
 
 std::vector<char*> pointers(const std::vector<std::string>& words) {
   std::vector<char*> out;
@@ -24,16 +22,6 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
 }
 
 }  // namespace
-
-UniqueFd raised(UniqueFd fd) {
-  UniqueFd out(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kFirstRaisedFd));
-  if (!out) {
-    throw environment_error({.refused = "cannot open another descriptor",
-                             .rule = errno_text(errno),
-                             .hint = "raise the limit: ulimit -n"});
-  }
-  return out;
-}
 
 Warden::Warden(const std::filesystem::path& program,
                const std::vector<std::string>& argv,

@@ -118,8 +118,4 @@ class Warden {
   int pid_ = -1;
 };
 
-/// A copy of `fd` that closes on exec and lies above the numbers that a rank's own descriptors get;
-/// `fd` is closed. Throws an environment error.
-UniqueFd raised(UniqueFd fd);
-
 }  // namespace muster::launch

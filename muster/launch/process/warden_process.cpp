@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "muster/launch/io/pipe.h"
 #include "muster/launch/process/process_tree.h"
-#include "muster/launch/job/rank_plan.h"
 #include "muster/launch/process/warden.h"
 
 namespace muster::launch {

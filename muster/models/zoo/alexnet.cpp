@@ -63,18 +63,22 @@ at::Tensor AlexnetImpl::forward(at::Tensor images) {
 
 namespace {
 
-constexpr Param kParams[] = {
+constexpr Param kAlexnetParams[] = {
     param<&AlexnetOptions::dropout>("dropout", "share set to zero before both hidden layers"),
     param<&AlexnetOptions::hidden>("hidden", "width of the two hidden layers of the classifier")};
 
-std::shared_ptr<Classifier> make(const ImageShape& shape, const ParamValues& params) {
+std::shared_ptr<Classifier> make_alexnet(const ImageShape& shape, const ParamValues& params) {
   return std::make_shared<AlexnetImpl>(
-      shape, resolve_params<AlexnetOptions>(kParams, params, "model alexnet"));
+      shape, resolve_params<AlexnetOptions>(kAlexnetParams, params, "model alexnet"));
 }
 
 }  // namespace
 
-extern constinit const ModelEntry alexnet_entry{
-    "alexnet", "AlexNet (2012), torchvision's layers and names", 63, 3, kParams, &make};
+extern constinit const ModelEntry alexnet_entry{"alexnet",
+                                                "AlexNet (2012), torchvision's layers and names",
+                                                63,
+                                                3,
+                                                kAlexnetParams,
+                                                &make_alexnet};
 
 }  // namespace muster::models

@@ -34,18 +34,19 @@ at::Tensor CnnImpl::forward(at::Tensor images) {
 
 namespace {
 
-constexpr Param kParams[] = {
+constexpr Param kCnnParams[] = {
     param<&CnnOptions::width>("width",
                               "channels of the first convolution; the second has twice as many"),
     param<&CnnOptions::hidden>("hidden", "width of the layer before the scores")};
 
-std::shared_ptr<Classifier> make(const ImageShape& shape, const ParamValues& params) {
-  return std::make_shared<CnnImpl>(shape, resolve_params<CnnOptions>(kParams, params, "model cnn"));
+std::shared_ptr<Classifier> make_cnn(const ImageShape& shape, const ParamValues& params) {
+  return std::make_shared<CnnImpl>(shape,
+                                   resolve_params<CnnOptions>(kCnnParams, params, "model cnn"));
 }
 
 }  // namespace
 
 extern constinit const ModelEntry cnn_entry{
-    "cnn", "two convolutions with BatchNorm, two linear layers", 4, 0, kParams, &make};
+    "cnn", "two convolutions with BatchNorm, two linear layers", 4, 0, kCnnParams, &make_cnn};
 
 }  // namespace muster::models

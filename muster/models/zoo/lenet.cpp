@@ -35,7 +35,7 @@ at::Tensor LenetImpl::forward(at::Tensor images) {
 
 namespace {
 
-std::shared_ptr<Classifier> make(const ImageShape& shape, const ParamValues& params) {
+std::shared_ptr<Classifier> make_lenet(const ImageShape& shape, const ParamValues& params) {
   struct None {};
   resolve_params<None>({}, params, "model lenet");
   return std::make_shared<LenetImpl>(shape);
@@ -44,6 +44,6 @@ std::shared_ptr<Classifier> make(const ImageShape& shape, const ParamValues& par
 }  // namespace
 
 extern constinit const ModelEntry lenet_entry{
-    "lenet", "LeNet-5 (1998) with ReLU and max pooling", 16, 0, {}, &make};
+    "lenet", "LeNet-5 (1998) with ReLU and max pooling", 16, 0, {}, &make_lenet};
 
 }  // namespace muster::models

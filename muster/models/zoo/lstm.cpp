@@ -113,20 +113,20 @@ at::Tensor LstmImpl::forward(at::Tensor input) {
 namespace {
 
 // No vocabulary: a model by name sees images.
-constexpr Param kParams[] = {
+constexpr Param kLstmParams[] = {
     param<&LstmOptions::hidden>("hidden", "width of the state"),
     param<&LstmOptions::layers>("layers", "LSTMs on top of each other"),
     param<&LstmOptions::bidirectional>("bidirectional", "also reads the rows from below"),
     param<&LstmOptions::dropout>("dropout", "share set to zero between layers and at the end")};
 
-std::shared_ptr<Classifier> make(const ImageShape& shape, const ParamValues& params) {
+std::shared_ptr<Classifier> make_lstm(const ImageShape& shape, const ParamValues& params) {
   return std::make_shared<LstmImpl>(shape,
-                                    resolve_params<LstmOptions>(kParams, params, "model lstm"));
+                                    resolve_params<LstmOptions>(kLstmParams, params, "model lstm"));
 }
 
 }  // namespace
 
 extern constinit const ModelEntry lstm_entry{
-    "lstm", "an LSTM that reads an image row by row", 1, 0, kParams, &make};
+    "lstm", "an LSTM that reads an image row by row", 1, 0, kLstmParams, &make_lstm};
 
 }  // namespace muster::models

@@ -26,16 +26,17 @@ at::Tensor MlpImpl::forward(at::Tensor images) {
 
 namespace {
 
-constexpr Param kParams[] = {param<&MlpOptions::hidden>("hidden", "width of each hidden layer"),
-                             param<&MlpOptions::layers>("layers", "number of hidden layers")};
+constexpr Param kMlpParams[] = {param<&MlpOptions::hidden>("hidden", "width of each hidden layer"),
+                                param<&MlpOptions::layers>("layers", "number of hidden layers")};
 
-std::shared_ptr<Classifier> make(const ImageShape& shape, const ParamValues& params) {
-  return std::make_shared<MlpImpl>(shape, resolve_params<MlpOptions>(kParams, params, "model mlp"));
+std::shared_ptr<Classifier> make_mlp(const ImageShape& shape, const ParamValues& params) {
+  return std::make_shared<MlpImpl>(shape,
+                                   resolve_params<MlpOptions>(kMlpParams, params, "model mlp"));
 }
 
 }  // namespace
 
 extern constinit const ModelEntry mlp_entry{
-    "mlp", "fully connected layers with ReLU between them", 1, 0, kParams, &make};
+    "mlp", "fully connected layers with ReLU between them", 1, 0, kMlpParams, &make_mlp};
 
 }  // namespace muster::models

@@ -152,7 +152,7 @@ at::Tensor TransformerImpl::forward(at::Tensor input) {
 namespace {
 
 // No vocabulary: a model by name sees images.
-constexpr Param kParams[] = {
+constexpr Param kTransformerParams[] = {
     param<&TransformerOptions::patch>("patch", "height and width of a patch in pixels"),
     param<&TransformerOptions::width>("width", "width of a token's vector"),
     param<&TransformerOptions::heads>("heads", "heads of attention; they divide the width"),
@@ -160,14 +160,19 @@ constexpr Param kParams[] = {
     param<&TransformerOptions::feedforward>("feedforward", "width inside a layer's second half"),
     param<&TransformerOptions::dropout>("dropout", "share set to zero while training")};
 
-std::shared_ptr<Classifier> make(const ImageShape& shape, const ParamValues& params) {
+std::shared_ptr<Classifier> make_transformer(const ImageShape& shape, const ParamValues& params) {
   return std::make_shared<TransformerImpl>(
-      shape, resolve_params<TransformerOptions>(kParams, params, "model transformer"));
+      shape, resolve_params<TransformerOptions>(kTransformerParams, params, "model transformer"));
 }
 
 }  // namespace
 
 extern constinit const ModelEntry transformer_entry{
-    "transformer", "a small pre-norm Transformer over patches of an image", 4, 0, kParams, &make};
+    "transformer",
+    "a small pre-norm Transformer over patches of an image",
+    4,
+    0,
+    kTransformerParams,
+    &make_transformer};
 
 }  // namespace muster::models

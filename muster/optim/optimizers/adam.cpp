@@ -7,7 +7,7 @@ namespace {
 
 using detail::AdamOptions;
 
-constexpr Param kParams[] = {
+constexpr Param kAdamParams[] = {
     param<&AdamOptions::beta1>("beta1", "decay of the mean of gradients"),
     param<&AdamOptions::beta2>("beta2", "decay of the mean of squared gradients"),
     param<&AdamOptions::eps>("eps", "added to the root, against division by zero"),
@@ -15,10 +15,12 @@ constexpr Param kParams[] = {
     param<&AdamOptions::amsgrad>("amsgrad", "divide by the greatest mean of squares so far"),
     param<&AdamOptions::maximize>("maximize", "ascend instead of descend")};
 
-std::unique_ptr<Optimizer> make(tensor::NamedTensorList parameters, double lr, const ParamValues& params) {
+std::unique_ptr<Optimizer> make_adam(tensor::NamedTensorList parameters,
+                                     double lr,
+                                     const ParamValues& params) {
   return detail::make_adam(std::move(parameters),
                            lr,
-                           resolve_params<AdamOptions>(kParams, params, "optimizer adam"),
+                           resolve_params<AdamOptions>(kAdamParams, params, "optimizer adam"),
                            detail::WeightDecay::kCoupled,
                            "optimizer adam");
 }
@@ -26,6 +28,10 @@ std::unique_ptr<Optimizer> make(tensor::NamedTensorList parameters, double lr, c
 }  // namespace
 
 extern constinit const OptimizerEntry adam_entry{
-    "adam", "steps scaled by running means of gradients and their squares", 1e-3, kParams, &make};
+    "adam",
+    "steps scaled by running means of gradients and their squares",
+    1e-3,
+    kAdamParams,
+    &make_adam};
 
 }  // namespace muster::optim

@@ -8,7 +8,7 @@ struct AdamwOptions : detail::AdamOptions {
   AdamwOptions() { weight_decay = 0.01; }
 };
 
-constexpr Param kParams[] = {
+constexpr Param kAdamwParams[] = {
     param<&AdamwOptions::beta1>("beta1", "decay of the mean of gradients"),
     param<&AdamwOptions::beta2>("beta2", "decay of the mean of squared gradients"),
     param<&AdamwOptions::eps>("eps", "added to the root, against division by zero"),
@@ -16,10 +16,12 @@ constexpr Param kParams[] = {
     param<&AdamwOptions::amsgrad>("amsgrad", "divide by the greatest mean of squares so far"),
     param<&AdamwOptions::maximize>("maximize", "ascend instead of descend")};
 
-std::unique_ptr<Optimizer> make(tensor::NamedTensorList parameters, double lr, const ParamValues& params) {
+std::unique_ptr<Optimizer> make_adamw(tensor::NamedTensorList parameters,
+                                      double lr,
+                                      const ParamValues& params) {
   return detail::make_adam(std::move(parameters),
                            lr,
-                           resolve_params<AdamwOptions>(kParams, params, "optimizer adamw"),
+                           resolve_params<AdamwOptions>(kAdamwParams, params, "optimizer adamw"),
                            detail::WeightDecay::kDecoupled,
                            "optimizer adamw");
 }
@@ -27,6 +29,6 @@ std::unique_ptr<Optimizer> make(tensor::NamedTensorList parameters, double lr, c
 }  // namespace
 
 extern constinit const OptimizerEntry adamw_entry{
-    "adamw", "Adam with decoupled weight decay", 1e-3, kParams, &make};
+    "adamw", "Adam with decoupled weight decay", 1e-3, kAdamwParams, &make_adamw};
 
 }  // namespace muster::optim

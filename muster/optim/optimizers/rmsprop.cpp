@@ -27,7 +27,7 @@ struct RmspropOptions {
   bool maximize = false;
 };
 
-constexpr Param kParams[] = {
+constexpr Param kRmspropParams[] = {
     param<&RmspropOptions::alpha>("alpha", "decay of the mean of squared gradients"),
     param<&RmspropOptions::eps>("eps", "added to the root, against division by zero"),
     param<&RmspropOptions::weight_decay>("weight_decay", "L2 penalty, added to the gradient"),
@@ -114,8 +114,10 @@ class Rmsprop final : public Optimizer {
   detail::Slots square_, mean_, momentum_;
 };
 
-std::unique_ptr<Optimizer> make(tensor::NamedTensorList parameters, double lr, const ParamValues& params) {
-  const auto options = resolve_params<RmspropOptions>(kParams, params, "optimizer rmsprop");
+std::unique_ptr<Optimizer> make_rmsprop(tensor::NamedTensorList parameters,
+                                        double lr,
+                                        const ParamValues& params) {
+  const auto options = resolve_params<RmspropOptions>(kRmspropParams, params, "optimizer rmsprop");
   // alpha may be 1 in Python, where the mean then stays 0 for ever; nobody means that.
   if (!(options.alpha >= 0 && options.alpha < 1) || !(options.eps >= 0) ||
       !(options.weight_decay >= 0) || !(options.momentum >= 0)) {
@@ -137,6 +139,10 @@ std::unique_ptr<Optimizer> make(tensor::NamedTensorList parameters, double lr, c
 }  // namespace
 
 extern constinit const OptimizerEntry rmsprop_entry{
-    "rmsprop", "steps divided by the root of a running mean of squares", 1e-2, kParams, &make};
+    "rmsprop",
+    "steps divided by the root of a running mean of squares",
+    1e-2,
+    kRmspropParams,
+    &make_rmsprop};
 
 }  // namespace muster::optim

@@ -19,7 +19,7 @@ struct SgdOptions {
   bool maximize = false;
 };
 
-constexpr Param kParams[] = {
+constexpr Param kSgdParams[] = {
     param<&SgdOptions::momentum>("momentum", "share of the last step that goes on"),
     param<&SgdOptions::weight_decay>("weight_decay", "L2 penalty, added to the gradient"),
     param<&SgdOptions::dampening>("dampening", "share of the gradient kept out of the momentum"),
@@ -84,8 +84,10 @@ class Sgd final : public Optimizer {
   detail::Slots momentum_;
 };
 
-std::unique_ptr<Optimizer> make(tensor::NamedTensorList parameters, double lr, const ParamValues& params) {
-  const auto options = resolve_params<SgdOptions>(kParams, params, "optimizer sgd");
+std::unique_ptr<Optimizer> make_sgd(tensor::NamedTensorList parameters,
+                                    double lr,
+                                    const ParamValues& params) {
+  const auto options = resolve_params<SgdOptions>(kSgdParams, params, "optimizer sgd");
   if (options.momentum < 0 || options.weight_decay < 0 ||
       (options.nesterov && (options.momentum <= 0 || options.dampening != 0))) {
     throw usage_error({.refused = "optimizer sgd",
@@ -104,6 +106,6 @@ std::unique_ptr<Optimizer> make(tensor::NamedTensorList parameters, double lr, c
 }  // namespace
 
 extern constinit const OptimizerEntry sgd_entry{
-    "sgd", "stochastic gradient descent with momentum", 0.05, kParams, &make};
+    "sgd", "stochastic gradient descent with momentum", 0.05, kSgdParams, &make_sgd};
 
 }  // namespace muster::optim

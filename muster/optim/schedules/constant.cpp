@@ -9,7 +9,7 @@ struct ConstantOptions {
   ScheduleTiming timing;
 };
 
-constexpr auto kParams = with_timing<&ConstantOptions::timing>();
+constexpr auto kConstantParams = with_timing<&ConstantOptions::timing>();
 
 class Constant final : public Schedule {
  public:
@@ -20,14 +20,14 @@ class Constant final : public Schedule {
   ScheduleValue value(int64_t) const override { return {.lr = context().lr}; }
 };
 
-std::unique_ptr<Schedule> make(const ScheduleContext& context, const ParamValues& params) {
+std::unique_ptr<Schedule> make_constant(const ScheduleContext& context, const ParamValues& params) {
   return std::make_unique<Constant>(
-      context, resolve_params<ConstantOptions>(kParams, params, "lr schedule constant"));
+      context, resolve_params<ConstantOptions>(kConstantParams, params, "lr schedule constant"));
 }
 
 }  // namespace
 
 extern constinit const ScheduleEntry constant_entry{
-    "constant", "the same rate throughout", kParams, &make};
+    "constant", "the same rate throughout", kConstantParams, &make_constant};
 
 }  // namespace muster::optim

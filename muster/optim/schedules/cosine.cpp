@@ -15,7 +15,7 @@ struct CosineOptions {
   ScheduleTiming timing;
 };
 
-constexpr auto kParams = with_timing<&CosineOptions::timing>(
+constexpr auto kCosineParams = with_timing<&CosineOptions::timing>(
     param<&CosineOptions::t_max>("t_max", "units until eta_min; 0: all of the run"),
     param<&CosineOptions::eta_min>("eta_min", "rate at the end"));
 
@@ -37,8 +37,8 @@ class Cosine final : public Schedule {
   CosineOptions options_;
 };
 
-std::unique_ptr<Schedule> make(const ScheduleContext& context, const ParamValues& params) {
-  const auto options = resolve_params<CosineOptions>(kParams, params, "lr schedule cosine");
+std::unique_ptr<Schedule> make_cosine(const ScheduleContext& context, const ParamValues& params) {
+  const auto options = resolve_params<CosineOptions>(kCosineParams, params, "lr schedule cosine");
   if (options.t_max < 0 || !(options.eta_min >= 0)) {
     throw usage_error({.refused = "lr schedule cosine",
                        .rule = "t_max and eta_min are not negative",
@@ -50,6 +50,6 @@ std::unique_ptr<Schedule> make(const ScheduleContext& context, const ParamValues
 }  // namespace
 
 extern constinit const ScheduleEntry cosine_entry{
-    "cosine", "half a cosine down to eta_min", kParams, &make};
+    "cosine", "half a cosine down to eta_min", kCosineParams, &make_cosine};
 
 }  // namespace muster::optim

@@ -12,7 +12,7 @@ struct ExponentialOptions {
   ScheduleTiming timing;
 };
 
-constexpr auto kParams = with_timing<&ExponentialOptions::timing>(
+constexpr auto kExponentialParams = with_timing<&ExponentialOptions::timing>(
     param<&ExponentialOptions::gamma>("gamma", "factor of each unit"));
 
 class Exponential final : public Schedule {
@@ -29,9 +29,10 @@ class Exponential final : public Schedule {
   double gamma_;
 };
 
-std::unique_ptr<Schedule> make(const ScheduleContext& context, const ParamValues& params) {
+std::unique_ptr<Schedule> make_exponential(const ScheduleContext& context,
+                                           const ParamValues& params) {
   const auto options =
-      resolve_params<ExponentialOptions>(kParams, params, "lr schedule exponential");
+      resolve_params<ExponentialOptions>(kExponentialParams, params, "lr schedule exponential");
   if (!(options.gamma > 0 && options.gamma <= 1)) {
     throw usage_error({.refused = "lr schedule exponential parameter \"gamma\"",
                        .rule = "it is in (0, 1]",
@@ -43,6 +44,6 @@ std::unique_ptr<Schedule> make(const ScheduleContext& context, const ParamValues
 }  // namespace
 
 extern constinit const ScheduleEntry exponential_entry{
-    "exponential", "times gamma after every unit", kParams, &make};
+    "exponential", "times gamma after every unit", kExponentialParams, &make_exponential};
 
 }  // namespace muster::optim

@@ -15,7 +15,7 @@ struct MultiStepOptions {
   ScheduleTiming timing;
 };
 
-constexpr auto kParams = with_timing<&MultiStepOptions::timing>(
+constexpr auto kMultiStepParams = with_timing<&MultiStepOptions::timing>(
     param<&MultiStepOptions::milestones>("milestones", "units at which it changes: 30+60+80"),
     param<&MultiStepOptions::gamma>("gamma", "factor of each change"));
 
@@ -54,8 +54,10 @@ class MultiStep final : public Schedule {
   std::vector<int64_t> milestones_;
 };
 
-std::unique_ptr<Schedule> make(const ScheduleContext& context, const ParamValues& params) {
-  const auto options = resolve_params<MultiStepOptions>(kParams, params, "lr schedule multi_step");
+std::unique_ptr<Schedule> make_multi_step(const ScheduleContext& context,
+                                          const ParamValues& params) {
+  const auto options =
+      resolve_params<MultiStepOptions>(kMultiStepParams, params, "lr schedule multi_step");
   if (!(options.gamma > 0)) {
     throw usage_error({.refused = "lr schedule multi_step parameter \"gamma\"",
                        .rule = "it is above 0",
@@ -67,6 +69,6 @@ std::unique_ptr<Schedule> make(const ScheduleContext& context, const ParamValues
 }  // namespace
 
 extern constinit const ScheduleEntry multi_step_entry{
-    "multi_step", "times gamma at each milestone", kParams, &make};
+    "multi_step", "times gamma at each milestone", kMultiStepParams, &make_multi_step};
 
 }  // namespace muster::optim

@@ -25,7 +25,7 @@ struct OneCycleOptions {
   ScheduleTiming timing{.unit = "step"};
 };
 
-constexpr auto kParams = with_timing<&OneCycleOptions::timing>(
+constexpr auto kOneCycleParams = with_timing<&OneCycleOptions::timing>(
     param<&OneCycleOptions::max_lr>("max_lr", "the highest rate; 0: the base learning rate"),
     param<&OneCycleOptions::total_steps>("total_steps", "units of the cycle; 0: all of the run"),
     param<&OneCycleOptions::pct_start>("pct_start", "share of the cycle in which the rate rises"),
@@ -100,8 +100,10 @@ ScheduleValue OneCycle::value(int64_t t) const {
   return out;
 }
 
-std::unique_ptr<Schedule> make(const ScheduleContext& context, const ParamValues& params) {
-  const auto options = resolve_params<OneCycleOptions>(kParams, params, "lr schedule one_cycle");
+std::unique_ptr<Schedule> make_one_cycle(const ScheduleContext& context,
+                                         const ParamValues& params) {
+  const auto options =
+      resolve_params<OneCycleOptions>(kOneCycleParams, params, "lr schedule one_cycle");
   const auto refuse = [](std::string rule, std::string value) {
     throw usage_error(
         {.refused = "lr schedule one_cycle", .rule = std::move(rule), .value = std::move(value)});
@@ -135,6 +137,6 @@ std::unique_ptr<Schedule> make(const ScheduleContext& context, const ParamValues
 }  // namespace
 
 extern constinit const ScheduleEntry one_cycle_entry{
-    "one_cycle", "up to max_lr, then down to almost nothing", kParams, &make};
+    "one_cycle", "up to max_lr, then down to almost nothing", kOneCycleParams, &make_one_cycle};
 
 }  // namespace muster::optim

@@ -25,7 +25,7 @@ struct PlateauOptions {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-constexpr auto kParams = with_timing<&PlateauOptions::timing>(
+constexpr auto kPlateauParams = with_timing<&PlateauOptions::timing>(
     param<&PlateauOptions::factor>("factor", "factor of each change"),
     param<&PlateauOptions::patience>("patience", "epochs without a better metric that are borne"),
     param<&PlateauOptions::threshold>("threshold", "how much better counts as better"),
@@ -104,8 +104,9 @@ class Plateau final : public Schedule {
   int64_t bad_epochs_ = 0, cooldown_ = 0;
 };
 
-std::unique_ptr<Schedule> make(const ScheduleContext& context, const ParamValues& params) {
-  const auto options = resolve_params<PlateauOptions>(kParams, params, "lr schedule plateau");
+std::unique_ptr<Schedule> make_plateau(const ScheduleContext& context, const ParamValues& params) {
+  const auto options =
+      resolve_params<PlateauOptions>(kPlateauParams, params, "lr schedule plateau");
   const auto one_of =
       [](const char* name, const std::string& value, const std::vector<std::string>& known) {
         if (std::find(known.begin(), known.end(), value) == known.end()) {
@@ -141,6 +142,6 @@ std::unique_ptr<Schedule> make(const ScheduleContext& context, const ParamValues
 }  // namespace
 
 extern constinit const ScheduleEntry plateau_entry{
-    "plateau", "lower when the validation stopped getting better", kParams, &make};
+    "plateau", "lower when the validation stopped getting better", kPlateauParams, &make_plateau};
 
 }  // namespace muster::optim

@@ -13,7 +13,7 @@ struct StepOptions {
   ScheduleTiming timing;
 };
 
-constexpr auto kParams = with_timing<&StepOptions::timing>(
+constexpr auto kStepParams = with_timing<&StepOptions::timing>(
     param<&StepOptions::step_size>("step_size", "units between two changes"),
     param<&StepOptions::gamma>("gamma", "factor of each change"));
 
@@ -32,8 +32,8 @@ class Step final : public Schedule {
   StepOptions options_;
 };
 
-std::unique_ptr<Schedule> make(const ScheduleContext& context, const ParamValues& params) {
-  const auto options = resolve_params<StepOptions>(kParams, params, "lr schedule step");
+std::unique_ptr<Schedule> make_step(const ScheduleContext& context, const ParamValues& params) {
+  const auto options = resolve_params<StepOptions>(kStepParams, params, "lr schedule step");
   if (options.step_size < 1 || !(options.gamma > 0)) {
     throw usage_error({.refused = "lr schedule step",
                        .rule = "step_size is at least 1 and gamma above 0",
@@ -45,6 +45,6 @@ std::unique_ptr<Schedule> make(const ScheduleContext& context, const ParamValues
 }  // namespace
 
 extern constinit const ScheduleEntry step_entry{
-    "step", "times gamma every step_size units", kParams, &make};
+    "step", "times gamma every step_size units", kStepParams, &make_step};
 
 }  // namespace muster::optim

@@ -48,7 +48,9 @@ bool has_kernels(const at::Tensor& input) { return input.is_cuda() && input.nume
 /// What backward knows besides input and weight. A custom class, because that is what an autograd
 /// context can hold.
 struct Normalization : torch::CustomClassHolder {
-  Normalization(distributed::ProcessGroup group, BatchStatistics statistics, at::Tensor inverse_deviation)
+  Normalization(distributed::ProcessGroup group,
+                BatchStatistics statistics,
+                at::Tensor inverse_deviation)
       : group(std::move(group)),
         statistics(std::move(statistics)),
         inverse_deviation(std::move(inverse_deviation)) {}

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "muster/parallel/ddp/gradient_sync.h"
+#include "muster/parallel/ddp/sparse_layers.h"
 #include "muster/parallel/module/module_tree.h"
 #include "muster/parallel/module/parameter_identity.h"
-#include "muster/parallel/ddp/sparse_layers.h"
 #include "muster/parallel/module/tensors.h"
 
 namespace muster::parallel {
@@ -75,7 +75,9 @@ DdpOptions with_sparse_layers(Module& module, DdpOptions options) {
 template <class Module>
 class DistributedDataParallel {
  public:
-  explicit DistributedDataParallel(Module module, distributed::ProcessGroup group, DdpOptions options = {})
+  explicit DistributedDataParallel(Module module,
+                                   distributed::ProcessGroup group,
+                                   DdpOptions options = {})
       : module_(std::move(module)),
         sync_(std::make_unique<GradientSync>(
             detail::named_parameters_of(module_),

@@ -8,8 +8,8 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include "muster/parallel/module/accumulator_hooks.h"
 #include "muster/parallel/ddp/gradient_sync.h"
+#include "muster/parallel/module/accumulator_hooks.h"
 
 namespace c10d {
 class CommHookInterface;
@@ -43,7 +43,10 @@ class DirectGradients {
                                                const DdpOptions& options);
 
   /// `views`: the Reducer's gradients are views of its buckets.
-  DirectGradients(NamedTensors large, NamedTensors small, distributed::ProcessGroup group, bool views);
+  DirectGradients(NamedTensors large,
+                  NamedTensors small,
+                  distributed::ProcessGroup group,
+                  bool views);
   DirectGradients(const DirectGradients&) = delete;
   DirectGradients& operator=(const DirectGradients&) = delete;
 

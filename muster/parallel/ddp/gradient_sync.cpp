@@ -15,12 +15,12 @@
 #include "muster/base/text.h"
 #include "muster/parallel/ddp/backward_guard.h"
 #include "muster/parallel/ddp/bucket_tuner.h"
-#include "muster/parallel/module/desync_watch.h"
 #include "muster/parallel/ddp/direct_gradients.h"
 #include "muster/parallel/ddp/hook_adapter.h"
+#include "muster/parallel/ddp/reducer_shim.h"
+#include "muster/parallel/module/desync_watch.h"
 #include "muster/parallel/module/module_agreement.h"
 #include "muster/parallel/module/parameter_identity.h"
-#include "muster/parallel/ddp/reducer_shim.h"
 
 namespace muster::parallel {
 namespace {

@@ -11,9 +11,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "muster/parallel/hook/comm_hook.h"
-#include "muster/parallel/ddp/join.h"
 #include "muster/distributed/process_group.h"
+#include "muster/parallel/ddp/join.h"
+#include "muster/parallel/hook/comm_hook.h"
 #include "muster/parallel/module/tensors.h"
 
 namespace c10d {

@@ -36,7 +36,8 @@ std::shared_ptr<CommHook> make_comm_hook(CommHookFunction function) {
   return std::make_shared<FunctionHook>(std::move(function));
 }
 
-std::shared_ptr<CommHook> make_comm_hook(const std::string& spec, const distributed::ProcessGroup& group) {
+std::shared_ptr<CommHook> make_comm_hook(const std::string& spec,
+                                         const distributed::ProcessGroup& group) {
   const Spec parsed = parse_spec(spec);
   return comm_hooks().at(parsed.name).make(group, parsed.params);
 }

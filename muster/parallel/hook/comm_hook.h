@@ -83,7 +83,8 @@ struct CommHookEntry {
   std::string_view help;
   std::span<const Param> params;
   /// Null: DDP's own sum.
-  std::shared_ptr<CommHook> (*make)(const distributed::ProcessGroup& group, const ParamValues& params);
+  std::shared_ptr<CommHook> (*make)(const distributed::ProcessGroup& group,
+                                    const ParamValues& params);
 };
 
 /// All communication hooks (generated; see Note [Generated tables]).
@@ -91,6 +92,7 @@ EntryTable<CommHookEntry> comm_hooks();
 
 /// Makes the hook that `spec` names: "fp16" or "powersgd:rank=2,start=100"; null for "none". Throws
 /// a usage error for an unknown name or parameter.
-std::shared_ptr<CommHook> make_comm_hook(const std::string& spec, const distributed::ProcessGroup& group);
+std::shared_ptr<CommHook> make_comm_hook(const std::string& spec,
+                                         const distributed::ProcessGroup& group);
 
 }  // namespace muster::parallel

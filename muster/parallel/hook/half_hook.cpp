@@ -8,7 +8,8 @@ namespace {
 
 class HalfHook final : public CommHook {
  public:
-  HalfHook(distributed::ProcessGroup group, at::ScalarType dtype) : group_(std::move(group)), dtype_(dtype) {}
+  HalfHook(distributed::ProcessGroup group, at::ScalarType dtype)
+      : group_(std::move(group)), dtype_(dtype) {}
 
   BucketReduction reduce(c10d::GradBucket& bucket) override {
     const at::Tensor wide = bucket.getBuffer();
@@ -28,11 +29,13 @@ class HalfHook final : public CommHook {
 
 }  // namespace
 
-std::shared_ptr<CommHook> make_half_hook(const distributed::ProcessGroup& group, at::ScalarType dtype) {
+std::shared_ptr<CommHook> make_half_hook(const distributed::ProcessGroup& group,
+                                         at::ScalarType dtype) {
   return std::make_shared<HalfHook>(group, dtype);
 }
 
-BucketReduction reduce_uncompressed(const distributed::ProcessGroup& group, c10d::GradBucket& bucket) {
+BucketReduction reduce_uncompressed(const distributed::ProcessGroup& group,
+                                    c10d::GradBucket& bucket) {
   std::vector<at::Tensor> sum{bucket.getBufferRef().div_(group.world_size())};
   return {group.c10d()->allreduce(sum)};
 }

@@ -11,9 +11,11 @@ namespace muster::parallel {
 /// adds in the same order. The sum of R ranks is off by at most R + 1 roundings to `dtype`
 /// (relative 2^-11 for fp16, 2^-8 for bf16) of the largest partial sum. A sparse gradient travels
 /// as it is.
-std::shared_ptr<CommHook> make_half_hook(const distributed::ProcessGroup& group, at::ScalarType dtype);
+std::shared_ptr<CommHook> make_half_hook(const distributed::ProcessGroup& group,
+                                         at::ScalarType dtype);
 
 /// Divided by the number of ranks and summed in its own dtype.
-BucketReduction reduce_uncompressed(const distributed::ProcessGroup& group, c10d::GradBucket& bucket);
+BucketReduction reduce_uncompressed(const distributed::ProcessGroup& group,
+                                    c10d::GradBucket& bucket);
 
 }  // namespace muster::parallel

@@ -5,7 +5,8 @@
 namespace muster::parallel {
 namespace {
 
-std::shared_ptr<CommHook> make(const distributed::ProcessGroup& group, const ParamValues& params) {
+std::shared_ptr<CommHook> make_bf16(const distributed::ProcessGroup& group,
+                                    const ParamValues& params) {
   check_param_names({}, params, "communication hook bf16");
   return make_half_hook(group, at::kBFloat16);
 }
@@ -13,6 +14,6 @@ std::shared_ptr<CommHook> make(const distributed::ProcessGroup& group, const Par
 }  // namespace
 
 extern constinit const CommHookEntry bf16_entry{
-    "bf16", "half the bytes; 8 bits of mantissa, float32's range", {}, &make};
+    "bf16", "half the bytes; 8 bits of mantissa, float32's range", {}, &make_bf16};
 
 }  // namespace muster::parallel

@@ -5,7 +5,8 @@
 namespace muster::parallel {
 namespace {
 
-std::shared_ptr<CommHook> make(const distributed::ProcessGroup& group, const ParamValues& params) {
+std::shared_ptr<CommHook> make_fp16(const distributed::ProcessGroup& group,
+                                    const ParamValues& params) {
   check_param_names({}, params, "communication hook fp16");
   return make_half_hook(group, at::kHalf);
 }
@@ -13,6 +14,6 @@ std::shared_ptr<CommHook> make(const distributed::ProcessGroup& group, const Par
 }  // namespace
 
 extern constinit const CommHookEntry fp16_entry{
-    "fp16", "half the bytes; 11 bits of mantissa, magnitudes from 6e-8 to 65504", {}, &make};
+    "fp16", "half the bytes; 11 bits of mantissa, magnitudes from 6e-8 to 65504", {}, &make_fp16};
 
 }  // namespace muster::parallel

@@ -4,7 +4,7 @@
 namespace muster::parallel {
 namespace {
 
-std::shared_ptr<CommHook> make(const distributed::ProcessGroup&, const ParamValues& params) {
+std::shared_ptr<CommHook> make_none(const distributed::ProcessGroup&, const ParamValues& params) {
   check_param_names({}, params, "communication hook none");
   return nullptr;
 }
@@ -12,6 +12,6 @@ std::shared_ptr<CommHook> make(const distributed::ProcessGroup&, const ParamValu
 }  // namespace
 
 extern constinit const CommHookEntry none_entry{
-    "none", "the average in the gradients' own dtype", {}, &make};
+    "none", "the average in the gradients' own dtype", {}, &make_none};
 
 }  // namespace muster::parallel

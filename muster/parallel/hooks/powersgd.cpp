@@ -40,7 +40,7 @@ namespace {
 // run's if it draws any: where the run is resumed at step `start` (above 0) exactly, or at any
 // later one with warm_start=false. Everywhere else a resumed run goes on bit for bit.
 
-constexpr Param kParams[] = {
+constexpr Param kPowersgdParams[] = {
     param<&PowerSgdOptions::rank>("rank", "columns of the thin matrices: more are more exact"),
     param<&PowerSgdOptions::start>("start", "steps that travel uncompressed first"),
     param<&PowerSgdOptions::min_compression_rate>("min_compression_rate",
@@ -325,14 +325,17 @@ void PowerSgd::load_state(const NamedTensors& state) {
   qs_ = std::move(qs);
 }
 
-std::shared_ptr<CommHook> make(const distributed::ProcessGroup& group, const ParamValues& params) {
+std::shared_ptr<CommHook> make_powersgd(const distributed::ProcessGroup& group,
+                                        const ParamValues& params) {
   return make_powersgd(
-      group, resolve_params<PowerSgdOptions>(kParams, params, "communication hook powersgd"));
+      group,
+      resolve_params<PowerSgdOptions>(kPowersgdParams, params, "communication hook powersgd"));
 }
 
 }  // namespace
 
-std::shared_ptr<CommHook> make_powersgd(const distributed::ProcessGroup& group, const PowerSgdOptions& options) {
+std::shared_ptr<CommHook> make_powersgd(const distributed::ProcessGroup& group,
+                                        const PowerSgdOptions& options) {
   if (options.rank < 1 || options.start < 0 || !(options.min_compression_rate >= 0) ||
       !(options.epsilon >= 0)) {
     throw usage_error({.refused = "communication hook powersgd",
@@ -352,7 +355,7 @@ std::shared_ptr<CommHook> make_powersgd(const distributed::ProcessGroup& group, 
 extern constinit const CommHookEntry powersgd_entry{
     "powersgd",
     "thin matrices with error feedback: far fewer bytes, changed gradients",
-    kParams,
-    &make};
+    kPowersgdParams,
+    &make_powersgd};
 
 }  // namespace muster::parallel

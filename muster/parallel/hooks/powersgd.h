@@ -21,6 +21,7 @@ struct PowerSgdOptions {
 };
 
 /// Throws a usage error for a rank below 1, a negative start, or a rate below 0.
-std::shared_ptr<CommHook> make_powersgd(const distributed::ProcessGroup& group, const PowerSgdOptions& options);
+std::shared_ptr<CommHook> make_powersgd(const distributed::ProcessGroup& group,
+                                        const PowerSgdOptions& options);
 
 }  // namespace muster::parallel

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "muster/parallel/replicas/data_parallel_parts.h"
 #include "muster/parallel/ddp/ddp.h"
+#include "muster/parallel/replicas/data_parallel_parts.h"
 #include "muster/parallel/replicas/replica_group.h"
 
 namespace muster::parallel {

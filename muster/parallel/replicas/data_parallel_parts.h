@@ -11,8 +11,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
 
-#include "muster/tensor/device/pinned_ring.h"
 #include "muster/parallel/module/tensors.h"
+#include "muster/tensor/device/pinned_ring.h"
 
 namespace muster::parallel::detail {
 

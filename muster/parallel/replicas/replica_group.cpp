@@ -12,10 +12,10 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/tensor/device/cuda.h"
-#include "muster/tensor/device/device_memory.h"
 #include "muster/parallel/replicas/replica_threads.h"
 #include "muster/parallel/replicas/replica_timer.h"
+#include "muster/tensor/device/cuda.h"
+#include "muster/tensor/device/device_memory.h"
 
 namespace muster::parallel {
 namespace {
@@ -81,7 +81,8 @@ ReplicaGroup::ReplicaGroup(std::vector<at::Device> devices, DataParallelOptions 
     std::function<double()> clock;
     if (options_.clock) clock = [this, i] { return options_.clock(i); };
     timers_.emplace_back(devices_[i], clock);
-    rings_.push_back(devices_[i].is_cuda() ? std::make_unique<tensor::PinnedRing>(devices_[i]) : nullptr);
+    rings_.push_back(devices_[i].is_cuda() ? std::make_unique<tensor::PinnedRing>(devices_[i])
+                                           : nullptr);
   }
   const int threads = options_.threads_per_replica > 0
                           ? options_.threads_per_replica
@@ -176,9 +177,9 @@ std::vector<double> ReplicaGroup::weights_now() {
         memory_.clear();
         for (int i = 0; i < size(); ++i) {
           const auto sharing = std::count(devices_.begin(), devices_.end(), devices_[i]);
-          const uint64_t bytes = options_.free_bytes
-                                     ? options_.free_bytes(i)
-                                     : tensor::free_bytes_of(devices_[i]) / static_cast<uint64_t>(sharing);
+          const uint64_t bytes = options_.free_bytes ? options_.free_bytes(i)
+                                                     : tensor::free_bytes_of(devices_[i]) /
+                                                           static_cast<uint64_t>(sharing);
           memory_.push_back(static_cast<double>(std::max<uint64_t>(1, bytes)));
         }
       }

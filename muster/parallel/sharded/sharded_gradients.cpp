@@ -149,8 +149,8 @@ void ShardedGradients::launch(size_t bucket) {
     flight.sum = flight.buffer;
   } else {
     flight.sum = at::empty({parameters_.layout(bucket).chunk}, flight.buffer.options());
-    flight.work =
-        detail::reduce_scatter_single(*parameters_.group().c10d(), flight.sum, flight.buffer);
+    flight.work = distributed::detail::reduce_scatter_single(
+        *parameters_.group().c10d(), flight.sum, flight.buffer);
   }
   flights_.push_back(std::move(flight));
 }

@@ -164,7 +164,8 @@ void ShardedParameters::publish(size_t bucket) {
     }
   }
   if (group_.world_size() == 1) return;
-  works_.push_back(detail::all_gather_single(*group_.c10d(), flats_[bucket], own_chunk(bucket)));
+  works_.push_back(
+      distributed::detail::all_gather_single(*group_.c10d(), flats_[bucket], own_chunk(bucket)));
 }
 
 void ShardedParameters::wait() {

@@ -11,8 +11,8 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include "muster/parallel/ddp/gradient_sync.h"
 #include "muster/distributed/process_group.h"
+#include "muster/parallel/ddp/gradient_sync.h"
 #include "muster/parallel/sharded/shard_layout.h"
 
 namespace muster::parallel {
@@ -37,7 +37,9 @@ class ShardedParameters {
   /// Collective. `parameters` that do not require gradients are left alone, but must be the same on
   /// all ranks. Throws a usage error, the same on every rank, if there is no parameter that
   /// requires gradients, if one has gaps or overlaps in memory, or if the ranks' parameters differ.
-  ShardedParameters(const NamedTensors& parameters, distributed::ProcessGroup group, ShardOptions options = {});
+  ShardedParameters(const NamedTensors& parameters,
+                    distributed::ProcessGroup group,
+                    ShardOptions options = {});
 
   const distributed::ProcessGroup& group() const { return group_; }
   size_t buckets() const { return layout_.size(); }

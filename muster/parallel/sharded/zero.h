@@ -93,7 +93,9 @@ class ZeroCore {
 template <class Module>
 class ShardedDataParallel {
  public:
-  explicit ShardedDataParallel(Module module, distributed::ProcessGroup group, ZeroOptions options = {})
+  explicit ShardedDataParallel(Module module,
+                               distributed::ProcessGroup group,
+                               ZeroOptions options = {})
       : module_(std::move(module)),
         core_(std::make_unique<ZeroCore>(detail::named_parameters_of(module_),
                                          detail::named_buffers_of(module_),

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "muster/track/page/line.h"
 #include "muster/track/metrics_reader.h"
+#include "muster/track/page/line.h"
 
 namespace muster::track {
 

@@ -46,8 +46,8 @@ fs::path folder_of(const fs::path& output, int64_t step) {
 
 /// The tensors of one file, which must be as state.json says.
 tensor::NamedTensorList read_part(const fs::path& folder,
-                          const std::string& name,
-                          const formats::CheckpointIndex& index) {
+                                  const std::string& name,
+                                  const formats::CheckpointIndex& index) {
   const auto found = index.files.find(name);
   if (found == index.files.end()) refuse(folder, concat("state.json does not list ", name));
   const formats::CheckpointPart& expected = found->second;
@@ -80,16 +80,17 @@ void put_in_place(const fs::path& unfinished, const fs::path& folder) {
 /// Writes the files of a checkpoint into an empty folder.
 void write_parts(const fs::path& folder, const Checkpoint& checkpoint) {
   formats::CheckpointIndex index{.position = checkpoint.position,
-                        .world_size = checkpoint.world_size,
-                        .global_batch = checkpoint.global_batch,
-                        .plan = checkpoint.plan,
-                        .loop = checkpoint.loop};
+                                 .world_size = checkpoint.world_size,
+                                 .global_batch = checkpoint.global_batch,
+                                 .plan = checkpoint.plan,
+                                 .loop = checkpoint.loop};
   const auto write_part = [&](const std::string& name, const tensor::NamedTensorList& tensors) {
     formats::CheckpointPart part{.bytes = 0, .crc32 = crc32_of("")};
-    tensor::write_safetensors(folder / name, {tensors, {}}, {.on_bytes = [&](std::string_view bytes) {
-                        part.bytes += bytes.size();
-                        part.crc32 = crc32_of(bytes, part.crc32);
-                      }});
+    tensor::write_safetensors(
+        folder / name, {tensors, {}}, {.on_bytes = [&](std::string_view bytes) {
+          part.bytes += bytes.size();
+          part.crc32 = crc32_of(bytes, part.crc32);
+        }});
     index.files[name] = part;
   };
   write_part("model.safetensors", checkpoint.model);

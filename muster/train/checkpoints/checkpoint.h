@@ -29,7 +29,7 @@ struct Checkpoint {
   Json plan = Json::object();
   /// The loop's own state, an object: running sums, schedule, early stopping, best epoch.
   Json loop = Json::object();
-  bool is_best = false;   ///< of the epochs so far; not stored here, see `best` below
+  bool is_best = false;           ///< of the epochs so far; not stored here, see `best` below
   tensor::NamedTensorList model;  ///< parameters and buffers by name
   tensor::NamedTensorList optimizer;
   tensor::NamedTensorList rng;  ///< "rank.0", …: states of the ranks' generators // [5056] uint8

@@ -17,7 +17,9 @@ bool is_ours_alone(const at::Tensor& tensor) {
 /// `to` becomes a copy of `from`, on the CPU, in the memory that it has where shapes agree: fresh
 /// pages for a whole model cost more than the copy itself. Tensors that are ours alone are taken as
 /// they are, and noted in `taken`.
-void copy_tensors(tensor::NamedTensorList& from, tensor::NamedTensorList& to, std::vector<at::Tensor*>& taken) {
+void copy_tensors(tensor::NamedTensorList& from,
+                  tensor::NamedTensorList& to,
+                  std::vector<at::Tensor*>& taken) {
   const c10::NoGradGuard no_grad;
   to.resize(from.size());
   for (size_t i = 0; i < from.size(); ++i) {

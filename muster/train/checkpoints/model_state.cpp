@@ -51,7 +51,7 @@ void load_model_state(torch::nn::Module& module, const tensor::NamedTensorList& 
 }
 
 tensor::NamedTensorList gather_rng_states(const distributed::ProcessGroup& group,
-                                  const at::Generator& generator) {
+                                          const at::Generator& generator) {
   const at::Tensor own = generator.get_state();
   const at::Tensor all = group.all_gather(own.to(group.device())).cpu();
   tensor::NamedTensorList states;

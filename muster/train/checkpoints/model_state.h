@@ -17,7 +17,7 @@ void load_model_state(torch::nn::Module& module, const tensor::NamedTensorList& 
 
 /// The states of every rank's `generator` (a CPU one): "rank.0", … // [5056] uint8. Collective.
 tensor::NamedTensorList gather_rng_states(const distributed::ProcessGroup& group,
-                                  const at::Generator& generator);
+                                          const at::Generator& generator);
 
 /// Sets `generator`. False if `states` has none for this rank (a run with fewer ranks wrote it).
 bool load_rng_state(const tensor::NamedTensorList& states, int rank, at::Generator& generator);

@@ -5,8 +5,8 @@
 
 #include "muster/data/loader/loader.h"
 #include "muster/data/samplers/exact_cover.h"
-#include "muster/tensor/bfloat16.h"
 #include "muster/train/metrics/loss.h"
+#include "muster/train/metrics/scores.h"
 
 namespace muster::train {
 namespace {
@@ -68,7 +68,7 @@ Evaluation evaluate(models::Classifier& model,
     at::Tensor scores, loss;
     {
       const PrecisionGuard guard(options.precision, batch.data.device());
-      scores = tensor::scores_of(model, batch.data);
+      scores = scores_of(model, batch.data);
       loss = cross_entropy(scores, batch.target);
     }
     const at::Tensor predicted = scores.argmax(1);

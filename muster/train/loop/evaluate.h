@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "muster/data/dataset.h"
-#include "muster/models/model.h"
 #include "muster/distributed/process_group.h"
+#include "muster/models/model.h"
 #include "muster/train/loop/evaluation.h"
 #include "muster/train/loop/precision.h"
 

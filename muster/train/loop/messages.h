@@ -7,9 +7,9 @@
 #include "muster/base/error.h"
 #include "muster/train/checkpoints/checkpoint.h"
 #include "muster/train/loop/early_stopping.h"
+#include "muster/train/loop/precision.h"
 #include "muster/train/metrics/meter.h"
 #include "muster/train/plan/plan.h"
-#include "muster/train/loop/precision.h"
 
 namespace muster::train {
 

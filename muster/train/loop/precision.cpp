@@ -90,7 +90,9 @@ LossScaler::LossScaler(const PrecisionOptions& options, const distributed::Proce
           }(),
           group) {}
 
-bool LossScaler::step(optim::Optimizer& optimizer, bool finite, const std::function<void()>& update) {
+bool LossScaler::step(optim::Optimizer& optimizer,
+                      bool finite,
+                      const std::function<void()>& update) {
   if (!enabled()) {
     update();
     return true;

@@ -9,9 +9,9 @@
 
 #include "muster/base/json.h"
 #include "muster/base/params.h"
+#include "muster/optim/optimizer.h"
 #include "muster/parallel/precision/autocast.h"
 #include "muster/parallel/precision/grad_scaler.h"
-#include "muster/optim/optimizer.h"
 
 namespace muster::train {
 

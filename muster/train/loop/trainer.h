@@ -13,8 +13,8 @@
 #include "muster/track/progress.h"
 #include "muster/train/checkpoints/checkpoint.h"
 #include "muster/train/loop/evaluation.h"
-#include "muster/train/plan/plan.h"
 #include "muster/train/loop/step_timeline.h"
+#include "muster/train/plan/plan.h"
 #include "muster/train/plan/train_data.h"
 
 namespace muster::train {

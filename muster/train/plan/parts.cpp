@@ -46,7 +46,8 @@ data::Batch stand_in_batch(const models::ImageShape& shape) {
           .target = at::zeros({2}, at::kLong)};
 }
 
-std::unique_ptr<optim::Optimizer> make_optimizer(const TrainPlan& plan, const models::Classifier& model) {
+std::unique_ptr<optim::Optimizer> make_optimizer(const TrainPlan& plan,
+                                                 const models::Classifier& model) {
   tensor::NamedTensorList parameters;
   for (const auto& item : model.named_parameters())
     parameters.emplace_back(item.key(), item.value());

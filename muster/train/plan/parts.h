@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "muster/data/loader/loader.h"
-#include "muster/models/model.h"
 #include "muster/distributed/process_group.h"
+#include "muster/models/model.h"
 #include "muster/optim/optimizer.h"
 #include "muster/train/plan/train_data.h"
 
@@ -24,6 +24,7 @@ std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan);
 /// Two black images, for a forward whose result is not used; one would be too few for BatchNorm.
 data::Batch stand_in_batch(const models::ImageShape& shape);
 
-std::unique_ptr<optim::Optimizer> make_optimizer(const TrainPlan& plan, const models::Classifier& model);
+std::unique_ptr<optim::Optimizer> make_optimizer(const TrainPlan& plan,
+                                                 const models::Classifier& model);
 
 }  // namespace muster::train

@@ -11,8 +11,8 @@
 #include "muster/base/params.h"
 #include "muster/data/dataset.h"
 #include "muster/models/model.h"
-#include "muster/train/plan/options.h"
 #include "muster/train/loop/precision.h"
+#include "muster/train/plan/options.h"
 
 namespace muster::train {
 

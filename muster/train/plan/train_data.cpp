@@ -1,7 +1,7 @@
 #include "muster/train/plan/train_data.h"
 
-#include "muster/data/transforms/fit_images.h"
 #include "muster/data/sets/subset_dataset.h"
+#include "muster/data/transforms/fit_images.h"
 
 namespace muster::train {
 

@@ -2,8 +2,8 @@
 
 #include "muster/base/file.h"
 #include "muster/base/text.h"
-#include "muster/track/page/curves.h"
 #include "muster/track/metrics_reader.h"
+#include "muster/track/page/curves.h"
 #include "muster/track/page/run_page.h"
 #include "muster/train/checkpoints/checkpoint.h"
 

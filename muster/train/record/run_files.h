@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
-#include "muster/train/plan/plan.h"
 #include "muster/train/loop/trainer.h"
+#include "muster/train/plan/plan.h"
 
 namespace muster::train {
 

@@ -48,7 +48,9 @@ track::MetricsRow RunLog::row(const std::string& phase,
   return row;
 }
 
-void RunLog::train(const formats::TrainPosition& position, const Meter& meter, const TrainRow& extra) {
+void RunLog::train(const formats::TrainPosition& position,
+                   const Meter& meter,
+                   const TrainRow& extra) {
   if (!is_first_) return;
   track::MetricsRow out = row("train", position, meter);
   out.lr = extra.lr;

@@ -11,10 +11,10 @@
 #include "muster/models/model.h"
 #include "muster/track/metrics_log.h"
 #include "muster/track/progress.h"
+#include "muster/train/loop/trainer.h"
 #include "muster/train/metrics/meter.h"
 #include "muster/train/plan/plan.h"
 #include "muster/train/record/tensorboard_log.h"
-#include "muster/train/loop/trainer.h"
 
 namespace muster::train {
 

@@ -7,13 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "muster/parallel/sharded/zero.h"
 #include "muster/optim/optimizer.h"
+#include "muster/parallel/sharded/zero.h"
 
 namespace muster::train {
 
 /// Makes the optimizer of a part of the parameters.
-using OptimizerMaker = std::function<std::unique_ptr<optim::Optimizer>(tensor::NamedTensorList parameters)>;
+using OptimizerMaker =
+    std::function<std::unique_ptr<optim::Optimizer>(tensor::NamedTensorList parameters)>;
 
 /// One optimizer per bucket of shards, so that the parameters of one bucket travel while the next
 /// is updated. Its state is that of this rank's pieces; gather_state() and load_state() translate
@@ -47,7 +48,7 @@ class ShardedOptimizer final : public optim::Optimizer {
 
  private:
   parallel::ZeroCore& core_;
-  std::vector<std::unique_ptr<optim::Optimizer>> parts_;         // by bucket
+  std::vector<std::unique_ptr<optim::Optimizer>> parts_;  // by bucket
   std::map<std::string, size_t, std::less<>> bucket_of_;  // this rank's pieces
 };
 

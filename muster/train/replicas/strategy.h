@@ -11,8 +11,8 @@
 #include "muster/base/entry.h"
 #include "muster/base/params.h"
 #include "muster/data/dataset.h"
-#include "muster/models/model.h"
 #include "muster/distributed/process_group.h"
+#include "muster/models/model.h"
 #include "muster/optim/optimizer.h"
 #include "muster/tensor/safetensors.h"
 

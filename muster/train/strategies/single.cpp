@@ -16,13 +16,13 @@ class Single final : public Strategy {
   std::unique_ptr<optim::Optimizer> optimizer_;
 };
 
-std::unique_ptr<Strategy> make(StrategyRequest request, const ParamValues&) {
+std::unique_ptr<Strategy> make_single(StrategyRequest request, const ParamValues&) {
   return std::make_unique<Single>(std::move(request));
 }
 
 }  // namespace
 
 extern constinit const StrategyEntry single_entry{
-    "single", "one rank: one process on one device", RankSource::kNone, {}, &make};
+    "single", "one rank: one process on one device", RankSource::kNone, {}, &make_single};
 
 }  // namespace muster::train

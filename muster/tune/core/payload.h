@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "muster/tune/trial/trial.h"
 #include "muster/tune/space/value.h"
+#include "muster/tune/trial/trial.h"
 
 namespace muster::tune {
 

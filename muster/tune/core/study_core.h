@@ -10,9 +10,9 @@
 
 #include "muster/base/json.h"
 #include "muster/tune/core/event.h"
+#include "muster/tune/core/study_spec.h"
 #include "muster/tune/schedule/scheduler.h"
 #include "muster/tune/search/searcher.h"
-#include "muster/tune/core/study_spec.h"
 #include "muster/tune/trial/trial.h"
 
 namespace muster::tune {
@@ -129,9 +129,5 @@ class StudyCore {
   struct Impl;  // study_state.h
   std::unique_ptr<Impl> impl_;
 };
-
-/// What a resumed study changed against its stored description, one line each; empty: nothing that
-/// matters (num_samples, max_concurrent, budgets and resources may change).
-std::vector<std::string> describe_differences(const Json& stored, const Json& now);
 
 }  // namespace muster::tune

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "muster/tune/space/grid.h"
 #include "muster/tune/core/study_spec.h"
+#include "muster/tune/space/grid.h"
 
 namespace muster::tune {
 

@@ -12,8 +12,8 @@
 
 #include "muster/base/entry.h"
 #include "muster/base/params.h"
-#include "muster/tune/space/space.h"
 #include "muster/tune/core/study_spec.h"
+#include "muster/tune/space/space.h"
 #include "muster/tune/trial/trial.h"
 
 namespace muster::tune {

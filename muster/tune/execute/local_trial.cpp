@@ -17,7 +17,7 @@ namespace muster::tune {
 namespace {
 
 // Per turn and stream, so that a flood of one trial does not starve the others.
-constexpr size_t kReadBytes = 64 << 10;
+constexpr size_t kTrialReadBytes = 64 << 10;
 constexpr size_t kLastLines = 20;
 constexpr size_t kLastLineBytes = 500;
 // A process that SIGKILL has not ended by then hangs in the kernel.
@@ -34,7 +34,7 @@ int64_t now_ms() {
 }
 
 std::span<char> read_buffer() {
-  static thread_local std::vector<char> buffer(kReadBytes);
+  static thread_local std::vector<char> buffer(kTrialReadBytes);
   return buffer;
 }
 

@@ -13,8 +13,8 @@
 
 #include "muster/launch/io/event_loop.h"
 #include "muster/launch/io/line_splitter.h"
+#include "muster/launch/io/pipe.h"
 #include "muster/launch/process/nursery.h"
-#include "muster/launch/job/rank_streams.h"
 #include "muster/tune/execute/trial_end.h"
 #include "muster/tune/execute/trial_log.h"
 #include "muster/tune/trial/wire.h"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "muster/tune/core/study_spec.h"
 #include "muster/tune/execute/executor.h"
 #include "muster/tune/execute/local_trial.h"
-#include "muster/tune/core/study_spec.h"
 
 namespace muster::tune {
 

@@ -12,7 +12,8 @@
 namespace muster::tune {
 namespace {
 
-constexpr size_t kReadBytes = 16 << 10;  // per turn, so that one flood does not starve the others
+constexpr size_t kReportReadBytes =
+    16 << 10;                            // per turn, so that one flood does not starve the others
 constexpr size_t kOverRemembered = 256;  // tokens of ended attempts
 
 }  // namespace
@@ -125,7 +126,7 @@ void ReportServer::on_ready(uint64_t id) {
 
 /// True if there was something.
 bool ReportServer::read_some(Connection& connection) {
-  char buffer[kReadBytes];
+  char buffer[kReportReadBytes];
   ssize_t got = -1;
   do {
     got = ::recv(connection.fd.get(), buffer, sizeof buffer, 0);

@@ -342,7 +342,7 @@ std::vector<ExecutorEvent> LocalExecutor::wait(double timeout_s) {
   return first;
 }
 
-std::unique_ptr<Executor> make(const ExecutorContext& context, const ParamValues& params) {
+std::unique_ptr<Executor> make_local(const ExecutorContext& context, const ParamValues& params) {
   check_param_names({}, params, "executor local");
   return std::make_unique<LocalExecutor>(context);
 }
@@ -350,6 +350,6 @@ std::unique_ptr<Executor> make(const ExecutorContext& context, const ParamValues
 }  // namespace
 
 extern constinit const ExecutorEntry local_entry{
-    "local", "trials are programs on this machine", {}, &make};
+    "local", "trials are programs on this machine", {}, &make_local};
 
 }  // namespace muster::tune

@@ -7,10 +7,10 @@
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/text.h"
-#include "muster/tune/space/command_template.h"
 #include "muster/tune/core/stop_rules.h"
 #include "muster/tune/files/toml_table.h"
 #include "muster/tune/files/units.h"
+#include "muster/tune/space/command_template.h"
 
 namespace muster::tune {
 namespace fs = std::filesystem;

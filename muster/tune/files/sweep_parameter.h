@@ -1,8 +1,8 @@
 // One parameter of a W&B sweep as a domain. See Note [W&B sweeps].
 #pragma once
 
-#include "muster/tune/space/domain.h"
 #include "muster/tune/files/yaml_map.h"
+#include "muster/tune/space/domain.h"
 
 namespace muster::tune {
 

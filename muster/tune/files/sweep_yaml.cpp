@@ -6,9 +6,9 @@
 #include "muster/base/file.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
-#include "muster/tune/space/command_template.h"
 #include "muster/tune/files/sweep_parameter.h"
 #include "muster/tune/files/yaml_map.h"
+#include "muster/tune/space/command_template.h"
 
 namespace muster::tune {
 namespace fs = std::filesystem;

@@ -10,8 +10,8 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/tune/machine/resources.h"
 #include "muster/tune/core/stop_rules.h"
+#include "muster/tune/machine/resources.h"
 
 namespace muster::tune {
 

@@ -25,8 +25,8 @@
 #include <string_view>
 #include <vector>
 
-#include "muster/tune/run/study.h"
 #include "muster/tune/core/study_spec.h"
+#include "muster/tune/run/study.h"
 
 namespace muster::tune {
 

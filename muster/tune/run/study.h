@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "muster/tune/storage/storage.h"
 #include "muster/tune/core/study_core.h"
+#include "muster/tune/storage/storage.h"
 
 namespace muster::tune {
 

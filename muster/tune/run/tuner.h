@@ -5,9 +5,9 @@
 #include <functional>
 #include <string>
 
+#include "muster/tune/core/status_facts.h"
 #include "muster/tune/execute/executor.h"
 #include "muster/tune/machine/resources.h"
-#include "muster/tune/views/status_view.h"
 #include "muster/tune/run/study.h"
 
 namespace muster::tune {

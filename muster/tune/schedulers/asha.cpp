@@ -16,18 +16,17 @@
 //   Ray books later reports, of better trained trials, at the rungs below.
 // - The end of a trial books nothing. Ray applies the rule to its last report once more.
 // Equal scores go on. A trial that reaches max_t is complete, and is not booked there.
-#include "muster/tune/schedulers/asha.h"
-
 #include <cmath>
 
 #include "muster/base/text.h"
-#include "muster/tune/schedule/asha_types.h"
-#include "muster/tune/schedule/rung_ladder.h"
+#include "muster/tune/schedule/asha/asha_options.h"
+#include "muster/tune/schedule/asha/asha_types.h"
+#include "muster/tune/schedule/asha/rung_ladder.h"
 
 namespace muster::tune {
 namespace {
 
-constexpr Param kParams[] = {
+constexpr Param kAshaParams[] = {
     param<&AshaOptions::max_t>("max_t", "the most that a trial is trained"),
     param<&AshaOptions::grace_period>("grace_period",
                                       "the lowest rung: no trial is stopped before"),
@@ -81,8 +80,8 @@ Ladders ladders_of(const AshaOptions& o) {
   return ladders;
 }
 
-std::unique_ptr<Scheduler> make(const SchedulerContext& context, const ParamValues& params) {
-  const auto options = resolve_params<AshaOptions>(kParams, params, "scheduler asha");
+std::unique_ptr<Scheduler> make_asha(const SchedulerContext& context, const ParamValues& params) {
+  const auto options = resolve_params<AshaOptions>(kAshaParams, params, "scheduler asha");
   check(options);
   const auto make_type =
       options.variant == "promotion" ? &make_asha_promotion : &make_asha_stopping;
@@ -93,10 +92,10 @@ std::unique_ptr<Scheduler> make(const SchedulerContext& context, const ParamValu
 
 std::string asha(const AshaOptions& options) {
   check(options);
-  return spec_text("asha", kParams, options);
+  return spec_text("asha", kAshaParams, options);
 }
 
 extern constinit const SchedulerEntry asha_entry{
-    "asha", "stops the worst share of trials at each rung", kParams, &make};
+    "asha", "stops the worst share of trials at each rung", kAshaParams, &make_asha};
 
 }  // namespace muster::tune

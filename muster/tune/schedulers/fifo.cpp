@@ -23,13 +23,15 @@ class Fifo final : public Scheduler {
   std::unordered_map<int64_t, int64_t> last_t_;
 };
 
-std::unique_ptr<Scheduler> make(const SchedulerContext& /*context*/, const ParamValues& params) {
+std::unique_ptr<Scheduler> make_fifo(const SchedulerContext& /*context*/,
+                                     const ParamValues& params) {
   check_param_names({}, params, "scheduler fifo");
   return std::make_unique<Fifo>();
 }
 
 }  // namespace
 
-extern constinit const SchedulerEntry fifo_entry{"fifo", "every trial runs to its end", {}, &make};
+extern constinit const SchedulerEntry fifo_entry{
+    "fifo", "every trial runs to its end", {}, &make_fifo};
 
 }  // namespace muster::tune

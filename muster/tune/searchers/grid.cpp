@@ -48,7 +48,7 @@ class GridSearch final : public Searcher {
   std::map<std::pair<std::vector<size_t>, std::vector<double>>, Walk> walks_;  // by what is given
 };
 
-std::unique_ptr<Searcher> make(const SearcherContext& context, const ParamValues& params) {
+std::unique_ptr<Searcher> make_grid(const SearcherContext& context, const ParamValues& params) {
   check_param_names({}, params, "searcher grid");
   return std::make_unique<GridSearch>(context);
 }
@@ -56,6 +56,6 @@ std::unique_ptr<Searcher> make(const SearcherContext& context, const ParamValues
 }  // namespace
 
 extern constinit const SearcherEntry grid_entry{
-    "grid", "every combination of finitely many values, once", {}, &make, true};
+    "grid", "every combination of finitely many values, once", {}, &make_grid, true};
 
 }  // namespace muster::tune

@@ -17,7 +17,7 @@ class Random final : public Searcher {
   uint64_t seed_;
 };
 
-std::unique_ptr<Searcher> make(const SearcherContext& context, const ParamValues& params) {
+std::unique_ptr<Searcher> make_random(const SearcherContext& context, const ParamValues& params) {
   check_param_names({}, params, "searcher random");
   return std::make_unique<Random>(context);
 }
@@ -25,6 +25,6 @@ std::unique_ptr<Searcher> make(const SearcherContext& context, const ParamValues
 }  // namespace
 
 extern constinit const SearcherEntry random_entry{
-    "random", "draws every parameter independently", {}, &make};
+    "random", "draws every parameter independently", {}, &make_random};
 
 }  // namespace muster::tune

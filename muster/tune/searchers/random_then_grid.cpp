@@ -19,15 +19,15 @@
 #include <tuple>
 #include <unordered_set>
 
-#include "muster/base/text.h"
 #include "muster/base/philox.h"
+#include "muster/base/text.h"
 #include "muster/tune/search/searcher.h"
 #include "muster/tune/space/unit_axis.h"
 
 namespace muster::tune {
 namespace {
 
-constexpr Param kParams[] = {
+constexpr Param kRandomThenGridParams[] = {
     param<&RandomThenGridOptions::startup>("startup", "random trials first"),
     param<&RandomThenGridOptions::top>("top", "best trials that a round puts a grid around"),
     param<&RandomThenGridOptions::points>("points", "of a grid in each parameter, at most"),
@@ -211,12 +211,13 @@ void check(const RandomThenGridOptions& o) {
       {.refused = "searcher random_then_grid",
        .rule = "startup and top are at least 1, points 2 to 1,000, max_grid 1 to 1,000,000, "
                "shrink in (0, 1]",
-       .value = spec_text("random_then_grid", kParams, o)});
+       .value = spec_text("random_then_grid", kRandomThenGridParams, o)});
 }
 
-std::unique_ptr<Searcher> make(const SearcherContext& context, const ParamValues& params) {
-  const auto options =
-      resolve_params<RandomThenGridOptions>(kParams, params, "searcher random_then_grid");
+std::unique_ptr<Searcher> make_random_then_grid(const SearcherContext& context,
+                                                const ParamValues& params) {
+  const auto options = resolve_params<RandomThenGridOptions>(
+      kRandomThenGridParams, params, "searcher random_then_grid");
   check(options);
   return std::make_unique<RandomThenGrid>(context, options);
 }
@@ -225,10 +226,13 @@ std::unique_ptr<Searcher> make(const SearcherContext& context, const ParamValues
 
 std::string random_then_grid(const RandomThenGridOptions& options) {
   check(options);
-  return spec_text("random_then_grid", kParams, options);
+  return spec_text("random_then_grid", kRandomThenGridParams, options);
 }
 
 extern constinit const SearcherEntry random_then_grid_entry{
-    "random_then_grid", "random trials, then ever finer grids around the best", kParams, &make};
+    "random_then_grid",
+    "random trials, then ever finer grids around the best",
+    kRandomThenGridParams,
+    &make_random_then_grid};
 
 }  // namespace muster::tune

@@ -17,7 +17,7 @@ struct Piece {
   bool placeholder = false;
 };
 
-[[noreturn]] void refuse(std::string_view word, std::string rule, std::string hint) {
+[[noreturn]] void refuse_word(std::string_view word, std::string rule, std::string hint) {
   throw usage_error({.refused = "the command of the study",
                      .rule = std::move(rule),
                      .value = concat('"', word, '"'),
@@ -28,9 +28,9 @@ void check_name(std::string_view name, std::string_view word, const Space& space
   if (name == kAllParameters || space.index_of(name)) return;
   std::vector<std::string> known;
   for (const Parameter& parameter : space.parameters()) known.push_back(parameter.name);
-  refuse(word,
-         concat('{', name, "} is no parameter of the space"),
-         known.empty() ? "the space has no parameters" : suggestion(name, known));
+  refuse_word(word,
+              concat('{', name, "} is no parameter of the space"),
+              known.empty() ? "the space has no parameters" : suggestion(name, known));
 }
 
 std::vector<Piece> pieces_of(std::string_view word, const Space& space) {
@@ -43,7 +43,7 @@ std::vector<Piece> pieces_of(std::string_view word, const Space& space) {
     } else if (c == '{') {
       const size_t end = word.find('}', at);
       if (end == std::string_view::npos)
-        refuse(word, "a placeholder has an end: {name}", "a brace itself is written {{");
+        refuse_word(word, "a placeholder has an end: {name}", "a brace itself is written {{");
       const std::string_view name = word.substr(at + 1, end - at - 1);
       check_name(name, word, space);
       if (!text.empty()) pieces.push_back({std::exchange(text, "")});
@@ -83,7 +83,8 @@ bool is_assigned(std::span<const Piece> pieces) {
 void check_command(std::span<const std::string> command, const Space& space) {
   for (const std::string& word : command) pieces_of(word, space);
   if (!command.empty() && command[0].empty())
-    refuse("", "its first word is a program", "command = [\"./train.sh\", \"--lr\", \"{lr}\"]");
+    refuse_word(
+        "", "its first word is a program", "command = [\"./train.sh\", \"--lr\", \"{lr}\"]");
 }
 
 std::vector<std::string> expand_command(std::span<const std::string> command,
@@ -110,7 +111,8 @@ std::vector<std::string> expand_command(std::span<const std::string> command,
     out.push_back(std::move(text));
   }
   if (out.empty())
-    refuse(join(std::vector(command.begin(), command.end()), " "), "a program is left to run", "");
+    refuse_word(
+        join(std::vector(command.begin(), command.end()), " "), "a program is left to run", "");
   return out;
 }
 

@@ -58,7 +58,7 @@ double draw(const NormalDistribution& d, const Bits& bits) {
   return d.step > 0 ? multiple_of(d.step, std::nearbyint(at / d.step)) : at;
 }
 
-double whole(double number) {
+double rounded_in(double number) {
   if (std::isfinite(number) && std::abs(number) <= 0x1p53 && std::trunc(number) == number)
     return number;
   throw usage_error({.rule = "a whole number is needed", .value = shortest(number)});
@@ -71,9 +71,9 @@ bool on_step(double value, double step) {
 /// shortest() is "1e+06" for a million, which reads oddly among whole bounds, and has only digits
 /// for whole numbers beyond 64 bits, which would not be read as a double.
 std::string bound(double value) {
-  const bool whole = std::trunc(value) == value;
-  if (whole && std::abs(value) < 1e15) return std::to_string(static_cast<int64_t>(value));
-  return whole ? to_text(Value(value)) : shortest(value);
+  const bool rounded_in = std::trunc(value) == value;
+  if (rounded_in && std::abs(value) < 1e15) return std::to_string(static_cast<int64_t>(value));
+  return rounded_in ? to_text(Value(value)) : shortest(value);
 }
 
 std::string call(std::string_view name, std::vector<std::string> arguments) {
@@ -121,13 +121,13 @@ double draw(const Distribution& distribution, const Bits& bits) {
 
 Value value_of(const Distribution& distribution, double number) {
   if (std::holds_alternative<IntDistribution>(distribution))
-    return static_cast<int64_t>(whole(number));
+    return static_cast<int64_t>(rounded_in(number));
   const auto* categories = std::get_if<CategoricalDistribution>(&distribution);
   if (categories == nullptr) {
     if (std::isfinite(number)) return number;
     throw usage_error({.rule = "a finite number is needed", .value = shortest(number)});
   }
-  if (whole(number) < 0 || number >= static_cast<double>(categories->choices.size())) {
+  if (rounded_in(number) < 0 || number >= static_cast<double>(categories->choices.size())) {
     throw usage_error({.rule = concat("it has ", categories->choices.size(), " choices"),
                        .value = concat("number ", bound(number))});
   }

@@ -14,22 +14,24 @@ namespace {
 // Points hold numbers as doubles, which are exact up to here.
 constexpr int64_t kLargest = int64_t{1} << 53;
 
-[[noreturn]] void refuse(const Distribution& given, std::string rule, std::string hint = "") {
+[[noreturn]] void refuse_domain(const Distribution& given,
+                                std::string rule,
+                                std::string hint = "") {
   throw usage_error({.refused = text_of(given), .rule = std::move(rule), .hint = std::move(hint)});
 }
 
 /// What all distributions over [low, high] have in common. With q the ends belong to it.
 void check(const FloatDistribution& d) {
   if (!std::isfinite(d.low) || !std::isfinite(d.high) || !std::isfinite(d.high - d.low))
-    refuse(d, "bounds, and the width between them, are finite numbers");
+    refuse_domain(d, "bounds, and the width between them, are finite numbers");
   if (d.log && d.low <= 0)
-    refuse(d,
-           "a logarithm is taken of numbers above 0",
-           "give the bounds themselves, not their logarithms");
+    refuse_domain(d,
+                  "a logarithm is taken of numbers above 0",
+                  "give the bounds themselves, not their logarithms");
   if (d.low > d.high || (d.step == 0 && d.low == d.high))
-    refuse(d,
-           "the lower bound comes first and is below the upper one",
-           d.low == d.high ? "a constant is written as itself" : "");
+    refuse_domain(d,
+                  "the lower bound comes first and is below the upper one",
+                  d.low == d.high ? "a constant is written as itself" : "");
 }
 
 bool is_multiple(double bound, double q) {
@@ -40,17 +42,17 @@ bool is_multiple(double bound, double q) {
 }
 
 void check_step(const FloatDistribution& d, double q) {
-  if (!std::isfinite(q) || q <= 0) refuse(d, concat("q is above 0, not ", shortest(q)));
+  if (!std::isfinite(q) || q <= 0) refuse_domain(d, concat("q is above 0, not ", shortest(q)));
   for (const double bound : {d.low, d.high}) {
     if (std::abs(bound / q) > 0x1p53 || !is_multiple(bound, q))
-      refuse(d, concat("both bounds are multiples of q; ", shortest(bound), " is none"));
+      refuse_domain(d, concat("both bounds are multiples of q; ", shortest(bound), " is none"));
   }
 }
 
 void check(const IntDistribution& d) {
   if (d.low < -kLargest || d.high > kLargest - 1)
-    refuse(d, "whole numbers of a space are within 2^53 of zero");
-  if (d.log && d.low <= 0) refuse(d, "a logarithm is taken of numbers above 0");
+    refuse_domain(d, "whole numbers of a space are within 2^53 of zero");
+  if (d.log && d.low <= 0) refuse_domain(d, "a logarithm is taken of numbers above 0");
 }
 
 CategoricalDistribution categories(std::vector<Value> values, std::string_view name) {
@@ -137,7 +139,7 @@ Domain grid_search(std::vector<Value> values) {
 
 namespace {
 
-Domain real(const FloatDistribution& unquantised, std::optional<double> q = std::nullopt) {
+Domain float_domain(const FloatDistribution& unquantised, std::optional<double> q = std::nullopt) {
   FloatDistribution d = unquantised;
   if (q) {
     d.step = *q > 0 ? *q : 1;  // a bad q is named below
@@ -150,43 +152,47 @@ Domain real(const FloatDistribution& unquantised, std::optional<double> q = std:
 }
 
 /// [low, high)
-Domain whole(int64_t low, int64_t high, bool log) {
+Domain int_domain(int64_t low, int64_t high, bool log) {
   const IntDistribution d{.low = low, .high = high - (high > INT64_MIN ? 1 : 0), .log = log};
   check(d);
-  if (low >= high) refuse(d, "the lower bound comes first and is below the upper one");
+  if (low >= high) refuse_domain(d, "the lower bound comes first and is below the upper one");
   return make_domain(Domain::Kind::kDistribution, d);
 }
 
 Domain normal(const NormalDistribution& d) {
   if (!std::isfinite(d.mean) || !std::isfinite(d.sd) || d.sd <= 0)
-    refuse(d, "the mean is a finite number and the standard deviation one above 0");
+    refuse_domain(d, "the mean is a finite number and the standard deviation one above 0");
   return make_domain(Domain::Kind::kDistribution, d);
 }
 
 }  // namespace
 
-Domain uniform(double low, double high) { return real({.low = low, .high = high}); }
+Domain uniform(double low, double high) { return float_domain({.low = low, .high = high}); }
 
-Domain loguniform(double low, double high) { return real({.low = low, .high = high, .log = true}); }
-
-Domain quniform(double low, double high, double q) { return real({.low = low, .high = high}, q); }
-
-Domain qloguniform(double low, double high, double q) {
-  return real({.low = low, .high = high, .log = true}, q);
+Domain loguniform(double low, double high) {
+  return float_domain({.low = low, .high = high, .log = true});
 }
 
-Domain randint(int64_t low, int64_t high) { return whole(low, high, false); }
+Domain quniform(double low, double high, double q) {
+  return float_domain({.low = low, .high = high}, q);
+}
 
-Domain lograndint(int64_t low, int64_t high) { return whole(low, high, true); }
+Domain qloguniform(double low, double high, double q) {
+  return float_domain({.low = low, .high = high, .log = true}, q);
+}
+
+Domain randint(int64_t low, int64_t high) { return int_domain(low, high, false); }
+
+Domain lograndint(int64_t low, int64_t high) { return int_domain(low, high, true); }
 
 Domain qrandint(int64_t low, int64_t high, int64_t q) {
-  if (q == 1) return whole(low, high, false);
+  if (q == 1) return int_domain(low, high, false);
   const IntDistribution given{.low = low, .high = high, .step = q};
   check(given);
-  if (q < 1) refuse(given, "q is at least 1");
+  if (q < 1) refuse_domain(given, "q is at least 1");
   const IntDistribution d{
       .low = -floor_multiple(-low, q), .high = floor_multiple(high, q), .step = q};
-  if (d.low > d.high) refuse(given, "there is a multiple of q between the bounds");
+  if (d.low > d.high) refuse_domain(given, "there is a multiple of q between the bounds");
   return make_domain(Domain::Kind::kDistribution, d);
 }
 
@@ -194,7 +200,7 @@ Domain randn(double mean, double sd) { return normal({.mean = mean, .sd = sd}); 
 
 Domain qrandn(double mean, double sd, double q) {
   const NormalDistribution d{.mean = mean, .sd = sd, .step = q};
-  if (!std::isfinite(q) || q <= 0) refuse(d, "q is above 0");
+  if (!std::isfinite(q) || q <= 0) refuse_domain(d, "q is above 0");
   return normal(d);
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 using Arguments = std::vector<Value>;
 
-double real(const Arguments& a, size_t i, double otherwise = 0) {
+double number_at(const Arguments& a, size_t i, double otherwise = 0) {
   return i < a.size() ? a[i].as_double() : otherwise;
 }
 
@@ -22,23 +22,26 @@ constexpr std::array kDrawFunctions = {
                  "uniform(LOW, HIGH)",
                  2,
                  2,
-                 [](const Arguments& a) { return uniform(real(a, 0), real(a, 1)); }},
+                 [](const Arguments& a) { return uniform(number_at(a, 0), number_at(a, 1)); }},
     DrawFunction{"loguniform",
                  "loguniform(LOW, HIGH)",
                  2,
                  2,
-                 [](const Arguments& a) { return loguniform(real(a, 0), real(a, 1)); }},
+                 [](const Arguments& a) { return loguniform(number_at(a, 0), number_at(a, 1)); }},
     DrawFunction{"quniform",
                  "quniform(LOW, HIGH, Q)",
                  3,
                  3,
-                 [](const Arguments& a) { return quniform(real(a, 0), real(a, 1), real(a, 2)); }},
-    DrawFunction{
-        "qloguniform",
-        "qloguniform(LOW, HIGH, Q)",
-        3,
-        3,
-        [](const Arguments& a) { return qloguniform(real(a, 0), real(a, 1), real(a, 2)); }},
+                 [](const Arguments& a) {
+                   return quniform(number_at(a, 0), number_at(a, 1), number_at(a, 2));
+                 }},
+    DrawFunction{"qloguniform",
+                 "qloguniform(LOW, HIGH, Q)",
+                 3,
+                 3,
+                 [](const Arguments& a) {
+                   return qloguniform(number_at(a, 0), number_at(a, 1), number_at(a, 2));
+                 }},
     DrawFunction{"randint",
                  "randint(LOW, HIGH)",
                  2,
@@ -59,12 +62,14 @@ constexpr std::array kDrawFunctions = {
                  "randn(MEAN, SD)",
                  0,
                  2,
-                 [](const Arguments& a) { return randn(real(a, 0), real(a, 1, 1)); }},
+                 [](const Arguments& a) { return randn(number_at(a, 0), number_at(a, 1, 1)); }},
     DrawFunction{"qrandn",
                  "qrandn(MEAN, SD, Q)",
                  3,
                  3,
-                 [](const Arguments& a) { return qrandn(real(a, 0), real(a, 1), real(a, 2)); }},
+                 [](const Arguments& a) {
+                   return qrandn(number_at(a, 0), number_at(a, 1), number_at(a, 2));
+                 }},
 };
 
 }  // namespace

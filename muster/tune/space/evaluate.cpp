@@ -15,30 +15,30 @@ namespace {
 
 using Op = Node::Op;
 
-[[noreturn]] void refuse(std::string rule, const std::string& value = "") {
+[[noreturn]] void refuse_operation(std::string rule, const std::string& value = "") {
   throw usage_error({.rule = std::move(rule), .value = value});
 }
 
 double finite(double value) {
-  if (std::isnan(value)) refuse("the result is no real number");
-  if (std::isinf(value)) refuse("the result is too large");
+  if (std::isnan(value)) refuse_operation("the result is no real number");
+  if (std::isinf(value)) refuse_operation("the result is too large");
   return value;
 }
 
 void check_overflow(bool overflow) {
-  if (overflow) refuse("the result is too large for a whole number of 64 bits");
+  if (overflow) refuse_operation("the result is too large for a whole number of 64 bits");
 }
 
 /// True and false count as 1 and 0.
 Value number(const Value& value) {
   if (value.is_bool()) return value.as_bool() ? 1 : 0;
-  if (!value.is_number()) refuse("a number is needed", literal(value));
+  if (!value.is_number()) refuse_operation("a number is needed", literal(value));
   return value;
 }
 
 bool truth(const Value& value) {
   if (value.is_bool()) return value.as_bool();
-  refuse("true or false is needed", literal(value));
+  refuse_operation("true or false is needed", literal(value));
 }
 
 int64_t whole_power(int64_t base, int64_t exponent) {
@@ -126,7 +126,7 @@ Value arithmetic(Op op, const Value& left, const Value& right) {
   const bool divides = op == Op::kDivide || op == Op::kFloorDivide || op == Op::kModulo;
   if ((divides && b.as_double() == 0) ||
       (op == Op::kPower && a.as_double() == 0 && b.as_double() < 0))
-    refuse("division by zero");
+    refuse_operation("division by zero");
   if (a.is_int() && b.is_int()) return whole_arithmetic(op, a.as_int(), b.as_int());
   return real_arithmetic(op, a.as_double(), b.as_double());
 }
@@ -169,7 +169,7 @@ bool compare(Op op, const Value& a, const Value& b) {
 Value rounded(const Value& value, std::optional<int64_t> digits) {
   const Value x = number(value);
   if (digits && (*digits < 0 || *digits > 20))
-    refuse("round takes 0 to 20 digits", std::to_string(*digits));
+    refuse_operation("round takes 0 to 20 digits", std::to_string(*digits));
   if (x.is_int()) return x;
   if (digits) {
     const std::string text = fixed(x.as_double(), static_cast<int>(*digits));

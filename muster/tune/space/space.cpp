@@ -5,15 +5,15 @@
 #include <limits>
 
 #include "muster/base/error.h"
+#include "muster/base/philox.h"
 #include "muster/base/text.h"
 #include "muster/tune/space/distribution.h"
-#include "muster/base/philox.h"
 #include "muster/tune/space/space_impl.h"
 
 namespace muster::tune {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kAbsent = std::numeric_limits<double>::quiet_NaN();
 
 std::vector<Parameter> unconditional(
     std::initializer_list<std::pair<std::string, Domain>> parameters) {
@@ -158,13 +158,13 @@ Point Space::with_conditions(Point point) const {
   for (const Compiled& own : impl_->compiled) wanted.push_back(!own.opaque);
   const Values values = impl_->values_at(point, wanted);
   for (size_t d = 0; d < point.size(); ++d) {
-    if (!impl_->applies(impl_->dimensions[d].parameter, values)) point[d] = kNone;
+    if (!impl_->applies(impl_->dimensions[d].parameter, values)) point[d] = kAbsent;
   }
   return point;
 }
 
 Point Space::draw(Point point, uint64_t seed, int64_t number) const {
-  if (point.empty()) point.assign(impl_->dimensions.size(), kNone);
+  if (point.empty()) point.assign(impl_->dimensions.size(), kAbsent);
   check_size(point, impl_->dimensions.size());
   for (size_t d = 0; d < point.size(); ++d) {
     if (std::isnan(point[d]) && !impl_->dimensions[d].grid)

@@ -13,7 +13,7 @@ Json describe_domain(const Domain& domain) {
   return is_plain ? to_json(domain.constant()) : Json(domain.text());
 }
 
-[[noreturn]] void refuse(const Json& description) {
+[[noreturn]] void refuse_description(const Json& description) {
   throw usage_error({.refused = "the description of a search space",
                      .rule = "it is a list of objects with name, domain and perhaps when",
                      .value = muster::to_text(description).substr(0, 200)});
@@ -24,7 +24,7 @@ Parameter read_parameter(const Json& object) {
   const bool fits = object.is_object() && object.contains("name") &&
                     object.at("name").is_string() && object.contains("domain") &&
                     (!object.contains("when") || object.at("when").is_string());
-  if (!fits) refuse(object);
+  if (!fits) refuse_description(object);
   const std::string name = object.at("name");
   const Json& domain = object.at("domain");
   const std::string where = concat("parameter \"", name, '"');
@@ -37,7 +37,7 @@ Parameter read_parameter(const Json& object) {
 }
 
 /// "loguniform(1e-4, 0.1) when a == 1"
-std::string line_of(const Json& object) {
+std::string description_line(const Json& object) {
   const Json domain = object.value("domain", Json());
   std::string line = domain.is_string() ? domain.get<std::string>() : muster::to_text(domain);
   if (const Json when = object.value("when", Json()); when.is_string())
@@ -52,7 +52,7 @@ std::optional<std::vector<std::pair<std::string, std::string>>> lines_of(const J
   for (const Json& object : description) {
     if (!object.is_object() || !object.contains("name") || !object.at("name").is_string())
       return std::nullopt;
-    lines.emplace_back(object.at("name"), line_of(object));
+    lines.emplace_back(object.at("name"), description_line(object));
   }
   return lines;
 }
@@ -70,7 +70,7 @@ Json Space::describe() const {
 }
 
 Space Space::from_description(const Json& description) {
-  if (!description.is_array()) refuse(description);
+  if (!description.is_array()) refuse_description(description);
   std::vector<Parameter> parameters;
   for (const Json& object : description) parameters.push_back(read_parameter(object));
   return Space(std::move(parameters));

@@ -10,7 +10,7 @@
 namespace muster::tune {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kMostValues = 64;    // of an image
 constexpr size_t kMostPoints = 4096;  // that are looked at for it
 
@@ -95,7 +95,7 @@ bool add_once(std::vector<Value>& values, const Value& value) {
 class Inverse {
  public:
   Inverse(const Space::Impl& space, const std::map<std::string, Value>& given)
-      : space_(space), point_(space.dimensions.size(), kNone), known_(space.parameters.size()) {
+      : space_(space), point_(space.dimensions.size(), kNoValue), known_(space.parameters.size()) {
     for (const auto& [name, value] : given) {
       if (!value.is_none()) put(name, value);
     }
@@ -212,7 +212,7 @@ std::optional<std::vector<Value>> Space::image_of(size_t parameter) const {
   if (!points) return std::nullopt;
   std::vector<Value> image;
   const bool too_many =
-      points->any(Point(impl_->dimensions.size(), kNone), [&](const Point& point) {
+      points->any(Point(impl_->dimensions.size(), kNoValue), [&](const Point& point) {
         try {
           const Value value = unconditional_value(*impl_, parameter, needed, point);
           return !value.is_none() && add_once(image, value);

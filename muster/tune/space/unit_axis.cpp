@@ -27,17 +27,17 @@ struct Line {
 };
 
 // Half a step more at each end gives each number of a step an equal part of the axis.
-Line line_of(const FloatDistribution& d) {
+Line axis_line(const FloatDistribution& d) {
   return {d.low - d.step / 2, d.high + d.step / 2, d.log};
 }
-Line line_of(const IntDistribution& d) {
+Line axis_line(const IntDistribution& d) {
   const double half = static_cast<double>(d.step) / 2;
   return {static_cast<double>(d.low) - half, static_cast<double>(d.high) + half, d.log};
 }
-Line line_of(const NormalDistribution& d) {
+Line axis_line(const NormalDistribution& d) {
   return {d.mean - kNormalReach * d.sd, d.mean + kNormalReach * d.sd, false};
 }
-Line line_of(const CategoricalDistribution& d) {
+Line axis_line(const CategoricalDistribution& d) {
   return {-0.5, static_cast<double>(d.choices.size()) - 0.5, false};
 }
 
@@ -64,13 +64,13 @@ double step_of(const auto& d) { return d.step; }
 }  // namespace
 
 double to_unit(const Distribution& distribution, double number) {
-  return std::visit([&](const auto& d) { return line_of(d).place(number); }, distribution);
+  return std::visit([&](const auto& d) { return axis_line(d).place(number); }, distribution);
 }
 
 double from_unit(const Distribution& distribution, double place) {
   if (!std::holds_alternative<NormalDistribution>(distribution))
     place = std::clamp(place, 0.0, 1.0);
-  return std::visit([&](const auto& d) { return snapped(d, line_of(d).number(place)); },
+  return std::visit([&](const auto& d) { return snapped(d, axis_line(d).number(place)); },
                     distribution);
 }
 

@@ -8,7 +8,7 @@
 namespace muster::tune {
 namespace {
 
-[[noreturn]] void refuse(const Value& value, std::string_view wanted) {
+[[noreturn]] void refuse_value(const Value& value, std::string_view wanted) {
   const std::string shown = value.is_none() ? "nothing" : muster::to_text(to_json(value));
   throw usage_error({.refused = "a value", .rule = concat(wanted, " is needed"), .value = shown});
 }
@@ -17,7 +17,7 @@ namespace {
 
 bool Value::as_bool() const {
   if (const bool* value = std::get_if<bool>(&data_)) return *value;
-  refuse(*this, "true or false");
+  refuse_value(*this, "true or false");
 }
 
 int64_t Value::as_int() const {
@@ -26,18 +26,18 @@ int64_t Value::as_int() const {
   // The range is half open: 2^63 is a double, and no int64_t.
   if (value != nullptr && *value >= -0x1p63 && *value < 0x1p63 && std::trunc(*value) == *value)
     return static_cast<int64_t>(*value);
-  refuse(*this, "a whole number");
+  refuse_value(*this, "a whole number");
 }
 
 double Value::as_double() const {
   if (const double* value = std::get_if<double>(&data_)) return *value;
   if (const int64_t* value = std::get_if<int64_t>(&data_)) return static_cast<double>(*value);
-  refuse(*this, "a number");
+  refuse_value(*this, "a number");
 }
 
 const std::string& Value::as_text() const {
   if (const std::string* value = std::get_if<std::string>(&data_)) return *value;
-  refuse(*this, "a text");
+  refuse_value(*this, "a text");
 }
 
 std::string to_text(const Value& value) {

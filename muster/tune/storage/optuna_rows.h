@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "muster/tune/core/event.h"
+#include "muster/tune/core/study_spec.h"
 #include "muster/tune/space/space.h"
 #include "muster/tune/storage/sqlite.h"
-#include "muster/tune/core/study_spec.h"
 
 namespace muster::tune {
 

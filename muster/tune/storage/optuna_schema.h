@@ -29,16 +29,6 @@ void check_schema(Database& database);
 /// Whether our own tables are there too.
 bool has_own_tables(Database& database);
 
-/// Seconds since 1970 as "2026-11-21 17:20:09.680195", UTC; and back, 0 for anything else.
-std::string to_datetime(double time_s);
-double from_datetime(std::string_view text);
-
-/// Python's repr() of a float, as json.dumps writes it: 1e-05, 0.1, 1.0, NaN, Infinity.
-std::string python_number(double value);
-
-/// A value as json.dumps writes it; what is not ASCII is escaped.
-std::string python_json(const Value& value);
-
 /// The distribution as Optuna's distribution_to_json writes it. Optuna has no normal distribution:
 /// that is its range of ten standard deviations; nor a logarithm with a step: that is without the
 /// step.

@@ -8,9 +8,10 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tune/core/description.h"
+#include "muster/tune/space/python_text.h"
 #include "muster/tune/storage/optuna_rows.h"
 #include "muster/tune/storage/optuna_schema.h"
-#include "muster/tune/core/study_core.h"
 #include "muster/tune/storage/study_tables.h"
 
 namespace muster::tune {

@@ -74,7 +74,7 @@ struct StorageOptions {
 /// Opens the study in the file, making both if they are not there (`description` is stored then).
 /// Throws a usage error if the file is no database of Optuna's schema version or the stored
 /// description differs from `description` (its differences are the text, see describe_differences
-/// in study_core.h), an environment error if it cannot be written.
+/// in description.h), an environment error if it cannot be written.
 std::unique_ptr<Storage> open_storage(const std::filesystem::path& file,
                                       const Space& space,
                                       const Json& description,

@@ -5,6 +5,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tune/space/python_text.h"
 #include "muster/tune/storage/optuna_schema.h"
 
 namespace muster::tune {

@@ -6,7 +6,7 @@
 
 #include "muster/base/text.h"
 #include "muster/track/utf8.h"
-#include "muster/tune/storage/optuna_schema.h"
+#include "muster/tune/space/python_text.h"
 
 namespace muster::tune {
 namespace {
@@ -68,9 +68,9 @@ std::string header(const StudyFacts& facts, std::span<const std::string> metrics
   return std::move(line).take();
 }
 
-std::string csv_line(const TrialHistory& trial,
-                     const StudyFacts& facts,
-                     std::span<const std::string> metrics) {
+std::string trial_csv_line(const TrialHistory& trial,
+                           const StudyFacts& facts,
+                           std::span<const std::string> metrics) {
   CsvLine line;
   const double value = result_of(trial, facts);
   line.add_count(trial.number).add(optuna_name(trial.state)).add_if(!std::isnan(value), value);
@@ -113,7 +113,7 @@ std::string utc_text(double time_s) {
 std::string to_csv(std::span<const TrialHistory> trials, const StudyFacts& facts) {
   const std::vector<std::string> metrics = metric_names(trials, facts);
   std::string text = header(facts, metrics);
-  for (const TrialHistory& trial : trials) text += csv_line(trial, facts, metrics);
+  for (const TrialHistory& trial : trials) text += trial_csv_line(trial, facts, metrics);
   return track::to_utf8(text);
 }
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "muster/tune/core/event.h"
-#include "muster/tune/storage/storage.h"
 #include "muster/tune/core/study_spec.h"
+#include "muster/tune/storage/storage.h"
 
 namespace muster::tune {
 

@@ -11,7 +11,7 @@
 #include "muster/base/file.h"
 #include "muster/base/text.h"
 #include "muster/track/utf8.h"
-#include "muster/tune/storage/optuna_schema.h"
+#include "muster/tune/space/python_text.h"
 
 namespace muster::tune {
 namespace {
@@ -134,7 +134,7 @@ std::string csv_cell(const std::string& json) {
   return quoted + '"';
 }
 
-std::string csv_line(const std::vector<std::string>& columns, const Cells& cells) {
+std::string progress_csv_line(const std::vector<std::string>& columns, const Cells& cells) {
   std::vector<std::string> values;
   for (const std::string& column : columns) {
     const auto found = std::ranges::find(cells, column, &Cells::value_type::first);
@@ -192,7 +192,7 @@ std::vector<std::string> write_trial(const std::filesystem::path& folder,
   std::string results, progress = rows.empty() ? "" : csv_header(columns);
   for (const Cells& cells : rows) {
     results += result_line(cells, config);
-    progress += csv_line(columns, cells);
+    progress += progress_csv_line(columns, cells);
   }
   write_now(folder / "params.json", config_text(trial, facts, 2) + '\n');
   write_now(folder / "result.json", results);
@@ -257,7 +257,7 @@ void RayFiles::add_row(const TrialHistory& trial) {
     return;
   }
   append(folder / "result.json", result_line(cells, config_text(trial, facts, -1)));
-  append(folder / "progress.csv", csv_line(columns, cells));
+  append(folder / "progress.csv", progress_csv_line(columns, cells));
 }
 
 }  // namespace muster::tune

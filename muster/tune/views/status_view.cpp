@@ -7,8 +7,8 @@
 #include <ctime>
 
 #include "muster/base/text.h"
+#include "muster/base/text_table.h"
 #include "muster/tune/views/study_view.h"
-#include "muster/tune/views/text_table.h"
 
 namespace muster::tune {
 namespace {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "muster/tune/core/status_facts.h"
 #include "muster/tune/core/study_core.h"
 
 namespace muster::tune {
@@ -19,16 +20,6 @@ struct StatusOptions {
       metric_columns;  ///< metric, title; empty: inferred
   bool sort_by_metric = false;
   bool final = false;  ///< the closing table: all trials up to max_rows, no ETA
-};
-
-/// What the table needs besides the core.
-struct StatusFacts {
-  double now_s = 0, started_s = 0;
-  std::string resources;    ///< ResourcePool::used()
-  std::string pending_why;  ///< ResourcePool::why_not()
-  std::string storage;
-  int64_t planned = 0;                                     ///< trials of the study, -1: without end
-  std::vector<std::pair<int64_t, std::string>> locations;  ///< running trial, "host:pid"
 };
 
 /// The whole table, lines ended by "\n". Pure.

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "muster/base/text.h"
-#include "muster/tune/views/text_table.h"
+#include "muster/base/text_table.h"
 
 namespace muster::tune {
 

@@ -9,8 +9,8 @@
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
-#include "muster/data/sets/image_dataset.h"
 #include "muster/data/loader/loader.h"
+#include "muster/data/sets/image_dataset.h"
 #include "muster/data/sets/subset_dataset.h"
 #include "muster/data/sets/tensor_dataset.h"
 

@@ -9,9 +9,9 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/distributed/meet/backend.h"
 #include "muster/distributed/call/op_queue.h"
 #include "muster/distributed/call/posting_backend.h"
+#include "muster/distributed/meet/backend.h"
 #include "muster/distributed/thread/thread_board.h"
 
 #include "tests/support/error_of.h"

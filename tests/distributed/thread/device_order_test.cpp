@@ -6,16 +6,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "muster/tensor/device/streams.h"
 #include "muster/distributed/thread/thread_board.h"
+#include "muster/tensor/device/streams.h"
 
 #include "fake_devices.h"
 
 namespace muster {
 namespace {
 
-using tensor::stream_devices;
 using distributed::ThreadBoard;
+using tensor::stream_devices;
 using test::fake;
 using test::journal;
 using ::testing::ElementsAre;

@@ -45,7 +45,8 @@ class Board : public ::testing::Test {
     c10d::PrefixStore("watch", store_).set(concat("state/", state.rank), to_text(state));
   }
   diagnose::Diagnosis look() {
-    return diagnose::diagnose({.op = op_, .rank = 0}, board_.peers(), board_.store(), board_.stale_s());
+    return diagnose::diagnose(
+        {.op = op_, .rank = 0}, board_.peers(), board_.store(), board_.stale_s());
   }
   /// The first diagnosis that is as wanted, or the last one when the patience is over.
   diagnose::Diagnosis first(const std::function<bool(const diagnose::Diagnosis&)>& is_wanted) {

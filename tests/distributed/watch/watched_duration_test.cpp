@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "muster/distributed/meet/backend.h"
 #include "muster/diagnose/trace/timeline.h"
+#include "muster/distributed/meet/backend.h"
 #include "muster/testing/run_ranks.h"
 
 namespace muster {

@@ -15,8 +15,8 @@
 namespace muster {
 namespace {
 
-using muster::testing::run_ranks;
 using distributed::ProcessGroup;
+using muster::testing::run_ranks;
 using parallel::SyncBatchNorm;
 using test::error_of;
 using ::testing::HasSubstr;

@@ -13,9 +13,9 @@
 namespace muster {
 namespace {
 
+using distributed::ProcessGroup;
 using muster::testing::run_ranks;
 using parallel::DistributedDataParallel;
-using distributed::ProcessGroup;
 using test::error_of;
 using ::testing::HasSubstr;
 

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "muster/parallel/hook/comm_hook.h"
 #include "muster/parallel/ddp/ddp.h"
+#include "muster/parallel/hook/comm_hook.h"
 #include "muster/testing/run_ranks.h"
 
 #include "golden_models.h"
@@ -13,9 +13,9 @@
 namespace muster {
 namespace {
 
+using distributed::ProcessGroup;
 using muster::testing::run_ranks;
 using parallel::DistributedDataParallel;
-using distributed::ProcessGroup;
 using test::error_of;
 using test::GoldenModel;
 using ::testing::HasSubstr;

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "muster/parallel/precision/autocast.h"
 #include "muster/parallel/ddp/ddp.h"
+#include "muster/parallel/precision/autocast.h"
 #include "muster/testing/run_ranks.h"
 
 #include "golden_models.h"
@@ -15,10 +15,10 @@
 namespace muster {
 namespace {
 
+using distributed::ProcessGroup;
 using muster::testing::run_ranks;
 using parallel::AutocastGuard;
 using parallel::GradScaler;
-using distributed::ProcessGroup;
 using test::error_of;
 using ::testing::HasSubstr;
 

@@ -12,8 +12,8 @@
 #include <torch/torch.h>
 
 #include "muster/base/error.h"
-#include "muster/parallel/replicas/data_parallel.h"
 #include "muster/parallel/module/desync_watch.h"
+#include "muster/parallel/replicas/data_parallel.h"
 
 #include "tests/support/error_of.h"
 

@@ -9,15 +9,15 @@
 #include "muster/parallel/sharded/zero.h"
 #include "muster/testing/run_ranks.h"
 
-#include "tests/support/counting_allocator.h"
 #include "tests/parallel/sharded/zero_nets.h"
+#include "tests/support/counting_allocator.h"
 
 namespace muster {
 namespace {
 
+using distributed::ProcessGroup;
 using muster::testing::run_ranks;
 using parallel::DistributedDataParallel;
-using distributed::ProcessGroup;
 using parallel::ShardedDataParallel;
 
 constexpr int64_t kWidth = 384, kLayers = 6;

@@ -7,15 +7,15 @@
 #include "muster/parallel/sharded/zero.h"
 #include "muster/testing/run_ranks.h"
 
-#include "tests/support/error_of.h"
 #include "tests/parallel/sharded/zero_nets.h"
+#include "tests/support/error_of.h"
 
 namespace muster {
 namespace {
 
+using distributed::ProcessGroup;
 using muster::testing::run_ranks;
 using parallel::DistributedDataParallel;
-using distributed::ProcessGroup;
 using parallel::ShardedDataParallel;
 using test::bit_equal;
 using test::copies;

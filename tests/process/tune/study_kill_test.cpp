@@ -18,9 +18,9 @@
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/text.h"
-#include "muster/tune/storage/storage.h"
 #include "muster/tune/core/study_core.h"
 #include "muster/tune/files/study_file.h"
+#include "muster/tune/storage/storage.h"
 
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"

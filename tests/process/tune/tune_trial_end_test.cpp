@@ -6,8 +6,8 @@
 
 #include "muster/tune/execute/stop_request.h"
 
-#include "tests/support/error_of.h"
 #include "tests/process/tune/local_trials.h"
+#include "tests/support/error_of.h"
 
 namespace muster::tune {
 namespace {

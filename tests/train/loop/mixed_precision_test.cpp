@@ -19,8 +19,9 @@
 namespace muster {
 namespace {
 
-using muster::testing::run_ranks;
 using distributed::ProcessGroup;
+using muster::testing::run_ranks;
+using tensor::NamedTensorList;
 using test::expect_same_state;
 using test::kHalf;
 using test::Ran;
@@ -29,7 +30,6 @@ using test::run_mixed;
 using test::small_run;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using tensor::NamedTensorList;
 
 train::TrainPlan plan_for(train::TrainOptions options, int64_t ranks = 1) {
   const train::TrainData data = train::open_data(options.data, {});

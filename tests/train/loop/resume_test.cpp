@@ -16,8 +16,8 @@
 namespace muster {
 namespace {
 
-using muster::testing::run_ranks;
 using distributed::ProcessGroup;
+using muster::testing::run_ranks;
 using test::expect_same_state;
 using test::Ran;
 using test::run;

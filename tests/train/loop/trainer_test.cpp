@@ -22,8 +22,8 @@
 namespace muster {
 namespace {
 
-using muster::testing::run_ranks;
 using distributed::ProcessGroup;
+using muster::testing::run_ranks;
 using test::Ran;
 using test::run;
 using test::small_run;

@@ -9,23 +9,23 @@
 #include "muster/base/text.h"
 #include "muster/train/replicas/sharded_optimizer.h"
 
+#include "tests/parallel/sharded/zero_nets.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
-#include "tests/parallel/sharded/zero_nets.h"
 #include "tests/train/small_run.h"
 
 namespace muster {
 namespace {
 
-using muster::testing::run_ranks;
 using distributed::ProcessGroup;
+using muster::testing::run_ranks;
 using parallel::ShardedDataParallel;
+using tensor::NamedTensorList;
 using test::expect_same_state;
 using test::Ran;
 using test::run;
 using test::small_run;
 using ::testing::HasSubstr;
-using tensor::NamedTensorList;
 
 Ran run_as(const std::string& strategy,
            train::TrainOptions options,

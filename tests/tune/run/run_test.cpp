@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "muster/tune/schedulers/asha.h"
+#include "muster/tune/schedule/asha/asha_options.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"

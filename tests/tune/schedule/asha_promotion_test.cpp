@@ -6,9 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "muster/tune/schedule/promotion_rung.h"
+#include "muster/tune/schedule/asha/asha_options.h"
+#include "muster/tune/schedule/asha/promotion_rung.h"
 #include "muster/tune/schedule/scheduler.h"
-#include "muster/tune/schedulers/asha.h"
 
 namespace muster::tune {
 namespace {

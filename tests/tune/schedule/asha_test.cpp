@@ -1,5 +1,3 @@
-#include "muster/tune/schedulers/asha.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,7 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "muster/tune/schedule/rung_ladder.h"
+#include "muster/tune/schedule/asha/asha_options.h"
+#include "muster/tune/schedule/asha/rung_ladder.h"
 #include "muster/tune/schedule/scheduler.h"
 
 #include "tests/support/error_of.h"

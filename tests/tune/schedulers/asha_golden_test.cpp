@@ -6,10 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/json.h"
-#include "muster/tune/schedule/rung_ladder.h"
-#include "muster/tune/schedule/running_quantile.h"
+#include "muster/tune/schedule/asha/asha_options.h"
+#include "muster/tune/schedule/asha/rung_ladder.h"
+#include "muster/tune/schedule/asha/running_quantile.h"
 #include "muster/tune/schedule/scheduler.h"
-#include "muster/tune/schedulers/asha.h"
 
 namespace muster::tune {
 namespace {

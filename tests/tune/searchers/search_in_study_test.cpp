@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "muster/tune/search/searcher.h"
 #include "muster/tune/core/study_core.h"
+#include "muster/tune/search/searcher.h"
 
 namespace muster::tune {
 namespace {

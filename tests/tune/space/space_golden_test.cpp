@@ -9,8 +9,8 @@
 
 #include "muster/base/file.h"
 #include "muster/base/text.h"
-#include "muster/tune/space/space.h"
 #include "muster/tune/core/variants.h"
+#include "muster/tune/space/space.h"
 
 namespace muster::tune {
 namespace {

@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/text.h"
+#include "muster/base/text_table.h"
 #include "muster/tune/views/study_view.h"
-#include "muster/tune/views/text_table.h"
 
 namespace muster::tune {
 namespace {

@@ -1,4 +1,4 @@
-#include "muster/tune/schedule/promotion_rung.h"
+#include "muster/tune/schedule/asha/promotion_rung.h"
 
 #include <algorithm>
 #include <cmath>

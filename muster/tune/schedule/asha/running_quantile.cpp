@@ -1,4 +1,4 @@
-#include "muster/tune/schedule/running_quantile.h"
+#include "muster/tune/schedule/asha/running_quantile.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "muster/tune/schedule/rung_ladder.h"
+#include "muster/tune/schedule/asha/rung_ladder.h"
 
 #include <algorithm>
 #include <cmath>

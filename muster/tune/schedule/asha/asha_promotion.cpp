@@ -2,8 +2,8 @@
 #include <limits>
 #include <unordered_map>
 
-#include "muster/tune/schedule/asha_types.h"
-#include "muster/tune/schedule/promotion_rung.h"
+#include "muster/tune/schedule/asha/asha_types.h"
+#include "muster/tune/schedule/asha/promotion_rung.h"
 
 namespace muster::tune {
 namespace {

@@ -1,4 +1,4 @@
-#include "muster/tune/views/text_table.h"
+#include "muster/base/text_table.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-namespace muster::tune {
+namespace muster {
 namespace {
 
 struct Range {
@@ -295,4 +295,4 @@ std::string grid(std::vector<Column> columns, size_t width) {
   return width_of(rendered) <= width ? draw(rendered) : in_pieces(columns, width);
 }
 
-}  // namespace muster::tune
+}  // namespace muster

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-namespace muster::tune {
+namespace muster {
 
 /// Columns that the text takes on a terminal: East Asian wide letters and emoji take two, combining
 /// marks none (Unicode 15, EastAsianWidth W and F by ranges).
@@ -40,4 +40,4 @@ struct Column {
 /// get less; the columns go on in further grids below, each with the first column again.
 std::string grid(std::vector<Column> columns, size_t width);
 
-}  // namespace muster::tune
+}  // namespace muster

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "muster/base/text.h"
-#include "muster/tune/schedule/rung_ladder.h"
+#include "muster/tune/schedule/asha/asha_options.h"
+#include "muster/tune/schedule/asha/rung_ladder.h"
 #include "muster/tune/schedule/scheduler.h"
-#include "muster/tune/schedulers/asha.h"
 #include "muster/tune/schedule/score_text.h"
 
 namespace muster::tune {
