@@ -38,7 +38,7 @@ formats::SafetensorsTensor tensor(const std::string& name,
 }
 
 // Bytes spelled out from the format's description, not from our writer.
-TEST(formats::SafetensorsHeader, ReadsAHeaderWrittenByHandWithTrailingBlanks) {
+TEST(SafetensorsHeader, ReadsAHeaderWrittenByHandWithTrailingBlanks) {
   const formats::SafetensorsHeader header = formats::parse_safetensors_header(
       file_of(R"({"b":{"dtype":"I16","shape":[2],"data_offsets":[4,8]},)"
               R"("__metadata__":{"k":"v"},"a":{"data_offsets":[0,4],"shape":[],"dtype":"F32"}}   )",
@@ -52,7 +52,7 @@ TEST(formats::SafetensorsHeader, ReadsAHeaderWrittenByHandWithTrailingBlanks) {
   EXPECT_EQ(header.metadata.at("k"), "v");
 }
 
-TEST(formats::SafetensorsHeader, TakesWhatTheReferenceTakes) {
+TEST(SafetensorsHeader, TakesWhatTheReferenceTakes) {
   EXPECT_EQ(error_of(file_of("{}")), "no error");
   EXPECT_EQ(error_of(file_of(R"({"__metadata__":null})")), "no error");
   EXPECT_EQ(error_of(file_of(R"({"__metadata__":{}})")), "no error");
@@ -63,7 +63,7 @@ TEST(formats::SafetensorsHeader, TakesWhatTheReferenceTakes) {
             "no error");
 }
 
-TEST(formats::SafetensorsHeader, KnowsEveryDtypeOfTheFormat) {
+TEST(SafetensorsHeader, KnowsEveryDtypeOfTheFormat) {
   EXPECT_EQ(formats::safetensors_dtypes().size(), 22U);
   for (const formats::SafetensorsDtype& dtype : formats::safetensors_dtypes()) {
     const std::string fields = "\"dtype\":\"" + std::string(dtype.name) +
@@ -73,7 +73,7 @@ TEST(formats::SafetensorsHeader, KnowsEveryDtypeOfTheFormat) {
   }
 }
 
-TEST(formats::SafetensorsHeader, RefusesALengthThatDoesNotFit) {
+TEST(SafetensorsHeader, RefusesALengthThatDoesNotFit) {
   EXPECT_THAT(error_of("abc"), HasSubstr("at least 8 bytes"));
   EXPECT_THAT(error_of(std::string("\xff\xff\xff\xff\xff\xff\xff\xff", 8)),
               HasSubstr("header fits"));
@@ -82,7 +82,7 @@ TEST(formats::SafetensorsHeader, RefusesALengthThatDoesNotFit) {
   EXPECT_THAT(error_of(file_of("{}" + std::string(99'999'999, ' '))), HasSubstr("100 MB"));
 }
 
-TEST(formats::SafetensorsHeader, RefusesWhatIsNoJsonObject) {
+TEST(SafetensorsHeader, RefusesWhatIsNoJsonObject) {
   EXPECT_THAT(error_of(file_of("")), HasSubstr("JSON object"));
   EXPECT_THAT(error_of(file_of("[1]")), HasSubstr("JSON object"));
   EXPECT_THAT(error_of(file_of(" {}")), HasSubstr("JSON object"));
@@ -92,7 +92,7 @@ TEST(formats::SafetensorsHeader, RefusesWhatIsNoJsonObject) {
   EXPECT_THAT(error_of(file_of("{\"\xff\":1}")), HasSubstr("header is JSON"));
 }
 
-TEST(formats::SafetensorsHeader, RefusesANameOrFieldGivenTwice) {
+TEST(SafetensorsHeader, RefusesANameOrFieldGivenTwice) {
   const std::string one = R"({"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
   EXPECT_THAT(error_of(file_of("{\"w\":" + one + ",\"v\":" + one + ",\"w\":" + one + "}")),
               HasSubstr("each name is given once (got w)"));
@@ -103,7 +103,7 @@ TEST(formats::SafetensorsHeader, RefusesANameOrFieldGivenTwice) {
               HasSubstr("fields are given once"));
 }
 
-TEST(formats::SafetensorsHeader, RefusesEntriesOfTheWrongForm) {
+TEST(SafetensorsHeader, RefusesEntriesOfTheWrongForm) {
   for (const char* entry : {"1", "null", "\"a\"", "[]", "true", "1.5", "-1"})
     EXPECT_THAT(error_of(file_of(std::string("{\"w\":") + entry + "}")),
                 HasSubstr("each tensor has dtype, shape and data_offsets"))
@@ -131,7 +131,7 @@ TEST(formats::SafetensorsHeader, RefusesEntriesOfTheWrongForm) {
         << offsets;
 }
 
-TEST(formats::SafetensorsHeader, RefusesSizesThatDisagreeOrOverflow) {
+TEST(SafetensorsHeader, RefusesSizesThatDisagreeOrOverflow) {
   EXPECT_THAT(error_of_tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,8])", "abcdefgh"),
               HasSubstr("agree with dtype and shape"));
   EXPECT_THAT(error_of_tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,8])", "abcd"),
@@ -149,7 +149,7 @@ TEST(formats::SafetensorsHeader, RefusesSizesThatDisagreeOrOverflow) {
               HasSubstr("whole bytes"));
 }
 
-TEST(formats::SafetensorsHeader, RefusesGapsOverlapsAndLooseEnds) {
+TEST(SafetensorsHeader, RefusesGapsOverlapsAndLooseEnds) {
   EXPECT_THAT(error_of_tensor(R"("dtype":"U8","shape":[1],"data_offsets":[1,2])", "ab"),
               HasSubstr("without gap or overlap"));
   EXPECT_THAT(error_of_tensor(R"("dtype":"U8","shape":[1],"data_offsets":[0,1])", "ab"),
@@ -160,7 +160,7 @@ TEST(formats::SafetensorsHeader, RefusesGapsOverlapsAndLooseEnds) {
               HasSubstr("without gap or overlap"));
 }
 
-TEST(formats::SafetensorsHeader, TheWriterOrdersByAlignmentAndNameAndPadsToEight) {
+TEST(SafetensorsHeader, TheWriterOrdersByAlignmentAndNameAndPadsToEight) {
   formats::SafetensorsHeader header{.tensors = {tensor("byte", "U8", {3}),
                                                 tensor("b", "F32", {1}),
                                                 tensor("long", "I64", {1}),
@@ -178,7 +178,7 @@ TEST(formats::SafetensorsHeader, TheWriterOrdersByAlignmentAndNameAndPadsToEight
   EXPECT_EQ(formats::parse_safetensors_header(head + std::string(23, 'x'), "x"), header);
 }
 
-TEST(formats::SafetensorsHeader, TheWriterRefusesNamesThatNoReaderTakes) {
+TEST(SafetensorsHeader, TheWriterRefusesNamesThatNoReaderTakes) {
   const auto refused = [](formats::SafetensorsHeader header) -> std::string {
     try {
       formats::lay_out_safetensors(header);
