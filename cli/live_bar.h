@@ -20,12 +20,11 @@ struct LiveBarOptions {
   int out_fd = 1;
   int err_fd = 2;
   bool out_is_terminal = false;
-  bool err_is_terminal =
-      false;  ///< the bar is drawn here; without a terminal it is a plain line now and then
+  /// The bar is drawn here; without a terminal it is a plain line now and then.
+  bool err_is_terminal = false;
   bool colour = false;
-  std::function<int()> width = [] {
-    return 80;
-  };  ///< columns; asked at each drawing, so the bar follows the window
+  /// Columns; asked at each drawing, so the bar follows the window.
+  std::function<int()> width = [] { return 80; };
 };
 
 /// Writes from a thread of its own, so that a reader who is slow (a pager, a stopped terminal)
@@ -60,8 +59,8 @@ class LiveBar {
  private:
   struct State;
   static void write_loop(State& state);
-  std::shared_ptr<State>
-      state_;  // shared with the thread, which may be left behind stuck in a write
+  // Shared with the thread, which may be left behind stuck in a write.
+  std::shared_ptr<State> state_;
   std::thread thread_;
 };
 

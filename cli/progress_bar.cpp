@@ -78,8 +78,8 @@ std::vector<Fact> facts(const ProgressEvent& event) {
 std::string render_bar(const ProgressEvent& event, size_t width, bool colour) {
   const std::string head = label(event);
   std::string number = percent(event);
-  if (share(event))
-    number.insert(0, 4 - std::min<size_t>(4, number.size()), ' ');  // "100%" is the widest
+  // "100%" is the widest.
+  if (share(event)) number.insert(0, 4 - std::min<size_t>(4, number.size()), ' ');
   std::vector<Fact> tail = facts(event);
   // Columns without the bar; each fact takes " · " more.
   const auto needed = [&] {

@@ -2,10 +2,14 @@
 #                                     mirror the areas; each TEST is a CTest of its own
 # muster_room_tests(process/tune)     process_tune_tests
 # muster_room_tests(x FILTER -*Slow*)  only the TESTs that pass GoogleTest's filter
-# muster_room_tests(x SHARDS 8)       8 CTests, each an eighth of the TESTs in one process: for those that start slowly
+# muster_room_tests(x SHARDS 8)       8 CTests, each an eighth of the TESTs in one process, for those that start slowly (LibTorch:
+#                                     0.25 s); with ALONE *Slow* a process for each TEST that passes that filter. A TEST that
+#                                     falls is named in the output. MUSTER_SHARDS=OFF, as in the `dev` preset: one CTest for each
+# muster_room_tests(x COST 40 TIMEOUT 900)  CTest starts what costs most first; seconds that a TEST may take, else 300
 # muster_room_tests(parallel TORCH)   with the precompiled header that all torch tests share
 find_package(GTest REQUIRED)
 include(GoogleTest)
+option(MUSTER_SHARDS "Let the tests of a torch room share a few processes" ON)
 
 # One precompiled header for the tests of all torch rooms and for the examples, which include torch/torch.h as users do.
 if(MUSTER_WITH_TORCH AND MUSTER_PCH)
@@ -45,7 +49,7 @@ function(muster_use_torch_pch target)
 endfunction()
 
 function(muster_room_tests folder)
-  cmake_parse_arguments(ARG "TORCH" "FILTER;SHARDS" "LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "FILTER;SHARDS;ALONE;COST;TIMEOUT" "LIBRARIES;LABELS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*_test.cpp)
   if(NOT sources)
     return()
@@ -77,20 +81,35 @@ function(muster_room_tests folder)
     # LibTorch is not instrumented: what it synchronises inside is invisible to ThreadSanitizer, and so is OpenMP.
     set(variables "TSAN_OPTIONS=ignore_noninstrumented_modules=1:suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp;OMP_NUM_THREADS=1")
   endif()
-  if(ARG_SHARDS)
+  if(ARG_SHARDS AND MUSTER_SHARDS)
+    set(shared ${ARG_FILTER})
+    if(ARG_ALONE)
+      set(shared "-${ARG_ALONE}")
+      set(ARG_FILTER ${ARG_ALONE})
+    endif()
     foreach(shard RANGE 1 ${ARG_SHARDS})
       math(EXPR index "${shard} - 1")
       set(name ${room}.${shard}_of_${ARG_SHARDS})
-      add_test(NAME ${name} COMMAND ${room}_tests "--gtest_filter=${ARG_FILTER}" --gtest_brief=1)
-      set_tests_properties(${name} PROPERTIES TIMEOUT 900 LABELS "${room};${ARG_LABELS}"
+      # Not --gtest_brief: a TEST that crashes or hangs is named by the line of its start alone.
+      add_test(NAME ${name} COMMAND ${room}_tests "--gtest_filter=${shared}")
+      set_tests_properties(${name} PROPERTIES TIMEOUT 900 COST 10 LABELS "${room};${ARG_LABELS}"
         ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index};${variables}")
     endforeach()
-    return()
+    if(NOT ARG_ALONE)
+      return()
+    endif()
   endif()
   set(environment "")
   if(variables)
     set(environment ENVIRONMENT "${variables}")
   endif()
+  set(cost "")
+  if(ARG_COST)
+    set(cost COST ${ARG_COST})
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
   gtest_discover_tests(${room}_tests DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST TEST_FILTER "${ARG_FILTER}"
-    PROPERTIES TIMEOUT 300 LABELS "${room};${ARG_LABELS}" ${environment})
+    PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${room};${ARG_LABELS}" ${cost} ${environment})
 endfunction()

@@ -1,8 +1,7 @@
 // What it shows: DataParallel, one model on several devices of one process. Each device has a
-// replica
-//     and a thread; the loss is computed on each; gradients are averaged while backward runs. The
-//     weights are those of one device on the whole batch. With a fake clock, the shares of the
-//     batch follow a replica that is three times slower. Here the devices are the CPU, named
+//     replica and a thread; the loss is computed on each; gradients are averaged while backward
+//     runs. The weights are those of one device on the whole batch. With a fake clock, the shares
+//     of the batch follow a replica that is three times slower. Here the devices are the CPU, named
 //     several times; with GPUs: {at::Device("cuda:0"), at::Device("cuda:1")}.
 // How to run: build/bin/examples/data_parallel
 // Expected output:

@@ -25,6 +25,7 @@
 #include "muster/parallel/precision/autocast.h"
 #include "muster/parallel/precision/grad_scaler.h"
 
+namespace md = muster::distributed;
 namespace mp = muster::parallel;
 
 constexpr int kRanks = 2;
@@ -46,7 +47,7 @@ struct Result {
 };
 
 // What one rank does. The points are in two classes: inside and outside of a circle.
-Result train(torch::nn::Sequential net, const mp::ProcessGroup& group) {
+Result train(torch::nn::Sequential net, const md::ProcessGroup& group) {
   mp::convert_sync_batchnorm(*net, group);
   mp::DistributedDataParallel ddp(net, group);
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.2).momentum(0.9));
@@ -85,7 +86,7 @@ Result train(torch::nn::Sequential net, const mp::ProcessGroup& group) {
 }
 
 int main() {
-  const mp::ThreadWorld world(kRanks);
+  const md::ThreadWorld world(kRanks);
   torch::manual_seed(1);
   std::vector<torch::nn::Sequential> nets;
   for (int rank = 0; rank < kRanks; ++rank) nets.push_back(make_model());

@@ -16,12 +16,13 @@
 
 #include "muster/parallel/ddp/ddp.h"
 
+namespace md = muster::distributed;
 namespace mp = muster::parallel;
 
 constexpr int kRanks = 2;
 
 // What one rank does. Weights end up in `result` // [1, 2] float32: slope, intercept.
-void train(const mp::ProcessGroup& group, torch::Tensor& result) {
+void train(const md::ProcessGroup& group, torch::Tensor& result) {
   torch::nn::Linear line(1, 1);  // each thread draws other weights; all take rank 0's
   mp::DistributedDataParallel ddp(line, group);
   torch::optim::SGD optimizer(line->parameters(), 0.5);
@@ -37,7 +38,7 @@ void train(const mp::ProcessGroup& group, torch::Tensor& result) {
 }
 
 int main() {
-  const mp::ThreadWorld world(kRanks);
+  const md::ThreadWorld world(kRanks);
   std::vector<torch::Tensor> results(kRanks);
   std::vector<std::exception_ptr> errors(kRanks);
   std::vector<std::thread> threads;

@@ -18,27 +18,29 @@
 #include "muster/base/file.h"
 #include "muster/parallel/ddp/ddp.h"
 
+namespace md = muster::distributed;
 namespace mp = muster::parallel;
 
 constexpr int kRanks = 2;
 constexpr int kSteps = 20;
 
 // What one rank does; its part of the trace.
-std::string train(const mp::ProcessGroup& group) {
+std::string train(const md::ProcessGroup& group) {
   torch::nn::Linear net(256, 9);
   mp::DistributedDataParallel ddp(net, group);
   torch::optim::SGD optimizer(net->parameters(), 0.1);
-  mp::Timeline timeline({.rank = group.rank(), .recorder = mp::flight_recorder(group)});
+  muster::diagnose::Timeline timeline(
+      {.rank = group.rank(), .recorder = md::flight_recorder(group)});
   for (int step = 0; step < kSteps; ++step) {
     timeline.begin_step(step);
-    timeline.begin(mp::Phase::kDataWait);
+    timeline.begin(muster::diagnose::Phase::kDataWait);
     const torch::Tensor x = torch::ones({64, 256});
-    timeline.begin(mp::Phase::kForward);  // ends the phase before it
+    timeline.begin(muster::diagnose::Phase::kForward);  // ends the phase before it
     optimizer.zero_grad();
     const torch::Tensor loss = ddp->forward(x).square().mean();
-    timeline.begin(mp::Phase::kBackward);
+    timeline.begin(muster::diagnose::Phase::kBackward);
     loss.backward();
-    timeline.begin(mp::Phase::kOptimizer);
+    timeline.begin(muster::diagnose::Phase::kOptimizer);
     optimizer.step();
     timeline.end_step();
   }
@@ -46,7 +48,7 @@ std::string train(const mp::ProcessGroup& group) {
 }
 
 int main(int argc, char** argv) {
-  const mp::ThreadWorld world(kRanks);
+  const md::ThreadWorld world(kRanks);
   std::vector<std::string> parts(kRanks);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < kRanks; ++rank) {
@@ -62,11 +64,12 @@ int main(int argc, char** argv) {
   }
   for (std::thread& thread : threads) thread.join();
 
-  std::vector<mp::TimelineSummary> summaries;
-  for (const std::string& part : parts) summaries.push_back(mp::summary_of_part(part));
-  const mp::TimelineSummary sum = mp::sum_of(summaries);
+  std::vector<muster::diagnose::TimelineSummary> summaries;
+  for (const std::string& part : parts)
+    summaries.push_back(muster::diagnose::summary_of_part(part));
+  const muster::diagnose::TimelineSummary sum = muster::diagnose::sum_of(summaries);
   std::fprintf(stderr, "%s\n", sum.to_text().c_str());
-  if (argc > 1) muster::write_file_atomic(argv[1], mp::chrome_trace(parts));
+  if (argc > 1) muster::write_file_atomic(argv[1], muster::diagnose::chrome_trace(parts));
   std::printf("%d ranks, %d steps, 1 bucket of %d bytes in each\n",
               static_cast<int>(sum.ranks),
               static_cast<int>(sum.steps / sum.ranks),

@@ -18,6 +18,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adam.h>
 
+namespace md = muster::distributed;
 namespace mp = muster::parallel;
 
 torch::nn::Sequential make_net() {
@@ -29,7 +30,7 @@ torch::nn::Sequential make_net() {
 }
 
 // This rank's half of 64 points // x [32, 8], y [32, 4].
-std::pair<torch::Tensor, torch::Tensor> points(const mp::ProcessGroup& group) {
+std::pair<torch::Tensor, torch::Tensor> points(const md::ProcessGroup& group) {
   const torch::Tensor grid = torch::linspace(-2, 2, 64 * 8).view({64, 8});
   const torch::Tensor x = grid.slice(0, group.rank(), 64, group.world_size());
   return {x, torch::sin(x.narrow(1, 0, 4) * 2)};
@@ -54,13 +55,13 @@ void report(const char* name, double loss, torch::optim::Adam& adam, torch::nn::
 }
 
 // The loss over all ranks' points.
-double loss_of(const torch::Tensor& loss, const mp::ProcessGroup& group) {
+double loss_of(const torch::Tensor& loss, const md::ProcessGroup& group) {
   const torch::Tensor sum = loss.detach().clone();
   group.all_reduce(sum);
   return sum.item<double>() / group.world_size();
 }
 
-void train_ddp(const mp::ProcessGroup& group) {
+void train_ddp(const md::ProcessGroup& group) {
   auto net = make_net();
   const auto [x, y] = points(group);
   mp::DistributedDataParallel ddp(net, group);
@@ -76,7 +77,7 @@ void train_ddp(const mp::ProcessGroup& group) {
   if (group.rank() == 0) report("ddp:", all, adam, net);
 }
 
-void train_zero(const mp::ProcessGroup& group, int stage) {
+void train_zero(const md::ProcessGroup& group, int stage) {
   auto net = make_net();
   const auto [x, y] = points(group);
   mp::ShardedDataParallel zero(net, group, {.stage = stage});
@@ -93,7 +94,7 @@ void train_zero(const mp::ProcessGroup& group, int stage) {
 }
 
 int main() {
-  const mp::ProcessGroup group = mp::init_process_group();
+  const md::ProcessGroup group = md::init_process_group();
   train_ddp(group);
   train_zero(group, 1);
   train_zero(group, 2);

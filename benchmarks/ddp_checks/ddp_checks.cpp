@@ -24,6 +24,7 @@
 namespace {
 
 using namespace muster;
+namespace md = muster::distributed;
 namespace mp = muster::parallel;
 
 /// Microseconds of one of `count` calls.
@@ -44,7 +45,7 @@ int main(int count, char** words) {
   };
   const int64_t layers = word(1, 3), width = word(2, 1024), batch = word(3, 64);
   std::vector<Json> results(2);
-  muster::testing::run_ranks(2, [&](mp::ProcessGroup group) {
+  muster::testing::run_ranks(2, [&](md::ProcessGroup group) {
     torch::nn::Sequential net;
     for (int64_t i = 0; i < layers; ++i) net->push_back(torch::nn::Linear(width, width));
     mp::DistributedDataParallel ddp(net, group, {.desync_check_steps = 0});

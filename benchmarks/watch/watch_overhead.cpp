@@ -18,6 +18,7 @@
 #include "muster/distributed/call/pending_work.h"
 #include "muster/distributed/watch/watch.h"
 
+namespace md = muster::distributed;
 namespace mp = muster::parallel;
 
 namespace {
@@ -68,7 +69,7 @@ double median(std::vector<double> values) {
 
 void compare(const char* works, bool ours, int rounds) {
   const auto plain = c10::make_intrusive<IdleBackend>(ours);
-  const auto watched = mp::watched(c10::make_intrusive<IdleBackend>(ours),
+  const auto watched = md::watched(c10::make_intrusive<IdleBackend>(ours),
                                    {.store = c10::make_intrusive<c10d::HashStore>(),
                                     .world_size = 2,
                                     .timeout = std::chrono::minutes(30)},

@@ -14,8 +14,8 @@ namespace muster {
 // Note [Generated tables]
 // A strategy (a model, a dataset, a process-group backend, a launcher, a command, …) is a file of
 // its own that ends in one constant named after the file: `extern constinit const ModelEntry
-// lenet_entry{…}` in models/lenet.cpp. CMake globs the folder (cmake/Entries.cmake) and writes a
-// source that names every constant as extern; a constant that does not match its file is a link
+// lenet_entry{…}` in models/zoo/lenet.cpp. CMake globs the folder (cmake/Entries.cmake) and writes
+// a source that names every constant as extern; a constant that does not match its file is a link
 // error that names it. Self-registering statics would be dropped by the linker from static
 // libraries, and hand-kept lists rot. An entry type has `name`, `help` and a static `kKind` for
 // messages.

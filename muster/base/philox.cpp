@@ -4,8 +4,8 @@ namespace muster {
 namespace {
 
 constexpr uint64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
-constexpr uint32_t kWeyl0 = 0x9E3779B9,
-                   kWeyl1 = 0xBB67AE85;  // golden ratio; square root of 3, less 1
+// The golden ratio; the square root of 3, less 1.
+constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
 constexpr int kRounds = 10;
 
 }  // namespace

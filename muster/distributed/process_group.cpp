@@ -21,8 +21,8 @@
 namespace muster::distributed {
 
 struct ProcessGroup::State {
-  c10::intrusive_ptr<c10d::Store>
-      store;  // declared first: destroyed last, after the group that may still use it
+  // Declared first: destroyed last, after the group that may still use it.
+  c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   std::string backend, reason;
   at::Device device = at::kCPU;

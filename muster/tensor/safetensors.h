@@ -1,5 +1,5 @@
-// Tensors in files, in the safetensors format: muster/formats/safetensors_header.h says what is where;
-// this is its LibTorch side. Readable and written by PyPI's `safetensors` as well.
+// Tensors in files, in the safetensors format: muster/formats/safetensors_header.h says what is
+// where; this is its LibTorch side. Readable and written by PyPI's `safetensors` as well.
 #pragma once
 
 #include <filesystem>

@@ -11,8 +11,8 @@
 namespace muster::testing {
 
 struct RankOptions {
-  std::chrono::milliseconds timeout{
-      60'000};  ///< of every collective: a test that hangs fails with the missing rank's name
+  /// Of every collective: a test that hangs fails with the missing rank's name.
+  std::chrono::milliseconds timeout{60'000};
   std::string backend = "thread";   ///< or shm, gloo, shm+gloo: between threads
   std::vector<std::string> hosts;   ///< of the ranks, as ThreadWorld pretends them; empty: one host
   distributed::WatchOptions watch;  ///< a fault plan, for one

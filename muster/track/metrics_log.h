@@ -29,11 +29,12 @@ struct MetricsRow {
                                   ///< validation, no checkpoint
 };
 
-/// "step,epoch,phase,loss,accuracy,lr,samples_per_s,elapsed_s,gradient_norm,top_k_accuracy,epoch_s".
+/// The names of the fields, in their order, between commas: "step,epoch,…,top_k_accuracy,epoch_s".
 std::string csv_header();
-std::string to_csv_line(
-    const MetricsRow& row);  ///< with its line end; doubles read back as the same value
-std::string to_json_line(const MetricsRow& row);  ///< with its line end; NaN and infinity as text
+/// With its line end; doubles read back as the same value.
+std::string to_csv_line(const MetricsRow& row);
+/// With its line end; NaN and infinity as text.
+std::string to_json_line(const MetricsRow& row);
 
 /// The whole lines of a metrics.jsonl whose step is at most `last_step`. Lines that are no JSON
 /// object with a whole number `step`, and a half-written one at the end, are dropped. Never throws.

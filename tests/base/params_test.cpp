@@ -22,7 +22,7 @@ constexpr Param kParams[] = {
     param<&Options::norm>("norm", "kind of norm"),
 };
 
-std::string refusal(const std::string& text) {
+std::string params_refusal(const std::string& text) {
   try {
     resolve_params<Options>(kParams, parse_param_values(text), "model mlp");
   } catch (const Error& error) {
@@ -50,20 +50,20 @@ TEST(Params, ShowValuesAsTheyWouldBeTyped) {
 }
 
 TEST(Params, SuggestTheNearestName) {
-  EXPECT_THAT(refusal("hiden=3"), HasSubstr("did you mean \"hidden\"?"));
+  EXPECT_THAT(params_refusal("hiden=3"), HasSubstr("did you mean \"hidden\"?"));
 }
 
 TEST(Params, NameOwnerParameterAndValueOfABadOne) {
-  EXPECT_EQ(refusal("hidden=many"),
+  EXPECT_EQ(params_refusal("hidden=many"),
             "model mlp parameter \"hidden\": a whole number is needed (got \"many\")");
-  EXPECT_THAT(refusal("dropout="), HasSubstr("a number is needed"));
-  EXPECT_THAT(refusal("bias=maybe"), HasSubstr("true or false is needed"));
+  EXPECT_THAT(params_refusal("dropout="), HasSubstr("a number is needed"));
+  EXPECT_THAT(params_refusal("bias=maybe"), HasSubstr("true or false is needed"));
 }
 
 TEST(Params, RefuseMalformedLists) {
-  EXPECT_THAT(refusal("hidden"), HasSubstr("each part is name=value"));
-  EXPECT_THAT(refusal("=3"), HasSubstr("each part is name=value"));
-  EXPECT_THAT(refusal("hidden=1,hidden=2"), HasSubstr("each name is given once"));
+  EXPECT_THAT(params_refusal("hidden"), HasSubstr("each part is name=value"));
+  EXPECT_THAT(params_refusal("=3"), HasSubstr("each part is name=value"));
+  EXPECT_THAT(params_refusal("hidden=1,hidden=2"), HasSubstr("each name is given once"));
 }
 
 TEST(Params, EmptyTextIsNoParameters) { EXPECT_TRUE(parse_param_values("  ").empty()); }

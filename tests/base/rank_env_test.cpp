@@ -20,7 +20,7 @@ EnvLookup in(const Variables& variables) {
   };
 }
 
-std::string refusal(const Variables& variables) {
+std::string environment_refusal(const Variables& variables) {
   try {
     rank_env_from(in(variables));
   } catch (const Error& error) {
@@ -95,18 +95,19 @@ TEST(RankEnv, FillsWhatASmallLauncherLeavesOut) {
 }
 
 TEST(RankEnv, RefusesHalfOfThePair) {
-  EXPECT_THAT(refusal({{"RANK", "0"}}), HasSubstr("RANK is set and WORLD_SIZE is not"));
-  EXPECT_THAT(refusal({{"WORLD_SIZE", "2"}}), HasSubstr("WORLD_SIZE is set and RANK is not"));
+  EXPECT_THAT(environment_refusal({{"RANK", "0"}}), HasSubstr("RANK is set and WORLD_SIZE is not"));
+  EXPECT_THAT(environment_refusal({{"WORLD_SIZE", "2"}}),
+              HasSubstr("WORLD_SIZE is set and RANK is not"));
 }
 
 TEST(RankEnv, RefusesNumbersOutsideTheirRange) {
-  EXPECT_THAT(refusal({{"RANK", "0"}, {"WORLD_SIZE", "0"}}), HasSubstr("WORLD_SIZE=0"));
-  EXPECT_THAT(refusal({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), HasSubstr("from 0 to 1"));
-  EXPECT_THAT(refusal({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK=-1"));
-  EXPECT_THAT(refusal({{"RANK", "x"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK=x"));
-  EXPECT_THAT(refusal({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", "65536"}}),
+  EXPECT_THAT(environment_refusal({{"RANK", "0"}, {"WORLD_SIZE", "0"}}), HasSubstr("WORLD_SIZE=0"));
+  EXPECT_THAT(environment_refusal({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), HasSubstr("from 0 to 1"));
+  EXPECT_THAT(environment_refusal({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK=-1"));
+  EXPECT_THAT(environment_refusal({{"RANK", "x"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK=x"));
+  EXPECT_THAT(environment_refusal({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", "65536"}}),
               HasSubstr("from 1 to 65535"));
-  EXPECT_THAT(refusal({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_WORLD_SIZE", "2"}}),
+  EXPECT_THAT(environment_refusal({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_WORLD_SIZE", "2"}}),
               HasSubstr("LOCAL_WORLD_SIZE=2"));
 }
 

@@ -16,9 +16,9 @@ namespace {
 using ::testing::HasSubstr;
 
 /// A pipe in the place of a terminal.
-struct Screen {
+struct BarScreen {
   UniqueFd read_end, write_end;
-  Screen() {
+  BarScreen() {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
     read_end.reset(ends[0]);
@@ -55,7 +55,7 @@ struct Screen {
 const track::ProgressEvent kEvent{.phase = "train", .epoch = 1, .epochs = 2, .step = 1, .steps = 4};
 
 TEST(LiveBar, TakesTheBarAwayForALineAndDrawsItAgain) {
-  Screen screen;
+  BarScreen screen;
   LiveBar bar(screen.options(true));
   bar.update(kEvent);
   screen.until("25%");
@@ -67,7 +67,7 @@ TEST(LiveBar, TakesTheBarAwayForALineAndDrawsItAgain) {
 }
 
 TEST(LiveBar, DrawsAtMostFifteenTimesASecond) {
-  Screen screen;
+  BarScreen screen;
   LiveBar bar(screen.options(true));
   const auto start = std::chrono::steady_clock::now();
   auto event = kEvent;
@@ -83,7 +83,7 @@ TEST(LiveBar, DrawsAtMostFifteenTimesASecond) {
 }
 
 TEST(LiveBar, WritesPlainLinesWithoutATerminal) {
-  Screen screen;
+  BarScreen screen;
   LiveBar bar(screen.options(false));
   auto event = kEvent;
   for (event.step = 1; event.step <= 4; ++event.step) bar.update(event);
@@ -94,7 +94,7 @@ TEST(LiveBar, WritesPlainLinesWithoutATerminal) {
 }
 
 TEST(LiveBar, KeepsTheOrderOfLines) {
-  Screen screen;
+  BarScreen screen;
   LiveBar bar(screen.options(false));
   std::string expected;
   for (int i = 0; i < 1000; ++i) {
@@ -106,7 +106,7 @@ TEST(LiveBar, KeepsTheOrderOfLines) {
 }
 
 TEST(LiveBar, SaysWhenItsReaderIsTooSlowAndWhenThatIsOver) {
-  Screen screen;
+  BarScreen screen;
   LiveBar bar(screen.options(false));
   const std::string line(1000, 'x');
   size_t lines = 0;
@@ -124,7 +124,7 @@ TEST(LiveBar, SaysWhenItsReaderIsTooSlowAndWhenThatIsOver) {
 
 TEST(LiveBar, DoesNotWaitForAReaderWhoNeverReads) {
   // Never closed: the thread that is left behind goes on writing to it.
-  static Screen& screen = *new Screen;
+  static BarScreen& screen = *new BarScreen;
   LiveBar bar(screen.options(false));
   bar.print_out(std::string(1 << 20, 'x'));
   EXPECT_FALSE(bar.finish(0.05));

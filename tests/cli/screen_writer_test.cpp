@@ -96,7 +96,7 @@ TEST(Redraw, FindsItsPlaceAfterTheWindowGotNarrower) {
 }
 
 /// What a ScreenWriter wrote, drawing by drawing.
-struct Screen {
+struct WriterScreen {
   std::mutex mutex;
   std::vector<std::string> writes;
 
@@ -121,7 +121,7 @@ struct Screen {
 };
 
 TEST(ScreenWriter, KeepsTheDrawingBelowTheLines) {
-  Screen screen;
+  WriterScreen screen;
   ScreenWriter writer(screen.options(true));
   writer.draw("table 1\n");
   writer.line("trial 3 failed");
@@ -132,7 +132,7 @@ TEST(ScreenWriter, KeepsTheDrawingBelowTheLines) {
 }
 
 TEST(ScreenWriter, DrawsOnlyWhatTheWindowHasRowsForUntilTheEnd) {
-  Screen screen;
+  WriterScreen screen;
   {
     ScreenWriter writer(screen.options(true));
     writer.draw("1\n2\n3\n4\n5\n6\n7\n");
@@ -142,7 +142,7 @@ TEST(ScreenWriter, DrawsOnlyWhatTheWindowHasRowsForUntilTheEnd) {
 }
 
 TEST(ScreenWriter, DrawsAtMostAsOftenAsItMay) {
-  Screen screen;
+  WriterScreen screen;
   ScreenWriter writer(screen.options(true, 3600));
   for (int i = 0; i < 1000; ++i) {
     writer.draw(std::to_string(i) + "\n");
@@ -155,7 +155,7 @@ TEST(ScreenWriter, DrawsAtMostAsOftenAsItMay) {
 }
 
 TEST(ScreenWriter, WritesOnlyLinesIntoALog) {
-  Screen screen;
+  WriterScreen screen;
   ScreenWriter writer(screen.options(false));
   writer.draw("table\n");
   writer.line("one");

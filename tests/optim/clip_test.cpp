@@ -11,6 +11,9 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 
+#include "tests/support/distance.h"
+#include "tests/support/golden.h"
+
 namespace muster {
 namespace {
 
@@ -27,14 +30,8 @@ struct Parameters {
   std::vector<torch::Tensor> all() const { return {a, none, b}; }
 };
 
-double distance(const torch::Tensor& ours, const Json& expected) {
-  const torch::Tensor theirs = torch::tensor(expected.get<std::vector<double>>(), torch::kDouble);
-  return (ours.to(torch::kDouble).reshape(-1) - theirs).abs().max().item<double>();
-}
-
 TEST(ClipGradNorm, ScalesAsTorchDoes) {
-  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/tests/golden/clip_and_loss/golden.json");
-  const Json cases = Json::parse(file).at("clip");
+  const Json cases = test::read_golden("clip_and_loss").at("clip");
   ASSERT_EQ(cases.size(), 12);
   for (const Json& expected : cases) {
     const Json& result = expected.at("result");
@@ -46,8 +43,8 @@ TEST(ClipGradNorm, ScalesAsTorchDoes) {
         expected.at("max_norm"),
         type.is_string() ? std::numeric_limits<double>::infinity() : type.get<double>());
     EXPECT_NEAR(norm.item<double>(), result.at("norm").get<double>(), 10 * tolerance);
-    EXPECT_LE(distance(parameters.a.grad(), result.at("a")), tolerance) << expected.dump();
-    EXPECT_LE(distance(parameters.b.grad(), result.at("b")), tolerance) << expected.dump();
+    EXPECT_LE(test::distance(parameters.a.grad(), result.at("a")), tolerance) << expected.dump();
+    EXPECT_LE(test::distance(parameters.b.grad(), result.at("b")), tolerance) << expected.dump();
     EXPECT_FALSE(parameters.none.grad().defined());
   }
 }

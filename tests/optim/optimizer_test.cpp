@@ -10,6 +10,9 @@
 
 #include "muster/base/json.h"
 
+#include "tests/support/distance.h"
+#include "tests/support/golden.h"
+
 namespace muster {
 namespace {
 
@@ -49,18 +52,8 @@ struct Setting {
   }
 };
 
-Json golden() {
-  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/tests/golden/optimizers/golden.json");
-  return Json::parse(file);
-}
-
-double distance(const torch::Tensor& ours, const Json& expected) {
-  const torch::Tensor theirs = torch::tensor(expected.get<std::vector<double>>(), torch::kDouble);
-  return (ours.detach().to(torch::kDouble).reshape(-1) - theirs).abs().max().item<double>();
-}
-
 TEST(Optimizers, EndWhereTorchOptimEnds) {
-  const Json data = golden();
+  const Json data = test::read_golden("optimizers");
   ASSERT_GE(data.at("cases").size(), 40);
   std::set<std::string> seen;
   for (const Json& expected : data.at("cases")) {
@@ -71,8 +64,10 @@ TEST(Optimizers, EndWhereTorchOptimEnds) {
     for (int64_t step = 0; step < data.at("steps").get<int64_t>(); ++step) setting.step(step);
     for (const auto& [kind, end] : expected.at("ends").items()) {
       const double tolerance = end.at("tolerance");
-      EXPECT_LE(distance(setting.a, end.at("a")), tolerance) << kind << " of " << expected.dump();
-      EXPECT_LE(distance(setting.b, end.at("b")), tolerance) << kind << " of " << expected.dump();
+      EXPECT_LE(test::distance(setting.a, end.at("a")), tolerance)
+          << kind << " of " << expected.dump();
+      EXPECT_LE(test::distance(setting.b, end.at("b")), tolerance)
+          << kind << " of " << expected.dump();
     }
   }
   EXPECT_EQ(seen.size(), optim::optimizers().size()) << "an optimizer has no golden";

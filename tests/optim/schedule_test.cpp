@@ -11,6 +11,8 @@
 #include "muster/base/json.h"
 #include "muster/optim/optimizer.h"
 
+#include "tests/support/golden.h"
+
 namespace muster {
 namespace {
 
@@ -30,11 +32,6 @@ double loss(int64_t t) {
 
 double metric_of(const Schedule& schedule, int64_t t) {
   return schedule.metric() == "accuracy" ? 1 - loss(t) / 2 : loss(t);
-}
-
-Json golden() {
-  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/tests/golden/schedules/golden.json");
-  return Json::parse(file);
 }
 
 std::string spec_of(const Json& expected) {
@@ -85,7 +82,7 @@ void expect_values(const std::vector<double>& ours,
 }
 
 TEST(Schedules, EqualThoseOfTorchOverAThousandSteps) {
-  const Json data = golden();
+  const Json data = test::read_golden("schedules");
   ASSERT_EQ(data.at("steps"), kSteps);
   std::set<std::string> seen;
   for (const Json& expected : data.at("cases")) {

@@ -10,6 +10,8 @@
 
 #include "muster/base/json.h"
 
+#include "tests/support/golden.h"
+
 namespace muster::test {
 
 struct GoldenModel : torch::nn::Module {
@@ -98,11 +100,6 @@ inline GoldenBatch golden_batch(int64_t step, torch::Dtype dtype) {
   x = x - 1;
   torch::Tensor y = torch::randint(0, 4, {16}, generator, torch::kLong);
   return {x.to(dtype), y};
-}
-
-inline Json read_golden(const std::string& room) {
-  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/tests/golden/" + room + "/golden.json");
-  return Json::parse(file);
 }
 
 /// A list of numbers, however deep, as one float64 row.

@@ -27,7 +27,7 @@ TEST(ProgressLine, HasTheKeysOfTheContract) {
 
 TEST(ProgressLine, ReadsBackAsTheSameEvent) {
   EXPECT_EQ(parse_progress_line(to_json_line(kFull)), kFull);
-  EXPECT_EQ(parse_progress_line(to_json_line({})), ProgressEvent{});
+  EXPECT_EQ(parse_progress_line(to_json_line(ProgressEvent{})), ProgressEvent{});
 }
 
 TEST(ProgressLine, LeavesOutNumbersThatJsonCannotHold) {

@@ -8,10 +8,13 @@
 //
 // Answers commands on stdin, one line each, with one line of JSON on stdout; run.py gives them.
 //     setup VARIANT MODEL REPLICAS   a model and batches anew; VARIANT is one, muster or libtorch
-//     step VARIANT COUNT             {"seconds": of COUNT steps together, "cpu_seconds": of all
-//     threads} memory VARIANT                 {"bytes": made in a step and alive when backward
-//     starts, by device} sum VARIANT                    {"sum": of all parameters' magnitudes} drop
-//     forgets all variants threads                        {"threads": ATen's intra-op threads}
+//     step VARIANT COUNT             {"seconds": of COUNT steps together,
+//                                    "cpu_seconds": of all threads}
+//     memory VARIANT                 {"bytes": made in a step and alive when backward starts, by
+//                                    device}
+//     sum VARIANT                    {"sum": of all parameters' magnitudes}
+//     drop                           forgets all variants
+//     threads                        {"threads": ATen's intra-op threads}
 #include <functional>
 #include <iostream>
 #include <map>

@@ -1,8 +1,8 @@
 // The C++ side of benchmarks/peers/first_step: what peer.py does, by Muster.
 //
-//     FIRST_STEP_OUT=/tmp/out build/bin/muster run --nproc-per-node 2 -- build/bin/first_step
-//     memory FIRST_STEP_OUT=/tmp/out build/bin/muster run --nproc-per-node 2 --
-//     build/bin/first_step fashion-mnist FOLDER
+//     export FIRST_STEP_OUT=/tmp/out
+//     build/bin/muster run --nproc-per-node 2 -- build/bin/first_step memory
+//     build/bin/muster run --nproc-per-node 2 -- build/bin/first_step fashion-mnist FOLDER
 //
 // Each rank notes CLOCK_MONOTONIC at the end of the first optimizer step and writes it, with the
 // times of the phases before it and the loss, to FIRST_STEP_OUT/rank<R>.json. run.py runs both

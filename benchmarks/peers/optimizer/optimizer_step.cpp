@@ -2,8 +2,9 @@
 //
 // Answers commands on stdin, one line each, with one line of JSON on stdout; run.py gives them.
 //     setup VARIANT OPTIMIZER LIST   parameters and gradients anew; VARIANT is muster or libtorch
-//     step VARIANT COUNT             {"seconds": of COUNT steps together, "cpu_seconds": of all
-//     threads} sum VARIANT                    {"sum": of all parameters' magnitudes, in float64}
+//     step VARIANT COUNT             {"seconds": of COUNT steps together,
+//                                    "cpu_seconds": of all threads}
+//     sum VARIANT                    {"sum": of all parameters' magnitudes, in float64}
 //     drop                           forgets all variants
 //     threads                        {"threads": ATen's intra-op threads}
 #include <functional>

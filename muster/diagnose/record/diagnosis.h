@@ -13,8 +13,8 @@ namespace muster::diagnose {
 
 /// A rank as this one sees it.
 struct PeerView {
-  std::optional<PeerState>
-      state;                   ///< the heartbeat that was read last; nothing: none was ever seen
+  /// The heartbeat that was read last; nothing: none was ever seen.
+  std::optional<PeerState> state;
   double age_s = 0;            ///< since a heartbeat with a new number came
   Life life = Life::kUnknown;  ///< asked of the kernel, where it runs on this host
   /// For how long it was looked for a new heartbeat, and none came; time without a look is none.

@@ -23,10 +23,9 @@ namespace muster::diagnose {
 //   exposed         the part of it in which the training thread stands still for it:
 //                     - a thread is in the wait of an operation, until it is done;
 //                     - in backward, from the call of the last collective that is called there
-//                     until
-//                       all that were called there are done. DDP's Reducer waits there by futures,
-//                       which no mark can show, and hands its last bucket over with the last
-//                       gradient, so that nothing is left to compute by then.
+//                       until all that were called there are done. DDP's Reducer waits there by
+//                       futures, which no mark can show, and hands its last bucket over with the
+//                       last gradient, so that nothing is left to compute by then.
 //   compute         forward, backward and optimizer, less what is exposed within them
 //   data            data wait, less what is exposed within it
 //   other           the rest of the step

@@ -30,8 +30,7 @@ namespace muster::distributed {
 // What is detected when:
 //   a different operation, dtype or size   two heartbeats, whatever the backend does with it
 //   a process that ended (same host)       as soon as the backend fails, or two heartbeats after
-//   the
-//                                          operation takes longer than usual
+//                                          the operation takes longer than usual
 //   a process that is stopped              at the timeout (it may go on any time)
 //   a host that is gone                    when the backend fails or the timeout is over, and three
 //                                          heartbeats are missing
@@ -45,9 +44,9 @@ struct WatchOptions {
   /// threads).
   std::chrono::milliseconds heartbeat{0};
   size_t records = 1024;  ///< of the flight recorder, about 300 bytes each
-  std::string
-      flight_dir;      ///< each rank writes its flight record there when it fails; empty: nowhere
-  std::string faults;  ///< a fault plan (formats/fault_plan.h), for tests; empty: none
+  /// Each rank writes its flight record there when it fails; empty: nowhere.
+  std::string flight_dir;
+  std::string faults;  ///< a fault plan (muster/diagnose/record/fault_plan.h), for tests; or empty
 };
 
 /// `options`, where they leave flight_dir or faults empty, completed by MUSTER_FLIGHT_DIR and

@@ -33,8 +33,8 @@ class LineSplitter {
   void bound(const Emit& emit);
 
   std::string line_;
-  bool after_return_ =
-      false;  // the last byte was a carriage return whose meaning the next byte decides
+  // The last byte was a carriage return whose meaning the next byte decides.
+  bool after_return_ = false;
   int64_t last_redraw_ms_ = INT64_MIN / 2;
 };
 

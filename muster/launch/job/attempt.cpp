@@ -51,9 +51,9 @@ class Attempt {
   AttemptResult run(const std::filesystem::path& program);
 
  private:
-  // kRunning ──failure or signal──▶ kStopping ──grace over──▶ kKilling
-  //     └───────all ranks ended──────▶ kLeftovers ──grace over──▶ kKilling ; warden says all gone
-  //     ──▶ kOver
+  // kRunning ──failure or signal──▶ kStopping ──────────grace over──────────▶ kKilling
+  //     └───────all ranks ended─────────┴─────▶ kLeftovers ──grace over──────────┘
+  // From any of them the warden's word that no process is left leads to kOver.
   enum class State { kRunning, kStopping, kLeftovers, kKilling, kOver };
   struct Rank {
     std::unique_ptr<RankStreams> streams;
@@ -93,8 +93,8 @@ class Attempt {
   State state_ = State::kRunning;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::vector<RankEnd> ends_;
-  int32_t last_free_batch_ =
-      INT32_MAX;  // ends of later batches came after the ranks were told to stop
+  // Ends of later batches came after the ranks were told to stop.
+  int32_t last_free_batch_ = INT32_MAX;
   int interrupted_by_ = 0;
   int signals_seen_ = 0;
   int start_errno_ = 0;
@@ -317,8 +317,8 @@ void Attempt::drain() {
 // rank 0 binds it; two launchers that start at once do. If the port was our choice, an attempt that
 // fails for this reason at its start is repeated with another port, a few times, without using up a
 // restart. A rank says so with exit code 98, or in words that hold the port: PyTorch's own
-// ("EADDRINUSE") or those of muster/distributed/meet/store.cpp ("is in use"). Any rank's words count, since
-// another one may fail first on meeting the stranger at that port.
+// ("EADDRINUSE") or those of muster/distributed/meet/store.cpp ("is in use"). Any rank's words
+// count, since another one may fail first on meeting the stranger at that port.
 bool Attempt::looks_like_lost_port(const RankFailure& failure) const {
   if (std::chrono::steady_clock::now() - started_ > kLostPortWindow) return false;
   const int status = failure.wait_status;

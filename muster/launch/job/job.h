@@ -26,8 +26,8 @@ struct JobSpec {
   int64_t max_restarts = 0;        ///< how often all ranks are started again after one failed
   double shutdown_timeout_s = 30;  ///< from the first signal to SIGKILL
   std::filesystem::path log_dir;   ///< empty: the user's state folder; see log_folder.h
-  bool forward_signals =
-      true;  ///< take INT, HUP, QUIT and TERM while the job runs, and pass them on
+  /// Take INT, HUP, QUIT and TERM while the job runs, and pass them on.
+  bool forward_signals = true;
 };
 
 /// Throws a usage error for a spec that cannot be started: no program, world size 0, a node outside
@@ -59,8 +59,8 @@ class JobObserver {
   virtual ~JobObserver() = default;
 
   virtual void on_line(int64_t /*rank*/, Stream /*stream*/, std::string_view /*line*/) {}
-  virtual void on_progress(std::string_view /*json_line*/) {
-  }                                                   ///< rank 0, through MUSTER_PROGRESS_FD
+  /// Rank 0, through MUSTER_PROGRESS_FD.
+  virtual void on_progress(std::string_view /*json_line*/) {}
   virtual void on_note(std::string_view /*text*/) {}  ///< restarts, signals, full disks
 
   /// True stops the reading of ranks (which then wait in write, as behind any pipe) until `wake_fd`

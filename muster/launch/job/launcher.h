@@ -1,4 +1,4 @@
-// Ways to start the ranks of a job. One file of muster/launch/backends/ adds one.
+// Ways to start the ranks of a job. One file of muster/launch/launchers/ adds one.
 #pragma once
 
 #include <string>

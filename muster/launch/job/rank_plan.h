@@ -31,7 +31,8 @@ std::filesystem::path error_file(const AttemptPlan& plan, int64_t local_rank);
 /// everything replaced that torchrun sets, and
 ///   OMP_NUM_THREADS=1      with several ranks per node, unless it is set: torchrun's rule
 ///   PYTHONUNBUFFERED=1     unless it is set, so that the last lines of a killed Python rank are
-///   not lost MUSTER_PROGRESS_FD     for rank 0 only
+///                          not lost
+///   MUSTER_PROGRESS_FD     for rank 0 only
 /// Pure.
 std::vector<std::string> rank_environment(const JobSpec& spec,
                                           const AttemptPlan& plan,

@@ -16,9 +16,8 @@ class Tail {
   static constexpr size_t kLineBytes = 1000;
 
   void add(std::string_view line);
-  std::vector<std::string> lines() const {
-    return {lines_.begin(), lines_.end()};
-  }  ///< oldest first
+  /// Oldest first.
+  std::vector<std::string> lines() const { return {lines_.begin(), lines_.end()}; }
 
  private:
   std::deque<std::string> lines_;

@@ -28,8 +28,8 @@ struct RankEnd {
   int64_t rank = 0;
   int pid = 0;
   int wait_status = 0;
-  int64_t order =
-      0;  ///< 0 for the first rank that ended; ranks seen to end together share a number
+  /// 0 for the first rank that ended; ranks seen to end together share a number.
+  int64_t order = 0;
   int64_t time_s = 0;      ///< when it was seen to end, seconds since 1970
   bool was_asked = false;  ///< it ended after the launcher had told it to
   std::optional<ErrorReport> report;

@@ -24,11 +24,11 @@ namespace muster::launch {
 // own, which the signals of a terminal do not reach and which blocks the rest. The warden adopts
 // orphans (PR_SET_CHILD_SUBREAPER), so everything that the job starts stays below it.
 //   - The launcher dies: the control socket, whose other end only it holds, reads end-of-file. The
-//   warden kills all that
-//     is below it, again after each death, until waitid says that no child is left, and ends.
+//     warden kills all that is below it, again after each death, until waitid says that no child is
+//     left, and ends.
 //   - The warden is killed: each rank has the warden's death as its parent-death signal and dies;
-//   what the ranks had
-//     started falls to the next process that adopts orphans. `muster run` is one, and kills it.
+//     what the ranks had started falls to the next process that adopts orphans. `muster run` is
+//     one, and kills it.
 //   - A rank dies: its orphans fall to the warden and are ended with the job.
 // Launcher and warden killed at the same instant is the one case left: ranks die, their
 // grandchildren may not.

@@ -143,8 +143,8 @@ void obey(const WardenPlan& plan, const WardenOrder& order) {
     if (rank.pid <= 0) continue;  // its number may belong to a stranger by now
     // A rank may have left its group; its own number is still its own.
     if (::kill(-rank.pid, order.signal) != 0) ::kill(rank.pid, order.signal);
-    if (::kill(-rank.pid, SIGCONT) != 0)
-      ::kill(rank.pid, SIGCONT);  // a stopped rank would not see it
+    // A stopped rank would not see it.
+    if (::kill(-rank.pid, SIGCONT) != 0) ::kill(rank.pid, SIGCONT);
   }
 }
 

@@ -61,11 +61,11 @@ DdpOptions with_sparse_layers(Module& module, DdpOptions options) {
 /// Wraps a module; the wrapped one is called like the module itself, with any arguments and any
 /// result:
 ///
+///     // net: any TORCH_MODULE holder or shared_ptr; optimizer: any over net->parameters()
 ///     muster::distributed::ProcessGroup group = muster::distributed::init_process_group();
-///     muster::parallel::DistributedDataParallel ddp(net, group);       // net: any TORCH_MODULE
-///     holder or shared_ptr torch::nn::functional::cross_entropy(ddp->forward(x), y).backward();
-///     optimizer.step();                                                // any optimizer over
-///     net->parameters()
+///     muster::parallel::DistributedDataParallel ddp(net, group);
+///     torch::nn::functional::cross_entropy(ddp->forward(x), y).backward();
+///     optimizer.step();
 ///
 /// With equal shares of a batch and a mean loss, gradients equal those of one rank on the whole
 /// batch (batch statistics of BatchNorm excepted: see sync_batch_norm.h); weigh() is for unequal
@@ -122,7 +122,7 @@ class DistributedDataParallel {
   /// the sum. Forward and backward must both be inside; backward throws a usage error otherwise:
   ///
   ///     { auto pause = ddp.no_sync(); loss(ddp->forward(a)).backward(); }   // accumulates
-  ///     loss(ddp->forward(b)).backward();                                    // averages both
+  ///     loss(ddp->forward(b)).backward();                                   // averages both
   class NoSync {
    public:
     explicit NoSync(GradientSync& sync, bool active = true) : sync_(sync), before_(sync.sync()) {

@@ -25,8 +25,8 @@
 namespace muster::parallel {
 namespace {
 
-constexpr size_t kBroadcastBytes =
-    250 << 20;  // as PyTorch: tensors are packed up to this size for a broadcast
+// As PyTorch: tensors are packed up to this size for a broadcast.
+constexpr size_t kBroadcastBytes = 250 << 20;
 
 /// Passes the outputs on unchanged, but keeps undefined gradients undefined on the way back.
 /// Without it an output that the loss ignores would never reach its parameters' hooks, and the
@@ -101,8 +101,8 @@ GradientSync::GradientSync(NamedTensors parameters,
 GradientSync::~GradientSync() {
   try {
     drop_reducer();
-  } catch (
-      const std::exception&) {  // NOLINT(bugprone-empty-catch): a destructor has nobody to tell
+    // NOLINTNEXTLINE(bugprone-empty-catch): a destructor has nobody to tell
+  } catch (const std::exception&) {
   }
 }
 
@@ -122,8 +122,8 @@ void GradientSync::require_reducer() const {
 }
 
 void GradientSync::sort_parameters(NamedTensors parameters, NamedTensors buffers) {
-  std::unordered_set<const void*>
-      seen;  // tied weights are registered under several names and reduced once
+  // Tied weights are registered under several names and reduced once.
+  std::unordered_set<const void*> seen;
   const auto take = [&](const std::string& name, const at::Tensor& tensor) {
     return tensor.defined() && !contains(options_.parameters_to_ignore, name) &&
            seen.insert(tensor.unsafeGetTensorImpl()).second;

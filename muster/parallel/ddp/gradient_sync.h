@@ -38,20 +38,20 @@ struct DdpOptions {
   /// Gradients travel in buckets of at most this many bytes. kAutoBucketBytes tries a few caps
   /// during the first steps and keeps the fastest; see Note [Bucket size].
   int64_t bucket_bytes_cap = 25 << 20;
-  int64_t first_bucket_bytes_cap =
-      1 << 20;  ///< the first bucket is smaller, so that its reduction starts early
-  bool find_unused_parameters =
-      false;  ///< walk the graph each step for parameters that this step does not use
-  bool broadcast_buffers =
-      true;  ///< rank 0's buffers (BatchNorm's statistics) go to all ranks before each forward
+  /// The first bucket is smaller, so that its reduction starts early.
+  int64_t first_bucket_bytes_cap = 1 << 20;
+  /// Walk the graph each step for parameters that this step does not use.
+  bool find_unused_parameters = false;
+  /// Rank 0's buffers (BatchNorm's statistics) go to all ranks before each forward.
+  bool broadcast_buffers = true;
   /// Gradients that travel in buckets are views into them: saves one copy and the memory.
   /// LibTorch's Optimizer::zero_grad() throws on such gradients; use
   /// DistributedDataParallel::zero_grad().
   bool gradient_as_bucket_view = false;
-  bool init_sync =
-      true;  ///< verify, then broadcast rank 0's parameters and buffers at construction
-  std::vector<std::string>
-      parameters_to_ignore;  ///< by name, parameters and buffers: neither broadcast nor averaged
+  /// Verify, then broadcast rank 0's parameters and buffers at construction.
+  bool init_sync = true;
+  /// By name, parameters and buffers: neither broadcast nor averaged.
+  std::vector<std::string> parameters_to_ignore;
   /// Every step uses the same parameters the same number of times: allows a parameter to be used by
   /// several forwards of a step or by a backward within backward (checkpointing), and finds unused
   /// parameters once instead of in every step.
@@ -150,8 +150,8 @@ class GradientSync {
   std::unique_ptr<BucketTuner> tuner_;       // null: the cap is settled
   int64_t bucket_bytes_cap_;
   std::optional<JoinRun> join_;  // within join()
-  bool buffers_due_ =
-      true;  // the last forward was synchronised, so the next one starts from rank 0's buffers
+  // The last forward was synchronised, so the next one starts from rank 0's buffers.
+  bool buffers_due_ = true;
 };
 
 }  // namespace muster::parallel

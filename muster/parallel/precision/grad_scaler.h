@@ -28,9 +28,10 @@ struct GradScalerOptions {
 /// optimizer's step is left out and the scale falls.
 ///
 ///     scaler.scale(loss).backward();
-///     scaler.unscale(optimizer);                          // only to look at gradients or clip
-///     them optim::clip_grad_norm(net->parameters(), 1.0); scaler.step(optimizer); // or leaves it
-///     out scaler.update();
+///     scaler.unscale(optimizer);                     // only to look at gradients or clip them
+///     optim::clip_grad_norm(net->parameters(), 1.0);
+///     scaler.step(optimizer);                        // or leaves it out
+///     scaler.update();
 ///
 /// With a group, all ranks leave a step out if any of them must: DDP's gradients are equal, but
 /// those of sharded optimizers, of pipeline stages and of parameters that DDP ignores are not.

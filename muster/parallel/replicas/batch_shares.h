@@ -16,8 +16,8 @@ std::vector<int64_t> deal_rows(int64_t rows, const std::vector<double>& weights,
 
 struct SpeedSharesOptions {
   int64_t window = 15;  ///< steps whose times the median is taken of
-  double max_change =
-      0.1;  ///< a fraction of the batch moves by at most this share of itself a step
+  /// A fraction of the batch moves by at most this share of itself a step.
+  double max_change = 0.1;
 };
 
 // Note [Shares by speed]

@@ -204,10 +204,11 @@ void ReplicaGroup::note_speed() {
 }
 
 // Note [Weighted shares]
-// As Note [Weighted batches] in muster/train/loop/trainer.cpp: a replica's mean loss counts (its rows x
-// replicas / rows of the batch) times, the Reducer divides by the replicas, and the sum is the mean
-// over exactly the rows of the batch. A loss that is a sum over rows is undone of the Reducer's
-// division. A replica without rows takes part with weight 0, so that the collectives match.
+// As Note [Weighted batches] in muster/train/loop/trainer.cpp: a replica's mean loss counts (its
+// rows x replicas / rows of the batch) times, the Reducer divides by the replicas, and the sum is
+// the mean over exactly the rows of the batch. A loss that is a sum over rows is undone of the
+// Reducer's division. A replica without rows takes part with weight 0, so that the collectives
+// match.
 double ReplicaGroup::loss_weight(int64_t rows, int64_t of_batch) const {
   if (rows == 0) return 0;
   if (options_.reduction == LossReduction::kSum) return size();

@@ -39,8 +39,8 @@ struct DataParallelOptions {
   int64_t speed_window = 15;      ///< of kSpeed: steps whose median counts
   double max_share_change = 0.1;  ///< of kSpeed: per step, as a share of a replica's own fraction
   int threads_per_replica = 0;  ///< inside operations; 0: the caller's number, divided by replicas
-  std::chrono::milliseconds timeout =
-      distributed::kDefaultTimeout;  ///< of a replica for the others
+  /// Of a replica for the others.
+  std::chrono::milliseconds timeout = distributed::kDefaultTimeout;
   /// Of the gradients' averaging. They are views of the buckets: nobody calls LibTorch's
   /// zero_grad(), which throws on those, so the copies and their memory are saved.
   DdpOptions ddp = {.gradient_as_bucket_view = true};

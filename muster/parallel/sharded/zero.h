@@ -80,7 +80,7 @@ class ZeroCore {
 /// Wraps a module as DistributedDataParallel does, and gives the optimizer this rank's shard:
 ///
 ///     muster::parallel::ShardedDataParallel zero(net, group, {.stage = 2});
-///     torch::optim::Adam adam(zero.shard(), 1e-3);         // any optimizer of Note [ZeRO]
+///     torch::optim::Adam adam(zero.shard(), 1e-3);          // any optimizer of Note [ZeRO]
 ///     …
 ///     zero.zero_grad();
 ///     torch::nn::functional::cross_entropy(zero->forward(x), y).backward();

@@ -37,8 +37,8 @@ Axis linear_axis(double lo, double hi, int most_ticks);
 /// |lo|, |hi| < 1e300.
 Axis exact_axis(double lo, double hi, int most_ticks);
 
-/// Ends at 1, 2 or 5 · 10^k, ticks at powers of ten. 1e-290 < lo < hi < 1e290, at
-/// least a decade apart.
+/// Ends at 1, 2 or 5 · 10^k, ticks at powers of ten. 1e-290 < lo < hi < 1e290, at least a decade
+/// apart.
 Axis log_axis(double lo, double hi, int most_ticks);
 
 }  // namespace muster::track

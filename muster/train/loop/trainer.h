@@ -30,8 +30,8 @@ struct EpochEnd {
 /// How the loop talks to its caller. All are called on the rank's own thread; empty ones are not
 /// called.
 struct TrainCallbacks {
-  std::function<void(const track::ProgressEvent&)>
-      progress;                                  ///< rank 0 only, at most some ten times a second
+  /// Rank 0 only, at most some ten times a second.
+  std::function<void(const track::ProgressEvent&)> progress;
   std::function<void(const std::string&)> note;  ///< rank 0 only: one line for people
   std::function<bool()> stop_requested;          ///< asked each step, on every rank
   /// Rank 0 only, before the next epoch. Waits for the checkpoint, so only where it is wanted.

@@ -38,8 +38,8 @@ struct TrainOptions {
   int64_t max_steps = 0;              ///< stop after so many steps of the whole run; 0: no limit
   int64_t seed = 0;
   int64_t workers = -1;  ///< loader threads per rank; -1: from cores and ranks
-  int64_t checkpoint_every =
-      0;  ///< steps between checkpoints, besides one per epoch; 0: only those
+  /// Steps between checkpoints, besides one per epoch; 0: only those.
+  int64_t checkpoint_every = 0;
   int64_t keep_checkpoints = 3;         ///< newest ones; the best one stays besides
   int64_t log_every = 50;               ///< steps per row of metrics
   std::string tensorboard = "scalars";  ///< off; or all: histograms and images as well

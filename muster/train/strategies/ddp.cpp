@@ -1,5 +1,5 @@
 // Ranks that are processes. Source: Li et al. 2020, "PyTorch Distributed"; see
-// muster/parallel/ddp.h.
+// muster/parallel/ddp/ddp.h.
 #include "muster/train/replicas/ddp_strategy.h"
 
 namespace muster::train {

@@ -196,8 +196,8 @@ Decision StudyCore::report(int64_t number, const Report& report, double now_s) {
 Decision StudyCore::Impl::take_report(Trial& trial, const Report& report, double now_s) {
   TrialRecord& record = records.at(trial.number);
   Attempt& attempt = record.attempt;
-  if (record.decision.action != Action::kContinue)
-    return record.decision;  // it ought to have ended
+  // It ought to have ended.
+  if (record.decision.action != Action::kContinue) return record.decision;
   const int64_t t = time_of(trial, report);
   if (t <= attempt.t) {
     throw usage_error({.refused = concat("a report of trial ", trial.number),

@@ -80,8 +80,8 @@ struct StudySpec {
   std::vector<std::string> command;      ///< "{lr}" is replaced; "{{" is a brace
   std::filesystem::path working_folder;  ///< of the command: the study file's folder
   std::map<std::string, std::string> environment;
-  std::filesystem::path
-      trial_folder;          ///< checkpoints and output of trials: STORAGE's stem + "-trials"
+  /// Checkpoints and output of trials: STORAGE's stem + "-trials".
+  std::filesystem::path trial_folder;
   double stop_grace_s = 10;  ///< from `stop` or `pause` to SIGTERM
   double kill_grace_s = 5;   ///< from SIGTERM to SIGKILL
 

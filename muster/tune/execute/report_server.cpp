@@ -12,8 +12,8 @@
 namespace muster::tune {
 namespace {
 
-constexpr size_t kReportReadBytes =
-    16 << 10;                            // per turn, so that one flood does not starve the others
+// Per turn, so that one flood does not starve the others.
+constexpr size_t kReportReadBytes = 16 << 10;
 constexpr size_t kOverRemembered = 256;  // tokens of ended attempts
 
 }  // namespace

@@ -9,9 +9,12 @@
 //     }
 //
 //     const auto result = tune::run(&train, {
-//         .config = {{"lr", tune::loguniform(1e-4, 1e-1)}, {"batch_size", tune::choice({2, 4,
-//         8})}}, .metric = "loss", .mode = "min", .num_samples = 10, .scheduler =
-//         tune::asha({.max_t = 10, .grace_period = 1, .reduction_factor = 2})});
+//         .config = {{"lr", tune::loguniform(1e-4, 1e-1)},
+//                    {"batch_size", tune::choice({2, 4, 8})}},
+//         .metric = "loss",
+//         .mode = "min",
+//         .num_samples = 10,
+//         .scheduler = tune::asha({.max_t = 10, .grace_period = 1, .reduction_factor = 2})});
 //     result.best_config()["lr"].as_double();
 #pragma once
 

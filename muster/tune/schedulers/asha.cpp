@@ -12,8 +12,7 @@
 // - A score that is not finite is the worst there is: the trial is stopped at its next rung. Ray
 //   records NaN, never stops it, and leaves it out of the quantile.
 // - A report that passes several rungs is booked at the highest, and the lower ones count as
-// passed.
-//   Ray books later reports, of better trained trials, at the rungs below.
+//   passed. Ray books later reports, of better trained trials, at the rungs below.
 // - The end of a trial books nothing. Ray applies the rule to its last report once more.
 // Equal scores go on. A trial that reaches max_t is complete, and is not booked there.
 #include <cmath>

@@ -7,8 +7,8 @@
 // the n1 were spread evenly), and `shrink` times that in each later one. Whole and stepped numbers
 // always have their neighbours in the grid; categories have the best one's neighbours in the list,
 // and others in turn. What was tried is left out. A round ends when all of its trials have
-// finished. There is no peer to compare with; tests/tune/searchers/random_then_grid_test.cpp says what must
-// hold.
+// finished. There is no peer to compare with; tests/tune/searchers/random_then_grid_test.cpp says
+// what must hold.
 #include "muster/tune/searchers/random_then_grid.h"
 
 #include <algorithm>

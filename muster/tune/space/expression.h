@@ -17,9 +17,8 @@ namespace muster::tune {
 //     compared:   sum [(== != < <= > >=) sum | ["not"] "in" list]
 //     sum:        term {(+ -) term}         term:   signed {(* / // %) signed}
 //     signed:     {- +} power               power:  primary ["**" signed]
-//     primary:    number | 'text' | true | false | name | draw | min(…) | max(…) | round(x [,
-//     digits])
-//                 | "(" or ")"
+//     primary:    number | 'text' | true | false | name | draw | min(…) | max(…)
+//                 | round(x [, digits]) | "(" or ")"
 //     list:       "[" or {"," or} "]" | "(" or {"," or} ")"
 //
 // Precedence and arithmetic are Python's, but for whole numbers beyond 64 bits, complex numbers and

@@ -126,8 +126,8 @@ class Space {
 /// order of the parameters is another one (kOtherOrder).
 struct SpaceChange {
   std::string name;
-  std::optional<std::string> stored,
-      now;  ///< "loguniform(1e-4, 0.1) when a == 1"; nothing: not there
+  /// "loguniform(1e-4, 0.1) when a == 1"; nothing: not there.
+  std::optional<std::string> stored, now;
 };
 inline constexpr std::string_view kOtherOrder = "the parameters are in another order";
 

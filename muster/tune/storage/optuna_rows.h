@@ -24,7 +24,7 @@ namespace muster::tune {
 //   is one categorical, else its draws are parameters ("l1#0") and its value is an attribute. What
 //   has no dimension (constants, C++ functions) is a user attribute.
 // - Reports: the study's metric at t, a moment later in a busy study (Note [Busy studies]). All
-// metrics are in the log, and in the view muster_metrics.
+//   metrics are in the log, and in the view muster_metrics.
 // - COMPLETE has a value, or Optuna's samplers fail: a trial that ends well without a number (no
 //   metric, NaN) is FAIL there, as Optuna itself has it.
 // - The user attribute muster_reason says why it ended.

@@ -18,8 +18,8 @@ namespace {
 
 constexpr size_t kLongestIdentifier = 130;  // Ray's TUNE_MAX_LEN_IDENTIFIER
 
-using Cells =
-    std::vector<std::pair<std::string, std::string>>;  // column, value as Python prints it
+// Column, value as Python prints it.
+using Cells = std::vector<std::pair<std::string, std::string>>;
 
 std::string local_date(double time_s) {
   const auto seconds = static_cast<time_t>(time_s);

@@ -16,8 +16,8 @@ namespace muster::tune {
 struct StatusOptions {
   size_t width = 80;     ///< columns of the terminal
   size_t max_rows = 20;  ///< trials shown, shared fairly over the states
-  std::vector<std::pair<std::string, std::string>>
-      metric_columns;  ///< metric, title; empty: inferred
+  /// Metric, title; empty: inferred.
+  std::vector<std::pair<std::string, std::string>> metric_columns;
   bool sort_by_metric = false;
   bool final = false;  ///< the closing table: all trials up to max_rows, no ETA
 };

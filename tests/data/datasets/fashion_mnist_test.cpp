@@ -12,19 +12,19 @@
 #include "muster/data/sets/image_dataset.h"
 
 #include "tests/data/fnv.h"
+#include "tests/support/golden.h"
 
 namespace muster::data {
 namespace {
 
-const Json& golden() {
-  static const Json json = parse_json(
-      read_file(MUSTER_SOURCE_DIR "/tests/golden/fashion_mnist/golden.json"), "golden.json");
+const Json& fashion_mnist_golden() {
+  static const Json json = test::read_golden("fashion_mnist");
   return json;
 }
 
 class FashionMnist : public ::testing::TestWithParam<Split> {
  protected:
-  const Json& want() const { return golden()[std::string(to_string(GetParam()))]; }
+  const Json& want() const { return fashion_mnist_golden()[std::string(to_string(GetParam()))]; }
 
   std::shared_ptr<const ImageDataset> data_ = std::dynamic_pointer_cast<const ImageDataset>(
       datasets().at("fashion-mnist").open({.split = GetParam()}));
@@ -58,13 +58,14 @@ INSTANTIATE_TEST_SUITE_P(Splits,
 
 TEST(FashionMnistSpec, NormalisesByTheStatisticsOfTheTrainingSplit) {
   const DataSpec spec = datasets().at("fashion-mnist").open({.split = Split::kTest})->spec();
-  EXPECT_EQ(std::stod(golden()["train"]["mean"].get<std::string>()), spec.mean[0]);
-  EXPECT_EQ(std::stod(golden()["train"]["std"].get<std::string>()), spec.standard_deviation[0]);
+  EXPECT_EQ(std::stod(fashion_mnist_golden()["train"]["mean"].get<std::string>()), spec.mean[0]);
+  EXPECT_EQ(std::stod(fashion_mnist_golden()["train"]["std"].get<std::string>()),
+            spec.standard_deviation[0]);
 }
 
 TEST(FashionMnistSpec, NamesTheClassesAsTorchvision) {
   const DataSpec spec = datasets().at("fashion-mnist").open({.split = Split::kTest})->spec();
-  EXPECT_EQ(spec.class_names, golden()["classes"].get<std::vector<std::string>>());
+  EXPECT_EQ(spec.class_names, fashion_mnist_golden()["classes"].get<std::vector<std::string>>());
 }
 
 TEST(FashionMnistSpec, GivesTheFloatsOfTorchvisionForEveryByte) {
@@ -78,7 +79,7 @@ TEST(FashionMnistSpec, GivesTheFloatsOfTorchvisionForEveryByte) {
                            torch::zeros({1}, torch::kLong));
   const int64_t zero = 0;
   const at::Tensor floats = bytes.get({&zero, 1}).data;
-  const auto want = golden()["normalised"].get<std::vector<int32_t>>();
+  const auto want = fashion_mnist_golden()["normalised"].get<std::vector<int32_t>>();
   for (size_t i = 0; i < 256; ++i) {
     EXPECT_EQ(std::bit_cast<int32_t>(floats.const_data_ptr<float>()[i]), want.at(i))
         << "byte " << i;

@@ -8,17 +8,17 @@
 #include "muster/data/samplers/random.h"
 
 #include "tests/data/fnv.h"
+#include "tests/support/golden.h"
 
 namespace muster::data {
 namespace {
 
-using Indices = std::vector<int64_t>;
-
-const Json& golden() {
-  static const Json json =
-      parse_json(read_file(MUSTER_SOURCE_DIR "/tests/golden/sampler/golden.json"), "golden.json");
+const Json& sampler_golden() {
+  static const Json json = test::read_golden("sampler");
   return json;
 }
+
+using Indices = std::vector<int64_t>;
 
 DistributedSamplerOptions options_of(const Json& config, int64_t rank) {
   return {.world_size = config["world"],
@@ -30,7 +30,7 @@ DistributedSamplerOptions options_of(const Json& config, int64_t rank) {
 
 TEST(SamplerGolden, DistributedSamplerGivesPythonsListsOnEveryRank) {
   int64_t lists = 0;
-  for (const Json& config : golden()["small"]) {
+  for (const Json& config : sampler_golden()["small"]) {
     for (int64_t rank = 0; rank < config["world"].get<int64_t>(); ++rank) {
       const DistributedSampler sampler(config["n"], options_of(config, rank));
       const auto want = config["ranks"][static_cast<size_t>(rank)].get<Indices>();
@@ -43,7 +43,7 @@ TEST(SamplerGolden, DistributedSamplerGivesPythonsListsOnEveryRank) {
 }
 
 TEST(SamplerGolden, DistributedSamplerGivesPythonsOrderOfLargeDatasets) {
-  for (const Json& config : golden()["large"]) {
+  for (const Json& config : sampler_golden()["large"]) {
     const Indices got = DistributedSampler(config["n"], options_of(config, config["rank"]))
                             .indices(config["epoch"]);
     ASSERT_EQ(got.size(), config["count"].get<size_t>()) << config.dump();
@@ -54,7 +54,7 @@ TEST(SamplerGolden, DistributedSamplerGivesPythonsOrderOfLargeDatasets) {
 }
 
 TEST(SamplerGolden, RandomSamplerGivesPythonsListsForAGeneratorSeededPerEpoch) {
-  for (const Json& config : golden()["random"]) {
+  for (const Json& config : sampler_golden()["random"]) {
     RandomSamplerOptions options{.seed = config["seed"], .replacement = config["replacement"]};
     if (config["num_samples"] != 0) options.num_samples = config["num_samples"].get<int64_t>();
     const RandomSampler sampler(config["n"], options);

@@ -22,12 +22,12 @@ class MnistFiles : public ::testing::Test {
  protected:
   MnistFiles() {
     fs::create_directories(folder_);
-    put("train-images-idx3-ubyte", idx_file({20, 3, 4}));
-    put("train-labels-idx1-ubyte", idx_file({20}, 10));
+    put("train-images-idx3-ubyte", formats::idx_file({20, 3, 4}));
+    put("train-labels-idx1-ubyte", formats::idx_file({20}, 10));
   }
   ~MnistFiles() override { fs::remove_all(folder_); }
 
-  void put(const std::string& name, const ByteVector& bytes) {
+  void put(const std::string& name, const formats::ByteVector& bytes) {
     std::ofstream(folder_ / name, std::ios::binary)
         .write(reinterpret_cast<const char*>(bytes.data()),
                static_cast<std::streamsize>(bytes.size()));
@@ -55,7 +55,7 @@ class MnistFiles : public ::testing::Test {
 TEST_F(MnistFiles, AreReadPlainOrCompressed) {
   const auto plain = read();
   fs::remove(folder_ / "train-images-idx3-ubyte");
-  put("train-images-idx3-ubyte.gz", gzip(idx_file({20, 3, 4})));
+  put("train-images-idx3-ubyte.gz", formats::gzip(formats::idx_file({20, 3, 4})));
   const auto packed = read();
   EXPECT_EQ(packed->size(), 20);
   EXPECT_TRUE(packed->images().equal(plain->images()));
@@ -71,35 +71,35 @@ TEST_F(MnistFiles, AreNamedWhenMissing) {
 }
 
 TEST_F(MnistFiles, AreRefusedWhenSwapped) {
-  put("train-images-idx3-ubyte", idx_file({20}, 10));
-  put("train-labels-idx1-ubyte", idx_file({20, 3, 4}));
+  put("train-images-idx3-ubyte", formats::idx_file({20}, 10));
+  put("train-labels-idx1-ubyte", formats::idx_file({20, 3, 4}));
   EXPECT_THAT(refusal(ErrorKind::kEnvironment),
               HasSubstr("labels are [samples] of bytes (type 8) (got [20, 3, 4] of type 8)"));
-  put("train-labels-idx1-ubyte", idx_file({20}, 10));
+  put("train-labels-idx1-ubyte", formats::idx_file({20}, 10));
   EXPECT_THAT(refusal(ErrorKind::kEnvironment),
               HasSubstr("images are [samples, 3, 4] of bytes (type 8) (got [20] of type 8)"));
 }
 
 TEST_F(MnistFiles, AreRefusedWhenOfOtherSizeOrType) {
-  put("train-images-idx3-ubyte", idx_file({20, 4, 3}));
+  put("train-images-idx3-ubyte", formats::idx_file({20, 4, 3}));
   EXPECT_THAT(refusal(ErrorKind::kEnvironment), HasSubstr("got [20, 4, 3]"));
-  put("train-images-idx3-ubyte", idx_header(13, {1, 3, 4}) + ByteVector(48));
+  put("train-images-idx3-ubyte", idx_header(13, {1, 3, 4}) + formats::ByteVector(48));
   EXPECT_THAT(refusal(ErrorKind::kEnvironment), HasSubstr("of type 13"));
 }
 
 TEST_F(MnistFiles, AreRefusedWhenTheirNumbersDiffer) {
-  put("train-labels-idx1-ubyte", idx_file({19}, 10));
+  put("train-labels-idx1-ubyte", formats::idx_file({19}, 10));
   EXPECT_THAT(refusal(ErrorKind::kEnvironment), HasSubstr("19 labels, 20 images"));
 }
 
 TEST_F(MnistFiles, AreRefusedWhenALabelIsNoClass) {
-  put("train-labels-idx1-ubyte", idx_file({20}, 11));
+  put("train-labels-idx1-ubyte", formats::idx_file({20}, 11));
   EXPECT_THAT(refusal(ErrorKind::kEnvironment),
               HasSubstr("labels run from 0 to 9 (got 10 for sample 10)"));
 }
 
 TEST_F(MnistFiles, AreRefusedWhenCut) {
-  ByteVector cut = gzip(idx_file({20, 3, 4}));
+  formats::ByteVector cut = formats::gzip(formats::idx_file({20, 3, 4}));
   cut.resize(cut.size() / 2);
   put("train-images-idx3-ubyte", cut);
   EXPECT_THAT(refusal(ErrorKind::kEnvironment), HasSubstr("damaged IDX file"));

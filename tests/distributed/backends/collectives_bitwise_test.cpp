@@ -7,6 +7,7 @@
 #include <torch/torch.h>
 
 #include "tests/distributed/backends/collectives.h"
+#include "tests/support/seed.h"
 
 namespace muster {
 namespace {
@@ -109,16 +110,16 @@ bool same_bits(const torch::Tensor& a, const torch::Tensor& b) {
 
 /// Always the same, but where one is given, or asked for with MUSTER_SOAK. With 4, both shm's own
 /// sums and means and reductions by ATen are longer than a chunk, over two to four ranks.
-unsigned seed_of_test() {
-  if (const char* given = std::getenv("MUSTER_TEST_SEED")) return unsigned(std::atoi(given));
-  return std::getenv("MUSTER_SOAK") != nullptr ? std::random_device{}() % 100'000 : 4;
+unsigned seed_of_operations() {
+  return std::getenv("MUSTER_SOAK") != nullptr ? test::seed_of_test() % 100'000
+                                               : test::seed_of_test(4);
 }
 
 class ThreadAndShm : public ::testing::TestWithParam<int> {};
 
 TEST_P(ThreadAndShm, AgreeBitForBitOnRandomOperations) {
   const int world = GetParam();
-  const unsigned seed = seed_of_test();
+  const unsigned seed = seed_of_operations();
   SCOPED_TRACE("repeat with MUSTER_TEST_SEED=" + std::to_string(seed));
   // Other shapes and numbers for each number of ranks.
   const unsigned own = 10 * seed + unsigned(world);

@@ -9,7 +9,7 @@
 #include "muster/distributed/thread/thread_board.h"
 #include "muster/tensor/device/streams.h"
 
-#include "fake_devices.h"
+#include "tests/support/fake_devices.h"
 
 namespace muster {
 namespace {

@@ -8,13 +8,10 @@
 #include "muster/base/json.h"
 #include "muster/models/model.h"
 
+#include "tests/support/golden.h"
+
 namespace muster {
 namespace {
-
-Json golden(const std::string& name) {
-  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/tests/golden/" + name + "/golden.json");
-  return Json::parse(file);
-}
 
 /// Sums of a float tensor's bits as int32: of all, and of every third. Summed in parts, since a sum
 /// of int32 makes a copy in int64.
@@ -42,7 +39,7 @@ void expect_weights(const models::Classifier& model, const Json& expected) {
   }
 }
 
-double distance(const torch::Tensor& scores, const Json& expected) {
+double row_distance(const torch::Tensor& scores, const Json& expected) {
   double most = 0;
   for (int64_t row = 0; row < scores.size(0); ++row) {
     const auto values = expected.at(static_cast<size_t>(row)).get<std::vector<double>>();
@@ -75,14 +72,14 @@ void expect_case(const Json& expected) {
   const torch::NoGradGuard no_grad;
   for (const char* mode : {"train", "eval"}) {
     model->train(mode == std::string("train"));
-    EXPECT_LE(distance(model->forward(images), expected.at(mode).at("scores")),
+    EXPECT_LE(row_distance(model->forward(images), expected.at(mode).at("scores")),
               expected.at(mode).at("tolerance").get<double>())
         << mode;
   }
 }
 
 void expect_cases(const std::string& prefix) {
-  const Json cases = golden("torchvision");
+  const Json cases = test::read_golden("torchvision");
   size_t seen = 0;
   for (const Json& item : cases.at("cases")) {
     if (!item.at("model").get<std::string>().starts_with(prefix)) continue;
@@ -99,7 +96,7 @@ TEST(Torchvision, ResnetHasItsWeightsBitForBitAndItsScores) { expect_cases("resn
 TEST(Torchvision, EveryModelHasAGoldenOfItsOwn) {
   std::vector<std::string> covered;
   for (const char* name : {"models", "torchvision"}) {
-    const Json data = golden(name);
+    const Json data = test::read_golden(name);
     for (const Json& item : data.at("cases")) covered.push_back(item.at("model"));
   }
   EXPECT_THAT(covered, ::testing::IsSupersetOf(models::models().names()));

@@ -10,22 +10,21 @@
 #include "muster/models/zoo/lstm.h"
 #include "muster/models/zoo/transformer.h"
 
+#include "tests/support/distance.h"
 #include "tests/support/error_of.h"
+#include "tests/support/golden.h"
 
 namespace muster {
 namespace {
 
+const Json& models_golden() {
+  static const Json json = test::read_golden("models");
+  return json;
+}
+
 using models::ImageShape;
 using test::refusal_of;
 using ::testing::HasSubstr;
-
-const Json& golden() {
-  static const Json data = [] {
-    std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/tests/golden/models/golden.json");
-    return Json::parse(file);
-  }();
-  return data;
-}
 
 ImageShape shape_of(const Json& shape) {
   return {shape.at("channels"), shape.at("height"), shape.at("width"), shape.at("classes")};
@@ -38,14 +37,6 @@ ParamValues params_of(const Json& object) {
   return params;
 }
 
-double distance(const torch::Tensor& ours, const Json& expected) {
-  const std::vector<double> values = expected.get<std::vector<double>>();
-  return (ours.detach().to(torch::kDouble).reshape(-1) - torch::tensor(values, torch::kDouble))
-      .abs()
-      .max()
-      .item<double>();
-}
-
 void expect_parameters(models::Classifier& model, const Json& expected) {
   std::vector<std::string> names, expected_names;
   for (const auto& item : model.named_parameters()) names.push_back(item.key());
@@ -56,8 +47,8 @@ void expect_parameters(models::Classifier& model, const Json& expected) {
     EXPECT_EQ(tensor.sizes().vec(), facts.at("shape").get<std::vector<int64_t>>()) << name;
     const torch::Tensor row = tensor.reshape(-1);
     const auto first = facts.at("first").size(), last = facts.at("last").size();
-    EXPECT_EQ(distance(row.narrow(0, 0, first), facts.at("first")), 0) << name;
-    EXPECT_EQ(distance(row.narrow(0, row.numel() - last, last), facts.at("last")), 0) << name;
+    EXPECT_EQ(test::distance(row.narrow(0, 0, first), facts.at("first")), 0) << name;
+    EXPECT_EQ(test::distance(row.narrow(0, row.numel() - last, last), facts.at("last")), 0) << name;
     EXPECT_NEAR(tensor.to(torch::kDouble).sum().item<double>(),
                 facts.at("sum").at("value").get<double>(),
                 facts.at("sum").at("tolerance"))
@@ -79,7 +70,7 @@ torch::Tensor flattened(const Json& nested) {
 }
 
 TEST(Zoo, WeightsAndScoresAreThoseOfPython) {
-  for (const Json& expected : golden().at("cases")) {
+  for (const Json& expected : models_golden().at("cases")) {
     SCOPED_TRACE(expected.at("model").dump() + " " + expected.at("params").dump() + " " +
                  expected.at("shape").dump());
     const ImageShape shape = shape_of(expected.at("shape"));
@@ -124,13 +115,13 @@ void expect_token_scores(models::Classifier& model, const Json& expected) {
   torch::manual_seed(5);
   const torch::NoGradGuard no_grad;
   model.eval();
-  EXPECT_LE(distance(model.forward(ids), expected.at("float64").at("scores_eval")), 1e-10);
+  EXPECT_LE(test::distance(model.forward(ids), expected.at("float64").at("scores_eval")), 1e-10);
   model.train();
-  EXPECT_LE(distance(model.forward(ids), expected.at("float64").at("scores_train")), 1e-10);
+  EXPECT_LE(test::distance(model.forward(ids), expected.at("float64").at("scores_train")), 1e-10);
 }
 
 TEST(Zoo, ModelsOverTokenIdsHaveTheScoresOfPython) {
-  const Json& lstm = golden().at("token_cases").at(0);
+  const Json& lstm = models_golden().at("token_cases").at(0);
   const Json& of_lstm = lstm.at("options");
   torch::manual_seed(0);
   models::LstmImpl reader({.classes = 3},
@@ -140,7 +131,7 @@ TEST(Zoo, ModelsOverTokenIdsHaveTheScoresOfPython) {
                            .vocabulary = of_lstm.at("vocabulary"),
                            .embedding = of_lstm.at("embedding")});
   expect_token_scores(reader, lstm);
-  const Json& transformer = golden().at("token_cases").at(1);
+  const Json& transformer = models_golden().at("token_cases").at(1);
   const Json& of_transformer = transformer.at("options");
   torch::manual_seed(0);
   models::TransformerImpl encoder({.classes = 3},

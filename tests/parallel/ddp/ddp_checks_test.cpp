@@ -9,7 +9,7 @@
 #include "muster/parallel/module/tensor_hash.h"
 #include "muster/testing/run_ranks.h"
 
-#include "golden_models.h"
+#include "tests/parallel/golden_models.h"
 #include "tests/support/error_of.h"
 
 namespace muster {

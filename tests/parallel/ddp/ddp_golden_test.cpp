@@ -8,7 +8,7 @@
 #include "muster/parallel/ddp/ddp.h"
 #include "muster/testing/run_ranks.h"
 
-#include "golden_models.h"
+#include "tests/parallel/golden_models.h"
 
 namespace muster {
 namespace {

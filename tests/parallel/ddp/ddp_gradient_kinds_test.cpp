@@ -6,7 +6,7 @@
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/torch.h>
 
-#include "graphs.h"
+#include "tests/parallel/graphs.h"
 #include "tests/support/error_of.h"
 
 namespace muster {

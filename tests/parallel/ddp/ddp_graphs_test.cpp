@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "graphs.h"
+#include "tests/parallel/graphs.h"
 #include "tests/support/error_of.h"
 
 namespace muster {

@@ -8,7 +8,7 @@
 #include "muster/parallel/ddp/ddp.h"
 #include "muster/testing/run_ranks.h"
 
-#include "golden_models.h"
+#include "tests/parallel/golden_models.h"
 #include "tests/support/error_of.h"
 
 namespace muster {
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 using Model = std::shared_ptr<GoldenModel>;
 
-std::vector<Model> models_of(int ranks, const std::string& name = "mlp") {
+std::vector<Model> joined_models(int ranks, const std::string& name = "mlp") {
   std::vector<Model> models;
   for (int rank = 0; rank < ranks; ++rank) {
     models.push_back(test::make_golden_model(name));
@@ -38,7 +38,7 @@ std::vector<torch::Tensor> once(const GoldenModel& model) {
   return out;
 }
 
-torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor& y) {
+torch::Tensor joined_loss(const torch::Tensor& scores, const torch::Tensor& y) {
   return torch::nn::functional::cross_entropy(scores, y);
 }
 
@@ -51,7 +51,7 @@ TEST(DdpJoin, EndsWherePythonsJoinEnds) {
       const bool divide = golden_case.at("divide_by_initial_world_size");
       SCOPED_TRACE(golden_case.at("model").get<std::string>() + (divide ? " initial " : " left ") +
                    backend);
-      const auto models = models_of(3, golden_case.at("model"));
+      const auto models = joined_models(3, golden_case.at("model"));
       run_ranks(
           3,
           [&](ProcessGroup group) {
@@ -68,7 +68,7 @@ TEST(DdpJoin, EndsWherePythonsJoinEnds) {
                     const auto part =
                         test::golden_batch(step, torch::kDouble).rows(group.rank() * rows, rows);
                     optimizer.zero_grad();
-                    loss_of(ddp->forward(part.x), part.y).backward();
+                    joined_loss(ddp->forward(part.x), part.y).backward();
                     optimizer.step();
                   }
                 },
@@ -92,13 +92,13 @@ using Shares = std::vector<std::vector<int64_t>>;  // [step][rank]
 
 /// Plain training on all rows of each step, in the ranks' order.
 Model train_whole(const Shares& shares) {
-  const Model model = models_of(1)[0];
+  const Model model = joined_models(1)[0];
   torch::optim::SGD optimizer(model->parameters(), 0.5);
   for (size_t step = 0; step < shares.size(); ++step) {
     const int64_t rows = std::accumulate(shares[step].begin(), shares[step].end(), int64_t{0});
     const auto part = test::golden_batch(static_cast<int64_t>(step), torch::kDouble).rows(0, rows);
     optimizer.zero_grad();
-    loss_of(model->forward(part.x), part.y).backward();
+    joined_loss(model->forward(part.x), part.y).backward();
     optimizer.step();
   }
   return model;
@@ -123,7 +123,7 @@ TEST(DdpWeigh, UnevenSharesGiveTheGradientOfTheWholeBatch) {
   const Model whole = train_whole(shares);
   for (const std::string backend : {"thread", "shm", "gloo"}) {
     for (const bool total_known : {false, true}) {
-      const auto models = models_of(4);
+      const auto models = joined_models(4);
       run_ranks(4,
                 [&](ProcessGroup group) {
                   const Model model = models[group.rank()];
@@ -133,7 +133,7 @@ TEST(DdpWeigh, UnevenSharesGiveTheGradientOfTheWholeBatch) {
                     const auto part = share_of(shares, step, group.rank());
                     const int64_t rows = part.x.size(0);
                     optimizer.zero_grad();
-                    const torch::Tensor loss = loss_of(ddp->forward(part.x), part.y);
+                    const torch::Tensor loss = joined_loss(ddp->forward(part.x), part.y);
                     const torch::Tensor weighted =
                         total_known
                             ? ddp.weigh(loss,
@@ -153,7 +153,7 @@ TEST(DdpWeigh, UnevenSharesGiveTheGradientOfTheWholeBatch) {
 }
 
 TEST(DdpWeigh, AStepWithoutSamplesIsRefusedOnEveryRank) {
-  const auto models = models_of(2);
+  const auto models = joined_models(2);
   run_ranks(2, [&](ProcessGroup group) {
     const DistributedDataParallel ddp(models[group.rank()], group);
     EXPECT_THAT(error_of([&] { ddp.weigh(torch::ones({}), 0); }), HasSubstr("0 of 0"));
@@ -166,7 +166,7 @@ TEST(DdpJoin, WeightedStepsAreMeansOverTheSamplesOfTheRanksThatAreLeft) {
   const Model whole = train_whole(shares);
   for (const bool divide : {true, false}) {
     for (const std::string hook : {"none", "powersgd:rank=64,start=1,min_compression_rate=0"}) {
-      const auto models = models_of(3);
+      const auto models = joined_models(3);
       run_ranks(3, [&](ProcessGroup group) {
         const Model model = models[group.rank()];
         DistributedDataParallel ddp(model, group, {.bucket_bytes_cap = 524, .comm_hook = hook});
@@ -177,7 +177,7 @@ TEST(DdpJoin, WeightedStepsAreMeansOverTheSamplesOfTheRanksThatAreLeft) {
                 const auto part = share_of(shares, step, group.rank());
                 if (part.x.size(0) == 0) return;
                 optimizer.zero_grad();
-                ddp.weigh(loss_of(ddp->forward(part.x), part.y), part.x.size(0)).backward();
+                ddp.weigh(joined_loss(ddp->forward(part.x), part.y), part.x.size(0)).backward();
                 optimizer.step();
               }
             },
@@ -189,7 +189,8 @@ TEST(DdpJoin, WeightedStepsAreMeansOverTheSamplesOfTheRanksThatAreLeft) {
 }
 
 TEST(DdpJoin, AccumulationAndEvaluationWithinItAndTrainingAfterIt) {
-  const auto models = models_of(3), alones = models_of(3);  // drawn before there are threads
+  const auto models = joined_models(3),
+             alones = joined_models(3);  // drawn before there are threads
   run_ranks(3, [&](ProcessGroup group) {
     const Model model = models[group.rank()];
     DistributedDataParallel ddp(model, group);
@@ -199,7 +200,7 @@ TEST(DdpJoin, AccumulationAndEvaluationWithinItAndTrainingAfterIt) {
       for (int64_t micro = 0; micro < 2; ++micro) {
         const auto scope = ddp.accumulate(micro, 2);
         const auto part = test::golden_batch(index, torch::kDouble).rows(4 * micro, 4);
-        (loss_of(ddp->forward(part.x), part.y) / 2).backward();
+        (joined_loss(ddp->forward(part.x), part.y) / 2).backward();
       }
       optimizer.step();
     };
@@ -216,7 +217,7 @@ TEST(DdpJoin, AccumulationAndEvaluationWithinItAndTrainingAfterIt) {
     const auto alone_step = [&](int64_t index) {
       const auto part = test::golden_batch(index, torch::kDouble).rows(0, 8);
       sgd.zero_grad();
-      loss_of(alone->forward(part.x), part.y).backward();
+      joined_loss(alone->forward(part.x), part.y).backward();
       sgd.step();
     };
     for (int64_t index = 0; index < 4; ++index) alone_step(index);
@@ -230,7 +231,7 @@ TEST(DdpJoin, AccumulationAndEvaluationWithinItAndTrainingAfterIt) {
 }
 
 TEST(DdpJoin, EveryRankThrowsWhenOneEndsIfAskedTo) {
-  const auto models = models_of(3);
+  const auto models = joined_models(3);
   std::vector<std::string> errors(3);
   std::vector<int> steps(3);
   run_ranks(3, [&](ProcessGroup group) {
@@ -240,7 +241,7 @@ TEST(DdpJoin, EveryRankThrowsWhenOneEndsIfAskedTo) {
           [&] {
             for (int64_t index = 0; index < (group.rank() == 1 ? 2 : 5); ++index) {
               const auto part = test::golden_batch(index, torch::kDouble);
-              loss_of(ddp->forward(part.x), part.y).backward();
+              joined_loss(ddp->forward(part.x), part.y).backward();
               ++steps[group.rank()];
             }
           },
@@ -253,7 +254,7 @@ TEST(DdpJoin, EveryRankThrowsWhenOneEndsIfAskedTo) {
 }
 
 TEST(DdpJoin, EqualNumbersOfBatchesChangeNothingAndThrowNothing) {
-  const auto models = models_of(2), plain = models_of(2);
+  const auto models = joined_models(2), plain = joined_models(2);
   run_ranks(2, [&](ProcessGroup group) {
     for (const bool joined : {true, false}) {
       const Model model = (joined ? models : plain)[group.rank()];
@@ -263,7 +264,7 @@ TEST(DdpJoin, EqualNumbersOfBatchesChangeNothingAndThrowNothing) {
         for (int64_t index = 0; index < 3; ++index) {
           const auto part = test::golden_batch(index, torch::kDouble).rows(8 * group.rank(), 8);
           optimizer.zero_grad();
-          loss_of(ddp->forward(part.x), part.y).backward();
+          joined_loss(ddp->forward(part.x), part.y).backward();
           optimizer.step();
         }
       };
@@ -281,13 +282,13 @@ TEST(DdpJoin, EqualNumbersOfBatchesChangeNothingAndThrowNothing) {
 }
 
 TEST(DdpJoin, WhatTheBodyThrowsPassesThroughAndReleasesTheOthers) {
-  const auto models = models_of(2);
+  const auto models = joined_models(2);
   const std::string error = error_of([&] {
     run_ranks(2, [&](ProcessGroup group) {
       DistributedDataParallel ddp(models[group.rank()], group);
       ddp.join([&] {
         const auto batch = test::golden_batch(0, torch::kDouble);
-        loss_of(ddp->forward(batch.x), batch.y).backward();
+        joined_loss(ddp->forward(batch.x), batch.y).backward();
         if (group.rank() == 1) throw usage_error({.refused = "a torn file"});
       });
     });

@@ -5,7 +5,7 @@
 
 #include "muster/parallel/ddp/direct_gradients.h"
 
-#include "graphs.h"
+#include "tests/parallel/graphs.h"
 #include "tests/support/error_of.h"
 
 namespace muster {

@@ -10,7 +10,7 @@
 
 #include "muster/parallel/hook/comm_hook.h"
 
-#include "graphs.h"
+#include "tests/parallel/graphs.h"
 #include "tests/support/error_of.h"
 
 namespace muster {

@@ -7,7 +7,7 @@
 #include "muster/parallel/hook/comm_hook.h"
 #include "muster/testing/run_ranks.h"
 
-#include "golden_models.h"
+#include "tests/parallel/golden_models.h"
 #include "tests/support/error_of.h"
 
 namespace muster {

@@ -9,7 +9,7 @@
 #include "muster/parallel/precision/autocast.h"
 #include "muster/testing/run_ranks.h"
 
-#include "golden_models.h"
+#include "tests/parallel/golden_models.h"
 #include "tests/support/error_of.h"
 
 namespace muster {

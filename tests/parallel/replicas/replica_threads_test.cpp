@@ -12,8 +12,8 @@
 #include "muster/parallel/replicas/replica_timer.h"
 #include "muster/tensor/device/streams.h"
 
-#include "fake_devices.h"
 #include "tests/support/error_of.h"
+#include "tests/support/fake_devices.h"
 
 namespace muster {
 namespace {

@@ -9,6 +9,8 @@
 
 #include "muster/parallel/sharded/zero.h"
 
+#include "tests/support/distance.h"
+
 namespace muster::test {
 
 /// bfloat16 by ATen's own kernels: oneDNN's die of SIGILL (AMX) on some virtual machines, in Python
@@ -98,16 +100,6 @@ inline std::vector<torch::Tensor> copies(const std::vector<torch::Tensor>& tenso
   std::vector<torch::Tensor> out;
   for (const torch::Tensor& tensor : tensors) out.push_back(tensor.detach().clone());
   return out;
-}
-
-/// The largest difference, as a share of the largest number of either where that is above 1.
-inline double difference(const std::vector<torch::Tensor>& a, const std::vector<torch::Tensor>& b) {
-  double most = a.size() == b.size() ? 0 : 1e300;
-  for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
-    const double scale = std::max(1.0, a[i].abs().max().item().toDouble());
-    most = std::max(most, (a[i] - b[i]).abs().max().item().toDouble() / scale);
-  }
-  return most;
 }
 
 inline bool bit_equal(const std::vector<torch::Tensor>& a, const std::vector<torch::Tensor>& b) {

@@ -1,7 +1,6 @@
-// One hundred jobs or more, each hit by a random signal at a random instant in a random place.
+// Jobs that are each hit by a random signal at a random instant in a random place.
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <random>
 #include <string>
 
@@ -11,14 +10,17 @@
 
 #include "muster/base/text.h"
 
+#include "tests/support/blows.h"
 #include "tests/support/launched.h"
 
 namespace muster::testing_process {
 namespace {
 
-constexpr int kJobs = 100;                  // at least
-constexpr int kHits = 33;                   // of the blows hit a job that ran; if not, more fall,
-constexpr std::chrono::seconds kTime(200);  // but not for longer than this
+using Clock = std::chrono::steady_clock;
+using test::Spread;
+
+constexpr int kJobs = 100;                  // at least; a third of the blows
+constexpr std::chrono::seconds kTime(200);  // hit a job that ran: if not, more fall for so long
 constexpr double kLeastWindowMs = 50;       // in which a blow falls, from the start of its job
 constexpr double kMostWindowMs = 3000;
 
@@ -28,8 +30,21 @@ struct Blow {
   bool (*agrees)(const Ended&) = [](const Ended& ended) { return ended.code == 0; };
 };
 
-Blow strike(Launched& job, std::mt19937& random) {
-  switch (random() % 5) {
+/// Where a blow falls, and which signal it is; of a dozen, each kind comes twice.
+struct Draws {
+  explicit Draws(unsigned seed, int jobs)
+      : random(seed),
+        instants(jobs, random),
+        ranks(3, random),
+        places(5, random),
+        signals(4, random) {}
+
+  std::mt19937 random;
+  Spread instants, ranks, places, signals;
+};
+
+Blow strike(Launched& job, Draws& draws) {
+  switch (const int place = draws.places.part()) {
     case 0: {
       job.signal(SIGKILL);
       return {"SIGKILL to the launcher",
@@ -37,7 +52,7 @@ Blow strike(Launched& job, std::mt19937& random) {
     }
     case 1: {
       const int signals[] = {SIGINT, SIGHUP, SIGQUIT, SIGTERM};
-      const int signal = signals[random() % 4];
+      const int signal = signals[draws.signals.part()];
       job.signal(signal);
       // Before the launcher takes signals it dies of them, like any program; after the last rank
       // ended they are late.
@@ -53,31 +68,41 @@ Blow strike(Launched& job, std::mt19937& random) {
     default: {
       const auto ranks = job.ranks();
       if (ranks.empty()) return {};
-      const pid_t victim = ranks[random() % ranks.size()];
-      ::kill(victim, random() % 2 == 0 ? SIGKILL : SIGUSR1);
+      const pid_t victim = ranks[draws.random() % ranks.size()];
+      ::kill(victim, place == 3 ? SIGKILL : SIGUSR1);
       return {concat("a signal to rank process ", victim),
               [](const Ended& e) { return e.code == 1 || e.code == 0; }};
     }
   }
 }
 
-TEST(HundredRandomKills, LeaveNoProcessAndNoWrongExitCode) {
-  const char* given = std::getenv("MUSTER_TEST_SEED");
-  const unsigned seed = given != nullptr ? unsigned(std::atoi(given)) : std::random_device{}();
-  std::mt19937 random(seed);
+Launched start_job(int ranks, int work_ms) {
+  return Launched(run_line({"--nproc-per-node", std::to_string(ranks), "--shutdown-timeout", "0.3"},
+                           concat("work:", work_ms)));
+}
+
+/// Twice what a job without work takes here: half of the blows fall before its ranks work.
+double first_window_ms() {
+  const auto start = Clock::now();
+  EXPECT_EQ(start_job(3, 0).wait(std::chrono::seconds(20)).code, 0);
+  return 2 * std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+TEST(RandomKills, LeaveNoProcessAndNoWrongExitCode) {
+  const unsigned seed = test::seed_of_test();
   SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
+  const int jobs = test::count_of_blows(kJobs);
+  Draws draws(seed, jobs);
   int hits = 0;
-  const auto until = std::chrono::steady_clock::now() + kTime;
-  double window_ms = kLeastWindowMs;
-  for (int i = 0; i < kJobs || hits <= kHits; ++i) {
-    if (std::chrono::steady_clock::now() > until) break;
+  const auto until = Clock::now() + kTime;
+  double window_ms = std::clamp(first_window_ms(), kLeastWindowMs, kMostWindowMs);
+  for (int i = 0; i < jobs || hits <= jobs / 3; ++i) {
+    if (Clock::now() > until) break;
     // A job outlives the window, so a blow that misses came too early: starting is slow here.
     const int most_ms = static_cast<int>(window_ms);
-    Launched job(run_line(
-        {"--nproc-per-node", std::to_string(1 + random() % 3), "--shutdown-timeout", "0.3"},
-        concat("work:", most_ms + 10)));
-    ::poll(nullptr, 0, static_cast<int>(random() % unsigned(most_ms)));  // the random instant
-    const Blow blow = strike(job, random);
+    Launched job = start_job(1 + draws.ranks.part(), most_ms + 10);
+    ::poll(nullptr, 0, static_cast<int>(draws.instants.share() * most_ms));
+    const Blow blow = strike(job, draws);
     SCOPED_TRACE(concat("job ", i, ": ", blow.what));
     const Ended ended = job.wait(std::chrono::seconds(20));
     EXPECT_TRUE(blow.agrees(ended)) << "code " << ended.code << " signal " << ended.signal << '\n'
@@ -88,7 +113,7 @@ TEST(HundredRandomKills, LeaveNoProcessAndNoWrongExitCode) {
     window_ms = std::clamp(window_ms * (hit ? 0.9 : 1.25), kLeastWindowMs, kMostWindowMs);
     if (::testing::Test::HasFailure()) return;
   }
-  EXPECT_GT(hits, kHits) << "the blows met too few jobs to mean anything";
+  EXPECT_GT(hits, jobs / 3) << "the blows met too few jobs to mean anything";
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // Trainings that are killed at random instants, again and again, and started anew by the very same
 // command until they end: what they leave equals an unbroken run byte for byte.
-#include <cstdlib>
 #include <map>
 #include <random>
 #include <sstream>
@@ -12,6 +11,7 @@
 #include "muster/base/file.h"
 #include "muster/base/text.h"
 
+#include "tests/support/blows.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
 
@@ -19,10 +19,12 @@ namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
 using testing_process::Launched;
 using Words = std::vector<std::string>;
 
-constexpr int kKills = 50;                   // of each of the four kinds below: 200 in all
+constexpr int kKinds = 4;
+constexpr int kKills = 200;                  // of all kinds together
 constexpr std::chrono::seconds kLimit{180};  // of a run; it writes some 500 files
 
 struct Kind {
@@ -89,25 +91,39 @@ void expect_same(const fs::path& output, const std::map<std::string, std::string
   }
 }
 
-/// Starts the command until it ends by itself; kills it on the way. Returns how often.
-int run_through_kills(const Kind& kind, const fs::path& output, std::mt19937& random, int most) {
-  int kills = 0;
+/// When and whom blows hit.
+struct Blows {
+  explicit Blows(unsigned seed, int most)
+      : random(seed), left(most), instants(std::min(most, 10), random) {}
+
+  /// A random instant of a run, from the start of its first process to its end, then a random
+  /// process.
+  void strike(const Launched& job) {
+    ::poll(nullptr, 0, static_cast<int>(instants.share() * run_ms));
+    const std::vector<pid_t> victims = job.processes();
+    if (!victims.empty()) ::kill(victims[random() % victims.size()], SIGKILL);
+  }
+
+  std::mt19937 random;
+  int left;
+  test::Spread instants;
+  double run_ms = 0;  ///< what an unbroken run takes on this machine
+};
+
+/// Starts the command until it ends by itself; kills it on the way.
+void run_through_kills(const Kind& kind, const fs::path& output, Blows& blows) {
   while (true) {
     Launched job(command(kind, output));
-    const bool spared = kills >= most;
-    if (!spared) {
-      ::poll(nullptr, 0, 150 + static_cast<int>(random() % 700));  // the random instant
-      const std::vector<pid_t> victims = job.processes();
-      if (!victims.empty()) ::kill(victims[random() % victims.size()], SIGKILL);
-    }
+    const bool spared = blows.left == 0;
+    if (!spared) blows.strike(job);
     const auto ended = job.wait(kLimit);
     EXPECT_TRUE(job.nothing_left());
-    if (ended.code == 0) return kills;
+    if (ended.code == 0) return;
     EXPECT_FALSE(spared) << job.err();
     // Exit code 2 would be a checkpoint that cannot be used.
     EXPECT_NE(ended.code, 2) << job.err();
-    if (::testing::Test::HasFailure()) return kills;
-    ++kills;
+    if (::testing::Test::HasFailure()) return;
+    --blows.left;
   }
 }
 
@@ -115,20 +131,22 @@ class RandomKills : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(RandomKills, ResumeAlwaysWorksAndEndsByteEqualToAnUnbrokenRun) {
   const Kind& kind = GetParam();
-  const char* given = std::getenv("MUSTER_TEST_SEED");
-  const unsigned seed = given != nullptr ? unsigned(std::atoi(given)) : std::random_device{}();
-  std::mt19937 random(seed);
+  const unsigned seed = test::seed_of_test();
   SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
+  Blows blows(seed, std::max(1, test::count_of_blows(kKills) / kKinds));
   const test::Folder folder;
+  const auto start = Clock::now();
   Launched unbroken(command(kind, folder.path() / "unbroken"));
   ASSERT_EQ(unbroken.wait(kLimit).code, 0) << unbroken.err();
+  blows.run_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   const auto want = remains(folder.path() / "unbroken");
-  for (int kills = 0, run = 0; kills < kKills; ++run) {
+  for (int run = 0; blows.left > 0; ++run) {
+    SCOPED_TRACE(concat("run ", run, ", ", blows.left, " blows left at its start"));
     const fs::path output = folder.path() / concat("run-", run);
-    kills += run_through_kills(kind, output, random, kKills - kills);
-    ASSERT_FALSE(::testing::Test::HasFailure()) << "after " << kills << " kills";
+    run_through_kills(kind, output, blows);
+    ASSERT_FALSE(::testing::Test::HasFailure());
     expect_same(output, want);
-    ASSERT_FALSE(::testing::Test::HasFailure()) << "run " << run << ", " << kills << " kills";
+    ASSERT_FALSE(::testing::Test::HasFailure());
   }
 }
 

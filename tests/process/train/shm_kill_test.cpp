@@ -1,7 +1,5 @@
 // `shm` between real processes: equal gradients, and nothing left whoever is killed, whenever.
-#include <cstdlib>
 #include <filesystem>
-#include <random>
 #include <set>
 
 #include <errno.h>
@@ -12,11 +10,13 @@
 
 #include "muster/base/text.h"
 
+#include "tests/support/blows.h"
 #include "tests/support/launched.h"
 
 namespace muster::testing_process {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 using ::testing::HasSubstr;
 
 /// Ranks that saw one die say so, and end; the others are ended after `grace_s`.
@@ -68,21 +68,26 @@ TEST(ShmProcesses, TrainToTheSameBitsOnAllRanksAndAsOverGloo) {
 }
 
 TEST(ShmProcesses, LeaveNothingAndNameTheDeadWhoeverIsKilledWhenever) {
-  const bool soak = std::getenv("MUSTER_SOAK") != nullptr;
-  const char* given = std::getenv("MUSTER_TEST_SEED");
-  const unsigned seed = given != nullptr ? unsigned(std::atoi(given)) : std::random_device{}();
-  std::mt19937 random(seed);
+  const unsigned seed = test::seed_of_test();
   SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
+  std::mt19937 random(seed);
+  const int blows = test::count_of_blows(200);
+  // Every third blow falls somewhere between the start and the first sum, where nobody can know.
+  test::Spread early_instants(std::max(1, blows / 3), random);
+  test::Spread instants(std::max(1, blows - blows / 3), random);
+  double start_ms = 0;  // what the first job took until its ranks were ready
   const auto before = files_left();
-  for (int i = 0; i < (soak ? 200 : 6); ++i) {
+  for (int i = 0; i < blows; ++i) {
     const int world = 2 + int(random() % 2);
-    // Every third blow falls somewhere between the start and the first sum, where nobody can know.
     const bool early = i % 3 == 2;
+    const auto start = Clock::now();
     Launched launched(job(world, "sum", "shm", early ? 3 : 30));
     if (!early) {
       ASSERT_TRUE(launched.wait_for("ready", world)) << launched.err() << launched.out();
+      if (i == 0)
+        start_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
     }
-    ::poll(nullptr, 0, int(random() % (early ? 400 : 20)));  // the random instant
+    ::poll(nullptr, 0, int(early ? start_ms * early_instants.share() : 20 * instants.share()));
     const auto ranks = launched.ranks();
     if (ranks.empty()) continue;
     const pid_t victim = ranks[random() % ranks.size()];

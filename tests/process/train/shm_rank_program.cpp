@@ -12,6 +12,7 @@
 
 #include "muster/parallel/ddp/ddp.h"
 
+namespace md = muster::distributed;
 namespace mp = muster::parallel;
 
 namespace {
@@ -22,7 +23,7 @@ void say(const std::string& line) {
 }
 
 /// Small and large sums in turn, so that a blow falls on every part of an operation.
-void sum_for_ever(const mp::ProcessGroup& group) {
+void sum_for_ever(const md::ProcessGroup& group) {
   torch::Tensor small = torch::zeros({16}), large = torch::zeros({400'000});
   for (int64_t i = 0;; ++i) {
     group.all_reduce(i % 2 == 0 ? small : large);
@@ -30,7 +31,7 @@ void sum_for_ever(const mp::ProcessGroup& group) {
   }
 }
 
-void train(const mp::ProcessGroup& group) {
+void train(const md::ProcessGroup& group) {
   torch::manual_seed(group.rank());  // all take rank 0's weights
   torch::nn::Linear layer(300, 40);
   mp::DistributedDataParallel ddp(layer, group);
@@ -58,7 +59,7 @@ int main(int argc, char** argv) {
   ::signal(SIGTERM, SIG_IGN);
   try {
     const auto group =
-        mp::init_process_group({.backend = argv[2], .timeout = std::chrono::seconds(30)});
+        md::init_process_group({.backend = argv[2], .timeout = std::chrono::seconds(30)});
     if (std::string(argv[1]) == "ddp") {
       train(group);
       group.barrier();

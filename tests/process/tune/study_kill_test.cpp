@@ -1,7 +1,6 @@
-// `muster tune` under SIGKILL: tuner, trials or both, at two hundred random instants or more.
+// `muster tune` under SIGKILL: tuner, trials or both, at random instants of the study.
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <random>
@@ -22,6 +21,7 @@
 #include "muster/tune/files/study_file.h"
 #include "muster/tune/storage/storage.h"
 
+#include "tests/support/blows.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
 
@@ -31,10 +31,10 @@ namespace {
 namespace fs = std::filesystem;
 
 using Clock = std::chrono::steady_clock;
+using test::Spread;
 
-constexpr int kKills = 100;                 // at least, in each of the two tests
-constexpr int kHits = 25;                   // of them hit a running trial; if not, more blows fall,
-constexpr std::chrono::seconds kTime(200);  // but not for longer than this
+constexpr int kKills = 100;                 // at least, in each of the two tests; a quarter hit a
+constexpr std::chrono::seconds kTime(200);  // running trial: if not, more blows fall for so long
 
 struct StudyFile {
   int64_t samples = 16;
@@ -118,9 +118,9 @@ bool any_ran_twice(const fs::path& folder) {
   return false;
 }
 
-/// SIGKILL to the tuner, to one of its other processes, or to a trial and then the tuner.
-void strike(Launched& tuner, std::mt19937& random) {
-  const unsigned what = random() % 4;
+/// SIGKILL to the tuner, to one of its other processes, or to a trial and then the tuner; `what` is
+/// 0 to 3.
+void strike(Launched& tuner, int what, std::mt19937& random) {
   if (what >= 2) {
     auto others = tuner.processes();
     std::erase(others, tuner.pid());
@@ -139,30 +139,43 @@ int64_t attempts_in(const fs::path& storage) try {
   return 0;  // killed before the study was created
 }
 
-/// Blows at random instants within a window from the start of the tuner. The window widens while
+/// Blows at random instants within a window from the start of the tuner. The window is half of what
+/// an unbroken study takes, so that a dozen blows meet its first and its last trials; it widens while
 /// they come too early for a trial to be started (a busy machine, a slow disk and a sanitizer make
 /// starting slow), and narrows where they start one or come after the end.
 struct Blows {
+  /// `kinds` of studies are hit one after the other.
+  explicit Blows(unsigned seed, int kinds)
+      : random(seed),
+        most(test::count_of_blows(kKills)),
+        of_a_study((most + kinds - 1) / kinds),
+        instants(std::min(most, 12), random),
+        targets(4, random) {}
+
+  bool enough() const { return (count >= most && hits > most / 4) || Clock::now() > until; }
+
   std::mt19937 random;
+  int most;
+  int of_a_study;  ///< the most that one study gets, so that each kind gets some
+  Spread instants, targets;
   double window = 60;  // ms
   int count = 0;
   int hits = 0;  // in the studies that have ended: how many of the blows a trial felt
   Clock::time_point until = Clock::now() + kTime;
-
-  bool enough() const { return (count >= kKills && hits > kHits) || Clock::now() > until; }
 };
 
 /// Starts and kills the study until it has ended by itself, or enough blows have fallen.
 void kill_until_done(const fs::path& study, Blows& blows) {
   const fs::path storage = study.parent_path() / "kill.db";
   int64_t attempts = 0;
+  const int most = blows.count + blows.of_a_study;
   while (!::testing::Test::HasFailure()) {
     // A blow at AddressSanitizer's own process for leaks would leave the tuner waiting for it.
     Launched tuner({"tune", study.string()}, {.environment = {"ASAN_OPTIONS=detect_leaks=0"}});
-    const bool spare = blows.enough();
+    const bool spare = blows.enough() || blows.count >= most;
     if (!spare) {
-      ::poll(nullptr, 0, static_cast<int>(blows.random() % unsigned(blows.window)));
-      strike(tuner, blows.random);
+      ::poll(nullptr, 0, static_cast<int>(blows.instants.share() * blows.window));
+      strike(tuner, blows.targets.part(), blows.random);
       ++blows.count;
     }
     const Ended ended = tuner.wait(std::chrono::seconds(60));
@@ -178,22 +191,24 @@ void kill_until_done(const fs::path& study, Blows& blows) {
   }
 }
 
-unsigned seed_of_test() {
-  const char* given = std::getenv("MUSTER_TEST_SEED");
-  return given != nullptr ? unsigned(std::atoi(given)) : std::random_device{}();
-}
+struct Unbroken {
+  std::vector<std::string> outcome;
+  double ms = 0;
+};
 
-std::vector<std::string> unbroken(const StudyFile& file) {
+Unbroken run_unbroken(const StudyFile& file) {
   const test::Folder folder;
+  const auto start = Clock::now();
   Launched tuner({"tune", write_study(folder.path(), file).string()});
   EXPECT_EQ(tuner.wait(std::chrono::seconds(60)).code, 0) << tuner.err();
-  return outcome_of(folder.path() / "kill.db");
+  return {outcome_of(folder.path() / "kill.db"),
+          std::chrono::duration<double, std::milli>(Clock::now() - start).count()};
 }
 
 TEST(TunerKilled, WithOneSlotTheStudyEndsAsAnUnbrokenOne) {
-  const unsigned seed = seed_of_test();
+  const unsigned seed = test::seed_of_test();
   SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
-  Blows blows{std::mt19937(seed)};
+  Blows blows(seed, /*kinds=*/3);
   const StudyFile kinds[] = {
       {.checkpoints = true},
       {.checkpoints = false},
@@ -201,7 +216,11 @@ TEST(TunerKilled, WithOneSlotTheStudyEndsAsAnUnbrokenOne) {
        .scheduler = "asha:variant=promotion,max_t=9,grace_period=1,reduction_factor=3"}};
   std::map<size_t, std::vector<std::string>> want;
   for (size_t i = 0; !blows.enough() && !HasFailure(); i = (i + 1) % 3) {
-    if (!want.contains(i)) want[i] = unbroken(kinds[i]);
+    if (!want.contains(i)) {
+      const Unbroken run = run_unbroken(kinds[i]);
+      want[i] = run.outcome;
+      if (blows.count == 0) blows.window = run.ms / 2;
+    }
     const test::Folder folder;
     const fs::path study = write_study(folder.path(), kinds[i]);
     kill_until_done(study, blows);
@@ -209,22 +228,23 @@ TEST(TunerKilled, WithOneSlotTheStudyEndsAsAnUnbrokenOne) {
     blows.hits += check_log(study, /*finished=*/true);
     EXPECT_FALSE(any_ran_twice(folder.path()));
   }
-  EXPECT_GT(blows.hits, kHits) << "the blows came too late to mean anything";
+  EXPECT_GT(blows.hits, blows.most / 4) << "the blows came too late to mean anything";
 }
 
 TEST(TunerKilled, WithMoreSlotsNothingIsLostOrDoubled) {
-  const unsigned seed = seed_of_test();
+  const unsigned seed = test::seed_of_test();
   SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
-  Blows blows{std::mt19937(seed)};
+  Blows blows(seed, /*kinds=*/4);
   for (int64_t slots = 2; !blows.enough() && !HasFailure(); slots = slots % 4 + 1) {
+    const StudyFile file{.samples = 24, .slots = slots, .checkpoints = slots % 2 == 0};
+    if (blows.count == 0) blows.window = run_unbroken(file).ms / 2;
     const test::Folder folder;
-    const fs::path study =
-        write_study(folder.path(), {.samples = 24, .slots = slots, .checkpoints = slots % 2 == 0});
+    const fs::path study = write_study(folder.path(), file);
     kill_until_done(study, blows);
     blows.hits += check_log(study, /*finished=*/true);
     EXPECT_FALSE(any_ran_twice(folder.path()));
   }
-  EXPECT_GT(blows.hits, kHits) << "the blows came too late to mean anything";
+  EXPECT_GT(blows.hits, blows.most / 4) << "the blows came too late to mean anything";
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "fake_devices.h"
+#include "tests/support/fake_devices.h"
 
 namespace muster {
 namespace {

@@ -12,17 +12,18 @@
 #include "muster/track/tensorboard/hparams.h"
 
 #include "tests/support/folder.h"
+#include "tests/support/golden.h"
 #include "tests/support/short_files.h"
 
 namespace muster::track {
 namespace {
 
-namespace fs = std::filesystem;
-
-Json golden() {
-  const auto file = MUSTER_SOURCE_DIR "/tests/golden/tensorboard/golden.json";
-  return parse_json(read_file(file), file);
+const Json& tensorboard_golden() {
+  static const Json json = test::read_golden("tensorboard");
+  return json;
 }
+
+namespace fs = std::filesystem;
 
 std::string to_hex(std::string_view bytes) {
   std::string out;
@@ -55,7 +56,7 @@ std::vector<size_t> records(const std::string& bytes) {
 }
 
 TEST(TensorBoardWriter, WritesTheBytesThatTensorBoardWrites) {
-  const Json expected = golden()["records"];
+  const Json expected = tensorboard_golden()["records"];
   const test::Folder folder;
   TensorBoardOptions options = fixed_time();
   options.purge_step = 7;
@@ -72,7 +73,8 @@ TEST(TensorBoardWriter, WritesTheBytesThatTensorBoardWrites) {
 TEST(TensorBoardWriter, DescribesHyperparametersAsTheHparamsPlugin) {
   const HParams hparams{{"lr", 0.1}, {"nesterov", true}, {"model", std::string("mlp")}};
   const std::vector<std::string> tags{"accuracy/test"};
-  EXPECT_EQ(to_hex(experiment_content(hparams, tags)), golden()["experiment"].get<std::string>());
+  EXPECT_EQ(to_hex(experiment_content(hparams, tags)),
+            tensorboard_golden()["experiment"].get<std::string>());
 }
 
 TEST(TensorBoardWriter, EachProcessOfARunGetsAFileBehindTheEarlierOnes) {

@@ -9,16 +9,18 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 
+#include "tests/support/golden.h"
+
 namespace muster {
 namespace {
 
-Json golden() {
-  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/tests/golden/clip_and_loss/golden.json");
-  return Json::parse(file);
+const Json& clip_and_loss_golden() {
+  static const Json json = test::read_golden("clip_and_loss");
+  return json;
 }
 
 TEST(CrossEntropy, SmoothsLabelsAsTorchDoes) {
-  const Json cases = golden().at("loss");
+  const Json cases = clip_and_loss_golden().at("loss");
   ASSERT_EQ(cases.size(), 3);
   for (const Json& expected : cases) {
     const Json& result = expected.at("result");
@@ -42,7 +44,7 @@ TEST(CrossEntropy, RefusesAShareOutOfRange) {
 }
 
 TEST(CountInTopK, CountsAsTorchTopkDoesWithTies) {
-  const auto expected = golden().at("top_k").get<std::vector<int64_t>>();
+  const auto expected = clip_and_loss_golden().at("top_k").get<std::vector<int64_t>>();
   auto generator = torch::make_generator<at::CPUGeneratorImpl>(902);
   const torch::Tensor scores =
       torch::randint(0, 4, {50, 8}, generator, torch::kLong).to(torch::kFloat);

@@ -10,9 +10,11 @@
 
 #include "muster/tune/core/study_core.h"
 
+#include "tests/support/numbers.h"
+
 namespace muster::tune {
 
-inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+using test::kNan;
 
 inline StudySpec spec_with(int64_t samples, const std::string& scheduler = "fifo") {
   StudySpec spec{.name = "test", .metric = "loss", .mode = Mode::kMin};

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/error_of.h"
+#include "tests/support/numbers.h"
 
 namespace muster::tune {
 namespace {
@@ -13,8 +14,8 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+using test::kInf;
+using test::kNan;
 
 Event with(decltype(Event::what) what) {
   return {.id = 7, .time_s = 1.5, .trial = 3, .what = what};

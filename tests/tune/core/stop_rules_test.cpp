@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/error_of.h"
+#include "tests/support/numbers.h"
 
 namespace muster::tune {
 namespace {
@@ -15,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Comparison = StopCriterion::Comparison;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+using test::kNan;
 
 StopCriterion parsed(std::string_view text) { return parse_stop_criterion(text, "stop"); }
 

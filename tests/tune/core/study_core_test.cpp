@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "muster/tune/core/description.h"
+
 #include "tests/support/error_of.h"
 #include "tests/tune/core/core_by_hand.h"
 

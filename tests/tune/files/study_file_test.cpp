@@ -19,7 +19,7 @@ using ::testing::StartsWith;
 
 StudySpec study(const std::string& text) { return parse_study(text, "runs/a.toml"); }
 
-std::string refusal(const std::string& text) {
+std::string study_refusal(const std::string& text) {
   return test::refusal_of([&] { study(text); });
 }
 
@@ -183,54 +183,59 @@ TEST(StudyFile, EveryKeyIsRead) {
 }
 
 TEST(StudyFile, FaultsNameFileLineAndColumn) {
-  EXPECT_THAT(refusal("metrc = \"a\""),
+  EXPECT_THAT(study_refusal("metrc = \"a\""),
               HasSubstr("runs/a.toml:1:1: unknown key \"metrc\"\nhint: did you mean \"metric\"?"));
-  EXPECT_THAT(refusal("a = = 1"), HasSubstr("runs/a.toml:1:5: not valid TOML"));
-  EXPECT_THAT(refusal("\nmetric = 3"), HasSubstr("runs/a.toml:2:1: key \"metric\": it is a text"));
-  EXPECT_THAT(refusal("metric = \"a\""), HasSubstr("mode = \"min\" or \"max\""));
-  EXPECT_THAT(refusal("mode = \"mx\""),
+  EXPECT_THAT(study_refusal("a = = 1"), HasSubstr("runs/a.toml:1:5: not valid TOML"));
+  EXPECT_THAT(study_refusal("\nmetric = 3"),
+              HasSubstr("runs/a.toml:2:1: key \"metric\": it is a text"));
+  EXPECT_THAT(study_refusal("metric = \"a\""), HasSubstr("mode = \"min\" or \"max\""));
+  EXPECT_THAT(study_refusal("mode = \"mx\""),
               HasSubstr(":1:1: key \"mode\": \"min\" or \"max\" is needed"));
-  EXPECT_THAT(refusal("scope = \"first\""), HasSubstr("it is last or best (got first)"));
-  EXPECT_THAT(refusal("name = \"a/b\""), HasSubstr("no slash"));
-  EXPECT_THAT(refusal("num_samples = 0"), HasSubstr("at least 1, or -1"));
-  EXPECT_THAT(refusal("num_samples = 2.5"), HasSubstr("it is a whole number"));
-  EXPECT_THAT(refusal("max_concurrent = -1"), HasSubstr("at least 0 (got -1)"));
-  EXPECT_THAT(refusal("time_budget = \"90\""), HasSubstr("a duration in quotes"));
-  EXPECT_THAT(refusal("time_budget = \"1m\"\ntime_budget_s = 3"), HasSubstr("are the same"));
-  EXPECT_THAT(refusal("time_budget_s = -3"), HasSubstr("at least 0"));
-  EXPECT_THAT(refusal("durable = 1"), HasSubstr("true or false"));
-  EXPECT_THAT(refusal("stop = [\"loss: 1\"]"), StartsWith("runs/a.toml:1:1: stop"));
-  EXPECT_THAT(refusal("stop = [1]"), HasSubstr("a list of texts"));
-  EXPECT_THAT(refusal("[space]\nlr = \"unifrm(0, 1)\""),
+  EXPECT_THAT(study_refusal("scope = \"first\""), HasSubstr("it is last or best (got first)"));
+  EXPECT_THAT(study_refusal("name = \"a/b\""), HasSubstr("no slash"));
+  EXPECT_THAT(study_refusal("num_samples = 0"), HasSubstr("at least 1, or -1"));
+  EXPECT_THAT(study_refusal("num_samples = 2.5"), HasSubstr("it is a whole number"));
+  EXPECT_THAT(study_refusal("max_concurrent = -1"), HasSubstr("at least 0 (got -1)"));
+  EXPECT_THAT(study_refusal("time_budget = \"90\""), HasSubstr("a duration in quotes"));
+  EXPECT_THAT(study_refusal("time_budget = \"1m\"\ntime_budget_s = 3"), HasSubstr("are the same"));
+  EXPECT_THAT(study_refusal("time_budget_s = -3"), HasSubstr("at least 0"));
+  EXPECT_THAT(study_refusal("durable = 1"), HasSubstr("true or false"));
+  EXPECT_THAT(study_refusal("stop = [\"loss: 1\"]"), StartsWith("runs/a.toml:1:1: stop"));
+  EXPECT_THAT(study_refusal("stop = [1]"), HasSubstr("a list of texts"));
+  EXPECT_THAT(study_refusal("[space]\nlr = \"unifrm(0, 1)\""),
               HasSubstr("runs/a.toml:2:1: parameter \"lr\": unknown function \"unifrm\""));
-  EXPECT_THAT(refusal("[space]\nx = 1\nlr = {dist = \"uniform(0, 1)\", when = \"y == 1\"}"),
+  EXPECT_THAT(study_refusal("[space]\nx = 1\nlr = {dist = \"uniform(0, 1)\", when = \"y == 1\"}"),
               HasSubstr("runs/a.toml:3:1: parameter \"lr\": its condition names \"y\""));
-  EXPECT_THAT(refusal("[space]\nlr = {dist = \"a\", wehn = \"1\"}"),
+  EXPECT_THAT(study_refusal("[space]\nlr = {dist = \"a\", wehn = \"1\"}"),
               HasSubstr("unknown key \"space.lr.wehn\"\nhint: did you mean \"when\"?"));
-  EXPECT_THAT(refusal("[space]\nlr = [1, 2]"), HasSubstr("\"choice(2, 4, 8)\" draws one of them"));
-  EXPECT_THAT(refusal("[space]\nlr = 2020-01-01"), HasSubstr("a text, a finite number"));
-  EXPECT_THAT(refusal("[space]\nlr = inf"), HasSubstr("a finite number"));
-  EXPECT_THAT(refusal("[space.a]\nb = {}\n\"c d\" = 1"), HasSubstr(":3:1: parameter \"a.c d\""));
+  EXPECT_THAT(study_refusal("[space]\nlr = [1, 2]"),
+              HasSubstr("\"choice(2, 4, 8)\" draws one of them"));
+  EXPECT_THAT(study_refusal("[space]\nlr = 2020-01-01"), HasSubstr("a text, a finite number"));
+  EXPECT_THAT(study_refusal("[space]\nlr = inf"), HasSubstr("a finite number"));
+  EXPECT_THAT(study_refusal("[space.a]\nb = {}\n\"c d\" = 1"),
+              HasSubstr(":3:1: parameter \"a.c d\""));
   EXPECT_THAT(
-      refusal("points_to_evaluate = [{lr = 2}]\n[space]\nlr = \"uniform(0, 1)\""),
+      study_refusal("points_to_evaluate = [{lr = 2}]\n[space]\nlr = \"uniform(0, 1)\""),
       HasSubstr(":1:1: key \"points_to_evaluate\": parameter \"lr\": the value is none of"));
-  EXPECT_THAT(refusal("[failures]\nom = {}"), HasSubstr("did you mean \"oom\"?"));
-  EXPECT_THAT(refusal("[failures.oom]\nretry = 1"),
+  EXPECT_THAT(study_refusal("[failures]\nom = {}"), HasSubstr("did you mean \"oom\"?"));
+  EXPECT_THAT(study_refusal("[failures.oom]\nretry = 1"),
               HasSubstr("unknown key \"failures.oom.retry\""));
-  EXPECT_THAT(refusal("[resources_per_trial]\ngpus = 1"), HasSubstr("did you mean \"gpu\"?"));
-  EXPECT_THAT(refusal("[resources_per_trial]\nmemory = \"much\""), HasSubstr("an amount like"));
-  EXPECT_THAT(refusal("scheduler = 3"), HasSubstr("it is a table"));
-  EXPECT_THAT(refusal("[scheduler]\nmax_t = 3"), HasSubstr("says which scheduler it is"));
-  EXPECT_THAT(refusal("[scheduler]\ntype = \"a\"\nx = \"1,y=2\""), HasSubstr("no comma in it"));
-  EXPECT_THAT(refusal("seed = 1\n[searcher]\nseed = 1"), HasSubstr("the seed is given once"));
+  EXPECT_THAT(study_refusal("[resources_per_trial]\ngpus = 1"), HasSubstr("did you mean \"gpu\"?"));
+  EXPECT_THAT(study_refusal("[resources_per_trial]\nmemory = \"much\""),
+              HasSubstr("an amount like"));
+  EXPECT_THAT(study_refusal("scheduler = 3"), HasSubstr("it is a table"));
+  EXPECT_THAT(study_refusal("[scheduler]\nmax_t = 3"), HasSubstr("says which scheduler it is"));
+  EXPECT_THAT(study_refusal("[scheduler]\ntype = \"a\"\nx = \"1,y=2\""),
+              HasSubstr("no comma in it"));
+  EXPECT_THAT(study_refusal("seed = 1\n[searcher]\nseed = 1"), HasSubstr("the seed is given once"));
 }
 
 TEST(StudyFile, ACommandIsCheckedAgainstTheSpace) {
-  EXPECT_THAT(refusal("command = [\"./a\", \"{lrr}\"]\n[space]\nlr = 1"),
+  EXPECT_THAT(study_refusal("command = [\"./a\", \"{lrr}\"]\n[space]\nlr = 1"),
               HasSubstr("runs/a.toml:1:1: key \"command\": the command of the study: {lrr} is no "
                         "parameter of the space (got \"{lrr}\")\nhint: did you mean \"lr\"?"));
-  EXPECT_THAT(refusal("command = \"./a --lr {lr}\""), HasSubstr("it is a list of words"));
-  EXPECT_THAT(refusal("command = []"), HasSubstr("its first word is a program"));
+  EXPECT_THAT(study_refusal("command = \"./a --lr {lr}\""), HasSubstr("it is a list of words"));
+  EXPECT_THAT(study_refusal("command = []"), HasSubstr("its first word is a program"));
   EXPECT_THAT(study("").command, IsEmpty());
 }
 

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 StudySpec sweep(const std::string& text) { return parse_sweep(text, "runs/s.yaml"); }
-std::string refusal(const std::string& text) {
+std::string sweep_refusal(const std::string& text) {
   return test::refusal_of([&] { sweep(text); });
 }
 
@@ -122,10 +122,11 @@ parameters:
       R"json({"name":"c","domain":"grid_search(0.0, 0.5, 1.0)"},{"name":"d","domain":"x"}])json");
   EXPECT_EQ(spec.num_samples, 1);
   const std::string head = "program: a\nmethod: grid\nparameters: ";
-  EXPECT_THAT(refusal(head + "{a: {min: 0.5, max: 2}}"),
+  EXPECT_THAT(sweep_refusal(head + "{a: {min: 0.5, max: 2}}"),
               HasSubstr("cannot try all values of uniform"));
-  EXPECT_THAT(refusal(head + "{a: {values: [1, 2, 3]}}\nrun_cap: 2"), HasSubstr("a grid of 3"));
-  EXPECT_THAT(refusal(head + "{a: {min: 0, max: 100000}}"), HasSubstr("at most 10000"));
+  EXPECT_THAT(sweep_refusal(head + "{a: {values: [1, 2, 3]}}\nrun_cap: 2"),
+              HasSubstr("a grid of 3"));
+  EXPECT_THAT(sweep_refusal(head + "{a: {min: 0, max: 100000}}"), HasSubstr("at most 10000"));
 }
 
 TEST(Sweep, EarlyTerminateHasWandbsBrackets) {
@@ -142,7 +143,8 @@ TEST(Sweep, EarlyTerminateHasWandbsBrackets) {
   EXPECT_EQ(scheduler("min_iter: 2, eta: 2"),
             "asha:max_t=1000000000,grace_period=2,reduction_factor=2,stop_last_trials=false");
   const auto refused = [](const std::string& early) {
-    return refusal(concat(kHead, "parameters: {a: {value: 1}}\nearly_terminate: {", early, "}"));
+    return sweep_refusal(
+        concat(kHead, "parameters: {a: {value: 1}}\nearly_terminate: {", early, "}"));
   };
   EXPECT_THAT(refused("type: envelope"), HasSubstr("it is hyperband (got envelope)"));
   EXPECT_THAT(refused("type: hyperband"), HasSubstr("min_iter, or max_iter and s"));
@@ -165,7 +167,7 @@ TEST(Sweep, MacrosOfTheCommandBecomePlaceholders) {
               ElementsAre("run", R"({"a":1,"b":"x"})", "--v=v{}", "3"));
   EXPECT_THAT(words("[run, '${args_no_boolean_flags}']"), ElementsAre("run", "--a=1", "--b=x"));
   const auto refused = [](const std::string& command) {
-    return refusal(
+    return sweep_refusal(
         concat(kHead, "command: ", command, "\nparameters: {a: {values: [true, false]}}"));
   };
   EXPECT_THAT(refused("[x, '${args_no_boolean_flags}']"), HasSubstr("cannot be mapped"));
@@ -178,16 +180,18 @@ TEST(Sweep, MacrosOfTheCommandBecomePlaceholders) {
 TEST(Sweep, WhatCannotBeMappedIsRefusedAtItsPlace) {
   const std::string head = kHead;
   EXPECT_THAT(
-      refusal(head + "parameter: {}"),
+      sweep_refusal(head + "parameter: {}"),
       HasSubstr("runs/s.yaml:3:1: unknown key \"parameter\"\nhint: did you mean \"parameters\"?"));
-  EXPECT_THAT(refusal(head), HasSubstr("a sweep has parameters"));
-  EXPECT_THAT(refusal("method: random\nparameters: {a: {value: 1}}"),
+  EXPECT_THAT(sweep_refusal(head), HasSubstr("a sweep has parameters"));
+  EXPECT_THAT(sweep_refusal("method: random\nparameters: {a: {value: 1}}"),
               HasSubstr("a program or a command"));
-  EXPECT_THAT(refusal("method: hyperopt"), HasSubstr("random, grid or bayes (got hyperopt)"));
-  EXPECT_THAT(refusal(head + "metric: {name: a, target: 3}"), HasSubstr("stop = [\"a <= …\"]"));
-  EXPECT_THAT(refusal(head + "metric: {name: a, goal: min}"), HasSubstr("minimize or maximize"));
+  EXPECT_THAT(sweep_refusal("method: hyperopt"), HasSubstr("random, grid or bayes (got hyperopt)"));
+  EXPECT_THAT(sweep_refusal(head + "metric: {name: a, target: 3}"),
+              HasSubstr("stop = [\"a <= …\"]"));
+  EXPECT_THAT(sweep_refusal(head + "metric: {name: a, goal: min}"),
+              HasSubstr("minimize or maximize"));
   const auto of = [&](const std::string& p) {
-    return refusal(head + "parameters:\n  x: {" + p + "}");
+    return sweep_refusal(head + "parameters:\n  x: {" + p + "}");
   };
   EXPECT_THAT(of("distribution: beta, a: 1"),
               HasSubstr("runs/s.yaml:4:7: key \"parameters.x.distribution\": it has no counterpart "
@@ -202,9 +206,9 @@ TEST(Sweep, WhatCannotBeMappedIsRefusedAtItsPlace) {
   EXPECT_THAT(of("value: 010"), HasSubstr("a number is written plainly"));
   EXPECT_THAT(of("distribution: q_uniform, min: 0, max: 1, q: 0"), HasSubstr("above 0"));
   EXPECT_THAT(of("value: 1, value: 2"), HasSubstr("it is given once"));
-  EXPECT_THAT(refusal("a: [b"), HasSubstr("runs/s.yaml:1:"));
-  EXPECT_THAT(refusal("- a"), HasSubstr("the sweep: it is a map"));
-  EXPECT_THAT(refusal(""), HasSubstr("it is a map"));
+  EXPECT_THAT(sweep_refusal("a: [b"), HasSubstr("runs/s.yaml:1:"));
+  EXPECT_THAT(sweep_refusal("- a"), HasSubstr("the sweep: it is a map"));
+  EXPECT_THAT(sweep_refusal(""), HasSubstr("it is a map"));
 }
 
 }  // namespace

@@ -10,14 +10,16 @@
 #include "muster/tune/schedule/asha/promotion_rung.h"
 #include "muster/tune/schedule/scheduler.h"
 
+#include "tests/support/numbers.h"
+
 namespace muster::tune {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+using test::kNan;
 
-std::unique_ptr<Scheduler> made(AshaOptions options, Mode mode = Mode::kMax) {
+std::unique_ptr<Scheduler> promoting(AshaOptions options, Mode mode = Mode::kMax) {
   options.variant = "promotion";
   return make_scheduler(asha(options), {.seed = 1, .mode = mode, .metric = "loss"});
 }
@@ -36,7 +38,7 @@ int64_t promoted(Scheduler& scheduler) {
 }
 
 TEST(AshaPromotion, ATrialPausesAtEachRungAndIsCompleteAtMaxT) {
-  const auto scheduler = made({.max_t = 9, .grace_period = 2, .reduction_factor = 2});
+  const auto scheduler = promoting({.max_t = 9, .grace_period = 2, .reduction_factor = 2});
   EXPECT_TRUE(scheduler->pauses());
   EXPECT_EQ(scheduler->on_report(0, 1, 0.5), Decision{});
   EXPECT_EQ(pause_at(*scheduler, 0, 2, 0.5), "paused at rung 2: 0.5 (n=1)");
@@ -52,7 +54,7 @@ TEST(AshaPromotion, ATrialPausesAtEachRungAndIsCompleteAtMaxT) {
 }
 
 TEST(AshaPromotion, FromTheTopRungTrialsGoOnToMaxT) {
-  const auto scheduler = made({.max_t = 3, .reduction_factor = 2});
+  const auto scheduler = promoting({.max_t = 3, .reduction_factor = 2});
   for (const int64_t number : {0, 1, 2, 3})
     pause_at(*scheduler, number, 1, static_cast<double>(number));
   for (const int64_t number : {3, 2}) {
@@ -66,7 +68,7 @@ TEST(AshaPromotion, FromTheTopRungTrialsGoOnToMaxT) {
 }
 
 TEST(AshaPromotion, HighRungsComeFirst) {
-  const auto scheduler = made({.max_t = 8, .reduction_factor = 2});
+  const auto scheduler = promoting({.max_t = 8, .reduction_factor = 2});
   for (const int64_t number : {0, 1, 2, 3, 4, 5})
     pause_at(*scheduler, number, 1, static_cast<double>(number));
   EXPECT_EQ(promoted(*scheduler), 5);
@@ -79,7 +81,7 @@ TEST(AshaPromotion, HighRungsComeFirst) {
 }
 
 TEST(AshaPromotion, OnlyATrialThatGaveItsSlotBackIsPromoted) {
-  const auto scheduler = made({.reduction_factor = 2});
+  const auto scheduler = promoting({.reduction_factor = 2});
   EXPECT_EQ(scheduler->on_report(0, 1, 1).action, Action::kPause);
   EXPECT_EQ(scheduler->on_report(1, 1, 0).action, Action::kPause);
   EXPECT_EQ(promoted(*scheduler), -1);
@@ -90,7 +92,7 @@ TEST(AshaPromotion, OnlyATrialThatGaveItsSlotBackIsPromoted) {
 }
 
 TEST(AshaPromotion, ATrialThatEndsWhileItIsPausedCountsAndIsNotPromoted) {
-  const auto scheduler = made({.reduction_factor = 2});
+  const auto scheduler = promoting({.reduction_factor = 2});
   pause_at(*scheduler, 0, 1, 1);
   pause_at(*scheduler, 1, 1, 0);
   scheduler->on_end(0, TrialState::kPruned);
@@ -102,7 +104,7 @@ TEST(AshaPromotion, ATrialThatEndsWhileItIsPausedCountsAndIsNotPromoted) {
 }
 
 TEST(AshaPromotion, AScoreThatIsNotFiniteIsStoppedAndNeverPromoted) {
-  const auto scheduler = made({.reduction_factor = 2}, Mode::kMin);
+  const auto scheduler = promoting({.reduction_factor = 2}, Mode::kMin);
   for (const int64_t number : {0, 1, 2, 3}) {
     EXPECT_EQ(scheduler->on_report(number, 1, kNan),
               (Decision{Action::kStop, "stopped at rung 1: loss is nan"}));
@@ -114,13 +116,13 @@ TEST(AshaPromotion, AScoreThatIsNotFiniteIsStoppedAndNeverPromoted) {
 }
 
 TEST(AshaPromotion, AReportThatPassesSeveralRungsPausesAtTheHighest) {
-  const auto scheduler = made({.max_t = 100, .reduction_factor = 2});
+  const auto scheduler = promoting({.max_t = 100, .reduction_factor = 2});
   EXPECT_EQ(pause_at(*scheduler, 0, 5, 1), "paused at rung 4: 1 (n=1)");
   EXPECT_THAT(scheduler->status(), HasSubstr("rung 2: n=0, best 0 go on; rung 4: n=1"));
 }
 
 TEST(AshaPromotion, BracketsShareTheirSlotsByHeightOfTheRung) {
-  const auto scheduler = made({.max_t = 8, .reduction_factor = 2, .brackets = 2});
+  const auto scheduler = promoting({.max_t = 8, .reduction_factor = 2, .brackets = 2});
   std::set<int64_t> low, high;  // by bracket: the first pauses at 1, the second at 2
   for (int64_t number = 0; number < 40; ++number) {
     if (scheduler->on_report(number, 1, 0.5).action == Action::kPause) {

@@ -13,6 +13,7 @@
 #include "muster/tune/schedule/scheduler.h"
 
 #include "tests/support/error_of.h"
+#include "tests/support/numbers.h"
 
 namespace muster::tune {
 namespace {
@@ -21,10 +22,10 @@ using test::refusal_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
+using test::kInf;
+using test::kNan;
 
-std::unique_ptr<Scheduler> made(const AshaOptions& options, Mode mode = Mode::kMax) {
+std::unique_ptr<Scheduler> stopping(const AshaOptions& options, Mode mode = Mode::kMax) {
   return make_scheduler(asha(options), {.seed = 1, .mode = mode, .metric = "loss"});
 }
 
@@ -61,9 +62,9 @@ TEST(Asha, OptionsThatMakeNoSenseAreRefusedAtOnce) {
   EXPECT_THAT(refusal({.variant = "hyperband"}), HasSubstr("stopping or promotion"));
   EXPECT_THAT(refusal({.variant = "promotion", .ray_compat = true}), HasSubstr("Ray has no other"));
   EXPECT_THAT(refusal({.brackets = 0}), HasSubstr("at least 1"));
-  EXPECT_THAT(refusal_of([] { made({.max_t = 100, .brackets = 5}); }),
+  EXPECT_THAT(refusal_of([] { stopping({.max_t = 100, .brackets = 5}); }),
               HasSubstr("there are 4 rungs"));
-  EXPECT_THAT(refusal_of([] { made({.reduction_factor = 1.0000001}); }),
+  EXPECT_THAT(refusal_of([] { stopping({.reduction_factor = 1.0000001}); }),
               HasSubstr("at most 64 rungs"));
   EXPECT_THAT(refusal_of([] { make_scheduler("asha:max=10", {}); }),
               HasSubstr("did you mean \"max_t\""));
@@ -99,7 +100,7 @@ TEST(Asha, BracketsAreDrawnBySoftmaxOfTheirRungs) {
 TEST(Asha, TheBracketOfATrialDoesNotDependOnTheOrderOfTrials) {
   // One trial alone in the lowest rung of bracket 0 is told apart by the status.
   const AshaOptions options{.max_t = 100, .brackets = 3};
-  const auto forwards = made(options), backwards = made(options);
+  const auto forwards = stopping(options), backwards = stopping(options);
   for (int64_t i = 0; i < 50; ++i) {
     answer(*forwards, i, 64, static_cast<double>(i));
     answer(*backwards, 49 - i, 64, static_cast<double>(49 - i));
@@ -119,15 +120,15 @@ TEST(Asha, TheBracketOfATrialDoesNotDependOnTheOrderOfTrials) {
 TEST(AshaStopping, TheSequenceOfTheNotes) {
   // research/tune.md §3.2, measured with ray 2.60: mode max, eta 4, NaN is never stopped.
   const std::vector<double> scores = {3, 2, 4, 3.9, 5, 4.1, kNan, 4.2};
-  const auto ray = made({.ray_compat = true});
+  const auto ray = stopping({.ray_compat = true});
   EXPECT_EQ(arrivals(*ray, scores), "CSCCCCCC");
   EXPECT_THAT(ray->status(), HasSubstr("rung 1: n=7, cutoff 4.15;"));
-  EXPECT_EQ(arrivals(*made({}), scores), "CSCCCCSC");
+  EXPECT_EQ(arrivals(*stopping({}), scores), "CSCCCCSC");
 }
 
 /// The reason for which the last of several arrivals at t = 4 is stopped.
 std::string last_reason(Mode mode, const std::vector<double>& metrics) {
-  const auto scheduler = made({.max_t = 16}, mode);
+  const auto scheduler = stopping({.max_t = 16}, mode);
   Decision last;
   for (size_t i = 0; i < metrics.size(); ++i)
     last = scheduler->on_report(static_cast<int64_t>(i), 4, score_of(metrics[i], mode));
@@ -146,26 +147,26 @@ TEST(AshaStopping, TheReasonIsInTheSignOfTheMetric) {
 }
 
 TEST(AshaStopping, EqualScoresGoOn) {
-  EXPECT_EQ(arrivals(*made({}), {0.5, 0.5, 0.5, 0.5, 0.5}), "CCCCC");
+  EXPECT_EQ(arrivals(*stopping({}), {0.5, 0.5, 0.5, 0.5, 0.5}), "CCCCC");
 }
 
 TEST(AshaStopping, AtMaxTATrialIsComplete) {
-  const auto scheduler = made({.max_t = 10, .reduction_factor = 2});
+  const auto scheduler = stopping({.max_t = 10, .reduction_factor = 2});
   EXPECT_EQ(scheduler->on_report(0, 9, 1), Decision{});
   EXPECT_EQ(scheduler->on_report(0, 10, 1), (Decision{Action::kStop, "reached max_t 10", true}));
   EXPECT_TRUE(scheduler->on_report(1, 25, kNan).complete) << "behind it too, whatever the score";
 }
 
 TEST(AshaStopping, WithoutStopLastTrialsTheRuleAppliesAtMaxTAndTrialsGoOn) {
-  const auto scheduler = made({.max_t = 4, .reduction_factor = 2, .stop_last_trials = false});
+  const auto scheduler = stopping({.max_t = 4, .reduction_factor = 2, .stop_last_trials = false});
   EXPECT_EQ(scheduler->on_report(0, 4, 1), Decision{});
   EXPECT_EQ(scheduler->on_report(0, 5, 1), Decision{});
   EXPECT_EQ(scheduler->on_report(1, 4, 0.5).reason, "stopped at rung 4: 0.5 < cutoff 1 (n=1)");
 }
 
 TEST(AshaStopping, AReportThatPassesSeveralRungsIsBookedAtTheHighestOnly) {
-  const auto ours = made({.max_t = 8, .reduction_factor = 2});
-  const auto ray = made({.max_t = 8, .reduction_factor = 2, .ray_compat = true});
+  const auto ours = stopping({.max_t = 8, .reduction_factor = 2});
+  const auto ray = stopping({.max_t = 8, .reduction_factor = 2, .ray_compat = true});
   for (const int64_t t : {5, 6, 7}) {
     EXPECT_EQ(answer(*ours, 0, t, static_cast<double>(t)), Action::kContinue);
     EXPECT_EQ(answer(*ray, 0, t, static_cast<double>(t)), Action::kContinue);
@@ -179,7 +180,7 @@ TEST(AshaStopping, AReportThatPassesSeveralRungsIsBookedAtTheHighestOnly) {
 
 TEST(AshaStopping, TheEndOfATrialBooksNothing) {
   for (const bool ray_compat : {false, true}) {
-    const auto scheduler = made({.max_t = 8, .reduction_factor = 2, .ray_compat = ray_compat});
+    const auto scheduler = stopping({.max_t = 8, .reduction_factor = 2, .ray_compat = ray_compat});
     answer(*scheduler, 0, 2, 5);
     scheduler->on_end(0, TrialState::kComplete);
     // Ray's on_trial_complete books the last report once more, at the rung below.
@@ -191,20 +192,21 @@ TEST(AshaStopping, TheEndOfATrialBooksNothing) {
 }
 
 TEST(AshaStopping, ATrialIsJudgedOncePerRungHoweverOftenItReports) {
-  const auto scheduler = made({.max_t = 100});
+  const auto scheduler = stopping({.max_t = 100});
   for (int64_t t = 1; t <= 15; ++t) answer(*scheduler, 0, t, 1);
   EXPECT_THAT(scheduler->status(), HasSubstr("rung 1: n=1, cutoff 1; rung 4: n=1, cutoff 1; "));
 }
 
 TEST(AshaStopping, AFailedScoreIsTheWorstOfItsRungAndDoesNotHideTheOthers) {
-  const auto scheduler = made({.reduction_factor = 2});
+  const auto scheduler = stopping({.reduction_factor = 2});
   // Three of four are not finite: the median is infinite, and a finite score goes on.
   EXPECT_EQ(arrivals(*scheduler, {kNan, -kInf, kInf, 0.1, 0.2, 0.3, 0.05}), "SSSCCCC");
-  EXPECT_EQ(arrivals(*made({.reduction_factor = 2}), {kNan, 0.1, 0.2, 0.3, 0.4, 0.05}), "SCCCCS");
+  EXPECT_EQ(arrivals(*stopping({.reduction_factor = 2}), {kNan, 0.1, 0.2, 0.3, 0.4, 0.05}),
+            "SCCCCS");
 }
 
 TEST(AshaStopping, AFractionalReductionFactorHasRungsBetweenWholeTimes) {
-  const auto scheduler = made({.max_t = 10, .reduction_factor = 2.5});
+  const auto scheduler = stopping({.max_t = 10, .reduction_factor = 2.5});
   answer(*scheduler, 0, 2, 1);
   EXPECT_THAT(scheduler->status(), HasSubstr("rung 2.5: n=0"));
   answer(*scheduler, 0, 3, 1);
@@ -220,7 +222,7 @@ TEST(AshaStopping, AsManyOf27SurviveAsUnderRayAndTheBestAlwaysDoes) {
   double survivors = 0;
   for (int run = 0; run < kRuns; ++run) {
     std::shuffle(scores.begin(), scores.end(), generator);
-    const std::string answers = arrivals(*made({.reduction_factor = 3}), scores);
+    const std::string answers = arrivals(*stopping({.reduction_factor = 3}), scores);
     survivors += static_cast<double>(std::ranges::count(answers, 'C'));
     const auto best = std::ranges::max_element(scores) - scores.begin();
     ASSERT_EQ(answers[static_cast<size_t>(best)], 'C');

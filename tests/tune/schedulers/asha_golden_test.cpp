@@ -11,14 +11,13 @@
 #include "muster/tune/schedule/asha/running_quantile.h"
 #include "muster/tune/schedule/scheduler.h"
 
+#include "tests/support/golden.h"
+
 namespace muster::tune {
 namespace {
 
-const Json& golden() {
-  static const Json json = [] {
-    std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/tests/golden/tune_asha/golden.json");
-    return Json::parse(file);
-  }();
+const Json& asha_golden() {
+  static const Json json = test::read_golden("tune_asha");
   return json;
 }
 
@@ -61,7 +60,7 @@ std::string answers_of(const Json& a_case) {
 }
 
 TEST(AshaGolden, InRayCompatEveryVerdictIsRays) {
-  for (const Json& a_case : golden().at("cases")) {
+  for (const Json& a_case : asha_golden().at("cases")) {
     const std::string expected = a_case.at("answers");
     EXPECT_EQ(answers_of(a_case), expected) << a_case.at("options");
     EXPECT_GT(std::ranges::count(expected, 'C'), 10);
@@ -70,7 +69,7 @@ TEST(AshaGolden, InRayCompatEveryVerdictIsRays) {
 }
 
 TEST(AshaGolden, InRayCompatTheRungsAreRays) {
-  for (const Json& ladder : golden().at("ladders")) {
+  for (const Json& ladder : asha_golden().at("ladders")) {
     EXPECT_EQ(ray_rung_ladder(
                   ladder.at("grace_period"), ladder.at("max_t"), ladder.at("reduction_factor"), 0),
               ladder.at("rungs").get<std::vector<double>>())
@@ -79,7 +78,7 @@ TEST(AshaGolden, InRayCompatTheRungsAreRays) {
 }
 
 TEST(AshaGolden, ARunningQuantileIsNumpysBitForBit) {
-  for (const Json& expected : golden().at("quantiles")) {
+  for (const Json& expected : asha_golden().at("quantiles")) {
     RunningQuantile quantile((1 - 1 / expected.at("reduction_factor").get<double>()) * 100 / 100);
     for (size_t i = 0; i < expected.at("numbers").size(); ++i) {
       quantile.add(expected.at("numbers")[i]);

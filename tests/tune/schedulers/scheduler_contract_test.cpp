@@ -13,6 +13,7 @@
 #include "muster/tune/schedule/scheduler.h"
 
 #include "tests/support/error_of.h"
+#include "tests/support/numbers.h"
 
 namespace muster::tune {
 
@@ -23,8 +24,8 @@ namespace {
 using test::refusal_of;
 using ::testing::HasSubstr;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
+using test::kInf;
+using test::kNan;
 
 /// Every entry with its defaults, and what more of them has another rule.
 std::vector<std::string> specs() {

@@ -11,6 +11,7 @@
 #include "muster/tune/search/searcher.h"
 
 #include "tests/support/error_of.h"
+#include "tests/support/numbers.h"
 
 namespace muster::tune {
 namespace {
@@ -20,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Suggestion = Searcher::Suggestion;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+using test::kNan;
 
 struct Step {
   Point point;

@@ -13,13 +13,13 @@
 namespace muster::tune {
 namespace {
 
-constexpr int64_t kTrials = 60;
+constexpr int64_t kStudyTrials = 60;
 
 StudySpec study(const std::string& searcher, const std::string& scheduler) {
   return {.name = "test",
           .metric = "loss",
           .mode = Mode::kMin,
-          .num_samples = kTrials,
+          .num_samples = kStudyTrials,
           .space = {{"lr", loguniform(1e-4, 1e-1)}, {"layers", randint(1, 9)}},
           .searcher = searcher,
           .scheduler = scheduler,
@@ -68,7 +68,7 @@ TEST_P(SearchInStudy, EveryTrialIsTriedEndsAndReplaysAsItWas) {
   const StudySpec spec = study(searcher, scheduler);
   StudyCore core(spec);
   const auto events = run(core, 4);
-  EXPECT_EQ(core.trials().size(), static_cast<size_t>(kTrials));
+  EXPECT_EQ(core.trials().size(), static_cast<size_t>(kStudyTrials));
   for (const Trial& trial : core.trials()) EXPECT_TRUE(is_over(trial.state)) << trial.number;
 
   StudyCore again(spec);

@@ -11,6 +11,7 @@
 #include "muster/tune/search/searcher.h"
 
 #include "tests/support/error_of.h"
+#include "tests/support/numbers.h"
 
 namespace muster::tune {
 
@@ -22,8 +23,8 @@ using test::refusal_of;
 using ::testing::HasSubstr;
 using Suggestion = Searcher::Suggestion;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr int64_t kTrials = 120;
+using test::kNan;
+constexpr int64_t kContractTrials = 120;
 
 std::vector<std::string> names() {
   auto all = searchers().names();
@@ -94,16 +95,16 @@ class SearcherContract : public ::testing::TestWithParam<std::string> {
   }
   const Space& space() const { return entry().enumerates ? finite_space() : any_space(); }
   std::unique_ptr<Searcher> make(uint64_t seed = 1) const {
-    return entry().make({.space = space(), .seed = seed, .num_samples = kTrials}, {});
+    return entry().make({.space = space(), .seed = seed, .num_samples = kContractTrials}, {});
   }
   Point open() const { return Point(space().dimensions().size(), kNan); }
 
-  /// A study of kTrials with `slots` trials at once, which finish first in, first out. Asks again
+  /// A study of kContractTrials with `slots` trials at once, which finish first in, first out. Asks again
   /// `extra` times whenever the searcher waits.
   std::vector<Point> study(Searcher& searcher, size_t slots, int extra = 0) const {
     std::vector<Point> points;
     std::deque<int64_t> running;
-    while (static_cast<int64_t>(points.size()) < kTrials) {
+    while (static_cast<int64_t>(points.size()) < kContractTrials) {
       const auto number = static_cast<int64_t>(points.size());
       Suggestion suggestion{.kind = Suggestion::kWait};
       if (running.size() < slots) suggestion = searcher.suggest(number, open());
@@ -130,7 +131,7 @@ class SearcherContract : public ::testing::TestWithParam<std::string> {
 TEST_P(SearcherContract, EveryPointIsInsideTheSpaceAndHasANumberEverywhere) {
   const auto searcher = make();
   const auto points = study(*searcher, 3);
-  ASSERT_EQ(points.size(), static_cast<size_t>(kTrials));
+  ASSERT_EQ(points.size(), static_cast<size_t>(kContractTrials));
   for (const Point& point : points) {
     ASSERT_EQ(point.size(), space().dimensions().size());
     for (size_t d = 0; d < point.size(); ++d) {

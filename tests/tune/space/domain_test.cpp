@@ -14,7 +14,7 @@ namespace {
 using test::refusal_of;
 using ::testing::HasSubstr;
 
-std::string refusal(const std::string& text) {
+std::string domain_refusal(const std::string& text) {
   return refusal_of([&] { Domain::parse(text, "key \"lr\""); });
 }
 
@@ -58,31 +58,33 @@ TEST(Domain, ATextWithoutBracketsOrInQuotesIsAConstant) {
   EXPECT_EQ(Domain::parse("'a (b)'", "").constant(), Value("a (b)"));
   EXPECT_EQ(Domain(10).constant(), Value(10));
   EXPECT_EQ(Domain("f(x)").text(), "'f(x)'");
-  EXPECT_THAT(refusal("a (b)"), HasSubstr("with quotes of its own"));
+  EXPECT_THAT(domain_refusal("a (b)"), HasSubstr("with quotes of its own"));
 }
 
 TEST(Domain, RefusesWhatCannotBeDrawn) {
-  EXPECT_THAT(refusal("loguniorm(1, 2)"), HasSubstr("key \"lr\": unknown function \"loguniorm\""));
-  EXPECT_THAT(refusal("loguniorm(1, 2)"), HasSubstr("did you mean \"loguniform\"?"));
-  EXPECT_THAT(refusal("uniform(1)"), HasSubstr("it is uniform(LOW, HIGH)"));
-  EXPECT_THAT(refusal("uniform(1, 0)"),
+  EXPECT_THAT(domain_refusal("loguniorm(1, 2)"),
+              HasSubstr("key \"lr\": unknown function \"loguniorm\""));
+  EXPECT_THAT(domain_refusal("loguniorm(1, 2)"), HasSubstr("did you mean \"loguniform\"?"));
+  EXPECT_THAT(domain_refusal("uniform(1)"), HasSubstr("it is uniform(LOW, HIGH)"));
+  EXPECT_THAT(domain_refusal("uniform(1, 0)"),
               HasSubstr("key \"lr\": uniform(1, 0): the lower bound comes first"));
-  EXPECT_THAT(refusal("uniform(1, 1)"), HasSubstr("hint: a constant is written as itself"));
-  EXPECT_THAT(refusal("loguniform(0, 1)"), HasSubstr("a logarithm is taken of numbers above 0"));
-  EXPECT_THAT(refusal("loguniform(-4, -1)"), HasSubstr("not their logarithms"));
-  EXPECT_THAT(refusal("quniform(0, 1, 0.3)"),
+  EXPECT_THAT(domain_refusal("uniform(1, 1)"), HasSubstr("hint: a constant is written as itself"));
+  EXPECT_THAT(domain_refusal("loguniform(0, 1)"),
+              HasSubstr("a logarithm is taken of numbers above 0"));
+  EXPECT_THAT(domain_refusal("loguniform(-4, -1)"), HasSubstr("not their logarithms"));
+  EXPECT_THAT(domain_refusal("quniform(0, 1, 0.3)"),
               HasSubstr("both bounds are multiples of q; 1 is none"));
-  EXPECT_THAT(refusal("quniform(0, 1, -1)"), HasSubstr("q is above 0"));
-  EXPECT_THAT(refusal("randint(3, 3)"), HasSubstr("below the upper one"));
-  EXPECT_THAT(refusal("randint(0.5, 3)"), HasSubstr("a whole number is needed (got 0.5)"));
-  EXPECT_THAT(refusal("qrandint(1, 2, 3)"), HasSubstr("there is a multiple of q"));
-  EXPECT_THAT(refusal("randn(0, 0)"), HasSubstr("standard deviation"));
-  EXPECT_THAT(refusal("choice()"), HasSubstr("it is choice(A, B, …)"));
-  EXPECT_THAT(refusal("choice(adam)"), HasSubstr("a text is written 'adam'"));
-  EXPECT_THAT(refusal("uniform(0, 1) * 2"), HasSubstr("sample_from(2 ** randint(2, 9))"));
-  EXPECT_THAT(refusal("2 ** randint(2, 9)"), HasSubstr("sample_from(2 ** randint(2, 9))"));
-  EXPECT_THAT(refusal("sample_from(2 **)"), HasSubstr("a value is missing"));
-  EXPECT_THAT(refusal("randint(0, 2 ** 60)"), HasSubstr("within 2^53"));
+  EXPECT_THAT(domain_refusal("quniform(0, 1, -1)"), HasSubstr("q is above 0"));
+  EXPECT_THAT(domain_refusal("randint(3, 3)"), HasSubstr("below the upper one"));
+  EXPECT_THAT(domain_refusal("randint(0.5, 3)"), HasSubstr("a whole number is needed (got 0.5)"));
+  EXPECT_THAT(domain_refusal("qrandint(1, 2, 3)"), HasSubstr("there is a multiple of q"));
+  EXPECT_THAT(domain_refusal("randn(0, 0)"), HasSubstr("standard deviation"));
+  EXPECT_THAT(domain_refusal("choice()"), HasSubstr("it is choice(A, B, …)"));
+  EXPECT_THAT(domain_refusal("choice(adam)"), HasSubstr("a text is written 'adam'"));
+  EXPECT_THAT(domain_refusal("uniform(0, 1) * 2"), HasSubstr("sample_from(2 ** randint(2, 9))"));
+  EXPECT_THAT(domain_refusal("2 ** randint(2, 9)"), HasSubstr("sample_from(2 ** randint(2, 9))"));
+  EXPECT_THAT(domain_refusal("sample_from(2 **)"), HasSubstr("a value is missing"));
+  EXPECT_THAT(domain_refusal("randint(0, 2 ** 60)"), HasSubstr("within 2^53"));
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   EXPECT_THAT(refusal_of([] { uniform(0, kInfinity); }), HasSubstr("finite"));
   EXPECT_THAT(refusal_of([] { uniform(-1.7e308, 1.7e308); }), HasSubstr("width"));

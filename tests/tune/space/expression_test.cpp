@@ -22,7 +22,7 @@ Value value_of(const std::string& text, const std::map<std::string, Value>& name
   return evaluate(expression, values, {});
 }
 
-std::string refusal(const std::string& text) {
+std::string expression_refusal(const std::string& text) {
   return test::refusal_of([&] { value_of(text); });
 }
 
@@ -72,8 +72,8 @@ TEST(Expression, TextsAreComparedAndLookedUp) {
   EXPECT_EQ(value_of("x in ('sgd', 'rmsprop')", {{"x", "sgd"}}), Value(true));
   EXPECT_EQ(value_of("x not in ['sgd']", {{"x", "sgd"}}), Value(false));
   EXPECT_EQ(value_of(R"('it\'s \x41\n')"), Value("it's A\n"));
-  EXPECT_THAT(refusal("'a' < 1"), HasSubstr("a number is needed (got 'a')"));
-  EXPECT_THAT(refusal("'a' + 'b'"), HasSubstr("a number is needed"));
+  EXPECT_THAT(expression_refusal("'a' < 1"), HasSubstr("a number is needed (got 'a')"));
+  EXPECT_THAT(expression_refusal("'a' + 'b'"), HasSubstr("a number is needed"));
 }
 
 TEST(Expression, WhatDoesNotApplySpreads) {
@@ -87,16 +87,16 @@ TEST(Expression, WhatDoesNotApplySpreads) {
 }
 
 TEST(Expression, WhatHasNoValueSaysWhy) {
-  EXPECT_THAT(refusal("1 / 0"), HasSubstr("division by zero"));
-  EXPECT_THAT(refusal("1.5 % 0"), HasSubstr("division by zero"));
-  EXPECT_THAT(refusal("0 ** -1"), HasSubstr("division by zero"));
-  EXPECT_THAT(refusal("(-2) ** 0.5"), HasSubstr("no real number"));
-  EXPECT_THAT(refusal("10.0 ** 400"), HasSubstr("too large"));
-  EXPECT_THAT(refusal("2 ** 63"), HasSubstr("too large for a whole number of 64 bits"));
-  EXPECT_THAT(refusal("round(1.5, -1)"), HasSubstr("0 to 20 digits"));
-  EXPECT_THAT(refusal("not 3"), HasSubstr("true or false is needed (got 3)"));
+  EXPECT_THAT(expression_refusal("1 / 0"), HasSubstr("division by zero"));
+  EXPECT_THAT(expression_refusal("1.5 % 0"), HasSubstr("division by zero"));
+  EXPECT_THAT(expression_refusal("0 ** -1"), HasSubstr("division by zero"));
+  EXPECT_THAT(expression_refusal("(-2) ** 0.5"), HasSubstr("no real number"));
+  EXPECT_THAT(expression_refusal("10.0 ** 400"), HasSubstr("too large"));
+  EXPECT_THAT(expression_refusal("2 ** 63"), HasSubstr("too large for a whole number of 64 bits"));
+  EXPECT_THAT(expression_refusal("round(1.5, -1)"), HasSubstr("0 to 20 digits"));
+  EXPECT_THAT(expression_refusal("not 3"), HasSubstr("true or false is needed (got 3)"));
   EXPECT_EQ(value_of("-9223372036854775807 - 1"), Value(INT64_MIN));
-  EXPECT_THAT(refusal("(-9223372036854775807 - 1) // -1"), HasSubstr("64 bits"));
+  EXPECT_THAT(expression_refusal("(-9223372036854775807 - 1) // -1"), HasSubstr("64 bits"));
   EXPECT_EQ(value_of("(-9223372036854775807 - 1) % -1"), Value(0));
 }
 
@@ -109,28 +109,33 @@ TEST(Expression, DrawsAreKeptInOrderWithTheirBounds) {
 }
 
 TEST(Expression, FaultsAreShownWithTheirColumn) {
-  EXPECT_THAT(refusal("1 +"), HasSubstr("test: a value is missing (got 1 +, at column 4)"));
-  EXPECT_THAT(refusal("(1"), HasSubstr("\")\" is missing"));
-  EXPECT_THAT(refusal("1 2"), HasSubstr("the expression ends here (got 1 2, at column 3)"));
-  EXPECT_THAT(refusal("a = 1"), HasSubstr("equal is written =="));
-  EXPECT_THAT(refusal("1 < 2 < 3"), HasSubstr("joined by `and`"));
-  EXPECT_THAT(refusal("mxa(1, 2)"), HasSubstr("unknown function \"mxa\""));
-  EXPECT_THAT(refusal("mxa(1, 2)"), HasSubstr("did you mean \"max\"?"));
-  EXPECT_THAT(refusal("max(1)"), HasSubstr("takes two or more"));
-  EXPECT_THAT(refusal("uniform(0, a)"), HasSubstr("bounds and choices of a draw are constants"));
-  EXPECT_THAT(refusal("uniform(0, randint(1, 2))"), HasSubstr("stands in no other draw"));
-  EXPECT_THAT(refusal("2 * grid_search(1, 2)"), HasSubstr("a parameter's whole domain"));
-  EXPECT_THAT(refusal("99999999999999999999"), HasSubstr("a whole number has 64 bits"));
-  EXPECT_THAT(refusal("1e999"), HasSubstr("fits into a double"));
-  EXPECT_THAT(refusal("'a"), HasSubstr("a quote has an end"));
-  EXPECT_THAT(refusal("'\\q'"), HasSubstr("behind a backslash"));
-  EXPECT_THAT(refusal("2x"), HasSubstr("followed by no letter"));
-  EXPECT_THAT(refusal("2 ^ 3"), HasSubstr("an expression has numbers"));
-  EXPECT_THAT(refusal(std::string(100, '(')), HasSubstr("brackets and signs deep"));
-  EXPECT_THAT(refusal(std::string(100, '-') + '1'), HasSubstr("brackets and signs deep"));
+  EXPECT_THAT(expression_refusal("1 +"),
+              HasSubstr("test: a value is missing (got 1 +, at column 4)"));
+  EXPECT_THAT(expression_refusal("(1"), HasSubstr("\")\" is missing"));
+  EXPECT_THAT(expression_refusal("1 2"),
+              HasSubstr("the expression ends here (got 1 2, at column 3)"));
+  EXPECT_THAT(expression_refusal("a = 1"), HasSubstr("equal is written =="));
+  EXPECT_THAT(expression_refusal("1 < 2 < 3"), HasSubstr("joined by `and`"));
+  EXPECT_THAT(expression_refusal("mxa(1, 2)"), HasSubstr("unknown function \"mxa\""));
+  EXPECT_THAT(expression_refusal("mxa(1, 2)"), HasSubstr("did you mean \"max\"?"));
+  EXPECT_THAT(expression_refusal("max(1)"), HasSubstr("takes two or more"));
+  EXPECT_THAT(expression_refusal("uniform(0, a)"),
+              HasSubstr("bounds and choices of a draw are constants"));
+  EXPECT_THAT(expression_refusal("uniform(0, randint(1, 2))"),
+              HasSubstr("stands in no other draw"));
+  EXPECT_THAT(expression_refusal("2 * grid_search(1, 2)"), HasSubstr("a parameter's whole domain"));
+  EXPECT_THAT(expression_refusal("99999999999999999999"), HasSubstr("a whole number has 64 bits"));
+  EXPECT_THAT(expression_refusal("1e999"), HasSubstr("fits into a double"));
+  EXPECT_THAT(expression_refusal("'a"), HasSubstr("a quote has an end"));
+  EXPECT_THAT(expression_refusal("'\\q'"), HasSubstr("behind a backslash"));
+  EXPECT_THAT(expression_refusal("2x"), HasSubstr("followed by no letter"));
+  EXPECT_THAT(expression_refusal("2 ^ 3"), HasSubstr("an expression has numbers"));
+  EXPECT_THAT(expression_refusal(std::string(100, '(')), HasSubstr("brackets and signs deep"));
+  EXPECT_THAT(expression_refusal(std::string(100, '-') + '1'),
+              HasSubstr("brackets and signs deep"));
   std::string sum = "1";
   for (int i = 0; i < 3000; ++i) sum += "+1";
-  EXPECT_THAT(refusal(sum), HasSubstr("at most 2000 operations"));
+  EXPECT_THAT(expression_refusal(sum), HasSubstr("at most 2000 operations"));
   EXPECT_THAT(test::refusal_of([] { parse_condition("randint(0, 2) == 1", "test"); }),
               HasSubstr("a condition draws nothing"));
 }

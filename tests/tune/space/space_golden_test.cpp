@@ -12,13 +12,14 @@
 #include "muster/tune/core/variants.h"
 #include "muster/tune/space/space.h"
 
+#include "tests/support/golden.h"
+
 namespace muster::tune {
 namespace {
 
-const Json& golden() {
-  static const Json file = parse_json(
-      read_file(std::string(MUSTER_SOURCE_DIR) + "/tests/golden/tune_space/golden.json"), "golden");
-  return file;
+const Json& space_golden() {
+  static const Json json = test::read_golden("tune_space");
+  return json;
 }
 
 /// What trials 0, 1, … of a study with this one parameter get.
@@ -39,8 +40,8 @@ double chi_square(const std::vector<std::pair<double, double>>& counts) {
 }
 
 TEST(SpaceGolden, DiscreteDomainsHaveTheValuesAndMassesOfRayAndOptuna) {
-  const int64_t n = golden().at("draws");
-  for (const Json& one : golden().at("discrete")) {
+  const int64_t n = space_golden().at("draws");
+  for (const Json& one : space_golden().at("discrete")) {
     const std::string domain = one.at("domain");
     std::map<double, double> ours;
     // As the golden rounds: 0.30000000000000004 is 0.3 there.
@@ -74,8 +75,8 @@ double share(const std::vector<double>& sample, double value) {
 }
 
 TEST(SpaceGolden, ContinuousDomainsHaveTheQuantilesOfRayAndOptuna) {
-  const int64_t n = golden().at("draws");
-  for (const Json& one : golden().at("continuous")) {
+  const int64_t n = space_golden().at("draws");
+  for (const Json& one : space_golden().at("continuous")) {
     auto ours = draws(one.at("domain"), n);
     std::sort(ours.begin(), ours.end());
     double distance = 0;
@@ -115,7 +116,7 @@ TEST(SpaceGolden, QuniformGivesItsEndsHalfTheMass) {
 }
 
 TEST(SpaceGolden, TheGridHasRaysOrder) {
-  for (const Json& one : golden().at("grids")) {
+  for (const Json& one : space_golden().at("grids")) {
     std::vector<Parameter> parameters;
     const Json& grids = one.at("space");
     for (const auto& [name, values] : grids.items()) {

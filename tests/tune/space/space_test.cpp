@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
 
-std::string refusal(std::vector<Parameter> parameters) {
+std::string space_refusal(std::vector<Parameter> parameters) {
   return refusal_of([&] { Space(std::move(parameters)); });
 }
 
@@ -150,7 +150,7 @@ TEST(Space, AFunctionSeesWhatIsResolvedAndIsNamedAsOpaque) {
   EXPECT_EQ(calls, 1);
   EXPECT_THAT(classic().opaque(), IsEmpty());
   EXPECT_EQ(space.image_of(1), std::nullopt);
-  EXPECT_THAT(refusal({{"f", sample_from(twice), ""}, {"b", 1, ""}, {"x", 1, "f == 2"}}),
+  EXPECT_THAT(space_refusal({{"f", sample_from(twice), ""}, {"b", 1, ""}, {"x", 1, "f == 2"}}),
               HasSubstr("a condition depends on no C++ function"));
 }
 
@@ -215,31 +215,31 @@ TEST(Space, EveryPointThatIsDrawnComesBack) {
 }
 
 TEST(Space, RefusesNamesThatCannotBe) {
-  EXPECT_THAT(refusal({{"", 1, ""}}), HasSubstr("parameter \"\": a name"));
-  EXPECT_THAT(refusal({{"a..b", 1, ""}}), HasSubstr("has a letter"));
-  EXPECT_THAT(refusal({{"a b", 1, ""}}), HasSubstr("no blanks"));
-  EXPECT_THAT(refusal({{"a{", 1, ""}}), HasSubstr("no blanks"));
-  EXPECT_THAT(refusal({{"a", 1, ""}, {"a", 2, ""}}), HasSubstr("given once"));
-  EXPECT_THAT(refusal({{"a", 1, ""}, {"a-b", 1, ""}, {"a.b", 2, ""}}),
+  EXPECT_THAT(space_refusal({{"", 1, ""}}), HasSubstr("parameter \"\": a name"));
+  EXPECT_THAT(space_refusal({{"a..b", 1, ""}}), HasSubstr("has a letter"));
+  EXPECT_THAT(space_refusal({{"a b", 1, ""}}), HasSubstr("no blanks"));
+  EXPECT_THAT(space_refusal({{"a{", 1, ""}}), HasSubstr("no blanks"));
+  EXPECT_THAT(space_refusal({{"a", 1, ""}, {"a", 2, ""}}), HasSubstr("given once"));
+  EXPECT_THAT(space_refusal({{"a", 1, ""}, {"a-b", 1, ""}, {"a.b", 2, ""}}),
               HasSubstr("a value or a group of others, not both (got a.b)"));
-  EXPECT_THAT(refusal({{"a", Value(), ""}}), HasSubstr("a constant is"));
-  EXPECT_THAT(refusal({{"a", std::nan(""), ""}}), HasSubstr("a constant is"));
+  EXPECT_THAT(space_refusal({{"a", Value(), ""}}), HasSubstr("a constant is"));
+  EXPECT_THAT(space_refusal({{"a", std::nan(""), ""}}), HasSubstr("a constant is"));
 }
 
 TEST(Space, RefusesWhatCannotBeComputed) {
   EXPECT_THAT(
-      refusal({{"lr", 1, ""}, {"x", sample_from("rl * 2"), ""}}),
+      space_refusal({{"lr", 1, ""}, {"x", sample_from("rl * 2"), ""}}),
       HasSubstr("parameter \"x\": its sample_from names \"rl\", which is no parameter\nhint: "
                 "did you mean \"lr\"?"));
-  EXPECT_THAT(refusal({{"x", 1, "y == 1"}, {"y", sample_from("z"), ""}, {"z", 2, "x == 1"}}),
+  EXPECT_THAT(space_refusal({{"x", 1, "y == 1"}, {"y", sample_from("z"), ""}, {"z", 2, "x == 1"}}),
               HasSubstr("has an end (got x -> y -> z -> x)"));
-  EXPECT_THAT(refusal({{"x", 1, "x == 1"}}), HasSubstr("x -> x"));
-  EXPECT_THAT(refusal({{"x", 1, "y = 1"}}), HasSubstr("equal is written =="));
-  EXPECT_THAT(refusal({{"y", 1, ""}, {"x", 1, "y"}}), HasSubstr("is true or false (got 1)"));
+  EXPECT_THAT(space_refusal({{"x", 1, "x == 1"}}), HasSubstr("x -> x"));
+  EXPECT_THAT(space_refusal({{"x", 1, "y = 1"}}), HasSubstr("equal is written =="));
+  EXPECT_THAT(space_refusal({{"y", 1, ""}, {"x", 1, "y"}}), HasSubstr("is true or false (got 1)"));
   // Found at the end of a range that a draw hardly meets.
-  EXPECT_THAT(refusal({{"x", sample_from("1 / randint(0, 1000000)"), ""}}),
+  EXPECT_THAT(space_refusal({{"x", sample_from("1 / randint(0, 1000000)"), ""}}),
               HasSubstr("has no value: division by zero (got x#0 = 0)"));
-  EXPECT_THAT(refusal({{"a", choice({"x", 2}), ""}, {"b", sample_from("a * 2"), ""}}),
+  EXPECT_THAT(space_refusal({{"a", choice({"x", 2}), ""}, {"b", sample_from("a * 2"), ""}}),
               HasSubstr("a number is needed ('x') (got a = 'x')"));
 }
 

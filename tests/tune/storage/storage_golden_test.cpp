@@ -7,19 +7,20 @@
 #include "muster/base/file.h"
 
 #include "tests/support/folder.h"
+#include "tests/support/golden.h"
+#include "tests/support/numbers.h"
 #include "tests/tune/written_study.h"
 
 namespace muster::tune {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-const Json& golden() {
-  static const Json json = parse_json(
-      read_file(MUSTER_SOURCE_DIR "/tests/golden/tune_storage/golden.json"), "golden.json");
+const Json& storage_golden() {
+  static const Json json = test::read_golden("tune_storage");
   return json;
 }
+
+using test::kInf;
+using test::kNan;
 
 /// The study that make_golden.py gives to Optuna.
 void write_study(const std::filesystem::path& file) {
@@ -77,24 +78,24 @@ bool is_cell(const Statement& statement, int column, const Json& cell) {
 }
 
 TEST_F(StorageGolden, HasOptunasTablesAndIndicesAsOptunaMakesThem) {
-  for (const auto& [name, sql] : golden()["schema"].items()) {
+  for (const auto& [name, sql] : storage_golden()["schema"].items()) {
     const auto rows =
         test::rows_of(database_, "SELECT sql FROM sqlite_master WHERE name = '" + name + "'", 1);
     ASSERT_EQ(rows.size(), 1U) << name;
     EXPECT_EQ(without_blanks(rows[0]), without_blanks(sql.get<std::string>()));
   }
-  EXPECT_EQ(golden()["schema"].size(), 13U + 2U);
+  EXPECT_EQ(storage_golden()["schema"].size(), 13U + 2U);
   // All others are ours, or SQLite's for a UNIQUE within a table.
   const auto others = test::rows_of(
       database_,
       "SELECT name FROM sqlite_master WHERE name NOT LIKE 'muster_%' AND sql IS NOT NULL",
       1);
-  EXPECT_EQ(others.size(), golden()["schema"].size());
+  EXPECT_EQ(others.size(), storage_golden()["schema"].size());
 }
 
 TEST_F(StorageGolden, HasTheRowsThatOptunaWritesForTheSameTrials) {
-  for (const auto& [table, rows] : golden()["rows"].items()) {
-    Statement statement = database_.prepare(golden()["queries"][table].get<std::string>());
+  for (const auto& [table, rows] : storage_golden()["rows"].items()) {
+    Statement statement = database_.prepare(storage_golden()["queries"][table].get<std::string>());
     size_t count = 0;
     for (; statement.step(); ++count) {
       ASSERT_LT(count, rows.size()) << table;

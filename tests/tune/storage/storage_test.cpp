@@ -7,6 +7,7 @@
 
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
+#include "tests/support/numbers.h"
 #include "tests/tune/written_study.h"
 
 namespace muster::tune {
@@ -21,8 +22,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+using test::kInf;
+using test::kNan;
 
 class StorageTest : public testing::Test {
  protected:

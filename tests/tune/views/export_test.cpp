@@ -12,6 +12,7 @@
 
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
+#include "tests/support/numbers.h"
 #include "tests/tune/written_study.h"
 
 namespace muster::tune {
@@ -24,7 +25,7 @@ using testing::HasSubstr;
 using testing::SizeIs;
 using testing::StartsWith;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+using test::kNan;
 
 class Export : public testing::Test {
  protected:

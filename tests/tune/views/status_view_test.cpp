@@ -13,13 +13,15 @@
 #include "muster/base/text_table.h"
 #include "muster/tune/views/study_view.h"
 
+#include "tests/support/numbers.h"
+
 namespace muster::tune {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+using test::kNan;
 
 std::string golden(const std::string& name) {
   std::ifstream in(std::string(MUSTER_SOURCE_DIR "/tests/golden/tune_view/") + name);

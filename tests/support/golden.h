@@ -1,0 +1,19 @@
+// What a peer gave, written down by the script beside it: tests/golden/NAME/make_golden.py.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "muster/base/file.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+
+namespace muster::test {
+
+/// tests/golden/NAME/golden.json. The test fails with the file's name if it cannot be read.
+inline Json read_golden(std::string_view name) {
+  const std::string path = concat(MUSTER_SOURCE_DIR, "/tests/golden/", name, "/golden.json");
+  return parse_json(read_file(path), path);
+}
+
+}  // namespace muster::test

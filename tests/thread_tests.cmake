@@ -1,0 +1,21 @@
+# MUSTER_THREAD_TESTS_ONLY, the build of `make tsan`: the tests in which threads of one process meet, and no other. Rooms are
+# built as far as these need them.
+muster_room_tests(launch/launchers LIBRARIES muster::launch)
+muster_room_tests(tune/run LIBRARIES muster::tune)
+muster_room_tests(tune/trial LIBRARIES muster::tune)
+
+# The two parts of the program that write from a thread of their own.
+add_executable(cli_thread_tests cli/live_bar_test.cpp cli/screen_writer_test.cpp ${CMAKE_SOURCE_DIR}/cli/live_bar.cpp
+  ${CMAKE_SOURCE_DIR}/cli/progress_bar.cpp ${CMAKE_SOURCE_DIR}/cli/screen_writer.cpp)
+target_include_directories(cli_thread_tests PRIVATE ${CMAKE_SOURCE_DIR})
+target_link_libraries(cli_thread_tests PRIVATE muster_compile muster_quick_compile muster::track GTest::gmock GTest::gtest_main)
+muster_use_test_pch(cli_thread_tests)
+add_test(NAME cli_thread_tests COMMAND cli_thread_tests)
+
+if(MUSTER_WITH_TORCH)
+  muster_room_tests(tensor TORCH LIBRARIES muster::tensor SHARDS 1)
+  muster_room_tests(data TORCH LIBRARIES muster::data SHARDS 4)
+  # Gloo's own threads are not instrumented. ZeroMemory replaces the allocator, each in a process of its own.
+  muster_room_tests(distributed TORCH LIBRARIES muster::distributed muster::testing FILTER "-*gloo*:ProcessGroup*" SHARDS 6)
+  muster_room_tests(parallel TORCH LIBRARIES muster::parallel muster::testing FILTER "-*gloo*:*ZeroMemory*" SHARDS 6)
+endif()
