@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # The Python peers: a virtual environment with PyTorch and the tuners in .venv of this checkout, then tests/parity (goldens
-# made anew and compared, live runs beside Python). Ends with pytest's own summary line. Needs a finished build (build/bin).
-#   scripts/parity.sh [PYTEST ARGS]     everything, or what pytest's arguments select
+# made anew and compared, live runs beside Python) in two processes. Ends with pytest's own summary line. Needs a finished build
+# (build/bin).
+#   scripts/parity.sh [PYTEST ARGS]     everything, or what pytest's arguments select; -n 0 for one process
+#   scripts/parity.sh --goldens=changed only goldens that may have changed (.ci/run; see tests/parity/test_goldens.py); all live runs
 #   scripts/parity.sh --venv-only       only the virtual environment (benchmarks/peers use it)
 #   MUSTER_BUILD_DIR=build-dev          test that build instead of build/
 set -euo pipefail
@@ -61,4 +63,15 @@ exec 8>.deps/.venv.lock; flock 8
 make_venv
 exec 8>&-
 [ "${1:-}" = --venv-only ] && exit
-exec .venv/bin/python -m pytest -q -p no:cacheprovider "${@:-tests/parity}"
+
+where=(tests/parity)
+for word in "$@"; do
+  if [ -e "${word%%::*}" ]; then where=(); fi
+done
+if [ ${#where[@]} = 1 ] && [ -e "${MUSTER_BUILD_DIR:-build}/build.ninja" ]; then
+  # All at once; what a test still misses, its fixture builds.
+  log=$(mktemp)
+  cmake --build "${MUSTER_BUILD_DIR:-build}" --target parity_programs >"$log" 2>&1 || { cat "$log" >&2; rm -f "$log"; exit 1; }
+  rm -f "$log"
+fi
+exec .venv/bin/python -m pytest -q -p no:cacheprovider -n 2 --dist worksteal "$@" ${where[@]+"${where[@]}"}

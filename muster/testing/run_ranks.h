@@ -25,4 +25,12 @@ void run_ranks(int world_size,
                const std::function<void(distributed::ProcessGroup group)>& rank_main,
                RankOptions options = {});
 
+/// As run_ranks, for tests of errors: what() of the exception that each rank ended with, by rank;
+/// empty for one that ended well. Ranks that end early stay until all are through, as processes of
+/// a job would: nobody's end is an error of another's.
+std::vector<std::string> rank_errors(
+    int world_size,
+    const std::function<void(distributed::ProcessGroup group)>& rank_main,
+    RankOptions options = {});
+
 }  // namespace muster::testing

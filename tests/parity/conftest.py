@@ -1,5 +1,6 @@
 """What the live tests share: where the build is, and how to run a command that must end well."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -11,6 +12,11 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("MUSTER_BUILD_DIR", "build")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--goldens", choices=["all", "changed"], default="all",
+                     help="which goldens to make anew: changed = those that changed lately (see test_goldens.py)")
+
+
 @pytest.fixture(scope="session")
 def program():
     """program(name) is the path of an executable of the build, brought up to date first."""
@@ -20,7 +26,9 @@ def program():
         if not (BUILD / "CMakeCache.txt").exists():
             pytest.fail(f"{BUILD} is no build folder\nhint: `make build`, or name one by MUSTER_BUILD_DIR")
         if name not in fresh:
-            subprocess.run(["cmake", "--build", str(BUILD), "--target", name], check=True, stdout=subprocess.DEVNULL)
+            with open(BUILD / ".parity.lock", "w") as lock:  # pytest runs in two processes, ninja must not
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                subprocess.run(["cmake", "--build", str(BUILD), "--target", name], check=True, stdout=subprocess.DEVNULL)
             fresh.add(name)
         return str(BUILD / "bin" / name)
 

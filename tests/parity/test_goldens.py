@@ -1,8 +1,13 @@
 """Every golden made anew. A golden is a file beside the script `make_golden.py` that writes it.
 
 The script runs in a copy of its folder that holds only the scripts (*.py) and what it reads (input/), so a file that it
-no longer writes is noticed too; beside it are the scripts of the other folders, which it may import. All text must be equal, with one exception: below a JSON object that has the number
-"tolerance", numbers may differ by that much, because matrix products round differently on other CPUs.
+no longer writes is noticed too; beside it are the scripts of the other folders, which it may import. All text must be equal,
+with one exception: below a JSON object that has the number "tolerance", numbers may differ by that much, because matrix
+products round differently on other CPUs.
+
+`make parity` and `make nightly` make all. With --goldens=changed, as in .ci/run, those are made of which a file changed since
+the branch left origin/main, or in the last 20 commits if it has not, or in the working tree; all if the peers' versions or this
+file did, or if git cannot say.
 """
 
 import json
@@ -15,6 +20,32 @@ import pytest
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 FOLDERS = sorted(script.parent for script in GOLDEN.glob("**/make_golden.py"))
+
+
+def changed_folders():
+    """The folders that may no longer be what their scripts write."""
+    def git(*words):
+        done = subprocess.run(["git", *words], cwd=GOLDEN, text=True, capture_output=True)
+        return done.stdout.split() if done.returncode == 0 else None
+
+    head, base = git("rev-parse", "HEAD"), git("merge-base", "HEAD", "origin/main")
+    if base is None or base == head:
+        base = git("rev-parse", "--verify", "-q", "HEAD~20")
+    names = git("diff", "--name-only", "--relative", base[0], "--", ".") if base else None
+    peers = git("diff", "--name-only", base[0], "--", "../parity/requirements.txt", "../parity/test_goldens.py") if base else None
+    new = git("ls-files", "--others", "--exclude-standard", ".")
+    if names is None or new is None or peers or peers is None:
+        return FOLDERS
+    # A script may import another folder's, so whoever names a changed folder is made anew too.
+    changed = {GOLDEN / Path(name).parts[0] for name in names + new}
+    return [folder for folder in FOLDERS if any(
+        other in (folder, *folder.parents) or other.name in (folder / "make_golden.py").read_text() for other in changed)]
+
+
+def pytest_generate_tests(metafunc):
+    if "folder" in metafunc.fixturenames:
+        chosen = FOLDERS if metafunc.config.getoption("goldens") == "all" else changed_folders()
+        metafunc.parametrize("folder", chosen, ids=lambda folder: str(folder.relative_to(GOLDEN)))
 
 
 def is_golden(path):
@@ -44,7 +75,6 @@ def differences(old, new, where="$", tolerance=None):
     return [] if type(old) is type(new) and old == new else [f"{where}: {old!r} is now {new!r}"]
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(GOLDEN)))
 def test_golden_made_anew_is_the_committed_one(folder, tmp_path):
     for script in GOLDEN.glob("**/*.py"):
         target = tmp_path / script.relative_to(GOLDEN)

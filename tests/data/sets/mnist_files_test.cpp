@@ -83,7 +83,8 @@ TEST_F(MnistFiles, AreRefusedWhenSwapped) {
 TEST_F(MnistFiles, AreRefusedWhenOfOtherSizeOrType) {
   put("train-images-idx3-ubyte", formats::idx_file({20, 4, 3}));
   EXPECT_THAT(refusal(ErrorKind::kEnvironment), HasSubstr("got [20, 4, 3]"));
-  put("train-images-idx3-ubyte", idx_header(13, {1, 3, 4}) + formats::ByteVector(48));
+  put("train-images-idx3-ubyte",
+      formats::operator+(formats::idx_header(13, {1, 3, 4}), formats::ByteVector(48)));
   EXPECT_THAT(refusal(ErrorKind::kEnvironment), HasSubstr("of type 13"));
 }
 

@@ -14,7 +14,6 @@
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/distributed/meet/backend.h"
-#include "muster/parallel/ddp/ddp.h"
 #include "muster/testing/run_ranks.h"
 
 #include "tests/support/error_of.h"
@@ -314,19 +313,6 @@ TEST_P(WatchedGroup, HandlesThatNobodyKeptDoNotKeepTheWatch) {
       std::this_thread::sleep_for(5ms);
     EXPECT_TRUE(recorder.expired());
   }
-}
-
-TEST_P(WatchedGroup, BackwardOfDdpEndsWithTheSameWords) {
-  const auto seen = errors(
-      2,
-      [](ProcessGroup group) {
-        torch::nn::Linear net(10, 10);
-        parallel::DistributedDataParallel ddp(net, group);
-        for (int step = 0; step < 3; ++step) ddp->forward(torch::ones({2, 10})).sum().backward();
-      },
-      "skip@rank=1,op=allreduce,at=2");
-  EXPECT_THAT(seen[0],
-              AllOf(HasSubstr("rank 1"), HasSubstr("allreduce"), Not(HasSubstr("Traceback"))));
 }
 
 TEST_P(WatchedGroup, TheFlightRecordIsWrittenOnFailure) {

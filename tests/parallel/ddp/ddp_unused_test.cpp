@@ -152,5 +152,25 @@ TEST(DdpGraphs, UnusedParametersThatAreSharedCountOnce) {
     });
   }
 }
+// --- an operation that a rank leaves out
+
+TEST(DdpWatched, BackwardEndsWithTheWordsThatNameTheRank) {
+  for (const std::string backend : {"thread", "shm", "gloo"}) {
+    const auto errors = testing::rank_errors(
+        2,
+        [](ProcessGroup group) {
+          torch::nn::Linear net(10, 10);
+          DistributedDataParallel ddp(net, group);
+          for (int step = 0; step < 3; ++step) ddp->forward(torch::ones({2, 10})).sum().backward();
+        },
+        {.backend = backend, .watch = {.faults = "skip@rank=1,op=allreduce,at=2"}});
+    EXPECT_THAT(errors[0],
+                ::testing::AllOf(::testing::HasSubstr("rank 1"),
+                                 ::testing::HasSubstr("allreduce"),
+                                 ::testing::Not(::testing::HasSubstr("Traceback"))))
+        << backend;
+  }
+}
+
 }  // namespace
 }  // namespace muster

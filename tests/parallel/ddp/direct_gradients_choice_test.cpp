@@ -16,7 +16,7 @@ using namespace test;  // NOLINT(google-build-using-namespace): its helpers are 
 using parallel::NamedTensors;
 using ::testing::HasSubstr;
 
-constexpr int64_t kOff = int64_t{1} << 40;
+constexpr int64_t kNeverDirect = int64_t{1} << 40;
 
 NamedTensors named(Graph& net) {
   NamedTensors all;
@@ -33,7 +33,7 @@ TEST(DdpDirectGradients, AreChosenOnlyWhereNothingIsAskedOfTheBuckets) {
     };
     EXPECT_TRUE(chosen({.direct_bytes = 0}));
     EXPECT_FALSE(chosen({}));  // all are smaller than that
-    EXPECT_FALSE(chosen({.direct_bytes = kOff}));
+    EXPECT_FALSE(chosen({.direct_bytes = kNeverDirect}));
     EXPECT_FALSE(chosen({.find_unused_parameters = true, .direct_bytes = 0}));
     EXPECT_TRUE(chosen({.gradient_as_bucket_view = true, .direct_bytes = 0}));
     EXPECT_FALSE(chosen({.static_graph = true, .direct_bytes = 0}));

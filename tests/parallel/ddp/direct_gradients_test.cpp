@@ -19,7 +19,7 @@ namespace {
 using namespace test;  // NOLINT(google-build-using-namespace): its helpers are what is written here
 using ::testing::HasSubstr;
 
-constexpr int64_t kOff = int64_t{1} << 40;
+constexpr int64_t kNotDirect = int64_t{1} << 40;
 
 /// Nobody's group ends while others still work: gradients that an error leaves half averaged are
 /// collectives that nobody waits for.
@@ -234,7 +234,7 @@ TEST(DdpDirectGradients, HaveTheSameBitsOverThreadsAndSharedMemoryAsInBuckets) {
     for (const int ranks : {2, 3, 4}) {
       const auto thread = gradients_over("thread", ranks, dtype, 0);
       const auto shm = gradients_over("shm", ranks, dtype, 0);
-      const auto buckets = gradients_over("shm", ranks, dtype, kOff);
+      const auto buckets = gradients_over("shm", ranks, dtype, kNotDirect);
       for (size_t i = 0; i < thread.size(); ++i) {
         EXPECT_TRUE(torch::equal(thread[i], shm[i])) << ranks << " ranks, parameter " << i;
         EXPECT_TRUE(torch::equal(shm[i], buckets[i])) << ranks << " ranks, parameter " << i;

@@ -8,29 +8,22 @@
 #include "muster/base/error.h"
 #include "muster/parallel/replicas/data_parallel.h"
 
+#include "tests/parallel/replicas/line.h"
 #include "tests/support/error_of.h"
 
 namespace muster {
 namespace {
+
+using test::cpus;
+using test::Linear;
+using test::make_line;
+using test::square;
 
 using parallel::DataParallel;
 using parallel::SharePolicy;
 using test::error_of;
 using test::refusal_of;
 using ::testing::HasSubstr;
-using Linear = torch::nn::Linear;
-
-std::vector<at::Device> cpus(int count) { return std::vector<at::Device>(count, at::kCPU); }
-
-Linear make_line() {
-  torch::manual_seed(3);
-  return Linear(4, 2);
-}
-
-torch::Tensor square(Linear& line, const torch::Tensor& x) {
-  return line->forward(x).pow(2).mean();
-}
-
 TEST(DataParallelErrors, BatchesThatCannotBeDealtOutAreRefused) {
   DataParallel dp(&make_line, cpus(2));
   EXPECT_THAT(refusal_of([&] {

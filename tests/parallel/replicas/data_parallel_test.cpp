@@ -9,18 +9,20 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "tests/parallel/replicas/line.h"
 #include "tests/support/error_of.h"
 
 namespace muster {
 namespace {
+
+using test::cpus;
+using test::square;
 
 using parallel::DataParallel;
 using parallel::DataParallelOptions;
 using parallel::LossReduction;
 using parallel::SharePolicy;
 using ::testing::ElementsAre;
-
-std::vector<at::Device> cpus(int count) { return std::vector<at::Device>(count, at::kCPU); }
 
 /// What a random model is made of; the same shape always makes the same weights.
 struct Shape {

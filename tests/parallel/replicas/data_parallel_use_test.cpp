@@ -15,27 +15,20 @@
 #include "muster/parallel/module/desync_watch.h"
 #include "muster/parallel/replicas/data_parallel.h"
 
+#include "tests/parallel/replicas/line.h"
 #include "tests/support/error_of.h"
 
 namespace muster {
 namespace {
 
+using test::cpus;
+using test::Linear;
+using test::make_line;
+using test::square;
+
 using parallel::DataParallel;
 using test::refusal_of;
 using ::testing::HasSubstr;
-using Linear = torch::nn::Linear;
-
-std::vector<at::Device> cpus(int count) { return std::vector<at::Device>(count, at::kCPU); }
-
-Linear make_line() {
-  torch::manual_seed(3);
-  return Linear(4, 2);
-}
-
-torch::Tensor square(Linear& line, const torch::Tensor& x) {
-  return line->forward(x).pow(2).mean();
-}
-
 TEST(DataParallelUse, MakeModuleMayTakeTheDeviceAndTheReplicasIndex) {
   std::vector<int> indices;
   DataParallel both(
