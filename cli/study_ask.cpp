@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/run/study.h"
 

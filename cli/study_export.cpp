@@ -3,6 +3,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/execute/stop_request.h"
 #include "muster/tune/views/export.h"

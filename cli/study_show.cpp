@@ -3,6 +3,7 @@
 #include <ostream>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/views/export.h"
 

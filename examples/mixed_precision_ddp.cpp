@@ -20,10 +20,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 
-#include "muster/parallel/batch_norm/sync_batch_norm.h"
-#include "muster/parallel/ddp/ddp.h"
-#include "muster/parallel/precision/autocast.h"
-#include "muster/parallel/precision/grad_scaler.h"
+#include "muster/parallel.h"
 
 namespace md = muster::distributed;
 namespace mp = muster::parallel;

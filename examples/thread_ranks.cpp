@@ -14,7 +14,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 
-#include "muster/parallel/ddp/ddp.h"
+#include "muster/parallel.h"
 
 namespace md = muster::distributed;
 namespace mp = muster::parallel;

@@ -4,8 +4,6 @@
 // How to run: build/bin/examples/timeline [FILE]
 // Expected output:
 //     2 ranks, 20 steps, 1 bucket of 9252 bytes in each
-#include "muster/diagnose/trace/timeline.h"
-
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -15,8 +13,9 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 
-#include "muster/base/file.h"
-#include "muster/parallel/ddp/ddp.h"
+#include "muster/base.h"
+#include "muster/diagnose.h"
+#include "muster/parallel.h"
 
 namespace md = muster::distributed;
 namespace mp = muster::parallel;

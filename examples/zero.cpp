@@ -8,8 +8,6 @@
 //     ddp:   loss 0.1324, Adam's state 1.088 MB, whole gradients 0.544 MB
 //     zero1: loss 0.1324, Adam's state 0.544 MB, whole gradients 0.544 MB
 //     zero2: loss 0.1324, Adam's state 0.544 MB, whole gradients 0.000 MB
-#include "muster/parallel/sharded/zero.h"
-
 #include <cstdio>
 
 #include <torch/nn/functional/loss.h>
@@ -17,6 +15,8 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adam.h>
+
+#include "muster/parallel.h"
 
 namespace md = muster::distributed;
 namespace mp = muster::parallel;

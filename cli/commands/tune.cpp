@@ -3,6 +3,7 @@
 #include <string>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/execute/executor.h"
 #include "muster/tune/run/tuner.h"

@@ -13,7 +13,7 @@
 #include <torch/torch.h>
 #include <zlib.h>
 
-#include "muster/parallel/ddp/ddp.h"
+#include "muster/parallel.h"
 
 constexpr int64_t kBatch = 100;
 constexpr int64_t kEpochs = 2;

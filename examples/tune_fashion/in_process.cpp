@@ -14,12 +14,9 @@
 #include <torch/nn/functional/loss.h>
 #include <torch/optim/sgd.h>
 
-#include "muster/data/loader/loader.h"
-#include "muster/data/samplers/random.h"
-#include "muster/data/sets/subset_dataset.h"
-#include "muster/models/model.h"
-#include "muster/tune/run/run.h"
-#include "muster/tune/schedule/asha/asha_options.h"
+#include "muster/data.h"
+#include "muster/models.h"
+#include "muster/tune.h"
 
 namespace data = muster::data;
 namespace tune = muster::tune;

@@ -5,9 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-namespace muster {
+#include "muster/base/json_fwd.h"
 
-using Json = nlohmann::ordered_json;
+namespace muster {
 
 /// Values nested deeper are refused by `parse_json`: nlohmann copies, compares and writes by
 /// recursion, so that a file of many brackets could end the stack.

@@ -1,6 +1,7 @@
 #include "muster/formats/checkpoint_index.h"
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 
 namespace muster::formats {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/optim/optimizer.h"
 
@@ -60,6 +61,8 @@ ScheduleValue Schedule::at(const SchedulePosition& position) const {
   }
   return value(by_step_ ? step - warmup_ : std::max<int64_t>(0, position.epoch));
 }
+
+Json Schedule::state() const { return Json::object(); }
 
 void Schedule::load_state(const Json& state) {
   if (!state.is_object() || !state.empty()) {

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "muster/base/entry.h"
-#include "muster/base/json.h"
+#include "muster/base/json_fwd.h"
 #include "muster/base/params.h"
 
 namespace muster::optim {
@@ -78,7 +78,7 @@ class Schedule {
   virtual void after_epoch(double /*metric*/) {}
 
   /// What `at` depends on besides the position; an object.
-  virtual Json state() const { return Json::object(); }
+  virtual Json state() const;
   /// Throws a usage error for a state that is not one of this schedule.
   virtual void load_state(const Json& state);
 

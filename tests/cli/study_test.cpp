@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "muster/base/file.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 
 #include "cli/study_commands.h"

@@ -6,10 +6,9 @@
 #include <set>
 #include <string>
 
-#include "muster/base/error.h"
-#include "muster/base/file.h"
-#include "muster/launch/job/launcher.h"
-#include "muster/track/metrics_log.h"
+#include "muster/base.h"
+#include "muster/launch.h"
+#include "muster/track.h"
 
 namespace {
 

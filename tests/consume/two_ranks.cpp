@@ -13,12 +13,12 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
-#include "muster/base/error.h"
-#include "muster/data/dataset.h"
-#include "muster/models/model.h"
-#include "muster/parallel/ddp/ddp.h"
-#include "muster/testing/run_ranks.h"
-#include "muster/train/checkpoints/checkpoint.h"
+#include "muster/base.h"
+#include "muster/data.h"
+#include "muster/models.h"
+#include "muster/parallel.h"
+#include "muster/testing.h"
+#include "muster/train.h"
 
 namespace {
 

@@ -1,6 +1,7 @@
 // Events of a study's log: the kind, a line end, the payload. Any bytes are an event or a usage
 // error that names it; an event is written back as the same bytes.
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/tune/core/event.h"
 
 #include "tests/fuzz/fuzz.h"

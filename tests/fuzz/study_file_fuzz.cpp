@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/tune/storage/storage.h"
 #include "muster/tune/views/history.h"
 

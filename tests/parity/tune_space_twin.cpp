@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/core/variants.h"
 #include "muster/tune/space/space.h"

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/storage/storage.h"
 #include "muster/tune/views/export.h"

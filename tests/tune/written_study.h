@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "muster/base/json.h"
 #include "muster/tune/storage/sqlite.h"
 #include "muster/tune/storage/storage.h"
 

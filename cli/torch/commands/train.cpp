@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "muster/base/file.h"
+#include "muster/base/json.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/train/loop/trainer.h"

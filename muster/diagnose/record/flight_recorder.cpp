@@ -4,6 +4,8 @@
 #include <bit>
 #include <chrono>
 
+#include "muster/base/json.h"
+
 namespace muster::diagnose {
 
 FlightRecorder::FlightRecorder(size_t capacity, std::function<int64_t()> clock)

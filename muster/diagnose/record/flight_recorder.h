@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "muster/base/json.h"
+#include "muster/base/json_fwd.h"
 #include "muster/diagnose/record/op_record.h"
 
 namespace muster::diagnose {

@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <string>
 
-#include "muster/base/json.h"
-
 namespace muster::diagnose {
 
 /// A process, so that a later one with the same number is not taken for it.

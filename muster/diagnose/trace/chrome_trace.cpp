@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/diagnose/trace/timeline.h"
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/diagnose/trace/interval_set.h"
 

@@ -11,7 +11,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "muster/base/json.h"
 #include "muster/diagnose/record/flight_recorder.h"
 
 namespace muster::diagnose {

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "muster/base/file.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/distributed/watch/watch_core.h"
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/optim/schedule.h"
 

@@ -9,6 +9,7 @@
 #include <c10/core/GradMode.h>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 
 namespace muster::parallel {

@@ -9,7 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "muster/base/json.h"
+#include "muster/base/json_fwd.h"
 #include "muster/distributed/process_group.h"
 
 namespace muster::parallel {

@@ -1,5 +1,6 @@
 #include "muster/track/page/run_page.h"
 
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/track/page/curves.h"
 #include "muster/track/page/panel_svg.h"

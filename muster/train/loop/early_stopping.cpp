@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 
 namespace muster::train {

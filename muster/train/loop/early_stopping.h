@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "muster/base/json.h"
+#include "muster/base/json_fwd.h"
 
 namespace muster::train {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "muster/base/json.h"
+#include "muster/base/json_fwd.h"
 #include "muster/base/params.h"
 #include "muster/optim/optimizer.h"
 #include "muster/parallel/precision/autocast.h"

@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 
 namespace muster::train {

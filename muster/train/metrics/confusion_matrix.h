@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "muster/base/json.h"
+#include "muster/base/json_fwd.h"
 
 namespace muster::train {
 

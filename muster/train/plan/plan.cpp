@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/data/loader/loader.h"
 #include "muster/models/model.h"

@@ -1,6 +1,7 @@
 #include "muster/train/record/run_files.h"
 
 #include "muster/base/file.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/track/metrics_reader.h"
 #include "muster/track/page/curves.h"

@@ -4,6 +4,8 @@
 
 #include <ATen/ops/cat.h>
 
+#include "muster/base/json.h"
+
 namespace muster::train {
 namespace {
 

@@ -1,5 +1,6 @@
 #include "muster/tune/core/description.h"
 
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/space/space.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "muster/base/json.h"
+#include "muster/base/json_fwd.h"
 
 namespace muster::tune {
 

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <variant>
 
-#include "muster/base/json.h"
 #include "muster/tune/space/space.h"
 #include "muster/tune/trial/trial.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "muster/base/json.h"
+#include "muster/base/json_fwd.h"
 #include "muster/tune/core/event.h"
 #include "muster/tune/core/study_spec.h"
 #include "muster/tune/schedule/scheduler.h"

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/core/study_core.h"
 #include "muster/tune/core/study_state.h"

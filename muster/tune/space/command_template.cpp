@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 
 namespace muster::tune {

@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "muster/base/json_fwd.h"
 #include "muster/tune/space/domain.h"
 #include "muster/tune/space/value.h"
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/space/space_impl.h"
 

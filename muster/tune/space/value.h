@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <variant>
 
-#include "muster/base/json.h"
+#include "muster/base/json_fwd.h"
 
 namespace muster::tune {
 

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/core/description.h"
 #include "muster/tune/space/python_text.h"

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/space/python_text.h"
 #include "muster/tune/storage/optuna_schema.h"

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "muster/base/json_fwd.h"
 #include "muster/tune/storage/sqlite.h"
 #include "muster/tune/storage/storage.h"
 

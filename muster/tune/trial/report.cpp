@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/trial/wire.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "muster/base/json.h"
+#include "muster/base/json_fwd.h"
 #include "muster/base/rank_env.h"
 #include "muster/tune/trial/protocol.h"
 

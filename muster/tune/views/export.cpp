@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/track/utf8.h"
 #include "muster/tune/space/python_text.h"

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "muster/base/json_fwd.h"
 #include "muster/tune/views/history.h"
 
 namespace muster::tune {

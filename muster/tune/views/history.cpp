@@ -6,6 +6,7 @@
 #include <set>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 
 namespace muster::tune {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "muster/base/json_fwd.h"
 #include "muster/tune/core/event.h"
 #include "muster/tune/core/study_spec.h"
 #include "muster/tune/storage/storage.h"

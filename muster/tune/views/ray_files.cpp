@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/track/utf8.h"
 #include "muster/tune/space/python_text.h"

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "muster/base/json.h"
 #include "muster/diagnose/trace/interval_set.h"
 
 #include "tests/support/error_of.h"

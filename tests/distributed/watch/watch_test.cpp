@@ -13,6 +13,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+#include "muster/base/json.h"
 #include "muster/distributed/meet/backend.h"
 #include "muster/testing/run_ranks.h"
 

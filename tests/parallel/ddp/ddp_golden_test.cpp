@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "muster/base/json.h"
 #include "muster/parallel/ddp/ddp.h"
 #include "muster/testing/run_ranks.h"
 

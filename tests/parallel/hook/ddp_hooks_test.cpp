@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "muster/base/json.h"
 #include "muster/parallel/ddp/ddp.h"
 #include "muster/parallel/hook/comm_hook.h"
 #include "muster/testing/run_ranks.h"

@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+#include "muster/base/json.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"

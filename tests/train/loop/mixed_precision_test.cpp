@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/replicas/sharded_optimizer.h"

@@ -9,6 +9,7 @@
 #include <torch/torch.h>
 
 #include "muster/base/file.h"
+#include "muster/base/json.h"
 #include "muster/distributed/meet/backend.h"
 #include "muster/parallel/ddp/ddp.h"
 #include "muster/testing/run_ranks.h"

@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 
 namespace muster {
 namespace {

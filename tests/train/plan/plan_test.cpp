@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/data/sets/tensor_dataset.h"
 
 #include "tests/support/error_of.h"

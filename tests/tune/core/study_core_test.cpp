@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "muster/base/json.h"
 #include "muster/tune/core/description.h"
 
 #include "tests/support/error_of.h"

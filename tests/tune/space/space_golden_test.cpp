@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/file.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/core/variants.h"
 #include "muster/tune/space/space.h"

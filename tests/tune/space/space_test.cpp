@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "muster/base/json.h"
+
 #include "tests/support/error_of.h"
 
 namespace muster::tune {

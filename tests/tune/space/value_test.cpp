@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "muster/base/json.h"
 #include "muster/tune/trial/trial.h"
 
 #include "tests/support/error_of.h"

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "muster/base/file.h"
+#include "muster/base/json.h"
 
 #include "tests/support/folder.h"
 #include "tests/support/golden.h"

@@ -5,6 +5,8 @@
 
 #include <gmock/gmock.h>
 
+#include "muster/base/json.h"
+
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 #include "tests/support/numbers.h"

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "muster/base/file.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/views/ray_files.h"
 #include "muster/tune/views/tensorboard_trials.h"

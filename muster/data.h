@@ -1,0 +1,14 @@
+// muster::data: datasets, samplers and loaders.
+// The room's door for users; within muster/, include what is needed.
+#pragma once
+
+#include "muster/data/dataset.h"
+#include "muster/data/loader/loader.h"
+#include "muster/data/samplers/distributed.h"
+#include "muster/data/samplers/exact_cover.h"
+#include "muster/data/samplers/random.h"
+#include "muster/data/samplers/sequential.h"
+#include "muster/data/sets/image_dataset.h"
+#include "muster/data/sets/subset_dataset.h"
+#include "muster/data/sets/tensor_dataset.h"
+#include "muster/data/transforms/fit_images.h"

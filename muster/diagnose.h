@@ -1,0 +1,8 @@
+// muster::diagnose: what happened in a run and who began it.
+// The room's door for users; within muster/, include what is needed.
+#pragma once
+
+#include "muster/diagnose/record/diagnosis.h"
+#include "muster/diagnose/record/fault_plan.h"
+#include "muster/diagnose/record/flight_recorder.h"
+#include "muster/diagnose/trace/timeline.h"

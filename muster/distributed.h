@@ -1,0 +1,7 @@
+// muster::distributed: groups of ranks: processes or threads.
+// The room's door for users; within muster/, include what is needed.
+#pragma once
+
+#include "muster/distributed/meet/backend.h"
+#include "muster/distributed/process_group.h"
+#include "muster/distributed/watch/watch.h"

@@ -1,0 +1,7 @@
+// muster::formats: file formats read with distrust and without LibTorch.
+// The room's door for users; within muster/, include what is needed.
+#pragma once
+
+#include "muster/formats/checkpoint_index.h"
+#include "muster/formats/idx.h"
+#include "muster/formats/safetensors_header.h"

@@ -1,0 +1,13 @@
+// muster::parallel: one model on many devices.
+// The room's door for users; within muster/, include what is needed.
+#pragma once
+
+#include "muster/distributed.h"
+#include "muster/parallel/batch_norm/sync_batch_norm.h"
+#include "muster/parallel/ddp/ddp.h"
+#include "muster/parallel/ddp/join.h"
+#include "muster/parallel/hook/comm_hook.h"
+#include "muster/parallel/precision/autocast.h"
+#include "muster/parallel/precision/grad_scaler.h"
+#include "muster/parallel/replicas/data_parallel.h"
+#include "muster/parallel/sharded/zero.h"

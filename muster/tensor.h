@@ -1,0 +1,9 @@
+// muster::tensor: tensors in files, and what LibTorch needs to know of threads and devices.
+// The room's door for users; within muster/, include what is needed.
+#pragma once
+
+#include "muster/tensor/bfloat16.h"
+#include "muster/tensor/device/pinned_ring.h"
+#include "muster/tensor/intraop_threads.h"
+#include "muster/tensor/safetensors.h"
+#include "muster/tensor/vector_math.h"

@@ -1,0 +1,10 @@
+// muster::track: what a run records: metrics, progress, TensorBoard, a page.
+// The room's door for users; within muster/, include what is needed.
+#pragma once
+
+#include "muster/track/metrics_log.h"
+#include "muster/track/metrics_reader.h"
+#include "muster/track/page/run_page.h"
+#include "muster/track/progress.h"
+#include "muster/track/tensorboard/hparams.h"
+#include "muster/track/tensorboard/tensorboard.h"

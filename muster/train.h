@@ -1,0 +1,12 @@
+// muster::train: training with checkpoints that resume exactly.
+// The room's door for users; within muster/, include what is needed.
+#pragma once
+
+#include "muster/train/checkpoints/checkpoint.h"
+#include "muster/train/checkpoints/model_state.h"
+#include "muster/train/loop/trainer.h"
+#include "muster/train/metrics/confusion_matrix.h"
+#include "muster/train/metrics/loss.h"
+#include "muster/train/plan/options.h"
+#include "muster/train/plan/plan.h"
+#include "muster/train/replicas/strategy.h"
