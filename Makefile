@@ -3,22 +3,26 @@
 #   make test      set up, build, run all tests (no Python peer)
 #   make parity    install the peers into .venv, make the goldens anew, compare live
 #   make bench     benchmarks against the peers; the tables go to docs/benchmarks.md
-#   make asan | tsan   the torch-free rooms (and thread ranks) under sanitizers
-#   make fuzz      libFuzzer on every parser, FUZZ_SECONDS (60) each
-#   make soak      long runs of the process tests
+#   make asan      the torch-free rooms under AddressSanitizer and UndefinedBehaviorSanitizer (clang)
+#   make tsan      what starts threads under ThreadSanitizer: thread ranks, loader threads, studies, progress bars
+#   make fuzz      libFuzzer on every parser, FUZZ_SECONDS (60) each; the same build as asan
+#   make soak      long runs of the process tests: all blows of the kill loops
+#   make flaky     all tests on a machine that stalls: slow disk, no cores for a while, stopped tests; FLAKY='--rounds 3 -R Watch'
 #   make compat    the tests between ranks with the oldest LibTorch that is supported (2.11)
+#   make plain     each source by itself instead of an area at once, and each public header
 #   make package   Debian packages in build/
 #   make tidy | format
+#   make nightly   all that finds faults and is long; NIGHTLY='compat tidy' for these stages (.ci/nightly --list)
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
 
-.PHONY: help setup build program demo test parity bench asan tsan fuzz soak compat package tidy format
+.PHONY: help setup build program demo test parity bench asan tsan fuzz soak flaky compat plain package tidy format nightly
 
 help:
-	@sed -n '2,12s/^# //p' Makefile
+	@sed -n '2,/^$$/s/^# //p' Makefile
 
 setup:
 	@scripts/setup.sh
@@ -39,8 +43,9 @@ demo: program
 test: build
 	@cd build && $(CTEST)
 
+# PARITY: more for pytest, --goldens=changed as in .ci/run, or the tests that are wanted.
 parity: build
-	@scripts/parity.sh
+	@scripts/parity.sh $(PARITY)
 
 bench: build
 	@scripts/bench.sh
@@ -48,7 +53,8 @@ bench: build
 # Torch-free rooms with both sanitizers; LibTorch itself is not instrumented.
 asan:
 	@scripts/setup.sh
-	@cmake --preset asan -DMUSTER_WITH_TORCH=OFF
+	@scripts/setup.sh clang
+	@cmake --preset asan
 	@cmake --build build-asan -j $(JOBS)
 	@cd build-asan && $(CTEST)
 
@@ -58,25 +64,37 @@ tsan:
 	@cmake --build build-tsan -j $(JOBS)
 	@cd build-tsan && $(CTEST)
 
-# FUZZ_SECONDS=3600 for an hour per target; findings and the grown corpus stay in build-fuzz/.
+# FUZZ_SECONDS=3600 for an hour per target; findings and the grown corpus stay in build-asan/.
 FUZZ_SECONDS ?= 60
 fuzz:
-	@scripts/setup.sh fuzz
-	@cmake --preset fuzz
+	@scripts/setup.sh
+	@scripts/setup.sh clang
+	@cmake --preset asan
 	@cmake --build --preset fuzz -j $(JOBS)
 	@scripts/fuzz.sh $(FUZZ_SECONDS) $(JOBS)
 
+# MUSTER_BLOWS=all: a dozen blows of each kill loop are in `make test`. MUSTER_SOAK: other seeds in each run.
 soak: build
-	@cd build && MUSTER_SOAK=1 ctest --output-on-failure --no-tests=error -L process --timeout 7200
-	@cd build && MUSTER_SOAK=1 ctest --output-on-failure --no-tests=error -R ThreadAndShm --repeat until-fail:50
+	@cd build && MUSTER_SOAK=1 MUSTER_BLOWS=all $(CTEST) -L process
+	@cd build && MUSTER_SOAK=1 bin/distributed_tests --gtest_filter='*ThreadAndShm*' --gtest_repeat=50 --gtest_fail_fast --gtest_brief=1
 
-# 158 tests between ranks, DDP against Python's goldens among them, and `muster train` on one and two real ranks.
+flaky: build
+	@scripts/flaky.sh $(FLAKY)
+
+# Tests between ranks, DDP against Python's goldens among them, and `muster train` on one and two real ranks.
 compat:
 	@scripts/setup.sh
 	@scripts/setup.sh compat
 	@cmake --preset compat
-	@cmake --build build-compat -j $(JOBS) --target parallel_tests train_cli_tests
-	@cd build-compat && $(CTEST) -L '^parallel$$' && $(CTEST) -R 'TrainCommand.(EndsWith|TrainsOnTwoRanks)'
+	@cmake --build build-compat -j $(JOBS) --target distributed_tests parallel_tests process_train_tests
+	@cd build-compat && $(CTEST) -L '^(distributed|parallel)$$' && $(CTEST) -R 'TrainCommand.(EndsWith|TrainsOnTwoRanks)'
+
+# A source that forgets an include compiles behind one that has it; here it stands alone.
+plain:
+	@scripts/setup.sh
+	@cmake --preset plain
+	@cmake --build build-plain -j $(JOBS)
+	@cmake --build build-plain -j $(JOBS) --target verify_headers
 
 package:
 	@scripts/setup.sh
@@ -95,3 +113,6 @@ tidy: build
 
 format:
 	@git ls-files '*.cpp' '*.h' | xargs clang-format -i
+
+nightly:
+	@.ci/nightly $(NIGHTLY)

@@ -24,13 +24,13 @@ std::string quoted(const std::string& text) {
   } catch (const Json::type_error&) {
     throw usage_error({.refused = "a value for a config file",
                        .rule = "TOML is UTF-8",
-                       .value = to_text(Json(text))});
+                       .value = json_text(Json(text))});
   }
   return out;
 }
 
 /// A number without quotes if it reads back as the very same text.
-std::string value_of(const std::string& text) {
+std::string flag_value(const std::string& text) {
   const auto whole = to_int(text);
   if (whole && std::to_string(*whole) == text) return text;
   const auto number = to_double(text);
@@ -81,9 +81,9 @@ std::vector<Given> flags_in(std::span<const std::string> args, std::span<const C
   return given;
 }
 
-std::string line_of(const Given& flag) {
+std::string flag_line(const Given& flag) {
   const auto value = [&](const std::string& text) {
-    if (!flag.key->is_path) return value_of(text);
+    if (!flag.key->is_path) return flag_value(text);
     return quoted(std::filesystem::absolute(text).lexically_normal().string());
   };
   std::string out = flag.key->name + " = ";
@@ -112,7 +112,7 @@ std::string table_of(const Given& flag) {
       return "";
     keys.push_back(key);
     out += bare_or_quoted_key(key) + " = " +
-           (text == "true" || text == "false" ? text : value_of(text)) + '\n';
+           (text == "true" || text == "false" ? text : flag_value(text)) + '\n';
   }
   return out;
 }
@@ -123,7 +123,7 @@ std::string config_toml(std::span<const std::string> args, std::span<const Confi
   std::string lines, tables;
   for (const Given& flag : flags_in(args, keys)) {
     const std::string table = flag.key->is_spec ? table_of(flag) : "";
-    (table.empty() ? lines : tables) += table.empty() ? line_of(flag) : table;
+    (table.empty() ? lines : tables) += table.empty() ? flag_line(flag) : table;
   }
   return lines + tables;
 }

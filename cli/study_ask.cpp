@@ -119,7 +119,7 @@ int study_ask(std::span<const std::string> args, Console& console) {
   for (int64_t i = 0; i < flags.count; ++i) {
     const auto trial = ask_one(study, spec.space);
     if (!trial) return i == 0 ? kFailed : kDone;
-    console.out() << muster::to_text(*trial) << '\n';
+    console.out() << json_text(*trial) << '\n';
   }
   return kDone;
 }

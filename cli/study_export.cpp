@@ -83,7 +83,7 @@ int study_export(std::span<const std::string> args, Console& console) {
   } else if (format.name == "csv") {
     write_text(tune::to_csv(study.trials, study.facts), output, console);
   } else {
-    write_text(to_text(to_json(study.trials, study.facts), 2) + '\n', output, console);
+    write_text(json_text(to_json(study.trials, study.facts), 2) + '\n', output, console);
   }
   if (!output.empty()) console.note(concat(study.trials.size(), " trials in ", output));
   return kDone;
@@ -103,9 +103,9 @@ int study_stop(std::span<const std::string> args, Console& console) {
   const std::string name = tune::find_study(flags.storage, flags.study).name;
   tune::request_stop(flags.storage, name, trial);
   if (flags.json) {
-    console.out() << to_text(Json{{"study", name},
-                                  {"trial", trial < 0 ? Json() : Json(trial)},
-                                  {"stopping", true}})
+    console.out() << json_text(Json{{"study", name},
+                                    {"trial", trial < 0 ? Json() : Json(trial)},
+                                    {"stopping", true}})
                   << '\n';
   } else {
     console.note(trial < 0 ? concat("study \"", name, "\" is stopping")

@@ -28,7 +28,7 @@ std::string short_number(double value) {
 }
 
 std::string short_text(const tune::Value& value) {
-  return value.is_double() ? short_number(value.as_double()) : tune::to_text(value);
+  return value.is_double() ? short_number(value.as_double()) : tune::value_text(value);
 }
 
 std::string state_word(const TrialHistory& trial) {
@@ -83,7 +83,8 @@ std::string trial_text(const TrialHistory& trial, const StudyFacts& facts) {
                             '\n');
   for (size_t i = 0; i < facts.parameters.size(); ++i) {
     if (!trial.values[i].is_none())
-      text += concat("  ", facts.parameters[i].name, " = ", tune::to_text(trial.values[i]), '\n');
+      text +=
+          concat("  ", facts.parameters[i].name, " = ", tune::value_text(trial.values[i]), '\n');
   }
   if (!trial.reason.empty()) text += concat("  ", trial.reason, '\n');
   return text;
@@ -141,7 +142,7 @@ int study_list(std::span<const std::string> args, Console& console) {
                     {"trials", study.trials},
                     {"made_by", maker}});
   }
-  console.out() << (flags.json ? to_text(json) + '\n' : text_table(rows, 80));
+  console.out() << (flags.json ? json_text(json) + '\n' : text_table(rows, 80));
   return kDone;
 }
 
@@ -160,14 +161,14 @@ int study_show(std::span<const std::string> args, Console& console) {
   if (number >= 0) {
     const TrialHistory& trial = trial_numbered(study, number);
     console.out() << (flags.json
-                          ? to_text(to_json(trial, study.facts, true)) + '\n'
+                          ? json_text(to_json(trial, study.facts, true)) + '\n'
                           : trial_text(trial, study.facts) + reports_table(trial, study.facts));
     return kDone;
   }
   if (flags.json) {
     Json json = to_json(study.trials, study.facts);
     json["tuner"] = study.tuner ? Json(*study.tuner) : Json();
-    console.out() << to_text(json) << '\n';
+    console.out() << json_text(json) << '\n';
   } else {
     console.note(headline(study));
     console.out() << trials_table(study, line_width(console));
@@ -193,7 +194,7 @@ int study_best(std::span<const std::string> args, Console& console) {
                          " yet"));
     return kFailed;
   }
-  console.out() << (flags.json ? to_text(to_json(*best, study.facts, false)) + '\n'
+  console.out() << (flags.json ? json_text(to_json(*best, study.facts, false)) + '\n'
                                : trial_text(*best, study.facts));
   return kDone;
 }

@@ -33,6 +33,7 @@ EntryTable<@ARG_TYPE@> @ARG_FUNCTION@() { return EntryTable<@ARG_TYPE@>(kEntries
 
 }  // namespace @ARG_NAMESPACE@
 ]])
+  set_source_files_properties(${out} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)  # to read one costs more than the table
   target_sources(${ARG_TARGET} PRIVATE ${sources} ${out})
   get_filename_component(area ${ARG_FOLDER} NAME)
   muster_unity(${ARG_TARGET} ${area} ${sources})

@@ -32,7 +32,7 @@ endfunction()
 
 # muster_unity(target area a.cpp b.cpp …)   compiles the sources of an area together, MUSTER_UNITY_BATCH to a translation unit
 #
-# What a source costs is mostly its headers: six sources of distributed/watch take 15 s together and 50 s one by one. Names in
+# What a source costs is mostly its headers: six sources of distributed/monitor take 15 s together and 50 s one by one. Names in
 # unnamed namespaces must differ within an area. Off in the `dev` preset, where single files are edited; `make nightly` builds
 # without it, too, so that each source includes what it uses.
 function(muster_unity target area)

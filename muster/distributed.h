@@ -3,5 +3,5 @@
 #pragma once
 
 #include "muster/distributed/meet/backend.h"
+#include "muster/distributed/monitor/monitor.h"
 #include "muster/distributed/process_group.h"
-#include "muster/distributed/watch/watch.h"

@@ -45,10 +45,10 @@ ROOMS = {
     "tensor": Room("what LibTorch needs from us", ["base", "formats"], {"": ["device"], "device": []}, torch=True),
     "distributed": Room("process groups", ["base", "diagnose", "tensor"], {
         "meet": [], "call": ["meet"], "thread": ["meet", "call"], "shm": ["meet", "call"], "two_level": ["meet", "call"],
-        "nccl": ["meet"], "watch": ["meet", "call"],
-        "": ["meet", "call", "thread", "watch"],
+        "nccl": ["meet"], "monitor": ["meet", "call"],
+        "": ["meet", "call", "thread", "monitor"],
         "backends": ["meet", "call", "thread", "shm", "two_level", "nccl"]}, torch=True),
-    "parallel": Room("one model over a group", ["base", "tensor", "diagnose", "distributed"], {
+    "parallel": Room("one model over a group", ["base", "tensor", "distributed"], {
         "module": [], "hook": ["module"], "hooks": ["hook", "module"], "ddp": ["module", "hook"],
         "sharded": ["module", "ddp"], "replicas": ["module", "ddp"], "batch_norm": ["module"], "precision": ["module"]},
         torch=True),
@@ -65,7 +65,7 @@ ROOMS = {
         "metrics": [], "checkpoints": ["metrics"],
         **{area: ["metrics", "checkpoints", *TRAIN_CIRCLE] for area in TRAIN_CIRCLE},
         "strategies": ["metrics", "checkpoints", *TRAIN_CIRCLE]}, torch=True),
-    "testing": Room("what users and our tests fake", ["base", "diagnose", "tensor", "distributed"], {"": []}, torch=True),
+    "testing": Room("what users and our tests fake", ["base", "distributed"], {"": []}, torch=True),
 }
 # Folders beside muster/, and what of it they see. Doors and everything: users' programs go through doors (DOORS_ONLY).
 OUTSIDE = {
@@ -190,8 +190,8 @@ def self_test():
         ("muster/formats/a.cpp", "#  include <torch/torch.h>", 1),
         ("muster/formats/a.cpp", '#include "muster/data/dataset.h"', 1),
         ("muster/data/sets/a.cpp", '#include "muster/formats/idx.h"\n#include <torch/torch.h>', 0),
-        ("muster/distributed/watch/a.cpp", '#include "muster/distributed/process_group.h"', 1),
-        ("muster/distributed/a.cpp", '#include "muster/distributed/watch/watch.h"', 0),
+        ("muster/distributed/monitor/a.cpp", '#include "muster/distributed/process_group.h"', 1),
+        ("muster/distributed/a.cpp", '#include "muster/distributed/monitor/monitor.h"', 0),
         ("muster/train/loop/a.cpp", '#include "muster/track/progress.h"', 0),
         ("muster/train/loop/a.cpp", '#include "muster/train/plan/plan.h"', 0),
         ("muster/train/metrics/a.cpp", '#include "muster/train/loop/trainer.h"', 1),

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Runs the tests on a machine that is made slow: each fsync takes 15 ms more, now and then all cores are taken away for 0.2 to
-# 2.5 s, and tests are stopped and continued at random. A test that falls here depends on the clock. `make flaky` builds first.
+# 2.5 s, and tests are stopped and continued at random. A test that falls here depends on the clock; or on another test of its
+# process, since they come in random order. `make flaky` builds first.
 #   scripts/flaky.sh [--rounds N] [--seed S] [CTEST ARGS]    scripts/flaky.sh --rounds 3 -R 'Watch|parallel'
 # Prints ctest's output, then what fell in each round, with its seed. Exit 1 if anything did. What was done to the tests, and when,
-# is in build/flaky/round-N.disturbed; their output in round-N.log. The tests are chosen and drawn as always: a seed repeats the
-# disturbances, not their place in a test.
+# is in build/flaky/round-N.disturbed; their output in round-N.log. A seed repeats the disturbances and the order of
+# the tests, not where in a test a disturbance falls.
 # FIFO scheduling, for which root or CAP_SYS_NICE is needed, takes the cores away altogether; else busy loops only crowd them.
 #   MUSTER_BUILD_DIR=build-dev  test that build     MUSTER_FLAKY_SYNC_MS=50  slower disks     JOBS=4  tests at a time
 set -euo pipefail
@@ -40,7 +41,6 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
-trap '' PIPE
 
 fallen=()
 for ((round = 1; round <= rounds; ++round)); do
@@ -53,14 +53,20 @@ for ((round = 1; round <= rounds; ++round)); do
   disturber=$!
   exec 7>"$out/pipe"  # ends with this shell, however it ends; so nobody else may hold it
   status=0
-  MUSTER_FLAKY=$token LD_PRELOAD=$out/slow_sync.so ctest --test-dir "$build" --output-on-failure --no-tests=error \
-    --output-log "$log" -j "${JOBS:-$(nproc)}" "$@" </dev/null 2>&1 7>&- &
+  MUSTER_FLAKY=$token LD_PRELOAD=$out/slow_sync.so GTEST_SHUFFLE=1 GTEST_RANDOM_SEED=$((seed % 99999 + 1)) \
+    ctest --test-dir "$build" --output-on-failure --no-tests=error --output-log "$log" -j "${JOBS:-$(nproc)}" "$@" \
+    </dev/null 2>&1 7>&- &
   runner=$!
-  wait "$runner" || status=$?
+  wait -n -p ended "$runner" "$disturber" || status=$?
+  if [ "$ended" = "$disturber" ]; then
+    disturber=''
+    echo "flaky: scripts/flaky/disturb.py ended before the tests did; round $round says nothing" >&2
+    exit 2
+  fi
   runner=''
-  echo done >&7 || true
+  echo done >&7
   exec 7>&-
-  wait "$disturber" || { disturber=''; echo "flaky: scripts/flaky/disturb.py ended early; round $round says nothing" >&2; exit 2; }
+  wait "$disturber" || true
   disturber=''
   if [ $status != 0 ]; then
     fallen+=("round $round, --seed $seed:")

@@ -2,7 +2,8 @@
 # Brings a fresh Debian 12 to the point where Muster builds: Debian packages (only the missing ones), the LibTorch
 # wheel unpacked into .deps/ of this checkout, and no more. Safe to run again, and from two checkouts at once.
 #   scripts/setup.sh            what `make build` needs
-#   scripts/setup.sh compat | tidy | package | fuzz   and also the oldest LibTorch, clang-tidy, what CPack calls, or clang with libFuzzer
+#   scripts/setup.sh compat | tidy | package | clang   and also the oldest LibTorch, clang-tidy, what CPack calls, or clang with
+#                                                      its sanitizers and libFuzzer
 #   MUSTER_TORCH_DIR=/path      use that LibTorch instead of the wheel (a folder with include/ and lib/)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -51,8 +52,8 @@ case ${1:-} in
   compat|'') ;;
   tidy) packages+=(clang-tidy-19) ;;
   package) packages+=(dpkg-dev file fakeroot) ;;
-  fuzz) packages+=(clang-14 libclang-rt-14-dev) ;;  # 260 MB
-  *) die "setup.sh $1: no such set" "compat, tidy, package, or nothing" ;;
+  clang) packages+=(clang-14 libclang-rt-14-dev llvm-14) ;;  # 310 MB; llvm-14 names functions in the sanitizers' reports
+  *) die "setup.sh $1: no such set" "compat, tidy, package, clang, or nothing" ;;
 esac
 install_packages
 if [ -n "${MUSTER_TORCH_DIR:-}" ]; then

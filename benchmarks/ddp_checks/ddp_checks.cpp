@@ -16,7 +16,7 @@
 
 #include "muster/base/json.h"
 #include "muster/parallel/ddp/ddp.h"
-#include "muster/parallel/module/desync_watch.h"
+#include "muster/parallel/module/desync_check.h"
 #include "muster/parallel/module/module_tree.h"
 #include "muster/parallel/module/parameter_identity.h"
 #include "muster/testing/run_ranks.h"
@@ -65,7 +65,7 @@ int main(int count, char** words) {
       if (!tree.holds(*net)) std::abort();
       identity.check_hooks();
     });
-    mp::DesyncWatch watch(named, group, 1);
+    mp::DesyncCheck watch(named, group, 1);
     const double hashes = microseconds(200, [&] {
       watch.start_step();
       watch.end_forward();

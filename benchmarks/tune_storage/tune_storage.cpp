@@ -115,7 +115,7 @@ int main(int argc, char** argv) {
   const double read_s = seconds() - start - spent - closed;
   if (read != size_t(load.events())) return 1;
   const auto rate = [&](double count) { return static_cast<int64_t>(count / spent); };
-  std::cout << to_text(
+  std::cout << json_text(
                    Json{{"trials", trials},
                         {"at_once", at_once},
                         {"reports", reports},

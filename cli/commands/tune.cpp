@@ -20,8 +20,8 @@ std::string words_of(const tune::Space& space, const tune::Values& values) {
   std::string words;
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i].is_none()) continue;
-    words +=
-        concat(words.empty() ? "" : " ", space.parameters()[i].name, '=', tune::to_text(values[i]));
+    words += concat(
+        words.empty() ? "" : " ", space.parameters()[i].name, '=', tune::value_text(values[i]));
   }
   return words;
 }
@@ -35,7 +35,7 @@ int dry_run(const TuneFlags& flags, Console& console) {
     if (next.kind != tune::StudyCore::Next::kStart) break;
     const tune::Trial& trial = core.trials()[static_cast<size_t>(next.trial)];
     if (flags.json) {
-      console.out() << muster::to_text(tune::to_json(flags.spec.space, trial.values)) << '\n';
+      console.out() << json_text(tune::to_json(flags.spec.space, trial.values)) << '\n';
     } else {
       console.out() << "trial " << trial.number << "  " << words_of(flags.spec.space, trial.values)
                     << '\n';
@@ -71,7 +71,7 @@ int conclude(const tune::StudyCore& core,
              Console& console) {
   const tune::Trial* best = core.best();
   if (flags.json) {
-    console.out() << muster::to_text(result_json(core, outcome)) << '\n';
+    console.out() << json_text(result_json(core, outcome)) << '\n';
   } else if (best != nullptr) {
     console.out() << "best " << core.spec().metric << ' ' << shortest(core.result(*best))
                   << " trial " << best->number << ' ' << words_of(core.spec().space, best->values)

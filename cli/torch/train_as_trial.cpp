@@ -22,7 +22,7 @@ tune::Metrics metrics_of(const train::EpochEnd& end) {
 
 }  // namespace
 
-void settle_trial(fs::path& output, fs::path& resume) {
+void resolve_trial(fs::path& output, fs::path& resume) {
   const auto folder = tune::checkpoint_dir();
   if (!folder) return;
   const auto from = tune::resume_from();

@@ -13,7 +13,7 @@ namespace muster::cli {
 
 /// As a trial the run is in the trial's own folder, and goes on from where the tuner has it; what
 /// the command line says stays. Every attempt that starts anew has a folder of its own.
-void settle_trial(std::filesystem::path& output, std::filesystem::path& resume);
+void resolve_trial(std::filesystem::path& output, std::filesystem::path& resume);
 
 /// Of rank 0: reports each epoch, and why the run fails. Outside a study it does nothing.
 class TrainAsTrial {

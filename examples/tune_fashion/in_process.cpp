@@ -36,10 +36,10 @@ double accuracy(muster::models::Classifier& model, const Images& images) {
 // One trial: what one would write without a tuner, and a report after each epoch.
 void train(tune::TrialHandle& trial, const Images& train_images, const Images& test_images) {
   torch::manual_seed(0);
-  const auto model =
-      muster::models::make_model("mlp",
-                                 {.channels = 1, .height = 28, .width = 28, .classes = 10},
-                                 {{"hidden", tune::to_text(trial.config["l1"])}, {"layers", "1"}});
+  const auto model = muster::models::make_model(
+      "mlp",
+      {.channels = 1, .height = 28, .width = 28, .classes = 10},
+      {{"hidden", tune::value_text(trial.config["l1"])}, {"layers", "1"}});
   torch::optim::SGD optimizer(model->parameters(), trial.config["lr"].as_double());
   data::Loader loader(train_images,
                       {.batch_size = trial.config["batch_size"].as_int()},

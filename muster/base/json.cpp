@@ -71,7 +71,7 @@ Json parse_json(std::string_view text, std::string_view where) {
   }
 }
 
-std::string to_text(const Json& json, int indent) {
+std::string json_text(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 

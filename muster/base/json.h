@@ -24,6 +24,6 @@ Json parse_json(std::string_view text, std::string_view where);
 
 /// One line, or indented by `indent` blanks. Bytes that are not UTF-8 (a path may hold any) become
 /// U+FFFD instead of an exception.
-std::string to_text(const Json& json, int indent = -1);
+std::string json_text(const Json& json, int indent = -1);
 
 }  // namespace muster

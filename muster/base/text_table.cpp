@@ -125,7 +125,7 @@ std::string short_number(double value, const Room& room) {
   return keep_tail(buffer.data(), room.text);
 }
 
-std::string text_of(const Cell& cell, bool with_fractions, const Room& room) {
+std::string cell_text(const Cell& cell, bool with_fractions, const Room& room) {
   if (cell.index() == 0) return "";
   if (room.hard && with_fractions) {
     const auto* whole = std::get_if<int64_t>(&cell);
@@ -153,7 +153,7 @@ Rendered render(const Column& column, const Room& room) {
   Rendered out{.header = keep_tail(printable(column.header), room.text)};
   int points = -1;
   for (const Cell& cell : cells) {
-    out.cells.push_back(text_of(cell, numbers && fractions, room));
+    out.cells.push_back(cell_text(cell, numbers && fractions, room));
     if (numbers && fractions && !room.hard)
       points = std::max(points, after_point(out.cells.back()));
   }

@@ -15,7 +15,7 @@
 #include "muster/distributed/meet/choose_backend.h"
 #include "muster/distributed/meet/host.h"
 #include "muster/distributed/meet/store.h"
-#include "muster/distributed/thread/thread_board.h"
+#include "muster/distributed/thread/thread_exchange.h"
 #include "muster/tensor/vector_math.h"
 
 namespace muster::distributed {
@@ -32,7 +32,7 @@ namespace {
 
 ProcessGroup make_group(const BackendEntry& entry,
                         const BackendRequest& request,
-                        const WatchOptions& watch,
+                        const MonitorOptions& monitor,
                         int server_rank,
                         const std::string& reason = "asked for") {
   auto state = std::make_shared<ProcessGroup::State>();
@@ -41,14 +41,14 @@ ProcessGroup make_group(const BackendEntry& entry,
   state->reason = reason;
   state->group =
       c10::make_intrusive<c10d::ProcessGroup>(request.store, request.rank, request.world_size);
-  const auto backend = watched(entry.make(request),
-                               {.store = request.store,
-                                .rank = request.rank,
-                                .world_size = request.world_size,
-                                .timeout = request.timeout,
-                                .server_rank = server_rank,
-                                .threads = request.board != nullptr},
-                               watch);
+  const auto backend = monitored(entry.make(request),
+                                 {.store = request.store,
+                                  .rank = request.rank,
+                                  .world_size = request.world_size,
+                                  .timeout = request.timeout,
+                                  .server_rank = server_rank,
+                                  .threads = request.exchange != nullptr},
+                                 monitor);
   if (entry.moves_cpu) state->group->setBackend(c10::DeviceType::CPU, entry.type, backend);
   if (entry.moves_cuda) state->group->setBackend(c10::DeviceType::CUDA, entry.type, backend);
   state->group->setDefaultBackend(entry.type);
@@ -69,7 +69,7 @@ const BackendEntry& backend_named(const std::string& name) {
 
 /// The first choice that all ranks can make.
 ProcessGroup make_auto_group(const BackendRequest& request,
-                             const WatchOptions& watch,
+                             const MonitorOptions& monitor,
                              int server_rank) {
   const std::vector<RankOffer> ranks = exchange_offers(request);
   std::string reason = "auto";
@@ -77,7 +77,7 @@ ProcessGroup make_auto_group(const BackendRequest& request,
     std::string why = why_not(*entry, ranks);
     if (why.empty()) {
       try {
-        return make_group(*entry, request, watch, server_rank, reason);
+        return make_group(*entry, request, monitor, server_rank, reason);
       } catch (const BackendUnfit& unfit) {
         why = unfit.text().refused;
       }
@@ -157,7 +157,7 @@ std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) 
 }
 
 ProcessGroup init_process_group(const GroupOptions& options, const std::optional<RankEnv>& env) {
-  tensor::settle_vector_math();
+  tensor::initialize_vector_math();
   const int64_t world_size = env ? env->world_size : 1;
   if (world_size == 1 && (options.backend == "auto" || options.backend == "thread")) {
     return ThreadWorld(1, options.timeout).group(0);
@@ -175,23 +175,23 @@ ProcessGroup init_process_group(const GroupOptions& options, const std::optional
                                .timeout = options.timeout,
                                .host = address_towards(place.master_addr),
                                .host_identity = host_identity()};
-  const WatchOptions watch = with_environment(options.watch);
+  const MonitorOptions monitor = with_environment(options.monitor);
   const int server_rank = place.use_agent_store ? -1 : 0;
-  return choose ? make_auto_group(request, watch, server_rank)
-                : make_group(*entry, request, watch, server_rank);
+  return choose ? make_auto_group(request, monitor, server_rank)
+                : make_group(*entry, request, monitor, server_rank);
 }
 
 ThreadWorld::ThreadWorld(int world_size,
                          std::chrono::milliseconds timeout,
                          std::string backend,
                          std::vector<std::string> hosts,
-                         WatchOptions watch)
+                         MonitorOptions monitor)
     : store_(c10::make_intrusive<c10d::HashStore>()),
       timeout_(timeout),
       backend_(std::move(backend)),
       hosts_(std::move(hosts)),
-      watch_(std::move(watch)) {
-  tensor::settle_vector_math();
+      monitor_(std::move(monitor)) {
+  tensor::initialize_vector_math();
   if (world_size < 1) {
     throw usage_error({.refused = "world size",
                        .rule = "a group has at least one rank",
@@ -202,32 +202,32 @@ ThreadWorld::ThreadWorld(int world_size,
                        .rule = concat("one for each of ", world_size, " ranks"),
                        .value = std::to_string(hosts_.size())});
   }
-  board_ = std::make_shared<ThreadBoard>(world_size);
+  exchange_ = std::make_shared<ThreadExchange>(world_size);
   store_->setTimeout(timeout);
 }
 
 ThreadWorld::~ThreadWorld() = default;
 
-int ThreadWorld::world_size() const { return board_->world_size(); }
+int ThreadWorld::world_size() const { return exchange_->world_size(); }
 
 ProcessGroup ThreadWorld::group(int rank) const {
-  if (rank < 0 || rank >= board_->world_size()) {
+  if (rank < 0 || rank >= exchange_->world_size()) {
     throw usage_error({.refused = concat("rank ", rank),
-                       .rule = concat("ranks are 0 to ", board_->world_size() - 1)});
+                       .rule = concat("ranks are 0 to ", exchange_->world_size() - 1)});
   }
   return make_group(backends().at(backend_),
                     {.store = store_,
                      .rank = rank,
-                     .world_size = board_->world_size(),
+                     .world_size = exchange_->world_size(),
                      .timeout = timeout_,
                      .host = "127.0.0.1",
-                     .board = board_,
+                     .exchange = exchange_,
                      .host_identity = hosts_.empty() ? host_identity() : hosts_[rank]},
-                    watch_,
+                    monitor_,
                     -1);
 }
 
-void ThreadWorld::leave(int rank, const std::string& why) const { board_->leave(rank, why); }
+void ThreadWorld::leave(int rank, const std::string& why) const { exchange_->leave(rank, why); }
 
 std::shared_ptr<const diagnose::FlightRecorder> flight_recorder(const ProcessGroup& group) {
   return recorder_of(*group.c10d()->getBackend(group.device().type()));

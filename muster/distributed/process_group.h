@@ -13,7 +13,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "muster/base/rank_env.h"
-#include "muster/distributed/watch/watch.h"
+#include "muster/distributed/monitor/monitor.h"
 
 namespace muster::distributed {
 
@@ -23,7 +23,8 @@ inline constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minute
 struct GroupOptions {
   std::string backend = "auto";  ///< a name of `muster list backends`, or auto
   std::chrono::milliseconds timeout = kDefaultTimeout;  ///< of the meeting and of each operation
-  WatchOptions watch;  ///< who names the culprit when an operation fails; costs some 0.5 µs each
+  /// Who names the culprit when an operation fails; costs some 0.5 µs each.
+  MonitorOptions monitor;
 };
 
 /// A handle on a group, cheap to copy; copies are the same group. Used by one rank's thread at a
@@ -63,11 +64,11 @@ class ProcessGroup {
   std::shared_ptr<State> state_;
 };
 
-/// The recorder of this rank in the group; null where the watch is off. It may outlive the group.
+/// The recorder of this rank in the group; null where the monitor is off. It may outlive the group.
 std::shared_ptr<const diagnose::FlightRecorder> flight_recorder(const ProcessGroup& group);
 
-/// Tells the watch (and the fault plan) which optimizer step begins: messages and records name it.
-/// Nothing happens where the watch is off.
+/// Tells the monitor (and the fault plan) which optimizer step begins: messages and records name it.
+/// Nothing happens where the monitor is off.
 void mark_step(const ProcessGroup& group, int64_t step);
 
 /// The group of this process, from what its launcher set. Without a launcher: a group of one, which
@@ -77,7 +78,7 @@ void mark_step(const ProcessGroup& group, int64_t step);
 ProcessGroup init_process_group(const GroupOptions& options = {},
                                 const std::optional<RankEnv>& env = rank_env_from());
 
-class ThreadBoard;
+class ThreadExchange;
 
 /// Groups for ranks that are threads of this process. group(r) is for the thread that plays rank r;
 /// every rank's thread takes its own. `backend` may also be one that connects processes (shm,
@@ -89,7 +90,7 @@ class ThreadWorld {
                        std::chrono::milliseconds timeout = kDefaultTimeout,
                        std::string backend = "thread",
                        std::vector<std::string> hosts = {},
-                       WatchOptions watch = {});
+                       MonitorOptions monitor = {});
   ~ThreadWorld();
 
   ProcessGroup group(int rank) const;
@@ -104,12 +105,12 @@ class ThreadWorld {
   void leave(int rank, const std::string& why) const;
 
  private:
-  std::shared_ptr<ThreadBoard> board_;
+  std::shared_ptr<ThreadExchange> exchange_;
   c10::intrusive_ptr<c10d::Store> store_;
   std::chrono::milliseconds timeout_;
   std::string backend_;
   std::vector<std::string> hosts_;
-  WatchOptions watch_;
+  MonitorOptions monitor_;
 };
 
 }  // namespace muster::distributed

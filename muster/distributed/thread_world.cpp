@@ -10,6 +10,7 @@
 #include "muster/base/text.h"
 #include "muster/distributed/process_group.h"
 #include "muster/tensor/intraop_threads.h"
+#include "muster/tensor/what_of.h"
 
 namespace muster::distributed {
 namespace {
@@ -27,18 +28,6 @@ std::exception_ptr error_of_rank(int rank) {
     return std::current_exception();
   } catch (...) {
     return std::current_exception();
-  }
-}
-
-std::string reason_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const c10::Error& known) {
-    return known.what_without_backtrace();
-  } catch (const std::exception& known) {
-    return known.what();
-  } catch (...) {
-    return "an exception of unknown type";
   }
 }
 
@@ -60,7 +49,7 @@ void ThreadWorld::run(const std::function<void(ProcessGroup)>& rank_main,
         const std::lock_guard lock(mutex);
         if (!first) first = error;
       }
-      leave(rank, reason_of(error));
+      leave(rank, tensor::what_of(error));
     }
   };
   std::vector<std::thread> threads;

@@ -16,7 +16,7 @@ class IndexReader {
 
   CheckpointIndex read(std::string_view text) const {
     const Json state = parse_json(text, where_);
-    if (!state.is_object()) refuse("it is a JSON object", shown(state));
+    if (!state.is_object()) refuse_index("it is a JSON object", shown(state));
     check_format(state);
     CheckpointIndex index;
     index.position = {.step = number(state, "step", 0),
@@ -36,12 +36,12 @@ class IndexReader {
 
  private:
   static std::string shown(const Json& value) {
-    std::string text = to_text(value);
+    std::string text = json_text(value);
     if (text.size() <= kMaxShownBytes) return text;
     return text.substr(0, kMaxShownBytes) + "…";
   }
 
-  [[noreturn]] void refuse(const std::string& rule, const std::string& value = "") const {
+  [[noreturn]] void refuse_index(const std::string& rule, const std::string& value = "") const {
     throw usage_error({.refused = where_ + " cannot be used",
                        .rule = rule,
                        .value = value,
@@ -50,7 +50,7 @@ class IndexReader {
 
   const Json& field(const Json& in, const char* key, const std::string& of) const {
     const std::string name = of.empty() ? key : concat("files.", of, ".", key);
-    if (!in.is_object() || !in.contains(key)) refuse(concat("\"", name, "\" is missing"));
+    if (!in.is_object() || !in.contains(key)) refuse_index(concat("\"", name, "\" is missing"));
     return in[key];
   }
 
@@ -62,17 +62,17 @@ class IndexReader {
     const Json& value = field(in, key, of);
     const std::string name = of.empty() ? key : concat("files.", of, ".", key);
     if (!value.is_number_integer())
-      refuse(concat("\"", name, "\" has the wrong type: it is a whole number"), shown(value));
+      refuse_index(concat("\"", name, "\" has the wrong type: it is a whole number"), shown(value));
     const bool huge = value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX};
     if (huge || value.get<int64_t>() < least || value.get<int64_t>() > most)
-      refuse(concat("\"", name, "\" is from ", least, " to ", most), shown(value));
+      refuse_index(concat("\"", name, "\" is from ", least, " to ", most), shown(value));
     return value.get<int64_t>();
   }
 
   const Json& object(const Json& in, const char* key) const {
     const Json& value = field(in, key, "");
     if (!value.is_object())
-      refuse(concat("\"", key, "\" has the wrong type: it is an object"), shown(value));
+      refuse_index(concat("\"", key, "\" has the wrong type: it is an object"), shown(value));
     return value;
   }
 
@@ -80,7 +80,7 @@ class IndexReader {
   const std::string& file_name(const std::string& name) const {
     const bool plain = !name.empty() && name != "." && name != ".." &&
                        name.find_first_of(std::string_view("/\0", 2)) == std::string::npos;
-    if (!plain) refuse("\"files\" are names within the checkpoint's folder", shown(name));
+    if (!plain) refuse_index("\"files\" are names within the checkpoint's folder", shown(name));
     return name;
   }
 
@@ -111,7 +111,7 @@ std::string to_state_json(const CheckpointIndex& index) {
                       {"loop", index.loop},
                       {"plan", index.plan},
                       {"files", files}};
-  return to_text(state, 2) + '\n';
+  return json_text(state, 2) + '\n';
 }
 
 CheckpointIndex parse_checkpoint_index(std::string_view text, const std::string& where) {

@@ -43,9 +43,9 @@ std::optional<uint64_t> bytes_of(const SafetensorsTensor& tensor) {
   return static_cast<uint64_t>(bits) / 8;
 }
 
-[[noreturn]] void refuse(const std::string& where,
-                         const std::string& rule,
-                         const std::string& value = "") {
+[[noreturn]] void refuse_header(const std::string& where,
+                                const std::string& rule,
+                                const std::string& value = "") {
   throw usage_error({.refused = where + " is not a valid safetensors file",
                      .rule = rule,
                      .value = value.size() > 80 ? value.substr(0, 80) + "…" : value,
@@ -76,8 +76,9 @@ class HeaderReader {
     if (place_ == Place::kMetadata) return true;
     const int field = name == "dtype" ? kDtype : name == "shape" ? kShape : kOffsets;
     if (field == kOffsets && name != "data_offsets")
-      refuse(where_, "each tensor has dtype, shape and data_offsets", tensor().name + ": " + name);
-    if (seen_ & field) refuse(where_, "a tensor's fields are given once", tensor().name);
+      refuse_header(
+          where_, "each tensor has dtype, shape and data_offsets", tensor().name + ": " + name);
+    if (seen_ & field) refuse_header(where_, "a tensor's fields are given once", tensor().name);
     seen_ |= field;
     field_ = field;
     return true;
@@ -86,13 +87,13 @@ class HeaderReader {
   bool string(string_t& text) {
     if (place_ == Place::kMetadata) {
       if (!into_.metadata.emplace(key_, text).second)
-        refuse(where_, "each text of __metadata__ is given once", key_);
+        refuse_header(where_, "each text of __metadata__ is given once", key_);
       return true;
     }
     if (place_ != Place::kTensor || field_ != kDtype) unexpected();
     tensor().dtype = find_safetensors_dtype(text);
     if (tensor().dtype == nullptr)
-      refuse(where_, "dtype is one that we know", concat(tensor().name, ": ", text));
+      refuse_header(where_, "dtype is one that we know", concat(tensor().name, ": ", text));
     return true;
   }
 
@@ -104,10 +105,10 @@ class HeaderReader {
   bool number_unsigned(uint64_t value) {
     if (place_ == Place::kShape) {
       if (value > INT64_MAX || tensor().shape.size() == kMaxDimensions)
-        refuse(where_, "a shape is at most 64 sizes of 63 bits", tensor().name);
+        refuse_header(where_, "a shape is at most 64 sizes of 63 bits", tensor().name);
       tensor().shape.push_back(static_cast<int64_t>(value));
     } else if (place_ == Place::kOffsets) {
-      if (offsets_ == 2) refuse(where_, "data_offsets are two numbers", tensor().name);
+      if (offsets_ == 2) refuse_header(where_, "data_offsets are two numbers", tensor().name);
       (offsets_++ == 0 ? tensor().begin : tensor().end) = value;
     } else {
       unexpected();
@@ -132,7 +133,7 @@ class HeaderReader {
   bool number_float(double, const string_t&) { unexpected(); }
   bool binary(binary_t&) { unexpected(); }
   bool parse_error(size_t position, const std::string&, const Json::exception&) {
-    refuse(where_, "the header is JSON", concat("fault at its byte ", position));
+    refuse_header(where_, "the header is JSON", concat("fault at its byte ", position));
   }
 
  private:
@@ -147,7 +148,7 @@ class HeaderReader {
   bool start_entry(const std::string& name) {
     is_metadata_ = name == kMetadata;
     if (is_metadata_ && std::exchange(had_metadata_, true))
-      refuse(where_, "each name is given once", name);
+      refuse_header(where_, "each name is given once", name);
     if (!is_metadata_) into_.tensors.push_back({.name = name});
     seen_ = offsets_ = 0;
     return go(Place::kEntry);
@@ -155,24 +156,25 @@ class HeaderReader {
 
   void finish_tensor() {
     if (seen_ != kAll)
-      refuse(where_, "each tensor has dtype, shape and data_offsets", tensor().name);
-    if (offsets_ != 2) refuse(where_, "data_offsets are two numbers", tensor().name);
+      refuse_header(where_, "each tensor has dtype, shape and data_offsets", tensor().name);
+    if (offsets_ != 2) refuse_header(where_, "data_offsets are two numbers", tensor().name);
   }
 
   [[noreturn]] void unexpected() const {
     switch (place_) {
       case Place::kNothing:
-        refuse(where_, "the header is a JSON object");
+        refuse_header(where_, "the header is a JSON object");
       case Place::kMetadata:
-        refuse(where_, "__metadata__ is an object of texts", key_);
+        refuse_header(where_, "__metadata__ is an object of texts", key_);
       case Place::kShape:
       case Place::kOffsets:
-        refuse(where_, "shape and data_offsets are lists of whole numbers from 0", tensor().name);
+        refuse_header(
+            where_, "shape and data_offsets are lists of whole numbers from 0", tensor().name);
       case Place::kTensor:
-        refuse(where_, concat(key_, " has the wrong type"), tensor().name);
+        refuse_header(where_, concat(key_, " has the wrong type"), tensor().name);
       default:
-        if (is_metadata_) refuse(where_, "__metadata__ is an object of texts");
-        refuse(where_, "each tensor has dtype, shape and data_offsets", tensor().name);
+        if (is_metadata_) refuse_header(where_, "__metadata__ is an object of texts");
+        refuse_header(where_, "each tensor has dtype, shape and data_offsets", tensor().name);
     }
   }
 
@@ -211,11 +213,11 @@ const std::string* name_twice(const std::vector<SafetensorsTensor>& tensors) {
 void check_sizes(const SafetensorsHeader& header, uint64_t data_bytes, const std::string& where) {
   for (const SafetensorsTensor& tensor : header.tensors) {
     if (tensor.begin > tensor.end || tensor.end > data_bytes)
-      refuse(where, "data_offsets lie inside the file", tensor.name);
+      refuse_header(where, "data_offsets lie inside the file", tensor.name);
     const auto bytes = bytes_of(tensor);
-    if (!bytes) refuse(where, "a tensor is whole bytes and fits into 63 bits", tensor.name);
+    if (!bytes) refuse_header(where, "a tensor is whole bytes and fits into 63 bits", tensor.name);
     if (tensor.end - tensor.begin != *bytes)
-      refuse(where, "data_offsets agree with dtype and shape", tensor.name);
+      refuse_header(where, "data_offsets agree with dtype and shape", tensor.name);
   }
 }
 
@@ -227,13 +229,13 @@ void check_cover(const SafetensorsHeader& header, uint64_t data_bytes, const std
   for (const size_t i : sorted(header.tensors, by_place)) {
     const SafetensorsTensor& tensor = header.tensors[i];
     if (tensor.begin != end)
-      refuse(where,
-             "tensors lie side by side without gap or overlap",
-             concat(tensor.name, " at offset ", tensor.begin, " after ", end));
+      refuse_header(where,
+                    "tensors lie side by side without gap or overlap",
+                    concat(tensor.name, " at offset ", tensor.begin, " after ", end));
     end = tensor.end;
   }
   if (end != data_bytes)
-    refuse(where, "the tensors fill the file", concat(data_bytes - end, " bytes too many"));
+    refuse_header(where, "the tensors fill the file", concat(data_bytes - end, " bytes too many"));
 }
 
 /// As JSON, with quotes.
@@ -243,7 +245,7 @@ std::string quoted(const std::string& text) {
   } catch (const Json::type_error&) {
     throw usage_error({.refused = "a name or text for a safetensors file",
                        .rule = "it is UTF-8",
-                       .value = to_text(Json(text))});
+                       .value = json_text(Json(text))});
   }
 }
 
@@ -304,24 +306,24 @@ const SafetensorsDtype* find_safetensors_dtype(std::string_view name) {
 
 SafetensorsHeader parse_safetensors_header(std::string_view file, const std::string& where) {
   if (file.size() < kLengthBytes)
-    refuse(where, "it has at least 8 bytes", concat(file.size(), " bytes"));
+    refuse_header(where, "it has at least 8 bytes", concat(file.size(), " bytes"));
   uint64_t length = 0;
   std::memcpy(&length, file.data(), kLengthBytes);
   if (length > kMaxHeaderBytes || length > file.size() - kLengthBytes)
-    refuse(where,
-           "the header fits into the file and into 100 MB",
-           concat("header of ", length, " bytes in ", file.size()));
+    refuse_header(where,
+                  "the header fits into the file and into 100 MB",
+                  concat("header of ", length, " bytes in ", file.size()));
   const std::string_view text = file.substr(kLengthBytes, length);
-  if (text.empty() || text[0] != '{') refuse(where, "the header is a JSON object");
+  if (text.empty() || text[0] != '{') refuse_header(where, "the header is a JSON object");
   // nlohmann takes a zero byte for the end and would pass over what follows.
   if (text.find('\0') != std::string_view::npos)
-    refuse(where, "the header is JSON", "a zero byte in it");
+    refuse_header(where, "the header is JSON", "a zero byte in it");
   SafetensorsHeader header;
   header.data_begin = kLengthBytes + length;
   HeaderReader reader(where, header);
   Json::sax_parse(text, &reader);
   if (const std::string* name = name_twice(header.tensors))
-    refuse(where, "each name is given once", *name);
+    refuse_header(where, "each name is given once", *name);
   const uint64_t data_bytes = file.size() - header.data_begin;
   check_sizes(header, data_bytes, where);
   check_cover(header, data_bytes, where);

@@ -23,7 +23,7 @@
 
 namespace muster::tensor {
 
-void settle_vector_math() {
+void initialize_vector_math() {
   using Function = at::Tensor (*)(const at::Tensor&);
   // The functions that ATen/cpu/vml.h gives to MKL.
   static constexpr Function kFunctions[] = {&at::acos,

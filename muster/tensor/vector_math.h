@@ -17,6 +17,6 @@ namespace muster::tensor {
 /// 2^-11) for that one call (pytorch issue 188792; met here as a rank whose AdamW step was off by
 /// 2e-6 while three others were exact, once in some thousand runs). The next call is right again,
 /// so that the cause is gone when one looks for it.
-void settle_vector_math();
+void initialize_vector_math();
 
 }  // namespace muster::tensor

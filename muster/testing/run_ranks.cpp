@@ -9,7 +9,7 @@ void run_ranks(int world_size,
                const std::function<void(distributed::ProcessGroup group)>& rank_main,
                RankOptions options) {
   distributed::ThreadWorld(
-      world_size, options.timeout, options.backend, options.hosts, options.watch)
+      world_size, options.timeout, options.backend, options.hosts, options.monitor)
       .run(rank_main);
 }
 

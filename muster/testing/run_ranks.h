@@ -13,9 +13,9 @@ namespace muster::testing {
 struct RankOptions {
   /// Of every collective: a test that hangs fails with the missing rank's name.
   std::chrono::milliseconds timeout{60'000};
-  std::string backend = "thread";   ///< or shm, gloo, shm+gloo: between threads
-  std::vector<std::string> hosts;   ///< of the ranks, as ThreadWorld pretends them; empty: one host
-  distributed::WatchOptions watch;  ///< a fault plan, for one
+  std::string backend = "thread";  ///< or shm, gloo, shm+gloo: between threads
+  std::vector<std::string> hosts;  ///< of the ranks, as ThreadWorld pretends them; empty: one host
+  distributed::MonitorOptions monitor;  ///< a fault plan, for one
 };
 
 /// Runs `rank_main` on one thread per rank and joins them all. Intra-op threads are 1 in each. A

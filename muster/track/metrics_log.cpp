@@ -114,7 +114,7 @@ std::string to_json_line(const MetricsRow& row) {
   put_number(object, "gradient_norm", row.gradient_norm);
   put_number(object, "top_k_accuracy", row.top_k_accuracy);
   put_number(object, "epoch_s", row.epoch_s);
-  return to_text(object) + '\n';
+  return json_text(object) + '\n';
 }
 
 std::string metrics_lines_until(std::string_view text, int64_t last_step) {

@@ -45,7 +45,7 @@ std::string to_json_line(const ProgressEvent& event) {
   put_finite(json, "accuracy", event.accuracy);
   put_finite(json, "samples_per_s", event.samples_per_s);
   put_finite(json, "eta_s", event.eta_s);
-  return to_text(json) + '\n';
+  return json_text(json) + '\n';
 }
 
 std::optional<ProgressEvent> parse_progress_line(std::string_view line) {

@@ -56,7 +56,7 @@ TEST(Json, RefusesANumberThatNoDoubleHolds) {
 }
 
 TEST(Json, WritesBytesThatAreNotUtf8WithoutAnException) {
-  EXPECT_EQ(to_text(Json("a\xff")), "\"a\xef\xbf\xbd\"");
+  EXPECT_EQ(json_text(Json("a\xff")), "\"a\xef\xbf\xbd\"");
 }
 
 }  // namespace

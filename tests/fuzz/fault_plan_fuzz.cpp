@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::require(rule.delay.count() >= 0, "delays are not negative");
     fuzz::require(!rule.at || *rule.at >= 1, "calls count from 1");
   }
-  fuzz::require(diagnose::parse_fault_plan(diagnose::to_text(plan)) == plan,
+  fuzz::require(diagnose::parse_fault_plan(diagnose::fault_plan_text(plan)) == plan,
                 "what was written reads back");
   return 0;
 }

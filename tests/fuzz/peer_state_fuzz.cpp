@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::require(error.kind() == ErrorKind::kUsage, "a bad heartbeat is a usage error");
     return 0;
   }
-  fuzz::require(diagnose::parse_peer_state(diagnose::to_text(state), "again") == state,
+  fuzz::require(diagnose::parse_peer_state(diagnose::peer_state_text(state), "again") == state,
                 "what was written reads back");
   diagnose::FlightRecorder recorder(16);
   const diagnose::OpRecord op = recorder.post({.kind = diagnose::OpKind::kBarrier});

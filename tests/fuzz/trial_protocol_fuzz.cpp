@@ -61,7 +61,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (const auto rest = behind_tag(text, tag)) check_lines(*rest);
   }
   if (const auto address = taken([&] { return parse_address(text, "address"); }))
-    fuzz::require(parse_address(to_text(*address), "address") == *address, "an address reads back");
+    fuzz::require(parse_address(address_text(*address), "address") == *address,
+                  "an address reads back");
   LineBuffer buffer;
   size_t bytes = 0;
   const auto count = [&](std::string_view line) {

@@ -28,7 +28,7 @@ bool is_taken(Call&& call) {
 void stop_criterion(std::string_view text) {
   tune::StopCriterion criterion;
   if (!is_taken([&] { criterion = tune::parse_stop_criterion(text, "stop"); })) return;
-  require(tune::parse_stop_criterion(tune::to_text(criterion), "stop") == criterion,
+  require(tune::parse_stop_criterion(tune::criterion_text(criterion), "stop") == criterion,
           "what was written reads back");
 }
 

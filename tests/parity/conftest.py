@@ -17,6 +17,18 @@ def pytest_addoption(parser):
                      help="which goldens to make anew: changed = those that changed lately (see test_goldens.py)")
 
 
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("goldens") == "all":
+        return
+    folders = {}
+    for item in items:
+        if "folder" in getattr(item, "fixturenames", ()):
+            folders[item] = item.callspec.params["folder"]
+    changed = next(iter(folders)).module.changed_folders() if folders else []
+    config.hook.pytest_deselected(items=[item for item, folder in folders.items() if folder not in changed])
+    items[:] = [item for item in items if item not in folders or folders[item] in changed]
+
+
 @pytest.fixture(scope="session")
 def program():
     """program(name) is the path of an executable of the build, brought up to date first."""

@@ -42,12 +42,6 @@ def changed_folders():
         other in (folder, *folder.parents) or other.name in (folder / "make_golden.py").read_text() for other in changed)]
 
 
-def pytest_generate_tests(metafunc):
-    if "folder" in metafunc.fixturenames:
-        chosen = FOLDERS if metafunc.config.getoption("goldens") == "all" else changed_folders()
-        metafunc.parametrize("folder", chosen, ids=lambda folder: str(folder.relative_to(GOLDEN)))
-
-
 def is_golden(path):
     return path.is_file() and path.suffix not in {".py", ".md"} and "input" not in path.parts and "__pycache__" not in path.parts
 
@@ -75,6 +69,7 @@ def differences(old, new, where="$", tolerance=None):
     return [] if type(old) is type(new) and old == new else [f"{where}: {old!r} is now {new!r}"]
 
 
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(GOLDEN)))
 def test_golden_made_anew_is_the_committed_one(folder, tmp_path):
     for script in GOLDEN.glob("**/*.py"):
         target = tmp_path / script.relative_to(GOLDEN)

@@ -101,13 +101,13 @@ int run(const std::string& command) {
   for (std::string line; std::getline(std::cin, line);) {
     const Json request = parse_json(line, "a line of stdin");
     if (command == "schedule") {
-      std::cout << muster::to_text(schedule(request)) << '\n';
+      std::cout << json_text(schedule(request)) << '\n';
     } else if (command == "rungs") {
-      std::cout << muster::to_text(rungs(request)) << '\n';
+      std::cout << json_text(rungs(request)) << '\n';
     } else if (command == "bracket") {
-      std::cout << muster::to_text(bracket(request)) << '\n';
+      std::cout << json_text(bracket(request)) << '\n';
     } else if (command == "variants") {
-      std::cout << muster::to_text(variants(request)) << '\n';
+      std::cout << json_text(variants(request)) << '\n';
     } else {
       std::cerr << "usage: tune_search_twin schedule|rungs|bracket|variants <LINES\n";
       return 2;

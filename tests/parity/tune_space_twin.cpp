@@ -20,7 +20,7 @@ void print_draws(const std::string& domain, int64_t count, uint64_t seed) {
       std::vector<tune::Parameter>{{"x", tune::Domain::parse(domain, "DOMAIN"), ""}});
   for (int64_t number = 0; number < count; ++number) {
     const tune::Values values = space.resolve(space.draw({}, seed, number));
-    std::cout << to_text(tune::to_json(values[0])) << '\n';
+    std::cout << json_text(tune::to_json(values[0])) << '\n';
   }
 }
 
@@ -36,7 +36,7 @@ void print_grid(const std::string& json, int64_t samples) {
   const tune::Variants variants(spec);
   for (int64_t number = 0; number < variants.trials(); ++number) {
     const tune::Values values = spec.space.resolve(variants.partial(number));
-    std::cout << to_text(tune::to_json(spec.space, values)) << '\n';
+    std::cout << json_text(tune::to_json(spec.space, values)) << '\n';
   }
 }
 

@@ -112,7 +112,7 @@ void read(const std::string& command,
   if (command == "ray")
     return write_ray_files(folder, trials, facts, {.hostname = "h", .node_ip = "::1", .pid = 7});
   for (auto& trial : histories(foreign, facts)) trials.push_back(std::move(trial));
-  std::cout << to_text(to_json(trials, facts)) << '\n';
+  std::cout << json_text(to_json(trials, facts)) << '\n';
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ const Function kFunctions[] = {{"acos", &torch::acos},
 // One chance per process, so that the error this guards against (see Note [First call of a vector
 // function]) would show in few runs; what it shows in every run is that nothing else is wrong.
 TEST(VectorMath, ThreadsThatComputeForTheFirstTimeAtOnceAreExact) {
-  settle_vector_math();
+  initialize_vector_math();
   constexpr int kThreads = 8;
   const torch::Tensor x = torch::linspace(0.05, 0.95, 96, torch::kFloat);
   std::barrier start(kThreads);
@@ -62,9 +62,9 @@ TEST(VectorMath, ThreadsThatComputeForTheFirstTimeAtOnceAreExact) {
 }
 
 TEST(VectorMath, SettlingTwiceIsNothing) {
-  settle_vector_math();
+  initialize_vector_math();
   const auto before = std::chrono::steady_clock::now();
-  for (int i = 0; i < 1000; ++i) settle_vector_math();
+  for (int i = 0; i < 1000; ++i) initialize_vector_math();
   EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::milliseconds(100));
 }
 

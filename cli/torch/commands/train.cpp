@@ -128,7 +128,7 @@ std::vector<std::string> said_words(const CLI::App& app) {
 }
 
 /// `--resume auto` becomes the folder to go on with, or nothing.
-void settle_resume(Options& options) {
+void resolve_resume(Options& options) {
   if (options.resume != "auto") return;
   if (options.output.empty()) {
     throw usage_error({.refused = "--resume auto",
@@ -148,7 +148,7 @@ fs::path fresh_output(const train::TrainOptions& options) {
 
 /// Where this run writes. Rank 0 decides; the others are told, so that all name the same folder in
 /// errors.
-fs::path settle_output(const Options& options, const distributed::ProcessGroup& group) {
+fs::path resolve_output(const Options& options, const distributed::ProcessGroup& group) {
   std::string chosen;
   if (group.rank() == 0) {
     fs::path output = options.output;
@@ -260,8 +260,8 @@ int train_command(std::span<const std::string> args, Console& console) {
   declare(*app, options);
   const std::vector<ConfigKey> keys = config_keys(*app, kConfigKinds);
   if (const auto over = parse(*app, with_config(args, keys), console)) return *over;
-  settle_trial(options.output, options.resume);
-  settle_resume(options);
+  resolve_trial(options.output, options.resume);
+  resolve_resume(options);
 
   const std::optional<RankEnv> env = rank_env_from();
   const bool first = !env || env->rank == 0;
@@ -287,9 +287,9 @@ int train_command(std::span<const std::string> args, Console& console) {
   const distributed::ProcessGroup group =
       distributed::init_process_group({.backend = options.train.backend}, env);
   watch_signals();  // from here on a signal means: save and stop; before, there is nothing to save
-  const fs::path output = settle_output(options, group);
+  const fs::path output = resolve_output(options, group);
   if (first) {
-    write_file_atomic(output / "config.json", to_text(to_json(plan), 2) + '\n');
+    write_file_atomic(output / "config.json", json_text(to_json(plan), 2) + '\n');
     if (!resume) write_config_toml(output / "config.toml", said_words(*app), keys);
     console.note(concat(plan.model_name,
                         " on ",

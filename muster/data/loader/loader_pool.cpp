@@ -14,7 +14,7 @@ LoaderPool::LoaderPool(std::shared_ptr<const Dataset> dataset,
                        LoaderOptions options,
                        std::unique_ptr<const Sampler> sampler)
     : dataset_(std::move(dataset)), options_(options), sampler_(std::move(sampler)) {
-  tensor::settle_vector_math();
+  tensor::initialize_vector_math();
 }
 
 std::shared_ptr<LoaderRun> LoaderPool::begin(const LoaderState& start) {

@@ -92,21 +92,21 @@ class FittedBatches final : public Dataset {
 };
 
 void check(const DataSpec& spec, int64_t channels, int64_t height, int64_t width) {
-  const auto refuse = [&](std::string rule, std::string value) {
+  const auto refuse_fit = [&](std::string rule, std::string value) {
     throw usage_error({.refused = concat("fitting the images of ", spec.name),
                        .rule = std::move(rule),
                        .value = std::move(value)});
   };
   if (!spec.is_image()) {
-    refuse("a sample is [channels, height, width]",
-           concat(spec.sample_shape.size(), " dimensions"));
+    refuse_fit("a sample is [channels, height, width]",
+               concat(spec.sample_shape.size(), " dimensions"));
   }
   if (spec.dtype != at::kFloat && spec.dtype != at::kDouble && spec.dtype != at::kByte)
-    refuse("pixels are float32, float64 or uint8", c10::toString(spec.dtype));
+    refuse_fit("pixels are float32, float64 or uint8", c10::toString(spec.dtype));
   if (channels < 1 || height < 1 || width < 1)
-    refuse("the new sizes are at least 1", concat(channels, " x ", height, " x ", width));
+    refuse_fit("the new sizes are at least 1", concat(channels, " x ", height, " x ", width));
   if (channels != spec.channels() && spec.channels() != 1)
-    refuse("only one channel can be repeated", concat(spec.channels(), " to ", channels));
+    refuse_fit("only one channel can be repeated", concat(spec.channels(), " to ", channels));
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ class RuleParser {
   }
 
  private:
-  [[noreturn]] void refuse(std::string what, std::string rule, std::string hint = "") const {
+  [[noreturn]] void refuse_fault(std::string what, std::string rule, std::string hint = "") const {
     throw usage_error({.refused = concat("fault \"", text_, "\": ", what),
                        .rule = std::move(rule),
                        .hint = std::move(hint)});
@@ -51,13 +51,13 @@ class RuleParser {
     if (row == std::end(kActions)) {
       std::vector<std::string> names;
       for (const auto& known : kActions) names.emplace_back(known.first);
-      refuse(concat("unknown action \"", name, "\""), "", suggestion(name, names));
+      refuse_fault(concat("unknown action \"", name, "\""), "", suggestion(name, names));
     }
     rule_.action = row->second;
     const bool has_value = equals != std::string_view::npos;
     if (has_value != (rule_.action == FaultAction::kDelay))
-      refuse(concat(name, has_value ? " with a value" : " without a value"),
-             "delay alone has a value, its duration: delay=200ms");
+      refuse_fault(concat(name, has_value ? " with a value" : " without a value"),
+                   "delay alone has a value, its duration: delay=200ms");
     if (has_value) rule_.delay = duration(trim(word.substr(equals + 1)));
   }
 
@@ -71,13 +71,14 @@ class RuleParser {
         return std::chrono::milliseconds(std::llround(*value * milliseconds));
       break;
     }
-    refuse(concat("duration \"", word, "\""), "a number and ms, s or m, up to a day: 200ms, 1.5s");
+    refuse_fault(concat("duration \"", word, "\""),
+                 "a number and ms, s or m, up to a day: 200ms, 1.5s");
   }
 
   void condition(std::string_view word) {
     const size_t equals = word.find('=');
     if (equals == std::string_view::npos)
-      refuse(concat("condition \"", word, "\""), "conditions read key=value, between commas");
+      refuse_fault(concat("condition \"", word, "\""), "conditions read key=value, between commas");
     const std::string_view key = trim(word.substr(0, equals)),
                            value = trim(word.substr(equals + 1));
     if (key == "op") return op(value);
@@ -87,23 +88,23 @@ class RuleParser {
       if (kLeast[i].first != key) continue;
       const auto number = to_int(value);
       if (!number || *number < kLeast[i].second)
-        refuse(concat(key, "=", value), concat(key, " is a number from ", kLeast[i].second));
-      if (*places[i]) refuse(concat(key, " is given twice"), "");
+        refuse_fault(concat(key, "=", value), concat(key, " is a number from ", kLeast[i].second));
+      if (*places[i]) refuse_fault(concat(key, " is given twice"), "");
       *places[i] = number;
       return;
     }
-    refuse(concat("unknown condition \"", key, "\""),
-           "",
-           suggestion(key, std::array<std::string, 4>{"rank", "op", "at", "step"}));
+    refuse_fault(concat("unknown condition \"", key, "\""),
+                 "",
+                 suggestion(key, std::array<std::string, 4>{"rank", "op", "at", "step"}));
   }
 
   void op(std::string_view value) {
-    if (rule_.op) refuse("op is given twice", "");
+    if (rule_.op) refuse_fault("op is given twice", "");
     rule_.op = op_kind(value);
     if (rule_.op) return;
     std::vector<std::string> names;
     for (size_t i = 0; i < kOpKinds; ++i) names.emplace_back(op_name(static_cast<OpKind>(i)));
-    refuse(concat("unknown operation \"", value, "\""), "", suggestion(value, names));
+    refuse_fault(concat("unknown operation \"", value, "\""), "", suggestion(value, names));
   }
 
   std::string_view text_;
@@ -123,7 +124,7 @@ FaultPlan parse_fault_plan(std::string_view text) {
   }
 }
 
-std::string to_text(const FaultPlan& plan) {
+std::string fault_plan_text(const FaultPlan& plan) {
   std::vector<std::string> rules;
   for (const FaultRule& rule : plan) {
     std::string text;

@@ -43,6 +43,6 @@ using FaultPlan = std::vector<FaultRule>;
 FaultPlan parse_fault_plan(std::string_view text);
 
 /// Reads back as the same plan.
-std::string to_text(const FaultPlan& plan);
+std::string fault_plan_text(const FaultPlan& plan);
 
 }  // namespace muster::diagnose

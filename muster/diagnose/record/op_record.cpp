@@ -40,7 +40,7 @@ static_assert(std::size(kRows) == kOpKinds);
 
 const KindRow& row(OpKind kind) { return kRows[static_cast<size_t>(kind)]; }
 
-// In the order of c10d::ReduceOp::RedOpType, which watched_backend.cpp checks.
+// In the order of c10d::ReduceOp::RedOpType, which monitored_backend.cpp checks.
 constexpr std::string_view kReduceNames[] = {
     "sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum"};
 
@@ -57,7 +57,7 @@ std::optional<OpKind> op_kind(std::string_view name) {
 
 bool is_point_to_point(OpKind kind) { return kind >= OpKind::kSend; }
 
-std::string to_text(const TensorMeta& tensor) {
+std::string tensor_text(const TensorMeta& tensor) {
   std::string text = concat(tensor.dtype, "[");
   for (size_t i = 0; i < tensor.dims; ++i) {
     if (i == TensorMeta::kMaxDims) return text + ", …]";
@@ -88,7 +88,7 @@ std::string describe(const OpRecord& record) {
   if (is_point_to_point(record.kind)) text += concat(" tag ", record.tag);
   const auto count = static_cast<size_t>(record.tensors_count);
   for (size_t i = 0; i < count && i < OpRecord::kMaxTensors; ++i)
-    text += " " + to_text(record.tensors[i]);
+    text += " " + tensor_text(record.tensors[i]);
   if (count > OpRecord::kMaxTensors)
     text += concat(" and ", count - OpRecord::kMaxTensors, " more tensors");
   return text;

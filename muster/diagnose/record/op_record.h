@@ -50,7 +50,7 @@ struct TensorMeta {
 };
 
 /// "float32[3, 5]".
-std::string to_text(const TensorMeta& tensor);
+std::string tensor_text(const TensorMeta& tensor);
 
 enum class OpState : uint8_t { kPosted, kCompleted, kFailed };
 

@@ -10,20 +10,20 @@
 namespace muster::diagnose {
 namespace {
 
-[[noreturn]] void refuse(std::string_view where, std::string_view what) {
+[[noreturn]] void refuse_peer_state(std::string_view where, std::string_view what) {
   throw usage_error({.refused = concat(where, ": ", what),
                      .rule = "a heartbeat is what another rank of this version of Muster writes"});
 }
 
 const Json& at(const Json& json, const char* key, std::string_view where) {
   const auto found = json.find(key);
-  if (!json.is_object() || found == json.end()) refuse(where, concat("no ", key));
+  if (!json.is_object() || found == json.end()) refuse_peer_state(where, concat("no ", key));
   return *found;
 }
 
 uint64_t count(const Json& json, const char* key, std::string_view where) {
   const Json& value = at(json, key, where);
-  if (!value.is_number_unsigned()) refuse(where, concat(key, " is not a count"));
+  if (!value.is_number_unsigned()) refuse_peer_state(where, concat(key, " is not a count"));
   return value.get<uint64_t>();
 }
 
@@ -31,26 +31,27 @@ int64_t whole(const Json& json, const char* key, std::string_view where) {
   const Json& value = at(json, key, where);
   const bool fits = value.is_number_integer() &&
                     (!value.is_number_unsigned() || value.get<uint64_t>() <= uint64_t{INT64_MAX});
-  if (!fits) refuse(where, concat(key, " is not a number"));
+  if (!fits) refuse_peer_state(where, concat(key, " is not a number"));
   return value.get<int64_t>();
 }
 
 std::string text(const Json& json, const char* key, std::string_view where) {
   const Json& value = at(json, key, where);
-  if (!value.is_string()) refuse(where, concat(key, " is not text"));
+  if (!value.is_string()) refuse_peer_state(where, concat(key, " is not text"));
   return value.get<std::string>();
 }
 
 bool flag(const Json& json, const char* key, std::string_view where) {
   const Json& value = at(json, key, where);
-  if (!value.is_boolean()) refuse(where, concat(key, " is not true or false"));
+  if (!value.is_boolean()) refuse_peer_state(where, concat(key, " is not true or false"));
   return value.get<bool>();
 }
 
 const Json& list(const Json& json, const char* key, size_t longest, std::string_view where) {
   const Json& value = at(json, key, where);
-  if (!value.is_array()) refuse(where, concat(key, " is not a list"));
-  if (value.size() > longest) refuse(where, concat(value.size(), " ", key, ", at most ", longest));
+  if (!value.is_array()) refuse_peer_state(where, concat(key, " is not a list"));
+  if (value.size() > longest)
+    refuse_peer_state(where, concat(value.size(), " ", key, ", at most ", longest));
   return value;
 }
 
@@ -59,9 +60,10 @@ std::vector<ChainMark> marks_of(const Json& json, std::string_view where) {
   for (const Json& mark : json) {
     const bool fits = mark.is_array() && mark.size() == 2 && mark[0].is_number_unsigned() &&
                       mark[1].is_number_unsigned();
-    if (!fits) refuse(where, "a mark is not a pair of counts");
+    if (!fits) refuse_peer_state(where, "a mark is not a pair of counts");
     const auto count = mark[0].get<uint64_t>();
-    if (count <= (marks.empty() ? 0 : marks.back().count)) refuse(where, "marks do not rise");
+    if (count <= (marks.empty() ? 0 : marks.back().count))
+      refuse_peer_state(where, "marks do not rise");
     marks.push_back({count, mark[1].get<uint64_t>()});
   }
   return marks;
@@ -72,9 +74,10 @@ std::vector<OpBrief> ops_of(const Json& json, std::string_view where) {
   for (const Json& op : json) {
     const bool fits = op.is_array() && op.size() == 3 && op[0].is_number_unsigned() &&
                       op[1].is_number_unsigned() && op[2].is_string();
-    if (!fits) refuse(where, "an operation is not number, fingerprint, text");
+    if (!fits) refuse_peer_state(where, "an operation is not number, fingerprint, text");
     const auto sequence = op[0].get<uint64_t>();
-    if (!ops.empty() && sequence <= ops.back().sequence) refuse(where, "operations do not rise");
+    if (!ops.empty() && sequence <= ops.back().sequence)
+      refuse_peer_state(where, "operations do not rise");
     ops.push_back({sequence, op[1].get<uint64_t>(), op[2].get<std::string>()});
   }
   return ops;
@@ -101,7 +104,7 @@ PeerState peer_state_of(const FlightRecorder& recorder, size_t ops) {
   return state;
 }
 
-std::string to_text(const PeerState& state) {
+std::string peer_state_text(const PeerState& state) {
   Json json;
   json["rank"] = state.rank;
   json["beat"] = state.beat;
@@ -124,12 +127,12 @@ std::string to_text(const PeerState& state) {
   Json ops = Json::array();
   for (const OpBrief& op : state.ops) ops.push_back({op.sequence, op.fingerprint, op.text});
   json["ops"] = ops;
-  return muster::to_text(json);
+  return json_text(json);
 }
 
 PeerState parse_peer_state(std::string_view bytes, std::string_view where) {
   const Json json = parse_json(bytes, where);
-  if (!json.is_object()) refuse(where, "not an object");
+  if (!json.is_object()) refuse_peer_state(where, "not an object");
   PeerState state;
   state.rank = whole(json, "rank", where);
   state.beat = count(json, "beat", where);
@@ -142,7 +145,7 @@ PeerState parse_peer_state(std::string_view bytes, std::string_view where) {
   state.succeeded = count(json, "succeeded", where);
   state.waits_for = text(json, "waits_for", where);
   const Json& since = at(json, "since_s", where);
-  if (!since.is_number()) refuse(where, "since_s is not a number");
+  if (!since.is_number()) refuse_peer_state(where, "since_s is not a number");
   state.since_s = since.get<double>();
   state.step = whole(json, "step", where);
   state.ended = flag(json, "ended", where);
@@ -152,7 +155,7 @@ PeerState parse_peer_state(std::string_view bytes, std::string_view where) {
   state.ops = ops_of(list(json, "ops", kMaxBriefs, where), where);
   if (state.rank < 0 || state.completed > state.posted || state.succeeded > state.completed ||
       !std::isfinite(state.since_s))
-    refuse(where, "numbers out of range");
+    refuse_peer_state(where, "numbers out of range");
   return state;
 }
 

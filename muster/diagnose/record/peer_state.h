@@ -44,9 +44,9 @@ struct PeerState {
 PeerState peer_state_of(const FlightRecorder& recorder, size_t ops);
 
 /// One line of JSON.
-std::string to_text(const PeerState& state);
+std::string peer_state_text(const PeerState& state);
 
-/// Throws a usage error that names `where` for anything that is not to_text's of a peer_state_of.
+/// Throws a usage error that names `where` for anything that is not json_text's of a peer_state_of.
 PeerState parse_peer_state(std::string_view text, std::string_view where);
 
 }  // namespace muster::diagnose

@@ -16,7 +16,7 @@ constexpr std::array<const char*, 4> kPhases = {"data wait", "forward", "backwar
 // Rows of a rank.
 constexpr int kStepsRow = 0, kPhasesRow = 1, kCollectivesRow = 2;
 
-[[noreturn]] void refuse(std::string_view what) {
+[[noreturn]] void refuse_trace(std::string_view what) {
   throw usage_error(
       {.refused = concat("part of a timeline: ", what), .rule = "it is what Timeline::part wrote"});
 }
@@ -24,12 +24,12 @@ constexpr int kStepsRow = 0, kPhasesRow = 1, kCollectivesRow = 2;
 /// A list of `lists`, each of whole numbers and texts as `kinds` says: 'n' or 't'.
 const Json& rows(const Json& part, const char* key, std::string_view kinds) {
   const auto found = part.find(key);
-  if (found == part.end() || !found->is_array()) refuse(concat("no list ", key));
+  if (found == part.end() || !found->is_array()) refuse_trace(concat("no list ", key));
   for (const Json& row : *found) {
-    if (!row.is_array() || row.size() != kinds.size()) refuse(concat("a row of ", key));
+    if (!row.is_array() || row.size() != kinds.size()) refuse_trace(concat("a row of ", key));
     for (size_t i = 0; i < kinds.size(); ++i) {
       const bool fits = kinds[i] == 'n' ? row[i].is_number_integer() : row[i].is_string();
-      if (!fits) refuse(concat("a row of ", key));
+      if (!fits) refuse_trace(concat("a row of ", key));
     }
   }
   return *found;
@@ -37,14 +37,14 @@ const Json& rows(const Json& part, const char* key, std::string_view kinds) {
 
 int64_t number(const Json& part, const char* key) {
   const auto found = part.find(key);
-  if (found == part.end() || !found->is_number_integer()) refuse(concat("no number ", key));
+  if (found == part.end() || !found->is_number_integer()) refuse_trace(concat("no number ", key));
   return found->get<int64_t>();
 }
 
 Json parse_part(std::string_view text) {
   Json part = parse_json(text, "timeline");
   if (!part.is_object() || part.value("format", Json()) != "muster-timeline/1")
-    refuse("its format");
+    refuse_trace("its format");
   return part;
 }
 
@@ -90,7 +90,7 @@ class RankEvents {
 
   void add(const Json& event) {
     if (!text_.empty()) text_ += ",\n";
-    text_ += muster::to_text(event);
+    text_ += json_text(event);
   }
 
   std::string text_;
@@ -142,7 +142,7 @@ std::string events_of_rank(const Json& part, int64_t start_ns) {
                 Json::object());
   for (const Json& phase : rows(part, "phases", "nnn")) {
     const int64_t kind = phase[0].get<int64_t>();
-    if (kind < 0 || kind >= static_cast<int64_t>(kPhases.size())) refuse("an unknown phase");
+    if (kind < 0 || kind >= static_cast<int64_t>(kPhases.size())) refuse_trace("an unknown phase");
     events.span(kPhases[static_cast<size_t>(kind)],
                 "phase",
                 kPhasesRow,
@@ -159,9 +159,9 @@ std::string events_of_rank(const Json& part, int64_t start_ns) {
 TimelineSummary summary_of_part(std::string_view text) {
   const Json part = parse_part(text);
   const auto found = part.find("summary");
-  if (found == part.end() || !found->is_array() || found->size() != 10) refuse("its summary");
+  if (found == part.end() || !found->is_array() || found->size() != 10) refuse_trace("its summary");
   for (const Json& value : *found) {
-    if (!value.is_number()) refuse("its summary");
+    if (!value.is_number()) refuse_trace("its summary");
   }
   const auto at = [&](size_t i) { return (*found)[i].get<double>(); };
   return {.steps = static_cast<int64_t>(at(0)),

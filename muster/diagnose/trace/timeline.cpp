@@ -203,7 +203,7 @@ std::string Timeline::head() const {
                      summary_.bytes,
                      summary_.lost_records,
                      summary_.knows_communication ? 1 : 0};
-  return muster::to_text(json);
+  return json_text(json);
 }
 
 std::string Timeline::part() const {
@@ -213,7 +213,7 @@ std::string Timeline::part() const {
     text += concat(",\"", key, "\":[");
     for (size_t i = 0; i < things.size(); ++i) {
       if (i > 0) text += ',';
-      text += muster::to_text(row(things[i]));
+      text += json_text(row(things[i]));
     }
     text += ']';
   };

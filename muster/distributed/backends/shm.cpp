@@ -11,7 +11,7 @@
 #include "muster/distributed/shm/shm_collectives.h"
 #include "muster/distributed/shm/shm_mailbox.h"
 #include "muster/distributed/shm/shm_steps.h"
-#include "muster/distributed/thread/thread_board.h"
+#include "muster/distributed/thread/thread_exchange.h"
 
 namespace muster::distributed {
 namespace {
@@ -91,10 +91,10 @@ c10::intrusive_ptr<c10d::Backend> make_shm(const BackendRequest& request) {
     std::iota(names.begin(), names.end(), 0);
   }
   std::shared_ptr<ShmSegment> segment;
-  if (request.board) {
+  if (request.exchange) {
     std::string key = "shm";
     for (const int name : names) key += concat(' ', name);
-    segment = request.board->shared<ShmSegment>(
+    segment = request.exchange->shared<ShmSegment>(
         key, [&] { return ShmSegment::local(request.world_size); });
   } else {
     segment =

@@ -3,51 +3,55 @@
 #include "muster/base/text.h"
 #include "muster/distributed/call/posting_backend.h"
 #include "muster/distributed/meet/backend.h"
-#include "muster/distributed/thread/thread_board.h"
+#include "muster/distributed/thread/thread_exchange.h"
 
 namespace muster::distributed {
 namespace {
 
-/// c10d's face of a ThreadBoard for one rank.
+/// c10d's face of a ThreadExchange for one rank.
 class ThreadBackend final : public PostingBackend {
  public:
-  ThreadBackend(std::shared_ptr<ThreadBoard> board, int rank, std::chrono::milliseconds timeout)
-      : PostingBackend("thread", rank, board->world_size(), timeout), board_(std::move(board)) {}
+  ThreadBackend(std::shared_ptr<ThreadExchange> exchange,
+                int rank,
+                std::chrono::milliseconds timeout)
+      : PostingBackend("thread", rank, exchange->world_size(), timeout),
+        exchange_(std::move(exchange)) {}
 
-  void give_up(const std::string& reason) override { board_->leave(getRank(), reason, true); }
+  void give_up(const std::string& reason) override { exchange_->leave(getRank(), reason, true); }
   void abort() override { give_up("the group was aborted"); }
   void shutdown() override { give_up("the group was shut down"); }
 
   WorkPtr send(Tensors& tensors, int to, int tag) override {
-    return board_->send(getRank(), to, tag, only_message(tensors, to, "SEND"), options_->timeout);
+    return exchange_->send(
+        getRank(), to, tag, only_message(tensors, to, "SEND"), options_->timeout);
   }
   WorkPtr recv(Tensors& tensors, int from, int tag) override {
-    return board_->receive(
+    return exchange_->receive(
         from, getRank(), tag, only_message(tensors, from, "RECV"), options_->timeout);
   }
   WorkPtr recvAnysource(Tensors& tensors, int tag) override {
-    return board_->receive(
+    return exchange_->receive(
         -1, getRank(), tag, only_message(tensors, getRank(), "RECVANYSOURCE"), options_->timeout);
   }
 
  protected:
   WorkPtr post(uint64_t sequence, Contribution part) override {
     const auto timeout = timeout_of(part);
-    return board_->post(getRank(), sequence, std::move(part), timeout);
+    return exchange_->post(getRank(), sequence, std::move(part), timeout);
   }
 
  private:
-  std::shared_ptr<ThreadBoard> board_;
+  std::shared_ptr<ThreadExchange> exchange_;
 };
 
 c10::intrusive_ptr<c10d::Backend> make_thread(const BackendRequest& request) {
-  if (!request.board) {
+  if (!request.exchange) {
     throw usage_error(
         {.refused = "backend thread",
          .rule = "its ranks are threads of one process, so a launcher cannot start them",
          .hint = "use muster::testing::run_ranks or ThreadWorld, or choose gloo for processes"});
   }
-  return c10::make_intrusive<ThreadBackend>(request.board, request.rank, request.timeout);
+  return c10::make_intrusive<ThreadBackend>(request.exchange, request.rank, request.timeout);
 }
 
 }  // namespace

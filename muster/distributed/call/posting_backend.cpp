@@ -149,14 +149,16 @@ WorkPtr PostingBackend::barrier(const c10d::BarrierOptions& options) {
 const at::Tensor& PostingBackend::only_message(const Tensors& tensors,
                                                int peer,
                                                const char* call) const {
-  const auto refuse = [&](const char* rule, std::string value) {
+  const auto refuse_message = [&](const char* rule, std::string value) {
     throw usage_error({.refused = call, .rule = rule, .value = std::move(value)});
   };
-  if (tensors.size() != 1) refuse("one tensor per message", concat(tensors.size(), " tensors"));
+  if (tensors.size() != 1)
+    refuse_message("one tensor per message", concat(tensors.size(), " tensors"));
   if (!tensors[0].defined() || tensors[0].layout() != at::kStrided)
-    refuse("a message is a dense tensor", "one that is undefined or sparse");
+    refuse_message("a message is a dense tensor", "one that is undefined or sparse");
   if (peer < 0 || peer >= getSize())
-    refuse("the other side is a rank of the group", concat("rank ", peer, " of ", getSize()));
+    refuse_message("the other side is a rank of the group",
+                   concat("rank ", peer, " of ", getSize()));
   return tensors[0];
 }
 

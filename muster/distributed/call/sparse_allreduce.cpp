@@ -61,15 +61,15 @@ at::Tensor sum_of_ranks(PostingBackend& backend,
 }
 
 void check(const std::vector<at::Tensor>& tensors, const ReduceOp& op) {
-  const auto refuse = [](const char* rule, std::string value) {
+  const auto refuse_sparse = [](const char* rule, std::string value) {
     throw usage_error(
         {.refused = "ALLREDUCE of sparse tensors", .rule = rule, .value = std::move(value)});
   };
-  if (tensors.size() != 1) refuse("one tensor per call", concat(tensors.size(), " tensors"));
+  if (tensors.size() != 1) refuse_sparse("one tensor per call", concat(tensors.size(), " tensors"));
   if (tensors[0].layout() != at::kSparse)
-    refuse("tensors are dense or sparse COO", c10::toString(tensors[0].scalar_type()));
+    refuse_sparse("tensors are dense or sparse COO", c10::toString(tensors[0].scalar_type()));
   if (op != ReduceOp::SUM && op != ReduceOp::AVG)
-    refuse("they are summed or averaged", reduce_name(op));
+    refuse_sparse("they are summed or averaged", reduce_name(op));
 }
 
 }  // namespace

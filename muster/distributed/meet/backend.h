@@ -17,7 +17,7 @@
 
 namespace muster::distributed {
 
-class ThreadBoard;
+class ThreadExchange;
 
 /// Thrown by `make`, by all ranks of the group alike, if the backend does not suit them: `auto`
 /// then takes the next one.
@@ -36,7 +36,7 @@ struct BackendRequest {
   std::chrono::milliseconds timeout{};  ///< of every operation
   std::string host;                     ///< address of this process that its peers can reach
   /// If the ranks are threads of this process, what they share; null otherwise.
-  std::shared_ptr<ThreadBoard> board;
+  std::shared_ptr<ThreadExchange> exchange;
   /// Equal for ranks of one host; empty: host_identity(). Tests may pretend hosts.
   std::string host_identity;
   /// What the ranks are called in errors; empty: 0, 1, …
@@ -74,8 +74,8 @@ struct BackendEntry {
   /// An all-reduce works where the tensors lie, in the order of ranks, and many cost no more than
   /// one over all: gradients need not be packed into buckets.
   bool needs_no_buckets = false;
-  /// It compares the ranks' calls itself and names who is missing, as Muster's own do: the watch
-  /// (watch.h) then leaves that to it, and its errors fail one operation, not the group.
+  /// It compares the ranks' calls itself and names who is missing, as Muster's own do: the monitor
+  /// (monitor.h) then leaves that to it, and its errors fail one operation, not the group.
   bool names_culprits = false;
   /// Its own threads complete its works' futures, and nothing interrupts a thread in its wait: the
   /// watch then waits for the future, which it can fail first.

@@ -9,7 +9,7 @@ namespace muster::distributed {
 namespace {
 
 /// Lines: the host, then "name<tab>reason" each.
-std::string to_text(const RankOffer& offer) {
+std::string offer_text(const RankOffer& offer) {
   std::string text = offer.host_identity;
   for (const auto& [name, why] : offer.refusals) text += concat('\n', name, '\t', why);
   return text;
@@ -56,7 +56,7 @@ std::vector<RankOffer> exchange_offers(const BackendRequest& request) {
   }
   std::vector<RankOffer> offers;
   for (const std::string& text :
-       exchange_texts(*request.store, "offers", request.rank, request.world_size, to_text(mine)))
+       exchange_texts(*request.store, "offers", request.rank, request.world_size, offer_text(mine)))
     offers.push_back(offer_from(text));
   return offers;
 }

@@ -81,7 +81,7 @@ PendingWorkPtr ShmMailbox::send(int to,
     move_all();
     if (!work->isCompleted() && pending()) start_thread();
   }
-  settle(lock);
+  complete_outcomes(lock);
   return work;
 }
 
@@ -104,7 +104,7 @@ PendingWorkPtr ShmMailbox::receive(int from,
     move_all();
     if (pending()) start_thread();
   }
-  settle(lock);
+  complete_outcomes(lock);
   return work;
 }
 

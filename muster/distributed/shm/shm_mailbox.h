@@ -109,7 +109,7 @@ class ShmMailbox : public WorkHelper, public std::enable_shared_from_this<ShmMai
   bool fits(const Receive& receive, const MessageHead& head, int from);
   void drop_hopeless();
   void drive(std::unique_lock<std::mutex>& lock);
-  void settle(std::unique_lock<std::mutex>& lock);
+  void complete_outcomes(std::unique_lock<std::mutex>& lock);
   void start_thread();
   void serve();
   bool pending() const;

@@ -42,7 +42,7 @@ std::string ShmMailbox::text_of(const Receive& receive, const std::string& why) 
 }
 
 /// Tells works how they ended, which runs callbacks: without the lock.
-void ShmMailbox::settle(std::unique_lock<std::mutex>& lock) {
+void ShmMailbox::complete_outcomes(std::unique_lock<std::mutex>& lock) {
   while (!outcomes_.empty()) {
     const std::vector<Outcome> outcomes = std::exchange(outcomes_, {});
     lock.unlock();
@@ -118,9 +118,9 @@ void ShmMailbox::drop_hopeless() {
 void ShmMailbox::drive(std::unique_lock<std::mutex>& lock) {
   RankBlock& mine = segment_.rank(rank_);
   const uint32_t heard = mine.doorbell.load();
-  if (move_all()) return settle(lock);
+  if (move_all()) return complete_outcomes(lock);
   drop_hopeless();
-  if (!outcomes_.empty()) return settle(lock);
+  if (!outcomes_.empty()) return complete_outcomes(lock);
   driving_ = true;
   driver_ = std::this_thread::get_id();
   lock.unlock();
@@ -183,7 +183,7 @@ void ShmMailbox::close(const std::string& reason) {
       inbox.open = false;
     }
     thread.swap(thread_);
-    settle(lock);
+    complete_outcomes(lock);
     changed_.notify_all();
     ring(rank_);
     changed_.wait(lock, [&] { return !driving_ || driver_ == std::this_thread::get_id(); });

@@ -39,7 +39,7 @@ struct Announcement {
   std::string host;
 };
 
-std::string to_text(const Announcement& place) {
+std::string announcement_text(const Announcement& place) {
   return concat(place.path, '\n', place.nonce, '\n', place.host);
 }
 
@@ -190,7 +190,7 @@ std::shared_ptr<ShmSegment> ShmSegment::meet(
       segment = make(world_size, fd, named ? &file.name : nullptr, why);
       const std::string path =
           named ? "/dev/shm" + file.name : concat("/proc/", ::getpid(), "/fd/", fd.get());
-      store.set(key, segment ? to_text({path, segment->head().nonce, host}) : "");
+      store.set(key, segment ? announcement_text({path, segment->head().nonce, host}) : "");
     } else {
       segment = open(world_size, await_text(store, key, 0), host, why);
     }

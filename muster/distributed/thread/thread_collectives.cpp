@@ -5,7 +5,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/distributed/thread/thread_board.h"
+#include "muster/distributed/thread/thread_exchange.h"
 
 namespace muster::distributed {
 namespace {

@@ -34,7 +34,7 @@ void change(int epoll, int operation, int fd, uint32_t events) {
 
 EventLoop::EventLoop() : epoll_(checked(::epoll_create1(EPOLL_CLOEXEC), "an epoll")) {}
 
-void EventLoop::watch(int fd, Handler on_readable) {
+void EventLoop::add(int fd, Handler on_readable) {
   change(epoll_.get(), EPOLL_CTL_ADD, fd, EPOLLIN);
   handlers_[fd] = std::move(on_readable);
 }

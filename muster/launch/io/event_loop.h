@@ -18,7 +18,7 @@ class EventLoop {
   EventLoop();
 
   /// The descriptor stays the caller's, who must `forget` it before closing it.
-  void watch(int fd, Handler on_readable);
+  void add(int fd, Handler on_readable);
   void forget(int fd);
 
   /// A paused descriptor keeps its handler but wakes nobody.

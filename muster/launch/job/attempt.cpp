@@ -148,18 +148,18 @@ void Attempt::start(const std::filesystem::path& program) {
 void Attempt::watch_everything() {
   for (size_t i = 0; i < ranks_.size(); ++i) {
     for (const Stream stream : {Stream::kOut, Stream::kErr}) {
-      loop_.watch(ranks_[i].streams->read_fd(stream), [this, i, stream] { on_stream(i, stream); });
+      loop_.add(ranks_[i].streams->read_fd(stream), [this, i, stream] { on_stream(i, stream); });
     }
   }
-  if (progress_.read_end) loop_.watch(progress_.read_end.get(), [this] { on_progress(); });
-  loop_.watch(warden_->fd(), [this] { on_warden(); });
-  loop_.watch(timer_.fd(), [this] { on_timer(); });
+  if (progress_.read_end) loop_.add(progress_.read_end.get(), [this] { on_progress(); });
+  loop_.add(warden_->fd(), [this] { on_warden(); });
+  loop_.add(timer_.fd(), [this] { on_timer(); });
   if (signals_.fd() >= 0) {
-    loop_.watch(signals_.fd(), [this] {
+    loop_.add(signals_.fd(), [this] {
       while (const int signal = signals_.next()) on_signal(signal);
     });
   }
-  if (observer_.wake_fd() >= 0) loop_.watch(observer_.wake_fd(), [] {});
+  if (observer_.wake_fd() >= 0) loop_.add(observer_.wake_fd(), [] {});
 }
 
 void Attempt::on_stream(size_t local_rank, Stream stream) {

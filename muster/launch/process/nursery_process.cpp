@@ -40,7 +40,7 @@ bool forget(pid_t pid) {
 
 /// All but the control socket is closed, the owner's other sockets above all, and the low numbers
 /// are taken.
-int settle(int control) {
+int become_nursery(int control) {
   const int mine = ::fcntl(control, F_DUPFD_CLOEXEC, kFirstFreeFd);
   ::close_range(0, static_cast<unsigned>(mine) - 1, 0);
   ::close_range(static_cast<unsigned>(mine) + 1, ~0U, 0);
@@ -164,7 +164,7 @@ void run_nursery(int control_fd, const char* folder) {
   ::setsid();
   ::prctl(PR_SET_NAME, "muster-nursery", 0, 0, 0);
   adopt_orphans();
-  const int control = settle(control_fd);
+  const int control = become_nursery(control_fd);
   sigset_t child_ended;
   ::sigemptyset(&child_ended);
   ::sigaddset(&child_ended, SIGCHLD);

@@ -72,7 +72,7 @@ at::Tensor EncoderLayerImpl::forward(const at::Tensor& x) {
 namespace {
 
 void check_options(const ImageShape& shape, const TransformerOptions& options) {
-  const auto refuse = [](std::string rule, std::string value) {
+  const auto refuse_transformer = [](std::string rule, std::string value) {
     throw usage_error(
         {.refused = "model transformer", .rule = std::move(rule), .value = std::move(value)});
   };
@@ -82,16 +82,18 @@ void check_options(const ImageShape& shape, const TransformerOptions& options) {
                              options.layers,
                              options.feedforward,
                              options.tokens}) {
-    if (size < 1) refuse("its sizes are at least 1", std::to_string(size));
+    if (size < 1) refuse_transformer("its sizes are at least 1", std::to_string(size));
   }
-  if (options.vocabulary < 0) refuse("vocabulary is at least 0", concat(options.vocabulary));
+  if (options.vocabulary < 0)
+    refuse_transformer("vocabulary is at least 0", concat(options.vocabulary));
   if (options.width % options.heads != 0) {
-    refuse("heads divide the width", concat("width=", options.width, ",heads=", options.heads));
+    refuse_transformer("heads divide the width",
+                       concat("width=", options.width, ",heads=", options.heads));
   }
   if (options.vocabulary == 0 &&
       (shape.height % options.patch != 0 || shape.width % options.patch != 0)) {
-    refuse("patches cover the image without a rest",
-           concat("patch=", options.patch, " for ", shape.height, " x ", shape.width));
+    refuse_transformer("patches cover the image without a rest",
+                       concat("patch=", options.patch, " for ", shape.height, " x ", shape.width));
   }
 }
 

@@ -104,32 +104,33 @@ std::unique_ptr<Schedule> make_one_cycle(const ScheduleContext& context,
                                          const ParamValues& params) {
   const auto options =
       resolve_params<OneCycleOptions>(kOneCycleParams, params, "lr schedule one_cycle");
-  const auto refuse = [](std::string rule, std::string value) {
+  const auto refuse_one_cycle = [](std::string rule, std::string value) {
     throw usage_error(
         {.refused = "lr schedule one_cycle", .rule = std::move(rule), .value = std::move(value)});
   };
   const auto share = [](double value) { return value >= 0 && value <= 1; };
-  if (!share(options.pct_start)) refuse("pct_start is in [0, 1]", shortest(options.pct_start));
+  if (!share(options.pct_start))
+    refuse_one_cycle("pct_start is in [0, 1]", shortest(options.pct_start));
   if (options.three_phase && options.pct_start > 0.5)
-    refuse("with three_phase, pct_start is at most 0.5", shortest(options.pct_start));
+    refuse_one_cycle("with three_phase, pct_start is at most 0.5", shortest(options.pct_start));
   if (options.anneal != "cos" && options.anneal != "linear")
-    refuse("anneal is cos or linear", '"' + options.anneal + '"');
+    refuse_one_cycle("anneal is cos or linear", '"' + options.anneal + '"');
   if (!(share(options.base_momentum) && share(options.max_momentum)) ||
       options.base_momentum == 1 || options.max_momentum == 1) {
-    refuse("base_momentum and max_momentum are in [0, 1)",
-           concat(options.base_momentum, " and ", options.max_momentum));
+    refuse_one_cycle("base_momentum and max_momentum are in [0, 1)",
+                     concat(options.base_momentum, " and ", options.max_momentum));
   }
   if (!(options.max_lr >= 0) || options.total_steps < 0 || !(options.div_factor > 0) ||
       !(options.final_div_factor > 0)) {
-    refuse("max_lr and total_steps are not negative; the factors are above 0",
-           concat("max_lr=",
-                  options.max_lr,
-                  ",total_steps=",
-                  options.total_steps,
-                  ",div_factor=",
-                  options.div_factor,
-                  ",final_div_factor=",
-                  options.final_div_factor));
+    refuse_one_cycle("max_lr and total_steps are not negative; the factors are above 0",
+                     concat("max_lr=",
+                            options.max_lr,
+                            ",total_steps=",
+                            options.total_steps,
+                            ",div_factor=",
+                            options.div_factor,
+                            ",final_div_factor=",
+                            options.final_div_factor));
   }
   return std::make_unique<OneCycle>(context, options);
 }

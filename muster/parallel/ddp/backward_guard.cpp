@@ -20,7 +20,7 @@ namespace {
 
 }  // namespace
 
-void BackwardGuard::watch(const std::vector<at::Tensor*>& outputs) {
+void BackwardGuard::arm(const std::vector<at::Tensor*>& outputs) {
   armed = armed || sync;
   running = false;
   for (at::Tensor* output : outputs) {

@@ -26,7 +26,7 @@ struct BackwardGuard : std::enable_shared_from_this<BackwardGuard> {
 
   /// Puts hooks on the outputs of a forward. Backward then throws a usage error, before any
   /// gradient changes, if no_sync covers only one of the two.
-  void watch(const std::vector<at::Tensor*>& outputs);
+  void arm(const std::vector<at::Tensor*>& outputs);
 
  private:
   void begin_backward(bool forward_was_synced);

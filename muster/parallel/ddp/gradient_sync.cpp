@@ -18,7 +18,7 @@
 #include "muster/parallel/ddp/direct_gradients.h"
 #include "muster/parallel/ddp/hook_adapter.h"
 #include "muster/parallel/ddp/reducer_shim.h"
-#include "muster/parallel/module/desync_watch.h"
+#include "muster/parallel/module/desync_check.h"
 #include "muster/parallel/module/module_agreement.h"
 #include "muster/parallel/module/parameter_identity.h"
 
@@ -84,7 +84,7 @@ GradientSync::GradientSync(NamedTensors parameters,
     verify_same_module(parameters_, frozen_, buffers_, group_);
     broadcast_state(0);
   }
-  desync_ = std::make_unique<DesyncWatch>(parameters_, group_, options_.desync_check_steps);
+  desync_ = std::make_unique<DesyncCheck>(parameters_, group_, options_.desync_check_steps);
   if (bucket_bytes_cap_ == kAutoBucketBytes) {
     int64_t bytes = 0;
     for (const auto& [name, parameter] : parameters_)
@@ -261,7 +261,7 @@ void GradientSync::after_forward(const std::vector<at::Tensor*>& outputs) {
     }
     if (direct_) direct_->expect_backward();
   }
-  if (training) guard_->watch(outputs);
+  if (training) guard_->arm(outputs);
 }
 
 void GradientSync::mark_outputs(const std::vector<at::Tensor*>& outputs,

@@ -24,7 +24,7 @@ namespace muster::parallel {
 
 struct BackwardGuard;
 class BucketTuner;
-class DesyncWatch;
+class DesyncCheck;
 class DirectGradients;
 class HookRun;
 class ParameterIdentity;
@@ -63,7 +63,7 @@ struct DdpOptions {
   int64_t direct_bytes = 256 << 10;
   /// How gradients travel: "fp16", "powersgd:rank=2", … of `muster list comm-hooks`.
   std::string comm_hook = "none";
-  /// Ranks compare hashes of a few parameters every so many steps; 0: never. See DesyncWatch.
+  /// Ranks compare hashes of a few parameters every so many steps; 0: never. See DesyncCheck.
   int64_t desync_check_steps = 100;
   /// By name: parameters whose gradients are sparse. DistributedDataParallel adds those of its
   /// module's Embedding and EmbeddingBag layers with sparse(true).
@@ -142,7 +142,7 @@ class GradientSync {
   distributed::ProcessGroup group_;
   DdpOptions options_;
   std::unique_ptr<ParameterIdentity> identity_;
-  std::unique_ptr<DesyncWatch> desync_;
+  std::unique_ptr<DesyncCheck> desync_;
   std::shared_ptr<HookRun> hook_;            // null: none
   std::unique_ptr<DirectGradients> direct_;  // null: all gradients travel in buckets
   std::unique_ptr<c10d::Reducer> reducer_;   // null: it could not be made anew

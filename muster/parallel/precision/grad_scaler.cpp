@@ -176,7 +176,7 @@ void GradScaler::load_state(const Json& state) {
     throw usage_error({.refused = "state of a GradScaler",
                        .rule = "scale, growth_factor, backoff_factor, growth_interval and "
                                "_growth_tracker are numbers",
-                       .value = muster::to_text(state),
+                       .value = json_text(state),
                        .hint = "a scaler that was not enabled has an empty state"});
   }
 }

@@ -42,7 +42,7 @@ std::exception_ptr with_replica(int replica, c10::Device device) {
   }
 }
 
-std::string text_of(const std::exception_ptr& error) {
+std::string words_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& known) {
@@ -170,7 +170,7 @@ void ReplicaThreads::play(int replica, const Turn& turn, std::optional<c10::Stre
       const std::lock_guard lock(mutex_);
       if (!first_error_) first_error_ = error;
     }
-    turn.failed(replica, text_of(error));
+    turn.failed(replica, words_of(error));
   }
 }
 

@@ -179,7 +179,7 @@ void ShardedGradients::end_backward() {
   }
   while (!flights_.empty()) land();
   if (!order_learnt_) learn_order();
-  if (options_.find_unused_parameters) settle_unused();
+  if (options_.find_unused_parameters) complete_unused();
 }
 
 /// Modules are not always registered in the order in which they run.
@@ -200,7 +200,7 @@ void ShardedGradients::learn_order() {
 }
 
 /// A parameter counts as reached where any rank reached it.
-void ShardedGradients::settle_unused() {
+void ShardedGradients::complete_unused() {
   const auto count = static_cast<int64_t>(reached_.size());
   at::Tensor flags = at::zeros({count}, at::kInt);
   for (int64_t i = 0; i < count; ++i)

@@ -63,7 +63,7 @@ class ShardedGradients {
   void launch(size_t bucket);
   void land();  // the oldest flight
   void reset();
-  void settle_unused();
+  void complete_unused();
   void learn_order();
   [[noreturn]] void refuse_missing();
 

@@ -21,7 +21,7 @@ struct Held {
 };
 using HeldByName = std::map<std::string, Held, std::less<>>;
 
-std::string to_text(const NamedTensors& state) {
+std::string state_text(const NamedTensors& state) {
   std::string text;
   for (const auto& [name, tensor] : state)
     text += concat(static_cast<int>(tensor.scalar_type()), ' ', tensor.dim(), ' ', name, '\n');
@@ -144,7 +144,7 @@ NamedTensors ShardedParameters::gather(const NamedTensors& state) const {
   std::map<std::string, at::Tensor, std::less<>> own(state.begin(), state.end());
   std::vector<std::string> kinds;
   std::vector<HeldByName> held;  // by rank
-  for (const std::string& text : group_.all_gather_text(to_text(state)))
+  for (const std::string& text : group_.all_gather_text(state_text(state)))
     held.push_back(held_from(text, kinds));
   NamedTensors out;
   for (const std::string& kind : kinds) {

@@ -25,9 +25,9 @@ uint32_t crc32_of(std::string_view bytes, uint32_t before = 0) {
   return ::libdeflate_crc32(before, bytes.data(), bytes.size());
 }
 
-[[noreturn]] void refuse(const fs::path& folder,
-                         const std::string& rule,
-                         const std::string& value = "") {
+[[noreturn]] void refuse_checkpoint(const fs::path& folder,
+                                    const std::string& rule,
+                                    const std::string& value = "") {
   throw usage_error({.refused = "checkpoint " + folder.string() + " cannot be used",
                      .rule = rule,
                      .value = value});
@@ -49,19 +49,21 @@ tensor::NamedTensorList read_part(const fs::path& folder,
                                   const std::string& name,
                                   const formats::CheckpointIndex& index) {
   const auto found = index.files.find(name);
-  if (found == index.files.end()) refuse(folder, concat("state.json does not list ", name));
+  if (found == index.files.end())
+    refuse_checkpoint(folder, concat("state.json does not list ", name));
   const formats::CheckpointPart& expected = found->second;
   const fs::path path = folder / name;
-  if (!fs::exists(path)) refuse(folder, concat(name, " is missing"));
+  if (!fs::exists(path)) refuse_checkpoint(folder, concat(name, " is missing"));
   // Mapped, so that the file's bytes are in memory once: in the page cache, for the checksum and
   // for the tensors.
   const std::shared_ptr<MappedFile> file = MappedFile::open(path);
   const std::string_view bytes = file->bytes();
   if (bytes.size() != expected.bytes) {
-    refuse(folder, concat(name, " has ", expected.bytes, " bytes"), concat(bytes.size(), " bytes"));
+    refuse_checkpoint(
+        folder, concat(name, " has ", expected.bytes, " bytes"), concat(bytes.size(), " bytes"));
   }
   if (crc32_of(bytes) != expected.crc32)
-    refuse(folder, concat(name, " was altered: its CRC-32 differs from state.json"));
+    refuse_checkpoint(folder, concat(name, " was altered: its CRC-32 differs from state.json"));
   return tensor::read_safetensors(file, path.string()).tensors;
 }
 
@@ -132,7 +134,7 @@ fs::path write_checkpoint(const fs::path& output, const Checkpoint& checkpoint) 
 
 Checkpoint read_checkpoint(const fs::path& folder) {
   const fs::path path = folder / "state.json";
-  if (!fs::exists(path)) refuse(folder, "state.json is missing");
+  if (!fs::exists(path)) refuse_checkpoint(folder, "state.json is missing");
   formats::CheckpointIndex index = formats::parse_checkpoint_index(read_file(path), path.string());
   Checkpoint checkpoint;
   checkpoint.position = index.position;
@@ -177,7 +179,8 @@ fs::path find_checkpoint(const fs::path& path) {
                        .hint = "name the folder that an earlier run got as --output"});
   }
   const std::string name(trim(read_file(path / "latest")));
-  if (!step_of(name)) refuse(path / "latest", "it names a folder step-N", '"' + name + '"');
+  if (!step_of(name))
+    refuse_checkpoint(path / "latest", "it names a folder step-N", '"' + name + '"');
   return path / "checkpoints" / name;
 }
 

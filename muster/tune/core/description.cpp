@@ -26,8 +26,8 @@ std::vector<std::string> describe_differences(const Json& stored, const Json& no
     if (changes && !changes->empty()) {
       add_space_lines(*changes, lines);
     } else {
-      lines.push_back(concat("- ", key, " = ", muster::to_text(before)));
-      lines.push_back(concat("+ ", key, " = ", muster::to_text(value)));
+      lines.push_back(concat("- ", key, " = ", json_text(before)));
+      lines.push_back(concat("+ ", key, " = ", json_text(value)));
     }
   }
   return lines;

@@ -87,7 +87,7 @@ StopCriterion parse_stop_criterion(std::string_view text, std::string_view where
   return criterion;
 }
 
-std::string to_text(const StopCriterion& criterion) {
+std::string criterion_text(const StopCriterion& criterion) {
   return concat(
       criterion.metric, ' ', name_of(criterion.comparison), ' ', shortest(criterion.bound));
 }

@@ -16,7 +16,7 @@ namespace muster::tune {
 /// that starts with `where`; "accuracy: 0.95" and "loss = 0.1" are refused with the two ways to
 /// mean it (Ray's stop={"loss": 0.1} stops above 0.1).
 StopCriterion parse_stop_criterion(std::string_view text, std::string_view where);
-std::string to_text(const StopCriterion& criterion);
+std::string criterion_text(const StopCriterion& criterion);
 
 /// A deterministic function of its calls, like a scheduler. The scheduler is to see a report that
 /// is stopped here, too: it counts at its rung.

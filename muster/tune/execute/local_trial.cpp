@@ -60,10 +60,10 @@ LocalTrial::LocalTrial(const LocalTrialStart& start,
   warden_.reset(new launch::Warden(nursery.start(start.program, start.argv, rank, &signal_mask)));
   out_.pipe.write_end.reset();
   err_.pipe.write_end.reset();
-  loop_.watch(out_.pipe.read_end.get(), [this] { read_output(out_, false); });
-  loop_.watch(err_.pipe.read_end.get(), [this] { read_output(err_, true); });
-  if (report_fd_) loop_.watch(report_fd_.get(), [this] { read_reports(); });
-  loop_.watch(warden_->fd(), [this] { on_warden(); });
+  loop_.add(out_.pipe.read_end.get(), [this] { read_output(out_, false); });
+  loop_.add(err_.pipe.read_end.get(), [this] { read_output(err_, true); });
+  if (report_fd_) loop_.add(report_fd_.get(), [this] { read_reports(); });
+  loop_.add(warden_->fd(), [this] { on_warden(); });
   if (start_.trial_timeout_s > 0) trial_due_ = after(start_.trial_timeout_s);
   arm_report_timeout();
 }
@@ -112,7 +112,7 @@ void LocalTrial::await_main() {
     process_.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
   if (!process_) return set_gone();
   loop_.forget(warden_->fd());
-  loop_.watch(process_.get(), [this] { set_gone(); });
+  loop_.add(process_.get(), [this] { set_gone(); });
   trial_due_.reset();
   report_due_.reset();
   enter(Stage::kKill, kReapS);

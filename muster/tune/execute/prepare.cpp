@@ -22,7 +22,6 @@ namespace muster::tune {
 namespace {
 
 namespace fs = std::filesystem;
-using muster::to_text;  // of Json
 
 constexpr std::array kNames{kTrialIdEnv,
                             kAttemptEnv,
@@ -141,7 +140,7 @@ LocalTrialStart prepare(const ExecutorContext& context,
   make_folder(fs::absolute(plan.checkpoint_folder));
   const fs::path params = start.folder / "params.json";
   AtomicFile file(params);
-  file.write(to_text(to_json(spec.space, plan.values)) + '\n');
+  file.write(json_text(to_json(spec.space, plan.values)) + '\n');
   file.commit(/*sync=*/false);  // the trial does not outlive a power cut either
   start.environment = trial_environment(context,
                                         plan,

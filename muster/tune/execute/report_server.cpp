@@ -62,7 +62,7 @@ ReportServer::ReportServer(launch::EventLoop& loop,
       handler_(handler),
       stop_token_(std::move(stop_token)),
       listener_(listen_on(path)) {
-  loop_.watch(listener_.get(), [this] { accept_all(); });
+  loop_.add(listener_.get(), [this] { accept_all(); });
 }
 
 ReportServer::~ReportServer() {
@@ -97,7 +97,7 @@ void ReportServer::accept_all() {
     made->id = next_connection_++;
     made->fd = std::move(fd);
     const uint64_t id = made->id;
-    loop_.watch(made->fd.get(), [this, id] { on_ready(id); });
+    loop_.add(made->fd.get(), [this, id] { on_ready(id); });
     connections_.emplace(id, std::move(made));
   }
 }

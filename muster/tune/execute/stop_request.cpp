@@ -14,8 +14,6 @@
 namespace muster::tune {
 namespace {
 
-using muster::to_text;  // of Json
-
 /// A study's name as a part of a file's name.
 std::string file_part(std::string_view study) {
   std::string out;
@@ -79,10 +77,10 @@ std::filesystem::path contact_file(const std::filesystem::path& storage, std::st
 
 void write_contact(const std::filesystem::path& file, const TunerContact& contact) {
   AtomicFile out(file);
-  out.write(
-      to_text(Json{
-          {"pid", contact.pid}, {"address", to_text(contact.address)}, {"token", contact.token}}) +
-      '\n');
+  out.write(json_text(Json{{"pid", contact.pid},
+                           {"address", address_text(contact.address)},
+                           {"token", contact.token}}) +
+            '\n');
   out.commit(/*sync=*/false);
   std::error_code ignored;
   std::filesystem::permissions(

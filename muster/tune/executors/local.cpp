@@ -64,7 +64,7 @@ class LocalExecutor : public Executor, public ReportServer::Handler, public Loca
 
   uint64_t hand_up(Running& running, Report report, bool one_way);
   void tell_to_end(Running& running, const Decision& decision, bool hears);
-  Running* settle(uint64_t token, const Answer& answer);
+  Running* answer_ticket(uint64_t token, const Answer& answer);
   void finish_ended();
   void on_signals();
   double run_deadlines(TuneClock::time_point now);
@@ -98,7 +98,7 @@ LocalExecutor::LocalExecutor(const ExecutorContext& context)
       study_(context.study),
       server_(loop_, socket_in(runtime_folder_), stop_token_, *this),
       null_(launch::raised(UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)))) {
-  if (signals_.fd() >= 0) loop_.watch(signals_.fd(), [this] { on_signals(); });
+  if (signals_.fd() >= 0) loop_.add(signals_.fd(), [this] { on_signals(); });
   if (spec_.storage.empty()) return;
   contact_ = contact_file(spec_.storage, study_);
   write_contact(
@@ -194,7 +194,7 @@ void LocalExecutor::tell_to_end(Running& running, const Decision& decision, bool
 }
 
 /// Gives the answer to a report; the attempt that made it, or null if that is over.
-LocalExecutor::Running* LocalExecutor::settle(uint64_t token, const Answer& answer) {
+LocalExecutor::Running* LocalExecutor::answer_ticket(uint64_t token, const Answer& answer) {
   const auto found = tickets_.find(token);
   if (found == tickets_.end()) return nullptr;
   const Ticket ticket = found->second;
@@ -210,13 +210,13 @@ LocalExecutor::Running* LocalExecutor::settle(uint64_t token, const Answer& answ
 void LocalExecutor::answer(uint64_t token, const Decision& decision) {
   const auto found = tickets_.find(token);
   const bool two_way = found != tickets_.end() && !found->second.one_way;
-  Running* running = settle(token, {.action = decision.action, .reason = decision.reason});
+  Running* running = answer_ticket(token, {.action = decision.action, .reason = decision.reason});
   if (running != nullptr && decision.action != Action::kContinue)
     tell_to_end(*running, decision, two_way || server_.hears(running->process->trial()));
 }
 
 void LocalExecutor::refuse(uint64_t token, const std::string& why) {
-  settle(token, {.error = why.empty() ? "refused" : why});
+  answer_ticket(token, {.error = why.empty() ? "refused" : why});
 }
 
 void LocalExecutor::stop(int64_t trial, std::string_view reason, bool kill) {

@@ -137,10 +137,10 @@ class StudyReader {
       table.refuse(item, "a parameter is a name without blanks, , and =");
     std::vector<std::string> parts;
     if (const toml::array* array = item.node->as_array()) {
-      for (const toml::node& node : *array) parts.push_back(to_text(table.scalar(item, node)));
+      for (const toml::node& node : *array) parts.push_back(value_text(table.scalar(item, node)));
       if (parts.empty()) table.refuse(item, "the list has an item");
     } else {
-      parts.push_back(to_text(table.scalar(item, *item.node)));
+      parts.push_back(value_text(table.scalar(item, *item.node)));
     }
     const std::string text = join(parts, "+");
     // These letters separate the parts of "asha:max_t=10,grace_period=1", which knows no quotes.
@@ -157,7 +157,7 @@ class StudyReader {
       for (const TomlItem& item : environment->items()) {
         if (item.key.empty() || item.key.find_first_of(std::string_view("=\0", 2)) != item.key.npos)
           environment->refuse(item, "a variable has a name without =");
-        spec_.environment[item.key] = to_text(environment->scalar(item, *item.node));
+        spec_.environment[item.key] = value_text(environment->scalar(item, *item.node));
       }
     }
   }

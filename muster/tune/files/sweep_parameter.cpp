@@ -120,7 +120,7 @@ class SweepParameter {
   Value step() {
     const Value q = map_.value("q").value_or(Value(1));
     if (!q.is_number() || !(q.as_double() > 0))
-      map_.refuse("q", "it is a number above 0", to_text(q));
+      map_.refuse("q", "it is a number above 0", value_text(q));
     return q;
   }
 
@@ -134,13 +134,15 @@ class SweepParameter {
     const Value q = step();
     const std::string text = q.is_int() && q.as_int() == 1
                                  ? concat("round(", x, ')')
-                                 : concat("round(", x, " / ", to_text(q), ") * ", to_text(q));
+                                 : concat("round(", x, " / ", value_text(q), ") * ", value_text(q));
     return sample_from(text);
   }
 
-  static std::string between(const Domain& domain) { return text_of(domain.distribution()); }
+  static std::string between(const Domain& domain) {
+    return distribution_text(domain.distribution());
+  }
   static std::string exponential(const Domain& domain) {
-    return concat("2.718281828459045 ** ", text_of(domain.distribution()));
+    return concat("2.718281828459045 ** ", distribution_text(domain.distribution()));
   }
 
   Domain int_uniform() {

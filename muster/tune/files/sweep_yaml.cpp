@@ -125,7 +125,7 @@ class SweepReader {
     const auto min_iter = early.whole("min_iter", 1), max_iter = early.whole("max_iter", 1);
     const auto s = early.whole("s", 1);
     if (const auto strict = early.value("strict"); strict && *strict != Value(false))
-      early.refuse("strict", "ASHA has no strict pruning", to_text(*strict));
+      early.refuse("strict", "ASHA has no strict pruning", value_text(*strict));
     early.refuse_unknown();
     if (min_iter.has_value() == max_iter.has_value() || s.has_value() != max_iter.has_value())
       early.refuse_all("it has min_iter, or max_iter and s");
@@ -163,7 +163,7 @@ class SweepReader {
     } else if (!program) {
       top_.refuse("program", "a sweep has a program or a command");
     }
-    for (const Value& word : words) add_word(to_text(word), program);
+    for (const Value& word : words) add_word(value_text(word), program);
     if (spec_.command.empty() || spec_.command[0].empty())
       top_.refuse("command", "its first word is a program");
     check_command(spec_.command, spec_.space);

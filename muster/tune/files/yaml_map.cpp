@@ -134,7 +134,7 @@ std::optional<std::string> YamlMap::text(std::string_view key) {
 std::optional<double> YamlMap::number(std::string_view key) {
   const auto found = value(key);
   if (!found) return std::nullopt;
-  if (!found->is_number()) refuse(key, "it is a number", to_text(*found));
+  if (!found->is_number()) refuse(key, "it is a number", value_text(*found));
   return found->as_double();
 }
 
@@ -142,7 +142,7 @@ std::optional<int64_t> YamlMap::whole(std::string_view key, int64_t least) {
   const auto found = value(key);
   if (!found) return std::nullopt;
   const bool is_whole = found->is_int() && found->as_int() >= least;
-  if (!is_whole) refuse(key, concat("it is a whole number, at least ", least), to_text(*found));
+  if (!is_whole) refuse(key, concat("it is a whole number, at least ", least), value_text(*found));
   return found->as_int();
 }
 

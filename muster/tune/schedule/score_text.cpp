@@ -10,7 +10,7 @@ namespace {
 constexpr int kDigits = 6;
 constexpr int kAllDigits = 17;  // which tell any two doubles apart
 
-std::string text_of(double number, int digits) {
+std::string rounded_text(double number, int digits) {
   if (std::isnan(number)) return "nan";  // whatever its sign
   std::array<char, 40> text{};
   // Adding 0 makes the zero of a negated score a plain one.
@@ -20,14 +20,17 @@ std::string text_of(double number, int digits) {
 
 }  // namespace
 
-std::string metric_text(double score, Mode mode) { return text_of(score_of(score, mode), kDigits); }
+std::string metric_text(double score, Mode mode) {
+  return rounded_text(score_of(score, mode), kDigits);
+}
 
 std::string worse_than_text(double score, double cutoff, Mode mode) {
   const double ours = score_of(score, mode), theirs = score_of(cutoff, mode);
   int digits = kDigits;
-  while (digits < kAllDigits && text_of(ours, digits) == text_of(theirs, digits)) ++digits;
-  return text_of(ours, digits) + (mode == Mode::kMax ? " < cutoff " : " > cutoff ") +
-         text_of(theirs, digits);
+  while (digits < kAllDigits && rounded_text(ours, digits) == rounded_text(theirs, digits))
+    ++digits;
+  return rounded_text(ours, digits) + (mode == Mode::kMax ? " < cutoff " : " > cutoff ") +
+         rounded_text(theirs, digits);
 }
 
 }  // namespace muster::tune

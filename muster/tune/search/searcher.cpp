@@ -33,7 +33,7 @@ LimitOptions take_limit(const SearcherEntry& entry, ParamValues& params) {
 
 }  // namespace
 
-std::string trial_name(int64_t number) {
+std::string trial_phrase(int64_t number) {
   return number < 0 ? concat("Optuna's trial ", outside_number(number)) : concat("trial ", number);
 }
 

@@ -45,7 +45,7 @@ struct FinishedTrial {
 constexpr int64_t outside_number(int64_t number) { return -1 - number; }
 
 /// "trial 7", or "Optuna's trial 7".
-std::string trial_name(int64_t number);
+std::string trial_phrase(int64_t number);
 
 class Searcher {
  public:

@@ -100,7 +100,7 @@ class RandomThenGrid final : public Searcher {
     Candidate candidate = std::move(queue_.front());
     queue_.pop_front();
     return {.point = std::move(candidate.point),
-            .reason = concat("round ", round_, " around ", trial_name(candidate.centre))};
+            .reason = concat("round ", round_, " around ", trial_phrase(candidate.centre))};
   }
 
   void next_round() {

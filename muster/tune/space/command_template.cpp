@@ -59,11 +59,13 @@ std::vector<Piece> pieces_of(std::string_view word, const Space& space) {
 }
 
 /// Nothing if the parameter does not apply.
-std::optional<std::string> text_of(const Piece& piece, const Space& space, const Values& values) {
+std::optional<std::string> piece_text(const Piece& piece,
+                                      const Space& space,
+                                      const Values& values) {
   if (!piece.placeholder) return piece.text;
-  if (piece.text == kAllParameters) return muster::to_text(to_json(space, values));
+  if (piece.text == kAllParameters) return json_text(to_json(space, values));
   const Value& value = values.at(*space.index_of(piece.text));
-  return value.is_none() ? std::nullopt : std::optional(to_text(value));
+  return value.is_none() ? std::nullopt : std::optional(value_text(value));
 }
 
 bool is_flag(std::span<const Piece> pieces) {
@@ -99,7 +101,7 @@ std::vector<std::string> expand_command(std::span<const std::string> command,
     std::string text;
     bool applies = true;
     for (const Piece& piece : pieces) {
-      const auto part = text_of(piece, space, values);
+      const auto part = piece_text(piece, space, values);
       applies &= part.has_value();
       text += part.value_or("");
     }

@@ -10,7 +10,7 @@
 namespace muster::tune {
 
 // Note [Commands]
-// `{lr}` in a word is the parameter's value as to_text() writes it, `{@params}` all values as one
+// `{lr}` in a word is the parameter's value as value_text() writes it, `{@params}` all values as one
 // JSON object (that of MUSTER_PARAMS_FILE), `{{` and `}}` are braces. A parameter that does not
 // apply leaves out the word that is only its placeholder, with the flag before it, and the word
 // `--flag={momentum}`; elsewhere it is an empty text:

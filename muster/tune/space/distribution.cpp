@@ -73,7 +73,7 @@ bool on_step(double value, double step) {
 std::string bound(double value) {
   const bool rounded_in = std::trunc(value) == value;
   if (rounded_in && std::abs(value) < 1e15) return std::to_string(static_cast<int64_t>(value));
-  return rounded_in ? to_text(Value(value)) : shortest(value);
+  return rounded_in ? value_text(Value(value)) : shortest(value);
 }
 
 std::string call(std::string_view name, std::vector<std::string> arguments) {
@@ -192,12 +192,12 @@ std::array<double, 2> ends_of(const Distribution& distribution) {
   return {d.mean - 4 * d.sd, d.mean + 4 * d.sd};
 }
 
-std::string text_of(const Distribution& distribution, std::string_view list) {
+std::string distribution_text(const Distribution& distribution, std::string_view list) {
   return std::visit(Writer{list}, distribution);
 }
 
 std::string literal(const Value& value) {
-  if (!value.is_text()) return to_text(value);
+  if (!value.is_text()) return value_text(value);
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string out = "'";
   for (const char c : value.as_text()) {

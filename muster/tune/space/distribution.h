@@ -31,7 +31,7 @@ std::array<double, 2> ends_of(const Distribution& distribution);
 
 /// As a user writes it: "uniform(0, 1)", "choice(2, 'adam')". `list` names the function of a
 /// categorical one: "choice" or "grid_search".
-std::string text_of(const Distribution& distribution, std::string_view list = "choice");
+std::string distribution_text(const Distribution& distribution, std::string_view list = "choice");
 
 /// A value as it stands in an expression: 3, 0.1, true, 'adam' with quotes and escapes.
 std::string literal(const Value& value);

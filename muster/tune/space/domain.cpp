@@ -17,7 +17,8 @@ constexpr int64_t kLargest = int64_t{1} << 53;
 [[noreturn]] void refuse_domain(const Distribution& given,
                                 std::string rule,
                                 std::string hint = "") {
-  throw usage_error({.refused = text_of(given), .rule = std::move(rule), .hint = std::move(hint)});
+  throw usage_error(
+      {.refused = distribution_text(given), .rule = std::move(rule), .hint = std::move(hint)});
 }
 
 /// What all distributions over [low, high] have in common. With q the ends belong to it.
@@ -58,7 +59,7 @@ void check(const IntDistribution& d) {
 CategoricalDistribution categories(std::vector<Value> values, std::string_view name) {
   const CategoricalDistribution d{std::move(values)};
   const auto refuse_list = [&](std::string rule) {
-    throw usage_error({.refused = text_of(d, name), .rule = std::move(rule)});
+    throw usage_error({.refused = distribution_text(d, name), .rule = std::move(rule)});
   };
   if (d.choices.empty()) refuse_list("at least one value is needed");
   for (const Value& value : d.choices) {
@@ -113,14 +114,14 @@ Domain Domain::parse(std::string_view text, std::string_view where) {
 std::string Domain::text() const {
   switch (kind_) {
     case Kind::kConstant: {
-      if (!constant_.is_text()) return to_text(constant_);
+      if (!constant_.is_text()) return value_text(constant_);
       const std::string& plain = constant_.as_text();
       return has_bracket(plain) || is_quoted(trim(plain)) ? literal(constant_) : plain;
     }
     case Kind::kDistribution:
-      return text_of(distribution_);
+      return distribution_text(distribution_);
     case Kind::kGrid:
-      return text_of(distribution_, "grid_search");
+      return distribution_text(distribution_, "grid_search");
     case Kind::kExpression:
       return concat("sample_from(", expression_, ')');
     case Kind::kFunction:

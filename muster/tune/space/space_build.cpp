@@ -115,7 +115,7 @@ void Space::Impl::check_constants() const {
     if (value.is_none() || (value.is_double() && !std::isfinite(value.as_double())))
       refuse_parameter(parameter.name,
                        "a constant is true, false, a text or a finite number",
-                       value.is_none() ? "nothing" : to_text(value));
+                       value.is_none() ? "nothing" : value_text(value));
   }
 }
 

@@ -17,7 +17,7 @@ Json describe_domain(const Domain& domain) {
 [[noreturn]] void refuse_description(const Json& description) {
   throw usage_error({.refused = "the description of a search space",
                      .rule = "it is a list of objects with name, domain and perhaps when",
-                     .value = muster::to_text(description).substr(0, 200)});
+                     .value = json_text(description).substr(0, 200)});
 }
 
 /// Throws for an object that describe() did not write.
@@ -40,7 +40,7 @@ Parameter read_parameter(const Json& object) {
 /// "loguniform(1e-4, 0.1) when a == 1"
 std::string description_line(const Json& object) {
   const Json domain = object.value("domain", Json());
-  std::string line = domain.is_string() ? domain.get<std::string>() : muster::to_text(domain);
+  std::string line = domain.is_string() ? domain.get<std::string>() : json_text(domain);
   if (const Json when = object.value("when", Json()); when.is_string())
     line += " when " + when.get<std::string>();
   return line;

@@ -146,11 +146,11 @@ class Inverse {
     const Dimension& dimension = space_.dimensions[d];
     const auto number = number_of(dimension.distribution, value);
     if (!number)
-      refuse_parameter(
-          dimension.name,
-          concat("the value is none of ",
-                 text_of(dimension.distribution, dimension.grid ? "grid_search" : "choice")),
-          literal(value));
+      refuse_parameter(dimension.name,
+                       concat("the value is none of ",
+                              distribution_text(dimension.distribution,
+                                                dimension.grid ? "grid_search" : "choice")),
+                       literal(value));
     point_[d] = *number;
   }
 

@@ -10,7 +10,7 @@ namespace muster::tune {
 namespace {
 
 [[noreturn]] void refuse_value(const Value& value, std::string_view wanted) {
-  const std::string shown = value.is_none() ? "nothing" : muster::to_text(to_json(value));
+  const std::string shown = value.is_none() ? "nothing" : json_text(to_json(value));
   throw usage_error({.refused = "a value", .rule = concat(wanted, " is needed"), .value = shown});
 }
 
@@ -41,7 +41,7 @@ const std::string& Value::as_text() const {
   refuse_value(*this, "a text");
 }
 
-std::string to_text(const Value& value) {
+std::string value_text(const Value& value) {
   if (value.is_none()) return "";
   if (value.is_bool()) return value.as_bool() ? "true" : "false";
   if (value.is_int()) return std::to_string(value.as_int());
@@ -70,7 +70,7 @@ Value value_from(const Json& json, std::string_view where) {
   if (json.is_string()) return json.get<std::string>();
   throw usage_error({.refused = std::string(where),
                      .rule = "a value is null, true, false, a number or a text",
-                     .value = muster::to_text(json)});
+                     .value = json_text(json)});
 }
 
 Mode parse_mode(std::string_view text) {

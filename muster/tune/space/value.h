@@ -47,7 +47,7 @@ class Value {
 };
 
 /// As it is typed on a command line and shown in tables: 3, 0.1, true, adam; nothing is "".
-std::string to_text(const Value& value);
+std::string value_text(const Value& value);
 
 /// null, true, 3, 0.1, "adam".
 Json to_json(const Value& value);

@@ -36,7 +36,7 @@ std::string distribution_json(const Distribution& distribution);
 
 /// The value that Optuna's number stands for. Throws a usage error for a distribution that Optuna
 /// would not write.
-Value value_of(double internal, std::string_view distribution_json);
+Value value_from_optuna(double internal, std::string_view distribution_json);
 
 /// A state by its word in Optuna's tables, a usage error for another word.
 TrialState state_of(std::string_view optuna_word);

@@ -82,7 +82,7 @@ std::string distribution_json(const Distribution& distribution) {
                     distribution);
 }
 
-Value value_of(double internal, std::string_view text) {
+Value value_from_optuna(double internal, std::string_view text) {
   // Python writes NaN and Infinity among choices, which is no JSON: such a study is refused.
   const Json json = parse_json(text, "a parameter's distribution");
   if (!json.is_object() || !json.contains("name") || !json["name"].is_string())

@@ -107,7 +107,7 @@ class StudyOpener {
   }
 
   void describe(int64_t id) {
-    const std::string stored = muster::to_text(description_);
+    const std::string stored = json_text(description_);
     database_.prepare("INSERT OR REPLACE INTO muster_studies (study_id, description) VALUES (?, ?)")
         .bind(1, id)
         .bind(2, stored)

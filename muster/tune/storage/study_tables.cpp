@@ -50,7 +50,7 @@ class TrialDetails {
   void add_to(ForeignTrial& trial, int64_t trial_id) {
     params_.bind(1, trial_id);
     while (params_.step())
-      trial.params.emplace(params_.text(0), value_of(params_.number(1), params_.text(2)));
+      trial.params.emplace(params_.text(0), value_from_optuna(params_.number(1), params_.text(2)));
     points_.bind(1, trial_id);
     while (points_.step()) {
       trial.intermediate.emplace_back(points_.integer(0),

@@ -11,8 +11,6 @@
 namespace muster::tune {
 namespace {
 
-using muster::to_text;  // of Json
-
 constexpr std::string_view kLine = "this line";
 constexpr double kWholeBelow = 9007199254740992.0;  // 2^53: whole doubles below it are exact
 
@@ -94,15 +92,15 @@ int64_t whole(const Json& json, std::string_view name, int64_t low, int64_t high
   throw refused(concat("\"", name, "\" cannot be taken"),
                 high == INT64_MAX ? concat("it is a whole number, at least ", low)
                                   : concat("it is a whole number from ", low, " to ", high),
-                to_text(json));
+                json_text(json));
 }
 
-std::string text_of(const Json& json, std::string_view name, size_t most) {
+std::string member_text(const Json& json, std::string_view name, size_t most) {
   if (json.is_string() && json.get_ref<const std::string&>().size() <= most)
     return json.get<std::string>();
   throw refused(concat("\"", name, "\" cannot be taken"),
                 concat("it is a text of at most ", most, " bytes"),
-                to_text(json));
+                json_text(json));
 }
 
 const Json& field(const Json& object, std::string_view name) {
@@ -136,7 +134,7 @@ double number_of(const Json& json, const std::string& name) {
     if (text == "inf") return std::numeric_limits<double>::infinity();
     if (text == "-inf") return -std::numeric_limits<double>::infinity();
   }
-  throw refused(concat("metric \"", name, "\" cannot be taken"), "it is a number", to_text(json));
+  throw refused(concat("metric \"", name, "\" cannot be taken"), "it is a number", json_text(json));
 }
 
 Json number_json(double value) {
@@ -179,7 +177,7 @@ void read_rest(const Json& object, Report& report) {
   if (step != object.end() && !step->is_null()) report.step = whole(*step, "step", 0, INT64_MAX);
   const auto path = object.find("checkpoint");
   if (path != object.end() && !path->is_null())
-    report.checkpoint = text_of(*path, "checkpoint", kMaxPathBytes);
+    report.checkpoint = member_text(*path, "checkpoint", kMaxPathBytes);
 }
 
 Report report_of(const Json& object) {
@@ -187,7 +185,7 @@ Report report_of(const Json& object) {
   report.sequence = whole(field(object, "sequence"), "sequence", 1, INT64_MAX);
   const Json& metrics = field(object, "metrics");
   if (!metrics.is_object())
-    throw refused("\"metrics\" cannot be taken", "it is an object of numbers", to_text(metrics));
+    throw refused("\"metrics\" cannot be taken", "it is an object of numbers", json_text(metrics));
   read_rest(object, report);
   report.metrics = metrics_of(metrics, "");
   check(report);
@@ -196,10 +194,10 @@ Report report_of(const Json& object) {
 
 Hello hello_of(const Json& object) {
   Hello hello;
-  hello.token = text_of(field(object, "token"), "token", kMaxNameBytes);
+  hello.token = member_text(field(object, "token"), "token", kMaxNameBytes);
   hello.trial = whole(field(object, "trial"), "trial", 0, INT64_MAX);
   hello.attempt = static_cast<int32_t>(whole(field(object, "attempt"), "attempt", 1, INT32_MAX));
-  hello.client = text_of(field(object, "client"), "client", kMaxNameBytes);
+  hello.client = member_text(field(object, "client"), "client", kMaxNameBytes);
   return hello;
 }
 
@@ -209,8 +207,8 @@ Json json_of(const Metrics& metrics) {
   return object;
 }
 
-std::string line_of(const Json& json) {
-  std::string line = to_text(json);
+std::string protocol_line(const Json& json) {
+  std::string line = json_text(json);
   if (line.size() > kMaxLineBytes) {
     throw refused("this message is too long",
                   concat("a line has at most ", kMaxLineBytes, " bytes"),
@@ -230,7 +228,7 @@ Action action_of(const Json& json) {
   for (const Action action : {Action::kContinue, Action::kPause, Action::kStop}) {
     if (json == name_of(action)) return action;
   }
-  throw refused("\"action\" cannot be taken", "it is continue, pause or stop", to_text(json));
+  throw refused("\"action\" cannot be taken", "it is continue, pause or stop", json_text(json));
 }
 
 }  // namespace
@@ -260,7 +258,7 @@ Address parse_address(std::string_view text, std::string_view where) {
   return {.host = std::string(host), .port = static_cast<uint16_t>(*port)};
 }
 
-std::string to_text(const Address& address) {
+std::string address_text(const Address& address) {
   if (!address.path.empty()) return "unix:" + address.path;
   const bool v6 = address.host.find(':') != std::string::npos;
   return concat("tcp:", v6 ? "[" : "", address.host, v6 ? "]:" : ":", address.port);
@@ -268,22 +266,22 @@ std::string to_text(const Address& address) {
 
 TrialMessage parse_trial_message(std::string_view line) {
   const Json object = object_of(line);
-  const std::string type = text_of(field(object, "type"), "type", kMaxNameBytes);
+  const std::string type = member_text(field(object, "type"), "type", kMaxNameBytes);
   if (type == "report") return report_of(object);
   if (type == "hello") return hello_of(object);
   if (type == "stop") {
-    return StopRequest{.token = text_of(field(object, "token"), "token", kMaxNameBytes),
+    return StopRequest{.token = member_text(field(object, "token"), "token", kMaxNameBytes),
                        .trial = whole(field(object, "trial"), "trial", -1, INT64_MAX)};
   }
   throw refused("\"type\" cannot be taken", "it is hello, report or stop", type);
 }
 
 std::string to_line(const Hello& hello) {
-  return line_of({{"type", "hello"},
-                  {"token", hello.token},
-                  {"trial", hello.trial},
-                  {"attempt", hello.attempt},
-                  {"client", hello.client}});
+  return protocol_line({{"type", "hello"},
+                        {"token", hello.token},
+                        {"trial", hello.trial},
+                        {"attempt", hello.attempt},
+                        {"client", hello.client}});
 }
 
 std::string to_line(const Report& report) {
@@ -292,38 +290,38 @@ std::string to_line(const Report& report) {
   if (report.step) json["step"] = *report.step;
   json["metrics"] = json_of(report.metrics);
   if (!report.checkpoint.empty()) json["checkpoint"] = report.checkpoint;
-  return line_of(json);
+  return protocol_line(json);
 }
 
 std::string to_line(const StopRequest& request) {
-  return line_of({{"type", "stop"}, {"token", request.token}, {"trial", request.trial}});
+  return protocol_line({{"type", "stop"}, {"token", request.token}, {"trial", request.trial}});
 }
 
 Answer parse_answer(std::string_view line) {
   const Json object = object_of(line);
-  const std::string type = text_of(field(object, "type"), "type", kMaxNameBytes);
+  const std::string type = member_text(field(object, "type"), "type", kMaxNameBytes);
   Answer answer;
   answer.sequence = whole(field(object, "sequence"), "sequence", 0, INT64_MAX);
   if (type == "error") {
-    answer.error = text_of(field(object, "message"), "message", kMaxLineBytes);
+    answer.error = member_text(field(object, "message"), "message", kMaxLineBytes);
     if (answer.error.empty()) answer.error = "refused";
     return answer;
   }
   if (type != "answer") throw refused("\"type\" cannot be taken", "it is answer or error", type);
   answer.action = action_of(field(object, "action"));
   const auto reason = object.find("reason");
-  if (reason != object.end()) answer.reason = text_of(*reason, "reason", kMaxLineBytes);
+  if (reason != object.end()) answer.reason = member_text(*reason, "reason", kMaxLineBytes);
   return answer;
 }
 
 std::string to_line(const Answer& answer) {
   if (!answer.error.empty()) {
-    return line_of(
+    return protocol_line(
         {{"type", "error"}, {"sequence", answer.sequence}, {"message", cut(answer.error)}});
   }
   Json json{{"type", "answer"}, {"sequence", answer.sequence}, {"action", name_of(answer.action)}};
   if (!answer.reason.empty()) json["reason"] = cut(answer.reason);
-  return line_of(json);
+  return protocol_line(json);
 }
 
 Report parse_report_line(std::string_view line) {
@@ -340,7 +338,7 @@ std::string to_report_line(const Report& report) {
   Json json = json_of(report.metrics);
   if (report.step) json["step"] = *report.step;
   if (!report.checkpoint.empty()) json["checkpoint"] = report.checkpoint;
-  std::string line = line_of(json);
+  std::string line = protocol_line(json);
   line.pop_back();
   return line;
 }
@@ -353,10 +351,10 @@ std::optional<std::string_view> behind_tag(std::string_view line, std::string_vi
 
 FailureLine parse_failure_line(std::string_view json) {
   const Json object = object_of(json);
-  const std::string name = text_of(field(object, "class"), "class", kMaxNameBytes);
+  const std::string name = member_text(field(object, "class"), "class", kMaxNameBytes);
   FailureLine line;
   const auto message = object.find("message");
-  if (message != object.end()) line.message = cut(text_of(*message, "message", kMaxLineBytes));
+  if (message != object.end()) line.message = cut(member_text(*message, "message", kMaxLineBytes));
   for (const Failure failure : {Failure::kCrash, Failure::kOutOfMemory, Failure::kNan}) {
     if (name == name_of(failure)) return line.failure = failure, line;
   }
@@ -364,7 +362,8 @@ FailureLine parse_failure_line(std::string_view json) {
 }
 
 std::string to_failure_line(const FailureLine& line) {
-  std::string json = line_of({{"class", name_of(line.failure)}, {"message", cut(line.message)}});
+  std::string json =
+      protocol_line({{"class", name_of(line.failure)}, {"message", cut(line.message)}});
   json.pop_back();
   return concat(kFailureTag, ' ', json);
 }

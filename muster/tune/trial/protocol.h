@@ -69,7 +69,7 @@ struct Address {
 };
 /// Throws a usage error that names `where`.
 Address parse_address(std::string_view text, std::string_view where);
-std::string to_text(const Address& address);
+std::string address_text(const Address& address);
 
 /// The first line of a connection of a trial.
 struct Hello {

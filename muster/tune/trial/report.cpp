@@ -195,7 +195,7 @@ void TrialLink::Impl::echo(const Report& report) const {
 
 void TrialLink::Impl::lost(const std::string& trouble) const {
   const Error error = environment_error(
-      {.refused = concat("the link to the tuner at ", to_text(*address), " is lost"),
+      {.refused = concat("the link to the tuner at ", address_text(*address), " is lost"),
        .rule = concat(trouble, ", for more than ", shortest(options.lease_s), " s"),
        .hint = "the report was not answered; the study's next run starts this trial again"});
   if (!options.exit_when_lost) throw error;

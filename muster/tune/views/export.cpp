@@ -75,7 +75,7 @@ std::string trial_csv_line(const TrialHistory& trial,
   CsvLine line;
   const double value = result_of(trial, facts);
   line.add_count(trial.number).add(optuna_name(trial.state)).add_if(!std::isnan(value), value);
-  for (const Value& parameter : trial.values) line.add(to_text(parameter));
+  for (const Value& parameter : trial.values) line.add(value_text(parameter));
   const auto last = last_metrics(trial);
   for (const std::string& metric : metrics) {
     const auto found = last.find(metric);

@@ -41,7 +41,7 @@ void add_described(const StudySummary& summary, StudyFacts& facts) {
     const auto text = [&](const char* key) -> std::string {
       if (!parameter.is_object() || !parameter.contains(key)) throw bad_description(summary);
       const Json& value = parameter[key];
-      return value.is_string() ? value.get<std::string>() : muster::to_text(value);
+      return value.is_string() ? value.get<std::string>() : json_text(value);
     };
     facts.parameters.push_back({text("name"), text("domain")});
   }

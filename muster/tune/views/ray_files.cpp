@@ -53,7 +53,7 @@ std::string clean(const Value& value) {
   if (value.is_none()) return "None";
   if (value.is_bool()) return value.as_bool() ? "True" : "False";
   std::string out;
-  for (const char c : to_text(value)) {
+  for (const char c : value_text(value)) {
     const bool good = std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
     if (good || out.empty() || out.back() != '\0') out += good ? c : '\0';
   }
@@ -174,7 +174,7 @@ void append(const std::filesystem::path& path, std::string_view bytes) {
 }
 
 std::string config_text(const TrialHistory& trial, const StudyFacts& facts, int indent) {
-  return muster::to_text(config_of(trial, facts), indent);
+  return json_text(config_of(trial, facts), indent);
 }
 
 /// All three files; the columns of progress.csv.

@@ -98,7 +98,7 @@ Cell cell_of(const Value& value) {
   if (value.is_int()) return value.as_int();
   if (value.is_double()) return value.as_double();
   if (value.is_none()) return {};
-  return to_text(value);
+  return value_text(value);
 }
 
 Column name_column(const StudyView& view, const Rows& rows) {

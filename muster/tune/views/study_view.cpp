@@ -47,7 +47,7 @@ std::string parameters_text(const StudyView& view, const Trial& trial, bool in_s
     const Value& value = trial.values[i];
     if (value.is_none()) continue;
     const std::string text =
-        in_short && value.is_double() ? short_text(value.as_double()) : to_text(value);
+        in_short && value.is_double() ? short_text(value.as_double()) : value_text(value);
     out += concat(out.empty() ? "" : " ", view.parameters[i], '=', text);
   }
   return printable(out);

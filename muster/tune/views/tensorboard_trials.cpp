@@ -24,7 +24,7 @@ Type type_of(const Value& value) {
 track::HParamValue to_hparam(const Value& value, Type type) {
   if (type == Type::kBool && value.is_bool()) return value.as_bool();
   if (type == Type::kNumber && value.is_number()) return value.as_double();
-  return to_text(value);
+  return value_text(value);
 }
 
 /// The type of a list: texts if they are of several.

@@ -55,7 +55,7 @@ class Group {
       state.step = 12;
       state.ended = ended;
       state.since_s = 4.9;
-      views_[rank].state = parse_peer_state(to_text(state), "state");
+      views_[rank].state = parse_peer_state(peer_state_text(state), "state");
       if (views_[rank].life == Life::kUnknown && views_[rank].age_s == 0)
         views_[rank].life = Life::kRuns;
       views_[rank].silent_s = views_[rank].age_s;
@@ -264,7 +264,8 @@ TEST(Diagnosis, OneRankThatContradictsItselfIsNoDifferenceBetweenRanks) {
 
 TEST(PeerState, HoldsNoMoreThanARankWrites) {
   const auto reads = [](const PeerState& state) {
-    return test::error_of([&] { EXPECT_EQ(parse_peer_state(to_text(state), "heartbeat"), state); });
+    return test::error_of(
+        [&] { EXPECT_EQ(parse_peer_state(peer_state_text(state), "heartbeat"), state); });
   };
   PeerState state;
   for (uint64_t i = 0; i < 256; ++i) state.ops.push_back({i, 1, "barrier"});

@@ -20,9 +20,9 @@ TEST(FaultPlan, RulesStandBetweenSemicolonsOrLineEnds) {
                        {.action = FaultAction::kDelay, .delay = 200ms, .op = OpKind::kBroadcast},
                        {.action = FaultAction::kNan, .rank = 0, .step = 3},
                        {.action = FaultAction::kStop}}));
-  EXPECT_EQ(to_text(plan),
+  EXPECT_EQ(fault_plan_text(plan),
             "kill@rank=1,op=allreduce,at=7; delay=200ms@op=broadcast; nan@rank=0,step=3; stop");
-  EXPECT_EQ(parse_fault_plan(to_text(plan)), plan);
+  EXPECT_EQ(parse_fault_plan(fault_plan_text(plan)), plan);
   EXPECT_TRUE(parse_fault_plan(" \n;").empty());
 }
 

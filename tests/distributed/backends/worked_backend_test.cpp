@@ -12,7 +12,7 @@
 #include "muster/distributed/call/op_queue.h"
 #include "muster/distributed/call/posting_backend.h"
 #include "muster/distributed/meet/backend.h"
-#include "muster/distributed/thread/thread_board.h"
+#include "muster/distributed/thread/thread_exchange.h"
 
 #include "tests/support/error_of.h"
 

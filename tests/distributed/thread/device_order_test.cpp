@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "muster/distributed/thread/thread_board.h"
+#include "muster/distributed/thread/thread_exchange.h"
 #include "muster/tensor/device/streams.h"
 
 #include "tests/support/fake_devices.h"
@@ -14,7 +14,7 @@
 namespace muster {
 namespace {
 
-using distributed::ThreadBoard;
+using distributed::ThreadExchange;
 using tensor::stream_devices;
 using test::fake;
 using test::journal;
@@ -37,9 +37,9 @@ TEST(DeviceOrder, AMarkIsMadeForEachAcceleratorOnce) {
 }
 
 TEST(DeviceOrder, TheLastRanksStreamsWaitForAllAndWhoeverWaitsForTheWorkForThem) {
-  ThreadBoard board(2);
+  ThreadExchange exchange(2);
   const auto post = [&](int rank) {
-    return board.post(
+    return exchange.post(
         rank,
         0,
         {.op = c10d::OpType::BARRIER, .inputs = {on(fake(static_cast<int8_t>(rank)))}},
@@ -62,9 +62,9 @@ TEST(DeviceOrder, TheLastRanksStreamsWaitForAllAndWhoeverWaitsForTheWorkForThem)
 }
 
 TEST(DeviceOrder, WhatIsWrittenIsMarkedAsWellAsWhatIsRead) {
-  ThreadBoard board(1);
+  ThreadExchange exchange(1);
   journal.take();
-  board.post(
+  exchange.post(
       0,
       0,
       {.op = c10d::OpType::BARRIER, .inputs = {on(fake(1))}, .outputs = {on(fake(1)), on(fake(3))}},

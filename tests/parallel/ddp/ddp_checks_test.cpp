@@ -5,7 +5,7 @@
 
 #include "muster/parallel/ddp/bucket_tuner.h"
 #include "muster/parallel/ddp/ddp.h"
-#include "muster/parallel/module/desync_watch.h"
+#include "muster/parallel/module/desync_check.h"
 #include "muster/parallel/module/tensor_hash.h"
 #include "muster/testing/run_ranks.h"
 
@@ -152,7 +152,7 @@ TEST(DdpDesync, TakesParametersInTurns) {
   };
   run_ranks(4, [&](ProcessGroup group) {
     // 32 bytes each: two a turn, so the third check is of p4 alone and the second of p2 and p3.
-    parallel::DesyncWatch watch(parameters(group.rank()), group, 3, 64);
+    parallel::DesyncCheck watch(parameters(group.rank()), group, 3, 64);
     int64_t steps = 0;
     const std::string error = error_of([&] {
       for (; steps < 100; ++steps) {
@@ -167,7 +167,7 @@ TEST(DdpDesync, TakesParametersInTurns) {
 
 TEST(DdpDesync, CanBeTurnedOff) {
   run_ranks(2, [](ProcessGroup group) {
-    parallel::DesyncWatch watch({{"p", torch::full({1}, group.rank())}}, group, 0);
+    parallel::DesyncCheck watch({{"p", torch::full({1}, group.rank())}}, group, 0);
     for (int step = 0; step < 300; ++step) {
       watch.start_step();
       watch.end_forward();

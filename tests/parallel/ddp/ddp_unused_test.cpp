@@ -163,7 +163,7 @@ TEST(DdpWatched, BackwardEndsWithTheWordsThatNameTheRank) {
           DistributedDataParallel ddp(net, group);
           for (int step = 0; step < 3; ++step) ddp->forward(torch::ones({2, 10})).sum().backward();
         },
-        {.backend = backend, .watch = {.faults = "skip@rank=1,op=allreduce,at=2"}});
+        {.backend = backend, .monitor = {.faults = "skip@rank=1,op=allreduce,at=2"}});
     EXPECT_THAT(errors[0],
                 ::testing::AllOf(::testing::HasSubstr("rank 1"),
                                  ::testing::HasSubstr("allreduce"),

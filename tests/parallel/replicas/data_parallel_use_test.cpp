@@ -12,7 +12,7 @@
 #include <torch/torch.h>
 
 #include "muster/base/error.h"
-#include "muster/parallel/module/desync_watch.h"
+#include "muster/parallel/module/desync_check.h"
 #include "muster/parallel/replicas/data_parallel.h"
 
 #include "tests/parallel/replicas/line.h"
@@ -275,7 +275,7 @@ TEST(DataParallelUse, ReplicasOnOtherKindsOfDevicesAreNotComparedBitForBit) {
   const auto found = [](const std::vector<std::vector<int64_t>>& rows) {
     std::vector<torch::Tensor> hashes;
     for (const auto& row : rows) hashes.push_back(torch::tensor(row, torch::kLong));
-    return parallel::DesyncWatch::first_difference(torch::stack(hashes));
+    return parallel::DesyncCheck::first_difference(torch::stack(hashes));
   };
   // Two hashes and the kind of device, by rank.
   EXPECT_FALSE(found({{5, 6, 0}, {7, 8, 1}, {5, 6, 0}, {7, 8, 1}}).has_value());

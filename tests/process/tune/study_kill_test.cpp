@@ -69,7 +69,7 @@ std::vector<std::string> outcome_of(const fs::path& storage) {
   for (const tune::Event& event : tune::read_events(storage, "kill")) {
     std::string& text = trials[event.trial];
     if (const auto* added = std::get_if<tune::TrialAdded>(&event.what)) {
-      for (const tune::Value& value : added->values) text += tune::to_text(value) + ' ';
+      for (const tune::Value& value : added->values) text += tune::value_text(value) + ' ';
     } else if (const auto* reported = std::get_if<tune::Reported>(&event.what)) {
       text += concat("| ",
                      reported->t,

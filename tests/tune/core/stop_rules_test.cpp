@@ -32,7 +32,7 @@ TEST(StopCriterion, ReadsEveryComparisonWithAndWithoutBlanks) {
   EXPECT_EQ(parsed("  val/acc  >=  95e-2 "),
             (StopCriterion{"val/acc", Comparison::kGreaterEqual, 0.95}));
   EXPECT_EQ(parsed("step>10"), (StopCriterion{"step", Comparison::kGreater, 10}));
-  EXPECT_EQ(to_text(parsed("loss<=-0.10")), "loss <= -0.1");
+  EXPECT_EQ(criterion_text(parsed("loss<=-0.10")), "loss <= -0.1");
 }
 
 TEST(StopCriterion, WhatDoesNotSayItsDirectionIsRefusedWithBothWaysToMeanIt) {

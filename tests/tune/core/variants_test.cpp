@@ -31,7 +31,8 @@ std::vector<std::string> fixed(const StudySpec& spec, int64_t trials) {
       const auto* grid = std::get_if<CategoricalDistribution>(&dimension.distribution);
       std::string value = "?";
       if (!std::isnan(point[d]))
-        value = grid ? to_text(grid->choices[static_cast<size_t>(point[d])]) : shortest(point[d]);
+        value =
+            grid ? value_text(grid->choices[static_cast<size_t>(point[d])]) : shortest(point[d]);
       text += (d == 0 ? "" : " ") + dimension.name + "=" + value;
     }
     out.push_back(text);

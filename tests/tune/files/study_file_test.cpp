@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/file.h"
+#include "muster/base/json.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
@@ -243,7 +244,7 @@ TEST(StudyFile, ParametersOfFlagsJoinThoseOfTheFile) {
   const std::vector<Parameter> more = {parse_param_flag("lr=0.5"), parse_param_flag("x=choice(1)")};
   const StudySpec spec =
       parse_study("command = [\"a\", \"{x}\"]\n[space]\nlr = 1\nb = 2", "runs/a.toml", more);
-  EXPECT_EQ(muster::to_text(spec.space.describe()),
+  EXPECT_EQ(json_text(spec.space.describe()),
             R"json([{"name":"lr","domain":0.5},{"name":"b","domain":2},)json"
             R"json({"name":"x","domain":"choice(1)"}])json");
 }

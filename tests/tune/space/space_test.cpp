@@ -54,7 +54,7 @@ TEST(Space, HasADimensionForEachDraw) {
 
 TEST(Space, APointResolvesToTheValuesThatAProgramSees) {
   EXPECT_THAT(classic().resolve({0.01, 6, 3}), ElementsAre(0.01, 64, 16, 10));
-  EXPECT_EQ(muster::to_text(to_json(classic(), classic().resolve({0.5, 2, 0}))),
+  EXPECT_EQ(json_text(to_json(classic(), classic().resolve({0.5, 2, 0}))),
             R"({"lr":0.5,"l1":4,"batch_size":2,"epochs":10})");
   EXPECT_THAT(refusal_of([] { classic().resolve({0.01, 6}); }), HasSubstr("3 dimensions"));
   EXPECT_THAT(refusal_of([] {
@@ -73,7 +73,7 @@ TEST(Space, APointResolvesToTheValuesThatAProgramSees) {
 
 TEST(Space, NestedNamesBecomeNestedObjects) {
   const Space space{{"optimizer.name", "sgd"}, {"optimizer.lr", 0.5}, {"seed", 1}};
-  EXPECT_EQ(muster::to_text(to_json(space, space.resolve({}))),
+  EXPECT_EQ(json_text(to_json(space, space.resolve({}))),
             R"({"optimizer":{"name":"sgd","lr":0.5},"seed":1})");
 }
 
@@ -127,8 +127,7 @@ TEST(Space, ConditionsLeaveOutWhatDoesNotApply) {
   EXPECT_THAT(space.resolve({1, std::nan(""), 77, 2}), ElementsAre("adam", Value(), Value(), 0.99));
   const Point point = space.with_conditions({1, 0.9, 1, 2});
   EXPECT_TRUE(std::isnan(point[1]) && std::isnan(point[2]) && point[3] == 2);
-  EXPECT_EQ(muster::to_text(to_json(space, space.resolve(point))),
-            R"({"optimizer":"adam","beta":0.99})");
+  EXPECT_EQ(json_text(to_json(space, space.resolve(point))), R"({"optimizer":"adam","beta":0.99})");
 }
 
 TEST(Space, OrderOfDeclarationDoesNotMatter) {
@@ -247,14 +246,14 @@ TEST(Space, RefusesWhatCannotBeComputed) {
 
 TEST(Space, IsDescribedAndMadeAgain) {
   for (const Space& space : {classic(), conditional()}) {
-    const Json described = parse_json(muster::to_text(space.describe()), "test");
+    const Json described = parse_json(json_text(space.describe()), "test");
     const Space again = Space::from_description(described);
     EXPECT_EQ(again.describe(), described);
     EXPECT_EQ(again.draw({}, 1, 2), space.draw({}, 1, 2));
     EXPECT_THAT(again.differences(described), IsEmpty());
   }
   EXPECT_EQ(
-      muster::to_text(Space({{"a", "3"}, {"b", 3}, {"c", "f(x)"}}).describe()),
+      json_text(Space({{"a", "3"}, {"b", 3}, {"c", "f(x)"}}).describe()),
       R"([{"name":"a","domain":"3"},{"name":"b","domain":3},{"name":"c","domain":"'f(x)'"}])");
   const Space function{{"f", sample_from([](const Resolved&) { return Value(1); })}};
   EXPECT_THAT(refusal_of([&] { Space::from_description(function.describe()); }),

@@ -179,7 +179,7 @@ TEST(TunersAddress, ReadsWhatItWrites) {
   EXPECT_EQ(parse_address("tcp:node-1:80", "A"), (Address{.host = "node-1", .port = 80}));
   EXPECT_EQ(parse_address("tcp:[::1]:65535", "A"), (Address{.host = "::1", .port = 65535}));
   for (const char* text : {"unix:/a", "tcp:h:1", "tcp:[fe80::1%eth0]:9"})
-    EXPECT_EQ(to_text(parse_address(text, "A")), text);
+    EXPECT_EQ(address_text(parse_address(text, "A")), text);
 }
 
 TEST(TunersAddress, SaysWhatIsWrong) {

@@ -1,5 +1,5 @@
 // What a rank learns of others through the store, where these write what the test wants.
-#include "muster/distributed/watch/watch_board.h"
+#include "muster/distributed/monitor/heartbeat_store.h"
 
 #include <atomic>
 #include <functional>
@@ -14,7 +14,7 @@
 #include "muster/base/text.h"
 #include "muster/distributed/call/op_queue.h"
 #include "muster/distributed/call/posting_backend.h"
-#include "muster/distributed/watch/watch.h"
+#include "muster/distributed/monitor/monitor.h"
 
 #include "tests/support/error_of.h"
 
@@ -22,7 +22,7 @@ namespace muster::distributed {
 namespace {
 
 using namespace std::chrono_literals;
-using Clock = WatchBoard::Clock;
+using Clock = HeartbeatStore::Clock;
 using Kind = diagnose::Diagnosis::Kind;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -39,23 +39,23 @@ class Board : public ::testing::Test {
       : store_(c10::make_intrusive<c10d::HashStore>()),
         recorder_(std::make_shared<diagnose::FlightRecorder>()),
         op_(recorder_->post({.kind = diagnose::OpKind::kGather, .root = 0})),
-        board_(store_, {.world_size = world_size, .heartbeat = kHeartbeat}, recorder_) {}
+        heartbeats_(store_, {.world_size = world_size, .heartbeat = kHeartbeat}, recorder_) {}
 
   void write(const diagnose::PeerState& state) {
-    c10d::PrefixStore("watch", store_).set(concat("state/", state.rank), to_text(state));
+    c10d::PrefixStore("watch", store_).set(concat("state/", state.rank), peer_state_text(state));
   }
   diagnose::Diagnosis look() {
     return diagnose::diagnose(
-        {.op = op_, .rank = 0}, board_.peers(), board_.store(), board_.stale_s());
+        {.op = op_, .rank = 0}, heartbeats_.peers(), heartbeats_.store(), heartbeats_.stale_s());
   }
   /// The first diagnosis that is as wanted, or the last one when the patience is over.
   diagnose::Diagnosis first(const std::function<bool(const diagnose::Diagnosis&)>& is_wanted) {
     const auto until = Clock::now() + kPatience;
     while (true) {
-      const uint64_t seen = board_.version();
+      const uint64_t seen = heartbeats_.version();
       diagnose::Diagnosis found = look();
       if (is_wanted(found) || Clock::now() > until) return found;
-      board_.wait_until(seen, until);
+      heartbeats_.wait_until(seen, until);
     }
   }
   diagnose::Diagnosis certain() {
@@ -65,7 +65,7 @@ class Board : public ::testing::Test {
   const StorePtr store_;
   const std::shared_ptr<diagnose::FlightRecorder> recorder_;
   const diagnose::OpRecord op_;
-  WatchBoard board_;
+  HeartbeatStore heartbeats_;
 };
 
 /// Ranks of another host, whose processes the kernel here does not know.
@@ -103,19 +103,19 @@ class BoardOfHosts : public Board {
 TEST_F(BoardOfHosts, OnlyTheRankThatFellSilentIsNamedThoughTheOthersWereNeverReadBefore) {
   let_beat();
   for (int round = 0; round < 2; ++round) {  // the second time, old heartbeats are known
-    board_.set_alarm(true);
+    heartbeats_.set_alarm(true);
     const diagnose::Diagnosis alarm = first([](const diagnose::Diagnosis& found) {
       EXPECT_FALSE(found.certain);
       EXPECT_NE(found.kind, Kind::kSilent) << found.who;
       return found.kind == Kind::kMissing;
     });
     EXPECT_EQ(alarm.kind, Kind::kMissing);
-    board_.set_alarm(false);
+    heartbeats_.set_alarm(false);
     let_beat();
   }
   silent_rank_ = 2;
   const auto start = Clock::now();
-  board_.set_alarm(true);
+  heartbeats_.set_alarm(true);
   const diagnose::Diagnosis found = certain();
   EXPECT_EQ(found.kind, Kind::kSilent);
   EXPECT_THAT(found.culprits, ElementsAre(2));
@@ -129,12 +129,12 @@ TEST_F(Board, ARankThatDidItsPartAndEndedIsNotGoneByAnOldHeartbeat) {
   write({.rank = 1, .beat = 1, .process = diagnose::this_process()});
   write({.rank = 2, .beat = 1, .process = ended});
   write({.rank = 3, .beat = 1, .process = diagnose::this_process()});
-  board_.set_alarm(true);  // an earlier one
+  heartbeats_.set_alarm(true);  // an earlier one
   EXPECT_EQ(certain().kind, Kind::kGone);
-  board_.set_alarm(false);
+  heartbeats_.set_alarm(false);
   std::this_thread::sleep_for(2 * kHeartbeat / 5);
   write({.rank = 2, .beat = 2, .process = ended, .posted = 1, .completed = 1, .ended = true});
-  board_.set_alarm(true);
+  heartbeats_.set_alarm(true);
   const auto start = Clock::now();
   std::vector<int> culprits;
   while (Clock::now() < start + kHeartbeat ||
@@ -148,15 +148,15 @@ TEST_F(Board, ARankThatDidItsPartAndEndedIsNotGoneByAnOldHeartbeat) {
 }
 
 TEST_F(Board, ACallIsComparedWithTheFirstUntilThatIsWithdrawn) {
-  EXPECT_TRUE(board_.agrees({.sequence = 5, .fingerprint = 7}, false));
-  EXPECT_TRUE(board_.agrees({.sequence = 5, .fingerprint = 7}, false));
-  EXPECT_FALSE(board_.agrees({.sequence = 5, .fingerprint = 8}, true));
-  EXPECT_TRUE(board_.agrees({.sequence = 5, .attempt = 1, .fingerprint = 8}, false));
-  board_.withdraw({.sequence = 5, .fingerprint = 8});  // was not the first
-  EXPECT_FALSE(board_.agrees({.sequence = 5, .fingerprint = 8}, true));
-  board_.withdraw({.sequence = 5, .fingerprint = 7});
-  EXPECT_TRUE(board_.agrees({.sequence = 5, .fingerprint = 8}, false));
-  EXPECT_FALSE(board_.agrees({.sequence = 5, .fingerprint = 7}, true));
+  EXPECT_TRUE(heartbeats_.agrees({.sequence = 5, .fingerprint = 7}, false));
+  EXPECT_TRUE(heartbeats_.agrees({.sequence = 5, .fingerprint = 7}, false));
+  EXPECT_FALSE(heartbeats_.agrees({.sequence = 5, .fingerprint = 8}, true));
+  EXPECT_TRUE(heartbeats_.agrees({.sequence = 5, .attempt = 1, .fingerprint = 8}, false));
+  heartbeats_.withdraw({.sequence = 5, .fingerprint = 8});  // was not the first
+  EXPECT_FALSE(heartbeats_.agrees({.sequence = 5, .fingerprint = 8}, true));
+  heartbeats_.withdraw({.sequence = 5, .fingerprint = 7});
+  EXPECT_TRUE(heartbeats_.agrees({.sequence = 5, .fingerprint = 8}, false));
+  EXPECT_FALSE(heartbeats_.agrees({.sequence = 5, .fingerprint = 7}, true));
 }
 
 /// A user's own: takes everything for done, and compares nothing.
@@ -186,10 +186,10 @@ TEST(WatchOfABackendWithoutAnEntry, ComparesTheCalls) {
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 2; ++rank) {
     ranks.emplace_back([&, rank] {
-      const auto backend =
-          watched(c10::make_intrusive<CarelessBackend>(rank),
-                  {.store = store, .rank = rank, .world_size = 2, .timeout = 60s, .threads = true},
-                  {});
+      const auto backend = monitored(
+          c10::make_intrusive<CarelessBackend>(rank),
+          {.store = store, .rank = rank, .world_size = 2, .timeout = 60s, .threads = true},
+          {});
       errors[static_cast<size_t>(rank)] = test::error_of([&] {
         std::vector<at::Tensor> tensors{torch::ones({8 + 4 * rank})};
         for (const auto until = Clock::now() + kPatience; Clock::now() < until;) {

@@ -1,4 +1,4 @@
-#include "muster/distributed/watch/watched_backend.h"
+#include "muster/distributed/monitor/monitored_backend.h"
 
 #include <cstdlib>
 #include <thread>
@@ -8,8 +8,8 @@
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/distributed/meet/backend.h"
-#include "muster/distributed/watch/faulty_backend.h"
-#include "muster/distributed/watch/watched_work.h"
+#include "muster/distributed/monitor/faulty_backend.h"
+#include "muster/distributed/monitor/monitored_work.h"
 
 namespace muster::distributed {
 namespace {
@@ -80,36 +80,36 @@ BackendTraits traits_of(const c10d::Backend& backend) {
 
 }  // namespace
 
-WatchedBackend::WatchedBackend(c10::intrusive_ptr<c10d::Backend> inner,
-                               const WatchRequest& request,
-                               const WatchOptions& options)
+MonitoredBackend::MonitoredBackend(c10::intrusive_ptr<c10d::Backend> inner,
+                                   const MonitorRequest& request,
+                                   const MonitorOptions& options)
     : DecoratedBackend(std::move(inner)),
-      watch_(std::make_shared<Watch>(request, options, traits_of(*inner_))) {
-  // The backend lives longer than the watch's thread: stop() joins it.
-  watch_->start([backend = inner_.get()] { backend->abort(); });
+      monitor_(std::make_shared<Monitor>(request, options, traits_of(*inner_))) {
+  // The backend lives longer than the monitor's thread: stop() joins it.
+  monitor_->start([backend = inner_.get()] { backend->abort(); });
 }
 
 // A gloo backend joins its threads at its end, and they wait for operations whose ranks will never
 // come until these time out. When the group has failed, nobody waits with them.
-WatchedBackend::~WatchedBackend() {
-  watch_->stop();
-  if (!watch_->has_failed() || !watch_->traits().has_threads) return;
+MonitoredBackend::~MonitoredBackend() {
+  monitor_->stop();
+  if (!monitor_->has_failed() || !monitor_->traits().has_threads) return;
   std::thread([inner = std::move(inner_)]() mutable { inner.reset(); }).detach();
 }
 
-void WatchedBackend::setTimeout(std::chrono::milliseconds timeout) {
-  watch_->set_timeout(timeout);
+void MonitoredBackend::setTimeout(std::chrono::milliseconds timeout) {
+  monitor_->set_timeout(timeout);
   inner_->setTimeout(timeout);
 }
 
-WatchedBackend::WorkPtr WatchedBackend::around(const OpCall& call, Posting& posting) {
+MonitoredBackend::WorkPtr MonitoredBackend::around(const OpCall& call, Posting& posting) {
   diagnose::OpRecord record = record_of(call);
-  if (watch_->has_failed()) watch_->check_open(record);
+  if (monitor_->has_failed()) monitor_->check_open(record);
   record = recorder()->post(record);
-  watch_->check_first_call(record);
-  const auto watch_it = [&](WorkPtr inner) {
-    return c10::make_intrusive<WatchedWork>(
-        watch_, std::move(inner), record, call.type, call.timeout, getRank());
+  monitor_->check_first_call(record);
+  const auto monitor_it = [&](WorkPtr inner) {
+    return c10::make_intrusive<MonitoredWork>(
+        monitor_, std::move(inner), record, call.type, call.timeout, getRank());
   };
   WorkPtr inner;
   if (call.blocks) recorder()->begin_wait(record.id);  // it may work on this thread
@@ -120,12 +120,12 @@ WatchedBackend::WorkPtr WatchedBackend::around(const OpCall& call, Posting& post
     // The others did not come, or with something else; not: the call itself is bad.
     if (error.kind() == ErrorKind::kEnvironment ||
         error.text().refused.starts_with("ranks disagree"))
-      watch_it({})->fail(std::current_exception());
-    watch_->take_back(record);
+      monitor_it({})->fail(std::current_exception());
+    monitor_->take_back(record);
     throw;
   } catch (...) {
     if (call.blocks) recorder()->end_wait(record.id);
-    watch_->take_back(record);
+    monitor_->take_back(record);
     throw;
   }
   if (call.blocks) recorder()->end_wait(record.id);
@@ -133,12 +133,12 @@ WatchedBackend::WorkPtr WatchedBackend::around(const OpCall& call, Posting& post
     recorder()->complete(record.id);
     return inner;
   }
-  auto work = watch_it(std::move(inner));
-  WatchedWork::open(work);
+  auto work = monitor_it(std::move(inner));
+  MonitoredWork::open(work);
   return work;
 }
 
-WatchOptions with_environment(WatchOptions options) {
+MonitorOptions with_environment(MonitorOptions options) {
   const auto take = [](std::string& option, std::string_view name) {
     if (option.empty()) option = process_environment(name).value_or("");
   };
@@ -147,15 +147,15 @@ WatchOptions with_environment(WatchOptions options) {
   return options;
 }
 
-c10::intrusive_ptr<c10d::Backend> watched(c10::intrusive_ptr<c10d::Backend> backend,
-                                          const WatchRequest& request,
-                                          const WatchOptions& options) {
+c10::intrusive_ptr<c10d::Backend> monitored(c10::intrusive_ptr<c10d::Backend> backend,
+                                            const MonitorRequest& request,
+                                            const MonitorOptions& options) {
   if (request.world_size == 1) return backend;
   std::shared_ptr<const diagnose::FlightRecorder> recorder;
   if (options.on) {
-    auto watched = c10::make_intrusive<WatchedBackend>(std::move(backend), request, options);
-    recorder = watched->recorder();
-    backend = std::move(watched);
+    auto monitored = c10::make_intrusive<MonitoredBackend>(std::move(backend), request, options);
+    recorder = monitored->recorder();
+    backend = std::move(monitored);
   }
   if (options.faults.empty()) return backend;
   return c10::make_intrusive<FaultyBackend>(
@@ -165,7 +165,7 @@ c10::intrusive_ptr<c10d::Backend> watched(c10::intrusive_ptr<c10d::Backend> back
 std::shared_ptr<diagnose::FlightRecorder> recorder_of(c10d::Backend& backend) {
   c10d::Backend* at = &backend;
   while (at != nullptr) {
-    if (auto* found = dynamic_cast<WatchedBackend*>(at)) return found->recorder();
+    if (auto* found = dynamic_cast<MonitoredBackend*>(at)) return found->recorder();
     auto* decorated = dynamic_cast<DecoratedBackend*>(at);
     at = decorated == nullptr ? nullptr : decorated->inner().get();
   }

@@ -16,7 +16,7 @@
 
 namespace muster::distributed {
 
-struct BoardOptions {
+struct HeartbeatOptions {
   int rank = 0;
   int world_size = 1;
   int server_rank = -1;
@@ -25,15 +25,15 @@ struct BoardOptions {
 
 /// Runs a thread of its own, which alone talks to the store: the store may hang when the rank that
 /// serves it is stopped, and then nothing else may. All members may be called from any thread.
-class WatchBoard {
+class HeartbeatStore {
  public:
   using Clock = std::chrono::steady_clock;
 
-  WatchBoard(c10::intrusive_ptr<c10d::Store> store,
-             BoardOptions options,
-             std::shared_ptr<diagnose::FlightRecorder> recorder);
-  ~WatchBoard();
-  WatchBoard(const WatchBoard&) = delete;
+  HeartbeatStore(c10::intrusive_ptr<c10d::Store> store,
+                 HeartbeatOptions options,
+                 std::shared_ptr<diagnose::FlightRecorder> recorder);
+  ~HeartbeatStore();
+  HeartbeatStore(const HeartbeatStore&) = delete;
 
   /// Tells the others that this rank has closed the group, and ends the thread. Does not wait for a
   /// store that hangs. The destructor does it, too.
@@ -90,7 +90,7 @@ class WatchBoard {
 };
 
 /// Of a board and its thread, which may outlive it.
-struct WatchBoard::Shared {
+struct HeartbeatStore::Shared {
   struct Question {
     Call call;
     bool withdraws = false;
@@ -103,7 +103,7 @@ struct WatchBoard::Shared {
     bool was_gone = false;                     // its process had ended by then
     Clock::duration silent{};                  // between reads that showed nothing new
   };
-  BoardOptions options;
+  HeartbeatOptions options;
   std::shared_ptr<diagnose::FlightRecorder> recorder;
   diagnose::ProcessId process = diagnose::this_process();
 

@@ -1,4 +1,4 @@
-#include "muster/distributed/watch/decorated_backend.h"
+#include "muster/distributed/monitor/decorated_backend.h"
 
 namespace muster::distributed {
 namespace {

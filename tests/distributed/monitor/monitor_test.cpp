@@ -1,6 +1,6 @@
 // Whatever a rank does wrong, every rank's error names it. Over all backends that thread ranks can
 // use.
-#include "muster/distributed/watch/watch.h"
+#include "muster/distributed/monitor/monitor.h"
 
 #include <chrono>
 #include <filesystem>
@@ -23,8 +23,8 @@ namespace muster {
 namespace {
 
 using namespace std::chrono_literals;
+using distributed::MonitorOptions;
 using distributed::ProcessGroup;
-using distributed::WatchOptions;
 using test::error_of;
 using ::testing::AllOf;
 using ::testing::AnyOf;
@@ -39,12 +39,12 @@ constexpr std::chrono::milliseconds kLong = 60s;
 std::vector<std::string> errors_of_ranks(int world_size,
                                          const std::string& backend,
                                          const std::function<void(ProcessGroup)>& rank_main,
-                                         WatchOptions watch = {}) {
+                                         MonitorOptions monitor = {}) {
   std::vector<std::string> errors(static_cast<size_t>(world_size));
   testing::run_ranks(
       world_size,
       [&](ProcessGroup group) { errors[group.rank()] = error_of([&] { rank_main(group); }); },
-      {.timeout = kLong, .backend = backend, .watch = std::move(watch)});
+      {.timeout = kLong, .backend = backend, .monitor = std::move(monitor)});
   return errors;
 }
 
@@ -87,7 +87,7 @@ std::vector<std::string> backends_without_a_device() {
 }
 
 /// backend
-class WatchedGroup : public ::testing::TestWithParam<std::string> {
+class MonitoredGroup : public ::testing::TestWithParam<std::string> {
  protected:
   std::vector<std::string> errors(int world_size,
                                   const std::function<void(ProcessGroup)>& rank_main,
@@ -98,12 +98,12 @@ class WatchedGroup : public ::testing::TestWithParam<std::string> {
   bool checks_calls() const { return GetParam() != "gloo"; }
 };
 
-TEST_P(WatchedGroup, WithoutAFaultNothingIsReported) {
+TEST_P(MonitoredGroup, WithoutAFaultNothingIsReported) {
   for (const int world_size : {2, 4})
     EXPECT_THAT(errors(world_size, program), Each(test::kNoError));
 }
 
-TEST_P(WatchedGroup, ARankThatSkippedACollectiveIsNamedWithWhatItCalledInstead) {
+TEST_P(MonitoredGroup, ARankThatSkippedACollectiveIsNamedWithWhatItCalledInstead) {
   const auto seen = errors(3, program, "skip@rank=2,op=allreduce,at=1");
   for (const std::string& error : seen) {
     if (checks_calls()) {
@@ -116,7 +116,7 @@ TEST_P(WatchedGroup, ARankThatSkippedACollectiveIsNamedWithWhatItCalledInstead) 
   }
 }
 
-TEST_P(WatchedGroup, ARankThatReorderedCollectivesIsNamed) {
+TEST_P(MonitoredGroup, ARankThatReorderedCollectivesIsNamed) {
   const auto two_at_once = [](ProcessGroup group) {
     all_reduce(group, 3);
     std::vector<at::Tensor> a{torch::ones({1000})}, b{torch::ones({4})};
@@ -138,7 +138,7 @@ TEST_P(WatchedGroup, ARankThatReorderedCollectivesIsNamed) {
   }
 }
 
-TEST_P(WatchedGroup, AnotherSizeIsFoundEvenWhereTheBackendDoesNotLook) {
+TEST_P(MonitoredGroup, AnotherSizeIsFoundEvenWhereTheBackendDoesNotLook) {
   const auto seen = errors(3, [](ProcessGroup group) {
     all_reduce(group, 8);
     all_reduce(group, group.rank() == 1 ? 12 : 16);
@@ -158,7 +158,7 @@ TEST_P(WatchedGroup, AnotherSizeIsFoundEvenWhereTheBackendDoesNotLook) {
 }
 
 // gloo sums and takes maxima of the same bytes: it ends well on every rank, with nonsense.
-TEST_P(WatchedGroup, KnownOperationsInAnotherOrderAreFoundThoughTheBackendComputesOn) {
+TEST_P(MonitoredGroup, KnownOperationsInAnotherOrderAreFoundThoughTheBackendComputesOn) {
   const auto seen = errors(3, [](ProcessGroup group) {
     const auto reduce = [&](c10d::ReduceOp::RedOpType op) {
       group.all_reduce(torch::ones({8}), op);
@@ -182,7 +182,7 @@ TEST_P(WatchedGroup, KnownOperationsInAnotherOrderAreFoundThoughTheBackendComput
   }
 }
 
-TEST_P(WatchedGroup, AnotherDtypeIsFound) {
+TEST_P(MonitoredGroup, AnotherDtypeIsFound) {
   const auto seen = errors(2, [](ProcessGroup group) {
     all_reduce(group, 8, group.rank() == 0 ? torch::kFloat : torch::kInt);
     for (int i = 0; i < 1000; ++i) {
@@ -200,7 +200,7 @@ TEST_P(WatchedGroup, AnotherDtypeIsFound) {
   }
 }
 
-TEST_P(WatchedGroup, ARankThatDoesNotComeIsNamedAtTheTimeoutWithWhatItLastDid) {
+TEST_P(MonitoredGroup, ARankThatDoesNotComeIsNamedAtTheTimeoutWithWhatItLastDid) {
   std::promise<void> others_failed;
   auto released = others_failed.get_future().share();
   std::atomic<int> failed{0};
@@ -225,11 +225,11 @@ TEST_P(WatchedGroup, ARankThatDoesNotComeIsNamedAtTheTimeoutWithWhatItLastDid) {
   }
 }
 
-TEST_P(WatchedGroup, ADelayShorterThanTheTimeoutIsNoFailure) {
+TEST_P(MonitoredGroup, ADelayShorterThanTheTimeoutIsNoFailure) {
   EXPECT_THAT(errors(2, program, "delay=600ms@rank=1,op=broadcast"), Each(test::kNoError));
 }
 
-TEST_P(WatchedGroup, ANanReachesEveryRank) {
+TEST_P(MonitoredGroup, ANanReachesEveryRank) {
   const auto seen = errors(
       2,
       [](ProcessGroup group) {
@@ -244,7 +244,7 @@ TEST_P(WatchedGroup, ANanReachesEveryRank) {
   EXPECT_THAT(seen, Each(test::kNoError));
 }
 
-TEST_P(WatchedGroup, FaultsStrikeInTheirStep) {
+TEST_P(MonitoredGroup, FaultsStrikeInTheirStep) {
   const auto seen = errors(
       2,
       [](ProcessGroup group) {
@@ -259,7 +259,7 @@ TEST_P(WatchedGroup, FaultsStrikeInTheirStep) {
   EXPECT_THAT(seen, Each(test::kNoError));
 }
 
-TEST_P(WatchedGroup, AGroupThatFailedRefusesWhatComesNext) {
+TEST_P(MonitoredGroup, AGroupThatFailedRefusesWhatComesNext) {
   if (checks_calls()) return;  // there an operation fails, not the group
   const auto seen = errors(2, [](ProcessGroup group) {
     error_of([&] {
@@ -283,7 +283,7 @@ void refused_broadcast(const ProcessGroup& group) {
   EXPECT_ANY_THROW(group.c10d()->broadcast(tensors, options));
 }
 
-TEST_P(WatchedGroup, ACallThatTheBackendRefusesDoesNotSpoilTheNext) {
+TEST_P(MonitoredGroup, ACallThatTheBackendRefusesDoesNotSpoilTheNext) {
   const auto seen = errors(3, [](ProcessGroup group) {
     refused_broadcast(group);
     program(group);
@@ -297,7 +297,7 @@ TEST_P(WatchedGroup, ACallThatTheBackendRefusesDoesNotSpoilTheNext) {
   EXPECT_THAT(seen, Each(test::kNoError));
 }
 
-TEST_P(WatchedGroup, HandlesThatNobodyKeptDoNotKeepTheWatch) {
+TEST_P(MonitoredGroup, HandlesThatNobodyKeptDoNotKeepTheWatch) {
   std::vector<std::weak_ptr<const diagnose::FlightRecorder>> recorders(2);
   const auto seen = errors(2, [&](ProcessGroup group) {
     recorders[group.rank()] = flight_recorder(group);
@@ -316,7 +316,7 @@ TEST_P(WatchedGroup, HandlesThatNobodyKeptDoNotKeepTheWatch) {
   }
 }
 
-TEST_P(WatchedGroup, TheFlightRecordIsWrittenOnFailure) {
+TEST_P(MonitoredGroup, TheFlightRecordIsWrittenOnFailure) {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() /
       ("muster-flight-" + GetParam() + "-" + std::to_string(::getpid()));
@@ -341,7 +341,7 @@ TEST_P(WatchedGroup, TheFlightRecordIsWrittenOnFailure) {
   std::filesystem::remove_all(folder);
 }
 
-TEST_P(WatchedGroup, PointToPointWorksAndIsRecorded) {
+TEST_P(MonitoredGroup, PointToPointWorksAndIsRecorded) {
   const auto seen = errors(2, [](ProcessGroup group) {
     std::vector<at::Tensor> word{torch::full({3}, group.rank())};
     if (group.rank() == 0)
@@ -359,13 +359,13 @@ TEST_P(WatchedGroup, PointToPointWorksAndIsRecorded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends,
-                         WatchedGroup,
+                         MonitoredGroup,
                          ::testing::ValuesIn(backends_without_a_device()),
                          [](const auto& info) { return info.param; });
 
 TEST(FaultPlanInThreads, ThatWouldKillTheProcessIsRefused) {
   const std::string error = error_of(
-      [] { testing::run_ranks(2, [](ProcessGroup) {}, {.watch = {.faults = "kill@rank=1"}}); });
+      [] { testing::run_ranks(2, [](ProcessGroup) {}, {.monitor = {.faults = "kill@rank=1"}}); });
   EXPECT_THAT(error, HasSubstr("the ranks are threads of one process"));
 }
 
@@ -380,7 +380,7 @@ TEST(WatchOff, GivesThePlainBackend) {
                        EXPECT_EQ(flight_recorder(group), nullptr);
                        group.barrier();
                      },
-                     {.watch = {.on = false}});
+                     {.monitor = {.on = false}});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A rank of a job for the tests of failures: `muster_watched_rank BACKEND TIMEOUT_MS [STEPS]`. Each
+// A rank of a job for the tests of failures: `muster_monitored_rank BACKEND TIMEOUT_MS [STEPS]`. Each
 // step sums 1000 numbers and sends 4 from rank 0. What goes wrong comes from MUSTER_FAULTS. The
 // ranks may take longer than the timeout to meet: loading LibTorch does, on a busy machine.
 #include <algorithm>
@@ -25,7 +25,7 @@ void train(const std::string& backend,
   const auto group = muster::distributed::init_process_group(
       {.backend = backend,
        .timeout = std::chrono::minutes(1),
-       .watch = {.heartbeat = std::min(timeout / 10, std::chrono::milliseconds(300))}});
+       .monitor = {.heartbeat = std::min(timeout / 10, std::chrono::milliseconds(300))}});
   group.c10d()->getBackend(at::kCPU)->setTimeout(timeout);
   last_good = Clock::now();
   std::printf("rank %d is pid %d\n", group.rank(), static_cast<int>(::getpid()));

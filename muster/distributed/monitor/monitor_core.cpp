@@ -1,35 +1,24 @@
-#include "muster/distributed/watch/watch_core.h"
+#include "muster/distributed/monitor/monitor_core.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "muster/base/text.h"
-#include "muster/distributed/watch/watched_work.h"
+#include "muster/distributed/monitor/monitored_work.h"
+#include "muster/tensor/what_of.h"
 
 namespace muster::distributed {
 namespace {
 
 using std::chrono::milliseconds;
 
-milliseconds heartbeat_of(const WatchRequest& request, const WatchOptions& options) {
+milliseconds heartbeat_of(const MonitorRequest& request, const MonitorOptions& options) {
   if (options.heartbeat.count() > 0) return options.heartbeat;
   const milliseconds longest(request.threads ? 100 : 1000);
   return std::clamp(request.timeout / 10, std::min(milliseconds(50), longest), longest);
 }
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
-std::string text_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const c10::Error& known) {
-    return first_line(known.what_without_backtrace());
-  } catch (const std::exception& known) {
-    return first_line(known.what());
-  } catch (...) {
-    return "an exception of unknown type";
-  }
-}
 
 const Error* as_ours(const std::exception_ptr& error) {
   try {
@@ -56,46 +45,46 @@ std::pair<std::string, std::string> unpack(const std::string& verdict) {
 
 }  // namespace
 
-Watch::Watch(WatchRequest request, WatchOptions options, BackendTraits traits)
+Monitor::Monitor(MonitorRequest request, MonitorOptions options, BackendTraits traits)
     : request_(std::move(request)),
       options_(std::move(options)),
       traits_(std::move(traits)),
       recorder_(std::make_shared<diagnose::FlightRecorder>(options_.records)),
-      board_(request_.store,
-             {.rank = request_.rank,
-              .world_size = request_.world_size,
-              .server_rank = request_.server_rank,
-              .heartbeat = heartbeat_of(request_, options_)},
-             recorder_),
+      heartbeats_(request_.store,
+                  {.rank = request_.rank,
+                   .world_size = request_.world_size,
+                   .server_rank = request_.server_rank,
+                   .heartbeat = heartbeat_of(request_, options_)},
+                  recorder_),
       timeout_ms_(request_.timeout.count()) {}
 
-Watch::~Watch() = default;
+Monitor::~Monitor() = default;
 
-void Watch::start(std::function<void()> abort) {
+void Monitor::start(std::function<void()> abort) {
   abort_ = std::move(abort);
   thread_ = std::thread([self = shared_from_this()] { self->run(); });
 }
 
-void Watch::stop() {
+void Monitor::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  board_.wake();
+  heartbeats_.wake();
   if (!thread_.joinable()) return;
   if (thread_.get_id() == std::this_thread::get_id())
     thread_.detach();  // a callback of ours dropped the group
   else
     thread_.join();
-  board_.close();
+  heartbeats_.close();
 }
 
-bool Watch::stopping() {
+bool Monitor::stopping() {
   const std::lock_guard lock(mutex_);
   return stopping_;
 }
 
-std::string Watch::title(const diagnose::OpRecord& op) const {
+std::string Monitor::title(const diagnose::OpRecord& op) const {
   std::string text = describe(op);
   if (!diagnose::is_point_to_point(op.kind)) text += concat(" #", op.sequence);
   text += concat(" of group ",
@@ -110,7 +99,7 @@ std::string Watch::title(const diagnose::OpRecord& op) const {
   return text + ")";
 }
 
-void Watch::check_open(const diagnose::OpRecord& op) const {
+void Monitor::check_open(const diagnose::OpRecord& op) const {
   if (!has_failed()) return;
   const std::lock_guard lock(mutex_);
   const auto [text, hint] = unpack(verdict_);
@@ -119,14 +108,14 @@ void Watch::check_open(const diagnose::OpRecord& op) const {
                            .hint = hint});
 }
 
-void Watch::add(const WatchedWorkPtr& work) {
+void Monitor::add(const MonitoredWorkPtr& work) {
   const std::lock_guard lock(mutex_);
   work->place_ = open_.insert(open_.end(), work);
   work->listed_ = true;
 }
 
-void Watch::remove(WatchedWork& work) {
-  WatchedWorkPtr last;  // dropped without the lock
+void Monitor::remove(MonitoredWork& work) {
+  MonitoredWorkPtr last;  // dropped without the lock
   const std::lock_guard lock(mutex_);
   if (!work.listed_) return;
   work.listed_ = false;
@@ -134,7 +123,7 @@ void Watch::remove(WatchedWork& work) {
   open_.erase(work.place_);
 }
 
-void Watch::failed(const WatchedWorkPtr& work, std::exception_ptr error) {
+void Monitor::failed(const MonitoredWorkPtr& work, std::exception_ptr error) {
   {
     const std::lock_guard lock(mutex_);
     if (!stopping_) {
@@ -143,47 +132,47 @@ void Watch::failed(const WatchedWorkPtr& work, std::exception_ptr error) {
     }
   }
   if (error)
-    work->settle(error);
+    work->complete(error);
   else
-    board_.wake();
+    heartbeats_.wake();
 }
 
-std::vector<WatchedWorkPtr> Watch::open_works() {
+std::vector<MonitoredWorkPtr> Monitor::open_works() {
   const std::lock_guard lock(mutex_);
   return {open_.begin(), open_.end()};
 }
 
-void Watch::run() {
+void Monitor::run() {
   while (!stopping()) {
-    const uint64_t seen = board_.version();
+    const uint64_t seen = heartbeats_.version();
     const Clock::time_point next = tick();
     bool pending = false;
     {
       const std::lock_guard lock(mutex_);
       pending = !failures_.empty();
     }
-    if (!pending) board_.wait_until(seen, next);
+    if (!pending) heartbeats_.wait_until(seen, next);
   }
   std::vector<Failure> left;
   {
     const std::lock_guard lock(mutex_);
     left.swap(failures_);
   }
-  for (const Failure& failure : left) failure.work->settle(failure.error);
+  for (const Failure& failure : left) failure.work->complete(failure.error);
   let_go();
 }
 
-/// Works that are not through hold the watch, as it holds them.
-void Watch::let_go() {
-  std::list<WatchedWorkPtr> works;  // dropped without the lock
+/// Works that are not through hold the monitor, as it holds them.
+void Monitor::let_go() {
+  std::list<MonitoredWorkPtr> works;  // dropped without the lock
   const std::lock_guard lock(mutex_);
-  for (const WatchedWorkPtr& work : open_) work->listed_ = false;
+  for (const MonitoredWorkPtr& work : open_) work->listed_ = false;
   works.swap(open_);
 }
 
 /// Works that nobody waits for end unseen: asked here. One that only we hold is let go.
-void Watch::poll(const std::vector<WatchedWorkPtr>& works) {
-  for (const WatchedWorkPtr& work : works) {
+void Monitor::poll(const std::vector<MonitoredWorkPtr>& works) {
+  for (const MonitoredWorkPtr& work : works) {
     if (work->follows() || work->is_awaited()) continue;
     if (work.use_count() <= 2 && diagnose::is_point_to_point(work->record().kind))
       remove(*work);
@@ -192,52 +181,52 @@ void Watch::poll(const std::vector<WatchedWorkPtr>& works) {
   }
 }
 
-WatchedWorkPtr Watch::oldest(const std::vector<WatchedWorkPtr>& works) const {
-  for (const WatchedWorkPtr& work : works) {
+MonitoredWorkPtr Monitor::oldest(const std::vector<MonitoredWorkPtr>& works) const {
+  for (const MonitoredWorkPtr& work : works) {
     if (work->follows() || work->is_awaited() || !diagnose::is_point_to_point(work->record().kind))
       return work;
   }
   return {};
 }
 
-diagnose::Diagnosis Watch::diagnose_now(const diagnose::OpRecord& op) const {
+diagnose::Diagnosis Monitor::diagnose_now(const diagnose::OpRecord& op) const {
   return diagnose::diagnose({.op = op, .waited_s = age_s(op), .rank = request_.rank},
-                            board_.peers(),
-                            board_.store(),
-                            board_.stale_s());
+                            heartbeats_.peers(),
+                            heartbeats_.store(),
+                            heartbeats_.stale_s());
 }
 
 /// Whether to fail before the backend does. Other operations are believed once every rank has shown
 /// its own twice: a call that its backend refuses is taken back. A difference that no heartbeat
 /// shows yet is given the time in which all ranks hear of the alarm and show more.
-bool Watch::is_proven(const diagnose::Diagnosis& diagnosis, bool is_late) {
+bool Monitor::is_proven(const diagnose::Diagnosis& diagnosis, bool is_late) {
   if (diagnosis.kind == diagnose::Diagnosis::Kind::kGone) return is_late && diagnosis.certain;
   if (diagnosis.kind != diagnose::Diagnosis::Kind::kMismatch) {
     difference_.reset();
     return false;
   }
   if (!difference_) difference_ = {Clock::now(), WaitedTime(half_heartbeat())};
-  return (diagnosis.certain && board_.is_fresh(difference_->since)) ||
-         difference_->seen.look() > 2 * board_.heartbeat();
+  return (diagnosis.certain && heartbeats_.is_fresh(difference_->since)) ||
+         difference_->seen.look() > 2 * heartbeats_.heartbeat();
 }
 
 /// Whether to conclude now that the time of an operation is over. Who has not seen one heartbeat of
 /// a rank that is missing (this process was stopped, say) gives it the time in which they come.
-bool Watch::is_settled(const diagnose::OpRecord& op, const diagnose::Diagnosis& diagnosis) {
+bool Monitor::is_certain(const diagnose::OpRecord& op, const diagnose::Diagnosis& diagnosis) {
   if (diagnosis.kind != diagnose::Diagnosis::Kind::kUnknown || diagnosis.certain) return true;
   if (!over_ || over_->op != op.id) over_ = {op.id, WaitedTime(half_heartbeat())};
-  return over_->waited.look() > 3 * board_.heartbeat();
+  return over_->waited.look() > 3 * heartbeats_.heartbeat();
 }
 
-Watch::Clock::time_point Watch::tick() {
+Monitor::Clock::time_point Monitor::tick() {
   const auto now = Clock::now();
   if (has_failed()) {
     fail_works();  // posted while the group failed
-    return now + board_.heartbeat();
+    return now + heartbeats_.heartbeat();
   }
-  if (const auto verdict = board_.verdict()) {
+  if (const auto verdict = heartbeats_.verdict()) {
     fail_group(*verdict);
-    return now + board_.heartbeat();
+    return now + heartbeats_.heartbeat();
   }
   std::vector<Failure> failures;
   {
@@ -247,16 +236,17 @@ Watch::Clock::time_point Watch::tick() {
   for (Failure& failure : failures) handle(std::move(failure));
   const auto works = open_works();
   poll(works);
-  const WatchedWorkPtr first = oldest(works);
-  const bool differs = !traits_.names_culprits && (suspects_ > 0 || board_.neighbour_disagrees());
+  const MonitoredWorkPtr first = oldest(works);
+  const bool differs =
+      !traits_.names_culprits && (suspects_ > 0 || heartbeats_.neighbour_disagrees());
   const double usual_s = static_cast<double>(recorder_->usual_ns()) * 1e-9;
-  const double beat_s = std::chrono::duration<double>(board_.heartbeat()).count();
+  const double beat_s = std::chrono::duration<double>(heartbeats_.heartbeat()).count();
   const bool is_late = first && age_s(first->record()) > std::max(2 * beat_s, 8 * usual_s);
-  board_.set_alarm(differs || is_late);
+  heartbeats_.set_alarm(differs || is_late);
   if (!differs && !is_late) {
     difference_.reset();
-    if (!first || !first->follows()) return now + board_.heartbeat();
-    return now + std::min<Clock::duration>(board_.heartbeat(), timeout());
+    if (!first || !first->follows()) return now + heartbeats_.heartbeat();
+    return now + std::min<Clock::duration>(heartbeats_.heartbeat(), timeout());
   }
   const diagnose::OpRecord op =
       first ? first->record() : recorder_->standing().last.value_or(diagnose::OpRecord{});
@@ -264,7 +254,7 @@ Watch::Clock::time_point Watch::tick() {
   const auto limit = first && first->timeout().count() > 0 ? first->timeout() : timeout();
   const double left_s = first ? std::chrono::duration<double>(limit).count() - age_s(op) : 1e9;
   const bool is_over = first && first->follows() && left_s <= 0;
-  if (is_over && is_settled(op, diagnosis))
+  if (is_over && is_certain(op, diagnosis))
     conclude(diagnosis, concat("it is not done after ", fixed(age_s(op), 1), " s"));
   else if (!traits_.names_culprits && is_proven(diagnosis, is_late))
     conclude(diagnosis, "");
@@ -273,37 +263,39 @@ Watch::Clock::time_point Watch::tick() {
   return now + std::chrono::duration_cast<Clock::duration>(pause);
 }
 
-void Watch::handle(Failure failure) {
+void Monitor::handle(Failure failure) {
   const diagnose::OpRecord& op = failure.work->record();
-  if (has_failed()) return failure.work->settle(std::make_exception_ptr(failure_of(op)));
+  if (has_failed()) return failure.work->complete(std::make_exception_ptr(failure_of(op)));
   if (const Error* ours = as_ours(failure.error)) return add_to_backends_error(failure, *ours);
-  // Heartbeats that have stopped show as such after three of them; see WatchBoard::stale_s.
-  const diagnose::Diagnosis diagnosis = find_out(op, 3 * board_.heartbeat());
-  conclude(diagnosis, "the backend says: " + text_of(failure.error));
+  // Heartbeats that have stopped show as such after three of them; see HeartbeatStore::stale_s.
+  const diagnose::Diagnosis diagnosis = find_out(op, 3 * heartbeats_.heartbeat());
+  conclude(diagnosis, "the backend says: " + first_line(tensor::what_of(failure.error)));
 }
 
 /// Waits until the diagnosis is certain, or another rank has pronounced the verdict.
-diagnose::Diagnosis Watch::find_out(const diagnose::OpRecord& op, milliseconds patience) {
-  board_.set_alarm(true);
+diagnose::Diagnosis Monitor::find_out(const diagnose::OpRecord& op, milliseconds patience) {
+  heartbeats_.set_alarm(true);
   const auto until = Clock::now() + patience;
   while (true) {
-    const uint64_t seen = board_.version();
+    const uint64_t seen = heartbeats_.version();
     diagnose::Diagnosis diagnosis = diagnose_now(op);
-    if (diagnosis.certain || board_.verdict() || stopping() || Clock::now() >= until)
+    if (diagnosis.certain || heartbeats_.verdict() || stopping() || Clock::now() >= until)
       return diagnosis;
-    board_.wait_until(seen, std::min(until, Clock::now() + board_.fast_heartbeat()));
+    heartbeats_.wait_until(seen, std::min(until, Clock::now() + heartbeats_.fast_heartbeat()));
   }
 }
 
 /// The backend has named the culprit: its words stay, and what it cannot know is added.
-void Watch::add_to_backends_error(const Failure& failure, const Error& error) {
+void Monitor::add_to_backends_error(const Failure& failure, const Error& error) {
   const diagnose::OpRecord& op = failure.work->record();
   const auto start = Clock::now();
-  const auto until = start + board_.heartbeat() + board_.fast_heartbeat();
-  board_.set_alarm(true);
+  const auto until = start + heartbeats_.heartbeat() + heartbeats_.fast_heartbeat();
+  heartbeats_.set_alarm(true);
   diagnose::Diagnosis diagnosis = diagnose_now(op);
-  while (!board_.is_fresh(start) && !board_.store().lost && Clock::now() < until && !stopping()) {
-    board_.wait_until(board_.version(), std::min(until, Clock::now() + board_.fast_heartbeat()));
+  while (!heartbeats_.is_fresh(start) && !heartbeats_.store().lost && Clock::now() < until &&
+         !stopping()) {
+    heartbeats_.wait_until(heartbeats_.version(),
+                           std::min(until, Clock::now() + heartbeats_.fast_heartbeat()));
     diagnosis = diagnose_now(op);
   }
   ErrorText text = error.text();
@@ -319,10 +311,10 @@ void Watch::add_to_backends_error(const Failure& failure, const Error& error) {
   if (text.hint.empty()) text.hint = diagnosis.hint;
   const std::string record = write_record(text.refused + ": " + text.rule);
   if (!record.empty()) text.hint += concat(text.hint.empty() ? "" : "; ", record);
-  failure.work->settle(std::make_exception_ptr(Error(error.kind(), text)));
+  failure.work->complete(std::make_exception_ptr(Error(error.kind(), text)));
 }
 
-void Watch::conclude(const diagnose::Diagnosis& diagnosis, const std::string& cause) {
+void Monitor::conclude(const diagnose::Diagnosis& diagnosis, const std::string& cause) {
   std::string text = diagnosis.who;
   using Kind = diagnose::Diagnosis::Kind;
   const bool says_all = diagnosis.kind == Kind::kMismatch || diagnosis.culprits.size() == 1;
@@ -330,22 +322,23 @@ void Watch::conclude(const diagnose::Diagnosis& diagnosis, const std::string& ca
     text += concat(text.empty() ? "" : "; ", cause);
   if (!diagnosis.common.empty()) text += "; " + diagnosis.common;
   std::string verdict = pack(text, diagnosis.hint);
-  if (!board_.store().lost) {
-    board_.propose(verdict);
-    const auto answered = Clock::now() + 3 * board_.fast_heartbeat();
-    while (!board_.verdict() && !board_.store().lost && Clock::now() < answered)
-      board_.wait_until(board_.version(), Clock::now() + board_.fast_heartbeat() / 4);
+  if (!heartbeats_.store().lost) {
+    heartbeats_.propose(verdict);
+    const auto answered = Clock::now() + 3 * heartbeats_.fast_heartbeat();
+    while (!heartbeats_.verdict() && !heartbeats_.store().lost && Clock::now() < answered)
+      heartbeats_.wait_until(heartbeats_.version(),
+                             Clock::now() + heartbeats_.fast_heartbeat() / 4);
   }
-  fail_group(board_.verdict().value_or(verdict));
+  fail_group(heartbeats_.verdict().value_or(verdict));
 }
 
-void Watch::fail_group(const std::string& verdict) {
+void Monitor::fail_group(const std::string& verdict) {
   // Nobody goes on, and is ended by its launcher or ends the store, before all know why.
   const auto until =
-      Clock::now() + std::min<Clock::duration>(2 * board_.heartbeat(), timeout() / 5);
-  while (board_.verdict() && !board_.all_told() && !board_.store().lost && Clock::now() < until &&
-         !stopping())
-    board_.wait_until(board_.version(), Clock::now() + board_.fast_heartbeat() / 2);
+      Clock::now() + std::min<Clock::duration>(2 * heartbeats_.heartbeat(), timeout() / 5);
+  while (heartbeats_.verdict() && !heartbeats_.all_told() && !heartbeats_.store().lost &&
+         Clock::now() < until && !stopping())
+    heartbeats_.wait_until(heartbeats_.version(), Clock::now() + heartbeats_.fast_heartbeat() / 2);
   auto [text, hint] = unpack(verdict);
   const std::string record = write_record(text);
   if (!record.empty()) hint += concat(hint.empty() ? "" : "; ", record);
@@ -363,7 +356,7 @@ void Watch::fail_group(const std::string& verdict) {
   if (abort) abort();
 }
 
-Error Watch::failure_of(const diagnose::OpRecord& op) const {
+Error Monitor::failure_of(const diagnose::OpRecord& op) const {
   const std::lock_guard lock(mutex_);
   const auto [text, hint] = unpack(verdict_);
   return environment_error(
@@ -372,16 +365,16 @@ Error Watch::failure_of(const diagnose::OpRecord& op) const {
        .hint = hint});
 }
 
-void Watch::fail_works() {
-  std::vector<WatchedWorkPtr> works = open_works();
+void Monitor::fail_works() {
+  std::vector<MonitoredWorkPtr> works = open_works();
   std::vector<Failure> failures;
   {
     const std::lock_guard lock(mutex_);
     failures.swap(failures_);
   }
   for (const Failure& failure : failures) works.push_back(failure.work);
-  for (const WatchedWorkPtr& work : works) {
-    work->settle(std::make_exception_ptr(failure_of(work->record())));
+  for (const MonitoredWorkPtr& work : works) {
+    work->complete(std::make_exception_ptr(failure_of(work->record())));
     work->abort_inner();
   }
 }

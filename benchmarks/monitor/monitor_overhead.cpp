@@ -1,7 +1,7 @@
-// What the watch costs each operation: backends that do nothing, alone and watched, in turns. One
+// What the monitor costs each operation: backends that do nothing, alone and watched, in turns. One
 // has works like those of Muster's own backends, which note their end themselves.
 //
-//     build/bin/watch_overhead [ROUNDS]
+//     build/bin/monitor_overhead [ROUNDS]
 //
 // Prints the median over rounds of nanoseconds per allreduce and wait; 1 round is 20,000 of each.
 #include <algorithm>
@@ -16,7 +16,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "muster/distributed/call/pending_work.h"
-#include "muster/distributed/watch/watch.h"
+#include "muster/distributed/monitor/monitor.h"
 
 namespace md = muster::distributed;
 namespace mp = muster::parallel;

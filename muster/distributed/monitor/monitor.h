@@ -14,7 +14,7 @@
 namespace muster::distributed {
 
 // Note [Naming the culprit]
-// Every operation of a group passes a decorator (watched_backend.h) that writes it into a flight
+// Every operation of a group passes a decorator (monitored_backend.h) that writes it into a flight
 // recorder: some hundred nanoseconds. A thread apart from the training thread writes a heartbeat
 // into the group's store: who this process is, how many collectives it has called and finished,
 // what it waits for, and the marks of its chain (Note [Chain of operations]). Nobody reads the
@@ -37,7 +37,7 @@ namespace muster::distributed {
 //   a rank that computes or waits          at the timeout
 //   the rank that serves the store         the same; its peers then know nothing of each other
 
-struct WatchOptions {
+struct MonitorOptions {
   bool on = true;
   std::string group = "default";  ///< in messages and file names
   /// Between heartbeats. 0: a tenth of the group's timeout, between 50 ms and 1 s (0.1 s among
@@ -51,10 +51,10 @@ struct WatchOptions {
 
 /// `options`, where they leave flight_dir or faults empty, completed by MUSTER_FLIGHT_DIR and
 /// MUSTER_FAULTS. For groups of processes; thread ranks take nothing from the environment.
-WatchOptions with_environment(WatchOptions options);
+MonitorOptions with_environment(MonitorOptions options);
 
 /// What a backend is wrapped with.
-struct WatchRequest {
+struct MonitorRequest {
   c10::intrusive_ptr<c10d::Store> store;
   int rank = 0;
   int world_size = 1;
@@ -63,13 +63,13 @@ struct WatchRequest {
   bool threads = false;  ///< ranks are threads of one process
 };
 
-/// The recorder of the watch that a backend, as `watched` made it, has around it; null without one.
+/// The recorder of the monitor that a backend, as `watched` made it, has around it; null without one.
 std::shared_ptr<diagnose::FlightRecorder> recorder_of(c10d::Backend& backend);
 
-/// The backend with the faults of `options` in it and the watch around it; itself if both are off
+/// The backend with the faults of `options` in it and the monitor around it; itself if both are off
 /// or the group has one rank. Throws a usage error for a bad fault plan.
-c10::intrusive_ptr<c10d::Backend> watched(c10::intrusive_ptr<c10d::Backend> backend,
-                                          const WatchRequest& request,
-                                          const WatchOptions& options);
+c10::intrusive_ptr<c10d::Backend> monitored(c10::intrusive_ptr<c10d::Backend> backend,
+                                            const MonitorRequest& request,
+                                            const MonitorOptions& options);
 
 }  // namespace muster::distributed

@@ -1,4 +1,4 @@
-#include "muster/distributed/watch/watched_work.h"
+#include "muster/distributed/monitor/monitored_work.h"
 
 #include <utility>
 
@@ -7,19 +7,19 @@
 
 namespace muster::distributed {
 
-WatchedWork::WatchedWork(std::shared_ptr<Watch> watch,
-                         c10::intrusive_ptr<c10d::Work> inner,
-                         const diagnose::OpRecord& record,
-                         c10d::OpType type,
-                         std::chrono::milliseconds timeout,
-                         int rank)
+MonitoredWork::MonitoredWork(std::shared_ptr<Monitor> watch,
+                             c10::intrusive_ptr<c10d::Work> inner,
+                             const diagnose::OpRecord& record,
+                             c10d::OpType type,
+                             std::chrono::milliseconds timeout,
+                             int rank)
     : c10d::Work(rank, type),
-      watch_(std::move(watch)),
+      monitor_(std::move(watch)),
       inner_(std::move(inner)),
       record_(record),
       timeout_(timeout) {}
 
-void WatchedWork::find_future() {
+void MonitoredWork::find_future() {
   if (diagnose::is_point_to_point(record_.kind)) return;  // gloo's have no future
   try {
     inner_future_ = inner_->getFuture();
@@ -32,37 +32,37 @@ void WatchedWork::find_future() {
 
 /// What the backend's future holds. A work is done a moment before its future is: whoever waited
 /// for the work may be here first.
-c10::IValue WatchedWork::inner_value() const {
+c10::IValue MonitoredWork::inner_value() const {
   inner_future_->wait();
   return inner_future_->value();
 }
 
 // The future's callback holds this object, and this object holds the future: the circle opens when
 // the backend completes the future, as every backend does in the end.
-void WatchedWork::listen(const WatchedWorkPtr& self) {
+void MonitoredWork::listen(const MonitoredWorkPtr& self) {
   self->inner_future_->addCallback([self](c10::ivalue::Future& future) {
     if (future.hasError())
-      self->watch_->failed(self, future.exception_ptr());
+      self->monitor_->failed(self, future.exception_ptr());
     else
-      self->settle(nullptr);
+      self->complete(nullptr);
   });
 }
 
 // Ours note their end themselves: a callback of their future would cost more.
-void WatchedWork::open(const WatchedWorkPtr& self) {
+void MonitoredWork::open(const MonitoredWorkPtr& self) {
   if (auto* ours = dynamic_cast<PendingWork*>(self->inner_.get())) {
     self->inner_records_ = true;
-    ours->record_end(self->watch_->recorder(), self->record_.id);
+    ours->record_end(self->monitor_->recorder(), self->record_.id);
   }
-  if (self->watch_->traits().has_threads) self->find_future();
+  if (self->monitor_->traits().has_threads) self->find_future();
   self->follows_ = self->inner_future_ != nullptr;
-  self->watch_->add(self);
+  self->monitor_->add(self);
   if (self->follows_) listen(self);
 }
 
-void WatchedWork::settle(std::exception_ptr error) {
+void MonitoredWork::complete(std::exception_ptr error) {
   // Before a waiter goes on.
-  if (error || !inner_records_) watch_->recorder()->complete(record_.id, error != nullptr);
+  if (error || !inner_records_) monitor_->recorder()->complete(record_.id, error != nullptr);
   c10::intrusive_ptr<c10::ivalue::Future> future;
   {
     const std::lock_guard lock(mutex_);
@@ -72,7 +72,7 @@ void WatchedWork::settle(std::exception_ptr error) {
     future = future_;
   }
   cv_.notify_all();
-  watch_->remove(*this);
+  monitor_->remove(*this);
   if (!future) return;
   if (error)
     future->setError(error);
@@ -80,37 +80,37 @@ void WatchedWork::settle(std::exception_ptr error) {
     future->markCompleted(inner_value());
 }
 
-bool WatchedWork::isCompleted() {
+bool MonitoredWork::isCompleted() {
   {
     const std::lock_guard lock(mutex_);
     if (completed_) return true;
   }
   if (follows_ || !inner_->isCompleted()) return false;
   if (inner_->exception()) {
-    watch_->failed(WatchedWorkPtr::reclaim_copy(this), inner_->exception());
+    monitor_->failed(MonitoredWorkPtr::reclaim_copy(this), inner_->exception());
     return false;
   }
-  settle(nullptr);
+  complete(nullptr);
   return true;
 }
 
-bool WatchedWork::isSuccess() const {
+bool MonitoredWork::isSuccess() const {
   const std::lock_guard lock(mutex_);
   return completed_ && !exception_;
 }
 
-std::exception_ptr WatchedWork::exception() const {
+std::exception_ptr MonitoredWork::exception() const {
   const std::lock_guard lock(mutex_);
   return exception_;
 }
 
-void WatchedWork::fail(std::exception_ptr error) {
-  watch_->failed(WatchedWorkPtr::reclaim_copy(this), std::move(error));
+void MonitoredWork::fail(std::exception_ptr error) {
+  monitor_->failed(MonitoredWorkPtr::reclaim_copy(this), std::move(error));
   wait_for_settling(kNoTimeout);
   std::rethrow_exception(exception());
 }
 
-void WatchedWork::abort_inner() {
+void MonitoredWork::abort_inner() {
   if (!inner_) return;
   try {
     inner_->abort();
@@ -118,7 +118,7 @@ void WatchedWork::abort_inner() {
   }
 }
 
-bool WatchedWork::wait(std::chrono::milliseconds timeout) {
+bool MonitoredWork::wait(std::chrono::milliseconds timeout) {
   bool done = false;
   {
     const std::lock_guard lock(mutex_);
@@ -126,9 +126,9 @@ bool WatchedWork::wait(std::chrono::milliseconds timeout) {
   }
   if (!done) {
     ++awaited_;
-    watch_->recorder()->begin_wait(record_.id);
+    monitor_->recorder()->begin_wait(record_.id);
     const auto after = [this] {
-      watch_->recorder()->end_wait(record_.id);
+      monitor_->recorder()->end_wait(record_.id);
       --awaited_;
     };
     try {
@@ -147,31 +147,31 @@ bool WatchedWork::wait(std::chrono::milliseconds timeout) {
   return follows_ || done ? inner_->wait() : true;  // streams, where the backend has any
 }
 
-bool WatchedWork::wait_for_settling(std::chrono::milliseconds timeout) {
+bool MonitoredWork::wait_for_settling(std::chrono::milliseconds timeout) {
   std::unique_lock lock(mutex_);
   if (timeout == kNoTimeout) {
     cv_.wait(lock, [&] { return completed_; });
     return true;
   }
   if (cv_.wait_for(lock, timeout, [&] { return completed_; })) return true;
-  throw environment_error({.refused = watch_->title(record_),
+  throw environment_error({.refused = monitor_->title(record_),
                            .rule = concat("not done after ", timeout.count(), " ms")});
 }
 
-void WatchedWork::wait_for_inner(std::chrono::milliseconds timeout) {
+void MonitoredWork::wait_for_inner(std::chrono::milliseconds timeout) {
   try {
     inner_->wait(timeout);
-    settle(nullptr);
+    complete(nullptr);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     // The caller's own patience is over, not the operation.
     if (timeout != kNoTimeout && !inner_->isCompleted()) throw;
-    watch_->failed(WatchedWorkPtr::reclaim_copy(this), error);
+    monitor_->failed(MonitoredWorkPtr::reclaim_copy(this), error);
     wait_for_settling(kNoTimeout);
   }
 }
 
-c10::intrusive_ptr<c10::ivalue::Future> WatchedWork::getFuture() {
+c10::intrusive_ptr<c10::ivalue::Future> MonitoredWork::getFuture() {
   if (!inner_future_) find_future();
   if (!inner_future_) return inner_->getFuture();
   std::unique_lock lock(mutex_);
@@ -186,7 +186,7 @@ c10::intrusive_ptr<c10::ivalue::Future> WatchedWork::getFuture() {
   else if (done)
     future->markCompleted(inner_value());
   else if (!follows_)
-    listen(WatchedWorkPtr::reclaim_copy(this));
+    listen(MonitoredWorkPtr::reclaim_copy(this));
   return future;
 }
 

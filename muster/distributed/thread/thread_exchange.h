@@ -29,11 +29,11 @@ namespace muster::distributed {
 // hanging.
 
 /// Shared by the backends of all ranks of one group. Every member may be called from any thread.
-class ThreadBoard {
+class ThreadExchange {
  public:
-  explicit ThreadBoard(int world_size);
-  ~ThreadBoard();
-  ThreadBoard(const ThreadBoard&) = delete;
+  explicit ThreadExchange(int world_size);
+  ~ThreadExchange();
+  ThreadExchange(const ThreadExchange&) = delete;
 
   int world_size() const { return world_size_; }
 
@@ -88,7 +88,7 @@ class ThreadBoard {
   PendingWorkPtr meet(Pending mine);
   /// Copies. Throws if the two do not fit, or what the copy throws.
   static void deliver(const Pending& sender, const Pending& receiver);
-  void watch();
+  void run_watchdog();
   std::string missing_text(uint64_t sequence,
                            const Collective& op,
                            const std::string& reason) const;

@@ -1,4 +1,4 @@
-#include "muster/distributed/watch/faulty_backend.h"
+#include "muster/distributed/monitor/faulty_backend.h"
 
 #include <csignal>
 #include <limits>
@@ -112,7 +112,7 @@ FaultyBackend::FaultyBackend(c10::intrusive_ptr<c10d::Backend> inner,
         rule.action == diagnose::FaultAction::kKill || rule.action == diagnose::FaultAction::kStop;
     if (is_deadly && is_thread)
       throw usage_error(
-          {.refused = concat("fault plan \"", to_text(diagnose::FaultPlan{rule}), "\""),
+          {.refused = concat("fault plan \"", fault_plan_text(diagnose::FaultPlan{rule}), "\""),
            .rule = "the ranks are threads of one process, which it would end as a whole",
            .hint = "use throw, or start processes with `muster run`"});
     if (!rule.rank || *rule.rank == getRank()) rules_.push_back({rule});
@@ -149,7 +149,8 @@ FaultyBackend::WorkPtr FaultyBackend::around(const OpCall& call, Posting& postin
       case diagnose::FaultAction::kThrow:
         throw environment_error(
             {.refused = concat("rank ", getRank(), ", ", diagnose::op_name(call.kind)),
-             .rule = concat("fault plan \"", to_text(diagnose::FaultPlan{rule.rule}), "\"")});
+             .rule =
+                 concat("fault plan \"", fault_plan_text(diagnose::FaultPlan{rule.rule}), "\"")});
       case diagnose::FaultAction::kDelay:
         std::this_thread::sleep_for(rule.rule.delay);
         break;

@@ -1,4 +1,4 @@
-// The part of the watch that decides; see Note [Naming the culprit].
+// The part of the monitor that decides; see Note [Naming the culprit].
 #pragma once
 
 #include <atomic>
@@ -18,33 +18,33 @@
 
 #include "muster/base/error.h"
 #include "muster/distributed/meet/waited_time.h"
-#include "muster/distributed/watch/watch.h"
-#include "muster/distributed/watch/watch_board.h"
+#include "muster/distributed/monitor/heartbeat_store.h"
+#include "muster/distributed/monitor/monitor.h"
 
 namespace muster::distributed {
 
-class WatchedWork;
-using WatchedWorkPtr = c10::intrusive_ptr<WatchedWork>;
+class MonitoredWork;
+using MonitoredWorkPtr = c10::intrusive_ptr<MonitoredWork>;
 
-/// What the watch must know of a backend.
+/// What the monitor must know of a backend.
 struct BackendTraits {
   std::string name;
   /// Its threads complete its works' futures, and nothing interrupts a thread in its wait (gloo).
-  /// Then a rank waits for the future, which the watch can fail first.
+  /// Then a rank waits for the future, which the monitor can fail first.
   bool has_threads = false;
   /// It compares the ranks' calls itself and names who is missing: its errors are passed on with
   /// what the heartbeats add, and fail one operation, not the group.
   bool names_culprits = false;
 };
 
-/// Shared by the backend, its works and the watch's thread. Any thread.
-class Watch : public std::enable_shared_from_this<Watch> {
+/// Shared by the backend, its works and the monitor's thread. Any thread.
+class Monitor : public std::enable_shared_from_this<Monitor> {
  public:
-  using Clock = WatchBoard::Clock;
+  using Clock = HeartbeatStore::Clock;
 
-  Watch(WatchRequest request, WatchOptions options, BackendTraits traits);
-  ~Watch();
-  Watch(const Watch&) = delete;
+  Monitor(MonitorRequest request, MonitorOptions options, BackendTraits traits);
+  ~Monitor();
+  Monitor(const Monitor&) = delete;
 
   /// Starts the thread. `abort` interrupts the backend's waits when the group has failed.
   void start(std::function<void()> abort);
@@ -65,10 +65,10 @@ class Watch : public std::enable_shared_from_this<Watch> {
   /// The backend has refused the call that was posted last: its number is the next call's.
   void take_back(const diagnose::OpRecord& op);
 
-  void add(const WatchedWorkPtr& work);
-  void remove(WatchedWork& work);
-  /// The backend failed the work: the watch finds out why, and settles it.
-  void failed(const WatchedWorkPtr& work, std::exception_ptr error);
+  void add(const MonitoredWorkPtr& work);
+  void remove(MonitoredWork& work);
+  /// The backend failed the work: the monitor finds out why, and settles it.
+  void failed(const MonitoredWorkPtr& work, std::exception_ptr error);
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ms_ = timeout.count(); }
 
   /// "allreduce sum float32[1000] #41 of group default (gloo, rank 0 of 4)".
@@ -76,23 +76,23 @@ class Watch : public std::enable_shared_from_this<Watch> {
 
  private:
   struct Failure {
-    WatchedWorkPtr work;
+    MonitoredWorkPtr work;
     std::exception_ptr error;
   };
 
   void run();
   /// Returns when to look again.
   Clock::time_point tick();
-  std::vector<WatchedWorkPtr> open_works();
-  void poll(const std::vector<WatchedWorkPtr>& works);
-  WatchedWorkPtr oldest(const std::vector<WatchedWorkPtr>& works) const;
+  std::vector<MonitoredWorkPtr> open_works();
+  void poll(const std::vector<MonitoredWorkPtr>& works);
+  MonitoredWorkPtr oldest(const std::vector<MonitoredWorkPtr>& works) const;
   diagnose::Diagnosis diagnose_now(const diagnose::OpRecord& op) const;
   void handle(Failure failure);
   void add_to_backends_error(const Failure& failure, const Error& error);
   void conclude(const diagnose::Diagnosis& diagnosis, const std::string& cause);
   Error failure_of(const diagnose::OpRecord& op) const;
   bool is_proven(const diagnose::Diagnosis& diagnosis, bool is_late);
-  bool is_settled(const diagnose::OpRecord& op, const diagnose::Diagnosis& diagnosis);
+  bool is_certain(const diagnose::OpRecord& op, const diagnose::Diagnosis& diagnosis);
   diagnose::Diagnosis find_out(const diagnose::OpRecord& op, std::chrono::milliseconds patience);
   void fail_group(const std::string& verdict);
   void fail_works();
@@ -100,16 +100,16 @@ class Watch : public std::enable_shared_from_this<Watch> {
   void let_go();
   bool stopping();
   /// So much counts of a pause between two looks; see WaitedTime.
-  Clock::duration half_heartbeat() const { return Clock::duration(board_.heartbeat()) / 2; }
+  Clock::duration half_heartbeat() const { return Clock::duration(heartbeats_.heartbeat()) / 2; }
   std::chrono::milliseconds timeout() const { return std::chrono::milliseconds(timeout_ms_); }
 
-  const WatchRequest request_;
-  const WatchOptions options_;
+  const MonitorRequest request_;
+  const MonitorOptions options_;
   const BackendTraits traits_;
   std::shared_ptr<diagnose::FlightRecorder> recorder_;
-  WatchBoard board_;
+  HeartbeatStore heartbeats_;
   std::function<void()> abort_;
-  // Of the watch's thread alone: calls that differ, since when and how long it has seen that; the
+  // Of the monitor's thread alone: calls that differ, since when and how long it has seen that; the
   // oldest operation whose time is over without a word of who is missing.
   struct Difference {
     Clock::time_point since;
@@ -126,12 +126,12 @@ class Watch : public std::enable_shared_from_this<Watch> {
   std::atomic<int> suspects_{0};  // calls of ours that differ from the first rank's
 
   mutable std::mutex mutex_;
-  std::list<WatchedWorkPtr> open_;  // oldest first
+  std::list<MonitoredWorkPtr> open_;  // oldest first
   std::vector<Failure> failures_;
   std::string verdict_;
   bool stopping_ = false;
   std::unordered_set<uint64_t> known_calls_;  // fingerprints
-  WatchBoard::Call refused_;                  // the last one, attempt counted from 1
+  HeartbeatStore::Call refused_;              // the last one, attempt counted from 1
   std::thread thread_;
 };
 

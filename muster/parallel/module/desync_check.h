@@ -17,11 +17,11 @@ namespace muster::parallel {
 /// each time, so that all have their turn. What differs is said at once: by then training has been
 /// wrong for some steps, but no longer unnoticed. Ranks on different kinds of devices are not
 /// compared with each other: they round differently.
-class DesyncWatch {
+class DesyncCheck {
  public:
   /// Parameters are taken in turns of about `turn_bytes`, at least one at a time. `every_steps` 0:
   /// never.
-  DesyncWatch(NamedTensors parameters,
+  DesyncCheck(NamedTensors parameters,
               distributed::ProcessGroup group,
               int64_t every_steps,
               int64_t turn_bytes = kTurnBytes);

@@ -24,7 +24,7 @@ using distributed::ProcessGroup;
 
 /// Nobody polls: the heartbeats come after the test's end.
 void run_unseen(const std::string& backend, const std::function<void(const ProcessGroup&)>& main) {
-  testing::run_ranks(2, main, {.backend = backend, .watch = {.heartbeat = 30s}});
+  testing::run_ranks(2, main, {.backend = backend, .monitor = {.heartbeat = 30s}});
 }
 
 c10::intrusive_ptr<c10d::Work> post(const ProcessGroup& group) {

@@ -8,11 +8,11 @@
 
 #include "muster/diagnose/record/fault_plan.h"
 #include "muster/diagnose/record/flight_recorder.h"
-#include "muster/distributed/watch/decorated_backend.h"
+#include "muster/distributed/monitor/decorated_backend.h"
 
 namespace muster::distributed {
 
-/// Sits outside of the watch: to the others, a skipped call is one that this rank's program did not
+/// Sits outside of the monitor: to the others, a skipped call is one that this rank's program did not
 /// make. The same calls meet the same faults in every run.
 class FaultyBackend : public DecoratedBackend {
  public:

@@ -1,4 +1,4 @@
-#include "muster/parallel/module/desync_watch.h"
+#include "muster/parallel/module/desync_check.h"
 
 #include <algorithm>
 #include <map>
@@ -26,7 +26,7 @@ int64_t most_frequent(const std::vector<int64_t>& values) {
 
 }  // namespace
 
-DesyncWatch::DesyncWatch(NamedTensors parameters,
+DesyncCheck::DesyncCheck(NamedTensors parameters,
                          distributed::ProcessGroup group,
                          int64_t every_steps,
                          int64_t turn_bytes)
@@ -44,11 +44,11 @@ DesyncWatch::DesyncWatch(NamedTensors parameters,
   }
 }
 
-void DesyncWatch::start_step() {
+void DesyncCheck::start_step() {
   if (every_steps_ > 0 && ++step_ % every_steps_ == 0) post();
 }
 
-void DesyncWatch::post() {
+void DesyncCheck::post() {
   std::vector<at::Tensor> mine;
   const auto [from, to] = turns_[turn_];
   for (size_t i = from; i < to; ++i) mine.push_back(parameters_[i].second);
@@ -63,7 +63,7 @@ void DesyncWatch::post() {
   work_ = group_.c10d()->allgather(outputs, inputs);
 }
 
-void DesyncWatch::end_forward() {
+void DesyncCheck::end_forward() {
   if (!work_) return;
   std::exchange(work_, nullptr)->wait();
   const auto difference = first_difference(at::stack(hashes_).cpu());
@@ -71,7 +71,7 @@ void DesyncWatch::end_forward() {
   turn_ = (turn_ + 1) % turns_.size();
 }
 
-std::optional<DesyncWatch::Difference> DesyncWatch::first_difference(const at::Tensor& hashes) {
+std::optional<DesyncCheck::Difference> DesyncCheck::first_difference(const at::Tensor& hashes) {
   const int64_t columns = hashes.size(1) - 1;
   const auto rows = hashes.accessor<int64_t, 2>();
   std::map<int64_t, std::vector<int64_t>> ranks_by_kind;
@@ -95,7 +95,7 @@ std::optional<DesyncWatch::Difference> DesyncWatch::first_difference(const at::T
   return std::nullopt;
 }
 
-void DesyncWatch::report(const Difference& difference) const {
+void DesyncCheck::report(const Difference& difference) const {
   std::vector<std::string> others;
   for (const int64_t rank : difference.others) others.push_back(std::to_string(rank));
   throw usage_error(

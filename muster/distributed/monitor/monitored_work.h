@@ -7,27 +7,27 @@
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include "muster/distributed/watch/watch_core.h"
+#include "muster/distributed/monitor/monitor_core.h"
 
 namespace muster::distributed {
 
-/// Stands for the backend's Work, and ends with it or with the watch's verdict, whichever is first.
-class WatchedWork : public c10d::Work {
+/// Stands for the backend's Work, and ends with it or with the monitor's verdict, whichever is first.
+class MonitoredWork : public c10d::Work {
  public:
   /// Call open() next.
-  WatchedWork(std::shared_ptr<Watch> watch,
-              c10::intrusive_ptr<c10d::Work> inner,
-              const diagnose::OpRecord& record,
-              c10d::OpType type,
-              std::chrono::milliseconds timeout,
-              int rank);
+  MonitoredWork(std::shared_ptr<Monitor> watch,
+                c10::intrusive_ptr<c10d::Work> inner,
+                const diagnose::OpRecord& record,
+                c10d::OpType type,
+                std::chrono::milliseconds timeout,
+                int rank);
 
   /// The call has failed: finds out why, and throws that. `inner` may be null.
   [[noreturn]] void fail(std::exception_ptr error);
 
-  /// Tells the watch of it; takes the completion from the backend's future, if the backend has
+  /// Tells the monitor of it; takes the completion from the backend's future, if the backend has
   /// threads. `self` is this.
-  static void open(const WatchedWorkPtr& self);
+  static void open(const MonitoredWorkPtr& self);
 
   const diagnose::OpRecord& record() const { return record_; }
   bool is_awaited() const { return awaited_.load(std::memory_order_relaxed) > 0; }
@@ -40,7 +40,7 @@ class WatchedWork : public c10d::Work {
   void abort_inner();
 
   /// Ends it: well, or with `error`. The first call counts.
-  void settle(std::exception_ptr error);
+  void complete(std::exception_ptr error);
 
   bool isCompleted() override;
   bool isSuccess() const override;
@@ -55,14 +55,14 @@ class WatchedWork : public c10d::Work {
   uint64_t getSequencenumber() const override { return record_.sequence; }
 
  private:
-  friend class Watch;
+  friend class Monitor;
   void find_future();
   c10::IValue inner_value() const;
-  static void listen(const WatchedWorkPtr& self);
+  static void listen(const MonitoredWorkPtr& self);
   bool wait_for_settling(std::chrono::milliseconds timeout);
   void wait_for_inner(std::chrono::milliseconds timeout);
 
-  std::shared_ptr<Watch> watch_;
+  std::shared_ptr<Monitor> monitor_;
   c10::intrusive_ptr<c10d::Work> inner_;
   const diagnose::OpRecord record_;
   const std::chrono::milliseconds timeout_;
@@ -70,7 +70,7 @@ class WatchedWork : public c10d::Work {
   bool follows_ = false;
   bool inner_records_ = false;  // writes its end into the recorder when it is there
   std::atomic<int> awaited_{0};
-  std::list<WatchedWorkPtr>::iterator place_;  // in Watch::open_, under its mutex
+  std::list<MonitoredWorkPtr>::iterator place_;  // in Watch::open_, under its mutex
   bool listed_ = false;
 };
 

@@ -1,5 +1,5 @@
-// What the watch does about a call before the backend sees it.
-#include "muster/distributed/watch/watch_core.h"
+// What the monitor does about a call before the backend sees it.
+#include "muster/distributed/monitor/monitor_core.h"
 
 namespace muster::distributed {
 namespace {
@@ -9,9 +9,9 @@ constexpr size_t kCheckedCalls = 512;
 
 }  // namespace
 
-void Watch::check_first_call(const diagnose::OpRecord& op) {
+void Monitor::check_first_call(const diagnose::OpRecord& op) {
   if (traits_.names_culprits || diagnose::is_point_to_point(op.kind)) return;
-  WatchBoard::Call call{.sequence = op.sequence, .fingerprint = diagnose::fingerprint(op)};
+  HeartbeatStore::Call call{.sequence = op.sequence, .fingerprint = diagnose::fingerprint(op)};
   {
     const std::lock_guard lock(mutex_);
     // A program whose calls are always new is not slowed for ever.
@@ -19,15 +19,15 @@ void Watch::check_first_call(const diagnose::OpRecord& op) {
       return;
     if (refused_.sequence == op.sequence) call.attempt = refused_.attempt;
   }
-  if (board_.agrees(call, /*in_doubt=*/true)) return;
+  if (heartbeats_.agrees(call, /*in_doubt=*/true)) return;
   ++suspects_;
-  board_.wake();
+  heartbeats_.wake();
   // A question that nobody answers takes a heartbeat.
-  WaitedTime waited(board_.heartbeat() + board_.fast_heartbeat());
+  WaitedTime waited(heartbeats_.heartbeat() + heartbeats_.fast_heartbeat());
   bool agrees = false;  // the first rank may have withdrawn its call since
-  while (!agrees && !has_failed() && waited.look() < 8 * board_.heartbeat() && !stopping()) {
-    board_.wait_until(board_.version(), Clock::now() + board_.fast_heartbeat() / 4);
-    agrees = board_.agrees(call, /*in_doubt=*/false);
+  while (!agrees && !has_failed() && waited.look() < 8 * heartbeats_.heartbeat() && !stopping()) {
+    heartbeats_.wait_until(heartbeats_.version(), Clock::now() + heartbeats_.fast_heartbeat() / 4);
+    agrees = heartbeats_.agrees(call, /*in_doubt=*/false);
   }
   --suspects_;
   if (agrees && !has_failed()) return;
@@ -37,16 +37,16 @@ void Watch::check_first_call(const diagnose::OpRecord& op) {
       {.refused = title(op), .rule = "another rank called something else under this number"});
 }
 
-void Watch::take_back(const diagnose::OpRecord& op) {
+void Monitor::take_back(const diagnose::OpRecord& op) {
   recorder_->take_back(op.id);
   if (traits_.names_culprits || diagnose::is_point_to_point(op.kind)) return;
-  WatchBoard::Call call{.sequence = op.sequence, .fingerprint = diagnose::fingerprint(op)};
+  HeartbeatStore::Call call{.sequence = op.sequence, .fingerprint = diagnose::fingerprint(op)};
   {
     const std::lock_guard lock(mutex_);
     if (refused_.sequence == op.sequence) call.attempt = refused_.attempt;
     refused_ = {.sequence = op.sequence, .attempt = call.attempt + 1};
   }
-  board_.withdraw(call);
+  heartbeats_.withdraw(call);
 }
 
 }  // namespace muster::distributed

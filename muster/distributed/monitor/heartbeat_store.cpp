@@ -1,4 +1,4 @@
-#include "muster/distributed/watch/watch_board.h"
+#include "muster/distributed/monitor/heartbeat_store.h"
 
 #include <algorithm>
 #include <thread>
@@ -31,14 +31,14 @@ std::string read(c10d::Store& store, const std::string& key) {
 
 /// Which process serves the store is learnt before anything can happen to it: a store whose server
 /// is stopped cannot be asked any more.
-void WatchBoard::meet_server(Shared& shared) {
+void HeartbeatStore::meet_server(Shared& shared) {
   const int server = shared.options.server_rank, rank = shared.options.rank;
   if (server < 0 || server == rank) shared.server = shared.process;
   if (server < 0) return;
   const auto store = c10::make_intrusive<c10d::PrefixStore>("watch", shared.store);
   const std::string key = state_key(server);
   if (server == rank) {
-    store->set(key, to_text(diagnose::PeerState{.rank = rank, .process = shared.process}));
+    store->set(key, peer_state_text(diagnose::PeerState{.rank = rank, .process = shared.process}));
     return;
   }
   try {
@@ -51,9 +51,9 @@ void WatchBoard::meet_server(Shared& shared) {
   }
 }
 
-WatchBoard::WatchBoard(c10::intrusive_ptr<c10d::Store> store,
-                       BoardOptions options,
-                       std::shared_ptr<diagnose::FlightRecorder> recorder)
+HeartbeatStore::HeartbeatStore(c10::intrusive_ptr<c10d::Store> store,
+                               HeartbeatOptions options,
+                               std::shared_ptr<diagnose::FlightRecorder> recorder)
     : shared_(std::make_shared<Shared>()) {
   shared_->options = options;
   shared_->recorder = std::move(recorder);
@@ -63,9 +63,9 @@ WatchBoard::WatchBoard(c10::intrusive_ptr<c10d::Store> store,
   std::thread([shared = shared_] { beat(shared); }).detach();
 }
 
-WatchBoard::~WatchBoard() { close(); }
+HeartbeatStore::~HeartbeatStore() { close(); }
 
-void WatchBoard::close() {
+void HeartbeatStore::close() {
   std::unique_lock lock(shared_->mutex);
   if (std::exchange(shared_->stopping, true)) return;
   shared_->bump();
@@ -74,7 +74,7 @@ void WatchBoard::close() {
 }
 
 /// The thread that talks to the store. Everything of it is done without the lock but where it says.
-class WatchBoard::Beat {
+class HeartbeatStore::Beat {
  public:
   Beat(Shared& shared, c10::intrusive_ptr<c10d::Store> store)
       : s_(shared), options_(shared.options), store_(std::move(store)) {}
@@ -106,7 +106,7 @@ class WatchBoard::Beat {
     }
     mine.rank = options_.rank;
     mine.process = s_.process;
-    store_->set(state_key(options_.rank), to_text(mine));
+    store_->set(state_key(options_.rank), peer_state_text(mine));
     return mine.ended;
   }
 
@@ -233,13 +233,13 @@ class WatchBoard::Beat {
   }
 
   Shared& s_;
-  const BoardOptions options_;
+  const HeartbeatOptions options_;
   const c10::intrusive_ptr<c10d::Store> store_;
   std::string proposal_;  // as of the last heartbeat
   bool alarm_ = false, read_all_ = false, is_news_ = false;
 };
 
-void WatchBoard::beat(const std::shared_ptr<Shared>& shared) {
+void HeartbeatStore::beat(const std::shared_ptr<Shared>& shared) {
   try {
     // A connection of its own: what another thread asks the store for may take until its timeout.
     const auto store = std::exchange(shared->store, nullptr)->clone();
@@ -254,20 +254,20 @@ void WatchBoard::beat(const std::shared_ptr<Shared>& shared) {
   shared->bump();
 }
 
-void WatchBoard::set_alarm(bool on) {
+void HeartbeatStore::set_alarm(bool on) {
   const std::lock_guard lock(shared_->mutex);
   if (shared_->alarm.has_value() == on) return;
   shared_->alarm = on ? std::optional(Clock::now()) : std::nullopt;
   shared_->bump();
 }
 
-void WatchBoard::propose(const std::string& verdict) {
+void HeartbeatStore::propose(const std::string& verdict) {
   const std::lock_guard lock(shared_->mutex);
   shared_->proposal = verdict;
   shared_->bump();
 }
 
-bool WatchBoard::agrees(const Call& call, bool in_doubt) {
+bool HeartbeatStore::agrees(const Call& call, bool in_doubt) {
   const auto question = std::make_shared<Shared::Question>(Shared::Question{.call = call});
   std::unique_lock lock(shared_->mutex);
   if (shared_->lost || shared_->stopping) return in_doubt;
@@ -279,7 +279,7 @@ bool WatchBoard::agrees(const Call& call, bool in_doubt) {
   return question->agrees.value_or(in_doubt);
 }
 
-void WatchBoard::withdraw(const Call& call) {
+void HeartbeatStore::withdraw(const Call& call) {
   const std::lock_guard lock(shared_->mutex);
   if (shared_->lost || shared_->stopping) return;
   shared_->questions.push_back(
@@ -287,12 +287,12 @@ void WatchBoard::withdraw(const Call& call) {
   shared_->changed.notify_all();
 }
 
-std::optional<std::string> WatchBoard::verdict() const {
+std::optional<std::string> HeartbeatStore::verdict() const {
   const std::lock_guard lock(shared_->mutex);
   return shared_->verdict;
 }
 
-std::vector<diagnose::PeerView> WatchBoard::peers() const {
+std::vector<diagnose::PeerView> HeartbeatStore::peers() const {
   diagnose::PeerState own = diagnose::peer_state_of(*shared_->recorder, kAlarmOps);
   own.rank = shared_->options.rank;
   own.process = shared_->process;
@@ -323,7 +323,7 @@ std::vector<diagnose::PeerView> WatchBoard::peers() const {
   return views;
 }
 
-diagnose::StoreView WatchBoard::store() const {
+diagnose::StoreView HeartbeatStore::store() const {
   const std::lock_guard lock(shared_->mutex);
   diagnose::StoreView view{.lost = shared_->lost, .server_rank = shared_->options.server_rank};
   if (shared_->asked_at)
@@ -331,7 +331,7 @@ diagnose::StoreView WatchBoard::store() const {
   return view;
 }
 
-bool WatchBoard::all_told() const {
+bool HeartbeatStore::all_told() const {
   const std::vector<diagnose::PeerView> views = peers();
   return std::all_of(views.begin(), views.end(), [&](const diagnose::PeerView& view) {
     if (view.life == diagnose::Life::kGone || view.life == diagnose::Life::kStopped) return true;
@@ -340,7 +340,7 @@ bool WatchBoard::all_told() const {
   });
 }
 
-bool WatchBoard::neighbour_disagrees() const {
+bool HeartbeatStore::neighbour_disagrees() const {
   const auto own = shared_->recorder->marks();
   const std::lock_guard lock(shared_->mutex);
   const int rank = (shared_->options.rank + 1) % shared_->options.world_size;
@@ -348,7 +348,7 @@ bool WatchBoard::neighbour_disagrees() const {
   return neighbour.state && diagnose::disagree(*neighbour.state, {.marks = own});
 }
 
-bool WatchBoard::is_fresh(Clock::time_point since) const {
+bool HeartbeatStore::is_fresh(Clock::time_point since) const {
   const std::lock_guard lock(shared_->mutex);
   for (size_t rank = 0; rank < shared_->peers.size(); ++rank) {
     if (static_cast<int>(rank) == shared_->options.rank) continue;
@@ -359,26 +359,26 @@ bool WatchBoard::is_fresh(Clock::time_point since) const {
   return true;
 }
 
-uint64_t WatchBoard::version() const {
+uint64_t HeartbeatStore::version() const {
   const std::lock_guard lock(shared_->mutex);
   return shared_->version;
 }
 
-void WatchBoard::wait_until(uint64_t seen, Clock::time_point until) {
+void HeartbeatStore::wait_until(uint64_t seen, Clock::time_point until) {
   std::unique_lock lock(shared_->mutex);
   shared_->changed.wait_until(lock, until, [&] { return shared_->version != seen; });
 }
 
-void WatchBoard::wake() {
+void HeartbeatStore::wake() {
   const std::lock_guard lock(shared_->mutex);
   shared_->bump();
 }
 
-std::chrono::milliseconds WatchBoard::heartbeat() const { return shared_->options.heartbeat; }
-std::chrono::milliseconds WatchBoard::fast_heartbeat() const {
+std::chrono::milliseconds HeartbeatStore::heartbeat() const { return shared_->options.heartbeat; }
+std::chrono::milliseconds HeartbeatStore::fast_heartbeat() const {
   return shared_->options.heartbeat / 5;
 }
-double WatchBoard::stale_s() const {
+double HeartbeatStore::stale_s() const {
   return 2.5 * std::chrono::duration<double>(shared_->options.heartbeat).count();
 }
 

@@ -53,7 +53,7 @@ TEST_P(FailedRank, IsNamedByEverySurvivorWithinTheTimeout) {
                 "--shutdown-timeout",
                 stopped ? "8" : "30",  // a rank that is stopped ends with it, no sooner
                 "--",
-                MUSTER_TEST_BIN_DIR "/muster_watched_rank",
+                MUSTER_TEST_BIN_DIR "/muster_monitored_rank",
                 test.backend,
                 std::to_string(stopped ? kTimeoutMs : kLongTimeoutMs)},
                {.environment = {concat(
@@ -111,7 +111,7 @@ TEST(FailedRankOfFour, IsTheOnlyOneNamedThoughTheOthersWereNeverRead) {
                 "--shutdown-timeout",
                 "30",
                 "--",
-                MUSTER_TEST_BIN_DIR "/muster_watched_rank",
+                MUSTER_TEST_BIN_DIR "/muster_monitored_rank",
                 "gloo",
                 std::to_string(kLongTimeoutMs)},
                // Heartbeats of 300 ms; no operation is late; 1.2 s have passed when rank 2 dies.
@@ -132,7 +132,7 @@ TEST(FlightRecord, IsLeftByEverySurvivor) {
                 "--shutdown-timeout",
                 "30",
                 "--",
-                MUSTER_TEST_BIN_DIR "/muster_watched_rank",
+                MUSTER_TEST_BIN_DIR "/muster_monitored_rank",
                 "gloo",
                 std::to_string(kLongTimeoutMs)},
                {.environment = {"MUSTER_FAULTS=skip@rank=1,op=broadcast,at=3",
@@ -155,7 +155,7 @@ TEST(ShmRanks, ThatWereAllStoppedForLongerThanTheTimeoutGoOn) {
                 "--nproc-per-node",
                 "2",
                 "--",
-                MUSTER_TEST_BIN_DIR "/muster_watched_rank",
+                MUSTER_TEST_BIN_DIR "/muster_monitored_rank",
                 "shm",
                 "2500",
                 "25"},
@@ -175,7 +175,7 @@ TEST(Watch, IsSilentWhenNothingFails) {
                 "--nproc-per-node",
                 "2",
                 "--",
-                MUSTER_TEST_BIN_DIR "/muster_watched_rank",
+                MUSTER_TEST_BIN_DIR "/muster_monitored_rank",
                 "gloo",
                 "20000"});
   EXPECT_EQ(job.wait().code, 0) << job.err();

@@ -4,12 +4,12 @@
 #include "muster/base/file.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
-#include "muster/distributed/watch/watch_core.h"
+#include "muster/distributed/monitor/monitor_core.h"
 
 namespace muster::distributed {
 
 /// "flight record: FILE", or why there is none; empty if none is wanted.
-std::string Watch::write_record(const std::string& verdict) const {
+std::string Monitor::write_record(const std::string& verdict) const {
   if (options_.flight_dir.empty()) return "";
   Json json;
   json["format"] = "muster-flight/1";
@@ -22,9 +22,9 @@ std::string Watch::write_record(const std::string& verdict) const {
   json["now_unix_s"] =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   json["heartbeats"] = Json::array();
-  for (const diagnose::PeerView& peer : board_.peers()) {
+  for (const diagnose::PeerView& peer : heartbeats_.peers()) {
     if (!peer.state) continue;
-    Json state = parse_json(to_text(*peer.state), "heartbeat");
+    Json state = parse_json(peer_state_text(*peer.state), "heartbeat");
     state["age_s"] = peer.age_s;
     json["heartbeats"].push_back(state);
   }
@@ -35,7 +35,7 @@ std::string Watch::write_record(const std::string& verdict) const {
                                      concat(options_.group, "-rank-", request_.rank, ".json");
   try {
     std::filesystem::create_directories(options_.flight_dir);
-    write_file_atomic(file, muster::to_text(json, 1) + '\n');
+    write_file_atomic(file, json_text(json, 1) + '\n');
     return "flight record: " + file.string();
   } catch (const std::exception& error) {
     return concat("no flight record: ", std::string(error.what()));

@@ -1,4 +1,4 @@
-#include "muster/distributed/thread/thread_board.h"
+#include "muster/distributed/thread/thread_exchange.h"
 
 #include <algorithm>
 #include <utility>
@@ -20,10 +20,10 @@ std::vector<c10::Device> devices_of(const Contribution& part) {
 
 }  // namespace
 
-ThreadBoard::ThreadBoard(int world_size)
-    : world_size_(world_size), watchdog_([this] { watch(); }) {}
+ThreadExchange::ThreadExchange(int world_size)
+    : world_size_(world_size), watchdog_([this] { run_watchdog(); }) {}
 
-ThreadBoard::~ThreadBoard() {
+ThreadExchange::~ThreadExchange() {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
@@ -32,16 +32,16 @@ ThreadBoard::~ThreadBoard() {
   watchdog_.join();
 }
 
-std::string ThreadBoard::departure(int rank) const {
+std::string ThreadExchange::departure(int rank) const {
   const auto found = left_.find(rank);
   if (found == left_.end()) return "";
   return found->second.empty() ? concat("rank ", rank, " has ended")
                                : concat("rank ", rank, " failed: ", found->second);
 }
 
-std::string ThreadBoard::missing_text(uint64_t sequence,
-                                      const Collective& op,
-                                      const std::string& reason) const {
+std::string ThreadExchange::missing_text(uint64_t sequence,
+                                         const Collective& op,
+                                         const std::string& reason) const {
   std::vector<std::string> here, missing;
   const Contribution* any = nullptr;
   for (int rank = 0; rank < world_size_; ++rank) {
@@ -59,10 +59,10 @@ std::string ThreadBoard::missing_text(uint64_t sequence,
                 reason.empty() ? "" : " (" + reason + ")");
 }
 
-PendingWorkPtr ThreadBoard::post(int rank,
-                                 uint64_t sequence,
-                                 Contribution contribution,
-                                 std::chrono::milliseconds timeout) {
+PendingWorkPtr ThreadExchange::post(int rank,
+                                    uint64_t sequence,
+                                    Contribution contribution,
+                                    std::chrono::milliseconds timeout) {
   auto work =
       c10::make_intrusive<PendingWork>(rank, contribution.op, sequence, contribution.results());
   tensor::StreamMark ready = tensor::StreamMark::of_current(devices_of(contribution));
@@ -119,14 +119,14 @@ PendingWorkPtr ThreadBoard::post(int rank,
   return work;
 }
 
-PendingWorkPtr ThreadBoard::send(
+PendingWorkPtr ThreadExchange::send(
     int from, int to, int tag, at::Tensor tensor, std::chrono::milliseconds timeout) {
   auto work = c10::make_intrusive<PendingWork>(
       from, c10d::OpType::SEND, messages_++, std::vector<at::Tensor>{tensor});
   return meet({from, to, tag, true, std::move(tensor), work, timeout, Clock::now() + timeout});
 }
 
-PendingWorkPtr ThreadBoard::receive(
+PendingWorkPtr ThreadExchange::receive(
     int source, int to, int tag, at::Tensor tensor, std::chrono::milliseconds timeout) {
   const auto op = source < 0 ? c10d::OpType::RECVANYSOURCE : c10d::OpType::RECV;
   auto work =
@@ -134,7 +134,7 @@ PendingWorkPtr ThreadBoard::receive(
   return meet({source, to, tag, false, std::move(tensor), work, timeout, Clock::now() + timeout});
 }
 
-PendingWorkPtr ThreadBoard::meet(Pending mine) {
+PendingWorkPtr ThreadExchange::meet(Pending mine) {
   std::unique_lock lock(mutex_);
   const auto match = std::find_if(pending_.begin(), pending_.end(), [&](const Pending& other) {
     const Pending& sends = mine.sends ? mine : other;
@@ -185,7 +185,7 @@ PendingWorkPtr ThreadBoard::meet(Pending mine) {
   return work;
 }
 
-void ThreadBoard::deliver(const Pending& sender, const Pending& receiver) {
+void ThreadExchange::deliver(const Pending& sender, const Pending& receiver) {
   const auto text = [](const at::Tensor& tensor) {
     return shape_text(tensor.scalar_type(), tensor.sizes());
   };
@@ -201,7 +201,7 @@ void ThreadBoard::deliver(const Pending& sender, const Pending& receiver) {
   at::Tensor(receiver.tensor).copy_(sender.tensor.reshape(receiver.tensor.sizes()));
 }
 
-void ThreadBoard::leave(int rank, const std::string& why, bool withdraw) {
+void ThreadExchange::leave(int rank, const std::string& why, bool withdraw) {
   std::vector<std::pair<PendingWorkPtr, std::string>> failed;
   {
     const std::lock_guard lock(mutex_);
@@ -231,7 +231,7 @@ void ThreadBoard::leave(int rank, const std::string& why, bool withdraw) {
   for (const auto& [work, text] : failed) work->fail(text);
 }
 
-void ThreadBoard::watch() {
+void ThreadExchange::run_watchdog() {
   std::unique_lock lock(mutex_);
   while (!closing_) {
     const auto now = Clock::now();
