@@ -3,6 +3,7 @@
 #include <string>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/tune/files/study_file.h"
 #include "muster/tune/space/command_template.h"
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/tune/files/sweep_yaml.h"
 #include "muster/tune/space/command_template.h"
 

@@ -1,4 +1,6 @@
 // Communication hooks: PyTorch's numbers, error budgets, state, hooks of users.
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -227,10 +229,7 @@ bool same_ends(const std::string& hook, int64_t before, bool find_unused = false
   const auto straight = train_with_break(8, 0, hook, find_unused);
   const auto broken = train_with_break(8, before, hook, find_unused);
   return straight.size() == 8 &&
-         std::equal(
-             straight.begin(), straight.end(), broken.begin(), broken.end(), [](auto& a, auto& b) {
-               return torch::equal(a, b);
-             });
+         std::ranges::equal(straight, broken, [](auto& a, auto& b) { return torch::equal(a, b); });
 }
 
 TEST(PowerSgd, ARunThatIsResumedFromItsStateEndsBitForBitAsAnUnbrokenOne) {

@@ -11,6 +11,7 @@
 #include "muster/base/file.h"
 #include "muster/base/text.h"
 
+#include "tests/process/train/train_words.h"
 #include "tests/support/blows.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
@@ -20,12 +21,12 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
+using test::Words;
 using testing_process::Launched;
-using Words = std::vector<std::string>;
 
 constexpr int kKinds = 4;
-constexpr int kKills = 200;                  // of all kinds together
-constexpr std::chrono::seconds kLimit{180};  // of a run; it writes some 500 files
+constexpr int kKills = 200;                     // of all kinds together
+constexpr std::chrono::seconds kRunLimit{180};  // of a run; it writes some 500 files
 
 struct Kind {
   const char* name;
@@ -116,7 +117,7 @@ void run_through_kills(const Kind& kind, const fs::path& output, Blows& blows) {
     Launched job(command(kind, output));
     const bool spared = blows.left == 0;
     if (!spared) blows.strike(job);
-    const auto ended = job.wait(kLimit);
+    const auto ended = job.wait(kRunLimit);
     EXPECT_TRUE(job.nothing_left());
     if (ended.code == 0) return;
     EXPECT_FALSE(spared) << job.err();
@@ -137,7 +138,7 @@ TEST_P(RandomKills, ResumeAlwaysWorksAndEndsByteEqualToAnUnbrokenRun) {
   const test::Folder folder;
   const auto start = Clock::now();
   Launched unbroken(command(kind, folder.path() / "unbroken"));
-  ASSERT_EQ(unbroken.wait(kLimit).code, 0) << unbroken.err();
+  ASSERT_EQ(unbroken.wait(kRunLimit).code, 0) << unbroken.err();
   blows.run_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   const auto want = remains(folder.path() / "unbroken");
   for (int run = 0; blows.left > 0; ++run) {

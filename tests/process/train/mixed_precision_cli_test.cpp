@@ -7,6 +7,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 
+#include "tests/process/train/train_words.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
 
@@ -14,28 +15,14 @@ namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
+using test::Words;
 using ::testing::HasSubstr;
 using testing_process::Launched;
 using testing_process::LaunchOptions;
-using Words = std::vector<std::string>;
 
-constexpr std::chrono::seconds kLimit{60};
+constexpr std::chrono::seconds kPrecisionLimit{60};
 // See tests/train/mixed_run.h.
 const LaunchOptions kWithoutAmx{.environment = {"ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"}};
-
-Words train(const Words& more) {
-  Words words{"train",
-              "--data",
-              "synthetic:samples=220,test_samples=60,size=8,classes=4",
-              "--model",
-              "mlp:hidden=16",
-              "--batch-size",
-              "12",
-              "--workers",
-              "0"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
 
 struct Said {
   int code;
@@ -44,19 +31,19 @@ struct Said {
 
 Said say(const Words& words) {
   Launched program(words, kWithoutAmx);
-  const int code = program.wait(kLimit).code;
+  const int code = program.wait(kPrecisionLimit).code;
   return {code, program.out(), program.err()};
 }
 
 TEST(PrecisionCommand, ShowsTheStepsThatTwoRanksLeftOutAndTheScale) {
   const test::Folder folder;
-  Words words = train({"--precision",
-                       "16-mixed:init_scale=1e30,backoff_factor=0.001",
-                       "--epochs",
-                       "2",
-                       "--json",
-                       "--output",
-                       folder.path() / "out"});
+  Words words = test::train_uneven({"--precision",
+                                    "16-mixed:init_scale=1e30,backoff_factor=0.001",
+                                    "--epochs",
+                                    "2",
+                                    "--json",
+                                    "--output",
+                                    folder.path() / "out"});
   words.insert(words.begin(), {"run", "--nproc-per-node", "2", "--", "muster"});
   const Said said = say(words);
   ASSERT_EQ(said.code, 0) << said.err;
@@ -73,17 +60,20 @@ TEST(PrecisionCommand, AFileSaysItAsAFlagDoes) {
   const fs::path table = folder.path() / "table.toml", number = folder.path() / "number.toml";
   std::ofstream(table) << "[precision]\nname = \"16-mixed\"\ninit_scale = 1024\n";
   std::ofstream(number) << "precision = 32\n";
-  const Said flag = say(train({"--precision", "16-mixed:init_scale=1024", "--explain"}));
+  const Said flag =
+      say(test::train_uneven({"--precision", "16-mixed:init_scale=1024", "--explain"}));
   ASSERT_EQ(flag.code, 0) << flag.err;
   EXPECT_THAT(flag.out, HasSubstr("16-mixed:init_scale=1024: autocast to float16"));
-  EXPECT_EQ(say(train({"--config", table, "--explain"})).out, flag.out);
-  EXPECT_EQ(say(train({"--config", number, "--explain"})).out, say(train({"--explain"})).out);
+  EXPECT_EQ(say(test::train_uneven({"--config", table, "--explain"})).out, flag.out);
+  EXPECT_EQ(say(test::train_uneven({"--config", number, "--explain"})).out,
+            say(test::train_uneven({"--explain"})).out);
 }
 
 TEST(PrecisionCommand, AResumedRunKeepsIt) {
   const test::Folder folder;
   const fs::path output = folder.path() / "out";
-  const Said first = say(train({"--precision", "bf16-mixed", "--epochs", "1", "--output", output}));
+  const Said first =
+      say(test::train_uneven({"--precision", "bf16-mixed", "--epochs", "1", "--output", output}));
   ASSERT_EQ(first.code, 0) << first.err;
   const Said other = say({"train", "--resume", output, "--epochs", "2", "--precision", "32"});
   EXPECT_EQ(other.code, 2);
@@ -93,7 +83,7 @@ TEST(PrecisionCommand, AResumedRunKeepsIt) {
 }
 
 TEST(PrecisionCommand, RefusesAnUnknownOneInTwoLines) {
-  const Said said = say(train({"--precision", "fp16"}));
+  const Said said = say(test::train_uneven({"--precision", "fp16"}));
   EXPECT_EQ(said.code, 2);
   EXPECT_EQ(said.out, "");
   EXPECT_EQ(said.err,

@@ -7,6 +7,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 
+#include "tests/process/train/train_words.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
 
@@ -14,30 +15,12 @@ namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
+using test::on_ranks;
+using test::Words;
 using ::testing::HasSubstr;
 using testing_process::Launched;
-using Words = std::vector<std::string>;
 
-constexpr std::chrono::seconds kLimit{60};
-
-Words train(const Words& more) {
-  Words words{"train",
-              "--data",
-              "synthetic:samples=220,test_samples=60,size=8,classes=4",
-              "--model",
-              "mlp:hidden=16",
-              "--batch-size",
-              "12",
-              "--workers",
-              "0"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-Words on_ranks(int ranks, Words words) {
-  words.insert(words.begin(), {"run", "--nproc-per-node", std::to_string(ranks), "--", "muster"});
-  return words;
-}
+constexpr std::chrono::seconds kStrategyLimit{60};
 
 std::string latest_file(const fs::path& output, const char* name) {
   return read_file(output / "checkpoints" / trim(read_file(output / "latest")) / name);
@@ -45,7 +28,7 @@ std::string latest_file(const fs::path& output, const char* name) {
 
 TEST(StrategyCommand, ListsThemWithTheirParameters) {
   Launched program({"list", "strategies", "--json"});
-  ASSERT_EQ(program.wait(kLimit).code, 0) << program.err();
+  ASSERT_EQ(program.wait(kStrategyLimit).code, 0) << program.err();
   const Json rows = Json::parse(program.out());
   std::vector<std::string> names;
   for (const Json& row : rows) names.push_back(row.at("name"));
@@ -55,13 +38,14 @@ TEST(StrategyCommand, ListsThemWithTheirParameters) {
 TEST(StrategyCommand, DpTrainsInOneProcessWhatDdpTrainsInTwo) {
   const test::Folder folder;
   const fs::path dp = folder.path() / "dp", ddp = folder.path() / "ddp";
-  Launched threads(train({"--strategy", "dp", "--devices", "2", "--epochs", "2", "--output", dp}),
-                   {.environment = {"OMP_NUM_THREADS=2"}});  // one for each rank, as below
-  ASSERT_EQ(threads.wait(kLimit).code, 0) << threads.err();
+  Launched threads(
+      test::train_uneven({"--strategy", "dp", "--devices", "2", "--epochs", "2", "--output", dp}),
+      {.environment = {"OMP_NUM_THREADS=2"}});  // one for each rank, as below
+  ASSERT_EQ(threads.wait(kStrategyLimit).code, 0) << threads.err();
   EXPECT_THAT(threads.err(), HasSubstr("dp on 2 ranks (threads)"));
   EXPECT_THAT(threads.out(), HasSubstr("test accuracy"));
-  Launched processes(on_ranks(2, train({"--epochs", "2", "--output", ddp})));
-  ASSERT_EQ(processes.wait(kLimit).code, 0) << processes.err();
+  Launched processes(on_ranks(2, test::train_uneven({"--epochs", "2", "--output", ddp})));
+  ASSERT_EQ(processes.wait(kStrategyLimit).code, 0) << processes.err();
   for (const char* name : {"model.safetensors", "optimizer.safetensors", "rng.safetensors"})
     EXPECT_TRUE(latest_file(dp, name) == latest_file(ddp, name)) << name;
 }
@@ -69,28 +53,30 @@ TEST(StrategyCommand, DpTrainsInOneProcessWhatDdpTrainsInTwo) {
 TEST(StrategyCommand, CtrlCSavesADpRunAndDdpGoesOnWithIt) {
   const test::Folder folder;
   const fs::path output = folder.path() / "out";
-  Launched program(train({"--devices", "3", "--epochs", "100000", "--output", output}));
+  Launched program(
+      test::train_uneven({"--devices", "3", "--epochs", "100000", "--output", output}));
   ASSERT_TRUE(program.wait_for("epoch 2/")) << program.err();
   program.signal(SIGINT);
-  EXPECT_EQ(program.wait(kLimit).code, 130) << program.err();
+  EXPECT_EQ(program.wait(kStrategyLimit).code, 130) << program.err();
   EXPECT_THAT(program.err(), HasSubstr("interrupted after step"));
   EXPECT_TRUE(program.nothing_left());
   Launched resumed(on_ranks(2, {"train", "--resume", output, "--max-steps", "1"}));
-  EXPECT_EQ(resumed.wait(kLimit).code, 0) << resumed.err();
+  EXPECT_EQ(resumed.wait(kStrategyLimit).code, 0) << resumed.err();
   EXPECT_THAT(resumed.err(), HasSubstr("ddp on 2 ranks"));
 }
 
 TEST(StrategyCommand, DpIsRefusedUnderTheLauncher) {
-  Launched program(on_ranks(2, train({"--strategy", "dp", "--devices", "2"})));
-  EXPECT_EQ(program.wait(kLimit).code, 2);
+  Launched program(on_ranks(2, test::train_uneven({"--strategy", "dp", "--devices", "2"})));
+  EXPECT_EQ(program.wait(kStrategyLimit).code, 2);
   EXPECT_THAT(program.err(),
               HasSubstr("--strategy dp: its ranks are threads of one process (got 2 processes)"));
 }
 
 TEST(StrategyCommand, NamesTheRankOfAnError) {
   const test::Folder folder;
-  Launched program(train({"--devices", "2", "--lr", "1e30", "--output", folder.path() / "out"}));
-  EXPECT_EQ(program.wait(kLimit).code, 1);
+  Launched program(
+      test::train_uneven({"--devices", "2", "--lr", "1e30", "--output", folder.path() / "out"}));
+  EXPECT_EQ(program.wait(kStrategyLimit).code, 1);
   EXPECT_THAT(program.err(), ::testing::ContainsRegex("rank [01]: the loss is not finite"));
 }
 
@@ -100,7 +86,7 @@ void kill_rank(Launched& job, int rank, std::string_view seen, int times) {
   const auto ranks = job.ranks();
   ASSERT_GT(ranks.size(), static_cast<size_t>(rank)) << job.err();
   ::kill(ranks[static_cast<size_t>(rank)], SIGKILL);
-  EXPECT_EQ(job.wait(kLimit).code, 1) << job.err();
+  EXPECT_EQ(job.wait(kStrategyLimit).code, 1) << job.err();
   EXPECT_TRUE(job.nothing_left());
 }
 
@@ -108,18 +94,18 @@ TEST(ZeroCommand, AKilledRunGoesOnWithOtherRanksAndStrategies) {
   const test::Folder folder;
   const fs::path output = folder.path() / "out";
   const auto endless = [&](const char* strategy) {
-    return train({"--strategy",
-                  strategy,
-                  "--optimizer",
-                  "adamw",
-                  "--epochs",
-                  "100000",
-                  "--checkpoint-every",
-                  "5",
-                  "--resume",
-                  "auto",
-                  "--output",
-                  output});
+    return test::train_uneven({"--strategy",
+                               strategy,
+                               "--optimizer",
+                               "adamw",
+                               "--epochs",
+                               "100000",
+                               "--checkpoint-every",
+                               "5",
+                               "--resume",
+                               "auto",
+                               "--output",
+                               output});
   };
   {
     Launched job(on_ranks(3, endless("zero2")));
@@ -137,7 +123,7 @@ TEST(ZeroCommand, AKilledRunGoesOnWithOtherRanksAndStrategies) {
     EXPECT_THAT(job.err(), HasSubstr("resuming after step"));
   }
   Launched last({"train", "--resume", output, "--max-steps", "1"});
-  EXPECT_EQ(last.wait(kLimit).code, 0) << last.err();
+  EXPECT_EQ(last.wait(kStrategyLimit).code, 0) << last.err();
   EXPECT_THAT(last.err(), HasSubstr("single on 1 rank"));
 }
 
@@ -145,26 +131,26 @@ TEST(ZeroCommand, AKilledRunEndsByteEqualToAnUnbrokenOne) {
   const test::Folder folder;
   const auto words = [&](const fs::path& output) {
     return on_ranks(2,
-                    train({"--strategy",
-                           "zero2:bucket_mb=1",
-                           "--epochs",
-                           "6",
-                           "--checkpoint-every",
-                           "5",
-                           "--resume",
-                           "auto",
-                           "--output",
-                           output}));
+                    test::train_uneven({"--strategy",
+                                        "zero2:bucket_mb=1",
+                                        "--epochs",
+                                        "6",
+                                        "--checkpoint-every",
+                                        "5",
+                                        "--resume",
+                                        "auto",
+                                        "--output",
+                                        output}));
   };
   const fs::path whole = folder.path() / "whole", broken = folder.path() / "broken";
   Launched unbroken(words(whole));
-  ASSERT_EQ(unbroken.wait(kLimit).code, 0) << unbroken.err();
+  ASSERT_EQ(unbroken.wait(kStrategyLimit).code, 0) << unbroken.err();
   for (const int rank : {0, 1}) {
     Launched job(words(broken));
     kill_rank(job, rank, "epoch ", 2);
   }
   Launched job(words(broken));
-  ASSERT_EQ(job.wait(kLimit).code, 0) << job.err();
+  ASSERT_EQ(job.wait(kStrategyLimit).code, 0) << job.err();
   EXPECT_THAT(job.err(), HasSubstr("resuming after step"));
   for (const char* name : {"model.safetensors", "optimizer.safetensors", "rng.safetensors"})
     EXPECT_TRUE(latest_file(whole, name) == latest_file(broken, name)) << name;

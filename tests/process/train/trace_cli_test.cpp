@@ -8,6 +8,7 @@
 #include "muster/base/file.h"
 #include "muster/base/json.h"
 
+#include "tests/process/train/train_words.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
 
@@ -15,32 +16,22 @@ namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
+using test::Words;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing_process::Launched;
-using Words = std::vector<std::string>;
 
-constexpr std::chrono::seconds kLimit{180};
+constexpr std::chrono::seconds kTraceLimit{180};
 
 /// On two ranks, 12 steps an epoch.
-Words train(const Words& more) {
-  Words words{"run",
-              "--nproc-per-node",
-              "2",
-              "--",
-              "muster",
-              "train",
-              "--data",
-              "synthetic:samples=210,test_samples=60,size=8,classes=4",
-              "--model",
-              "mlp:hidden=16",
-              "--batch-size",
-              "16",
-              "--workers",
-              "0"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+Words train_traced(const Words& more) {
+  return test::on_ranks(
+      2,
+      test::joined(
+          test::train_words(
+              "synthetic:samples=210,test_samples=60,size=8,classes=4", "16", {"--workers", "0"}),
+          more));
 }
 
 /// Until it is told to end; its trace goes to a folder of its own.
@@ -48,15 +39,15 @@ Words train_long(const fs::path& output, const fs::path& trace_folder, Words mor
   const Words rest{"--output", output, "--epochs", "100000", "--trace", trace_folder / "t.json"};
   more.insert(more.end(), rest.begin(), rest.end());
   more.insert(more.end(), {"--trace-steps", "10000"});
-  return train(more);
+  return train_traced(more);
 }
 
 TEST(TraceCommand, RecordsAHundredStepsAfterTheFirstTenUnlessToldOtherwise) {
   const test::Folder folder;
   const fs::path output = folder.path() / "out", trace = folder.path() / "new" / "t.json";
   Launched program(
-      train({"--output", output, "--trace", trace, "--max-steps", "130", "--epochs", "20"}));
-  EXPECT_EQ(program.wait(kLimit).code, 0) << program.err();
+      train_traced({"--output", output, "--trace", trace, "--max-steps", "130", "--epochs", "20"}));
+  EXPECT_EQ(program.wait(kTraceLimit).code, 0) << program.err();
   EXPECT_THAT(program.err(), HasSubstr("% overlap: data "));
   const Json events = parse_json(read_file(trace), "trace").at("traceEvents");
   std::map<int, std::vector<std::string>> steps;
@@ -83,7 +74,7 @@ TEST(TraceCommand, ANumberOfStepsOutOfRangeIsOneClearError) {
                       folder.path() / "t.json",
                       "--trace-steps",
                       steps});
-    EXPECT_EQ(program.wait(kLimit).code, 2);
+    EXPECT_EQ(program.wait(kTraceLimit).code, 2);
     EXPECT_THAT(program.err(),
                 HasSubstr(std::string("--trace-steps: 1 to 10000 steps (got ") + steps + ")"));
     EXPECT_FALSE(fs::exists(folder.path() / "out")) << "nothing has begun";
@@ -93,9 +84,9 @@ TEST(TraceCommand, ANumberOfStepsOutOfRangeIsOneClearError) {
 TEST(TraceCommand, AFolderThatCannotBeIsOneClearErrorAtTheStart) {
   const test::Folder folder;
   write_file_atomic(folder.path() / "file", "");
-  Launched program(
-      train({"--output", folder.path() / "out", "--trace", folder.path() / "file" / "t.json"}));
-  EXPECT_EQ(program.wait(kLimit).code, 1);
+  Launched program(train_traced(
+      {"--output", folder.path() / "out", "--trace", folder.path() / "file" / "t.json"}));
+  EXPECT_EQ(program.wait(kTraceLimit).code, 1);
   EXPECT_THAT(program.err(), HasSubstr("folder of --trace"));
   EXPECT_THAT(program.err(), Not(HasSubstr("[1] error")));
   EXPECT_FALSE(fs::exists(folder.path() / "out")) << "nothing has begun";
@@ -109,7 +100,7 @@ TEST(TraceCommand, AFileThatCannotBeWrittenAfterCtrlCLosesNothing) {
   ASSERT_TRUE(program.wait_for("epoch 2/")) << program.err();
   fs::remove_all(gone);
   program.signal(SIGINT);
-  EXPECT_EQ(program.wait(kLimit).code, 130) << program.err();
+  EXPECT_EQ(program.wait(kTraceLimit).code, 130) << program.err();
   EXPECT_THAT(program.err(),
               AllOf(HasSubstr("; the trace was not written: "),
                     HasSubstr((gone / "t.json").string()),
@@ -117,7 +108,7 @@ TEST(TraceCommand, AFileThatCannotBeWrittenAfterCtrlCLosesNothing) {
                     HasSubstr("saved in ")));
   EXPECT_TRUE(program.nothing_left());
   Launched resumed({"train", "--resume", output, "--max-steps", "1"});
-  EXPECT_EQ(resumed.wait(kLimit).code, 0) << resumed.err();
+  EXPECT_EQ(resumed.wait(kTraceLimit).code, 0) << resumed.err();
 }
 
 TEST(TraceCommand, AFileThatCannotBeWrittenAtTheEndLeavesTheResult) {
@@ -127,7 +118,7 @@ TEST(TraceCommand, AFileThatCannotBeWrittenAtTheEndLeavesTheResult) {
   Launched program(train_long(output, gone, {"--max-steps", "2400"}));
   ASSERT_TRUE(program.wait_for("epoch 2/")) << program.err();
   fs::remove_all(gone);
-  EXPECT_EQ(program.wait(kLimit).code, 0) << program.err();
+  EXPECT_EQ(program.wait(kTraceLimit).code, 0) << program.err();
   EXPECT_THAT(program.err(), HasSubstr("; the trace was not written: "));
   EXPECT_THAT(program.out(), HasSubstr("test accuracy"));
   EXPECT_TRUE(fs::exists(output / "checkpoints" / "step-2400"));

@@ -13,6 +13,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 
+#include "tests/process/train/train_words.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
 
@@ -29,17 +30,7 @@ using testing_process::LaunchOptions;
 const char* const kSmall = "synthetic:samples=220,test_samples=60,size=8,classes=4";
 
 /// "train …" with small data; more flags may follow.
-std::vector<std::string> train(const std::vector<std::string>& more) {
-  std::vector<std::string> words{
-      "train", "--data", kSmall, "--model", "mlp:hidden=16", "--batch-size", "16"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-std::vector<std::string> on_two_ranks(std::vector<std::string> words) {
-  words.insert(words.begin(), {"run", "--nproc-per-node", "2", "--", "muster"});
-  return words;
-}
+test::Words train_small(const test::Words& more) { return test::train_words(kSmall, "16", more); }
 
 /// The error that a command ends with, and its exit code.
 struct Refusal {
@@ -60,7 +51,7 @@ fs::path fashion_mnist() { return "/usr/share/datasets/fashion-mnist"; }
 TEST(TrainCommand, EndsWithTheTestAccuracyAlone) {
   const test::Folder folder;
   const fs::path output = folder.path() / "out";
-  Launched program(train({"--output", output}));
+  Launched program(train_small({"--output", output}));
   EXPECT_EQ(program.wait(std::chrono::seconds(60)).code, 0) << program.err();
   EXPECT_THAT(program.out(), MatchesRegex("test accuracy (0\\.[0-9]{4}|1\\.0000)\n"));
   for (const char* name : {"config.json", "metrics.csv", "metrics.jsonl", "latest", "checkpoints"})
@@ -69,7 +60,7 @@ TEST(TrainCommand, EndsWithTheTestAccuracyAlone) {
 
 TEST(TrainCommand, TrainsOnTwoRanksAndLeavesNothingBehind) {
   const test::Folder folder;
-  Launched program(on_two_ranks(train({"--output", folder.path() / "out", "--json"})));
+  Launched program(test::on_ranks(2, train_small({"--output", folder.path() / "out", "--json"})));
   EXPECT_EQ(program.wait(std::chrono::seconds(60)).code, 0) << program.err();
   EXPECT_THAT(program.out(), HasSubstr("\"test_accuracy\":"));
   EXPECT_THAT(program.err(), HasSubstr("ddp on 2 ranks"));
@@ -79,8 +70,8 @@ TEST(TrainCommand, TrainsOnTwoRanksAndLeavesNothingBehind) {
 TEST(TrainCommand, CtrlCSavesTheStateAndResumeGoesOn) {
   const test::Folder folder;
   const std::string output = folder.path() / "out";
-  Launched program(
-      on_two_ranks(train({"--output", output, "--epochs", "100000", "--log-every", "1"})));
+  Launched program(test::on_ranks(
+      2, train_small({"--output", output, "--epochs", "100000", "--log-every", "1"})));
   ASSERT_TRUE(program.wait_for("epoch 2/")) << program.err();
   program.signal(SIGINT);
   EXPECT_EQ(program.wait(std::chrono::seconds(60)).code, 130) << program.err();
@@ -95,8 +86,8 @@ TEST(TrainCommand, CtrlCSavesTheStateAndResumeGoesOn) {
 TEST(TrainCommand, AKilledRankEndsTheJobAndTheCheckpointIsIntact) {
   const test::Folder folder;
   const std::string output = folder.path() / "out";
-  Launched program(
-      on_two_ranks(train({"--output", output, "--epochs", "100000", "--checkpoint-every", "3"})));
+  Launched program(test::on_ranks(
+      2, train_small({"--output", output, "--epochs", "100000", "--checkpoint-every", "3"})));
   ASSERT_TRUE(program.wait_for("epoch 2/")) << program.err();
   ::kill(program.ranks().at(1), SIGKILL);
   EXPECT_EQ(program.wait(std::chrono::seconds(60)).code, 1) << program.err();
@@ -109,9 +100,9 @@ TEST(TrainCommand, AKilledRankEndsTheJobAndTheCheckpointIsIntact) {
 TEST(TrainCommand, DoesNotOverwriteAnEarlierRun) {
   const test::Folder folder;
   const std::string output = folder.path() / "out";
-  Launched first(train({"--output", output, "--epochs", "1"}));
+  Launched first(train_small({"--output", output, "--epochs", "1"}));
   ASSERT_EQ(first.wait(std::chrono::seconds(60)).code, 0);
-  const Refusal second = refusal(train({"--output", output}));
+  const Refusal second = refusal(train_small({"--output", output}));
   EXPECT_EQ(second.code, 2);
   EXPECT_THAT(second.text, HasSubstr("does not overwrite"));
   EXPECT_THAT(second.text, HasSubstr("--resume " + output));
@@ -120,7 +111,7 @@ TEST(TrainCommand, DoesNotOverwriteAnEarlierRun) {
 TEST(TrainCommand, ADamagedCheckpointIsRefusedAndTheOneBeforeOffered) {
   const test::Folder folder;
   const fs::path output = folder.path() / "out";
-  Launched first(train({"--output", output, "--epochs", "2"}));
+  Launched first(train_small({"--output", output, "--epochs", "2"}));
   ASSERT_EQ(first.wait(std::chrono::seconds(60)).code, 0);
   std::string newest(trim(read_file(output / "latest")));
   fs::resize_file(output / "checkpoints" / newest / "model.safetensors", 100);
@@ -182,7 +173,7 @@ TEST(TrainCommand, TheConfigThatARunLeavesMakesTheSameRun) {
   const test::Folder folder;
   const fs::path first = folder.path() / "first", second = folder.path() / "second";
   Launched run(
-      train({"--output", first, "--epochs", "2", "--optimizer", "adamw:weight_decay=0.1"}));
+      train_small({"--output", first, "--epochs", "2", "--optimizer", "adamw:weight_decay=0.1"}));
   ASSERT_EQ(run.wait(std::chrono::seconds(60)).code, 0) << run.err();
   Launched again({"train", "--config", first / "config.toml", "--output", second});
   ASSERT_EQ(again.wait(std::chrono::seconds(60)).code, 0) << again.err();
@@ -196,7 +187,7 @@ TEST(TrainCommand, TheConfigThatARunLeavesMakesTheSameRun) {
 TEST(TrainCommand, ResumeAutoStartsOrGoesOn) {
   const test::Folder folder;
   const std::vector<std::string> words =
-      train({"--output", folder.path() / "out", "--resume", "auto", "--epochs", "1"});
+      train_small({"--output", folder.path() / "out", "--resume", "auto", "--epochs", "1"});
   Launched first(words);
   ASSERT_EQ(first.wait(std::chrono::seconds(60)).code, 0) << first.err();
   EXPECT_THAT(first.err(), Not(HasSubstr("resuming")));
@@ -214,7 +205,7 @@ TEST(TrainRefuses, UnknownFlagsWithASuggestion) {
 }
 
 TEST(TrainRefuses, WorldSizeZero) {
-  const Refusal refused = refusal(train({}), {.environment = {"RANK=0", "WORLD_SIZE=0"}});
+  const Refusal refused = refusal(train_small({}), {.environment = {"RANK=0", "WORLD_SIZE=0"}});
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.text, HasSubstr("WORLD_SIZE=0"));
 }
@@ -241,7 +232,7 @@ TEST(TrainRefuses, APortThatAnotherJobUses) {
   ASSERT_EQ(::getsockname(other_job.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
   const std::string port = std::to_string(ntohs(address.sin_port));
   const Refusal refused = refusal(
-      train({}),
+      train_small({}),
       {.environment = {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port}});
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.text, HasSubstr("port " + port + " is in use"));
@@ -292,7 +283,7 @@ TEST(TrainRefuses, SwappedDataFiles) {
 TEST(TrainRefuses, AnOutputFolderThatCannotBeMade) {
   const test::Folder folder;
   std::ofstream(folder.path() / "file") << "in the way";
-  const Refusal refused = refusal(train({"--output", folder.path() / "file" / "out"}));
+  const Refusal refused = refusal(train_small({"--output", folder.path() / "file" / "out"}));
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.text, HasSubstr("output folder"));
 }
@@ -300,8 +291,8 @@ TEST(TrainRefuses, AnOutputFolderThatCannotBeMade) {
 TEST(TrainRefuses, ToGoOnWithALossThatIsNotFinite) {
   const test::Folder folder;
   const fs::path output = folder.path() / "out";
-  const Refusal refused =
-      refusal(on_two_ranks(train({"--output", output, "--lr", "1e30", "--checkpoint-every", "1"})));
+  const Refusal refused = refusal(test::on_ranks(
+      2, train_small({"--output", output, "--lr", "1e30", "--checkpoint-every", "1"})));
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.text, HasSubstr("the loss is not finite in step"));
   EXPECT_THAT(refused.text, HasSubstr("try a smaller --lr"));
@@ -312,7 +303,7 @@ TEST(TrainRefuses, ToGoOnWithALossThatIsNotFinite) {
 TEST(TrainSurvives, AFullDiskWithEarlierCheckpointsIntact) {
   const test::Folder folder;
   const fs::path output = folder.path() / "out";
-  Launched first(train({"--output", output, "--epochs", "1"}));
+  Launched first(train_small({"--output", output, "--epochs", "1"}));
   ASSERT_EQ(first.wait(std::chrono::seconds(60)).code, 0);
   const std::string before(trim(read_file(output / "latest")));
   const std::string limited =
@@ -328,7 +319,7 @@ TEST(TrainSurvives, AFullDiskWithEarlierCheckpointsIntact) {
 
 TEST(TrainCommand, ExplainPrintsThePlanAndTrainsNothing) {
   const test::Folder folder;
-  Launched program(train({"--explain", "--output", folder.path() / "out"}));
+  Launched program(train_small({"--explain", "--output", folder.path() / "out"}));
   EXPECT_EQ(program.wait(std::chrono::seconds(60)).code, 0);
   EXPECT_THAT(program.out(), HasSubstr("batch         16 = 1 x 16"));
   EXPECT_FALSE(fs::exists(folder.path() / "out"));

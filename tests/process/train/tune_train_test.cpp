@@ -11,6 +11,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 
+#include "tests/process/train/train_words.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
 
@@ -18,9 +19,9 @@ namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
+using test::Words;
 using ::testing::HasSubstr;
 using testing_process::Launched;
-using Words = std::vector<std::string>;
 
 constexpr const char* kProgram = MUSTER_TEST_BIN_DIR "/muster";
 constexpr int kEpochs = 4;

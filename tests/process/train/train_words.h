@@ -1,0 +1,38 @@
+// The command lines of small trainings, as tests start them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace muster::test {
+
+using Words = std::vector<std::string>;
+
+inline Words joined(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// `muster train` on `data` with a small MLP, and more flags.
+inline Words train_words(const std::string& data,
+                         const std::string& batch_size,
+                         const Words& more) {
+  return joined({"train", "--data", data, "--model", "mlp:hidden=16", "--batch-size", batch_size},
+                more);
+}
+
+/// On data whose last batch is not whole (220 samples by 12), without workers.
+inline Words train_uneven(const Words& more) {
+  return joined(
+      train_words(
+          "synthetic:samples=220,test_samples=60,size=8,classes=4", "12", {"--workers", "0"}),
+      more);
+}
+
+/// The same command line under `muster run`.
+inline Words on_ranks(int ranks, Words words) {
+  words.insert(words.begin(), {"run", "--nproc-per-node", std::to_string(ranks), "--", "muster"});
+  return words;
+}
+
+}  // namespace muster::test
