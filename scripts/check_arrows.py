@@ -266,10 +266,15 @@ def svg():
     for name in rooms:
         floor[name] = 1 + max((floor[other] for other in rooms[name].sees if other in floor), default=-1)
     floors = [[name for name in rooms if floor[name] == level] for level in range(max(floor.values()) + 1)]
-    width, high, gap, line = 1180, 128, 46, 14
+    width, high, gap, line = 1180, 116, 44, 14
     place_of, out = {}, []
     height = len(floors) * (high + gap) + 30
     for level, names in enumerate(floors):
+        # Above the middle of what they see, so that arrows are short.
+        middle = {name: [x + box / 2 for other in reduced(rooms[name].sees) if other in place_of for x, _, box in [place_of[other]]]
+                  for name in names}
+        if level > 1:
+            names = sorted(names, key=lambda name: sum(middle[name]) / len(middle[name]))
         step = width / len(names)
         for i, name in enumerate(names):
             box = min(step - 24, 300)
@@ -290,14 +295,14 @@ def svg():
         boxes.append(f'<text class="small" x="{x + 12:.0f}" y="{y + 40:.0f}">{room.what}</text>')
         words, row, rows = [a for a in room.areas if a and (name, a) in counts], "", []
         for word in words:
-            if len(row) + len(word) > (box - 24) / 6.6:
+            if len(row) + len(word) + 3 > (box - 24) / 6.2:
                 rows.append(row)
                 row = ""
-            row += ("  " if row else "") + word
+            row += (" · " if row else "") + word
         for j, row in enumerate([*rows, row]):
             boxes.append(f'<text class="area" x="{x + 12:.0f}" y="{y + 62 + j * line:.0f}">{row}</text>')
     return f'''<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="DejaVu Sans, Helvetica, sans-serif">
-<!-- Written by scripts/check_arrows.py --draw. -->
+<!-- Written by scripts/check_arrows.py. -->
 <title>The rooms of Muster: each stands above the rooms that it may include</title>
 <style>
 rect {{ stroke: #555; stroke-width: 1 }} .free {{ fill: #eef4ea }} .torch {{ fill: #f6ede2 }}
