@@ -150,8 +150,8 @@ TEST(Idx, RefusesAHeaderThatClaimsTooMuchWithoutTakingTheMemory) {
   EXPECT_THAT(refusal(gzip(huge)), HasSubstr("at most 4"));
   const ByteVector sixty_bits = idx_header(8, {1U << 30, 1U << 30});
   EXPECT_THAT(refusal(sixty_bits), HasSubstr("in its first 2 dimensions"));
-  const ByteVector three_gigabytes =
-      idx_header(8, {3U << 30});  // within the limit, but not within the file
+  // Within the limit, but not within the file.
+  const ByteVector three_gigabytes = idx_header(8, {3U << 30});
   EXPECT_THAT(refusal(three_gigabytes), HasSubstr("cut short after 8"));
   EXPECT_THAT(refusal(gzip(three_gigabytes)), HasSubstr("which cannot hold them"));
   EXPECT_LT(peak_memory_bytes() - before, 32 << 20);

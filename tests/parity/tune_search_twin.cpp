@@ -4,8 +4,8 @@
 //     tune_search_twin schedule    {"spec", "mode", "seed", "events"}: the answers to the events.
 //                                  [trial, t, metric]: "C", "S" or "P"; [trial, "end", state] and
 //                                  [trial, "paused"]: nothing; ["promote"]: a trial or null
-//     tune_search_twin rungs       {"max_t", "grace_period", "reduction_factor", "brackets"}: of
-//     Ray tune_search_twin bracket     {"rungs", "seed", "trials"}: the bracket of each trial
+//     tune_search_twin rungs       {"max_t", "grace_period", "reduction_factor", "brackets"}: of Ray
+//     tune_search_twin bracket     {"rungs", "seed", "trials"}: the bracket of each trial
 //     tune_search_twin variants    {"space", "points", …}: {"trials", "configs"}
 #include <iostream>
 #include <limits>

@@ -1,5 +1,5 @@
 """Writes golden.json beside this file: a small MLP trained by torch.autocast on the CPU, in bfloat16 and in float16 with
-torch.amp.GradScaler("cpu"), by SGD and AdamW; C++ follows in tests/train/mixed_precision_golden_test.cpp.
+torch.amp.GradScaler("cpu"), by SGD and AdamW; C++ follows in tests/train/loop/mixed_precision_golden_test.cpp.
 
 Model: manual_seed(7), then Linear(16, 8), ReLU, Linear(8, 4): muster's mlp:hidden=8,layers=1 on 1 x 4 x 4 images.
 Data: g = Generator().manual_seed(70); images rand(32, 1, 4, 4, generator=g) * 4 - 2, then labels randint(0, 4, (32,)).

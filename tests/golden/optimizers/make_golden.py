@@ -1,6 +1,6 @@
 """Writes golden.json beside this file: where torch.optim's optimizers end after 16 steps of given gradients.
 
-C++ follows in tests/train/optimizer_test.cpp. Two parameters, "a" of shape [5, 7] and "b" of shape [5]; for each step s:
+C++ follows in tests/optim/optimizer_test.cpp. Two parameters, "a" of shape [5, 7] and "b" of shape [5]; for each step s:
     g = Generator().manual_seed(500 + s); a.grad = rand(5, 7) * 2 - 1; b.grad = rand(5) * 2 - 1      (drawn as float32)
 Initial values are drawn the same way with seed 499. In steps 3, 4 and 5 "b" has no gradient; with "late" it has none in
 steps 0 and 1 instead.

@@ -1,6 +1,6 @@
 """Writes golden.json beside this file: learning rates (and momenta) of torch.optim.lr_scheduler over 1,000 steps.
 
-C++ follows in tests/train/schedule_test.cpp. Value t is that of the optimizer step after t calls of scheduler.step(). To keep the
+C++ follows in tests/optim/schedule_test.cpp. Value t is that of the optimizer step after t calls of scheduler.step(). To keep the
 file small, a case has the values at every 20th t and around 0, 100, 500 and 999 ("at"), and for each hundred the sum of
 value(t) * (1 + t % 7) ("sums", in the order of t), so that no t goes unchecked.
 

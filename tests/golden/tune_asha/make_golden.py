@@ -1,5 +1,5 @@
 """Writes golden.json beside this file: verdicts of Ray Tune's ASHA on random report sequences (see ray_asha.py), its rungs, and
-quantiles of numpy.nanpercentile, which it computes its cutoffs with. C++ follows in tests/tune/asha_golden_test.cpp.
+quantiles of numpy.nanpercentile, which it computes its cutoffs with. C++ follows in tests/tune/schedulers/asha_golden_test.cpp.
 """
 
 import json

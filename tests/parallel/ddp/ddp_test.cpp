@@ -187,10 +187,8 @@ TEST(Ddp, ForwardWithoutBackwardDoesNotDisturbTheNextStep) {
 
 TEST(Ddp, DifferentModulesAreRefusedByNameOnEveryRank) {
   std::vector<TwoHeads> modules{TwoHeads(5), TwoHeads(6)};
-  std::vector<std::string> errors(2);
-  run_ranks(2, [&](ProcessGroup group) {
-    errors[group.rank()] =
-        error_of([&] { const DistributedDataParallel ddp(modules[group.rank()], group); });
+  const auto errors = muster::testing::rank_errors(2, [&](ProcessGroup group) {
+    const DistributedDataParallel ddp(modules[group.rank()], group);
   });
   for (const std::string& error : errors) {
     EXPECT_THAT(error, HasSubstr("the ranks' modules differ"));
@@ -203,10 +201,8 @@ TEST(Ddp, DifferentModulesAreRefusedByNameOnEveryRank) {
 TEST(Ddp, AFrozenParameterOnOneRankIsADifference) {
   auto modules = one_each(2);
   modules[1]->left->bias.set_requires_grad(false);
-  std::vector<std::string> errors(2);
-  run_ranks(2, [&](ProcessGroup group) {
-    errors[group.rank()] =
-        error_of([&] { const DistributedDataParallel ddp(modules[group.rank()], group); });
+  const auto errors = muster::testing::rank_errors(2, [&](ProcessGroup group) {
+    const DistributedDataParallel ddp(modules[group.rank()], group);
   });
   EXPECT_THAT(errors[0], HasSubstr("left.bias"));
   EXPECT_EQ(errors[0], errors[1]);

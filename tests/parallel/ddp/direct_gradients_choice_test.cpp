@@ -72,10 +72,8 @@ TEST(DdpDirectGradients, AreChosenByAllRanksOrByNone) {
 TEST(DdpDirectGradients, OfAParameterThatOneRankLaysOutDifferentlyAreRefusedByName) {
   std::vector<Graph> nets{three_layers(), three_layers()};
   transpose_memory(nets[1]->layers[1]->weight);
-  std::vector<std::string> errors(2);
-  run_ranks(2, [&](ProcessGroup group) {
-    errors[group.rank()] =
-        error_of([&] { DistributedDataParallel(nets[group.rank()], group, {.direct_bytes = 0}); });
+  const auto errors = muster::testing::rank_errors(2, [&](ProcessGroup group) {
+    DistributedDataParallel(nets[group.rank()], group, {.direct_bytes = 0});
   });
   for (const std::string& error : errors)
     EXPECT_THAT(error, HasSubstr("parameter layer1.weight Double[4, 5] strides [1, 4]"));

@@ -28,11 +28,8 @@ using Tensors = std::vector<torch::Tensor>;
 
 TEST(ZeroModules, ThatDifferAreRefusedByNameOnEveryRank) {
   std::vector<torch::nn::Linear> nets{torch::nn::Linear(3, 4), torch::nn::Linear(3, 5)};
-  std::vector<std::string> errors(2);
-  run_ranks(2, [&](ProcessGroup group) {
-    errors[group.rank()] =
-        error_of([&] { ShardedDataParallel zero(nets[group.rank()], group, {}); });
-  });
+  const auto errors = muster::testing::rank_errors(
+      2, [&](ProcessGroup group) { ShardedDataParallel zero(nets[group.rank()], group, {}); });
   for (const std::string& error : errors)
     EXPECT_THAT(error,
                 HasSubstr("rank 0 has parameter weight Float[4, 3]; rank 1 has parameter weight "

@@ -21,7 +21,7 @@ using testing_process::Launched;
 using testing_process::LaunchOptions;
 
 constexpr std::chrono::seconds kPrecisionLimit{60};
-// See tests/train/mixed_run.h.
+// See tests/train/loop/mixed_run.h.
 const LaunchOptions kWithoutAmx{.environment = {"ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"}};
 
 struct Said {

@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(Resume,
                                   std::to_string(std::get<2>(info.param)) + "_steps";
                          });
 
-// A ring sums in another order when DDP's buckets change; see Trainer::lay_out_buckets.
+// A ring sums in another order when DDP's buckets change; see Strategy::rehearse.
 TEST(Resume, FourGlooRanksResumeBitEqual) {
   train::TrainOptions options = small_run();
   options.epochs = 1;
