@@ -1,7 +1,6 @@
 #include "muster/testing/run_ranks.h"
 
 #include <exception>
-#include <latch>
 #include <utility>
 
 namespace muster::testing {
@@ -19,7 +18,6 @@ std::vector<std::string> rank_errors(
     const std::function<void(distributed::ProcessGroup group)>& rank_main,
     RankOptions options) {
   std::vector<std::string> errors(static_cast<size_t>(world_size));
-  std::latch through(world_size);
   run_ranks(
       world_size,
       [&](distributed::ProcessGroup group) {
@@ -28,7 +26,6 @@ std::vector<std::string> rank_errors(
         } catch (const std::exception& error) {
           errors[static_cast<size_t>(group.rank())] = error.what();
         }
-        through.arrive_and_wait();
       },
       std::move(options));
   return errors;

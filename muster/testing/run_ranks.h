@@ -1,6 +1,7 @@
 // Ranks as threads, for tests of everything that talks between ranks.
 #pragma once
 
+#include <barrier>
 #include <chrono>
 #include <functional>
 #include <string>
@@ -25,9 +26,16 @@ void run_ranks(int world_size,
                const std::function<void(distributed::ProcessGroup group)>& rank_main,
                RankOptions options = {});
 
+/// At the end of a rank's function: it stays until all ranks are there, as one that has failed in a
+/// job of processes stays until its launcher ends it.
+struct LeaveTogether {
+  std::barrier<>& all;
+  ~LeaveTogether() { all.arrive_and_wait(); }
+};
+
 /// As run_ranks, for tests of errors: what() of the exception that each rank ended with, by rank;
-/// empty for one that ended well. Ranks that end early stay until all are through, as processes of
-/// a job would: nobody's end is an error of another's.
+/// empty for one that ended well. A rank that ends leaves, as in run_ranks: who waits for it gets
+/// an error. Where that must not be the error looked for, ranks leave together (LeaveTogether).
 std::vector<std::string> rank_errors(
     int world_size,
     const std::function<void(distributed::ProcessGroup group)>& rank_main,

@@ -2,6 +2,7 @@
 // use.
 #include "muster/distributed/monitor/monitor.h"
 
+#include <barrier>
 #include <chrono>
 #include <filesystem>
 #include <future>
@@ -112,7 +113,10 @@ TEST_P(MonitoredGroup, ARankThatSkippedACollectiveIsNamedWithWhatItCalledInstead
 }
 
 TEST_P(MonitoredGroup, ARankThatReorderedCollectivesIsNamed) {
-  const auto two_at_once = [](ProcessGroup group) {
+  std::barrier<> all(3);
+  const auto two_at_once = [&](ProcessGroup group) {
+    // Else a rank that has not yet waited might learn that another has ended, not why.
+    const testing::LeaveTogether last{all};
     all_reduce(group, 3);
     std::vector<at::Tensor> a{torch::ones({1000})}, b{torch::ones({4})};
     const auto first = group.c10d()->allreduce(a);

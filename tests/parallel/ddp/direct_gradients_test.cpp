@@ -21,13 +21,6 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kNotDirect = int64_t{1} << 40;
 
-/// Nobody's group ends while others still work: gradients that an error leaves half averaged are
-/// collectives that nobody waits for.
-struct LeaveTogether {
-  std::barrier<>& all;
-  ~LeaveTogether() { all.arrive_and_wait(); }
-};
-
 class DirectGradients : public ::testing::TestWithParam<std::tuple<int, std::string>> {
  protected:
   int ranks() const { return std::get<0>(GetParam()); }
@@ -264,7 +257,7 @@ TEST(DdpDirectGradients, AParameterWithoutGradientIsNamedOnEveryRank) {
         std::barrier<> all(3);
         run_ranks(3,
                   [&](ProcessGroup group) {
-                    const LeaveTogether last{all};
+                    const muster::testing::LeaveTogether last{all};
                     DistributedDataParallel ddp(
                         nets[group.rank()], group, {.direct_bytes = direct_bytes});
                     const Tensor x = draw({2, 6}, static_cast<uint64_t>(group.rank()));
@@ -294,7 +287,7 @@ TEST(DdpDirectGradients, RanksThatLeaveOutDifferentParametersAllSaySo) {
   std::vector<std::string> errors(2);
   std::barrier<> all(2);
   run_ranks(2, [&](ProcessGroup group) {
-    const LeaveTogether last{all};
+    const muster::testing::LeaveTogether last{all};
     DistributedDataParallel ddp(nets[group.rank()], group, {.direct_bytes = 0});
     ddp->forward(draw({2, 6}, 0)).sum().backward();
     errors[group.rank()] = error_of([&] { ddp->forward(draw({2, 6}, 0)); });
