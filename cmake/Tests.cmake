@@ -6,6 +6,7 @@
 #                                     0.25 s); with ALONE *Slow* a process for each TEST that passes that filter. A TEST that
 #                                     falls is named in the output. MUSTER_SHARDS=OFF, as in the `dev` preset: one CTest for each
 # muster_room_tests(x COST 40 TIMEOUT 900)  CTest starts what costs most first; seconds that a TEST may take, else 300
+# muster_room_tests(x FIRST *Slow*)   CTest starts these before all else, so that none is alone at the end
 # muster_room_tests(parallel TORCH)   with the precompiled header that all torch tests share
 find_package(GTest REQUIRED)
 include(GoogleTest)
@@ -49,7 +50,7 @@ function(muster_use_torch_pch target)
 endfunction()
 
 function(muster_room_tests folder)
-  cmake_parse_arguments(ARG "TORCH" "FILTER;SHARDS;ALONE;COST;TIMEOUT" "LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "FILTER;SHARDS;ALONE;FIRST;COST;TIMEOUT" "LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*_test.cpp)
   if(NOT sources)
     return()
@@ -95,24 +96,32 @@ function(muster_room_tests folder)
       set(name ${room}.${shard}_of_${ARG_SHARDS})
       # Not --gtest_brief: a TEST that crashes or hangs is named by the line of its start alone.
       add_test(NAME ${name} COMMAND ${room}_tests "--gtest_filter=${shared}")
-      set_tests_properties(${name} PROPERTIES TIMEOUT 900 COST 10 LABELS "${room};${ARG_LABELS}"
+      set_tests_properties(${name} PROPERTIES TIMEOUT 900 COST 10 LABELS ${room}
         ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index};${variables}")
     endforeach()
     if(NOT ARG_ALONE)
       return()
     endif()
   endif()
-  set(environment "")
+  # gtest_discover_tests takes lists apart: one label (`ctest -L process` finds process_train, too), one variable.
+  set(properties LABELS ${room})
   if(variables)
-    set(environment ENVIRONMENT "${variables}")
+    list(GET variables 0 variable)
+    list(APPEND properties ENVIRONMENT ${variable})
   endif()
-  set(cost "")
+  if(ARG_TIMEOUT)
+    list(APPEND properties TIMEOUT ${ARG_TIMEOUT})
+  else()
+    list(APPEND properties TIMEOUT 300)
+  endif()
+  if(ARG_FIRST)
+    gtest_discover_tests(${room}_tests DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST TEST_FILTER "${ARG_FIRST}"
+      PROPERTIES ${properties} COST 100)
+    set(ARG_FILTER "-${ARG_FIRST}")
+  endif()
   if(ARG_COST)
-    set(cost COST ${ARG_COST})
-  endif()
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)
+    list(APPEND properties COST ${ARG_COST})
   endif()
   gtest_discover_tests(${room}_tests DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST TEST_FILTER "${ARG_FILTER}"
-    PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${room};${ARG_LABELS}" ${cost} ${environment})
+    PROPERTIES ${properties})
 endfunction()

@@ -21,7 +21,7 @@ while [ $# -gt 0 ]; do
 done
 build=${MUSTER_BUILD_DIR:-build}
 [ -f "$build/CTestTestfile.cmake" ] || { echo "flaky: $build is no build folder with tests" >&2; echo "hint: make build" >&2; exit 2; }
-out=$PWD/$build/flaky
+out=$(realpath "$build")/flaky
 mkdir -p "$out"
 cc -O1 -Wall -shared -fPIC -o "$out/slow_sync.so" scripts/flaky/slow_sync.c
 
