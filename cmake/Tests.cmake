@@ -78,6 +78,11 @@ function(muster_room_tests folder)
     muster_use_test_pch(${room}_tests)
   endif()
   set(variables "")
+  if(MUSTER_SANITIZE MATCHES address AND folder MATCHES "^process/")
+    # clang 14's LeakSanitizer hangs now and then at the end of a program that blocks signals (its tracer waits for a stop that
+    # does not come; 8 of 480 runs of `muster run`). Leaks are looked for where the same code runs inside a test, and in cli_tests.
+    set(variables "ASAN_OPTIONS=detect_leaks=0")
+  endif()
   if(MUSTER_SANITIZE MATCHES thread)
     # LibTorch is not instrumented: what it synchronises inside is invisible to ThreadSanitizer, and so is OpenMP.
     set(variables "TSAN_OPTIONS=ignore_noninstrumented_modules=1:suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp;OMP_NUM_THREADS=1")
