@@ -59,7 +59,7 @@ int main(int count, char** words) {
     mp::NamedTensors named;
     for (const auto& item : net->named_parameters()) named.emplace_back(item.key(), item.value());
     mp::ParameterIdentity identity(named);
-    identity.record_hooks();
+    identity.record_hooks(named);
     const mp::ModuleTree tree(*net);
     const double same = microseconds(2000, [&] {
       if (!tree.holds(*net)) std::abort();

@@ -19,7 +19,6 @@
 #include "muster/distributed/monitor/monitor.h"
 
 namespace md = muster::distributed;
-namespace mp = muster::parallel;
 
 namespace {
 
@@ -33,9 +32,9 @@ class DoneWork : public c10d::Work {
 };
 
 /// Completes a work when it is waited for.
-class Finisher : public mp::WorkHelper {
+class Finisher : public md::WorkHelper {
  public:
-  void help(mp::PendingWork& work, std::optional<Clock::time_point>) override { work.complete(); }
+  void help(md::PendingWork& work, std::optional<Clock::time_point>) override { work.complete(); }
   std::string missing() override { return ""; }
 };
 
@@ -45,7 +44,7 @@ class IdleBackend : public c10d::Backend {
   const std::string getBackendName() const override { return "idle"; }
   WorkPtr allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions&) override {
     if (!ours_) return c10::make_intrusive<DoneWork>();
-    return c10::make_intrusive<mp::PendingWork>(0, c10d::OpType::ALLREDUCE, 0, tensors, finisher_);
+    return c10::make_intrusive<md::PendingWork>(0, c10d::OpType::ALLREDUCE, 0, tensors, finisher_);
   }
 
  private:
@@ -69,11 +68,11 @@ double median(std::vector<double> values) {
 
 void compare(const char* works, bool ours, int rounds) {
   const auto plain = c10::make_intrusive<IdleBackend>(ours);
-  const auto watched = md::watched(c10::make_intrusive<IdleBackend>(ours),
-                                   {.store = c10::make_intrusive<c10d::HashStore>(),
-                                    .world_size = 2,
-                                    .timeout = std::chrono::minutes(30)},
-                                   {});
+  const auto watched = md::monitored(c10::make_intrusive<IdleBackend>(ours),
+                                     {.store = c10::make_intrusive<c10d::HashStore>(),
+                                      .world_size = 2,
+                                      .timeout = std::chrono::minutes(30)},
+                                     {});
   std::vector<at::Tensor> tensors{at::ones({1000})};
   std::vector<double> without, with;
   for (int round = 0; round < rounds; ++round) {
