@@ -71,4 +71,13 @@ inline void expect_same_state(const train::Checkpoint& a, const train::Checkpoin
   same(a.optimizer, b.optimizer);
 }
 
+/// The largest difference between two runs' parameters and buffers.
+inline double model_difference(const train::Checkpoint& a, const train::Checkpoint& b) {
+  double most = 0;
+  EXPECT_EQ(a.model.size(), b.model.size());
+  for (size_t i = 0; i < a.model.size(); ++i)
+    most = std::max(most, (a.model[i].second - b.model[i].second).abs().max().item().toDouble());
+  return most;
+}
+
 }  // namespace muster::test

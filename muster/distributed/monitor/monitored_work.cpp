@@ -7,14 +7,14 @@
 
 namespace muster::distributed {
 
-MonitoredWork::MonitoredWork(std::shared_ptr<Monitor> watch,
+MonitoredWork::MonitoredWork(std::shared_ptr<Monitor> monitor,
                              c10::intrusive_ptr<c10d::Work> inner,
                              const diagnose::OpRecord& record,
                              c10d::OpType type,
                              std::chrono::milliseconds timeout,
                              int rank)
     : c10d::Work(rank, type),
-      monitor_(std::move(watch)),
+      monitor_(std::move(monitor)),
       inner_(std::move(inner)),
       record_(record),
       timeout_(timeout) {}

@@ -15,7 +15,7 @@ namespace muster::distributed {
 class MonitoredWork : public c10d::Work {
  public:
   /// Call open() next.
-  MonitoredWork(std::shared_ptr<Monitor> watch,
+  MonitoredWork(std::shared_ptr<Monitor> monitor,
                 c10::intrusive_ptr<c10d::Work> inner,
                 const diagnose::OpRecord& record,
                 c10d::OpType type,

@@ -25,12 +25,4 @@ inline Ran run_mixed(const std::string& precision,
   return run(options, world, output, resume, stop_after);
 }
 
-inline double model_difference(const train::Checkpoint& a, const train::Checkpoint& b) {
-  double most = 0;
-  EXPECT_EQ(a.model.size(), b.model.size());
-  for (size_t i = 0; i < a.model.size(); ++i)
-    most = std::max(most, (a.model[i].second - b.model[i].second).abs().max().item().toDouble());
-  return most;
-}
-
 }  // namespace muster::test

@@ -56,15 +56,6 @@ Ran run_on_threads(train::TrainOptions options,
   return {result, train::read_checkpoint(result.checkpoint)};
 }
 
-/// The largest difference between two runs' parameters and buffers.
-double difference(const train::Checkpoint& a, const train::Checkpoint& b) {
-  double most = 0;
-  EXPECT_EQ(a.model.size(), b.model.size());
-  for (size_t i = 0; i < a.model.size(); ++i)
-    most = std::max(most, (a.model[i].second - b.model[i].second).abs().max().item().toDouble());
-  return most;
-}
-
 TEST(Strategies, AutoIsSingleOnOneRankDdpOnMoreAndDpWhereDevicesAreSaid) {
   train::TrainOptions options = small_run();
   EXPECT_EQ(plan_for(options).strategy_name, "single");
@@ -110,7 +101,7 @@ TEST(Dp, EqualsDdpBitForBitAndOneRankWithinRounding) {
   const test::Folder dp_folder, ddp_folder, one_folder;
   const Ran dp = run_on_threads(options, 4, dp_folder.path());
   expect_same_state(dp.last, run(options, 4, ddp_folder.path()).last);
-  EXPECT_LE(difference(dp.last, run(options, 1, one_folder.path()).last), 2e-6);
+  EXPECT_LE(test::model_difference(dp.last, run(options, 1, one_folder.path()).last), 2e-6);
   EXPECT_EQ(dp.result.test.meter.count, 60);
 }
 

@@ -38,13 +38,6 @@ Ran run_as(const std::string& strategy,
   return run(options, world, output, resume, stop_after, backend);
 }
 
-double model_difference(const train::Checkpoint& a, const train::Checkpoint& b) {
-  double most = 0;
-  for (size_t i = 0; i < a.model.size(); ++i)
-    most = std::max(most, (a.model[i].second - b.model[i].second).abs().max().item().toDouble());
-  return most;
-}
-
 /// stage, ranks
 class ZeroStrategy : public ::testing::TestWithParam<std::tuple<int, int>> {
  protected:
@@ -119,7 +112,7 @@ TEST_P(ZeroChange, GoesOnAsAnUnbrokenRunButForRounding) {
   const Ran resumed =
       run_as(change.to, options, change.after, broken_folder.path(), broken.result.checkpoint);
   EXPECT_EQ(resumed.last.position, whole.last.position);
-  EXPECT_LE(model_difference(resumed.last, whole.last), 2e-6);
+  EXPECT_LE(test::model_difference(resumed.last, whole.last), 2e-6);
 }
 
 INSTANTIATE_TEST_SUITE_P(Of,
@@ -144,7 +137,8 @@ TEST(ZeroTraining, ClipsAndAccumulatesAsDdp) {
   const test::Folder ddp_folder, one_folder, two_folder;
   const Ran ddp = run_as("ddp", options, 3, ddp_folder.path());
   expect_same_state(run_as("zero1", options, 3, one_folder.path()).last, ddp.last);
-  EXPECT_LE(model_difference(run_as("zero2", options, 3, two_folder.path()).last, ddp.last), 2e-6);
+  EXPECT_LE(test::model_difference(run_as("zero2", options, 3, two_folder.path()).last, ddp.last),
+            2e-6);
   EXPECT_THAT(read_file(two_folder.path() / "metrics.jsonl"), HasSubstr("\"gradient_norm\""));
 }
 
@@ -158,7 +152,7 @@ TEST(ZeroTraining, OverGlooAgreesWithDdpAndResumesBitForBit) {
     const test::Folder whole_folder, broken_folder;
     const std::filesystem::path broken_path = broken_folder.path();
     const Ran whole = run_as(strategy, options, 3, whole_folder.path(), {}, 0, "gloo");
-    EXPECT_LE(model_difference(whole.last, ddp.last), 1e-5);
+    EXPECT_LE(test::model_difference(whole.last, ddp.last), 1e-5);
     const Ran broken = run_as(strategy, options, 3, broken_path, {}, 6, "gloo");
     const Ran resumed =
         run_as(strategy, options, 3, broken_path, broken.result.checkpoint, 0, "gloo");
