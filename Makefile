@@ -7,7 +7,7 @@
 #   make tsan      what starts threads under ThreadSanitizer: thread ranks, loader threads, studies, progress bars
 #   make fuzz      libFuzzer on every parser, FUZZ_SECONDS (60) each; the same build as asan
 #   make soak      long runs of the process tests: all blows of the kill loops
-#   make flaky     all tests on a machine that stalls: slow disk, no cores for a while, stopped tests; FLAKY='--rounds 3 -R Watch'
+#   make flaky     all tests on a machine that stalls: slow disk, stolen cores, stopped tests; FLAKY='--rounds 3 -R Monitor'
 #   make compat    the tests between ranks with the oldest LibTorch that is supported (2.11)
 #   make plain     each source by itself instead of an area at once, and each public header
 #   make package   Debian packages in build/
@@ -94,7 +94,7 @@ plain:
 	@scripts/setup.sh
 	@cmake --preset plain
 	@cmake --build build-plain -j $(JOBS)
-	@cmake --build build-plain -j $(JOBS) --target verify_headers
+	@cmake --build build-plain -j $(JOBS) --target verify_headers benchmark_programs parity_programs
 
 package:
 	@scripts/setup.sh

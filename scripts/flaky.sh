@@ -2,7 +2,7 @@
 # Runs the tests on a machine that is made slow: each fsync takes 15 ms more, now and then all cores are taken away for 0.2 to
 # 2.5 s, and tests are stopped and continued at random. A test that falls here depends on the clock; or on another test of its
 # process, since they come in random order. `make flaky` builds first.
-#   scripts/flaky.sh [--rounds N] [--seed S] [CTEST ARGS]    scripts/flaky.sh --rounds 3 -R 'Watch|parallel'
+#   scripts/flaky.sh [--rounds N] [--seed S] [CTEST ARGS]    scripts/flaky.sh --rounds 3 -R 'Monitor|parallel'
 # Prints ctest's output, then what fell in each round, with its seed. Exit 1 if anything did. What was done to the tests, and when,
 # is in build/flaky/round-N.disturbed; their output in round-N.log. A seed repeats the disturbances and the order of
 # the tests, not where in a test a disturbance falls.

@@ -78,7 +78,7 @@ struct BackendEntry {
   /// (monitor.h) then leaves that to it, and its errors fail one operation, not the group.
   bool names_culprits = false;
   /// Its own threads complete its works' futures, and nothing interrupts a thread in its wait: the
-  /// watch then waits for the future, which it can fail first.
+  /// monitor then waits for the future, which it can fail first.
   bool completes_futures = false;
 };
 

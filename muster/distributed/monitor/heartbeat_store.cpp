@@ -35,7 +35,7 @@ void HeartbeatStore::meet_server(Shared& shared) {
   const int server = shared.options.server_rank, rank = shared.options.rank;
   if (server < 0 || server == rank) shared.server = shared.process;
   if (server < 0) return;
-  const auto store = c10::make_intrusive<c10d::PrefixStore>("watch", shared.store);
+  const auto store = c10::make_intrusive<c10d::PrefixStore>("monitor", shared.store);
   const std::string key = state_key(server);
   if (server == rank) {
     store->set(key, peer_state_text(diagnose::PeerState{.rank = rank, .process = shared.process}));
@@ -47,7 +47,7 @@ void HeartbeatStore::meet_server(Shared& shared) {
     shared.server = state.process;
     shared.peers[static_cast<size_t>(server)].state = std::move(state);
   } catch (const std::exception&) {
-    return;  // it has no watch, or another version of Muster: heartbeats may tell
+    return;  // it has no monitor, or another version of Muster: heartbeats may tell
   }
 }
 
@@ -243,7 +243,7 @@ void HeartbeatStore::beat(const std::shared_ptr<Shared>& shared) {
   try {
     // A connection of its own: what another thread asks the store for may take until its timeout.
     const auto store = std::exchange(shared->store, nullptr)->clone();
-    Beat(*shared, c10::make_intrusive<c10d::PrefixStore>("watch", store)).run();
+    Beat(*shared, c10::make_intrusive<c10d::PrefixStore>("monitor", store)).run();
   } catch (const std::exception&) {
     const std::lock_guard lock(shared->mutex);
     shared->lost = true;

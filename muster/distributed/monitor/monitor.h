@@ -63,7 +63,7 @@ struct MonitorRequest {
   bool threads = false;  ///< ranks are threads of one process
 };
 
-/// The recorder of the monitor that a backend, as `watched` made it, has around it; null without one.
+/// The recorder of the monitor that a backend, as `monitored` made it, has around it; null without one.
 std::shared_ptr<diagnose::FlightRecorder> recorder_of(c10d::Backend& backend);
 
 /// The backend with the faults of `options` in it and the monitor around it; itself if both are off

@@ -1,4 +1,4 @@
-// The handle of an operation that is watched.
+// The handle of an operation that a monitor follows.
 #pragma once
 
 #include <list>
@@ -70,7 +70,7 @@ class MonitoredWork : public c10d::Work {
   bool follows_ = false;
   bool inner_records_ = false;  // writes its end into the recorder when it is there
   std::atomic<int> awaited_{0};
-  std::list<MonitoredWorkPtr>::iterator place_;  // in Watch::open_, under its mutex
+  std::list<MonitoredWorkPtr>::iterator place_;  // in Monitor::open_, under its mutex
   bool listed_ = false;
 };
 

@@ -23,7 +23,7 @@ struct TraceOptions {
 /// environment error if its folder cannot be made or written.
 void check_trace(const TraceOptions& options);
 
-/// Used by the training loop of each rank. Without a file it only tells the group's watch which
+/// Used by the training loop of each rank. Without a file it only tells the group's monitor which
 /// step it is.
 class StepTimeline {
  public:

@@ -42,7 +42,7 @@ class Board : public ::testing::Test {
         heartbeats_(store_, {.world_size = world_size, .heartbeat = kHeartbeat}, recorder_) {}
 
   void write(const diagnose::PeerState& state) {
-    c10d::PrefixStore("watch", store_).set(concat("state/", state.rank), peer_state_text(state));
+    c10d::PrefixStore("monitor", store_).set(concat("state/", state.rank), peer_state_text(state));
   }
   diagnose::Diagnosis look() {
     return diagnose::diagnose(
@@ -180,7 +180,7 @@ class CarelessBackend final : public PostingBackend {
   std::shared_ptr<OpQueue> queue_;
 };
 
-TEST(WatchOfABackendWithoutAnEntry, ComparesTheCalls) {
+TEST(MonitorOfABackendWithoutAnEntry, ComparesTheCalls) {
   const StorePtr store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::string> errors(2);
   std::vector<std::thread> ranks;

@@ -296,7 +296,7 @@ TEST_P(MonitoredGroup, ACallThatTheBackendRefusesDoesNotSpoilTheNext) {
   EXPECT_THAT(seen, Each(::testing::IsEmpty()));
 }
 
-TEST_P(MonitoredGroup, HandlesThatNobodyKeptDoNotKeepTheWatch) {
+TEST_P(MonitoredGroup, HandlesThatNobodyKeptDoNotKeepTheMonitor) {
   std::vector<std::weak_ptr<const diagnose::FlightRecorder>> recorders(2);
   const auto seen = errors(2, [&](ProcessGroup group) {
     recorders[group.rank()] = flight_recorder(group);
@@ -373,7 +373,7 @@ TEST(FaultPlanInThreads, AThrownFaultNamesItself) {
   EXPECT_THAT(seen[0], HasSubstr("rank 0, broadcast: fault plan \"throw@rank=0,op=broadcast\""));
 }
 
-TEST(WatchOff, GivesThePlainBackend) {
+TEST(MonitorOff, GivesThePlainBackend) {
   testing::run_ranks(2,
                      [](ProcessGroup group) {
                        EXPECT_EQ(flight_recorder(group), nullptr);

@@ -33,7 +33,7 @@ c10::intrusive_ptr<c10d::Work> post(const ProcessGroup& group) {
 }
 
 /// The rank's newest operation, once it is recorded as done, or as it is after 20 seconds. The
-/// watch's own look at what nobody waits for comes later than that.
+/// monitor's own look at what nobody waits for comes later than that.
 OpRecord once_done(const ProcessGroup& group) {
   const auto until = std::chrono::steady_clock::now() + 20s;
   while (true) {
@@ -58,11 +58,11 @@ class Signal {
 constexpr auto kMuchLater = 50ms;
 
 /// backend
-class WatchedDuration : public ::testing::TestWithParam<std::string> {};
+class MonitoredDuration : public ::testing::TestWithParam<std::string> {};
 
 // Time is compared with moments that the test has noted, and never with an amount: the machine may
 // stand still at any place.
-TEST_P(WatchedDuration, IsThatOfTheOperationThoughItIsWaitedForMuchLater) {
+TEST_P(MonitoredDuration, IsThatOfTheOperationThoughItIsWaitedForMuchLater) {
   run_unseen(GetParam(), [](const ProcessGroup& group) {
     group.barrier();
     const auto work = post(group);
@@ -80,7 +80,7 @@ TEST_P(WatchedDuration, IsThatOfTheOperationThoughItIsWaitedForMuchLater) {
   });
 }
 
-TEST_P(WatchedDuration, OfAnOperationThatMustWaitForARankHasThatInIt) {
+TEST_P(MonitoredDuration, OfAnOperationThatMustWaitForARankHasThatInIt) {
   Signal posted;
   std::atomic<int64_t> came = 0;
   run_unseen(GetParam(), [&](const ProcessGroup& group) {
@@ -107,7 +107,7 @@ TEST_P(WatchedDuration, OfAnOperationThatMustWaitForARankHasThatInIt) {
   });
 }
 
-TEST_P(WatchedDuration, OfPointToPointIsThatOfTheMessage) {
+TEST_P(MonitoredDuration, OfPointToPointIsThatOfTheMessage) {
   if (GetParam() == "gloo") return;  // its point-to-point works end where they are waited for
   run_unseen(GetParam(), [](const ProcessGroup& group) {
     group.barrier();
@@ -123,7 +123,7 @@ TEST_P(WatchedDuration, OfPointToPointIsThatOfTheMessage) {
 }
 
 // As `muster train` does: posted before backward, done within it, waited for after it.
-TEST_P(WatchedDuration, CommunicationInATimelineEndsWhereTheOperationDoes) {
+TEST_P(MonitoredDuration, CommunicationInATimelineEndsWhereTheOperationDoes) {
   Signal in_backward;
   run_unseen(GetParam(), [&](const ProcessGroup& group) {
     diagnose::Timeline timeline({.rank = group.rank(), .recorder = flight_recorder(group)});
@@ -162,7 +162,7 @@ TEST_P(WatchedDuration, CommunicationInATimelineEndsWhereTheOperationDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends,
-                         WatchedDuration,
+                         MonitoredDuration,
                          ::testing::ValuesIn([] {
                            std::vector<std::string> names;
                            for (const char* name : {"thread", "shm", "gloo"}) {

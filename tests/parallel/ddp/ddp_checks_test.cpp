@@ -152,12 +152,12 @@ TEST(DdpDesync, TakesParametersInTurns) {
   };
   run_ranks(4, [&](ProcessGroup group) {
     // 32 bytes each: two a turn, so the third check is of p4 alone and the second of p2 and p3.
-    parallel::DesyncCheck watch(parameters(group.rank()), group, 3, 64);
+    parallel::DesyncCheck check(parameters(group.rank()), group, 3, 64);
     int64_t steps = 0;
     const std::string error = error_of([&] {
       for (; steps < 100; ++steps) {
-        watch.start_step();
-        watch.end_forward();
+        check.start_step();
+        check.end_forward();
       }
     });
     EXPECT_THAT(error, HasSubstr("rank 2 has another value of parameter p3 than rank 0 at step 6"));
@@ -167,10 +167,10 @@ TEST(DdpDesync, TakesParametersInTurns) {
 
 TEST(DdpDesync, CanBeTurnedOff) {
   run_ranks(2, [](ProcessGroup group) {
-    parallel::DesyncCheck watch({{"p", torch::full({1}, group.rank())}}, group, 0);
+    parallel::DesyncCheck check({{"p", torch::full({1}, group.rank())}}, group, 0);
     for (int step = 0; step < 300; ++step) {
-      watch.start_step();
-      watch.end_forward();
+      check.start_step();
+      check.end_forward();
     }
   });
 }

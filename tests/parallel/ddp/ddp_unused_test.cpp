@@ -154,7 +154,7 @@ TEST(DdpGraphs, UnusedParametersThatAreSharedCountOnce) {
 }
 // --- an operation that a rank leaves out
 
-TEST(DdpWatched, BackwardEndsWithTheWordsThatNameTheRank) {
+TEST(DdpMonitored, BackwardEndsWithTheWordsThatNameTheRank) {
   for (const std::string backend : {"thread", "shm", "gloo"}) {
     const auto errors = testing::rank_errors(
         2,

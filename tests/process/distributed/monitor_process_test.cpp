@@ -170,7 +170,7 @@ TEST(ShmRanks, ThatWereAllStoppedForLongerThanTheTimeoutGoOn) {
   EXPECT_EQ(job.wait(kLimit).code, 0) << job.err();
 }
 
-TEST(Watch, IsSilentWhenNothingFails) {
+TEST(Monitor, IsSilentWhenNothingFails) {
   Launched job({"run",
                 "--nproc-per-node",
                 "2",
