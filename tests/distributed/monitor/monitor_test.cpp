@@ -307,7 +307,7 @@ TEST_P(MonitoredGroup, HandlesThatNobodyKeptDoNotKeepTheMonitor) {
     group.barrier();
   });
   EXPECT_THAT(seen, Each(::testing::IsEmpty()));
-  const auto until = std::chrono::steady_clock::now() + 5s;  // threads that end by themselves
+  const auto until = std::chrono::steady_clock::now() + 60s;  // threads that end by themselves
   for (const auto& recorder : recorders) {
     while (!recorder.expired() && std::chrono::steady_clock::now() < until)
       std::this_thread::sleep_for(5ms);
