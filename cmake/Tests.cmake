@@ -31,6 +31,13 @@ if(MUSTER_PCH)
     <nlohmann/json.hpp>)
 endif()
 
+# The one object that knows where checkout and build lie: all others are the same in each checkout, for a compiler cache.
+add_library(muster_test_paths STATIC ${CMAKE_SOURCE_DIR}/tests/support/paths.cpp)
+target_link_libraries(muster_test_paths PRIVATE muster_compile muster_quick_compile)
+target_include_directories(muster_test_paths PRIVATE ${CMAKE_SOURCE_DIR})
+target_compile_definitions(muster_test_paths PRIVATE
+  MUSTER_TEST_BIN_DIR="${CMAKE_BINARY_DIR}/bin" MUSTER_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+
 function(muster_use_test_pch target)
   if(MUSTER_PCH)
     target_compile_options(${target} PRIVATE -fpch-preprocess)
@@ -68,10 +75,9 @@ function(muster_room_tests folder)
   foreach(area IN LISTS areas)
     muster_unity(${room}_tests ${area} ${sources_of_${area}})
   endforeach()
-  target_link_libraries(${room}_tests PRIVATE muster_compile muster_quick_compile ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
+  target_link_libraries(${room}_tests PRIVATE muster_compile muster_quick_compile ${ARG_LIBRARIES} muster_test_paths
+    GTest::gmock GTest::gtest_main)
   target_include_directories(${room}_tests PRIVATE ${CMAKE_SOURCE_DIR})
-  target_compile_definitions(${room}_tests PRIVATE
-    MUSTER_TEST_BIN_DIR="${CMAKE_BINARY_DIR}/bin" MUSTER_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   if(ARG_TORCH)
     muster_use_torch_pch(${room}_tests)
   else()

@@ -8,11 +8,13 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 
+#include "tests/support/paths.h"
+
 namespace muster::test {
 
 /// tests/golden/NAME/golden.json. The test fails with the file's name if it cannot be read.
 inline Json read_golden(std::string_view name) {
-  const std::string path = concat(MUSTER_SOURCE_DIR, "/tests/golden/", name, "/golden.json");
+  const std::string path = source_path(concat("tests/golden/", name, "/golden.json"));
   return parse_json(read_file(path), path);
 }
 

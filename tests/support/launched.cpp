@@ -17,6 +17,8 @@
 
 #include "muster/base/text.h"
 
+#include "tests/support/paths.h"
+
 namespace muster::testing_process {
 namespace {
 
@@ -59,7 +61,7 @@ Launched::Launched(const std::vector<std::string>& args, const LaunchOptions& op
   if (::mkdtemp(name.data()) == nullptr) std::abort();
   folder_ = name;
 
-  std::vector<std::string> words{MUSTER_TEST_BIN_DIR "/muster"};
+  std::vector<std::string> words{test::program_path("muster")};
   words.insert(words.end(), args.begin(), args.end());
   std::vector<std::string> variables = options.environment;
   variables.push_back(token_);
@@ -204,7 +206,7 @@ std::vector<pid_t> Launched::ranks() const {
   return found;
 }
 
-std::string rank_program() { return MUSTER_TEST_BIN_DIR "/muster_rank_program"; }
+std::string rank_program() { return test::program_path("muster_rank_program"); }
 
 std::vector<std::string> run_line(std::vector<std::string> flags, const std::string& modes) {
   flags.insert(flags.begin(), "run");

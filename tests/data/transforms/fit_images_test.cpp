@@ -14,6 +14,8 @@
 #include "muster/data/sets/subset_dataset.h"
 #include "muster/data/sets/tensor_dataset.h"
 
+#include "tests/support/golden.h"
+
 namespace muster::data {
 namespace {
 
@@ -63,8 +65,8 @@ void expect_floats(const at::Tensor& images, const Json& item) {
 }
 
 TEST(FitImages, ResizesAsTorchvisionDoes) {
-  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/tests/golden/resize/golden.json");
-  for (const Json& item : Json::parse(file).at("cases")) {
+  const Json golden = test::read_golden("resize");
+  for (const Json& item : golden.at("cases")) {
     SCOPED_TRACE(item.at("kind").dump() + " " + item.at("shape").dump());
     auto generator = torch::make_generator<at::CPUGeneratorImpl>(21);
     const auto shape = item.at("shape").get<std::vector<int64_t>>();

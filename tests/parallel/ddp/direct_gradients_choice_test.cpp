@@ -25,9 +25,9 @@ NamedTensors named(Graph& net) {
 }
 
 TEST(DdpDirectGradients, AreChosenOnlyWhereNothingIsAskedOfTheBuckets) {
-  Graph net = three_layers();
-  const NamedTensors parameters = named(net);
-  run_ranks(2, [&](ProcessGroup group) {
+  run_ranks(2, [](ProcessGroup group) {
+    Graph net = three_layers();
+    const NamedTensors parameters = named(net);
     const auto chosen = [&](const DdpOptions& options) {
       return parallel::DirectGradients::make(parameters, group, options) != nullptr;
     };
@@ -47,8 +47,9 @@ TEST(DdpDirectGradients, AreChosenOnlyWhereNothingIsAskedOfTheBuckets) {
   });
   for (const int ranks : {1, 2}) {
     run_ranks(ranks,
-              [&](ProcessGroup group) {
-                EXPECT_EQ(parallel::DirectGradients::make(parameters, group, {.direct_bytes = 0}),
+              [](ProcessGroup group) {
+                Graph net = three_layers();
+                EXPECT_EQ(parallel::DirectGradients::make(named(net), group, {.direct_bytes = 0}),
                           nullptr);
               },
               {.backend = ranks == 1 ? "shm" : "gloo"});

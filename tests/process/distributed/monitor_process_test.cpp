@@ -11,6 +11,7 @@
 #include "muster/base/text.h"
 
 #include "tests/support/launched.h"
+#include "tests/support/paths.h"
 
 namespace muster::testing_process {
 namespace {
@@ -53,7 +54,7 @@ TEST_P(FailedRank, IsNamedByEverySurvivorWithinTheTimeout) {
                 "--shutdown-timeout",
                 stopped ? "8" : "30",  // a rank that is stopped ends with it, no sooner
                 "--",
-                MUSTER_TEST_BIN_DIR "/muster_monitored_rank",
+                test::program_path("muster_monitored_rank"),
                 test.backend,
                 std::to_string(stopped ? kTimeoutMs : kLongTimeoutMs)},
                {.environment = {concat(
@@ -111,7 +112,7 @@ TEST(FailedRankOfFour, IsTheOnlyOneNamedThoughTheOthersWereNeverRead) {
                 "--shutdown-timeout",
                 "30",
                 "--",
-                MUSTER_TEST_BIN_DIR "/muster_monitored_rank",
+                test::program_path("muster_monitored_rank"),
                 "gloo",
                 std::to_string(kLongTimeoutMs)},
                // Heartbeats of 300 ms; no operation is late; 1.2 s have passed when rank 2 dies.
@@ -132,7 +133,7 @@ TEST(FlightRecord, IsLeftByEverySurvivor) {
                 "--shutdown-timeout",
                 "30",
                 "--",
-                MUSTER_TEST_BIN_DIR "/muster_monitored_rank",
+                test::program_path("muster_monitored_rank"),
                 "gloo",
                 std::to_string(kLongTimeoutMs)},
                {.environment = {"MUSTER_FAULTS=skip@rank=1,op=broadcast,at=3",
@@ -155,7 +156,7 @@ TEST(ShmRanks, ThatWereAllStoppedForLongerThanTheTimeoutGoOn) {
                 "--nproc-per-node",
                 "2",
                 "--",
-                MUSTER_TEST_BIN_DIR "/muster_monitored_rank",
+                test::program_path("muster_monitored_rank"),
                 "shm",
                 "2500",
                 "25"},
@@ -175,7 +176,7 @@ TEST(Monitor, IsSilentWhenNothingFails) {
                 "--nproc-per-node",
                 "2",
                 "--",
-                MUSTER_TEST_BIN_DIR "/muster_monitored_rank",
+                test::program_path("muster_monitored_rank"),
                 "gloo",
                 "20000"});
   EXPECT_EQ(job.wait().code, 0) << job.err();

@@ -12,6 +12,7 @@
 
 #include "tests/support/blows.h"
 #include "tests/support/launched.h"
+#include "tests/support/paths.h"
 
 namespace muster::testing_process {
 namespace {
@@ -30,7 +31,7 @@ std::vector<std::string> job(int ranks,
           "--shutdown-timeout",
           std::to_string(grace_s),
           "--",
-          MUSTER_TEST_BIN_DIR "/muster_shm_rank",
+          test::program_path("muster_shm_rank"),
           mode,
           backend};
 }

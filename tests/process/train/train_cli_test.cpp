@@ -16,6 +16,7 @@
 #include "tests/process/train/train_words.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -217,7 +218,7 @@ TEST(TrainRefuses, ARankThatWasStartedTwice) {
                              std::string(kSmall) + "' --batch-size 18 --output '" +
                              (folder.path() / "out").string() + "'";
   const Refusal refused = refusal(
-      {"run", "--nproc-per-node", "3", "--", "sh", "-c", script, MUSTER_TEST_BIN_DIR "/muster"});
+      {"run", "--nproc-per-node", "3", "--", "sh", "-c", script, test::program_path("muster")});
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.text, HasSubstr("rank 1 was started twice"));
 }
@@ -309,7 +310,7 @@ TEST(TrainSurvives, AFullDiskWithEarlierCheckpointsIntact) {
   const std::string limited =
       "ulimit -f 4; exec \"$0\" train --resume '" + output.string() + "' --epochs 2";
   Launched second(
-      {"run", "--nproc-per-node", "1", "--", "sh", "-c", limited, MUSTER_TEST_BIN_DIR "/muster"});
+      {"run", "--nproc-per-node", "1", "--", "sh", "-c", limited, test::program_path("muster")});
   EXPECT_EQ(second.wait(std::chrono::seconds(60)).code, 1) << second.err();
   EXPECT_THAT(second.err(), HasSubstr("cannot write"));
   EXPECT_EQ(trim(read_file(output / "latest")), before);

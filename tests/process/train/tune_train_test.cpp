@@ -14,6 +14,7 @@
 #include "tests/process/train/train_words.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -23,7 +24,8 @@ using test::Words;
 using ::testing::HasSubstr;
 using testing_process::Launched;
 
-constexpr const char* kProgram = MUSTER_TEST_BIN_DIR "/muster";
+std::string program() { return test::program_path("muster"); }
+
 constexpr int kEpochs = 4;
 
 Words train_words(const std::string& hidden, const std::string& lr) {
@@ -43,7 +45,7 @@ Words train_words(const std::string& hidden, const std::string& lr) {
 }
 
 std::string study(const std::string& variant) {
-  std::string command = concat('"', kProgram, '"');
+  std::string command = concat('"', program(), '"');
   for (const std::string& word : train_words("{hidden}", "{lr}")) command += ", \"" + word + '"';
   return concat(R"toml(
 name = "small"
@@ -133,7 +135,7 @@ TEST(TuneOverTrain, ATrialSaysThatItsLossWasNotFiniteOrMemoryRanOut) {
   const test::Folder folder;
   // With a limit, for some machines promise any amount of memory.
   std::string command =
-      concat(R"("sh", "-c", "ulimit -v 60000000 && exec \"$@\"", "sh", ")", kProgram, '"');
+      concat(R"("sh", "-c", "ulimit -v 60000000 && exec \"$@\"", "sh", ")", program(), '"');
   for (const std::string& word : train_words("{hidden}", "1e30")) command += ", \"" + word + '"';
   std::ofstream(folder.path() / "study.toml")
       << "name = \"small\"\nmetric = \"loss\"\nmode = \"min\"\nnum_samples = 1\ncommand = ["

@@ -23,6 +23,7 @@
 #include "muster/tune/trial/protocol.h"
 
 #include "tests/support/folder.h"
+#include "tests/support/paths.h"
 
 namespace muster::tune {
 
@@ -79,7 +80,7 @@ class LocalTrials : public ::testing::Test {
     spec_.working_folder = folder_.path();
     spec_.trial_folder = folder_.path() / "trials";
     spec_.environment["MUSTER_TEST_TOKEN"] = token_.substr(token_.find('=') + 1);
-    spec_.environment["PATH"] = concat(MUSTER_TEST_BIN_DIR, ":", ::getenv("PATH"));
+    spec_.environment["PATH"] = concat(test::program_folder(), ":", ::getenv("PATH"));
     spec_.stop_grace_s = 30;
     spec_.kill_grace_s = 30;
   }
@@ -97,7 +98,7 @@ class LocalTrials : public ::testing::Test {
   }
   void python(const std::string& text) {
     spec_.command = {"python3", "-c", literally(text)};
-    spec_.environment["PYTHONPATH"] = MUSTER_SOURCE_DIR "/share/muster";
+    spec_.environment["PYTHONPATH"] = test::source_path("share/muster");
   }
 
   Executor& executor() {

@@ -24,6 +24,7 @@
 #include "tests/support/blows.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
+#include "tests/support/paths.h"
 
 namespace muster::testing_process {
 namespace {
@@ -53,7 +54,9 @@ fs::path write_study(const fs::path& folder, const StudyFile& file) {
              "\nscheduler = \"",
              file.scheduler,
              "\"",
-             "\ncommand = [\"" MUSTER_TEST_BIN_DIR "/muster_killable_trial\", \"{lr}\", \"{l1}\", "
+             "\ncommand = [\"",
+             test::program_path("muster_killable_trial"),
+             "\", \"{lr}\", \"{l1}\", "
              "\"9\", \"",
              file.checkpoints ? 1 : 0,
              "\"]\n[space]\nlr = \"loguniform(1e-4, 1e-1)\"\nl1 = \"sample_from(2 ** randint(2, "

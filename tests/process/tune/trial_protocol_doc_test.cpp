@@ -11,6 +11,7 @@
 #include "muster/tune/execute/executor.h"
 
 #include "tests/process/tune/local_trials.h"
+#include "tests/support/paths.h"
 
 namespace muster::tune {
 namespace {
@@ -20,7 +21,7 @@ struct Example {
 };
 
 std::vector<Example> examples() {
-  const std::string page = read_file(MUSTER_SOURCE_DIR "/docs/trial-protocol.md");
+  const std::string page = read_file(test::source_path("docs/trial-protocol.md"));
   const std::regex block("```(sh|python|cpp)\n([^]*?)```\n");
   std::vector<Example> out;
   for (std::sregex_iterator at(page.begin(), page.end(), block), end; at != end; ++at)
@@ -35,7 +36,7 @@ bool hears(const Example& example) {
 }
 
 std::vector<std::string> command_of(const Example& example) {
-  if (example.language == "cpp") return {MUSTER_TEST_BIN_DIR "/muster_trial_program"};
+  if (example.language == "cpp") return {test::program_path("muster_trial_program")};
   return {example.language == "sh" ? "/bin/sh" : "python3", "-c", literally(example.text)};
 }
 
@@ -48,8 +49,8 @@ TEST(ExamplesOfTheProtocol, AreTrialsAsTheyStand) {
     StudySpec spec{.name = "doc", .metric = "loss", .space = Space({{"lr", Domain(0.5)}})};
     spec.command = command_of(example);
     spec.working_folder = folder.path();
-    spec.environment["PATH"] = concat(MUSTER_TEST_BIN_DIR, ":", ::getenv("PATH"));
-    spec.environment["PYTHONPATH"] = MUSTER_SOURCE_DIR "/share/muster";
+    spec.environment["PATH"] = concat(test::program_folder(), ":", ::getenv("PATH"));
+    spec.environment["PYTHONPATH"] = test::source_path("share/muster");
     const auto executor = executors().at("local").make({.spec = spec, .study = "doc"}, {});
     executor->start(
         {.values = {Value(0.5)}, .checkpoint_folder = folder.path() / "trial" / "checkpoints"});

@@ -14,6 +14,7 @@
 
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
+#include "tests/support/paths.h"
 
 namespace muster::testing_process {
 namespace {
@@ -30,8 +31,9 @@ fs::path write_study(const fs::path& folder, const std::string& more) {
                         more +
                         "command = [\"sh\", \"-c\", \"while ! [ -e go ]; do sleep 0.01; done; "
                         "for t in 1 2 3 4; do sleep 0.05; "
-                        "'" MUSTER_TEST_BIN_DIR
-                        "/muster' report step=$t loss={lr} || exit; done\"]\n"
+                        "'" +
+                        test::program_path("muster") +
+                        "' report step=$t loss={lr} || exit; done\"]\n"
                         "[space]\nlr = \"uniform(0, 1)\"\n[resources_per_trial]\ncpu = 0.001\n");
   return folder / "study.toml";
 }

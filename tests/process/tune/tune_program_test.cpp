@@ -10,6 +10,7 @@
 
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
+#include "tests/support/paths.h"
 
 namespace muster::testing_process {
 namespace {
@@ -31,7 +32,7 @@ class TuneProgram : public ::testing::Test {
                           "[space]\nlr = \"uniform(0, 1)\"\n[resources_per_trial]\ncpu = 0.001\n");
     return folder_.path() / "study.toml";
   }
-  static constexpr const char* kReport = "'" MUSTER_TEST_BIN_DIR "/muster' report ";
+  const std::string report_ = "'" + test::program_path("muster") + "' report ";
 
   test::Folder folder_;
 };
@@ -43,7 +44,7 @@ int count(std::string_view text, std::string_view part) {
 }
 
 TEST_F(TuneProgram, AMisspeltMetricIsSaidOncePerTrialHoweverOftenItIsReported) {
-  Launched tuner({"tune", study(concat("for t in 1 2 3 4; do ", kReport, "los=1 step=$t; done"))});
+  Launched tuner({"tune", study(concat("for t in 1 2 3 4; do ", report_, "los=1 step=$t; done"))});
   EXPECT_EQ(tuner.wait().code, 1);
   const std::string refusal =
       "muster: the first report of trial 0: it has the study's metric \"loss\"";
@@ -58,7 +59,7 @@ TEST_F(TuneProgram, AMisspeltMetricIsSaidOncePerTrialHoweverOftenItIsReported) {
 TEST_F(TuneProgram, AMetricThatIsNotFiniteFailsItsTrialIfTheStudySaysSo) {
   Launched tuner(
       {"tune",
-       study(concat(kReport, "loss=0.5; ", kReport, "loss=nan; ", kReport, "loss=1; sleep 100"),
+       study(concat(report_, "loss=0.5; ", report_, "loss=nan; ", report_, "loss=1; sleep 100"),
              "nan_is_failure = true\nstop_grace = \"0s\"\n")});
   EXPECT_EQ(tuner.wait().code, 1);
   EXPECT_THAT(tuner.err(), HasSubstr("trial 0 failed (nan): loss is nan at step 2"));
@@ -66,7 +67,7 @@ TEST_F(TuneProgram, AMetricThatIsNotFiniteFailsItsTrialIfTheStudySaysSo) {
 }
 
 TEST_F(TuneProgram, ASecondTunerOfAStudyIsRefusedAndNamesTheFirst) {
-  const std::string file = study(concat(kReport, "loss=1; sleep 100"), "stop_grace = \"0s\"\n");
+  const std::string file = study(concat(report_, "loss=1; sleep 100"), "stop_grace = \"0s\"\n");
   Launched first({"tune", file});
   ASSERT_TRUE(first.wait_for("trial 0 started"));
   Launched second({"tune", file});

@@ -7,6 +7,8 @@
 #include "muster/base/file.h"
 #include "muster/base/json.h"
 
+#include "tests/support/golden.h"
+
 namespace muster::track {
 namespace {
 
@@ -26,8 +28,7 @@ TEST(Crc32c, GivesTheKnownAnswersOfRfc3720) {
 }
 
 TEST(Crc32c, MasksAsTensorBoardDoes) {
-  const auto file = MUSTER_SOURCE_DIR "/tests/golden/tensorboard/golden.json";
-  const Json golden = parse_json(read_file(file), file);  // items() keeps no temporary alive
+  const Json golden = test::read_golden("tensorboard");  // items() keeps no temporary alive
   for (const auto& [text, crc] : golden.at("masked_crc32c").items()) {
     EXPECT_EQ(masked_crc32c(text), crc.get<uint32_t>()) << text;
   }

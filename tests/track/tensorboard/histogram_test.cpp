@@ -10,6 +10,8 @@
 #include "muster/base/file.h"
 #include "muster/base/json.h"
 
+#include "tests/support/golden.h"
+
 namespace muster::track {
 namespace {
 
@@ -29,8 +31,7 @@ void expect_near(double ours, const Json& theirs, double scale) {
 }
 
 TEST(TensorBoardHistogram, HasTheBucketsOfPyTorch) {
-  const auto file = MUSTER_SOURCE_DIR "/tests/golden/tensorboard/golden.json";
-  const Json golden = parse_json(read_file(file), file);
+  const Json golden = test::read_golden("tensorboard");
   const auto edges = golden["edges"].get<std::vector<double>>();
   ASSERT_EQ(golden["histograms"].size(), 6u);
   for (const Json& expected : golden["histograms"]) {

@@ -10,6 +10,7 @@
 #include "muster/data/sets/tensor_dataset.h"
 
 #include "tests/support/folder.h"
+#include "tests/support/golden.h"
 #include "tests/train/loop/mixed_run.h"
 
 namespace muster {
@@ -68,8 +69,7 @@ torch::Tensor parameters_of(const train::Checkpoint& checkpoint) {
 }
 
 TEST(MixedGolden, EndsWhereTorchEndsWithTheSameScaleAndTheSameStepsLeftOut) {
-  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/tests/golden/mixed_precision/golden.json");
-  const Json cases = Json::parse(file).at("cases");
+  const Json cases = test::read_golden("mixed_precision").at("cases");
   ASSERT_EQ(cases.size(), 8);
   for (const Json& expected : cases) {
     const std::string name = concat(expected.at("precision").get<std::string>(),

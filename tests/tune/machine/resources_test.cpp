@@ -12,6 +12,7 @@
 
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
+#include "tests/support/paths.h"
 
 namespace muster::tune {
 namespace {
@@ -176,7 +177,7 @@ TEST(ThisMachine, HasTheSmallerOfAffinityAndQuota) {
 
 TEST(ThisMachine, AsksTheDriverForItsDevices) {
   ::setenv("FAKE_NVML", "GPU-aa,GPU-ab,GPU-c", 1);
-  MachineSources sources{.nvml = MUSTER_TEST_BIN_DIR "/../lib/libmuster_fake_nvml.so",
+  MachineSources sources{.nvml = test::program_path("../lib/libmuster_fake_nvml.so"),
                          .environment = [](std::string_view) { return std::nullopt; }};
   EXPECT_THAT(machine_from(sources).gpus, ElementsAre("GPU-aa", "GPU-ab", "GPU-c"));
   sources.environment = [](std::string_view name) {

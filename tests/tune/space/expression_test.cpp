@@ -8,6 +8,7 @@
 #include "muster/base/text.h"
 
 #include "tests/support/error_of.h"
+#include "tests/support/golden.h"
 
 namespace muster::tune {
 namespace {
@@ -34,8 +35,7 @@ Value python_value(const std::string& text) {
 }
 
 TEST(Expression, RandomOnesHavePythonsValues) {
-  const Json golden = parse_json(
-      read_file(std::string(MUSTER_SOURCE_DIR) + "/tests/golden/tune_space/golden.json"), "golden");
+  const Json golden = test::read_golden("tune_space");
   std::map<std::string, Value> names;
   for (const auto& [name, value] : golden.at("names").items())
     names[name] = value_from(value, name);

@@ -10,6 +10,7 @@
 #include "muster/tune/files/sweep_yaml.h"
 
 #include "tests/support/error_of.h"
+#include "tests/support/paths.h"
 
 namespace muster::tune {
 namespace {
@@ -18,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const std::string& page() {
-  static const std::string text = read_file(std::string(MUSTER_SOURCE_DIR) + "/docs/tune-space.md");
+  static const std::string text = read_file(test::source_path("docs/tune-space.md"));
   return text;
 }
 

@@ -13,6 +13,7 @@
 
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
+#include "tests/support/golden.h"
 #include "tests/support/numbers.h"
 #include "tests/tune/written_study.h"
 
@@ -131,8 +132,7 @@ TEST_F(Export, JsonHasEveryReport) {
 }
 
 TEST_F(Export, NamesTrialsAsRayDoes) {
-  const Json golden = parse_json(
-      read_file(MUSTER_SOURCE_DIR "/tests/golden/ray_trial_names/golden.json"), "golden.json");
+  const Json golden = test::read_golden("ray_trial_names");
   for (const Json& one : golden) {
     StudyFacts facts{.name = "s"};
     TrialHistory trial{.number = 3, .started_s = 1.7e9};

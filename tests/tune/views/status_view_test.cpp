@@ -14,6 +14,7 @@
 #include "muster/tune/views/study_view.h"
 
 #include "tests/support/numbers.h"
+#include "tests/support/paths.h"
 
 namespace muster::tune {
 namespace {
@@ -24,7 +25,7 @@ using ::testing::Not;
 using test::kNan;
 
 std::string golden(const std::string& name) {
-  std::ifstream in(std::string(MUSTER_SOURCE_DIR "/tests/golden/tune_view/") + name);
+  std::ifstream in(test::source_path("tests/golden/tune_view/") + name);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
