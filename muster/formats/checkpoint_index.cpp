@@ -1,5 +1,10 @@
 #include "muster/formats/checkpoint_index.h"
 
+#include <algorithm>
+#include <cstdio>
+
+#include <libdeflate.h>
+
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
@@ -8,6 +13,15 @@ namespace muster::formats {
 namespace {
 
 constexpr size_t kMaxShownBytes = 60;  // of a wrong value, in the error
+constexpr int64_t kFormatWithoutChecksum = 2;
+constexpr const char* kChecksum = "checksum";
+
+/// The end of a text of which all before it is `before`.
+std::string checksum_line(std::string_view before) {
+  char digits[9];
+  std::snprintf(digits, sizeof digits, "%08x", ::libdeflate_crc32(0, before.data(), before.size()));
+  return concat(",\n  \"", kChecksum, "\": \"", digits, "\"\n}\n");
+}
 
 /// One read of one text. `where_` is named by every refusal.
 class IndexReader {
@@ -17,13 +31,16 @@ class IndexReader {
   CheckpointIndex read(std::string_view text) const {
     const Json state = parse_json(text, where_);
     if (!state.is_object()) refuse_index("it is a JSON object", shown(state));
-    check_format(state);
     CheckpointIndex index;
+    index.format = number(state, "format", 1);
+    check_format(index.format);
+    check_checksum(index.format, state, text);
     index.position = {.step = number(state, "step", 0),
                       .epoch = number(state, "epoch", 0),
                       .samples = number(state, "samples", 0)};
     index.world_size = number(state, "world_size", 1);
     index.global_batch = number(state, "global_batch", 1);
+    if (index.format == kCheckpointFormat) index.best_step = number(state, "best_step", -1);
     index.loop = object(state, "loop");
     index.plan = object(state, "plan");
     for (const auto& [name, part] : object(state, "files").items()) {
@@ -84,13 +101,26 @@ class IndexReader {
     return name;
   }
 
-  void check_format(const Json& state) const {
-    const int64_t format = number(state, "format", 1);
-    if (format == kCheckpointFormat) return;
-    throw usage_error({.refused = where_ + " cannot be used",
-                       .rule = concat("this Muster reads format ", kCheckpointFormat),
-                       .value = concat("format ", format),
-                       .hint = "resume with the version of Muster that wrote it"});
+  void check_format(int64_t format) const {
+    if (format == kCheckpointFormat || format == kFormatWithoutChecksum) return;
+    throw usage_error(
+        {.refused = where_ + " cannot be used",
+         .rule = concat(
+             "this Muster reads the formats ", kFormatWithoutChecksum, " and ", kCheckpointFormat),
+         .value = concat("format ", format),
+         .hint = "resume with the version of Muster that wrote it"});
+  }
+
+  void check_checksum(int64_t format, const Json& state, std::string_view text) const {
+    if (format == kFormatWithoutChecksum) {
+      if (!state.contains(kChecksum)) return;
+      refuse_index(concat("it was altered: format ", format, " has no checksum"));
+    }
+    if (!state.contains(kChecksum)) refuse_index(concat('"', kChecksum, "\" is missing"));
+    static const size_t line = checksum_line("").size();
+    const std::string_view before = text.substr(0, text.size() - std::min(text.size(), line));
+    if (text.substr(before.size()) != checksum_line(before))
+      refuse_index("it was altered: its checksum differs from its content");
   }
 
   const std::string& where_;
@@ -108,10 +138,16 @@ std::string to_state_json(const CheckpointIndex& index) {
                       {"samples", index.position.samples},
                       {"world_size", index.world_size},
                       {"global_batch", index.global_batch},
+                      {"best_step", index.best_step},
                       {"loop", index.loop},
                       {"plan", index.plan},
                       {"files", files}};
-  return json_text(state, 2) + '\n';
+  return with_checksum(json_text(state, 2));
+}
+
+std::string with_checksum(std::string_view object) {
+  const std::string_view before = trim(object.substr(0, object.rfind('}')));
+  return concat(before, checksum_line(before));
 }
 
 CheckpointIndex parse_checkpoint_index(std::string_view text, const std::string& where) {

@@ -29,27 +29,35 @@ struct CheckpointPart {
 };
 
 struct CheckpointIndex {
+  int64_t format = 0;  ///< as read; what is written is kCheckpointFormat
   TrainPosition position;
   int64_t world_size = 1;
   int64_t global_batch = 1;
-  Json plan = Json::object();                   ///< what the run was started with
-  Json loop = Json::object();                   ///< the training loop's own state
+  int64_t best_step = -1;      ///< where the best epoch so far ended; -1: there is none, or unknown
+  Json plan = Json::object();  ///< what the run was started with
+  Json loop = Json::object();  ///< the training loop's own state
   std::map<std::string, CheckpointPart> files;  ///< by file name: model.safetensors, …
 
   bool operator==(const CheckpointIndex&) const = default;
 };
 
-/// The format that is written, and the only one that is read.
-constexpr int64_t kCheckpointFormat = 2;
+/// The format that is written. Format 2, which is read as well, has neither best_step nor checksum.
+constexpr int64_t kCheckpointFormat = 3;
 
-/// The text of state.json.
+/// The text of state.json. Its last line is a checksum over all that stands before it, and so over
+/// names, sizes and checksums of the other files.
 std::string to_state_json(const CheckpointIndex& index);
 
-/// Reads it back. Strict: the format number, every field there, whole numbers in their ranges
-/// (step, epoch, samples and bytes from 0, world size and batch from 1, CRC-32 within 32 bits),
-/// plan and loop objects, plain file names. Fields that are not ours are passed over, so that a
-/// later version of Muster may add some without a new format. Throws a usage error that names
-/// `where` (the path of state.json), the field and its value. Pure; any thread.
+/// `object`, the text of a JSON object with at least one member, with that last line as a further
+/// member.
+std::string with_checksum(std::string_view object);
+
+/// Reads it back. Strict: the format number, the checksum (so that any changed byte is refused),
+/// every field there, whole numbers in their ranges (step, epoch, samples and bytes from 0, world
+/// size and batch from 1, best_step from -1, CRC-32 within 32 bits), plan and loop objects, plain
+/// file names. Fields that are not ours are passed over, so that a later version of Muster may add
+/// some without a new format. Throws a usage error that names `where` (the path of state.json), the
+/// field and its value. Pure; any thread.
 CheckpointIndex parse_checkpoint_index(std::string_view text, const std::string& where);
 
 }  // namespace muster::formats

@@ -12,9 +12,11 @@ namespace {
 using ::testing::HasSubstr;
 
 CheckpointIndex example() {
-  return {.position = {.step = 120, .epoch = 2, .samples = 384},
+  return {.format = kCheckpointFormat,
+          .position = {.step = 120, .epoch = 2, .samples = 384},
           .world_size = 2,
           .global_batch = 128,
+          .best_step = 60,
           .plan = {{"model", "cnn"}, {"lr", 0.1}},
           .loop = {{"epoch", {{"loss_sum", 0.25}}}},
           .files = {{"model.safetensors", {.bytes = uint64_t{5} << 32, .crc32 = 0xFFFFFFFF}}}};
@@ -31,11 +33,19 @@ std::string error_of(const std::string& text) {
   return "no error";
 }
 
-/// The error after one field of the example was replaced; `path` is a JSON pointer.
-std::string error_with(const std::string& path, const Json& value) {
+/// The example without its checksum.
+Json fields() {
   Json state = Json::parse(to_state_json(example()));
+  state.erase("checksum");
+  return state;
+}
+
+/// The error after one field of the example was replaced; `path` is a JSON pointer. The checksum is
+/// that of the new text.
+std::string error_with(const std::string& path, const Json& value) {
+  Json state = fields();
   state[Json::json_pointer(path)] = value;
-  return error_of(state.dump());
+  return error_of(with_checksum(state.dump()));
 }
 
 TEST(CheckpointIndex, ReadsBackWhatWasWritten) {
@@ -50,15 +60,67 @@ TEST(CheckpointIndex, ReadsATextWrittenByHand) {
   EXPECT_EQ(index.position, (TrainPosition{.step = 3, .epoch = 0, .samples = 12}));
   EXPECT_EQ(index.global_batch, 4);
   EXPECT_EQ(index.files.at("a.bin"), (CheckpointPart{.bytes = 7, .crc32 = 9}));
+  EXPECT_EQ(index.format, 2);
+  EXPECT_EQ(index.best_step, -1);
+}
+
+// By Python: zlib.crc32 of all that stands before the last line.
+TEST(CheckpointIndex, TheChecksumIsThatOfZlib) {
+  const std::string before = R"({
+  "format": 3,
+  "step": 3,
+  "epoch": 0,
+  "samples": 12,
+  "world_size": 1,
+  "global_batch": 4,
+  "best_step": -1,
+  "loop": {},
+  "plan": {},
+  "files": {
+    "a.bin": {
+      "bytes": 7,
+      "crc32": 9
+    }
+  })";
+  const std::string text = before + ",\n  \"checksum\": \"327c7e1d\"\n}\n";
+  EXPECT_EQ(parse_checkpoint_index(text, "x").position.samples, 12);
+  CheckpointIndex index{.position = {.step = 3, .samples = 12}, .global_batch = 4};
+  index.files["a.bin"] = {.bytes = 7, .crc32 = 9};
+  EXPECT_EQ(to_state_json(index), text);
+}
+
+TEST(CheckpointIndex, AnyChangedByteIsRefused) {
+  const std::string whole = to_state_json(example());
+  for (size_t at = 0; at < whole.size(); ++at) {
+    for (const char other : {'0', '1', '7', 'e', ' ', '"', '-'}) {
+      if (whole[at] == other) continue;
+      std::string altered = whole;
+      altered[at] = other;
+      EXPECT_NE(error_of(altered), "no error") << "byte " << at << " as " << other;
+    }
+  }
+  for (size_t size = 0; size < whole.size(); ++size)
+    EXPECT_NE(error_of(whole.substr(0, size)), "no error") << size;
+  EXPECT_THAT(error_of(whole + "\n"), HasSubstr("was altered"));
+}
+
+TEST(CheckpointIndex, AChangedDigitIsSaidToBeDamage) {
+  std::string altered = to_state_json(example());
+  altered[altered.find("120")] = '3';
+  EXPECT_THAT(error_of(altered), HasSubstr("its checksum differs from its content"));
+  std::string older = to_state_json(example());
+  older[older.find(": 3") + 2] = '2';
+  EXPECT_THAT(error_of(older), HasSubstr("format 2 has no checksum"));
 }
 
 TEST(CheckpointIndex, EveryFieldIsNeeded) {
-  const Json whole = Json::parse(to_state_json(example()));
+  const Json whole = fields();
   for (const auto& [key, value] : whole.items()) {
     Json without = whole;
     without.erase(key);
-    EXPECT_THAT(error_of(without.dump()), HasSubstr('"' + key + "\" is missing"));
+    EXPECT_THAT(error_of(with_checksum(without.dump())), HasSubstr('"' + key + "\" is missing"));
   }
+  EXPECT_THAT(error_of(whole.dump()), HasSubstr("\"checksum\" is missing"));
   EXPECT_THAT(error_with("/files/a", Json::object()), HasSubstr("\"files.a.bytes\" is missing"));
   EXPECT_THAT(error_with("/files/a", 3), HasSubstr("\"files.a.bytes\" is missing"));
 }
@@ -76,7 +138,8 @@ TEST(CheckpointIndex, NumbersAreWholeAndInRange) {
 }
 
 TEST(CheckpointIndex, AnotherFormatIsRefusedByNumber) {
-  EXPECT_THAT(error_with("/format", 1), HasSubstr("this Muster reads format 2 (got format 1)"));
+  EXPECT_THAT(error_with("/format", 1),
+              HasSubstr("this Muster reads the formats 2 and 3 (got format 1)"));
 }
 
 TEST(CheckpointIndex, FileNamesStayInTheFolder) {
