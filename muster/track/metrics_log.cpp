@@ -1,6 +1,8 @@
 #include "muster/track/metrics_log.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,9 +10,12 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/track/metrics_reader.h"
 
 namespace muster::track {
 namespace {
+
+constexpr size_t kColumns = 11;
 
 std::string cell(const std::optional<double>& value) { return value ? shortest(*value) : ""; }
 
@@ -23,46 +28,86 @@ void put_number(Json& object, const char* name, const std::optional<double>& val
   }
 }
 
-/// The whole lines whose step, as `step_of` reads it, is at most `last_step`.
-template <class StepOf>
-std::string kept_lines(std::string_view bytes, int64_t last_step, StepOf step_of) {
-  std::string kept;
-  for (size_t from = 0, end; (end = bytes.find('\n', from)) != std::string_view::npos;
-       from = end + 1) {
-    const std::string line(bytes.substr(from, end - from));
-    const std::optional<int64_t> step = step_of(line);
-    if (step && *step <= last_step) kept += line + '\n';
-  }
-  return kept;
-}
-
-/// What an earlier run left in the file, or nothing for a run that starts anew.
+/// What an earlier process left in the file, or nothing for a run that starts anew.
 std::string earlier(const std::filesystem::path& path, int64_t last_step) {
   return last_step < 0 || !std::filesystem::exists(path) ? "" : read_file(path);
 }
 
-/// The step whose checkpoint holds the row. A test is made behind the last checkpoint, so the run
-/// that goes on from there makes it again.
-int64_t kept_with(int64_t step, std::string_view phase) {
-  return phase == "test" && step < INT64_MAX ? step + 1 : step;
+struct PlacedRow {
+  int64_t step = 0;  ///< of the checkpoint that holds the row
+  bool is_test = false;
+  size_t line = 0;
+  std::string_view text;  ///< with its line end
+};
+
+PlacedRow placed(int64_t step, std::string_view phase) {
+  // A test is made behind the last checkpoint, so the run that goes on from there makes it again.
+  const bool is_test = phase == "test";
+  return {.step = is_test && step < INT64_MAX ? step + 1 : step, .is_test = is_test};
 }
 
-std::optional<int64_t> step_of_csv(const std::string& line) {
+/// Reads each whole line from the `first` on (1 is the file's first) by `row_of`, which throws for a
+/// line that holds no row.
+template <class RowOf>
+KeptRows rows_until(
+    std::string_view bytes, int64_t last_step, std::string_view where, size_t first, RowOf row_of) {
+  std::vector<PlacedRow> rows;
+  std::vector<std::pair<size_t, std::string>> faults;
+  size_t number = 0;
+  for (size_t from = 0, end; (end = bytes.find('\n', from)) != std::string_view::npos;
+       from = end + 1) {
+    if (++number < first) continue;
+    try {
+      PlacedRow row = row_of(bytes.substr(from, end - from), static_cast<int64_t>(number));
+      row.line = number;
+      row.text = bytes.substr(from, end + 1 - from);
+      rows.push_back(row);
+    } catch (const Error& error) {
+      faults.emplace_back(number, concat(error.text().refused, ": ", error.text().rule));
+    }
+  }
+  KeptRows kept;
+  int64_t later = INT64_MAX;  // the least step of the rows that follow
+  std::vector<std::string_view> texts;
+  for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
+    if (row->step <= last_step) {
+      texts.push_back(row->text);
+    } else if (later <= last_step) {
+      faults.emplace_back(row->line,
+                          concat(where,
+                                 ", line ",
+                                 row->line,
+                                 ": its step ",
+                                 row->step - row->is_test,
+                                 " stands before step ",
+                                 later));
+    } else if (row->is_test && row->step == last_step + 1) {
+      kept.has_dropped_test = true;
+    }
+    later = std::min(later, row->step);
+  }
+  for (auto text = texts.rbegin(); text != texts.rend(); ++text) kept.text += *text;
+  std::sort(faults.begin(), faults.end());
+  for (auto& [line, fault] : faults) kept.faults.push_back(std::move(fault));
+  return kept;
+}
+
+PlacedRow row_of_csv(const std::string& line, std::string_view where, int64_t number) {
+  const auto refuse = [&](const std::string& rule) {
+    return usage_error({.refused = concat(where, ", line ", number), .rule = rule});
+  };
   const std::vector<std::string> cells = split(line, ',');
-  const auto step = to_int(cells[0]);
-  if (!step) return std::nullopt;
-  return kept_with(*step, cells.size() > 2 ? cells[2] : "");
-}
-
-std::optional<int64_t> step_of_json(const std::string& line) {
-  if (!is_safe_json(line)) return std::nullopt;
-  const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer())
-    return std::nullopt;
-  if (row["step"].is_number_unsigned() && row["step"].get<uint64_t>() > uint64_t{INT64_MAX})
-    return std::nullopt;
-  const bool has_phase = row.contains("phase") && row["phase"].is_string();
-  return kept_with(row["step"].get<int64_t>(), has_phase ? row["phase"].get<std::string>() : "");
+  if (cells.size() < 4 || cells.size() > kColumns) throw refuse("it has the header's columns");
+  for (size_t i = 0; i < 2; ++i) {
+    if (to_int(cells[i]).value_or(-1) < 0)
+      throw refuse(concat('"', i == 0 ? "step" : "epoch", "\" is a whole number of at least 0"));
+  }
+  if (cells[2].empty()) throw refuse("\"phase\" is a name");
+  for (size_t i = 3; i < cells.size(); ++i) {
+    if (!cells[i].empty() && !to_double(cells[i]))
+      throw refuse(concat("column ", i + 1, " is a number"));
+  }
+  return placed(*to_int(cells[0]), cells[2]);
 }
 
 UniqueFd open_for_append(const std::filesystem::path& path) {
@@ -117,17 +162,44 @@ std::string to_json_line(const MetricsRow& row) {
   return json_text(object) + '\n';
 }
 
-std::string metrics_lines_until(std::string_view text, int64_t last_step) {
-  return kept_lines(text, last_step, step_of_json);
+KeptRows metrics_rows_until(std::string_view text, int64_t last_step, std::string_view where) {
+  return rows_until(text, last_step, where, 1, [&](std::string_view line, int64_t number) {
+    const MetricsRecord record = parse_metrics_line(line, where, number);
+    return placed(record.step, record.phase);
+  });
+}
+
+KeptRows csv_rows_until(std::string_view text, int64_t last_step, std::string_view where) {
+  // A header that was damaged counts as a row, so that it is a fault.
+  const bool has_header = text.starts_with("step,epoch,phase,loss,accuracy,");
+  const size_t first = has_header ? 2 : 1;
+  return rows_until(text, last_step, where, first, [&](std::string_view line, int64_t number) {
+    return row_of_csv(std::string(line), where, number);
+  });
 }
 
 MetricsLog::MetricsLog(const std::filesystem::path& folder, int64_t last_step)
     : csv_path_(folder / "metrics.csv"), json_path_(folder / "metrics.jsonl") {
-  write_file_atomic(
-      csv_path_, csv_header() + kept_lines(earlier(csv_path_, last_step), last_step, step_of_csv));
-  write_file_atomic(json_path_, metrics_lines_until(earlier(json_path_, last_step), last_step));
+  const KeptRows csv = csv_rows_until(earlier(csv_path_, last_step), last_step, csv_path_.string());
+  const KeptRows json =
+      metrics_rows_until(earlier(json_path_, last_step), last_step, json_path_.string());
+  has_dropped_test_ = json.has_dropped_test;
+  write_file_atomic(csv_path_, csv_header() + take_over(csv_path_, csv));
+  write_file_atomic(json_path_, take_over(json_path_, json));
   csv_ = open_for_append(csv_path_);
   json_ = open_for_append(json_path_);
+}
+
+/// A file that has damaged lines stays under another name before it is replaced.
+std::string MetricsLog::take_over(const std::filesystem::path& path, const KeptRows& rows) {
+  if (rows.faults.empty()) return rows.text;
+  std::filesystem::path aside = path.string() + ".damaged";
+  for (int number = 2; std::filesystem::exists(aside); ++number)
+    aside = concat(path.string(), ".damaged-", number);
+  write_file_atomic(aside, read_file(path));
+  for (const std::string& fault : rows.faults)
+    damage_.push_back(concat(fault, "; left out, the file as it was is ", aside.string()));
+  return rows.text;
 }
 
 void MetricsLog::write(const MetricsRow& row) {

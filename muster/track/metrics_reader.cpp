@@ -80,14 +80,18 @@ const double* MetricsRecord::find(std::string_view column) const {
   return nullptr;
 }
 
+MetricsRecord parse_metrics_line(std::string_view line, std::string_view where, int64_t number) {
+  const Place place{where, number};
+  if (!is_safe_json(line)) throw place.fault("each line is a JSON object");
+  return record(Json::parse(line, nullptr, /*allow_exceptions=*/false), place);
+}
+
 std::vector<MetricsRecord> parse_metrics(std::string_view text, std::string_view where) {
   std::vector<MetricsRecord> out;
-  Place place{where};
+  int64_t number = 0;
   for (size_t from = 0, end; (end = text.find('\n', from)) != std::string_view::npos;
        from = end + 1) {
-    ++place.line;
-    const std::string_view line = text.substr(from, end - from);
-    out.push_back(record(Json::parse(line, nullptr, /*allow_exceptions=*/false), place));
+    out.push_back(parse_metrics_line(text.substr(from, end - from), where, ++number));
   }
   return out;
 }

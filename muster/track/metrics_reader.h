@@ -22,6 +22,10 @@ struct MetricsRecord {
   const double* find(std::string_view column) const;
 };
 
+/// Reads one such line, without its line end; see parse_metrics(). Throws a usage error that names
+/// `where` and `number`.
+MetricsRecord parse_metrics_line(std::string_view line, std::string_view where, int64_t number);
+
 /// Reads lines of JSON objects. A last line without its line end was cut by a kill and is dropped.
 /// Every other line has a step and an epoch of at least 0 and a phase; its further members are
 /// numbers, "nan", "inf" or "-inf"; null counts as left out, and members of other types are passed

@@ -16,13 +16,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::require(line.find('\n') == line.size() - 1, "an event is one line");
     fuzz::require(track::parse_progress_line(line) == event, "what was written reads back");
   }
-  const std::string kept = track::metrics_lines_until(text, 100);
-  fuzz::require(kept.size() <= text.size(), "lines are kept or dropped");
-  fuzz::require(track::metrics_lines_until(kept, 100) == kept, "kept lines are kept again");
+  for (const auto rows_until : {track::metrics_rows_until, track::csv_rows_until}) {
+    const std::string header = rows_until == track::csv_rows_until ? track::csv_header() : "";
+    const track::KeptRows kept = rows_until(header + std::string(text), 100, "fuzz");
+    fuzz::require(kept.text.size() <= text.size(), "rows are kept or dropped");
+    const track::KeptRows again = rows_until(header + kept.text, 100, "fuzz");
+    fuzz::require(again.text == kept.text && again.faults.empty(), "kept rows are kept again");
+  }
   // Any bytes may be a phase: a row is a line all the same, and one that a resumed run keeps.
   const std::string row =
       track::to_json_line(track::MetricsRow{.step = 7, .phase = std::string(text)});
   fuzz::require(row.find('\n') == row.size() - 1, "a row is one line");
-  fuzz::require(track::metrics_lines_until(row, 7) == row, "a row of ours is kept");
+  fuzz::require(
+      text.empty() || text == "test" || track::metrics_rows_until(row, 7, "fuzz").text == row,
+      "a row of ours is kept");
   return 0;
 }
