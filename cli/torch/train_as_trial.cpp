@@ -1,5 +1,6 @@
 #include "cli/torch/train_as_trial.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "muster/base/rank_env.h"
@@ -20,6 +21,12 @@ tune::Metrics metrics_of(const train::EpochEnd& end) {
   return metrics;
 }
 
+/// Part by part: "a/exp" is not within "a/ex".
+bool is_within(const fs::path& path, const fs::path& folder) {
+  const fs::path inner = fs::weakly_canonical(path), outer = fs::weakly_canonical(folder);
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
 }  // namespace
 
 void resolve_trial(fs::path& output, fs::path& resume) {
@@ -27,31 +34,31 @@ void resolve_trial(fs::path& output, fs::path& resume) {
   if (!folder) return;
   const auto from = tune::resume_from();
   if (from && resume.empty()) resume = *from;
+  if (!output.empty() || (!resume.empty() && is_within(resume, *folder))) return;
   const std::string attempt = process_environment(tune::kAttemptEnv).value_or("1");
-  if (output.empty() && resume.empty()) output = fs::path(*folder) / concat("attempt-", attempt);
+  output = fs::path(*folder) / concat("attempt-", attempt);
 }
 
-TrainAsTrial::TrainAsTrial(std::function<void()> stop, std::function<void(const std::string&)> note)
-    : stop_(std::move(stop)), note_(std::move(note)) {}
+TrainAsTrial::TrainAsTrial(std::function<void(const std::string&)> note) : note_(std::move(note)) {}
 
 void TrainAsTrial::attach(train::TrainCallbacks& callbacks) {
   if (!tune::checkpoint_dir()) return;
   link_.emplace();
-  callbacks.epoch_ended = [this](const train::EpochEnd& end) { report(end); };
+  callbacks.epoch_ended = [this](const train::EpochEnd& end) { return report(end); };
   callbacks.not_finite = [](const Error& error) {
     tune::say_failure(tune::Failure::kNan, error.text().refused);
   };
 }
 
-void TrainAsTrial::report(const train::EpochEnd& end) {
+bool TrainAsTrial::report(const train::EpochEnd& end) {
   const tune::Decision decision = link_->report(
       metrics_of(end), {.step = end.epoch, .checkpoint = fs::absolute(end.checkpoint).string()});
-  if (decision.action == tune::Action::kContinue) return;
+  if (decision.action == tune::Action::kContinue) return false;
   note_(concat("the tuner says ",
                name_of(decision.action),
                decision.reason.empty() ? "" : ": ",
                decision.reason));
-  stop_();
+  return true;
 }
 
 }  // namespace muster::cli

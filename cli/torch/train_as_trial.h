@@ -18,17 +18,17 @@ void resolve_trial(std::filesystem::path& output, std::filesystem::path& resume)
 /// Of rank 0: reports each epoch, and why the run fails. Outside a study it does nothing.
 class TrainAsTrial {
  public:
-  /// `stop` is called when the tuner wants the run to pause or stop, which then ends as by a
-  /// signal; `note` says so to people.
-  TrainAsTrial(std::function<void()> stop, std::function<void(const std::string&)> note);
+  /// `note` tells people when the tuner wants the run to pause or stop, which then ends with that
+  /// epoch, its state saved, as by a signal.
+  explicit TrainAsTrial(std::function<void(const std::string&)> note);
 
   /// Sets the callbacks that this needs. They refer to this object.
   void attach(train::TrainCallbacks& callbacks);
 
  private:
-  void report(const train::EpochEnd& end);
+  /// Whether to stop.
+  bool report(const train::EpochEnd& end);
 
-  std::function<void()> stop_;
   std::function<void(const std::string&)> note_;
   std::optional<tune::TrialLink> link_;
 };

@@ -1,6 +1,8 @@
 // `muster train`: trains a model of the zoo, alone or as one rank of a job.
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <ostream>
 #include <thread>
@@ -9,7 +11,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "muster/base/file.h"
+#include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
@@ -127,51 +129,57 @@ std::vector<std::string> said_words(const CLI::App& app) {
   return words;
 }
 
-/// `--resume auto` becomes the folder to go on with, or nothing.
-void resolve_resume(Options& options) {
-  if (options.resume != "auto") return;
-  if (options.output.empty()) {
+/// The folder that this run writes to, if it is there or named; else it gets a fresh one.
+std::optional<fs::path> named_output(const Options& options) {
+  if (!options.output.empty()) return options.output;
+  if (fs::exists(options.resume / "state.json")) return train::run_of(options.resume);
+  if (fs::exists(options.resume / "latest")) return options.resume;
+  return std::nullopt;
+}
+
+/// Rank 0 owns a folder that is named before it reads there: nobody else writes into it from then
+/// on. `--resume auto` becomes the folder to go on with, or nothing.
+std::unique_ptr<train::RunFolder> resolve_resume(Options& options, bool is_owner) {
+  const bool is_auto = options.resume == "auto";
+  if (is_auto && options.output.empty()) {
     throw usage_error({.refused = "--resume auto",
                        .rule = "it goes on with what --output holds, so --output is named too"});
   }
-  options.resume = fs::exists(options.output / "latest") ? options.output : fs::path();
+  std::unique_ptr<train::RunFolder> owned;
+  if (const auto output = named_output(options); output && is_owner)
+    owned = std::make_unique<train::RunFolder>(*output);
+  if (is_auto) options.resume = fs::exists(options.output / "latest") ? options.output : fs::path();
+  return owned;
 }
 
-fs::path fresh_output(const train::TrainOptions& options) {
-  const std::string name =
-      train::split_spec(options.model).first + "-" + train::split_spec(options.data).first;
-  for (int number = 1;; ++number) {
-    const fs::path path = fs::path("runs") / (number == 1 ? name : concat(name, "-", number));
-    if (!fs::exists(path)) return path;
-  }
+/// runs/MODEL-DATA, or that with a number.
+std::unique_ptr<train::RunFolder> fresh_output(const train::TrainOptions& options) {
+  return train::RunFolder::make_fresh(
+      fs::path("runs") /
+      concat(train::split_spec(options.model).first, '-', train::split_spec(options.data).first));
 }
 
-/// Where this run writes. Rank 0 decides; the others are told, so that all name the same folder in
-/// errors.
-fs::path resolve_output(const Options& options, const distributed::ProcessGroup& group) {
-  std::string chosen;
-  if (group.rank() == 0) {
-    fs::path output = options.output;
-    if (output.empty() && !options.resume.empty()) {
-      output = fs::exists(options.resume / "state.json")
-                   ? fs::absolute(options.resume).parent_path().parent_path()
-                   : options.resume;
-    }
-    if (output.empty()) output = fresh_output(options.train);
-    const bool same_run = !options.resume.empty() && fs::exists(output) &&
-                          fs::weakly_canonical(options.resume)
-                              .string()
-                              .starts_with(fs::weakly_canonical(output).string());
-    if (!same_run && fs::exists(output / "latest")) {
-      throw usage_error(
-          {.refused = "--output " + output.string(),
-           .rule = "a new run does not overwrite an earlier one",
-           .hint = "go on with it by --resume " + output.string() + ", or name another folder"});
-    }
-    make_writable_folder(output, "output folder");
-    chosen = output.string();
+/// config.toml: what was said; of a resumed run over what was said when it began.
+void write_config(const fs::path& file,
+                  bool is_resumed,
+                  const CLI::App& app,
+                  std::span<const ConfigKey> keys,
+                  const std::function<void(const std::string&)>& note) {
+  std::vector<std::string> words;
+  try {
+    if (is_resumed && fs::exists(file)) words = config_arguments(file, keys);
+  } catch (const Error& error) {
+    return note(concat(error.text().refused, ": the file stays as it is"));
   }
-  return group.all_gather_text(chosen)[0];
+  const std::vector<std::string> now = said_words(app);
+  const auto flag = [](const std::string& word) { return word.substr(0, word.find('=')); };
+  std::erase_if(words, [&](const std::string& word) {
+    return std::any_of(now.begin(), now.end(), [&](const std::string& other) {
+      return flag(other) == flag(word);
+    });
+  });
+  words.insert(words.end(), now.begin(), now.end());
+  write_config_toml(file, words, keys);
 }
 
 /// Sends progress to the launcher, or draws it where there is none.
@@ -261,10 +269,10 @@ int train_command(std::span<const std::string> args, Console& console) {
   const std::vector<ConfigKey> keys = config_keys(*app, kConfigKinds);
   if (const auto over = parse(*app, with_config(args, keys), console)) return *over;
   resolve_trial(options.output, options.resume);
-  resolve_resume(options);
 
   const std::optional<RankEnv> env = rank_env_from();
   const bool first = !env || env->rank == 0;
+  auto owned = resolve_resume(options, first && !options.explain);
   std::optional<train::Checkpoint> resume;
   if (!options.resume.empty()) {
     resume = train::load_checkpoint(options.resume);
@@ -276,21 +284,23 @@ int train_command(std::span<const std::string> args, Console& console) {
       .cores = std::max<int64_t>(1, std::thread::hardware_concurrency())};
   const train::TrainData data = train::open_data(options.train.data, options.train.data_dir);
   const train::TrainPlan plan = train::resolve(options.train, around, *data.train, *data.test);
+  if (!resume) train::check_weights(plan);
   if (options.explain) {
     if (first) console.out() << train::explain(plan) << std::flush;
     return kDone;
   }
+  if (owned) owned->check(resume ? &*resume : nullptr);
   if (first) train::check_trace(options.trace);
+  if (first && !owned) owned = fresh_output(options.train);
 
   // Ranks that are threads have a group of their own; this process alone settles the rest.
   const bool in_threads = plan.options.devices > 0;
   const distributed::ProcessGroup group =
       distributed::init_process_group({.backend = options.train.backend}, env);
   watch_signals();  // from here on a signal means: save and stop; before, there is nothing to save
-  const fs::path output = resolve_output(options, group);
+  // Told to all, so that they name the same folder in errors.
+  const fs::path output = group.all_gather_text(owned ? owned->path().string() : "")[0];
   if (first) {
-    write_file_atomic(output / "config.json", json_text(to_json(plan), 2) + '\n');
-    if (!resume) write_config_toml(output / "config.toml", said_words(*app), keys);
     console.note(concat(plan.model_name,
                         " on ",
                         plan.data_name,
@@ -314,17 +324,19 @@ int train_command(std::span<const std::string> args, Console& console) {
     if (resume) console.note(concat("resuming after step ", resume->position.step));
   }
   Reporter reporter(console, env.has_value());
+  const auto note = [&](const std::string& line) { reporter.note(line); };
   train::TrainCallbacks callbacks{
       .progress = [&](const track::ProgressEvent& event) { reporter.progress(event); },
-      .note = [&](const std::string& line) { reporter.note(line); },
+      .note = note,
       .stop_requested = [] { return stop_wanted.load(); },
+      .folder_ready =
+          [&] { write_config(output / "config.toml", resume.has_value(), *app, keys, note); },
       .trace = options.trace};
-  TrainAsTrial trial([] { stop_wanted = true; },
-                     [&](const std::string& line) { reporter.note(line); });
+  TrainAsTrial trial(note);
   if (first) trial.attach(callbacks);
   const train::TrainResult result =
-      in_threads ? train::train_on_threads(plan, data, output, resume, callbacks)
-                 : train::train(plan, data, group, output, resume, callbacks);
+      in_threads ? train::train_on_threads(plan, data, output, resume, callbacks, owned.get())
+                 : train::train(plan, data, group, output, resume, callbacks, owned.get());
   reporter.finish();
   if (!first) return result.interrupted ? kInterrupted : kDone;
   return report_result(result, output, options.json, console);

@@ -1,25 +1,24 @@
 #include "muster/train/checkpoints/checkpoint.h"
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
-#include <errno.h>
-#include <fcntl.h>
 #include <libdeflate.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+#include "muster/base/host.h"
 #include "muster/base/mapped_file.h"
 #include "muster/base/text.h"
+#include "muster/train/checkpoints/folders.h"
 
 namespace muster::train {
 namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kPrefix = "step-";
-constexpr std::string_view kUnfinished = ".unfinished-";
 
 uint32_t crc32_of(std::string_view bytes, uint32_t before = 0) {
   return ::libdeflate_crc32(before, bytes.data(), bytes.size());
@@ -40,8 +39,13 @@ std::optional<int64_t> step_of(const fs::path& folder) {
   return to_int(std::string_view(name).substr(kPrefix.size()));
 }
 
-fs::path folder_of(const fs::path& output, int64_t step) {
-  return output / "checkpoints" / concat(kPrefix, step);
+/// "step-7/", as a shell completes it, names the same folder.
+fs::path without_slash(const fs::path& path) {
+  return path.has_filename() ? path : path.parent_path();
+}
+
+std::string whole_hint(const fs::path& checkpoint) {
+  return "the checkpoint before it is whole: --resume " + checkpoint.string();
 }
 
 /// The tensors of one file, which must be as state.json says.
@@ -67,23 +71,12 @@ tensor::NamedTensorList read_part(const fs::path& folder,
   return tensor::read_safetensors(file, path.string()).tensors;
 }
 
-/// Renames `unfinished` to `folder`. If that is there already (a resumed run that repeats the
-/// step), the two change places in one system call, so that a kill at any moment leaves a whole
-/// folder under the name.
-void put_in_place(const fs::path& unfinished, const fs::path& folder) {
-  if (!fs::exists(folder)) return fs::rename(unfinished, folder);
-  if (::renameat2(AT_FDCWD, unfinished.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) != 0) {
-    throw environment_error(
-        {.refused = "cannot replace " + folder.string(), .rule = errno_text(errno)});
-  }
-  fs::remove_all(unfinished);
-}
-
 /// Writes the files of a checkpoint into an empty folder.
 void write_parts(const fs::path& folder, const Checkpoint& checkpoint) {
   formats::CheckpointIndex index{.position = checkpoint.position,
                                  .world_size = checkpoint.world_size,
                                  .global_batch = checkpoint.global_batch,
+                                 .best_step = checkpoint.best_step,
                                  .plan = checkpoint.plan,
                                  .loop = checkpoint.loop};
   const auto write_part = [&](const std::string& name, const tensor::NamedTensorList& tensors) {
@@ -101,13 +94,37 @@ void write_parts(const fs::path& folder, const Checkpoint& checkpoint) {
   write_file_atomic(folder / "state.json", formats::to_state_json(index));
 }
 
+formats::CheckpointIndex read_index(const fs::path& folder) {
+  const fs::path path = folder / "state.json";
+  if (!fs::exists(path)) refuse_checkpoint(folder, "state.json is missing");
+  formats::CheckpointIndex index = formats::parse_checkpoint_index(read_file(path), path.string());
+  const std::optional<int64_t> step = step_of(folder);
+  if (step && *step != index.position.step) {
+    refuse_checkpoint(folder,
+                      "a folder step-N holds the state after N steps",
+                      concat("state.json of step ", index.position.step));
+  }
+  return index;
+}
+
+/// For format 2, which counts epochs alone.
+int64_t best_step_by_epochs(const formats::CheckpointIndex& index) {
+  const Json::json_pointer epoch("/best/best_epoch"), steps("/steps_per_epoch");
+  if (!index.loop.contains(epoch) || !index.loop[epoch].is_number_integer() ||
+      !index.plan.contains(steps) || !index.plan[steps].is_number_integer())
+    return -1;
+  const int64_t best = (index.loop[epoch].get<int64_t>() + 1) * index.plan[steps].get<int64_t>();
+  return best > 0 && best <= index.position.step ? best : -1;
+}
+
 }  // namespace
 
 fs::path write_checkpoint(const fs::path& output, const Checkpoint& checkpoint) {
-  const fs::path folder = folder_of(output, checkpoint.position.step);
+  const fs::path folder = checkpoint_folder(output, checkpoint.position.step);
   make_writable_folder(folder.parent_path(), "checkpoint folder");
   const fs::path unfinished =
-      folder.parent_path() / concat(kUnfinished, checkpoint.position.step, "-", ::getpid());
+      folder.parent_path() /
+      concat(kUnfinished, checkpoint.position.step, '-', host_name(), '-', ::getpid());
   std::error_code error;
   fs::create_directory(unfinished, error);
   if (error)
@@ -119,8 +136,9 @@ fs::path write_checkpoint(const fs::path& output, const Checkpoint& checkpoint) 
     sync_folder(folder.parent_path());
     // First: a kill between the two leaves a `best` that the resumed run, which starts from the
     // older `latest`, comes to again.
-    if (checkpoint.is_best) write_file_atomic(output / "best", folder.filename().string() + '\n');
-    write_file_atomic(output / "latest", folder.filename().string() + '\n');
+    const int64_t step = checkpoint.position.step;
+    if (checkpoint.best_step == step) name_step(output / "best", step);
+    name_step(output / "latest", step);
   } catch (const fs::filesystem_error& failure) {
     fs::remove_all(unfinished, error);
     throw environment_error({.refused = "cannot write checkpoint " + folder.string(),
@@ -132,20 +150,29 @@ fs::path write_checkpoint(const fs::path& output, const Checkpoint& checkpoint) 
   return folder;
 }
 
-Checkpoint read_checkpoint(const fs::path& folder) {
-  const fs::path path = folder / "state.json";
-  if (!fs::exists(path)) refuse_checkpoint(folder, "state.json is missing");
-  formats::CheckpointIndex index = formats::parse_checkpoint_index(read_file(path), path.string());
+Checkpoint read_checkpoint(const fs::path& path) {
+  const fs::path folder = without_slash(path);
+  formats::CheckpointIndex index = read_index(folder);
   Checkpoint checkpoint;
   checkpoint.position = index.position;
   checkpoint.world_size = index.world_size;
   checkpoint.global_batch = index.global_batch;
+  checkpoint.has_checksum = index.format >= formats::kCheckpointFormat;
+  checkpoint.best_step = checkpoint.has_checksum ? index.best_step : best_step_by_epochs(index);
+  checkpoint.folder = folder;
   checkpoint.loop = std::move(index.loop);
   checkpoint.plan = std::move(index.plan);
   checkpoint.model = read_part(folder, "model.safetensors", index);
   checkpoint.optimizer = read_part(folder, "optimizer.safetensors", index);
   checkpoint.rng = read_part(folder, "rng.safetensors", index);
   return checkpoint;
+}
+
+std::optional<fs::path> run_of(const fs::path& checkpoint) {
+  fs::path folder = without_slash(checkpoint);
+  if (folder.parent_path().parent_path().empty()) folder = fs::weakly_canonical(folder);
+  if (folder.parent_path().filename() != "checkpoints") return std::nullopt;
+  return folder.parent_path().parent_path();
 }
 
 std::vector<int64_t> checkpoint_steps(const fs::path& output) {
@@ -162,8 +189,8 @@ std::optional<fs::path> checkpoint_before(const fs::path& output, int64_t step) 
   for (const int64_t earlier : checkpoint_steps(output)) {
     if (earlier >= step) continue;
     try {
-      read_checkpoint(folder_of(output, earlier));
-      return folder_of(output, earlier);
+      read_checkpoint(checkpoint_folder(output, earlier));
+      return checkpoint_folder(output, earlier);
     } catch (const Error&) {
       continue;  // damaged as well: look further back
     }
@@ -172,16 +199,18 @@ std::optional<fs::path> checkpoint_before(const fs::path& output, int64_t step) 
 }
 
 fs::path find_checkpoint(const fs::path& path) {
-  if (fs::exists(path / "state.json")) return path;
+  if (fs::exists(path / "state.json")) return without_slash(path);
   if (!fs::exists(path / "latest")) {
     throw usage_error({.refused = "nothing to resume in " + path.string(),
                        .rule = "it is an output folder with a file `latest`, or one checkpoint",
                        .hint = "name the folder that an earlier run got as --output"});
   }
-  const std::string name(trim(read_file(path / "latest")));
-  if (!step_of(name))
-    refuse_checkpoint(path / "latest", "it names a folder step-N", '"' + name + '"');
-  return path / "checkpoints" / name;
+  if (const auto step = step_named_by(path / "latest")) return checkpoint_folder(path, *step);
+  const auto newest = checkpoint_before(path, INT64_MAX);
+  throw usage_error({.refused = concat((path / "latest").string(), " cannot be used"),
+                     .rule = "it names a folder step-N",
+                     .value = concat('"', trim(read_file(path / "latest")), '"'),
+                     .hint = newest ? whole_hint(*newest) : ""});
 }
 
 Checkpoint load_checkpoint(const fs::path& path) {
@@ -190,35 +219,61 @@ Checkpoint load_checkpoint(const fs::path& path) {
     return read_checkpoint(folder);
   } catch (const Error& error) {
     ErrorText text = error.text();
-    const std::string name = folder.filename().string();
-    const auto step = to_int(name.substr(std::min(name.size(), name.find('-') + 1)));
-    if (const auto before =
-            checkpoint_before(folder.parent_path().parent_path(), step.value_or(0))) {
-      text.hint = "the checkpoint before it is whole: --resume " + before->string();
-    }
+    const auto run = run_of(folder);
+    const auto before = run ? checkpoint_before(*run, step_of(folder).value_or(0)) : std::nullopt;
+    if (before) text.hint = whole_hint(*before);
+    throw Error(error.kind(), text);
+  }
+}
+
+Checkpoint read_best(const fs::path& output, int64_t step) {
+  try {
+    return read_checkpoint(checkpoint_folder(output, step));
+  } catch (const Error& error) {
+    ErrorText text = error.text();
+    text.refused = "--test-weights best: " + text.refused;
+    text.hint = "it is the best epoch's; resume with --test-weights last";
     throw Error(error.kind(), text);
   }
 }
 
 std::optional<fs::path> best_checkpoint(const fs::path& output) {
-  if (!fs::exists(output / "best")) return std::nullopt;
-  const std::string name(trim(read_file(output / "best")));
-  const fs::path folder = output / "checkpoints" / name;
-  if (!step_of(name) || !fs::exists(folder)) return std::nullopt;
-  return folder;
+  const std::optional<int64_t> step = step_named_by(output / "best");
+  if (!step || !fs::exists(checkpoint_folder(output, *step))) return std::nullopt;
+  return checkpoint_folder(output, *step);
+}
+
+std::optional<int64_t> step_named_by(const fs::path& file) {
+  if (!fs::exists(file)) return std::nullopt;
+  return step_of(fs::path(trim(read_file(file))));
+}
+
+fs::path checkpoint_folder(const fs::path& output, int64_t step) {
+  return output / "checkpoints" / concat(kPrefix, step);
+}
+
+void name_step(const fs::path& file, int64_t step) {
+  write_file_atomic(file, concat(kPrefix, step, '\n'));
 }
 
 void remove_old_checkpoints(const fs::path& output, int64_t keep) {
-  const std::vector<int64_t> steps = checkpoint_steps(output);
-  const std::optional<fs::path> best = best_checkpoint(output);
-  std::error_code none;  // what cannot be removed now is tried again with the next checkpoint
-  for (size_t i = static_cast<size_t>(std::max<int64_t>(1, keep)); i < steps.size(); ++i) {
-    const fs::path folder = folder_of(output, steps[i]);
-    if (folder != best) fs::remove_all(folder, none);
+  const std::optional<int64_t> latest = step_named_by(output / "latest");
+  if (!latest) return;
+  std::vector<int64_t> steps = checkpoint_steps(output);
+  std::erase_if(steps, [&](int64_t step) { return step > *latest; });
+  std::set<int64_t> kept{step_named_by(output / "best").value_or(-1)};
+  const size_t newest = std::min(steps.size(), static_cast<size_t>(std::max<int64_t>(1, keep)));
+  for (size_t i = 0; i < newest; ++i) {
+    kept.insert(steps[i]);
+    try {
+      kept.insert(read_index(checkpoint_folder(output, steps[i])).best_step);
+    } catch (const Error&) {
+      continue;  // damaged: nobody goes back to it
+    }
   }
-  for (const auto& entry : fs::directory_iterator(output / "checkpoints", none)) {
-    if (entry.path().filename().string().starts_with(kUnfinished))
-      fs::remove_all(entry.path(), none);
+  std::error_code none;  // what cannot be removed now is tried again with the next checkpoint
+  for (const int64_t step : steps) {
+    if (!kept.contains(step)) fs::remove_all(checkpoint_folder(output, step), none);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "muster/base/json.h"
@@ -29,21 +30,23 @@ struct Checkpoint {
   Json plan = Json::object();
   /// The loop's own state, an object: running sums, schedule, early stopping, best epoch.
   Json loop = Json::object();
-  bool is_best = false;           ///< of the epochs so far; not stored here, see `best` below
+  int64_t best_step = -1;         ///< where the best epoch so far ended; -1: none has, or unknown
   tensor::NamedTensorList model;  ///< parameters and buffers by name
   tensor::NamedTensorList optimizer;
-  tensor::NamedTensorList rng;  ///< "rank.0", …: states of the ranks' generators // [5056] uint8
+  tensor::NamedTensorList rng;   ///< "rank.0", …: states of the ranks' generators // [5056] uint8
+  std::filesystem::path folder;  ///< where it was read from; not stored
+  bool has_checksum = true;      ///< of state.json, when read: false for those of format 2
 };
 
 /// Writes `checkpoints/step-N` under `output`: three safetensors files and state.json with their
 /// sizes and CRC-32, in a temporary folder that is synced and then renamed; then points `best`
-/// (if is_best) and `latest` to it. Returns the folder. Throws an environment error and leaves
-/// earlier checkpoints and `latest` as they were.
+/// (if it is the best epoch's) and `latest` to it. Returns the folder. Throws an environment error
+/// and leaves earlier checkpoints and `latest` as they were.
 std::filesystem::path write_checkpoint(const std::filesystem::path& output,
                                        const Checkpoint& checkpoint);
 
 /// Reads one `step-N` folder. Throws a usage error that names the file and what is wrong with it:
-/// missing, cut, altered.
+/// missing, cut, altered, or under another step's name.
 Checkpoint read_checkpoint(const std::filesystem::path& folder);
 
 /// The folder to resume from: `path` itself if it is a checkpoint, else what its `latest` names.
@@ -54,6 +57,10 @@ std::filesystem::path find_checkpoint(const std::filesystem::path& path);
 /// hint names the newest one before it that is whole.
 Checkpoint load_checkpoint(const std::filesystem::path& path);
 
+/// The folder of the run that the checkpoint belongs to: PATH of PATH/checkpoints/NAME. Nothing for
+/// one that lies elsewhere (a copy, say).
+std::optional<std::filesystem::path> run_of(const std::filesystem::path& checkpoint);
+
 /// Steps of the checkpoints under `output`, whole or not, newest first.
 std::vector<int64_t> checkpoint_steps(const std::filesystem::path& output);
 
@@ -61,11 +68,29 @@ std::vector<int64_t> checkpoint_steps(const std::filesystem::path& output);
 std::optional<std::filesystem::path> checkpoint_before(const std::filesystem::path& output,
                                                        int64_t step);
 
+/// The best epoch's checkpoint of a run. Throws as read_checkpoint() does, with a hint.
+Checkpoint read_best(const std::filesystem::path& output, int64_t step);
+
 /// The checkpoint that `best` names, if there is one that can be found.
 std::optional<std::filesystem::path> best_checkpoint(const std::filesystem::path& output);
 
-/// Removes all but the newest `keep` checkpoints (at least one stays), the one that `best` names,
-/// and what a killed writer left behind.
+/// The step of the folder that the file `latest` or `best` names; nothing if there is no such file
+/// or it names no step.
+std::optional<int64_t> step_named_by(const std::filesystem::path& file);
+
+/// PATH/checkpoints/step-N of a run's folder PATH.
+std::filesystem::path checkpoint_folder(const std::filesystem::path& output, int64_t step);
+
+/// Points a file `latest` or `best` to a step. Atomic. Throws an environment error.
+void name_step(const std::filesystem::path& file, int64_t step);
+
+/// Removes checkpoints up to the one that `latest` names, but for the newest `keep` of these (at
+/// least one), the best epochs that they know of, so that a run can go back to each of them, and the
+/// one that `best` names. Checkpoints behind `latest` are nothing that this run has saved: they
+/// stay.
 void remove_old_checkpoints(const std::filesystem::path& output, int64_t keep);
+
+/// What a temporary folder's name begins with.
+inline constexpr std::string_view kUnfinished = ".unfinished-";
 
 }  // namespace muster::train

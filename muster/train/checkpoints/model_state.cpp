@@ -60,13 +60,17 @@ tensor::NamedTensorList gather_rng_states(const distributed::ProcessGroup& group
   return states;
 }
 
-bool load_rng_state(const tensor::NamedTensorList& states, int rank, at::Generator& generator) {
-  for (const auto& [name, state] : states) {
-    if (name != concat("rank.", rank)) continue;
-    generator.set_state(state);
-    return true;
+void restore_generator(at::Generator& generator,
+                       const Checkpoint& checkpoint,
+                       const distributed::ProcessGroup& group,
+                       int64_t seed) {
+  for (const auto& [name, state] : checkpoint.rng) {
+    if (checkpoint.world_size == group.world_size() && name == concat("rank.", group.rank()))
+      return generator.set_state(state);
   }
-  return false;
+  generator.set_current_seed(static_cast<uint64_t>(seed) +
+                             (static_cast<uint64_t>(checkpoint.position.step) << 20) +
+                             static_cast<uint64_t>(group.rank()));
 }
 
 }  // namespace muster::train

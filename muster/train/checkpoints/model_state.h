@@ -5,6 +5,7 @@
 
 #include "muster/distributed/process_group.h"
 #include "muster/tensor/safetensors.h"
+#include "muster/train/checkpoints/checkpoint.h"
 
 namespace muster::train {
 
@@ -19,7 +20,11 @@ void load_model_state(torch::nn::Module& module, const tensor::NamedTensorList& 
 tensor::NamedTensorList gather_rng_states(const distributed::ProcessGroup& group,
                                           const at::Generator& generator);
 
-/// Sets `generator`. False if `states` has none for this rank (a run with fewer ranks wrote it).
-bool load_rng_state(const tensor::NamedTensorList& states, int rank, at::Generator& generator);
+/// Sets `generator` to this rank's state in the checkpoint. A group of another size than wrote it
+/// gets new streams, which are functions of `seed` and the step and differ from those already used.
+void restore_generator(at::Generator& generator,
+                       const Checkpoint& checkpoint,
+                       const distributed::ProcessGroup& group,
+                       int64_t seed);
 
 }  // namespace muster::train

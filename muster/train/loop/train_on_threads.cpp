@@ -1,8 +1,4 @@
 // A run whose ranks are threads of this process.
-#include <algorithm>
-
-#include <ATen/Parallel.h>
-
 #include "muster/train/loop/trainer.h"
 
 namespace muster::train {
@@ -11,15 +7,16 @@ TrainResult train_on_threads(const TrainPlan& plan,
                              const TrainData& data,
                              const std::filesystem::path& output,
                              const std::optional<Checkpoint>& resume,
-                             const TrainCallbacks& callbacks) {
+                             const TrainCallbacks& callbacks,
+                             RunFolder* owned) {
   const auto ranks = static_cast<int>(plan.world_size);
   TrainResult result;
   distributed::ThreadWorld(ranks).run(
       [&](const distributed::ProcessGroup& group) {
-        TrainResult own = train(plan, data, group, output, resume, callbacks);
+        TrainResult own = train(plan, data, group, output, resume, callbacks, owned);
         if (group.rank() == 0) result = std::move(own);
       },
-      std::max(1, at::get_num_threads() / ranks));
+      static_cast<int>(plan.intraop_threads));
   return result;
 }
 

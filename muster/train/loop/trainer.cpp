@@ -6,7 +6,6 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
-#include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/data/loader/loader.h"
@@ -16,8 +15,10 @@
 #include "muster/train/checkpoints/model_state.h"
 #include "muster/train/loop/early_stopping.h"
 #include "muster/train/loop/evaluate.h"
+#include "muster/train/loop/first_rank.h"
 #include "muster/train/loop/messages.h"
 #include "muster/train/loop/precision.h"
+#include "muster/train/loop/run_start.h"
 #include "muster/train/loop/step_report.h"
 #include "muster/train/metrics/loss.h"
 #include "muster/train/plan/parts.h"
@@ -38,17 +39,17 @@ class Trainer {
           const distributed::ProcessGroup& group,
           const std::filesystem::path& output,
           const std::optional<Checkpoint>& resume,
-          const TrainCallbacks& callbacks);
+          const TrainCallbacks& callbacks,
+          RunFolder* owned);
 
   TrainResult run();
 
  private:
   enum class Step { kDone, kStopped };
 
-  bool is_first() const { return group_.rank() == 0; }
   bool stops_early() const { return plan_.options.patience > 0 && best_.should_stop(); }
   bool finished() const;
-  void build_model();
+  void build_model(bool is_resumed);
   void restore(const Checkpoint& checkpoint);
   Step train_epoch();
   void train_step(data::Epoch& epoch);
@@ -57,7 +58,7 @@ class Trainer {
   [[noreturn]] void not_finite(std::string what, std::string seen) const;
   void clip_gradients();
   void after_step(int64_t samples);
-  void end_epoch();
+  Step end_epoch();
   Evaluation evaluate_split(const DatasetPtr& split, const std::string& phase);
   void load_best();
   void test(TrainResult& result);
@@ -68,6 +69,7 @@ class Trainer {
   std::filesystem::path output_;
   const TrainCallbacks& callbacks_;
 
+  std::unique_ptr<RunFolder> folder_;  // rank 0, if the caller has none
   SplitData data_;
   std::unique_ptr<data::Loader> loader_;
   at::Generator generator_;  // of what the model draws while it trains: this rank's own
@@ -85,7 +87,7 @@ class Trainer {
   Meter epoch_meter_;   // since the start of the epoch: what the bar shows
   Meter window_meter_;  // since the last row of metrics
   std::optional<double> gradient_norm_;
-  bool is_best_ = false;  // the epoch that just ended
+  int64_t best_step_ = -1;  // where the best epoch ended
   int64_t last_saved_ = -1;
 };
 
@@ -94,7 +96,8 @@ Trainer::Trainer(const TrainPlan& plan,
                  const distributed::ProcessGroup& group,
                  const std::filesystem::path& output,
                  const std::optional<Checkpoint>& resume,
-                 const TrainCallbacks& callbacks)
+                 const TrainCallbacks& callbacks,
+                 RunFolder* owned)
     : plan_(plan),
       group_(group),
       output_(output),
@@ -107,12 +110,13 @@ Trainer::Trainer(const TrainPlan& plan,
       best_({.patience = plan.options.patience,
              .min_delta = plan.options.min_delta,
              .wants_less = plan.monitor_falls}),
-      log_(plan, output, resume ? resume->position.step : -1, group.rank() == 0, callbacks),
+      log_(plan, output, group.rank() == 0, callbacks),
       scaler_(plan.precision, group),
       step_report_(group),
       timeline_(callbacks.trace, group, [this](const std::string& line) { log_.note(line); }) {
+  begin_on_rank(plan, group, resume);
   loader_ = make_loader(plan, data_.train, group);
-  build_model();
+  build_model(resume.has_value());
   strategy_ = strategies()
                   .at(plan.strategy_name)
                   .make({.plan = plan, .model = model_, .group = group}, plan.strategy_params);
@@ -120,11 +124,14 @@ Trainer::Trainer(const TrainPlan& plan,
     strategy_->rehearse(stand_in_batch(plan.model_shape));
     restore(*resume);
   }
-  if (is_first()) writer_.emplace(output, plan.options.keep_checkpoints);
+  on_first_rank(group, [&] {
+    folder_ = open_run_folder(plan, output, resume, owned, callbacks, log_);
+    writer_.emplace(output, plan.options.keep_checkpoints);
+  });
 }
 
-void Trainer::build_model() {
-  model_ = make_initial_model(plan_);
+void Trainer::build_model(bool is_resumed) {
+  model_ = make_initial_model(plan_, is_resumed);
   // The same seed gave every rank the same weights; what a model draws later (dropout) differs.
   generator_.set_current_seed(static_cast<uint64_t>(plan_.options.seed + group_.rank()));
   model_->set_generator(generator_);
@@ -140,13 +147,8 @@ void Trainer::restore(const Checkpoint& checkpoint) {
   schedule_->load_state(checkpoint.loop.at("schedule"));
   scaler_.load_state(checkpoint.loop.value("scaler", Json::object()));
   best_.load_state(checkpoint.loop.at("best"));
-  // Another world size: the ranks' streams are new ones, and differ from those already used.
-  if (checkpoint.world_size != group_.world_size() ||
-      !load_rng_state(checkpoint.rng, group_.rank(), generator_)) {
-    generator_.set_current_seed(static_cast<uint64_t>(plan_.options.seed) +
-                                (static_cast<uint64_t>(position_.step) << 20) +
-                                static_cast<uint64_t>(group_.rank()));
-  }
+  best_step_ = checkpoint.best_step;
+  restore_generator(generator_, checkpoint, group_, plan_.options.seed);
   last_saved_ = position_.step;
 }
 
@@ -186,8 +188,7 @@ Trainer::Step Trainer::train_epoch() {
     train_step(epoch);
     if (step_report_.stop()) return Step::kStopped;
   }
-  end_epoch();
-  return Step::kDone;
+  return end_epoch();
 }
 
 // Note [Weighted batches]
@@ -304,7 +305,7 @@ void Trainer::after_step(int64_t samples) {
   if (every > 0 && position_.step % every == 0 && in_epoch < plan_.steps_per_epoch) save();
 }
 
-void Trainer::end_epoch() {
+Trainer::Step Trainer::end_epoch() {
   log_.weights(*model_, position_);
   EpochEnd end{.train_loss = epoch_meter_.loss(), .train_accuracy = epoch_meter_.accuracy()};
   if (data_.validation->size() > 0) {
@@ -316,17 +317,20 @@ void Trainer::end_epoch() {
     const std::string_view metric = schedule_->metric();
     if (!metric.empty())
       schedule_->after_epoch(metric == "loss" ? seen.meter.loss() : seen.meter.accuracy());
-    is_best_ = best_.after_epoch(plan_.monitor_falls ? seen.meter.loss() : seen.meter.accuracy());
+    if (best_.after_epoch(plan_.monitor_falls ? seen.meter.loss() : seen.meter.accuracy()))
+      best_step_ = position_.step;
   }
   ++position_.epoch;
   position_.samples = 0;
   epoch_meter_ = {};
   save();
-  is_best_ = false;
-  if (!writer_ || !callbacks_.epoch_ended) return;
-  end.epoch = position_.epoch;
-  end.checkpoint = writer_->wait();
-  callbacks_.epoch_ended(end);
+  bool stops = false;
+  if (writer_ && callbacks_.epoch_ended) {
+    end.epoch = position_.epoch;
+    end.checkpoint = writer_->wait();
+    stops = callbacks_.epoch_ended(end);
+  }
+  return from_first_rank(group_, stops) && !finished() ? Step::kStopped : Step::kDone;
 }
 
 Evaluation Trainer::evaluate_split(const DatasetPtr& split, const std::string& phase) {
@@ -343,14 +347,12 @@ Evaluation Trainer::evaluate_split(const DatasetPtr& split, const std::string& p
                   show);
 }
 
-/// The best epoch's weights on every rank: read by the first, whose disk has them.
 void Trainer::load_best() {
-  if (writer_) {
+  if (best_step_ < 0) return log_.note("no epoch was the best: the last weights are tested");
+  load_on_all_ranks(*model_, group_, [&] {
     writer_->wait();
-    if (const auto best = best_checkpoint(output_))
-      load_model_state(*model_, read_checkpoint(*best).model);
-  }
-  for (const auto& [name, tensor] : model_state(*model_)) group_.broadcast(tensor.detach());
+    return read_best(output_, best_step_);
+  });
 }
 
 void Trainer::test(TrainResult& result) {
@@ -374,7 +376,7 @@ void Trainer::save() {
                            {"schedule", schedule_->state()},
                            {"scaler", scaler_.state()},
                            {"best", best_.state()}},
-                  .is_best = is_best_,
+                  .best_step = best_step_,
                   .model = model_state(*model_),
                   .optimizer = std::move(optimizer),
                   .rng = rng});
@@ -387,8 +389,9 @@ TrainResult train(const TrainPlan& plan,
                   const distributed::ProcessGroup& group,
                   const std::filesystem::path& output,
                   const std::optional<Checkpoint>& resume,
-                  const TrainCallbacks& callbacks) {
-  return Trainer(plan, data, group, output, resume, callbacks).run();
+                  const TrainCallbacks& callbacks,
+                  RunFolder* owned) {
+  return Trainer(plan, data, group, output, resume, callbacks, owned).run();
 }
 
 }  // namespace muster::train

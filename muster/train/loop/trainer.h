@@ -12,6 +12,7 @@
 #include "muster/distributed/process_group.h"
 #include "muster/track/progress.h"
 #include "muster/train/checkpoints/checkpoint.h"
+#include "muster/train/checkpoints/run_folder.h"
 #include "muster/train/loop/evaluation.h"
 #include "muster/train/loop/step_timeline.h"
 #include "muster/train/plan/plan.h"
@@ -34,8 +35,11 @@ struct TrainCallbacks {
   std::function<void(const track::ProgressEvent&)> progress;
   std::function<void(const std::string&)> note;  ///< rank 0 only: one line for people
   std::function<bool()> stop_requested;          ///< asked each step, on every rank
-  /// Rank 0 only, before the next epoch. Waits for the checkpoint, so only where it is wanted.
-  std::function<void(const EpochEnd&)> epoch_ended;
+  /// Rank 0 only: the folder is this run's and nothing is refused any more; before the first step.
+  std::function<void()> folder_ready;
+  /// Rank 0 only, before the next epoch. Waits for the checkpoint, so only where it is wanted. True:
+  /// the run is to stop here, as by stop_requested.
+  std::function<bool(const EpochEnd&)> epoch_ended;
   /// Rank 0 only: what train() is about to throw because a loss or a gradient is not finite.
   std::function<void(const Error&)> not_finite;
   TraceOptions trace;  ///< where rank 0 writes the timeline of the steps
@@ -51,8 +55,10 @@ struct TrainResult {
 };
 
 /// Trains, validates after each epoch, writes metrics and checkpoints under `output` (rank 0),
-/// tests at the end. Collective. `resume` goes on from a checkpoint; see Note [Exact resume].
-/// Throws an environment error if the loss is not finite on any rank, the same on every rank,
+/// tests at the end. Collective. `resume` goes on from a checkpoint; see Note [Exact resume] and
+/// Note [Life of a run folder]. `owned` is rank 0's hold on `output` where the caller has it; else
+/// it is taken for this call. Throws a usage error for what cannot go on here, before anything is
+/// written, and an environment error if the loss is not finite on any rank, the same on every rank,
 /// before the step is applied; under 16-mixed if that, or gradients that are not finite, persist
 /// until the loss scale is below 1.
 TrainResult train(const TrainPlan& plan,
@@ -60,16 +66,18 @@ TrainResult train(const TrainPlan& plan,
                   const distributed::ProcessGroup& group,
                   const std::filesystem::path& output,
                   const std::optional<Checkpoint>& resume,
-                  const TrainCallbacks& callbacks);
+                  const TrainCallbacks& callbacks,
+                  RunFolder* owned = nullptr);
 
 /// The same with plan.world_size ranks that are threads of this process, over the backend `thread`;
-/// the caller waits for them. This process's intra-op threads are divided among the ranks.
+/// the caller waits for them. Each uses plan.intraop_threads.
 /// Callbacks come from the ranks' threads: those of rank 0 from one, `stop_requested` from all at
 /// once. Throws the first error in time, with the rank in front.
 TrainResult train_on_threads(const TrainPlan& plan,
                              const TrainData& data,
                              const std::filesystem::path& output,
                              const std::optional<Checkpoint>& resume,
-                             const TrainCallbacks& callbacks);
+                             const TrainCallbacks& callbacks,
+                             RunFolder* owned = nullptr);
 
 }  // namespace muster::train

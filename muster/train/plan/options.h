@@ -76,7 +76,7 @@ void visit_options(Options& options, Visitor&& visit) {
   visit(OptionInfo{"weights",
                    "FILE",
                    "start from a state dict in a safetensors file (torchvision's names)",
-                   kFree,
+                   kFixed,
                    false},
         options.weights);
   visit(

@@ -26,7 +26,7 @@ std::unique_ptr<data::Loader> make_loader(const TrainPlan& plan,
                                          .shuffle = true}));
 }
 
-std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan) {
+std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan, bool is_resumed) {
   std::shared_ptr<models::Classifier> model;
   {
     // Torch's default generator is one per process: ranks that are threads seed it and draw one
@@ -36,7 +36,7 @@ std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan) {
     at::manual_seed(static_cast<uint64_t>(plan.options.seed));
     model = models::make_model(plan.model_name, plan.model_shape, plan.model_params);
   }
-  if (!plan.options.weights.empty())
+  if (!is_resumed && !plan.options.weights.empty())
     models::load_weights(*model, tensor::read_safetensors(plan.options.weights).tensors);
   return model;
 }

@@ -17,9 +17,10 @@ std::unique_ptr<data::Loader> make_loader(const TrainPlan& plan,
                                           const DatasetPtr& train,
                                           const distributed::ProcessGroup& group);
 
-/// The model with the weights that the seed draws, or those of --weights: the same on every rank.
-/// Seeds torch's default CPU generator; any thread.
-std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan);
+/// The model with the weights that the seed draws, or those of --weights: the same on every rank. A
+/// resumed run has its weights from the checkpoint, and --weights is not read again. Seeds torch's
+/// default CPU generator; any thread.
+std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan, bool is_resumed);
 
 /// Two black images, for a forward whose result is not used; one would be too few for BatchNorm.
 data::Batch stand_in_batch(const models::ImageShape& shape);

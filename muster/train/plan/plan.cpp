@@ -4,8 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include <ATen/Parallel.h>
+
 #include "muster/base/error.h"
-#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/data/loader/loader.h"
 #include "muster/models/model.h"
@@ -88,9 +89,6 @@ void check_parts(const TrainPlan& plan) {
   optim::make_schedule(
       plan.options.lr_schedule,
       {.lr = plan.lr, .total_steps = plan.total_steps, .total_epochs = plan.options.epochs});
-  const std::filesystem::path& weights = plan.options.weights;
-  if (!weights.empty() && !std::filesystem::exists(weights))
-    throw usage_error({.refused = "--weights " + weights.string(), .rule = "the file exists"});
 }
 
 /// What cannot work without a validation split is refused before the first step.
@@ -229,63 +227,21 @@ TrainPlan resolve(const TrainOptions& options,
   check_validation(plan);
   plan.steps_per_epoch = (plan.train_samples + plan.samples_per_step - 1) / plan.samples_per_step;
   plan.total_steps = plan.steps_per_epoch * options.epochs;
+  const int64_t threads =
+      around.intraop_threads > 0 ? around.intraop_threads : at::get_num_threads();
+  plan.intraop_threads = std::max<int64_t>(1, threads / std::max<int64_t>(1, options.devices));
   if (options.max_steps > 0) plan.total_steps = std::min(plan.total_steps, options.max_steps);
   check_parts(plan);
   return plan;
 }
 
-Json to_json(const TrainPlan& plan) {
-  Json json;
-  visit_options(plan.options, [&](const OptionInfo& info, const auto& value) {
-    using Value = std::remove_cvref_t<decltype(value)>;
-    const std::string name(info.name);
-    if constexpr (std::is_same_v<Value, std::filesystem::path>) {
-      json[name] = value.string();
-    } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
-      json[name] = *value;  // resolved
-    } else {
-      json[name] = value;
-    }
-  });
-  json["world_size"] = plan.world_size;
-  json["batch_per_rank"] = plan.batch_per_rank;
-  json["samples_per_step"] = plan.samples_per_step;
-  json["train_samples"] = plan.train_samples;
-  json["test_samples"] = plan.test_samples;
-  json["steps_per_epoch"] = plan.steps_per_epoch;
-  json["total_steps"] = plan.total_steps;
-  return json;
-}
-
-void take_over(const Json& plan, const std::vector<std::string>& said, TrainOptions& options) {
-  std::vector<std::string> differences;
-  visit_options(options, [&](const OptionInfo& info, auto& value) {
-    using Value = std::remove_reference_t<decltype(value)>;
-    const std::string name(info.name);
-    // What depends on where the run is now (strategy, devices, workers) or is newer than the
-    // checkpoint is not taken over.
-    if (!plan.contains(name) || name == "strategy" || name == "devices" || name == "workers")
-      return;
-    const bool is_said = std::find(said.begin(), said.end(), name) != said.end();
-    if (is_said && info.on_resume == OnResume::kFree) return;
-    Value before;
-    if constexpr (std::is_same_v<Value, std::filesystem::path>) {
-      before = plan.at(name).get<std::string>();
-    } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
-      before = plan.at(name).get<double>();
-    } else {
-      before = plan.at(name).get<Value>();
-      if (is_said && value != before)
-        differences.push_back(concat(name, " was ", before, ", now ", value));
-    }
-    value = before;
-  });
-  if (!differences.empty()) {
-    throw usage_error({.refused = "--resume",
-                       .rule = "what shapes the numbers stays as it was",
-                       .value = join(differences, "; "),
-                       .hint = "leave these flags away, or start a new run"});
-  }
+void check_weights(const TrainPlan& plan) {
+  const std::filesystem::path& weights = plan.options.weights;
+  if (weights.empty() || std::filesystem::is_regular_file(weights)) return;
+  throw usage_error({.refused = "--weights " + weights.string(),
+                     .rule = std::filesystem::exists(weights)
+                                 ? "it is a folder, not a safetensors file"
+                                 : "there is no such file"});
 }
 
 std::string explain(const TrainPlan& plan) {
@@ -366,6 +322,7 @@ std::string explain(const TrainPlan& plan) {
        options.epochs,
        options.epochs == 1 ? " epoch)" : " epochs)");
   line("workers", options.workers, " per rank");
+  line("threads", plan.intraop_threads, " per rank; with another number sums round otherwise");
   line(
       "checkpoints",
       "at each epoch's end",

@@ -31,7 +31,9 @@ struct TrainPlan {
   int64_t test_samples = 0;
   int64_t steps_per_epoch = 0;
   int64_t total_steps = 0;
-  data::DataSpec spec;             ///< of the data as it is
+  int64_t intraop_threads =
+      1;                ///< of operators, per rank: with another number sums round otherwise
+  data::DataSpec spec;  ///< of the data as it is
   models::ImageShape model_shape;  ///< what the model sees: resized, channels repeated
   bool monitor_falls = false;      ///< the best epoch has the least value
 };
@@ -44,9 +46,10 @@ struct Surroundings {
   int64_t world_size = 1;
   int64_t local_world_size = 1;
   int64_t cores = 1;
+  int64_t intraop_threads = 0;  ///< of the calling thread's operators; 0: as many as ATen has now
 };
 
-/// Pure. Throws a usage error for an unknown name, a number out of range, a batch size that the
+/// Throws a usage error for an unknown name, a number out of range, a batch size that the
 /// ranks cannot share equally, a model that cannot take the data, or a strategy that is not for
 /// these surroundings. `auto` is single on one rank, ddp on more, and dp where --devices is said.
 TrainPlan resolve(const TrainOptions& options,
@@ -54,12 +57,18 @@ TrainPlan resolve(const TrainOptions& options,
                   const data::Dataset& train,
                   const data::Dataset& test);
 
-/// What was said and what became of it, for config.json and checkpoints.
+/// What only a run that starts anew needs: throws a usage error if the file of --weights is not
+/// there.
+void check_weights(const TrainPlan& plan);
+
+/// What was said and what became of it, for config.json and checkpoints. Paths are absolute, so that
+/// a run can be resumed from any folder.
 Json to_json(const TrainPlan& plan);
 
 /// Fills `options` from a checkpoint's plan. Options named in `said` were given by the user now and
 /// stay. Throws a usage error that lists the differences if one that shapes the numbers (model,
-/// data, optimizer, batch size, seed, validation samples) was given anew with another value.
+/// data, weights to start from, optimizer, batch size, seed, validation samples) was given anew with
+/// another value.
 void take_over(const Json& plan, const std::vector<std::string>& said, TrainOptions& options);
 
 /// One line per decision, for --explain.

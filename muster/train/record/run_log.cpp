@@ -2,6 +2,11 @@
 
 #include <algorithm>
 
+#include "muster/base/error.h"
+#include "muster/base/file.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+#include "muster/track/metrics_reader.h"
 #include "muster/train/record/run_files.h"
 
 namespace muster::train {
@@ -9,19 +14,43 @@ namespace {
 
 constexpr double kProgressPeriod = 0.1;  // seconds between two progress events
 
+/// 1, 2, …: the epoch that the position is in, or that ends there.
+int64_t epoch_of(const formats::TrainPosition& position) {
+  return std::max<int64_t>(1, position.epoch + (position.samples > 0 ? 1 : 0));
+}
+
 }  // namespace
 
 RunLog::RunLog(const TrainPlan& plan,
                const std::filesystem::path& output,
-               int64_t resumed_after,
                bool is_first,
                const TrainCallbacks& callbacks)
-    : plan_(plan), callbacks_(callbacks), output_(output), is_first_(is_first) {
-  if (!is_first) return;
-  metrics_.emplace(output, resumed_after);
-  if (plan.options.tensorboard != "off")
-    tensorboard_.emplace(plan, output / "tensorboard", resumed_after);
-  pictures_due_ = plan.options.tensorboard == "all";
+    : plan_(plan), callbacks_(callbacks), output_(output), is_first_(is_first) {}
+
+void RunLog::open(int64_t resumed_after) {
+  if (!is_first_) return;
+  write_file_atomic(output_ / "config.json", json_text(to_json(plan_), 2) + '\n');
+  metrics_.emplace(output_, resumed_after);
+  for (const std::string& line : metrics_->damage()) note(line);
+  if (plan_.options.tensorboard != "off") open_tensorboard(resumed_after);
+  pictures_due_ = plan_.options.tensorboard == "all";
+}
+
+/// Readers purge by step alone. So that a test at the very step, which the run makes again, goes
+/// too, that step is purged and its other points are written anew; and all points are where the
+/// folder has no events of the run so far, which began in another one.
+void RunLog::open_tensorboard(int64_t resumed_after) {
+  const std::filesystem::path folder = output_ / "tensorboard";
+  std::error_code none;
+  const bool is_empty = !std::filesystem::exists(folder) || std::filesystem::is_empty(folder, none);
+  std::optional<int64_t> purge_step;
+  if (!is_empty) purge_step = resumed_after + (metrics_->has_dropped_test() ? 0 : 1);
+  tensorboard_.emplace(plan_, folder, resumed_after, purge_step);
+  if (resumed_after < 0) return;
+  const int64_t first = is_empty ? 0 : purge_step.value_or(0);
+  for (const track::MetricsRecord& row : track::read_metrics(output_)) {
+    if (row.step >= first) tensorboard_->row(row);
+  }
 }
 
 double RunLog::seconds() const {
@@ -37,9 +66,7 @@ void RunLog::count_step(int64_t samples, double seconds) {
 track::MetricsRow RunLog::row(const std::string& phase,
                               const formats::TrainPosition& position,
                               const Meter& meter) const {
-  track::MetricsRow row{.step = position.step,
-                        .epoch = std::min(position.epoch + 1, plan_.options.epochs),
-                        .phase = phase};
+  track::MetricsRow row{.step = position.step, .epoch = epoch_of(position), .phase = phase};
   if (meter.count > 0) {
     row.loss = meter.loss();
     row.accuracy = meter.accuracy();
@@ -96,7 +123,7 @@ void RunLog::progress(const std::string& phase,
     return;
   last_progress_ = now;
   track::ProgressEvent event{.phase = phase,
-                             .epoch = std::min(position.epoch + 1, plan_.options.epochs),
+                             .epoch = epoch_of(position),
                              .epochs = plan_.options.epochs,
                              .step = step,
                              .steps = steps};
@@ -113,7 +140,13 @@ void RunLog::progress(const std::string& phase,
 void RunLog::finish(const TrainResult& result) {
   if (!is_first_) return;
   if (tensorboard_) tensorboard_->finish(result.interrupted);
-  write_run_page(plan_, output_, result, seconds());
+  try {
+    write_run_page(plan_, output_, result, seconds());
+  } catch (const Error& error) {
+    // Rows that somebody damaged while the run went on: no reason to lose its result.
+    if (error.kind() != ErrorKind::kUsage) throw;
+    note(concat("the page of curves is not written: ", error.what()));
+  }
 }
 
 void RunLog::note(const std::string& line) const {

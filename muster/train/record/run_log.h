@@ -21,12 +21,16 @@ namespace muster::train {
 /// On other ranks than the first all members do nothing. Used by the rank's own thread.
 class RunLog {
  public:
-  /// `resumed_after`: the step of the checkpoint that the run goes on from, -1 for a new run.
+  /// Writes nothing.
   RunLog(const TrainPlan& plan,
          const std::filesystem::path& output,
-         int64_t resumed_after,
          bool is_first,
          const TrainCallbacks& callbacks);
+
+  /// Writes config.json and opens the other files, before the first step. `resumed_after`: the step
+  /// of the checkpoint that the run goes on from, -1 for a new run; rows of metrics and events
+  /// beyond it are dropped.
+  void open(int64_t resumed_after);
 
   /// Training in an epoch begins or goes on: epoch_s of the rows counts from here.
   void begin_epoch() { epoch_start_ = Clock::now(); }
@@ -67,6 +71,7 @@ class RunLog {
                         const formats::TrainPosition& position,
                         const Meter& meter) const;
   void write(const track::MetricsRow& row);
+  void open_tensorboard(int64_t resumed_after);
 
   const TrainPlan& plan_;
   const TrainCallbacks& callbacks_;

@@ -34,9 +34,9 @@ std::span<const float> values_of(const at::Tensor& tensor) {
 
 TensorBoardLog::TensorBoardLog(const TrainPlan& plan,
                                const std::filesystem::path& folder,
-                               int64_t resumed_after)
-    : writer_(folder,
-              {.purge_step = resumed_after < 0 ? std::nullopt : std::optional(resumed_after + 1)}) {
+                               int64_t resumed_after,
+                               std::optional<int64_t> purge_step)
+    : writer_(folder, {.purge_step = purge_step}) {
   // Four spaces: a block of code, whose columns stay.
   std::string text = "    " + explain(plan);
   for (size_t at = text.find('\n'); at + 1 < text.size(); at = text.find('\n', at + 1))
@@ -57,6 +57,14 @@ void TensorBoardLog::row(const track::MetricsRow& row) {
   scalar("lr", row.lr);
   scalar("gradient_norm", row.gradient_norm);
   scalar("samples_per_s", row.samples_per_s);
+}
+
+void TensorBoardLog::row(const track::MetricsRecord& row) {
+  for (const char* column :
+       {"loss", "accuracy", "top_k_accuracy", "lr", "gradient_norm", "samples_per_s"}) {
+    if (const double* value = row.find(column))
+      writer_.add_scalar(row.phase + '/' + column, *value, row.step);
+  }
 }
 
 void TensorBoardLog::histograms(const models::Classifier& model, int64_t step) {

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 
 #include "muster/models/model.h"
 #include "muster/track/metrics_log.h"
+#include "muster/track/metrics_reader.h"
 #include "muster/track/tensorboard/tensorboard.h"
 #include "muster/train/plan/plan.h"
 
@@ -15,10 +17,16 @@ namespace muster::train {
 /// "train/images", and the plan as text "plan" and as hyperparameters. Rank 0's thread.
 class TensorBoardLog {
  public:
-  /// Events of steps after `resumed_after` in earlier files of `folder` are purged; -1: a new run.
-  TensorBoardLog(const TrainPlan& plan, const std::filesystem::path& folder, int64_t resumed_after);
+  /// Events of `purge_step` and later in earlier files of `folder` are purged. `resumed_after` is
+  /// -1 for a new run.
+  TensorBoardLog(const TrainPlan& plan,
+                 const std::filesystem::path& folder,
+                 int64_t resumed_after,
+                 std::optional<int64_t> purge_step);
 
   void row(const track::MetricsRow& row);
+  /// One of an earlier process.
+  void row(const track::MetricsRecord& row);
   /// Every parameter, and every gradient that there is.
   void histograms(const models::Classifier& model, int64_t step);
   /// The first samples of a batch // [N, C, H, W] float32 with 1 or 3 channels, stretched to

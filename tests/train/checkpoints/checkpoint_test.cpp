@@ -1,6 +1,7 @@
 #include "muster/train/checkpoints/checkpoint.h"
 
 #include <fstream>
+#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,6 +25,7 @@ train::Checkpoint example(int64_t step) {
   checkpoint.position = {.step = step, .epoch = 2, .samples = 384};
   checkpoint.world_size = 2;
   checkpoint.global_batch = 128;
+  checkpoint.best_step = 60;
   checkpoint.plan = {{"model", "cnn"}};
   checkpoint.loop = {{"loss_sum", 0.1}};
   checkpoint.model = {{"w", torch::full({3}, static_cast<double>(step))}};
@@ -44,6 +46,9 @@ TEST(Checkpoint, ReadsBackWhatWasWritten) {
   EXPECT_EQ(back.position, example(120).position);
   EXPECT_EQ(back.world_size, 2);
   EXPECT_EQ(back.global_batch, 128);
+  EXPECT_EQ(back.best_step, 60);
+  EXPECT_EQ(back.folder, path);
+  EXPECT_TRUE(back.has_checksum);
   EXPECT_EQ(back.plan, example(120).plan);
   EXPECT_EQ(back.loop, example(120).loop);
   EXPECT_TRUE(torch::equal(back.model[0].second, example(120).model[0].second));
@@ -68,12 +73,78 @@ TEST(Checkpoint, TheSameStepMayBeWrittenAgain) {
 TEST(Checkpoint, LatestNamesTheNewestAndOldOnesAreRemoved) {
   const test::Folder folder;
   for (const int64_t step : {10, 20, 30, 40}) train::write_checkpoint(folder.path(), example(step));
-  fs::create_directory(folder.path() / "checkpoints" / ".unfinished-50-1");
+  fs::create_directory(folder.path() / "checkpoints" / ".unfinished-50-other-1");
   train::remove_old_checkpoints(folder.path(), 2);
   EXPECT_EQ(train::find_checkpoint(folder.path()).filename(), "step-40");
   EXPECT_TRUE(fs::exists(folder.path() / "checkpoints" / "step-30"));
   EXPECT_FALSE(fs::exists(folder.path() / "checkpoints" / "step-20"));
-  EXPECT_FALSE(fs::exists(folder.path() / "checkpoints" / ".unfinished-50-1"));
+  // Whoever writes it may be another process.
+  EXPECT_TRUE(fs::exists(folder.path() / "checkpoints" / ".unfinished-50-other-1"));
+}
+
+TEST(Checkpoint, OnesBehindLatestAreNotThoseThatMakeItOld) {
+  const test::Folder folder;
+  for (const int64_t step : {10, 20, 30, 40}) train::write_checkpoint(folder.path(), example(step));
+  train::write_checkpoint(folder.path(), example(15));
+  train::remove_old_checkpoints(folder.path(), 1);
+  EXPECT_THAT(train::checkpoint_steps(folder.path()), ::testing::ElementsAre(40, 30, 20, 15));
+}
+
+TEST(Checkpoint, TheBestEpochOfEachThatStaysStays) {
+  const test::Folder folder;
+  for (const auto& [step, best] :
+       std::map<int64_t, int64_t>{{10, 10}, {20, 20}, {30, 20}, {40, 20}, {50, 50}, {60, 50}}) {
+    train::Checkpoint checkpoint = example(step);
+    checkpoint.best_step = best;
+    train::write_checkpoint(folder.path(), checkpoint);
+    train::remove_old_checkpoints(folder.path(), 2);
+    const std::vector<int64_t> steps = train::checkpoint_steps(folder.path());
+    EXPECT_THAT(steps, ::testing::Contains(best)) << step;
+    if (step == 50) EXPECT_THAT(steps, ::testing::ElementsAre(50, 40, 20));
+    if (step == 60) EXPECT_THAT(steps, ::testing::ElementsAre(60, 50));
+  }
+}
+
+TEST(Checkpoint, UnderAnotherStepsNameIsRefused) {
+  const test::Folder folder;
+  const fs::path path = train::write_checkpoint(folder.path(), example(53));
+  fs::rename(path, path.parent_path() / "step-93");
+  EXPECT_THAT(error_of([&] { train::read_checkpoint(path.parent_path() / "step-93"); }),
+              HasSubstr("step-N holds the state after N steps (got state.json of step 53)"));
+  fs::rename(path.parent_path() / "step-93", path.parent_path() / "kept");
+  EXPECT_EQ(train::read_checkpoint(path.parent_path() / "kept").position.step, 53);
+}
+
+TEST(Checkpoint, TheFolderOfItsRunIsFoundHoweverItIsNamed) {
+  const test::Folder folder;
+  const fs::path path = train::write_checkpoint(folder.path(), example(7));
+  EXPECT_EQ(train::run_of(path), folder.path());
+  EXPECT_EQ(train::run_of(path / ""), folder.path());
+  EXPECT_EQ(train::read_checkpoint(path / "").folder, path);
+  fs::copy(path, folder.path() / "copy");
+  EXPECT_EQ(train::run_of(folder.path() / "copy"), std::nullopt);
+}
+
+/// As an earlier version wrote it.
+void make_format_2(const fs::path& checkpoint, const Json& loop, const Json& plan) {
+  Json state = parse_json(read_file(checkpoint / "state.json"), "state.json");
+  state.erase("checksum");
+  state.erase("best_step");
+  state["format"] = 2;
+  state["loop"] = loop;
+  state["plan"] = plan;
+  write_file_atomic(checkpoint / "state.json", state.dump());
+}
+
+TEST(Checkpoint, OfFormat2IsReadAndKnownToHaveNoChecksum) {
+  const test::Folder folder;
+  const fs::path path = train::write_checkpoint(folder.path(), example(120));
+  make_format_2(path, {{"best", {{"best_epoch", 1}}}}, {{"steps_per_epoch", 50}});
+  const train::Checkpoint back = train::read_checkpoint(path);
+  EXPECT_FALSE(back.has_checksum);
+  EXPECT_EQ(back.best_step, 100);  // after the second epoch
+  make_format_2(path, {{"best", {{"best_epoch", -1}}}}, {{"steps_per_epoch", 50}});
+  EXPECT_EQ(train::read_checkpoint(path).best_step, -1);
 }
 
 TEST(Checkpoint, DamageIsNamed) {
@@ -95,6 +166,19 @@ TEST(Checkpoint, DamageIsNamed) {
   }
 }
 
+TEST(Checkpoint, AnyOtherDigitInTheStateFileIsRefused) {
+  const test::Folder folder;
+  const fs::path path = train::write_checkpoint(folder.path(), example(1));
+  const std::string whole = read_file(path / "state.json");
+  for (size_t at = 0; at < whole.size(); ++at) {
+    if (whole[at] < '0' || whole[at] > '9') continue;
+    std::string altered = whole;
+    altered[at] = whole[at] == '9' ? '0' : static_cast<char>(whole[at] + 1);
+    write_file_atomic(path / "state.json", altered);
+    EXPECT_THAT(error_of([&] { train::read_checkpoint(path); }), HasSubstr("cannot be used")) << at;
+  }
+}
+
 TEST(Checkpoint, AStateFileWithoutAFieldIsRefused) {
   const test::Folder folder;
   const fs::path path = train::write_checkpoint(folder.path(), example(1));
@@ -108,7 +192,8 @@ TEST(Checkpoint, AStateFileWithoutAFieldIsRefused) {
         << key;
     if (!value.is_number()) continue;
     without[key] = "text";
-    write_file_atomic(path / "state.json", without.dump());
+    without.erase("checksum");
+    write_file_atomic(path / "state.json", formats::with_checksum(without.dump()));
     EXPECT_THAT(error_of([&] { train::read_checkpoint(path); }), HasSubstr("wrong type")) << key;
   }
 }
@@ -128,6 +213,10 @@ TEST(Checkpoint, AFolderWithoutARunIsRefused) {
               HasSubstr("nothing to resume in"));
   write_file_atomic(folder.path() / "latest", "../../etc\n");
   EXPECT_THAT(error_of([&] { train::find_checkpoint(folder.path()); }), HasSubstr("step-N"));
+  train::write_checkpoint(folder.path(), example(4));
+  write_file_atomic(folder.path() / "latest", "\n");
+  EXPECT_THAT(error_of([&] { train::find_checkpoint(folder.path()); }),
+              HasSubstr("is whole: --resume " + (folder.path() / "checkpoints/step-4").string()));
 }
 
 TEST(Checkpoint, AnUnwritablePlaceLeavesTheEarlierOneIntact) {

@@ -1,4 +1,5 @@
 // --precision in the training loop: overflow, agreement of ranks, resume, every strategy.
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -35,7 +36,10 @@ using ::testing::HasSubstr;
 train::TrainPlan plan_for(train::TrainOptions options, int64_t ranks = 1) {
   const train::TrainData data = train::open_data(options.data, {});
   return train::resolve(options,
-                        {.world_size = ranks, .local_world_size = ranks, .cores = 2},
+                        {.world_size = ranks,
+                         .local_world_size = ranks,
+                         .cores = 2,
+                         .intraop_threads = std::max<int64_t>(1, options.devices)},  // one each
                         *data.train,
                         *data.test);
 }

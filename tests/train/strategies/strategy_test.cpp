@@ -2,6 +2,7 @@
 // same model.
 #include "muster/train/replicas/strategy.h"
 
+#include <algorithm>
 #include <atomic>
 #include <set>
 #include <thread>
@@ -31,7 +32,10 @@ using ::testing::HasSubstr;
 train::TrainPlan plan_for(const train::TrainOptions& options, int64_t processes = 1) {
   const train::TrainData data = train::open_data(options.data, {});
   return train::resolve(options,
-                        {.world_size = processes, .local_world_size = processes, .cores = 2},
+                        {.world_size = processes,
+                         .local_world_size = processes,
+                         .cores = 2,
+                         .intraop_threads = std::max<int64_t>(1, options.devices)},  // one each
                         *data.train,
                         *data.test);
 }

@@ -1,0 +1,252 @@
+#include "muster/train/checkpoints/run_folder.h"
+
+#include <algorithm>
+
+#include "muster/base/error.h"
+#include "muster/base/file.h"
+#include "muster/base/text.h"
+#include "muster/train/checkpoints/folders.h"
+
+namespace muster::train {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kLock = ".lock";
+constexpr const char* kAbandoned = "abandoned";
+constexpr const char* kCheckpoints = "checkpoints";
+
+/// What a run's folder holds beside checkpoints: records that are replaced as a whole, never
+/// written in place once their process has ended.
+constexpr const char* kRecords[] = {"config.json",
+                                    "config.toml",
+                                    "metrics.csv",
+                                    "metrics.jsonl",
+                                    "tensorboard",
+                                    "confusion_matrix.csv",
+                                    "curves.svg",
+                                    "index.html"};
+
+bool is_unfinished(const fs::path& path) {
+  return path.filename().string().starts_with(kUnfinished);
+}
+
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none)) entries.push_back(entry.path());
+  return entries;
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    throw environment_error(
+        {.refused = "cannot create " + folder.string(), .rule = error.message()});
+  }
+}
+
+/// One more than the largest number that names an entry.
+int64_t next_number(const fs::path& folder) {
+  int64_t largest = 0;
+  for (const fs::path& entry : entries_of(folder))
+    largest = std::max(largest, to_int(entry.filename().string()).value_or(0));
+  return largest + 1;
+}
+
+std::string names_of(const std::vector<int64_t>& steps) {
+  std::vector<std::string> names;
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step)
+    names.push_back(concat("step-", *step));
+  return join(names, ", ");
+}
+
+/// What must be made for `path`, innermost first.
+std::vector<fs::path> missing_folders(const fs::path& path) {
+  std::vector<fs::path> missing;
+  for (fs::path folder = path; !folder.empty() && !fs::exists(folder);
+       folder = folder.parent_path())
+    missing.push_back(folder);
+  return missing;
+}
+
+}  // namespace
+
+RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
+  made_here_ = missing_folders(path_);
+  make_writable_folder(path_, "output folder");
+  LockHolder owner;
+  lock_ = ProcessLock::take(path_ / kLock, owner);
+  if (lock_) return;
+  throw usage_error(
+      {.refused = "the run in " + path_.string(),
+       .rule = "one process at a time trains in a folder",
+       .value = concat(owner.pid > 0 ? concat("process ", owner.pid) : "another process",
+                       owner.host.empty() ? "" : " on host " + owner.host,
+                       " does"),
+       .hint = "wait for it or end it, or name another folder with --output"});
+}
+
+std::unique_ptr<RunFolder> RunFolder::make_fresh(const fs::path& first) {
+  for (int64_t number = 1;; ++number) {
+    const fs::path path = number == 1 ? first : fs::path(concat(first.string(), '-', number));
+    std::vector<fs::path> missing = missing_folders(path);
+    if (missing.empty()) continue;
+    std::error_code error;
+    fs::create_directories(path.parent_path(), error);
+    if (!error && !fs::create_directory(path, error) && !error) continue;  // another was faster
+    auto folder = std::make_unique<RunFolder>(path);  // says why if it could not be made
+    folder->made_here_ = std::move(missing);
+    return folder;
+  }
+}
+
+RunFolder::~RunFolder() {
+  lock_.reset();
+  std::error_code none;
+  for (const fs::path& folder : made_here_) fs::remove(folder, none);  // only where it is empty
+}
+
+bool RunFolder::is_run_of(const Checkpoint& checkpoint) const {
+  if (checkpoint.folder.empty()) return true;  // not from a disk
+  const auto run = run_of(checkpoint.folder);
+  std::error_code none;
+  return run && fs::equivalent(*run, path_, none);
+}
+
+void RunFolder::check(const Checkpoint* from) const {
+  if (from && !from->folder.empty() && !fs::exists(from->folder / "state.json")) {
+    throw usage_error({.refused = "checkpoint " + from->folder.string(),
+                       .rule = "it is there when the run goes on",
+                       .value = "another process has removed it"});
+  }
+  if ((from && is_run_of(*from)) || !fs::exists(path_ / "latest")) return;
+  throw usage_error(
+      {.refused = "--output " + path_.string(),
+       .rule = "a run does not overwrite another one",
+       .hint = "go on with it by --resume " + path_.string() + ", or name another folder"});
+}
+
+std::vector<std::string> RunFolder::prepare(const Checkpoint* from) {
+  std::vector<std::string> said;
+  if (!keeps_others_out()) {
+    said.push_back(concat("the file system of ",
+                          path_.string(),
+                          " knows no locks: nothing keeps a second process out of this run"));
+  }
+  tidy();
+  if (from && !is_run_of(*from)) take_over(*from);
+  std::vector<int64_t> future = checkpoint_steps(path_);
+  std::erase_if(future, [&](int64_t step) { return step <= (from ? from->position.step : -1); });
+  if (!future.empty()) said.push_back(set_aside(future, from));
+  point_to(from);
+  if (from && from->best_step >= 0 && !best_checkpoint(path_)) {
+    said.push_back(concat("the checkpoint of the best epoch so far, step-",
+                          from->best_step,
+                          ", is not there any more: `best` is none until an epoch is better"));
+  }
+  return said;
+}
+
+/// Others may be writing where there are no locks: then their temporary folders stay.
+void RunFolder::tidy() const {
+  if (!keeps_others_out()) return;
+  put_back_replaced(path_ / kCheckpoints);
+  std::error_code none;
+  for (const fs::path& entry : entries_of(path_ / kCheckpoints)) {
+    if (is_unfinished(entry)) fs::remove_all(entry, none);
+  }
+  finish_aside();
+}
+
+void RunFolder::take_checkpoint(const fs::path& from, int64_t step) const {
+  const fs::path to = checkpoint_folder(path_, step);
+  if (!fs::exists(from)) return;
+  const fs::path unfinished = to.parent_path() / concat(kUnfinished, step, "-taken");
+  make_folder(to.parent_path());
+  std::error_code none;
+  fs::remove_all(unfinished, none);
+  link_or_copy(from, unfinished);
+  put_in_place(unfinished, to);
+  sync_folder(to.parent_path());
+}
+
+/// The run goes on in another folder than it was in: what led here comes along.
+void RunFolder::take_over(const Checkpoint& from) const {
+  take_checkpoint(from.folder, from.position.step);
+  const auto run = run_of(from.folder);
+  if (!run) return;
+  if (from.best_step >= 0 && from.best_step != from.position.step)
+    take_checkpoint(checkpoint_folder(*run, from.best_step), from.best_step);
+  for (const char* name : {"metrics.csv", "metrics.jsonl", "config.toml"})
+    link_or_copy(*run / name, path_ / name);
+}
+
+/// Moves checkpoints, with all that the run has recorded, into a run folder of their own. `latest`
+/// is pointed back first: from then on the run is where it goes on, whatever is still to be moved.
+std::string RunFolder::set_aside(const std::vector<int64_t>& steps, const Checkpoint* from) const {
+  const fs::path abandoned = path_ / kAbandoned;
+  const fs::path aside = abandoned / kUnfinished;
+  make_folder(aside / kCheckpoints);
+  for (const char* name : kRecords) link_or_copy(path_ / name, aside / name);
+  const auto latest = step_named_by(path_ / "latest"), best = step_named_by(path_ / "best");
+  const auto moves = [&](std::optional<int64_t> step) {
+    return step && std::find(steps.begin(), steps.end(), *step) != steps.end();
+  };
+  if (best && !moves(best)) {
+    link_or_copy(checkpoint_folder(path_, *best), checkpoint_folder(aside, *best));
+  }
+  if (best) name_step(aside / "best", *best);
+  name_step(aside / "latest", moves(latest) ? *latest : steps.front());
+  point_to(from);
+  for (const int64_t step : steps)
+    put_in_place(checkpoint_folder(path_, step), checkpoint_folder(aside, step));
+  sync_folder(aside / kCheckpoints);
+  sync_folder(path_ / kCheckpoints);
+  const fs::path place = abandoned / std::to_string(next_number(abandoned));
+  finish_aside();
+  const int64_t at = from ? from->position.step : 0;
+  return concat("what came after step ",
+                at,
+                " (",
+                names_of(steps),
+                ") is set aside: go on with it by --resume ",
+                place.string());
+}
+
+/// Also for one that a kill broke off: what was moved becomes a run folder, what was not is still
+/// in its place.
+void RunFolder::finish_aside() const {
+  const fs::path abandoned = path_ / kAbandoned;
+  const fs::path aside = abandoned / kUnfinished;
+  if (!fs::exists(aside)) return;
+  std::vector<int64_t> moved = checkpoint_steps(aside);
+  std::erase_if(moved, [&](int64_t step) { return fs::exists(checkpoint_folder(path_, step)); });
+  if (moved.empty()) {  // at most links to what is still in its place
+    std::error_code none;
+    fs::remove_all(aside, none);
+    return;
+  }
+  const auto latest = step_named_by(aside / "latest");
+  if (!latest || !fs::exists(checkpoint_folder(aside, *latest)))
+    name_step(aside / "latest", moved.front());
+  put_in_place(aside, abandoned / std::to_string(next_number(abandoned)));
+  sync_folder(abandoned);
+}
+
+void RunFolder::point_to(const Checkpoint* from) const {
+  std::error_code none;
+  if (!from) fs::remove(path_ / "latest", none);
+  const bool has_best =
+      from && from->best_step >= 0 && fs::exists(checkpoint_folder(path_, from->best_step));
+  if (!has_best) {
+    fs::remove(path_ / "best", none);
+  } else if (step_named_by(path_ / "best") != from->best_step) {
+    name_step(path_ / "best", from->best_step);
+  }
+  if (from && step_named_by(path_ / "latest") != from->position.step &&
+      fs::exists(checkpoint_folder(path_, from->position.step)))
+    name_step(path_ / "latest", from->position.step);
+}
+
+}  // namespace muster::train

@@ -1,0 +1,138 @@
+#include "muster/train/loop/run_start.h"
+
+#include <ATen/Parallel.h>
+
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+#include "muster/tensor/intraop_threads.h"
+#include "muster/train/checkpoints/model_state.h"
+#include "muster/train/loop/first_rank.h"
+
+namespace muster::train {
+namespace {
+
+/// What the checkpoint's plan says under `name`; nothing if it does not.
+std::optional<int64_t> planned(const Checkpoint& checkpoint, const char* name) {
+  const auto found = checkpoint.plan.find(name);
+  if (found == checkpoint.plan.end() || !found->is_number_integer()) return std::nullopt;
+  return found->get<int64_t>();
+}
+
+std::string start_of(const std::optional<Checkpoint>& resume) {
+  if (!resume) return "no checkpoint";
+  return concat("step ",
+                resume->position.step,
+                resume->folder.empty() ? "" : " of " + resume->folder.string());
+}
+
+/// --test-weights best needs the checkpoint of the best epoch so far: found out now, not after the
+/// last epoch.
+void check_best(const TrainPlan& plan,
+                const Checkpoint& from,
+                const std::filesystem::path& output) {
+  if (plan.options.test_weights != "best" || from.best_step < 0 ||
+      from.best_step == from.position.step)
+    return;
+  const auto run = from.folder.empty() ? std::nullopt : run_of(from.folder);
+  read_best(run.value_or(output), from.best_step);
+}
+
+/// Lines for people about what a resumed run cannot promise.
+std::vector<std::string> resume_notes(const TrainPlan& plan, const Checkpoint& resume) {
+  std::vector<std::string> notes;
+  const int64_t threads = planned(resume, "intraop_threads").value_or(plan.intraop_threads);
+  if (threads != plan.intraop_threads && resume.world_size == plan.world_size) {
+    notes.push_back(concat("threads per rank: ",
+                           plan.intraop_threads,
+                           ", before ",
+                           threads,
+                           "; sums round otherwise, so the run agrees with an unbroken one but for "
+                           "rounding (OMP_NUM_THREADS=",
+                           threads * (plan.options.devices > 0 ? plan.world_size : 1),
+                           " for the same bits)"));
+  }
+  if (!resume.has_checksum) {
+    notes.push_back(
+        "the checkpoint is of an earlier format: damage to its state.json would not be noticed");
+  }
+  return notes;
+}
+
+void check_same_start(const distributed::ProcessGroup& group,
+                      const std::optional<Checkpoint>& resume) {
+  if (group.world_size() == 1) return;
+  // Ranks may see the folder under different paths; plan and sums tell a checkpoint from that of
+  // another run at the same step.
+  const auto tell = [&] {
+    if (!resume) return std::string();
+    size_t digest = std::hash<std::string>{}(json_text(resume->plan) + json_text(resume->loop));
+    return concat(resume->position.step, ' ', digest);
+  };
+  const std::vector<std::string> all = group.all_gather_text(tell() + '\n' + start_of(resume));
+  const auto key = [](const std::string& text) { return text.substr(0, text.find('\n')); };
+  const auto name = [](const std::string& text) { return text.substr(text.find('\n') + 1); };
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (key(all[rank]) == key(all[0])) continue;
+    throw usage_error(
+        {.refused = "--resume",
+         .rule = "all ranks go on from one checkpoint",
+         .value = concat("rank 0 has ", name(all[0]), ", rank ", rank, " has ", name(all[rank])),
+         .hint = "name an output folder that all machines see"});
+  }
+}
+
+void check_resume(const TrainPlan& plan, const Checkpoint& resume) {
+  const int64_t before = planned(resume, "train_samples").value_or(plan.train_samples);
+  if (before == plan.train_samples) return;
+  throw usage_error(
+      {.refused = "--resume",
+       .rule = "a run goes on with the data that it began with",
+       .value = concat("it had ", before, " samples to train, now ", plan.train_samples),
+       .hint = resume.folder.empty()
+                   ? ""
+                   : concat("name the data's folder with --data-dir, or begin a new run with "
+                            "--weights ",
+                            (resume.folder / "model.safetensors").string())});
+}
+
+}  // namespace
+
+void begin_on_rank(const TrainPlan& plan,
+                   const distributed::ProcessGroup& group,
+                   const std::optional<Checkpoint>& resume) {
+  if (at::get_num_threads() != plan.intraop_threads)
+    tensor::set_own_intraop_threads(static_cast<int>(plan.intraop_threads));
+  if (resume) check_resume(plan, *resume);
+  check_same_start(group, resume);
+}
+
+std::unique_ptr<RunFolder> open_run_folder(const TrainPlan& plan,
+                                           const std::filesystem::path& output,
+                                           const std::optional<Checkpoint>& resume,
+                                           RunFolder* owned,
+                                           const TrainCallbacks& callbacks,
+                                           RunLog& log) {
+  std::unique_ptr<RunFolder> mine;
+  if (owned == nullptr) mine = std::make_unique<RunFolder>(output);
+  RunFolder& folder = owned != nullptr ? *owned : *mine;
+  const Checkpoint* from = resume ? &*resume : nullptr;
+  folder.check(from);
+  if (from) check_best(plan, *from, output);
+  for (const std::string& line : folder.prepare(from)) log.note(line);
+  if (from) {
+    for (const std::string& line : resume_notes(plan, *from)) log.note(line);
+  }
+  log.open(from ? from->position.step : -1);
+  if (callbacks.folder_ready) callbacks.folder_ready();
+  return mine;
+}
+
+void load_on_all_ranks(models::Classifier& model,
+                       const distributed::ProcessGroup& group,
+                       const std::function<Checkpoint()>& read) {
+  on_first_rank(group, [&] { load_model_state(model, read().model); });
+  for (const auto& [name, tensor] : model_state(model)) group.broadcast(tensor.detach());
+}
+
+}  // namespace muster::train

@@ -1,0 +1,81 @@
+// A plan as JSON, and back as the options of a resumed run.
+#include <algorithm>
+
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+#include "muster/train/plan/plan.h"
+
+namespace muster::train {
+namespace {
+
+/// One text for a place however it is written; "" for none.
+std::string one_place(const std::filesystem::path& path) {
+  if (path.empty()) return "";
+  return std::filesystem::absolute(path).lexically_normal().string();
+}
+
+std::string shown(const std::filesystem::path& path) {
+  return path.empty() ? "none" : path.string();
+}
+
+}  // namespace
+
+Json to_json(const TrainPlan& plan) {
+  Json json;
+  visit_options(plan.options, [&](const OptionInfo& info, const auto& value) {
+    using Value = std::remove_cvref_t<decltype(value)>;
+    const std::string name(info.name);
+    if constexpr (std::is_same_v<Value, std::filesystem::path>) {
+      json[name] = one_place(value);
+    } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
+      json[name] = *value;  // resolved
+    } else {
+      json[name] = value;
+    }
+  });
+  json["world_size"] = plan.world_size;
+  json["batch_per_rank"] = plan.batch_per_rank;
+  json["samples_per_step"] = plan.samples_per_step;
+  json["train_samples"] = plan.train_samples;
+  json["test_samples"] = plan.test_samples;
+  json["steps_per_epoch"] = plan.steps_per_epoch;
+  json["total_steps"] = plan.total_steps;
+  json["intraop_threads"] = plan.intraop_threads;
+  return json;
+}
+
+void take_over(const Json& plan, const std::vector<std::string>& said, TrainOptions& options) {
+  std::vector<std::string> differences;
+  visit_options(options, [&](const OptionInfo& info, auto& value) {
+    using Value = std::remove_reference_t<decltype(value)>;
+    const std::string name(info.name);
+    // What depends on where the run is now (strategy, devices, workers) or is newer than the
+    // checkpoint is not taken over.
+    if (!plan.contains(name) || name == "strategy" || name == "devices" || name == "workers")
+      return;
+    const bool is_said = std::find(said.begin(), said.end(), name) != said.end();
+    if (is_said && info.on_resume == OnResume::kFree) return;
+    Value before;
+    if constexpr (std::is_same_v<Value, std::filesystem::path>) {
+      before = plan.at(name).get<std::string>();
+      if (is_said && one_place(value) != one_place(before))
+        differences.push_back(concat(name, " was ", shown(before), ", now ", shown(value)));
+    } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
+      before = plan.at(name).get<double>();
+    } else {
+      before = plan.at(name).get<Value>();
+      if (is_said && value != before)
+        differences.push_back(concat(name, " was ", before, ", now ", value));
+    }
+    value = before;
+  });
+  if (!differences.empty()) {
+    throw usage_error({.refused = "--resume",
+                       .rule = "what shapes the numbers stays as it was",
+                       .value = join(differences, "; "),
+                       .hint = "leave these flags away, or start a new run"});
+  }
+}
+
+}  // namespace muster::train

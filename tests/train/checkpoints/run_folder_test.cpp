@@ -1,0 +1,303 @@
+// Who owns a run's folder, and what becomes of it when a run goes back or goes on elsewhere: also
+// when the process is killed at any of its steps.
+#include "muster/train/checkpoints/run_folder.h"
+
+#include <map>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include "muster/base/error.h"
+#include "muster/base/file.h"
+#include "muster/base/host.h"
+#include "muster/base/text.h"
+
+#include "tests/support/error_of.h"
+#include "tests/support/folder.h"
+#include "tests/train/checkpoints/kill_at_change.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+using test::refusal_of;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using train::RunFolder;
+
+train::Checkpoint saved_state(int64_t step, int64_t best_step) {
+  train::Checkpoint checkpoint;
+  checkpoint.position = {.step = step, .epoch = step / 10, .samples = 0};
+  checkpoint.best_step = best_step;
+  checkpoint.global_batch = 16;
+  checkpoint.model = {{"w", torch::full({3}, static_cast<double>(step))}};
+  return checkpoint;
+}
+
+/// A run of 40 steps whose best epoch ended at 20, and at 10 before that.
+void make_run(const fs::path& folder) {
+  for (const auto& [step, best] :
+       std::map<int64_t, int64_t>{{10, 10}, {20, 20}, {30, 20}, {40, 20}})
+    train::write_checkpoint(folder, saved_state(step, best));
+  write_file_atomic(folder / "metrics.jsonl", "rows up to 40\n");
+  fs::create_directories(folder / "tensorboard");
+  write_file_atomic(folder / "tensorboard" / "events", "points up to 40");
+}
+
+train::Checkpoint at(const fs::path& folder, int64_t step) {
+  return train::read_checkpoint(train::checkpoint_folder(folder, step));
+}
+
+double weight(const train::Checkpoint& checkpoint) {
+  return checkpoint.model.at(0).second[0].item<double>();
+}
+
+TEST(RunFolder, HasOneOwnerWhomASecondProcessHearsOf) {
+  const test::Folder place;
+  const fs::path folder = place.path() / "run";
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t owner = ::fork();
+  if (owner == 0) {
+    const RunFolder mine(folder);
+    (void)!::write(ready[1], "x", 1);
+    for (;;) ::pause();
+  }
+  char byte;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_THAT(refusal_of([&] { RunFolder second(folder); }),
+              AllOf(HasSubstr("the run in " + folder.string()),
+                    HasSubstr(concat("process ", owner, " on host ", host_name())),
+                    HasSubstr("--output")));
+  ::kill(owner, SIGKILL);
+  ::waitpid(owner, nullptr, 0);
+  const RunFolder second(folder);
+  EXPECT_TRUE(second.keeps_others_out());
+  EXPECT_THAT(refusal_of([&] { RunFolder third(folder); }), HasSubstr("one process at a time"));
+  for (const int fd : ready) ::close(fd);
+}
+
+TEST(RunFolder, ThatWasMadeInVainGoesAway) {
+  const test::Folder place;
+  { const RunFolder folder(place.path() / "a" / "b" / "c"); }
+  EXPECT_TRUE(fs::is_empty(place.path()));
+  {
+    const RunFolder folder(place.path() / "a" / "b");
+    write_file_atomic(folder.path() / "latest", "x");
+  }
+  EXPECT_TRUE(fs::exists(place.path() / "a" / "b" / "latest"));
+}
+
+TEST(RunFolder, FreshOnesDifferAlsoBetweenProcessesThatAskAtOnce) {
+  constexpr int kProcesses = 8;
+  const test::Folder place;
+  std::vector<pid_t> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    children.push_back(::fork());
+    if (children.back() != 0) continue;
+    const auto folder = RunFolder::make_fresh(place.path() / "runs" / "cnn");
+    write_file_atomic(folder->path() / concat("by-", ::getpid()), "");
+    ::_exit(0);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(place.path() / "runs")) {
+    names.insert(entry.path().filename());
+    int owners = 0;
+    for (const auto& file : fs::directory_iterator(entry))
+      owners += file.path().filename().string().starts_with("by-");
+    EXPECT_EQ(owners, 1) << entry;
+  }
+  EXPECT_EQ(names.size(), size_t{kProcesses});
+  EXPECT_TRUE(names.contains("cnn") && names.contains("cnn-8"));
+}
+
+TEST(RunFolder, HoldsOneRun) {
+  const test::Folder place;
+  const fs::path exp = place.path() / "exp", ex = place.path() / "ex";
+  make_run(exp);
+  make_run(ex);
+  RunFolder folder(ex);
+  EXPECT_THAT(refusal_of([&] { folder.check(nullptr); }), HasSubstr("does not overwrite"));
+  const train::Checkpoint other = at(exp, 40), own = at(ex, 40);
+  EXPECT_THAT(refusal_of([&] { folder.check(&other); }),
+              AllOf(HasSubstr("does not overwrite"), HasSubstr("--resume " + ex.string())));
+  EXPECT_NO_THROW(folder.check(&own));
+  fs::create_directory_symlink(ex, place.path() / "link");
+  const train::Checkpoint linked = at(place.path() / "link", 40);
+  EXPECT_NO_THROW(folder.check(&linked));
+  fs::remove_all(own.folder);
+  EXPECT_THAT(refusal_of([&] { folder.check(&own); }), HasSubstr("has removed it"));
+}
+
+TEST(RunFolder, GoingOnFromLatestChangesNothing) {
+  const test::Folder place;
+  make_run(place.path());
+  RunFolder folder(place.path());
+  const train::Checkpoint from = at(place.path(), 40);
+  EXPECT_THAT(folder.prepare(&from), IsEmpty());
+  EXPECT_THAT(train::checkpoint_steps(place.path()), ElementsAre(40, 30, 20, 10));
+  EXPECT_EQ(train::step_named_by(place.path() / "best"), 20);
+  EXPECT_FALSE(fs::exists(place.path() / "abandoned"));
+}
+
+TEST(RunFolder, GoingBackMakesTheFutureARunOfItsOwn) {
+  const test::Folder place;
+  make_run(place.path());
+  RunFolder folder(place.path());
+  const train::Checkpoint from = at(place.path(), 10);
+  const fs::path aside = place.path() / "abandoned" / "1";
+  EXPECT_THAT(folder.prepare(&from),
+              ElementsAre(AllOf(HasSubstr("step-20, step-30, step-40"),
+                                HasSubstr("--resume " + aside.string()))));
+  EXPECT_THAT(train::checkpoint_steps(place.path()), ElementsAre(10));
+  EXPECT_EQ(train::step_named_by(place.path() / "latest"), 10);
+  EXPECT_EQ(train::step_named_by(place.path() / "best"), 10);
+
+  EXPECT_EQ(weight(train::load_checkpoint(aside)), 40);
+  EXPECT_THAT(train::checkpoint_steps(aside), ElementsAre(40, 30, 20));
+  EXPECT_EQ(train::step_named_by(aside / "best"), 20);
+  EXPECT_EQ(read_file(aside / "metrics.jsonl"), "rows up to 40\n");
+  EXPECT_EQ(read_file(aside / "tensorboard" / "events"), "points up to 40");
+
+  // What is saved next is the newest and stays, however few are kept.
+  train::write_checkpoint(place.path(), saved_state(13, 10));
+  train::remove_old_checkpoints(place.path(), 1);
+  EXPECT_THAT(train::checkpoint_steps(place.path()), ElementsAre(13, 10));
+
+  // Once more, and each future has its place.
+  EXPECT_THAT(folder.prepare(&from), ElementsAre(HasSubstr("abandoned/2")));
+  EXPECT_EQ(weight(train::load_checkpoint(place.path() / "abandoned" / "2")), 13);
+}
+
+TEST(RunFolder, ABestEpochBeforeTheStepIsInBothRuns) {
+  const test::Folder place;
+  make_run(place.path());
+  RunFolder folder(place.path());
+  const train::Checkpoint from = at(place.path(), 30);
+  folder.prepare(&from);
+  const fs::path aside = place.path() / "abandoned" / "1";
+  EXPECT_THAT(train::checkpoint_steps(aside), ElementsAre(40, 20));
+  EXPECT_EQ(weight(at(aside, 20)), 20);
+  EXPECT_EQ(train::step_named_by(aside / "best"), 20);
+  EXPECT_EQ(train::step_named_by(place.path() / "best"), 20);
+  EXPECT_EQ(weight(at(place.path(), 20)), 20);
+}
+
+TEST(RunFolder, ABestEpochWhoseCheckpointIsGoneIsSaid) {
+  const test::Folder place;
+  make_run(place.path());
+  fs::remove_all(train::checkpoint_folder(place.path(), 20));
+  RunFolder folder(place.path());
+  const train::Checkpoint from = at(place.path(), 30);
+  EXPECT_THAT(folder.prepare(&from), ::testing::Contains(HasSubstr("step-20, is not there")));
+  EXPECT_FALSE(fs::exists(place.path() / "best"));
+}
+
+TEST(RunFolder, GoingOnElsewhereTakesWhatLedThereAlong) {
+  const test::Folder place;
+  const fs::path source = place.path() / "a", branch = place.path() / "b";
+  make_run(source);
+  const train::Checkpoint from = at(source, 30);
+  {
+    RunFolder folder(branch);
+    folder.check(&from);
+    EXPECT_THAT(folder.prepare(&from), IsEmpty());
+  }
+  EXPECT_THAT(train::checkpoint_steps(branch), ElementsAre(30, 20));
+  EXPECT_EQ(weight(train::load_checkpoint(branch)), 30);
+  EXPECT_EQ(train::step_named_by(branch / "best"), 20);
+  EXPECT_EQ(read_file(branch / "metrics.jsonl"), "rows up to 40\n");
+  EXPECT_THAT(train::checkpoint_steps(source), ElementsAre(40, 30, 20, 10));
+  // Removing it here leaves it there.
+  fs::remove_all(branch);
+  EXPECT_EQ(weight(at(source, 30)), 30);
+}
+
+TEST(RunFolder, ALoneCopyOfACheckpointBeginsARun) {
+  const test::Folder place;
+  make_run(place.path() / "a");
+  fs::copy(train::checkpoint_folder(place.path() / "a", 30), place.path() / "mine");
+  const train::Checkpoint from = train::read_checkpoint(place.path() / "mine");
+  RunFolder folder(place.path() / "b");
+  folder.check(&from);
+  folder.prepare(&from);
+  EXPECT_EQ(weight(train::load_checkpoint(place.path() / "b")), 30);
+}
+
+TEST(RunFolder, TheOwnerRemovesWhatKilledWritersLeft) {
+  const test::Folder place;
+  make_run(place.path());
+  const fs::path checkpoints = place.path() / "checkpoints";
+  fs::create_directory(checkpoints / ".unfinished-50-host-1");
+  fs::rename(checkpoints / "step-40", checkpoints / ".replaced-step-40");
+  RunFolder folder(place.path());
+  folder.prepare(nullptr);  // whatever follows: tidying comes first
+  EXPECT_FALSE(fs::exists(checkpoints / ".unfinished-50-host-1"));
+  EXPECT_EQ(weight(train::read_checkpoint(place.path() / "abandoned/1/checkpoints/step-40")), 40);
+}
+
+/// All checkpoints under the folder that read, by weight (their step).
+std::set<double> whole_ones(const fs::path& folder) {
+  std::set<double> found;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.path().filename() != "state.json") continue;
+    found.insert(weight(train::read_checkpoint(entry.path().parent_path())));
+  }
+  return found;
+}
+
+TEST(RunFolder, AKillWhileItGoesBackLosesNothing) {
+  const auto go_back = [](const fs::path& run) {
+    RunFolder folder(run);
+    const train::Checkpoint from = at(run, 10);
+    folder.prepare(&from);
+  };
+  test::kill_at_each_change(make_run, go_back, [&](const fs::path& run) {
+    EXPECT_THAT(whole_ones(run), ElementsAre(10, 20, 30, 40));
+    const double latest = weight(train::load_checkpoint(run));
+    EXPECT_TRUE(latest == 40 || latest == 10) << latest;
+    go_back(run);  // the same command again
+    EXPECT_THAT(whole_ones(run), ElementsAre(10, 20, 30, 40));
+    EXPECT_THAT(train::checkpoint_steps(run), ElementsAre(10));
+    EXPECT_EQ(weight(train::load_checkpoint(run)), 10);
+    for (const auto& aside : fs::directory_iterator(run / "abandoned")) {
+      EXPECT_NO_THROW(train::load_checkpoint(aside));
+      EXPECT_EQ(read_file(aside.path() / "metrics.jsonl"), "rows up to 40\n");
+    }
+  });
+}
+
+TEST(RunFolder, AKillWhileItBeginsElsewhereLeavesThePlaceToTheSameCommand) {
+  const auto branch = [](const fs::path& place) {
+    const train::Checkpoint from = at(place / "a", 30);
+    RunFolder folder(place / "b");
+    folder.check(&from);
+    folder.prepare(&from);
+  };
+  const auto make = [](const fs::path& place) { make_run(place / "a"); };
+  test::kill_at_each_change(make, branch, [&](const fs::path& place) {
+    EXPECT_THAT(train::checkpoint_steps(place / "a"), ElementsAre(40, 30, 20, 10));
+    if (fs::exists(place / "b" / "latest")) {
+      EXPECT_EQ(weight(train::load_checkpoint(place / "b")), 30);
+    } else {
+      branch(place);
+    }
+    EXPECT_THAT(train::checkpoint_steps(place / "b"), ElementsAre(30, 20));
+    EXPECT_EQ(weight(train::load_checkpoint(place / "b")), 30);
+  });
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,179 @@
+// What a resumed run needs, what it says, and what its records hold.
+#include <fstream>
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "muster/base/error.h"
+#include "muster/base/file.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+#include "muster/track/metrics_reader.h"
+
+#include "tests/support/error_of.h"
+#include "tests/support/folder.h"
+#include "tests/support/tensorboard_points.h"
+#include "tests/train/loop/noted_run.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+using test::kEpochSteps;
+using test::model_bytes;
+using test::Noted;
+using test::Ran;
+using test::refusal_of;
+using test::run;
+using test::run_noted;
+using test::small_mlp;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(ResumedRun, AnotherNumberOfThreadsIsSaidAndTheSameIsNot) {
+  const train::TrainOptions options = small_mlp();
+  const test::Folder folder;
+  run_noted(options, folder.path(), {}, 5, 2);
+  EXPECT_EQ(train::load_checkpoint(folder.path()).plan.at("intraop_threads"), 2);
+  EXPECT_THAT(run_noted(options, folder.path(), folder.path(), 2, 2).notes,
+              Each(Not(HasSubstr("threads per rank"))));
+  EXPECT_THAT(
+      run_noted(options, folder.path(), folder.path(), 2, 1).notes,
+      Contains(AllOf(HasSubstr("threads per rank: 1, before 2"), HasSubstr("OMP_NUM_THREADS=2"))));
+}
+
+TEST(ResumedRun, ThePlanDecidesTheNumberOfThreads) {
+  const train::TrainOptions options = small_mlp();
+  const test::Folder folder;
+  const train::TrainData data = train::open_data(options.data, {});
+  const train::TrainPlan plan =
+      train::resolve(options, {.cores = 4, .intraop_threads = 3}, *data.train, *data.test);
+  EXPECT_THAT(train::explain(plan), HasSubstr("threads       3 per rank"));
+  int during = 0;
+  testing::run_ranks(1, [&](distributed::ProcessGroup group) {
+    train::train(plan, data, group, folder.path(), {}, {.stop_requested = [&] {
+                   during = at::get_num_threads();
+                   return true;
+                 }});
+  });
+  EXPECT_EQ(during, 3);
+  train::TrainOptions threads = options;
+  threads.devices = 2;
+  EXPECT_EQ(train::resolve(threads, {.cores = 8, .intraop_threads = 8}, *data.train, *data.test)
+                .intraop_threads,
+            4);
+}
+
+TEST(ResumedRun, WeightsToStartFromAreNotNeededToGoOn) {
+  train::TrainOptions options = small_mlp();
+  const test::Folder first, whole, broken;
+  const Ran start = run(options, 1, first.path(), {}, 3);
+  const fs::path weights = first.path() / "start.safetensors";
+  fs::copy_file(start.result.checkpoint / "model.safetensors", weights);
+  options.weights = weights;
+  run(options, 1, whole.path());
+  run(options, 1, broken.path(), {}, 7);
+  fs::remove(weights);
+  EXPECT_THAT(refusal_of([&] {
+                const train::TrainData data = train::open_data(options.data, {});
+                train::check_weights(train::resolve(options, {}, *data.train, *data.test));
+              }),
+              HasSubstr("there is no such file"));
+  run_noted(options, broken.path(), broken.path());
+  EXPECT_EQ(model_bytes(broken.path()), model_bytes(whole.path()));
+}
+
+TEST(ResumedRun, ATestAtAnEpochsEndIsOfThatEpoch) {
+  train::TrainOptions options = small_mlp();
+  options.max_steps = kEpochSteps;
+  const test::Folder folder;
+  run(options, 1, folder.path());
+  const auto rows = track::read_metrics(folder.path());
+  EXPECT_EQ(rows.back().phase, "test");
+  EXPECT_EQ(rows.back().epoch, 1);
+  options.max_steps = kEpochSteps + 1;
+  run_noted(options, folder.path(), folder.path());
+  EXPECT_EQ(track::read_metrics(folder.path()).back().epoch, 2);
+}
+
+TEST(ResumedRun, AnEarlierTestLeavesTensorBoardWhenTheRunGoesOn) {
+  train::TrainOptions options = small_mlp();
+  options.epochs = 1;
+  const test::Folder folder, whole;
+  run(options, 1, folder.path());
+  options.epochs = 2;
+  run_noted(options, folder.path(), folder.path());
+  run(options, 1, whole.path());
+  const auto points = test::tensorboard_points(folder.path() / "tensorboard");
+  const auto want = test::tensorboard_points(whole.path() / "tensorboard");
+  ASSERT_EQ(points.at("test/loss").size(), 1U);
+  for (const char* tag : {"test/loss", "validate/loss", "validate/accuracy", "train/loss"})
+    EXPECT_EQ(points.at(tag), want.at(tag)) << tag;
+}
+
+TEST(ResumedRun, DamagedRowsAreNamedAndTheRunEndsWithItsResult) {
+  const train::TrainOptions options = small_mlp();
+  const test::Folder folder;
+  run(options, 1, folder.path(), {}, 12);
+  const fs::path file = folder.path() / "metrics.jsonl";
+  write_file_atomic(file, "{\"step\":3,\"epoch\":1}\n" + read_file(file));
+  const Noted resumed = run_noted(options, folder.path(), folder.path());
+  EXPECT_THAT(resumed.notes,
+              Contains(AllOf(HasSubstr("metrics.jsonl, line 1: \"phase\""),
+                             HasSubstr("metrics.jsonl.damaged"))));
+  EXPECT_EQ(resumed.result.test.meter.count, 60);
+  EXPECT_EQ(track::read_metrics(folder.path()).front().step, 5);
+}
+
+TEST(ResumedRun, RowsThatAreDamagedWhileItRunsDoNotTakeItsResult) {
+  const train::TrainOptions options = small_mlp();
+  const test::Folder folder;
+  const train::TrainData data = train::open_data(options.data, {});
+  const train::TrainPlan plan = train::resolve(options, {.cores = 2}, *data.train, *data.test);
+  std::vector<std::string> notes;
+  testing::run_ranks(1, [&](distributed::ProcessGroup group) {
+    const auto result =
+        train::train(plan,
+                     data,
+                     group,
+                     folder.path(),
+                     {},
+                     {.note = [&](const std::string& line) { notes.push_back(line); },
+                      .epoch_ended =
+                          [&](const train::EpochEnd&) {
+                            std::ofstream(folder.path() / "metrics.jsonl", std::ios::app) << "?\n";
+                            return false;
+                          }});
+    EXPECT_EQ(result.test.meter.count, 60);
+  });
+  EXPECT_THAT(notes, Contains(HasSubstr("the page of curves is not written")));
+}
+
+TEST(ResumedRun, AnEpochsListenerStopsTheRunThereOnAllRanks) {
+  const train::TrainOptions options = small_mlp();
+  const test::Folder folder, whole;
+  run(options, 2, whole.path());
+  testing::run_ranks(2, [&](distributed::ProcessGroup group) {
+    const train::TrainData data = train::open_data(options.data, {});
+    const train::TrainPlan plan = train::resolve(
+        options, {.world_size = 2, .cores = 2, .intraop_threads = 1}, *data.train, *data.test);
+    train::TrainCallbacks callbacks;
+    if (group.rank() == 0)
+      callbacks.epoch_ended = [](const train::EpochEnd& end) { return end.epoch == 1; };
+    const auto result = train::train(plan, data, group, folder.path(), {}, callbacks);
+    EXPECT_TRUE(result.interrupted);
+    EXPECT_EQ(result.steps, kEpochSteps);
+  });
+  EXPECT_THAT(train::checkpoint_steps(folder.path()), ElementsAre(kEpochSteps));
+  run(options, 2, folder.path(), train::find_checkpoint(folder.path()));
+  EXPECT_EQ(model_bytes(folder.path()), model_bytes(whole.path()));
+}
+
+}  // namespace
+}  // namespace muster
