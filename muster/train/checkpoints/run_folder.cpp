@@ -82,8 +82,7 @@ RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
       {.refused = "the run in " + path_.string(),
        .rule = "one process at a time trains in a folder",
        .value = concat(owner.pid > 0 ? concat("process ", owner.pid) : "another process",
-                       owner.host.empty() ? "" : " on host " + owner.host,
-                       " does"),
+                       owner.host.empty() ? "" : " on host " + owner.host),
        .hint = "wait for it or end it, or name another folder with --output"});
 }
 
