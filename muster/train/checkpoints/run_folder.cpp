@@ -135,6 +135,7 @@ std::vector<std::string> RunFolder::prepare(const Checkpoint* from) {
   }
   tidy();
   if (from && !is_run_of(*from)) take_over(*from);
+  if (from && !from->folder.empty()) take_checkpoint(from->folder, from->position.step);
   std::vector<int64_t> future = checkpoint_steps(path_);
   std::erase_if(future, [&](int64_t step) { return step <= (from ? from->position.step : -1); });
   if (!future.empty()) said.push_back(set_aside(future, from));
@@ -160,19 +161,18 @@ void RunFolder::tidy() const {
 
 void RunFolder::take_checkpoint(const fs::path& from, int64_t step) const {
   const fs::path to = checkpoint_folder(path_, step);
-  if (!fs::exists(from)) return;
+  std::error_code none;
+  if (!fs::exists(from) || fs::equivalent(from, to, none)) return;
   const fs::path unfinished = to.parent_path() / concat(kUnfinished, step, "-taken");
   make_folder(to.parent_path());
-  std::error_code none;
   fs::remove_all(unfinished, none);
   link_or_copy(from, unfinished);
   put_in_place(unfinished, to);
   sync_folder(to.parent_path());
 }
 
-/// The run goes on in another folder than it was in: what led here comes along.
+/// The run goes on in another folder than it was in: what led to the checkpoint comes along.
 void RunFolder::take_over(const Checkpoint& from) const {
-  take_checkpoint(from.folder, from.position.step);
   const auto run = run_of(from.folder);
   if (!run) return;
   if (from.best_step >= 0 && from.best_step != from.position.step)

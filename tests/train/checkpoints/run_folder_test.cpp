@@ -236,6 +236,20 @@ TEST(RunFolder, ALoneCopyOfACheckpointBeginsARun) {
   EXPECT_EQ(weight(train::load_checkpoint(place.path() / "b")), 30);
 }
 
+TEST(RunFolder, ACheckpointUnderAnotherNameIsTakenUnderItsOwn) {
+  const test::Folder place;
+  make_run(place.path());
+  const fs::path kept = place.path() / "checkpoints" / "kept";
+  fs::rename(train::checkpoint_folder(place.path(), 30), kept);
+  const train::Checkpoint from = train::read_checkpoint(kept);
+  RunFolder folder(place.path());
+  folder.check(&from);
+  folder.prepare(&from);
+  EXPECT_EQ(weight(train::load_checkpoint(place.path())), 30);
+  EXPECT_EQ(weight(train::read_checkpoint(kept)), 30);
+  EXPECT_THAT(train::checkpoint_steps(place.path()), ElementsAre(30, 20, 10));
+}
+
 TEST(RunFolder, TheOwnerRemovesWhatKilledWritersLeft) {
   const test::Folder place;
   make_run(place.path());

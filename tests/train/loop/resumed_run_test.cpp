@@ -48,6 +48,24 @@ TEST(ResumedRun, AnotherNumberOfThreadsIsSaidAndTheSameIsNot) {
       Contains(AllOf(HasSubstr("threads per rank: 1, before 2"), HasSubstr("OMP_NUM_THREADS=2"))));
 }
 
+TEST(ResumedRun, ACheckpointWithoutChecksumIsSaidAndEndsTheSame) {
+  const train::TrainOptions options = small_mlp();
+  const test::Folder whole, broken;
+  run(options, 1, whole.path());
+  run(options, 1, broken.path(), {}, kEpochSteps + 2);
+  // As the version before wrote it.
+  const fs::path file = train::find_checkpoint(broken.path()) / "state.json";
+  Json state = parse_json(read_file(file), file.string());
+  state["format"] = 2;
+  state.erase("checksum");
+  state.erase("best_step");
+  write_file_atomic(file, json_text(state));
+  EXPECT_THAT(run_noted(options, broken.path(), broken.path()).notes,
+              Contains(HasSubstr("of an earlier format")));
+  EXPECT_EQ(model_bytes(broken.path()), model_bytes(whole.path()));
+  EXPECT_EQ(read_file(broken.path() / "best"), read_file(whole.path() / "best"));
+}
+
 TEST(ResumedRun, ThePlanDecidesTheNumberOfThreads) {
   const train::TrainOptions options = small_mlp();
   const test::Folder folder;
