@@ -1,6 +1,7 @@
 #include "muster/models/weights.h"
 
 #include <map>
+#include <string_view>
 
 #include <c10/core/GradMode.h>
 
@@ -38,9 +39,21 @@ void check_tensor(const std::string& name, const at::Tensor& own, const at::Tens
 void refuse_unknown(const std::string& name, const Tensors& own) {
   std::vector<std::string> known;
   for (const auto& item : own) known.push_back(item.first);
+  // What Python's wrappers put before each name.
+  for (const std::string_view prefix : {"module.", "_orig_mod."}) {
+    if (!name.starts_with(prefix) || !own.contains(name.substr(prefix.size()))) continue;
+    const bool compiled = prefix != "module.";
+    throw usage_error(
+        {.refused = "weights " + name,
+         .rule = concat("the names do not begin with \"", prefix, '"'),
+         .hint = concat(compiled ? "torch.compile" : "DataParallel or DistributedDataParallel",
+                        " put it there: save model.",
+                        compiled ? "_orig_mod" : "module",
+                        ".state_dict() in Python")});
+  }
   const auto near = nearest(name, known);
   throw usage_error({.refused = "weights " + name,
-                     .rule = "the model knows the name of every tensor",
+                     .rule = "the model has no tensor of that name",
                      .hint = near ? concat("did you mean \"", *near, "\"?") : ""});
 }
 

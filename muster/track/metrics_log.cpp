@@ -15,12 +15,7 @@ namespace {
 std::string cell(const std::optional<double>& value) { return value ? shortest(*value) : ""; }
 
 void put_number(Json& object, const char* name, const std::optional<double>& value) {
-  if (!value) return;
-  if (std::isfinite(*value)) {
-    object[name] = *value;
-  } else {
-    object[name] = shortest(*value);
-  }
+  if (value) object[name] = std::isfinite(*value) ? Json(*value) : Json();
 }
 
 /// The whole lines whose step, as `step_of` reads it, is at most `last_step`.

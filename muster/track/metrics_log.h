@@ -33,7 +33,7 @@ struct MetricsRow {
 std::string csv_header();
 /// With its line end; doubles read back as the same value.
 std::string to_csv_line(const MetricsRow& row);
-/// With its line end; NaN and infinity as text.
+/// With its line end; NaN and infinity, which JSON has not, as null.
 std::string to_json_line(const MetricsRow& row);
 
 /// The whole lines of a metrics.jsonl whose step is at most `last_step`. Lines that are no JSON
