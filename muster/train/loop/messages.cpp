@@ -46,12 +46,16 @@ Error not_finite_error(const TrainPlan& plan,
                        const formats::TrainPosition& position,
                        const NotFinite& found) {
   const bool is_half = plan.precision.kind == Precision::kFloat16Mixed;
+  // Behind an epoch's last step the position is already that of the next one.
+  const bool epoch_is_over = found.after && position.samples == 0;
   return environment_error(
       {.refused = concat(found.what,
-                         " is not finite in step ",
-                         position.step + 1,
+                         " is not finite ",
+                         found.after ? "after" : "in",
+                         " step ",
+                         position.step + (found.after ? 0 : 1),
                          " (epoch ",
-                         position.epoch + 1,
+                         position.epoch + (epoch_is_over ? 0 : 1),
                          ")"),
        .rule = "training goes on only with finite numbers",
        .value = found.value,

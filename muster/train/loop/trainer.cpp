@@ -54,7 +54,9 @@ class Trainer {
   void train_step(data::Epoch& epoch);
   void backward(const data::Batch& batch, double weight, bool last, Meter& sum);
   void update();
-  [[noreturn]] void not_finite(std::string what, std::string seen) const;
+  [[noreturn]] void not_finite(NotFinite found);
+  void check_weights();
+  void check_loss(const Evaluation& seen, const std::string& what);
   void clip_gradients();
   void after_step(int64_t samples);
   void end_epoch();
@@ -87,6 +89,7 @@ class Trainer {
   std::optional<double> gradient_norm_;
   bool is_best_ = false;  // the epoch that just ended
   int64_t last_saved_ = -1;
+  int64_t checked_ = -1;  // the step whose weights are known to be finite
 };
 
 Trainer::Trainer(const TrainPlan& plan,
@@ -233,15 +236,16 @@ void Trainer::train_step(data::Epoch& epoch) {
 void Trainer::update() {
   const int64_t ranks = step_report_.ranks_not_finite();
   const std::string seen = concat(ranks, " of ", group_.world_size(), " ranks");
-  if (ranks > 0 && !scaler_.enabled()) not_finite("the loss", seen);
+  if (ranks > 0 && !scaler_.enabled()) not_finite({.what = "the loss", .value = seen});
   const double scale = scaler_.scale();
   const bool made = scaler_.step(strategy_->optimizer(), ranks == 0, [this] {
     clip_gradients();
     strategy_->optimizer().step();
   });
   if (!made && scaler_.exhausted()) {
-    not_finite(ranks > 0 ? "the loss" : "a gradient",
-               concat("NaN or infinity at every loss scale down to ", shortest(scale)));
+    not_finite(
+        {.what = ranks > 0 ? "the loss" : "a gradient",
+         .value = concat("NaN or infinity at every loss scale down to ", shortest(scale))});
   }
 }
 
@@ -268,22 +272,40 @@ void Trainer::backward(const data::Batch& batch, double weight, bool last, Meter
   }
 }
 
-void Trainer::not_finite(std::string what, std::string seen) const {
-  const Error error = not_finite_error(plan_,
-                                       position_,
-                                       {.what = std::move(what),
-                                        .value = std::move(seen),
-                                        .lr = strategy_->optimizer().lr(),
-                                        .last_saved = last_saved_});
-  if (group_.rank() == 0 && callbacks_.not_finite) callbacks_.not_finite(error);
+/// The end of a run that diverged, on all ranks alike. What was saved before stays.
+void Trainer::not_finite(NotFinite found) {
+  found.lr = strategy_->optimizer().lr();
+  found.last_saved = last_saved_;
+  const Error error = not_finite_error(plan_, position_, found);
+  if (writer_) writer_->wait();
+  log_.diverged(position_.step, error.text().refused);
+  if (is_first() && callbacks_.not_finite) callbacks_.not_finite(error);
   throw error;
+}
+
+/// Before weights are scored or saved. A loss says nothing of the step that it led to: a gradient
+/// may be NaN where the loss is not, and behind the last step no loss comes. Collective.
+void Trainer::check_weights() {
+  if (checked_ == position_.step) return;
+  const std::string mine = first_not_finite(model_state(*model_)).value_or("");
+  for (const std::string& name : group_.all_gather_text(mine)) {
+    if (!name.empty())
+      not_finite({.what = "the tensor " + name, .value = "NaN or infinity", .after = true});
+  }
+  checked_ = position_.step;
+}
+
+void Trainer::check_loss(const Evaluation& seen, const std::string& what) {
+  const double loss = seen.meter.loss();
+  if (!std::isfinite(loss)) not_finite({.what = what, .value = shortest(loss), .after = true});
 }
 
 void Trainer::clip_gradients() {
   const double limit = plan_.options.gradient_clip_val;
   if (limit <= 0) return;
   gradient_norm_ = strategy_->clip_gradients(limit);
-  if (!std::isfinite(*gradient_norm_)) not_finite("the gradients' norm", shortest(*gradient_norm_));
+  if (!std::isfinite(*gradient_norm_))
+    not_finite({.what = "the gradients' norm", .value = shortest(*gradient_norm_)});
 }
 
 void Trainer::after_step(int64_t samples) {
@@ -305,6 +327,7 @@ void Trainer::after_step(int64_t samples) {
 }
 
 void Trainer::end_epoch() {
+  check_weights();
   log_.weights(*model_, position_);
   EpochEnd end{.train_loss = epoch_meter_.loss(), .train_accuracy = epoch_meter_.accuracy()};
   if (data_.validation->size() > 0) {
@@ -312,6 +335,7 @@ void Trainer::end_epoch() {
     end.loss = seen.meter.loss();
     end.accuracy = seen.meter.accuracy();
     log_.evaluated("validate", position_, seen);
+    check_loss(seen, "the validation loss");
     log_.note(epoch_line(plan_, position_.epoch + 1, epoch_meter_, seen.meter, scaler_));
     const std::string_view metric = schedule_->metric();
     if (!metric.empty())
@@ -357,9 +381,11 @@ void Trainer::test(TrainResult& result) {
   if (plan_.options.test_weights == "best") load_best();
   result.test = evaluate_split(data_.test, "test");
   log_.evaluated("test", position_, result.test);
+  check_loss(result.test, "the test loss");
 }
 
 void Trainer::save() {
+  check_weights();
   const tensor::NamedTensorList rng = gather_rng_states(group_, generator_);
   if (writer_) writer_->wait();  // so that two states are not in memory at once
   tensor::NamedTensorList optimizer = strategy_->optimizer_state();

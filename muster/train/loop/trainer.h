@@ -52,9 +52,10 @@ struct TrainResult {
 
 /// Trains, validates after each epoch, writes metrics and checkpoints under `output` (rank 0),
 /// tests at the end. Collective. `resume` goes on from a checkpoint; see Note [Exact resume].
-/// Throws an environment error if the loss is not finite on any rank, the same on every rank,
-/// before the step is applied; under 16-mixed if that, or gradients that are not finite, persist
-/// until the loss scale is below 1.
+/// Throws an environment error if the run diverges, the same on every rank: if the loss is not
+/// finite on any rank, before the step is applied; under 16-mixed if that, or gradients that are not
+/// finite, persist until the loss scale is below 1; if weights are not finite at a checkpoint or an
+/// epoch's end, which are not saved then, or the loss of the validation or test is not.
 TrainResult train(const TrainPlan& plan,
                   const TrainData& data,
                   const distributed::ProcessGroup& group,

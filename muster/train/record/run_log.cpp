@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "muster/base/text.h"
 #include "muster/train/record/run_files.h"
 
 namespace muster::train {
@@ -112,8 +113,25 @@ void RunLog::progress(const std::string& phase,
 
 void RunLog::finish(const TrainResult& result) {
   if (!is_first_) return;
-  if (tensorboard_) tensorboard_->finish(result.interrupted);
-  write_run_page(plan_, output_, result, seconds());
+  if (tensorboard_)
+    tensorboard_->finish(result.interrupted ? std::nullopt
+                                            : std::optional(track::RunStatus::kSuccess));
+  write_run_page(plan_,
+                 output_,
+                 {.steps = result.steps,
+                  .interrupted = result.interrupted,
+                  .seconds = seconds(),
+                  .test = result.interrupted ? nullptr : &result.test});
+}
+
+void RunLog::diverged(int64_t steps, const std::string& why) {
+  if (!is_first_) return;
+  try {
+    if (tensorboard_) tensorboard_->finish(track::RunStatus::kFailure);
+    write_run_page(plan_, output_, {.steps = steps, .why_failed = why, .seconds = seconds()});
+  } catch (const std::exception& error) {
+    note(concat("the page of the run was not written: ", error.what()));
+  }
 }
 
 void RunLog::note(const std::string& line) const {

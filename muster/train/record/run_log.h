@@ -58,6 +58,10 @@ class RunLog {
   /// Ends the events and writes index.html, curves.svg and confusion_matrix.csv.
   void finish(const TrainResult& result);
 
+  /// The same for a run that ends with an error after `steps` steps, and why. Throws nothing: the
+  /// error is what counts.
+  void diverged(int64_t steps, const std::string& why);
+
   double seconds() const;  ///< since the start
 
  private:

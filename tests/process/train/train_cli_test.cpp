@@ -299,6 +299,40 @@ TEST(TrainRefuses, ToGoOnWithALossThatIsNotFinite) {
   EXPECT_THAT(refused.text, HasSubstr("try a smaller --lr"));
 }
 
+// The last step's weights have no loss behind them in which the divergence would show.
+TEST(TrainRefuses, ToCallADivergedRunDone) {
+  for (const char* lr : {"1e30", "1e39"}) {
+    const test::Folder folder;
+    const fs::path output = folder.path() / "out";
+    const Refusal refused = refusal(test::on_ranks(2,
+                                                   {"train",
+                                                    "--data",
+                                                    kSmall,
+                                                    "--model",
+                                                    "mlp:hidden=8",
+                                                    "--optimizer",
+                                                    "sgd:momentum=0",
+                                                    "--lr",
+                                                    lr,
+                                                    "--batch-size",
+                                                    "220",
+                                                    "--epochs",
+                                                    "1",
+                                                    "--json",
+                                                    "--output",
+                                                    output}));
+    EXPECT_EQ(refused.code, 1) << lr;
+    EXPECT_THAT(refused.text, HasSubstr("is not finite after step 1 (epoch 1)"));
+    EXPECT_FALSE(fs::exists(output / "best"));
+    EXPECT_FALSE(fs::exists(output / "latest"));
+    for (const std::string& line : split(read_file(output / "metrics.jsonl"), '\n')) {
+      if (line.empty()) continue;
+      for (const auto& [name, value] : parse_json(line, "metrics.jsonl").items())
+        EXPECT_TRUE(value.is_number() || value.is_null() || name == "phase") << line;
+    }
+  }
+}
+
 /// A full disk: no file of the rank may grow beyond 2 KiB. The kernel then answers EFBIG where a
 /// full disk answers ENOSPC.
 TEST(TrainSurvives, AFullDiskWithEarlierCheckpointsIntact) {
