@@ -129,7 +129,8 @@ Trainer::Trainer(const TrainPlan& plan,
 void Trainer::build_model() {
   model_ = make_initial_model(plan_);
   // The same seed gave every rank the same weights; what a model draws later (dropout) differs.
-  generator_.set_current_seed(static_cast<uint64_t>(plan_.options.seed + group_.rank()));
+  generator_.set_current_seed(static_cast<uint64_t>(plan_.options.seed) +
+                               static_cast<uint64_t>(group_.rank()));
   model_->set_generator(generator_);
 }
 
@@ -184,7 +185,7 @@ Trainer::Step Trainer::train_epoch() {
   log_.begin_epoch();
   model_->train();
   data::Epoch epoch = loader_->epoch(position_.epoch, position_.samples);
-  while (position_.samples < plan_.train_samples) {
+  while (position_.samples < plan_.samples_per_epoch) {
     if (finished()) return Step::kDone;  // max_steps inside the epoch
     train_step(epoch);
     if (step_report_.stop()) return Step::kStopped;
@@ -203,7 +204,8 @@ Trainer::Step Trainer::train_epoch() {
 void Trainer::train_step(data::Epoch& epoch) {
   const auto started = Clock::now();
   timeline_.begin_step(position_.step);
-  const int64_t samples = std::min(plan_.samples_per_step, plan_.train_samples - position_.samples);
+  const int64_t samples =
+      std::min(plan_.samples_per_step, plan_.samples_per_epoch - position_.samples);
   const int64_t batch_size = plan_.options.batch_size;
   const int64_t batches = (samples + batch_size - 1) / batch_size;
   optim::Optimizer& optimizer = strategy_->optimizer();

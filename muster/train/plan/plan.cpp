@@ -11,16 +11,22 @@
 #include "muster/models/model.h"
 #include "muster/optim/optimizer.h"
 #include "muster/optim/schedule.h"
+#include "muster/train/plan/parts.h"
 #include "muster/train/replicas/strategy.h"
 
 namespace muster::train {
 namespace {
 
-void at_least(std::string_view flag, int64_t value, int64_t least) {
-  if (value < least)
-    throw usage_error({.refused = std::string(flag),
-                       .rule = concat("at least ", least),
-                       .value = std::to_string(value)});
+// Products of two counts, and of one with the samples of a dataset, stay within 64 bits.
+constexpr int64_t kMostCount = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMostThreads = 1024;  // ranks of this process, or loader threads of a rank
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+void count(std::string_view flag, int64_t value, int64_t least, int64_t most = kMostCount) {
+  if (value >= least && value <= most) return;
+  throw usage_error({.refused = std::string(flag),
+                     .rule = value < least ? concat("at least ", least) : concat("at most ", most),
+                     .value = std::to_string(value)});
 }
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
@@ -45,19 +51,19 @@ void one_of(std::string_view flag,
 }
 
 void check_numbers(const TrainOptions& options) {
-  at_least("--epochs", options.epochs, 1);
-  at_least("--batch-size", options.batch_size, 1);
-  at_least("--devices", options.devices, 0);
-  at_least("--accumulate-grad-batches", options.accumulate_grad_batches, 1);
-  at_least("--validation-samples", options.validation_samples, -1);
-  at_least("--top-k", options.top_k, 0);
-  at_least("--patience", options.patience, 0);
-  at_least("--max-steps", options.max_steps, 0);
-  at_least("--seed", options.seed, 0);
-  at_least("--workers", options.workers, -1);
-  at_least("--checkpoint-every", options.checkpoint_every, 0);
-  at_least("--keep-checkpoints", options.keep_checkpoints, 1);
-  at_least("--log-every", options.log_every, 1);
+  count("--epochs", options.epochs, 1);
+  count("--batch-size", options.batch_size, 1);
+  count("--devices", options.devices, 0, kMostThreads);
+  count("--accumulate-grad-batches", options.accumulate_grad_batches, 1);
+  count("--validation-samples", options.validation_samples, -1, kNoLimit);
+  count("--top-k", options.top_k, 0);
+  count("--patience", options.patience, 0);
+  count("--max-steps", options.max_steps, 0, kNoLimit);
+  count("--seed", options.seed, 0, kNoLimit);
+  count("--workers", options.workers, -1, kMostThreads);
+  count("--checkpoint-every", options.checkpoint_every, 0, kNoLimit);
+  count("--keep-checkpoints", options.keep_checkpoints, 1);
+  count("--log-every", options.log_every, 1, kNoLimit);
   in_range("--gradient-clip-val", options.gradient_clip_val, 0, kUnbounded);
   in_range("--min-delta", options.min_delta, 0, kUnbounded);
   in_range("--label-smoothing", options.label_smoothing, 0, 1);
@@ -90,7 +96,8 @@ void check_parts(const TrainPlan& plan) {
       {.lr = plan.lr, .total_steps = plan.total_steps, .total_epochs = plan.options.epochs});
   const std::filesystem::path& weights = plan.options.weights;
   if (!weights.empty() && !std::filesystem::exists(weights))
-    throw usage_error({.refused = "--weights " + weights.string(), .rule = "the file exists"});
+    throw usage_error({.refused = "--weights " + weights.string(), .rule = "there is no such file"});
+  check_one_sample(plan);
 }
 
 /// What cannot work without a validation split is refused before the first step.
@@ -155,14 +162,21 @@ void check_ranks(const StrategyEntry& strategy, const TrainOptions& options, int
 }
 
 /// Fills in the strategy and the number of ranks.
-void resolve_strategy(TrainPlan& plan, int64_t processes) {
+void resolve_strategy(TrainPlan& plan, int64_t processes, int64_t cores) {
   TrainOptions& options = plan.options;
   if (options.strategy == "auto")
     options.strategy = processes > 1 ? "ddp" : options.devices > 0 ? "dp" : "single";
   std::tie(plan.strategy_name, plan.strategy_params) = split_spec(options.strategy);
   const StrategyEntry& strategy = strategies().at(plan.strategy_name);
   check_ranks(strategy, options, processes);
-  plan.world_size = strategy.ranks == RankSource::kThreads ? options.devices : processes;
+  const bool threads = strategy.ranks == RankSource::kThreads;
+  plan.world_size = threads ? options.devices : processes;
+  if (threads && options.devices > cores)
+    plan.remarks.push_back(concat(options.devices,
+                                  " ranks share ",
+                                  cores,
+                                  cores == 1 ? " core" : " cores",
+                                  ": they take turns, fewer ranks would be faster"));
 }
 
 void fit_model(TrainPlan& plan, const data::DataSpec& spec) {
@@ -178,6 +192,11 @@ void fit_model(TrainPlan& plan, const data::DataSpec& spec) {
                                            .height = spec.height(),
                                            .width = spec.width(),
                                            .classes = spec.classes});
+  if (plan.options.top_k > spec.classes) {
+    throw usage_error({.refused = "--top-k",
+                       .rule = concat("at most the ", spec.classes, " classes of the data"),
+                       .value = std::to_string(plan.options.top_k)});
+  }
 }
 
 void split_samples(TrainPlan& plan, int64_t train_size, int64_t test_size) {
@@ -188,9 +207,36 @@ void split_samples(TrainPlan& plan, int64_t train_size, int64_t test_size) {
   plan.test_samples = test_size;
   if (plan.train_samples < 1) {
     throw usage_error({.refused = "--validation-samples",
-                       .rule = concat("some of the ", train_size, " samples are left for training"),
+                       .rule = concat("some of the ", train_size, " samples must be left to train on"),
                        .value = std::to_string(validation)});
   }
+}
+
+/// Steps and samples of an epoch, and of the run.
+void count_steps(TrainPlan& plan) {
+  const TrainOptions& options = plan.options;
+  plan.samples_per_step = options.batch_size * options.accumulate_grad_batches;
+  plan.samples_per_epoch = plan.train_samples;
+  if (options.drop_last) plan.samples_per_epoch -= plan.train_samples % options.batch_size;
+  if (plan.samples_per_epoch == 0) {
+    throw usage_error({.refused = "--drop-last",
+                       .rule = "an epoch has at least one whole batch",
+                       .value = concat(plan.train_samples,
+                                       " samples to train, --batch-size ",
+                                       options.batch_size),
+                       .hint = "take a smaller --batch-size, or leave --drop-last away"});
+  }
+  plan.steps_per_epoch = plan.samples_per_epoch / plan.samples_per_step +
+                         (plan.samples_per_epoch % plan.samples_per_step != 0 ? 1 : 0);
+  if (__builtin_mul_overflow(plan.steps_per_epoch, options.epochs, &plan.total_steps)) {
+    throw usage_error({.refused = "--epochs",
+                       .rule = "the steps of the run are counted with 64 bits",
+                       .value = concat(options.epochs,
+                                       " epochs of ",
+                                       plan.steps_per_epoch,
+                                       " steps")});
+  }
+  if (options.max_steps > 0) plan.total_steps = std::min(plan.total_steps, options.max_steps);
 }
 
 }  // namespace
@@ -209,7 +255,7 @@ TrainPlan resolve(const TrainOptions& options,
   check_names(options);
   TrainPlan plan;
   plan.options = options;
-  resolve_strategy(plan, around.world_size);
+  resolve_strategy(plan, around.world_size, around.cores);
   std::tie(plan.model_name, plan.model_params) = split_spec(options.model);
   std::tie(plan.data_name, plan.data_params) = split_spec(options.data);
   std::tie(plan.optimizer_name, plan.optimizer_params) = split_spec(options.optimizer);
@@ -220,16 +266,13 @@ TrainPlan resolve(const TrainOptions& options,
   plan.options.lr = plan.lr;
   plan.monitor_falls = options.monitor == "validate_loss";
   plan.batch_per_rank = share_of_batch(options.batch_size, plan.world_size);
-  plan.samples_per_step = options.batch_size * options.accumulate_grad_batches;
   if (options.workers < 0)
     plan.options.workers = data::default_workers(
         around.cores, std::max(around.local_world_size, plan.options.devices));
   fit_model(plan, train.spec());
   split_samples(plan, train.size(), test.size());
   check_validation(plan);
-  plan.steps_per_epoch = (plan.train_samples + plan.samples_per_step - 1) / plan.samples_per_step;
-  plan.total_steps = plan.steps_per_epoch * options.epochs;
-  if (options.max_steps > 0) plan.total_steps = std::min(plan.total_steps, options.max_steps);
+  count_steps(plan);
   check_parts(plan);
   return plan;
 }
@@ -357,7 +400,8 @@ std::string explain(const TrainPlan& plan) {
                                                      options.accumulate_grad_batches,
                                                      " of them per optimizer step (",
                                                      plan.samples_per_step,
-                                                     " samples)"));
+                                                     " samples)"),
+       options.drop_last ? "; an epoch's last batch is left out if it is smaller" : "");
   line("steps",
        plan.steps_per_epoch,
        " per epoch, ",
@@ -378,6 +422,7 @@ std::string explain(const TrainPlan& plan) {
     line("stops early", "after ", options.patience, " epochs without a better ", options.monitor);
   line("test", "with the ", options.test_weights, " weights");
   line("seed", options.seed);
+  for (const std::string& remark : plan.remarks) line("note", remark);
   return out;
 }
 

@@ -101,6 +101,21 @@ TEST(Trainer, AccumulatedBatchesEqualOneLargeBatch) {
   EXPECT_LE(difference(large, run(options, 2, two_folder.path())), 2e-6);
 }
 
+// 200 samples in batches of 16: the 12 steps of an epoch are the first 12 of 13.
+TEST(Trainer, DropLastMakesTheWholeBatchesOfTheSameOrder) {
+  train::TrainOptions options = small_run();
+  options.epochs = 1;
+  const test::Folder whole_folder, first_folder;
+  options.max_steps = 12;
+  const Ran first = run(options, 2, first_folder.path());
+  options.max_steps = 0;
+  options.drop_last = true;
+  const Ran whole = run(options, 2, whole_folder.path());
+  EXPECT_EQ(whole.result.steps, 12);
+  EXPECT_EQ(whole.last.position.epoch, 1);
+  EXPECT_EQ(difference(whole, first), 0);
+}
+
 TEST(Trainer, ClippingBoundsTheStep) {
   train::TrainOptions options = small_run();
   options.model = "mlp:hidden=16";
