@@ -5,21 +5,21 @@
 namespace muster::train {
 
 std::string epoch_line(const TrainPlan& plan,
-                       int64_t epoch,
+                       const formats::TrainPosition& position,
                        const Meter& train,
-                       const Meter& validation,
+                       const std::optional<Meter>& validation,
                        const LossScaler& scaler) {
   const auto numbers = [](const Meter& meter) {
     return concat("loss ", fixed(meter.loss(), 4), ", accuracy ", fixed(meter.accuracy(), 4));
   };
-  std::string line = concat("epoch ",
-                            epoch,
-                            '/',
-                            plan.options.epochs,
-                            ": ",
-                            numbers(train),
-                            "; validation ",
-                            numbers(validation));
+  std::string line = concat("epoch ", position.epoch + 1, '/', plan.options.epochs);
+  if (position.samples < plan.samples_per_epoch) {
+    const int64_t steps =
+        (position.samples + plan.samples_per_step - 1) / plan.samples_per_step;
+    line += concat(", ", steps, " of ", plan.steps_per_epoch, " steps");
+  }
+  line += ": " + numbers(train);
+  if (validation) line += "; validation " + numbers(*validation);
   if (scaler.enabled()) {
     line += concat("; loss scale ",
                    shortest(scaler.scale()),

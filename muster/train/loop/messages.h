@@ -13,11 +13,13 @@
 
 namespace muster::train {
 
-/// "epoch 1/2: loss …, accuracy …; validation loss …, accuracy …", and what a loss scale did.
+/// "epoch 1/2: loss …, accuracy …; validation loss …, accuracy …", and what a loss scale did; of a
+/// run that ends inside an epoch "epoch 1/2, 20 of 430 steps: loss …". `position` is behind a step
+/// of the epoch.
 std::string epoch_line(const TrainPlan& plan,
-                       int64_t epoch,
+                       const formats::TrainPosition& position,
                        const Meter& train,
-                       const Meter& validation,
+                       const std::optional<Meter>& validation,
                        const LossScaler& scaler);
 
 std::string early_stop_line(const TrainPlan& plan, const EarlyStopping& best);

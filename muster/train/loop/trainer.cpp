@@ -59,6 +59,7 @@ class Trainer {
   void check_loss(const Evaluation& seen, const std::string& what);
   void clip_gradients();
   void after_step(int64_t samples);
+  void end_inside_epoch();
   void end_epoch();
   Evaluation evaluate_split(const DatasetPtr& split, const std::string& phase);
   void load_best();
@@ -89,6 +90,7 @@ class Trainer {
   std::optional<double> gradient_norm_;
   bool is_best_ = false;  // the epoch that just ended
   int64_t last_saved_ = -1;
+  int64_t started_after_ = 0;  // the step that this process goes on from
   int64_t checked_ = -1;  // the step whose weights are known to be finite
 };
 
@@ -151,7 +153,7 @@ void Trainer::restore(const Checkpoint& checkpoint) {
                                 (static_cast<uint64_t>(position_.step) << 20) +
                                 static_cast<uint64_t>(group_.rank()));
   }
-  last_saved_ = position_.step;
+  last_saved_ = started_after_ = position_.step;
 }
 
 bool Trainer::finished() const {
@@ -169,6 +171,7 @@ TrainResult Trainer::run() {
     }
   }
   if (stops_early()) log_.note(early_stop_line(plan_, best_));
+  if (!result.interrupted) end_inside_epoch();
   if (last_saved_ != position_.step) save();
   if (!result.interrupted) test(result);
   result.steps = position_.step;
@@ -328,6 +331,18 @@ void Trainer::after_step(int64_t samples) {
   if (every > 0 && position_.step % every == 0 && in_epoch < plan_.steps_per_epoch) save();
 }
 
+/// What no row and no line has said yet of a run that --max-steps ends, or that is short.
+void Trainer::end_inside_epoch() {
+  if (position_.samples > 0)
+    log_.note(epoch_line(plan_, position_, epoch_meter_, std::nullopt, scaler_));
+  const bool is_new = position_.step > started_after_;  // else an earlier process wrote it
+  if (is_new && position_.step < plan_.options.log_every && window_meter_.count > 0) {
+    log_.train(position_,
+               window_meter_,
+               {.lr = strategy_->optimizer().lr(), .gradient_norm = gradient_norm_});
+  }
+}
+
 void Trainer::end_epoch() {
   check_weights();
   log_.weights(*model_, position_);
@@ -338,11 +353,13 @@ void Trainer::end_epoch() {
     end.accuracy = seen.meter.accuracy();
     log_.evaluated("validate", position_, seen);
     check_loss(seen, "the validation loss");
-    log_.note(epoch_line(plan_, position_.epoch + 1, epoch_meter_, seen.meter, scaler_));
+    log_.note(epoch_line(plan_, position_, epoch_meter_, seen.meter, scaler_));
     const std::string_view metric = schedule_->metric();
     if (!metric.empty())
       schedule_->after_epoch(metric == "loss" ? seen.meter.loss() : seen.meter.accuracy());
     is_best_ = best_.after_epoch(plan_.monitor_falls ? seen.meter.loss() : seen.meter.accuracy());
+  } else {
+    log_.note(epoch_line(plan_, position_, epoch_meter_, std::nullopt, scaler_));
   }
   ++position_.epoch;
   position_.samples = 0;
@@ -356,17 +373,23 @@ void Trainer::end_epoch() {
 }
 
 Evaluation Trainer::evaluate_split(const DatasetPtr& split, const std::string& phase) {
+  // A rank knows its own share of the samples only: no numbers until all shares are added up.
+  const bool alone = group_.world_size() == 1;
+  int64_t all = 0;
   const auto show = [&](int64_t done, int64_t batches, const Meter& meter) {
-    log_.progress(phase, position_, done, batches, meter);
+    all = batches;
+    if (done < batches) log_.progress(phase, position_, done, batches, alone ? meter : Meter{});
   };
-  return evaluate(*model_,
-                  split,
-                  group_,
-                  {.workers = plan_.options.workers,
-                   .top_k = plan_.options.top_k,
-                   .precision = plan_.precision.kind,
-                   .confusion = phase == "test"},
-                  show);
+  Evaluation seen = evaluate(*model_,
+                             split,
+                             group_,
+                             {.workers = plan_.options.workers,
+                              .top_k = plan_.options.top_k,
+                              .precision = plan_.precision.kind,
+                              .confusion = phase == "test"},
+                             show);
+  if (all > 0) log_.progress(phase, position_, all, all, seen.meter);
+  return seen;
 }
 
 /// The best epoch's weights on every rank: read by the first, whose disk has them.

@@ -101,8 +101,10 @@ void RunLog::progress(const std::string& phase,
                              .epochs = plan_.options.epochs,
                              .step = step,
                              .steps = steps};
-  event.loss = meter.loss();
-  event.accuracy = meter.accuracy();
+  if (meter.count > 0) {
+    event.loss = meter.loss();
+    event.accuracy = meter.accuracy();
+  }
   if (steps_here_ > 0 && phase == "train") {
     event.samples_per_s = static_cast<double>(samples_here_) / step_seconds_;
     event.eta_s = step_seconds_ / static_cast<double>(steps_here_) *

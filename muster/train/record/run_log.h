@@ -47,7 +47,8 @@ class RunLog {
   void batch(const at::Tensor& data, const formats::TrainPosition& position);
   void weights(const models::Classifier& model, const formats::TrainPosition& position);
 
-  /// To the progress bar, at most some ten times a second unless `step` is the last one.
+  /// To the progress bar, at most some ten times a second unless `step` is the last one. `meter` is
+  /// of all ranks; an empty one: numbers are not known yet.
   void progress(const std::string& phase,
                 const formats::TrainPosition& position,
                 int64_t step,

@@ -66,7 +66,7 @@ TEST(Plan, RefusesNumbersOutOfRange) {
   EXPECT_THAT(refusal_of([] { resolve({.lr = 0.0}); }), HasSubstr("--lr"));
   EXPECT_THAT(refusal_of([] { resolve({.batch_size = -1}); }), HasSubstr("--batch-size"));
   EXPECT_THAT(refusal_of([] { resolve({.validation_samples = 60000}); }),
-              HasSubstr("left for training"));
+              HasSubstr("must be left to train on"));
 }
 
 TEST(Plan, RefusesCountsWhoseProductsWouldNotFit) {
