@@ -22,7 +22,7 @@ struct MetricsRow {
   std::optional<double> accuracy;  ///< 0 … 1
   std::optional<double> lr;
   std::optional<double> samples_per_s;  ///< over all ranks
-  std::optional<double> elapsed_s;      ///< since the start of this process
+  std::optional<double> elapsed_s;      ///< since the start of the run, breaks left out
   std::optional<double> gradient_norm;  ///< of the row's last step, before clipping
   std::optional<double> top_k_accuracy;
   std::optional<double> epoch_s;  ///< of training in this epoch so far, by this process; no

@@ -6,6 +6,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "muster/base/error.h"
 #include "muster/data/dataset.h"
@@ -39,13 +41,15 @@ struct TrainCallbacks {
   /// Rank 0 only: what train() is about to throw because a loss or a gradient is not finite.
   std::function<void(const Error&)> not_finite;
   TraceOptions trace;  ///< where rank 0 writes the timeline of the steps
+  /// For the page of the run: {"command", "muster train …"}, {"host", …}, in the order shown.
+  std::vector<std::pair<std::string, std::string>> about;
 };
 
 struct TrainResult {
   bool interrupted = false;              ///< stop_requested said so; the state is in `checkpoint`
   int64_t steps = 0;                     ///< optimizer steps of the whole run so far
   std::optional<int64_t> skipped_steps;  ///< of these, left out because of overflow; 16-mixed only
-  double seconds = 0;                    ///< of this process
+  double seconds = 0;                    ///< of the whole run so far, in all its processes
   Evaluation test;                       ///< every test sample counted once
   std::filesystem::path checkpoint;      ///< the newest; rank 0 only
 };

@@ -55,7 +55,8 @@ std::vector<track::PageLink> links(const fs::path& output) {
 
 void write_run_page(const TrainPlan& plan,
                     const fs::path& output,
-                    const RunEnd& end) {
+                    const RunEnd& end,
+                    const std::vector<std::pair<std::string, std::string>>& about) {
   const std::string title = concat(plan.model_name, " on ", plan.data_name);
   track::RunPage page{.title = title, .metrics = track::read_metrics(output)};
   page.subtitle = concat(end.interrupted           ? "interrupted after "
@@ -81,6 +82,7 @@ void write_run_page(const TrainPlan& plan,
       write_file_atomic(output / "confusion_matrix.csv", csv_of(*test.confusion));
     }
   }
+  page.about = about;
   page.plan = to_json(plan);
   write_file_atomic(output / "curves.svg",
                     track::render_curves_svg(track::curves_of(page.metrics, title)));

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "muster/train/loop/evaluation.h"
 #include "muster/train/plan/plan.h"
@@ -23,6 +25,7 @@ struct RunEnd {
 /// confusion_matrix.csv if there is one. Reads metrics.jsonl. Throws an environment error.
 void write_run_page(const TrainPlan& plan,
                     const std::filesystem::path& output,
-                    const RunEnd& end);
+                    const RunEnd& end,
+                    const std::vector<std::pair<std::string, std::string>>& about);
 
 }  // namespace muster::train

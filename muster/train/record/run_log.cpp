@@ -1,14 +1,27 @@
 #include "muster/train/record/run_log.h"
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 
 #include "muster/base/text.h"
+#include "muster/track/metrics_reader.h"
 #include "muster/train/record/run_files.h"
 
 namespace muster::train {
 namespace {
 
 constexpr double kProgressPeriod = 0.1;  // seconds between two progress events
+
+/// What the processes that wrote these rows took.
+double seconds_in(std::span<const track::MetricsRecord> rows) {
+  double most = 0;
+  for (const track::MetricsRecord& row : rows) {
+    const double* elapsed = row.find("elapsed_s");
+    if (elapsed != nullptr && std::isfinite(*elapsed)) most = std::max(most, *elapsed);
+  }
+  return most;
+}
 
 }  // namespace
 
@@ -20,13 +33,14 @@ RunLog::RunLog(const TrainPlan& plan,
     : plan_(plan), callbacks_(callbacks), output_(output), is_first_(is_first) {
   if (!is_first) return;
   metrics_.emplace(output, resumed_after);
+  if (resumed_after >= 0) before_s_ = seconds_in(track::read_metrics(output));
   if (plan.options.tensorboard != "off")
     tensorboard_.emplace(plan, output / "tensorboard", resumed_after);
   pictures_due_ = plan.options.tensorboard == "all";
 }
 
 double RunLog::seconds() const {
-  return std::chrono::duration<double>(Clock::now() - start_).count();
+  return before_s_ + std::chrono::duration<double>(Clock::now() - start_).count();
 }
 
 void RunLog::count_step(int64_t samples, double seconds) {
@@ -123,14 +137,18 @@ void RunLog::finish(const TrainResult& result) {
                  {.steps = result.steps,
                   .interrupted = result.interrupted,
                   .seconds = seconds(),
-                  .test = result.interrupted ? nullptr : &result.test});
+                  .test = result.interrupted ? nullptr : &result.test},
+                 callbacks_.about);
 }
 
 void RunLog::diverged(int64_t steps, const std::string& why) {
   if (!is_first_) return;
   try {
     if (tensorboard_) tensorboard_->finish(track::RunStatus::kFailure);
-    write_run_page(plan_, output_, {.steps = steps, .why_failed = why, .seconds = seconds()});
+    write_run_page(plan_,
+                   output_,
+                   {.steps = steps, .why_failed = why, .seconds = seconds()},
+                   callbacks_.about);
   } catch (const std::exception& error) {
     note(concat("the page of the run was not written: ", error.what()));
   }

@@ -63,7 +63,9 @@ class RunLog {
   /// error is what counts.
   void diverged(int64_t steps, const std::string& why);
 
-  double seconds() const;  ///< since the start
+  /// Since the start of the run, without the time in which no process worked on it: those before
+  /// this one count until their last row.
+  double seconds() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -79,6 +81,7 @@ class RunLog {
   bool is_first_;
   bool pictures_due_ = false;
   const Clock::time_point start_ = Clock::now();
+  double before_s_ = 0;  // of earlier processes
   std::optional<track::MetricsLog> metrics_;
   std::optional<TensorBoardLog> tensorboard_;
   int64_t steps_here_ = 0;  // by this process, for the time left

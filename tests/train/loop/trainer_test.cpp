@@ -366,6 +366,21 @@ TEST(Trainer, ARunThatIsShorterThanItsLogHasALineAndARow) {
   EXPECT_THAT(read_file(folder.path() / "metrics.csv"), HasSubstr("\n3,1,train,"));
 }
 
+TEST(Trainer, ARunsSecondsCountItsEarlierProcesses) {
+  const test::Folder folder;
+  train::TrainOptions options = small_run();
+  options.epochs = 1;
+  const Ran first = run(options, 1, folder.path());
+  // As if the first epoch had taken a quarter of an hour.
+  const std::filesystem::path rows = folder.path() / "metrics.jsonl";
+  std::ofstream(rows, std::ios::app)
+      << R"({"step":13,"epoch":1,"phase":"validate","loss":1,"elapsed_s":900})" << '\n';
+  options.epochs = 2;
+  const Ran second = run(options, 1, folder.path(), first.result.checkpoint);
+  EXPECT_GE(second.result.seconds, 900);
+  EXPECT_THAT(read_file(folder.path() / "index.html"), HasSubstr("26 steps, 15m"));
+}
+
 TEST(Trainer, WritesTheFilesOfItsContract) {
   const test::Folder folder;
   train::TrainOptions options = small_run();
