@@ -54,8 +54,9 @@ TEST(MetricsReader, TakesTheColumnsOfANewerWriterAlong) {
       "\"top\":[1],\"done\":true,\"count\":3}\n",
       "file");
   ASSERT_EQ(rows.size(), 1u);
-  EXPECT_EQ(rows[0].values,
-            (std::vector<std::pair<std::string, double>>{{"grad_norm", 2.5}, {"lr", 7}, {"count", 3}}));
+  EXPECT_EQ(
+      rows[0].values,
+      (std::vector<std::pair<std::string, double>>{{"grad_norm", 2.5}, {"lr", 7}, {"count", 3}}));
 }
 
 TEST(MetricsReader, DropsALastLineThatWasCut) {

@@ -145,7 +145,11 @@ class Drawing {
                        "</tspan></text>\n");
       right -= kLetter * letters + 14;
     }
-    return text("title", 0, 20, cut(panel_.title + (panel_.unit.empty() ? "" : " (" + panel_.unit + ")"), right)) + legend;
+    return text("title",
+                0,
+                20,
+                cut(panel_.title + (panel_.unit.empty() ? "" : " (" + panel_.unit + ")"), right)) +
+           legend;
   }
 
   /// Words cut to a width, at a code point.

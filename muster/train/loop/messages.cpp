@@ -14,8 +14,7 @@ std::string epoch_line(const TrainPlan& plan,
   };
   std::string line = concat("epoch ", position.epoch + 1, '/', plan.options.epochs);
   if (position.samples < plan.samples_per_epoch) {
-    const int64_t steps =
-        (position.samples + plan.samples_per_step - 1) / plan.samples_per_step;
+    const int64_t steps = (position.samples + plan.samples_per_step - 1) / plan.samples_per_step;
     line += concat(", ", steps, " of ", plan.steps_per_epoch, " steps");
   }
   line += ": " + numbers(train);

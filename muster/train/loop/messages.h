@@ -25,8 +25,8 @@ std::string epoch_line(const TrainPlan& plan,
 std::string early_stop_line(const TrainPlan& plan, const EarlyStopping& best);
 
 struct NotFinite {
-  std::string what;   ///< "the loss"
-  std::string value;  ///< what was seen: "1 of 2 ranks"
+  std::string what;    ///< "the loss"
+  std::string value;   ///< what was seen: "1 of 2 ranks"
   bool after = false;  ///< seen when the step of `position` was made; else in the step behind it
   double lr = 0;
   int64_t last_saved = -1;  ///< step of the newest checkpoint; -1: there is none

@@ -91,7 +91,7 @@ class Trainer {
   bool is_best_ = false;  // the epoch that just ended
   int64_t last_saved_ = -1;
   int64_t started_after_ = 0;  // the step that this process goes on from
-  int64_t checked_ = -1;  // the step whose weights are known to be finite
+  int64_t checked_ = -1;       // the step whose weights are known to be finite
 };
 
 Trainer::Trainer(const TrainPlan& plan,
@@ -132,7 +132,7 @@ void Trainer::build_model() {
   model_ = make_initial_model(plan_);
   // The same seed gave every rank the same weights; what a model draws later (dropout) differs.
   generator_.set_current_seed(static_cast<uint64_t>(plan_.options.seed) +
-                               static_cast<uint64_t>(group_.rank()));
+                              static_cast<uint64_t>(group_.rank()));
   model_->set_generator(generator_);
 }
 
@@ -248,9 +248,8 @@ void Trainer::update() {
     strategy_->optimizer().step();
   });
   if (!made && scaler_.exhausted()) {
-    not_finite(
-        {.what = ranks > 0 ? "the loss" : "a gradient",
-         .value = concat("NaN or infinity at every loss scale down to ", shortest(scale))});
+    not_finite({.what = ranks > 0 ? "the loss" : "a gradient",
+                .value = concat("NaN or infinity at every loss scale down to ", shortest(scale))});
   }
 }
 

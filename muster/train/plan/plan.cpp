@@ -96,7 +96,8 @@ void check_parts(const TrainPlan& plan) {
       {.lr = plan.lr, .total_steps = plan.total_steps, .total_epochs = plan.options.epochs});
   const std::filesystem::path& weights = plan.options.weights;
   if (!weights.empty() && !std::filesystem::exists(weights))
-    throw usage_error({.refused = "--weights " + weights.string(), .rule = "there is no such file"});
+    throw usage_error(
+        {.refused = "--weights " + weights.string(), .rule = "there is no such file"});
   check_one_sample(plan);
 }
 
@@ -206,9 +207,10 @@ void split_samples(TrainPlan& plan, int64_t train_size, int64_t test_size) {
   plan.train_samples = train_size - validation;
   plan.test_samples = test_size;
   if (plan.train_samples < 1) {
-    throw usage_error({.refused = "--validation-samples",
-                       .rule = concat("some of the ", train_size, " samples must be left to train on"),
-                       .value = std::to_string(validation)});
+    throw usage_error(
+        {.refused = "--validation-samples",
+         .rule = concat("some of the ", train_size, " samples must be left to train on"),
+         .value = std::to_string(validation)});
   }
 }
 
@@ -219,22 +221,20 @@ void count_steps(TrainPlan& plan) {
   plan.samples_per_epoch = plan.train_samples;
   if (options.drop_last) plan.samples_per_epoch -= plan.train_samples % options.batch_size;
   if (plan.samples_per_epoch == 0) {
-    throw usage_error({.refused = "--drop-last",
-                       .rule = "an epoch has at least one whole batch",
-                       .value = concat(plan.train_samples,
-                                       " samples to train, --batch-size ",
-                                       options.batch_size),
-                       .hint = "take a smaller --batch-size, or leave --drop-last away"});
+    throw usage_error(
+        {.refused = "--drop-last",
+         .rule = "an epoch has at least one whole batch",
+         .value =
+             concat(plan.train_samples, " samples to train, --batch-size ", options.batch_size),
+         .hint = "take a smaller --batch-size, or leave --drop-last away"});
   }
   plan.steps_per_epoch = plan.samples_per_epoch / plan.samples_per_step +
                          (plan.samples_per_epoch % plan.samples_per_step != 0 ? 1 : 0);
   if (__builtin_mul_overflow(plan.steps_per_epoch, options.epochs, &plan.total_steps)) {
-    throw usage_error({.refused = "--epochs",
-                       .rule = "the steps of the run are counted with 64 bits",
-                       .value = concat(options.epochs,
-                                       " epochs of ",
-                                       plan.steps_per_epoch,
-                                       " steps")});
+    throw usage_error(
+        {.refused = "--epochs",
+         .rule = "the steps of the run are counted with 64 bits",
+         .value = concat(options.epochs, " epochs of ", plan.steps_per_epoch, " steps")});
   }
   if (options.max_steps > 0) plan.total_steps = std::min(plan.total_steps, options.max_steps);
 }

@@ -33,9 +33,9 @@ struct TrainPlan {
   int64_t samples_per_epoch = 0;  ///< train_samples, or its whole batches: --drop-last
   int64_t steps_per_epoch = 0;
   int64_t total_steps = 0;
-  data::DataSpec spec;             ///< of the data as it is
-  models::ImageShape model_shape;  ///< what the model sees: resized, channels repeated
-  bool monitor_falls = false;      ///< the best epoch has the least value
+  data::DataSpec spec;               ///< of the data as it is
+  models::ImageShape model_shape;    ///< what the model sees: resized, channels repeated
+  bool monitor_falls = false;        ///< the best epoch has the least value
   std::vector<std::string> remarks;  ///< for people: what will work and may not be meant
 };
 

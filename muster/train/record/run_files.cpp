@@ -59,7 +59,7 @@ void write_run_page(const TrainPlan& plan,
                     const std::vector<std::pair<std::string, std::string>>& about) {
   const std::string title = concat(plan.model_name, " on ", plan.data_name);
   track::RunPage page{.title = title, .metrics = track::read_metrics(output)};
-  page.subtitle = concat(end.interrupted           ? "interrupted after "
+  page.subtitle = concat(end.interrupted          ? "interrupted after "
                          : end.why_failed.empty() ? ""
                                                   : "failed after ",
                          end.steps,

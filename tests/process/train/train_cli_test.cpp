@@ -205,6 +205,44 @@ TEST(TrainRefuses, UnknownFlagsWithASuggestion) {
   EXPECT_THAT(refused.text, HasSubstr("did you mean --batch-size?"));
 }
 
+TEST(TrainRefuses, NumbersThatDoNotFitOrMakeNoSenseHere) {
+  for (const auto& [words, says] : std::vector<std::pair<test::Words, std::string>>{
+           {{"--seed", "18446744073709551615"}, "to 9223372036854775807 is needed"},
+           {{"--epochs", "99999999999999999999"}, "--epochs: a whole number from"},
+           {{"--batch-size", "4611686018427387904", "--accumulate-grad-batches", "4"},
+            "--batch-size: at most 2147483647"},
+           {{"--devices", "0"}, "--devices: at least 1 (got 0)"},
+           {{"--strategy", "dp", "--devices", "100000", "--batch-size", "100000"},
+            "--devices: at most 1024"},
+           {{"--top-k", "99"}, "--top-k: at most the 4 classes"},
+           {{"--optimizer", "sgd:momentum=nan"}, "optimizer sgd parameter \"momentum\""},
+           {{"--weights", "no.safetensors"}, "--weights no.safetensors: there is no such file"}}) {
+    test::Words line{"train", "--data", kSmall};
+    line.insert(line.end(), words.begin(), words.end());
+    const Refusal refused = refusal(line);
+    EXPECT_EQ(refused.code, 2) << refused.text;
+    EXPECT_THAT(refused.text, HasSubstr(says));
+  }
+}
+
+TEST(TrainRefuses, WhatAConfigFileSaysWithItsLine) {
+  const test::Folder folder;
+  const fs::path config = folder.path() / "run.toml";
+  for (const auto& [text, says] : std::vector<std::pair<std::string, std::string>>{
+           {"seed = 1\nepochs = 1.5\n", "run.toml:2:1: --epochs: a whole number"},
+           {"epochs = 0\n", "run.toml:1:1: --epochs: at least 1"},
+           {"model = \"mpl\"\n", "run.toml:1:1: unknown model \"mpl\""},
+           {"[optimizer]\nname = \"sgd\"\nmomentum = \"much\"\n",
+            "run.toml:3:1: optimizer sgd parameter \"momentum\": a number is needed"},
+           {"[lr-schedule]\nname = \"step\"\nsize = 3\n",
+            "run.toml:3:1: lr schedule step has no parameter \"size\""}}) {
+    std::ofstream(config) << text;
+    const Refusal refused = refusal({"train", "--config", config, "--data", kSmall});
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_THAT(refused.text, HasSubstr(says));
+  }
+}
+
 TEST(TrainRefuses, WorldSizeZero) {
   const Refusal refused = refusal(train_small({}), {.environment = {"RANK=0", "WORLD_SIZE=0"}});
   EXPECT_EQ(refused.code, 2);
@@ -350,6 +388,17 @@ TEST(TrainSurvives, AFullDiskWithEarlierCheckpointsIntact) {
   EXPECT_EQ(trim(read_file(output / "latest")), before);
   Launched third({"train", "--resume", output, "--epochs", "2"});
   EXPECT_EQ(third.wait(std::chrono::seconds(60)).code, 0) << third.err();
+}
+
+TEST(TrainCommand, ThePageSaysWhereItsNumbersComeFrom) {
+  const test::Folder folder;
+  const fs::path output = folder.path() / "out";
+  Launched program(train_small({"--output", output, "--strategy", "dp", "--devices", "4"}));
+  ASSERT_EQ(program.wait(std::chrono::seconds(60)).code, 0) << program.err();
+  const std::string page = read_file(output / "index.html");
+  EXPECT_THAT(page, HasSubstr("muster train --"));
+  for (const char* fact : {"<dt>command</dt>", "<dt>started</dt>", "<dt>host</dt>", ">muster 0."})
+    EXPECT_THAT(page, HasSubstr(fact));
 }
 
 TEST(TrainCommand, ExplainPrintsThePlanAndTrainsNothing) {

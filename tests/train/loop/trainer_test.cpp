@@ -255,8 +255,7 @@ TEST(Trainer, WeightsThatTheLastStepMadeInfiniteEndTheRunAndAreNotSaved) {
   EXPECT_THAT(error, HasSubstr("no checkpoint was written yet"));
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "latest"));
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "best"));
-  EXPECT_THAT(read_file(folder.path() / "index.html"),
-              HasSubstr("failed after 1 step"));
+  EXPECT_THAT(read_file(folder.path() / "index.html"), HasSubstr("failed after 1 step"));
 }
 
 TEST(Trainer, ADivergedRunKeepsTheLastFiniteCheckpointAsBestAndLatest) {
@@ -282,7 +281,7 @@ TEST(Trainer, AValidationLossThatIsNotFiniteEndsTheRun) {
   options.model = "mlp:hidden=8";
   options.optimizer = "sgd:momentum=0";
   options.batch_size = 200;  // one step per epoch
-  options.lr = 1e30;  // finite weights, infinite scores
+  options.lr = 1e30;         // finite weights, infinite scores
   EXPECT_THAT(divergence(options, folder.path()),
               HasSubstr("the validation loss is not finite after step 1 (epoch 1)"));
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "latest"));
@@ -291,7 +290,8 @@ TEST(Trainer, AValidationLossThatIsNotFiniteEndsTheRun) {
 }
 
 TEST(ModelState, NamesTheFirstTensorThatIsNotFinite) {
-  const torch::Tensor large = torch::full({100}, std::numeric_limits<double>::max(), torch::kDouble);
+  const torch::Tensor large =
+      torch::full({100}, std::numeric_limits<double>::max(), torch::kDouble);
   const torch::Tensor counts = torch::ones({2}, torch::kLong);
   EXPECT_EQ(train::first_not_finite({{"counts", counts}, {"large", large}}), std::nullopt);
   for (const auto dtype : {torch::kFloat, torch::kDouble, torch::kBFloat16}) {
@@ -316,13 +316,14 @@ Told told(const train::TrainOptions& options, int world, const std::filesystem::
   run_ranks(world, [&](ProcessGroup group) {
     const train::TrainPlan plan = train::resolve(
         options, {.world_size = world, .local_world_size = world}, *data.train, *data.test);
-    auto result = train::train(plan,
-                               data,
-                               group,
-                               output,
-                               {},
-                               {.progress = [&](const auto& event) { told.events.push_back(event); },
-                                .note = [&](const auto& line) { told.notes.push_back(line); }});
+    auto result =
+        train::train(plan,
+                     data,
+                     group,
+                     output,
+                     {},
+                     {.progress = [&](const auto& event) { told.events.push_back(event); },
+                      .note = [&](const auto& line) { told.notes.push_back(line); }});
     if (group.rank() == 0) told.result = std::move(result);
   });
   return told;
