@@ -155,7 +155,7 @@ std::string zsh_arguments(const CommandText& command, const std::string& indent)
   for (const OptionText& option : command.options) {
     for (const std::string& flag : option.flags) {
       std::string spec = concat(flag, '[', zsh_text(option.help), ']');
-      // "=": as --flag=value too; "-": only so.
+      // "=": as --flag=value and as --flag value.
       if (!option.value.empty())
         spec = concat('*',
                       flag,

@@ -7,9 +7,13 @@ set(muster_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/muster)
 set(muster_private_dir ${CMAKE_INSTALL_LIBDIR}/muster)  # libmuster_nccl.so, and a LibTorch put there by hand: libtorch/torch
 
 install(TARGETS muster RUNTIME COMPONENT program)
-install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+set(muster_docs_dir ${CMAKE_BINARY_DIR}/installed_docs)  # with links that lead somewhere where they are installed
+install(CODE "execute_process(COMMAND ${CMAKE_COMMAND} -DFROM=${CMAKE_SOURCE_DIR} -DTO=${muster_docs_dir}
+  -P ${CMAKE_SOURCE_DIR}/cmake/InstallDocs.cmake COMMAND_ERROR_IS_FATAL ANY)" ALL_COMPONENTS)
+install(FILES ${muster_docs_dir}/README.md ${muster_docs_dir}/CHANGELOG.md ${muster_docs_dir}/LICENSE
+  DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 install(DIRECTORY share/muster/ DESTINATION ${CMAKE_INSTALL_DATADIR}/muster COMPONENT program FILES_MATCHING PATTERN "*.py")
-install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT dev)
+install(DIRECTORY ${muster_docs_dir}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT dev)
 
 # Completions and manual pages, written by the program of this build from its tables of options. Without LibTorch as well.
 install(CODE "set(muster_words_dir \"${CMAKE_BINARY_DIR}/words\")
