@@ -46,12 +46,14 @@ std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan) {
   return model;
 }
 
-void check_one_sample(const TrainPlan& plan) {
+void check_model(const TrainPlan& plan) {
   const int64_t last = plan.samples_per_epoch % plan.options.batch_size;
   const bool always = plan.batch_per_rank == 1;
   // The ranks' shares of a batch differ by one at most.
-  if (!always && (last == 0 || last >= 2 * plan.world_size)) return;
+  const bool one_sample = always || (last > 0 && last < 2 * plan.world_size);
+  if (!one_sample && plan.model_params.empty()) return;
   const auto model = make_initial_model(plan);
+  if (!one_sample) return;
   model->set_generator(at::detail::createCPUGenerator());  // torch's own is another rank's, too
   const models::ImageShape& shape = plan.model_shape;
   try {

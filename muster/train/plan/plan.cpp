@@ -81,8 +81,7 @@ void check_names(const TrainOptions& options) {
     throw usage_error({.refused = "--lr-schedule", .rule = "it is a name", .value = "\"\""});
 }
 
-/// Names and numbers that would else be refused when the output folder exists already. The model's
-/// own values are checked when it is made: some models are large.
+/// Names and numbers that would else be refused when the output folder exists already.
 void check_parts(const TrainPlan& plan) {
   check_param_names(models::models().at(plan.model_name).params,
                     plan.model_params,
@@ -98,7 +97,7 @@ void check_parts(const TrainPlan& plan) {
   if (!weights.empty() && !std::filesystem::exists(weights))
     throw usage_error(
         {.refused = "--weights " + weights.string(), .rule = "there is no such file"});
-  check_one_sample(plan);
+  check_model(plan);
 }
 
 /// What cannot work without a validation split is refused before the first step.

@@ -130,6 +130,12 @@ TEST(Plan, RefusesALastBatchThatBatchNormCannotTrainOn) {
   with({.model = "cnn", .batch_size = 8}, 97)();  // 14 x 14 values of each sample
 }
 
+// Before a folder is made for the run.
+TEST(Plan, RefusesParametersThatTheModelCannotBeMadeFrom) {
+  EXPECT_THAT(refusal_of([] { resolve({.model = "cnn:width=0"}); }), HasSubstr("width=0"));
+  EXPECT_THAT(refusal_of([] { resolve({.model = "cnn:width=x"}); }), HasSubstr("\"width\""));
+}
+
 TEST(Plan, RefusesUnknownNames) {
   EXPECT_THAT(refusal_of([] { resolve({.optimizer = "sdg"}); }),
               HasSubstr("did you mean \"sgd\"?"));
