@@ -7,8 +7,8 @@
 #include "muster/base/text.h"
 
 #include "cli/command.h"
-#include "cli/overview.h"
 #include "cli/man_page.h"
+#include "cli/overview.h"
 #include "cli/parse.h"
 
 namespace muster::cli {

@@ -1,7 +1,8 @@
 // The code of the guides that belongs to no example: README.md, docs/ddp.md, choose-a-strategy.md,
 // from-ray-tune.md and when-a-rank-fails.md. quotes.py checks that the blocks of these pages stand
 // here line by line; the build, that they compile as they stand; a run, what needs no GPU.
-// clang-format off: the lines are those of the pages
+// The lines are those of the pages:
+// clang-format off
 #include <cstdlib>
 #include <iostream>
 #include <vector>

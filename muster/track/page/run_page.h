@@ -32,7 +32,7 @@ struct RunPage {
   std::vector<PageLink> files;  ///< checkpoints, logs
   /// {"command", "muster train …"}, {"host", …}: where the numbers come from
   std::vector<std::pair<std::string, std::string>> about;
-  Json plan;                    ///< an object, shown as a table: nested names joined by points
+  Json plan;  ///< an object, shown as a table: nested names joined by points
 };
 
 /// A complete HTML page that needs nothing but itself: no network (its own Content-Security-Policy

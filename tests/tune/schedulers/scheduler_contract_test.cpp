@@ -24,8 +24,8 @@ extern const SchedulerEntry slack_entry;  // worked_scheduler_test.cpp
 namespace {
 
 using test::refusal_of;
-using worked::slack_entry;
 using ::testing::HasSubstr;
+using worked::slack_entry;
 
 using test::kInf;
 using test::kNan;

@@ -22,8 +22,8 @@ extern const SearcherEntry halton_entry;  // worked_searcher_test.cpp
 namespace {
 
 using test::refusal_of;
-using worked::halton_entry;
 using ::testing::HasSubstr;
+using worked::halton_entry;
 using Suggestion = Searcher::Suggestion;
 
 using test::kNan;
