@@ -69,12 +69,12 @@ void load_weights(torch::nn::Module& model,
     if (found == own.end()) refuse_unknown(name, own);
     check_tensor(name, found->second, given);
     if (left.erase(name) == 0)
-      throw usage_error({.refused = "weights " + name, .rule = "each tensor comes once"});
+      throw usage_error({.refused = "weights " + name, .rule = "it is given twice"});
   }
   for (const auto& item : left) {
     if (item.first.ends_with("num_batches_tracked")) continue;
     throw usage_error({.refused = "weights without " + item.first,
-                       .rule = "they hold every tensor of the model",
+                       .rule = "every tensor of the model must be among them",
                        .value = concat(weights.size(), " tensors for ", own.size())});
   }
   for (const auto& [name, given] : weights) own.at(name).copy_(given);

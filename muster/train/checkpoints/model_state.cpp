@@ -34,7 +34,7 @@ void load_model_state(torch::nn::Module& module, const tensor::NamedTensorList& 
     const auto found = saved.find(name);
     if (found == saved.end())
       throw usage_error({.refused = "the saved model has no tensor " + name,
-                         .rule = "it was saved from the same model"});
+                         .rule = "a checkpoint must be of the very model that it is loaded into"});
     const at::Tensor& value = *found->second;
     if (value.sizes() != tensor.sizes() || value.scalar_type() != tensor.scalar_type()) {
       throw usage_error(
@@ -47,7 +47,7 @@ void load_model_state(torch::nn::Module& module, const tensor::NamedTensorList& 
   }
   if (!saved.empty())
     throw usage_error({.refused = concat("the saved model has a tensor ", saved.begin()->first),
-                       .rule = "the model knows every saved tensor"});
+                       .rule = "the model has none of that name"});
   for (auto& [to, from] : copies) to.copy_(from);
 }
 

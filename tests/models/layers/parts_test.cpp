@@ -111,7 +111,7 @@ TEST(Weights, ThatDoNotFitAreRefusedByNameAndNothingChanges) {
               HasSubstr("save model._orig_mod.state_dict() in Python"));
   EXPECT_THAT(refusal(*model, with(0, good[0].first, good[0].second.to(torch::kInt))),
               HasSubstr("got Int"));
-  EXPECT_THAT(refusal(*model, with(0, good[1].first, good[1].second)), HasSubstr("comes once"));
+  EXPECT_THAT(refusal(*model, with(0, good[1].first, good[1].second)), HasSubstr("given twice"));
   EXPECT_THAT(refusal(*model, Weights(good.begin() + 1, good.end())),
               HasSubstr("weights without " + good[0].first));
   EXPECT_THAT(refusal(*model, with(0, good[0].first, {})), HasSubstr("no tensor"));
