@@ -43,6 +43,8 @@ std::string early_stop_line(const TrainPlan& plan, const EarlyStopping& best) {
 
 Error not_finite_error(const TrainPlan& plan,
                        const formats::TrainPosition& position,
+                       double lr,
+                       int64_t last_saved,
                        const NotFinite& found) {
   const bool is_half = plan.precision.kind == Precision::kFloat16Mixed;
   // Behind an epoch's last step the position is already that of the next one.
@@ -59,12 +61,11 @@ Error not_finite_error(const TrainPlan& plan,
        .rule = "training goes on only with finite numbers",
        .value = found.value,
        .hint = concat("try a smaller --lr (now ",
-                      shortest(found.lr),
+                      shortest(lr),
                       ") or --gradient-clip-val 1",
                       is_half ? ", or --precision bf16-mixed, which has float32's range; " : "; ",
-                      found.last_saved >= 0
-                          ? concat("the checkpoint of step ", found.last_saved, " is intact")
-                          : "no checkpoint was written yet")});
+                      last_saved >= 0 ? concat("the checkpoint of step ", last_saved, " is intact")
+                                      : "no checkpoint was written yet")});
 }
 
 }  // namespace muster::train

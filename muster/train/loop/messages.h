@@ -28,13 +28,14 @@ struct NotFinite {
   std::string what;    ///< "the loss"
   std::string value;   ///< what was seen: "1 of 2 ranks"
   bool after = false;  ///< seen when the step of `position` was made; else in the step behind it
-  double lr = 0;
-  int64_t last_saved = -1;  ///< step of the newest checkpoint; -1: there is none
 };
 
-/// The run has diverged.
+/// The run has diverged, at that learning rate. `last_saved`: step of the newest checkpoint; -1:
+/// there is none.
 Error not_finite_error(const TrainPlan& plan,
                        const formats::TrainPosition& position,
+                       double lr,
+                       int64_t last_saved,
                        const NotFinite& found);
 
 }  // namespace muster::train

@@ -1,98 +1,21 @@
 #include "muster/train/loop/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include <ATen/CPUGeneratorImpl.h>
 
-#include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
-#include "muster/data/loader/loader.h"
-#include "muster/models/model.h"
-#include "muster/optim/schedule.h"
-#include "muster/train/checkpoints/checkpoint_writer.h"
 #include "muster/train/checkpoints/model_state.h"
-#include "muster/train/loop/early_stopping.h"
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/loop/messages.h"
-#include "muster/train/loop/precision.h"
-#include "muster/train/loop/step_report.h"
+#include "muster/train/loop/training.h"
 #include "muster/train/metrics/loss.h"
 #include "muster/train/plan/parts.h"
-#include "muster/train/record/run_log.h"
-#include "muster/train/replicas/strategy.h"
 
 namespace muster::train {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-using Model = std::shared_ptr<models::Classifier>;
-
-/// One run on one rank. Everything collective happens in the same order on all ranks.
-class Trainer {
- public:
-  Trainer(const TrainPlan& plan,
-          const TrainData& data,
-          const distributed::ProcessGroup& group,
-          const std::filesystem::path& output,
-          const std::optional<Checkpoint>& resume,
-          const TrainCallbacks& callbacks);
-
-  TrainResult run();
-
- private:
-  enum class Step { kDone, kStopped };
-
-  bool is_first() const { return group_.rank() == 0; }
-  bool stops_early() const { return plan_.options.patience > 0 && best_.should_stop(); }
-  bool finished() const;
-  void build_model();
-  void restore(const Checkpoint& checkpoint);
-  Step train_epoch();
-  void train_step(data::Epoch& epoch);
-  void backward(const data::Batch& batch, double weight, bool last, Meter& sum);
-  void update();
-  [[noreturn]] void not_finite(NotFinite found);
-  void check_weights();
-  void check_loss(const Evaluation& seen, const std::string& what);
-  void clip_gradients();
-  void after_step(int64_t samples);
-  void end_inside_epoch();
-  void end_epoch();
-  Evaluation evaluate_split(const DatasetPtr& split, const std::string& phase);
-  void load_best();
-  void test(TrainResult& result);
-  void save();
-
-  const TrainPlan& plan_;
-  distributed::ProcessGroup group_;
-  std::filesystem::path output_;
-  const TrainCallbacks& callbacks_;
-
-  SplitData data_;
-  std::unique_ptr<data::Loader> loader_;
-  at::Generator generator_;  // of what the model draws while it trains: this rank's own
-  Model model_;
-  std::unique_ptr<Strategy> strategy_;
-  std::unique_ptr<optim::Schedule> schedule_;
-  EarlyStopping best_;
-  RunLog log_;
-  std::optional<CheckpointWriter> writer_;  // rank 0
-  LossScaler scaler_;
-  StepReport step_report_;
-  StepTimeline timeline_;
-
-  formats::TrainPosition position_;
-  Meter epoch_meter_;   // since the start of the epoch: what the bar shows
-  Meter window_meter_;  // since the last row of metrics
-  std::optional<double> gradient_norm_;
-  bool is_best_ = false;  // the epoch that just ended
-  int64_t last_saved_ = -1;
-  int64_t started_after_ = 0;  // the step that this process goes on from
-  int64_t checked_ = -1;       // the step whose weights are known to be finite
-};
+namespace detail {
 
 Trainer::Trainer(const TrainPlan& plan,
                  const TrainData& data,
@@ -113,6 +36,7 @@ Trainer::Trainer(const TrainPlan& plan,
              .min_delta = plan.options.min_delta,
              .wants_less = plan.monitor_falls}),
       log_(plan, output, resume ? resume->position.step : -1, group.rank() == 0, callbacks),
+      divergence_(plan, group, log_, callbacks),
       scaler_(plan.precision, group),
       step_report_(group),
       timeline_(callbacks.trace, group, [this](const std::string& line) { log_.note(line); }) {
@@ -241,15 +165,17 @@ void Trainer::train_step(data::Epoch& epoch) {
 void Trainer::update() {
   const int64_t ranks = step_report_.ranks_not_finite();
   const std::string seen = concat(ranks, " of ", group_.world_size(), " ranks");
-  if (ranks > 0 && !scaler_.enabled()) not_finite({.what = "the loss", .value = seen});
+  if (ranks > 0 && !scaler_.enabled()) divergence_.end(here(), {.what = "the loss", .value = seen});
   const double scale = scaler_.scale();
   const bool made = scaler_.step(strategy_->optimizer(), ranks == 0, [this] {
     clip_gradients();
     strategy_->optimizer().step();
   });
   if (!made && scaler_.exhausted()) {
-    not_finite({.what = ranks > 0 ? "the loss" : "a gradient",
-                .value = concat("NaN or infinity at every loss scale down to ", shortest(scale))});
+    divergence_.end(
+        here(),
+        {.what = ranks > 0 ? "the loss" : "a gradient",
+         .value = concat("NaN or infinity at every loss scale down to ", shortest(scale))});
   }
 }
 
@@ -276,40 +202,12 @@ void Trainer::backward(const data::Batch& batch, double weight, bool last, Meter
   }
 }
 
-/// The end of a run that diverged, on all ranks alike. What was saved before stays.
-void Trainer::not_finite(NotFinite found) {
-  found.lr = strategy_->optimizer().lr();
-  found.last_saved = last_saved_;
-  const Error error = not_finite_error(plan_, position_, found);
-  if (writer_) writer_->wait();
-  log_.diverged(position_.step, error.text().refused);
-  if (is_first() && callbacks_.not_finite) callbacks_.not_finite(error);
-  throw error;
-}
-
-/// Before weights are scored or saved. A loss says nothing of the step that it led to: a gradient
-/// may be NaN where the loss is not, and behind the last step no loss comes. Collective.
-void Trainer::check_weights() {
-  if (checked_ == position_.step) return;
-  const std::string mine = first_not_finite(model_state(*model_)).value_or("");
-  for (const std::string& name : group_.all_gather_text(mine)) {
-    if (!name.empty())
-      not_finite({.what = "the tensor " + name, .value = "NaN or infinity", .after = true});
-  }
-  checked_ = position_.step;
-}
-
-void Trainer::check_loss(const Evaluation& seen, const std::string& what) {
-  const double loss = seen.meter.loss();
-  if (!std::isfinite(loss)) not_finite({.what = what, .value = shortest(loss), .after = true});
-}
-
 void Trainer::clip_gradients() {
   const double limit = plan_.options.gradient_clip_val;
   if (limit <= 0) return;
   gradient_norm_ = strategy_->clip_gradients(limit);
   if (!std::isfinite(*gradient_norm_))
-    not_finite({.what = "the gradients' norm", .value = shortest(*gradient_norm_)});
+    divergence_.end(here(), {.what = "the gradients' norm", .value = shortest(*gradient_norm_)});
 }
 
 void Trainer::after_step(int64_t samples) {
@@ -318,9 +216,7 @@ void Trainer::after_step(int64_t samples) {
   step_report_.add_to(epoch_meter_);
   step_report_.add_to(window_meter_);
   if (position_.step % plan_.options.log_every == 0) {
-    log_.train(position_,
-               window_meter_,
-               {.lr = strategy_->optimizer().lr(), .gradient_norm = gradient_norm_});
+    write_train_row();
     window_meter_ = {};
   }
   const int64_t in_epoch =
@@ -332,14 +228,22 @@ void Trainer::after_step(int64_t samples) {
 
 /// What no row and no line has said yet of a run that --max-steps ends, or that is short.
 void Trainer::end_inside_epoch() {
+  if (position_.step == started_after_) return;  // an earlier process has said it
   if (position_.samples > 0)
     log_.note(epoch_line(plan_, position_, epoch_meter_, std::nullopt, scaler_));
-  const bool is_new = position_.step > started_after_;  // else an earlier process wrote it
-  if (is_new && position_.step < plan_.options.log_every && window_meter_.count > 0) {
-    log_.train(position_,
-               window_meter_,
-               {.lr = strategy_->optimizer().lr(), .gradient_norm = gradient_norm_});
-  }
+  if (position_.step < plan_.options.log_every && window_meter_.count > 0) write_train_row();
+}
+
+void Trainer::write_train_row() {
+  log_.train(position_,
+             window_meter_,
+             {.lr = strategy_->optimizer().lr(), .gradient_norm = gradient_norm_});
+}
+
+/// Before weights are scored or saved.
+void Trainer::check_weights() {
+  if (checked_ != position_.step) divergence_.check_weights(*model_, here());
+  checked_ = position_.step;
 }
 
 void Trainer::end_epoch() {
@@ -351,7 +255,7 @@ void Trainer::end_epoch() {
     end.loss = seen.meter.loss();
     end.accuracy = seen.meter.accuracy();
     log_.evaluated("validate", position_, seen);
-    check_loss(seen, "the validation loss");
+    divergence_.check_loss(seen, "the validation loss", here());
     log_.note(epoch_line(plan_, position_, epoch_meter_, seen.meter, scaler_));
     const std::string_view metric = schedule_->metric();
     if (!metric.empty())
@@ -372,23 +276,10 @@ void Trainer::end_epoch() {
 }
 
 Evaluation Trainer::evaluate_split(const DatasetPtr& split, const std::string& phase) {
-  // A rank knows its own share of the samples only: no numbers until all shares are added up.
-  const bool alone = group_.world_size() == 1;
-  int64_t all = 0;
-  const auto show = [&](int64_t done, int64_t batches, const Meter& meter) {
-    all = batches;
-    if (done < batches) log_.progress(phase, position_, done, batches, alone ? meter : Meter{});
-  };
-  Evaluation seen = evaluate(*model_,
-                             split,
-                             group_,
-                             {.workers = plan_.options.workers,
-                              .top_k = plan_.options.top_k,
-                              .precision = plan_.precision.kind,
-                              .confusion = phase == "test"},
-                             show);
-  if (all > 0) log_.progress(phase, position_, all, all, seen.meter);
-  return seen;
+  return evaluate_shown(
+      *model_, split, group_, plan_, phase, [&](int64_t done, int64_t batches, const Meter& meter) {
+        log_.progress(phase, position_, done, batches, meter);
+      });
 }
 
 /// The best epoch's weights on every rank: read by the first, whose disk has them.
@@ -405,7 +296,7 @@ void Trainer::test(TrainResult& result) {
   if (plan_.options.test_weights == "best") load_best();
   result.test = evaluate_split(data_.test, "test");
   log_.evaluated("test", position_, result.test);
-  check_loss(result.test, "the test loss");
+  divergence_.check_loss(result.test, "the test loss", here());
 }
 
 void Trainer::save() {
@@ -430,7 +321,7 @@ void Trainer::save() {
                   .rng = rng});
 }
 
-}  // namespace
+}  // namespace detail
 
 TrainResult train(const TrainPlan& plan,
                   const TrainData& data,
@@ -438,7 +329,7 @@ TrainResult train(const TrainPlan& plan,
                   const std::filesystem::path& output,
                   const std::optional<Checkpoint>& resume,
                   const TrainCallbacks& callbacks) {
-  return Trainer(plan, data, group, output, resume, callbacks).run();
+  return detail::Trainer(plan, data, group, output, resume, callbacks).run();
 }
 
 }  // namespace muster::train

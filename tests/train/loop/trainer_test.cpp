@@ -3,7 +3,6 @@
 #include "muster/train/loop/trainer.h"
 
 #include <atomic>
-#include <cmath>
 #include <fstream>
 #include <sstream>
 
@@ -16,9 +15,7 @@
 #include "muster/base/text.h"
 #include "muster/data/sets/tensor_dataset.h"
 #include "muster/testing/run_ranks.h"
-#include "muster/train/checkpoints/model_state.h"
 
-#include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 #include "tests/train/small_run.h"
 
@@ -225,146 +222,6 @@ TEST(Trainer, ALossThatIsNotFiniteStopsAllRanksBeforeTheStep) {
   EXPECT_EQ(refused, 2);
   EXPECT_THAT(errors[0], HasSubstr("the loss is not finite in step"));
   EXPECT_THAT(errors[1], HasSubstr("--lr"));
-}
-
-/// The error that a run on two ranks ends with, the same on both.
-std::string divergence(const train::TrainOptions& options, const std::filesystem::path& output) {
-  std::vector<std::string> errors(2);
-  const train::TrainData data = train::open_data(options.data, {});
-  run_ranks(2, [&](ProcessGroup group) {
-    const train::TrainPlan plan = train::resolve(
-        options, {.world_size = 2, .local_world_size = 2, .cores = 2}, *data.train, *data.test);
-    errors[group.rank()] = test::refusal_of(
-        [&] { train::train(plan, data, group, output, {}, {}); }, ErrorKind::kEnvironment);
-  });
-  EXPECT_EQ(errors[0], errors[1]);
-  return errors[0];
-}
-
-// No loss comes behind the last step: its weights are looked at.
-TEST(Trainer, WeightsThatTheLastStepMadeInfiniteEndTheRunAndAreNotSaved) {
-  const test::Folder folder;
-  train::TrainOptions options = small_run();
-  options.model = "mlp:hidden=8";
-  options.optimizer = "sgd:momentum=0";
-  options.lr = 1e39;  // beyond float32 after one step
-  options.max_steps = 1;
-  const std::string error = divergence(options, folder.path());
-  EXPECT_THAT(error, HasSubstr("is not finite after step 1 (epoch 1)"));
-  EXPECT_THAT(error, HasSubstr("the tensor "));
-  EXPECT_THAT(error, HasSubstr("no checkpoint was written yet"));
-  EXPECT_FALSE(std::filesystem::exists(folder.path() / "latest"));
-  EXPECT_FALSE(std::filesystem::exists(folder.path() / "best"));
-  EXPECT_THAT(read_file(folder.path() / "index.html"), HasSubstr("failed after 1 step"));
-}
-
-TEST(Trainer, ADivergedRunKeepsTheLastFiniteCheckpointAsBestAndLatest) {
-  const test::Folder folder;
-  train::TrainOptions options = small_run();
-  options.model = "mlp:hidden=8";
-  options.optimizer = "sgd:momentum=0";
-  options.epochs = 3;
-  options.lr = 0.01;
-  // 13 steps per epoch: the first is sound, and the last step of the second leaves float32.
-  options.lr_schedule = "multi_step:milestones=25,gamma=1e300,unit=step";
-  const std::string error = divergence(options, folder.path());
-  EXPECT_THAT(error, HasSubstr("is not finite after step 26 (epoch 2)"));
-  EXPECT_THAT(error, HasSubstr("the checkpoint of step 13 is intact"));
-  EXPECT_EQ(read_file(folder.path() / "latest"), "step-13\n");
-  EXPECT_EQ(read_file(folder.path() / "best"), "step-13\n");
-  EXPECT_FALSE(std::filesystem::exists(folder.path() / "checkpoints/step-26"));
-}
-
-TEST(Trainer, AValidationLossThatIsNotFiniteEndsTheRun) {
-  const test::Folder folder;
-  train::TrainOptions options = small_run();
-  options.model = "mlp:hidden=8";
-  options.optimizer = "sgd:momentum=0";
-  options.batch_size = 200;  // one step per epoch
-  options.lr = 1e30;         // finite weights, infinite scores
-  EXPECT_THAT(divergence(options, folder.path()),
-              HasSubstr("the validation loss is not finite after step 1 (epoch 1)"));
-  EXPECT_FALSE(std::filesystem::exists(folder.path() / "latest"));
-  EXPECT_THAT(read_file(folder.path() / "metrics.jsonl"), HasSubstr("\"loss\":null"));
-  EXPECT_THAT(read_file(folder.path() / "metrics.csv"), HasSubstr("1,1,validate,nan,"));
-}
-
-TEST(ModelState, NamesTheFirstTensorThatIsNotFinite) {
-  const torch::Tensor large =
-      torch::full({100}, std::numeric_limits<double>::max(), torch::kDouble);
-  const torch::Tensor counts = torch::ones({2}, torch::kLong);
-  EXPECT_EQ(train::first_not_finite({{"counts", counts}, {"large", large}}), std::nullopt);
-  for (const auto dtype : {torch::kFloat, torch::kDouble, torch::kBFloat16}) {
-    for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
-      torch::Tensor tensor = torch::ones({3, 5}, dtype);
-      tensor[2][4] = bad;
-      EXPECT_EQ(train::first_not_finite({{"large", large}, {"b", tensor}, {"c", tensor}}), "b");
-    }
-  }
-}
-
-/// What rank 0 tells of a run on `world` ranks.
-struct Told {
-  std::vector<track::ProgressEvent> events;
-  std::vector<std::string> notes;
-  train::TrainResult result;
-};
-
-Told told(const train::TrainOptions& options, int world, const std::filesystem::path& output) {
-  Told told;
-  const train::TrainData data = train::open_data(options.data, {});
-  run_ranks(world, [&](ProcessGroup group) {
-    const train::TrainPlan plan = train::resolve(
-        options, {.world_size = world, .local_world_size = world}, *data.train, *data.test);
-    auto result =
-        train::train(plan,
-                     data,
-                     group,
-                     output,
-                     {},
-                     {.progress = [&](const auto& event) { told.events.push_back(event); },
-                      .note = [&](const auto& line) { told.notes.push_back(line); }});
-    if (group.rank() == 0) told.result = std::move(result);
-  });
-  return told;
-}
-
-// A rank's own share would pass for the result: accuracy 1.000 where the whole has 0.20.
-TEST(Trainer, ProgressOfAnEvaluationShowsNumbersOfAllRanksOrNone) {
-  const test::Folder folder;
-  train::TrainOptions options = small_run();
-  options.epochs = 1;
-  options.data = "synthetic:samples=220,test_samples=1200,size=8,classes=4,noise=0.9";
-  const Told run = told(options, 2, folder.path());
-  int with_numbers = 0;
-  for (const track::ProgressEvent& event : run.events) {
-    if (event.phase != "test" || !event.accuracy) continue;
-    ++with_numbers;
-    EXPECT_EQ(event.step, event.steps);
-    EXPECT_EQ(*event.accuracy, run.result.test.meter.accuracy());
-    EXPECT_EQ(*event.loss, run.result.test.meter.loss());
-  }
-  EXPECT_EQ(with_numbers, 1);
-}
-
-TEST(Trainer, SaysEachEpochWithoutValidationToo) {
-  const test::Folder folder;
-  train::TrainOptions options = small_run();
-  options.validation_samples = 0;
-  const Told run = told(options, 1, folder.path());
-  ASSERT_EQ(run.notes.size(), 2U);
-  EXPECT_THAT(run.notes[1], HasSubstr("epoch 2/2: loss "));
-}
-
-TEST(Trainer, ARunThatIsShorterThanItsLogHasALineAndARow) {
-  const test::Folder folder;
-  train::TrainOptions options = small_run();
-  options.log_every = 50;
-  options.max_steps = 3;
-  const Told run = told(options, 1, folder.path());
-  ASSERT_EQ(run.notes.size(), 1U);
-  EXPECT_THAT(run.notes[0], HasSubstr("epoch 1/2, 3 of 13 steps: loss "));
-  EXPECT_THAT(read_file(folder.path() / "metrics.csv"), HasSubstr("\n3,1,train,"));
 }
 
 TEST(Trainer, ARunsSecondsCountItsEarlierProcesses) {
