@@ -14,6 +14,7 @@
 #include "cli/man_page.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
+#include "tests/support/paths.h"
 
 namespace muster::cli {
 namespace {
@@ -118,7 +119,7 @@ TEST(ManPages, HoldEveryFlagOfEveryCommandAndEveryCommand) {
 Words offered(const Words& typed) {
   const test::Folder folder;
   const std::filesystem::path script = folder.path() / "script";
-  std::string words = MUSTER_TEST_BIN_DIR "/muster";
+  std::string words = test::program_path("muster");
   for (const std::string& word : typed) words += " '" + word + "'";
   std::ofstream(script) << output_of({"completion", "bash"}) << "COMP_WORDS=(" << words
                         << ")\nCOMP_CWORD=" << typed.size()
