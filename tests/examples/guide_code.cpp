@@ -44,7 +44,7 @@ void ddp_options() {
   Net net;
   namespace mp = muster::parallel;
   muster::distributed::ProcessGroup group = muster::distributed::init_process_group();
-  mp::DistributedDataParallel ddp(net, group, {.comm_hook = "bf16", .static_graph = true});  // all options: DdpOptions
+  mp::DistributedDataParallel ddp(net, group, {.static_graph = true, .comm_hook = "bf16"});  // all options: DdpOptions
   const auto [x, y] = Data();
   loss(ddp->forward(x), y).backward();
 }
