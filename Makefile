@@ -1,5 +1,5 @@
 # The commands of this checkout. Each sets up what it needs; nothing is installed by hand.
-#   make demo      set up, build, train the CNN on Fashion-MNIST on two ranks
+#   make demo      set up, build (minutes, the first time), train the CNN on Fashion-MNIST on two ranks (about one)
 #   make test      set up, build, run all tests (no Python peer)
 #   make parity    install the peers into .venv, make the goldens anew, compare live
 #   make bench     benchmarks against the peers; the tables go to docs/benchmarks.md

@@ -1,6 +1,7 @@
 #include "cli/config_file.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <set>
 #include <tuple>
@@ -56,6 +57,8 @@ class ConfigReader {
     return std::move(words_);
   }
 
+  std::vector<ConfigPlace> take_places() { return std::move(places_); }
+
  private:
   [[noreturn]] void refuse(toml::source_position at,
                            const std::string& refused,
@@ -69,12 +72,17 @@ class ConfigReader {
          .hint = hint});
   }
 
+  std::string place_of(const Item& item) const {
+    return concat(file_.string(), ':', item.at.line, ':', item.at.column);
+  }
+
   const ConfigKey& key_of(const Item& item) {
     const std::string name = flag_of(item.key);
     for (const ConfigKey& key : keys_) {
       if (key.name != name) continue;
       if (!seen_.insert(name).second)
         refuse(item.at, concat("key \"", item.key, "\""), "each flag is given once");
+      places_.push_back({.flag = name, .param = "", .place = place_of(item)});
       return key;
     }
     std::vector<std::string> known;
@@ -123,6 +131,8 @@ class ConfigReader {
         name = text;
       else
         params.push_back(param_name(of, item) + '=' + text);
+      if (!is_name)
+        places_.push_back({.flag = key.name, .param = item.key, .place = place_of(item)});
     }
     if (name.empty()) refuse(of.at, concat("table [", of.key, "]"), "it has a text `name`");
     return params.empty() ? name : name + ':' + join(params, ",");
@@ -180,6 +190,7 @@ class ConfigReader {
   std::span<const ConfigKey> keys_;
   std::set<std::string> seen_;
   std::vector<std::string> words_;
+  std::vector<ConfigPlace> places_;
 };
 
 /// "--lr=0.1" -> "lr"; "" if the word is no long flag.
@@ -189,6 +200,36 @@ std::string flag_in_file(const std::string& word) {
 }
 
 }  // namespace
+
+Error placed(const Error& error,
+             std::span<const ConfigPlace> places,
+             std::span<const ConfigOwner> owners) {
+  if (error.kind() != ErrorKind::kUsage) return error;
+  ErrorText text = error.text();
+  const std::string_view refused = text.refused;
+  const auto begins = [&](const std::string& word) {
+    if (!refused.starts_with(word)) return false;
+    const std::string_view rest = refused.substr(word.size());
+    return rest.empty() || !(std::isalnum(static_cast<unsigned char>(rest[0])) || rest[0] == '-');
+  };
+  const auto is_about = [&](const std::string& flag) {
+    if (begins("--" + flag)) return true;
+    return std::any_of(owners.begin(), owners.end(), [&](const ConfigOwner& owner) {
+      const std::string kind(owner.kind);
+      return owner.flag == flag && (begins(kind) || begins("unknown " + kind));
+    });
+  };
+  const ConfigPlace* found = nullptr;
+  for (const ConfigPlace& place : places) {
+    if (!is_about(place.flag)) continue;
+    const bool names_param =
+        !place.param.empty() && refused.find('"' + place.param + '"') != std::string_view::npos;
+    if (names_param || (place.param.empty() && found == nullptr)) found = &place;
+  }
+  if (found == nullptr) return error;
+  text.refused = concat(found->place, ": ", text.refused);
+  return {error.kind(), text};
+}
 
 std::vector<ConfigKey> config_keys(const CLI::App& app, const ConfigKinds& kinds) {
   const auto among = [](std::span<const std::string_view> names, const std::string& name) {
@@ -213,16 +254,23 @@ std::vector<ConfigKey> config_keys(const CLI::App& app, const ConfigKinds& kinds
 
 std::vector<std::string> parse_config(std::string_view text,
                                       const fs::path& file,
-                                      std::span<const ConfigKey> keys) {
-  return ConfigReader(file, keys).read(text);
+                                      std::span<const ConfigKey> keys,
+                                      std::vector<ConfigPlace>* places) {
+  ConfigReader reader(file, keys);
+  std::vector<std::string> words = reader.read(text);
+  if (places != nullptr) *places = reader.take_places();
+  return words;
 }
 
-std::vector<std::string> config_arguments(const fs::path& file, std::span<const ConfigKey> keys) {
-  return parse_config(read_file(file), file, keys);
+std::vector<std::string> config_arguments(const fs::path& file,
+                                          std::span<const ConfigKey> keys,
+                                          std::vector<ConfigPlace>* places) {
+  return parse_config(read_file(file), file, keys, places);
 }
 
 std::vector<std::string> with_config(std::span<const std::string> args,
-                                     std::span<const ConfigKey> keys) {
+                                     std::span<const ConfigKey> keys,
+                                     std::vector<ConfigPlace>* places) {
   std::vector<std::string> rest;
   std::set<std::string> said;
   std::string file;
@@ -247,9 +295,11 @@ std::vector<std::string> with_config(std::span<const std::string> args,
   rest.insert(rest.end(), args.begin() + static_cast<ptrdiff_t>(i), args.end());
   if (file.empty()) return rest;
   std::vector<std::string> words;
-  for (std::string& word : config_arguments(file, keys)) {
+  for (std::string& word : config_arguments(file, keys, places)) {
     if (!said.contains(flag_in_file(word))) words.push_back(std::move(word));
   }
+  if (places != nullptr)
+    std::erase_if(*places, [&](const ConfigPlace& place) { return said.contains(place.flag); });
   words.insert(words.end(), rest.begin(), rest.end());
   return words;
 }

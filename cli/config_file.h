@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "muster/base/error.h"
+
 namespace CLI {
 class App;
 }
@@ -36,6 +38,25 @@ struct ConfigKinds {
   std::span<const std::string_view> paths;
 };
 
+/// Where a config file says something of a flag.
+struct ConfigPlace {
+  std::string flag;   ///< "optimizer"
+  std::string param;  ///< "momentum", of a table; empty: the flag itself
+  std::string place;  ///< "run.toml:5:1"
+};
+
+/// How the errors of a library name what a flag says: {"data", "dataset"}.
+struct ConfigOwner {
+  std::string_view flag;
+  std::string_view kind;
+};
+
+/// `error` with the place in front, if it is about something that a config file said: a flag by its
+/// name, or "KIND …", "unknown KIND …" of an owner, the latter with the parameter's own place.
+Error placed(const Error& error,
+             std::span<const ConfigPlace> places,
+             std::span<const ConfigOwner> owners);
+
 /// The keys of a command: all its long flags but --help and --config. An option that may be given
 /// several times takes an array, item by item.
 std::vector<ConfigKey> config_keys(const CLI::App& app, const ConfigKinds& kinds);
@@ -45,18 +66,22 @@ std::vector<ConfigKey> config_keys(const CLI::App& app, const ConfigKinds& kinds
 /// unknown key (with the nearest one), a key given twice (as a_b and a-b), or a value that the flag
 /// cannot have. Whether the value is a good one is the flag's to say.
 std::vector<std::string> config_arguments(const std::filesystem::path& file,
-                                          std::span<const ConfigKey> keys);
+                                          std::span<const ConfigKey> keys,
+                                          std::vector<ConfigPlace>* places = nullptr);
 
 /// The same for the text of a file. Pure; any thread.
 std::vector<std::string> parse_config(std::string_view text,
                                       const std::filesystem::path& file,
-                                      std::span<const ConfigKey> keys);
+                                      std::span<const ConfigKey> keys,
+                                      std::vector<ConfigPlace>* places = nullptr);
 
 /// `args` with `--config FILE` replaced by what the file says, before all else. A flag of the
 /// command line wins: what the file says of it is left out. Throws as config_arguments does, and
-/// for --config without a file or twice. Words after "--" are left alone.
+/// for --config without a file or twice. Words after "--" are left alone. `places` gets those of the
+/// flags that the file decides.
 std::vector<std::string> with_config(std::span<const std::string> args,
-                                     std::span<const ConfigKey> keys);
+                                     std::span<const ConfigKey> keys,
+                                     std::vector<ConfigPlace>* places = nullptr);
 
 /// A config whose arguments are `args` again (in its own order: values first, then specs); paths
 /// become absolute. Throws a usage error for a word that is no flag among `keys` or a value that

@@ -72,24 +72,37 @@ ListRequest parse_list(std::span<const std::string> args,
   const auto app = make_app("list",
                             "List what can be named on the command line.",
                             kListExamples,
-                            "muster list [KIND] [--json]");
+                            "muster list [KIND] [--json | --names]");
   std::string known;
   for (const ListKind& kind : kKinds) known += concat(known.empty() ? "" : ", ", kind.name);
-  app->add_option("kind", request.kind, known)->type_name("");
+  add_value(*app, "kind", request.kind, known)->type_name("");
   app->add_flag("--json", request.json, "one JSON array instead of a table");
+  app->add_flag("--names", request.names, "names alone, one a line");
   done = parse(*app, args, console);
   if (done || request.kind.empty()) return request;
   std::vector<std::string> names;
   for (const ListKind& kind : kKinds) names.emplace_back(kind.name);
   if (std::ranges::find(names, request.kind) == names.end()) {
+    // "schedules" is as near to schedulers as it is the end of lr-schedules.
+    std::vector<std::string> near;
+    for (const std::string& name : names) {
+      if (name.ends_with("-" + request.kind) || nearest(request.kind, std::span(&name, 1)))
+        near.push_back('"' + name + '"');
+    }
     throw usage_error({.refused = concat("unknown kind \"", request.kind, "\""),
-                       .hint = suggestion(request.kind, names)});
+                       .hint = near.empty() ? suggestion(request.kind, names)
+                                            : concat("did you mean ", join(near, " or "), "?")});
   }
   return request;
 }
 
-void print_rows(std::span<const ListRow> rows, bool json, Console& console) {
-  if (json) {
+void print_rows(std::span<const ListRow> rows, const ListRequest& request, Console& console) {
+  if (request.names) {
+    for (const ListRow& row : rows) console.out() << row.name << '\n';
+    console.out() << std::flush;
+    return;
+  }
+  if (request.json) {
     Json array = Json::array();
     for (const ListRow& row : rows) array.push_back(to_json(row));
     console.out() << array.dump(2) << '\n' << std::flush;

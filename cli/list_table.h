@@ -50,6 +50,7 @@ std::vector<ListRow> list_rows(const EntryTable<Entry>& table) {
 struct ListRequest {
   std::string kind;  ///< empty: the kinds themselves
   bool json = false;
+  bool names = false;
 };
 
 /// Parses the words behind `muster list`. Sets `done` to the exit code if help was printed. Throws
@@ -58,8 +59,8 @@ ListRequest parse_list(std::span<const std::string> args,
                        Console& console,
                        std::optional<int>& done);
 
-/// To stdout: a table within 80 columns, or one JSON array of objects {"name", "help", "available",
-/// "params"}.
-void print_rows(std::span<const ListRow> rows, bool json, Console& console);
+/// To stdout: a table within 80 columns, names alone, or one JSON array of objects {"name", "help",
+/// "available", "params"}.
+void print_rows(std::span<const ListRow> rows, const ListRequest& request, Console& console);
 
 }  // namespace muster::cli

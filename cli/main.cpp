@@ -11,6 +11,7 @@
 
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/overview.h"
 
 namespace muster::cli {
 namespace {
@@ -18,22 +19,25 @@ namespace {
 constexpr std::string_view kIntro =
     "muster: train one model on many devices, in C++ on LibTorch.\n\n"
     "Usage: muster COMMAND [OPTIONS]\n\nCommands:\n";
-constexpr std::string_view kMainExamples =
-    "\nExamples:\n"
-    "  muster run --nproc-per-node 2 -- muster train --model cnn --data fashion-mnist\n"
-    "  muster train --model mlp --data fashion-mnist --epochs 3\n"
-    "  muster run --nproc-per-node 4 -- ./my_program --its-own-flags\n"
-    "  muster list models\n\n"
-    "`muster COMMAND --help` tells all of a command.\n"
-    "Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted with state saved.\n";
 
 void print_overview(std::ostream& out) {
   out << kIntro;
+  size_t column = 0;
+  for (const CommandEntry* command : commands()) column = std::max(column, command->name.size());
   for (const CommandEntry* command : commands()) {
-    out << "  " << command->name << std::string(10 - std::min<size_t>(9, command->name.size()), ' ')
+    out << "  " << command->name << std::string(column + 2 - command->name.size(), ' ')
         << command->help << '\n';
   }
   out << kMainExamples;
+}
+
+/// `muster help train` as `muster train --help`, `muster help study show` as `muster study show
+/// --help`.
+int run_help(std::vector<std::string> words, Console& console) {
+  const std::string command = words[0];
+  words.erase(words.begin());
+  words.emplace_back("--help");
+  return commands().at(command).run(words, console);
 }
 
 int run(const std::vector<std::string>& args, Console& console) {
@@ -41,6 +45,8 @@ int run(const std::vector<std::string>& args, Console& console) {
     print_overview(console.err());
     return kWrongUse;
   }
+  if (args[0] == "help" && args.size() > 1 && args[1] != "--help" && args[1] != "-h")
+    return run_help({args.begin() + 1, args.end()}, console);
   if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
     print_overview(console.out());
     return kDone;

@@ -1,10 +1,14 @@
 #include "cli/parse.h"
 
 #include <algorithm>
+#include <map>
 #include <ostream>
 
 #include "muster/base/error.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
+
+#include "cli/describe.h"
 
 namespace muster::cli {
 namespace {
@@ -78,6 +82,77 @@ Error unknown_flag(const CLI::App& app, const std::string& word, const std::stri
                       .hint = near ? concat("did you mean ", *near, "?") : help_hint});
 }
 
+/// The word behind args[i] if it can be the value of the flag args[i].
+const std::string* value_behind(const CLI::App& app, std::span<const std::string> args, size_t i) {
+  if (i + 1 == args.size() || args[i + 1] == "--") return nullptr;
+  const bool is_next = is_flag(args[i + 1]) && option_named(app, args[i + 1]) != nullptr;
+  return is_next ? nullptr : &args[i + 1];
+}
+
+/// What is wrong with the flags of a line, one by one: no value, a value for a switch, given twice.
+void check_flags(const CLI::App& app,
+                 std::span<const std::string> args,
+                 const std::string& help_hint) {
+  std::map<const CLI::Option*, std::string> said;
+  for (size_t i = 0; i < args.size() && args[i] != "--"; ++i) {
+    const CLI::Option* option = is_flag(args[i]) ? option_named(app, args[i]) : nullptr;
+    if (option == nullptr) continue;
+    const std::string name = flag_name(args[i]);
+    const size_t equals = args[i].find('=');
+    const bool is_switch = option->get_items_expected_max() == 0;
+    if (is_switch && equals != std::string::npos) {
+      throw usage_error({.refused = name,
+                         .rule = "it takes no value",
+                         .value = args[i].substr(equals + 1),
+                         .hint = help_hint});
+    }
+    if (is_switch) continue;
+    const std::string* behind = equals == std::string::npos ? value_behind(app, args, i) : nullptr;
+    if (equals == std::string::npos && behind == nullptr) {
+      throw usage_error({.refused = name,
+                         .rule = concat("it needs a value: ", name, ' ', option->get_type_name()),
+                         .hint = help_hint});
+    }
+    const std::string value = behind != nullptr ? *behind : args[i].substr(equals + 1);
+    if (behind != nullptr) ++i;
+    const auto [before, is_first] = said.emplace(option, value);
+    const bool takes_all = option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+    if (!is_first && !takes_all && option->get_items_expected_max() == 1) {
+      throw usage_error({.refused = name,
+                         .rule = "it is given once",
+                         .value = concat(before->second, " and ", value),
+                         .hint = help_hint});
+    }
+  }
+}
+
+/// Says in our own words what CLI11 has stumbled over.
+[[noreturn]] void refuse_line(const CLI::App& app,
+                              std::span<const std::string> args,
+                              const CLI::ParseError& error) {
+  const std::string help_hint = "see `" + app.get_name() + " --help`";
+  // A flag that we do not know can make CLI11 stumble over its value first, so it is looked for
+  // whatever the complaint.
+  for (const std::string& word : args) {
+    if (word == "--") break;
+    if (is_flag(word) && option_named(app, word) == nullptr)
+      throw unknown_flag(app, word, help_hint);
+  }
+  if (const auto left = app.remaining(); !left.empty()) {
+    throw usage_error({.refused = concat(app.get_name(), " does not take \"", left.front(), "\""),
+                       .hint = help_hint});
+  }
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->get_required() || option->count() > 0) continue;
+    const std::string name =
+        option->get_positional() ? option->get_type_name() : option->get_name(false, true);
+    throw usage_error({.refused = concat(app.get_name(), " without ", name),
+                       .rule = concat(name, " is ", option->get_description()),
+                       .hint = help_hint});
+  }
+  throw usage_error({.refused = error.what(), .hint = help_hint});
+}
+
 }  // namespace
 
 std::unique_ptr<CLI::App> make_app(const std::string& name,
@@ -92,7 +167,12 @@ std::unique_ptr<CLI::App> make_app(const std::string& name,
 }
 
 std::optional<int> parse(CLI::App& app, std::span<const std::string> args, Console& console) {
-  const std::string help_hint = "see `" + app.get_name() + " --help`";
+  if (args.size() == 1 && args[0] == kDescribe) {
+    console.out() << json_text(to_json(describe(app))) << '\n' << std::flush;
+    return 0;
+  }
+  // CLI11 would take a flag as the value of the one before it.
+  check_flags(app, args, "see `" + app.get_name() + " --help`");
   try {
     // CLI11 takes the words last one first.
     std::vector<std::string> reversed(args.rbegin(), args.rend());
@@ -102,19 +182,7 @@ std::optional<int> parse(CLI::App& app, std::span<const std::string> args, Conso
     console.out() << app.help() << std::flush;
     return 0;
   } catch (const CLI::ParseError& error) {
-    // A flag that we do not know can make CLI11 stumble over its value first, so it is looked for
-    // whatever the complaint.
-    for (const std::string& word : args) {
-      if (word == "--") break;
-      if (is_flag(word) && option_named(app, word) == nullptr)
-        throw unknown_flag(app, word, help_hint);
-    }
-    if (!app.remaining().empty()) {
-      const std::string word = app.remaining().front();
-      throw usage_error(
-          {.refused = concat(app.get_name(), " does not take \"", word, "\""), .hint = help_hint});
-    }
-    throw usage_error({.refused = error.what(), .hint = help_hint});
+    refuse_line(app, args, error);
   }
 }
 

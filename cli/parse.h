@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/console.h"
+#include "cli/value.h"
 
 namespace muster::cli {
 
@@ -21,8 +22,9 @@ std::unique_ptr<CLI::App> make_app(const std::string& name,
                                    const std::string& examples,
                                    const std::string& usage = "");
 
-/// Parses `args`. An exit code if the command is over: 0 after --help (printed to stdout). Throws a
-/// usage error for a wrong command line, with the nearest flag as hint.
+/// Parses `args`. An exit code if the command is over: 0 after --help (printed to stdout), and after
+/// kDescribe alone, which prints the command as JSON, see describe.h. Throws a usage error for a
+/// wrong command line, with the nearest flag as hint.
 std::optional<int> parse(CLI::App& app, std::span<const std::string> args, Console& console);
 
 /// A command line that ends in another program's: `muster run [FLAGS] [--] PROGRAM ARGS`.

@@ -65,52 +65,53 @@ std::unique_ptr<CLI::App> make(TypedRun& typed, RunFlags& flags) {
   auto app =
       make_app("run", kRunDescription, kRunFooter, "muster run [OPTIONS] [--] PROGRAM [ARGS]");
   launch::JobSpec& spec = flags.spec;
-  app->add_option(
-         "--nproc-per-node",
-         typed.nproc_per_node,
-         "ranks on this machine: a number, gpu, cpu, or auto (GPUs if there are any, else CPUs)")
+  add_value(*app,
+            "--nproc-per-node",
+            typed.nproc_per_node,
+            "ranks on this machine: a number, gpu, cpu, or auto (GPUs if there are any, else CPUs)")
       ->type_name("N")
       ->capture_default_str();
-  app->add_option("--nnodes", typed.nnodes, "machines of the job; this command runs on each")
+  add_value(*app, "--nnodes", typed.nnodes, "machines of the job; this command runs on each")
       ->type_name("N")
       ->capture_default_str();
-  app->add_option(
-         "--node-rank", typed.node_rank, "number of this machine, from 0; needed with several")
+  add_value(
+      *app, "--node-rank", typed.node_rank, "number of this machine, from 0; needed with several")
       ->type_name("R");
-  app->add_option(
-         "--rdzv-endpoint", typed.endpoint, "where rank 0 listens; the same on each machine")
+  add_value(
+      *app, "--rdzv-endpoint", typed.endpoint, "where rank 0 listens; the same on each machine")
       ->type_name("HOST:PORT");
-  app->add_option("--master-addr", typed.master_addr, "the host of --rdzv-endpoint by itself")
+  add_value(*app, "--master-addr", typed.master_addr, "the host of --rdzv-endpoint by itself")
       ->type_name("HOST");
-  app->add_option(
-         "--master-port", typed.master_port, "its port; on one machine a free one is chosen")
+  add_value(
+      *app, "--master-port", typed.master_port, "its port; on one machine a free one is chosen")
       ->type_name("PORT");
-  app->add_option(
-         "--rdzv-id", spec.run_id, "name of the run, for its log folder; made up if not given")
+  add_value(
+      *app, "--rdzv-id", spec.run_id, "name of the run, for its log folder; made up if not given")
       ->type_name("ID");
-  app->add_option("--rdzv-backend", typed.rdzv_backend, "static: the number of machines is fixed")
+  add_value(*app, "--rdzv-backend", typed.rdzv_backend, "static: the number of machines is fixed")
       ->type_name("NAME")
       ->capture_default_str();
   app->add_flag(
       "--standalone", typed.standalone, "one machine; the default, taken for torchrun's sake");
-  app->add_option(
-         "--max-restarts", spec.max_restarts, "start all ranks again after a failure, so often")
+  add_value(
+      *app, "--max-restarts", spec.max_restarts, "start all ranks again after a failure, so often")
       ->type_name("K")
       ->capture_default_str();
-  app->add_option("--shutdown-timeout",
-                  spec.shutdown_timeout_s,
-                  "seconds between the first signal to the ranks and SIGKILL")
+  add_value(*app,
+            "--shutdown-timeout",
+            spec.shutdown_timeout_s,
+            "seconds between the first signal to the ranks and SIGKILL")
       ->type_name("S")
       ->capture_default_str();
-  app->add_option("--log-dir", typed.log_dir, "folder for the logs of each rank")->type_name("DIR");
-  app->add_option("--local-ranks-filter", typed.filter, "show only these local ranks, such as 0,2")
+  add_value(*app, "--log-dir", typed.log_dir, "folder for the logs of each rank")->type_name("DIR");
+  add_value(*app, "--local-ranks-filter", typed.filter, "show only these local ranks, such as 0,2")
       ->type_name("LIST");
   app->add_flag(
       "--no-prefix", flags.no_prefix, "show lines as they are, without the rank's number");
-  app->add_option("--role", spec.role, "value of ROLE_NAME")
+  add_value(*app, "--role", spec.role, "value of ROLE_NAME")
       ->type_name("NAME")
       ->capture_default_str();
-  app->add_option("--launcher", flags.launcher, "see `muster list launchers`")
+  add_value(*app, "--launcher", flags.launcher, "see `muster list launchers`")
       ->type_name("NAME")
       ->capture_default_str();
   return app;

@@ -54,10 +54,10 @@ struct TellFlags {
 };
 
 void add_study(CLI::App& app, std::string& file, std::string& storage) {
-  app.add_option("study", file, "study file: .toml, or a W&B sweep .yaml")
+  add_value(app, "study", file, "study file: .toml, or a W&B sweep .yaml")
       ->type_name("FILE")
       ->required();
-  app.add_option("--storage", storage, "SQLite file [the study's]")->type_name("FILE");
+  add_value(app, "--storage", storage, "SQLite file [the study's]")->type_name("FILE");
 }
 
 /// Starts the next trial of the study; nothing if none can be started now.
@@ -112,7 +112,7 @@ int study_ask(std::span<const std::string> args, Console& console) {
                       kAskExamples,
                       "muster study ask STUDY [OPTIONS]");
   add_study(*app, flags.file, flags.storage);
-  app->add_option("--count", flags.count, "trials")->type_name("N")->capture_default_str();
+  add_value(*app, "--count", flags.count, "trials")->type_name("N")->capture_default_str();
   if (const auto done = parse(*app, args, console)) return *done;
   const tune::StudySpec spec = study_of_file(flags.file, flags.storage);
   tune::Study study(spec);
@@ -131,13 +131,13 @@ int study_tell(std::span<const std::string> args, Console& console) {
                       kTellExamples,
                       "muster study tell STUDY NUMBER [METRIC=VALUE…] [OPTIONS]");
   add_study(*app, flags.file, flags.storage);
-  app->add_option("number", flags.number, "the trial")->type_name("NUMBER")->required();
-  app->add_option("metrics", flags.metrics, "what it reports")->type_name("METRIC=VALUE");
-  app->add_option("--step", flags.step, "the time attribute [reports are counted]")->type_name("N");
-  app->add_option("--checkpoint", flags.checkpoint, "of the state at this report")
+  add_value(*app, "number", flags.number, "the trial")->type_name("NUMBER")->required();
+  add_value(*app, "metrics", flags.metrics, "what it reports")->type_name("METRIC=VALUE");
+  add_value(*app, "--step", flags.step, "the time attribute [reports are counted]")->type_name("N");
+  add_value(*app, "--checkpoint", flags.checkpoint, "of the state at this report")
       ->type_name("PATH");
   app->add_flag("--end", flags.end, "the trial is over");
-  app->add_option("--failed", flags.failed, "the trial failed, and why")->type_name("WHY");
+  add_value(*app, "--failed", flags.failed, "the trial failed, and why")->type_name("WHY");
   if (const auto done = parse(*app, args, console)) return *done;
   if (flags.metrics.empty() && !flags.end && flags.failed.empty()) {
     throw usage_error({.refused = "muster study tell without anything to tell",

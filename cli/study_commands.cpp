@@ -42,10 +42,10 @@ std::unique_ptr<CLI::App> study_app(const std::string& command,
                                     StudyFlags& flags) {
   auto app = make_app(
       "study " + command, description, examples, "muster study " + command + " STORAGE [OPTIONS]");
-  app->add_option("storage", flags.storage, "the study's file, as `muster tune` or Optuna wrote it")
+  add_value(*app, "storage", flags.storage, "the study's file, as `muster tune` or Optuna wrote it")
       ->type_name("STORAGE")
       ->required();
-  app->add_option("--study", flags.study, "its name; needed if the file has several")
+  add_value(*app, "--study", flags.study, "its name; needed if the file has several")
       ->type_name("NAME");
   app->add_flag("--json", flags.json, "for a script");
   return app;

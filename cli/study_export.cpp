@@ -67,13 +67,14 @@ int study_export(std::span<const std::string> args, Console& console) {
                              "  muster study export fashion.db --format ray --output ray_results\n",
                              flags);
   std::string format_name = "csv", output;
-  app->add_option("--format",
-                  format_name,
-                  "csv, json (one file, with all reports), tensorboard (events of each trial, with "
-                  "hyperparameters), ray (params.json, result.json, progress.csv of each trial)")
+  add_value(*app,
+            "--format",
+            format_name,
+            "csv, json (one file, with all reports), tensorboard (events of each trial, with "
+            "hyperparameters), ray (params.json, result.json, progress.csv of each trial)")
       ->type_name("FORMAT")
       ->capture_default_str();
-  app->add_option("--output", output, "file or folder; a file goes to stdout without it")
+  add_value(*app, "--output", output, "file or folder; a file goes to stdout without it")
       ->type_name("PATH");
   if (const auto done = parse(*app, args, console)) return *done;
   const Format& format = format_named(flags.json ? "json" : format_name);
@@ -98,7 +99,7 @@ int study_stop(std::span<const std::string> args, Console& console) {
                              "  muster study stop fashion.db --trial 7\n",
                              flags);
   int64_t trial = -1;
-  app->add_option("--trial", trial, "end only this trial")->type_name("N");
+  add_value(*app, "--trial", trial, "end only this trial")->type_name("N");
   if (const auto done = parse(*app, args, console)) return *done;
   const std::string name = tune::find_study(flags.storage, flags.study).name;
   tune::request_stop(flags.storage, name, trial);

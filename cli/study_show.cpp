@@ -155,7 +155,7 @@ int study_show(std::span<const std::string> args, Console& console) {
                              "  muster study show fashion.db --json | jq '.trials[].params'\n",
                              flags);
   int64_t number = -1;
-  app->add_option("--trial", number, "only this one, with its reports")->type_name("N");
+  add_value(*app, "--trial", number, "only this one, with its reports")->type_name("N");
   if (const auto done = parse(*app, args, console)) return *done;
   const StoredStudy study = read_study(flags);
   if (number >= 0) {

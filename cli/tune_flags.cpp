@@ -34,7 +34,8 @@ const char* const kTuneFooter =
     "\n"
     "Exit codes:\n"
     "  0 done; 1 no trial ended with a result; 2 wrong use; 130 interrupted with the\n"
-    "  state saved: the same command goes on. Ctrl-C stops the trials, once more kills.\n"
+    "  state saved: the same command goes on. Ctrl-C stops the trials, once more\n"
+    "  kills.\n"
     "\n"
     "How a program reports: docs/trial-protocol.md. Look at studies: muster study.";
 
@@ -51,43 +52,43 @@ struct TypedTune {
 };
 
 void add_what(CLI::App& app, TypedTune& typed) {
-  app.add_option("study", typed.file, "study file: .toml, or a W&B sweep .yaml")->type_name("FILE");
-  app.add_option("--param", typed.params, "a parameter: NAME=DOMAIN; may be given several times")
+  add_value(app, "study", typed.file, "study file: .toml, or a W&B sweep .yaml")->type_name("FILE");
+  add_value(app, "--param", typed.params, "a parameter: NAME=DOMAIN; may be given several times")
       ->type_name("P")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--metric", typed.metric, "what trials report and the study improves")
+  add_value(app, "--metric", typed.metric, "what trials report and the study improves")
       ->type_name("NAME");
-  app.add_option("--mode", typed.mode, "max or min")->type_name("M");
-  app.add_option("--scope", typed.scope, "a trial's result: its last or best report [last]")
+  add_value(app, "--mode", typed.mode, "max or min")->type_name("M");
+  add_value(app, "--scope", typed.scope, "a trial's result: its last or best report [last]")
       ->type_name("S");
-  app.add_option("--num-samples", typed.num_samples, "trials, times the grid's size; -1: no end")
+  add_value(app, "--num-samples", typed.num_samples, "trials, times the grid's size; -1: no end")
       ->type_name("N");
-  app.add_option("--searcher", typed.searcher, "name:key=value,… (muster list searchers) [random]")
+  add_value(app, "--searcher", typed.searcher, "name:key=value,… (muster list searchers) [random]")
       ->type_name("NAME");
-  app.add_option("--scheduler", typed.scheduler, "name:key=value,… (muster list schedulers) [fifo]")
+  add_value(app, "--scheduler", typed.scheduler, "name:key=value,… (muster list schedulers) [fifo]")
       ->type_name("NAME");
-  app.add_option("--seed", typed.seed, "of draws")->type_name("N");
-  app.add_option("--stop", typed.stop, "\"accuracy >= 0.95\": a trial that reports it is done")
+  add_value(app, "--seed", typed.seed, "of draws")->type_name("N");
+  add_value(app, "--stop", typed.stop, "\"accuracy >= 0.95\": a trial that reports it is done")
       ->type_name("RULE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 void add_how(CLI::App& app, TypedTune& typed) {
-  app.add_option("--name", typed.name, "the study's name [the file's]")->type_name("NAME");
-  app.add_option("--storage", typed.storage, "SQLite file [./NAME.db]")->type_name("FILE");
-  app.add_option("--max-concurrent", typed.max_concurrent, "trials at once [what fits]")
+  add_value(app, "--name", typed.name, "the study's name [the file's]")->type_name("NAME");
+  add_value(app, "--storage", typed.storage, "SQLite file [./NAME.db]")->type_name("FILE");
+  add_value(app, "--max-concurrent", typed.max_concurrent, "trials at once [what fits]")
       ->type_name("N");
-  app.add_option("--cpu", typed.cpu, "cores per trial [1]")->type_name("X");
-  app.add_option("--gpu", typed.gpu, "GPUs per trial, or a share of one [0]")->type_name("X");
-  app.add_option("--time-budget", typed.time_budget_s, "seconds for the whole study")
+  add_value(app, "--cpu", typed.cpu, "cores per trial [1]")->type_name("X");
+  add_value(app, "--gpu", typed.gpu, "GPUs per trial, or a share of one [0]")->type_name("X");
+  add_value(app, "--time-budget", typed.time_budget_s, "seconds for the whole study")
       ->type_name("S");
-  app.add_option("--trial-timeout", typed.trial_timeout_s, "seconds for one attempt of a trial")
+  add_value(app, "--trial-timeout", typed.trial_timeout_s, "seconds for one attempt of a trial")
       ->type_name("S");
-  app.add_option("--max-failures", typed.max_failures, "further attempts of a trial that fails [0]")
+  add_value(app, "--max-failures", typed.max_failures, "further attempts of a trial that fails [0]")
       ->type_name("N");
-  app.add_option("--executor", typed.executor, "how trials are run (muster list executors) [local]")
+  add_value(app, "--executor", typed.executor, "how trials are run (muster list executors) [local]")
       ->type_name("NAME");
   app.add_flag("--durable", typed.durable, "reports survive a power cut, not just kills");
   app.add_flag("--ray-files", typed.ray_files, "also write Ray's result.json, progress.csv, …");
@@ -95,14 +96,14 @@ void add_how(CLI::App& app, TypedTune& typed) {
 }
 
 void add_output(CLI::App& app, TypedTune& typed, TuneFlags& flags) {
-  app.add_option("--metric-columns", typed.metric_columns, "metrics in the table, by commas")
+  add_value(app, "--metric-columns", typed.metric_columns, "metrics in the table, by commas")
       ->type_name("NAMES")
       ->delimiter(',');
-  app.add_option("--max-rows", flags.status.max_rows, "trials in the table")
+  add_value(app, "--max-rows", flags.status.max_rows, "trials in the table")
       ->type_name("N")
       ->capture_default_str();
   app.add_flag("--sort-by-metric", flags.status.sort_by_metric, "best trials first");
-  app.add_option("--dry-run", flags.dry_run, "print N configurations and stop")->type_name("N");
+  add_value(app, "--dry-run", flags.dry_run, "print N configurations and stop")->type_name("N");
   app.add_flag("--json", flags.json, "print the result as one JSON object");
 }
 

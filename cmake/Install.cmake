@@ -7,9 +7,33 @@ set(muster_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/muster)
 set(muster_private_dir ${CMAKE_INSTALL_LIBDIR}/muster)  # libmuster_nccl.so, and a LibTorch put there by hand: libtorch/torch
 
 install(TARGETS muster RUNTIME COMPONENT program)
-install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+set(muster_docs_dir ${CMAKE_BINARY_DIR}/installed_docs)  # with links that lead somewhere where they are installed
+install(CODE "execute_process(COMMAND ${CMAKE_COMMAND} -DFROM=${CMAKE_SOURCE_DIR} -DTO=${muster_docs_dir}
+  -P ${CMAKE_SOURCE_DIR}/cmake/InstallDocs.cmake COMMAND_ERROR_IS_FATAL ANY)" ALL_COMPONENTS)
+install(FILES ${muster_docs_dir}/README.md ${muster_docs_dir}/CHANGELOG.md ${muster_docs_dir}/LICENSE
+  DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 install(DIRECTORY share/muster/ DESTINATION ${CMAKE_INSTALL_DATADIR}/muster COMPONENT program FILES_MATCHING PATTERN "*.py")
-install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT dev)
+install(DIRECTORY ${muster_docs_dir}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT dev)
+
+# Completions and manual pages, written by the program of this build from its tables of options. Without LibTorch as well.
+install(CODE "set(muster_words_dir \"${CMAKE_BINARY_DIR}/words\")
+set(muster_program \"$<TARGET_FILE:muster>\")" COMPONENT program)
+install(CODE [[
+foreach(words "completion;bash;muster" "completion;zsh;_muster" "completion;fish;muster.fish")
+  list(GET words 0 command)
+  list(GET words 1 shell)
+  list(GET words 2 name)
+  file(MAKE_DIRECTORY ${muster_words_dir}/${shell})
+  execute_process(COMMAND ${muster_program} ${command} ${shell} OUTPUT_FILE ${muster_words_dir}/${shell}/${name}
+    COMMAND_ERROR_IS_FATAL ANY)
+endforeach()
+execute_process(COMMAND ${muster_program} man --output ${muster_words_dir}/man1 COMMAND_ERROR_IS_FATAL ANY ERROR_QUIET)
+]] COMPONENT program)
+install(FILES ${CMAKE_BINARY_DIR}/words/bash/muster DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT program)
+install(FILES ${CMAKE_BINARY_DIR}/words/zsh/_muster DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT program)
+install(FILES ${CMAKE_BINARY_DIR}/words/fish/muster.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d
+  COMPONENT program)
+install(DIRECTORY ${CMAKE_BINARY_DIR}/words/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT program FILES_MATCHING PATTERN "*.1")
 
 install(EXPORT musterTargets NAMESPACE muster:: DESTINATION ${muster_cmake_dir} COMPONENT dev)
 set(muster_torch_built_with "")

@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 output=$(mktemp -u runs/demo-XXXXXX)
 started=$SECONDS
+echo "demo: five epochs take a minute or two on two quiet cores; Ctrl-C stops, and --resume goes on" >&2
 echo "demo: muster run --nproc-per-node 2 -- muster train --model cnn --data fashion-mnist --epochs 5 --output $output" >&2
 build/bin/muster run --nproc-per-node 2 --no-prefix -- \
   muster train --model cnn --data fashion-mnist --epochs 5 --output "$output"

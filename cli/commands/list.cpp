@@ -39,7 +39,7 @@ int run_list_command(std::span<const std::string> args, Console& console) {
   const bool needs_torch = std::ranges::any_of(
       kinds, [&](const ListKind& kind) { return kind.name == request.kind && kind.needs_torch; });
   if (needs_torch) exec_torch("list", args);
-  print_rows(rows_of(request.kind), request.json, console);
+  print_rows(rows_of(request.kind), request, console);
   return kDone;
 }
 

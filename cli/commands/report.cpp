@@ -22,8 +22,9 @@ constexpr std::string_view kReportExamples =
     "    …\n"
     "    muster report step=$epoch loss=$loss --checkpoint ckpt/$epoch || exit 0\n"
     "  done\n\n"
-    "Exit codes: 0 continue, 3 stop, 4 pause, 1 the link to the tuner is lost, 2 wrong use or\n"
-    "refused. Outside a study the report goes to stderr and the answer is continue.\n"
+    "Exit codes: 0 continue, 3 stop, 4 pause, 1 the link to the tuner is lost, 2\n"
+    "wrong use or refused. Outside a study the report goes to stderr and the answer\n"
+    "is continue.\n"
     "Other ways to report: docs/trial-protocol.md.";
 
 constexpr int kStopCode = 3, kPauseCode = 4;
@@ -80,13 +81,13 @@ int run_report_command(std::span<const std::string> args, Console& console) {
                             std::string(kDescription),
                             std::string(kReportExamples),
                             "muster report [step=N] NAME=NUMBER … [OPTIONS]");
-  app->add_option("metrics", words.pairs, "step=N and metrics, as name=number")
-      ->option_text("NAME=NUMBER …");
-  app->add_option(
-         "--checkpoint", words.checkpoint, "a checkpoint that holds the state at this report")
-      ->option_text("PATH");
-  app->add_option("--lease", words.lease_s, "how long the tuner may be out of reach, in seconds")
-      ->option_text("SECONDS")
+  add_value(*app, "metrics", words.pairs, "step=N and metrics, as name=number")
+      ->type_name("NAME=NUMBER …");
+  add_value(
+      *app, "--checkpoint", words.checkpoint, "a checkpoint that holds the state at this report")
+      ->type_name("PATH");
+  add_value(*app, "--lease", words.lease_s, "how long the tuner may be out of reach, in seconds")
+      ->type_name("SECONDS")
       ->capture_default_str();
   if (const auto done = parse(*app, args, console)) return *done;
 

@@ -1,11 +1,26 @@
-// `muster train` needs LibTorch: the command itself is in cli/torch/commands/train.cpp.
+// `muster train` needs LibTorch, but for its help: the command itself is in
+// cli/torch/commands/train.cpp.
+#include <algorithm>
+
 #include "cli/command.h"
+#include "cli/describe.h"
 #include "cli/exec_torch.h"
+#include "cli/parse.h"
+#include "cli/train_flags.h"
 
 namespace muster::cli {
 namespace {
 
-int run_train_command(std::span<const std::string> args, Console&) { exec_torch("train", args); }
+int run_train_command(std::span<const std::string> args, Console& console) {
+  const std::vector<std::string> help{"--help"};
+  TrainFlags flags;
+  for (const std::string& word : args) {
+    if (word == "--help" || word == "-h") return parse(*train_app(flags), help, console).value();
+  }
+  if (args.size() == 1 && args[0] == kDescribe)
+    return parse(*train_app(flags), args, console).value();
+  exec_torch("train", args);
+}
 
 }  // namespace
 

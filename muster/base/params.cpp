@@ -1,6 +1,7 @@
 #include "muster/base/params.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 namespace muster {
@@ -35,12 +36,20 @@ namespace detail {
 
 int64_t ParamType<int64_t>::parse(std::string_view text) {
   if (const auto value = to_int(text)) return *value;
-  throw usage_error({.rule = "a whole number is needed", .value = concat('"', text, '"')});
+  const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
+  const bool whole =
+      !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
+  throw usage_error({.rule = whole ? "a whole number from -9223372036854775808 to "
+                                     "9223372036854775807 is needed"
+                                   : "a whole number is needed",
+                     .value = concat('"', text, '"')});
 }
 
 double ParamType<double>::parse(std::string_view text) {
-  if (const auto value = to_double(text)) return *value;
-  throw usage_error({.rule = "a number is needed", .value = concat('"', text, '"')});
+  const auto value = to_double(text);
+  if (value && std::isfinite(*value)) return *value;
+  throw usage_error({.rule = value ? "a finite number is needed" : "a number is needed",
+                     .value = concat('"', text, '"')});
 }
 
 bool ParamType<bool>::parse(std::string_view text) {

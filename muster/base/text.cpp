@@ -50,12 +50,14 @@ std::optional<int64_t> to_int(std::string_view text) { return parse_whole<int64_
 std::optional<double> to_double(std::string_view text) { return parse_whole<double>(text); }
 
 std::string shortest(double value) {
+  if (std::isnan(value)) return "nan";  // whatever its sign, which says nothing
   std::array<char, 32> buffer;
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
   return {buffer.data(), end};
 }
 
 std::string fixed(double value, int digits) {
+  if (std::isnan(value)) return "nan";
   std::array<char, 64> buffer;
   const int length = std::snprintf(buffer.data(), buffer.size(), "%.*f", digits, value);
   return {buffer.data(), std::min<size_t>(static_cast<size_t>(length), buffer.size() - 1)};

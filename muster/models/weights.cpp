@@ -1,6 +1,7 @@
 #include "muster/models/weights.h"
 
 #include <map>
+#include <string_view>
 
 #include <c10/core/GradMode.h>
 
@@ -38,9 +39,21 @@ void check_tensor(const std::string& name, const at::Tensor& own, const at::Tens
 void refuse_unknown(const std::string& name, const Tensors& own) {
   std::vector<std::string> known;
   for (const auto& item : own) known.push_back(item.first);
+  // What Python's wrappers put before each name.
+  for (const std::string_view prefix : {"module.", "_orig_mod."}) {
+    if (!name.starts_with(prefix) || !own.contains(name.substr(prefix.size()))) continue;
+    const bool compiled = prefix != "module.";
+    throw usage_error(
+        {.refused = "weights " + name,
+         .rule = concat("the names do not begin with \"", prefix, '"'),
+         .hint = concat(compiled ? "torch.compile" : "DataParallel or DistributedDataParallel",
+                        " put it there: save model.",
+                        compiled ? "_orig_mod" : "module",
+                        ".state_dict() in Python")});
+  }
   const auto near = nearest(name, known);
   throw usage_error({.refused = "weights " + name,
-                     .rule = "the model knows the name of every tensor",
+                     .rule = "the model has no tensor of that name",
                      .hint = near ? concat("did you mean \"", *near, "\"?") : ""});
 }
 
@@ -56,12 +69,12 @@ void load_weights(torch::nn::Module& model,
     if (found == own.end()) refuse_unknown(name, own);
     check_tensor(name, found->second, given);
     if (left.erase(name) == 0)
-      throw usage_error({.refused = "weights " + name, .rule = "each tensor comes once"});
+      throw usage_error({.refused = "weights " + name, .rule = "it is given twice"});
   }
   for (const auto& item : left) {
     if (item.first.ends_with("num_batches_tracked")) continue;
     throw usage_error({.refused = "weights without " + item.first,
-                       .rule = "they hold every tensor of the model",
+                       .rule = "every tensor of the model must be among them",
                        .value = concat(weights.size(), " tensors for ", own.size())});
   }
   for (const auto& [name, given] : weights) own.at(name).copy_(given);

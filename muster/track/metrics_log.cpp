@@ -20,12 +20,7 @@ constexpr size_t kColumns = 11;
 std::string cell(const std::optional<double>& value) { return value ? shortest(*value) : ""; }
 
 void put_number(Json& object, const char* name, const std::optional<double>& value) {
-  if (!value) return;
-  if (std::isfinite(*value)) {
-    object[name] = *value;
-  } else {
-    object[name] = shortest(*value);
-  }
+  if (value) object[name] = std::isfinite(*value) ? Json(*value) : Json();
 }
 
 /// What an earlier process left in the file, or nothing for a run that starts anew.

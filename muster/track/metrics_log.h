@@ -23,7 +23,7 @@ struct MetricsRow {
   std::optional<double> accuracy;  ///< 0 … 1
   std::optional<double> lr;
   std::optional<double> samples_per_s;  ///< over all ranks
-  std::optional<double> elapsed_s;      ///< since the start of this process
+  std::optional<double> elapsed_s;      ///< since the start of the run, breaks left out
   std::optional<double> gradient_norm;  ///< of the row's last step, before clipping
   std::optional<double> top_k_accuracy;
   std::optional<double> epoch_s;  ///< of training in this epoch so far, by this process; no
@@ -34,7 +34,7 @@ struct MetricsRow {
 std::string csv_header();
 /// With its line end; doubles read back as the same value.
 std::string to_csv_line(const MetricsRow& row);
-/// With its line end; NaN and infinity as text.
+/// With its line end; NaN and infinity, which JSON has not, as null.
 std::string to_json_line(const MetricsRow& row);
 
 /// The rows of a file up to a step.

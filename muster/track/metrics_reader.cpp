@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 
 #include "muster/base/error.h"
@@ -46,9 +47,10 @@ std::string phase_of(const Json& row, const Place& place) {
   return found->get<std::string>();
 }
 
-/// A number, as JSON or as the text of one that JSON cannot hold.
+/// A number; null is one that JSON cannot hold, which older runs wrote as a text.
 std::optional<double> number(const Json& value) {
   if (value.is_number()) return value.get<double>();
+  if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
   if (!value.is_string()) return std::nullopt;
   const auto& text = value.get_ref<const std::string&>();
   if (text == "nan" || text == "-nan" || text == "inf" || text == "-inf") return to_double(text);
@@ -61,7 +63,7 @@ MetricsRecord record(const Json& row, const Place& place) {
                     .epoch = count(row, "epoch", place),
                     .phase = phase_of(row, place)};
   for (const auto& [name, value] : row.items()) {
-    if (name == "step" || name == "epoch" || name == "phase" || value.is_null()) continue;
+    if (name == "step" || name == "epoch" || name == "phase") continue;
     if (const auto found = number(value)) {
       out.values.emplace_back(name, *found);
     } else if (std::find(kOwnColumns.begin(), kOwnColumns.end(), name) != kOwnColumns.end()) {

@@ -28,9 +28,9 @@ MetricsRecord parse_metrics_line(std::string_view line, std::string_view where, 
 
 /// Reads lines of JSON objects. A last line without its line end was cut by a kill and is dropped.
 /// Every other line has a step and an epoch of at least 0 and a phase; its further members are
-/// numbers, "nan", "inf" or "-inf"; null counts as left out, and members of other types are passed
-/// over unless the name is one of MetricsRow's. Throws a usage error that names `where` and the
-/// line. Pure; any thread.
+/// numbers, null (not a finite one, read as NaN) or, from older runs, "nan", "inf" or "-inf";
+/// members of other types are passed over unless the name is one of MetricsRow's. Throws a usage
+/// error that names `where` and the line. Pure; any thread.
 std::vector<MetricsRecord> parse_metrics(std::string_view text, std::string_view where);
 
 /// The rows of `folder`/metrics.jsonl. Throws as parse_metrics() and read_file() do.

@@ -1,5 +1,7 @@
 #include "muster/base/params.h"
 
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,6 +60,18 @@ TEST(Params, NameOwnerParameterAndValueOfABadOne) {
             "model mlp parameter \"hidden\": a whole number is needed (got \"many\")");
   EXPECT_THAT(params_refusal("dropout="), HasSubstr("a number is needed"));
   EXPECT_THAT(params_refusal("bias=maybe"), HasSubstr("true or false is needed"));
+}
+
+TEST(Params, RefuseWhatIsNoNumberOrHasNoPlaceInOne) {
+  for (const char* number : {"nan", "-nan", "inf", "-inf"})
+    EXPECT_THAT(params_refusal(concat("dropout=", number)), HasSubstr("a finite number is needed"));
+  for (const char* number : {"9223372036854775808", "-9223372036854775809", "99999999999999999999"})
+    EXPECT_THAT(params_refusal(concat("hidden=", number)),
+                HasSubstr("from -9223372036854775808 to 9223372036854775807"));
+  EXPECT_EQ(resolve_params<Options>(
+                kParams, parse_param_values("hidden=9223372036854775807"), "model mlp")
+                .hidden,
+            std::numeric_limits<int64_t>::max());
 }
 
 TEST(Params, RefuseMalformedLists) {

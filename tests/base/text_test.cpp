@@ -51,6 +51,15 @@ TEST(Fixed, RoundsToTheDigits) {
   EXPECT_EQ(fixed(2.0, 0), "2");
 }
 
+// The sign of a NaN depends on the processor and says nothing.
+TEST(NumberTexts, NameNanWithoutASign) {
+  for (const double value : {std::nan(""), -std::nan("")}) {
+    EXPECT_EQ(shortest(value), "nan");
+    EXPECT_EQ(fixed(value, 4), "nan");
+  }
+  EXPECT_EQ(fixed(-INFINITY, 4), "-inf");
+}
+
 TEST(HumanDuration, ChoosesTheUnit) {
   EXPECT_EQ(human_duration(0.0451), "45ms");
   EXPECT_EQ(human_duration(12.34), "12.3s");

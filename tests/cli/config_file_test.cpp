@@ -177,5 +177,37 @@ TEST(ConfigToml, TakesFlagsAsTheyAreTyped) {
   EXPECT_THAT(refusal_of([&] { config_toml(Words{"--lr=\xff"}, kKeys); }), HasSubstr("UTF-8"));
 }
 
+// An error that comes later, of the flag or of the library, names the line all the same.
+TEST(ConfigFile, ErrorsOfWhatItSaidNameItsPlace) {
+  const std::string text =
+      "epochs = 0\nlr = 1\n[model]\nname = \"mlp\"\nhidden = \"x\"\n[schedule]\nname = \"s\"\n";
+  std::vector<ConfigPlace> places;
+  parse_config(text, "a.toml", kKeys, &places);
+  constexpr ConfigOwner kOwners[] = {{"model", "model"}, {"schedule", "lr schedule"}};
+  const auto said = [&](const std::string& refused) {
+    return std::string(placed(usage_error({.refused = refused}), places, kOwners).what());
+  };
+  EXPECT_EQ(said("--epochs"), "a.toml:1:1: --epochs");
+  EXPECT_EQ(said("--lr"), "a.toml:2:1: --lr");
+  EXPECT_EQ(said("--lr-schedule"), "--lr-schedule");
+  EXPECT_EQ(said("model mlp parameter \"hidden\""), "a.toml:5:1: model mlp parameter \"hidden\"");
+  EXPECT_EQ(said("unknown model \"mlp\""), "a.toml:3:2: unknown model \"mlp\"");
+  EXPECT_EQ(said("unknown lr schedule \"s\""), "a.toml:6:2: unknown lr schedule \"s\"");
+  EXPECT_EQ(said("modelling"), "modelling");
+  EXPECT_EQ(said("--output x"), "--output x");
+  const Error disk = environment_error({.refused = "--epochs"});
+  EXPECT_STREQ(placed(disk, places, kOwners).what(), "--epochs");
+}
+
+TEST(ConfigFile, AFlagOfTheCommandLineHasNoPlaceInTheFile) {
+  const test::Folder folder;
+  const std::string file = (folder.path() / "a.toml").string();
+  write_file_atomic(file, "epochs = 3\nlr = 1\n");
+  std::vector<ConfigPlace> places;
+  with_config(Words{"--config", file, "--epochs=0"}, kKeys, &places);
+  ASSERT_EQ(places.size(), 1U);
+  EXPECT_EQ(places[0].flag, "lr");
+}
+
 }  // namespace
 }  // namespace muster::cli

@@ -43,6 +43,31 @@ def nothing_names(folder, prefix):
             sys.exit(f"{file.relative_to(prefix)} holds the path {folder}")
 
 
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def pages_are_complete(prefix):
+    """Every relative link of an installed page leads to an installed file; completions and manual pages are there."""
+    pages = sorted((prefix / "share/doc").rglob("*.md"))
+    faults = []
+    for page in pages:
+        text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+        faults += [f"{page.relative_to(prefix)}: {target} is not installed" for target in LINK.findall(text)
+                   if not re.match(r"[a-z]+:|#", target) and not (page.parent / target.partition("#")[0]).exists()]
+    share = prefix / "share"
+    for file in [share / "bash-completion/completions/muster", share / "zsh/vendor-completions/_muster",
+                 share / "fish/vendor_completions.d/muster.fish", share / "man/man1/muster.1", share / "man/man1/muster-train.1"]:
+        if not file.is_file() or "--" not in file.read_text().replace("\\-", "-"):
+            faults.append(f"{file.relative_to(prefix)} is missing or empty")
+    if faults or len(pages) < 10:
+        sys.exit("\n".join(faults or [f"only {len(pages)} pages in {prefix}"]))
+    if groff := shutil.which("groff"):
+        for page in sorted((share / "man/man1").glob("*.1")):
+            said = subprocess.run([groff, "-man", "-Tutf8", "-Kutf8", "-ww", "-z", page], capture_output=True, text=True, check=False)
+            if said.returncode or said.stderr:
+                sys.exit(f"{page.name}: {said.stderr}")
+
+
 def consume(prefix, work, with_torch):
     launcher = [f"-DCMAKE_CXX_COMPILER_LAUNCHER={ccache}"] if (ccache := shutil.which("ccache")) else []
     run("cmake", "-S", HERE, "-B", work, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", f"-DWITH_TORCH={'ON' if with_torch else 'OFF'}",
@@ -68,6 +93,7 @@ def check_build(build, with_torch):
     first, moved = work / "first place", work / "second place"
     run("cmake", "--install", build, "--prefix", first)
     headers_are_complete(first)
+    pages_are_complete(first)
     consume(first, work / "build-first", with_torch=False)
     first.rename(moved)
     nothing_names(first, moved)

@@ -257,6 +257,11 @@ TEST(Optimizers, RefuseValuesThatMakeNoSense) {
            {"sgd", {{"nesterov", "true"}, {"momentum", "0"}}},
            {"adamw", {{"beta1", "1"}}},
            {"adam", {{"eps", "nan"}}},
+           {"sgd", {{"momentum", "nan"}}},
+           {"sgd", {{"momentum", "inf"}}},
+           {"sgd", {{"weight_decay", "nan"}}},
+           {"sgd", {{"dampening", "nan"}}},
+           {"rmsprop", {{"momentum", "inf"}}},
            {"rmsprop", {{"alpha", "1"}}},
            {"rmsprop", {{"centred", "true"}}},
            {"sgd", {{"moment", "1"}}}}) {

@@ -207,7 +207,7 @@ TEST(Schedules, RefuseWhatMakesNoSense) {
   EXPECT_THAT(error_of("cosine:unit=batch"), HasSubstr("epoch or step"));
   EXPECT_THAT(error_of("cosine:t_max=-1"), HasSubstr("t_max=-1"));
   EXPECT_THAT(error_of("step:step_size=0"), HasSubstr("step_size=0"));
-  EXPECT_THAT(error_of("step:gamma=nan"), HasSubstr("gamma=nan"));
+  EXPECT_THAT(error_of("step:gamma=nan"), HasSubstr("\"gamma\": a finite number"));
   EXPECT_THAT(error_of("step:warmup=1000"), HasSubstr("1000 steps"));
   EXPECT_THAT(error_of("step:warmup=5,warmup_factor=0"), HasSubstr("warmup_factor"));
   EXPECT_THAT(error_of("multi_step"), HasSubstr("milestones=30+60+80"));

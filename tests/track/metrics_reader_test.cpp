@@ -33,18 +33,30 @@ TEST(MetricsReader, ReadsWhatTheLogWroteToTheLastBit) {
   EXPECT_EQ(*rows[0].find("lr"), 5e-324);
   EXPECT_EQ(rows[0].find("accuracy"), nullptr);
   EXPECT_EQ(rows[1].epoch, 2);
+  // JSON has neither NaN nor infinity: null, so that any reader takes the line.
   EXPECT_TRUE(std::isnan(*rows[1].find("loss")));
-  EXPECT_EQ(*rows[2].find("loss"), -INFINITY);
+  EXPECT_TRUE(std::isnan(*rows[2].find("loss")));
+  EXPECT_THAT(read_file(folder.path() / "metrics.jsonl"), HasSubstr("\"loss\":null"));
+  EXPECT_THAT(read_file(folder.path() / "metrics.csv"), HasSubstr("validate,nan,1"));
+  EXPECT_THAT(read_file(folder.path() / "metrics.csv"), HasSubstr("test,-inf,"));
+}
+
+TEST(MetricsReader, ReadsTheTextsThatOlderRunsWroteForNanAndInfinity) {
+  const auto rows = parse_metrics(
+      "{\"step\":1,\"epoch\":1,\"phase\":\"train\",\"loss\":\"-nan\",\"lr\":\"inf\"}\n", "file");
+  EXPECT_TRUE(std::isnan(*rows.at(0).find("loss")));
+  EXPECT_EQ(*rows.at(0).find("lr"), INFINITY);
 }
 
 TEST(MetricsReader, TakesTheColumnsOfANewerWriterAlong) {
   const auto rows = parse_metrics(
-      "{\"step\":1,\"epoch\":1,\"phase\":\"warm-up\",\"grad_norm\":2.5,\"note\":\"x\",\"lr\":null,"
+      "{\"step\":1,\"epoch\":1,\"phase\":\"warm-up\",\"grad_norm\":2.5,\"note\":\"x\",\"lr\":7,"
       "\"top\":[1],\"done\":true,\"count\":3}\n",
       "file");
   ASSERT_EQ(rows.size(), 1u);
-  EXPECT_EQ(rows[0].values,
-            (std::vector<std::pair<std::string, double>>{{"grad_norm", 2.5}, {"count", 3}}));
+  EXPECT_EQ(
+      rows[0].values,
+      (std::vector<std::pair<std::string, double>>{{"grad_norm", 2.5}, {"lr", 7}, {"count", 3}}));
 }
 
 TEST(MetricsReader, DropsALastLineThatWasCut) {

@@ -28,7 +28,7 @@ int run_list_command(std::span<const std::string> args, Console& console) {
   std::optional<int> done;
   const ListRequest request = parse_list(args, console, done);
   if (done) return *done;
-  print_rows(rows_of(request.kind), request.json, console);
+  print_rows(rows_of(request.kind), request, console);
   return kDone;
 }
 

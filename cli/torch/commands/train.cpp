@@ -1,6 +1,9 @@
 // `muster train`: trains a model of the zoo, alone or as one rank of a job.
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -9,9 +12,11 @@
 
 #include <c10/util/Exception.h>
 #include <signal.h>
+#include <torch/version.h>
 #include <unistd.h>
 
 #include "muster/base/error.h"
+#include "muster/base/host.h"
 #include "muster/base/json.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
@@ -22,41 +27,13 @@
 #include "cli/live_bar.h"
 #include "cli/parse.h"
 #include "cli/torch/train_as_trial.h"
+#include "cli/train_flags.h"
 
 namespace muster::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kExamples =
-    "Examples:\n"
-    "  muster train --model cnn --data fashion-mnist --epochs 3\n"
-    "  muster train --model cnn --strategy dp --devices 2\n"
-    "  muster run --nproc-per-node 2 -- muster train --model cnn --output runs/a\n"
-    "  muster train --resume runs/a --epochs 10\n"
-    "  muster train --model mlp:hidden=256,layers=3 --optimizer adamw --lr 0.001\n"
-    "  muster train --config run.toml --seed 2\n"
-    "  muster train --data synthetic:samples=2048 --explain\n\n"
-    "Under `muster run` or torchrun each process is one rank; the batch size is the\n"
-    "global one and is divided by the ranks. The folder given by --output gets\n"
-    "config.json, metrics.csv and .jsonl, TensorBoard events, checkpoints/step-N,\n"
-    "latest, best, and at the end index.html with the curves.\n"
-    "The last line on stdout is the test accuracy.";
-
-constexpr std::string_view kSpecs[] = {
-    "model", "data", "strategy", "optimizer", "lr-schedule", "precision"};
-constexpr std::string_view kPaths[] = {"data-dir", "weights", "output", "trace"};
-constexpr ConfigKinds kConfigKinds{.specs = kSpecs, .paths = kPaths};
-
-struct Options {
-  train::TrainOptions train;
-  fs::path output;
-  fs::path resume;
-  fs::path config;
-  train::TraceOptions trace;
-  bool explain = false;
-  bool json = false;
-};
+using Options = TrainFlags;
 
 // Set by the first SIGINT or SIGTERM, which also puts the default action back: the second one
 // kills.
@@ -72,36 +49,6 @@ void watch_signals() {
   ::signal(SIGXFSZ, SIG_IGN);  // a file size limit is reported like a full disk, not by death
   // A reader of our progress or output that went away is no reason to die.
   ::signal(SIGPIPE, SIG_IGN);  // NOLINT
-}
-
-/// "batch_size" -> "--batch-size".
-std::string flag_of(std::string_view name) {
-  std::string flag = concat("--", name);
-  std::replace(flag.begin(), flag.end(), '_', '-');
-  return flag;
-}
-
-void declare(CLI::App& app, Options& options) {
-  train::visit_options(options.train, [&](const train::OptionInfo& info, auto& value) {
-    CLI::Option* option = app.add_option(flag_of(info.name), value, std::string(info.help));
-    option->type_name(std::string(info.value));
-    if (info.show_default) option->capture_default_str();
-  });
-  app.add_option("--output", options.output, "folder of the run [runs/MODEL-DATA, numbered]")
-      ->type_name("DIR");
-  app.add_option("--resume",
-                 options.resume,
-                 "go on with the run in DIR (or one checkpoint); auto: with what --output holds, "
-                 "else start")
-      ->type_name("DIR");
-  app.add_option("--config", options.config, "read flags from a TOML file; flags given here win")
-      ->type_name("FILE");
-  app.add_option("--trace", options.trace.file, "write a timeline of the steps (Chrome trace)")
-      ->type_name("FILE");
-  app.add_option("--trace-steps", options.trace.steps, "so many steps, after the first 10 [100]")
-      ->type_name("N");
-  app.add_flag("--explain", options.explain, "print the resolved plan and stop");
-  app.add_flag("--json", options.json, "print the result as one JSON object");
 }
 
 /// The options given on the command line, by the names they have in a plan: "--batch-size" ->
@@ -124,7 +71,10 @@ std::vector<std::string> said_words(const CLI::App& app) {
     if (name == "output" || name == "resume" || name == "config" || name == "explain" ||
         name == "json" || name == "trace" || name == "trace_steps")
       continue;
-    words.push_back(concat(flag_of(name), '=', app.get_option(flag_of(name))->results().front()));
+    const std::string flag = flag_of_option(name);
+    const CLI::Option& option = *app.get_option(flag);
+    const bool is_switch = option.get_items_expected_max() == 0;
+    words.push_back(is_switch ? flag : concat(flag, '=', option.results().front()));
   }
   return words;
 }
@@ -261,13 +211,45 @@ int report_result(const train::TrainResult& result,
   return kDone;
 }
 
-int train_command(std::span<const std::string> args, Console& console) {
+/// A word as it would be typed in a shell.
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./,:+%@";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+/// Where the numbers of a run come from, for its page.
+std::vector<std::pair<std::string, std::string>> facts_of(std::span<const std::string> args) {
+  std::string command = "muster train";
+  for (const std::string& word : args) command += ' ' + shell_word(word);
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  std::array<char, 64> date{};
+  std::strftime(date.data(), date.size(), "%Y-%m-%d %H:%M:%S %Z", &local);
+  return {{"command", command},
+          {"started", date.data()},
+          {"host", host_name()},
+          {"folder", fs::current_path().string()},
+          {"version", "muster " MUSTER_VERSION ", LibTorch " TORCH_VERSION}};
+}
+
+int train_command(std::span<const std::string> args,
+                  Console& console,
+                  std::vector<ConfigPlace>& places) {
   Options options;
-  const auto app = make_app(
-      "train", "Train a model on one device, or on many as ranks under `muster run`.", kExamples);
-  declare(*app, options);
-  const std::vector<ConfigKey> keys = config_keys(*app, kConfigKinds);
-  if (const auto over = parse(*app, with_config(args, keys), console)) return *over;
+  const auto app = train_app(options);
+  const std::vector<ConfigKey> keys = config_keys(*app, train_config_kinds());
+  if (const auto over = parse(*app, with_config(args, keys, &places), console)) return *over;
+  if (app->get_option("--devices")->count() > 0 && options.train.devices < 1) {
+    throw usage_error({.refused = "--devices",
+                       .rule = "at least 1",
+                       .value = std::to_string(options.train.devices)});
+  }
+  const train::TraceOptions trace{.file = options.trace_file, .steps = options.trace_steps};
   resolve_trial(options.output, options.resume);
 
   const std::optional<RankEnv> env = rank_env_from();
@@ -290,7 +272,7 @@ int train_command(std::span<const std::string> args, Console& console) {
     return kDone;
   }
   if (owned) owned->check(resume ? &*resume : nullptr);
-  if (first) train::check_trace(options.trace);
+  if (first) train::check_trace(trace);
   if (first && !owned) owned = fresh_output(options.train);
 
   // Ranks that are threads have a group of their own; this process alone settles the rest.
@@ -321,6 +303,7 @@ int train_command(std::span<const std::string> args, Console& console) {
                         output.string()));
     if (plan.world_size > 1)
       console.note(concat("process group ", group.backend(), ": ", group.backend_reason()));
+    for (const std::string& remark : plan.remarks) console.note(remark);
     if (resume) console.note(concat("resuming after step ", resume->position.step));
   }
   Reporter reporter(console, env.has_value());
@@ -331,7 +314,8 @@ int train_command(std::span<const std::string> args, Console& console) {
       .stop_requested = [] { return stop_wanted.load(); },
       .folder_ready =
           [&] { write_config(output / "config.toml", resume.has_value(), *app, keys, note); },
-      .trace = options.trace};
+      .trace = trace,
+      .about = facts_of(args)};
   TrainAsTrial trial(note);
   if (first) trial.attach(callbacks);
   const train::TrainResult result =
@@ -343,19 +327,14 @@ int train_command(std::span<const std::string> args, Console& console) {
 }
 
 int run_train_command(std::span<const std::string> args, Console& console) {
+  std::vector<ConfigPlace> places;
   try {
-    return train_command(args, console);
+    return train_command(args, console, places);
   } catch (const c10::Error& error) {
     // Without its forty lines of addresses.
-    const std::string text = error.what_without_backtrace();
-    const bool one_sample = text.find("Expected more than 1 value per channel") != text.npos;
-    throw environment_error(
-        {.refused = "LibTorch: " + text,
-         .hint = one_sample ? "the last batch of an epoch leaves a rank one sample, too few for "
-                              "BatchNorm: take another --batch-size"
-                            : ""});
-  } catch (const Error&) {
-    throw;
+    throw environment_error({.refused = concat("LibTorch: ", error.what_without_backtrace())});
+  } catch (const Error& error) {
+    throw placed(error, places, train_config_owners());
   } catch (const std::exception& error) {
     const std::string text = error.what();
     if (text.find("could not create a primitive") == text.npos) throw;

@@ -170,6 +170,23 @@ Axis linear_axis(double lo, double hi, int most_ticks) {
   return axis;
 }
 
+Axis share_axis(double lo, double hi, int most_ticks) {
+  lo = std::clamp(lo, 0.0, 1.0);
+  hi = std::clamp(hi, lo, 1.0);
+  // Equal values get their room on the side where there is some.
+  if (same(lo, hi)) {
+    if (lo > 0.5)
+      lo -= 0.25;
+    else
+      hi += 0.25;
+  }
+  Axis axis = linear_axis(lo, hi, most_ticks);
+  axis.lo = std::max(axis.lo, 0.0);
+  axis.hi = std::min(axis.hi, 1.0);
+  set_ticks(axis, nice_ticks(axis.lo, axis.hi, most_ticks + 1));
+  return axis;
+}
+
 Axis exact_axis(double lo, double hi, int most_ticks) {
   const double room = same(lo, hi) ? std::max(1.0, std::abs(lo) / 1000) : 0;
   Axis axis{.lo = lo - room, .hi = hi + room};

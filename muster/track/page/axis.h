@@ -33,6 +33,9 @@ std::string readable(double value);
 /// room around them; beyond 1e300 they are cut off. Finite lo <= hi.
 Axis linear_axis(double lo, double hi, int most_ticks);
 
+/// The same for shares, values in 0 … 1: no end is beyond.
+Axis share_axis(double lo, double hi, int most_ticks);
+
 /// An axis that shows exactly [lo, hi], or at least one more on each side if they are equal.
 /// |lo|, |hi| < 1e300.
 Axis exact_axis(double lo, double hi, int most_ticks);

@@ -13,13 +13,27 @@ namespace {
 struct Column {
   std::string_view name;
   std::string_view title;
+  std::string_view unit = "";
+  bool is_share = false;
   bool log_if_wide = false;
 };
 
-constexpr Column kColumns[] = {{"loss", "Loss", true},
-                               {"accuracy", "Accuracy"},
-                               {"lr", "Learning rate"},
-                               {"samples_per_s", "Samples per second"}};
+constexpr Column kColumns[] = {
+    {.name = "loss", .title = "Loss", .unit = "nats", .log_if_wide = true},
+    {.name = "accuracy", .title = "Accuracy", .unit = "share", .is_share = true},
+    {.name = "lr", .title = "Learning rate"},
+    {.name = "samples_per_s", .title = "Speed", .unit = "samples/s"}};
+
+// Drawn behind those, where a run has them.
+constexpr Column kFurther[] = {
+    {.name = "top_k_accuracy", .title = "Top-k accuracy", .unit = "share", .is_share = true},
+    {.name = "gradient_norm",
+     .title = "Gradients before clipping",
+     .unit = "2-norm",
+     .log_if_wide = true}};
+
+// Times rise and start again: no curves.
+constexpr std::string_view kTimes[] = {"elapsed_s", "epoch_s"};
 
 Series& series_of(Panel& panel, const std::string& phase) {
   for (Series& series : panel.series) {
@@ -30,7 +44,10 @@ Series& series_of(Panel& panel, const std::string& phase) {
 }
 
 Panel panel_of(std::span<const MetricsRecord> records, const Column& column) {
-  Panel panel{.title = std::string(column.title), .log_if_wide = column.log_if_wide};
+  Panel panel{.title = std::string(column.title),
+              .unit = std::string(column.unit),
+              .is_share = column.is_share,
+              .log_if_wide = column.log_if_wide};
   for (const MetricsRecord& record : records) {
     if (const double* value = record.find(column.name)) {
       series_of(panel, record.phase).points.push_back({static_cast<double>(record.step), *value});
@@ -46,7 +63,7 @@ Panel panel_of(std::span<const MetricsRecord> records, const Column& column) {
 
 /// Names that have no panel of their own, in the order in which they appear.
 std::vector<std::string> further_columns(std::span<const MetricsRecord> records) {
-  std::vector<std::string> known{"elapsed_s"};
+  std::vector<std::string> known(std::begin(kTimes), std::end(kTimes));
   for (const Column& column : kColumns) known.emplace_back(column.name);
   const size_t ours = known.size();
   for (const MetricsRecord& record : records) {
@@ -88,7 +105,13 @@ Curves curves_of(std::span<const MetricsRecord> records, std::string title) {
     if (!panel.series.empty()) curves.panels.push_back(std::move(panel));
   };
   for (const Column& column : kColumns) add(column);
-  for (const std::string& name : further_columns(records)) add({name, name, true});
+  for (const std::string& name : further_columns(records)) {
+    const auto found = std::find_if(std::begin(kFurther),
+                                    std::end(kFurther),
+                                    [&](const Column& column) { return column.name == name; });
+    add(found != std::end(kFurther) ? *found
+                                    : Column{.name = name, .title = name, .log_if_wide = true});
+  }
   return curves;
 }
 

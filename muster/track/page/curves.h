@@ -23,6 +23,8 @@ struct Series {
 struct Panel {
   std::string title;
   std::vector<Series> series;
+  std::string unit = "";     ///< "nats"; may be empty
+  bool is_share = false;     ///< values are 0 … 1, and so is the axis
   bool log_if_wide = false;  ///< logarithmic when all values are above 0 and span over two decades
 };
 
@@ -38,7 +40,7 @@ struct Curves {
 };
 
 /// Loss, accuracy, learning rate and samples per second where there are any, then a panel for every
-/// further column but elapsed_s, in the order in which they appear. Pure; any thread.
+/// further column but elapsed_s and epoch_s, in the order in which they appear. Pure; any thread.
 Curves curves_of(std::span<const MetricsRecord> records, std::string title);
 
 /// A complete SVG document, two panels side by side, 960 units wide; light or dark as the viewer

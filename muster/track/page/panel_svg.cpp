@@ -53,6 +53,8 @@ Axis y_axis(const Panel& panel) {
     for (const Point& point : series.points) range.add(point.y);
   }
   if (range.empty()) return linear_axis(0, 1, kYTicks);
+  if (panel.is_share && range.lo >= 0 && range.hi <= 1)
+    return share_axis(range.lo, range.hi, kYTicks);
   const bool wide = range.lo > 1e-290 && range.hi < 1e290 &&
                     std::log10(range.hi) - std::log10(range.lo) > kLogDecades;
   return panel.log_if_wide && wide ? log_axis(range.lo, range.hi, kYTicks)
@@ -143,7 +145,11 @@ class Drawing {
                        "</tspan></text>\n");
       right -= kLetter * letters + 14;
     }
-    return text("title", 0, 20, cut(panel_.title, right)) + legend;
+    return text("title",
+                0,
+                20,
+                cut(panel_.title + (panel_.unit.empty() ? "" : " (" + panel_.unit + ")"), right)) +
+           legend;
   }
 
   /// Words cut to a width, at a code point.
@@ -174,7 +180,7 @@ class Drawing {
     return out + text("t dim mid",
                       left_ + width() / 2,
                       bottom() + 32,
-                      y_.log ? "step (logarithmic upwards)" : "step");
+                      y_.log ? "optimizer step (logarithmic upwards)" : "optimizer step");
   }
 
   /// The numbers of the epochs to mark are multiples of this: 1, 2, 5, 10, … with room for labels.

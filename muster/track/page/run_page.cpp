@@ -30,6 +30,8 @@ p{margin:4px 0}a{color:var(--link)}.dim{color:var(--soft)}
 .list td,.list th{padding:3px 18px 3px 0;text-align:left;border-bottom:1px solid var(--edge)}.list th{color:var(--soft);font-weight:500}
 .plan{columns:2 380px;column-gap:40px;margin:0}
 .plan div{display:flex;gap:16px;justify-content:space-between;border-bottom:1px solid var(--edge);padding:3px 0;break-inside:avoid}
+.about{margin:0}.about div{display:flex;gap:16px;padding:3px 0}.about dt{color:var(--soft);min-width:90px}
+.about dd{margin:0;overflow-wrap:anywhere;font-family:ui-monospace,"DejaVu Sans Mono",monospace;font-size:13px}
 .plan dt{color:var(--soft)}.plan dd{margin:0;text-align:right;overflow-wrap:anywhere;font-family:ui-monospace,"DejaVu Sans Mono",monospace;font-size:13px}
 ul{padding-left:20px;margin:6px 0}
 @media print{body{max-width:none;padding:0;font-size:11pt}.panels{grid-template-columns:1fr 1fr}.panels svg,.scroll,.tiles{break-inside:avoid}
@@ -153,6 +155,14 @@ void plan_rows(const Json& value, const std::string& name, std::string& out) {
                 "</dd></div>\n");
 }
 
+std::string about_html(const RunPage& page) {
+  if (page.about.empty()) return "";
+  std::string out = "<h2>Run</h2>\n<dl class=\"about\">\n";
+  for (const auto& [name, value] : page.about)
+    out += concat("<div><dt>", escape_xml(name), "</dt><dd>", escape_xml(value), "</dd></div>\n");
+  return out + "</dl>\n";
+}
+
 std::string plan_html(const RunPage& page) {
   if (!page.plan.is_object() || page.plan.empty()) return "";
   std::string out = "<h2>Plan</h2>\n<dl class=\"plan\">\n";
@@ -172,7 +182,7 @@ std::string render_run_page(const RunPage& page) {
   if (!page.confusion.classes.empty() || !page.confusion.counts.empty()) {
     out += confusion_html(page.confusion);
   }
-  out += files_html(page) + plan_html(page);
+  out += about_html(page) + files_html(page) + plan_html(page);
   return out + concat("<script>", kScript, "</script>\n</body>\n</html>\n");
 }
 

@@ -30,7 +30,9 @@ struct RunPage {
   std::vector<MetricsRecord> metrics;
   ConfusionMatrix confusion;    ///< left out when it has no classes
   std::vector<PageLink> files;  ///< checkpoints, logs
-  Json plan;                    ///< an object, shown as a table: nested names joined by points
+  /// {"command", "muster train …"}, {"host", …}: where the numbers come from
+  std::vector<std::pair<std::string, std::string>> about;
+  Json plan;  ///< an object, shown as a table: nested names joined by points
 };
 
 /// A complete HTML page that needs nothing but itself: no network (its own Content-Security-Policy

@@ -1,5 +1,6 @@
 #include "muster/train/checkpoints/model_state.h"
 
+#include <cmath>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -33,7 +34,7 @@ void load_model_state(torch::nn::Module& module, const tensor::NamedTensorList& 
     const auto found = saved.find(name);
     if (found == saved.end())
       throw usage_error({.refused = "the saved model has no tensor " + name,
-                         .rule = "it was saved from the same model"});
+                         .rule = "a checkpoint must be of the very model that it is loaded into"});
     const at::Tensor& value = *found->second;
     if (value.sizes() != tensor.sizes() || value.scalar_type() != tensor.scalar_type()) {
       throw usage_error(
@@ -46,8 +47,24 @@ void load_model_state(torch::nn::Module& module, const tensor::NamedTensorList& 
   }
   if (!saved.empty())
     throw usage_error({.refused = concat("the saved model has a tensor ", saved.begin()->first),
-                       .rule = "the model knows every saved tensor"});
+                       .rule = "the model has none of that name"});
   for (auto& [to, from] : copies) to.copy_(from);
+}
+
+std::optional<std::string> first_not_finite(const tensor::NamedTensorList& tensors) {
+  const c10::NoGradGuard no_grad;
+  const auto is_finite = [](const at::Tensor& tensor) {
+    if (!tensor.is_floating_point() && !tensor.is_complex()) return true;
+    // The sum in float64 of finite float32 values is finite, and one with a NaN or an infinity is
+    // not; it takes no memory. Only values of float64 may be finite and their sum not.
+    if (tensor.is_floating_point() && std::isfinite(tensor.sum(at::kDouble).item<double>()))
+      return true;
+    return tensor.isfinite().all().item<bool>();
+  };
+  for (const auto& [name, tensor] : tensors) {
+    if (!is_finite(tensor)) return name;
+  }
+  return std::nullopt;
 }
 
 tensor::NamedTensorList gather_rng_states(const distributed::ProcessGroup& group,

@@ -1,6 +1,9 @@
 // A module's tensors and the generators' states, as lists that checkpoints hold.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include <torch/nn/module.h>
 
 #include "muster/distributed/process_group.h"
@@ -15,6 +18,9 @@ tensor::NamedTensorList model_state(const torch::nn::Module& module);
 /// Copies into the module. Throws a usage error that names the tensor if one is missing, of another
 /// shape or dtype, or unknown to the module; nothing is changed then.
 void load_model_state(torch::nn::Module& module, const tensor::NamedTensorList& state);
+
+/// The name of the first tensor with an element that is NaN or infinite, or nothing.
+std::optional<std::string> first_not_finite(const tensor::NamedTensorList& tensors);
 
 /// The states of every rank's `generator` (a CPU one): "rank.0", … // [5056] uint8. Collective.
 tensor::NamedTensorList gather_rng_states(const distributed::ProcessGroup& group,

@@ -82,4 +82,27 @@ Evaluation evaluate(models::Classifier& model,
   return sum_over_ranks(own, group);
 }
 
+Evaluation evaluate_shown(models::Classifier& model,
+                          const DatasetPtr& split,
+                          const distributed::ProcessGroup& group,
+                          const TrainPlan& plan,
+                          const std::string& phase,
+                          const std::function<void(int64_t, int64_t, const Meter&)>& show) {
+  const bool alone = group.world_size() == 1;
+  int64_t all = 0;
+  Evaluation seen = evaluate(model,
+                             split,
+                             group,
+                             {.workers = plan.options.workers,
+                              .top_k = plan.options.top_k,
+                              .precision = plan.precision.kind,
+                              .confusion = phase == "test"},
+                             [&](int64_t done, int64_t batches, const Meter& own) {
+                               all = batches;
+                               if (done < batches) show(done, batches, alone ? own : Meter{});
+                             });
+  if (all > 0) show(all, all, seen.meter);
+  return seen;
+}
+
 }  // namespace muster::train

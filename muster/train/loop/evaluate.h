@@ -3,12 +3,14 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "muster/data/dataset.h"
 #include "muster/distributed/process_group.h"
 #include "muster/models/model.h"
 #include "muster/train/loop/evaluation.h"
 #include "muster/train/loop/precision.h"
+#include "muster/train/plan/train_data.h"
 
 namespace muster::train {
 
@@ -32,5 +34,15 @@ Evaluation evaluate(models::Classifier& model,
                     const distributed::ProcessGroup& group,
                     const EvaluateOptions& options,
                     const std::function<void(int64_t, int64_t, const Meter&)>& after_batch = {});
+
+/// The same for a split of a run, as its plan says; the phase `test` with a confusion matrix. `show`
+/// gets the batches of this rank as they are done, with numbers of all ranks: at the end, or all the
+/// time if there is one rank; an empty meter before. A rank's own share would pass for the result.
+Evaluation evaluate_shown(models::Classifier& model,
+                          const DatasetPtr& split,
+                          const distributed::ProcessGroup& group,
+                          const TrainPlan& plan,
+                          const std::string& phase,
+                          const std::function<void(int64_t, int64_t, const Meter&)>& show);
 
 }  // namespace muster::train

@@ -5,21 +5,20 @@
 namespace muster::train {
 
 std::string epoch_line(const TrainPlan& plan,
-                       int64_t epoch,
+                       const formats::TrainPosition& position,
                        const Meter& train,
-                       const Meter& validation,
+                       const std::optional<Meter>& validation,
                        const LossScaler& scaler) {
   const auto numbers = [](const Meter& meter) {
     return concat("loss ", fixed(meter.loss(), 4), ", accuracy ", fixed(meter.accuracy(), 4));
   };
-  std::string line = concat("epoch ",
-                            epoch,
-                            '/',
-                            plan.options.epochs,
-                            ": ",
-                            numbers(train),
-                            "; validation ",
-                            numbers(validation));
+  std::string line = concat("epoch ", position.epoch + 1, '/', plan.options.epochs);
+  if (position.samples < plan.samples_per_epoch) {
+    const int64_t steps = (position.samples + plan.samples_per_step - 1) / plan.samples_per_step;
+    line += concat(", ", steps, " of ", plan.steps_per_epoch, " steps");
+  }
+  line += ": " + numbers(train);
+  if (validation) line += "; validation " + numbers(*validation);
   if (scaler.enabled()) {
     line += concat("; loss scale ",
                    shortest(scaler.scale()),
@@ -44,24 +43,29 @@ std::string early_stop_line(const TrainPlan& plan, const EarlyStopping& best) {
 
 Error not_finite_error(const TrainPlan& plan,
                        const formats::TrainPosition& position,
+                       double lr,
+                       int64_t last_saved,
                        const NotFinite& found) {
   const bool is_half = plan.precision.kind == Precision::kFloat16Mixed;
+  // Behind an epoch's last step the position is already that of the next one.
+  const bool epoch_is_over = found.after && position.samples == 0;
   return environment_error(
       {.refused = concat(found.what,
-                         " is not finite in step ",
-                         position.step + 1,
+                         " is not finite ",
+                         found.after ? "after" : "in",
+                         " step ",
+                         position.step + (found.after ? 0 : 1),
                          " (epoch ",
-                         position.epoch + 1,
+                         position.epoch + (epoch_is_over ? 0 : 1),
                          ")"),
        .rule = "training goes on only with finite numbers",
        .value = found.value,
        .hint = concat("try a smaller --lr (now ",
-                      shortest(found.lr),
+                      shortest(lr),
                       ") or --gradient-clip-val 1",
                       is_half ? ", or --precision bf16-mixed, which has float32's range; " : "; ",
-                      found.last_saved >= 0
-                          ? concat("the checkpoint of step ", found.last_saved, " is intact")
-                          : "no checkpoint was written yet")});
+                      last_saved >= 0 ? concat("the checkpoint of step ", last_saved, " is intact")
+                                      : "no checkpoint was written yet")});
 }
 
 }  // namespace muster::train

@@ -13,25 +13,29 @@
 
 namespace muster::train {
 
-/// "epoch 1/2: loss …, accuracy …; validation loss …, accuracy …", and what a loss scale did.
+/// "epoch 1/2: loss …, accuracy …; validation loss …, accuracy …", and what a loss scale did; of a
+/// run that ends inside an epoch "epoch 1/2, 20 of 430 steps: loss …". `position` is behind a step
+/// of the epoch.
 std::string epoch_line(const TrainPlan& plan,
-                       int64_t epoch,
+                       const formats::TrainPosition& position,
                        const Meter& train,
-                       const Meter& validation,
+                       const std::optional<Meter>& validation,
                        const LossScaler& scaler);
 
 std::string early_stop_line(const TrainPlan& plan, const EarlyStopping& best);
 
 struct NotFinite {
-  std::string what;   ///< "the loss"
-  std::string value;  ///< what was seen: "1 of 2 ranks"
-  double lr = 0;
-  int64_t last_saved = -1;  ///< step of the newest checkpoint; -1: there is none
+  std::string what;    ///< "the loss"
+  std::string value;   ///< what was seen: "1 of 2 ranks"
+  bool after = false;  ///< seen when the step of `position` was made; else in the step behind it
 };
 
-/// Of the step after `position`.
+/// The run has diverged, at that learning rate. `last_saved`: step of the newest checkpoint; -1:
+/// there is none.
 Error not_finite_error(const TrainPlan& plan,
                        const formats::TrainPosition& position,
+                       double lr,
+                       int64_t last_saved,
                        const NotFinite& found);
 
 }  // namespace muster::train

@@ -39,7 +39,21 @@ GradScalerOptions parse_scaler(const ParamValues& params) {
                        .rule = "at least 1, and a float32",
                        .value = shortest(options.init_scale)});
   }
-  const parallel::GradScaler checked(options);  // refuses the rest
+  // The rest of GradScaler's rules, by the names that a user typed.
+  const auto check = [](bool right, const char* name, const char* rule, const std::string& value) {
+    if (!right)
+      throw usage_error(
+          {.refused = concat("--precision 16-mixed: ", name), .rule = rule, .value = value});
+  };
+  check(options.growth_factor > 1, "growth_factor", "above 1", shortest(options.growth_factor));
+  check(options.backoff_factor > 0 && options.backoff_factor < 1,
+        "backoff_factor",
+        "between 0 and 1",
+        shortest(options.backoff_factor));
+  check(options.growth_interval >= 1,
+        "growth_interval",
+        "at least 1",
+        std::to_string(options.growth_interval));
   return options;
 }
 

@@ -1,95 +1,23 @@
 #include "muster/train/loop/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include <ATen/CPUGeneratorImpl.h>
 
 #include "muster/base/json.h"
 #include "muster/base/text.h"
-#include "muster/data/loader/loader.h"
-#include "muster/models/model.h"
-#include "muster/optim/schedule.h"
-#include "muster/train/checkpoints/checkpoint_writer.h"
 #include "muster/train/checkpoints/model_state.h"
-#include "muster/train/loop/early_stopping.h"
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/loop/first_rank.h"
 #include "muster/train/loop/messages.h"
-#include "muster/train/loop/precision.h"
 #include "muster/train/loop/run_start.h"
-#include "muster/train/loop/step_report.h"
+#include "muster/train/loop/training.h"
 #include "muster/train/metrics/loss.h"
 #include "muster/train/plan/parts.h"
-#include "muster/train/record/run_log.h"
-#include "muster/train/replicas/strategy.h"
 
 namespace muster::train {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-using Model = std::shared_ptr<models::Classifier>;
-
-/// One run on one rank. Everything collective happens in the same order on all ranks.
-class Trainer {
- public:
-  Trainer(const TrainPlan& plan,
-          const TrainData& data,
-          const distributed::ProcessGroup& group,
-          const std::filesystem::path& output,
-          const std::optional<Checkpoint>& resume,
-          const TrainCallbacks& callbacks,
-          RunFolder* owned);
-
-  TrainResult run();
-
- private:
-  enum class Step { kDone, kStopped };
-
-  bool stops_early() const { return plan_.options.patience > 0 && best_.should_stop(); }
-  bool finished() const;
-  void build_model(bool is_resumed);
-  void restore(const Checkpoint& checkpoint);
-  Step train_epoch();
-  void train_step(data::Epoch& epoch);
-  void backward(const data::Batch& batch, double weight, bool last, Meter& sum);
-  void update();
-  [[noreturn]] void not_finite(std::string what, std::string seen) const;
-  void clip_gradients();
-  void after_step(int64_t samples);
-  Step end_epoch();
-  Evaluation evaluate_split(const DatasetPtr& split, const std::string& phase);
-  void load_best();
-  void test(TrainResult& result);
-  void save();
-
-  const TrainPlan& plan_;
-  distributed::ProcessGroup group_;
-  std::filesystem::path output_;
-  const TrainCallbacks& callbacks_;
-
-  std::unique_ptr<RunFolder> folder_;  // rank 0, if the caller has none
-  SplitData data_;
-  std::unique_ptr<data::Loader> loader_;
-  at::Generator generator_;  // of what the model draws while it trains: this rank's own
-  Model model_;
-  std::unique_ptr<Strategy> strategy_;
-  std::unique_ptr<optim::Schedule> schedule_;
-  EarlyStopping best_;
-  RunLog log_;
-  std::optional<CheckpointWriter> writer_;  // rank 0
-  LossScaler scaler_;
-  StepReport step_report_;
-  StepTimeline timeline_;
-
-  formats::TrainPosition position_;
-  Meter epoch_meter_;   // since the start of the epoch: what the bar shows
-  Meter window_meter_;  // since the last row of metrics
-  std::optional<double> gradient_norm_;
-  int64_t best_step_ = -1;  // where the best epoch ended
-  int64_t last_saved_ = -1;
-};
+namespace detail {
 
 Trainer::Trainer(const TrainPlan& plan,
                  const TrainData& data,
@@ -111,6 +39,7 @@ Trainer::Trainer(const TrainPlan& plan,
              .min_delta = plan.options.min_delta,
              .wants_less = plan.monitor_falls}),
       log_(plan, output, group.rank() == 0, callbacks),
+      divergence_(plan, group, log_, callbacks),
       scaler_(plan.precision, group),
       step_report_(group),
       timeline_(callbacks.trace, group, [this](const std::string& line) { log_.note(line); }) {
@@ -133,7 +62,8 @@ Trainer::Trainer(const TrainPlan& plan,
 void Trainer::build_model(bool is_resumed) {
   model_ = make_initial_model(plan_, is_resumed);
   // The same seed gave every rank the same weights; what a model draws later (dropout) differs.
-  generator_.set_current_seed(static_cast<uint64_t>(plan_.options.seed + group_.rank()));
+  generator_.set_current_seed(static_cast<uint64_t>(plan_.options.seed) +
+                              static_cast<uint64_t>(group_.rank()));
   model_->set_generator(generator_);
 }
 
@@ -149,7 +79,7 @@ void Trainer::restore(const Checkpoint& checkpoint) {
   best_.load_state(checkpoint.loop.at("best"));
   best_step_ = checkpoint.best_step;
   restore_generator(generator_, checkpoint, group_, plan_.options.seed);
-  last_saved_ = position_.step;
+  last_saved_ = started_after_ = position_.step;
 }
 
 bool Trainer::finished() const {
@@ -167,6 +97,7 @@ TrainResult Trainer::run() {
     }
   }
   if (stops_early()) log_.note(early_stop_line(plan_, best_));
+  if (!result.interrupted) end_inside_epoch();
   if (last_saved_ != position_.step) save();
   if (!result.interrupted) test(result);
   result.steps = position_.step;
@@ -183,7 +114,7 @@ Trainer::Step Trainer::train_epoch() {
   log_.begin_epoch();
   model_->train();
   data::Epoch epoch = loader_->epoch(position_.epoch, position_.samples);
-  while (position_.samples < plan_.train_samples) {
+  while (position_.samples < plan_.samples_per_epoch) {
     if (finished()) return Step::kDone;  // max_steps inside the epoch
     train_step(epoch);
     if (step_report_.stop()) return Step::kStopped;
@@ -201,7 +132,8 @@ Trainer::Step Trainer::train_epoch() {
 void Trainer::train_step(data::Epoch& epoch) {
   const auto started = Clock::now();
   timeline_.begin_step(position_.step);
-  const int64_t samples = std::min(plan_.samples_per_step, plan_.train_samples - position_.samples);
+  const int64_t samples =
+      std::min(plan_.samples_per_step, plan_.samples_per_epoch - position_.samples);
   const int64_t batch_size = plan_.options.batch_size;
   const int64_t batches = (samples + batch_size - 1) / batch_size;
   optim::Optimizer& optimizer = strategy_->optimizer();
@@ -234,15 +166,17 @@ void Trainer::train_step(data::Epoch& epoch) {
 void Trainer::update() {
   const int64_t ranks = step_report_.ranks_not_finite();
   const std::string seen = concat(ranks, " of ", group_.world_size(), " ranks");
-  if (ranks > 0 && !scaler_.enabled()) not_finite("the loss", seen);
+  if (ranks > 0 && !scaler_.enabled()) divergence_.end(here(), {.what = "the loss", .value = seen});
   const double scale = scaler_.scale();
   const bool made = scaler_.step(strategy_->optimizer(), ranks == 0, [this] {
     clip_gradients();
     strategy_->optimizer().step();
   });
   if (!made && scaler_.exhausted()) {
-    not_finite(ranks > 0 ? "the loss" : "a gradient",
-               concat("NaN or infinity at every loss scale down to ", shortest(scale)));
+    divergence_.end(
+        here(),
+        {.what = ranks > 0 ? "the loss" : "a gradient",
+         .value = concat("NaN or infinity at every loss scale down to ", shortest(scale))});
   }
 }
 
@@ -269,22 +203,12 @@ void Trainer::backward(const data::Batch& batch, double weight, bool last, Meter
   }
 }
 
-void Trainer::not_finite(std::string what, std::string seen) const {
-  const Error error = not_finite_error(plan_,
-                                       position_,
-                                       {.what = std::move(what),
-                                        .value = std::move(seen),
-                                        .lr = strategy_->optimizer().lr(),
-                                        .last_saved = last_saved_});
-  if (group_.rank() == 0 && callbacks_.not_finite) callbacks_.not_finite(error);
-  throw error;
-}
-
 void Trainer::clip_gradients() {
   const double limit = plan_.options.gradient_clip_val;
   if (limit <= 0) return;
   gradient_norm_ = strategy_->clip_gradients(limit);
-  if (!std::isfinite(*gradient_norm_)) not_finite("the gradients' norm", shortest(*gradient_norm_));
+  if (!std::isfinite(*gradient_norm_))
+    divergence_.end(here(), {.what = "the gradients' norm", .value = shortest(*gradient_norm_)});
 }
 
 void Trainer::after_step(int64_t samples) {
@@ -293,9 +217,7 @@ void Trainer::after_step(int64_t samples) {
   step_report_.add_to(epoch_meter_);
   step_report_.add_to(window_meter_);
   if (position_.step % plan_.options.log_every == 0) {
-    log_.train(position_,
-               window_meter_,
-               {.lr = strategy_->optimizer().lr(), .gradient_norm = gradient_norm_});
+    write_train_row();
     window_meter_ = {};
   }
   const int64_t in_epoch =
@@ -305,7 +227,28 @@ void Trainer::after_step(int64_t samples) {
   if (every > 0 && position_.step % every == 0 && in_epoch < plan_.steps_per_epoch) save();
 }
 
+/// What no row and no line has said yet of a run that --max-steps ends, or that is short.
+void Trainer::end_inside_epoch() {
+  if (position_.step == started_after_) return;  // an earlier process has said it
+  if (position_.samples > 0)
+    log_.note(epoch_line(plan_, position_, epoch_meter_, std::nullopt, scaler_));
+  if (position_.step < plan_.options.log_every && window_meter_.count > 0) write_train_row();
+}
+
+void Trainer::write_train_row() {
+  log_.train(position_,
+             window_meter_,
+             {.lr = strategy_->optimizer().lr(), .gradient_norm = gradient_norm_});
+}
+
+/// Before weights are scored or saved.
+void Trainer::check_weights() {
+  if (checked_ != position_.step) divergence_.check_weights(*model_, here());
+  checked_ = position_.step;
+}
+
 Trainer::Step Trainer::end_epoch() {
+  check_weights();
   log_.weights(*model_, position_);
   EpochEnd end{.train_loss = epoch_meter_.loss(), .train_accuracy = epoch_meter_.accuracy()};
   if (data_.validation->size() > 0) {
@@ -313,12 +256,15 @@ Trainer::Step Trainer::end_epoch() {
     end.loss = seen.meter.loss();
     end.accuracy = seen.meter.accuracy();
     log_.evaluated("validate", position_, seen);
-    log_.note(epoch_line(plan_, position_.epoch + 1, epoch_meter_, seen.meter, scaler_));
+    divergence_.check_loss(seen, "the validation loss", here());
+    log_.note(epoch_line(plan_, position_, epoch_meter_, seen.meter, scaler_));
     const std::string_view metric = schedule_->metric();
     if (!metric.empty())
       schedule_->after_epoch(metric == "loss" ? seen.meter.loss() : seen.meter.accuracy());
     if (best_.after_epoch(plan_.monitor_falls ? seen.meter.loss() : seen.meter.accuracy()))
       best_step_ = position_.step;
+  } else {
+    log_.note(epoch_line(plan_, position_, epoch_meter_, std::nullopt, scaler_));
   }
   ++position_.epoch;
   position_.samples = 0;
@@ -334,17 +280,10 @@ Trainer::Step Trainer::end_epoch() {
 }
 
 Evaluation Trainer::evaluate_split(const DatasetPtr& split, const std::string& phase) {
-  const auto show = [&](int64_t done, int64_t batches, const Meter& meter) {
-    log_.progress(phase, position_, done, batches, meter);
-  };
-  return evaluate(*model_,
-                  split,
-                  group_,
-                  {.workers = plan_.options.workers,
-                   .top_k = plan_.options.top_k,
-                   .precision = plan_.precision.kind,
-                   .confusion = phase == "test"},
-                  show);
+  return evaluate_shown(
+      *model_, split, group_, plan_, phase, [&](int64_t done, int64_t batches, const Meter& meter) {
+        log_.progress(phase, position_, done, batches, meter);
+      });
 }
 
 void Trainer::load_best() {
@@ -359,9 +298,11 @@ void Trainer::test(TrainResult& result) {
   if (plan_.options.test_weights == "best") load_best();
   result.test = evaluate_split(data_.test, "test");
   log_.evaluated("test", position_, result.test);
+  divergence_.check_loss(result.test, "the test loss", here());
 }
 
 void Trainer::save() {
+  check_weights();
   const tensor::NamedTensorList rng = gather_rng_states(group_, generator_);
   if (writer_) writer_->wait();  // so that two states are not in memory at once
   tensor::NamedTensorList optimizer = strategy_->optimizer_state();
@@ -382,7 +323,7 @@ void Trainer::save() {
                   .rng = rng});
 }
 
-}  // namespace
+}  // namespace detail
 
 TrainResult train(const TrainPlan& plan,
                   const TrainData& data,
@@ -391,7 +332,7 @@ TrainResult train(const TrainPlan& plan,
                   const std::optional<Checkpoint>& resume,
                   const TrainCallbacks& callbacks,
                   RunFolder* owned) {
-  return Trainer(plan, data, group, output, resume, callbacks, owned).run();
+  return detail::Trainer(plan, data, group, output, resume, callbacks, owned).run();
 }
 
 }  // namespace muster::train

@@ -6,6 +6,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "muster/base/error.h"
 #include "muster/data/dataset.h"
@@ -43,13 +45,15 @@ struct TrainCallbacks {
   /// Rank 0 only: what train() is about to throw because a loss or a gradient is not finite.
   std::function<void(const Error&)> not_finite;
   TraceOptions trace;  ///< where rank 0 writes the timeline of the steps
+  /// For the page of the run: {"command", "muster train …"}, {"host", …}, in the order shown.
+  std::vector<std::pair<std::string, std::string>> about;
 };
 
 struct TrainResult {
   bool interrupted = false;              ///< stop_requested said so; the state is in `checkpoint`
   int64_t steps = 0;                     ///< optimizer steps of the whole run so far
   std::optional<int64_t> skipped_steps;  ///< of these, left out because of overflow; 16-mixed only
-  double seconds = 0;                    ///< of this process
+  double seconds = 0;                    ///< of the whole run so far, in all its processes
   Evaluation test;                       ///< every test sample counted once
   std::filesystem::path checkpoint;      ///< the newest; rank 0 only
 };
@@ -58,9 +62,10 @@ struct TrainResult {
 /// tests at the end. Collective. `resume` goes on from a checkpoint; see Note [Exact resume] and
 /// Note [Life of a run folder]. `owned` is rank 0's hold on `output` where the caller has it; else
 /// it is taken for this call. Throws a usage error for what cannot go on here, before anything is
-/// written, and an environment error if the loss is not finite on any rank, the same on every rank,
-/// before the step is applied; under 16-mixed if that, or gradients that are not finite, persist
-/// until the loss scale is below 1.
+/// written. Throws an environment error if the run diverges, the same on every rank: if the loss is
+/// not finite on any rank, before the step is applied; under 16-mixed if that, or gradients that are
+/// not finite, persist until the loss scale is below 1; if weights are not finite at a checkpoint or
+/// an epoch's end, which are not saved then, or the loss of the validation or test is not.
 TrainResult train(const TrainPlan& plan,
                   const TrainData& data,
                   const distributed::ProcessGroup& group,

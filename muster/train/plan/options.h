@@ -26,6 +26,7 @@ struct TrainOptions {
   int64_t epochs = 5;
   int64_t batch_size = 128;             ///< global: all ranks together
   int64_t accumulate_grad_batches = 1;  ///< batches per optimizer step, as Lightning's
+  bool drop_last = false;               ///< leave out an epoch's last batch where it is smaller
   double gradient_clip_val = 0;         ///< largest global 2-norm of the gradients; 0: no limit
   double label_smoothing = 0;           ///< 0 … 1
   int64_t validation_samples = -1;  ///< held out from the end of the training split; -1: a twelfth,
@@ -96,6 +97,12 @@ void visit_options(Options& options, Visitor&& visit) {
         options.batch_size);
   visit(OptionInfo{"accumulate_grad_batches", "N", "batches per optimizer step", kFixed},
         options.accumulate_grad_batches);
+  visit(OptionInfo{"drop_last",
+                   "",
+                   "leave out an epoch's last batch where it is smaller, as a DataLoader's",
+                   kFixed,
+                   false},
+        options.drop_last);
   visit(OptionInfo{"optimizer",
                    "NAME",
                    "with parameters: sgd:momentum=0.9 (muster list optimizers)",

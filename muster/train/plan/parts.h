@@ -22,6 +22,11 @@ std::unique_ptr<data::Loader> make_loader(const TrainPlan& plan,
 /// default CPU generator; any thread.
 std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan, bool is_resumed);
 
+/// Throws a usage error for parameters that the model cannot be made from, and if some batch leaves
+/// a rank a single sample and the model cannot train on one: BatchNorm behind layers that leave one
+/// value per channel. Makes the model only where one of these can be.
+void check_model(const TrainPlan& plan);
+
 /// Two black images, for a forward whose result is not used; one would be too few for BatchNorm.
 data::Batch stand_in_batch(const models::ImageShape& shape);
 

@@ -1,8 +1,6 @@
 #include "muster/train/plan/plan.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include <ATen/Parallel.h>
 
@@ -12,72 +10,14 @@
 #include "muster/models/model.h"
 #include "muster/optim/optimizer.h"
 #include "muster/optim/schedule.h"
+#include "muster/train/plan/option_checks.h"
+#include "muster/train/plan/parts.h"
 #include "muster/train/replicas/strategy.h"
 
 namespace muster::train {
 namespace {
 
-void at_least(std::string_view flag, int64_t value, int64_t least) {
-  if (value < least)
-    throw usage_error({.refused = std::string(flag),
-                       .rule = concat("at least ", least),
-                       .value = std::to_string(value)});
-}
-
-constexpr double kUnbounded = std::numeric_limits<double>::infinity();
-
-void in_range(std::string_view flag, double value, double least, double most) {
-  if (value >= least && value <= most && std::isfinite(value)) return;
-  throw usage_error({.refused = std::string(flag),
-                     .rule = most == kUnbounded
-                                 ? concat("at least ", shortest(least))
-                                 : concat("from ", shortest(least), " to ", shortest(most)),
-                     .value = shortest(value)});
-}
-
-void one_of(std::string_view flag,
-            const std::string& value,
-            const std::vector<std::string>& known) {
-  if (std::find(known.begin(), known.end(), value) != known.end()) return;
-  throw usage_error({.refused = std::string(flag),
-                     .rule = join(known, " or "),
-                     .value = value,
-                     .hint = suggestion(value, known)});
-}
-
-void check_numbers(const TrainOptions& options) {
-  at_least("--epochs", options.epochs, 1);
-  at_least("--batch-size", options.batch_size, 1);
-  at_least("--devices", options.devices, 0);
-  at_least("--accumulate-grad-batches", options.accumulate_grad_batches, 1);
-  at_least("--validation-samples", options.validation_samples, -1);
-  at_least("--top-k", options.top_k, 0);
-  at_least("--patience", options.patience, 0);
-  at_least("--max-steps", options.max_steps, 0);
-  at_least("--seed", options.seed, 0);
-  at_least("--workers", options.workers, -1);
-  at_least("--checkpoint-every", options.checkpoint_every, 0);
-  at_least("--keep-checkpoints", options.keep_checkpoints, 1);
-  at_least("--log-every", options.log_every, 1);
-  in_range("--gradient-clip-val", options.gradient_clip_val, 0, kUnbounded);
-  in_range("--min-delta", options.min_delta, 0, kUnbounded);
-  in_range("--label-smoothing", options.label_smoothing, 0, 1);
-  if (options.lr && !(*options.lr > 0 && std::isfinite(*options.lr))) {
-    throw usage_error(
-        {.refused = "--lr", .rule = "a learning rate above 0", .value = shortest(*options.lr)});
-  }
-}
-
-void check_names(const TrainOptions& options) {
-  one_of("--monitor", options.monitor, {"validate_accuracy", "validate_loss"});
-  one_of("--test-weights", options.test_weights, {"last", "best"});
-  one_of("--tensorboard", options.tensorboard, {"off", "scalars", "all"});
-  if (options.lr_schedule.empty())
-    throw usage_error({.refused = "--lr-schedule", .rule = "it is a name", .value = "\"\""});
-}
-
-/// Names and numbers that would else be refused when the output folder exists already. The model's
-/// own values are checked when it is made: some models are large.
+/// Names and numbers that would else be refused when the output folder exists already.
 void check_parts(const TrainPlan& plan) {
   check_param_names(models::models().at(plan.model_name).params,
                     plan.model_params,
@@ -89,6 +29,7 @@ void check_parts(const TrainPlan& plan) {
   optim::make_schedule(
       plan.options.lr_schedule,
       {.lr = plan.lr, .total_steps = plan.total_steps, .total_epochs = plan.options.epochs});
+  check_model(plan);
 }
 
 /// What cannot work without a validation split is refused before the first step.
@@ -153,14 +94,21 @@ void check_ranks(const StrategyEntry& strategy, const TrainOptions& options, int
 }
 
 /// Fills in the strategy and the number of ranks.
-void resolve_strategy(TrainPlan& plan, int64_t processes) {
+void resolve_strategy(TrainPlan& plan, int64_t processes, int64_t cores) {
   TrainOptions& options = plan.options;
   if (options.strategy == "auto")
     options.strategy = processes > 1 ? "ddp" : options.devices > 0 ? "dp" : "single";
   std::tie(plan.strategy_name, plan.strategy_params) = split_spec(options.strategy);
   const StrategyEntry& strategy = strategies().at(plan.strategy_name);
   check_ranks(strategy, options, processes);
-  plan.world_size = strategy.ranks == RankSource::kThreads ? options.devices : processes;
+  const bool threads = strategy.ranks == RankSource::kThreads;
+  plan.world_size = threads ? options.devices : processes;
+  if (threads && options.devices > cores)
+    plan.remarks.push_back(concat(options.devices,
+                                  " ranks share ",
+                                  cores,
+                                  cores == 1 ? " core" : " cores",
+                                  ": they take turns, fewer ranks would be faster"));
 }
 
 void fit_model(TrainPlan& plan, const data::DataSpec& spec) {
@@ -176,6 +124,11 @@ void fit_model(TrainPlan& plan, const data::DataSpec& spec) {
                                            .height = spec.height(),
                                            .width = spec.width(),
                                            .classes = spec.classes});
+  if (plan.options.top_k > spec.classes) {
+    throw usage_error({.refused = "--top-k",
+                       .rule = concat("at most the ", spec.classes, " classes of the data"),
+                       .value = std::to_string(plan.options.top_k)});
+  }
 }
 
 void split_samples(TrainPlan& plan, int64_t train_size, int64_t test_size) {
@@ -185,10 +138,36 @@ void split_samples(TrainPlan& plan, int64_t train_size, int64_t test_size) {
   plan.train_samples = train_size - validation;
   plan.test_samples = test_size;
   if (plan.train_samples < 1) {
-    throw usage_error({.refused = "--validation-samples",
-                       .rule = concat("some of the ", train_size, " samples are left for training"),
-                       .value = std::to_string(validation)});
+    throw usage_error(
+        {.refused = "--validation-samples",
+         .rule = concat("some of the ", train_size, " samples must be left to train on"),
+         .value = std::to_string(validation)});
   }
+}
+
+/// Steps and samples of an epoch, and of the run.
+void count_steps(TrainPlan& plan) {
+  const TrainOptions& options = plan.options;
+  plan.samples_per_step = options.batch_size * options.accumulate_grad_batches;
+  plan.samples_per_epoch = plan.train_samples;
+  if (options.drop_last) plan.samples_per_epoch -= plan.train_samples % options.batch_size;
+  if (plan.samples_per_epoch == 0) {
+    throw usage_error(
+        {.refused = "--drop-last",
+         .rule = "an epoch has at least one whole batch",
+         .value =
+             concat(plan.train_samples, " samples to train, --batch-size ", options.batch_size),
+         .hint = "take a smaller --batch-size, or leave --drop-last away"});
+  }
+  plan.steps_per_epoch = plan.samples_per_epoch / plan.samples_per_step +
+                         (plan.samples_per_epoch % plan.samples_per_step != 0 ? 1 : 0);
+  if (__builtin_mul_overflow(plan.steps_per_epoch, options.epochs, &plan.total_steps)) {
+    throw usage_error(
+        {.refused = "--epochs",
+         .rule = "the steps of the run are counted with 64 bits",
+         .value = concat(options.epochs, " epochs of ", plan.steps_per_epoch, " steps")});
+  }
+  if (options.max_steps > 0) plan.total_steps = std::min(plan.total_steps, options.max_steps);
 }
 
 }  // namespace
@@ -203,11 +182,10 @@ TrainPlan resolve(const TrainOptions& options,
                   const Surroundings& around,
                   const data::Dataset& train,
                   const data::Dataset& test) {
-  check_numbers(options);
-  check_names(options);
+  check_options(options);
   TrainPlan plan;
   plan.options = options;
-  resolve_strategy(plan, around.world_size);
+  resolve_strategy(plan, around.world_size, around.cores);
   std::tie(plan.model_name, plan.model_params) = split_spec(options.model);
   std::tie(plan.data_name, plan.data_params) = split_spec(options.data);
   std::tie(plan.optimizer_name, plan.optimizer_params) = split_spec(options.optimizer);
@@ -218,19 +196,16 @@ TrainPlan resolve(const TrainOptions& options,
   plan.options.lr = plan.lr;
   plan.monitor_falls = options.monitor == "validate_loss";
   plan.batch_per_rank = share_of_batch(options.batch_size, plan.world_size);
-  plan.samples_per_step = options.batch_size * options.accumulate_grad_batches;
   if (options.workers < 0)
     plan.options.workers = data::default_workers(
         around.cores, std::max(around.local_world_size, plan.options.devices));
   fit_model(plan, train.spec());
   split_samples(plan, train.size(), test.size());
   check_validation(plan);
-  plan.steps_per_epoch = (plan.train_samples + plan.samples_per_step - 1) / plan.samples_per_step;
-  plan.total_steps = plan.steps_per_epoch * options.epochs;
+  count_steps(plan);
   const int64_t threads =
       around.intraop_threads > 0 ? around.intraop_threads : at::get_num_threads();
   plan.intraop_threads = std::max<int64_t>(1, threads / std::max<int64_t>(1, options.devices));
-  if (options.max_steps > 0) plan.total_steps = std::min(plan.total_steps, options.max_steps);
   check_parts(plan);
   return plan;
 }
@@ -313,7 +288,8 @@ std::string explain(const TrainPlan& plan) {
                                                      options.accumulate_grad_batches,
                                                      " of them per optimizer step (",
                                                      plan.samples_per_step,
-                                                     " samples)"));
+                                                     " samples)"),
+       options.drop_last ? "; an epoch's last batch is left out if it is smaller" : "");
   line("steps",
        plan.steps_per_epoch,
        " per epoch, ",
@@ -335,6 +311,7 @@ std::string explain(const TrainPlan& plan) {
     line("stops early", "after ", options.patience, " epochs without a better ", options.monitor);
   line("test", "with the ", options.test_weights, " weights");
   line("seed", options.seed);
+  for (const std::string& remark : plan.remarks) line("note", remark);
   return out;
 }
 

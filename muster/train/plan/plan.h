@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "muster/base/json_fwd.h"
 #include "muster/base/params.h"
@@ -29,13 +30,14 @@ struct TrainPlan {
   int64_t train_samples = 0;
   int64_t validation_samples = 0;
   int64_t test_samples = 0;
+  int64_t samples_per_epoch = 0;  ///< train_samples, or its whole batches: --drop-last
   int64_t steps_per_epoch = 0;
   int64_t total_steps = 0;
-  int64_t intraop_threads =
-      1;                ///< of operators, per rank: with another number sums round otherwise
-  data::DataSpec spec;  ///< of the data as it is
-  models::ImageShape model_shape;  ///< what the model sees: resized, channels repeated
-  bool monitor_falls = false;      ///< the best epoch has the least value
+  int64_t intraop_threads = 1;       ///< per rank; with another number sums round otherwise
+  data::DataSpec spec;               ///< of the data as it is
+  models::ImageShape model_shape;    ///< what the model sees: resized, channels repeated
+  bool monitor_falls = false;        ///< the best epoch has the least value
+  std::vector<std::string> remarks;  ///< for people: what will work and may not be meant
 };
 
 /// "mlp:hidden=64" -> {"mlp", {{"hidden", "64"}}}.
@@ -49,9 +51,10 @@ struct Surroundings {
   int64_t intraop_threads = 0;  ///< of the calling thread's operators; 0: as many as ATen has now
 };
 
-/// Throws a usage error for an unknown name, a number out of range, a batch size that the
-/// ranks cannot share equally, a model that cannot take the data, or a strategy that is not for
-/// these surroundings. `auto` is single on one rank, ddp on more, and dp where --devices is said.
+/// Throws a usage error for an unknown name, a number out of range, a batch size that the ranks
+/// cannot share equally, a model that cannot take the data, a last batch that BatchNorm cannot take,
+/// or a strategy that is not for these surroundings. `auto` is single on one rank, ddp on more, and
+/// dp where --devices is said.
 TrainPlan resolve(const TrainOptions& options,
                   const Surroundings& around,
                   const data::Dataset& train,

@@ -37,7 +37,9 @@ std::vector<track::PageLink> links(const fs::path& output) {
     if (fs::exists(output / name)) links.push_back({name, ""});
   }
   const std::vector<int64_t> steps = checkpoint_steps(output);
-  const fs::path latest = find_checkpoint(output).filename();
+  // A run that failed may have saved none.
+  const fs::path latest =
+      fs::exists(output / "latest") ? find_checkpoint(output).filename() : fs::path();
   const fs::path best = best_checkpoint(output).value_or("").filename();
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     const std::string name = concat("step-", *step);
@@ -53,19 +55,22 @@ std::vector<track::PageLink> links(const fs::path& output) {
 
 void write_run_page(const TrainPlan& plan,
                     const fs::path& output,
-                    const TrainResult& result,
-                    double seconds) {
+                    const RunEnd& end,
+                    const std::vector<std::pair<std::string, std::string>>& about) {
   const std::string title = concat(plan.model_name, " on ", plan.data_name);
   track::RunPage page{.title = title, .metrics = track::read_metrics(output)};
-  page.subtitle = concat(result.interrupted ? "interrupted after " : "",
-                         result.steps,
-                         " steps, ",
-                         human_duration(seconds),
+  page.subtitle = concat(end.interrupted          ? "interrupted after "
+                         : end.why_failed.empty() ? ""
+                                                  : "failed after ",
+                         end.steps,
+                         end.steps == 1 ? " step, " : " steps, ",
+                         human_duration(end.seconds),
                          " on ",
                          plan.world_size,
-                         plan.world_size == 1 ? " rank" : " ranks");
-  if (!result.interrupted) {
-    const Evaluation& test = result.test;
+                         plan.world_size == 1 ? " rank" : " ranks",
+                         end.why_failed.empty() ? "" : ": " + end.why_failed);
+  if (end.test != nullptr) {
+    const Evaluation& test = *end.test;
     page.results = {{"test accuracy", fixed(test.meter.accuracy(), 4)},
                     {"test loss", fixed(test.meter.loss(), 4)}};
     if (plan.options.top_k > 0)
@@ -77,6 +82,7 @@ void write_run_page(const TrainPlan& plan,
       write_file_atomic(output / "confusion_matrix.csv", csv_of(*test.confusion));
     }
   }
+  page.about = about;
   page.plan = to_json(plan);
   write_file_atomic(output / "curves.svg",
                     track::render_curves_svg(track::curves_of(page.metrics, title)));

@@ -1,18 +1,31 @@
 // What a run leaves for people to look at, beside its metrics and checkpoints.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "muster/train/loop/trainer.h"
+#include "muster/train/loop/evaluation.h"
 #include "muster/train/plan/plan.h"
 
 namespace muster::train {
+
+/// How a run ended.
+struct RunEnd {
+  int64_t steps = 0;  ///< of the whole run
+  bool interrupted = false;
+  std::string why_failed;  ///< "the loss is not finite in step 5"; empty: it did not fail
+  double seconds = 0;
+  const Evaluation* test = nullptr;  ///< null: it was not tested
+};
 
 /// index.html (curves, result, plan, confusion matrix, checkpoints), curves.svg, and
 /// confusion_matrix.csv if there is one. Reads metrics.jsonl. Throws an environment error.
 void write_run_page(const TrainPlan& plan,
                     const std::filesystem::path& output,
-                    const TrainResult& result,
-                    double seconds);
+                    const RunEnd& end,
+                    const std::vector<std::pair<std::string, std::string>>& about);
 
 }  // namespace muster::train

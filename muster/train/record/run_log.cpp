@@ -1,6 +1,8 @@
 #include "muster/train/record/run_log.h"
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
@@ -19,6 +21,16 @@ int64_t epoch_of(const formats::TrainPosition& position) {
   return std::max<int64_t>(1, position.epoch + (position.samples > 0 ? 1 : 0));
 }
 
+/// What the processes that wrote these rows took.
+double seconds_in(std::span<const track::MetricsRecord> rows) {
+  double most = 0;
+  for (const track::MetricsRecord& row : rows) {
+    const double* elapsed = row.find("elapsed_s");
+    if (elapsed != nullptr && std::isfinite(*elapsed)) most = std::max(most, *elapsed);
+  }
+  return most;
+}
+
 }  // namespace
 
 RunLog::RunLog(const TrainPlan& plan,
@@ -32,6 +44,7 @@ void RunLog::open(int64_t resumed_after) {
   write_file_atomic(output_ / "config.json", json_text(to_json(plan_), 2) + '\n');
   metrics_.emplace(output_, resumed_after);
   for (const std::string& line : metrics_->damage()) note(line);
+  if (resumed_after >= 0) before_s_ = seconds_in(track::read_metrics(output_));
   if (plan_.options.tensorboard != "off") open_tensorboard(resumed_after);
   pictures_due_ = plan_.options.tensorboard == "all";
 }
@@ -54,7 +67,7 @@ void RunLog::open_tensorboard(int64_t resumed_after) {
 }
 
 double RunLog::seconds() const {
-  return std::chrono::duration<double>(Clock::now() - start_).count();
+  return before_s_ + std::chrono::duration<double>(Clock::now() - start_).count();
 }
 
 void RunLog::count_step(int64_t samples, double seconds) {
@@ -127,8 +140,10 @@ void RunLog::progress(const std::string& phase,
                              .epochs = plan_.options.epochs,
                              .step = step,
                              .steps = steps};
-  event.loss = meter.loss();
-  event.accuracy = meter.accuracy();
+  if (meter.count > 0) {
+    event.loss = meter.loss();
+    event.accuracy = meter.accuracy();
+  }
   if (steps_here_ > 0 && phase == "train") {
     event.samples_per_s = static_cast<double>(samples_here_) / step_seconds_;
     event.eta_s = step_seconds_ / static_cast<double>(steps_here_) *
@@ -139,13 +154,34 @@ void RunLog::progress(const std::string& phase,
 
 void RunLog::finish(const TrainResult& result) {
   if (!is_first_) return;
-  if (tensorboard_) tensorboard_->finish(result.interrupted);
+  if (tensorboard_)
+    tensorboard_->finish(result.interrupted ? std::nullopt
+                                            : std::optional(track::RunStatus::kSuccess));
   try {
-    write_run_page(plan_, output_, result, seconds());
+    write_run_page(plan_,
+                   output_,
+                   {.steps = result.steps,
+                    .interrupted = result.interrupted,
+                    .seconds = seconds(),
+                    .test = result.interrupted ? nullptr : &result.test},
+                   callbacks_.about);
   } catch (const Error& error) {
     // Rows that somebody damaged while the run went on: no reason to lose its result.
     if (error.kind() != ErrorKind::kUsage) throw;
     note(concat("the page of curves is not written: ", error.what()));
+  }
+}
+
+void RunLog::diverged(int64_t steps, const std::string& why) {
+  if (!is_first_) return;
+  try {
+    if (tensorboard_) tensorboard_->finish(track::RunStatus::kFailure);
+    write_run_page(plan_,
+                   output_,
+                   {.steps = steps, .why_failed = why, .seconds = seconds()},
+                   callbacks_.about);
+  } catch (const std::exception& error) {
+    note(concat("the page of the run was not written: ", error.what()));
   }
 }
 

@@ -51,7 +51,8 @@ class RunLog {
   void batch(const at::Tensor& data, const formats::TrainPosition& position);
   void weights(const models::Classifier& model, const formats::TrainPosition& position);
 
-  /// To the progress bar, at most some ten times a second unless `step` is the last one.
+  /// To the progress bar, at most some ten times a second unless `step` is the last one. `meter` is
+  /// of all ranks; an empty one: numbers are not known yet.
   void progress(const std::string& phase,
                 const formats::TrainPosition& position,
                 int64_t step,
@@ -62,7 +63,13 @@ class RunLog {
   /// Ends the events and writes index.html, curves.svg and confusion_matrix.csv.
   void finish(const TrainResult& result);
 
-  double seconds() const;  ///< since the start
+  /// The same for a run that ends with an error after `steps` steps, and why. Throws nothing: the
+  /// error is what counts.
+  void diverged(int64_t steps, const std::string& why);
+
+  /// Since the start of the run, without the time in which no process worked on it: those before
+  /// this one count until their last row.
+  double seconds() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -79,6 +86,7 @@ class RunLog {
   bool is_first_;
   bool pictures_due_ = false;
   const Clock::time_point start_ = Clock::now();
+  double before_s_ = 0;  // of earlier processes
   std::optional<track::MetricsLog> metrics_;
   std::optional<TensorBoardLog> tensorboard_;
   int64_t steps_here_ = 0;  // by this process, for the time left

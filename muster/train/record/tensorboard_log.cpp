@@ -97,8 +97,8 @@ void TensorBoardLog::images(const at::Tensor& batch, int64_t step) {
                     step);
 }
 
-void TensorBoardLog::finish(bool interrupted) {
-  if (!interrupted) writer_.end_hparams(track::RunStatus::kSuccess);
+void TensorBoardLog::finish(std::optional<track::RunStatus> status) {
+  if (status) writer_.end_hparams(*status);
   writer_.flush();
 }
 

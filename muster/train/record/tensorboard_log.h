@@ -32,7 +32,8 @@ class TensorBoardLog {
   /// The first samples of a batch // [N, C, H, W] float32 with 1 or 3 channels, stretched to
   /// the range from black to white; others are left out.
   void images(const at::Tensor& batch, int64_t step);
-  void finish(bool interrupted);
+  /// The run ended so; nothing: it was interrupted and may go on.
+  void finish(std::optional<track::RunStatus> status);
 
  private:
   track::TensorBoardWriter writer_;

@@ -105,9 +105,13 @@ TEST(Weights, ThatDoNotFitAreRefusedByNameAndNothingChanges) {
               HasSubstr(good[8].first + ": the model has Float [10, 3] (got Float [2])"));
   EXPECT_THAT(refusal(*model, with(0, "conv1.wieght", good[0].second)),
               HasSubstr("did you mean \"conv1.weight\"?"));
+  EXPECT_THAT(refusal(*model, with(0, "module.conv1.weight", good[0].second)),
+              HasSubstr("save model.module.state_dict() in Python"));
+  EXPECT_THAT(refusal(*model, with(0, "_orig_mod.conv1.weight", good[0].second)),
+              HasSubstr("save model._orig_mod.state_dict() in Python"));
   EXPECT_THAT(refusal(*model, with(0, good[0].first, good[0].second.to(torch::kInt))),
               HasSubstr("got Int"));
-  EXPECT_THAT(refusal(*model, with(0, good[1].first, good[1].second)), HasSubstr("comes once"));
+  EXPECT_THAT(refusal(*model, with(0, good[1].first, good[1].second)), HasSubstr("given twice"));
   EXPECT_THAT(refusal(*model, Weights(good.begin() + 1, good.end())),
               HasSubstr("weights without " + good[0].first));
   EXPECT_THAT(refusal(*model, with(0, good[0].first, {})), HasSubstr("no tensor"));

@@ -318,6 +318,17 @@ TEST(TrainSurvives, AFullDiskWithEarlierCheckpointsIntact) {
   EXPECT_EQ(third.wait(std::chrono::seconds(60)).code, 0) << third.err();
 }
 
+TEST(TrainCommand, ThePageSaysWhereItsNumbersComeFrom) {
+  const test::Folder folder;
+  const fs::path output = folder.path() / "out";
+  Launched program(train_small({"--output", output, "--strategy", "dp", "--devices", "4"}));
+  ASSERT_EQ(program.wait(std::chrono::seconds(60)).code, 0) << program.err();
+  const std::string page = read_file(output / "index.html");
+  EXPECT_THAT(page, HasSubstr("muster train --"));
+  for (const char* fact : {"<dt>command</dt>", "<dt>started</dt>", "<dt>host</dt>", ">muster 0."})
+    EXPECT_THAT(page, HasSubstr(fact));
+}
+
 TEST(TrainCommand, ExplainPrintsThePlanAndTrainsNothing) {
   const test::Folder folder;
   Launched program(train_small({"--explain", "--output", folder.path() / "out"}));

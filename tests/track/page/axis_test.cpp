@@ -12,6 +12,20 @@ namespace {
 
 using testing::ElementsAre;
 
+TEST(ShareAxis, StaysWithinZeroAndOne) {
+  for (double lo = 0; lo <= 1; lo += 0.01) {
+    for (double hi = lo; hi <= 1; hi += 0.01) {
+      const Axis axis = share_axis(lo, hi, 5);
+      ASSERT_GE(axis.lo, 0) << lo << ' ' << hi;
+      ASSERT_LE(axis.hi, 1) << lo << ' ' << hi;
+      ASSERT_LT(axis.lo, axis.hi) << lo << ' ' << hi;
+      ASSERT_GE(axis.ticks.size(), 2u) << lo << ' ' << hi;
+      ASSERT_GE(axis.place(lo), -1e-9) << lo << ' ' << hi;
+      ASSERT_LE(axis.place(hi), 1 + 1e-9) << lo << ' ' << hi;
+    }
+  }
+}
+
 TEST(NiceTicks, AreMultiplesOfOneTwoOrFive) {
   EXPECT_THAT(nice_ticks(0, 1, 6), ElementsAre(0, 0.2, 0.4, 0.6, 0.8, 1));
   EXPECT_THAT(nice_ticks(0, 1, 5), ElementsAre(0, 0.5, 1));

@@ -71,6 +71,30 @@ TEST(CurvesOf, MakesAPanelForEachQuantityAndASeriesForEachPhase) {
   EXPECT_EQ(curves.epochs[0].last_step, 50);
 }
 
+TEST(CurvesOf, LeavesTimesOutAndNamesWhatMusterWritesWithItsUnit) {
+  const std::vector<MetricsRecord> rows{
+      {1, 1, "train", {{"loss", 2}, {"elapsed_s", 1}, {"gradient_norm", 3}, {"epoch_s", 1}}},
+      {2, 1, "test", {{"loss", 2}, {"top_k_accuracy", 0.9}}}};
+  const Curves curves = curves_of(rows, "");
+  ASSERT_EQ(curves.panels.size(), 3u);
+  EXPECT_EQ(curves.panels[1].title, "Gradients before clipping");
+  EXPECT_EQ(curves.panels[2].title, "Top-k accuracy");
+  EXPECT_TRUE(curves.panels[2].is_share);
+  const std::string svg = render_curves_svg(curves);
+  for (const char* title : {"Loss (nats)", "Top-k accuracy (share)", "optimizer step"})
+    EXPECT_THAT(svg, HasSubstr(title));
+}
+
+// Values near 1 got an axis to 1.4.
+TEST(CurvesSvg, NoAxisOfAShareEndsBeyondOne) {
+  for (const double value : {0.0, 0.3, 0.96, 1.0}) {
+    const std::vector<MetricsRecord> one{{1, 1, "test", {{"accuracy", value}}}};
+    const std::string svg = render_curves_svg(curves_of(one, ""));
+    for (const char* label : {">1.1<", ">1.2<", ">1.4<", ">1.5<", ">-"})
+      EXPECT_THAT(svg, Not(HasSubstr(label))) << value;
+  }
+}
+
 TEST(CurvesSvg, IsWellFormedAndUsesALogarithmWhereTheLossSpansDecades) {
   const std::string svg = render_curves_svg(curves_of(run(), "a run"));
   elements(svg);
@@ -118,6 +142,7 @@ TEST(RunPage, ShowsAllThatItIsGivenAndIsWellFormed) {
   page.metrics = run();
   page.confusion = {{"cat", "dog"}, {8, 2, 1, 9}};
   page.files = {{"checkpoints/step 5", "best"}};
+  page.about = {{"command", "muster train --lr '1 2'"}, {"host", "h & h"}};
   page.plan = {{"model", "lenet"}, {"optimizer", {{"name", "sgd"}, {"lr", 0.1}}}, {"empty", ""}};
   const std::string html = render_run_page(page);
   elements(html);
@@ -127,6 +152,8 @@ TEST(RunPage, ShowsAllThatItIsGivenAndIsWellFormed) {
                            "90.0",
                            "./checkpoints/step%205",
                            "best",
+                           "--lr &#39;1 2&#39;</dd>",
+                           "h &amp; h",
                            "optimizer.lr",
                            "data-curves"}) {
     EXPECT_THAT(html, HasSubstr(part));
@@ -150,6 +177,7 @@ TEST(RunPage, TextFromOutsideNeverBecomesMarkup) {
     for (auto& row : page.metrics) row.values.emplace_back(text, 1);
     page.confusion = {{text, text}, {1, 2, 3, 4}};
     page.files = {{text, text}};
+    page.about = {{text, text}};
     page.plan = {{text, text}, {"list", {text}}};
     return render_run_page(page);
   };

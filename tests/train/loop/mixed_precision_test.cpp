@@ -67,7 +67,11 @@ TEST(Precision, IsExplainedAndItsMistakesGetOneClearError) {
   EXPECT_THAT(refusal_of([] { plan_with("bf16-mixed:init_scale=2"); }), HasSubstr("no parameter"));
   EXPECT_THAT(refusal_of([] { plan_with("16-mixed:init_scale=inf"); }), HasSubstr("init_scale"));
   EXPECT_THAT(refusal_of([] { plan_with("16-mixed:growth_factor=1"); }),
-              HasSubstr("growth_factor is above 1"));
+              HasSubstr("--precision 16-mixed: growth_factor: above 1 (got 1)"));
+  EXPECT_THAT(refusal_of([] { plan_with("16-mixed:backoff_factor=1"); }),
+              HasSubstr("backoff_factor: between 0 and 1 (got 1)"));
+  EXPECT_THAT(refusal_of([] { plan_with("16-mixed:growth_interval=0"); }),
+              HasSubstr("--precision 16-mixed: growth_interval: at least 1 (got 0)"));
 }
 
 TEST(Precision, StaysAsItWasOnResume) {

@@ -98,6 +98,21 @@ TEST(Trainer, AccumulatedBatchesEqualOneLargeBatch) {
   EXPECT_LE(difference(large, run(options, 2, two_folder.path())), 2e-6);
 }
 
+// 200 samples in batches of 16: the 12 steps of an epoch are the first 12 of 13.
+TEST(Trainer, DropLastMakesTheWholeBatchesOfTheSameOrder) {
+  train::TrainOptions options = small_run();
+  options.epochs = 1;
+  const test::Folder whole_folder, first_folder;
+  options.max_steps = 12;
+  const Ran first = run(options, 2, first_folder.path());
+  options.max_steps = 0;
+  options.drop_last = true;
+  const Ran whole = run(options, 2, whole_folder.path());
+  EXPECT_EQ(whole.result.steps, 12);
+  EXPECT_EQ(whole.last.position.epoch, 1);
+  EXPECT_EQ(difference(whole, first), 0);
+}
+
 TEST(Trainer, ClippingBoundsTheStep) {
   train::TrainOptions options = small_run();
   options.model = "mlp:hidden=16";
@@ -207,6 +222,21 @@ TEST(Trainer, ALossThatIsNotFiniteStopsAllRanksBeforeTheStep) {
   EXPECT_EQ(refused, 2);
   EXPECT_THAT(errors[0], HasSubstr("the loss is not finite in step"));
   EXPECT_THAT(errors[1], HasSubstr("--lr"));
+}
+
+TEST(Trainer, ARunsSecondsCountItsEarlierProcesses) {
+  const test::Folder folder;
+  train::TrainOptions options = small_run();
+  options.epochs = 1;
+  const Ran first = run(options, 1, folder.path());
+  // As if the first epoch had taken a quarter of an hour.
+  const std::filesystem::path rows = folder.path() / "metrics.jsonl";
+  std::ofstream(rows, std::ios::app)
+      << R"({"step":13,"epoch":1,"phase":"validate","loss":1,"elapsed_s":900})" << '\n';
+  options.epochs = 2;
+  const Ran second = run(options, 1, folder.path(), first.result.checkpoint);
+  EXPECT_GE(second.result.seconds, 900);
+  EXPECT_THAT(read_file(folder.path() / "index.html"), HasSubstr("26 steps, 15m"));
 }
 
 TEST(Trainer, WritesTheFilesOfItsContract) {

@@ -1,5 +1,7 @@
 #include "muster/train/plan/plan.h"
 
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -64,7 +66,74 @@ TEST(Plan, RefusesNumbersOutOfRange) {
   EXPECT_THAT(refusal_of([] { resolve({.lr = 0.0}); }), HasSubstr("--lr"));
   EXPECT_THAT(refusal_of([] { resolve({.batch_size = -1}); }), HasSubstr("--batch-size"));
   EXPECT_THAT(refusal_of([] { resolve({.validation_samples = 60000}); }),
-              HasSubstr("left for training"));
+              HasSubstr("must be left to train on"));
+}
+
+TEST(Plan, RefusesCountsWhoseProductsWouldNotFit) {
+  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+  const auto refused = [](const train::TrainOptions& options) {
+    return refusal_of([&] { resolve(options); });
+  };
+  EXPECT_THAT(refused({.batch_size = int64_t{1} << 62, .accumulate_grad_batches = 4}),
+              HasSubstr("--batch-size: at most 2147483647 (got 4611686018427387904)"));
+  EXPECT_THAT(refused({.accumulate_grad_batches = kHuge}), HasSubstr("--accumulate-grad-batches"));
+  EXPECT_THAT(refused({.epochs = kHuge}), HasSubstr("--epochs: at most 2147483647"));
+  EXPECT_THAT(refused({.workers = 100000}), HasSubstr("--workers: at most 1024"));
+  EXPECT_THAT(refused({.strategy = "dp", .devices = 100000, .batch_size = 100000}),
+              HasSubstr("--devices: at most 1024"));
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const train::TrainPlan plan =
+      resolve({.epochs = kMost, .batch_size = kMost, .accumulate_grad_batches = kMost});
+  EXPECT_EQ(plan.steps_per_epoch, 1);
+  EXPECT_EQ(plan.total_steps, kMost);
+}
+
+TEST(Plan, RefusesMoreTopAnswersThanThereAreClasses) {
+  EXPECT_EQ(refusal_of([] { resolve({.top_k = 99}); }),
+            "--top-k: at most the 10 classes of the data (got 99)");
+  EXPECT_EQ(resolve({.top_k = 10}).options.top_k, 10);
+}
+
+TEST(Plan, SaysThatMoreThreadRanksThanCoresTakeTurns) {
+  EXPECT_THAT(train::explain(resolve({.strategy = "dp", .devices = 64})),
+              HasSubstr("64 ranks share 4 cores"));
+  EXPECT_TRUE(resolve({.strategy = "dp", .devices = 4}).remarks.empty());
+}
+
+// 60000 - 5000 samples in batches of 128: 429 whole ones and 88 samples.
+TEST(Plan, DropLastLeavesOutABatchThatIsNotWhole) {
+  const train::TrainPlan plan = resolve({.drop_last = true});
+  EXPECT_EQ(plan.samples_per_epoch, 429 * 128);
+  EXPECT_EQ(plan.steps_per_epoch, 429);
+  EXPECT_EQ(resolve({.accumulate_grad_batches = 2, .drop_last = true}).steps_per_epoch, 215);
+  EXPECT_EQ(resolve({.batch_size = 55000, .drop_last = true}).steps_per_epoch, 1);
+  EXPECT_THAT(refusal_of([] { resolve({.batch_size = 55001, .drop_last = true}); }),
+              HasSubstr("an epoch has at least one whole batch"));
+}
+
+// Behind four halvings of 28 x 28, resnet18 normalises one value per sample and channel.
+TEST(Plan, RefusesALastBatchThatBatchNormCannotTrainOn) {
+  const auto with = [](train::TrainOptions options, int64_t samples, int64_t world = 1) {
+    options.validation_samples = 0;
+    return [=] { resolve(options, world, samples); };
+  };
+  const std::string refused = refusal_of(with({.model = "resnet18", .batch_size = 8}, 97));
+  EXPECT_THAT(refused, HasSubstr("batches of 8 from 97 samples"));
+  EXPECT_THAT(refused, HasSubstr("--drop-last"));
+  // Two ranks: 11 = 8 + 3, of which one rank has one.
+  EXPECT_THAT(refusal_of(with({.model = "resnet18", .batch_size = 8}, 11, 2)),
+              HasSubstr("--drop-last"));
+  EXPECT_THAT(refusal_of(with({.model = "resnet18", .batch_size = 2}, 100, 2)),
+              HasSubstr("--batch-size 4 or more"));
+  with({.model = "resnet18", .batch_size = 8, .drop_last = true}, 97)();
+  with({.model = "resnet18", .batch_size = 8}, 98)();
+  with({.model = "cnn", .batch_size = 8}, 97)();  // 14 x 14 values of each sample
+}
+
+// Before a folder is made for the run.
+TEST(Plan, RefusesParametersThatTheModelCannotBeMadeFrom) {
+  EXPECT_THAT(refusal_of([] { resolve({.model = "cnn:width=0"}); }), HasSubstr("width=0"));
+  EXPECT_THAT(refusal_of([] { resolve({.model = "cnn:width=x"}); }), HasSubstr("\"width\""));
 }
 
 TEST(Plan, RefusesUnknownNames) {

@@ -1,0 +1,54 @@
+// `muster completion`: the words that a shell offers at the tabulator key.
+#include "cli/completion.h"
+
+#include <ostream>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
+#include "cli/command.h"
+#include "cli/parse.h"
+
+namespace muster::cli {
+namespace {
+
+constexpr const char* kCompletionExamples =
+    "Examples:\n"
+    "  source <(muster completion bash)\n"
+    "  muster completion bash > ~/.local/share/bash-completion/completions/muster\n"
+    "  muster completion zsh > ~/.zfunc/_muster            # a folder of $fpath\n"
+    "  muster completion fish > ~/.config/fish/completions/muster.fish\n"
+    "\n"
+    "An installed Muster has put them where the shells look.";
+
+int run_completion_command(std::span<const std::string> args, Console& console) {
+  std::string shell;
+  const auto app = make_app("completion",
+                            "Print the completions of commands, flags and names for a shell.",
+                            kCompletionExamples,
+                            "muster completion bash|zsh|fish");
+  add_value(*app, "shell", shell, "bash, zsh or fish")->type_name("SHELL")->required();
+  if (const auto done = parse(*app, args, console)) return *done;
+  const std::vector<std::string> known{"bash", "zsh", "fish"};
+  const std::vector<CommandText> all = describe_all(commands());
+  if (shell == known[0]) {
+    console.out() << bash_completion(all);
+  } else if (shell == known[1]) {
+    console.out() << zsh_completion(all);
+  } else if (shell == known[2]) {
+    console.out() << fish_completion(all);
+  } else {
+    throw usage_error({.refused = concat("muster completion ", shell),
+                       .rule = "there are completions for bash, zsh and fish",
+                       .hint = suggestion(shell, known)});
+  }
+  console.out() << std::flush;
+  return kDone;
+}
+
+}  // namespace
+
+extern constinit const CommandEntry completion_entry{
+    "completion", "print completions for bash, zsh or fish", &run_completion_command};
+
+}  // namespace muster::cli

@@ -1,0 +1,23 @@
+# The pages as they are installed: InstallDocs.cmake is run with FROM, a source tree, and TO, a folder that gets README.md,
+# CHANGELOG.md, LICENSE and docs/. Links to what is not installed (sources, tests) become their text.
+file(REMOVE_RECURSE ${TO})
+file(COPY ${FROM}/README.md ${FROM}/CHANGELOG.md ${FROM}/LICENSE ${FROM}/docs DESTINATION ${TO})
+file(GLOB_RECURSE pages RELATIVE ${TO} ${TO}/*.md)
+foreach(page IN LISTS pages)
+  file(READ ${TO}/${page} text)
+  # From docs/decisions the tree is two folders up, from docs/ one; README.md lies in it.
+  if(page MATCHES "^docs/decisions/")
+    set(up "\\.\\./\\.\\./")
+    set(installed "(\\.\\./\\.\\./)(README\\.md|CHANGELOG\\.md|LICENSE)")
+  elseif(page MATCHES "^docs/")
+    set(up "\\.\\./")
+    set(installed "(\\.\\./)(README\\.md|CHANGELOG\\.md|LICENSE)")
+  else()
+    set(up "(muster|examples|tests|cli|cmake|benchmarks|scripts|share|CONTRIBUTING)")
+    set(installed "(docs/)()")
+  endif()
+  string(REGEX REPLACE "\\]\\(${installed}" "](@KEPT@\\1\\2" text "${text}")
+  string(REGEX REPLACE "\\[([^][]+)\\]\\(${up}[^()]*\\)" "\\1" text "${text}")
+  string(REPLACE "](@KEPT@" "](" text "${text}")
+  file(WRITE ${TO}/${page} "${text}")
+endforeach()

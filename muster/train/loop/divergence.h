@@ -1,0 +1,51 @@
+// The end of a run whose numbers are no longer finite.
+#pragma once
+
+#include <string>
+
+#include <torch/nn/module.h>
+
+#include "muster/distributed/process_group.h"
+#include "muster/train/loop/evaluation.h"
+#include "muster/train/loop/messages.h"
+#include "muster/train/loop/trainer.h"
+#include "muster/train/record/run_log.h"
+
+namespace muster::train {
+
+/// All ranks end alike, with the same error. What was saved before stays, and stays `latest` and
+/// `best`; the run's page says why there is no more. Used by the rank's own thread.
+class Divergence {
+ public:
+  Divergence(const TrainPlan& plan,
+             distributed::ProcessGroup group,
+             RunLog& log,
+             const TrainCallbacks& callbacks)
+      : plan_(plan), group_(std::move(group)), log_(log), callbacks_(callbacks) {}
+
+  /// Where the run is.
+  struct Where {
+    formats::TrainPosition position;
+    double lr = 0;
+    int64_t last_saved = -1;  ///< step of the newest checkpoint; -1: there is none
+  };
+
+  /// Throws the error, an environment error, after rank 0 has told it.
+  [[noreturn]] void end(const Where& where, const NotFinite& found) const;
+
+  /// Ends the run if a parameter or buffer of any rank has a NaN or an infinity. A loss says nothing
+  /// of the step that it leads to: a gradient may be NaN where the loss is not, and behind the last
+  /// step no loss comes. Collective.
+  void check_weights(const torch::nn::Module& model, const Where& where) const;
+
+  /// Ends the run if the loss of an evaluation, the same on all ranks, is not finite.
+  void check_loss(const Evaluation& seen, const std::string& what, const Where& where) const;
+
+ private:
+  const TrainPlan& plan_;
+  distributed::ProcessGroup group_;
+  RunLog& log_;
+  const TrainCallbacks& callbacks_;
+};
+
+}  // namespace muster::train

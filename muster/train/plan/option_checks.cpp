@@ -1,0 +1,85 @@
+#include "muster/train/plan/option_checks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
+namespace muster::train {
+namespace {
+
+// Products of two counts, and of one with the samples of a dataset, stay within 64 bits.
+constexpr int64_t kMostCount = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMostThreads = 1024;  // ranks of this process, or loader threads of a rank
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+void count(std::string_view flag, int64_t value, int64_t least, int64_t most = kMostCount) {
+  if (value >= least && value <= most) return;
+  throw usage_error({.refused = std::string(flag),
+                     .rule = value < least ? concat("at least ", least) : concat("at most ", most),
+                     .value = std::to_string(value)});
+}
+
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+
+void in_range(std::string_view flag, double value, double least, double most) {
+  if (value >= least && value <= most && std::isfinite(value)) return;
+  throw usage_error({.refused = std::string(flag),
+                     .rule = most == kUnbounded
+                                 ? concat("at least ", shortest(least))
+                                 : concat("from ", shortest(least), " to ", shortest(most)),
+                     .value = shortest(value)});
+}
+
+void one_of(std::string_view flag,
+            const std::string& value,
+            const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), value) != known.end()) return;
+  throw usage_error({.refused = std::string(flag),
+                     .rule = join(known, " or "),
+                     .value = value,
+                     .hint = suggestion(value, known)});
+}
+
+void check_numbers(const TrainOptions& options) {
+  count("--epochs", options.epochs, 1);
+  count("--batch-size", options.batch_size, 1);
+  count("--devices", options.devices, 0, kMostThreads);
+  count("--accumulate-grad-batches", options.accumulate_grad_batches, 1);
+  count("--validation-samples", options.validation_samples, -1, kNoLimit);
+  count("--top-k", options.top_k, 0);
+  count("--patience", options.patience, 0);
+  count("--max-steps", options.max_steps, 0, kNoLimit);
+  count("--seed", options.seed, 0, kNoLimit);
+  count("--workers", options.workers, -1, kMostThreads);
+  count("--checkpoint-every", options.checkpoint_every, 0, kNoLimit);
+  count("--keep-checkpoints", options.keep_checkpoints, 1);
+  count("--log-every", options.log_every, 1, kNoLimit);
+  in_range("--gradient-clip-val", options.gradient_clip_val, 0, kUnbounded);
+  in_range("--min-delta", options.min_delta, 0, kUnbounded);
+  in_range("--label-smoothing", options.label_smoothing, 0, 1);
+  if (options.lr && !(*options.lr > 0 && std::isfinite(*options.lr))) {
+    throw usage_error(
+        {.refused = "--lr", .rule = "a learning rate above 0", .value = shortest(*options.lr)});
+  }
+}
+
+void check_names(const TrainOptions& options) {
+  one_of("--monitor", options.monitor, {"validate_accuracy", "validate_loss"});
+  one_of("--test-weights", options.test_weights, {"last", "best"});
+  one_of("--tensorboard", options.tensorboard, {"off", "scalars", "all"});
+  if (options.lr_schedule.empty())
+    throw usage_error({.refused = "--lr-schedule", .rule = "it is a name", .value = "\"\""});
+}
+
+}  // namespace
+
+void check_options(const TrainOptions& options) {
+  check_numbers(options);
+  check_names(options);
+}
+
+}  // namespace muster::train
