@@ -86,7 +86,9 @@ std::unique_ptr<CLI::App> make(TypedRun& typed, RunFlags& flags) {
          "--master-port", typed.master_port, "its port; on one machine a free one is chosen")
       ->type_name("PORT");
   app->add_option(
-         "--rdzv-id", spec.run_id, "name of the run, for its log folder; made up if not given")
+         "--rdzv-id",
+         spec.run_id,
+         "name of the run, for its log folder, the same on each machine; made up if not given")
       ->type_name("ID");
   app->add_option("--rdzv-backend", typed.rdzv_backend, "static: the number of machines is fixed")
       ->type_name("NAME")
