@@ -1,9 +1,12 @@
 // How a process finds its group: environment, store, backends.
 #include "muster/distributed/process_group.h"
 
+#include <filesystem>
+#include <functional>
 #include <map>
 #include <thread>
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -13,6 +16,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+#include "muster/base/job_key.h"
 #include "muster/distributed/meet/backend.h"
 #include "muster/distributed/meet/choose_backend.h"
 #include "muster/distributed/meet/store.h"
@@ -111,6 +115,44 @@ TEST(AutoBackend, IsTheSameForAllIfOneRankCannot) {
   EXPECT_EQ(refusal("shm", ranks), "rank 1: no shared memory");
 }
 
+TEST(AutoBackend, IsOneForEachKindOfDevice) {
+  const std::vector<const distributed::BackendEntry*> entries = distributed::by_preference();
+  const std::vector<distributed::RankOffer> with_devices{{"a", {}}, {"a", {}}},
+      without{{"a", {{"nccl", "no device"}}}, {"a", {{"nccl", "no device"}}}};
+  const auto chosen = [&](at::DeviceType kind, const auto& ranks, std::string& reason) {
+    const auto* entry = distributed::choose(entries, kind, ranks, {}, reason);
+    return entry == nullptr ? "none" : std::string(entry->name);
+  };
+  std::string reason;
+  EXPECT_EQ(chosen(at::kCPU, with_devices, reason), "shm");
+  EXPECT_EQ(chosen(at::kCUDA, with_devices, reason), "nccl");
+  EXPECT_EQ(reason, "");
+  EXPECT_EQ(chosen(at::kCUDA, without, reason), "none");
+  EXPECT_EQ(reason, "; not nccl: no device");
+  const auto* shm = &distributed::backends().at("shm");
+  EXPECT_EQ(distributed::choose(entries, at::kCPU, without, {{shm, "too small"}}, reason)->name,
+            "gloo");
+  EXPECT_THAT(reason, HasSubstr("; not shm: too small; not shm+gloo: all ranks are on one host"));
+}
+
+TEST(NamedBackends, AreOneForAllKindsOrOneForEach) {
+  using distributed::named_members;
+  EXPECT_EQ(named_members("thread").size(), 2u);
+  EXPECT_EQ(named_members("gloo").size(), 1u);
+  const auto members = named_members("cuda:nccl,cpu:gloo");
+  ASSERT_EQ(members.size(), 2u);
+  EXPECT_EQ(members[0].entry->name, "nccl");
+  EXPECT_EQ(members[1].kind, at::kCPU);
+  const auto refusal_of = [](const char* text) {
+    return test::refusal_of([&] { named_members(text); });
+  };
+  EXPECT_THAT(refusal_of("cuda:gloo"), HasSubstr("gloo does not move cuda tensors"));
+  EXPECT_THAT(refusal_of("cpu:gloo,cpu:shm"), HasSubstr("cpu is named once"));
+  EXPECT_THAT(refusal_of("cpu:gloo,nccl"), HasSubstr("each part is cpu:NAME or cuda:NAME"));
+  EXPECT_THAT(refusal_of("tpu:gloo"), HasSubstr("each part is cpu:NAME or cuda:NAME"));
+  EXPECT_THAT(refusal_of("cpu:glo"), HasSubstr("did you mean \"gloo\"?"));
+}
+
 TEST(ShmBackend, RefusesRanksOfOtherHostsOnAllRanks) {
   // Without a board: they meet in the store, as processes do.
   const auto store = c10::make_intrusive<c10d::HashStore>();
@@ -150,26 +192,139 @@ TEST(ProcessGroup, APortInUseIsNamed) {
   EXPECT_THAT(error.what(), HasSubstr("--master-port"));
 }
 
-TEST(ProcessGroup, ARankStartedTwiceIsNamed) {
+/// The ranks of a job that one launcher started, as threads. Their errors, by rank.
+std::vector<std::string> errors_of_job(int64_t ranks,
+                                       const std::function<void(const RankEnv& env)>& rank_main) {
   const int64_t port = free_port();
-  const RankEnv zero{.rank = 0, .world_size = 3, .master_port = port},
-      one{.rank = 1, .world_size = 3, .master_port = port};
-  const auto server = distributed::connect_store(zero, 20s);
-  const auto first = distributed::connect_store(one, 20s);
-  const Error error = muster_error_of([&] { distributed::connect_store(one, 20s); });
-  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-  EXPECT_THAT(error.what(), HasSubstr("rank 1 was started twice"));
+  std::vector<std::string> errors(static_cast<size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      errors[static_cast<size_t>(rank)] = test::error_of([&] {
+        rank_main({.rank = rank,
+                   .world_size = ranks,
+                   .local_rank = rank,
+                   .local_world_size = ranks,
+                   .master_port = port});
+      });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
 }
 
-TEST(ProcessGroup, ARestartMayClaimItsRankAgain) {
-  const int64_t port = free_port();
-  const auto server =
-      distributed::connect_store({.rank = 0, .world_size = 2, .master_port = port}, 20s);
-  const RankEnv one{.rank = 1, .world_size = 2, .master_port = port};
-  const auto first = distributed::connect_store(one, 20s);
-  RankEnv again = one;
-  again.restart_count = 1;
-  EXPECT_NO_THROW(distributed::connect_store(again, 20s));
+TEST(ProcessGroup, MayBeMadeSeveralTimesAtOnceAndOneAfterTheOther) {
+  for (const char* backend : {"shm", "gloo"}) {
+    EXPECT_THAT(errors_of_job(3,
+                              [&](const RankEnv& env) {
+                                const distributed::GroupOptions options{.backend = backend,
+                                                                        .timeout = 60s};
+                                for (int round = 0; round < 2; ++round) {
+                                  const auto one = distributed::init_process_group(options, env);
+                                  const auto two = distributed::init_process_group(options, env);
+                                  torch::Tensor tensor = torch::ones({1});
+                                  two.all_reduce(tensor);
+                                  one.all_reduce(tensor);
+                                  EXPECT_EQ(tensor.item<float>(), 9);
+                                }
+                              }),
+                ::testing::Each(test::kNoError))
+        << backend;
+  }
+}
+
+TEST(ProcessGroup, SumsAndSendsConjugateAndNegativeViewsForWhatTheyShow) {
+  for (const char* backend : {"thread", "shm"}) {
+    distributed::ThreadWorld(2, 60s, backend).run([](const distributed::ProcessGroup& group) {
+      const c10::complex<double> value(1, 2.0 + group.rank());
+      torch::Tensor held = torch::full({2}, value, torch::kComplexDouble), shown = held.conj();
+      group.all_reduce(shown);
+      EXPECT_TRUE(
+          torch::equal(shown.resolve_conj(),
+                       torch::full({2}, c10::complex<double>(2, -5), torch::kComplexDouble)));
+      held = torch::full({2}, value, torch::kComplexDouble);
+      const torch::Tensor all = group.all_gather(at::imag(held.conj()));
+      EXPECT_TRUE(torch::equal(all, torch::tensor({{-2.0, -2.0}, {-3.0, -3.0}}, torch::kDouble)));
+    });
+  }
+}
+
+TEST(ProcessGroup, MayNameItsBackendByTheKindOfDevice) {
+  EXPECT_THAT(errors_of_job(2,
+                            [&](const RankEnv& env) {
+                              const auto group = distributed::init_process_group(
+                                  {.backend = "cpu:shm", .timeout = 60s}, env);
+                              EXPECT_EQ(group.backend(), "shm");
+                              group.barrier();
+                            }),
+              ::testing::Each(test::kNoError));
+}
+
+int threads_of_process() {
+  int count = 0;
+  for ([[maybe_unused]] const auto& task : std::filesystem::directory_iterator("/proc/self/task"))
+    ++count;
+  return count;
+}
+
+TEST(ProcessGroup, ThatWasDroppedLeavesNoThreadBehind) {
+  const auto make_groups = [](int count) {
+    return errors_of_job(2, [&](const RankEnv& env) {
+      for (int i = 0; i < count; ++i) {
+        const auto group =
+            distributed::init_process_group({.backend = "gloo", .timeout = 60s}, env);
+        group.barrier();
+      }
+    });
+  };
+  EXPECT_THAT(make_groups(1), ::testing::Each(test::kNoError));
+  const int before = threads_of_process();
+  EXPECT_THAT(make_groups(8), ::testing::Each(test::kNoError));
+  // But the one that serves the second job's store; heartbeats may still say goodbye.
+  for (int round = 0; threads_of_process() > before + 1 && round < 2000; ++round)
+    std::this_thread::sleep_for(10ms);
+  EXPECT_LE(threads_of_process(), before + 1);
+}
+
+TEST(ProcessGroup, OfAJobWithAKeyTrainsInASealedStore) {
+  const std::string key = JobKey::make().text();
+  EXPECT_THAT(errors_of_job(2,
+                            [&](const RankEnv& env) {
+                              const auto store = distributed::connect_store(env, 60s, key);
+                              store->set(std::to_string(env.rank), std::string("here"));
+                              EXPECT_EQ(store->get_to_str(std::to_string(1 - env.rank)), "here");
+                            }),
+              ::testing::Each(test::kNoError));
+}
+
+TEST(ProcessGroup, OfOneMachineHasAStoreThatOthersDoNotReach) {
+  const auto reaches = [](const char* address, int64_t port) {
+    const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(port));
+    ::inet_pton(AF_INET, address, &to.sin_addr);
+    return ::connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) == 0;
+  };
+  EXPECT_THAT(errors_of_job(1,
+                            [&](const RankEnv& env) {
+                              const auto store = distributed::connect_store(env, 60s);
+                              EXPECT_TRUE(reaches("127.0.0.1", env.master_port));
+                              // Every address of 127/8 is this machine's, as another interface's.
+                              EXPECT_FALSE(reaches("127.0.0.2", env.master_port));
+                            }),
+              ::testing::Each(test::kNoError));
+}
+
+TEST(ProcessGroup, ABackendThatOneRankCannotUseIsRefusedByAll) {
+  // Local rank 1000 has no device of its own anywhere; where there are no devices, nobody has.
+  const auto errors = errors_of_job(2, [](const RankEnv& env) {
+    RankEnv place = env;
+    if (env.rank == 1) place.local_rank = 1000;
+    distributed::init_process_group({.backend = "nccl", .timeout = 60s}, place);
+  });
+  EXPECT_THAT(errors, ::testing::Each(HasSubstr("backend nccl cannot be used here")));
+  EXPECT_EQ(errors[0], errors[1]);
 }
 
 TEST(ProcessGroup, RankZeroThatNeverComesIsNamedAfterTheTimeout) {
@@ -180,6 +335,24 @@ TEST(ProcessGroup, RankZeroThatNeverComesIsNamedAfterTheTimeout) {
   EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
   EXPECT_THAT(error.what(),
               HasSubstr("no answer from rank 0 at 127.0.0.1:" + std::to_string(port)));
+}
+
+TEST(ProcessGroup, AHostThatDoesNotAnswerIsNamedAfterTheTimeout) {
+  // A listener whose queue is full answers no more than a host that is down.
+  const Listener busy;
+  std::vector<UniqueFd> waiting;
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(busy.port));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  for (int i = 0; i < 8; ++i) {
+    waiting.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    ::connect(waiting.back().get(), reinterpret_cast<sockaddr*>(&to), sizeof to);
+  }
+  const Error error = muster_error_of([&] {
+    distributed::connect_store({.rank = 1, .world_size = 2, .master_port = busy.port}, 200ms);
+  });
+  EXPECT_THAT(error.what(), HasSubstr("no answer from rank 0 at 127.0.0.1"));
 }
 
 TEST(ProcessGroup, UnknownBackendGetsASuggestion) {
