@@ -14,6 +14,7 @@
 #include "tests/support/blows.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
+#include "tests/support/paths.h"
 
 namespace muster::testing_process {
 namespace {
@@ -73,7 +74,7 @@ TEST(FirstCause, IsNamedThoughItsEndIsSeenLater) {
          "--nproc-per-node",
          std::to_string(kRanksOfJob),
          "--",
-         MUSTER_TEST_BIN_DIR "/muster_failing_rank",
+         test::program_path("muster_failing_rank"),
          backend,
          join(hows, ",")},
         {.environment = failure.has_second ? std::vector<std::string>{"MUSTER_TEST_FIFO=" + fifo}

@@ -12,6 +12,7 @@
 
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
+#include "tests/support/paths.h"
 
 namespace muster::testing_process {
 namespace {
@@ -36,7 +37,7 @@ int unused_port() {
 struct Machine {
   Words flags = {};
   Words environment = {};
-  std::string program = MUSTER_TEST_BIN_DIR "/muster_monitored_rank";
+  std::string program = test::program_path("muster_monitored_rank");
 };
 
 Words line_of(int node, int port, const Machine& machine) {
@@ -106,7 +107,7 @@ TEST(SeveralMachines, SayThatTheyStartDifferentNumbersOfRanks) {
 TEST(SeveralMachines, SayThatTheirProgramsDiffer) {
   const test::Folder folder;
   const auto other = folder.path() / "another_program";
-  std::filesystem::create_symlink(MUSTER_TEST_BIN_DIR "/muster_monitored_rank", other);
+  std::filesystem::create_symlink(test::program_path("muster_monitored_rank"), other);
   expect_both_say(
       {},
       {.program = other.string()},

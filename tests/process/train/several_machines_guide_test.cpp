@@ -13,6 +13,7 @@
 #include "tests/process/train/train_words.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -37,7 +38,7 @@ std::string loopback_address() {
 std::vector<Words> commands_of(const std::string& guide, const std::string& output) {
   const std::string address = loopback_address();
   std::vector<Words> commands;
-  for (const std::string& line : split(read_file(MUSTER_SOURCE_DIR "/docs/" + guide), '\n')) {
+  for (const std::string& line : split(read_file(test::source_path("docs/" + guide)), '\n')) {
     if (!line.starts_with("muster run --nnodes")) continue;
     Words words;
     for (const std::string& word : split(trim(line.substr(0, line.find('#'))), ' ')) {
