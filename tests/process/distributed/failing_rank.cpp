@@ -7,6 +7,9 @@
 //   exit:MS         says it, and exits after MS without a look back
 //   segv:MS         the same, by a signal
 //   second          waits until one of the others has failed, and then fails by itself
+//   leave           returns in good order
+//   send:MS         sends to the next rank after MS, and returns in good order
+//   receive         takes that from the rank before it, and returns in good order
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -16,6 +19,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <ATen/ops/ones.h>
 #include <fcntl.h>
@@ -57,6 +61,14 @@ void fail(const std::string& how) {
   if (how != "go-on") throw std::runtime_error("my own error");
 }
 
+void pass_on(const ProcessGroup& group, bool sends) {
+  std::vector<at::Tensor> tensors{at::ones({3})};
+  std::this_thread::sleep_for(std::chrono::milliseconds(late_ms));
+  const auto work = sends ? group.c10d()->send(tensors, group.rank() + 1, 0)
+                          : group.c10d()->recv(tensors, group.rank() - 1, 0);
+  work->wait();
+}
+
 void train(const std::string& backend, const std::string& how) {
   const ProcessGroup group = muster::distributed::init_process_group(
       {.backend = backend,
@@ -64,6 +76,9 @@ void train(const std::string& backend, const std::string& how) {
        .monitor = {.heartbeat = std::chrono::milliseconds(100)}});
   for (int step = 0;; ++step) {
     group.all_reduce(at::ones({1000}));
+    if (step < 3) continue;
+    if (how == "leave") return;
+    if (how == "send" || how == "receive") return pass_on(group, how == "send");
     if (step == 3) fail(how);
   }
 }
@@ -86,6 +101,7 @@ int main(int argc, char** argv) {
   }
   try {
     train(argv[1], words[0]);
+    return 0;
   } catch (const std::exception& error) {
     if (words[0] == "note") muster::diagnose::note_failure(error.what());
     std::fprintf(stderr, "error: %s\n", error.what());
