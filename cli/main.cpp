@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/diagnose/record/failure_note.h"
 
 #include "cli/command.h"
 #include "cli/console.h"
@@ -71,9 +72,11 @@ int main(int argc, char** argv) {
   try {
     return muster::cli::run({argv + 1, argv + argc}, console);
   } catch (const muster::Error& error) {
+    muster::diagnose::note_failure(error.what());  // of a rank; see Note [Who was first]
     console.error(error.what());
     return error.exit_code();
   } catch (const std::exception& error) {
+    muster::diagnose::note_failure(error.what());
     console.error(error.what());
     return muster::cli::kFailed;
   }

@@ -85,8 +85,10 @@ std::unique_ptr<CLI::App> make(TypedRun& typed, RunFlags& flags) {
   add_value(
       *app, "--master-port", typed.master_port, "its port; on one machine a free one is chosen")
       ->type_name("PORT");
-  add_value(
-      *app, "--rdzv-id", spec.run_id, "name of the run, for its log folder; made up if not given")
+  add_value(*app,
+            "--rdzv-id",
+            spec.run_id,
+            "name of the run, for its log folder, the same on each machine; made up if not given")
       ->type_name("ID");
   add_value(*app, "--rdzv-backend", typed.rdzv_backend, "static: the number of machines is fixed")
       ->type_name("NAME")

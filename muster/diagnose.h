@@ -3,6 +3,7 @@
 #pragma once
 
 #include "muster/diagnose/record/diagnosis.h"
+#include "muster/diagnose/record/failure_note.h"
 #include "muster/diagnose/record/fault_plan.h"
 #include "muster/diagnose/record/flight_recorder.h"
 #include "muster/diagnose/trace/timeline.h"

@@ -2,20 +2,23 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/diagnose/record/failure_note.h"
 #include "muster/distributed/meet/backend.h"
 #include "muster/distributed/meet/choose_backend.h"
 #include "muster/distributed/meet/host.h"
 #include "muster/distributed/meet/store.h"
-#include "muster/distributed/thread/thread_exchange.h"
+#include "muster/distributed/thread/thread_groups.h"
 #include "muster/tensor/vector_math.h"
 
 namespace muster::distributed {
@@ -30,63 +33,127 @@ struct ProcessGroup::State {
 
 namespace {
 
-ProcessGroup make_group(const BackendEntry& entry,
-                        const BackendRequest& request,
-                        const MonitorOptions& monitor,
-                        int server_rank,
-                        const std::string& reason = "asked for") {
-  auto state = std::make_shared<ProcessGroup::State>();
-  state->store = request.store;
-  state->backend = std::string(entry.name);
-  state->reason = reason;
-  state->group =
-      c10::make_intrusive<c10d::ProcessGroup>(request.store, request.rank, request.world_size);
-  const auto backend = monitored(entry.make(request),
-                                 {.store = request.store,
-                                  .rank = request.rank,
-                                  .world_size = request.world_size,
-                                  .timeout = request.timeout,
-                                  .server_rank = server_rank,
-                                  .threads = request.exchange != nullptr},
-                                 monitor);
-  if (entry.moves_cpu) state->group->setBackend(c10::DeviceType::CPU, entry.type, backend);
-  if (entry.moves_cuda) state->group->setBackend(c10::DeviceType::CUDA, entry.type, backend);
-  state->group->setDefaultBackend(entry.type);
-  if (!entry.moves_cpu)
-    state->device = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(request.local_rank));
-  return ProcessGroup(state);
-}
-
-const BackendEntry& backend_named(const std::string& name) {
-  const BackendEntry& entry = backends().at(name);
-  if (const std::string why = entry.available(); !why.empty()) {
-    throw environment_error({.refused = concat("backend ", name, " cannot be used here"),
-                             .rule = why,
-                             .hint = "see `muster list backends`"});
+/// A group in the making: a backend for each kind of device. The last that is added is the one that
+/// the group is called after.
+class GroupParts {
+ public:
+  GroupParts(const BackendRequest& request, const MonitorOptions& monitor, int server_rank)
+      : request_(request),
+        monitor_(monitor),
+        server_rank_(server_rank),
+        state_(std::make_shared<ProcessGroup::State>()) {
+    state_->store = request.store;
+    state_->group =
+        c10::make_intrusive<c10d::ProcessGroup>(request.store, request.rank, request.world_size);
   }
-  return entry;
+
+  /// Collective. `name`: what tells it apart from other members; empty where it is alone.
+  void add(const BackendEntry& entry,
+           const std::vector<at::DeviceType>& kinds,
+           const std::string& name = "") {
+    BackendRequest request = request_;
+    MonitorOptions monitor = monitor_;
+    if (!name.empty()) {
+      request.store = c10::make_intrusive<c10d::PrefixStore>(name, request_.store);
+      monitor.group += "-" + name;
+    }
+    const auto backend = monitored(entry.make(request),
+                                   {.store = request.store,
+                                    .rank = request.rank,
+                                    .world_size = request.world_size,
+                                    .timeout = request.timeout,
+                                    .server_rank = server_rank_,
+                                    .threads = request.exchange != nullptr},
+                                   monitor);
+    for (const at::DeviceType kind : kinds) state_->group->setBackend(kind, entry.type, backend);
+    state_->group->setDefaultBackend(entry.type);
+    state_->backend = std::string(entry.name);
+    state_->device = kinds[0] == at::kCPU
+                         ? at::Device(at::kCPU)
+                         : at::Device(kinds[0], static_cast<at::DeviceIndex>(request.local_rank));
+  }
+
+  ProcessGroup group(const std::string& reason) const {
+    state_->reason = reason;
+    return ProcessGroup(state_);
+  }
+
+ private:
+  const BackendRequest& request_;
+  const MonitorOptions& monitor_;
+  const int server_rank_;
+  const std::shared_ptr<ProcessGroup::State> state_;
+};
+
+std::string name_of(at::DeviceType kind) { return kind == at::kCPU ? "cpu" : "cuda"; }
+
+/// The backends that were asked for. A rank that cannot use one says so to all: they end with its
+/// reason, instead of waiting for it.
+ProcessGroup make_named_group(const std::vector<Member>& members,
+                              const BackendRequest& request,
+                              const MonitorOptions& monitor,
+                              int server_rank) {
+  std::vector<const BackendEntry*> entries;
+  for (const Member& member : members) entries.push_back(member.entry);
+  const std::vector<RankOffer> ranks = exchange_offers(request, entries);
+  for (const BackendEntry* entry : entries) {
+    if (const std::string why = why_refused(*entry, ranks); !why.empty()) {
+      throw environment_error({.refused = concat("backend ", entry->name, " cannot be used here"),
+                               .rule = why,
+                               .hint = "see `muster list backends`"});
+    }
+  }
+  GroupParts parts(request, monitor, server_rank);
+  const bool one = std::all_of(entries.begin(), entries.end(), [&](const BackendEntry* entry) {
+    return entry == entries[0];
+  });
+  std::vector<at::DeviceType> kinds;
+  for (const Member& member : members) {
+    kinds.push_back(member.kind);
+    if (!one) parts.add(*member.entry, {member.kind}, name_of(member.kind));
+  }
+  if (one) parts.add(*entries[0], kinds);
+  return parts.group("asked for");
 }
 
-/// The first choice that all ranks can make.
+/// For each kind of device the first choice that all ranks can make: none but the CPU's must be.
 ProcessGroup make_auto_group(const BackendRequest& request,
                              const MonitorOptions& monitor,
                              int server_rank) {
-  const std::vector<RankOffer> ranks = exchange_offers(request);
+  const std::vector<const BackendEntry*> entries = by_preference();
+  const std::vector<RankOffer> ranks = exchange_offers(request, entries);
+  std::map<const BackendEntry*, std::string> unfit;
   std::string reason = "auto";
-  for (const BackendEntry* entry : by_preference()) {
-    std::string why = why_not(*entry, ranks);
-    if (why.empty()) {
-      try {
-        return make_group(*entry, request, monitor, server_rank, reason);
-      } catch (const BackendUnfit& unfit) {
-        why = unfit.text().refused;
-      }
+  const bool has_devices = choose(entries, at::kCUDA, ranks, unfit, reason) != nullptr;
+  GroupParts parts(request, monitor, server_rank);
+  while (const BackendEntry* entry = choose(entries, at::kCPU, ranks, unfit, reason)) {
+    try {
+      parts.add(*entry, {at::kCPU}, has_devices ? "cpu" : "");
+      if (!has_devices) return parts.group(reason);
+      std::string why_device;
+      const BackendEntry* device = choose(entries, at::kCUDA, ranks, unfit, why_device);
+      parts.add(*device, {at::kCUDA});
+      return parts.group(concat("auto", why_device, "; for CPU tensors ", entry->name));
+    } catch (const BackendUnfit& why) {
+      unfit[entry] = why.text().refused;
+      reason = "auto";
+      choose(entries, at::kCUDA, ranks, unfit, reason);
     }
-    reason += concat("; not ", entry->name, ": ", why);
   }
   throw environment_error({.refused = "no process-group backend is available",
                            .rule = reason,
                            .hint = "see `muster list backends`"});
+}
+
+std::shared_ptr<ThreadGroups> groups_of(const std::shared_ptr<ThreadExchange>& first) {
+  return first->shared<ThreadGroups>(
+      "groups", [&] { return std::make_shared<ThreadGroups>(first->world_size()); });
+}
+
+/// The elements as they lie in memory. Backends look at nothing else: gloo takes what is in the gaps
+/// of a tensor for elements, and a conjugate view for what it is a view of.
+at::Tensor plain(const at::Tensor& tensor) {
+  return tensor.resolve_conj().resolve_neg().contiguous();
 }
 
 /// The work may be null where nothing is left to wait for.
@@ -109,8 +176,7 @@ void ProcessGroup::all_reduce(at::Tensor tensor, c10d::ReduceOp op) const {
   c10d::AllreduceOptions options;
   options.reduceOp = std::move(op);
   options.asyncOp = false;  // see Note [Who works]
-  // gloo takes what lies in the gaps of a tensor for elements.
-  std::vector<at::Tensor> tensors{tensor.contiguous()};
+  std::vector<at::Tensor> tensors{plain(tensor)};
   finish(state_->group->allreduce(tensors, options));
   if (!tensors[0].is_same(tensor)) tensor.copy_(tensors[0]);
 }
@@ -119,7 +185,7 @@ void ProcessGroup::broadcast(at::Tensor tensor, int root) const {
   c10d::BroadcastOptions options;
   options.rootRank = root;
   options.asyncOp = false;
-  std::vector<at::Tensor> tensors{tensor.contiguous()};
+  std::vector<at::Tensor> tensors{plain(tensor)};
   finish(state_->group->broadcast(tensors, options));
   if (!tensors[0].is_same(tensor)) tensor.copy_(tensors[0]);
 }
@@ -128,7 +194,7 @@ at::Tensor ProcessGroup::all_gather(const at::Tensor& tensor) const {
   std::vector<int64_t> sizes = tensor.sizes().vec();
   sizes.insert(sizes.begin(), world_size());
   at::Tensor all = at::empty(sizes, tensor.options());
-  std::vector<at::Tensor> inputs{tensor.contiguous()};
+  std::vector<at::Tensor> inputs{plain(tensor)};
   std::vector<std::vector<at::Tensor>> outputs{all.unbind(0)};
   c10d::AllgatherOptions options;
   options.asyncOp = false;
@@ -158,6 +224,7 @@ std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) 
 
 ProcessGroup init_process_group(const GroupOptions& options, const std::optional<RankEnv>& env) {
   tensor::initialize_vector_math();
+  if (env) diagnose::note_uncaught_exceptions();
   const int64_t world_size = env ? env->world_size : 1;
   if (world_size == 1 && (options.backend == "auto" || options.backend == "thread")) {
     return ThreadWorld(1, options.timeout).group(0);
@@ -165,8 +232,12 @@ ProcessGroup init_process_group(const GroupOptions& options, const std::optional
   if (world_size > std::numeric_limits<int>::max())
     throw usage_error(
         {.refused = concat("world size ", world_size), .rule = "c10d counts ranks in 31 bits"});
-  const bool choose = options.backend == "auto";
-  const BackendEntry* entry = choose ? nullptr : &backend_named(options.backend);
+  const bool named = options.backend != "auto";
+  const std::vector<Member> members =
+      named ? named_members(options.backend) : std::vector<Member>();
+  for (const Member& member : members)
+    if (member.entry->name == "thread")
+      member.entry->make({});  // says why not, and waits for nobody
   const RankEnv place = env.value_or(RankEnv{});
   const BackendRequest request{.store = connect_store(place, options.timeout),
                                .rank = static_cast<int>(place.rank),
@@ -177,8 +248,8 @@ ProcessGroup init_process_group(const GroupOptions& options, const std::optional
                                .host_identity = host_identity()};
   const MonitorOptions monitor = with_environment(options.monitor);
   const int server_rank = place.use_agent_store ? -1 : 0;
-  return choose ? make_auto_group(request, monitor, server_rank)
-                : make_group(*entry, request, monitor, server_rank);
+  return named ? make_named_group(members, request, monitor, server_rank)
+               : make_auto_group(request, monitor, server_rank);
 }
 
 ThreadWorld::ThreadWorld(int world_size,
@@ -215,19 +286,29 @@ ProcessGroup ThreadWorld::group(int rank) const {
     throw usage_error({.refused = concat("rank ", rank),
                        .rule = concat("ranks are 0 to ", exchange_->world_size() - 1)});
   }
-  return make_group(backends().at(backend_),
-                    {.store = store_,
-                     .rank = rank,
-                     .world_size = exchange_->world_size(),
-                     .timeout = timeout_,
-                     .host = "127.0.0.1",
-                     .exchange = exchange_,
-                     .host_identity = hosts_.empty() ? host_identity() : hosts_[rank]},
-                    monitor_,
-                    -1);
+  const auto [number, exchange] = groups_of(exchange_)->next(rank, exchange_);
+  c10::intrusive_ptr<c10d::Store> store = store_;
+  if (number > 0)
+    store = c10::make_intrusive<c10d::PrefixStore>(concat("group ", number), std::move(store));
+  const BackendRequest request{.store = std::move(store),
+                               .rank = rank,
+                               .world_size = exchange_->world_size(),
+                               .timeout = timeout_,
+                               .host = "127.0.0.1",
+                               .exchange = exchange,
+                               .host_identity = hosts_.empty() ? host_identity() : hosts_[rank]};
+  GroupParts parts(request, monitor_, -1);
+  const BackendEntry& entry = backends().at(backend_);
+  std::vector<at::DeviceType> kinds;
+  for (const at::DeviceType kind : {at::kCPU, at::kCUDA})
+    if (moves(entry, kind)) kinds.push_back(kind);
+  parts.add(entry, kinds);
+  return parts.group("asked for");
 }
 
-void ThreadWorld::leave(int rank, const std::string& why) const { exchange_->leave(rank, why); }
+void ThreadWorld::leave(int rank, const std::string& why) const {
+  groups_of(exchange_)->leave(rank, why, *exchange_);
+}
 
 std::shared_ptr<const diagnose::FlightRecorder> flight_recorder(const ProcessGroup& group) {
   return recorder_of(*group.c10d()->getBackend(group.device().type()));

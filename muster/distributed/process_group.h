@@ -21,7 +21,7 @@ namespace muster::distributed {
 inline constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(30);
 
 struct GroupOptions {
-  std::string backend = "auto";  ///< a name of `muster list backends`, or auto
+  std::string backend = "auto";  ///< auto, a name of `muster list backends`, or cpu:A,cuda:B
   std::chrono::milliseconds timeout = kDefaultTimeout;  ///< of the meeting and of each operation
   /// Who names the culprit when an operation fails; costs some 0.5 µs each.
   MonitorOptions monitor;

@@ -9,6 +9,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/distributed/process_group.h"
+#include "muster/distributed/thread/thread_groups.h"
 #include "muster/tensor/intraop_threads.h"
 #include "muster/tensor/what_of.h"
 
@@ -35,6 +36,9 @@ std::exception_ptr error_of_rank(int rank) {
 
 void ThreadWorld::run(const std::function<void(ProcessGroup)>& rank_main,
                       int intraop_threads) const {
+  exchange_
+      ->shared<ThreadGroups>("groups", [&] { return std::make_shared<ThreadGroups>(world_size()); })
+      ->begin_again();
   std::mutex mutex;
   std::exception_ptr first;
   const auto play = [&](int rank) {

@@ -12,12 +12,12 @@
 #include <torch/torch.h>
 
 #include "muster/base/error.h"
-#include "muster/base/file.h"
 #include "muster/distributed/meet/backend.h"
 #include "muster/distributed/meet/choose_backend.h"
 #include "muster/distributed/meet/store.h"
 #include "muster/distributed/two_level/two_level.h"
 
+#include "tests/distributed/listener.h"
 #include "tests/support/error_of.h"
 
 namespace muster {
@@ -25,24 +25,9 @@ namespace {
 
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
+using test::free_port;
+using test::Listener;
 using test::muster_error_of;
-
-/// A socket that listens on a port of the kernel's choice, as another job would.
-struct Listener {
-  Listener() : fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    socklen_t length = sizeof address;
-    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-    EXPECT_EQ(::listen(fd.get(), 1), 0);
-    EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
-    port = ntohs(address.sin_port);
-  }
-  UniqueFd fd;
-  int64_t port = 0;
-};
-
-int64_t free_port() { return Listener().port; }
 
 TEST(ProcessGroup, WithoutALauncherIsAGroupOfOne) {
   const auto group = distributed::init_process_group({}, std::nullopt);
@@ -111,6 +96,44 @@ TEST(AutoBackend, IsTheSameForAllIfOneRankCannot) {
   EXPECT_EQ(refusal("shm", ranks), "rank 1: no shared memory");
 }
 
+TEST(AutoBackend, IsOneForEachKindOfDevice) {
+  const std::vector<const distributed::BackendEntry*> entries = distributed::by_preference();
+  const std::vector<distributed::RankOffer> with_devices{{"a", {}}, {"a", {}}},
+      without{{"a", {{"nccl", "no device"}}}, {"a", {{"nccl", "no device"}}}};
+  const auto chosen = [&](at::DeviceType kind, const auto& ranks, std::string& reason) {
+    const auto* entry = distributed::choose(entries, kind, ranks, {}, reason);
+    return entry == nullptr ? "none" : std::string(entry->name);
+  };
+  std::string reason;
+  EXPECT_EQ(chosen(at::kCPU, with_devices, reason), "shm");
+  EXPECT_EQ(chosen(at::kCUDA, with_devices, reason), "nccl");
+  EXPECT_EQ(reason, "");
+  EXPECT_EQ(chosen(at::kCUDA, without, reason), "none");
+  EXPECT_EQ(reason, "; not nccl: no device");
+  const auto* shm = &distributed::backends().at("shm");
+  EXPECT_EQ(distributed::choose(entries, at::kCPU, without, {{shm, "too small"}}, reason)->name,
+            "gloo");
+  EXPECT_THAT(reason, HasSubstr("; not shm: too small; not shm+gloo: all ranks are on one host"));
+}
+
+TEST(NamedBackends, AreOneForAllKindsOrOneForEach) {
+  using distributed::named_members;
+  EXPECT_EQ(named_members("thread").size(), 2u);
+  EXPECT_EQ(named_members("gloo").size(), 1u);
+  const auto members = named_members("cuda:nccl,cpu:gloo");
+  ASSERT_EQ(members.size(), 2u);
+  EXPECT_EQ(members[0].entry->name, "nccl");
+  EXPECT_EQ(members[1].kind, at::kCPU);
+  const auto refusal_of = [](const char* text) {
+    return test::refusal_of([&] { named_members(text); });
+  };
+  EXPECT_THAT(refusal_of("cuda:gloo"), HasSubstr("gloo does not move cuda tensors"));
+  EXPECT_THAT(refusal_of("cpu:gloo,cpu:shm"), HasSubstr("cpu is named once"));
+  EXPECT_THAT(refusal_of("cpu:gloo,nccl"), HasSubstr("each part is cpu:NAME or cuda:NAME"));
+  EXPECT_THAT(refusal_of("tpu:gloo"), HasSubstr("each part is cpu:NAME or cuda:NAME"));
+  EXPECT_THAT(refusal_of("cpu:glo"), HasSubstr("did you mean \"gloo\"?"));
+}
+
 TEST(ShmBackend, RefusesRanksOfOtherHostsOnAllRanks) {
   // Without a board: they meet in the store, as processes do.
   const auto store = c10::make_intrusive<c10d::HashStore>();
@@ -150,26 +173,20 @@ TEST(ProcessGroup, APortInUseIsNamed) {
   EXPECT_THAT(error.what(), HasSubstr("--master-port"));
 }
 
-TEST(ProcessGroup, ARankStartedTwiceIsNamed) {
-  const int64_t port = free_port();
-  const RankEnv zero{.rank = 0, .world_size = 3, .master_port = port},
-      one{.rank = 1, .world_size = 3, .master_port = port};
-  const auto server = distributed::connect_store(zero, 20s);
-  const auto first = distributed::connect_store(one, 20s);
-  const Error error = muster_error_of([&] { distributed::connect_store(one, 20s); });
-  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-  EXPECT_THAT(error.what(), HasSubstr("rank 1 was started twice"));
-}
-
-TEST(ProcessGroup, ARestartMayClaimItsRankAgain) {
-  const int64_t port = free_port();
-  const auto server =
-      distributed::connect_store({.rank = 0, .world_size = 2, .master_port = port}, 20s);
-  const RankEnv one{.rank = 1, .world_size = 2, .master_port = port};
-  const auto first = distributed::connect_store(one, 20s);
-  RankEnv again = one;
-  again.restart_count = 1;
-  EXPECT_NO_THROW(distributed::connect_store(again, 20s));
+TEST(ProcessGroup, SumsAndSendsConjugateAndNegativeViewsForWhatTheyShow) {
+  for (const char* backend : {"thread", "shm"}) {
+    distributed::ThreadWorld(2, 60s, backend).run([](const distributed::ProcessGroup& group) {
+      const c10::complex<double> value(1, 2.0 + group.rank());
+      torch::Tensor held = torch::full({2}, value, torch::kComplexDouble), shown = held.conj();
+      group.all_reduce(shown);
+      EXPECT_TRUE(
+          torch::equal(shown.resolve_conj(),
+                       torch::full({2}, c10::complex<double>(2, -5), torch::kComplexDouble)));
+      held = torch::full({2}, value, torch::kComplexDouble);
+      const torch::Tensor all = group.all_gather(at::imag(held.conj()));
+      EXPECT_TRUE(torch::equal(all, torch::tensor({{-2.0, -2.0}, {-3.0, -3.0}}, torch::kDouble)));
+    });
+  }
 }
 
 TEST(ProcessGroup, RankZeroThatNeverComesIsNamedAfterTheTimeout) {
@@ -180,6 +197,24 @@ TEST(ProcessGroup, RankZeroThatNeverComesIsNamedAfterTheTimeout) {
   EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
   EXPECT_THAT(error.what(),
               HasSubstr("no answer from rank 0 at 127.0.0.1:" + std::to_string(port)));
+}
+
+TEST(ProcessGroup, AHostThatDoesNotAnswerIsNamedAfterTheTimeout) {
+  // A listener whose queue is full answers no more than a host that is down.
+  const Listener busy;
+  std::vector<UniqueFd> waiting;
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(busy.port));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  for (int i = 0; i < 8; ++i) {
+    waiting.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    ::connect(waiting.back().get(), reinterpret_cast<sockaddr*>(&to), sizeof to);
+  }
+  const Error error = muster_error_of([&] {
+    distributed::connect_store({.rank = 1, .world_size = 2, .master_port = busy.port}, 200ms);
+  });
+  EXPECT_THAT(error.what(), HasSubstr("no answer from rank 0 at 127.0.0.1"));
 }
 
 TEST(ProcessGroup, UnknownBackendGetsASuggestion) {

@@ -22,7 +22,6 @@ std::string ranks_text(const std::vector<int>& ranks) {
 }
 
 const char* are(const std::vector<int>& ranks) { return ranks.size() == 1 ? " is" : " are"; }
-
 std::string seconds(double s) { return concat(fixed(s, 1), " s"); }
 
 std::string first_word(const std::string& text) { return text.substr(0, text.find(' ')); }
@@ -157,10 +156,9 @@ bool all_fresh(std::span<const PeerView> peers, const std::vector<int>& ranks) {
 /// Of all ranks but `ours`: what was read before may have been taken back, and who is not read yet
 /// may belong to either side.
 bool all_fresh(std::span<const PeerView> peers, int ours) {
-  for (size_t rank = 0; rank < peers.size(); ++rank) {
-    if (static_cast<int>(rank) != ours && !peers[rank].is_fresh) return false;
-  }
-  return true;
+  const auto others_stale = std::count_if(
+      peers.begin(), peers.end(), [](const PeerView& peer) { return !peer.is_fresh; });
+  return others_stale == (peers[static_cast<size_t>(ours)].is_fresh ? 0 : 1);
 }
 
 std::optional<Diagnosis> find_mismatch(std::span<const PeerView> peers) {
@@ -323,6 +321,13 @@ Diagnosis of_store(const StoreView& store, std::span<const PeerView> peers) {
   return found;
 }
 
+/// The rank that serves the store is none that this operation waits for: it may have returned in
+/// good order, and the others need each other alone.
+bool outlives(const Stuck& stuck, int server, const PeerView& view) {
+  return !concerns(stuck, server) ||
+         (view.state && view.state->ended && has_done(stuck, *view.state));
+}
+
 }  // namespace
 
 bool disagree(const PeerState& a, const PeerState& b) {
@@ -338,22 +343,22 @@ Diagnosis diagnose(const Stuck& stuck,
                    std::span<const PeerView> peers,
                    const StoreView& store,
                    double stale_s) {
+  const bool is_ours = store.server_rank < 0 || store.server_rank == stuck.rank;
+  const PeerView* server = is_ours ? nullptr : &peers[static_cast<size_t>(store.server_rank)];
   const bool server_is_dead =
-      store.server_rank >= 0 && store.server_rank != stuck.rank &&
-      (peers[static_cast<size_t>(store.server_rank)].life == Life::kGone ||
-       peers[static_cast<size_t>(store.server_rank)].life == Life::kStopped);
+      server != nullptr && (server->life == Life::kGone || server->life == Life::kStopped);
   if (auto mismatch = find_mismatch(peers)) {
     mismatch->certain &= store.lost || server_is_dead || all_fresh(peers, stuck.rank);
     return *mismatch;
   }
   std::map<Kind, std::vector<int>> found;
   const uint64_t proven = proven_calls(peers);
-  for (size_t rank = 0; rank < peers.size(); ++rank)
-    found[judge(stuck, static_cast<int>(rank), peers[rank], stale_s)].push_back(
-        static_cast<int>(rank));
-  if (store.lost || store.silent_s > stale_s || server_is_dead) {
-    Diagnosis result =
-        of_store({server_is_dead ? true : store.lost, store.silent_s, store.server_rank}, peers);
+  for (int rank = 0; rank < static_cast<int>(peers.size()); ++rank)
+    found[judge(stuck, rank, peers[static_cast<size_t>(rank)], stale_s)].push_back(rank);
+  const bool may_go_on = server != nullptr && outlives(stuck, store.server_rank, *server);
+  if (!may_go_on && (store.lost || store.silent_s > stale_s || server_is_dead)) {
+    const bool lost = store.lost || server_is_dead;
+    Diagnosis result = of_store({lost, store.silent_s, store.server_rank}, peers);
     result.common = last_common(peers, std::nullopt);
     for (const Kind kind : {Kind::kGone, Kind::kStopped}) {
       for (const int rank : found[kind]) {
@@ -388,11 +393,7 @@ Diagnosis diagnose(const Stuck& stuck,
     return result;
   }
   result.kind = Kind::kAllThere;
-  if (is_point_to_point(stuck.op.kind)) {
-    result.who = "the peer is alive";
-  } else {
-    result.who = "every rank called it";
-  }
+  result.who = is_point_to_point(stuck.op.kind) ? "the peer is alive" : "every rank called it";
   return result;
 }
 

@@ -11,7 +11,7 @@ struct KindRow {
   std::string_view name;
   bool reduces;
   bool has_root;
-  bool same_sizes;  // all ranks give tensors of the same dtypes and numbers of elements
+  bool same_contents;  // OpRecord::contents is equal on all ranks
 };
 
 constexpr KindRow kRows[] = {
@@ -20,17 +20,17 @@ constexpr KindRow kRows[] = {
     {"allreduce_coalesced", true, false, true},
     {"allreduce_sparse", true, false, false},
     {"reduce", true, true, true},
-    {"allgather", false, false, false},
+    {"allgather", false, false, true},
     {"allgather_base", false, false, true},
     {"allgather_coalesced", false, false, true},
     {"allgather_into_tensor_coalesced", false, false, true},
-    {"gather", false, true, false},
-    {"scatter", false, true, false},
+    {"gather", false, true, true},
+    {"scatter", false, true, true},
     {"reduce_scatter", true, false, true},
     {"reduce_scatter_base", true, false, true},
     {"reduce_scatter_tensor_coalesced", true, false, true},
-    {"alltoall", false, false, false},
-    {"alltoall_base", false, false, false},
+    {"alltoall", false, false, true},
+    {"alltoall_base", false, false, true},
     {"barrier", false, false, false},
     {"send", false, false, false},
     {"recv", false, false, false},
@@ -100,7 +100,7 @@ uint64_t fingerprint(const OpRecord& record) {
   if (kind.reduces) hash |= static_cast<uint64_t>(record.reduce) << 8;
   if (kind.has_root) hash |= (static_cast<uint64_t>(record.root) & 0xffffffff) << 16;
   hash = mix64(hash);
-  if (kind.same_sizes) hash = mix64(hash ^ record.contents);
+  if (kind.same_contents) hash = mix64(hash ^ record.contents);
   return hash;
 }
 

@@ -67,7 +67,7 @@ struct OpRecord {
   int32_t tag = 0;
   int64_t step = -1;      ///< optimizer step, where the program tells it (mark_step)
   int64_t bytes = 0;      ///< of all inputs
-  uint64_t contents = 0;  ///< hash of dtypes and numbers of elements of all inputs
+  uint64_t contents = 0;  ///< hash of the dtypes and numbers of elements that ranks share
   std::array<TensorMeta, kMaxTensors> tensors{};
   // Monotonic clock, nanoseconds; 0: not yet.
   int64_t posted_ns = 0;
@@ -84,7 +84,7 @@ std::string describe(const OpRecord& record);
 /// Equal on two ranks if and only if (but for a 64-bit collision) their calls fit each other: kind,
 /// reduce operation, root, and dtypes and numbers of elements where all ranks must give the same.
 /// (Shapes with the same number of elements fit; scatter, gather and all-to-all lists differ by
-/// design.)
+/// design, but in their dtype.)
 uint64_t fingerprint(const OpRecord& record);
 
 /// Mixes 64 bits well; source: the finaliser of splitmix64 (Steele, Lea, Flood 2014).

@@ -43,12 +43,21 @@ void PendingWork::complete() {
     completed_ = true;
   }
   cv_.notify_all();
-  future_->markCompleted(c10::IValue(outputs_));
+  run_callbacks([&] { future_->markCompleted(c10::IValue(outputs_)); });
 }
 
 void PendingWork::fail(const std::exception_ptr& error) {
   finish(error);
-  future_->setError(error);
+  run_callbacks([&] { future_->setError(error); });
+}
+
+void PendingWork::run_callbacks(const std::function<void()>& complete) {
+  try {
+    complete();
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    callback_error_ = std::current_exception();
+  }
 }
 
 void PendingWork::fail(const std::string& text) {
@@ -73,6 +82,7 @@ bool PendingWork::wait(std::chrono::milliseconds timeout) {
          .value = who});
   }
   if (exception_) std::rethrow_exception(exception_);
+  if (callback_error_) std::rethrow_exception(callback_error_);
   lock.unlock();
   if (!future_->devices().empty()) future_->wait();  // this thread's streams wait
   return true;

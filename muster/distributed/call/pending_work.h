@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +41,8 @@ class PendingWork : public c10d::Work {
               std::weak_ptr<WorkHelper> helper = {});
 
   /// Exactly one of the two, once. Callbacks of the future run inside: the caller holds no lock.
+  /// What one of them throws is not the caller's, who completes the works of other ranks, too: it
+  /// comes out of `wait`, as far as that ends later.
   void complete();
   void fail(const std::exception_ptr& error);
   void fail(const std::string& text);  ///< an environment error
@@ -62,7 +66,10 @@ class PendingWork : public c10d::Work {
   std::vector<at::Tensor> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::weak_ptr<WorkHelper> helper_;
-  std::shared_ptr<diagnose::FlightRecorder> recorder_;  // under mutex_, as the next one
+  void run_callbacks(const std::function<void()>& complete);
+
+  std::exception_ptr callback_error_;  // under mutex_, as the next two
+  std::shared_ptr<diagnose::FlightRecorder> recorder_;
   uint64_t record_ = 0;
 };
 

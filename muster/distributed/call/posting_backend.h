@@ -1,6 +1,7 @@
 // A c10d::Backend whose collectives all are one function: the base of our own backends.
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -78,7 +79,7 @@ class PostingBackend : public c10d::Backend {
  private:
   WorkPtr check_and_post(Contribution part);
 
-  uint64_t sequence_ = 0;
+  std::atomic<uint64_t> sequence_{0};  // callbacks of a future may issue the next operation
 };
 
 }  // namespace muster::distributed

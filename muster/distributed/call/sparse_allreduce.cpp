@@ -5,8 +5,8 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/sparse_coo_tensor.h>
+#include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 
 #include "muster/base/error.h"
@@ -36,14 +36,38 @@ at::Tensor padded(const at::Tensor& tensor, int64_t dim, int64_t size) {
   return at::constant_pad_nd(tensor, pad).contiguous();
 }
 
+/// How many entries each rank has. Throws a usage error on all ranks if their sizes differ: entries
+/// of one may lie outside of another.
+at::Tensor agreed_counts(PostingBackend& backend,
+                         const at::Tensor& own,
+                         std::chrono::milliseconds timeout) {
+  std::vector<int64_t> facts{own._nnz(), own.sparse_dim()};
+  facts.insert(facts.end(), own.sizes().begin(), own.sizes().end());
+  const auto on_device = at::TensorOptions().dtype(at::kLong).device(own.device());
+  const at::Tensor mine = at::tensor(facts, at::kLong).to(on_device);
+  const at::Tensor all = gathered(backend, mine, timeout).cpu();
+  const auto text = [&](int64_t rank) {
+    const int64_t* row = all[rank].const_data_ptr<int64_t>();
+    std::vector<std::string> sizes;
+    for (size_t i = 2; i < facts.size(); ++i) sizes.push_back(std::to_string(row[i]));
+    return concat("rank ", rank, ": [", join(sizes, ", "), "], ", row[1], " of them sparse");
+  };
+  for (int64_t rank = 1; rank < backend.getSize(); ++rank) {
+    if (all[rank].narrow(0, 1, mine.numel() - 1).equal(all[0].narrow(0, 1, mine.numel() - 1)))
+      continue;
+    throw usage_error({.refused = "ranks disagree on a collective",
+                       .rule = "sparse tensors that are summed have one size",
+                       .value = concat(text(0), "; ", text(rank))});
+  }
+  return all.select(1, 0);
+}
+
 at::Tensor sum_of_ranks(PostingBackend& backend,
                         const at::Tensor& tensor,
                         std::chrono::milliseconds timeout) {
   const at::Tensor own = tensor.coalesce();
   const at::Tensor indices = own._indices(), values = own._values();
-  const auto on_device = at::TensorOptions().dtype(at::kLong).device(tensor.device());
-  const at::Tensor counts =
-      gathered(backend, at::full({1}, values.size(0), on_device), timeout).cpu();
+  const at::Tensor counts = agreed_counts(backend, own, timeout);
   const int64_t most = counts.max().item<int64_t>();
   if (most == 0) return own;
   const at::Tensor all_indices = gathered(backend, padded(indices, 1, most), timeout);

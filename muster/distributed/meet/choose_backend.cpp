@@ -47,9 +47,10 @@ std::vector<const BackendEntry*> by_preference() {
   return entries;
 }
 
-std::vector<RankOffer> exchange_offers(const BackendRequest& request) {
+std::vector<RankOffer> exchange_offers(const BackendRequest& request,
+                                       const std::vector<const BackendEntry*>& entries) {
   RankOffer mine{.host_identity = request.host_identity};
-  for (const BackendEntry* entry : by_preference()) {
+  for (const BackendEntry* entry : entries) {
     std::string why = entry->available();
     if (why.empty() && entry->refuses != nullptr) why = entry->refuses(request);
     if (!why.empty()) mine.refusals[std::string(entry->name)] = one_line(why);
@@ -61,7 +62,56 @@ std::vector<RankOffer> exchange_offers(const BackendRequest& request) {
   return offers;
 }
 
-std::string why_not(const BackendEntry& entry, const std::vector<RankOffer>& ranks) {
+bool moves(const BackendEntry& entry, at::DeviceType kind) {
+  return kind == at::kCPU ? entry.moves_cpu : entry.moves_cuda;
+}
+
+std::vector<Member> named_members(const std::string& text) {
+  std::vector<Member> members;
+  if (text.find(':') == std::string::npos) {
+    const BackendEntry& entry = backends().at(text);
+    for (const at::DeviceType kind : {at::kCPU, at::kCUDA})
+      if (moves(entry, kind)) members.push_back({kind, &entry});
+    return members;
+  }
+  for (const std::string& part : split(text, ',')) {
+    const size_t colon = part.find(':');
+    const std::string device = part.substr(0, colon);
+    const auto refuse_backend = [&](const std::string& rule) {
+      throw usage_error({.refused = "backend " + text,
+                         .rule = rule,
+                         .value = part,
+                         .hint = "one name, or cpu:NAME,cuda:NAME; see `muster list backends`"});
+    };
+    if (colon == std::string::npos || (device != "cpu" && device != "cuda"))
+      refuse_backend("each part is cpu:NAME or cuda:NAME");
+    const Member member{device == "cpu" ? at::kCPU : at::kCUDA,
+                        &backends().at(part.substr(colon + 1))};
+    if (!moves(*member.entry, member.kind))
+      refuse_backend(concat(member.entry->name, " does not move ", device, " tensors"));
+    for (const Member& other : members)
+      if (other.kind == member.kind) refuse_backend(device + " is named once");
+    members.push_back(member);
+  }
+  return members;
+}
+
+const BackendEntry* choose(const std::vector<const BackendEntry*>& entries,
+                           at::DeviceType kind,
+                           const std::vector<RankOffer>& ranks,
+                           const std::map<const BackendEntry*, std::string>& unfit,
+                           std::string& reason) {
+  for (const BackendEntry* entry : entries) {
+    if (!moves(*entry, kind)) continue;
+    const auto known = unfit.find(entry);
+    const std::string why = known == unfit.end() ? why_not(*entry, ranks) : known->second;
+    if (why.empty()) return entry;
+    reason += concat("; not ", entry->name, ": ", why);
+  }
+  return nullptr;
+}
+
+std::string why_refused(const BackendEntry& entry, const std::vector<RankOffer>& ranks) {
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const auto found = ranks[rank].refusals.find(std::string(entry.name));
     if (found == ranks[rank].refusals.end()) continue;
@@ -70,7 +120,12 @@ std::string why_not(const BackendEntry& entry, const std::vector<RankOffer>& ran
     });
     return all ? found->second : concat("rank ", rank, ": ", found->second);
   }
-  return entry.unsuitable == nullptr ? "" : entry.unsuitable(ranks);
+  return "";
+}
+
+std::string why_not(const BackendEntry& entry, const std::vector<RankOffer>& ranks) {
+  const std::string refused = why_refused(entry, ranks);
+  return refused.empty() && entry.unsuitable != nullptr ? entry.unsuitable(ranks) : refused;
 }
 
 }  // namespace muster::distributed

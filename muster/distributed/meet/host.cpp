@@ -4,6 +4,7 @@
 #include <iterator>
 #include <thread>
 
+#include <c10/util/Exception.h>
 #include <limits.h>
 #include <poll.h>
 #include <sched.h>
@@ -12,6 +13,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/diagnose/record/failure_note.h"
 
 namespace muster::distributed {
 namespace {
@@ -47,11 +49,18 @@ std::string await_text(c10d::Store& store, const std::string& key, int rank) {
     const auto bytes = store.get(key);
     return {bytes.begin(), bytes.end()};
   } catch (const std::exception& error) {
-    const std::string why = error.what();
-    throw environment_error(
-        {.refused = concat("rank ", rank, " did not come to the meeting of ranks"),
-         .rule = why.substr(0, why.find('\n')),
-         .hint = "check that all ranks were started and reach rank 0's store"});
+    const std::string what = error.what(), why = what.substr(0, what.find('\n'));
+    const bool lost = dynamic_cast<const c10::DistNetworkError*>(&error) != nullptr;
+    const Error failure = environment_error(
+        lost ? ErrorText{.refused = "the store of the job is gone",
+                         .rule = why,
+                         .hint = "look at what rank 0, which serves it, or its launcher says"}
+             : ErrorText{.refused = concat("rank ", rank, " did not come to the meeting of ranks"),
+                         .rule = why,
+                         .hint = "check that all ranks were started and reach rank 0's store"});
+    diagnose::note_failure_of_peers(failure.what(),
+                                    lost ? std::vector<int>{0} : std::vector<int>());
+    throw failure;
   }
 }
 

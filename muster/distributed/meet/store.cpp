@@ -1,11 +1,19 @@
 #include "muster/distributed/meet/store.h"
 
+#include <algorithm>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <sstream>
 #include <thread>
+#include <utility>
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -13,12 +21,18 @@
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/text.h"
+#include "muster/distributed/meet/meeting.h"
+#include "muster/distributed/meet/sealed_store.h"
 
 namespace muster::distributed {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
 using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+/// For one address of several; it is tried again.
+constexpr auto kConnect = std::chrono::seconds(5);
 
 AddressList resolve(const std::string& host, const std::string& port, int socket_type) {
   addrinfo wanted{};
@@ -32,10 +46,47 @@ AddressList resolve(const std::string& host, const std::string& port, int socket
   return {found, &::freeaddrinfo};
 }
 
-bool answers(const addrinfo& address) {
-  const UniqueFd fd(
-      ::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, address.ai_protocol));
-  return fd && ::connect(fd.get(), address.ai_addr, address.ai_addrlen) == 0;
+/// Without waiting longer than until `deadline`: of a host that is down the kernel hears nothing for
+/// minutes.
+bool answers(const addrinfo& address, Clock::time_point deadline) {
+  const UniqueFd fd(::socket(
+      address.ai_family, address.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol));
+  if (!fd) return false;
+  if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) == 0) return true;
+  if (errno != EINPROGRESS) return false;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  pollfd connected{fd.get(), POLLOUT, 0};
+  if (::poll(&connected, 1, static_cast<int>(std::max<int64_t>(left.count(), 0))) <= 0)
+    return false;
+  int error = 0;
+  socklen_t length = sizeof error;
+  return ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0;
+}
+
+bool is_loopback(const addrinfo& address) {
+  if (address.ai_family == AF_INET) {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(address.ai_addr);
+    return (ntohl(v4->sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
+  }
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address.ai_addr);
+  return address.ai_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+}
+
+/// A socket for the server that only this machine reaches; none where others may mean it, or where
+/// it cannot be bound: LibTorch then says why. See Note [Where the store listens].
+UniqueFd loopback_socket(const RankEnv& env) {
+  const AddressList addresses =
+      resolve(env.master_addr, std::to_string(env.master_port), SOCK_STREAM);
+  for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next)
+    if (!is_loopback(*at)) return {};
+  for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
+    UniqueFd fd(::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol));
+    const int on = 1;  // as LibTorch has it: a restarted rank 0 need not wait for old connections
+    if (fd && ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        ::bind(fd.get(), at->ai_addr, at->ai_addrlen) == 0)
+      return fd;
+  }
+  return {};
 }
 
 /// Returns once something listens at host:port. TCPStore's own client sleeps a whole second after a
@@ -47,7 +98,7 @@ void wait_for_listener(const std::string& host, int64_t port, Clock::time_point 
   while (true) {
     for (const addrinfo* address = addresses.get(); address != nullptr;
          address = address->ai_next) {
-      if (answers(*address)) return;
+      if (answers(*address, std::min(deadline, Clock::now() + kConnect))) return;
     }
     if (Clock::now() >= deadline) {
       throw environment_error(
@@ -60,14 +111,14 @@ void wait_for_listener(const std::string& host, int64_t port, Clock::time_point 
   }
 }
 
-c10::intrusive_ptr<c10d::Store> open_store(const RankEnv& env,
-                                           bool serve,
-                                           std::chrono::milliseconds timeout) {
+StorePtr open_store(const RankEnv& env, bool serve, std::chrono::milliseconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(env.master_port);
   options.isServer = serve;
   options.waitWorkers = false;
   options.timeout = timeout;
+  if (UniqueFd own = serve ? loopback_socket(env) : UniqueFd(); own)
+    options.masterListenFd = own.release();  // the server closes it
   try {
     return c10::make_intrusive<c10d::TCPStore>(env.master_addr, options);
   } catch (const std::exception& error) {
@@ -89,23 +140,79 @@ c10::intrusive_ptr<c10d::Store> open_store(const RankEnv& env,
   }
 }
 
+/// What this process has of the jobs that it takes part in; as a rule one, and one rank of it.
+struct Jobs {
+  std::mutex mutex;
+  std::map<int64_t, StorePtr> served;  // by port, until the process ends
+  std::map<std::string, int64_t> groups;
+
+  static Jobs& of_process() {
+    static Jobs jobs;
+    return jobs;
+  }
+
+  StorePtr serve(const RankEnv& env, std::chrono::milliseconds timeout) {
+    const std::lock_guard lock(mutex);
+    StorePtr& server = served[env.master_port];
+    if (!server) server = open_store(env, true, timeout);
+    const StorePtr client = server->clone();
+    client->setTimeout(timeout);
+    return client;
+  }
+
+  int64_t next_group(const RankEnv& env) {
+    const std::lock_guard lock(mutex);
+    return groups[concat(env.master_addr,
+                         '\n',
+                         env.master_port,
+                         '\n',
+                         env.run_id,
+                         '\n',
+                         env.restart_count,
+                         '\n',
+                         env.rank)]++;
+  }
+};
+
+StorePtr prefixed(const std::string& prefix, StorePtr store) {
+  return c10::make_intrusive<c10d::PrefixStore>(prefix, std::move(store));
+}
+
+/// Half of a tag in hexadecimal digits: names things, and gives no seal away.
+std::string shortened(uint64_t tag) {
+  std::ostringstream text;
+  text << std::hex << (tag >> 32);
+  return text.str();
+}
+
 }  // namespace
 
-c10::intrusive_ptr<c10d::Store> connect_store(const RankEnv& env,
-                                              std::chrono::milliseconds timeout) {
-  const bool serve = env.rank == 0 && !env.use_agent_store;
-  if (!serve) wait_for_listener(env.master_addr, env.master_port, Clock::now() + timeout);
-  auto store = c10::make_intrusive<c10d::PrefixStore>(
-      concat("muster/", env.run_id, "/", env.restart_count), open_store(env, serve, timeout));
-  if (store->add(concat("claims/", env.rank), 1) != 1) {
-    throw usage_error(
-        {.refused = concat("rank ", env.rank, " was started twice"),
-         .rule = "each rank of a job is one process",
-         .value = concat("RANK=", env.rank, " at ", env.master_addr, ":", env.master_port),
-         .hint = "give every process its own RANK, or another MASTER_PORT if it belongs to another "
-                 "job"});
-  }
-  return store;
+StorePtr connect_store(const RankEnv& env,
+                       std::chrono::milliseconds timeout,
+                       const std::string& key_text) {
+  std::optional<JobKey> key;
+  if (!key_text.empty()) key = JobKey::parse(key_text);
+  const bool serves = env.rank == 0 && !env.use_agent_store;
+  if (!serves) wait_for_listener(env.master_addr, env.master_port, Clock::now() + timeout);
+  const StorePtr open =
+      serves ? Jobs::of_process().serve(env, timeout) : open_store(env, false, timeout);
+  const std::string print = key ? shortened(key->tag("print")) : "";
+  StorePtr sealed = open;
+  if (key) sealed = c10::make_intrusive<SealedStore>(open, *key);
+  const int64_t group = Jobs::of_process().next_group(env);
+  const std::string job = concat(
+      "muster/", env.run_id, "/", env.restart_count, "/", key ? shortened(key->tag("job")) : "");
+  // Several jobs may share the store of one agent, so there the run id tells them apart. Launchers
+  // of several machines are told their key by their users, who may have told them different ones.
+  const std::string meeting = env.use_agent_store ? job : "muster";
+  const bool one_key = env.group_world_size == 1;
+  meet(*prefixed(concat(meeting, "/meeting/", group), one_key ? sealed : open),
+       env.rank,
+       env.world_size,
+       job_card(env, program_name(), print),
+       timeout,
+       serves);
+  return prefixed(concat(job, "/", group), sealed);
 }
 
 std::string address_towards(const std::string& remote) {

@@ -6,16 +6,32 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "muster/base/job_key.h"
 #include "muster/base/rank_env.h"
 
 namespace muster::distributed {
 
-/// Connects this rank. Rank 0 serves, unless the launcher does (torchrun's agent store); the rest
-/// wait for the server. Keys are prefixed with run id and restart count, so a restarted job on the
-/// same store starts clean. Throws: environment error if the port is in use or nothing answers
-/// within `timeout`; usage error if another process has already claimed this rank.
-c10::intrusive_ptr<c10d::Store> connect_store(const RankEnv& env,
-                                              std::chrono::milliseconds timeout);
+// Note [Where the store listens]
+// LibTorch's store listens on all interfaces. If MASTER_ADDR is an address of the machine itself
+// (127.0.0.1, localhost: what `muster run` gives a job of one machine), no rank of another one can
+// mean this store, and we hand LibTorch a socket that is bound to that address alone. With any other
+// MASTER_ADDR it stays with all interfaces: a host may have several addresses, and which one the
+// others resolve its name to is not known here. What ranks write there is sealed, if the job has a
+// key (Note [Sealed store]).
+//
+// A process that serves the store does so until it ends, as PyTorch's does until the default group
+// is destroyed: a rank may come for the second group of a job while rank 0 still takes the first
+// one down.
+
+/// Connects this rank for the next group of its job, and waits for all the others (meeting.h). Rank
+/// 0 serves, unless the launcher does (torchrun's agent store); the rest wait for the server. All
+/// ranks of a job make the same groups in the same order. Throws: environment error if the port is
+/// in use, nothing answers within `timeout`, or not all ranks come; usage error on all ranks if they
+/// belong to different jobs, or one was started twice. `key`: the job's, in its text; empty: none.
+c10::intrusive_ptr<c10d::Store> connect_store(
+    const RankEnv& env,
+    std::chrono::milliseconds timeout,
+    const std::string& key = process_environment(kJobKeyEnv).value_or(""));
 
 /// The address of this machine from which `remote` is reached: "127.0.0.1" for a local one. No
 /// packet is sent. Throws an environment error if `remote` cannot be resolved or reached by any

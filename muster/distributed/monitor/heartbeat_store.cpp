@@ -150,6 +150,7 @@ class HeartbeatStore::Beat {
     Shared::Peer& peer = s_.peers[static_cast<size_t>(look.rank)];
     if (look.state && (!peer.state || peer.state->beat != look.state->beat)) {
       peer.since = Clock::now();
+      if (peer.state) peer.renewed_at = peer.since;
       peer.silent = {};
     } else if (peer.read_at) {
       peer.silent += std::min<Clock::duration>(look.begun - *peer.read_at, options_.heartbeat);
@@ -314,7 +315,10 @@ std::vector<diagnose::PeerView> HeartbeatStore::peers() const {
       const bool is_us = peer.state->process == own.process;  // a thread
       view.life = is_us ? diagnose::Life::kRuns : diagnose::life_of(peer.state->process);
     }
-    view.is_fresh = alarm && peer.read_at && *peer.read_at >= *alarm &&
+    // Of a process that the kernel cannot be asked about, one that it wrote since is a sign of life,
+    // not one that was read since.
+    const bool is_alive = view.life != diagnose::Life::kUnknown || peer.renewed_at >= alarm;
+    view.is_fresh = alarm && peer.read_at && *peer.read_at >= *alarm && is_alive &&
                     (view.life != diagnose::Life::kGone || peer.was_gone);
     view.state = std::move(peer.state);
   }

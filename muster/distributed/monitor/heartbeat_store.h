@@ -98,10 +98,11 @@ struct HeartbeatStore::Shared {
   };
   struct Peer {
     std::optional<diagnose::PeerState> state;
-    Clock::time_point since;                   // when this heartbeat was first seen
-    std::optional<Clock::time_point> read_at;  // when it was last asked for
-    bool was_gone = false;                     // its process had ended by then
-    Clock::duration silent{};                  // between reads that showed nothing new
+    Clock::time_point since;                      // when this heartbeat was first seen
+    std::optional<Clock::time_point> renewed_at;  // when one was seen that came after another
+    std::optional<Clock::time_point> read_at;     // when it was last asked for
+    bool was_gone = false;                        // its process had ended by then
+    Clock::duration silent{};                     // between reads that showed nothing new
   };
   HeartbeatOptions options;
   std::shared_ptr<diagnose::FlightRecorder> recorder;

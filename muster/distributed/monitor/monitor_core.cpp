@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "muster/base/text.h"
+#include "muster/diagnose/record/failure_note.h"
 #include "muster/distributed/monitor/monitored_work.h"
 #include "muster/tensor/what_of.h"
 
@@ -32,15 +33,6 @@ const Error* as_ours(const std::exception_ptr& error) {
 
 double age_s(const diagnose::OpRecord& op) {
   return static_cast<double>(diagnose::FlightRecorder::now_ns() - op.posted_ns) * 1e-9;
-}
-
-/// A verdict travels as its text and, behind the last line end, its hint.
-std::string pack(const std::string& text, const std::string& hint) { return text + '\n' + hint; }
-
-std::pair<std::string, std::string> unpack(const std::string& verdict) {
-  const size_t end = verdict.rfind('\n');
-  if (end == std::string::npos) return {verdict, ""};
-  return {verdict.substr(0, end), verdict.substr(end + 1)};
 }
 
 }  // namespace
@@ -102,10 +94,10 @@ std::string Monitor::title(const diagnose::OpRecord& op) const {
 void Monitor::check_open(const diagnose::OpRecord& op) const {
   if (!has_failed()) return;
   const std::lock_guard lock(mutex_);
-  const auto [text, hint] = unpack(verdict_);
+  const Verdict verdict = verdict_from(verdict_);
   throw environment_error({.refused = concat(describe(op), " of group ", options_.group),
-                           .rule = "the group has failed before: " + text,
-                           .hint = hint});
+                           .rule = "the group has failed before: " + verdict.text,
+                           .hint = verdict.hint});
 }
 
 void Monitor::add(const MonitoredWorkPtr& work) {
@@ -311,7 +303,24 @@ void Monitor::add_to_backends_error(const Failure& failure, const Error& error) 
   if (text.hint.empty()) text.hint = diagnosis.hint;
   const std::string record = write_record(text.refused + ": " + text.rule);
   if (!record.empty()) text.hint += concat(text.hint.empty() ? "" : "; ", record);
+  if (error.kind() == ErrorKind::kEnvironment)
+    tell_launcher({.text = text.refused + ": " + text.rule,
+                   .hint = {},
+                   .kind = diagnosis.kind,
+                   .culprits = diagnosis.culprits});
   failure.work->complete(std::make_exception_ptr(Error(error.kind(), text)));
+}
+
+/// That this rank fails only because others have, where it does. See Note [Who was first].
+void Monitor::tell_launcher(const Verdict& verdict) const {
+  using Kind = diagnose::Diagnosis::Kind;
+  const std::vector<int>& culprits = verdict.culprits;
+  const bool is_ours =
+      std::find(culprits.begin(), culprits.end(), request_.rank) != culprits.end() ||
+      (verdict.kind == Kind::kMismatch && culprits.empty());
+  if (request_.threads || is_ours) return;
+  const bool ended = verdict.kind == Kind::kGone || verdict.kind == Kind::kEnded;
+  diagnose::note_failure_of_peers(verdict.text, ended ? culprits : std::vector<int>());
 }
 
 void Monitor::conclude(const diagnose::Diagnosis& diagnosis, const std::string& cause) {
@@ -321,7 +330,10 @@ void Monitor::conclude(const diagnose::Diagnosis& diagnosis, const std::string& 
   if (!cause.empty() && (!says_all || diagnosis.kind == Kind::kMissing))
     text += concat(text.empty() ? "" : "; ", cause);
   if (!diagnosis.common.empty()) text += "; " + diagnosis.common;
-  std::string verdict = pack(text, diagnosis.hint);
+  const std::string verdict = verdict_text({.text = text,
+                                            .hint = diagnosis.hint,
+                                            .kind = diagnosis.kind,
+                                            .culprits = diagnosis.culprits});
   if (!heartbeats_.store().lost) {
     heartbeats_.propose(verdict);
     const auto answered = Clock::now() + 3 * heartbeats_.fast_heartbeat();
@@ -339,12 +351,13 @@ void Monitor::fail_group(const std::string& verdict) {
   while (heartbeats_.verdict() && !heartbeats_.all_told() && !heartbeats_.store().lost &&
          Clock::now() < until && !stopping())
     heartbeats_.wait_until(heartbeats_.version(), Clock::now() + heartbeats_.fast_heartbeat() / 2);
-  auto [text, hint] = unpack(verdict);
-  const std::string record = write_record(text);
-  if (!record.empty()) hint += concat(hint.empty() ? "" : "; ", record);
+  Verdict told = verdict_from(verdict);
+  tell_launcher(told);
+  const std::string record = write_record(told.text);
+  if (!record.empty()) told.hint += concat(told.hint.empty() ? "" : "; ", record);
   {
     const std::lock_guard lock(mutex_);
-    verdict_ = pack(text, hint);
+    verdict_ = verdict_text(told);
   }
   failed_.store(true, std::memory_order_release);
   fail_works();
@@ -353,16 +366,19 @@ void Monitor::fail_group(const std::string& verdict) {
     const std::lock_guard lock(mutex_);
     if (!stopping_) abort = abort_;  // else a callback of ours dropped the backend
   }
-  if (abort) abort();
+  try {
+    if (abort) abort();
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the works have failed already
+  }
 }
 
 Error Monitor::failure_of(const diagnose::OpRecord& op) const {
   const std::lock_guard lock(mutex_);
-  const auto [text, hint] = unpack(verdict_);
+  const Verdict verdict = verdict_from(verdict_);
   return environment_error(
       {.refused = concat(title(op), " failed after ", fixed(age_s(op), 1), " s"),
-       .rule = text,
-       .hint = hint});
+       .rule = verdict.text,
+       .hint = verdict.hint});
 }
 
 void Monitor::fail_works() {

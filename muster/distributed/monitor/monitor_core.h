@@ -20,6 +20,7 @@
 #include "muster/distributed/meet/waited_time.h"
 #include "muster/distributed/monitor/heartbeat_store.h"
 #include "muster/distributed/monitor/monitor.h"
+#include "muster/distributed/monitor/verdict.h"
 
 namespace muster::distributed {
 
@@ -90,6 +91,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   void handle(Failure failure);
   void add_to_backends_error(const Failure& failure, const Error& error);
   void conclude(const diagnose::Diagnosis& diagnosis, const std::string& cause);
+  void tell_launcher(const Verdict& verdict) const;
   Error failure_of(const diagnose::OpRecord& op) const;
   bool is_proven(const diagnose::Diagnosis& diagnosis, bool is_late);
   bool is_certain(const diagnose::OpRecord& op, const diagnose::Diagnosis& diagnosis);

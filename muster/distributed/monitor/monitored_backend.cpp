@@ -58,6 +58,27 @@ diagnose::TensorMeta meta_of(const at::Tensor& tensor) {
   return meta;
 }
 
+using diagnose::OpKind;
+
+/// What all ranks must have alike in operations whose inputs may differ: of an all-gather the list
+/// of results, of the others the dtype.
+uint64_t common_contents(const OpCall& call) {
+  diagnose::OpRecord common;
+  for (const at::Tensor& tensor : call.outputs.empty() ? call.inputs : call.outputs) {
+    if (!tensor.defined()) continue;
+    diagnose::TensorMeta meta = meta_of(tensor);
+    if (call.kind != OpKind::kAllgather) meta.elements = 0;
+    diagnose::add_tensor(common, meta, 0);
+    if (call.kind != OpKind::kAllgather) break;
+  }
+  return common.contents;
+}
+
+bool has_unequal_inputs(OpKind kind) {
+  return kind == OpKind::kAllgather || kind == OpKind::kGather || kind == OpKind::kScatter ||
+         kind == OpKind::kAlltoall || kind == OpKind::kAlltoallBase;
+}
+
 diagnose::OpRecord record_of(const OpCall& call) {
   diagnose::OpRecord record{
       .kind = call.kind, .reduce = call.reduce, .root = call.root, .tag = call.tag};
@@ -65,6 +86,7 @@ diagnose::OpRecord record_of(const OpCall& call) {
     if (tensor.defined())
       diagnose::add_tensor(record, meta_of(tensor), static_cast<int64_t>(tensor.element_size()));
   }
+  if (has_unequal_inputs(call.kind)) record.contents = common_contents(call);
   return record;
 }
 

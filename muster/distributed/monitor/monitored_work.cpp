@@ -74,10 +74,14 @@ void MonitoredWork::complete(std::exception_ptr error) {
   cv_.notify_all();
   monitor_->remove(*this);
   if (!future) return;
-  if (error)
-    future->setError(error);
-  else
-    future->markCompleted(inner_value());
+  try {
+    error ? future->setError(error) : future->markCompleted(inner_value());
+  } catch (...) {
+    // Of a callback of the user's, on a thread that is the monitor's or the backend's: whoever
+    // waits for the work gets it.
+    const std::lock_guard lock(mutex_);
+    if (!exception_) exception_ = std::current_exception();
+  }
 }
 
 bool MonitoredWork::isCompleted() {

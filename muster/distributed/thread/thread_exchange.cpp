@@ -29,7 +29,12 @@ ThreadExchange::~ThreadExchange() {
     closing_ = true;
   }
   changed_.notify_all();
-  watchdog_.join();
+  if (watchdog_.get_id() == std::this_thread::get_id()) {
+    *gone_ = true;
+    watchdog_.detach();
+  } else {
+    watchdog_.join();
+  }
 }
 
 std::string ThreadExchange::departure(int rank) const {
@@ -267,8 +272,10 @@ void ThreadExchange::run_watchdog() {
       return is_late;
     });
     if (!late.empty()) {
+      const auto gone = gone_;
       lock.unlock();
       for (const auto& [work, text] : late) work->fail(text);
+      if (*gone) return;
       lock.lock();
       continue;
     }

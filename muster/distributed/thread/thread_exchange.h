@@ -103,6 +103,8 @@ class ThreadExchange {
   std::map<std::string, std::shared_ptr<void>> shared_;
   std::atomic<uint64_t> messages_{0};
   bool closing_ = false;
+  /// Set where the watchdog itself drops the last handle, in a callback of a work that it fails.
+  const std::shared_ptr<std::atomic<bool>> gone_ = std::make_shared<std::atomic<bool>>(false);
   std::thread watchdog_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include <c10/core/GradMode.h>
@@ -78,6 +79,54 @@ TwoLevelBackend::Parts::Parts(const BackendRequest& request,
   all = between_entry.make(part("all", rank, static_cast<size_t>(world_size)));
 }
 
+TwoLevelBackend::Parts::~Parts() {
+  drop(leaders);
+  drop(all);
+}
+
+/// gloo joins its threads at its end, and they may wait for hosts that will not come: nobody waits
+/// with them, as in ~MonitoredBackend.
+void TwoLevelBackend::Parts::drop(BackendPtr& between) {
+  if (interrupt.left_work() && between)
+    std::thread([left = std::move(between)]() mutable { left.reset(); }).detach();
+  between.reset();
+}
+
+void TwoLevelBackend::Parts::close(const std::string& reason) {
+  interrupt.now(reason);
+  inside->abort();
+}
+
+void Interrupt::wait(const c10::intrusive_ptr<c10d::Work>& work) {
+  const auto future = work->getFuture();
+  future->addCallback([state = state_](c10::ivalue::Future&) {
+    { const std::lock_guard lock(state->mutex); }  // not between a waiter's look and its sleep
+    state->changed.notify_all();
+  });
+  {
+    std::unique_lock lock(state_->mutex);
+    state_->changed.wait(lock, [&] { return future->completed() || !state_->reason.empty(); });
+    if (!future->completed()) {
+      state_->left_work = true;
+      throw environment_error({.refused = state_->reason});
+    }
+  }
+  work->wait();
+}
+
+void Interrupt::now(const std::string& reason) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->reason.empty()) state_->reason = reason;
+  }
+  state_->changed.notify_all();
+}
+
+bool Interrupt::left_work() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->left_work;
+}
+
 void TwoLevelBackend::Parts::fail(const std::string& reason) {
   {
     const std::lock_guard lock(mutex_);
@@ -89,7 +138,7 @@ void TwoLevelBackend::Parts::fail(const std::string& reason) {
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): rank 0 serves it, and is gone
   }
   if (auto* ours = dynamic_cast<PostingBackend*>(inside.get())) ours->give_up(reason);
-  leaders.reset();  // closes connections: the other leaders notice
+  drop(leaders);  // closes connections: the other leaders notice
 }
 
 void TwoLevelBackend::Parts::require_alive() const {
@@ -97,6 +146,15 @@ void TwoLevelBackend::Parts::require_alive() const {
   if (!failure_.empty())
     throw environment_error(
         {.refused = "a collective on a group that has failed", .rule = failure_});
+}
+
+std::string TwoLevelBackend::Parts::known_failure() const {
+  try {
+    const auto bytes = store->compareSet(kFailureKey, bytes_of(""), bytes_of(""));
+    return {bytes.begin(), bytes.end()};
+  } catch (const std::exception&) {
+    return "";
+  }
 }
 
 std::string TwoLevelBackend::Parts::explain(const std::string& error) const {
@@ -124,7 +182,7 @@ TwoLevelBackend::TwoLevelBackend(const BackendRequest& request,
 TwoLevelBackend::~TwoLevelBackend() { close("the group was destroyed"); }
 
 void TwoLevelBackend::close(const std::string& reason) {
-  parts_->inside->abort();
+  parts_->close(reason);
   queue_->close(reason);
 }
 
@@ -151,8 +209,12 @@ TwoLevelBackend::WorkPtr TwoLevelBackend::post(uint64_t sequence, Contribution p
       run.move();
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::kUsage) throw;  // all ranks refuse
+      // A leader that failed because of another host is not the one to name.
+      const std::string first = parts->known_failure();
       parts->fail(error.what());
-      throw;
+      if (first.empty()) throw;
+      throw environment_error(
+          {.refused = concat(signature.describe(), " #", signature.sequence), .rule = first});
     } catch (const std::exception& error) {
       const std::string why = concat(
           signature.describe(), " #", signature.sequence, ": ", parts->explain(error.what()));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <memory>
 
 #include <errno.h>
@@ -22,6 +21,8 @@
 namespace muster::launch {
 namespace {
 
+using Clock = std::chrono::steady_clock;  // CLOCK_MONOTONIC, as in ErrorReport
+
 // What a finished rank leaves running gets this long between SIGTERM and SIGKILL, or the grace time
 // if that is shorter.
 constexpr double kLeftoverGraceS = 5;
@@ -30,6 +31,9 @@ constexpr double kLeftoverGraceS = 5;
 constexpr double kReapS = 5;
 // A rank binds its port at the start; the same error later means another port.
 constexpr auto kLostPortWindow = std::chrono::seconds(30);
+// A rank that says that another one had ended before it may be seen first. The other one gets so
+// long to end by itself, and to say why: a SIGTERM would come between.
+constexpr double kCauseS = 5;
 
 /// stdin of the ranks: local rank 0 gets the launcher's unless that is a terminal, the others an
 /// empty one, as mpirun does. A terminal has one reader, and it is not a rank.
@@ -52,9 +56,10 @@ class Attempt {
 
  private:
   // kRunning ──failure or signal──▶ kStopping ──────────grace over──────────▶ kKilling
-  //     └───────all ranks ended─────────┴─────▶ kLeftovers ──grace over──────────┘
+  //     ├──▶ kAwaitingCause ──────────┤                                          │
+  //     └───────all ranks ended───────┴───────▶ kLeftovers ──grace over──────────┘
   // From any of them the warden's word that no process is left leads to kOver.
-  enum class State { kRunning, kStopping, kLeftovers, kKilling, kOver };
+  enum class State { kRunning, kAwaitingCause, kStopping, kLeftovers, kKilling, kOver };
   struct Rank {
     std::unique_ptr<RankStreams> streams;
     int pid = -1;
@@ -68,12 +73,14 @@ class Attempt {
   void on_warden();
   void on_report(const WardenReport& report);
   void on_end(const WardenReport& report);
+  void stop_after_failure();
   void on_timer();
   void on_signal(int signal);
   void heed_congestion();
   void stop(int signal);
   void kill_all();
   void drain();
+  std::vector<int64_t> running_ranks() const;
   bool looks_like_lost_port(const RankFailure& failure) const;
   AttemptResult result();
 
@@ -91,7 +98,7 @@ class Attempt {
   bool paused_ = false;
 
   State state_ = State::kRunning;
-  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  Clock::time_point started_ = Clock::now();
   std::vector<RankEnd> ends_;
   // Ends of later batches came after the ranks were told to stop.
   int32_t last_free_batch_ = INT32_MAX;
@@ -222,24 +229,31 @@ void Attempt::on_end(const WardenReport& report) {
                    .pid = report.pid,
                    .wait_status = report.status,
                    .order = report.batch,
-                   .time_s = std::time(nullptr),
-                   .was_asked = report.batch > last_free_batch_});
-  if (state_ == State::kRunning && report.status != 0) {
-    last_free_batch_ = report.batch;
-    stop(SIGTERM);
-  }
-  const bool all =
-      std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.ended; });
-  if (all && state_ != State::kKilling) {
+                   .time_ns = std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(),
+                   .was_asked = report.batch > last_free_batch_,
+                   .report = read_error_report(error_file(plan_, report.rank))});
+  if (state_ == State::kRunning || state_ == State::kAwaitingCause) stop_after_failure();
+  if (running_ranks().empty() && state_ != State::kKilling) {
     state_ = State::kLeftovers;
     warden_->order({WardenOrder::kSignalEverybody, SIGTERM});
     timer_.arm(std::min(kLeftoverGraceS, spec_.shutdown_timeout_s));
   }
 }
 
+void Attempt::stop_after_failure() {
+  const auto failed = [](const RankEnd& end) { return end.wait_status != 0; };
+  if (std::none_of(ends_.begin(), ends_.end(), failed)) return;
+  if (!awaits_cause(ends_, running_ranks())) return stop(SIGTERM);
+  if (state_ == State::kAwaitingCause) return;
+  state_ = State::kAwaitingCause;
+  timer_.arm(std::min(kCauseS, spec_.shutdown_timeout_s));
+}
+
 void Attempt::on_timer() {
   timer_.clear();
-  if (state_ == State::kKilling) {
+  if (state_ == State::kAwaitingCause) {
+    stop(SIGTERM);
+  } else if (state_ == State::kKilling) {
     state_ = State::kOver;
   } else if (state_ == State::kStopping || state_ == State::kLeftovers) {
     if (state_ == State::kStopping) {
@@ -257,13 +271,15 @@ void Attempt::on_signal(int signal) {
   switch (state_) {
     case State::kRunning:
       interrupted_by_ = signal;
-      last_free_batch_ = -1;
       observer_.on_note(concat("SIG",
                                ::sigabbrev_np(signal),
                                ": passed on to the ranks, which have ",
                                shortest(spec_.shutdown_timeout_s),
                                " s to end",
                                from_keyboard ? "; press Ctrl-C again to kill them" : ""));
+      stop(signal);
+      return;
+    case State::kAwaitingCause:
       stop(signal);
       return;
     case State::kStopping:
@@ -295,6 +311,8 @@ void Attempt::heed_congestion() {
 }
 
 void Attempt::stop(int signal) {
+  const bool by_failure = interrupted_by_ == 0;
+  last_free_batch_ = by_failure ? static_cast<int32_t>(ends_.back().order) : -1;
   state_ = State::kStopping;
   warden_->order({WardenOrder::kSignalRanks, signal});
   timer_.arm(spec_.shutdown_timeout_s);
@@ -320,7 +338,7 @@ void Attempt::drain() {
 // ("EADDRINUSE") or those of muster/distributed/meet/store.cpp ("is in use"). Any rank's words
 // count, since another one may fail first on meeting the stranger at that port.
 bool Attempt::looks_like_lost_port(const RankFailure& failure) const {
-  if (std::chrono::steady_clock::now() - started_ > kLostPortWindow) return false;
+  if (Clock::now() - started_ > kLostPortWindow) return false;
   const int status = failure.wait_status;
   if (WIFEXITED(status) && WEXITSTATUS(status) == kLostPortExitCode) return true;
   const std::string port = std::to_string(plan_.master_port);
@@ -334,6 +352,14 @@ bool Attempt::looks_like_lost_port(const RankFailure& failure) const {
   });
 }
 
+std::vector<int64_t> Attempt::running_ranks() const {
+  std::vector<int64_t> running;
+  for (size_t local = 0; local < ranks_.size(); ++local) {
+    if (!ranks_[local].ended) running.push_back(global_rank(spec_, static_cast<int64_t>(local)));
+  }
+  return running;
+}
+
 AttemptResult Attempt::result() {
   AttemptResult result;
   result.interrupted_by = interrupted_by_;
@@ -341,16 +367,10 @@ AttemptResult Attempt::result() {
   for (const Rank& rank : ranks_) {
     if (!rank.ended) result.left_behind.push_back(rank.pid);
   }
-  const int64_t first_rank = global_rank(spec_, 0);
-  for (RankEnd& end : ends_) {
-    const std::filesystem::path file = error_file(plan_, end.rank - first_rank);
-    if (end.wait_status == 0 || !std::filesystem::exists(file)) continue;
-    end.report = parse_error_report(read_file(file));
-  }
   const auto cause = interrupted_by_ == 0 ? first_cause(ends_) : std::nullopt;
   if (!cause) return result;
   const RankEnd& end = ends_[*cause];
-  const int64_t local = end.rank - first_rank;
+  const int64_t local = end.rank - global_rank(spec_, 0);
   const Rank& rank = ranks_[static_cast<size_t>(local)];
   result.failure = RankFailure{.rank = end.rank,
                                .pid = end.pid,

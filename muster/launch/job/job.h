@@ -22,7 +22,9 @@ struct JobSpec {
   std::string master_addr = "127.0.0.1";  ///< where rank 0 serves the store
   int64_t master_port = 0;                ///< 0: a free port is chosen, again for each attempt
   std::string role = "default";           ///< ROLE_NAME
-  std::string run_id;              ///< TORCHELASTIC_RUN_ID and the log folder; empty: made up
+  /// TORCHELASTIC_RUN_ID and the log folder; empty: made up, where one launcher is enough. Several
+  /// machines that are given one are given the same.
+  std::string run_id;
   int64_t max_restarts = 0;        ///< how often all ranks are started again after one failed
   double shutdown_timeout_s = 30;  ///< from the first signal to SIGKILL
   std::filesystem::path log_dir;   ///< empty: the user's state folder; see log_folder.h

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cctype>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,16 +23,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The form of make_run_id: 20261121-103059-…
-bool is_run_id(const std::string& name) {
+/// The form of make_run_id, maybe of one of several machines: 20261121-103059-…-node-1
+bool is_run_id(std::string name) {
+  if (const size_t node = name.find("-node-"); node != std::string::npos) name.resize(node);
   if (name.size() < 17 || name[8] != '-' || name[15] != '-') return false;
   return std::all_of(
       name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) || c == '-'; });
 }
 
+/// A folder, and no link to one, of this user. `others`: what others may do there, as mode bits.
+bool is_own_folder(const fs::path& path, mode_t others) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() &&
+         (info.st_mode & 077 & ~others) == 0;
+}
+
 /// The folder's lock, or nothing if another process has it.
 UniqueFd lock_folder(const fs::path& folder, int operation) {
-  UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (fd && ::flock(fd.get(), operation | LOCK_NB) != 0) fd.reset();
   return fd;
 }
@@ -42,12 +52,24 @@ fs::path default_log_dir() {
   if (const std::string state = set("XDG_STATE_HOME"); state.starts_with('/')) {
     return fs::path(state) / "muster" / "logs";
   }
-  if (const std::string home = set("HOME");
-      home.starts_with('/') && ::access(home.c_str(), W_OK) == 0) {
+  // Under sudo the home may be another user's, who could put links there.
+  const std::string home = set("HOME");
+  std::error_code error;
+  if (home.starts_with('/') && ::access(home.c_str(), W_OK) == 0 &&
+      is_own_folder(fs::canonical(home, error), 075)) {
     return fs::path(home) / ".local" / "state" / "muster" / "logs";
   }
   const std::string temporary = set("TMPDIR");
-  return fs::path(temporary.empty() ? "/tmp" : temporary) / concat("muster-logs-", ::getuid());
+  return private_folder(fs::path(temporary.empty() ? "/tmp" : temporary) /
+                        concat("muster-logs-", ::geteuid()));
+}
+
+fs::path private_folder(const fs::path& path) {
+  if (::mkdir(path.c_str(), 0700) == 0 || is_own_folder(path, 0)) return path;
+  std::string name = path.string() + ".XXXXXX";
+  if (::mkdtemp(name.data()) != nullptr) return name;
+  throw environment_error(
+      {.refused = "cannot create the log folder " + name, .rule = errno_text(errno)});
 }
 
 std::string make_run_id() {
@@ -97,7 +119,8 @@ void prune_runs(const fs::path& dir, size_t keep) {
 
 LogFile::LogFile(const fs::path& path)
     : path_(path),
-      fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644)) {
+      fd_(::open(
+          path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600)) {
   if (!fd_) trouble_ = concat("cannot create ", path.string(), ": ", errno_text(errno));
 }
 

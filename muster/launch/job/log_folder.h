@@ -12,8 +12,13 @@
 namespace muster::launch {
 
 /// Where logs go if no folder is named: ${XDG_STATE_HOME:-~/.local/state}/muster/logs, or, with no
-/// home, $TMPDIR/muster-logs-<user id>.
+/// home of this user, a `private_folder` $TMPDIR/muster-logs-<user id>. Throws an environment error.
 std::filesystem::path default_log_dir();
+
+/// A folder in a place where others may write: `path` if it is a folder of this user that nobody
+/// else can look or write into, made if it is not there; else one of a name that nobody could know
+/// beforehand. No link is followed. Throws an environment error.
+std::filesystem::path private_folder(const std::filesystem::path& path);
 
 /// "20261121-103059-<process id>-<counter>": unique on this machine, and sorts by time.
 std::string make_run_id();
@@ -42,8 +47,9 @@ class LogFolder {
 /// ours (by name) stay. Never throws: what cannot be removed stays.
 void prune_runs(const std::filesystem::path& dir, size_t keep);
 
-/// One log file. A full disk must not end a job: when the file cannot be made or a write fails,
-/// that is said once and the rest is dropped.
+/// One log file, for this user's eyes only; a link in its place is not followed. A full disk must
+/// not end a job: when the file cannot be made or a write fails, that is said once and the rest is
+/// dropped.
 class LogFile {
  public:
   LogFile() = default;  ///< drops everything

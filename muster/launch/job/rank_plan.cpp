@@ -6,6 +6,8 @@
 
 #include <unistd.h>
 
+#include "muster/base/error_report.h"
+#include "muster/base/job_key.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 
@@ -39,9 +41,10 @@ std::vector<std::string> rank_environment(const JobSpec& spec,
   // Nothing as the value means: not in the rank's environment, whatever the launcher has.
   std::map<std::string, std::optional<std::string>, std::less<>> ours;
   for (auto& [name, value] : to_environment(env)) ours[name] = value;
-  auto& report = ours["TORCHELASTIC_ERROR_FILE"];
+  auto& report = ours[std::string(kErrorFileEnv)];
   auto& progress = ours[std::string(kProgressFdEnv)];
   if (!plan.log_folder.empty()) report = error_file(plan, local_rank).string();
+  if (!plan.job_key.empty()) ours[std::string(kJobKeyEnv)] = plan.job_key;
   if (env.rank == 0) progress = std::to_string(kProgressFd);
 
   std::map<std::string, std::string, std::less<>> defaults;

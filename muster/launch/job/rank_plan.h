@@ -17,6 +17,7 @@ struct AttemptPlan {
   int64_t restart_count = 0;
   int64_t master_port = 0;           ///< resolved: never 0
   std::filesystem::path log_folder;  ///< …/attempt_<n>; empty if no logs are kept
+  std::string job_key;               ///< MUSTER_JOB_KEY; empty: as it is inherited
 };
 
 /// The global rank of a local one.
@@ -33,6 +34,7 @@ std::filesystem::path error_file(const AttemptPlan& plan, int64_t local_rank);
 ///   PYTHONUNBUFFERED=1     unless it is set, so that the last lines of a killed Python rank are
 ///                          not lost
 ///   MUSTER_PROGRESS_FD     for rank 0 only
+///   MUSTER_JOB_KEY         see muster/base/job_key.h
 /// Pure.
 std::vector<std::string> rank_environment(const JobSpec& spec,
                                           const AttemptPlan& plan,

@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "muster/base/error.h"
+#include "muster/base/job_key.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/launch/job/attempt.h"
@@ -19,12 +20,13 @@ constexpr size_t kRunsKept = 20;
 std::string local_available() { return ""; }
 
 /// A folder that the user named must work; the one that nobody asked for may fail, say on a full
-/// disk.
-LogFolder open_logs(const JobSpec& spec, JobObserver& observer) {
-  if (!spec.log_dir.empty()) return LogFolder(spec.log_dir, spec.run_id);
-  const std::filesystem::path dir = default_log_dir();
+/// disk. Machines may share it.
+LogFolder open_logs(const JobSpec& spec, const std::string& run_id, JobObserver& observer) {
+  const std::string run = spec.nnodes > 1 ? concat(run_id, "-node-", spec.node_rank) : run_id;
+  if (!spec.log_dir.empty()) return LogFolder(spec.log_dir, run);
   try {
-    LogFolder folder(dir, spec.run_id);
+    const std::filesystem::path dir = default_log_dir();
+    LogFolder folder(dir, run);
     folder.make_attempt(0, spec.nproc_per_node);
     prune_runs(dir, kRunsKept);
     return folder;
@@ -38,16 +40,21 @@ JobOutcome run(const JobSpec& typed, JobObserver& observer) {
   check(typed);
   JobSpec spec = typed;
   const auto program = find_program(spec.argv[0], process_environment("PATH").value_or(""));
-  if (spec.run_id.empty()) spec.run_id = make_run_id();
+  const std::string run_id = spec.run_id.empty() ? make_run_id() : spec.run_id;
+  // Launchers of several machines cannot agree on what one of them makes up: neither on a name, of
+  // which their job needs none, nor on a key.
+  if (spec.nnodes == 1) spec.run_id = run_id;
+  const std::string job_key = spec.nnodes == 1 ? JobKey::make().text() : "";
   SignalSource signals(spec.forward_signals);
-  const LogFolder logs = open_logs(spec, observer);
+  const LogFolder logs = open_logs(spec, run_id, observer);
 
   JobOutcome outcome;
   outcome.log_folder = logs.path();
   for (int port_tries = 1;; ++port_tries) {
     const AttemptPlan plan{.restart_count = outcome.restarts,
                            .master_port = spec.master_port != 0 ? spec.master_port : free_port(),
-                           .log_folder = logs.make_attempt(outcome.restarts, spec.nproc_per_node)};
+                           .log_folder = logs.make_attempt(outcome.restarts, spec.nproc_per_node),
+                           .job_key = job_key};
     AttemptResult result = run_attempt(spec, program, plan, signals, observer);
     if (result.lost_port && spec.master_port == 0 && port_tries < kPortTries &&
         !result.stop_wanted) {

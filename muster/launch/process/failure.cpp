@@ -1,25 +1,54 @@
 #include "muster/launch/process/failure.h"
 
+#include <algorithm>
+#include <set>
 #include <tuple>
 
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 
-#include "muster/base/json.h"
+#include "muster/base/error.h"
+#include "muster/base/file.h"
 #include "muster/base/text.h"
 
 namespace muster::launch {
 namespace {
 
-std::optional<int64_t> timestamp_of(const Json& message) {
-  const auto extra = message.find("extraInfo");
-  if (extra == message.end() || !extra->is_object()) return std::nullopt;
-  const auto stamp = extra->find("timestamp");
-  if (stamp == extra->end()) return std::nullopt;
-  if (stamp->is_string()) return to_int(stamp->get<std::string>());
-  if (stamp->is_number_integer()) return stamp->get<int64_t>();
-  return std::nullopt;
+constexpr int64_t kSecondNs = 1'000'000'000;
+
+int64_t clock_ns(clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return now.tv_sec * kSecondNs + now.tv_nsec;
+}
+
+/// When the file was written, on CLOCK_MONOTONIC. A file may be younger than what it reports, which
+/// torch dates in whole seconds, cut off.
+std::optional<int64_t> written_ns(const std::filesystem::path& file, const ErrorReport& report) {
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0) return std::nullopt;
+  int64_t real_ns = info.st_mtim.tv_sec * kSecondNs + info.st_mtim.tv_nsec;
+  if (report.timestamp_s && *report.timestamp_s < info.st_mtim.tv_sec)
+    real_ns = std::max<int64_t>(*report.timestamp_s, 0) * kSecondNs + kSecondNs - 1;
+  return clock_ns(CLOCK_MONOTONIC) - (clock_ns(CLOCK_REALTIME) - real_ns);
+}
+
+/// "rank 1", "ranks 1, 2".
+std::string ranks_text(std::span<const int64_t> ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) text += concat(i == 0 ? "" : ", ", ranks[i]);
+  return text;
+}
+
+/// Whether the lines show the first one of the text already.
+bool show(std::span<const std::string> lines, const std::string& text) {
+  const std::string first = text.substr(0, text.find('\n'));
+  return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) {
+    return line.find(first) != std::string::npos;
+  });
 }
 
 std::string hint_for(int wait_status) {
@@ -38,31 +67,51 @@ std::string hint_for(int wait_status) {
 
 }  // namespace
 
-std::optional<ErrorReport> parse_error_report(std::string_view text) {
-  if (!is_safe_json(text)) return std::nullopt;
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return std::nullopt;
-  const auto message = json.find("message");
-  if (message == json.end()) return std::nullopt;
-  if (message->is_string()) return ErrorReport{message->get<std::string>(), timestamp_of(json)};
-  if (!message->is_object()) return std::nullopt;
-  const auto inner = message->find("message");
-  if (inner == message->end() || !inner->is_string()) return std::nullopt;
-  return ErrorReport{inner->get<std::string>(), timestamp_of(*message)};
+std::optional<ErrorReport> read_error_report(const std::filesystem::path& file) {
+  std::error_code error;
+  if (file.empty() || !std::filesystem::exists(file, error)) return std::nullopt;
+  try {
+    auto report = parse_error_report(read_file(file));
+    if (report && !report->monotonic_ns) report->monotonic_ns = written_ns(file, *report);
+    return report;
+  } catch (const Error&) {
+    return std::nullopt;  // unreadable: as if it had written none
+  }
 }
 
 std::optional<size_t> first_cause(std::span<const RankEnd> ends) {
+  std::set<int64_t> named;
+  for (const RankEnd& end : ends) {
+    if (end.wait_status != 0 && end.report)
+      named.insert(end.report->after.begin(), end.report->after.end());
+  }
+  const auto counts = [&](const RankEnd& end) {
+    if (end.wait_status == 0) return false;
+    return !end.was_asked || end.report || (named.contains(end.rank) && WIFEXITED(end.wait_status));
+  };
   const auto key = [](const RankEnd& end) {
-    const int64_t time_s =
-        end.report && end.report->timestamp_s ? *end.report->timestamp_s : end.time_s;
-    return std::tuple(time_s, end.order, WIFSIGNALED(end.wait_status) ? 0 : 1, end.rank);
+    const int64_t time_ns =
+        end.report ? end.report->monotonic_ns.value_or(end.time_ns) : end.time_ns;
+    const bool is_consequence = end.report && end.report->is_consequence;
+    return std::tuple(
+        is_consequence, time_ns, end.order, WIFSIGNALED(end.wait_status) ? 0 : 1, end.rank);
   };
   std::optional<size_t> first;
   for (size_t i = 0; i < ends.size(); ++i) {
-    if (ends[i].wait_status == 0 || (ends[i].was_asked && !ends[i].report)) continue;
-    if (!first || key(ends[i]) < key(ends[*first])) first = i;
+    if (counts(ends[i]) && (!first || key(ends[i]) < key(ends[*first]))) first = i;
   }
   return first;
+}
+
+bool awaits_cause(std::span<const RankEnd> ends, std::span<const int64_t> running) {
+  bool awaits = false;
+  for (const RankEnd& end : ends) {
+    if (end.wait_status == 0) continue;
+    if (!end.report || !end.report->is_consequence) return false;
+    for (const int64_t rank : end.report->after)
+      awaits |= std::find(running.begin(), running.end(), rank) != running.end();
+  }
+  return awaits;
 }
 
 std::string describe_status(int wait_status) {
@@ -86,7 +135,12 @@ std::string describe(const RankFailure& failure) {
                            failure.pid,
                            ") failed: ",
                            describe_status(failure.wait_status));
-  if (failure.report) out += "\nit reported: " + failure.report->message;
+  if (failure.report && !show(failure.last_lines, failure.report->message))
+    out += "\nit reported: " + failure.report->message;
+  if (failure.report && failure.report->is_consequence)
+    out += failure.report->after.empty() ? "\nit was not the first: it failed because others had"
+                                         : concat("\nit was not the first: it failed after ",
+                                                  ranks_text(failure.report->after));
   if (!failure.last_lines.empty()) {
     out += "\nits last lines:";
     for (const std::string& line : failure.last_lines) out += "\n  | " + line;

@@ -9,19 +9,13 @@
 #include <string_view>
 #include <vector>
 
+#include "muster/base/error_report.h"
+
 namespace muster::launch {
 
-/// What a rank wrote to TORCHELASTIC_ERROR_FILE, the way Python's `@record` does.
-struct ErrorReport {
-  std::string message;
-  std::optional<int64_t> timestamp_s;  ///< seconds since 1970
-
-  bool operator==(const ErrorReport&) const = default;
-};
-
-/// Reads {"message": "…"} or {"message": {"message": "…", "extraInfo": {"timestamp": "…"}}}.
-/// Nothing if it is neither. Never throws; pure.
-std::optional<ErrorReport> parse_error_report(std::string_view json);
+/// What a rank left in `file`; nothing if there is none. Of a report without a time in nanoseconds
+/// (Python's) the time of the file counts, in the clock of the rest. Throws nothing.
+std::optional<ErrorReport> read_error_report(const std::filesystem::path& file);
 
 /// How one rank ended. `wait_status` is waitpid's.
 struct RankEnd {
@@ -30,15 +24,21 @@ struct RankEnd {
   int wait_status = 0;
   /// 0 for the first rank that ended; ranks seen to end together share a number.
   int64_t order = 0;
-  int64_t time_s = 0;      ///< when it was seen to end, seconds since 1970
+  int64_t time_ns = 0;     ///< when it was seen to end, CLOCK_MONOTONIC
   bool was_asked = false;  ///< it ended after the launcher had told it to
   std::optional<ErrorReport> report;
 };
 
-/// The rank that failed first; nothing if none failed by itself. A report's time counts before the
-/// time of death, in whole seconds as torch writes it; of ranks that died together one killed by a
-/// signal is the cause, since its peers merely lost a connection. Pure.
+/// The rank that failed first; nothing if none failed by itself. A rank that says that it failed
+/// only because others had comes behind those that do not. Then the time of a report counts, or,
+/// without one, that of the end; of ranks that died together one killed by a signal is the cause,
+/// since its peers merely lost a connection. A rank that was asked to end counts if it has reported,
+/// or if it ended with an exit code and others name it. Pure. See Note [Who was first].
 std::optional<size_t> first_cause(std::span<const RankEnd> ends);
+
+/// Whether all ranks that failed so far did so only because others had ended, and some of those are
+/// among the `running` still: the cause is yet to be seen. Pure.
+bool awaits_cause(std::span<const RankEnd> ends, std::span<const int64_t> running);
 
 /// "exit code 3" or "signal SIGSEGV (Segmentation fault)". Pure.
 std::string describe_status(int wait_status);

@@ -204,6 +204,33 @@ TEST(Diagnosis, WithoutTheStoreItsServerIsNamed) {
   EXPECT_THAT(group.diagnose({.lost = true}).who, HasSubstr("the store of the group is gone"));
 }
 
+TEST(Diagnosis, TheEndOfTheStoreIsNoEndForThoseWhoDoNotNeedItsServer) {
+  Group group(3);
+  OpRecord receive = allreduce(2);
+  receive.kind = OpKind::kRecv;
+  receive.root = 1;
+  group.call(0, receive);
+  group.view(2).life = Life::kGone;  // it has returned
+  const StoreView lost{.lost = true, .server_rank = 2};
+  EXPECT_THAT(group.diagnose(lost).culprits, ElementsAre(1));
+  EXPECT_EQ(group.diagnose(lost).kind, Kind::kMissing);
+  group.view(1).life = Life::kGone;
+  EXPECT_EQ(group.diagnose(lost).kind, Kind::kGone);
+  EXPECT_THAT(group.diagnose(lost).culprits, ElementsAre(1));
+}
+
+TEST(Diagnosis, ACollectiveThatTheServerHasDoneOutlivesIt) {
+  Group group(3);
+  OpRecord gather = allreduce(4);
+  gather.kind = OpKind::kGather;
+  gather.root = 0;
+  group.call(0, gather);
+  group.finish(2, gather);
+  group.view(2).life = Life::kGone;
+  group.view(2).state = PeerState{.ended = true};
+  EXPECT_THAT(group.diagnose({.lost = true, .server_rank = 2}).culprits, ElementsAre(1));
+}
+
 TEST(Diagnosis, WithAllRanksThereSaysSo) {
   Group group(2);
   group.call(0, allreduce(9));

@@ -202,7 +202,8 @@ TEST_P(EndsOfGroups, AGroupEndsWithOperationsInFlightThatNobodyElseCameTo) {
 
 INSTANTIATE_TEST_SUITE_P(Backends,
                          EndsOfGroups,
-                         ::testing::ValuesIn(test::over("shm", {2, 4})),
+                         ::testing::ValuesIn(test::joined({test::over("shm", {2, 4}),
+                                                           test::over_hosts()})),
                          test::name_of);
 
 }  // namespace

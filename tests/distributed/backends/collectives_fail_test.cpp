@@ -88,6 +88,23 @@ TEST_P(CollectivesThatFail, AMessageIntoATensorThatCannotBeWrittenFailsAndTheNex
   });
 }
 
+TEST_P(CollectivesThatFail, SparseTensorsOfDifferentSizesAreRefusedOnAllRanks) {
+  run([](ProcessGroup group) {
+    const auto sum_of = [&](const std::vector<int64_t>& sizes) {
+      Tensors sparse{torch::ones(sizes).to_sparse()};
+      return error_of([&] { test::backend_of(group)->allreduce(sparse)->wait(); });
+    };
+    const bool odd = group.rank() == 1;
+    EXPECT_THAT(
+        sum_of({odd ? 4 : 3}),
+        HasSubstr("sparse tensors that are summed have one size (got rank 0: [3], 1 of them "
+                  "sparse; rank 1: [4], 1 of them sparse)"));
+    EXPECT_THAT(sum_of(odd ? std::vector<int64_t>{3, 1} : std::vector<int64_t>{3}),
+                HasSubstr("ranks disagree on a collective"));
+    EXPECT_EQ(sum_of({3}), kNoError);
+  });
+}
+
 TEST_P(CollectivesThatFail, AbortReleasesThisRankAndThoseThatWaitForIt) {
   run([](ProcessGroup group) {
     Tensors tensor{torch::ones({3})}, word{torch::zeros({3})};

@@ -38,5 +38,21 @@ TEST(OpQueue, AThreadThatWaitsForAnOperationRunsNoneBehindIt) {
   queue->close("the test is over");
 }
 
+TEST(OpQueue, GoesOnAfterACallbackThatThrows) {
+  const auto queue = std::make_shared<OpQueue>([] { return std::string(); });
+  const auto first = work_of(queue, 0), second = work_of(queue, 1);
+  first->getFuture()->addCallback(
+      [](c10::ivalue::Future&) { throw std::runtime_error("in the callback"); });
+  std::latch done(1);
+  second->getFuture()->addCallback([&](c10::ivalue::Future&) { done.count_down(); });
+  queue->submit(
+      first, [] {}, false);
+  queue->submit(
+      second, [] {}, false);
+  done.wait();
+  EXPECT_THROW(first->wait(), std::runtime_error);
+  queue->close("the test is over");
+}
+
 }  // namespace
 }  // namespace muster::distributed

@@ -122,6 +122,19 @@ TEST_F(BoardOfHosts, OnlyTheRankThatFellSilentIsNamedThoughTheOthersWereNeverRea
   EXPECT_GT(Clock::now() - start, 2 * kHeartbeat);
 }
 
+// Killed on another host just before: its last heartbeat is there to be read, and says nothing.
+TEST_F(Board, ARankOfAnotherHostIsNotSaidToBeAliveForAnOldHeartbeat) {
+  for (const int64_t rank : {1, 2, 3})
+    write({.rank = rank, .beat = 5, .process = {.host = "far", .pid = 100 + rank}});
+  heartbeats_.set_alarm(true);
+  const diagnose::Diagnosis found = first([](const diagnose::Diagnosis& diagnosis) {
+    EXPECT_NE(diagnosis.kind, Kind::kMissing) << diagnosis.who;
+    return diagnosis.kind == Kind::kSilent;
+  });
+  EXPECT_EQ(found.kind, Kind::kSilent);
+  EXPECT_THAT(found.culprits, ElementsAre(1, 2, 3));
+}
+
 TEST_F(Board, ARankThatDidItsPartAndEndedIsNotGoneByAnOldHeartbeat) {
   diagnose::ProcessId ended = diagnose::this_process();
   ++ended.started;

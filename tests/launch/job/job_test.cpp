@@ -74,6 +74,23 @@ TEST(RankEnvironment, NumbersRanksOverAllNodes) {
   }
 }
 
+TEST(RankEnvironment, OfSeveralMachinesHoldsNothingThatOneOfThemMadeUp) {
+  JobSpec spec = two_nodes();
+  spec.run_id = "";
+  const std::vector<std::string> inherited{"MUSTER_JOB_KEY=of-the-user"};
+  const auto env = rank_environment(spec, {.master_port = 1}, 0, inherited);
+  EXPECT_THAT(env, Contains("TORCHELASTIC_RUN_ID=none"));
+  EXPECT_THAT(env, Contains("MUSTER_JOB_KEY=of-the-user"));
+}
+
+TEST(RankEnvironment, HoldsTheKeyOfTheJobAndNotThatOfAnOuterOne) {
+  const std::vector<std::string> inherited{"MUSTER_JOB_KEY=outer"};
+  const auto env =
+      rank_environment({.argv = {"x"}}, {.master_port = 1, .job_key = "mine"}, 0, inherited);
+  EXPECT_THAT(env, Contains("MUSTER_JOB_KEY=mine"));
+  EXPECT_THAT(env, Not(Contains("MUSTER_JOB_KEY=outer")));
+}
+
 TEST(RankEnvironment, ReplacesWhatAnOuterLauncherSet) {
   const std::vector<std::string> inherited{
       "RANK=9", "HOME=/root", "MUSTER_PROGRESS_FD=3", "TORCHELASTIC_ERROR_FILE=/outer"};

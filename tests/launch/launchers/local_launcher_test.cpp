@@ -109,6 +109,29 @@ TEST_F(LocalLauncher, RunsInAProgramWithThreadsAndSeveralJobsAtOnce) {
   EXPECT_THAT(codes, ElementsAre(0, 1, 0, 1, 0, 1, 0, 1));
 }
 
+TEST_F(LocalLauncher, GivesTheRanksOfAJobAKeyOfItsOwn) {
+  shell("echo $MUSTER_JOB_KEY", 2);
+  shell("echo $MUSTER_JOB_KEY");
+  ASSERT_EQ(heard_.lines[0].size(), 2U);
+  EXPECT_EQ(heard_.lines[0][0].size(), 32U);
+  EXPECT_EQ(heard_.lines[0][0], heard_.lines[1].at(0));
+  EXPECT_NE(heard_.lines[0][0], heard_.lines[0][1]);
+}
+
+TEST_F(LocalLauncher, KeepsLogsOfMachinesThatShareAFolderApart) {
+  const JobOutcome outcome =
+      launchers().at("local").run({.argv = {"sh", "-c", "echo $TORCHELASTIC_RUN_ID"},
+                                   .nnodes = 2,
+                                   .node_rank = 1,
+                                   .master_port = 1,
+                                   .run_id = "test",
+                                   .log_dir = folder_,
+                                   .forward_signals = false},
+                                  heard_);
+  EXPECT_EQ(outcome.log_folder, folder_ / "test-node-1");
+  EXPECT_THAT(heard_.lines[1], ElementsAre("test"));
+}
+
 TEST_F(LocalLauncher, RefusesAProgramThatIsNotThere) {
   const Error error = refusal({.argv = {"muster-no-such-program"}, .log_dir = folder_});
   EXPECT_EQ(error.kind(), ErrorKind::kUsage);
@@ -147,16 +170,66 @@ TEST_F(LocalLauncher, RefusesALogFolderThatCannotBeWritten) {
   EXPECT_THAT(error.what(), HasSubstr("cannot create the log folder"));
 }
 
-TEST_F(LocalLauncher, GoesOnWithoutALogWhenTheDiskIsFull) {
-  const fs::path rank = folder_ / "test/attempt_0/0";
-  fs::create_directories(rank);
-  fs::create_symlink("/dev/full", rank / "stdout.log");
+TEST_F(LocalLauncher, GoesOnWithoutALogThatCannotBeMade) {
+  fs::create_directories(folder_ / "test/attempt_0/0/stdout.log");
   const JobOutcome outcome = shell("echo one; echo two");
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(heard_.lines[0], ElementsAre("one", "two"));
   ASSERT_EQ(heard_.notes.size(), 1U);
   EXPECT_THAT(heard_.notes[0],
+              HasSubstr("Is a directory (EISDIR); the job goes on without this log"));
+}
+
+TEST_F(LocalLauncher, WritesLogsThatOnlyItsUserCanRead) {
+  shell("echo secret");
+  struct stat info {};
+  ASSERT_EQ(::stat((folder_ / "test/attempt_0/0/stdout.log").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600U);
+}
+
+TEST_F(LocalLauncher, FollowsNoLinkThatSomebodyPutInPlaceOfALog) {
+  fs::create_directories(folder_ / "test/attempt_0/0");
+  std::ofstream(folder_ / "precious") << "old";
+  fs::create_symlink(folder_ / "precious", folder_ / "test/attempt_0/0/stdout.log");
+  EXPECT_EQ(shell("echo one").exit_code, 0);
+  EXPECT_EQ(read_file(folder_ / "precious"), "old");
+  EXPECT_THAT(heard_.notes, ElementsAre(HasSubstr("the job goes on without this log")));
+}
+
+TEST(LogFile, SaysOnceThatTheDiskIsFull) {
+  LogFile file("/dev/full");
+  EXPECT_THAT(file.write("one"),
               HasSubstr("No space left on device (ENOSPC); the job goes on without this log"));
+  EXPECT_EQ(file.write("two"), "");
+}
+
+TEST_F(LocalLauncher, TakesAPrivateFolderOnlyIfItIsOne) {
+  const fs::path mine = folder_ / "mine";
+  EXPECT_EQ(private_folder(mine), mine);
+  EXPECT_EQ(private_folder(mine), mine);
+  const auto replaced = [&](const fs::path& path) {
+    const fs::path taken = private_folder(path);
+    struct stat info {};
+    EXPECT_EQ(::lstat(taken.c_str(), &info), 0);
+    EXPECT_TRUE(S_ISDIR(info.st_mode));
+    EXPECT_EQ(info.st_mode & 0777, 0700U);
+    return taken != path && taken.string().starts_with(path.string());
+  };
+  fs::permissions(mine, fs::perms(0755));
+  EXPECT_TRUE(replaced(mine)) << "others may look into it";
+  fs::create_directory_symlink(mine, folder_ / "link");
+  EXPECT_TRUE(replaced(folder_ / "link"));
+  std::ofstream(folder_ / "file") << "x";
+  EXPECT_TRUE(replaced(folder_ / "file"));
+  if (::geteuid() != 0) {
+    // Root's, and no other name beside it can be made.
+    EXPECT_THROW(private_folder("/usr"), Error);
+    return;
+  }
+  fs::create_directory(folder_ / "theirs");
+  fs::permissions(folder_ / "theirs", fs::perms(0700));
+  ASSERT_EQ(::chown((folder_ / "theirs").c_str(), 12345, 12345), 0);
+  EXPECT_TRUE(replaced(folder_ / "theirs"));
 }
 
 TEST(FreePort, IsOneThatCanBeBound) {
@@ -185,13 +258,13 @@ TEST(FindProgram, TellsHowToStartAPythonScript) {
 
 TEST_F(LocalLauncher, PrunesOldRunsButNoneInUseAndNoStranger) {
   for (const char* name :
-       {"20200101-000000-1-0", "20200102-000000-1-0", "20200103-000000-1-0", "keep-me"}) {
+       {"20200101-000000-1-0", "20200102-000000-1-0-node-1", "20200103-000000-1-0", "keep-me"}) {
     fs::create_directories(folder_ / name / "attempt_0");
   }
   const LogFolder in_use(folder_, "20200101-000000-1-0");
   prune_runs(folder_, 1);
   EXPECT_TRUE(fs::exists(folder_ / "20200101-000000-1-0"));
-  EXPECT_FALSE(fs::exists(folder_ / "20200102-000000-1-0"));
+  EXPECT_FALSE(fs::exists(folder_ / "20200102-000000-1-0-node-1"));
   EXPECT_TRUE(fs::exists(folder_ / "20200103-000000-1-0"));
   EXPECT_TRUE(fs::exists(folder_ / "keep-me"));
 }

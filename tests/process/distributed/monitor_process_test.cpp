@@ -171,6 +171,21 @@ TEST(ShmRanks, ThatWereAllStoppedForLongerThanTheTimeoutGoOn) {
   EXPECT_EQ(job.wait(kLimit).code, 0) << job.err();
 }
 
+// Rank 0 serves the store, with which the others can do without: it is 15 heartbeats ahead.
+TEST(RankZero, MayReturnBeforeThoseWhoDoNotNeedItAnyMore) {
+  for (const char* backend : {"gloo", "shm"}) {
+    Launched job({"run",
+                  "--nproc-per-node",
+                  "3",
+                  "--",
+                  test::program_path("muster_failing_rank"),
+                  backend,
+                  "leave,send:1500,receive"});
+    EXPECT_EQ(job.wait(kLimit).code, 0) << backend << ": " << job.err();
+    EXPECT_EQ(job.err(), "");
+  }
+}
+
 TEST(Monitor, IsSilentWhenNothingFails) {
   Launched job({"run",
                 "--nproc-per-node",

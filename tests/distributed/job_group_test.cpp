@@ -1,0 +1,190 @@
+// The groups of a job whose ranks are threads of this process, each with the environment of a rank.
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <sstream>
+#include <thread>
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <torch/torch.h>
+
+#include "muster/base/file.h"
+#include "muster/base/job_key.h"
+#include "muster/distributed/meet/store.h"
+#include "muster/distributed/process_group.h"
+
+#include "tests/distributed/listener.h"
+#include "tests/support/error_of.h"
+
+namespace muster {
+namespace {
+
+using test::free_port;
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+
+/// The ranks of a job that one launcher started, as threads. Their errors, by rank.
+std::vector<std::string> errors_of_job(int64_t ranks,
+                                       const std::function<void(const RankEnv& env)>& rank_main) {
+  const int64_t port = free_port();
+  std::vector<std::string> errors(static_cast<size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      errors[static_cast<size_t>(rank)] = test::error_of([&] {
+        rank_main({.rank = rank,
+                   .world_size = ranks,
+                   .local_rank = rank,
+                   .local_world_size = ranks,
+                   .master_port = port});
+      });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+TEST(JobGroup, MayBeMadeSeveralTimesAtOnceAndOneAfterTheOther) {
+  for (const char* backend : {"shm", "gloo"}) {
+    EXPECT_THAT(errors_of_job(3,
+                              [&](const RankEnv& env) {
+                                const distributed::GroupOptions options{.backend = backend,
+                                                                        .timeout = 60s};
+                                for (int round = 0; round < 2; ++round) {
+                                  const auto one = distributed::init_process_group(options, env);
+                                  const auto two = distributed::init_process_group(options, env);
+                                  torch::Tensor tensor = torch::ones({1});
+                                  two.all_reduce(tensor);
+                                  one.all_reduce(tensor);
+                                  EXPECT_EQ(tensor.item<float>(), 9);
+                                }
+                              }),
+                ::testing::Each(test::kNoError))
+        << backend;
+  }
+}
+
+TEST(JobGroup, MayNameItsBackendByTheKindOfDevice) {
+  EXPECT_THAT(errors_of_job(2,
+                            [&](const RankEnv& env) {
+                              const auto group = distributed::init_process_group(
+                                  {.backend = "cpu:shm", .timeout = 60s}, env);
+                              EXPECT_EQ(group.backend(), "shm");
+                              group.barrier();
+                            }),
+              ::testing::Each(test::kNoError));
+}
+
+int threads_of_process() {
+  int count = 0;
+  for ([[maybe_unused]] const auto& task : std::filesystem::directory_iterator("/proc/self/task"))
+    ++count;
+  return count;
+}
+
+TEST(JobGroup, ThatWasDroppedLeavesNoThreadBehind) {
+  const auto make_groups = [](int count) {
+    return errors_of_job(2, [&](const RankEnv& env) {
+      for (int i = 0; i < count; ++i) {
+        const auto group =
+            distributed::init_process_group({.backend = "gloo", .timeout = 60s}, env);
+        group.barrier();
+      }
+    });
+  };
+  EXPECT_THAT(make_groups(1), ::testing::Each(test::kNoError));
+  const int before = threads_of_process();
+  EXPECT_THAT(make_groups(8), ::testing::Each(test::kNoError));
+  // But the one that serves the second job's store; heartbeats may still say goodbye.
+  for (int round = 0; threads_of_process() > before + 1 && round < 2000; ++round)
+    std::this_thread::sleep_for(10ms);
+  EXPECT_LE(threads_of_process(), before + 1);
+}
+
+TEST(JobGroup, OfAJobWithAKeyTrainsInASealedStore) {
+  const std::string key = JobKey::make().text();
+  EXPECT_THAT(errors_of_job(2,
+                            [&](const RankEnv& env) {
+                              const auto store = distributed::connect_store(env, 60s, key);
+                              store->set(std::to_string(env.rank), std::string("here"));
+                              EXPECT_EQ(store->get_to_str(std::to_string(1 - env.rank)), "here");
+                            }),
+              ::testing::Each(test::kNoError));
+}
+
+/// What ranks of a gloo job with this key (empty: none) end with, into whose store somebody else
+/// writes that they have failed; "no error" if they were not moved by that for a second.
+std::vector<std::string> errors_of_job_with_a_stranger(const std::string& key) {
+  using Clock = std::chrono::steady_clock;
+  std::string job = "muster/none/0/";
+  if (!key.empty()) {
+    ::setenv("MUSTER_JOB_KEY", key.c_str(), 1);
+    std::ostringstream print;
+    print << std::hex << (JobKey::parse(key).tag("job") >> 32);
+    job += print.str();  // whoever lists the keys sees it
+  }
+  auto errors = errors_of_job(2, [&](const RankEnv& env) {
+    const auto group = distributed::init_process_group(
+        {.backend = "gloo", .timeout = 60s, .monitor = {.heartbeat = 50ms}}, env);
+    if (env.rank == 0) {
+      c10d::TCPStoreOptions options;
+      options.port = static_cast<uint16_t>(env.master_port);
+      options.waitWorkers = false;
+      const c10::intrusive_ptr<c10d::Store> stranger =
+          c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+      stranger->set(job + "/0/watch/verdict", std::string("rank 7 is gone"));
+    }
+    const auto until = Clock::now() + (key.empty() ? 20s : 1s);
+    torch::Tensor go_on = torch::ones({1});
+    while (go_on.item<float>() > 0) {
+      go_on.fill_(env.rank == 0 && Clock::now() > until ? 0 : 1);
+      group.broadcast(go_on);
+    }
+  });
+  ::unsetenv("MUSTER_JOB_KEY");
+  return errors;
+}
+
+TEST(JobGroup, OfAJobWithAKeyIsNotEndedByAStranger) {
+  EXPECT_THAT(errors_of_job_with_a_stranger(""), ::testing::Each(HasSubstr("rank 7 is gone")));
+  EXPECT_THAT(errors_of_job_with_a_stranger(JobKey::make().text()),
+              ::testing::Each(test::kNoError));
+}
+
+TEST(JobGroup, OfOneMachineHasAStoreThatOthersDoNotReach) {
+  const auto reaches = [](const char* address, int64_t port) {
+    const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(port));
+    ::inet_pton(AF_INET, address, &to.sin_addr);
+    return ::connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) == 0;
+  };
+  EXPECT_THAT(errors_of_job(1,
+                            [&](const RankEnv& env) {
+                              const auto store = distributed::connect_store(env, 60s);
+                              EXPECT_TRUE(reaches("127.0.0.1", env.master_port));
+                              // Every address of 127/8 is this machine's, as another interface's.
+                              EXPECT_FALSE(reaches("127.0.0.2", env.master_port));
+                            }),
+              ::testing::Each(test::kNoError));
+}
+
+TEST(JobGroup, ABackendThatOneRankCannotUseIsRefusedByAll) {
+  // Local rank 1000 has no device of its own anywhere; where there are no devices, nobody has.
+  const auto errors = errors_of_job(2, [](const RankEnv& env) {
+    RankEnv place = env;
+    if (env.rank == 1) place.local_rank = 1000;
+    distributed::init_process_group({.backend = "nccl", .timeout = 60s}, place);
+  });
+  EXPECT_THAT(errors, ::testing::Each(HasSubstr("backend nccl cannot be used here")));
+  EXPECT_EQ(errors[0], errors[1]);
+}
+
+}  // namespace
+}  // namespace muster

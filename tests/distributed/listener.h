@@ -1,0 +1,29 @@
+// Ports for the stores of jobs in this process.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "muster/base/file.h"
+
+namespace muster::test {
+
+/// A socket that listens on a port of the kernel's choice, as another job would.
+struct Listener {
+  Listener() : fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    socklen_t length = sizeof address;
+    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(::listen(fd.get(), 1), 0);
+    EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+    port = ntohs(address.sin_port);
+  }
+  UniqueFd fd;
+  int64_t port = 0;
+};
+
+inline int64_t free_port() { return Listener().port; }
+
+}  // namespace muster::test

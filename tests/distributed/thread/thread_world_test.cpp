@@ -1,0 +1,130 @@
+// Groups of thread ranks: several of them, and what callbacks of their works may do.
+#include <latch>
+#include <memory>
+#include <stdexcept>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "muster/distributed/process_group.h"
+#include "muster/distributed/thread/thread_exchange.h"
+
+#include "tests/support/error_of.h"
+
+namespace muster::distributed {
+namespace {
+
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+
+float sum_over(const ProcessGroup& group) {
+  torch::Tensor tensor = torch::full({1}, group.rank() + 1.0F);
+  group.all_reduce(tensor);
+  return tensor.item<float>();
+}
+
+class GroupsOfAWorld : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GroupsOfAWorld, AreApartFromEachOther) {
+  const ThreadWorld world(2, 60s, GetParam());
+  world.run([&](const ProcessGroup& one) {
+    const ProcessGroup two = world.group(one.rank());
+    std::vector<torch::Tensor> first{torch::ones({2})}, second{torch::ones({3})};
+    // Both under way at once, each as number 0 of its group.
+    const auto in_one = one.c10d()->allreduce(first);
+    const auto in_two = two.c10d()->allreduce(second);
+    in_two->wait();
+    in_one->wait();
+    EXPECT_TRUE(torch::equal(first[0], torch::full({2}, 2.0F)));
+    EXPECT_TRUE(torch::equal(second[0], torch::full({3}, 2.0F)));
+    EXPECT_EQ(sum_over(two), 3);
+    EXPECT_EQ(sum_over(one), 3);
+  });
+}
+
+TEST_P(GroupsOfAWorld, AreNewOnesInEachRun) {
+  const ThreadWorld world(2, 60s, GetParam());
+  for (int round = 0; round < 3; ++round) {
+    world.run([](const ProcessGroup& group) { EXPECT_EQ(sum_over(group), 3); });
+    EXPECT_THAT(test::error_of([&] {
+                  world.run([](const ProcessGroup& group) {
+                    if (group.rank() == 0) throw std::runtime_error("my own error");
+                    sum_over(group);
+                  });
+                }),
+                HasSubstr("my own error"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, GroupsOfAWorld, ::testing::Values("thread", "shm", "gloo"));
+
+TEST(ThreadWorld, TellsAGroupThatIsMadeLaterWhoHasLeft) {
+  const ThreadWorld world(2, 60s);
+  std::latch left(1);
+  world.run([&](const ProcessGroup& one) {
+    if (one.rank() == 0) {
+      world.leave(0, "it had to go");
+      return left.count_down();
+    }
+    left.wait();
+    EXPECT_THAT(test::error_of([&] { sum_over(world.group(1)); }), HasSubstr("it had to go"));
+  });
+}
+
+// Who completes an operation does so for others: a callback that throws is none of its business.
+TEST(CallbackThatThrows, IsToldToWhoeverWaitsForItsWorkAndToNobodyElse) {
+  const ThreadWorld world(2, 60s);
+  std::latch listens(1), done(1);
+  world.run([&](const ProcessGroup& group) {
+    std::vector<torch::Tensor> tensors{torch::ones({1})};
+    if (group.rank() == 0) {
+      const auto work = group.c10d()->allreduce(tensors);
+      work->getFuture()->addCallback(
+          [](c10::ivalue::Future&) { throw std::runtime_error("in the callback"); });
+      listens.count_down();
+      done.wait();
+      EXPECT_THAT(test::error_of([&] { work->wait(); }), HasSubstr("in the callback"));
+    } else {
+      listens.wait();
+      EXPECT_EQ(test::error_of([&] { group.c10d()->allreduce(tensors)->wait(); }), test::kNoError);
+      done.count_down();
+    }
+    EXPECT_EQ(sum_over(group), 3);
+  });
+}
+
+// As a communication hook does that sends a second part when the first has come.
+TEST(CallbackThatIssuesAnOperation, MayRunOnAnyThreadWhileItsRankIssuesNone) {
+  for (const char* backend : {"thread", "shm"}) {
+    ThreadWorld(2, 60s, backend).run([](const ProcessGroup& group) {
+      const auto c10d = group.c10d();
+      for (int round = 0; round < 20; ++round) {
+        std::vector<torch::Tensor> first{torch::ones({1})}, second{torch::ones({1})};
+        const auto chained = std::make_shared<std::latch>(1);  // outlives its last count
+        c10d->allreduce(first)->getFuture()->addCallback([&, chained](c10::ivalue::Future&) {
+          c10d->allreduce(second)->getFuture()->addCallback(
+              [chained](c10::ivalue::Future&) { chained->count_down(); });
+        });
+        chained->wait();
+        EXPECT_EQ(second[0].item<float>(), 2);
+      }
+    });
+  }
+}
+
+TEST(ThreadExchange, MayBeDroppedByACallbackOfItsOwnWatchdog) {
+  auto exchange = std::make_shared<ThreadExchange>(2);
+  const auto work = exchange->post(0, 0, Contribution{.op = c10d::OpType::BARRIER}, 50ms);
+  const auto dropped = std::make_shared<std::latch>(1);
+  work->getFuture()->addCallback(
+      [exchange = std::move(exchange), dropped](c10::ivalue::Future&) mutable {
+        exchange.reset();
+        dropped->count_down();
+      });
+  dropped->wait();
+  EXPECT_THAT(test::error_of([&] { work->wait(); }), HasSubstr("rank 1 did not come"));
+}
+
+}  // namespace
+}  // namespace muster::distributed

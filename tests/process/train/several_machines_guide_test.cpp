@@ -1,0 +1,92 @@
+// The commands of the guides for several machines, as they stand there; the machines are this one.
+#include <algorithm>
+#include <memory>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "muster/base/file.h"
+#include "muster/base/text.h"
+
+#include "tests/process/train/train_words.h"
+#include "tests/support/folder.h"
+#include "tests/support/launched.h"
+#include "tests/support/paths.h"
+
+namespace muster {
+namespace {
+
+using test::Words;
+using testing_process::Launched;
+
+constexpr std::chrono::seconds kGuideLimit{120};
+
+std::string loopback_address() {
+  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  socklen_t length = sizeof address;
+  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  return concat("127.0.0.1:", ntohs(address.sin_port));
+}
+
+/// The words of each command of the guide that names several machines, without "muster" itself.
+/// Only the address, the folder and what "…" stands for are this machine's.
+std::vector<Words> commands_of(const std::string& guide, const std::string& output) {
+  const std::string address = loopback_address();
+  std::vector<Words> commands;
+  for (const std::string& line : split(read_file(test::source_path("docs/" + guide)), '\n')) {
+    if (!line.starts_with("muster run --nnodes")) continue;
+    Words words;
+    for (const std::string& word : split(trim(line.substr(0, line.find('#'))), ' ')) {
+      if (word.empty() || word == "…") continue;
+      words.push_back(word == "host0:29500" ? address : word == "runs/a" ? output : word);
+    }
+    commands.push_back({words.begin() + 1, words.end()});
+  }
+  return commands;
+}
+
+/// Small and short; without --output the folder is this one, too.
+Words shortened(Words words, const std::string& output) {
+  words =
+      test::joined(words, {"--model", "mlp:hidden=16", "--batch-size", "12", "--max-steps", "3"});
+  words = test::joined(words, {"--data", "synthetic:samples=60,test_samples=20,size=8,classes=4"});
+  if (std::find(words.begin(), words.end(), "--output") == words.end())
+    words = test::joined(words, {"--output", output});
+  return words;
+}
+
+void expect_to_train(const std::vector<Words>& commands, const std::string& output) {
+  std::vector<std::unique_ptr<Launched>> machines;
+  for (const Words& words : commands)
+    machines.push_back(std::make_unique<Launched>(shortened(words, output)));
+  for (const auto& machine : machines)
+    EXPECT_EQ(machine->wait(kGuideLimit).code, 0) << machine->err();
+  EXPECT_THAT(machines[0]->out(), ::testing::HasSubstr("test accuracy"));
+  EXPECT_THAT(machines[0]->err(), ::testing::HasSubstr("ddp on 2 ranks"));
+}
+
+TEST(SeveralMachinesGuide, TrainsByTheCommandsOfTheGuideOnTraining) {
+  const test::Folder folder;
+  const std::string output = (folder.path() / "out").string();
+  const auto commands = commands_of("train.md", output);
+  ASSERT_EQ(commands.size(), 2u);
+  expect_to_train(commands, output);
+}
+
+TEST(SeveralMachinesGuide, TrainsByTheCommandOfTheGuideOnStrategies) {
+  const test::Folder folder;
+  const std::string output = (folder.path() / "out").string();
+  auto commands = commands_of("choose-a-strategy.md", output);
+  ASSERT_EQ(commands.size(), 1u);
+  commands.push_back(commands[0]);  // the other machine's
+  *std::find(commands[1].begin(), commands[1].end(), "0") = "1";
+  expect_to_train(commands, output);
+}
+
+}  // namespace
+}  // namespace muster
