@@ -4,6 +4,9 @@
 #include <ostream>
 #include <vector>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 
@@ -20,10 +23,12 @@ constexpr std::string_view kReportExamples =
     "Example, in a trial's script:\n"
     "  for epoch in $(seq 1 10); do\n"
     "    …\n"
-    "    muster report step=$epoch loss=$loss --checkpoint ckpt/$epoch || exit 0\n"
+    "    muster report step=$epoch loss=$loss --checkpoint ckpt/$epoch || exit\n"
     "  done\n\n"
     "Exit codes: 0 continue, 3 stop, 4 pause, 1 the link to the tuner is lost, 2 wrong use or\n"
-    "refused. Outside a study the report goes to stderr and the answer is continue.\n"
+    "refused. `|| exit` ends the script with that code: any is fine after stop and pause, and\n"
+    "1 and 2 fail the trial, where `|| exit 0` would count it as complete. Outside a study\n"
+    "the report goes to stderr and the answer is continue.\n"
     "Other ways to report: docs/trial-protocol.md.";
 
 constexpr int kStopCode = 3, kPauseCode = 4;
@@ -74,7 +79,18 @@ int exit_code_of(tune::Action action) {
   return kDone;
 }
 
+/// A script may have closed stdout and stderr: a socket would take their numbers, and the answer
+/// would be printed into it.
+void open_standard_streams() {
+  for (int fd = ::open("/dev/null", O_RDWR); fd >= 0; fd = ::open("/dev/null", O_RDWR)) {
+    if (fd <= STDERR_FILENO) continue;
+    ::close(fd);
+    return;
+  }
+}
+
 int run_report_command(std::span<const std::string> args, Console& console) {
+  open_standard_streams();
   Words words;
   const auto app = make_app("report",
                             std::string(kDescription),
