@@ -88,6 +88,18 @@ Error other_schema(const Database& database, std::string value) {
        .hint = "an older one: `optuna storage upgrade --storage sqlite:///FILE`"});
 }
 
+/// SQLite says which mode it is in now, and nothing else if that is another one than was wished.
+void keep_log(Database& database) {
+  Statement mode = database.prepare("PRAGMA journal_mode = WAL");
+  const std::string now = mode.step() ? std::string(mode.text(0)) : "unknown";
+  mode.reset();
+  if (now == "wal") return;
+  throw environment_error({.refused = concat("cannot keep ", database.file().string()),
+                           .rule = "its file system can keep a write-ahead log",
+                           .value = concat("journal mode ", now),
+                           .hint = "choose a storage on a local disk"});
+}
+
 }  // namespace
 
 bool has_own_tables(Database& database) {
@@ -114,7 +126,7 @@ void check_schema(Database& database) {
 void make_schema(Database& database) {
   const auto is_empty = [&] { return count(database, "SELECT count(*) FROM sqlite_master") == 0; };
   if (!is_empty()) check_schema(database);
-  database.run("PRAGMA journal_mode = WAL");
+  keep_log(database);
   if (has_own_tables(database)) return;
   Transaction transaction(database);
   if (is_empty()) database.run(kOptunaTables);
