@@ -18,6 +18,7 @@
 
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
+#include "tests/support/paths.h"
 
 namespace muster::testing_process {
 namespace {
@@ -62,7 +63,7 @@ class SharedStudy : public ::testing::Test {
     return {code, program.out(), program.err()};
   }
 
-  static constexpr const char* kProgram = "'" MUSTER_TEST_BIN_DIR "/muster' ";
+  const std::string program_ = concat("'", test::program_path("muster"), "' ");
   static constexpr const char* kReport = "echo '[tune-metric]: {\"loss\": 1}'";
   test::Folder folder_;
 };
@@ -89,15 +90,15 @@ TEST_F(SharedStudy, OthersAskAndTellBesideATunerAndNoneIsRefused) {
       concat("for i in $(seq ",
              kTrials,
              "); do n=$(",
-             kProgram,
+             program_,
              "study ask '",
              file,
              "' | sed 's/.*\"number\":\\([0-9]*\\).*/\\1/') && [ -n \"$n\" ] && ",
-             kProgram,
+             program_,
              "study tell '",
              file,
              "' $n loss=2 --step 1 && ",
-             kProgram,
+             program_,
              "study tell '",
              file,
              "' $n loss=0.5 --step 2 --end || exit 1; done > /dev/null");
@@ -241,7 +242,7 @@ TEST_F(SharedStudy, ACommandThatCannotRunIsRefusedBeforeTheFirstTrialAndByADryRu
   refused("[\"./study.toml\"]", "study.toml");
   refused("[\"no-such-program-anywhere\", \"{lr}\"]", "no-such-program-anywhere");
   refused("[\"sh\", \"nope.sh\", \"{lr}\"]", "no such file: nope.sh");
-  refused("[\"" MUSTER_TEST_BIN_DIR "/muster\", \"trian\"]", "did you mean \"train\"?");
+  refused(concat("[\"", test::program_path("muster"), "\", \"trian\"]"), "did you mean \"train\"?");
 }
 
 TEST_F(SharedStudy, AStudyWithoutEndWhoseCommandFailsEnds) {
