@@ -1,5 +1,8 @@
 #include "muster/tune/storage/optuna_schema.h"
 
+#include <chrono>
+#include <thread>
+
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 
@@ -88,11 +91,32 @@ Error other_schema(const Database& database, std::string value) {
        .hint = "an older one: `optuna storage upgrade --storage sqlite:///FILE`"});
 }
 
-/// SQLite says which mode it is in now, and nothing else if that is another one than was wished.
-void keep_log(Database& database) {
-  Statement mode = database.prepare("PRAGMA journal_mode = WAL");
-  const std::string now = mode.step() ? std::string(mode.text(0)) : "unknown";
+/// SQLite says which mode it is in now, also where that is another one than was wished.
+std::string journal_mode(Database& database, std::string_view sql) {
+  Statement mode = database.prepare(sql);
+  std::string now = mode.step() ? std::string(mode.text(0)) : "unknown";
   mode.reset();
+  return now;
+}
+
+/// Several processes may make the file at the same time, and for this change SQLite does not wait
+/// for the others by itself.
+std::string change_to_log(Database& database) {
+  using Clock = std::chrono::steady_clock;
+  const auto until = Clock::now() + std::chrono::duration<double>(database.patience_s());
+  while (true) {
+    try {
+      return journal_mode(database, "PRAGMA journal_mode = WAL");
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kEnvironment || Clock::now() >= until) throw;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+void keep_log(Database& database) {
+  if (journal_mode(database, "PRAGMA journal_mode") == "wal") return;
+  const std::string now = change_to_log(database);
   if (now == "wal") return;
   throw environment_error({.refused = concat("cannot keep ", database.file().string()),
                            .rule = "its file system can keep a write-ahead log",

@@ -71,6 +71,7 @@ class Database {
   Statement& begin() { return begin_; }
   Statement& commit() { return commit_; }
   const std::filesystem::path& file() const { return file_; }
+  double patience_s() const { return patience_s_; }
 
   /// The error behind SQLite's result `code`.
   Error error(int code) const;

@@ -204,6 +204,8 @@ void WaitingTrials::find_new() {
 /// Optuna's enqueue_trial keeps what is fixed in an attribute; create_trial has parameters.
 WaitingTrial WaitingTrials::read(int64_t trial_id, int64_t number) {
   WaitingTrial trial{.number = number};
+  params_.reset();  // where the one before could not be read
+  attributes_.reset();
   params_.bind(1, trial_id);
   while (params_.step())
     trial.params[std::string(params_.text(0))] =

@@ -119,6 +119,23 @@ TEST_F(SharedStudy, OthersAskAndTellBesideATunerAndNoneIsRefused) {
   EXPECT_GT(static_cast<int64_t>(core.trials().size()), told);
 }
 
+TEST_F(SharedStudy, OfThoseWhoAskAtOnceOneMakesTheStudyAndAllGetATrial) {
+  const std::string file = study(kReport, -1);
+  for (int round = 0; round < 5; ++round) {
+    const std::string line = concat("for i in 1 2 3 4 5 6; do { ",
+                                    program_,
+                                    "study ask '",
+                                    file,
+                                    "' > /dev/null || touch '",
+                                    (folder_.path() / "refused").string(),
+                                    "'; } & done; wait");
+    EXPECT_EQ(std::system(line.c_str()), 0);
+    EXPECT_FALSE(fs::exists(folder_.path() / "refused"));
+    EXPECT_EQ(replayed().trials().size(), 6U);
+    fs::remove(storage());
+  }
+}
+
 TEST_F(SharedStudy, NobodyTellsOfATrialThatTheTunerRuns) {
   const std::string file = study(concat(kReport, "; sleep 100"), 1);
   Launched tuner({"tune", file});
