@@ -25,11 +25,6 @@ namespace {
 using BarClock = std::chrono::steady_clock;
 constexpr auto kDrawGap = std::chrono::milliseconds(67);
 
-struct Chunk {
-  int fd;
-  std::string text;
-};
-
 /// 0 or errno. A descriptor that was made non-blocking by someone else is waited for.
 int write_whole(int fd, std::string_view text) {
   while (!text.empty()) {
@@ -49,6 +44,11 @@ int write_whole(int fd, std::string_view text) {
 }  // namespace
 
 struct LiveBar::State {
+  struct Chunk {
+    int fd;
+    std::string text;
+  };
+
   explicit State(LiveBarOptions given) : options(std::move(given)) {}
 
   const LiveBarOptions options;
@@ -123,7 +123,7 @@ void LiveBar::write_loop(State& state) {
       state.changed.wait(lock, [&] { return woken() || state.event_is_new; });
     }
     const bool last = state.closing;
-    const std::vector<Chunk> chunks = std::exchange(state.pending, {});
+    const std::vector<State::Chunk> chunks = std::exchange(state.pending, {});
     const bool due = wants_bar && !last && BarClock::now() >= state.next_draw;
     const auto event = due ? state.event : std::nullopt;
     if (due || !state.options.err_is_terminal) state.event_is_new = false;
@@ -135,7 +135,7 @@ void LiveBar::write_loop(State& state) {
 
     lock.lock();
     state.pending_bytes = 0;
-    for (const Chunk& chunk : state.pending) state.pending_bytes += chunk.text.size();
+    for (const State::Chunk& chunk : state.pending) state.pending_bytes += chunk.text.size();
     if (state.congested && state.pending_bytes <= kMostPendingBytes) {
       state.congested = false;
       ::eventfd_write(state.wake.get(), 1);

@@ -95,7 +95,11 @@ void LiveTable::redraw(const tune::StudyCore& core, const tune::StatusFacts& fac
   writer_.draw(table_within(core, facts, options_, size_()));
 }
 
-void LiveTable::note(std::string_view line) { writer_.line(concat("muster: ", line)); }
+void LiveTable::note(std::string_view text) {
+  const char* head = "muster: ";
+  for (const std::string& line : split(text, '\n'))
+    writer_.line(concat(std::exchange(head, ""), line));
+}
 
 void LiveTable::finish(const tune::StudyCore& core, const tune::StatusFacts& facts) {
   tune::StatusOptions options = options_;

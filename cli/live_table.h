@@ -26,7 +26,7 @@ class LiveTable {
 
   void on_events(const tune::StudyCore& core, std::span<const tune::Event> events);
   void redraw(const tune::StudyCore& core, const tune::StatusFacts& facts);
-  void note(std::string_view line);
+  void note(std::string_view text);
 
   /// The closing table and the first line of tune::summary, also into a log; afterwards the console
   /// is the caller's again. The result itself is the caller's to write, to stdout.

@@ -24,8 +24,9 @@ const char* const kAskExamples =
     "  muster study ask study.toml --count 4 --storage shared.db\n"
     "\n"
     "Prints one JSON object per line: {\"number\":3,\"params\":{\"lr\":0.01}}, with\n"
-    "\"resume_from\" for a trial that goes on from its checkpoint. The study is made if\n"
-    "it is not there. A trial that is told nothing for a day is asked for again.\n"
+    "\"attempt\" and perhaps \"resume_from\" for a trial that goes on. The study is made if\n"
+    "it is not there; a tuner and others may ask at the same time. A trial that is told\n"
+    "nothing for `ask_lease` of the study file, a day, is given to the next.\n"
     "Exit code 1: there is nothing to run now; 0 otherwise.";
 
 const char* const kTellExamples =
@@ -35,7 +36,9 @@ const char* const kTellExamples =
     "  muster study tell study.toml 3 --failed 'out of disk'\n"
     "\n"
     "Prints what the trial is to do: continue, pause or stop; exits 0, 4 or 3, as\n"
-    "`muster report` does. After pause and stop the trial counts as ended.";
+    "`muster report` does. After pause and stop the trial counts as ended. With --json\n"
+    "an object on stdout: {\"action\":\"continue\",\"reason\":\"\"}. --attempt as `ask` said it\n"
+    "keeps a program that comes too late from speaking for the next one.";
 
 constexpr int kStop = 3, kPause = 4;
 
@@ -48,9 +51,9 @@ struct TellFlags {
   std::string file, storage;
   int64_t number = -1;
   std::vector<std::string> metrics;
-  std::optional<int64_t> step;
+  std::optional<int64_t> step, attempt;
   std::string checkpoint, failed;
-  bool end = false;
+  bool end = false, json = false;
 };
 
 void add_study(CLI::App& app, std::string& file, std::string& storage) {
@@ -85,10 +88,48 @@ std::pair<std::string, double> metric_of(const std::string& word) {
                        .value = word,
                        .hint = "muster study tell study.toml 3 accuracy=0.91"});
   }
+  if (word.substr(0, equals) == "step") {
+    throw usage_error({.refused = "step is no metric of `muster study tell`",
+                       .rule = "it is an option",
+                       .value = word,
+                       .hint = "--step N"});
+  }
   return {word.substr(0, equals), *value};
 }
 
+/// "is COMPLETE", "is run by the tuner": why nobody may speak for the trial.
+std::string why_not(const tune::StudyCore& core, const TellFlags& flags) {
+  if (flags.number < 0 || flags.number >= static_cast<int64_t>(core.trials().size()))
+    return concat("there are ", core.trials().size(), " trials");
+  const tune::Trial& trial = core.trials()[static_cast<size_t>(flags.number)];
+  if (core.is_asked(flags.number)) return concat("attempt ", trial.attempt, " is with another");
+  if (trial.state == tune::TrialState::kRunning) return "it is run by the tuner";
+  return concat("it is ", tune::optuna_name(trial.state));
+}
+
+void check_asked(const tune::StudyCore& core, const TellFlags& flags) {
+  const bool asked = core.is_asked(flags.number);
+  if (asked && (!flags.attempt ||
+                *flags.attempt == core.trials()[static_cast<size_t>(flags.number)].attempt))
+    return;
+  throw usage_error({.refused = concat("nothing can be told of trial ", flags.number),
+                     .rule = "`muster study ask` gave it out, and it has not ended",
+                     .value = why_not(core, flags)});
+}
+
+/// Reports without a step are counted, and what a further attempt repeats is not in the log: the
+/// next process that tells would count anew.
+void check_step(const tune::StudyCore& core, const TellFlags& flags) {
+  const tune::Trial& trial = core.trials()[static_cast<size_t>(flags.number)];
+  if (flags.metrics.empty() || flags.step || trial.attempt == 1 || trial.reports == 0) return;
+  throw usage_error({.refused = concat("a report of trial ", flags.number, " without a step"),
+                     .rule = concat("it goes on in attempt ", trial.attempt, ", so it says where"),
+                     .hint = concat("--step N; its last one was ", trial.last_t)});
+}
+
 tune::Decision tell(tune::StudyCore& core, const TellFlags& flags, double now_s) {
+  check_asked(core, flags);
+  check_step(core, flags);
   tune::Decision decision;
   if (!flags.metrics.empty()) {
     tune::Report report{.step = flags.step, .checkpoint = flags.checkpoint};
@@ -115,7 +156,7 @@ int study_ask(std::span<const std::string> args, Console& console) {
   add_value(*app, "--count", flags.count, "trials")->type_name("N")->capture_default_str();
   if (const auto done = parse(*app, args, console)) return *done;
   const tune::StudySpec spec = study_of_file(flags.file, flags.storage);
-  tune::Study study(spec);
+  tune::Study study(spec, &tune::wall_clock_s, {}, {.tuner = false});
   for (int64_t i = 0; i < flags.count; ++i) {
     const auto trial = ask_one(study, spec.space);
     if (!trial) return i == 0 ? kFailed : kDone;
@@ -137,6 +178,9 @@ int study_tell(std::span<const std::string> args, Console& console) {
   add_value(*app, "--checkpoint", flags.checkpoint, "of the state at this report")
       ->type_name("PATH");
   app->add_flag("--end", flags.end, "the trial is over");
+  add_value(*app, "--attempt", flags.attempt, "which attempt speaks [the one that was asked for]")
+      ->type_name("N");
+  app->add_flag("--json", flags.json, "for a script");
   add_value(*app, "--failed", flags.failed, "the trial failed, and why")->type_name("WHY");
   if (const auto done = parse(*app, args, console)) return *done;
   if (flags.metrics.empty() && !flags.end && flags.failed.empty()) {
@@ -144,11 +188,18 @@ int study_tell(std::span<const std::string> args, Console& console) {
                        .rule = "METRIC=VALUE, --end or --failed WHY",
                        .hint = "see `muster study tell --help`"});
   }
-  tune::Study study(study_of_file(flags.file, flags.storage));
+  tune::Study study(
+      study_of_file(flags.file, flags.storage), &tune::wall_clock_s, {}, {.tuner = false});
   const tune::Decision decision =
       study.apply([&](tune::StudyCore& core, double now_s) { return tell(core, flags, now_s); });
-  console.out() << tune::name_of(decision.action) << '\n';
-  if (!decision.reason.empty()) console.note(decision.reason);
+  if (flags.json) {
+    console.out() << json_text(Json{{"action", tune::name_of(decision.action)},
+                                    {"reason", decision.reason}})
+                  << '\n';
+  } else {
+    console.out() << tune::name_of(decision.action) << '\n';
+    if (!decision.reason.empty()) console.note(decision.reason);
+  }
   if (decision.action == tune::Action::kStop) return kStop;
   return decision.action == tune::Action::kPause ? kPause : kDone;
 }

@@ -17,6 +17,9 @@ constexpr StudyCommand kCommands[] = {
     {"ask", "the next trial's parameters, for a program that runs it itself", &study_ask},
     {"tell", "a trial's metrics, or its end", &study_tell},
     {"stop", "ask the tuner that runs a study to stop", &study_stop},
+    {"restart", "put failed trials in once more", &study_restart},
+    {"prune", "remove checkpoints of trials that are over", &study_prune},
+    {"delete", "remove a study with its trials and files", &study_delete},
 };
 
 bool is_number(std::string_view cell) { return cell.empty() || to_double(cell).has_value(); }

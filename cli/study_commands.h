@@ -34,6 +34,9 @@ int study_export(std::span<const std::string> args, Console& console);
 int study_ask(std::span<const std::string> args, Console& console);
 int study_tell(std::span<const std::string> args, Console& console);
 int study_stop(std::span<const std::string> args, Console& console);
+int study_restart(std::span<const std::string> args, Console& console);
+int study_prune(std::span<const std::string> args, Console& console);
+int study_delete(std::span<const std::string> args, Console& console);
 
 /// What every command takes.
 struct StudyFlags {

@@ -38,7 +38,7 @@ std::string state_word(const TrialHistory& trial) {
 
 std::vector<std::string> trial_row(const TrialHistory& trial, const StudyFacts& facts) {
   std::vector<std::string> row = {
-      std::to_string(trial.number), state_word(trial), short_number(result_of(trial, facts))};
+      trial_label(trial), state_word(trial), short_number(result_of(trial, facts))};
   for (const tune::Value& value : trial.values) row.push_back(short_text(value));
   row.push_back(trial.rows.empty() ? "" : std::to_string(trial.rows.back().t));
   row.push_back(trial.run_s > 0 ? human_duration(trial.run_s) : "");
@@ -73,7 +73,7 @@ std::string reports_table(const TrialHistory& trial, const StudyFacts& facts) {
 
 std::string trial_text(const TrialHistory& trial, const StudyFacts& facts) {
   std::string text = concat("trial ",
-                            trial.number,
+                            trial_label(trial),
                             "  ",
                             state_word(trial),
                             "  ",
@@ -90,11 +90,15 @@ std::string trial_text(const TrialHistory& trial, const StudyFacts& facts) {
   return text;
 }
 
-const TrialHistory& trial_numbered(const StoredStudy& study, int64_t number) {
-  for (const TrialHistory& trial : study.trials)
-    if (trial.number == number) return trial;
-  throw usage_error({.refused = concat("study \"", study.facts.name, "\" has no trial ", number),
-                     .rule = concat("it has ", study.trials.size())});
+const TrialHistory& trial_named(const StoredStudy& study, const std::string& name) {
+  bool has_foreign = false;
+  for (const TrialHistory& trial : study.trials) {
+    if (trial_label(trial) == name || std::to_string(trial_id(trial)) == name) return trial;
+    has_foreign |= trial.foreign;
+  }
+  throw usage_error({.refused = concat("study \"", study.facts.name, "\" has no trial ", name),
+                     .rule = concat("it has ", study.trials.size()),
+                     .hint = has_foreign ? "those that Optuna added are o0, o1, …" : ""});
 }
 
 /// "40 trials: 12 COMPLETE, 27 PRUNED, 1 RUNNING; best: trial 7, loss 0.31".
@@ -107,7 +111,7 @@ std::string headline(const StoredStudy& study) {
   if (!parts.empty()) text += ": " + join(parts, ", ");
   if (const TrialHistory* best = best_of(study.trials, study.facts)) {
     text += concat("; best: trial ",
-                   best->number,
+                   trial_label(*best),
                    ", ",
                    study.facts.metric,
                    ' ',
@@ -154,12 +158,13 @@ int study_show(std::span<const std::string> args, Console& console) {
                              "  muster study show fashion.db --trial 7\n"
                              "  muster study show fashion.db --json | jq '.trials[].params'\n",
                              flags);
-  int64_t number = -1;
-  add_value(*app, "--trial", number, "only this one, with its reports")->type_name("N");
+  std::string name;
+  add_value(*app, "--trial", name, "only this one, with its reports; o7 is Optuna's own 7")
+      ->type_name("N");
   if (const auto done = parse(*app, args, console)) return *done;
   const StoredStudy study = read_study(flags);
-  if (number >= 0) {
-    const TrialHistory& trial = trial_numbered(study, number);
+  if (!name.empty()) {
+    const TrialHistory& trial = trial_named(study, name);
     console.out() << (flags.json
                           ? json_text(to_json(trial, study.facts, true)) + '\n'
                           : trial_text(trial, study.facts) + reports_table(trial, study.facts));

@@ -8,6 +8,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/tune/core/stop_rules.h"
+#include "muster/tune/core/study_paths.h"
 #include "muster/tune/files/study_file.h"
 #include "muster/tune/files/sweep_yaml.h"
 #include "muster/tune/space/command_template.h"
@@ -33,9 +34,9 @@ const char* const kTuneFooter =
     "  muster tune study.toml --dry-run 5\n"
     "\n"
     "Exit codes:\n"
-    "  0 done; 1 no trial ended with a result; 2 wrong use; 130 interrupted with the\n"
-    "  state saved: the same command goes on. Ctrl-C stops the trials, once more\n"
-    "  kills.\n"
+    "  0 done; 1 no trial ended with a result, or trials fail so that it was given\n"
+    "  up; 2 wrong use; 130 interrupted with the state saved: the same command goes\n"
+    "  on. Ctrl-C stops the trials, once more kills.\n"
     "\n"
     "How a program reports: docs/trial-protocol.md. Look at studies: muster study.";
 
@@ -48,7 +49,7 @@ struct TypedTune {
   std::optional<uint64_t> seed;
   std::optional<double> cpu, gpu, time_budget_s, trial_timeout_s;
   std::optional<int64_t> max_failures;
-  bool durable = false, ray_files = false, tensorboard = false;
+  bool durable = false, ray_files = false, tensorboard = false, fail_fast = false;
 };
 
 void add_what(CLI::App& app, TypedTune& typed) {
@@ -88,6 +89,7 @@ void add_how(CLI::App& app, TypedTune& typed) {
       ->type_name("S");
   add_value(app, "--max-failures", typed.max_failures, "further attempts of a trial that fails [0]")
       ->type_name("N");
+  app.add_flag("--fail-fast", typed.fail_fast, "the first trial that has failed ends the study");
   add_value(app, "--executor", typed.executor, "how trials are run (muster list executors) [local]")
       ->type_name("NAME");
   app.add_flag("--durable", typed.durable, "reports survive a power cut, not just kills");
@@ -153,6 +155,7 @@ void apply(const TypedTune& typed, std::span<const tune::Parameter> params, tune
   if (!params.empty())
     spec.space = tune::Space(tune::merge_parameters(spec.space.parameters(), params));
   spec.durable |= typed.durable;
+  spec.fail_fast |= typed.fail_fast;
   spec.ray_files |= typed.ray_files;
   spec.tensorboard |= typed.tensorboard;
 }
@@ -164,12 +167,18 @@ void fill_in(const std::string& file, tune::StudySpec& spec) {
   if (spec.working_folder.empty()) spec.working_folder = fs::current_path();
   spec.storage = fs::absolute(spec.storage);
   if (spec.trial_folder.empty()) {
-    spec.trial_folder =
-        spec.storage.parent_path() / (spec.storage.stem().string() + "-trials") / spec.name;
+    spec.trial_folder = trial_folder_of(spec.storage, spec.name);
   }
 }
 
 }  // namespace
+
+fs::path trial_folder_of(const fs::path& storage, const std::string& study) {
+  const bool is_plain = study.find_first_of(std::string_view("/\0", 2)) == study.npos &&
+                        !study.empty() && study != "." && study != ".." && study.size() <= 150;
+  return storage.parent_path() / (storage.stem().string() + "-trials") /
+         (is_plain ? study : tune::file_part(study));
+}
 
 std::optional<int> parse_tune_flags(std::span<const std::string> args,
                                     Console& console,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +21,11 @@ struct TuneFlags {
   int64_t dry_run = 0;  ///< print so many configurations and stop
   bool json = false;
 };
+
+/// Where trials of a study have their files unless its study file says so: beside the storage,
+/// STEM-trials/STUDY.
+std::filesystem::path trial_folder_of(const std::filesystem::path& storage,
+                                      const std::string& study);
 
 /// An exit code if the command is over (--help). Throws a usage error for a wrong command line or
 /// study file.

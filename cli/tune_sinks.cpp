@@ -1,30 +1,22 @@
 #include "cli/tune_sinks.h"
 
-#include <filesystem>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
 
+#include "muster/base/error.h"
 #include "muster/base/host.h"
+#include "muster/base/text.h"
 #include "muster/tune/storage/storage.h"
 #include "muster/tune/views/history.h"
 
 namespace muster::cli {
-namespace {
 
-std::vector<tune::Event> stored_events(const tune::StudySpec& spec) {
-  if (!std::filesystem::exists(spec.storage)) return {};
-  for (const tune::StudySummary& study : tune::studies_of(spec.storage)) {
-    if (study.name == spec.name) return tune::read_events(spec.storage, spec.name);
-  }
-  return {};
-}
-
-}  // namespace
-
-TuneSinks::TuneSinks(const tune::StudySpec& spec) {
+TuneSinks::TuneSinks(const tune::StudySpec& spec, Note note) : note_(std::move(note)) {
   if (!spec.ray_files && !spec.tensorboard) return;
-  const std::vector<tune::Event> past = stored_events(spec);
+  const std::vector<tune::Event> past = tune::read_events(spec.storage, spec.name);
+  if (!past.empty()) taken_ = past.back().id;
   if (spec.ray_files) {
     ray_ = std::make_unique<tune::RayFiles>(
         spec.trial_folder / "ray",
@@ -40,8 +32,30 @@ TuneSinks::TuneSinks(const tune::StudySpec& spec) {
 }
 
 void TuneSinks::take(std::span<const tune::Event> events) {
-  if (ray_) ray_->take(events);
-  if (tensorboard_) tensorboard_->take(events);
+  while (!events.empty() && events.front().id <= taken_) events = events.subspan(1);
+  if (events.empty()) return;
+  taken_ = events.back().id;
+  give(ray_, events, "Ray's files", "ray");
+  give(tensorboard_, events, "TensorBoard's events", "tensorboard");
+}
+
+template <class Sink>
+void TuneSinks::give(std::unique_ptr<Sink>& sink,
+                     std::span<const tune::Event> events,
+                     const char* what,
+                     const char* format) {
+  if (!sink) return;
+  try {
+    sink->take(events);
+  } catch (const Error& error) {
+    sink.reset();
+    note_(concat(what,
+                 " end here: ",
+                 error.what(),
+                 "\nhint: the study goes on; afterwards `muster study export --format ",
+                 format,
+                 "` writes them"));
+  }
 }
 
 }  // namespace muster::cli

@@ -1,8 +1,11 @@
 // What `muster tune` writes besides the storage, when asked to.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "muster/tune/core/event.h"
 #include "muster/tune/core/study_spec.h"
@@ -12,16 +15,27 @@
 namespace muster::cli {
 
 /// Ray's files in TRIALS/ray and TensorBoard's events in TRIALS/tensorboard, TRIALS being
-/// spec.trial_folder; a study that is gone on with has its earlier events taken from the storage.
-/// One thread.
+/// spec.trial_folder. Made when the study is open, so that nobody else runs it; what it did before
+/// is taken from the storage. They are by-work: one that cannot be written ends, with a line for
+/// the user, and the study goes on. One thread.
 class TuneSinks {
  public:
+  using Note = std::function<void(const std::string& line)>;
+
   /// Throws an environment error if a folder cannot be written.
-  explicit TuneSinks(const tune::StudySpec& spec);
+  TuneSinks(const tune::StudySpec& spec, Note note);
 
   void take(std::span<const tune::Event> events);
 
  private:
+  template <class Sink>
+  void give(std::unique_ptr<Sink>& sink,
+            std::span<const tune::Event> events,
+            const char* what,
+            const char* format);
+
+  Note note_;
+  int64_t taken_ = 0;  // the newest event
   std::unique_ptr<tune::RayFiles> ray_;
   std::unique_ptr<tune::TensorBoardTrials> tensorboard_;
 };

@@ -4,6 +4,9 @@
 #include <ostream>
 #include <vector>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 
@@ -20,11 +23,13 @@ constexpr std::string_view kReportExamples =
     "Example, in a trial's script:\n"
     "  for epoch in $(seq 1 10); do\n"
     "    …\n"
-    "    muster report step=$epoch loss=$loss --checkpoint ckpt/$epoch || exit 0\n"
+    "    muster report step=$epoch loss=$loss --checkpoint ckpt/$epoch || exit\n"
     "  done\n\n"
     "Exit codes: 0 continue, 3 stop, 4 pause, 1 the link to the tuner is lost, 2\n"
-    "wrong use or refused. Outside a study the report goes to stderr and the answer\n"
-    "is continue.\n"
+    "wrong use or refused. `|| exit` ends the script with that code: any is fine\n"
+    "after stop and pause, and 1 and 2 fail the trial, where `|| exit 0` would count\n"
+    "it as complete. Outside a study the report goes to stderr and the answer is\n"
+    "continue.\n"
     "Other ways to report: docs/trial-protocol.md.";
 
 constexpr int kStopCode = 3, kPauseCode = 4;
@@ -75,7 +80,18 @@ int exit_code_of(tune::Action action) {
   return kDone;
 }
 
+/// A script may have closed stdout and stderr: a socket would take their numbers, and the answer
+/// would be printed into it.
+void open_standard_streams() {
+  for (int fd = ::open("/dev/null", O_RDWR); fd >= 0; fd = ::open("/dev/null", O_RDWR)) {
+    if (fd <= STDERR_FILENO) continue;
+    ::close(fd);
+    return;
+  }
+}
+
 int run_report_command(std::span<const std::string> args, Console& console) {
+  open_standard_streams();
   Words words;
   const auto app = make_app("report",
                             std::string(kDescription),

@@ -55,8 +55,6 @@ int run_study_command(std::span<const std::string> args, Console& console) {
 }  // namespace
 
 extern constinit const CommandEntry study_entry{
-    "study",
-    "look at stored studies: list, show, best, export; ask, tell, stop",
-    &run_study_command};
+    "study", "stored studies: list, show, best, export, ask, tell, restart, …", &run_study_command};
 
 }  // namespace muster::cli

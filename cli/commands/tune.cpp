@@ -1,12 +1,16 @@
 // `muster tune`: runs a study, or goes on with it.
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/execute/executor.h"
+#include "muster/tune/execute/prepare.h"
 #include "muster/tune/run/tuner.h"
+#include "muster/tune/views/history.h"
 
 #include "cli/command.h"
 #include "cli/live_table.h"
@@ -15,6 +19,9 @@
 
 namespace muster::cli {
 namespace {
+
+// Signals wait no longer than that while another process writes; the tuner is patient by itself.
+constexpr double kLockPatienceS = 1;
 
 std::string words_of(const tune::Space& space, const tune::Values& values) {
   std::string words;
@@ -44,23 +51,70 @@ int dry_run(const TuneFlags& flags, Console& console) {
   return kDone;
 }
 
-Json result_json(const tune::StudyCore& core, const tune::TunerOutcome& outcome) {
+/// The best trial of all: of ours, or one that Optuna added to the study.
+struct BestTrial {
+  std::string name;  ///< "7", "o7" of Optuna's
+  Json number;
+  double value = 0;
+  std::string words;
+  Json params;
+  std::string checkpoint;
+};
+
+std::optional<BestTrial> best_of_ours(const tune::StudyCore& core) {
+  const tune::Trial* trial = core.best();
+  if (trial == nullptr) return std::nullopt;
+  const tune::Space& space = core.spec().space;
+  return BestTrial{.name = std::to_string(trial->number),
+                   .number = trial->number,
+                   .value = core.result(*trial),
+                   .words = words_of(space, trial->values),
+                   .params = tune::to_json(space, trial->values),
+                   .checkpoint = trial->checkpoint};
+}
+
+/// As `muster study best` has it: ours where both are as good.
+std::optional<BestTrial> best_of_all(const tune::StudyCore& core) try {
+  auto best = best_of_ours(core);
+  const tune::StudySpec& spec = core.spec();
+  const tune::StudyFacts facts = tune::facts_of(spec);
+  const auto foreign = histories(tune::read_foreign_trials(spec.storage, spec.name), facts);
+  const tune::TrialHistory* other = best_of(foreign, facts);
+  if (other == nullptr) return best;
+  const double value = result_of(*other, facts);
+  if (best && score_of(best->value, spec.mode) >= score_of(value, spec.mode)) return best;
+  return BestTrial{.name = trial_label(*other),
+                   .number = trial_id(*other),
+                   .value = value,
+                   .words = words_of(spec.space, other->values),
+                   .params = config_of(*other, facts),
+                   .checkpoint = ""};
+} catch (const Error&) {
+  return best_of_ours(core);  // the file is gone by now
+}
+
+Json result_json(const tune::StudyCore& core,
+                 const tune::TunerOutcome& outcome,
+                 const std::optional<BestTrial>& winner) {
   Json counts = Json::object();
   for (const tune::Trial& trial : core.trials()) {
     Json& count = counts[std::string(tune::optuna_name(trial.state))];
     count = count.is_null() ? 1 : count.get<int64_t>() + 1;
   }
   Json best = nullptr;
-  if (const tune::Trial* trial = core.best()) {
-    best = {{"number", trial->number},
-            {core.spec().metric, core.result(*trial)},
-            {"params", tune::to_json(core.spec().space, trial->values)},
-            {"checkpoint", trial->checkpoint}};
+  if (winner) {
+    best = {{core.spec().metric, winner->value}};  // under its own name where that is free
+    best["number"] = winner->number;
+    best["metric"] = core.spec().metric;
+    best["value"] = winner->value;
+    best["params"] = winner->params;
+    best["checkpoint"] = winner->checkpoint;
   }
   return {{"study", core.spec().name},
           {"storage", core.spec().storage.string()},
           {"trials", std::move(counts)},
           {"interrupted", outcome.interrupted},
+          {"stopped", outcome.stopped.empty() ? Json() : Json(outcome.stopped)},
           {"best", std::move(best)}};
 }
 
@@ -69,16 +123,19 @@ int conclude(const tune::StudyCore& core,
              const tune::TunerOutcome& outcome,
              const TuneFlags& flags,
              Console& console) {
-  const tune::Trial* best = core.best();
+  const auto best = best_of_all(core);
   if (flags.json) {
-    console.out() << json_text(result_json(core, outcome)) << '\n';
-  } else if (best != nullptr) {
-    console.out() << "best " << core.spec().metric << ' ' << shortest(core.result(*best))
-                  << " trial " << best->number << ' ' << words_of(core.spec().space, best->values)
-                  << '\n';
+    console.out() << json_text(result_json(core, outcome, best)) << '\n';
+  } else if (best) {
+    console.out() << "best " << core.spec().metric << ' ' << shortest(best->value) << " trial "
+                  << best->name << ' ' << best->words << '\n';
   }
   if (outcome.interrupted) return kInterrupted;
-  if (best != nullptr) return kDone;
+  if (outcome.failed) {
+    console.error(concat("given up: ", outcome.stopped));
+    return kFailed;
+  }
+  if (best) return kDone;
   console.error("no trial ended with a result");
   return kFailed;
 }
@@ -88,14 +145,18 @@ int tune_shown(const TuneFlags& flags, Console& console) {
   options.width = static_cast<size_t>(console.width());
   LiveTable table(console, options);
   const tune::StudySpec& spec = flags.spec;
-  TuneSinks sinks(spec);
-  tune::Study study(spec, &tune::wall_clock_s, [&](const auto& core, auto events) {
-    sinks.take(events);
-    table.on_events(core, events);
-  });
+  std::optional<TuneSinks> sinks;
+  tune::Study study(spec,
+                    &tune::wall_clock_s,
+                    [&](const auto& core, auto events) {
+                      if (sinks) sinks->take(events);
+                      table.on_events(core, events);
+                    },
+                    {.lock_patience_s = kLockPatienceS});
+  sinks.emplace(spec, [&](const std::string& line) { table.note(line); });
   if (study.resumed_events() > 0)
     table.note(concat("going on with study ", spec.name, " of ", spec.storage.string()));
-  tune::ResourcePool pool(tune::this_machine(), spec.resources_per_trial);
+  tune::ResourcePool pool(tune::machine_of(spec), spec.resources_per_trial);
   const tune::ExecutorEntry& entry = tune::executors().at(flags.executor);
   const auto executor = entry.make({.spec = spec, .study = spec.name}, {});
   tune::StatusFacts last;
@@ -111,16 +172,30 @@ int tune_shown(const TuneFlags& flags, Console& console) {
                              table.redraw(core, facts);
                            }});
   int code = kDone;
-  study.apply([&](tune::StudyCore& core, double) {
+  study.look([&](const tune::StudyCore& core) {
     table.finish(core, last);
     code = conclude(core, outcome, flags, console);
   });
   return code;
 }
 
+/// A typo in the command would fail every trial: it is found before there is one.
+void check_first_trial(const TuneFlags& flags) {
+  if (flags.executor != "local") return;
+  tune::StudyCore core(flags.spec);
+  const auto next = core.next(0);
+  if (next.kind != tune::StudyCore::Next::kStart) return;
+  const std::vector<std::string>& command = flags.spec.command;
+  tune::check_program(flags.spec, core.trials()[static_cast<size_t>(next.trial)].values);
+  if (std::filesystem::path(command[0]).filename() == "muster" && command.size() > 1 &&
+      !command[1].starts_with('-') && command[1].find('{') == std::string::npos)
+    commands().at(command[1]);  // throws with the nearest name
+}
+
 int run_tune_command(std::span<const std::string> args, Console& console) {
   TuneFlags flags;
   if (const auto done = parse_tune_flags(args, console, flags)) return *done;
+  check_first_trial(flags);
   return flags.dry_run > 0 ? dry_run(flags, console) : tune_shown(flags, console);
 }
 

@@ -70,6 +70,7 @@ int main() {
                   {"lr", tune::loguniform(1e-3, 1e-1)},
                   {"batch_size", tune::choice({8, 16, 32, 64})}},
        .metric = "accuracy",
+       .mode = "max",
        .num_samples = 12,
        .scheduler = tune::asha({.max_t = kEpochs, .grace_period = 1, .reduction_factor = 2}),
        .max_concurrent_trials = 1,

@@ -1,4 +1,5 @@
 // `muster study list|show|best|export`: which stream says what, and what is refused.
+#include <set>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -93,6 +94,30 @@ TEST_F(StudyCommands, ShowATrialHasItsReports) {
                 say(study_show, {"--trial", "7"});
               }),
               HasSubstr("has no trial 7: it has 3"));
+}
+
+TEST_F(StudyCommands, OptunasOwnTrialsHaveNamesOfTheirOwn) {
+  {
+    tune::Database database(file(), tune::Database::Access::kWrite);
+    database.run(
+        "INSERT INTO trials (number, study_id, state) SELECT 2, study_id, 'COMPLETE' FROM studies");
+    database
+        .prepare(
+            "INSERT INTO trial_values (trial_id, objective, value, value_type) "
+            "VALUES (?, 0, 0.001, 'FINITE')")
+        .bind(1, database.last_rowid())
+        .run();
+  }
+  EXPECT_THAT(split(say(study_show).out, '\n')[4], StartsWith("o2     COMPLETE    0.001"));
+  EXPECT_THAT(say(study_show).err, HasSubstr("best: trial o2, loss 0.001"));
+  EXPECT_THAT(say(study_show, {"--trial", "o2"}).out, StartsWith("trial o2  COMPLETE"));
+  EXPECT_THAT(say(study_show, {"--trial", "2"}).out, StartsWith("trial 2  RUNNING"));
+  const Json json = parse_json(say(study_show, {"--json"}).out, "out");
+  std::set<int64_t> numbers;
+  for (const Json& trial : json["trials"]) numbers.insert(trial["number"].get<int64_t>());
+  EXPECT_EQ(numbers, (std::set<int64_t>{-3, 0, 1, 2}));
+  EXPECT_EQ(json["best_trial"], -3);
+  EXPECT_EQ(json["trials"][3]["optuna_number"], 2);
 }
 
 TEST_F(StudyCommands, BestIsTheTrialAsTextOrAsAnObject) {

@@ -33,6 +33,11 @@ void write(PayloadWriter& out, const TrialAdded& what) {
   out.raw("],\"values\":[");
   add_list(out, what.values, [&](const Value& value) { out.value(value); });
   out.raw("]");
+  if (what.given) out.raw(",\"given\":true");
+  if (what.adopted >= 0) {
+    out.raw(",\"adopted\":");
+    out.integer(what.adopted);
+  }
   add_text(out, ",\"reason\":", what.reason);
 }
 
@@ -85,6 +90,7 @@ void write(PayloadWriter& out, const AttemptEnded& what) {
 void write(PayloadWriter& out, const TunerNote& what) {
   out.raw("{\"text\":");
   out.text(what.text);
+  if (what.session) out.raw(",\"session\":true");
 }
 
 void write(PayloadWriter& out, const OutsideTrial& what) {

@@ -21,7 +21,9 @@ namespace muster::tune {
 struct TrialAdded {
   Point point;
   Values values;
-  std::string reason;  ///< of the searcher; may be empty
+  std::string reason;    ///< of the searcher; may be empty
+  bool given = false;    ///< the point is not the searcher's: see StudyCore::offer
+  int64_t adopted = -1;  ///< Optuna's number of the waiting trial that this one is; -1: of none
 };
 
 /// An attempt of the trial starts; attempt 1 is the first. `from_checkpoint` is empty for a start
@@ -53,6 +55,7 @@ struct AttemptEnded {
 /// end early, and why.
 struct TunerNote {
   std::string text;
+  bool session = false;  ///< a tuner begins; what the ones before had running ends behind it
 };
 
 /// A trial that another program (Optuna) finished in this study, which the searcher was told of.

@@ -35,6 +35,8 @@ TrialAdded read_added(PayloadReader& in) {
   read_list(in, "]", [&] { what.point.push_back(in.number()); });
   in.expect(",\"values\":[");
   read_list(in, "]", [&] { what.values.push_back(in.value()); });
+  what.given = in.skip(",\"given\":true");
+  if (in.skip(",\"adopted\":")) what.adopted = in.integer();
   what.reason = text_if(in, ",\"reason\":");
   return what;
 }
@@ -83,7 +85,9 @@ AttemptEnded read_ended(PayloadReader& in) {
 
 TunerNote read_note(PayloadReader& in) {
   in.expect("{\"text\":");
-  return {in.text()};
+  TunerNote note{.text = in.text()};
+  note.session = in.skip(",\"session\":true");
+  return note;
 }
 
 OutsideTrial read_outside(PayloadReader& in) {

@@ -23,7 +23,8 @@ std::string on_one_line(std::string_view text) { return join(split(text, '\n'), 
 
 }  // namespace
 
-StudyCore::Impl::Impl(const StudySpec& given) : spec(given), variants(spec), rules(spec) {
+StudyCore::Impl::Impl(const StudySpec& given)
+    : spec(given), has_functions(!spec.space.opaque().empty()), variants(spec), rules(spec) {
   searcher = make_searcher(
       spec.searcher, {.space = spec.space, .seed = spec.seed, .num_samples = variants.trials()});
   scheduler =
@@ -33,10 +34,26 @@ StudyCore::Impl::Impl(const StudySpec& given) : spec(given), variants(spec), rul
 StudyCore::StudyCore(const StudySpec& spec) : impl_(std::make_unique<Impl>(spec)) {}
 StudyCore::~StudyCore() = default;
 StudyCore::StudyCore(StudyCore&&) noexcept = default;
+StudyCore& StudyCore::operator=(StudyCore&&) noexcept = default;
 
 Event& StudyCore::Impl::emit(int64_t trial, double now_s, decltype(Event::what) what) {
   events.push_back({.id = next_event++, .time_s = now_s, .trial = trial, .what = std::move(what)});
+  note_time(events.back());
   return events.back();
+}
+
+/// A session lasts to the last thing that happened to a trial of its own: a tuner that is killed
+/// says nothing at its end, and others who ask may go on for long.
+void StudyCore::Impl::note_time(const Event& event) {
+  if (const auto* note = std::get_if<TunerNote>(&event.what); note != nullptr && note->session) {
+    used_s += session_last_s - session_start_s;
+    session_start_s = session_last_s = event.time_s;
+    return;
+  }
+  if (event.trial < 0 || std::holds_alternative<TrialAdded>(event.what)) return;
+  const auto record = records.find(event.trial);
+  if (record != records.end() && !record->second.attempt.asked)
+    session_last_s = std::max(session_last_s, event.time_s);
 }
 
 Trial& StudyCore::Impl::running(int64_t number) {
@@ -53,6 +70,7 @@ Trial& StudyCore::Impl::running(int64_t number) {
 
 StudyCore::Next StudyCore::next(double now_s, bool asked) {
   Next next;
+  impl_->end_leases(now_s);
   impl_->asking = asked;
   if (impl_->stopped.empty() &&
       (impl_->start_retry(now_s, next) || impl_->start_promoted(now_s, next) ||
@@ -81,7 +99,7 @@ bool StudyCore::Impl::start_promoted(double now_s, Next& next) {
 
 Searcher::Suggestion StudyCore::Impl::suggest_next() {
   const auto number = static_cast<int64_t>(trials.size());
-  auto suggestion = searcher->suggest(number, variants.partial(number));
+  auto suggestion = searcher->suggest(number, variants.partial(number - given_count));
   if (suggestion.kind == Searcher::Suggestion::kPoint)
     suggestion.point = spec.space.with_conditions(std::move(suggestion.point));
   return suggestion;
@@ -89,25 +107,79 @@ Searcher::Suggestion StudyCore::Impl::suggest_next() {
 
 bool StudyCore::Impl::start_new(double now_s, Next& next) {
   const int64_t planned = variants.trials();
-  if (exhausted || (planned >= 0 && static_cast<int64_t>(trials.size()) >= planned)) return false;
-  Searcher::Suggestion suggestion = suggest_next();
-  if (suggestion.kind == Searcher::Suggestion::kFinished) exhausted = true;
-  if (suggestion.kind != Searcher::Suggestion::kPoint) return false;
-  add_trial(std::move(suggestion), now_s);
+  waiting = false;
+  TrialAdded added;
+  if (!offered.empty()) {
+    added = take_given();
+  } else {
+    const int64_t suggested = static_cast<int64_t>(trials.size()) - given_count;
+    if (exhausted || (planned >= 0 && suggested >= planned)) return false;
+    Searcher::Suggestion suggestion = suggest_next();
+    exhausted = suggestion.kind == Searcher::Suggestion::kFinished;
+    waiting = suggestion.kind == Searcher::Suggestion::kWait;
+    if (suggestion.kind != Searcher::Suggestion::kPoint) return false;
+    added = {.point = std::move(suggestion.point), .reason = std::move(suggestion.reason)};
+  }
+  add_trial(std::move(added), now_s);
   start_attempt(trials.back(), "", now_s);
   next = {.kind = Next::kStart, .trial = trials.back().number};
   return true;
 }
 
 StudyCore::Next StudyCore::Impl::nothing_to_start(double now_s) {
-  if (running_count > 0) return {.kind = Next::kWait};
-  if (stopped.empty()) {
-    if (!retries.empty()) return {.kind = Next::kWait, .wait_until_s = retries.begin()->first};
-    // The searcher may have waited for the paused ones.
-    Next next;
-    if (give_up_paused(now_s) && start_new(now_s, next)) return next;
+  const bool own_run = running_count > static_cast<int64_t>(leases.size());
+  if (!stopped.empty()) return {.kind = own_run ? Next::kWait : Next::kFinished};
+  Next next;
+  for (const auto* due : {&retries, &leases}) {
+    if (due->empty()) continue;
+    const double first = due->begin()->first;
+    next.wait_until_s = next.wait_until_s > 0 ? std::min(next.wait_until_s, first) : first;
   }
+  if (own_run || !retries.empty()) return next;
+  if (!leases.empty()) {  // a searcher that waits for what they reach has more to do
+    if (!waiting) next.kind = Next::kHandedOut;
+    return next;
+  }
+  // The searcher may have waited for the paused ones.
+  if (give_up_paused(now_s) && start_new(now_s, next)) return next;
   return {.kind = Next::kFinished};
+}
+
+/// Attempts that were asked for and of which nothing was heard: others may have them.
+void StudyCore::Impl::end_leases(double now_s) {
+  while (!leases.empty() && leases.begin()->first <= now_s) {
+    Trial& trial = trials[static_cast<size_t>(leases.begin()->second)];
+    const std::string why = concat("nothing was told of it for ", human_duration(spec.ask_lease_s));
+    end_attempt(trial, outcome(trial, Failure::kInterrupted, why), now_s);
+  }
+}
+
+void StudyCore::Impl::renew_lease(const Trial& trial, double now_s) {
+  Attempt& attempt = records.at(trial.number).attempt;
+  leases.erase({attempt.lease_end_s, trial.number});
+  attempt.lease_end_s = now_s + spec.ask_lease_s;
+  leases.emplace(attempt.lease_end_s, trial.number);
+}
+
+void StudyCore::offer(std::vector<GivenPoint> points) {
+  std::erase_if(points, [&](const auto& point) { return impl_->adopted.contains(point.adopted); });
+  impl_->offered.assign(std::make_move_iterator(points.begin()),
+                        std::make_move_iterator(points.end()));
+}
+
+/// What it leaves open is drawn here, so that the searcher need not hear of it before its end.
+TrialAdded StudyCore::Impl::take_given() {
+  GivenPoint given = std::move(offered.front());
+  offered.pop_front();
+  const auto number = static_cast<int64_t>(trials.size());
+  for (size_t d = 0; d < given.partial.size(); ++d) {
+    if (std::isnan(given.partial[d]))
+      given.partial[d] = spec.space.draw_dimension(d, spec.seed, number);
+  }
+  return {.point = spec.space.with_conditions(std::move(given.partial)),
+          .reason = std::move(given.reason),
+          .given = true,
+          .adopted = given.adopted};
 }
 
 /// Ends the trials that wait for a promotion which no other trial can bring any more. Returns
@@ -124,19 +196,21 @@ bool StudyCore::Impl::give_up_paused(double now_s) {
   return any;
 }
 
-void StudyCore::Impl::add_trial(Searcher::Suggestion suggestion, double now_s) {
+/// The values are made of the point here.
+void StudyCore::Impl::add_trial(TrialAdded added, double now_s) {
+  added.values = spec.space.resolve(added.point);
   Trial trial{.number = static_cast<int64_t>(trials.size()),
-              .values = spec.space.resolve(suggestion.point),
+              .point = added.point,
+              .values = added.values,
               .last_metric = kNan,
               .best_metric = kNan};
-  trial.point = std::move(suggestion.point);
   trials.push_back(std::move(trial));
-  records.try_emplace(trials.back().number);
-  const Trial& added = trials.back();
-  emit(added.number,
-       now_s,
-       TrialAdded{.point = added.point, .values = added.values, .reason = suggestion.reason});
-  scheduler->on_start(added.number);
+  const int64_t number = trials.back().number;
+  records.try_emplace(number);
+  if (added.given) ++given_count;
+  if (added.adopted >= 0) adopted.insert(added.adopted);
+  emit(number, now_s, std::move(added));
+  scheduler->on_start(number);
 }
 
 void StudyCore::Impl::start_attempt(Trial& trial, std::string reason, double now_s) {
@@ -156,6 +230,7 @@ void StudyCore::Impl::start_attempt(Trial& trial, std::string reason, double now
   record.decision = {};
   record.fails.reset();
   ++running_count;
+  if (record.attempt.asked) renew_lease(trial, now_s);
   emit(trial.number,
        now_s,
        AttemptStarted{.attempt = trial.attempt,
@@ -205,6 +280,7 @@ Decision StudyCore::Impl::take_report(Trial& trial, const Report& report, double
                        .value = concat("step=", t)});
   }
   check_metrics(trial, report);
+  if (attempt.asked) renew_lease(trial, now_s);
   attempt.t = t;
   attempt.sequence = std::max(report.sequence, attempt.sequence);
   if (!report.step) ++attempt.counted;
@@ -240,6 +316,7 @@ Decision StudyCore::Impl::decide(Trial& trial, const Report& report, int64_t t, 
   }
   trial.last_t = t;
   ++trial.reports;
+  ++reports;
   trial.last_metrics = report.metrics;
   if (!report.checkpoint.empty()) trial.checkpoint = report.checkpoint, trial.checkpoint_t = t;
   const double run_s = trial.run_s + now_s - record.attempt.started_s;
@@ -271,7 +348,9 @@ double StudyCore::Impl::result_of(const Trial& trial) const {
 void StudyCore::Impl::note_best(const Trial& trial) {
   const double result = result_of(trial);
   if (trial.state == TrialState::kFailed || !std::isfinite(result)) return;
-  if (best < 0 || is_better(result, result_of(trials[static_cast<size_t>(best)])))
+  const double so_far = best < 0 ? kNan : result_of(trials[static_cast<size_t>(best)]);
+  // Of equal ones the first, whatever the order in which they ended: as `muster study best`.
+  if (best < 0 || is_better(result, so_far) || (result == so_far && trial.number < best))
     best = trial.number;
 }
 
@@ -287,8 +366,21 @@ const Trial* StudyCore::best() const {
 }
 
 double StudyCore::result(const Trial& trial) const { return impl_->result_of(trial); }
-int64_t StudyCore::planned_trials() const { return impl_->variants.trials(); }
-bool StudyCore::is_stopped() const { return !impl_->stopped.empty(); }
+int64_t StudyCore::planned_trials() const {
+  const int64_t planned = impl_->variants.trials();
+  return planned < 0 ? planned : planned + impl_->given_count;
+}
+
+const std::string& StudyCore::stop_reason() const { return impl_->stopped; }
+bool StudyCore::has_given_up() const { return impl_->gave_up; }
+double StudyCore::used_s() const { return impl_->used_s; }
+
+bool StudyCore::is_asked(int64_t trial) const {
+  const auto record = impl_->records.find(trial);
+  return record != impl_->records.end() && record->second.attempt.asked &&
+         trials()[static_cast<size_t>(trial)].state == TrialState::kRunning;
+}
+
 void StudyCore::discard_events() { impl_->events.clear(); }
 std::vector<Event> StudyCore::take_events() { return std::exchange(impl_->events, {}); }
 std::vector<Trial> StudyCore::take_trials() && { return std::move(impl_->trials); }

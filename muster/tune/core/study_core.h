@@ -56,24 +56,46 @@ struct Trial {
   std::string reason;  ///< of the newest decision or failure
 };
 
+/// A point that is to be tried besides what the searcher suggests, on top of num_samples.
+struct GivenPoint {
+  Point partial;         ///< NaN: to be drawn
+  std::string reason;    ///< "enqueued by Optuna", "trial 7 once more"
+  int64_t adopted = -1;  ///< Optuna's number of the trial that waits with it; -1: none
+};
+
 class StudyCore {
  public:
   /// Throws a usage error for a searcher or scheduler that is unknown or refuses the space.
   explicit StudyCore(const StudySpec& spec);
   ~StudyCore();
   StudyCore(StudyCore&&) noexcept;
+  StudyCore& operator=(StudyCore&&) noexcept;
 
   /// The description to store with the study, and to compare on resume.
   Json describe() const;
 
   struct Next {
-    enum Kind { kStart, kWait, kFinished } kind = kWait;  ///< kStart: `trial` is to be started now
+    enum Kind {
+      kStart,      ///< `trial` is to be started now
+      kWait,       ///< until something ends, or `wait_until_s`
+      kHandedOut,  ///< all that is not over is with those who asked for it
+      kFinished,
+    } kind = kWait;
     int64_t trial = -1;
-    double wait_until_s = 0;  ///< kWait with a retry pending: not before; 0: until something ends
+    double wait_until_s = 0;  ///< when a retry is due or a lease ends, whoever runs; 0: never
   };
   /// What to do with a free slot. kStart has made an AttemptStarted event. With `asked` the trial
-  /// is run by somebody who is not there all the time (`muster study ask`): it outlives its tuner.
+  /// is run by somebody who is not there all the time (`muster study ask`): it outlives its tuner,
+  /// which does not wait for it. When nothing was told of it for StudySpec::ask_lease_s, it is
+  /// taken back here.
   Next next(double now_s, bool asked = false);
+
+  /// The trial runs, and is in the hands of somebody who asked for it.
+  bool is_asked(int64_t trial) const;
+
+  /// Points that next() takes before it asks the searcher, in place of those of the last call.
+  /// Those that were taken already are passed over.
+  void offer(std::vector<GivenPoint> points);
 
   /// The answer to a report of a running attempt. A report of a restarted trial that repeats a `t`
   /// that is recorded is answered from the record and makes no event. Throws a usage error for a
@@ -81,12 +103,16 @@ class StudyCore {
   /// nearest name as hint), which leaves the core as it was.
   Decision report(int64_t trial, const Report& report, double now_s);
 
-  /// The attempt is gone.
+  /// The attempt is gone. kInterrupted: the caller ended it, so that it goes on when the study is
+  /// resumed; so does what fails after stop(). What ends well then is complete.
   void ended(int64_t trial, Failure failure, const std::string& message, double now_s);
 
   /// No new trials from now on (Ctrl-C, time budget, `muster study stop`).
   void stop(const std::string& reason, double now_s);
-  bool is_stopped() const;
+  bool is_stopped() const { return !stop_reason().empty(); }
+  const std::string& stop_reason() const;
+  /// It was stopped because trials fail (StudySpec::fail_fast, give_up_after).
+  bool has_given_up() const;
   /// Ends one trial early, as the scheduler would (PRUNED): a running one when its attempt ends,
   /// which the caller sees to. Throws a usage error for a trial that is over or not there.
   void stop_trial(int64_t trial, const std::string& reason, double now_s);
@@ -95,8 +121,8 @@ class StudyCore {
   /// event, for one that it was told of before. Throws a usage error for a point of another space.
   bool learn(const OutsideTrial& trial, double now_s);
 
-  /// A line for the log that changes nothing.
-  void note(const std::string& text, double now_s);
+  /// A line for the log that changes nothing. `session`: a tuner begins.
+  void note(const std::string& text, double now_s, bool session = false);
 
   /// What happened since the last call.
   std::vector<Event> take_events();
@@ -106,11 +132,14 @@ class StudyCore {
   /// this place. Call for all stored events, in order, before anything else.
   void replay(const Event& event);
 
-  /// After the replay: attempts that the log leaves running are gone with their tuner. What their
-  /// newest report was answered holds; the others go on with a further attempt, free of charge.
-  /// Attempts that were asked for are left alone until they are `asked_lease_s` old.
-  void recover(double now_s, double asked_lease_s = kAskedLeaseS);
-  static constexpr double kAskedLeaseS = 24 * 3600;
+  /// Attempts that the log leaves running are gone with their tuner. What their newest report was
+  /// answered holds; the others go on with a further attempt, free of charge. Attempts that were
+  /// asked for are left alone.
+  void recover(double now_s);
+  bool has_lost_attempts() const;  ///< recover() would change something
+
+  /// Takes what is not in the log from a core that is given up for this one: that it was stopped.
+  void carry_over(const StudyCore& from);
 
   std::span<const Trial> trials() const;
   /// The same, out of a core that is not needed any more.
@@ -122,6 +151,9 @@ class StudyCore {
   /// Trials of the study when it is done; -1: without end.
   int64_t planned_trials() const;
   const StudySpec& spec() const;
+  /// How long the tuners before the newest one ran, each to its last event; see
+  /// StudySpec::time_budget_s.
+  double used_s() const;
   std::string scheduler_status() const;
 
  private:

@@ -18,6 +18,20 @@ constexpr double kForEver = -1;
 void StudyCore::ended(int64_t number, Failure failure, const std::string& message, double now_s) {
   Trial& trial = impl_->running(number);
   impl_->end_attempt(trial, impl_->outcome(trial, failure, message), now_s);
+  impl_->stop_if_hopeless(trial, now_s);
+}
+
+/// A typo in a command would burn the whole study; one without end would never end.
+void StudyCore::Impl::stop_if_hopeless(const Trial& trial, double now_s) {
+  if (trial.state != TrialState::kFailed || !stopped.empty()) return;
+  ++failed_here;
+  const bool all_fail = spec.give_up_after > 0 && reports == 0 && failed_here >= spec.give_up_after;
+  if (!spec.fail_fast && !all_fail) return;
+  gave_up = true;
+  const std::string last =
+      concat("trial ", trial.number, " failed (", name_of(trial.failure), "): ", trial.reason);
+  stop(spec.fail_fast ? last : concat(failed_here, " trials failed without one report; ", last),
+       now_s);
 }
 
 /// What becomes of a trial whose attempt is gone.
@@ -34,12 +48,13 @@ AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::
   } else if (record.decision.action == Action::kPause) {
     ended.message = record.decision.reason;
     ended.then = TrialState::kPaused;
-  } else if (!stopped.empty() || failure == Failure::kInterrupted) {
+  } else if (failure == Failure::kInterrupted || (!stopped.empty() && failure != Failure::kNone)) {
     ended.failure = Failure::kInterrupted;  // by us: no fault of the trial's
     ended.then = TrialState::kPending;
-  } else if (trial.reports == 0 && !record.attempt.refused.empty() &&
+  } else if (!record.attempt.refused.empty() &&
              (failure == Failure::kNone || failure == Failure::kCrash)) {
-    ended.failure = Failure::kCrash;   // many a program ends when its report is refused
+    // Many a program ends when its report is refused, and well: what it would have said is lost.
+    ended.failure = Failure::kCrash;
     ended.then = TrialState::kFailed;  // a further attempt would do the same
     ended.message = record.attempt.refused;
   } else if (failure != Failure::kNone) {
@@ -68,13 +83,15 @@ void StudyCore::Impl::fail(Trial& trial, AttemptEnded& ended) {
 void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s) {
   TrialRecord& record = records.at(trial.number);
   retries.erase({trial.due_s, trial.number});
+  leases.erase({record.attempt.lease_end_s, trial.number});
   if (trial.state == TrialState::kRunning) {
     --running_count;
     trial.run_s += now_s - record.attempt.started_s;
   }
   trial.state = ended.then;
   trial.failure = ended.failure;
-  if (!ended.message.empty()) trial.reason = ended.message;
+  // What an attempt before has failed of says nothing of one that ended well.
+  if (!ended.message.empty() || ended.then == TrialState::kComplete) trial.reason = ended.message;
   if (ended.failure != Failure::kNone) ++record.failed[static_cast<size_t>(ended.failure)];
   if (ended.then == TrialState::kPending) {
     trial.due_s = now_s + ended.retry_in_s;
@@ -92,14 +109,16 @@ void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s
                     .score = score_of(result, spec.mode),
                     .step = trial.last_t});
     note_best(trial);
-    records.erase(trial.number);
   }
   emit(trial.number, now_s, std::move(ended));
+  if (is_over(trial.state)) records.erase(trial.number);
 }
 
-void StudyCore::stop(const std::string& reason, double now_s) {
-  impl_->stopped = reason;
-  impl_->emit(-1, now_s, TunerNote{concat("stopping: ", reason)});
+void StudyCore::stop(const std::string& reason, double now_s) { impl_->stop(reason, now_s); }
+
+void StudyCore::Impl::stop(const std::string& reason, double now_s) {
+  stopped = reason;
+  emit(-1, now_s, TunerNote{.text = concat("stopping: ", reason)});
 }
 
 void StudyCore::stop_trial(int64_t number, const std::string& reason, double now_s) {
@@ -119,7 +138,7 @@ void StudyCore::Impl::stop_trial(Trial& trial, const std::string& reason, double
   }
   records.at(trial.number).decision = {.action = Action::kStop, .reason = reason};
   trial.reason = reason;
-  emit(trial.number, now_s, TunerNote{reason});
+  emit(trial.number, now_s, TunerNote{.text = reason});
 }
 
 bool StudyCore::learn(const OutsideTrial& trial, double now_s) {
@@ -142,8 +161,8 @@ bool StudyCore::Impl::learn(const OutsideTrial& trial, double now_s) {
   return true;
 }
 
-void StudyCore::note(const std::string& text, double now_s) {
-  impl_->emit(-1, now_s, TunerNote{text});
+void StudyCore::note(const std::string& text, double now_s, bool session) {
+  impl_->emit(-1, now_s, TunerNote{.text = text, .session = session});
 }
 
 }  // namespace muster::tune

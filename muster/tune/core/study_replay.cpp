@@ -18,6 +18,10 @@ bool same_point(const Point& a, const Point& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), &same_number);
 }
 
+bool same_stored_value(const Value& a, const Value& b) {
+  return a.is_double() && b.is_double() ? same_number(a.as_double(), b.as_double()) : a == b;
+}
+
 [[noreturn]] void differs(const Event& event, const std::string& stored, const std::string& now) {
   throw internal_error({.refused = concat("event ", event.id, " of the study does not replay"),
                         .rule = "the same calls give the same decisions",
@@ -39,13 +43,17 @@ class StudyReplay {
   void operator()(const TrialAdded& added) {
     if (event_.trial != static_cast<int64_t>(core_.trials.size()))
       differs(event_, concat("trial ", event_.trial), concat("trial ", core_.trials.size()));
-    auto suggestion = core_.suggest_next();
-    if (suggestion.kind != Searcher::Suggestion::kPoint ||
-        !same_point(suggestion.point, added.point)) {
-      differs(event_, "another point", "the searcher's suggestion");
+    if (added.given) {
+      check_given(added);
+    } else {
+      const auto suggestion = core_.suggest_next();
+      if (suggestion.kind != Searcher::Suggestion::kPoint ||
+          !same_point(suggestion.point, added.point)) {
+        differs(event_, "another point", "the searcher's suggestion");
+      }
     }
-    core_.add_trial(std::move(suggestion), event_.time_s);
-    core_.trials.back().values = added.values;  // a C++ function in the space may not repeat itself
+    core_.add_trial(added, event_.time_s);
+    take_values(added.values);
   }
 
   void operator()(const AttemptStarted& started) {
@@ -59,8 +67,11 @@ class StudyReplay {
   }
 
   void operator()(const Reported& reported) {
-    const Decision decision =
-        core_.take_report(core_.running(event_.trial), reported.report, event_.time_s);
+    Trial& trial = core_.running(event_.trial);
+    // What a restarted trial repeated before this is not in the log, but was counted.
+    Attempt& attempt = core_.records.at(trial.number).attempt;
+    if (!reported.report.step) attempt.counted = reported.t - attempt.base_t - 1;
+    const Decision decision = core_.take_report(trial, reported.report, event_.time_s);
     if (decision != reported.decision) differs(event_, words(reported.decision), words(decision));
   }
 
@@ -76,6 +87,28 @@ class StudyReplay {
   void operator()(const OutsideTrial& trial) { core_.learn(trial, event_.time_s); }
 
  private:
+  void check_given(const TrialAdded& added) const {
+    const size_t wanted = core_.spec.space.dimensions().size();
+    if (added.point.size() != wanted)
+      differs(event_, concat(added.point.size(), " numbers"), concat(wanted, " dimensions"));
+  }
+
+  /// A C++ function in the space may not repeat itself, so what is stored counts. Else values
+  /// follow from the point: that they do is checked, since a further attempt is started with them.
+  void take_values(const Values& stored) {
+    const auto parameters = core_.spec.space.parameters();
+    Values& values = core_.trials.back().values;
+    if (stored.size() != values.size())
+      differs(event_, concat(stored.size(), " values"), concat(values.size(), " parameters"));
+    for (size_t i = 0; i < values.size() && !core_.has_functions; ++i) {
+      if (same_stored_value(values[i], stored[i])) continue;
+      differs(event_,
+              concat(parameters[i].name, " = ", value_text(stored[i])),
+              concat(parameters[i].name, " = ", value_text(values[i])));
+    }
+    values = stored;
+  }
+
   Trial& trial_of_event() {
     if (event_.trial < 0 || event_.trial >= static_cast<int64_t>(core_.trials.size()))
       differs(event_, concat("trial ", event_.trial), "no such trial");
@@ -94,15 +127,24 @@ void StudyCore::replay(const Event& event) {
   impl_->events.clear();
 }
 
-void StudyCore::recover(double now_s, double asked_lease_s) {
+void StudyCore::recover(double now_s) {
   impl_->asking = false;
   for (Trial& trial : impl_->trials) {
-    if (trial.state != TrialState::kRunning) continue;
-    const Attempt& attempt = impl_->records.at(trial.number).attempt;
-    if (attempt.asked && now_s - attempt.started_s < asked_lease_s) continue;
+    if (trial.state != TrialState::kRunning || impl_->records.at(trial.number).attempt.asked)
+      continue;
     impl_->end_attempt(
         trial, impl_->outcome(trial, Failure::kInterrupted, "its tuner was gone"), now_s);
   }
+}
+
+bool StudyCore::has_lost_attempts() const {
+  return impl_->running_count > static_cast<int64_t>(impl_->leases.size());
+}
+
+void StudyCore::carry_over(const StudyCore& from) {
+  impl_->stopped = from.impl_->stopped;
+  impl_->gave_up = from.impl_->gave_up;
+  impl_->failed_here = from.impl_->failed_here;
 }
 
 // ---- The description ----

@@ -37,9 +37,14 @@ void check_study(const StudySpec& spec) {
           "max_concurrent",
           "it is at least 1, or 0 for what fits",
           concat(spec.max_concurrent));
+  require(spec.give_up_after >= 0,
+          "give_up_after",
+          "it is at least 1, or 0 for never",
+          concat(spec.give_up_after));
   for (const auto& [name, seconds] : {std::pair{"time_budget_s", spec.time_budget_s},
                                       {"trial_timeout_s", spec.trial_timeout_s},
                                       {"report_timeout_s", spec.report_timeout_s},
+                                      {"ask_lease_s", spec.ask_lease_s},
                                       {"storage_patience_s", spec.storage_patience_s},
                                       {"stop_grace_s", spec.stop_grace_s},
                                       {"kill_grace_s", spec.kill_grace_s}}) {

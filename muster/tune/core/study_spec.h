@@ -59,7 +59,7 @@ struct StudySpec {
   enum class Scope { kLast, kBest } scope = Scope::kLast;  ///< which report counts as the result
   int64_t num_samples = 1;         ///< times the grid's size = trials; -1: without end
   int64_t max_concurrent = 0;      ///< trials at once; 0: what the resources allow
-  double time_budget_s = 0;        ///< of the whole study; 0: none
+  double time_budget_s = 0;        ///< of the whole study, over all its tuners; 0: none
   double storage_patience_s = 60;  ///< how long a full disk or a locked file is waited for
   std::vector<StopCriterion> stop;
   Plateau plateau;
@@ -71,10 +71,14 @@ struct StudySpec {
   std::string executor = "local";  ///< of programs; C++ functions run on threads
   uint64_t seed = 0;
   Resources resources_per_trial;
+  std::map<std::string, double> machine_custom;     ///< what the machine has of Resources::custom
   std::array<FailurePolicy, kFailures> failures{};  ///< by Failure
-  double trial_timeout_s = 0;                       ///< of one attempt; 0: none
-  double report_timeout_s = 0;                      ///< without a report; 0: none
-  bool nan_is_failure = false;  ///< a metric that is not finite; else NaN is the worst score
+  bool fail_fast = false;          ///< the first trial that has failed for good ends the study
+  int64_t give_up_after = 10;      ///< so many failed trials and not one report end it; 0: never
+  double ask_lease_s = 24 * 3600;  ///< a trial that was asked for and is told nothing is lost then
+  double trial_timeout_s = 0;      ///< of one attempt; 0: none
+  double report_timeout_s = 0;     ///< without a report; 0: none
+  bool nan_is_failure = false;     ///< a metric that is not finite; else NaN is the worst score
 
   // A trial that is a program.
   std::vector<std::string> command;      ///< "{lr}" is replaced; "{{" is a brace

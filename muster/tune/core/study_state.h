@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -25,9 +26,10 @@ struct Attempt {
   int64_t sequence = 0;                             ///< of the newest report that was taken
   int64_t t = std::numeric_limits<int64_t>::min();  ///< of the newest report of this attempt
   int64_t base_t = 0;                               ///< of the checkpoint that it went on from
-  int64_t counted = 0;  ///< reports without a step, on top of the checkpoint's t
-  bool asked = false;   ///< see StudyCore::next
-  std::string refused;  ///< why its newest report was refused; empty if it was not
+  int64_t counted = 0;     ///< reports without a step, on top of the checkpoint's t
+  bool asked = false;      ///< see StudyCore::next
+  double lease_end_s = 0;  ///< of one that was asked for
+  std::string refused;     ///< why its newest report was refused; empty if it was not
 };
 
 struct TrialRecord {
@@ -41,6 +43,7 @@ struct StudyCore::Impl {
   explicit Impl(const StudySpec& given);
 
   // What next() does, in this order.
+  void end_leases(double now_s);
   bool start_retry(double now_s, Next& next);
   bool start_promoted(double now_s, Next& next);
   bool start_new(double now_s, Next& next);
@@ -48,7 +51,7 @@ struct StudyCore::Impl {
   bool give_up_paused(double now_s);
 
   // Each changes the state as its event says; live calls and replay go through the same.
-  void add_trial(Searcher::Suggestion suggestion, double now_s);
+  void add_trial(TrialAdded added, double now_s);
   void start_attempt(Trial& trial, std::string reason, double now_s);
   Decision take_report(Trial& trial, const Report& report, double now_s);
   Decision decide(Trial& trial, const Report& report, int64_t t, double now_s);
@@ -61,6 +64,11 @@ struct StudyCore::Impl {
   void check_metrics(const Trial& trial, const Report& report) const;
   AttemptEnded outcome(Trial& trial, Failure failure, const std::string& message);
   void fail(Trial& trial, AttemptEnded& ended);
+  void stop_if_hopeless(const Trial& trial, double now_s);
+  void stop(const std::string& reason, double now_s);
+  TrialAdded take_given();
+  void renew_lease(const Trial& trial, double now_s);
+  void note_time(const Event& event);
   void note_best(const Trial& trial);
   double result_of(const Trial& trial) const;
   bool is_better(double metric, double than) const;
@@ -68,6 +76,7 @@ struct StudyCore::Impl {
   Event& emit(int64_t trial, double now_s, decltype(Event::what) what);
 
   StudySpec spec;
+  bool has_functions = false;  // in the space: values do not follow from points
   Variants variants;
   StopRules rules;
   std::unique_ptr<Searcher> searcher;
@@ -81,8 +90,19 @@ struct StudyCore::Impl {
   int64_t running_count = 0;
   int64_t best = -1;
   bool exhausted = false;  // the searcher has no more points
+  bool waiting = false;    // it has none before more is told
   bool asking = false;     // next() is called for an ask
   std::string stopped;     // why no more trials start
+  bool gave_up = false;    // that is because trials fail
+
+  std::deque<GivenPoint> offered;
+  std::set<int64_t> adopted;                    // of the given trials
+  int64_t given_count = 0;                      // trials that were not the searcher's
+  std::set<std::pair<double, int64_t>> leases;  // end, number: of attempts that were asked for
+  int64_t reports = 0;                          // of all trials
+  int64_t failed_here = 0;                      // trials, since this core was made
+  double used_s = 0;                            // by sessions that are over
+  double session_start_s = 0, session_last_s = 0;
 };
 
 }  // namespace muster::tune

@@ -81,6 +81,9 @@ class Executor {
   virtual std::string location(int64_t trial) const = 0;
 };
 
+/// Behind the name of a trial's folder that was found where a new trial begins, before a number.
+inline constexpr std::string_view kOldFolder = ".old-";
+
 struct ExecutorContext {
   const StudySpec& spec;  ///< outlives the executor
   std::string study;      ///< its name, for environment and messages

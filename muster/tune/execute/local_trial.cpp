@@ -18,6 +18,7 @@ namespace {
 
 // Per turn and stream, so that a flood of one trial does not starve the others.
 constexpr size_t kTrialReadBytes = 64 << 10;
+constexpr size_t kLetter = 4;  // bytes of one at most: long lines are cut between letters
 constexpr size_t kLastLines = 20;
 constexpr size_t kLastLineBytes = 500;
 // A process that SIGKILL has not ended by then hangs in the kernel.
@@ -296,15 +297,25 @@ void LocalTrial::on_output_line(bool is_stderr, std::string_view line) {
       handler_.on_note(trial(), concat(kFailureTag, " cannot be read: ", error.text().refused));
     }
   } else if (!is_stderr) {
-    if (const auto report = behind_tag(line, kMetricTag)) on_report_line(*report, "on stdout");
+    if (const auto report = behind_tag(line, kMetricTag))
+      on_report_line(*report, "on stdout", /*cut=*/line.size() + kLetter > kMaxLineBytes);
   }
   if (!is_stderr) return;
   if (end_.last_lines.size() == kLastLines) end_.last_lines.pop_front();
   end_.last_lines.emplace_back(line.substr(0, kLastLineBytes));
 }
 
-void LocalTrial::on_report_line(std::string_view line, std::string_view where) {
+void LocalTrial::on_report_line(std::string_view line, std::string_view where, bool cut) {
   if (trim(line).empty()) return;
+  if (cut) {
+    handler_.on_note(trial(),
+                     concat("a line ",
+                            where,
+                            " is no report: this line is too long: a line has at most ",
+                            kMaxLineBytes,
+                            " bytes"));
+    return;
+  }
   try {
     Report report = parse_report_line(line);
     reported();

@@ -114,7 +114,8 @@ class LocalTrial {
   launch::ReadResult read_output(Output& output, bool is_stderr);
   launch::ReadResult read_reports();
   void on_output_line(bool is_stderr, std::string_view line);
-  void on_report_line(std::string_view line, std::string_view where);
+  /// `cut`: its line was longer than kMaxLineBytes.
+  void on_report_line(std::string_view line, std::string_view where, bool cut = false);
   void refresh();
   void arm_report_timeout();
   void enter(Stage stage, double seconds);

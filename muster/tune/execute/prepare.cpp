@@ -33,6 +33,26 @@ constexpr std::array kNames{kTrialIdEnv,
                             kResumeFromEnv,
                             kReportFileEnv};
 
+// What torchrun, `muster run` and their likes tell a rank.
+constexpr std::array<std::string_view, 18> kRankNames{"RANK",
+                                                      "LOCAL_RANK",
+                                                      "GROUP_RANK",
+                                                      "ROLE_RANK",
+                                                      "ROLE_NAME",
+                                                      "WORLD_SIZE",
+                                                      "LOCAL_WORLD_SIZE",
+                                                      "GROUP_WORLD_SIZE",
+                                                      "ROLE_WORLD_SIZE",
+                                                      "MASTER_ADDR",
+                                                      "MASTER_PORT",
+                                                      "TORCHELASTIC_RUN_ID",
+                                                      "TORCHELASTIC_RESTART_COUNT",
+                                                      "TORCHELASTIC_MAX_RESTARTS",
+                                                      "TORCHELASTIC_USE_AGENT_STORE",
+                                                      "TORCHELASTIC_ERROR_FILE",
+                                                      "TORCHELASTIC_SIGNALS_TO_HANDLE",
+                                                      "MUSTER_PROGRESS_FD"};
+
 // A socket's path has at most 107 bytes, and names go behind the folder's.
 constexpr size_t kLongestFolder = 80;
 
@@ -69,6 +89,68 @@ fs::path find_program_of(const StudySpec& spec, const LocalTrialStart& start) {
   }
 }
 
+constexpr std::array<std::string_view, 10> kInterpreters{
+    "sh", "bash", "dash", "zsh", "python", "python3", "perl", "ruby", "julia", "Rscript"};
+
+/// `python3 train.py` is started, and fails, whether or not there is a train.py.
+void check_script(const StudySpec& spec, const LocalTrialStart& start) {
+  if (start.argv.size() < 2 || start.argv[1].empty() || start.argv[1].starts_with('-')) return;
+  if (std::ranges::find(kInterpreters, fs::path(start.argv[0]).filename().string()) ==
+      kInterpreters.end())
+    return;
+  std::error_code error;
+  if (fs::exists(start.working_folder / start.argv[1], error)) return;
+  throw usage_error({.refused = concat("no such file: ", start.argv[1]),
+                     .rule = concat("the command is \"", join(spec.command, " "), '"'),
+                     .hint = concat("it is looked for in ", start.working_folder.string())});
+}
+
+fs::path working_folder_of(const StudySpec& spec) {
+  return spec.working_folder.empty() ? fs::current_path() : fs::absolute(spec.working_folder);
+}
+
+/// Something besides what prepare() itself makes.
+bool has_work(const fs::path& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const fs::path name = entry.path().filename();
+    if (name == "params.json") continue;
+    if (name != "checkpoints" || !fs::is_empty(entry.path(), error)) return true;
+  }
+  return false;
+}
+
+/// A first attempt finds nothing: what is there is of another study that had this folder, or of a
+/// later one than the storage knows. A program that goes on from what it finds would go on from
+/// that. It is kept: somebody trained it.
+void move_stale_folder(const fs::path& folder) {
+  if (!has_work(folder)) return;
+  for (int i = 1;; ++i) {
+    const fs::path aside = concat(folder.string(), kOldFolder, i);
+    std::error_code error;
+    if (fs::exists(aside, error)) continue;
+    fs::rename(folder, aside, error);
+    if (!error) return;
+    throw environment_error({.refused = concat("cannot move ", folder.string(), " out of the way"),
+                             .rule = errno_text(error.value())});
+  }
+}
+
+}  // namespace
+
+void check_program(const StudySpec& spec, const Values& values) {
+  const LocalTrialStart start{.argv = expand_command(spec.command, spec.space, values),
+                              .working_folder = working_folder_of(spec)};
+  find_program_of(spec, start);
+  check_script(spec, start);
+}
+
+namespace {
+
+bool is_rank(std::span<const std::string> environment) {
+  return std::ranges::any_of(environment, [](const auto& one) { return one.starts_with("RANK="); });
+}
+
 }  // namespace
 
 std::vector<std::string> trial_environment(const ExecutorContext& context,
@@ -79,6 +161,9 @@ std::vector<std::string> trial_environment(const ExecutorContext& context,
   std::map<std::string, std::optional<std::string>, std::less<>> ours;
   for (const auto& [name, value] : context.spec.environment) ours[name] = value;
   for (const std::string_view name : kNames) ours[std::string(name)].reset();
+  if (is_rank(inherited)) {  // the tuner, of some job; its trials are none of it
+    for (const std::string_view name : kRankNames) ours.try_emplace(std::string(name));
+  }
   const auto set = [&](std::string_view name, std::string value) {
     ours[std::string(name)] = std::move(value);
   };
@@ -124,8 +209,7 @@ LocalTrialStart prepare(const ExecutorContext& context,
       .trial = plan.trial,
       .attempt = plan.attempt,
       .argv = expand_command(spec.command, spec.space, plan.values),
-      .working_folder =
-          spec.working_folder.empty() ? fs::current_path() : fs::absolute(spec.working_folder),
+      .working_folder = working_folder_of(spec),
       .folder = fs::absolute(plan.checkpoint_folder).parent_path(),
       .report_file = runtime_folder / concat("report-", plan.trial, '-', plan.attempt),
       .trial_timeout_s = spec.trial_timeout_s,
@@ -137,6 +221,7 @@ LocalTrialStart prepare(const ExecutorContext& context,
                        .hint = "command = [\"./train.sh\", \"--lr\", \"{lr}\"]"});
   }
   start.program = find_program_of(spec, start);
+  if (plan.attempt == 1) move_stale_folder(start.folder);
   make_folder(fs::absolute(plan.checkpoint_folder));
   const fs::path params = start.folder / "params.json";
   AtomicFile file(params);

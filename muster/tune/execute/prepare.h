@@ -39,6 +39,11 @@ LocalTrialStart prepare(const ExecutorContext& context,
                         const std::string& token,
                         std::span<const std::string> inherited);
 
+/// Throws a usage error for a command that could start no trial with these values: its program is
+/// not there, is a folder or may not be executed; or it is an interpreter's and the script is not
+/// there.
+void check_program(const StudySpec& spec, const Values& values);
+
 /// The socket of the tuner in its runtime folder.
 std::string socket_in(const std::filesystem::path& runtime_folder);
 

@@ -47,6 +47,7 @@ struct ReportServer::Connection {
   std::string token;  // of the attempt; empty: no hello yet
   std::string client;
   size_t open = 0;
+  uint64_t used = 0;  // when it was last read from: see uses_
   enum class Watch { kNone, kRead, kWrite } watch = Watch::kRead;
   bool at_end = false;  // the other side writes no more
   bool over = false;    // to be closed once `out` is written
@@ -95,6 +96,7 @@ void ReportServer::accept_all() {
     if (connections_.size() >= kMostConnections) sweep();
     auto made = std::make_unique<Connection>();
     made->id = next_connection_++;
+    made->used = ++uses_;
     made->fd = std::move(fd);
     const uint64_t id = made->id;
     loop_.add(made->fd.get(), [this, id] { on_ready(id); });
@@ -105,17 +107,21 @@ void ReportServer::accept_all() {
 /// Somebody connects without end: who has been idle longest goes. A client connects again when it
 /// has something to say.
 void ReportServer::sweep() {
+  const Connection* idle = nullptr;
   for (const auto& [id, connection] : connections_) {
-    if (connection->open > 0) continue;
-    handler_.on_note(-1, "too many connections to the tuner: an idle one is closed");
-    return hang_up(id);
+    if (connection->open == 0 && (idle == nullptr || connection->used < idle->used))
+      idle = connection.get();
   }
+  if (idle == nullptr) return;
+  handler_.on_note(-1, "too many connections to the tuner: an idle one is closed");
+  hang_up(idle->id);
 }
 
 void ReportServer::on_ready(uint64_t id) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   Connection& connection = *found->second;
+  connection.used = ++uses_;
   if (!connection.out.empty()) {
     flush(connection);
   } else {
@@ -220,7 +226,11 @@ void ReportServer::on_report(Connection& connection, Report report) {
     return;
   }
   Handler::Taken taken = handler_.on_report(attempt.trial, std::move(report));
-  if (attempt.known.size() == kRemembered) attempt.known.pop_front();
+  if (attempt.known.size() >= kRemembered) {  // never one that is still to be answered
+    const auto oldest = std::ranges::find_if(
+        attempt.known, [](const auto& known) { return known.answer.has_value(); });
+    if (oldest != attempt.known.end()) attempt.known.erase(oldest);
+  }
   attempt.known.push_back({connection.client, sequence, taken.now, taken.ticket});
   if (taken.now) {
     attempt.known.back().answer->sequence = sequence;

@@ -92,6 +92,7 @@ class ReportServer {
   UniqueFd listener_;
   Connections connections_;
   uint64_t next_connection_ = 1;
+  uint64_t uses_ = 0;  // counts reads of all connections
   std::unordered_map<std::string, std::unique_ptr<Attempt>> attempts_;  // by token
   std::map<int64_t, Attempt*> by_trial_;
   struct Open {

@@ -1,34 +1,19 @@
 #include "muster/tune/execute/stop_request.h"
 
-#include <cctype>
-
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/tune/core/study_paths.h"
 #include "muster/tune/trial/wire.h"
 
 namespace muster::tune {
 namespace {
-
-/// A study's name as a part of a file's name.
-std::string file_part(std::string_view study) {
-  std::string out;
-  for (const char c : study) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (std::isalnum(byte) || c == '-' || c == '_' || (c == '.' && !out.empty())) {
-      out += c;
-    } else {
-      out += '%';
-      out += "0123456789ABCDEF"[byte >> 4];
-      out += "0123456789ABCDEF"[byte & 15];
-    }
-  }
-  return out.substr(0, 150);
-}
 
 Error unreachable(std::string_view study, const std::string& why) {
   return usage_error({.refused = concat("cannot reach a tuner of study \"", study, "\""),
@@ -72,19 +57,28 @@ std::string ask(const TunerContact& contact,
 }  // namespace
 
 std::filesystem::path contact_file(const std::filesystem::path& storage, std::string_view study) {
-  return concat(storage.string(), '.', file_part(study), ".tuner");
+  return file_of_study(storage, study, "tuner");
 }
 
 void write_contact(const std::filesystem::path& file, const TunerContact& contact) {
-  AtomicFile out(file);
-  out.write(json_text(Json{{"pid", contact.pid},
-                           {"address", address_text(contact.address)},
-                           {"token", contact.token}}) +
-            '\n');
-  out.commit(/*sync=*/false);
-  std::error_code ignored;
-  std::filesystem::permissions(
-      file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write, ignored);
+  const std::string text = json_text(Json{{"pid", contact.pid},
+                                          {"address", address_text(contact.address)},
+                                          {"token", contact.token}}) +
+                           '\n';
+  // Never readable for others, not even for a moment: who has the token may stop the study.
+  const std::string made = concat(file.string(), ".tmp-", ::getpid());
+  ::unlink(made.c_str());
+  const UniqueFd fd(::open(made.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!fd) {
+    throw environment_error({.refused = "cannot write " + made, .rule = errno_text(errno)});
+  }
+  write_all(fd.get(), text, made);
+  std::error_code error;
+  std::filesystem::rename(made, file, error);
+  if (!error) return;
+  ::unlink(made.c_str());
+  throw environment_error(
+      {.refused = "cannot write " + file.string(), .rule = errno_text(error.value())});
 }
 
 std::optional<TunerContact> read_contact(const std::filesystem::path& file) {

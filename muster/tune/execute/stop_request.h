@@ -19,7 +19,7 @@ struct TunerContact {
 };
 
 /// The file that a tuner with a socket keeps beside the storage while it runs:
-/// STORAGE.<study>.tuner, letters that a file name should not have as %XX. Pure.
+/// file_of_study(storage, study, "tuner").
 std::filesystem::path contact_file(const std::filesystem::path& storage, std::string_view study);
 
 /// Written atomically, for the owner's eyes only. Throws an environment error.

@@ -32,6 +32,7 @@ class StudyReader {
     strategies();
     trials();
     if (auto resources = top_.table("resources_per_trial")) read_resources(*resources);
+    if (auto machine = top_.table("machine")) read_machine(*machine);
     if (auto failures = top_.table("failures")) read_failures(*failures);
     if (auto plateau = top_.table("plateau")) read_plateau(*plateau);
     read_space();
@@ -61,7 +62,8 @@ class StudyReader {
 
   void names() {
     spec_.name = top_.text("name").value_or(file_.stem().string());
-    if (spec_.name.find_first_of("/\n\r\t") != std::string::npos)
+    if (spec_.name.find_first_of("/\n\r\t") != std::string::npos || spec_.name == "." ||
+        spec_.name == "..")
       top_.refuse("name", "it names a file, so it has no slash and is one line", spec_.name);
     spec_.storage = beside(top_.text("storage").value_or(spec_.name + ".db"));
     take(spec_.metric, top_.text("metric"));
@@ -84,6 +86,7 @@ class StudyReader {
     take(spec_.report_timeout_s, top_.duration_s("report_timeout"));
     take(spec_.stop_grace_s, top_.duration_s("stop_grace"));
     take(spec_.kill_grace_s, top_.duration_s("kill_grace"));
+    take(spec_.ask_lease_s, top_.duration_s("ask_lease"));
     take(spec_.nan_is_failure, top_.truth("nan_is_failure"));
     take(spec_.ray_files, top_.truth("ray_files"));
     take(spec_.tensorboard, top_.truth("tensorboard"));
@@ -181,6 +184,15 @@ class StudyReader {
     table.refuse_unknown();
   }
 
+  /// What this machine has that cannot be seen, for resources_per_trial.custom.
+  void read_machine(TomlTable& table) {
+    if (auto custom = table.table("custom")) {
+      for (const TomlItem& item : custom->items())
+        spec_.machine_custom[item.key] = *custom->number(item.key, 0);
+    }
+    table.refuse_unknown();
+  }
+
   static void read_policy(TomlTable& table, FailurePolicy& policy) {
     take(policy.backoff_s, table.duration_s("backoff"));
     take(policy.backoff_factor, table.number("backoff_factor", 1));
@@ -190,6 +202,8 @@ class StudyReader {
   void read_failures(TomlTable& table) {
     FailurePolicy all;
     take(all.retries, table.whole("max_failures", -1));
+    take(spec_.fail_fast, table.truth("fail_fast"));
+    take(spec_.give_up_after, table.whole("give_up_after", 0));
     read_policy(table, all);
     for (size_t failure = 1; failure < spec_.failures.size(); ++failure) {
       FailurePolicy& policy = spec_.failures[failure];

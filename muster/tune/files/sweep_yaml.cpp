@@ -76,11 +76,17 @@ class SweepReader {
 
   void read_method() {
     const auto method = top_.text("method");
-    if (!method) top_.refuse("method", "it is random, grid or bayes");
-    if (*method != "random" && *method != "grid" && *method != "bayes")
-      top_.refuse("method", "it is random, grid or bayes", *method);
+    if (!method) top_.refuse("method", "it is random or grid");
+    if (*method == "bayes") {
+      top_.refuse("method",
+                  "there is no Bayesian searcher; it is random or grid",
+                  *method,
+                  "method: random, and `--searcher random_then_grid` learns, too");
+    }
+    if (*method != "random" && *method != "grid")
+      top_.refuse("method", "it is random or grid", *method);
     grid_ = *method == "grid";
-    spec_.searcher = *method == "bayes" ? "tpe" : "random";
+    spec_.searcher = "random";
   }
 
   void read_parameters() {

@@ -11,7 +11,7 @@ namespace muster::tune {
 // Note [W&B sweeps]
 // What a sweep says is mapped or refused, never dropped; entity, project and description, which
 // only label a sweep on W&B's server, are read over. method random and grid are ours (grid:
-// grid_search of all values), bayes is the searcher "tpe". Distributions become domains by their
+// grid_search of all values); bayes is refused, for want of one. Distributions become domains by their
 // definitions; q_… ones are sample_from("round(X / q) * q"), which is W&B's formula. A sweep
 // without run_cap never ends, as with W&B. early_terminate of type hyperband becomes ASHA with
 // W&B's brackets as rungs, and no end at the last one. The command's macros become placeholders of

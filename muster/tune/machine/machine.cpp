@@ -111,4 +111,10 @@ Machine machine_from(const MachineSources& sources) {
 
 Machine this_machine() { return machine_from({}); }
 
+Machine machine_of(const StudySpec& spec) {
+  Machine machine = this_machine();
+  machine.custom = spec.machine_custom;
+  return machine;
+}
+
 }  // namespace muster::tune

@@ -24,6 +24,9 @@ struct Machine {
 /// the devices that the driver names (NVML by dlopen; CUDA_VISIBLE_DEVICES narrows them).
 Machine this_machine();
 
+/// The same with what the study says of it (StudySpec::machine_custom).
+Machine machine_of(const StudySpec& spec);
+
 /// Gives out shares of a machine, counted in thousandths so that shares add up exactly. First fit
 /// per device: 8 devices hold 48 trials of 0.15, not 53. One thread.
 class ResourcePool {

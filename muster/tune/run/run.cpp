@@ -25,7 +25,7 @@ const Value& Config::operator[](std::string_view name) const {
 
 // ---- A trial ----
 
-TrialHandle::TrialHandle(Study& study,
+TrialHandle::TrialHandle(FunctionTrials& trials,
                          const Space& space,
                          const Trial& trial,
                          std::vector<std::string> devices)
@@ -34,31 +34,26 @@ TrialHandle::TrialHandle(Study& study,
       attempt(trial.attempt),
       resume_from(trial.checkpoint),
       device_ids(std::move(devices)),
-      study_(study),
+      trials_(trials),
       values_(trial.values) {}
-
-Action TrialHandle::report(Metrics metrics, const ReportOptions& options) {
-  const Report report{.sequence = ++sequence_,
-                      .step = options.step,
-                      .metrics = std::move(metrics),
-                      .checkpoint = options.checkpoint};
-  const auto [decision, stopped] = study_.apply([&](StudyCore& core, double now_s) {
-    Decision answer = core.report(number, report, now_s);
-    return std::pair(std::move(answer), core.is_stopped());
-  });
-  reason_ = decision.reason;
-  return stopped && decision.action == Action::kContinue ? Action::kStop : decision.action;
-}
 
 // ---- The threads ----
 
 namespace {
 
+/// A study that improves the wrong way is found out late, if ever.
+Mode mode_of(const RunConfig& config) {
+  if (!config.mode.empty()) return parse_mode(config.mode);
+  throw usage_error({.refused = "study without a mode",
+                     .rule = "mode says which way the metric is better",
+                     .hint = ".mode = \"min\" for a loss, \"max\" for an accuracy"});
+}
+
 StudySpec spec_of(const RunConfig& config) {
   StudySpec spec{.name = config.name,
                  .storage = config.storage,
                  .metric = config.metric,
-                 .mode = parse_mode(config.mode)};
+                 .mode = mode_of(config)};
   spec.space = config.config;
   spec.num_samples = config.num_samples;
   spec.max_concurrent = config.max_concurrent_trials;
@@ -71,7 +66,10 @@ StudySpec spec_of(const RunConfig& config) {
   spec.scheduler = config.scheduler;
   spec.seed = config.seed;
   spec.resources_per_trial = config.resources_per_trial;
+  spec.machine_custom = config.machine_custom;
   spec.failures.fill({.retries = config.max_failures});
+  spec.fail_fast = config.fail_fast;
+  spec.give_up_after = config.give_up_after;
   spec.durable = config.durable;
   spec.scope = parse_scope(config.scope);
   check_study(spec);
@@ -103,9 +101,11 @@ class FunctionTrials {
       : train_(train),
         config_(config),
         spec_(spec_of(config)),
-        pool_(this_machine(), spec_.resources_per_trial),
+        pool_(machine_of(spec_), spec_.resources_per_trial),
         study_(spec_, &wall_clock_s, config.on_events),
-        started_s_(study_.now_s()) {}
+        started_s_(study_.now_s()),
+        budget_end_s_(started_s_ + spec_.time_budget_s -
+                      study_.look([](const StudyCore& core) { return core.used_s(); })) {}
 
   RunResult run() {
     {
@@ -115,11 +115,23 @@ class FunctionTrials {
       for (int64_t i = 0; i < count; ++i) threads.emplace_back([this] { work(); });
     }
     if (error_) std::rethrow_exception(error_);
-    return study_.apply([&](StudyCore& core, double) {
-      RunResult result{.space = spec_.space, .interrupted = core.is_stopped()};
+    study_.check_observer();
+    RunResult result{.space = spec_.space};
+    study_.look([&](const StudyCore& core) {
+      result.interrupted = core.is_stopped() && !core.has_given_up();
+      result.stopped = core.stop_reason();
       if (const Trial* best = core.best()) result.best = best->number;
-      result.trials = std::move(core).take_trials();
-      return result;
+    });
+    result.trials = study_.take_trials();
+    return result;
+  }
+
+  /// The answer to a report, and whether the study ends.
+  std::pair<Decision, bool> report(int64_t trial, const Report& report) {
+    return study_.apply([&](StudyCore& core, double now_s) {
+      Decision answer = core.report(trial, report, now_s);
+      stop_if_due(core, now_s);
+      return std::pair(std::move(answer), core.is_stopped());
     });
   }
 
@@ -168,7 +180,7 @@ class FunctionTrials {
         job.share = pool_.take().value();  // there are no more threads than shares
         return job;
       }
-      if (next.kind == StudyCore::Next::kFinished) return std::nullopt;
+      if (next.kind != StudyCore::Next::kWait) return std::nullopt;
       wait_for_change(lock, seen, next.wait_until_s);
     }
     return std::nullopt;
@@ -187,14 +199,14 @@ class FunctionTrials {
   void stop_if_due(StudyCore& core, double now_s) {
     if (core.is_stopped()) return;
     if (config_.stop_token.stop_requested()) core.stop("asked to stop", now_s);
-    if (spec_.time_budget_s > 0 && now_s - started_s_ >= spec_.time_budget_s)
+    if (spec_.time_budget_s > 0 && now_s >= budget_end_s_)
       core.stop(concat("time budget of ", human_duration(spec_.time_budget_s)), now_s);
   }
 
   void wait_for_change(std::unique_lock<std::mutex>& lock, uint64_t seen, double until_s) {
     double seconds = until_s > 0 ? until_s - study_.now_s() : kLongestWaitS;
-    if (spec_.time_budget_s > 0)
-      seconds = std::min(seconds, started_s_ + spec_.time_budget_s - study_.now_s());
+    if (spec_.time_budget_s > 0) seconds = std::min(seconds, budget_end_s_ - study_.now_s());
+    if (!spec_.storage.empty()) seconds = std::min(seconds, kLookS);  // others may have been told
     changed_.wait_for(lock, std::chrono::duration<double>(std::max(seconds, 0.0)), [&] {
       return changes_ != seen || error_;
     });
@@ -203,16 +215,19 @@ class FunctionTrials {
   void run_job(Job& job) {
     std::vector<std::string> devices;
     for (const size_t gpu : job.share.gpus) devices.push_back(pool_.machine().gpus[gpu]);
-    TrialHandle handle(study_, spec_.space, job.trial, std::move(devices));
+    TrialHandle handle(*this, spec_.space, job.trial, std::move(devices));
     std::pair<Failure, std::string> failure{Failure::kNone, ""};
     try {
       train_(handle);
     } catch (...) {
       failure = failure_of_exception();
     }
+    // One that returned because the study ends is to go on; one that returned by itself is over.
+    if (handle.told_to_end_ && failure.first == Failure::kNone)
+      failure = {Failure::kInterrupted, "the study ends"};
     study_.apply([&](StudyCore& core, double now_s) {
-      stop_if_due(core, now_s);
       core.ended(job.trial.number, failure.first, failure.second, now_s);
+      stop_if_due(core, now_s);
     });
     const std::lock_guard lock(mutex_);
     pool_.give_back(job.share);
@@ -228,18 +243,31 @@ class FunctionTrials {
 
   static constexpr int64_t kMostThreads = 1024;
   static constexpr double kLongestWaitS = 3600;
+  static constexpr double kLookS = 1;
 
   const TrainFunction& train_;
   const RunConfig& config_;
   StudySpec spec_;
   ResourcePool pool_;
   Study study_;
-  double started_s_;
+  double started_s_, budget_end_s_;
   std::mutex mutex_;  // never held while the study is called
   std::condition_variable changed_;
   uint64_t changes_ = 0;  // ends of trials, and wishes to stop
   std::exception_ptr error_;
 };
+
+Action TrialHandle::report(Metrics metrics, const ReportOptions& options) {
+  const Report report{.sequence = ++sequence_,
+                      .step = options.step,
+                      .metrics = std::move(metrics),
+                      .checkpoint = options.checkpoint};
+  auto [decision, study_ends] = trials_.report(number, report);
+  reason_ = std::move(decision.reason);
+  if (!study_ends || decision.action != Action::kContinue) return decision.action;
+  told_to_end_ = true;
+  return Action::kStop;
+}
 
 RunResult run(const TrainFunction& train, const RunConfig& config) {
   return FunctionTrials(train, config).run();

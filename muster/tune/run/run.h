@@ -48,6 +48,8 @@ class Config {
   const Values* values_;
 };
 
+class FunctionTrials;
+
 /// A running trial, as its function sees it. One thread.
 class TrialHandle {
  public:
@@ -68,14 +70,15 @@ class TrialHandle {
 
  private:
   friend class FunctionTrials;
-  TrialHandle(Study& study,
+  TrialHandle(FunctionTrials& trials,
               const Space& space,
               const Trial& trial,
               std::vector<std::string> devices);
 
-  Study& study_;
+  FunctionTrials& trials_;
   const Values values_;
   int64_t sequence_ = 0;
+  bool told_to_end_ = false;  // because the study ends
   std::string reason_;
 };
 
@@ -85,17 +88,20 @@ using TrainFunction = std::function<void(TrialHandle& trial)>;
 struct RunConfig {
   Space config;
   std::string metric;
-  std::string mode = "max";
+  std::string mode;                ///< "min" or "max"; has to be said
   int64_t num_samples = 1;         ///< times the grid; -1: without end
   std::string scheduler = "fifo";  ///< "asha:max_t=10", or asha({.max_t = 10})
   Resources resources_per_trial;
-  std::string search_alg = "random";  ///< "random_then_grid:top=3"
-  int64_t max_concurrent_trials = 0;  ///< threads; 0: what the resources allow
-  std::vector<std::string> stop;      ///< "loss <= 0.1"
+  std::map<std::string, double> machine_custom;  ///< what there is of resources_per_trial.custom
+  std::string search_alg = "random";             ///< "random_then_grid:top=3"
+  int64_t max_concurrent_trials = 0;             ///< threads; 0: what the resources allow
+  std::vector<std::string> stop;                 ///< "loss <= 0.1"
   Plateau plateau;
   double time_budget_s = 0;
   std::vector<std::map<std::string, Value>> points_to_evaluate;
-  int64_t max_failures = 0;  ///< further attempts after an exception; -1: without end
+  int64_t max_failures = 0;    ///< further attempts after an exception; -1: without end
+  bool fail_fast = false;      ///< the first trial that has failed for good ends the study
+  int64_t give_up_after = 10;  ///< so many failed trials and not one report end it; 0: never
   uint64_t seed = 0;
   std::string name = "study";
   std::filesystem::path storage;  ///< SQLite file; empty: in memory. An existing study goes on.
@@ -111,6 +117,7 @@ struct RunResult {
   std::vector<Trial> trials;    ///< by number
   std::optional<int64_t> best;  ///< number of the best trial; none if no trial has a finite metric
   bool interrupted = false;     ///< by stop_token or time budget
+  std::string stopped;          ///< why no more trials were started; empty: none was due
 
   /// Throw a usage error if there is no best trial.
   const Trial& best_trial() const;
@@ -119,7 +126,8 @@ struct RunResult {
 
 /// Runs the study to its end, or on from where `storage` has it. An exception of `train` fails the
 /// trial (std::bad_alloc and messages of an out-of-memory as Failure::kOutOfMemory); the study goes
-/// on. Throws a usage error for a config that makes no sense, before anything runs.
+/// on, unless fail_fast or give_up_after say otherwise. Other processes may ask for trials of a
+/// stored study meanwhile (Note [Shared studies]); theirs are not waited for. Throws a usage error for a config that makes no sense, before anything runs.
 RunResult run(const TrainFunction& train, const RunConfig& config);
 
 }  // namespace muster::tune

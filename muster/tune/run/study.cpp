@@ -16,14 +16,6 @@ namespace muster::tune {
 
 namespace {
 
-void append(std::vector<Event>& to, std::vector<Event> more) {
-  if (to.empty()) {
-    to = std::move(more);
-  } else {
-    to.insert(to.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-  }
-}
-
 /// The point that has these values; nothing if they are not a whole point of the space, as those of
 /// another Optuna program need not be.
 std::optional<Point> full_point(const Space& space,
@@ -40,109 +32,255 @@ std::optional<Point> full_point(const Space& space,
 
 }  // namespace
 
-/// Calls that come in while a batch is being written fill the next one, which one of them writes;
-/// the others sleep until it is stored, each woken once.
-struct Study::Batch {
-  std::vector<Event> events;
-  bool stored = false;
-  std::exception_ptr error;      // why it could not be stored; its events are in the next batch
-  std::condition_variable turn;  // stored, failed, or one of those that wait is to write it
-};
-
 double wall_clock_s() {
   using Seconds = std::chrono::duration<double>;
   return Seconds(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-Study::Study(const StudySpec& spec, Clock clock, EventObserver observer)
-    : clock_(std::move(clock)),
-      observer_(std::move(observer)),
-      core_(spec),
-      open_(std::make_shared<Batch>()) {
-  if (spec.storage.empty()) return;
-  tuner_lock_ = std::make_unique<TunerLock>(spec.storage, spec.name);
-  storage_ = open_storage(spec.storage, spec.space, core_.describe(), {.durable = spec.durable});
-  for (const Event& event : storage_->events()) {
-    core_.replay(event);
-    ++resumed_events_;
-  }
-  apply([&](StudyCore& core, double now_s) {
-    core.recover(now_s);
-    const int64_t told = tell_outside_trials(now_s);
-    core.note(concat(resumed_events_ > 0 ? "resumed" : "started",
-                     " by process ",
-                     ::getpid(),
-                     told > 0 ? concat("; told the searcher of ", told, " trials by Optuna") : ""),
-              now_s);
-  });
+// ---- Turns ----
+
+Study::Turn::Turn(Study& study) : study_(study) {
+  std::unique_lock lock(study_.mutex_);
+  study_.idle_.wait(lock, [&] { return !study_.busy_; });
+  study_.busy_ = true;
 }
 
-/// Tells the searcher of what Optuna has finished in the file. Returns how many trials that were.
-int64_t Study::tell_outside_trials(double now_s) {
-  int64_t told = 0;
-  for (const ForeignTrial& trial : storage_->foreign_trials()) {
-    if (!is_over(trial.state)) continue;
-    const auto point = full_point(core_.spec().space, trial.params);
-    if (!point) continue;
-    told += core_.learn({.number = trial.number,
-                         .point = *point,
-                         .state = trial.state,
-                         .metric = trial.value,
-                         .step = trial.intermediate.empty() ? 0 : trial.intermediate.back().first},
-                        now_s);
-  }
-  return told;
+Study::Turn::~Turn() {
+  const std::lock_guard lock(study_.mutex_);
+  study_.pass_on();
 }
 
-Study::~Study() = default;
+/// Gives the turn back; with the lock held.
+void Study::pass_on() {
+  busy_ = false;
+  if (!queue_.empty()) queue_.front()->turn.notify_one();
+  idle_.notify_all();
+}
 
-/// Returns when the events of the call are stored, by this thread or by another that stores them
-/// with its own.
-void Study::store(std::unique_lock<std::mutex>& lock) {
-  if (!storage_) {
-    if (observer_) {
-      observer_(core_, core_.take_events());
+/// Calls that come in while others are being made and stored wait together; one of them then makes
+/// all of them in one transaction. Each is woken once, when its call is done or when it is to lead.
+void Study::run(Made made, void* call) {
+  std::unique_lock lock(mutex_);
+  if (!storage_) return run_in_memory(made, call, lock);
+  Waiting mine{.made = made, .call = call, .error = {}, .done = false, .turn = {}};
+  queue_.push_back(&mine);
+  while (!mine.done) {
+    if (busy_) {
+      mine.turn.wait(lock);
     } else {
-      core_.discard_events();
-    }
-    return;
-  }
-  std::vector<Event> events = core_.take_events();
-  const std::shared_ptr<Batch> mine = open_;
-  if (events.empty() && mine->events.empty()) return;
-  append(mine->events, std::move(events));
-  while (!mine->stored) {
-    if (mine->error) std::rethrow_exception(mine->error);
-    if (writing_) {
-      mine->turn.wait(lock);
-    } else {
-      write_open_batch(lock);
+      lead(lock);
     }
   }
+  if (mine.error) std::rethrow_exception(mine.error);
 }
 
-void Study::write_open_batch(std::unique_lock<std::mutex>& lock) {
-  const std::shared_ptr<Batch> batch = std::exchange(open_, std::make_shared<Batch>());
-  writing_ = true;
+void Study::run_in_memory(Made made, void* call, std::unique_lock<std::mutex>& lock) {
+  idle_.wait(lock, [&] { return !busy_; });
+  made(call, clock_(), core_);
+  if (observer_) {
+    show(core_.take_events());
+  } else {
+    core_.discard_events();
+  }
+}
+
+void Study::lead(std::unique_lock<std::mutex>& lock) {
+  busy_ = true;
+  const std::vector<Waiting*> calls(queue_.begin(), queue_.end());
+  queue_.clear();
   lock.unlock();
   std::exception_ptr error;
   try {
-    storage_->append(batch->events);
+    transact(calls);
   } catch (...) {
     error = std::current_exception();
   }
   lock.lock();
-  writing_ = false;
-  if (error) {
-    batch->error = error;
-    append(batch->events, std::move(open_->events));
-    open_->events = std::move(batch->events);
-  } else {
-    batch->stored = true;
+  for (Waiting* call : calls) {
+    if (!call->error) call->error = error;
+    call->done = true;
+    call->turn.notify_one();
   }
-  batch->turn.notify_all();
-  open_->turn.notify_one();
-  if (batch->stored && observer_) observer_(core_, batch->events);
+  pass_on();
+}
+
+// ---- Transactions ----
+
+void Study::make(std::span<Waiting* const> calls) {
+  for (Waiting* call : calls) {
+    try {
+      call->made(call->call, clock_(), core_);
+    } catch (...) {
+      call->error = std::current_exception();
+    }
+  }
+}
+
+void Study::transact(std::span<Waiting* const> calls) {
+  std::vector<Event> ours;
+  storage_->transact([&](std::vector<Event> theirs) -> std::span<const Event> {
+    if (core_is_ahead_) {
+      rebuild();
+    } else {
+      follow(std::move(theirs));
+    }
+    core_is_ahead_ = true;
+    offer_waiting();
+    make(calls);
+    ours = core_.take_events();
+    return ours;
+  });
+  core_is_ahead_ = false;
+  show(std::exchange(unshown_, {}));
+  show(ours);
+}
+
+/// Does what others have done.
+void Study::follow(std::vector<Event> theirs) {
+  if (theirs.empty()) return;
+  core_is_ahead_ = true;  // or half behind, if one does not replay
+  for (const Event& event : theirs) core_.replay(event);
+  core_is_ahead_ = false;
+  if (observer_)
+    unshown_.insert(unshown_.end(),
+                    std::make_move_iterator(theirs.begin()),
+                    std::make_move_iterator(theirs.end()));
+}
+
+/// The calls of a transaction that failed were made all the same.
+void Study::rebuild() {
+  StudyCore core(core_.spec());
+  core.carry_over(core_);
+  unshown_.clear();
+  for (Event& event : storage_->events()) {
+    core.replay(event);
+    if (observer_ && event.id > shown_) unshown_.push_back(std::move(event));
+  }
+  core_ = std::move(core);
+}
+
+void Study::catch_up() {
+  if (!storage_) return;
+  const Turn turn(*this);
+  if (core_is_ahead_) return;  // the next call makes it anew
+  follow(storage_->news());
+  show(std::exchange(unshown_, {}));
+}
+
+void Study::show(std::span<const Event> events) {
+  if (events.empty()) return;
+  shown_ = events.back().id;
+  if (!observer_ || observer_error_) return;
+  try {
+    observer_(core_, events);
+  } catch (...) {
+    observer_error_ = std::current_exception();
+  }
+}
+
+void Study::check_observer() const {
+  if (observer_error_) std::rethrow_exception(observer_error_);
+}
+
+std::vector<Trial> Study::take_trials() {
+  const Turn turn(*this);
+  return std::move(core_).take_trials();
+}
+
+// ---- Begin ----
+
+Study::Study(const StudySpec& spec, Clock clock, EventObserver observer, StudyOptions options)
+    : clock_(std::move(clock)), observer_(std::move(observer)), core_(spec) {
+  if (spec.storage.empty()) return;
+  if (options.tuner) tuner_lock_ = std::make_unique<TunerLock>(spec.storage, spec.name);
+  storage_ = open_storage(spec.storage,
+                          spec.space,
+                          core_.describe(),
+                          {.durable = spec.durable, .lock_patience_s = options.lock_patience_s});
+  for (const Event& event : storage_->events()) {
+    core_.replay(event);
+    shown_ = event.id;
+    ++resumed_events_;
+  }
+  options.tuner ? begin_tuner() : begin_asker(spec);
+}
+
+Study::~Study() = default;
+
+void Study::begin_tuner() {
+  apply([&](StudyCore& core, double now_s) {
+    const int64_t told = tell_outside_trials(core, now_s);
+    core.note(concat(resumed_events_ > 0 ? "resumed" : "started",
+                     " by process ",
+                     ::getpid(),
+                     told > 0 ? concat("; told the searcher of ", told, " trials by Optuna") : ""),
+              now_s,
+              /*session=*/true);
+    core.recover(now_s);
+  });
+}
+
+/// What a tuner left running is taken back unless one runs: it would know.
+void Study::begin_asker(const StudySpec& spec) {
+  if (core_.has_lost_attempts()) {
+    apply([&](StudyCore& core, double now_s) {
+      if (!core.has_lost_attempts() || running_tuner(spec.storage, spec.name)) return;
+      core.note(concat("its tuner is gone; taken up by process ", ::getpid(), ", which asks"),
+                now_s,
+                /*session=*/true);
+      core.recover(now_s);
+    });
+  }
+  if (storage_->foreign_trials().empty()) return;
+  apply([&](StudyCore& core, double now_s) { tell_outside_trials(core, now_s); });
+}
+
+/// Tells the searcher of what Optuna has finished in the file. Returns how many trials that were.
+int64_t Study::tell_outside_trials(StudyCore& core, double now_s) {
+  int64_t told = 0;
+  for (const ForeignTrial& trial : storage_->foreign_trials()) {
+    if (!is_over(trial.state)) continue;
+    const auto point = full_point(core.spec().space, trial.params);
+    if (!point) continue;
+    told += core.learn({.number = trial.number,
+                        .point = *point,
+                        .state = trial.state,
+                        .metric = trial.value,
+                        .step = trial.intermediate.empty() ? 0 : trial.intermediate.back().first},
+                       now_s);
+  }
+  return told;
+}
+
+// ---- Trials that wait ----
+
+void Study::offer_waiting() {
+  std::vector<GivenPoint> points;
+  for (const WaitingTrial& trial : storage_->waiting_trials()) {
+    if (cannot_run_.contains(trial.number)) continue;
+    if (auto point = given_point(trial)) points.push_back(std::move(*point));
+  }
+  core_.offer(std::move(points));
+}
+
+/// Nothing, and a line in the log, for one that is not of this space.
+std::optional<GivenPoint> Study::given_point(const WaitingTrial& trial) {
+  const auto trials = core_.trials();
+  if (trial.again && *trial.again >= 0 && *trial.again < static_cast<int64_t>(trials.size())) {
+    return GivenPoint{.partial = trials[static_cast<size_t>(*trial.again)].point,
+                      .reason = concat("trial ", *trial.again, " once more"),
+                      .adopted = trial.number};
+  }
+  try {
+    return GivenPoint{.partial = core_.spec().space.point_of(trial.params),
+                      .reason = "enqueued by Optuna",
+                      .adopted = trial.number};
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUsage) throw;
+    cannot_run_.insert(trial.number);
+    core_.note(concat("Optuna's trial ", trial.number, " waits in vain: ", error.what()), clock_());
+    return std::nullopt;
+  }
 }
 
 }  // namespace muster::tune

@@ -3,11 +3,15 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,8 +24,23 @@ namespace muster::tune {
 using Clock = std::function<double()>;
 double wall_clock_s();
 
-/// Sees stored events, in their order; under the study's lock, so it must not call the study.
+/// Sees stored events, in their order, whoever made them; while it runs nobody else is served, so it
+/// must not call the study. What it throws ends nothing: it is not called again, and
+/// Study::check_observer throws it.
 using EventObserver = std::function<void(const StudyCore& core, std::span<const Event> events)>;
+
+struct StudyOptions {
+  /// Runs trials until none is left, as only one process may at a time; false: starts single ones
+  /// for somebody else (`muster study ask`), beside a tuner and others of its kind.
+  bool tuner = true;
+  double lock_patience_s = 10;  ///< how long a call waits for another process's lock
+};
+
+// Note [Shared studies]
+// Processes share a study by its log. A call takes SQLite's write lock, replays into its own core
+// what others have appended since (Note [Event log]), decides, appends and commits. So a call is a
+// transaction: its events are stored, or it has not happened. When storing fails after the call,
+// the core is made anew from the log, and the caller tries again.
 
 /// Any thread may call. Calls of several threads that come in while a transaction is being written
 /// share the next one.
@@ -31,49 +50,104 @@ class Study {
   /// that died had running. Throws a usage error for a study that is running already or whose
   /// space, metric … differ from the stored ones (with the differences), and as StudyCore and
   /// open_storage.
-  explicit Study(const StudySpec& spec, Clock clock = &wall_clock_s, EventObserver observer = {});
+  explicit Study(const StudySpec& spec,
+                 Clock clock = &wall_clock_s,
+                 EventObserver observer = {},
+                 StudyOptions options = {});
   ~Study();
 
-  /// call(core, now_s) under the lock; returns its result when the events that it made are stored.
-  /// An exception of `call` passes through. Throws an environment error if they could not be
-  /// stored: nobody may be told of them then; they are tried again with the next call.
+  /// call(core, now_s), by one thread at a time; returns its result when the events that it made
+  /// are stored. An exception of `call` passes through. Throws an environment error if they could
+  /// not be stored: the core is as if the call had not been made, which may be made again.
   template <class Call>
   auto apply(Call&& call) {
-    std::unique_lock lock(mutex_);
     if constexpr (std::is_void_v<decltype(call(core_, 0.0))>) {
-      call(core_, clock_());
-      store(lock);
+      run(
+          [](void* made, double now_s, StudyCore& core) {
+            (*static_cast<std::remove_reference_t<Call>*>(made))(core, now_s);
+          },
+          const_cast<void*>(static_cast<const void*>(&call)));
     } else {
-      auto result = call(core_, clock_());
-      store(lock);
-      return result;
+      std::optional<decltype(call(core_, 0.0))> result;
+      auto keep = [&](StudyCore& core, double now_s) { result.emplace(call(core, now_s)); };
+      run(
+          [](void* made, double now_s, StudyCore& core) {
+            (*static_cast<decltype(keep)*>(made))(core, now_s);
+          },
+          &keep);
+      return std::move(*result);
     }
   }
 
-  /// Tries to store what could not be stored. Throws as apply.
-  void flush() {
-    std::unique_lock lock(mutex_);
-    store(lock);
+  /// call(core), which makes no events: what is known here, without the storage.
+  template <class Call>
+  auto look(Call&& call) {
+    const Turn turn(*this);
+    return call(std::as_const(core_));
   }
+
+  /// Takes in what other processes have appended. Throws as apply.
+  void catch_up();
+
+  /// The trials, for a caller that needs the study no more.
+  std::vector<Trial> take_trials();
+
+  /// Throws what the observer has thrown.
+  void check_observer() const;
 
   /// Events that were there before; 0 for a new study.
   int64_t resumed_events() const { return resumed_events_; }
   double now_s() const { return clock_(); }
 
  private:
-  struct Batch;
-  int64_t tell_outside_trials(double now_s);
-  void store(std::unique_lock<std::mutex>& lock);
-  void write_open_batch(std::unique_lock<std::mutex>& lock);
+  using Made = void (*)(void* call, double now_s, StudyCore& core);
+  /// A call that waits to be made.
+  struct Waiting {
+    Made made;
+    void* call;
+    std::exception_ptr error;
+    bool done = false;
+    std::condition_variable turn;
+  };
+  /// From its construction to its end nobody else uses core and storage.
+  class Turn {
+   public:
+    explicit Turn(Study& study);
+    ~Turn();
+
+   private:
+    Study& study_;
+  };
+
+  void run(Made made, void* call);
+  void run_in_memory(Made made, void* call, std::unique_lock<std::mutex>& lock);
+  void lead(std::unique_lock<std::mutex>& lock);
+  void pass_on();
+  void make(std::span<Waiting* const> calls);
+  void transact(std::span<Waiting* const> calls);
+  void follow(std::vector<Event> theirs);
+  void rebuild();
+  void offer_waiting();
+  std::optional<GivenPoint> given_point(const WaitingTrial& trial);
+  void begin_tuner();
+  void begin_asker(const StudySpec& spec);
+  int64_t tell_outside_trials(StudyCore& core, double now_s);
+  void show(std::span<const Event> events);
 
   std::mutex mutex_;
   Clock clock_;
   EventObserver observer_;
-  std::unique_ptr<TunerLock> tuner_lock_;  // null in memory
+  std::exception_ptr observer_error_;
+  std::unique_ptr<TunerLock> tuner_lock_;  // of a tuner with a file
   std::unique_ptr<Storage> storage_;       // null in memory
   StudyCore core_;
-  std::shared_ptr<Batch> open_;  // events that nobody writes yet
-  bool writing_ = false;
+  bool core_is_ahead_ = false;    // of the log: it is to be made anew
+  std::vector<Event> unshown_;    // of others, which the observer has not seen
+  int64_t shown_ = 0;             // the newest event that it need not see any more
+  std::set<int64_t> cannot_run_;  // waiting trials that are not of the space: said once
+  std::deque<Waiting*> queue_;    // calls that nobody makes yet
+  bool busy_ = false;             // somebody has the turn
+  std::condition_variable idle_;  // for those who want a turn and have no call
   int64_t resumed_events_ = 0;
 };
 

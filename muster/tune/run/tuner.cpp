@@ -1,11 +1,10 @@
 #include "muster/tune/run/tuner.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
-#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -13,16 +12,28 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/tune/core/stop_rules.h"
+#include "muster/tune/run/patience.h"
 
 namespace muster::tune {
 namespace {
 
-constexpr double kStorageRetryS = 1;
+constexpr double kLookS = 1;  // between looks at what other processes have appended
 
 /// An answer that is held back until what it rests on is stored.
 struct Answer {
   uint64_t token = 0;
   std::variant<Decision, std::string> what;  ///< a text: why the report was refused
+};
+
+/// What is to be done when the events that rest on it are stored. A transaction that fails is made
+/// again from the start, so it does nothing itself.
+struct Deeds {
+  std::vector<Answer> answers;
+  std::vector<int64_t> ended, stopped;                   // trials
+  std::vector<std::pair<std::string, bool>> interrupts;  // why, and whether to kill
+  std::vector<std::string> notes;
+  std::set<std::pair<int64_t, int32_t>> refused;  // attempts that had a report refused
+  bool rules_checked = false;
 };
 
 class Tuner {
@@ -40,18 +51,72 @@ class Tuner {
         started_s_(study.now_s()) {}
 
   TunerOutcome run() {
-    while (true) {
-      const StudyCore::Next next = fill_slots();
-      if (next.kind == StudyCore::Next::kFinished && shares_.empty()) break;
-      tick();
-      take(executor_.wait(wait_s(next)));
-      stop_if_over_budget();
+    try {
+      run_to_the_end();
+    } catch (const Patience::Lost& lost) {
+      note("nothing more can be stored: ending; what trials were told is stored");
+      outcome_.interrupted = true;
+      outcome_.stopped = lost.why;
     }
     tick(/*now=*/true);
     return outcome_;
   }
 
  private:
+  void run_to_the_end() {
+    stop_if_over_budget();  // used up by tuners before
+    while (true) {
+      const StudyCore::Next next = fill_slots();
+      stop_if_given_up();
+      if (has_ended(next)) return;
+      tick();
+      kept_ = patience_.has_events();
+      take(kept_ ? patience_.take_events() : executor_.wait(wait_s(next)));
+      stop_if_over_budget();
+      look_around();
+    }
+  }
+
+  bool has_ended(const StudyCore::Next& next) {
+    if (!shares_.empty()) return false;
+    if (next.kind == StudyCore::Next::kHandedOut) note(handed_out());
+    return next.kind == StudyCore::Next::kFinished || next.kind == StudyCore::Next::kHandedOut;
+  }
+
+  /// "trials 3, 7 are with those who asked for them: …"
+  std::string handed_out() {
+    return study_.look([](const StudyCore& core) {
+      std::vector<std::string> numbers;
+      for (const Trial& trial : core.trials()) {
+        if (core.is_asked(trial.number)) numbers.push_back(std::to_string(trial.number));
+      }
+      return concat(numbers.size() == 1 ? "trial " : "trials ",
+                    join(numbers, ", "),
+                    numbers.size() == 1 ? " is" : " are",
+                    " with others, who asked: `muster study tell` ends what `ask` began, and this "
+                    "command goes on");
+    });
+  }
+
+  /// What other processes have done with the study meanwhile.
+  void look_around() {
+    if (spec_.storage.empty() || study_.now_s() - looked_s_ < kLookS) return;
+    looked_s_ = study_.now_s();
+    patiently([&] { study_.catch_up(); });
+  }
+
+  /// Trials fail, so that the core wants no more of them.
+  void stop_if_given_up() {
+    if (!outcome_.stopped.empty()) return;
+    const bool given_up = study_.look([&](const StudyCore& core) {
+      if (core.has_given_up()) outcome_.stopped = core.stop_reason();
+      return core.has_given_up();
+    });
+    if (!given_up) return;
+    outcome_.failed = true;
+    stop_running(outcome_.stopped, /*kill=*/false);
+  }
+
   /// Starts trials while they fit. The last answer of the core: why no more were started.
   StudyCore::Next fill_slots() {
     StudyCore::Next next;
@@ -69,8 +134,9 @@ class Tuner {
         return next;
       }
       shares_.emplace(plan.trial, *share);
-      const auto start = [&] { executor_.start(plan); };  // makes a folder and files
-      patiently(start, start);
+      starting_ = plan.trial;
+      patiently([&] { executor_.start(plan); });  // makes a folder and files
+      starting_ = -1;
     }
     return next;
   }
@@ -96,153 +162,172 @@ class Tuner {
       wait = wait < 0 ? left : std::min(wait, left);
     };
     if (next.kind == StudyCore::Next::kWait && next.wait_until_s > 0) until(next.wait_until_s);
-    if (spec_.time_budget_s > 0 && outcome_.stopped.empty())
-      until(started_s_ + spec_.time_budget_s);
+    if (spec_.time_budget_s > 0 && outcome_.stopped.empty()) until(budget_end_s());
     if (view_.tick) until(last_tick_s_ + view_.tick_s);
+    if (!spec_.storage.empty()) until(looked_s_ + kLookS);
     return wait;
   }
 
   /// What came together is stored together; only then is anybody answered.
   void take(const std::vector<ExecutorEvent>& events) {
     if (events.empty()) return;
-    std::vector<Answer> answers;
+    Deeds deeds;
     stored([&](StudyCore& core, double now_s) {
-      for (const ExecutorEvent& event : events) take_one(core, event, now_s, answers);
+      deeds = {.refused = refused_, .rules_checked = rules_checked_};
+      for (const ExecutorEvent& event : events) take_one(core, event, now_s, deeds);
     });
-    for (const Answer& answer : answers) {
+    carry_out(deeds);
+  }
+
+  void carry_out(Deeds& deeds) {
+    refused_ = std::move(deeds.refused);
+    rules_checked_ = deeds.rules_checked;
+    for (const std::string& line : deeds.notes) note(line);
+    for (const int64_t trial : deeds.ended) {
+      told_to_end_.erase(trial);
+      if (const auto share = shares_.find(trial); share != shares_.end()) {
+        pool_.give_back(share->second);
+        shares_.erase(share);
+      }
+    }
+    for (const Answer& answer : deeds.answers) {
       if (const auto* decision = std::get_if<Decision>(&answer.what)) {
         executor_.answer(answer.token, *decision);
       } else {
         executor_.refuse(answer.token, std::get<std::string>(answer.what));
       }
     }
-    for (const auto& [why, kill] : std::exchange(stops_, {})) stop_running(why, kill);
-    for (const int64_t trial : std::exchange(stopped_trials_, {})) {
+    for (const auto& [why, kill] : deeds.interrupts) {
+      outcome_.interrupted = true;
+      outcome_.stopped = why;
+      stop_running(why, kill);
+    }
+    for (const int64_t trial : deeds.stopped) {
       if (shares_.contains(trial)) executor_.stop(trial, "`muster study stop`", /*kill=*/false);
     }
   }
 
-  void take_one(StudyCore& core,
-                const ExecutorEvent& event,
-                double now_s,
-                std::vector<Answer>& answers) {
+  void take_one(StudyCore& core, const ExecutorEvent& event, double now_s, Deeds& deeds) {
     switch (event.kind) {
       case ExecutorEvent::kReport:
-        answers.push_back({event.token, decide(core, event, now_s)});
+        deeds.answers.push_back({event.token, decide(core, event, now_s, deeds)});
         break;
       case ExecutorEvent::kEnded:
-        core.ended(event.trial, event.failure, event.message, now_s);
-        if (const auto share = shares_.find(event.trial); share != shares_.end()) {
-          pool_.give_back(share->second);
-          shares_.erase(share);
-        }
+        core.ended(event.trial, failure_of(event), event.message, now_s);
+        deeds.ended.push_back(event.trial);
         break;
       case ExecutorEvent::kStopStudy:
-        if (event.trial >= 0) return stop_trial(core, event, now_s);
+        if (event.trial >= 0) return stop_trial(core, event, now_s, deeds);
         [[fallthrough]];
       case ExecutorEvent::kInterrupt:
-        interrupt(core, event.message, now_s);
+        interrupt(core, event.message, now_s, deeds);
         break;
       case ExecutorEvent::kNote:
-        note(event.message);
+        deeds.notes.push_back(event.message);
         break;
     }
   }
 
+  /// One that was told to end because the study does has not ended by itself.
+  Failure failure_of(const ExecutorEvent& event) const {
+    return event.failure == Failure::kNone && told_to_end_.contains(event.trial)
+               ? Failure::kInterrupted
+               : event.failure;
+  }
+
   std::variant<Decision, std::string> decide(StudyCore& core,
                                              const ExecutorEvent& event,
-                                             double now_s) {
+                                             double now_s,
+                                             Deeds& deeds) const {
     try {
       Report report = event.report;
       report.sequence = 0;  // clients number their own; the executor answers what they repeat
       Decision decision = core.report(event.trial, report, now_s);
-      if (!std::exchange(rules_checked_, true)) check_rules(event);
+      if (!std::exchange(deeds.rules_checked, true)) check_rules(event, deeds);
       return decision;
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kUsage) throw;
       // Once per attempt: a program that does not listen may repeat it at every step.
-      if (refused_.insert({event.trial, event.attempt}).second) note(error.what());
+      if (deeds.refused.insert({event.trial, event.attempt}).second)
+        deeds.notes.push_back(error.what());
       return std::string(error.what());
     }
   }
 
   /// A stop rule on a metric that nobody reports would never hold: said at the first report.
-  void check_rules(const ExecutorEvent& event) const {
+  void check_rules(const ExecutorEvent& event, Deeds& deeds) const {
     for (const std::string& metric : StopRules(spec_).metrics()) {
       if (find_metric(event.report.metrics, metric) != nullptr) continue;
       std::vector<std::string> names;
       for (const auto& [name, value] : event.report.metrics) names.push_back(name);
-      note(concat("a stop rule names \"",
-                  metric,
-                  "\", which trial ",
-                  event.trial,
-                  " does not report; ",
-                  suggestion(metric, names)));
+      deeds.notes.push_back(concat("a stop rule names \"",
+                                   metric,
+                                   "\", which trial ",
+                                   event.trial,
+                                   " does not report; ",
+                                   suggestion(metric, names)));
     }
   }
 
-  void interrupt(StudyCore& core, const std::string& why, double now_s) {
-    const bool again = outcome_.interrupted;
-    outcome_.interrupted = true;
-    outcome_.stopped = why;
+  void interrupt(StudyCore& core, const std::string& why, double now_s, Deeds& deeds) const {
+    const bool again = outcome_.interrupted || !deeds.interrupts.empty();
     if (!core.is_stopped()) core.stop(why, now_s);
-    stops_.emplace_back(why, again);
-    note(again ? "killing what runs" : concat(why, ": stopping; once more kills"));
+    deeds.interrupts.emplace_back(why, again);
+    if (!kept_)  // else it was obeyed, and said, when it came
+      deeds.notes.push_back(again ? "killing what runs"
+                                  : concat(why, ": stopping; once more kills"));
   }
 
-  void stop_trial(StudyCore& core, const ExecutorEvent& event, double now_s) {
+  void stop_trial(StudyCore& core, const ExecutorEvent& event, double now_s, Deeds& deeds) const {
     try {
       core.stop_trial(event.trial, concat("stopped by ", event.message), now_s);
-      stopped_trials_.push_back(event.trial);
+      deeds.stopped.push_back(event.trial);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kUsage) throw;
-      note(error.what());
+      deeds.notes.push_back(error.what());
     }
   }
 
+  double budget_end_s() const { return started_s_ + spec_.time_budget_s - used_s_; }
+
   void stop_if_over_budget() {
-    if (spec_.time_budget_s <= 0 || !outcome_.stopped.empty() ||
-        study_.now_s() - started_s_ < spec_.time_budget_s)
+    if (spec_.time_budget_s <= 0 || !outcome_.stopped.empty() || study_.now_s() < budget_end_s())
       return;
-    outcome_.stopped = concat("time budget of ", human_duration(spec_.time_budget_s), " used up");
-    stored([&](StudyCore& core, double now_s) { core.stop(outcome_.stopped, now_s); });
+    outcome_.stopped = concat("time budget of ",
+                              human_duration(spec_.time_budget_s),
+                              " used up",
+                              used_s_ > 0 ? concat(", ", human_duration(used_s_), " before") : "");
+    stored([&](StudyCore& core, double now_s) {
+      if (!core.is_stopped()) core.stop(outcome_.stopped, now_s);
+    });
     note(outcome_.stopped);
     stop_running(outcome_.stopped, /*kill=*/false);
   }
 
   void stop_running(const std::string& why, bool kill) {
-    for (const auto& [trial, share] : shares_) executor_.stop(trial, why, kill);
+    for (const auto& [trial, share] : shares_) {
+      told_to_end_.insert(trial);
+      executor_.stop(trial, why, kill);
+    }
   }
 
-  /// study_.apply; `call` has been made once, whatever happens.
+  /// study_.apply; `call` is made again if it could not be stored.
   template <class Call>
   void stored(Call call) {
-    patiently([&] { study_.apply(call); }, [&] { study_.flush(); });
+    patiently([&] { study_.apply(call); });
   }
 
-  /// Patient with a disk that is full or a file that is locked: trials wait for their answers
-  /// meanwhile.
-  template <class First, class Again>
-  void patiently(First first, Again again) {
-    std::string trouble;
-    try {
-      return first();
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kEnvironment) throw;
-      trouble = error.what();
-      note(concat(trouble,
-                  "\nhint: trials wait; trying again for ",
-                  human_duration(spec_.storage_patience_s)));
+  template <class Act>
+  void patiently(Act act) {
+    patience_.run(act);
+  }
+
+  std::set<int64_t> running() const {
+    std::set<int64_t> trials;
+    for (const auto& [trial, share] : shares_) {
+      if (trial != starting_) trials.insert(trial);
     }
-    for (double waited = 0;; waited += kStorageRetryS) {
-      std::this_thread::sleep_for(std::chrono::duration<double>(kStorageRetryS));
-      try {
-        return again();
-      } catch (const Error& error) {
-        if (error.kind() != ErrorKind::kEnvironment || waited >= spec_.storage_patience_s) throw;
-        if (std::exchange(trouble, error.what()) != error.what()) note(error.what());
-      }
-    }
+    return trials;
   }
 
   void tick(bool now = false) {
@@ -254,7 +339,7 @@ class Tuner {
     facts.storage = spec_.storage.string();
     for (const auto& [trial, share] : shares_)
       facts.locations.emplace_back(trial, executor_.location(trial));
-    study_.apply([&](StudyCore& core, double) {
+    study_.look([&](const StudyCore& core) {
       facts.planned = core.planned_trials();
       view_.tick(core, facts);
     });
@@ -271,9 +356,18 @@ class Tuner {
   const TunerView& view_;
   const double started_s_;
   double last_tick_s_ = 0;
+  const double used_s_ = study_.look([](const StudyCore& core) { return core.used_s(); });
+  double looked_s_ = started_s_;
   std::map<int64_t, ResourcePool::Share> shares_;  // of running trials
-  std::vector<std::pair<std::string, bool>> stops_;
-  std::vector<int64_t> stopped_trials_;
+  std::set<int64_t> told_to_end_;                  // of them, because the study ends
+  int64_t starting_ = -1;                          // of them, not started yet
+  bool kept_ = false;  // the events that are taken came while storage was waited for
+  Patience patience_{
+      executor_,
+      spec_.storage_patience_s,
+      {.note = [this](const std::string& line) { note(line); },
+       .stop = [this](const std::string& why, bool kill) { stop_running(why, kill); },
+       .running = [this] { return running(); }}};
   std::set<std::pair<int64_t, int32_t>> refused_;  // attempts that had a report refused
   bool rules_checked_ = false;
   TunerOutcome outcome_;

@@ -22,12 +22,14 @@ struct TunerView {
 
 struct TunerOutcome {
   bool interrupted = false;  ///< by a signal or `muster study stop`; the study can be resumed
+  bool failed = false;       ///< trials fail, so that it was given up (StudySpec::fail_fast)
   std::string stopped;       ///< why no more trials were started, or empty
 };
 
-/// Runs the study to its end. One thread, which must be the one that made the executor. Throws an
-/// environment error if events cannot be stored for a minute: trials are ended then, and nothing
-/// that a trial was told is lost.
+/// Runs the study to its end, beside others who ask for single trials of it: when all that is left
+/// is theirs it ends, too. One thread, which must be the one that made the executor. Throws an
+/// environment error if events cannot be stored for spec.storage_patience_s: trials are ended then,
+/// and nothing that a trial was told is lost.
 TunerOutcome run_study(Study& study,
                        const StudySpec& spec,
                        Executor& executor,

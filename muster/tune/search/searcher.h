@@ -18,8 +18,9 @@ namespace muster::tune {
 // Note [Searchers]
 // A searcher is a deterministic function of its seed and of what it was told, in the order in which
 // it was told: a study is resumed by telling it all again. It keeps no clock, no thread, no file.
-// suggest() is asked for the point of trial `number`, numbers rising by one; told() brings each
-// finished trial once, also those that Optuna added to the study's file. A searcher that learns
+// suggest() is asked for the point of trial `number`; numbers rise, and those that are left out are
+// trials whose points were given (StudyCore::offer). told() brings each finished trial once, also
+// these and those that Optuna added to the study's file. A searcher that learns
 // sees points (Note [Points and values]) and scores, where larger is better whatever the study's
 // mode.
 // grid_search dimensions and points_to_evaluate are not its business: the study core fills them

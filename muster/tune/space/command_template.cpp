@@ -31,7 +31,8 @@ void check_name(std::string_view name, std::string_view word, const Space& space
   for (const Parameter& parameter : space.parameters()) known.push_back(parameter.name);
   refuse_word(word,
               concat('{', name, "} is no parameter of the space"),
-              known.empty() ? "the space has no parameters" : suggestion(name, known));
+              concat(known.empty() ? "the space has no parameters" : suggestion(name, known),
+                     "; a brace itself is written {{"));
 }
 
 std::vector<Piece> pieces_of(std::string_view word, const Space& space) {

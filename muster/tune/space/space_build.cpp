@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <variant>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -126,9 +127,35 @@ void Space::Impl::compile() {
     const std::string where = concat("parameter \"", name, '"');
     if (domain.kind() == Domain::Kind::kExpression)
       compiled[p].value = bind(parse_expression(domain.expression(), where), p, "sample_from");
-    if (!trim(when).empty())
+    if (!trim(when).empty()) {
       compiled[p].when = bind(parse_condition(when, where + ", condition"), p, "condition");
+      check_choices(p, *compiled[p].when, compiled[p].when->expression.root);
+    }
     add_dimensions(p);
+  }
+}
+
+/// "opt == 'sdg'" never holds if that is none of opt's choices: a slip of the hand.
+void Space::Impl::check_choices(size_t p, const Bound& bound, const Node& node) const {
+  for (const Node& child : node.children) check_choices(p, bound, child);
+  using Op = Node::Op;
+  if (node.op != Op::kEqual && node.op != Op::kNotEqual && node.op != Op::kIn) return;
+  const auto name = std::ranges::find(node.children, Op::kName, &Node::op);
+  if (name == node.children.end() || (node.op == Op::kIn && name != node.children.begin())) return;
+  const Parameter& named = parameters[bound.parameters[name->index]];
+  const bool has_choices = named.domain.kind() == Domain::Kind::kDistribution ||
+                           named.domain.kind() == Domain::Kind::kGrid;
+  if (!has_choices) return;
+  const auto* list = std::get_if<CategoricalDistribution>(&named.domain.distribution());
+  if (list == nullptr) return;
+  for (const Node& child : node.children) {
+    if (child.op != Op::kConstant || number_of(*list, child.value)) continue;
+    std::vector<std::string> known;
+    for (const Value& choice : list->choices) known.push_back(literal(choice));
+    refuse_parameter(parameters[p].name,
+                     concat("its condition compares \"", named.name, "\" with one of its choices"),
+                     literal(child.value),
+                     suggestion(literal(child.value), known));
   }
 }
 

@@ -55,6 +55,7 @@ struct Space::Impl {
   void check_constants() const;
   void compile();
   Bound bind(Expression expression, size_t parameter, std::string_view part) const;
+  void check_choices(size_t parameter, const Bound& condition, const Node& node) const;
   void add_dimensions(size_t parameter);
   void put_in_order();
   void find_opaque();

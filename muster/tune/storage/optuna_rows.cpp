@@ -28,11 +28,16 @@ OptunaRows::OptunaRows(Database& database, Target target, const Space& space)
       "SELECT number FROM trials WHERE study_id = ? ORDER BY trial_id DESC LIMIT 1");
   add_trial_ = database.prepare(
       "INSERT INTO trials (number, study_id, state, datetime_start) VALUES (?, ?, 'RUNNING', ?)");
+  adopt_trial_ = database.prepare(
+      "UPDATE trials SET state = 'RUNNING', datetime_start = ? "
+      "WHERE study_id = ? AND number = ? AND state = 'WAITING' RETURNING trial_id");
+  trial_id_of_ =
+      database.prepare("SELECT trial_id FROM muster_trials WHERE study_id = ? AND number = ?");
   add_own_ =
       database.prepare("INSERT INTO muster_trials (trial_id, study_id, number) VALUES (?, ?, ?)");
   add_param_ = database.prepare(
-      "INSERT INTO trial_params (trial_id, param_name, param_value, distribution_json) "
-      "VALUES (?, ?, ?, ?)");
+      "INSERT OR REPLACE INTO trial_params "
+      "(trial_id, param_name, param_value, distribution_json) VALUES (?, ?, ?, ?)");
   add_attribute_ = database.prepare(
       "INSERT OR REPLACE INTO trial_user_attributes (trial_id, \"key\", value_json) "
       "VALUES (?, ?, ?)");
@@ -128,6 +133,23 @@ void OptunaRows::write(const Event& event) {
   if (const auto* ended = std::get_if<AttemptEnded>(&event.what)) end(event, *ended);
 }
 
+/// Its own row is there; that of a trial which was added is looked up.
+void OptunaRows::learn(const Event& event) {
+  if (event.trial < 0) return;
+  if (std::holds_alternative<TrialAdded>(event.what)) {
+    trial_id_of_.bind(1, target_.study_id).bind(2, event.trial);
+    if (trial_id_of_.step()) {
+      rows_[event.trial] = {.trial_id = trial_id_of_.integer(0),
+                            .last = kNone,
+                            .best = kNone,
+                            .started_s = event.time_s};
+      trial_id_of_.reset();
+    }
+  } else if (const auto* ended = std::get_if<AttemptEnded>(&event.what)) {
+    if (is_over(ended->then)) rows_.erase(event.trial);
+  }
+}
+
 /// Optuna counts the study's trials with a smaller id: the number before plus one.
 int64_t OptunaRows::next_number() {
   last_number_.bind(1, target_.study_id);
@@ -140,12 +162,26 @@ void OptunaRows::add(const Event& event, const TrialAdded& added) {
   if (rows_.contains(event.trial))
     throw internal_error({.refused = concat("trial ", event.trial), .rule = "it is added once"});
   const std::string start = to_datetime(event.time_s);
-  add_trial_.bind(1, next_number()).bind(2, target_.study_id).bind(3, start).run();
-  const int64_t trial_id = database_.last_rowid();
+  const int64_t trial_id =
+      added.adopted < 0 ? add_trial_row(start) : adopt_trial_row(added.adopted, start);
   add_own_.bind(1, trial_id).bind(2, target_.study_id).bind(3, event.trial).run();
   add_params(trial_id, added);
   rows_[event.trial] = {
       .trial_id = trial_id, .last = kNone, .best = kNone, .started_s = event.time_s};
+}
+
+int64_t OptunaRows::add_trial_row(const std::string& start) {
+  add_trial_.bind(1, next_number()).bind(2, target_.study_id).bind(3, start).run();
+  return database_.last_rowid();
+}
+
+int64_t OptunaRows::adopt_trial_row(int64_t optuna_number, const std::string& start) {
+  adopt_trial_.bind(1, start).bind(2, target_.study_id).bind(3, optuna_number);
+  int64_t trial_id = -1;
+  while (adopt_trial_.step()) trial_id = adopt_trial_.integer(0);
+  if (trial_id >= 0) return trial_id;
+  throw internal_error({.refused = concat("Optuna's trial ", optuna_number),
+                        .rule = "it waits to be run when it is taken over"});
 }
 
 void OptunaRows::add_params(int64_t trial_id, const TrialAdded& added) {

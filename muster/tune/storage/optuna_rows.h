@@ -19,7 +19,7 @@ namespace muster::tune {
 // - A trial is RUNNING from its start to its end, also while it is paused or waits for another
 //   attempt: Optuna has no word for that, and would run a WAITING trial itself.
 // - Its number there is the next in Optuna's count, which is ours unless Optuna added trials too;
-//   muster_trials has both.
+//   muster_trials has both. One that waited there (enqueue_trial) is taken over as it is.
 // - Parameters: one per dimension, named as the parameter. An expression with few possible values
 //   is one categorical, else its draws are parameters ("l1#0") and its value is an attribute. What
 //   has no dimension (constants, C++ functions) is a user attribute.
@@ -46,6 +46,9 @@ class OptunaRows {
 
   /// Writes the event; within the caller's transaction.
   void write(const Event& event);
+
+  /// Takes note of an event of another process, which wrote it itself.
+  void learn(const Event& event);
 
   /// The transaction was committed, or rolled back: what write() has learnt since is kept or
   /// forgotten.
@@ -77,6 +80,8 @@ class OptunaRows {
   void remember(int64_t trial);
 
   void add(const Event& event, const TrialAdded& added);
+  int64_t add_trial_row(const std::string& start);
+  int64_t adopt_trial_row(int64_t optuna_number, const std::string& start);
   void add_params(int64_t trial_id, const TrialAdded& added);
   void start(const Event& event, const AttemptStarted& started);
   void report(const Event& event, const Reported& reported);
@@ -90,8 +95,8 @@ class OptunaRows {
   std::unordered_map<int64_t, Row> rows_;                     // by our number
   std::vector<std::pair<int64_t, std::optional<Row>>> undo_;  // as they were, oldest first
   Database& database_;
-  Statement last_number_, add_trial_, add_own_, add_param_, add_attribute_, set_start_, add_point_,
-      add_value_, end_trial_;
+  Statement last_number_, add_trial_, adopt_trial_, trial_id_of_, add_own_, add_param_,
+      add_attribute_, set_start_, add_point_, add_value_, end_trial_;
 };
 
 }  // namespace muster::tune

@@ -1,5 +1,8 @@
 #include "muster/tune/storage/optuna_schema.h"
 
+#include <chrono>
+#include <thread>
+
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 
@@ -88,6 +91,39 @@ Error other_schema(const Database& database, std::string value) {
        .hint = "an older one: `optuna storage upgrade --storage sqlite:///FILE`"});
 }
 
+/// SQLite says which mode it is in now, also where that is another one than was wished.
+std::string journal_mode(Database& database, std::string_view sql) {
+  Statement mode = database.prepare(sql);
+  std::string now = mode.step() ? std::string(mode.text(0)) : "unknown";
+  mode.reset();
+  return now;
+}
+
+/// Several processes may make the file at the same time, and for this change SQLite does not wait
+/// for the others by itself.
+std::string change_to_log(Database& database) {
+  using Clock = std::chrono::steady_clock;
+  const auto until = Clock::now() + std::chrono::duration<double>(database.patience_s());
+  while (true) {
+    try {
+      return journal_mode(database, "PRAGMA journal_mode = WAL");
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kEnvironment || Clock::now() >= until) throw;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+void keep_log(Database& database) {
+  if (journal_mode(database, "PRAGMA journal_mode") == "wal") return;
+  const std::string now = change_to_log(database);
+  if (now == "wal") return;
+  throw environment_error({.refused = concat("cannot keep ", database.file().string()),
+                           .rule = "its file system can keep a write-ahead log",
+                           .value = concat("journal mode ", now),
+                           .hint = "choose a storage on a local disk"});
+}
+
 }  // namespace
 
 bool has_own_tables(Database& database) {
@@ -114,7 +150,7 @@ void check_schema(Database& database) {
 void make_schema(Database& database) {
   const auto is_empty = [&] { return count(database, "SELECT count(*) FROM sqlite_master") == 0; };
   if (!is_empty()) check_schema(database);
-  database.run("PRAGMA journal_mode = WAL");
+  keep_log(database);
   if (has_own_tables(database)) return;
   Transaction transaction(database);
   if (is_empty()) database.run(kOptunaTables);

@@ -17,6 +17,8 @@ namespace muster::tune {
 inline constexpr int64_t kOptunaSchema = 12;
 inline constexpr std::string_view kOptunaRevision = "v3.2.0.a";
 inline constexpr size_t kMostStudyName = 512;  ///< bytes
+/// System attribute of a trial that is a failed one of ours once more: its number.
+inline constexpr std::string_view kAgainAttribute = "muster:again";
 
 /// Makes Optuna's tables in an empty database, and ours (Note [Storage]) where they are not there,
 /// in one transaction, and has the file keep a write-ahead log. Throws a usage error for a database

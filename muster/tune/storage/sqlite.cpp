@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cmath>
+#include <cstdlib>
 
 #include <sqlite3.h>
 
@@ -115,23 +116,92 @@ std::string_view Statement::text(int column) const {
 
 Database::Database(const std::filesystem::path& file, Access access, double patience_s)
     : file_(file), patience_s_(patience_s) {
-  const int flags =
-      access == Access::kRead ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
-  sqlite3* opened = nullptr;
-  // No lock for threads inside: a connection belongs to one.
-  const int code = sqlite3_open_v2(file.c_str(), &opened, flags | SQLITE_OPEN_NOMUTEX, nullptr);
-  database_.reset(opened);
-  if (code != SQLITE_OK) throw error(code);
-  sqlite3_extended_result_codes(opened, 1);
-  sqlite3_busy_timeout(opened, static_cast<int>(std::lround(patience_s * 1000)));
+  if (access == Access::kRead) {
+    open_to_read();
+  } else {
+    const int code = open(file.string(), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    if (code != SQLITE_OK) throw error(code);
+  }
   // A file may come from anyone: what its schema says runs nothing but SQLite's harmless functions.
-  sqlite3_db_config(opened, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  sqlite3_db_config(database_.get(), SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   run("PRAGMA cell_size_check = ON");
   begin_ = prepare("BEGIN IMMEDIATE");
   commit_ = prepare("COMMIT");
 }
 
 Database::~Database() = default;
+
+int Database::open(const std::string& name, int flags) {
+  sqlite3* opened = nullptr;
+  // No lock for threads inside: a connection belongs to one.
+  const int code = sqlite3_open_v2(name.c_str(), &opened, flags | SQLITE_OPEN_NOMUTEX, nullptr);
+  database_.reset(opened);
+  if (code != SQLITE_OK) return code;
+  sqlite3_extended_result_codes(opened, 1);
+  sqlite3_busy_timeout(opened, static_cast<int>(std::lround(patience_s_ * 1000)));
+  return SQLITE_OK;
+}
+
+// Note [Reading without writing]
+// A reader of a database with a write-ahead log wants to make files beside it, which a medium that
+// cannot be written and the folder of another user refuse. Then nobody writes just now, or the
+// files would be there and do. Without a log the database is all there is: SQLite reads it as one
+// that does not change ("immutable"). With a log, of a tuner that was killed, what it holds would
+// be missing: database and log are copied and read there.
+
+void Database::open_to_read() {
+  const int code = open(file_.string(), SQLITE_OPEN_READONLY);
+  if (code == SQLITE_OK && can_be_read()) return;
+  std::error_code ignored;
+  const auto log_bytes = std::filesystem::file_size(file_.string() + "-wal", ignored);
+  if (!ignored && log_bytes > 0) return open_copy();
+  std::string name = "file:";
+  for (const char c : std::filesystem::absolute(file_).string()) {
+    static constexpr char kDigits[] = "0123456789ABCDEF";
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '%' || c == '?' || c == '#') {
+      name += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
+    } else {
+      name += c;
+    }
+  }
+  const int again = open(name + "?immutable=1", SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
+  if (again != SQLITE_OK) throw error(again);
+}
+
+/// False if reading fails for want of a right to write; other faults show when it is used.
+bool Database::can_be_read() {
+  const int code = sqlite3_exec(
+      database_.get(), "SELECT 1 FROM sqlite_master LIMIT 1", nullptr, nullptr, nullptr);
+  const int kind = code & 0xFF;
+  return kind != SQLITE_CANTOPEN && kind != SQLITE_READONLY && kind != SQLITE_PERM;
+}
+
+void Database::open_copy() {
+  std::string folder = (std::filesystem::temp_directory_path() / "muster-study-XXXXXX").string();
+  if (::mkdtemp(folder.data()) == nullptr) throw not_written(folder, "no folder", errno);
+  copy_.reset(new std::filesystem::path(folder));
+  const auto copy = *copy_ / "study.db";
+  std::error_code error_code;
+  std::filesystem::copy_file(file_, copy, error_code);
+  if (!error_code)
+    std::filesystem::copy_file(file_.string() + "-wal", copy.string() + "-wal", error_code);
+  if (error_code) {
+    throw environment_error({.refused = concat("cannot copy ", file_.string(), " to read it"),
+                             .rule = errno_text(error_code.value())});
+  }
+  std::filesystem::permissions(copy, std::filesystem::perms::owner_all, error_code);
+  std::filesystem::permissions(
+      copy.string() + "-wal", std::filesystem::perms::owner_all, error_code);
+  const int code = open(copy.string(), SQLITE_OPEN_READWRITE);
+  if (code != SQLITE_OK) throw error(code);
+}
+
+void Database::Remove::operator()(std::filesystem::path* folder) const {
+  std::error_code ignored;
+  std::filesystem::remove_all(*folder, ignored);
+  delete folder;
+}
 
 Statement Database::prepare(std::string_view sql) {
   sqlite3_stmt* statement = nullptr;

@@ -54,7 +54,9 @@ class Statement {
 ///   program beyond `patience_s`; nothing of the transaction under way is stored then.
 class Database {
  public:
-  enum class Access { kRead, kWrite };  ///< kWrite makes a file that is not there
+  /// kWrite makes a file that is not there. kRead needs no right to write, neither to the file nor
+  /// to its folder: see Note [Reading without writing].
+  enum class Access { kRead, kWrite };
 
   Database(const std::filesystem::path& file, Access access, double patience_s = 10);
   ~Database();
@@ -69,6 +71,7 @@ class Database {
   Statement& begin() { return begin_; }
   Statement& commit() { return commit_; }
   const std::filesystem::path& file() const { return file_; }
+  double patience_s() const { return patience_s_; }
 
   /// The error behind SQLite's result `code`.
   Error error(int code) const;
@@ -77,8 +80,19 @@ class Database {
   struct Close {
     void operator()(sqlite3* database) const;
   };
+  /// A folder that goes with its owner.
+  struct Remove {
+    void operator()(std::filesystem::path* folder) const;
+  };
+
+  int open(const std::string& name, int flags);
+  void open_to_read();
+  bool can_be_read();
+  void open_copy();
+
   std::filesystem::path file_;
   double patience_s_;
+  std::unique_ptr<std::filesystem::path, Remove> copy_;  // of what could not be read in its place
   std::unique_ptr<sqlite3, Close> database_;
   Statement begin_, commit_;  // of transactions; after the connection, so that they go first
 };

@@ -133,6 +133,12 @@ class SqliteStorage : public Storage {
     StudyOpener opener(database_, description);
     study_id_ = opener.open();
     identity_ = FileIdentity(file);
+    version_ = database_.prepare("PRAGMA data_version");
+    waiting_.emplace(database_, study_id_);
+    Transaction transaction(database_);  // one moment for all that is learnt from the tables
+    seen_version_ = version_now();
+    seen_ = select_last_event(database_, study_id_);
+    waiting_->refresh();
     rows_.emplace(database_,
                   OptunaRows::Target{.study_id = study_id_,
                                      .metric = opener.text("metric"),
@@ -140,6 +146,8 @@ class SqliteStorage : public Storage {
                                      .scope = parse_scope(opener.text("scope"))},
                   space);
     show_what_was_put_off();
+    transaction.commit();
+    rows_->keep();
     add_event_ = database_.prepare(
         "INSERT INTO muster_events (event_key, time, trial, kind, payload) VALUES (?, ?, ?, ?, ?)");
   }
@@ -154,12 +162,17 @@ class SqliteStorage : public Storage {
     }
   }
 
-  void append(std::span<const Event> events) override {
-    if (events.empty()) return;
+  void transact(const Make& make) override {
     check_file();
-    const bool put_off = may_put_off(events);
+    std::span<const Event> events;
+    bool put_off = false;
     try {
       Transaction transaction(database_);
+      std::vector<Event> theirs = take_news();
+      const bool alone = theirs.empty();
+      events = make(std::move(theirs));
+      if (events.empty() && (alone || put_off_.empty())) return;
+      put_off = may_put_off(events) && alone;
       for (const Event& event : events) log(event);
       if (!put_off) show(events);
       transaction.commit();
@@ -173,9 +186,22 @@ class SqliteStorage : public Storage {
     } else {
       put_off_.clear();
     }
+    if (!events.empty()) seen_ = events.back().id;
   }
 
-  std::vector<Event> events() override { return select_events(database_, study_id_); }
+  std::vector<Event> news() override {
+    if (!(FileIdentity(database_.file()) == identity_)) return {};  // transact() will say so
+    return take_news();
+  }
+
+  std::vector<Event> events() override {
+    take_news();
+    std::vector<Event> all = select_events(database_, study_id_);
+    while (!all.empty() && all.back().id > seen_) all.pop_back();  // since: news() has them
+    return all;
+  }
+
+  std::vector<WaitingTrial> waiting_trials() override { return waiting_->trials(); }
 
   std::vector<ForeignTrial> foreign_trials() override {
     return select_foreign_trials(database_, study_id_);
@@ -187,7 +213,8 @@ class SqliteStorage : public Storage {
   // 400 a second (StorageOptions::busy_below_s), the latter are put off: by 0.1 s (40 times as
   // long) or 64 events at most, and never past another kind of event. The log alone is what a study
   // is resumed from; what it has and Optuna's tables have not is always a run of reports at its
-  // end, which opening the storage looks at.
+  // end, which opening the storage looks at. So whoever appends behind reports of others brings
+  // these into Optuna's tables too: it cannot know whether they were put off.
   static constexpr double kLongestPutOff = 40;
   static constexpr int kFastBefore = 8;
   static constexpr size_t kMostPutOff = 64;
@@ -202,22 +229,41 @@ class SqliteStorage : public Storage {
            std::ranges::all_of(events, &is_report);
   }
 
+  int64_t version_now() {
+    const int64_t version = version_.step() ? version_.integer(0) : 0;
+    version_.reset();
+    return version;
+  }
+
+  /// What other connections have committed since the last look.
+  std::vector<Event> take_news() {
+    const int64_t version = version_now();
+    if (version == seen_version_) return {};
+    std::vector<Event> theirs = select_events(database_, study_id_, seen_);
+    waiting_->refresh();
+    for (const Event& event : theirs) {
+      rows_->learn(event);
+      if (is_report(event)) put_off_.push_back(event);
+      seen_ = event.id;
+    }
+    rows_->keep();
+    seen_version_ = version;
+    return theirs;
+  }
+
   /// Brings Optuna's tables up to the log.
   void show(std::span<const Event> events) {
-    for (const Event& event : put_off_) rows_->write(event);
+    for (const Event& event : put_off_) {
+      if (rows_->is_open(event.trial)) rows_->write(event);
+    }
     for (const Event& event : events) rows_->write(event);
   }
 
   /// What a writer that died had put off.
   void show_what_was_put_off() {
-    const auto reports = select_last_reports(database_, study_id_, kMostPutOff);
-    if (reports.empty()) return;  // as a rule: no write lock for it
-    Transaction transaction(database_);
-    for (const Event& event : reports) {
+    for (const Event& event : select_last_reports(database_, study_id_, kMostPutOff)) {
       if (rows_->is_open(event.trial)) rows_->write(event);
     }
-    transaction.commit();
-    rows_->keep();
   }
 
   void log(const Event& event) {
@@ -241,6 +287,10 @@ class SqliteStorage : public Storage {
   Database database_;
   int64_t study_id_ = 0;
   FileIdentity identity_{{}};
+  Statement version_;  // changes when another connection commits
+  int64_t seen_version_ = 0;
+  int64_t seen_ = 0;  // the newest event that this process knows
+  std::optional<WaitingTrials> waiting_;
   std::optional<OptunaRows> rows_;
   Statement add_event_;
   std::chrono::duration<double> busy_below_;
@@ -251,6 +301,11 @@ class SqliteStorage : public Storage {
 };
 
 }  // namespace
+
+void Storage::append(std::span<const Event> events) {
+  if (events.empty()) return;
+  transact([&](const std::vector<Event>&) { return events; });
+}
 
 std::unique_ptr<Storage> open_storage(const std::filesystem::path& file,
                                       const Space& space,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,11 +22,15 @@ namespace muster::tune {
 // Note [Storage]
 // Optuna 5 (schema version 12, alembic v3.2.0.a) opens, continues and plots the file; Optuna's
 // dashboard shows it. What Optuna has no place for is in tables named muster_…, which it leaves
-// alone: the event log (Note [Event log]), the study's own description, its running tuner. WAL, so
-// that readers never block the writer; one writer per study (see TunerLock).
+// alone: the event log (Note [Event log]) and the study's own description. WAL, so that readers
+// never block the writer.
 //
-// A batch of events is one transaction. When append() returns, the batch survives the death of this
-// process; with `durable` also a power cut. So a report is answered only after its append().
+// A batch of events is one transaction. When transact() returns, the batch survives the death of
+// this process; with `durable` also a power cut. So a report is answered only after that.
+//
+// Several processes write to one study (a tuner and those who ask): whoever does holds SQLite's
+// write lock, first takes in what others have appended since, decides, and appends, all in one
+// transaction. So there is one log, and no event rests on a state that was out of date.
 
 /// What a storage knows of a study without reading its trials.
 struct StudySummary {
@@ -48,17 +53,38 @@ struct ForeignTrial {
   double started_s = 0, ended_s = 0;                     ///< seconds since 1970; 0: not yet
 };
 
+/// A trial that somebody has put into the study to be run: Optuna's enqueue_trial, or `muster study
+/// restart`.
+struct WaitingTrial {
+  int64_t number = 0;                   ///< in Optuna's count
+  std::map<std::string, Value> params;  ///< those that are fixed
+  std::optional<int64_t> again;         ///< the failed trial, in our count, that it is once more
+};
+
 class Storage {
  public:
   virtual ~Storage() = default;
 
-  /// Stores the events in one transaction. Throws an environment error (full disk, file gone,
-  /// locked by another program beyond 10 s): nothing of the batch is stored then, and it may be
-  /// tried again.
-  virtual void append(std::span<const Event> events) = 0;
+  /// From what other processes have appended since the last call of this storage, what is to be
+  /// appended now: a view that holds until transact() returns.
+  using Make = std::function<std::span<const Event>(std::vector<Event> theirs)>;
+
+  /// One transaction: takes the write lock, calls `make`, appends. Throws an environment error
+  /// (full disk, file gone, locked by another program beyond the patience): nothing is stored then,
+  /// and `make` may have been called or not; an exception of `make` passes through.
+  virtual void transact(const Make& make) = 0;
+
+  /// The same for events that are there already.
+  void append(std::span<const Event> events);
+
+  /// What others have appended since the last call of this storage, without the write lock.
+  virtual std::vector<Event> news() = 0;
 
   /// All events so far, in order.
   virtual std::vector<Event> events() = 0;
+
+  /// The trials that wait to be run, as of the last call of this storage; oldest first.
+  virtual std::vector<WaitingTrial> waiting_trials() = 0;
 
   /// The study's trials that are not from the log, by number, whatever their state.
   virtual std::vector<ForeignTrial> foreign_trials() = 0;
@@ -66,7 +92,7 @@ class Storage {
 
 struct StorageOptions {
   bool durable = false;
-  double lock_patience_s = 10;  ///< how long append() waits for another program's lock
+  double lock_patience_s = 10;  ///< how long transact() waits for another program's lock
   /// Appends that follow each other faster are those of a busy study; see Note [Busy studies].
   double busy_below_s = 0.0025;
 };
@@ -88,12 +114,25 @@ std::vector<StudySummary> studies_of(const std::filesystem::path& file);
 /// names otherwise.
 StudySummary find_study(const std::filesystem::path& file, std::string_view name);
 
-/// The events of a study, without opening it for writing; none for a study that Optuna made.
+/// The events of a study, without opening it for writing; none for a study that Optuna made. Needs
+/// no right to write: not to the file, nor its folder.
 std::vector<Event> read_events(const std::filesystem::path& file, std::string_view study);
 
 /// Storage::foreign_trials without opening it for writing.
 std::vector<ForeignTrial> read_foreign_trials(const std::filesystem::path& file,
                                               std::string_view study);
+
+/// Removes a study with all its trials from the file. Throws a usage error if it is not there or a
+/// tuner runs it.
+void delete_study(const std::filesystem::path& file, std::string_view study);
+
+/// Puts failed trials of ours into the study once more, as Optuna's RetryFailedTrialCallback does:
+/// each as a trial that waits with the same parameters, which a tuner runs (one that runs does so
+/// now). `numbers`: those alone; empty: all that failed and were not put in before. Returns which.
+/// Throws a usage error for one that has not failed.
+std::vector<int64_t> restart_failed_trials(const std::filesystem::path& file,
+                                           std::string_view study,
+                                           std::span<const int64_t> numbers);
 
 /// The process that runs the study, as TunerLock tells; nothing if none does. 0: one of another PID
 /// namespace.

@@ -89,13 +89,21 @@ Event event_of(Statement& row, int64_t study_id) {
 
 }  // namespace
 
-std::vector<Event> select_events(Database& database, int64_t study_id) {
+int64_t select_last_event(Database& database, int64_t study_id) {
+  Statement last = database.prepare(
+      "SELECT event_key FROM muster_events WHERE event_key >= ? AND event_key < ? "
+      "ORDER BY event_key DESC LIMIT 1");
+  last.bind(1, event_key(study_id, 0)).bind(2, event_key(study_id + 1, 0));
+  return last.step() ? last.integer(0) - event_key(study_id, 0) : 0;
+}
+
+std::vector<Event> select_events(Database& database, int64_t study_id, int64_t after) {
   std::vector<Event> events;
   if (!has_own_tables(database)) return events;
   Statement rows = database.prepare(
       "SELECT event_key, time, trial, kind, payload FROM muster_events "
-      "WHERE event_key >= ? AND event_key < ? ORDER BY event_key");
-  rows.bind(1, event_key(study_id, 0)).bind(2, event_key(study_id + 1, 0));
+      "WHERE event_key > ? AND event_key < ? ORDER BY event_key");
+  rows.bind(1, event_key(study_id, after)).bind(2, event_key(study_id + 1, 0));
   while (rows.step()) events.push_back(event_of(rows, study_id));
   return events;
 }
@@ -112,7 +120,22 @@ std::vector<Event> select_last_reports(Database& database, int64_t study_id, siz
   return events;
 }
 
+namespace {
+
+/// As a rule there are none, which two counts tell at once.
+bool has_foreign_trials(Database& database, int64_t study_id) {
+  if (!has_own_tables(database)) return true;
+  Statement counts = database.prepare(
+      "SELECT (SELECT count(*) FROM trials WHERE study_id = ?1), "
+      "(SELECT count(*) FROM muster_trials WHERE study_id = ?1)");
+  counts.bind(1, study_id);
+  return !counts.step() || counts.integer(0) != counts.integer(1);
+}
+
+}  // namespace
+
 std::vector<ForeignTrial> select_foreign_trials(Database& database, int64_t study_id) {
+  if (!has_foreign_trials(database, study_id)) return {};
   const char* own = has_own_tables(database) ? "AND NOT EXISTS (SELECT 1 FROM muster_trials AS m "
                                                "WHERE m.trial_id = t.trial_id) "
                                              : "";
@@ -135,6 +158,74 @@ std::vector<ForeignTrial> select_foreign_trials(Database& database, int64_t stud
                                   : from_value_type(rows.text(5), rows.number(6));
     details.add_to(trial, rows.integer(0));
   }
+  return trials;
+}
+
+// ---- Trials that wait ----
+
+WaitingTrials::WaitingTrials(Database& database, int64_t study_id)
+    : study_id_(study_id),
+      database_(database),
+      new_rows_(database.prepare("SELECT trial_id, number, state FROM trials "
+                                 "WHERE trial_id > ? AND study_id = ? ORDER BY trial_id")),
+      state_(database.prepare("SELECT state FROM trials WHERE trial_id = ?")),
+      params_(database.prepare("SELECT param_name, param_value, distribution_json "
+                               "FROM trial_params WHERE trial_id = ?")),
+      attributes_(database.prepare("SELECT \"key\", value_json FROM trial_system_attributes "
+                                   "WHERE trial_id = ?")) {}
+
+void WaitingTrials::refresh() {
+  std::erase_if(waiting_, [&](const auto& entry) {
+    state_.bind(1, entry.first);
+    const bool gone = !state_.step() || state_.text(0) != "WAITING";
+    state_.reset();
+    return gone;
+  });
+  find_new();
+}
+
+void WaitingTrials::find_new() {
+  std::vector<std::pair<int64_t, int64_t>> found;
+  new_rows_.bind(1, seen_).bind(2, study_id_);
+  while (new_rows_.step()) {
+    seen_ = new_rows_.integer(0);
+    if (new_rows_.text(2) == "WAITING") found.emplace_back(seen_, new_rows_.integer(1));
+  }
+  for (const auto& [trial_id, number] : found) {
+    try {
+      waiting_[trial_id] = read(trial_id, number);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kUsage) throw;
+      waiting_.erase(trial_id);  // not as Optuna writes one: it is left to whoever made it
+    }
+  }
+}
+
+/// Optuna's enqueue_trial keeps what is fixed in an attribute; create_trial has parameters.
+WaitingTrial WaitingTrials::read(int64_t trial_id, int64_t number) {
+  WaitingTrial trial{.number = number};
+  params_.reset();  // where the one before could not be read
+  attributes_.reset();
+  params_.bind(1, trial_id);
+  while (params_.step())
+    trial.params[std::string(params_.text(0))] =
+        value_from_optuna(params_.number(1), params_.text(2));
+  attributes_.bind(1, trial_id);
+  while (attributes_.step()) {
+    const std::string_view key = attributes_.text(0);
+    if (key != "fixed_params" && key != kAgainAttribute) continue;
+    const Json json = parse_json(attributes_.text(1), "a waiting trial's attribute");
+    if (key == kAgainAttribute && json.is_number_integer()) trial.again = json.get<int64_t>();
+    if (key != "fixed_params" || !json.is_object()) continue;
+    for (const auto& [name, value] : json.items())
+      trial.params[name] = value_from(value, "a waiting trial's parameter");
+  }
+  return trial;
+}
+
+std::vector<WaitingTrial> WaitingTrials::trials() const {
+  std::vector<WaitingTrial> trials;
+  for (const auto& [trial_id, trial] : waiting_) trials.push_back(trial);
   return trials;
 }
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cctype>
 
 #include <errno.h>
 
@@ -7,29 +6,15 @@
 #include "muster/base/host.h"
 #include "muster/base/process_lock.h"
 #include "muster/base/text.h"
+#include "muster/tune/core/study_paths.h"
 #include "muster/tune/storage/storage.h"
 
 namespace muster::tune {
 namespace {
 
-/// The lock's file. Letters that a file name should not have are %XX.
+/// Nothing else opens this file: who closes a descriptor of it loses its lock by fcntl.
 std::string lock_path(const std::filesystem::path& file, std::string_view study) {
-  static constexpr char kDigits[] = "0123456789ABCDEF";
-  constexpr size_t kLongest = 150;
-  std::error_code ignored;
-  const std::filesystem::path real = std::filesystem::weakly_canonical(file, ignored);
-  std::string name;
-  for (const char c : study) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (std::isalnum(byte) || c == '-' || c == '_' || c == '.') {
-      name += c;
-    } else {
-      name += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
-    }
-  }
-  if (name.size() > kLongest)
-    name = concat(name.substr(0, kLongest), '-', std::hash<std::string_view>{}(study));
-  return concat(real.empty() ? file.string() : real.string(), '.', name, ".lock");
+  return file_of_study(file, study, "lock").string();
 }
 
 Error is_running(std::string_view study, const std::string& who) {

@@ -74,7 +74,7 @@ std::string trial_csv_line(const TrialHistory& trial,
                            std::span<const std::string> metrics) {
   CsvLine line;
   const double value = result_of(trial, facts);
-  line.add_count(trial.number).add(optuna_name(trial.state)).add_if(!std::isnan(value), value);
+  line.add_count(trial_id(trial)).add(optuna_name(trial.state)).add_if(!std::isnan(value), value);
   for (const Value& parameter : trial.values) line.add(value_text(parameter));
   const auto last = last_metrics(trial);
   for (const std::string& metric : metrics) {
@@ -125,7 +125,7 @@ Json to_json(const TrialHistory& trial, const StudyFacts& facts, bool reports) {
     if (!trial.values[i].is_none()) params[facts.parameters[i].name] = to_json(trial.values[i]);
   for (const auto& [name, last] : last_metrics(trial)) metrics[name] = number_json(last);
   for (const TrialHistory::Row& row : trial.rows) rows.push_back(report_json(row));
-  Json json = {{"number", trial.number},
+  Json json = {{"number", trial_id(trial)},
                {"state", optuna_name(trial.state)},
                {"value", std::isnan(value) ? Json() : number_json(value)},
                {"params", std::move(params)},
@@ -138,7 +138,10 @@ Json to_json(const TrialHistory& trial, const StudyFacts& facts, bool reports) {
                {"failure", trial.failure == Failure::kNone ? Json() : Json(name_of(trial.failure))},
                {"reason", trial.reason}};
   if (trial.state == TrialState::kPaused) json["state"] = "PAUSED";
-  if (trial.foreign) json["added_by"] = "optuna";
+  if (trial.foreign) {
+    json["added_by"] = "optuna";
+    json["optuna_number"] = trial.number;
+  }
   json["reports"] = reports ? std::move(rows) : Json(rows.size());
   return json;
 }
@@ -153,7 +156,7 @@ Json to_json(std::span<const TrialHistory> trials, const StudyFacts& facts) {
           {"mode", name_of(facts.mode)},
           {"scope", name_of(facts.scope)},
           {"parameters", std::move(parameters)},
-          {"best_trial", best != nullptr ? Json(best->number) : Json()},
+          {"best_trial", best != nullptr ? Json(trial_id(*best)) : Json()},
           {"trials", std::move(list)}};
 }
 

@@ -11,7 +11,7 @@ namespace muster::tune {
 
 /// One line per trial, after a header: number, state, value (by the study's scope), params_<name>,
 /// metrics_<name> (as last reported), step, reports, attempts, datetime_start, datetime_complete
-/// (UTC), run_s, failure, reason. Names as in Optuna's trials_dataframe where it has the column.
+/// (UTC), run_s, failure, reason. `number` is trial_id(). Names as in Optuna's trials_dataframe where it has the column.
 /// What a trial has not is empty; NaN and infinities are nan, inf, -inf. RFC 4180, lines ended by
 /// "\n".
 std::string to_csv(std::span<const TrialHistory> trials, const StudyFacts& facts);

@@ -115,7 +115,8 @@ void HistoryBuilder::take_in(const Event& event, const AttemptEnded& ended) {
     trial.run_s += event.time_s - attempt_started_s_[static_cast<size_t>(event.trial)];
   trial.state = ended.then;
   trial.failure = ended.failure;
-  if (!ended.message.empty()) trial.reason = ended.message;
+  // As in StudyCore: what an attempt before has failed of says nothing of one that ended well.
+  if (!ended.message.empty() || ended.then == TrialState::kComplete) trial.reason = ended.message;
   if (is_over(ended.then)) trial.ended_s = event.time_s;
 }
 
@@ -170,6 +171,14 @@ std::vector<TrialHistory> histories(std::span<const ForeignTrial> trials, const 
     }
   }
   return out;
+}
+
+std::string trial_label(const TrialHistory& trial) {
+  return concat(trial.foreign ? "o" : "", trial.number);
+}
+
+int64_t trial_id(const TrialHistory& trial) {
+  return trial.foreign ? -1 - trial.number : trial.number;
 }
 
 double result_of(const TrialHistory& trial, const StudyFacts& facts) {

@@ -56,6 +56,14 @@ struct TrialHistory {
   double last = 0, best = 0;  ///< of the study's metric; NaN: none
 };
 
+/// How people name the trial: "33", and "o33" for Optuna's own, whose number another trial of ours
+/// may have.
+std::string trial_label(const TrialHistory& trial);
+
+/// One number per trial of a study: ours as they are, Optuna's own as searchers know them:
+/// -1, -2, …
+int64_t trial_id(const TrialHistory& trial);
+
 /// Makes histories of events, which may come piece by piece. Throws a usage error for a log that
 /// does not fit itself (an event of a trial that was not added, values that are not one per
 /// parameter).

@@ -43,7 +43,8 @@ std::string study_digits(std::string_view name) {
 std::string trial_id(const TrialHistory& trial, const StudyFacts& facts) {
   const std::string digits = std::to_string(100000 + trial.number % 100000);
   const std::string number = trial.number < 100000 ? digits.substr(1) : concat(trial.number);
-  return concat(study_digits(facts.name), '_', number);
+  // Optuna's own trials count by themselves: another experiment, for Ray.
+  return concat(study_digits(facts.name + (trial.foreign ? " (optuna)" : "")), '_', number);
 }
 
 /// Ray's _clean_value: floats with four digits, other letters than a-z 0-9 _ - in a row become one

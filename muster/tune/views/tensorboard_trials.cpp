@@ -142,38 +142,43 @@ void TensorBoardTrials::take(std::span<const Event> events, bool past) {
   if (!past) return;
   for (const TrialHistory& trial : builder_.trials()) {
     if (is_over(trial.state) || trial.rows.empty()) continue;
-    describe(trial);
+    for (const TrialHistory::Row& row : trial.rows) describe(row);
     for (const TrialHistory::Row& row : trial.rows) add_row(writer_of(trial), row);
+    if (trial.state != TrialState::kRunning) writers_.erase(trial.number);
   }
 }
 
 void TensorBoardTrials::take_one(const Event& event) {
   const TrialHistory& trial = builder_.trials()[static_cast<size_t>(event.trial)];
   if (std::holds_alternative<Reported>(event.what)) {
-    describe(trial);
+    describe(trial.rows.back());
     add_row(writer_of(trial), trial.rows.back());
   }
-  if (std::holds_alternative<AttemptEnded>(event.what) && is_over(trial.state)) {
-    end(writer_of(trial), trial);
-    writers_.erase(trial.number);
-  }
+  if (!std::holds_alternative<AttemptEnded>(event.what)) return;
+  if (is_over(trial.state)) end(writer_of(trial), trial);
+  writers_.erase(trial.number);  // also of a paused one: there may be thousands
 }
 
-/// Writes the experiment again if the trial's newest reports have metrics that it lacks.
-void TensorBoardTrials::describe(const TrialHistory& trial) {
+/// Writes the experiment again if the report has metrics that it lacks.
+void TensorBoardTrials::describe(const TrialHistory::Row& row) {
   const size_t before = metrics_.size();
-  for (const std::string& name : metric_names(std::span(&trial, 1), builder_.facts()))
+  const auto add = [&](const std::string& name) {
     if (std::ranges::find(metrics_, name) == metrics_.end()) metrics_.push_back(name);
+  };
+  add(builder_.facts().metric);
+  for (const auto& [name, value] : row.metrics) add(name);
   if (metrics_.size() == before) return;
-  writer_in(folder_, 0)
-      .add_experiment(domains_of(std::span(&trial, 1), builder_.facts()), metrics_);
+  writer_in(folder_, 0).add_experiment(domains_of(builder_.trials(), builder_.facts()), metrics_);
 }
 
 TensorBoardWriter& TensorBoardTrials::writer_of(const TrialHistory& trial) {
   const auto found = writers_.find(trial.number);
   if (found != writers_.end()) return found->second;
-  TensorBoardWriter& writer =
-      writers_.emplace(trial.number, writer_in(run_folder(folder_, trial), 0)).first->second;
+  const auto folder = run_folder(folder_, trial);
+  if (!begun_.insert(trial.number).second)  // it goes on where it was paused
+    return writers_.emplace(trial.number, TensorBoardWriter(folder, {.buffer_bytes = 0}))
+        .first->second;
+  TensorBoardWriter& writer = writers_.emplace(trial.number, writer_in(folder, 0)).first->second;
   const auto domains = domains_of(std::span(&trial, 1), builder_.facts());
   writer.start_session(hparams_of(trial, builder_.facts(), domains), trial.started_s);
   return writer;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,13 +37,14 @@ class TensorBoardTrials {
 
  private:
   void take_one(const Event& event);
-  void describe(const TrialHistory& trial);
+  void describe(const TrialHistory::Row& row);
   track::TensorBoardWriter& writer_of(const TrialHistory& trial);
 
   std::filesystem::path folder_;
   HistoryBuilder builder_;
   std::vector<std::string> metrics_;                     // described so far
-  std::map<int64_t, track::TensorBoardWriter> writers_;  // of trials that are not over
+  std::map<int64_t, track::TensorBoardWriter> writers_;  // of trials that run
+  std::set<int64_t> begun_;                              // trials that have a run by now
 };
 
 }  // namespace muster::tune

@@ -50,6 +50,23 @@ TEST(Event, WritesItsOwnFieldsAsOneJsonObjectInAFixedOrder) {
   EXPECT_EQ(what.decision, reported.decision);
 }
 
+TEST(Event, AGivenTrialAndASessionSayWhatTheyAre) {
+  TrialAdded added;
+  added.point = {0.5};
+  added.given = true;
+  added.adopted = 12;
+  added.reason = "enqueued by Optuna";
+  EXPECT_EQ(
+      payload_text(with(added)),
+      R"x({"point":[0.5],"values":[],"given":true,"adopted":12,"reason":"enqueued by Optuna"})x");
+  const Event read = again(with(added));
+  EXPECT_TRUE(std::get<TrialAdded>(read.what).given);
+  EXPECT_EQ(std::get<TrialAdded>(read.what).adopted, 12);
+  const TunerNote note{.text = "started", .session = true};
+  EXPECT_EQ(payload_text(with(note)), R"x({"text":"started","session":true})x");
+  EXPECT_TRUE(std::get<TunerNote>(again(with(note)).what).session);
+}
+
 TEST(Event, KeepsEveryDoubleBitForBitAndWritesWhatJsonHasNotAsText) {
   const double denormal = std::numeric_limits<double>::denorm_min();
   TrialAdded added;

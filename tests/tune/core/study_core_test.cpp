@@ -231,6 +231,100 @@ TEST(StudyCore, OneTrialCanBeStoppedInAnyState) {
   EXPECT_EQ(trial(again, 1).reason, "enough of it");
 }
 
+TEST(StudyCore, ARetryIsDueWhateverElseRuns) {
+  StudySpec spec = spec_with(2);
+  spec.failures.fill({.retries = 1, .backoff_s = 10});
+  StudyCore core(spec);
+  start(core);
+  start(core);
+  core.report(0, loss(1), 1);
+  core.ended(0, Failure::kCrash, "exit code 1", 5);
+  const auto next = core.next(6);
+  EXPECT_EQ(next.kind, StudyCore::Next::kWait);
+  EXPECT_EQ(next.wait_until_s, 15);
+}
+
+TEST(StudyCore, OneThatEndsWellAfterTheStopIsCompleteAndOneThatWasEndedGoesOn) {
+  StudyCore core(spec_with(5));
+  for (int64_t i = 0; i < 2; ++i) {
+    start(core);
+    core.report(i, loss(1), 1);
+  }
+  core.stop("time budget", 2);
+  core.ended(0, Failure::kNone, "exit code 0", 3);
+  core.ended(1, Failure::kInterrupted, "exit code 0", 3);
+  EXPECT_EQ(trial(core, 0).state, TrialState::kComplete);
+  EXPECT_EQ(trial(core, 1).state, TrialState::kPending);
+}
+
+TEST(StudyCore, WithFailFastTheFirstFailureForGoodEndsTheStudy) {
+  StudySpec spec = spec_with(-1);
+  spec.fail_fast = true;
+  spec.failures.fill({.retries = 1, .backoff_s = 0});
+  StudyCore core(spec);
+  start(core);
+  start(core);
+  core.report(1, loss(1), 1);
+  core.ended(0, Failure::kCrash, "exit code 1", 1);
+  EXPECT_FALSE(core.is_stopped());  // has another attempt
+  EXPECT_EQ(start(core, 1), 0);
+  core.ended(0, Failure::kCrash, "exit code 1", 2);
+  EXPECT_EQ(core.stop_reason(), "trial 0 failed (crash): exit code 1");
+  EXPECT_TRUE(core.has_given_up());
+  EXPECT_EQ(core.next(2).kind, StudyCore::Next::kWait);  // trial 1 is to be told
+  core.ended(1, Failure::kInterrupted, "", 3);
+  EXPECT_EQ(core.next(3).kind, StudyCore::Next::kFinished);
+  StudyCore again(spec);
+  for (const Event& event : core.take_events()) again.replay(event);
+  EXPECT_FALSE(again.is_stopped());  // the next tuner goes on
+}
+
+TEST(StudyCore, AStudyWithoutEndWhoseTrialsAllFailWithoutAReportEnds) {
+  StudySpec spec = spec_with(-1);
+  spec.give_up_after = 4;
+  StudyCore core(spec);
+  int64_t trials = 0;
+  for (; core.next(1).kind == StudyCore::Next::kStart; ++trials)
+    core.ended(trials, Failure::kCrash, "exit code 127", 1);
+  EXPECT_EQ(trials, 4);
+  EXPECT_THAT(core.stop_reason(), HasSubstr("4 trials failed without one report; trial 3 failed"));
+  StudyCore heard(spec);
+  start(heard);
+  heard.report(0, loss(1), 1);
+  heard.ended(0, Failure::kCrash, "exit code 1", 1);
+  for (int64_t i = 1; i < 20; ++i) heard.ended(start(heard, 2), Failure::kCrash, "exit code 1", 2);
+  EXPECT_FALSE(heard.is_stopped());  // some do report: the space has points that fail
+}
+
+TEST(StudyCore, OfEqualResultsTheFirstTrialIsTheBestWhoeverEndsFirst) {
+  StudyCore core(spec_with(3));
+  for (int64_t i = 0; i < 3; ++i) core.report(start(core), loss(i == 2 ? 2 : 1), 1);
+  for (const int64_t i : {2, 1, 0}) core.ended(i, Failure::kNone, "", 2);
+  EXPECT_EQ(core.best()->number, 0);
+}
+
+TEST(StudyCore, ATrialWhoseLastReportWasRefusedIsNotComplete) {
+  StudyCore core(spec_with(1));
+  start(core);
+  core.report(0, loss(1, 5), 1);
+  EXPECT_THROW(core.report(0, loss(0.5, 5), 2), Error);  // its step does not rise
+  core.ended(0, Failure::kNone, "exit code 0", 3);       // `muster report … || exit 0`
+  EXPECT_EQ(trial(core, 0).state, TrialState::kFailed);
+  EXPECT_THAT(trial(core, 0).reason, HasSubstr("step is above"));
+}
+
+TEST(StudyCore, ACompleteTrialKeepsNoReasonOfAFailureBefore) {
+  StudySpec spec = spec_with(1);
+  spec.failures.fill({.retries = 1, .backoff_s = 0});
+  StudyCore core(spec);
+  start(core);
+  core.ended(0, Failure::kCrash, "boom", 1);
+  start(core, 1);
+  core.report(0, loss(1), 2);
+  core.ended(0, Failure::kNone, "", 3);
+  EXPECT_EQ(trial(core, 0).reason, "");
+}
+
 // ---- What a resumed study may change ----
 
 TEST(StudyDescription, TellsASpaceThatChangedFromOneThatDidNot) {

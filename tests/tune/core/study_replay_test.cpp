@@ -13,6 +13,7 @@
 #include "muster/base/text.h"
 #include "muster/tune/core/study_core.h"
 
+#include "tests/support/error_of.h"
 #include "tests/tune/core/core_by_hand.h"
 
 namespace muster::tune {
@@ -139,17 +140,156 @@ TEST(StudyCoreRecover, RunningTrialsGoOnFreeOfChargeAndAnsweredOnesEndAsTheyWere
   EXPECT_EQ(start(again, 100), 0);
 }
 
-TEST(StudyCoreRecover, TrialsThatWereAskedForAreLeftAloneForADay) {
-  StudySpec spec = spec_with(10);
+/// Calls that come from a tuner and from others who ask, in one core.
+int64_t ask(StudyCore& core, double now_s) {
+  const auto next = core.next(now_s, /*asked=*/true);
+  EXPECT_EQ(next.kind, StudyCore::Next::kStart);
+  return next.trial;
+}
+
+StudyCore replayed(const StudySpec& spec, const std::vector<Event>& log) {
   StudyCore core(spec);
-  ASSERT_EQ(core.next(0, /*asked=*/true).kind, StudyCore::Next::kStart);
+  for (const Event& event : log) core.replay(event);
+  return core;
+}
+
+TEST(StudyCoreAsked, ATunerDoesNotWaitForWhatOthersHaveAndTheirLeaseEndsWhileItRuns) {
+  StudySpec spec = spec_with(2);
+  spec.ask_lease_s = 100;
+  StudyCore core(spec);
+  EXPECT_EQ(ask(core, 0), 0);
+  EXPECT_EQ(start(core, 1), 1);
+  EXPECT_TRUE(core.is_asked(0));
+  EXPECT_FALSE(core.is_asked(1));
+  auto next = core.next(2);
+  EXPECT_EQ(next.kind, StudyCore::Next::kWait);
+  EXPECT_EQ(next.wait_until_s, 100);  // the lease's end, though another trial runs
+  core.report(1, loss(1), 3);
+  core.ended(1, Failure::kNone, "", 3);
+  next = core.next(4);
+  EXPECT_EQ(next.kind, StudyCore::Next::kHandedOut);
+  EXPECT_EQ(next.wait_until_s, 100);
+  core.report(0, loss(1), 60);  // a sign of life
+  EXPECT_EQ(core.next(159).kind, StudyCore::Next::kHandedOut);
+  EXPECT_EQ(start(core, 160), 0);
+  EXPECT_FALSE(core.is_asked(0));
+  EXPECT_EQ(trial(core, 0).attempt, 2);
+  const StudyCore again = replayed(spec, core.take_events());
+  EXPECT_EQ(trial(again, 0).attempt, 2);
+}
+
+TEST(StudyCoreAsked, AStoppedTunerEndsAtOnceAndLeavesWhatOthersHave) {
+  StudyCore core(spec_with(3));
+  EXPECT_EQ(ask(core, 0), 0);
+  core.stop("SIGINT", 1);
+  EXPECT_EQ(core.next(1).kind, StudyCore::Next::kFinished);
+  EXPECT_EQ(trial(core, 0).state, TrialState::kRunning);
+  EXPECT_EQ(core.report(0, loss(1), 2).action, Action::kContinue);
+}
+
+TEST(StudyCoreAsked, ASearcherThatWaitsForThemIsWaitedFor) {
+  StudySpec spec = spec_with(3);
+  spec.searcher = "random:max_concurrent=1";
+  StudyCore core(spec);
+  EXPECT_EQ(ask(core, 0), 0);
+  EXPECT_EQ(core.next(1).kind, StudyCore::Next::kWait);
+  core.report(0, loss(1), 2);
+  core.ended(0, Failure::kNone, "", 2);
+  EXPECT_EQ(start(core, 3), 1);
+}
+
+TEST(StudyCoreRecover, TrialsThatWereAskedForAreLeftAloneForADay) {
+  const StudySpec spec = spec_with(10);
+  StudyCore core(spec);
+  ask(core, 0);
   const std::vector<Event> log = core.take_events();
   for (const double now : {3600., 25 * 3600.}) {
-    StudyCore again(spec);
-    for (const Event& event : log) again.replay(event);
+    StudyCore again = replayed(spec, log);
     again.recover(now);
+    EXPECT_EQ(trial(again, 0).state, TrialState::kRunning);
+    again.stop("to see leases alone", now);
+    again.next(now);
     EXPECT_EQ(trial(again, 0).state, now < 24 * 3600 ? TrialState::kRunning : TrialState::kPending);
   }
+}
+
+// ---- Points from elsewhere ----
+
+TEST(StudyCoreGiven, PointsFromElsewhereComeFirstOnTopOfTheGridWhichLosesNoneOfItsOwn) {
+  StudySpec spec = spec_with(1);
+  spec.space = Space({{"a", grid_search({1, 2, 3})}, {"x", uniform(0, 1)}});
+  StudyCore plain(spec);
+  std::vector<Values> grid;
+  for (int i = 0; i < 3; ++i) grid.push_back(trial(plain, start(plain)).values);
+  StudyCore core(spec);
+  EXPECT_EQ(start(core), 0);
+  const auto partial = spec.space.point_of({{"a", 2}});
+  core.offer({{.partial = partial, .reason = "enqueued", .adopted = 7}});
+  EXPECT_EQ(start(core), 1);
+  EXPECT_EQ(trial(core, 1).values[0], Value(2));
+  EXPECT_GT(trial(core, 1).values[1].as_double(), 0);  // what was left open is drawn
+  core.offer({{.partial = partial, .reason = "enqueued", .adopted = 7}});  // was taken
+  EXPECT_EQ(start(core), 2);
+  EXPECT_EQ(start(core), 3);
+  EXPECT_EQ(trial(core, 0).values[0], grid[0][0]);
+  EXPECT_EQ(trial(core, 2).values[0], grid[1][0]);
+  EXPECT_EQ(trial(core, 3).values[0], grid[2][0]);
+  EXPECT_EQ(core.planned_trials(), 4);
+  for (int64_t i = 0; i < 4; ++i) {
+    core.report(i, loss(1), 1);
+    core.ended(i, Failure::kNone, "", 1);
+  }
+  EXPECT_EQ(core.next(2).kind, StudyCore::Next::kFinished);
+  core.offer({{.partial = partial, .reason = "trial 0 once more"}});
+  EXPECT_EQ(start(core, 2), 4);  // also when num_samples are done
+  StudyCore again = replayed(spec, core.take_events());
+  EXPECT_EQ(trial(again, 1).values, trial(core, 1).values);
+  EXPECT_EQ(again.planned_trials(), 5);
+  again.offer({{.partial = partial, .reason = "enqueued", .adopted = 7}});
+  EXPECT_EQ(again.next(3).kind, StudyCore::Next::kWait);
+}
+
+// ---- Time ----
+
+TEST(StudyCoreTime, SessionsBeforeCountToTheirLastEventHoweverLongOthersAskAfterwards) {
+  const StudySpec spec = spec_with(10);
+  StudyCore core(spec);
+  core.note("started", 1000, /*session=*/true);
+  start(core, 1010);
+  core.report(0, loss(1), 1030);  // then it is killed
+  ask(core, 2000);
+  core.report(1, loss(1), 5000);
+  StudyCore again = replayed(spec, core.take_events());
+  EXPECT_EQ(again.used_s(), 0);
+  again.note("resumed", 9000, /*session=*/true);
+  again.recover(9000);
+  EXPECT_EQ(again.used_s(), 30);
+  start(again, 9001);
+  again.note("resumed", 9500, true);
+  EXPECT_EQ(again.used_s(), 31);
+}
+
+TEST(StudyCoreReplay, ATrialThatRepeatedItselfWithoutStepsReplays) {
+  StudySpec spec = spec_with(1);
+  spec.failures.fill({.retries = -1, .backoff_s = 0});
+  StudyCore core(spec);
+  for (int64_t attempt = 1; attempt <= 3; ++attempt) {
+    start(core, 1);
+    for (int64_t t = 1; t <= 2 * attempt; ++t) core.report(0, loss(1.0 / double(t)), 1);
+    core.ended(0, Failure::kCrash, "killed", 1);
+  }
+  const StudyCore again = replayed(spec, core.take_events());
+  EXPECT_EQ(trial(again, 0).reports, 6);
+  EXPECT_EQ(trial(again, 0).last_t, 6);
+}
+
+TEST(StudyCoreReplay, AnAlteredValueIsRefused) {
+  const StudySpec spec = spec_with(2);
+  StudyCore core(spec);
+  start(core);
+  std::vector<Event> log = core.take_events();
+  std::get<TrialAdded>(log[0].what).values[0] = Value(0.5);
+  EXPECT_THAT(test::error_of([&] { replayed(spec, log); }), HasSubstr("lr = 0.5"));
 }
 
 }  // namespace

@@ -64,6 +64,7 @@ trial_timeout_s = 90
 report_timeout = "10m"
 stop_grace = "2s"
 kill_grace_s = 0.5
+ask_lease = "1h"
 stop = "loss <= 0.1"
 seed = 7
 searcher = "random_then_grid:top=2"
@@ -101,9 +102,13 @@ cpu = 2
 gpu = 0.5
 memory = "1.5 GiB"
 custom = {fpga = 2}
+[machine]
+custom = {fpga = 2}
 
 [failures]
 max_failures = 2
+fail_fast = true
+give_up_after = 3
 backoff = "5s"
 [failures.oom]
 retries = -1
@@ -156,6 +161,10 @@ TEST(StudyFile, EveryKeyIsRead) {
   EXPECT_EQ(spec.report_timeout_s, 600);
   EXPECT_EQ(spec.stop_grace_s, 2);
   EXPECT_EQ(spec.kill_grace_s, 0.5);
+  EXPECT_EQ(spec.ask_lease_s, 3600);
+  EXPECT_TRUE(spec.fail_fast);
+  EXPECT_EQ(spec.give_up_after, 3);
+  EXPECT_EQ(spec.machine_custom.at("fpga"), 2);
   EXPECT_EQ(spec.stop.size(), 1U);
   EXPECT_EQ(spec.seed, 7U);
   EXPECT_EQ(spec.searcher, "random_then_grid:top=2");

@@ -35,7 +35,7 @@ TEST(Sweep, TheDocumentationsExampleIsRead) {
 program: train.py
 name: sweepdemo
 project: first-steps
-method: bayes
+method: random
 metric:
   goal: minimize
   name: validation_loss
@@ -58,7 +58,7 @@ early_terminate:
   EXPECT_EQ(spec.storage, "runs/sweepdemo.db");
   EXPECT_EQ(spec.metric, "validation_loss");
   EXPECT_EQ(spec.mode, Mode::kMin);
-  EXPECT_EQ(spec.searcher, "tpe");
+  EXPECT_EQ(spec.searcher, "random");
   EXPECT_EQ(spec.num_samples, 30);
   EXPECT_EQ(spec.scheduler,
             "asha:max_t=1000000000,grace_period=3,reduction_factor=3,stop_last_trials=false");
@@ -186,7 +186,8 @@ TEST(Sweep, WhatCannotBeMappedIsRefusedAtItsPlace) {
   EXPECT_THAT(sweep_refusal(head), HasSubstr("a sweep has parameters"));
   EXPECT_THAT(sweep_refusal("method: random\nparameters: {a: {value: 1}}"),
               HasSubstr("a program or a command"));
-  EXPECT_THAT(sweep_refusal("method: hyperopt"), HasSubstr("random, grid or bayes (got hyperopt)"));
+  EXPECT_THAT(sweep_refusal("method: hyperopt"), HasSubstr("random or grid (got hyperopt)"));
+  EXPECT_THAT(sweep_refusal("method: bayes"), HasSubstr("there is no Bayesian searcher"));
   EXPECT_THAT(sweep_refusal(head + "metric: {name: a, target: 3}"),
               HasSubstr("stop = [\"a <= …\"]"));
   EXPECT_THAT(sweep_refusal(head + "metric: {name: a, goal: min}"),

@@ -139,6 +139,96 @@ TEST(Run, ManyThreadsLoseNoReport) {
   for (const Trial& trial : result.trials) EXPECT_EQ(trial.reports, 20);
 }
 
+/// A trial that would report for ever ends when the study does, and goes on when it is resumed; one
+/// that had returned by itself is complete.
+TEST(Run, AStopTokenIsHeardByReportsWhileAllSlotsAreBusy) {
+  std::stop_source stop;
+  int64_t reports = 0;
+  const RunResult result = run(
+      [&](TrialHandle& trial) {
+        if (trial.number == 0) {
+          trial.report({{"loss", 1}});
+          return;
+        }
+        while (trial.report({{"loss", 1}}) == Action::kContinue) {
+          if (++reports == 3) stop.request_stop();
+        }
+      },
+      {.config = lr_space(),
+       .metric = "loss",
+       .mode = "min",
+       .num_samples = -1,
+       .max_concurrent_trials = 1,
+       .stop_token = stop.get_token()});
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(result.stopped, "asked to stop");
+  ASSERT_EQ(result.trials.size(), 2u);
+  EXPECT_EQ(result.trials[0].state, TrialState::kComplete);
+  EXPECT_EQ(result.trials[1].state, TrialState::kPending);
+  EXPECT_EQ(result.trials[1].failure, Failure::kInterrupted);
+}
+
+TEST(Run, ATimeBudgetEndsATrialThatOnlyReportsAndHoldsOverAllRuns) {
+  const test::Folder folder;
+  const RunConfig config{.config = lr_space(),
+                         .metric = "loss",
+                         .mode = "min",
+                         .num_samples = 1,
+                         .time_budget_s = 0.2,
+                         .storage = folder.path() / "study.db"};
+  const auto for_ever = [](TrialHandle& trial) {
+    while (trial.report({{"loss", 1}}) == Action::kContinue) {
+    }
+  };
+  const RunResult first = run(for_ever, config);
+  EXPECT_TRUE(first.interrupted);
+  EXPECT_THAT(first.stopped, HasSubstr("time budget"));
+  EXPECT_EQ(first.trials[0].state, TrialState::kPending);
+  const RunResult again = run(for_ever, config);
+  EXPECT_TRUE(again.interrupted);
+  EXPECT_EQ(again.trials[0].attempt, 1);  // the budget was used up
+  RunConfig more = config;
+  more.time_budget_s = 0;
+  EXPECT_FALSE(run(
+                   [](TrialHandle& trial) {
+                     trial.report({{"loss", 1}}, {.step = int64_t{1} << 40});
+                   },
+                   more)
+                   .interrupted);
+}
+
+TEST(Run, AFunctionThatNeverGetsToAReportDoesNotBurnAnEndlessStudy) {
+  const auto broken = [](TrialHandle&) { throw std::runtime_error("no such file: data.csv"); };
+  const RunConfig config{.config = lr_space(), .metric = "loss", .mode = "min", .num_samples = -1};
+  const RunResult result = run(broken, config);
+  EXPECT_GE(result.trials.size(), 10u);
+  EXPECT_FALSE(result.interrupted);
+  EXPECT_THAT(result.stopped, HasSubstr("no such file: data.csv"));
+  RunConfig fast = config;
+  fast.fail_fast = true;
+  fast.max_concurrent_trials = 1;
+  EXPECT_EQ(run(broken, fast).trials.size(), 1u);
+}
+
+TEST(Run, AnObserverSeesTheTrialsToTheEndAndWhatItThrowsComesOut) {
+  size_t least = 1000;
+  const RunConfig config{.config = lr_space(),
+                         .metric = "loss",
+                         .mode = "min",
+                         .num_samples = 6,
+                         .on_events = [&](const StudyCore& core, std::span<const Event> events) {
+                           EXPECT_FALSE(events.empty());
+                           least = std::min(least, core.trials().size());
+                         }};
+  EXPECT_EQ(run(&train, config).trials.size(), 6u);
+  EXPECT_GE(least, 1u);
+  RunConfig throws = config;
+  throws.on_events = [](const StudyCore&, std::span<const Event>) {
+    throw std::runtime_error("the disk of the table is full");
+  };
+  EXPECT_THROW(run(&train, throws), std::runtime_error);
+}
+
 TEST(Run, RefusesWhatMakesNoSenseBeforeAnythingRuns) {
   bool ran = false;
   const auto never = [&](TrialHandle&) { ran = true; };
@@ -146,12 +236,19 @@ TEST(Run, RefusesWhatMakesNoSenseBeforeAnythingRuns) {
   EXPECT_THAT(
       refusal_of([&] { run(never, {.config = lr_space(), .metric = "a", .mode = "best"}); }),
       HasSubstr("best"));
-  EXPECT_THAT(
-      refusal_of([&] { run(never, {.config = lr_space(), .metric = "a", .scheduler = "asah"}); }),
-      HasSubstr("did you mean \"asha\""));
   EXPECT_THAT(refusal_of([&] {
                 run(never,
-                    {.config = lr_space(), .metric = "a", .resources_per_trial = {.gpu = 9}});
+                    {.config = lr_space(), .metric = "a", .mode = "max", .scheduler = "asah"});
+              }),
+              HasSubstr("did you mean \"asha\""));
+  EXPECT_THAT(refusal_of([&] { run(never, {.config = lr_space(), .metric = "loss"}); }),
+              HasSubstr(".mode = \"min\" for a loss"));
+  EXPECT_THAT(refusal_of([&] {
+                run(never,
+                    {.config = lr_space(),
+                     .metric = "a",
+                     .mode = "max",
+                     .resources_per_trial = {.gpu = 9}});
               }),
               HasSubstr("gpu"));
   EXPECT_FALSE(ran);

@@ -263,6 +263,18 @@ TEST(Space, IsDescribedAndMadeAgain) {
                 HasSubstr("the description of a search space"));
 }
 
+TEST(Space, AConditionOnAValueThatIsNoChoiceIsRefusedWithTheNearest) {
+  const auto with = [](const std::string& when) {
+    return Space(std::vector<Parameter>{{"opt", choice({"adam", "sgd"}), ""},
+                                        {"other", choice({"x", "sdg"}), ""},
+                                        {"momentum", uniform(0, 1), when}});
+  };
+  for (const char* when : {"opt == 'sdg'", "'sdg' != opt", "opt in ['sdg', 'adam']"})
+    EXPECT_THAT(test::refusal_of([&] { with(when); }), HasSubstr("did you mean \"'sgd'\"?"));
+  EXPECT_NO_THROW(with("opt == 'sgd' and other != 'x'"));
+  EXPECT_NO_THROW(with("'sdg' in [opt, other]"));
+}
+
 TEST(Space, DifferencesAreNamedOneByOne) {
   const Json stored = classic().describe();
   const Space changed(std::vector<Parameter>{{"lr", loguniform(1e-4, 1), ""},

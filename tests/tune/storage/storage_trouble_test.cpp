@@ -192,6 +192,57 @@ TEST_F(StorageTrouble, ReadersHoldNobodyUpAndSeeOneMoment) {
   EXPECT_THAT(read_events(file(), "fashion"), SizeIs(12));
 }
 
+/// What `read` returns in a process that may not write: as another user, if this is root.
+int in_a_process_that_may_only_read(const std::filesystem::path& folder,
+                                    const std::function<int()>& read) {
+  namespace fs = std::filesystem;
+  constexpr auto kRead = fs::perms::owner_read | fs::perms::group_read | fs::perms::others_read;
+  constexpr auto kEnter = fs::perms::owner_exec | fs::perms::group_exec | fs::perms::others_exec;
+  for (const auto& entry : fs::directory_iterator(folder)) fs::permissions(entry.path(), kRead);
+  fs::permissions(folder, kRead | kEnter);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int result = 99;
+    try {
+      if (::geteuid() != 0 || ::setuid(65534) == 0) result = read();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+    }
+    ::_exit(result);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  fs::permissions(folder, fs::perms::owner_all);
+  for (const auto& entry : fs::directory_iterator(folder))
+    fs::permissions(entry.path(), fs::perms::owner_all);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(StorageTrouble, ReadingNeedsNoRightToWriteAlsoWhereATunerWasKilled) {
+  EventMaker make(space_);
+  std::vector<Event> events;
+  make.whole(0, 3, events);
+  const auto read = [&] { return int(read_events(file(), "fashion").size()); };
+  open()->append(events);  // closed: all is in the database
+  EXPECT_EQ(in_a_process_that_may_only_read(folder_.path(), read), 6);
+  const int64_t heard = append_and_die(
+      [&](int fd) {
+        const auto storage = open();
+        EventMaker more(space_, 7);
+        std::vector<Event> next;
+        more.whole(1, 3, next);
+        storage->append(next);
+        write_all(fd, "x", "pipe");
+        ::pause();
+      },
+      1);
+  ASSERT_EQ(heard, 1);
+  ASSERT_GT(std::filesystem::file_size(file().string() + "-wal"), 0U);
+  std::filesystem::remove(file().string() + "-shm");  // of no use to who comes next
+  EXPECT_EQ(in_a_process_that_may_only_read(folder_.path(), read), 12);
+  EXPECT_THAT(read_events(file(), "fashion"), SizeIs(12));
+}
+
 TEST_F(StorageTrouble, AFullDiskStoresNothingHalfAndCanBeTriedAgain) {
   EventMaker make(space_);
   const auto storage = open();

@@ -1,0 +1,160 @@
+// What is done to stored studies from outside: delete_study and restart_failed_trials.
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+#include "muster/tune/space/python_text.h"
+#include "muster/tune/storage/optuna_schema.h"
+#include "muster/tune/storage/storage.h"
+#include "muster/tune/storage/study_tables.h"
+
+namespace muster::tune {
+namespace {
+
+constexpr std::array<const char*, 6> kTablesOfTrials = {"trial_user_attributes",
+                                                        "trial_system_attributes",
+                                                        "trial_params",
+                                                        "trial_values",
+                                                        "trial_intermediate_values",
+                                                        "trial_heartbeats"};
+constexpr std::array<const char*, 5> kTablesOfStudies = {
+    "trials", "study_user_attributes", "study_system_attributes", "study_directions", "studies"};
+
+/// A failed trial of ours.
+struct FailedTrial {
+  int64_t trial_id = 0, number = 0, optuna_number = 0;
+};
+
+/// Writes the rows of trials that wait.
+class Restarter {
+ public:
+  Restarter(Database& database, int64_t study_id) : database_(database), study_id_(study_id) {}
+
+  std::vector<FailedTrial> failed() {
+    Statement rows = database_.prepare(
+        "SELECT t.trial_id, m.number, t.number FROM muster_trials AS m JOIN trials AS t "
+        "ON t.trial_id = m.trial_id WHERE t.study_id = ? AND t.state = 'FAIL' ORDER BY m.number");
+    rows.bind(1, study_id_);
+    std::vector<FailedTrial> trials;
+    while (rows.step()) trials.push_back({rows.integer(0), rows.integer(1), rows.integer(2)});
+    return trials;
+  }
+
+  /// Trials that were put in once more, whatever became of that.
+  std::set<int64_t> restarted() {
+    Statement rows = database_.prepare(
+        "SELECT a.value_json FROM trial_system_attributes AS a JOIN trials AS t "
+        "ON t.trial_id = a.trial_id WHERE t.study_id = ? AND a.\"key\" = ?");
+    rows.bind(1, study_id_).bind(2, kAgainAttribute);
+    std::set<int64_t> numbers;
+    while (rows.step()) {
+      if (const auto number = to_int(rows.text(0))) numbers.insert(*number);
+    }
+    return numbers;
+  }
+
+  void put_in(const FailedTrial& trial) {
+    database_
+        .prepare(
+            "INSERT INTO trials (number, study_id, state) SELECT 1 + max(number), study_id, "
+            "'WAITING' FROM trials WHERE study_id = ?")
+        .bind(1, study_id_)
+        .run();
+    const int64_t id = database_.last_rowid();
+    set_attribute(id, kAgainAttribute, std::to_string(trial.number));
+    // Optuna's names, by which its samplers and pages know such a trial.
+    set_attribute(id, "failed_trial", std::to_string(trial.optuna_number));
+    set_attribute(id, "fixed_params", params_of(trial));
+  }
+
+ private:
+  std::string params_of(const FailedTrial& trial) {
+    Statement rows = database_.prepare(
+        "SELECT param_name, param_value, distribution_json FROM trial_params WHERE trial_id = ?");
+    rows.bind(1, trial.trial_id);
+    Json params = Json::object();
+    while (rows.step()) {
+      params[std::string(rows.text(0))] = to_json(value_from_optuna(rows.number(1), rows.text(2)));
+    }
+    return json_text(params);
+  }
+
+  void set_attribute(int64_t trial_id, std::string_view key, const std::string& json) {
+    database_
+        .prepare(
+            "INSERT INTO trial_system_attributes (trial_id, \"key\", value_json) "
+            "VALUES (?, ?, ?)")
+        .bind(1, trial_id)
+        .bind(2, key)
+        .bind(3, json)
+        .run();
+  }
+
+  Database& database_;
+  int64_t study_id_;
+};
+
+/// The study's id; a usage error if it is not there.
+int64_t id_in(const std::filesystem::path& file, Database& database, std::string_view study) {
+  find_study(file, study);  // says what there is instead
+  check_schema(database);
+  return *find_study_id(database, study);
+}
+
+}  // namespace
+
+void delete_study(const std::filesystem::path& file, std::string_view study) {
+  find_study(file, study);
+  const TunerLock lock(file, study);  // no tuner runs it, and none begins
+  Database database(file, Database::Access::kWrite);
+  const int64_t id = id_in(file, database, study);
+  Transaction transaction(database);
+  for (const char* table : kTablesOfTrials) {
+    database
+        .prepare(concat("DELETE FROM ",
+                        table,
+                        " WHERE trial_id IN (SELECT trial_id FROM trials WHERE study_id = ?)"))
+        .bind(1, id)
+        .run();
+  }
+  for (const char* table : kTablesOfStudies)
+    database.prepare(concat("DELETE FROM ", table, " WHERE study_id = ?")).bind(1, id).run();
+  transaction.commit();  // a trigger takes our own tables along
+}
+
+std::vector<int64_t> restart_failed_trials(const std::filesystem::path& file,
+                                           std::string_view study,
+                                           std::span<const int64_t> numbers) {
+  find_study(file, study);
+  Database database(file, Database::Access::kWrite);
+  const int64_t id = id_in(file, database, study);
+  if (!has_own_tables(database)) {
+    throw usage_error({.refused = concat("study \"", study, "\" was made by Optuna"),
+                       .rule = "trials that Muster ran can be restarted"});
+  }
+  Transaction transaction(database);
+  Restarter restarter(database, id);
+  const std::vector<FailedTrial> failed = restarter.failed();
+  const std::set<int64_t> before = restarter.restarted();
+  for (const int64_t number : numbers) {
+    if (std::ranges::find(failed, number, &FailedTrial::number) != failed.end()) continue;
+    throw usage_error({.refused = concat("trial ", number, " cannot be restarted"),
+                       .rule = "it has failed",
+                       .hint = concat(failed.size(), " trials have")});
+  }
+  std::vector<int64_t> done;
+  for (const FailedTrial& trial : failed) {
+    const bool wanted = numbers.empty() ? !before.contains(trial.number)
+                                        : std::ranges::find(numbers, trial.number) != numbers.end();
+    if (!wanted) continue;
+    restarter.put_in(trial);
+    done.push_back(trial.number);
+  }
+  transaction.commit();
+  return done;
+}
+
+}  // namespace muster::tune
