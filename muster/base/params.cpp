@@ -1,6 +1,7 @@
 #include "muster/base/params.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 namespace muster {
@@ -39,8 +40,12 @@ int64_t ParamType<int64_t>::parse(std::string_view text) {
 }
 
 double ParamType<double>::parse(std::string_view text) {
-  if (const auto value = to_double(text)) return *value;
-  throw usage_error({.rule = "a number is needed", .value = concat('"', text, '"')});
+  const auto value = to_double(text);
+  // A comparison with NaN is false, so ranges of options would let it through, or not, by how they
+  // are written.
+  if (value && std::isfinite(*value)) return *value;
+  throw usage_error({.rule = value ? "a finite number is needed" : "a number is needed",
+                     .value = concat('"', text, '"')});
 }
 
 bool ParamType<bool>::parse(std::string_view text) {
