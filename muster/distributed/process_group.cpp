@@ -94,6 +94,13 @@ void finish(const c10::intrusive_ptr<c10d::Work>& work) {
   if (work) work->wait();
 }
 
+/// With its values in its own memory, and nothing else. gloo takes what lies in the gaps of a tensor
+/// for elements; of a conjugated view, which is complex numbers yet to be conjugated, c10d's
+/// dispatcher would hand on a copy that nobody copies back.
+at::Tensor plain(const at::Tensor& tensor) {
+  return tensor.resolve_conj().resolve_neg().contiguous();
+}
+
 }  // namespace
 
 int ProcessGroup::rank() const { return state_->group->getRank(); }
@@ -109,8 +116,7 @@ void ProcessGroup::all_reduce(at::Tensor tensor, c10d::ReduceOp op) const {
   c10d::AllreduceOptions options;
   options.reduceOp = std::move(op);
   options.asyncOp = false;  // see Note [Who works]
-  // gloo takes what lies in the gaps of a tensor for elements.
-  std::vector<at::Tensor> tensors{tensor.contiguous()};
+  std::vector<at::Tensor> tensors{plain(tensor)};
   finish(state_->group->allreduce(tensors, options));
   if (!tensors[0].is_same(tensor)) tensor.copy_(tensors[0]);
 }
@@ -119,7 +125,7 @@ void ProcessGroup::broadcast(at::Tensor tensor, int root) const {
   c10d::BroadcastOptions options;
   options.rootRank = root;
   options.asyncOp = false;
-  std::vector<at::Tensor> tensors{tensor.contiguous()};
+  std::vector<at::Tensor> tensors{plain(tensor)};
   finish(state_->group->broadcast(tensors, options));
   if (!tensors[0].is_same(tensor)) tensor.copy_(tensors[0]);
 }
@@ -128,7 +134,7 @@ at::Tensor ProcessGroup::all_gather(const at::Tensor& tensor) const {
   std::vector<int64_t> sizes = tensor.sizes().vec();
   sizes.insert(sizes.begin(), world_size());
   at::Tensor all = at::empty(sizes, tensor.options());
-  std::vector<at::Tensor> inputs{tensor.contiguous()};
+  std::vector<at::Tensor> inputs{plain(tensor)};
   std::vector<std::vector<at::Tensor>> outputs{all.unbind(0)};
   c10d::AllgatherOptions options;
   options.asyncOp = false;
