@@ -84,7 +84,9 @@ GradientSync::GradientSync(NamedTensors parameters,
     verify_same_module(parameters_, frozen_, buffers_, group_);
     broadcast_state(0);
   }
-  desync_ = std::make_unique<DesyncCheck>(parameters_, group_, options_.desync_check_steps);
+  NamedTensors all = parameters_;
+  all.insert(all.end(), frozen_.begin(), frozen_.end());
+  desync_ = std::make_unique<DesyncCheck>(std::move(all), group_, options_.desync_check_steps);
   if (bucket_bytes_cap_ == kAutoBucketBytes) {
     int64_t bytes = 0;
     for (const auto& [name, parameter] : parameters_)
@@ -194,7 +196,7 @@ void GradientSync::build_reducer(const std::vector<size_t>& order) {
   if (direct_) reducer_->register_comm_hook(direct_->bucket_hook());
   guard_->reducer = reducer_.get();
   guard_->delay_all = options_.static_graph;
-  identity_->record_hooks(parameters_);
+  identity_->record(parameters_, frozen_);
 }
 
 const NamedTensors& GradientSync::bucketed() const {
@@ -235,7 +237,7 @@ void GradientSync::prepare_reducer(bool training) {
 void GradientSync::before_forward() {
   require_reducer();
   const bool training = c10::GradMode::is_enabled();
-  if (training) identity_->check_hooks();
+  if (training) identity_->check();
   if (join_) {
     announce_forward(training);
   } else if (training && guard_->sync) {

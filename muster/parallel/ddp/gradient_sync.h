@@ -86,7 +86,7 @@ class GradientSync {
   ~GradientSync();
 
   /// Throws a usage error that names the parameters if the previous backward left some without
-  /// gradient, or if a parameter was moved or replaced since the module was wrapped.
+  /// gradient, or if one was moved, replaced or unfrozen since the module was wrapped.
   void before_forward();
   /// `outputs` are replaced in place where the graph needs a mark of our own
   /// (find_unused_parameters).
