@@ -13,8 +13,6 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
-#include "muster/base/error.h"
-#include "muster/base/text.h"
 #include "muster/distributed/meet/backend.h"
 
 namespace muster::parallel {
@@ -154,14 +152,7 @@ std::vector<std::string> DirectGradients::missing() const {
 }
 
 void DirectGradients::arrived(Large& large, const at::Tensor& incoming) {
-  if (!expecting_) return;
-  if (large.arrived) {
-    throw usage_error({.refused = "gradient of parameter " + large.name,
-                       .rule = "it arrives once between two forwards",
-                       .value = "a second one",
-                       .hint = "a graph that is walked again, or from inside a backward (reentrant "
-                               "checkpointing), needs static_graph"});
-  }
+  if (!expects()) return;
   const c10::NoGradGuard no_grad;
   unfinished_ = large.arrived = true;
   at::Tensor& grad = large.parameter.mutable_grad();
