@@ -47,6 +47,8 @@ int64_t ParamType<int64_t>::parse(std::string_view text) {
 
 double ParamType<double>::parse(std::string_view text) {
   const auto value = to_double(text);
+  // A comparison with NaN is false, so ranges of options would let it through, or not, by how they
+  // are written.
   if (value && std::isfinite(*value)) return *value;
   throw usage_error({.rule = value ? "a finite number is needed" : "a number is needed",
                      .value = concat('"', text, '"')});

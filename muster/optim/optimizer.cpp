@@ -1,5 +1,7 @@
 #include "muster/optim/optimizer.h"
 
+#include <cmath>
+
 #include "muster/base/text.h"
 
 namespace muster::optim {
@@ -12,6 +14,15 @@ std::vector<at::Tensor> Optimizer::parameters() {
   std::vector<at::Tensor> all;
   for (const auto& [name, parameter] : parameters_) all.push_back(parameter);
   return all;
+}
+
+void Optimizer::set_lr(double lr) {
+  if (!(lr >= 0) || !std::isfinite(lr)) {
+    throw usage_error({.refused = "learning rate",
+                       .rule = "it is not negative, and finite",
+                       .value = shortest(lr)});
+  }
+  lr_ = lr;
 }
 
 void Optimizer::set_momentum(double momentum) {

@@ -23,8 +23,10 @@ namespace muster::optim {
 class Optimizer {
  public:
   /// Names are those of the module's parameters; the state is saved under them.
-  Optimizer(tensor::NamedTensorList parameters, double lr)
-      : parameters_(std::move(parameters)), lr_(lr) {}
+  /// Throws a usage error as set_lr().
+  Optimizer(tensor::NamedTensorList parameters, double lr) : parameters_(std::move(parameters)) {
+    set_lr(lr);
+  }
   virtual ~Optimizer() = default;
 
   /// One update. Gradients keep their values. Throws a usage error for a sparse gradient.
@@ -36,7 +38,8 @@ class Optimizer {
   virtual std::vector<at::Tensor> parameters();
 
   double lr() const { return lr_; }
-  void set_lr(double lr) { lr_ = lr; }
+  /// Throws a usage error if it is negative, infinite or NaN.
+  void set_lr(double lr);
 
   /// What a one-cycle schedule moves against the learning rate: the momentum of sgd and rmsprop,
   /// beta1 of adam and adamw. Nothing if the optimizer has neither; setting it is then a usage
@@ -54,7 +57,7 @@ class Optimizer {
   tensor::NamedTensorList parameters_;
 
  private:
-  double lr_;
+  double lr_ = 0;
 };
 
 struct OptimizerEntry {

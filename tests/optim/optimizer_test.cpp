@@ -1,7 +1,9 @@
 // Our optimizers against torch.optim's, from tests/golden/optimizers/golden.json.
 #include "muster/optim/optimizer.h"
 
+#include <cmath>
 #include <fstream>
+#include <limits>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -9,8 +11,10 @@
 #include <torch/torch.h>
 
 #include "muster/base/json.h"
+#include "muster/base/text.h"
 
 #include "tests/support/distance.h"
+#include "tests/support/error_of.h"
 #include "tests/support/golden.h"
 
 namespace muster {
@@ -262,10 +266,32 @@ TEST(Optimizers, RefuseValuesThatMakeNoSense) {
            {"sgd", {{"weight_decay", "nan"}}},
            {"sgd", {{"dampening", "nan"}}},
            {"rmsprop", {{"momentum", "inf"}}},
+           {"sgd", {{"dampening", "inf"}}},
+           {"sgd", {{"weight_decay", "inf"}}},
+           {"adamw", {{"weight_decay", "inf"}}},
+           {"rmsprop", {{"eps", "inf"}}},
            {"rmsprop", {{"alpha", "1"}}},
            {"rmsprop", {{"centred", "true"}}},
            {"sgd", {{"moment", "1"}}}}) {
     EXPECT_THROW(Setting(name, 0.1, params, torch::kFloat), Error) << name;
+  }
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double lr : {-0.1, kInfinity, std::nan("")})
+    EXPECT_THROW(Setting("sgd", lr, {}, torch::kFloat), Error) << lr;
+}
+
+// Whatever parameter will be added: one check reads them all.
+TEST(Optimizers, RefuseNumbersThatAreNoneByTheirParametersName) {
+  for (const optim::OptimizerEntry* entry : optim::optimizers()) {
+    for (const Param& param : entry->params) {
+      if (param.type != "float") continue;
+      for (const std::string value : {"nan", "-nan", "inf", "-inf"}) {
+        const ParamValues params{{std::string(param.name), value}};
+        const std::string error = test::refusal_of(
+            [&] { Setting(std::string(entry->name), 0.1, params, torch::kFloat); });
+        EXPECT_THAT(error, HasSubstr(concat("parameter \"", param.name, "\": a finite number")));
+      }
+    }
   }
 }
 

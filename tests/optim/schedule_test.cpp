@@ -9,8 +9,10 @@
 #include <torch/torch.h>
 
 #include "muster/base/json.h"
+#include "muster/base/text.h"
 #include "muster/optim/optimizer.h"
 
+#include "tests/support/error_of.h"
 #include "tests/support/golden.h"
 
 namespace muster {
@@ -207,7 +209,8 @@ TEST(Schedules, RefuseWhatMakesNoSense) {
   EXPECT_THAT(error_of("cosine:unit=batch"), HasSubstr("epoch or step"));
   EXPECT_THAT(error_of("cosine:t_max=-1"), HasSubstr("t_max=-1"));
   EXPECT_THAT(error_of("step:step_size=0"), HasSubstr("step_size=0"));
-  EXPECT_THAT(error_of("step:gamma=nan"), HasSubstr("\"gamma\": a finite number"));
+  EXPECT_THAT(error_of("step:gamma=nan"),
+              HasSubstr("\"gamma\": a finite number is needed (got \"nan\")"));
   EXPECT_THAT(error_of("step:warmup=1000"), HasSubstr("1000 steps"));
   EXPECT_THAT(error_of("step:warmup=5,warmup_factor=0"), HasSubstr("warmup_factor"));
   EXPECT_THAT(error_of("multi_step"), HasSubstr("milestones=30+60+80"));
@@ -219,6 +222,19 @@ TEST(Schedules, RefuseWhatMakesNoSense) {
   EXPECT_THAT(error_of("plateau:metric=acuracy"), HasSubstr("accuracy"));
   EXPECT_THAT(error_of("plateau:factor=1"), HasSubstr("factor=1"));
   EXPECT_THAT(error_of("plateau:unit=step"), HasSubstr("epoch"));
+}
+
+TEST(Schedules, RefuseNumbersThatAreNoneByTheirParametersName) {
+  for (const optim::ScheduleEntry* entry : optim::schedules()) {
+    for (const Param& param : entry->params) {
+      if (param.type != "float") continue;
+      for (const std::string value : {"nan", "inf"}) {
+        const std::string error = test::refusal_of(
+            [&] { make_schedule(concat(entry->name, ":", param.name, "=", value), kRun); });
+        EXPECT_THAT(error, HasSubstr(concat("parameter \"", param.name, "\": a finite number")));
+      }
+    }
+  }
 }
 
 TEST(Schedules, RefuseTheStateOfAnother) {

@@ -1,10 +1,14 @@
 #include "muster/distributed/call/sparse_allreduce.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/sparse_coo_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
@@ -36,30 +40,42 @@ at::Tensor padded(const at::Tensor& tensor, int64_t dim, int64_t size) {
   return at::constant_pad_nd(tensor, pad).contiguous();
 }
 
-/// How many entries each rank has. Throws a usage error on all ranks if their sizes differ: entries
-/// of one may lie outside of another.
-at::Tensor agreed_counts(PostingBackend& backend,
-                         const at::Tensor& own,
-                         std::chrono::milliseconds timeout) {
-  std::vector<int64_t> facts{own._nnz(), own.sparse_dim()};
-  facts.insert(facts.end(), own.sizes().begin(), own.sizes().end());
-  const auto on_device = at::TensorOptions().dtype(at::kLong).device(own.device());
-  const at::Tensor mine = at::tensor(facts, at::kLong).to(on_device);
-  const at::Tensor all = gathered(backend, mine, timeout).cpu();
-  const auto text = [&](int64_t rank) {
-    const int64_t* row = all[rank].const_data_ptr<int64_t>();
-    std::vector<std::string> sizes;
-    for (size_t i = 2; i < facts.size(); ++i) sizes.push_back(std::to_string(row[i]));
-    return concat("rank ", rank, ": [", join(sizes, ", "), "], ", row[1], " of them sparse");
-  };
-  for (int64_t rank = 1; rank < backend.getSize(); ++rank) {
-    if (all[rank].narrow(0, 1, mine.numel() - 1).equal(all[0].narrow(0, 1, mine.numel() - 1)))
-      continue;
-    throw usage_error({.refused = "ranks disagree on a collective",
-                       .rule = "sparse tensors that are summed have one size",
-                       .value = concat(text(0), "; ", text(rank))});
+/// What a rank says of its tensor before any of it travels: entries, dtype, sparse dimensions, and
+/// the sizes, as many as there are, of at most kMostDims.
+constexpr int64_t kMostDims = 12, kFacts = 4 + kMostDims;
+
+at::Tensor facts_of(const at::Tensor& tensor) {
+  std::vector<int64_t> facts{
+      tensor._nnz(), static_cast<int64_t>(tensor.scalar_type()), tensor.sparse_dim(), tensor.dim()};
+  for (int64_t dim = 0; dim < std::min(tensor.dim(), kMostDims); ++dim)
+    facts.push_back(tensor.size(dim));
+  facts.resize(kFacts, 0);
+  return at::tensor(facts, at::kLong);
+}
+
+std::string describe_facts(const at::Tensor& facts) {
+  const auto* values = facts.const_data_ptr<int64_t>();
+  const at::IntArrayRef sizes(values + 4, static_cast<size_t>(std::min(values[3], kMostDims)));
+  return concat(shape_text(static_cast<at::ScalarType>(values[1]), sizes),
+                " with ",
+                values[2],
+                values[2] == 1 ? " sparse dimension" : " sparse dimensions");
+}
+
+/// All ranks see the same facts, and the same fault.
+void require_same_shape(const at::Tensor& facts) {
+  const at::Tensor first = facts[0];
+  for (int64_t rank = 1; rank < facts.size(0); ++rank) {
+    if (at::equal(first.narrow(0, 1, kFacts - 1), facts[rank].narrow(0, 1, kFacts - 1))) continue;
+    throw usage_error({.refused = "ranks disagree on ALLREDUCE of sparse tensors",
+                       .rule = "dtype and shape are the same on all ranks",
+                       .value = concat("rank 0 has ",
+                                       describe_facts(first),
+                                       "; rank ",
+                                       rank,
+                                       " has ",
+                                       describe_facts(facts[rank]))});
   }
-  return all.select(1, 0);
 }
 
 at::Tensor sum_of_ranks(PostingBackend& backend,
@@ -67,7 +83,9 @@ at::Tensor sum_of_ranks(PostingBackend& backend,
                         std::chrono::milliseconds timeout) {
   const at::Tensor own = tensor.coalesce();
   const at::Tensor indices = own._indices(), values = own._values();
-  const at::Tensor counts = agreed_counts(backend, own, timeout);
+  const at::Tensor facts = gathered(backend, facts_of(own).to(tensor.device()), timeout).cpu();
+  require_same_shape(facts);
+  const at::Tensor counts = facts.select(1, 0);
   const int64_t most = counts.max().item<int64_t>();
   if (most == 0) return own;
   const at::Tensor all_indices = gathered(backend, padded(indices, 1, most), timeout);

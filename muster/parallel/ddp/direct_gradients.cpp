@@ -7,13 +7,12 @@
 #include <ATen/ScalarOps.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/view_as_complex.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
-#include "muster/base/error.h"
-#include "muster/base/text.h"
 #include "muster/distributed/meet/backend.h"
 
 namespace muster::parallel {
@@ -56,6 +55,13 @@ void leave_smallest(NamedTensors& large, NamedTensors& small) {
   });
   small.push_back(*smallest);
   large.erase(smallest);
+}
+
+/// The Reducer's buckets of complex parameters are real ones of twice the length, as of LibTorch
+/// 2.15: here in the parameters' dtype, in the same memory.
+at::Tensor in_dtype_of(const at::Tensor& parameter, const at::Tensor& flat) {
+  if (!parameter.is_complex() || flat.is_complex()) return flat;
+  return at::view_as_complex(flat.view({-1, 2}));
 }
 
 /// Is `grad`'s memory nobody else's? What backward has added to it may be it, or be the view whose
@@ -146,14 +152,7 @@ std::vector<std::string> DirectGradients::missing() const {
 }
 
 void DirectGradients::arrived(Large& large, const at::Tensor& incoming) {
-  if (!expecting_) return;
-  if (large.arrived) {
-    throw usage_error({.refused = "gradient of parameter " + large.name,
-                       .rule = "it arrives once between two forwards",
-                       .value = "a second one",
-                       .hint = "a graph that is walked again, or from inside a backward (reentrant "
-                               "checkpointing), needs static_graph"});
-  }
+  if (!expects()) return;
   const c10::NoGradGuard no_grad;
   unfinished_ = large.arrived = true;
   at::Tensor& grad = large.parameter.mutable_grad();
@@ -213,9 +212,11 @@ void DirectGradients::finish() {
     each.grad = each.mean = at::Tensor();
   }
   for (const Bucket& bucket : buckets) {
+    if (bucket.parameters.empty()) continue;
+    const at::Tensor means = in_dtype_of(bucket.parameters[0], bucket.mean);
     int64_t from = 0;
     for (const at::Tensor& parameter : bucket.parameters) {
-      const at::Tensor mean = bucket.mean.narrow(0, from, parameter.numel()).view_as(parameter);
+      const at::Tensor mean = means.narrow(0, from, parameter.numel()).view_as(parameter);
       parameter.grad().copy_(mean);
       from += parameter.numel();
     }

@@ -57,6 +57,10 @@ class DirectGradients {
 
   /// The next backward is averaged. Not while unfinished().
   void expect_backward();
+  /// The averages of some of them are still to come.
+  bool expects() const { return expecting_ && !paused_; }
+  /// While paused, gradients add up where they are.
+  void pause(bool on) { paused_ = on; }
 
   /// A backward has begun and not come to its end: it left out parameters, or threw.
   bool unfinished() const { return unfinished_; }
@@ -94,7 +98,7 @@ class DirectGradients {
   std::vector<Bucket> buckets_;
   std::vector<c10::intrusive_ptr<c10d::Work>> works_;
   size_t posted_ = 0;  // of large_
-  bool expecting_ = false, unfinished_ = false, has_buckets_ = false;
+  bool expecting_ = false, paused_ = false, unfinished_ = false, has_buckets_ = false;
   AccumulatorHooks hooks_;
 };
 

@@ -18,6 +18,7 @@
 #include "muster/parallel/ddp/direct_gradients.h"
 #include "muster/parallel/ddp/hook_adapter.h"
 #include "muster/parallel/ddp/reducer_shim.h"
+#include "muster/parallel/module/accumulator_hooks.h"
 #include "muster/parallel/module/desync_check.h"
 #include "muster/parallel/module/module_agreement.h"
 #include "muster/parallel/module/parameter_identity.h"
@@ -84,7 +85,9 @@ GradientSync::GradientSync(NamedTensors parameters,
     verify_same_module(parameters_, frozen_, buffers_, group_);
     broadcast_state(0);
   }
-  desync_ = std::make_unique<DesyncCheck>(parameters_, group_, options_.desync_check_steps);
+  NamedTensors all = parameters_;
+  all.insert(all.end(), frozen_.begin(), frozen_.end());
+  desync_ = std::make_unique<DesyncCheck>(std::move(all), group_, options_.desync_check_steps);
   if (bucket_bytes_cap_ == kAutoBucketBytes) {
     int64_t bytes = 0;
     for (const auto& [name, parameter] : parameters_)
@@ -93,12 +96,15 @@ GradientSync::GradientSync(NamedTensors parameters,
     bucket_bytes_cap_ = tuner_->cap();
     if (tuner_->done()) tuner_.reset();
   }
+  guard_->parameters = tensors_of(parameters_);
+  expect_arrivals();
   direct_ = DirectGradients::make(parameters_, group_, options_);
   build_reducer({});
   register_comm_hook(hook);
 }
 
 GradientSync::~GradientSync() {
+  guard_->gone = true;
   try {
     drop_reducer();
     // NOLINTNEXTLINE(bugprone-empty-catch): a destructor has nobody to tell
@@ -109,9 +115,11 @@ GradientSync::~GradientSync() {
 /// Outputs of earlier forwards and the module, with its hooks into the Reducer, live on.
 void GradientSync::drop_reducer() {
   guard_->reducer = nullptr;
+  guard_->direct = nullptr;
   if (reducer_) reducer_->remove_autograd_hooks();
   guard_->logger.reset();
   reducer_.reset();
+  paused_ = false;
 }
 
 void GradientSync::require_reducer() const {
@@ -193,8 +201,9 @@ void GradientSync::build_reducer(const std::vector<size_t>& order) {
   if (hook_) reducer_->register_comm_hook(adapter_of(hook_));
   if (direct_) reducer_->register_comm_hook(direct_->bucket_hook());
   guard_->reducer = reducer_.get();
+  guard_->direct = direct_.get();
   guard_->delay_all = options_.static_graph;
-  identity_->record_hooks(parameters_);
+  identity_->record(parameters_, frozen_);
 }
 
 const NamedTensors& GradientSync::bucketed() const {
@@ -235,7 +244,7 @@ void GradientSync::prepare_reducer(bool training) {
 void GradientSync::before_forward() {
   require_reducer();
   const bool training = c10::GradMode::is_enabled();
-  if (training) identity_->check_hooks();
+  if (training) identity_->check();
   if (join_) {
     announce_forward(training);
   } else if (training && guard_->sync) {
@@ -260,6 +269,8 @@ void GradientSync::after_forward(const std::vector<at::Tensor*>& outputs) {
       explain(error);
     }
     if (direct_) direct_->expect_backward();
+    arrival_.assign(parameters_.size(), Arrival::kAwaited);
+    for (const size_t index : reducer_->left_out()) arrival_[index] = Arrival::kLeftOut;
   }
   if (training) guard_->arm(outputs);
 }
@@ -283,9 +294,6 @@ void GradientSync::mark_outputs(const std::vector<at::Tensor*>& outputs,
     if (output->defined() && output->requires_grad()) *output = roots[next++];
   }
 }
-
-void GradientSync::set_sync(bool on) { guard_->sync = on; }
-bool GradientSync::sync() const { return guard_->sync; }
 
 void GradientSync::zero_grad() {
   for (auto& [name, parameter] : parameters_) parameter.mutable_grad() = at::Tensor();

@@ -16,17 +16,15 @@
 #include "muster/parallel/hook/comm_hook.h"
 #include "muster/parallel/module/tensors.h"
 
-namespace c10d {
-class Reducer;
-}
-
 namespace muster::parallel {
 
 struct BackwardGuard;
+class AccumulatorHooks;
 class BucketTuner;
 class DesyncCheck;
 class DirectGradients;
 class HookRun;
+class OpenReducer;
 class ParameterIdentity;
 
 /// DdpOptions::bucket_bytes_cap: tried out during the first steps.
@@ -86,7 +84,7 @@ class GradientSync {
   ~GradientSync();
 
   /// Throws a usage error that names the parameters if the previous backward left some without
-  /// gradient, or if a parameter was moved or replaced since the module was wrapped.
+  /// gradient, or if one was moved, replaced or unfrozen since the module was wrapped.
   void before_forward();
   /// `outputs` are replaced in place where the graph needs a mark of our own
   /// (find_unused_parameters).
@@ -130,6 +128,10 @@ class GradientSync {
   [[noreturn]] void explain(const std::exception& error) const;
   [[noreturn]] void refuse_missing(const std::vector<std::string>& names) const;
 
+  // Each gradient, before the Reducer gets it (gradient_sync_arrivals.cpp).
+  void expect_arrivals();
+  void arrived(size_t parameter);
+
   // Uneven inputs (gradient_sync_join.cpp).
   void announce_forward(bool training);
   bool shadow_forward();
@@ -143,13 +145,17 @@ class GradientSync {
   DdpOptions options_;
   std::unique_ptr<ParameterIdentity> identity_;
   std::unique_ptr<DesyncCheck> desync_;
-  std::shared_ptr<HookRun> hook_;            // null: none
-  std::unique_ptr<DirectGradients> direct_;  // null: all gradients travel in buckets
-  std::unique_ptr<c10d::Reducer> reducer_;   // null: it could not be made anew
-  std::shared_ptr<BackwardGuard> guard_;     // its logger calls the Reducer when it goes
-  std::unique_ptr<BucketTuner> tuner_;       // null: the cap is settled
+  std::shared_ptr<HookRun> hook_;               // null: none
+  std::unique_ptr<AccumulatorHooks> arrivals_;  // made before the hooks of the two that follow
+  std::unique_ptr<DirectGradients> direct_;     // null: all gradients travel in buckets
+  std::unique_ptr<OpenReducer> reducer_;        // null: it could not be made anew
+  std::shared_ptr<BackwardGuard> guard_;        // its logger calls the Reducer when it goes
+  std::unique_ptr<BucketTuner> tuner_;          // null: the cap is settled
   int64_t bucket_bytes_cap_;
   std::optional<JoinRun> join_;  // within join()
+  enum class Arrival : char { kAwaited, kLeftOut, kArrived };
+  std::vector<Arrival> arrival_;  // by parameter, since the last synchronised forward
+  bool paused_ = false;           // no_sync has begun where gradients were expected
   // The last forward was synchronised, so the next one starts from rank 0's buffers.
   bool buffers_due_ = true;
 };

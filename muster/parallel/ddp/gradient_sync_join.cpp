@@ -5,13 +5,13 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
-#include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/parallel/ddp/backward_guard.h"
 #include "muster/parallel/ddp/gradient_sync.h"
 #include "muster/parallel/ddp/hook_adapter.h"
+#include "muster/parallel/ddp/reducer_shim.h"
 
 namespace muster::parallel {
 

@@ -13,7 +13,7 @@ class HalfHook final : public CommHook {
 
   BucketReduction reduce(c10d::GradBucket& bucket) override {
     const at::Tensor wide = bucket.getBuffer();
-    if (wide.is_sparse()) return reduce_uncompressed(group_, bucket);
+    if (wide.is_sparse() || wide.is_complex()) return reduce_uncompressed(group_, bucket);
     // PyTorch's order: rounded first, then divided.
     std::vector<at::Tensor> half{wide.to(dtype_).div_(group_.world_size())};
     return {group_.c10d()->allreduce(half), [wide](const at::Tensor& sum) {

@@ -1,6 +1,7 @@
 #include "muster/parallel/module/parameter_identity.h"
 
-#include <unordered_set>
+#include <string>
+#include <utility>
 
 #include <torch/csrc/autograd/variable.h>
 
@@ -11,40 +12,85 @@ namespace muster::parallel {
 namespace {
 
 constexpr const char* kHint =
-    "move, convert or change the module first, wrap it afterwards; to change it later, make a new "
-    "DistributedDataParallel";
+    "move, convert, freeze or change the module first, wrap it afterwards; to change it later, "
+    "wrap it anew";
 
-/// The node to which the Reducer's hook belongs. A pointer to compare, not to follow.
-const void* accumulator_of(const at::Tensor& parameter) {
-  return torch::autograd::impl::try_get_grad_accumulator(parameter).get();
+using Accumulator =
+    decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
+
+/// `Weak` is a weak Accumulator, whatever this LibTorch takes.
+template <class Weak>
+void set_accumulator(void (*set)(const at::Tensor&, Weak),
+                     const at::Tensor& parameter,
+                     const Accumulator& accumulator) {
+  set(parameter, Weak(accumulator));
+}
+
+std::string kind_of(at::ScalarType dtype, at::IntArrayRef sizes, at::Device device) {
+  return concat(c10::toString(dtype), sizes, " on ", device.str());
 }
 
 }  // namespace
 
+struct ParameterIdentity::Averaged {
+  std::string name;
+  at::Tensor parameter;
+  at::ScalarType dtype;
+  at::Device device;
+  std::vector<int64_t> sizes;
+  Accumulator accumulator;  // the node with the hooks; null if nobody has any
+
+  bool is_of_that_kind() const {
+    return parameter.scalar_type() == dtype && parameter.device() == device &&
+           parameter.sizes() == sizes;
+  }
+};
+
 ParameterIdentity::ParameterIdentity(NamedTensors parameters)
     : parameters_(std::move(parameters)) {}
 
-void ParameterIdentity::record_hooks(const NamedTensors& averaged) {
-  std::unordered_set<const void*> hooked;
-  for (const auto& [name, parameter] : averaged) hooked.insert(parameter.unsafeGetTensorImpl());
-  accumulators_.clear();
-  for (const auto& [name, parameter] : parameters_) {
-    const bool ours = hooked.contains(parameter.unsafeGetTensorImpl());
-    accumulators_.push_back(ours ? accumulator_of(parameter) : nullptr);
+ParameterIdentity::~ParameterIdentity() = default;
+
+void ParameterIdentity::record(const NamedTensors& averaged, const NamedTensors& frozen) {
+  frozen_ = frozen;
+  averaged_.clear();
+  for (const auto& [name, parameter] : averaged) {
+    averaged_.push_back(
+        {.name = name,
+         .parameter = parameter,
+         .dtype = parameter.scalar_type(),
+         .device = parameter.device(),
+         .sizes = parameter.sizes().vec(),
+         .accumulator = torch::autograd::impl::try_get_grad_accumulator(parameter)});
   }
 }
 
-void ParameterIdentity::check_hooks() const {
-  for (size_t i = 0; i < accumulators_.size(); ++i) {
-    const at::Tensor& parameter = parameters_[i].second;
-    if (accumulators_[i] == nullptr || accumulators_[i] == accumulator_of(parameter)) continue;
-    throw usage_error(
-        {.refused = concat("parameter ", parameters_[i].first),
-         .rule = "a wrapped module is not moved to another device or dtype: its "
-                 "gradients would not be averaged any more",
-         .value = concat(
-             c10::toString(parameter.scalar_type()), " on ", parameter.device().str(), " now"),
-         .hint = kHint});
+void ParameterIdentity::check() {
+  for (const Averaged& each : averaged_) {
+    const at::Tensor& parameter = each.parameter;
+    if (!each.is_of_that_kind()) {
+      throw usage_error(
+          {.refused = concat("parameter ", each.name),
+           .rule = concat("a wrapped module keeps its dtype, shapes and device: ",
+                          kind_of(each.dtype, each.sizes, each.device),
+                          " when it was wrapped"),
+           .value = concat(kind_of(parameter.scalar_type(), parameter.sizes(), parameter.device()),
+                           " now"),
+           .hint = kHint});
+    }
+    if (!each.accumulator ||
+        each.accumulator == torch::autograd::impl::try_get_grad_accumulator(parameter))
+      continue;
+    // It accumulates into the same tensor: graphs made from now on lead to the hooks again.
+    set_accumulator(&torch::autograd::impl::set_grad_accumulator, parameter, each.accumulator);
+  }
+  for (const auto& [name, parameter] : frozen_) {
+    if (!parameter.requires_grad()) continue;
+    throw usage_error({.refused = concat("parameter ", name),
+                       .rule = "a parameter that is trained was so when the module was wrapped: "
+                               "else its gradient is not averaged",
+                       .value = "requires_grad is true now",
+                       .hint = kHint});
   }
 }
 

@@ -1,4 +1,4 @@
-// Notices a module whose parameters are not the ones that were wrapped any more.
+// Notices a module whose parameters are not what was wrapped any more, and mends what can be mended.
 #pragma once
 
 #include <vector>
@@ -7,21 +7,28 @@
 
 namespace muster::parallel {
 
-/// DDP's hooks sit on the tensors that the module had when it was wrapped. Module::to() with
-/// another device or dtype, and a replaced submodule, leave them behind: training goes on, and
-/// gradients are not averaged any more. One rank's thread.
+/// Whoever averages gradients has hooks on the tensors that the module had when it was wrapped.
+/// Module::to() with another device or dtype and torch::load() leave them behind, and so does a
+/// replaced submodule: training would go on, and gradients would not be averaged any more. One
+/// rank's thread.
 class ParameterIdentity {
  public:
   /// All parameters of the module, frozen and ignored ones too.
   explicit ParameterIdentity(NamedTensors parameters);
+  ~ParameterIdentity();
+  ParameterIdentity(const ParameterIdentity&) = delete;
+  ParameterIdentity& operator=(const ParameterIdentity&) = delete;
 
-  /// Records where gradients of `averaged`, some of the module's parameters, are accumulated now,
-  /// after the Reducer has put its hooks there; it also keeps them alive, as nobody does for
-  /// others.
-  void record_hooks(const NamedTensors& averaged);
+  /// Records what `averaged`, some of the module's parameters, are now, and the places where their
+  /// gradients are accumulated, after hooks were put there; these places live on with this object.
+  /// `frozen` are those that are not averaged since they were not trained.
+  void record(const NamedTensors& averaged, const NamedTensors& frozen);
 
-  /// Throws a usage error that names the parameter. About 20 ns each.
-  void check_hooks() const;
+  /// Before a forward that trains. A parameter that has lost its hooks, and is of the dtype, device
+  /// and shape that it was wrapped with, gets them back: weights may be loaded at any time. Throws
+  /// a usage error that names the first one of another kind, and the first of `frozen` that is
+  /// trained now. About 20 ns each.
+  void check();
 
   /// `now`: the module's parameters, as at construction.
   bool holds(const NamedTensors& now) const;
@@ -29,8 +36,10 @@ class ParameterIdentity {
   [[noreturn]] void refuse(const NamedTensors& now) const;
 
  private:
-  NamedTensors parameters_;
-  std::vector<const void*> accumulators_;  // by parameter; null for those not averaged
+  struct Averaged;  // hides the kind of pointer, which differs between LibTorch's versions
+
+  NamedTensors parameters_, frozen_;
+  std::vector<Averaged> averaged_;
 };
 
 }  // namespace muster::parallel

@@ -10,13 +10,18 @@ struct AutocastOptions {
   bool enabled = true;
   /// Undefined: bfloat16 on the CPU, float16 on CUDA, as in PyTorch.
   c10::ScalarType dtype = c10::ScalarType::Undefined;
-  bool cache = true;  ///< a parameter is cast once per guard, not once per use
+  /// A parameter is cast once per guard, not once per use. LibTorch's cache is the process's: a
+  /// guard that ends on another thread empties it, and where a parameter is used several times in a
+  /// forward (LSTM, GRU), its gradient is then rounded more or less often. Thread ranks that need
+  /// the same bits on every run do without.
+  bool cache = true;
 };
 
 /// torch.autocast for the thread that makes it, as long as it lives: matrix products and
 /// convolutions take and give `dtype`, what needs more stays or becomes float32. Around forward and
-/// loss; backward runs in the dtypes that forward chose and needs no guard. Other threads, so other
-/// thread ranks, are not touched. Guards nest; they end in the reverse order of their beginning.
+/// loss; backward runs in the dtypes that forward chose and needs no guard. What runs in which dtype
+/// on other threads, so in other thread ranks, is not touched (but see `cache`). Guards nest; they
+/// end in the reverse order of their beginning.
 ///
 /// Throws a usage error for a dtype that the device does not autocast to: bfloat16 and float16
 /// there are.

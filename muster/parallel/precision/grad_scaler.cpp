@@ -1,10 +1,12 @@
 #include "muster/parallel/precision/grad_scaler.h"
 
+#include <cmath>
 #include <utility>
 
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/_amp_update_scale.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
@@ -47,12 +49,13 @@ std::vector<std::vector<at::Tensor>> grouped_gradients(const std::vector<at::Ten
 
 GradScaler::GradScaler(GradScalerOptions options, std::optional<distributed::ProcessGroup> group)
     : options_(options), group_(std::move(group)) {
-  if (options_.growth_factor > 1 && options_.backoff_factor < 1 && options_.backoff_factor > 0 &&
-      options_.init_scale > 0 && options_.growth_interval > 0)
+  if (options_.growth_factor > 1 && std::isfinite(options_.growth_factor) &&
+      options_.backoff_factor < 1 && options_.backoff_factor > 0 && options_.init_scale > 0 &&
+      std::isfinite(options_.init_scale) && options_.growth_interval > 0)
     return;
   throw usage_error({.refused = "GradScaler",
                      .rule = "growth_factor is above 1, backoff_factor between 0 and 1, init_scale "
-                             "and growth_interval above 0",
+                             "and growth_interval above 0, none infinite",
                      .value = concat(options_.growth_factor,
                                      ", ",
                                      options_.backoff_factor,
@@ -78,7 +81,9 @@ at::Tensor GradScaler::scale(const at::Tensor& outputs) {
   return outputs * scale_.to(outputs.device());
 }
 
-void GradScaler::unscale(const void* optimizer, const std::vector<at::Tensor>& parameters) {
+void GradScaler::unscale(const void* optimizer,
+                         const std::vector<at::Tensor>& parameters,
+                         const distributed::ProcessGroup* group) {
   if (!options_.enabled) return;
   require_scale("unscale");
   OfOptimizer& state = optimizers_[optimizer];
@@ -87,8 +92,9 @@ void GradScaler::unscale(const void* optimizer, const std::vector<at::Tensor>& p
   const c10::NoGradGuard no_grad;
   // The reciprocal in float64, as PyTorch.
   const at::Tensor inverse = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
+  const auto groups = grouped_gradients(parameters);
   at::Tensor found = at::zeros({}, scale_.options());
-  for (const auto& gradients : grouped_gradients(parameters)) {
+  for (const auto& gradients : groups) {
     if (gradients[0].scalar_type() == at::kHalf) {
       throw usage_error({.refused = "GradScaler: float16 gradients",
                          .rule = "parameters are float32 and forward runs under AutocastGuard",
@@ -99,20 +105,30 @@ void GradScaler::unscale(const void* optimizer, const std::vector<at::Tensor>& p
         gradients, here, inverse.to(gradients[0].device()));
     found += here.to(found.device());
   }
-  if (group_ && group_->world_size() > 1) {
-    found = found.to(group_->device());
-    group_->all_reduce(found, c10d::ReduceOp::MAX);
+  at::Tensor both = at::stack({found, at::full({}, groups.empty() ? 0 : 1, found.options())});
+  if (group != nullptr && group->world_size() > 1) {
+    both = both.to(group->device());
+    group->all_reduce(both, c10d::ReduceOp::MAX);
   }
-  state = {.stage = Stage::kUnscaled, .found_inf = found.to(scale_.device())};
+  both = both.to(scale_.device());
+  state = {.stage = Stage::kUnscaled, .found_inf = both[0], .found_any = both[1]};
 }
 
 bool GradScaler::begin_step(const void* optimizer,
-                            const std::function<std::vector<at::Tensor>()>& parameters) {
+                            const std::function<std::vector<at::Tensor>()>& parameters,
+                            const distributed::ProcessGroup* group) {
   if (!options_.enabled) return true;
   require_scale("step");
-  if (optimizers_[optimizer].stage == Stage::kReady) unscale(optimizer, parameters());
+  if (optimizers_[optimizer].stage == Stage::kReady) unscale(optimizer, parameters(), group);
   OfOptimizer& state = optimizers_[optimizer];
   if (state.stage == Stage::kStepped) refuse_order("step", "once per optimizer and update()");
+  if (state.found_any.item<float>() == 0) {
+    throw usage_error({.refused = "GradScaler::step",
+                       .rule = "a parameter of the optimizer has a gradient",
+                       .value = "none has, on any rank",
+                       .hint = "an optimizer over the shards of ZeRO: "
+                               "auto sharded = zero.optimizer(adam); scaler.step(sharded)"});
+  }
   state.stage = Stage::kStepped;
   const bool make = state.found_inf.item<float>() == 0;
   if (!make) ++skipped_;

@@ -35,10 +35,12 @@ struct GradScalerOptions {
 ///
 /// With a group, all ranks leave a step out if any of them must: DDP's gradients are equal, but
 /// those of sharded optimizers, of pipeline stages and of parameters that DDP ignores are not.
-/// unscale() (or step() without it) is then collective: one maximum of 4 bytes.
+/// unscale() (or step() without it) is then collective: one maximum of 8 bytes.
 ///
 /// An optimizer is torch::optim::Optimizer, or any type with step() and param_groups() or
-/// parameters(). Used by the rank's own thread. Wrong order of calls is a usage error.
+/// parameters(); one over the shards of ZeRO is given as ShardedDataParallel::optimizer(adam), and
+/// brings its group. Used by the rank's own thread. Wrong order of calls is a usage error, and so is
+/// a step of an optimizer none of whose parameters has a gradient on any rank.
 class GradScaler {
  public:
   explicit GradScaler(GradScalerOptions options = {},
@@ -51,13 +53,14 @@ class GradScaler {
   /// Once per step. float16 gradients are refused: parameters stay float32.
   template <class Optimizer>
   void unscale(Optimizer& optimizer) {
-    unscale(&optimizer, parameters_of(optimizer));
+    unscale(&optimizer, parameters_of(optimizer), group_of(optimizer));
   }
 
   /// optimizer.step(), unless a gradient of any rank is not finite. True if the step was made.
   template <class Optimizer>
   bool step(Optimizer& optimizer) {
-    const bool make = begin_step(&optimizer, [&] { return parameters_of(optimizer); });
+    const bool make = begin_step(
+        &optimizer, [&] { return parameters_of(optimizer); }, group_of(optimizer));
     if (make) optimizer.step();
     return make;
   }
@@ -83,6 +86,7 @@ class GradScaler {
   struct OfOptimizer {
     Stage stage = Stage::kReady;
     at::Tensor found_inf;  // [] float32: 0, or more if a gradient of any rank is not finite
+    at::Tensor found_any;  // [] float32: 0, or more if any rank has a gradient
   };
 
   template <class Optimizer>
@@ -97,11 +101,22 @@ class GradScaler {
     }
   }
 
+  /// The group whose ranks step together: this object's, or else the optimizer's own, if any.
+  template <class Optimizer>
+  const distributed::ProcessGroup* group_of(Optimizer& optimizer) const {
+    if (group_) return &*group_;
+    if constexpr (requires { optimizer.group(); }) return &optimizer.group();
+    return nullptr;
+  }
+
   void place(at::Device device);
   void require_scale(const char* call) const;
-  void unscale(const void* optimizer, const std::vector<at::Tensor>& parameters);
+  void unscale(const void* optimizer,
+               const std::vector<at::Tensor>& parameters,
+               const distributed::ProcessGroup* group);
   bool begin_step(const void* optimizer,
-                  const std::function<std::vector<at::Tensor>()>& parameters);
+                  const std::function<std::vector<at::Tensor>()>& parameters,
+                  const distributed::ProcessGroup* group);
 
   GradScalerOptions options_;
   std::optional<distributed::ProcessGroup> group_;

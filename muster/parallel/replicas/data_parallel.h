@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -69,7 +70,7 @@ class DataParallel {
   /// make_module(device) or make_module(); what it returns is moved to the device and takes replica
   /// 0's weights. LibTorch's default CPU generator is left as replica 0's module left it: a seeded
   /// program draws the same numbers as with one device. Throws a usage error for no or an unknown
-  /// device, or replicas that differ in shape.
+  /// device, a device other than the CPU that is named twice, or replicas that differ in shape.
   template <class MakeModule>
   DataParallel(MakeModule&& make_module,
                std::vector<at::Device> devices,
@@ -77,11 +78,14 @@ class DataParallel {
       : group_(std::make_shared<ReplicaGroup>(std::move(devices), std::move(options))) {
     modules_ = detail::make_replicas<Module>(make_module, group_->devices());
     std::vector<NamedTensors> parameters, buffers;
+    std::vector<std::string> sparse;
+    if constexpr (detail::kIsTorchModule<Module>)
+      sparse = sparse_gradient_names(detail::module_of(modules_[0]));
     for (Module& module : modules_) {
       parameters.push_back(detail::named_parameters_of(module));
       buffers.push_back(detail::named_buffers_of(module));
     }
-    group_->attach(std::move(parameters), std::move(buffers));
+    group_->attach(std::move(parameters), std::move(buffers), std::move(sparse));
   }
 
   /// backward(batch…, loss): deals the rows out, calls loss(replica's module, its rows of batch…)

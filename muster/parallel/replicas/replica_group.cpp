@@ -58,6 +58,25 @@ void check_device(at::Device device) {
                      .hint = "CPU replicas: at::kCPU, once per replica"});
 }
 
+// Note [One replica per device]
+// LibTorch has one autograd thread for each device but the CPU, whose backwards run on the thread
+// that calls them. That thread also runs what is to be done at the end of a backward, such as the
+// Reducer's wait for the other replicas: with two of them on one device, the first to end would wait
+// on the very thread that has yet to run the second.
+void check_named_once(const std::vector<at::Device>& devices) {
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (devices[i].is_cpu()) continue;
+    if (std::find(devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(i), devices[i]) ==
+        devices.begin() + static_cast<std::ptrdiff_t>(i))
+      continue;
+    throw usage_error(
+        {.refused = concat("DataParallel with two replicas on ", devices[i]),
+         .rule = "a device has one replica: LibTorch runs the backwards of a device one after the "
+                 "other, and replicas wait for each other in them",
+         .hint = "one larger batch on one replica computes the same"});
+  }
+}
+
 }  // namespace
 
 ReplicaGroup::ReplicaGroup(std::vector<at::Device> devices, DataParallelOptions options)
@@ -71,6 +90,7 @@ ReplicaGroup::ReplicaGroup(std::vector<at::Device> devices, DataParallelOptions 
          .rule = "one replica at least",
          .hint = "several replicas on the CPU: std::vector<at::Device>(4, at::kCPU)"});
   }
+  check_named_once(devices_);
   for (const at::Device device : devices_) check_device(device);
   check_weights(options_, devices_.size());
   if (options_.shares == SharePolicy::kSpeed)
@@ -96,7 +116,10 @@ ReplicaGroup::~ReplicaGroup() {
   if (options_.ddp.gradient_as_bucket_view) zero_grad();
 }
 
-void ReplicaGroup::attach(std::vector<NamedTensors> parameters, std::vector<NamedTensors> buffers) {
+void ReplicaGroup::attach(std::vector<NamedTensors> parameters,
+                          std::vector<NamedTensors> buffers,
+                          std::vector<std::string> sparse_gradients) {
+  sparse_gradients_ = std::move(sparse_gradients);
   parameters_ = std::move(parameters);
   buffers_ = std::move(buffers);
   connect(options_.ddp);
@@ -104,7 +127,9 @@ void ReplicaGroup::attach(std::vector<NamedTensors> parameters, std::vector<Name
 
 /// A new world, and a GradientSync per replica in it. The old ones, which a failure may have left
 /// half open, go.
-void ReplicaGroup::connect(const DdpOptions& options) {
+void ReplicaGroup::connect(DdpOptions options) {
+  options.sparse_gradients.insert(
+      options.sparse_gradients.end(), sparse_gradients_.begin(), sparse_gradients_.end());
   // Also after a failed inference: buckets outlive the caller's modes.
   const c10::InferenceMode no_inference(false);
   const c10::AutoGradMode with_gradients(true);
@@ -176,6 +201,7 @@ std::vector<double> ReplicaGroup::weights_now() {
       if (batches_ % kBatchesPerMemoryLook == 0) {
         memory_.clear();
         for (int i = 0; i < size(); ++i) {
+          // CPU replicas share its memory.
           const auto sharing = std::count(devices_.begin(), devices_.end(), devices_[i]);
           const uint64_t bytes = options_.free_bytes ? options_.free_bytes(i)
                                                      : tensor::free_bytes_of(devices_[i]) /

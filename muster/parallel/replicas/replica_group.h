@@ -52,7 +52,8 @@ struct DataParallelOptions {
 /// A thread, a rank of a ThreadWorld and a GradientSync per device. Used by one thread at a time.
 class ReplicaGroup {
  public:
-  /// Throws a usage error for no device, a device that is not there, or options that do not fit.
+  /// Throws a usage error for no device, one that is not there, one other than the CPU that is named
+  /// twice (see Note [One replica per device]), or options that do not fit.
   ReplicaGroup(std::vector<at::Device> devices, DataParallelOptions options);
   /// Gradients that are views of the buckets are dropped.
   ~ReplicaGroup();
@@ -60,7 +61,10 @@ class ReplicaGroup {
 
   /// The replicas' tensors, by replica; once, before anything else. All become replica 0's values.
   /// Throws a usage error that names the first tensor in which the replicas differ.
-  void attach(std::vector<NamedTensors> parameters, std::vector<NamedTensors> buffers);
+  /// `sparse_gradients` are names of parameters, besides those of the options.
+  void attach(std::vector<NamedTensors> parameters,
+              std::vector<NamedTensors> buffers,
+              std::vector<std::string> sparse_gradients);
 
   int size() const { return static_cast<int>(devices_.size()); }
   const std::vector<at::Device>& devices() const { return devices_; }
@@ -91,7 +95,7 @@ class ReplicaGroup {
   std::vector<int64_t> deal(int64_t rows);
   std::vector<double> weights_now();
   void note_speed();
-  void connect(const DdpOptions& options);
+  void connect(DdpOptions options);
   void train(int replica, int64_t from, int64_t rows, int64_t of_batch, const LossOf& loss_of);
   double loss_weight(int64_t rows, int64_t of_batch) const;
   at::Tensor combined_loss(int64_t of_batch) const;
@@ -102,6 +106,7 @@ class ReplicaGroup {
   const std::vector<at::Device> devices_;
   const DataParallelOptions options_;
   std::vector<NamedTensors> parameters_, buffers_;  // by replica
+  std::vector<std::string> sparse_gradients_;
   std::unique_ptr<ReplicaThreads> threads_;
   std::unique_ptr<distributed::ThreadWorld> world_;
   std::vector<std::unique_ptr<GradientSync>> syncs_;

@@ -22,7 +22,7 @@ class ThreadLocalState;
 
 namespace muster::parallel {
 
-/// One thread per device, for as long as the object lives. A device may be named several times: it
+/// One thread per device, for as long as the object lives. The CPU may be named several times, and
 /// has several replicas then.
 class ReplicaThreads {
  public:

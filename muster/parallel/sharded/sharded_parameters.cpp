@@ -6,6 +6,7 @@
 
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
@@ -88,6 +89,7 @@ void ShardedParameters::verify(const NamedTensors& all) const {
 }
 
 void ShardedParameters::move_into_buckets() {
+  ties_.resize(parameters_.size());
   for (const ShardBucket& bucket : layout_) {
     const at::Tensor& first = parameters_[bucket.parameters[0]].second;
     const at::Tensor flat =
@@ -98,6 +100,7 @@ void ShardedParameters::move_into_buckets() {
           at::as_strided(flat, parameter.sizes(), parameter.strides(), bucket.offsets[i]);
       place.copy_(parameter.detach());
       parameter.set_data(place);
+      ties_[bucket.parameters[i]] = {.memory = place, .version = parameter._version()};
     }
     if (group_.world_size() > 1) group_.broadcast(flat);
     flats_.push_back(flat);
@@ -118,6 +121,36 @@ void ShardedParameters::make_shards(bool master_weights) {
       places_[name] = {.bucket = b, .piece = piece, .tensor = shard.back().second};
     }
   }
+}
+
+void ShardedParameters::take_weights() {
+  const c10::NoGradGuard no_grad;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    at::Tensor parameter = parameters_[i].second;
+    Tie& tie = ties_[i];
+    if (!tie.memory.defined()) continue;
+    const bool moved = parameter.const_data_ptr() != tie.memory.const_data_ptr() ||
+                       parameter.strides() != tie.memory.strides();
+    if (!moved && parameter._version() == tie.version) continue;
+    if (moved) {
+      tie.memory.copy_(parameter.detach());
+      parameter.set_data(tie.memory);
+    }
+    tie.version = parameter._version();
+    take_into_master(parameters_[i].first);
+  }
+}
+
+/// A master that rounds to what its parameter is stays: it may come from a checkpoint, and be more
+/// exact.
+void ShardedParameters::take_into_master(const std::string& name) const {
+  const auto place = places_.find(name);
+  if (place == places_.end()) return;
+  const auto& [bucket, piece, master] = place->second;
+  if (master.scalar_type() == flats_[bucket].scalar_type()) return;
+  const at::Tensor own = own_chunk(bucket).narrow(0, piece.offset, piece.end - piece.begin);
+  const at::Tensor same = master.to(own.scalar_type()).eq(own);
+  at::Tensor(master).copy_(at::where(same, master, own.to(master.scalar_type())));
 }
 
 at::Tensor ShardedParameters::own_chunk(size_t bucket) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_set>
 
 #include <ATen/OpMathType.h>
 #include <ATen/ops/_foreach_mul.h>
@@ -27,28 +28,34 @@ ZeroCore::ZeroCore(const NamedTensors& parameters,
                    const NamedTensors& buffers,
                    distributed::ProcessGroup group,
                    const ZeroOptions& options)
-    : parameters_(
-          parameters,
-          std::move(group),
-          {.bucket_bytes = options.bucket_bytes, .master_weights = options.master_weights}) {
+    : parameters_(parameters,
+                  std::move(group),
+                  {.bucket_bytes = options.bucket_bytes, .master_weights = options.master_weights}),
+      identity_(parameters) {
+  NamedTensors frozen;
+  for (const auto& named : parameters) {
+    if (!named.second.requires_grad()) frozen.push_back(named);
+  }
   if (options.stage != 1 && options.stage != 2) {
     throw usage_error({.refused = "ZeRO stage",
                        .rule = "1 (optimizer state) or 2 (and gradients)",
                        .value = std::to_string(options.stage)});
   }
-  if (options.stage == 1) return;
+  if (options.stage == 1) {
+    identity_.record(parameters_.parameters(), frozen);
+    return;
+  }
   gradients_ = std::make_unique<ShardedGradients>(
       parameters_,
       ShardedGradientOptions{.find_unused_parameters = options.find_unused_parameters});
+  identity_.record(parameters_.parameters(), frozen);
   if (parameters_.group().world_size() == 1) return;
   std::vector<at::Tensor> untrained;  // the trained ones are rank 0's already
   for (const auto& [name, buffer] : buffers) {
     if (buffer.defined()) untrained.push_back(buffer.detach());
   }
   if (options.broadcast_buffers) buffers_ = untrained;
-  for (const auto& [name, parameter] : parameters) {
-    if (!parameter.requires_grad()) untrained.push_back(parameter.detach());
-  }
+  for (const auto& [name, parameter] : frozen) untrained.push_back(parameter.detach());
   broadcast(untrained);
 }
 
@@ -58,13 +65,26 @@ void ZeroCore::broadcast(const std::vector<at::Tensor>& tensors) const {
   c10d::broadcast_coalesced(parameters_.group().c10d(), tensors, kBroadcastBytes, 0);
 }
 
-void ZeroCore::before_forward() const { broadcast(buffers_); }
+void ZeroCore::before_forward() {
+  if (c10::GradMode::is_enabled()) take_weights();
+  broadcast(buffers_);
+}
+
+void ZeroCore::take_weights() {
+  identity_.check();
+  parameters_.take_weights();
+}
 
 at::Tensor ZeroCore::gradient(size_t bucket, const ShardPiece& piece) const {
   if (gradients_) return gradients_->of(bucket, piece);
   const at::Tensor& parameter = parameters_.parameters()[piece.parameter].second;
   at::Tensor whole = parameter.grad();
   if (!whole.defined()) return {};
+  if (whole.layout() != at::kStrided) {
+    throw usage_error(
+        {.refused = "gradient of parameter " + parameters_.parameters()[piece.parameter].first,
+         .rule = "gradients of shards are dense"});
+  }
   if (whole.strides() != parameter.strides()) {
     const at::Tensor dense =
         at::empty_strided(parameter.sizes(), parameter.strides(), whole.options());
@@ -76,7 +96,40 @@ at::Tensor ZeroCore::gradient(size_t bucket, const ShardPiece& piece) const {
       whole.detach(), {piece.end - piece.begin}, {1}, whole.storage_offset() + piece.begin);
 }
 
+std::vector<at::Tensor> ZeroCore::gradient_holders() const {
+  std::vector<at::Tensor> all;
+  if (!shards_gradients()) return tensors_of(parameters_.parameters());
+  for (size_t b = 0; b < parameters_.buckets(); ++b) {
+    for (const ShardPiece& piece :
+         parameters_.layout(b).pieces(parameters_.group().rank(), parameters_.numels())) {
+      const at::Tensor own = gradient(b, piece);
+      if (!own.defined()) continue;
+      all.push_back(own.detach());
+      all.back().mutable_grad() = own;
+    }
+  }
+  return all;
+}
+
+void ZeroCore::require_shard(const std::vector<at::Tensor>& tensors) const {
+  std::unordered_set<const void*> given;
+  for (const at::Tensor& tensor : tensors) given.insert(tensor.unsafeGetTensorImpl());
+  const auto has = [&](const auto& named) {
+    return given.contains(named.second.unsafeGetTensorImpl());
+  };
+  const NamedTensors& whole = parameters_.parameters();
+  const NamedTensors own = parameters_.shard();
+  const auto wrong = std::find_if(whole.begin(), whole.end(), has);
+  if (wrong == whole.end() && (own.empty() || std::any_of(own.begin(), own.end(), has))) return;
+  throw usage_error({.refused = "a step of ZeRO with an optimizer over other tensors",
+                     .rule = "a rank's optimizer updates that rank's shard",
+                     .value = wrong == whole.end() ? "nothing of the shard"
+                                                   : "parameter " + wrong->first + " of the module",
+                     .hint = "make it over zero.shard() instead of net->parameters()"});
+}
+
 void ZeroCore::step(const std::function<void()>& update) {
+  take_weights();
   for (size_t b = 0; b < parameters_.buckets(); ++b)
     parameters_.set_gradients(b, [&](const ShardPiece& piece) { return gradient(b, piece); });
   update();
@@ -88,6 +141,7 @@ void ZeroCore::step(const std::function<void()>& update) {
 }
 
 void ZeroCore::step_by_bucket(const std::function<void(size_t)>& update) {
+  take_weights();
   for (size_t b = 0; b < parameters_.buckets(); ++b) {
     parameters_.set_gradients(b, [&](const ShardPiece& piece) { return gradient(b, piece); });
     update(b);
@@ -134,6 +188,18 @@ void ZeroCore::zero_grad() {
   if (gradients_) return gradients_->zero_grad();
   for (const auto& [name, parameter] : parameters_.parameters())
     parameter.mutable_grad() = at::Tensor();
+}
+
+void detail::refuse_sparse_gradients(const NamedTensors& parameters,
+                                     const std::vector<std::string>& sparse) {
+  for (const auto& [name, parameter] : parameters) {
+    if (!parameter.requires_grad() || std::find(sparse.begin(), sparse.end(), name) == sparse.end())
+      continue;
+    throw usage_error({.refused = concat("shards of parameter ", name),
+                       .rule = "its gradient is dense",
+                       .value = "of an embedding layer with sparse(true)",
+                       .hint = "take sparse(false), or DistributedDataParallel"});
+  }
 }
 
 }  // namespace muster::parallel

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "muster/parallel/ddp/ddp.h"
+#include "muster/parallel/module/module_tree.h"
+#include "muster/parallel/module/parameter_identity.h"
 #include "muster/parallel/sharded/sharded_gradients.h"
 #include "muster/parallel/sharded/sharded_parameters.h"
 
@@ -47,11 +49,14 @@ class ZeroCore {
 
   ShardedParameters& parameters() { return parameters_; }
   bool shards_gradients() const { return gradients_ != nullptr; }
-  /// Collective: rank 0's buffers go to all, in stage 2 (in stage 1 DDP does it).
-  void before_forward() const;
+  /// Collective: rank 0's buffers go to all, in stage 2 (in stage 1 DDP does it). Where gradients
+  /// are on: weights loaded since are taken; throws a usage error for a parameter that is of another
+  /// dtype, device or shape than when it was wrapped, or was unfrozen since.
+  void before_forward();
+  const ParameterIdentity& identity() const { return identity_; }
 
   /// `update` is the optimizer's step over all of parameters().shard(); then every rank gets every
-  /// rank's part. Collective.
+  /// rank's part. Collective. Throws as before_forward().
   void step(const std::function<void()>& update);
   /// The same bucket by bucket: while `update(b)`, a step over parameters().shard(b), runs, earlier
   /// buckets travel, and float32 copies of gradients (for masters) exist for one bucket at a time.
@@ -67,14 +72,77 @@ class ZeroCore {
   /// undefined if it has none.
   at::Tensor gradient(size_t bucket, const ShardPiece& piece) const;
 
+  /// Tensors whose grad() share their memory with all that this rank's next step sees: the
+  /// parameters in stage 1, stand-ins for this rank's pieces in stage 2.
+  std::vector<at::Tensor> gradient_holders() const;
+
+  /// `tensors` are what an optimizer updates. Throws a usage error if there are parameters of the
+  /// module among them, or nothing of this rank's shard.
+  void require_shard(const std::vector<at::Tensor>& tensors) const;
+
   void zero_grad();
 
  private:
   void broadcast(const std::vector<at::Tensor>& tensors) const;
+  void take_weights();
 
   ShardedParameters parameters_;
+  ParameterIdentity identity_;
   std::vector<at::Tensor> buffers_;
   std::unique_ptr<ShardedGradients> gradients_;  // stage 2
+};
+
+namespace detail {
+
+/// What an optimizer updates, for those that say it: torch::optim's and muster::optim's.
+template <class Optimizer>
+std::vector<at::Tensor> updated_tensors(Optimizer& optimizer) {
+  std::vector<at::Tensor> all;
+  if constexpr (requires { optimizer.param_groups(); }) {
+    for (auto& group : optimizer.param_groups())
+      all.insert(all.end(), group.params().begin(), group.params().end());
+  } else if constexpr (requires { optimizer.parameters(); }) {
+    all = optimizer.parameters();
+  }
+  return all;
+}
+
+/// Sparse gradients cannot be cut into shards. Throws a usage error that names the layer's weight.
+void refuse_sparse_gradients(const NamedTensors& parameters,
+                             const std::vector<std::string>& sparse);
+
+template <class Module>
+NamedTensors shardable_parameters_of(Module& module) {
+  const NamedTensors parameters = named_parameters_of(module);
+  if constexpr (kIsTorchModule<Module>)
+    refuse_sparse_gradients(parameters, sparse_gradient_names(module_of(module)));
+  return parameters;
+}
+
+}  // namespace detail
+
+/// An optimizer over zero.shard() as one over the module, for whoever steps it and looks at its
+/// gradients: GradScaler. Made by ShardedDataParallel::optimizer(); outlives neither.
+template <class Optimizer>
+class ZeroOptimizer {
+ public:
+  ZeroOptimizer(ZeroCore& core, Optimizer& optimizer) : core_(core), optimizer_(optimizer) {
+    core_.require_shard(detail::updated_tensors(optimizer_));
+  }
+
+  /// As ShardedDataParallel::step(). Collective.
+  void step() {
+    core_.step([this] { optimizer_.step(); });
+  }
+  void zero_grad() { core_.zero_grad(); }
+  /// Each with its gradient of the next step; see ZeroCore::gradient_holders().
+  std::vector<at::Tensor> parameters() const { return core_.gradient_holders(); }
+  /// Whose ranks must all make a step, or none.
+  const distributed::ProcessGroup& group() const { return core_.parameters().group(); }
+
+ private:
+  ZeroCore& core_;
+  Optimizer& optimizer_;
 };
 
 /// Wraps a module as DistributedDataParallel does, and gives the optimizer this rank's shard:
@@ -89,7 +157,17 @@ class ZeroCore {
 /// Results are DDP's: bit for bit over backends that sum in rank order, else within rounding. In
 /// stage 2 the parameters' grad() is undefined after backward: the sums are in the shards. Used by
 /// the rank's own thread; construction, forward, backward and step are collective. Make it before
-/// the optimizer, and do not move the module afterwards.
+/// the optimizer, and do not move the module afterwards. Weights may be loaded at any time, alike on
+/// all ranks. With GradScaler:
+///
+///     auto sharded = zero.optimizer(adam);
+///     …
+///     scaler.scale(loss).backward();
+///     scaler.unscale(sharded);                              // only to clip: zero.clip_grad_norm()
+///     scaler.step(sharded);                                 // zero.step(adam), or left out
+///     scaler.update();
+///
+/// Throws a usage error for a module with sparse gradients.
 template <class Module>
 class ShardedDataParallel {
  public:
@@ -97,7 +175,7 @@ class ShardedDataParallel {
                                distributed::ProcessGroup group,
                                ZeroOptions options = {})
       : module_(std::move(module)),
-        core_(std::make_unique<ZeroCore>(detail::named_parameters_of(module_),
+        core_(std::make_unique<ZeroCore>(detail::shardable_parameters_of(module_),
                                          detail::named_buffers_of(module_),
                                          group,
                                          options)) {
@@ -110,12 +188,14 @@ class ShardedDataParallel {
                               // Else gradients would be held twice.
                               .gradient_as_bucket_view = true});
     }
+    if constexpr (detail::kIsTorchModule<Module>) tree_.emplace(detail::module_of(module_));
   }
 
   template <class... Arguments>
   auto forward(Arguments&&... arguments) {
-    if (ddp_) return ddp_->forward(std::forward<Arguments>(arguments)...);
+    check_module();
     core_->before_forward();
+    if (ddp_) return ddp_->forward(std::forward<Arguments>(arguments)...);
     return detail::module_of(module_).forward(std::forward<Arguments>(arguments)...);
   }
   template <class... Arguments>
@@ -127,10 +207,16 @@ class ShardedDataParallel {
   /// What this rank's optimizer gets // each [piece]. See ShardedParameters.
   std::vector<at::Tensor> shard() const { return core_->parameters().shard_tensors(); }
 
-  /// optimizer.step(), and the parameters of all ranks. Collective.
+  /// optimizer.step(), and the parameters of all ranks. Collective. Throws a usage error for an
+  /// optimizer over the module's parameters instead of shard().
   template <class Optimizer>
   void step(Optimizer& optimizer) {
-    core_->step([&] { optimizer.step(); });
+    this->optimizer(optimizer).step();
+  }
+  /// The same as an object. `optimizer` outlives it.
+  template <class Optimizer>
+  ZeroOptimizer<Optimizer> optimizer(Optimizer& optimizer) {
+    return {*core_, optimizer};
   }
   double clip_grad_norm(double max_norm) { return core_->clip_grad_norm(max_norm); }
   void zero_grad() { core_->zero_grad(); }
@@ -148,9 +234,19 @@ class ShardedDataParallel {
   Module& module() { return module_; }
 
  private:
+  void check_module() {
+    if constexpr (detail::kIsTorchModule<Module>) {
+      if (tree_->holds(detail::module_of(module_))) return;
+      const NamedTensors now = detail::named_parameters_of(module_);
+      if (!core_->identity().holds(now)) core_->identity().refuse(now);
+      tree_.emplace(detail::module_of(module_));
+    }
+  }
+
   Module module_;
   std::unique_ptr<ZeroCore> core_;
   std::optional<DistributedDataParallel<Module>> ddp_;  // stage 1
+  std::optional<ModuleTree> tree_;
 };
 
 }  // namespace muster::parallel

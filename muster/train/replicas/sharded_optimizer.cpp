@@ -28,23 +28,7 @@ void ShardedOptimizer::step() {
   });
 }
 
-std::vector<at::Tensor> ShardedOptimizer::parameters() {
-  const parallel::ShardedParameters& shards = core_.parameters();
-  std::vector<at::Tensor> all;
-  if (!core_.shards_gradients()) {
-    for (const auto& [name, parameter] : shards.parameters()) all.push_back(parameter);
-    return all;
-  }
-  for (size_t b = 0; b < shards.buckets(); ++b) {
-    for (const auto& piece : shards.layout(b).pieces(shards.group().rank(), shards.numels())) {
-      const at::Tensor gradient = core_.gradient(b, piece);
-      if (!gradient.defined()) continue;
-      all.push_back(gradient.detach());
-      all.back().mutable_grad() = gradient;
-    }
-  }
-  return all;
-}
+std::vector<at::Tensor> ShardedOptimizer::parameters() { return core_.gradient_holders(); }
 
 void ShardedOptimizer::set_momentum(double momentum) {
   for (const auto& part : parts_) part->set_momentum(momentum);

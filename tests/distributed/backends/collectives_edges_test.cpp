@@ -59,6 +59,24 @@ TEST_P(CollectivesAtTheEdges, TensorsWithGapsKeepTheirGaps) {
   });
 }
 
+TEST_P(CollectivesAtTheEdges, ConjugatedAndNegatedViewsAreTheNumbersThatTheyShow) {
+  run([&](ProcessGroup group) {
+    const double world = group.world_size();
+    const torch::Tensor base = torch::complex(torch::full({3}, 2.0), torch::full({3}, 1.0));
+    torch::Tensor conjugated = base.conj(), negated = torch::imag(base.conj());
+    ASSERT_TRUE(conjugated.is_conj() && negated.is_neg());
+    EXPECT_TRUE(torch::equal(group.all_gather(negated)[0], torch::full({3}, -1.0F)));
+    group.broadcast(negated);
+    EXPECT_TRUE(torch::equal(negated, torch::full({3}, -1.0F)));
+    group.all_reduce(negated);
+    EXPECT_TRUE(torch::equal(negated, torch::full({3}, -world)));
+    if (!can(Ability::kReduceComplex)) return;
+    group.all_reduce(conjugated);  // of 2 - world i
+    EXPECT_TRUE(torch::allclose(torch::real(conjugated), torch::full({3}, 2 * world)));
+    EXPECT_TRUE(torch::allclose(torch::imag(conjugated), torch::full({3}, -world * world)));
+  });
+}
+
 // 12 MB and odd: more than all slots of a segment together, and no multiple of a chunk.
 constexpr int64_t kMany = 3'000'001;
 

@@ -44,6 +44,22 @@ TEST_P(Culprits, DifferentShapesAreRefusedOnAllRanksWithBothShapes) {
   }
 }
 
+TEST_P(Culprits, SparseTensorsOfDifferentShapesAreRefusedOnAllRanksWithBothShapes) {
+  std::vector<std::string> errors(world_size());
+  run([&](ProcessGroup group) {
+    const bool odd = group.rank() == group.world_size() - 1;
+    Tensors sparse{torch::eye(4).narrow(0, 0, odd ? 3 : 4).to_sparse()};
+    errors[group.rank()] = error_of([&] { test::backend_of(group)->allreduce(sparse)->wait(); });
+    Tensors fine{torch::eye(4).to_sparse()};
+    test::backend_of(group)->allreduce(fine)->wait();  // the group is still usable
+    EXPECT_TRUE(torch::equal(fine[0].to_dense(), torch::eye(4) * group.world_size()));
+  });
+  for (const std::string& error : errors) {
+    EXPECT_THAT(error, HasSubstr("rank 0 has Float[4, 4] with 2 sparse dimensions"));
+    EXPECT_THAT(error, HasSubstr("rank " + std::to_string(world_size() - 1) + " has Float[3, 4]"));
+  }
+}
+
 TEST_P(Culprits, DifferentOperationsDtypesAndRootsAreRefused) {
   run([&](ProcessGroup group) {
     const bool odd = group.rank() == 1;

@@ -35,72 +35,6 @@ torch::Tensor loss_of(DistributedDataParallel<Model>& ddp, int64_t step) {
   return torch::nn::functional::cross_entropy(ddp->forward(batch.x), batch.y);
 }
 
-// --- the module that was wrapped
-
-TEST(DdpIdentity, AModuleConvertedAfterItWasWrappedIsRefusedByParameter) {
-  for (const bool there_and_back : {false, true}) {
-    const auto models = models_of(2);
-    std::vector<std::string> errors(2);
-    run_ranks(2, [&](ProcessGroup group) {
-      const Model model = models[group.rank()];
-      DistributedDataParallel ddp(model, group);
-      loss_of(ddp, 0).backward();
-      ddp.zero_grad();
-      // Without a check the hooks are gone after either: gradients would stay each rank's own.
-      model->to(torch::kDouble);
-      if (there_and_back) model->to(torch::kFloat);
-      errors[group.rank()] = error_of([&] { loss_of(ddp, 1); });
-    });
-    for (const std::string& error : errors) {
-      EXPECT_THAT(error, HasSubstr("parameter fc1.weight"));
-      EXPECT_THAT(error, HasSubstr("a wrapped module is not moved to another device or dtype"));
-      EXPECT_THAT(error, HasSubstr(there_and_back ? "Float on cpu now" : "Double on cpu now"));
-    }
-  }
-}
-
-TEST(DdpIdentity, AReplacedSubmoduleIsRefusedByParameter) {
-  const auto models = models_of(1);
-  run_ranks(1, [&](ProcessGroup group) {
-    DistributedDataParallel ddp(models[0], group);
-    loss_of(ddp, 0).backward();
-    const auto fc2 = models[0]->named_children()["fc2"];
-    models[0]->replace_module("fc2", torch::nn::Linear(12, 6));
-    EXPECT_THAT(error_of([&] { loss_of(ddp, 1); }), HasSubstr("parameter fc2.weight"));
-    models[0]->replace_module("fc2", fc2);
-    EXPECT_NO_THROW(loss_of(ddp, 1).backward());
-    models[0]->unregister_module("fc3");
-    models[0]->unregister_module("fc2");
-    EXPECT_THAT(error_of([&] { loss_of(ddp, 1); }),
-                HasSubstr("keeps the parameters it was wrapped with"));
-  });
-}
-
-TEST(DdpIdentity, NewValuesInTheSameParametersAreFine) {
-  const auto models = models_of(2);
-  run_ranks(2, [&](ProcessGroup group) {
-    const Model model = models[group.rank()];
-    DistributedDataParallel ddp(model, group);
-    loss_of(ddp, 0).backward();
-    model->to(torch::kFloat);  // changes nothing
-    for (auto& parameter : model->parameters()) parameter.set_data(parameter.detach() * 0.5);
-    EXPECT_NO_THROW(loss_of(ddp, 1).backward());
-  });
-}
-
-TEST(DdpIdentity, AnIgnoredParameterMayLoseTheGraphItWasInWhenItWasWrapped) {
-  const auto models = models_of(2);
-  run_ranks(2, [&](ProcessGroup group) {
-    const Model model = models[group.rank()];
-    const auto batch = test::golden_batch(0, torch::kFloat);
-    torch::Tensor old = model->forward(batch.x).sum();
-    DistributedDataParallel ddp(model, group, {.parameters_to_ignore = {"fc2.weight"}});
-    old = torch::Tensor();
-    for (int64_t step = 0; step < 2; ++step)
-      EXPECT_EQ(error_of([&] { loss_of(ddp, step).backward(); }), test::kNoError);
-  });
-}
-
 TEST(DdpReducer, ThatCannotBeMadeAnewLeavesAnObjectThatSaysSo) {
   const auto models = models_of(1);
   run_ranks(1, [&](ProcessGroup group) {
@@ -261,7 +195,7 @@ TEST(DdpNoSync, OtherUsesOfTheOutputsAreNotTakenForMisuse) {
     const torch::Tensor y = ddp->forward(x);
     EXPECT_TRUE(torch::autograd::grad({y.sum()}, {x}, {}, /*retain_graph=*/true)[0].defined());
     y.sum().backward({}, /*keep_graph=*/true);
-    y.square().sum().backward();  // not averaged, as in PyTorch; but not refused either
+    EXPECT_TRUE(torch::autograd::grad({y.square().sum()}, {x})[0].defined());
     torch::Tensor late;
     {
       DistributedDataParallel short_lived(models[group.rank()], group);

@@ -72,6 +72,78 @@ TEST(DdpGraphs, ParametersOfTwoDtypesTravelInBucketsOfTheirOwn) {
     expect_equals_one_rank(make, {.bucket_bytes_cap = cap}, 2, "thread", 2e-2);
 }
 
+/// A real matrix, which may travel directly, and complex parameters, which cannot.
+struct ComplexImpl : torch::nn::Module {
+  explicit ComplexImpl(torch::Dtype dtype) {
+    const auto of = [&](at::IntArrayRef sizes, uint64_t seed) {
+      return torch::complex(draw(sizes, seed), draw(sizes, seed + 1)).to(dtype);
+    };
+    w = register_parameter("w", of({4, 6}, 1));
+    b = register_parameter("b", of({4}, 3));
+    v = register_parameter("v", of({3, 4}, 5));
+    a = register_parameter("a", draw({6, 6}, 7).to(c10::toRealValueType(dtype)));
+  }
+  /// [N, 6] -> [N], real.
+  Tensor forward(Tensor x) {
+    const Tensor h = torch::linear(torch::linear(x, a).to(w.scalar_type()), w, b);
+    return torch::matmul(h * h, v.t()).abs().square().sum(1);
+  }
+  Tensor w, b, v, a;
+};
+
+class ComplexParameters : public ::testing::TestWithParam<std::tuple<std::string, int>> {};
+
+/// Steps of two ranks against one on the whole batch, by every way that gradients take.
+TEST_P(ComplexParameters, HaveTheGradientsOfTheWholeBatch) {
+  const auto& [backend, ranks] = GetParam();
+  constexpr int64_t kNone = int64_t{1} << 40;
+  const DdpOptions all_ways[] = {{.direct_bytes = kNone},
+                                 {.gradient_as_bucket_view = true, .direct_bytes = kNone},
+                                 {.direct_bytes = 0},
+                                 {.gradient_as_bucket_view = true, .direct_bytes = 0},
+                                 {.find_unused_parameters = true},
+                                 {.static_graph = true},
+                                 {.comm_hook = "powersgd:start=0,min_compression_rate=0.1"}};
+  for (const torch::Dtype dtype : {torch::kComplexDouble, torch::kComplexFloat}) {
+    for (const DdpOptions& options : all_ways) {
+      std::vector<std::shared_ptr<ComplexImpl>> nets, wholes;
+      for (int rank = 0; rank < ranks; ++rank) {
+        nets.push_back(std::make_shared<ComplexImpl>(dtype));
+        wholes.push_back(std::make_shared<ComplexImpl>(dtype));
+      }
+      const double tolerance = dtype == torch::kComplexDouble ? 1e-12 : 1e-4;
+      run_ranks(ranks,
+                [&](ProcessGroup group) {
+                  const auto net = nets[group.rank()], whole = wholes[group.rank()];
+                  DistributedDataParallel ddp(net, group, options);
+                  for (int step = 0; step < 3; ++step) {
+                    const Tensor x =
+                        draw({12, 6}, 20 + static_cast<uint64_t>(step)).to(net->a.scalar_type());
+                    ddp.zero_grad();
+                    for (auto& parameter : whole->parameters()) parameter.mutable_grad() = Tensor();
+                    ddp->forward(share_of(x, group)).mean().backward();
+                    whole->forward(x).mean().backward();
+                    for (const char* name : {"w", "b", "v"}) {
+                      const Tensor got = net->named_parameters()[name].grad();
+                      const Tensor want = whole->named_parameters()[name].grad();
+                      const double largest = want.abs().max().item<double>();
+                      EXPECT_LE((got - want).abs().max().item<double>(), tolerance * largest)
+                          << name << " of step " << step << ", " << options.comm_hook;
+                    }
+                  }
+                },
+                {.backend = backend});
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks,
+                         ComplexParameters,
+                         ::testing::Values(std::tuple{"thread", 2},
+                                           std::tuple{"thread", 3},
+                                           std::tuple{"shm", 2},
+                                           std::tuple{"gloo", 2}));
+
 struct TableImpl : torch::nn::Module {
   explicit TableImpl(bool sparse) {
     table = register_module("table",

@@ -105,7 +105,7 @@ Model train_whole(const Shares& shares) {
   return model;
 }
 
-test::GoldenBatch share_of(const Shares& shares, size_t step, int rank) {
+test::GoldenBatch share_of_rank(const Shares& shares, size_t step, int rank) {
   const auto& rows = shares[step];
   const int64_t from = std::accumulate(rows.begin(), rows.begin() + rank, int64_t{0});
   return test::golden_batch(static_cast<int64_t>(step), torch::kDouble).rows(from, rows[rank]);
@@ -131,7 +131,7 @@ TEST(DdpWeigh, UnevenSharesGiveTheGradientOfTheWholeBatch) {
                   DistributedDataParallel ddp(model, group);
                   torch::optim::SGD optimizer(model->parameters(), 0.5);
                   for (size_t step = 0; step < shares.size(); ++step) {
-                    const auto part = share_of(shares, step, group.rank());
+                    const auto part = share_of_rank(shares, step, group.rank());
                     const int64_t rows = part.x.size(0);
                     optimizer.zero_grad();
                     const torch::Tensor loss = joined_loss(ddp->forward(part.x), part.y);
@@ -175,7 +175,7 @@ TEST(DdpJoin, WeightedStepsAreMeansOverTheSamplesOfTheRanksThatAreLeft) {
         ddp.join(
             [&] {
               for (size_t step = 0; step < shares.size(); ++step) {
-                const auto part = share_of(shares, step, group.rank());
+                const auto part = share_of_rank(shares, step, group.rank());
                 if (part.x.size(0) == 0) return;
                 optimizer.zero_grad();
                 ddp.weigh(joined_loss(ddp->forward(part.x), part.y), part.x.size(0)).backward();

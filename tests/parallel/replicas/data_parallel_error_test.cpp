@@ -55,6 +55,8 @@ TEST(DataParallelErrors, DevicesAndWeightsThatCannotBeAreRefused) {
   };
   EXPECT_THAT(refused({}, {}), HasSubstr("one replica at least"));
   EXPECT_THAT(refused({at::Device(at::kCUDA, 77)}, {1}), HasSubstr("device cuda:77"));
+  EXPECT_THAT(refused({at::kCPU, at::Device(at::kCUDA, 1), at::Device(at::kCUDA, 1)}, {1, 1, 1}),
+              HasSubstr("two replicas on cuda:1: a device has one replica"));
   EXPECT_THAT(refused(cpus(2), {1}), HasSubstr("one finite number per device (2)"));
   EXPECT_THAT(refused(cpus(2), {0, 0}), HasSubstr("got 0, 0"));
   EXPECT_THAT(refused(cpus(2), {1, -1}), HasSubstr("got 1, -1"));
