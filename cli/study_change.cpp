@@ -12,9 +12,9 @@
 
 #include "cli/command.h"
 #include "cli/parse.h"
-#include "cli/value.h"
 #include "cli/study_commands.h"
 #include "cli/tune_flags.h"
+#include "cli/value.h"
 
 namespace muster::cli {
 namespace {
