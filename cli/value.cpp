@@ -82,6 +82,18 @@ CLI::Option* detail::add_value(
 
 CLI::Option* add_value(CLI::App& app,
                        const std::string& names,
+                       std::vector<int64_t>& values,
+                       const std::string& help) {
+  const auto take = [flag = said_name(names), &values](const CLI::results_t& given) {
+    values.clear();
+    for (const std::string& text : given) read_value(flag, text, values.emplace_back());
+    return true;
+  };
+  return app.add_option(names, take, help)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+CLI::Option* add_value(CLI::App& app,
+                       const std::string& names,
                        std::vector<std::string>& values,
                        const std::string& help) {
   return app.add_option(names, values, help);

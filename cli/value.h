@@ -69,6 +69,12 @@ CLI::Option* add_value(CLI::App& app,
       [&value] { return value ? shown_value(*value) : std::string(); });
 }
 
+/// Whole numbers, one each time that the flag is given.
+CLI::Option* add_value(CLI::App& app,
+                       const std::string& names,
+                       std::vector<int64_t>& values,
+                       const std::string& help);
+
 /// Texts, as CLI11 takes them.
 CLI::Option* add_value(CLI::App& app,
                        const std::string& names,

@@ -150,12 +150,6 @@ std::shared_ptr<ThreadGroups> groups_of(const std::shared_ptr<ThreadExchange>& f
       "groups", [&] { return std::make_shared<ThreadGroups>(first->world_size()); });
 }
 
-/// The elements as they lie in memory. Backends look at nothing else: gloo takes what is in the gaps
-/// of a tensor for elements, and a conjugate view for what it is a view of.
-at::Tensor plain(const at::Tensor& tensor) {
-  return tensor.resolve_conj().resolve_neg().contiguous();
-}
-
 /// The work may be null where nothing is left to wait for.
 void finish(const c10::intrusive_ptr<c10d::Work>& work) {
   if (work) work->wait();

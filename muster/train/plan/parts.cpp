@@ -52,7 +52,7 @@ void check_model(const TrainPlan& plan) {
   // The ranks' shares of a batch differ by one at most.
   const bool one_sample = always || (last > 0 && last < 2 * plan.world_size);
   if (!one_sample && plan.model_params.empty()) return;
-  const auto model = make_initial_model(plan);
+  const auto model = make_initial_model(plan, /*is_resumed=*/true);  // whatever its weights
   if (!one_sample) return;
   model->set_generator(at::detail::createCPUGenerator());  // torch's own is another rank's, too
   const models::ImageShape& shape = plan.model_shape;
