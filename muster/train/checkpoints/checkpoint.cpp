@@ -202,13 +202,13 @@ fs::path find_checkpoint(const fs::path& path) {
   if (fs::exists(path / "state.json")) return without_slash(path);
   if (!fs::exists(path / "latest")) {
     throw usage_error({.refused = "nothing to resume in " + path.string(),
-                       .rule = "it is an output folder with a file `latest`, or one checkpoint",
+                       .rule = "a run's folder has a file `latest`, a checkpoint a file state.json",
                        .hint = "name the folder that an earlier run got as --output"});
   }
   if (const auto step = step_named_by(path / "latest")) return checkpoint_folder(path, *step);
   const auto newest = checkpoint_before(path, INT64_MAX);
   throw usage_error({.refused = concat((path / "latest").string(), " cannot be used"),
-                     .rule = "it names a folder step-N",
+                     .rule = "it must name a folder step-N",
                      .value = concat('"', trim(read_file(path / "latest")), '"'),
                      .hint = newest ? whole_hint(*newest) : ""});
 }

@@ -116,8 +116,8 @@ bool RunFolder::is_run_of(const Checkpoint& checkpoint) const {
 void RunFolder::check(const Checkpoint* from) const {
   if (from && !from->folder.empty() && !fs::exists(from->folder / "state.json")) {
     throw usage_error({.refused = "checkpoint " + from->folder.string(),
-                       .rule = "it is there when the run goes on",
-                       .value = "another process has removed it"});
+                       .rule = "it is not there any more",
+                       .hint = "another process has removed it; --resume the run's folder"});
   }
   if ((from && is_run_of(*from)) || !fs::exists(path_ / "latest")) return;
   throw usage_error(

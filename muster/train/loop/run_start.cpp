@@ -88,7 +88,7 @@ void check_resume(const TrainPlan& plan, const Checkpoint& resume) {
   throw usage_error(
       {.refused = "--resume",
        .rule = "a run goes on with the data that it began with",
-       .value = concat("it had ", before, " samples to train, now ", plan.train_samples),
+       .value = concat(plan.train_samples, " samples to train, before ", before),
        .hint = resume.folder.empty()
                    ? ""
                    : concat("name the data's folder with --data-dir, or begin a new run with "

@@ -14,6 +14,7 @@
 #include "tests/process/train/train_words.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -26,7 +27,6 @@ using ::testing::Not;
 using testing_process::Launched;
 
 constexpr std::chrono::seconds kFolderLimit{60};
-constexpr const char* kMuster = MUSTER_TEST_BIN_DIR "/muster";
 
 Words train_in(const fs::path& output, const Words& more = {}) {
   return test::joined(test::train_uneven({"--output", output}), more);
@@ -65,7 +65,7 @@ Words from_folder(const fs::path& folder, const std::string& command) {
           "sh",
           "-c",
           concat("cd '", folder.string(), "' && exec \"$0\" ", command),
-          kMuster};
+          test::program_path("muster")};
 }
 
 TEST(RunFolderCommand, ASecondProcessIsRefusedByNameAndTheFirstOnesDeathFreesTheFolder) {

@@ -138,7 +138,7 @@ TEST(RunFolder, HoldsOneRun) {
   const train::Checkpoint linked = at(place.path() / "link", 40);
   EXPECT_NO_THROW(folder.check(&linked));
   fs::remove_all(own.folder);
-  EXPECT_THAT(refusal_of([&] { folder.check(&own); }), HasSubstr("has removed it"));
+  EXPECT_THAT(refusal_of([&] { folder.check(&own); }), HasSubstr("it is not there any more"));
 }
 
 TEST(RunFolder, GoingOnFromLatestChangesNothing) {

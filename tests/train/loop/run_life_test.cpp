@@ -127,7 +127,7 @@ TEST(RunLife, OtherDataUnderTheSameNameIsRefused) {
   const train::TrainData fewer =
       train::open_data("synthetic:samples=180,test_samples=60,size=8,classes=4,noise=0.3", {});
   EXPECT_THAT(refusal_of([&] { run_noted(options, folder.path(), folder.path(), 0, 1, fewer); }),
-              AllOf(HasSubstr("it had 200 samples to train, now 160"), HasSubstr("--weights")));
+              AllOf(HasSubstr("160 samples to train, before 200"), HasSubstr("--weights")));
   EXPECT_EQ(all_files(folder.path()), before);
 }
 
