@@ -14,6 +14,7 @@
 
 #include "cli/command.h"
 #include "cli/live_table.h"
+#include "cli/tune_check.h"
 #include "cli/tune_flags.h"
 #include "cli/tune_sinks.h"
 
@@ -186,10 +187,12 @@ void check_first_trial(const TuneFlags& flags) {
   const auto next = core.next(0);
   if (next.kind != tune::StudyCore::Next::kStart) return;
   const std::vector<std::string>& command = flags.spec.command;
-  tune::check_program(flags.spec, core.trials()[static_cast<size_t>(next.trial)].values);
+  const tune::Values& values = core.trials()[static_cast<size_t>(next.trial)].values;
+  tune::check_program(flags.spec, values);
   if (std::filesystem::path(command[0]).filename() == "muster" && command.size() > 1 &&
       !command[1].starts_with('-') && command[1].find('{') == std::string::npos)
     commands().at(command[1]);  // throws with the nearest name
+  check_train_command(flags.spec, values);
 }
 
 int run_tune_command(std::span<const std::string> args, Console& console) {

@@ -356,6 +356,7 @@ void StudyCore::Impl::note_best(const Trial& trial) {
 
 const Trial* StudyCore::best() const {
   if (impl_->best >= 0) return &impl_->trials[static_cast<size_t>(impl_->best)];
+  if (impl_->reports == 0) return nullptr;  // asked with each line of a study that only fails
   const Trial* best = nullptr;
   for (const Trial& trial : impl_->trials) {
     const double result = impl_->result_of(trial);

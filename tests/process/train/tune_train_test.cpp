@@ -131,6 +131,18 @@ TEST(TuneOverTrain, ATrialThatWasPausedHasTheLossesOfAnUnbrokenRun) {
         << "epoch " << i + 1;
 }
 
+TEST(TuneOverTrain, AFlagThatTrainHasNotIsRefusedBeforeTheFirstTrial) {
+  const test::Folder folder;
+  std::string text = study("stopping");
+  text.replace(text.find("--epochs"), 8, "--epohcs");
+  std::ofstream(folder.path() / "study.toml") << text;
+  Launched tuner({"tune", folder.path() / "study.toml"});
+  EXPECT_EQ(tuner.wait(std::chrono::seconds(60)).code, 2) << tuner.err();
+  EXPECT_THAT(tuner.err(), HasSubstr("refused by `muster train`"));
+  EXPECT_THAT(tuner.err(), HasSubstr("did you mean --epochs?"));
+  EXPECT_FALSE(fs::exists(folder.path() / "small.db"));
+}
+
 TEST(TuneOverTrain, ATrialSaysThatItsLossWasNotFiniteOrMemoryRanOut) {
   const test::Folder folder;
   // With a limit, for some machines promise any amount of memory.

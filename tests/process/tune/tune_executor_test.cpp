@@ -212,6 +212,17 @@ print(exchange("a", 1, 2), exchange("a", 2, 3), exchange("b", 1))
   EXPECT_THAT(reports(), SizeIs(4));
 }
 
+TEST_F(LocalTrials, OfATunerThatIsARankOfAJobAreNoRanks) {
+  ::setenv("RANK", "1", 1);
+  ::setenv("WORLD_SIZE", "2", 1);
+  ::setenv("MASTER_ADDR", "somewhere", 1);
+  spec_.environment["MASTER_ADDR"] = "the study says so";
+  script("echo \"${RANK-no} ${WORLD_SIZE-no} $MASTER_ADDR\"");
+  run();
+  for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR"}) ::unsetenv(name);
+  EXPECT_EQ(slurp(folder_of(0) / "stdout.log"), "no no the study says so\n");
+}
+
 TEST_F(LocalTrials, GarbageIsAnsweredByAnErrorAndToldOnce) {
   python(R"(
 import os, socket, sys

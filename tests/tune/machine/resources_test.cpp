@@ -74,6 +74,16 @@ TEST(ResourcePoolTest, WholeDevicesAreFreeOnes) {
   EXPECT_THAT(pool.take()->gpus, ElementsAre(0, 1));
 }
 
+TEST(ResourcePool, GivesOutWhatTheStudySaysTheMachineHas) {
+  StudySpec spec;
+  spec.machine_custom = {{"fpga", 2}};
+  ResourcePool pool(machine_of(spec), {.cpu = 0.001, .custom = {{"fpga", 1}}});
+  EXPECT_TRUE(pool.take());
+  EXPECT_TRUE(pool.take());
+  EXPECT_FALSE(pool.take());
+  EXPECT_THAT(pool.why_not(), HasSubstr("fpga"));
+}
+
 TEST(ResourcePoolTest, CountsMemoryAndWhatUsersName) {
   Machine machine = machine_with(0);
   machine.custom["license"] = 3;
