@@ -1,6 +1,4 @@
 // The end of a group of two levels while one of its ranks waits for another host.
-#include "muster/distributed/two_level/two_level.h"
-
 #include <array>
 #include <latch>
 #include <thread>
@@ -12,6 +10,7 @@
 
 #include "muster/distributed/call/pending_work.h"
 #include "muster/distributed/thread/thread_exchange.h"
+#include "muster/distributed/two_level/two_level.h"
 
 #include "tests/support/error_of.h"
 
@@ -37,18 +36,18 @@ class NeverBackend final : public c10d::Backend {
   }
 };
 
-constexpr BackendEntry kNever{"never",
-                              "takes calls, and does none of them",
-                              -1,
-                              c10d::ProcessGroup::BackendType::CUSTOM,
-                              [] { return std::string(); },
-                              [](const BackendRequest& request) {
-                                return c10::intrusive_ptr<c10d::Backend>(
-                                    c10::make_intrusive<NeverBackend>(request.rank,
-                                                                      request.world_size));
-                              },
-                              true,
-                              false};
+constexpr BackendEntry kNever{
+    "never",
+    "takes calls, and does none of them",
+    -1,
+    c10d::ProcessGroup::BackendType::CUSTOM,
+    [] { return std::string(); },
+    [](const BackendRequest& request) {
+      return c10::intrusive_ptr<c10d::Backend>(
+          c10::make_intrusive<NeverBackend>(request.rank, request.world_size));
+    },
+    true,
+    false};
 
 /// Two hosts of one rank each; both wait for each other in the first operation.
 class WaitingHosts : public ::testing::Test {
