@@ -1,6 +1,7 @@
 // ThreadWorld::run: a thread per rank.
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -43,8 +44,11 @@ void ThreadWorld::run(const std::function<void(ProcessGroup)>& rank_main,
   std::exception_ptr first;
   const auto play = [&](int rank) {
     tensor::set_own_intraop_threads(intraop_threads);
+    // Dropped after the error is kept: the others fail when it is, and come second.
+    std::optional<ProcessGroup> mine;
     try {
-      rank_main(group(rank));
+      mine.emplace(group(rank));
+      rank_main(*mine);
       leave(rank, "");
     } catch (...) {
       const std::exception_ptr error = error_of_rank(rank);

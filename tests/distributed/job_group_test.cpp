@@ -137,7 +137,7 @@ std::vector<std::string> errors_of_job_with_a_stranger(const std::string& key) {
       options.waitWorkers = false;
       const c10::intrusive_ptr<c10d::Store> stranger =
           c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-      stranger->set(job + "/0/watch/verdict", std::string("rank 7 is gone"));
+      stranger->set(job + "/0/monitor/verdict", std::string("rank 7 is gone"));
     }
     const auto until = Clock::now() + (key.empty() ? 20s : 1s);
     torch::Tensor go_on = torch::ones({1});

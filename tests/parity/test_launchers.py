@@ -1,6 +1,7 @@
 """Either launcher starts either side's programs, and both give a rank the same environment."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -52,3 +53,36 @@ def test_a_rank_sees_the_variables_that_torchrun_sets(program, torchrun, run, tm
         assert OWN_TO_THE_RUN & set(their) <= set(our)
         assert {name: our.get(name) for name in mine} == mine
         assert int(our["MASTER_PORT"]) > 0
+
+
+def failure_of(*command):
+    """What a launcher says of a job that must fail."""
+    done = subprocess.run([str(word) for word in command], text=True, capture_output=True, timeout=300)
+    assert done.returncode == 1, f"ended with {done.returncode}\n{done.stderr}"
+    return done.stderr
+
+
+def test_torchrun_shows_why_a_muster_rank_failed_first(program, torchrun):
+    said = failure_of(torchrun, "--nproc-per-node", 2, "--no-python", program("muster_failing_rank"), "gloo", "go-on,throw:50")
+    cause = said[said.index("Root Cause"):]
+    assert "rank      : 1 " in cause and "std::runtime_error: my own error" in cause
+
+
+RECORDS = """
+import os, time
+from torch.distributed.elastic.multiprocessing.errors import record
+
+@record
+def main():
+    if os.environ["RANK"] == "1":
+        raise ValueError("my own error")
+    time.sleep(300)
+
+main()
+"""
+
+
+def test_muster_run_shows_what_pythons_record_wrote(program, tmp_path):
+    (tmp_path / "records.py").write_text(RECORDS)
+    said = failure_of(program("muster"), "run", "--nproc-per-node", 2, "--", sys.executable, tmp_path / "records.py")
+    assert "error: rank 1 (pid " in said and "ValueError: my own error" in said

@@ -181,8 +181,9 @@ TEST(RankZero, MayReturnBeforeThoseWhoDoNotNeedItAnyMore) {
                   test::program_path("muster_failing_rank"),
                   backend,
                   "leave,send:1500,receive"});
+    // c10d may warn that the store is gone; that is all.
     EXPECT_EQ(job.wait(kLimit).code, 0) << backend << ": " << job.err();
-    EXPECT_EQ(job.err(), "");
+    EXPECT_THAT(job.err(), Not(HasSubstr("error: ")));
   }
 }
 
