@@ -155,8 +155,8 @@ void finish(const c10::intrusive_ptr<c10d::Work>& work) {
   if (work) work->wait();
 }
 
-/// With its values in its own memory, and nothing else. gloo takes what lies in the gaps of a tensor
-/// for elements; of a conjugated view, which is complex numbers yet to be conjugated, c10d's
+/// With its values in its own memory, and nothing else. gloo takes what lies in the gaps of a
+/// tensor for elements; of a conjugated view, which is complex numbers yet to be conjugated, c10d's
 /// dispatcher would hand on a copy that nobody copies back.
 at::Tensor plain(const at::Tensor& tensor) {
   return tensor.resolve_conj().resolve_neg().contiguous();

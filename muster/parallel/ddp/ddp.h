@@ -70,10 +70,10 @@ DdpOptions with_sparse_layers(Module& module, DdpOptions options) {
 /// With equal shares of a batch and a mean loss, gradients equal those of one rank on the whole
 /// batch (batch statistics of BatchNorm excepted: see sync_batch_norm.h); weigh() is for unequal
 /// shares. The parameters become rank 0's at construction. Used by the rank's own thread;
-/// construction and forward are collective. Weights may be loaded after the wrap, alike on all ranks
-/// (torch::load()). Forward throws a usage error if a parameter was moved to another device or
-/// dtype, replaced, or unfrozen after the module was wrapped; backward for gradients that would not
-/// be averaged, see Note [Which backward is averaged]. Guide: docs/ddp.md.
+/// construction and forward are collective. Weights may be loaded after the wrap, alike on all
+/// ranks (torch::load()). Forward throws a usage error if a parameter was moved to another device
+/// or dtype, replaced, or unfrozen after the module was wrapped; backward for gradients that would
+/// not be averaged, see Note [Which backward is averaged]. Guide: docs/ddp.md.
 template <class Module>
 class DistributedDataParallel {
  public:

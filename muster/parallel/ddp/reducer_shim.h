@@ -1,7 +1,7 @@
 // c10d::Reducer as we see it. The one place that calls its constructor, whose dozen positional
-// arguments differ from one LibTorch to the next: 2.11 has these twelve, 2.15 two more with defaults. `make compat`
-// compiles it with the oldest; a signature that no longer fits is to be probed in
-// cmake/TorchProbes.cmake.
+// arguments differ from one LibTorch to the next: 2.11 has these twelve, 2.15 two more with
+// defaults. `make compat` compiles it with the oldest; a signature that no longer fits is to be
+// probed in cmake/TorchProbes.cmake.
 #pragma once
 
 #include <memory>

@@ -207,7 +207,7 @@ void PowerSgd::choose_qs(std::vector<Item>& items) {
 BucketReduction PowerSgd::reduce(c10d::GradBucket& bucket) {
   const c10::NoGradGuard no_grad;
   if (bucket.getIndex() == 0) rounds_.clear();  // of a step that failed
-  // A complex bucket has a buffer of real numbers, of which getGradients() would take the wrong ones.
+  // A complex bucket has a buffer of real numbers; getGradients() would take the wrong ones of it.
   const bool plain = step_ < options_.start || bucket.getBuffer().is_sparse() ||
                      bucket.getParameters().at(0).is_complex();
   Round round = plain ? Round{} : sort(bucket);

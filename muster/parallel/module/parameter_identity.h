@@ -1,4 +1,4 @@
-// Notices a module whose parameters are not what was wrapped any more, and mends what can be mended.
+// Notices a module whose parameters are not what was wrapped any more, and mends what it can.
 #pragma once
 
 #include <vector>

@@ -19,9 +19,9 @@ struct AutocastOptions {
 
 /// torch.autocast for the thread that makes it, as long as it lives: matrix products and
 /// convolutions take and give `dtype`, what needs more stays or becomes float32. Around forward and
-/// loss; backward runs in the dtypes that forward chose and needs no guard. What runs in which dtype
-/// on other threads, so in other thread ranks, is not touched (but see `cache`). Guards nest; they
-/// end in the reverse order of their beginning.
+/// loss; backward runs in the dtypes that forward chose and needs no guard. What runs in which
+/// dtype on other threads, so in other thread ranks, is not touched (but see `cache`). Guards nest;
+/// they end in the reverse order of their beginning.
 ///
 /// Throws a usage error for a dtype that the device does not autocast to: bfloat16 and float16
 /// there are.

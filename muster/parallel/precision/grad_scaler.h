@@ -39,8 +39,8 @@ struct GradScalerOptions {
 ///
 /// An optimizer is torch::optim::Optimizer, or any type with step() and param_groups() or
 /// parameters(); one over the shards of ZeRO is given as ShardedDataParallel::optimizer(adam), and
-/// brings its group. Used by the rank's own thread. Wrong order of calls is a usage error, and so is
-/// a step of an optimizer none of whose parameters has a gradient on any rank.
+/// brings its group. Used by the rank's own thread. Wrong order of calls is a usage error, and so
+/// is a step of an optimizer none of whose parameters has a gradient on any rank.
 class GradScaler {
  public:
   explicit GradScaler(GradScalerOptions options = {},

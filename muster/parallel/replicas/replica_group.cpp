@@ -61,8 +61,8 @@ void check_device(at::Device device) {
 // Note [One replica per device]
 // LibTorch has one autograd thread for each device but the CPU, whose backwards run on the thread
 // that calls them. That thread also runs what is to be done at the end of a backward, such as the
-// Reducer's wait for the other replicas: with two of them on one device, the first to end would wait
-// on the very thread that has yet to run the second.
+// Reducer's wait for the other replicas: with two of them on one device, the first to end would
+// wait on the very thread that has yet to run the second.
 void check_named_once(const std::vector<at::Device>& devices) {
   for (size_t i = 0; i < devices.size(); ++i) {
     if (devices[i].is_cpu()) continue;

@@ -52,8 +52,8 @@ struct DataParallelOptions {
 /// A thread, a rank of a ThreadWorld and a GradientSync per device. Used by one thread at a time.
 class ReplicaGroup {
  public:
-  /// Throws a usage error for no device, one that is not there, one other than the CPU that is named
-  /// twice (see Note [One replica per device]), or options that do not fit.
+  /// Throws a usage error for no device, one that is not there, one other than the CPU that is
+  /// named twice (see Note [One replica per device]), or options that do not fit.
   ReplicaGroup(std::vector<at::Device> devices, DataParallelOptions options);
   /// Gradients that are views of the buckets are dropped.
   ~ReplicaGroup();

@@ -50,8 +50,8 @@ class ZeroCore {
   ShardedParameters& parameters() { return parameters_; }
   bool shards_gradients() const { return gradients_ != nullptr; }
   /// Collective: rank 0's buffers go to all, in stage 2 (in stage 1 DDP does it). Where gradients
-  /// are on: weights loaded since are taken; throws a usage error for a parameter that is of another
-  /// dtype, device or shape than when it was wrapped, or was unfrozen since.
+  /// are on: weights loaded since are taken; throws a usage error for a parameter that is of
+  /// another dtype, device or shape than when it was wrapped, or was unfrozen since.
   void before_forward();
   const ParameterIdentity& identity() const { return identity_; }
 
@@ -157,8 +157,8 @@ class ZeroOptimizer {
 /// Results are DDP's: bit for bit over backends that sum in rank order, else within rounding. In
 /// stage 2 the parameters' grad() is undefined after backward: the sums are in the shards. Used by
 /// the rank's own thread; construction, forward, backward and step are collective. Make it before
-/// the optimizer, and do not move the module afterwards. Weights may be loaded at any time, alike on
-/// all ranks. With GradScaler:
+/// the optimizer, and do not move the module afterwards. Weights may be loaded at any time, alike
+/// on all ranks. With GradScaler:
 ///
 ///     auto sharded = zero.optimizer(adam);
 ///     …
