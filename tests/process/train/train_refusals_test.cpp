@@ -100,7 +100,8 @@ TEST(TrainRefuses, ToCallADivergedRunDone) {
     EXPECT_FALSE(fs::exists(output / "latest"));
     for (const std::string& line : split(read_file(output / "metrics.jsonl"), '\n')) {
       if (line.empty()) continue;
-      for (const auto& [name, value] : parse_json(line, "metrics.jsonl").items())
+      const Json row = parse_json(line, "metrics.jsonl");  // items() keeps no temporary alive
+      for (const auto& [name, value] : row.items())
         EXPECT_TRUE(value.is_number() || value.is_null() || name == "phase") << line;
     }
   }
