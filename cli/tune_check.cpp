@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fcntl.h>
@@ -90,9 +91,11 @@ void check_train_command(const tune::StudySpec& spec, const tune::Values& values
   words.emplace_back("--explain");
   const Explained explained = run_to_end(words, spec);
   if (explained.code != kWrongUse) return;
+  constexpr std::string_view kHead = "muster: error: ";
+  std::string_view said = trim(explained.err);
+  if (said.starts_with(kHead)) said.remove_prefix(kHead.size());
   throw usage_error({.refused = "the command of the study is refused by `muster train`",
-                     .rule = std::string(trim(explained.err)),
-                     .value = join(spec.command, " ")});
+                     .rule = std::string(said)});
 }
 
 }  // namespace muster::cli
