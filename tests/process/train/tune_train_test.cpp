@@ -124,6 +124,9 @@ TEST(TuneOverTrain, ATrialThatWasPausedHasTheLossesOfAnUnbrokenRun) {
     if (trial["step"] == kEpochs) whole = &trial;
   ASSERT_NE(whole, nullptr) << stored;
   EXPECT_GE((*whole)["attempts"].get<int>(), 3) << "paused after 1 and 2 epochs";
+  // A pause comes with the epoch, not a step later: no attempt went back.
+  for (const auto& entry : fs::recursive_directory_iterator(folder.path()))
+    EXPECT_NE(entry.path().filename(), "abandoned") << entry;
   const auto want = unbroken_losses(folder.path() / "unbroken", (*whole)["params"]);
   ASSERT_EQ(want.size(), size_t{kEpochs});
   for (size_t i = 0; i < want.size(); ++i)
