@@ -24,9 +24,9 @@ const char* const kAskExamples =
     "  muster study ask study.toml --count 4 --storage shared.db\n"
     "\n"
     "Prints one JSON object per line: {\"number\":3,\"params\":{\"lr\":0.01}}, with\n"
-    "\"attempt\" and perhaps \"resume_from\" for a trial that goes on. The study is made if\n"
-    "it is not there; a tuner and others may ask at the same time. A trial that is told\n"
-    "nothing for `ask_lease` of the study file, a day, is given to the next.\n"
+    "\"attempt\" and perhaps \"resume_from\" for a trial that goes on. The study is made\n"
+    "if it is not there; a tuner and others may ask at the same time. A trial that is\n"
+    "told nothing for `ask_lease` of the study file, a day, is given to the next.\n"
     "Exit code 1: there is nothing to run now; 0 otherwise.";
 
 const char* const kTellExamples =
@@ -36,9 +36,9 @@ const char* const kTellExamples =
     "  muster study tell study.toml 3 --failed 'out of disk'\n"
     "\n"
     "Prints what the trial is to do: continue, pause or stop; exits 0, 4 or 3, as\n"
-    "`muster report` does. After pause and stop the trial counts as ended. With --json\n"
-    "an object on stdout: {\"action\":\"continue\",\"reason\":\"\"}. --attempt as `ask` said it\n"
-    "keeps a program that comes too late from speaking for the next one.";
+    "`muster report` does. After pause and stop the trial counts as ended. With\n"
+    "--json an object on stdout: {\"action\":\"continue\",\"reason\":\"\"}. --attempt as\n"
+    "`ask` said it keeps a program that comes too late from speaking for the next.";
 
 constexpr int kStop = 3, kPause = 4;
 
