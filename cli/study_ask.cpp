@@ -23,8 +23,9 @@ const char* const kAskExamples =
     "  muster study ask study.toml\n"
     "  muster study ask study.toml --count 4 --storage shared.db\n"
     "\n"
-    "Prints one JSON object per line: {\"number\":3,\"params\":{\"lr\":0.01}}, with\n"
-    "\"attempt\" and perhaps \"resume_from\" for a trial that goes on. The study is made\n"
+    "Prints one JSON object per line:\n"
+    "  {\"attempt\":1,\"number\":3,\"params\":{\"lr\":0.01}}\n"
+    "with \"resume_from\" for a trial that goes on from a checkpoint. The study is made\n"
     "if it is not there; a tuner and others may ask at the same time. A trial that is\n"
     "told nothing for `ask_lease` of the study file, a day, is given to the next.\n"
     "Exit code 1: there is nothing to run now; 0 otherwise.";
@@ -69,8 +70,9 @@ std::optional<Json> ask_one(tune::Study& study, const tune::Space& space) {
     const auto next = core.next(now_s, /*asked=*/true);
     if (next.kind != tune::StudyCore::Next::kStart) return std::nullopt;
     const tune::Trial& trial = core.trials()[static_cast<size_t>(next.trial)];
-    Json json{{"number", trial.number}, {"params", tune::to_json(space, trial.values)}};
-    if (trial.attempt > 1) json["attempt"] = trial.attempt;
+    Json json{{"attempt", trial.attempt},
+              {"number", trial.number},
+              {"params", tune::to_json(space, trial.values)}};
     if (!trial.checkpoint.empty()) json["resume_from"] = trial.checkpoint;
     return json;
   });

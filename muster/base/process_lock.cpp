@@ -113,7 +113,9 @@ std::optional<LockHolder> ProcessLock::holder_of(const fs::path& path) {
   const std::string name = one_name(path);
   const std::lock_guard guard(held_locks_mutex);
   if (held_locks().contains(name)) return LockHolder{.pid = ::getpid(), .host = host_name()};
-  const UniqueFd fd(::open(name.c_str(), O_RDWR | O_CLOEXEC));
+  const UniqueFd fd(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
+  // Only a file that is not there says that nobody holds it.
+  if (!fd && errno != ENOENT && errno != ENOTDIR) throw cannot_lock(name, errno);
   struct flock lock = whole_file();
   if (!fd || ::fcntl(fd.get(), F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return std::nullopt;
   return who(lock, fd.get());

@@ -1,7 +1,8 @@
 """Overhead of the tuner in instructions, which a busy machine does not change: the gate against getting slower.
 
 The cost of one trial is the difference of two runs of tune_overhead under callgrind. The limits are about a fifth above what
-was measured on 2026-11-21 (g++ 12, release). A change that needs more should say why, here.
+was measured (g++ 12, release). A change that needs more should say why, here: since 2026-11-22 each report looks at the
+stop token and the time budget, and a stored one is a transaction of its own that others' may precede.
 """
 
 import re
@@ -12,7 +13,7 @@ import pytest
 
 LIMITS = {  # instructions per trial
     "trials": (18_500, [], (200, 700)),                                         # 15,200: one report, in memory
-    "reports": (60_000, [], (200, 700)),                                        # 50,200: 20 reports, in memory
+    "reports": (72_000, [], (200, 700)),                                        # 62,700: 20 reports, in memory
     "persisted": (1_300_000, ["--storage", "study.db"], (20, 60)),              # 1,075,000: 20 reports, SQLite
 }
 

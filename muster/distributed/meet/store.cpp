@@ -75,6 +75,8 @@ bool is_loopback(const addrinfo& address) {
 /// A socket for the server that only this machine reaches; none where others may mean it, or where
 /// it cannot be bound: LibTorch then says why. See Note [Where the store listens].
 UniqueFd loopback_socket(const RankEnv& env) {
+  // The host's own name may be a loopback address here (127.0.1.1) and another one elsewhere.
+  if (env.group_world_size != 1 || env.local_world_size != env.world_size) return {};
   const AddressList addresses =
       resolve(env.master_addr, std::to_string(env.master_port), SOCK_STREAM);
   for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next)

@@ -96,13 +96,15 @@ namespace detail {
 
 /// What an optimizer updates, for those that say it: torch::optim's and muster::optim's.
 template <class Optimizer>
-std::vector<at::Tensor> updated_tensors(Optimizer& optimizer) {
+std::optional<std::vector<at::Tensor>> updated_tensors(Optimizer& optimizer) {
   std::vector<at::Tensor> all;
   if constexpr (requires { optimizer.param_groups(); }) {
     for (auto& group : optimizer.param_groups())
       all.insert(all.end(), group.params().begin(), group.params().end());
   } else if constexpr (requires { optimizer.parameters(); }) {
     all = optimizer.parameters();
+  } else {
+    return std::nullopt;  // it has a step() and tells nothing
   }
   return all;
 }
@@ -127,7 +129,7 @@ template <class Optimizer>
 class ZeroOptimizer {
  public:
   ZeroOptimizer(ZeroCore& core, Optimizer& optimizer) : core_(core), optimizer_(optimizer) {
-    core_.require_shard(detail::updated_tensors(optimizer_));
+    if (const auto tensors = detail::updated_tensors(optimizer_)) core_.require_shard(*tensors);
   }
 
   /// As ShardedDataParallel::step(). Collective.

@@ -19,6 +19,9 @@ void on_first_rank(const distributed::ProcessGroup& group, const std::function<v
       own = error;
       const ErrorText& text = error.text();
       outcome = {static_cast<int>(error.kind()), text.refused, text.rule, text.value, text.hint};
+    } catch (const std::exception& error) {  // of the file system: no rank may wait for this one
+      own = environment_error({.refused = error.what()});
+      outcome = {static_cast<int>(own->kind()), own->text().refused, "", "", ""};
     }
   }
   if (group.world_size() > 1) {

@@ -59,26 +59,29 @@ std::vector<std::string> resume_notes(const TrainPlan& plan, const Checkpoint& r
   return notes;
 }
 
-void check_same_start(const distributed::ProcessGroup& group,
+/// Throws the same on all ranks, so that none waits for one that has left.
+void check_same_start(const TrainPlan& plan,
+                      const distributed::ProcessGroup& group,
                       const std::optional<Checkpoint>& resume) {
   if (group.world_size() == 1) return;
   // Ranks may see the folder under different paths; plan and sums tell a checkpoint from that of
   // another run at the same step.
   const auto tell = [&] {
-    if (!resume) return std::string();
+    if (!resume) return std::to_string(plan.train_samples);
     size_t digest = std::hash<std::string>{}(json_text(resume->plan) + json_text(resume->loop));
-    return concat(resume->position.step, ' ', digest);
+    return concat(plan.train_samples, ' ', resume->position.step, ' ', digest);
   };
-  const std::vector<std::string> all = group.all_gather_text(tell() + '\n' + start_of(resume));
+  const std::string start = concat(start_of(resume), " and ", plan.train_samples, " samples");
+  const std::vector<std::string> all = group.all_gather_text(concat(tell(), '\n', start));
   const auto key = [](const std::string& text) { return text.substr(0, text.find('\n')); };
   const auto name = [](const std::string& text) { return text.substr(text.find('\n') + 1); };
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (key(all[rank]) == key(all[0])) continue;
     throw usage_error(
-        {.refused = "--resume",
-         .rule = "all ranks go on from one checkpoint",
+        {.refused = resume ? "--resume" : "--data",
+         .rule = "all ranks go on from one checkpoint and train on the same data",
          .value = concat("rank 0 has ", name(all[0]), ", rank ", rank, " has ", name(all[rank])),
-         .hint = "name an output folder that all machines see"});
+         .hint = "name an output folder that all machines see, and one copy of the data for each"});
   }
 }
 
@@ -103,8 +106,8 @@ void begin_on_rank(const TrainPlan& plan,
                    const std::optional<Checkpoint>& resume) {
   if (at::get_num_threads() != plan.intraop_threads)
     tensor::set_own_intraop_threads(static_cast<int>(plan.intraop_threads));
+  check_same_start(plan, group, resume);
   if (resume) check_resume(plan, *resume);
-  check_same_start(group, resume);
 }
 
 std::unique_ptr<RunFolder> open_run_folder(const TrainPlan& plan,

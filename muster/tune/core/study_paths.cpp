@@ -39,7 +39,9 @@ std::filesystem::path file_of_study(const std::filesystem::path& storage,
                                     std::string_view study,
                                     std::string_view kind) {
   std::error_code ignored;
-  const std::filesystem::path real = std::filesystem::weakly_canonical(storage, ignored);
+  // A name alone, of a file that is not there yet, would stay relative.
+  const std::filesystem::path real =
+      std::filesystem::weakly_canonical(std::filesystem::absolute(storage), ignored);
   return concat(real.empty() ? storage.string() : real.string(), '.', file_part(study), '.', kind);
 }
 

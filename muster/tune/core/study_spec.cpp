@@ -41,10 +41,13 @@ void check_study(const StudySpec& spec) {
           "give_up_after",
           "it is at least 1, or 0 for never",
           concat(spec.give_up_after));
+  require(spec.ask_lease_s > 0,
+          "ask_lease",
+          "a trial that was asked for is kept for its asker a while",
+          human_duration(spec.ask_lease_s));
   for (const auto& [name, seconds] : {std::pair{"time_budget_s", spec.time_budget_s},
                                       {"trial_timeout_s", spec.trial_timeout_s},
                                       {"report_timeout_s", spec.report_timeout_s},
-                                      {"ask_lease_s", spec.ask_lease_s},
                                       {"storage_patience_s", spec.storage_patience_s},
                                       {"stop_grace_s", spec.stop_grace_s},
                                       {"kill_grace_s", spec.kill_grace_s}}) {

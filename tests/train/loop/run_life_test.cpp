@@ -164,6 +164,24 @@ TEST(RunLife, RanksThatSeeDifferentCheckpointsAreRefusedAlike) {
   EXPECT_EQ(all_files(folder.path()), before);
 }
 
+TEST(RunLife, RanksWithDataOfDifferentSizesAreRefusedAlike) {
+  const test::Folder folder;
+  const auto errors = testing::rank_errors(2, [&](distributed::ProcessGroup group) {
+    train::TrainOptions options = small_mlp();
+    options.data = concat("synthetic:size=8,test_samples=16,samples=", group.rank() == 0 ? 64 : 60);
+    options.validation_samples = 0;
+    const train::TrainData data = train::open_data(options.data, {});
+    const train::TrainPlan plan =
+        train::resolve(options, {.world_size = 2, .cores = 2}, *data.train, *data.test);
+    train::train(plan, data, group, folder.path() / "run", {}, {});
+  });
+  EXPECT_THAT(errors,
+              Each(AllOf(HasSubstr("train on the same data"),
+                         HasSubstr("rank 0 has no checkpoint and 64 samples"),
+                         HasSubstr("rank 1 has no checkpoint and 60 samples"))));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "run"));
+}
+
 TEST(RunLife, WhatRankZeroRefusesAllRanksRefuse) {
   const train::TrainOptions options = small_mlp();
   const test::Folder folder;

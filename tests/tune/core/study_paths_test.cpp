@@ -35,6 +35,8 @@ TEST(StudyPaths, AStorageHasTheSameFilesUnderAllItsNames) {
   EXPECT_EQ(file_of_study(folder.path() / "link" / "a.db", "s", "tuner"),
             file_of_study(real / "." / "a.db", "s", "tuner"));
   EXPECT_EQ(file_of_study(real / "a.db", "s", "lock").filename(), "a.db.s.lock");
+  EXPECT_EQ(file_of_study("not-there.db", "s", "lock"),
+            std::filesystem::current_path() / "not-there.db.s.lock");
 }
 
 }  // namespace
