@@ -2,6 +2,7 @@
 // `muster-torch`, its sibling, holds those that need LibTorch and is started by exec. The
 // difference is the generated table, not this file.
 #include <algorithm>
+#include <csignal>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -64,6 +65,13 @@ int run(const std::vector<std::string>& args, Console& console) {
   return commands().at(args[0]).run(std::span(args).subspan(1), console);
 }
 
+/// A rank that has failed says so, and then ends with its own exit code, though its launcher may
+/// tell all ranks to end because of another one. See Note [Who was first].
+void note_end(const char* why) {
+  std::signal(SIGTERM, SIG_IGN);
+  diagnose::note_failure(why);
+}
+
 }  // namespace
 }  // namespace muster::cli
 
@@ -72,11 +80,11 @@ int main(int argc, char** argv) {
   try {
     return muster::cli::run({argv + 1, argv + argc}, console);
   } catch (const muster::Error& error) {
-    muster::diagnose::note_failure(error.what());  // of a rank; see Note [Who was first]
+    muster::cli::note_end(error.what());
     console.error(error.what());
     return error.exit_code();
   } catch (const std::exception& error) {
-    muster::diagnose::note_failure(error.what());
+    muster::cli::note_end(error.what());
     console.error(error.what());
     return muster::cli::kFailed;
   }
