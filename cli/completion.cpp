@@ -4,6 +4,8 @@
 
 #include "muster/base/text.h"
 
+#include "cli/shell_word.h"
+
 namespace muster::cli {
 namespace {
 
@@ -16,13 +18,6 @@ ValueKind value_kind(const OptionText& option) {
   if (option.value == "DIR") return ValueKind::kFolder;
   const bool file = option.value == "FILE" || option.value == "PATH" || option.value == "STORAGE";
   return file ? ValueKind::kFile : ValueKind::kAny;
-}
-
-/// For a word between single quotes of a shell.
-std::string quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
 }
 
 /// One line, without the brackets and backquotes that shells give a meaning.
@@ -119,13 +114,13 @@ std::string bash_flags(const CommandText& command) {
     }
   }
   return concat("flags=",
-                quoted(join(all, " ")),
+                shell_quoted(join(all, " ")),
                 "\n      files=",
-                quoted(join(flags_of(command, ValueKind::kFile), " ")),
+                shell_quoted(join(flags_of(command, ValueKind::kFile), " ")),
                 " folders=",
-                quoted(join(flags_of(command, ValueKind::kFolder), " ")),
+                shell_quoted(join(flags_of(command, ValueKind::kFolder), " ")),
                 "\n      names=",
-                quoted(join(names, " ")));
+                shell_quoted(join(names, " ")));
 }
 
 // --- zsh
@@ -165,18 +160,18 @@ std::string zsh_arguments(const CommandText& command, const std::string& indent)
                       zsh_text(option.value),
                       ':',
                       zsh_action(option));
-      out += concat(" \\\n", indent, "  ", quoted(spec));
+      out += concat(" \\\n", indent, "  ", shell_quoted(spec));
     }
   }
-  return out + concat(" \\\n", indent, "  ", quoted("*::word:_default"), "\n");
+  return out + concat(" \\\n", indent, "  ", shell_quoted("*::word:_default"), "\n");
 }
 
 std::string zsh_commands(const std::vector<const CommandText*>& commands,
                          const std::string& indent) {
   std::string out = indent + "local -a subcommands=(\n";
   for (const CommandText* command : commands)
-    out +=
-        concat(indent, "  ", quoted(words_of(*command).back() + ':' + plain(command->help)), '\n');
+    out += concat(
+        indent, "  ", shell_quoted(words_of(*command).back() + ':' + plain(command->help)), '\n');
   return out + indent + ")\n" + indent + "_describe command subcommands\n";
 }
 
@@ -186,19 +181,19 @@ std::string bash_completion(std::span<const CommandText> commands) {
   std::string out(kBashHead);
   const auto top = level(commands, "");
   out += concat("  if ((COMP_CWORD == 1)); then\n    COMPREPLY=($(compgen -W ",
-                quoted("help " + names_of(top) + " --help --version"),
+                shell_quoted("help " + names_of(top) + " --help --version"),
                 " -- \"$cur\"))\n    return\n  fi\n");
   out +=
       "  if [[ $command == help ]]; then\n    command=${COMP_WORDS[2]}; at=3\n"
       "    if ((COMP_CWORD == 2)); then COMPREPLY=($(compgen -W " +
-      quoted(names_of(top)) + " -- \"$cur\")); return; fi\n  fi\n";
+      shell_quoted(names_of(top)) + " -- \"$cur\")); return; fi\n  fi\n";
   for (const CommandText* command : top) {
     const auto below = level(commands, command->name);
     if (below.empty()) continue;
     out += concat("  if [[ $command == ",
                   command->name,
                   " ]]; then\n    if ((COMP_CWORD == at)); then COMPREPLY=($(compgen -W ",
-                  quoted(names_of(below)),
+                  shell_quoted(names_of(below)),
                   " -- \"$cur\")); return; fi\n    command+=\" ${COMP_WORDS[at]}\"\n  fi\n");
   }
   out +=
@@ -207,7 +202,7 @@ std::string bash_completion(std::span<const CommandText> commands) {
       "\"$cur\"))\n    return\n  fi\n  case $command in\n";
   for (const CommandText& command : commands) {
     if (!command.options.empty())
-      out += concat("    ", quoted(command.name), ")\n      ", bash_flags(command), " ;;\n");
+      out += concat("    ", shell_quoted(command.name), ")\n      ", bash_flags(command), " ;;\n");
   }
   return out + "  esac\n" + std::string(kBashTail);
 }
@@ -265,7 +260,7 @@ end
                   "' -a ",
                   name,
                   " -d ",
-                  quoted(plain(command.help)),
+                  shell_quoted(plain(command.help)),
                   '\n');
     for (const OptionText& option : command.options) {
       for (const std::string& flag : option.flags) {
@@ -281,7 +276,7 @@ end
         if (kind == ValueKind::kNames)
           out += concat(" -x -a '(muster list ", kind_of_names(option), " --names 2> /dev/null)'");
         if (kind == ValueKind::kAny) out += " -x";
-        out += concat(" -d ", quoted(plain(option.help)), '\n');
+        out += concat(" -d ", shell_quoted(plain(option.help)), '\n');
       }
     }
   }

@@ -102,6 +102,20 @@ inline GoldenBatch golden_batch(int64_t step, torch::Dtype dtype) {
   return {x.to(dtype), y};
 }
 
+/// The same small model for each rank.
+inline std::vector<std::shared_ptr<GoldenModel>> golden_models(int ranks) {
+  std::vector<std::shared_ptr<GoldenModel>> models;
+  for (int rank = 0; rank < ranks; ++rank) models.push_back(make_golden_model("mlp"));
+  return models;
+}
+
+/// What a wrapped one of them loses on the batch of that step.
+template <class Ddp>
+torch::Tensor golden_loss(Ddp& ddp, int64_t step) {
+  const GoldenBatch batch = golden_batch(step, torch::kFloat);
+  return torch::nn::functional::cross_entropy(ddp->forward(batch.x), batch.y);
+}
+
 /// A list of numbers, however deep, as one float64 row.
 inline torch::Tensor flat(const Json& values) {
   return torch::tensor(values.get<std::vector<double>>(), torch::kDouble);

@@ -26,6 +26,7 @@
 #include "cli/config_file.h"
 #include "cli/live_bar.h"
 #include "cli/parse.h"
+#include "cli/shell_word.h"
 #include "cli/torch/train_as_trial.h"
 #include "cli/train_flags.h"
 
@@ -209,16 +210,6 @@ int report_result(const train::TrainResult& result,
                   << std::flush;
   }
   return kDone;
-}
-
-/// A word as it would be typed in a shell.
-std::string shell_word(const std::string& word) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./,:+%@";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
 }
 
 /// Where the numbers of a run come from, for its page.

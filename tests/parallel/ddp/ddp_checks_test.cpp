@@ -19,34 +19,25 @@ using distributed::ProcessGroup;
 using muster::testing::run_ranks;
 using parallel::DistributedDataParallel;
 using test::error_of;
+using test::golden_loss;
+using test::golden_models;
 using test::GoldenModel;
 using ::testing::HasSubstr;
 
 using Model = std::shared_ptr<GoldenModel>;
 
-std::vector<Model> models_of(int ranks) {
-  std::vector<Model> models;
-  for (int rank = 0; rank < ranks; ++rank) models.push_back(test::make_golden_model("mlp"));
-  return models;
-}
-
-torch::Tensor loss_of(DistributedDataParallel<Model>& ddp, int64_t step) {
-  const auto batch = test::golden_batch(step, torch::kFloat);
-  return torch::nn::functional::cross_entropy(ddp->forward(batch.x), batch.y);
-}
-
 TEST(DdpReducer, ThatCannotBeMadeAnewLeavesAnObjectThatSaysSo) {
-  const auto models = models_of(1);
+  const auto models = golden_models(1);
   run_ranks(1, [&](ProcessGroup group) {
     const Model model = models[0];
     torch::Tensor loss;
     {
       DistributedDataParallel ddp(model, group, {.gradient_as_bucket_view = true});
-      loss = loss_of(ddp, 0);
+      loss = golden_loss(ddp, 0);
       model->parameters()[0].mutable_grad() = torch::ones({7});  // fits into no bucket
       const parallel::NamedTensors state{{"bucket_bytes_cap", torch::full({}, 524, torch::kLong)}};
       EXPECT_THAT(error_of([&] { ddp.load_state(state); }), HasSubstr("size"));
-      EXPECT_THAT(error_of([&] { loss_of(ddp, 1); }), HasSubstr("make a new"));
+      EXPECT_THAT(error_of([&] { golden_loss(ddp, 1); }), HasSubstr("make a new"));
       EXPECT_THAT(error_of([&] { ddp.join([] {}); }), HasSubstr("make a new"));
       ddp.zero_grad();
       loss.backward();
@@ -58,7 +49,7 @@ TEST(DdpReducer, ThatCannotBeMadeAnewLeavesAnObjectThatSaysSo) {
 // --- values on the ranks
 
 TEST(DdpDesync, NamesTheRankTheParameterAndTheStepWithinOneTurn) {
-  const auto models = models_of(3);
+  const auto models = golden_models(3);
   std::vector<std::string> errors(3);
   run_ranks(3, [&](ProcessGroup group) {
     DistributedDataParallel ddp(models[group.rank()], group, {.desync_check_steps = 2});
@@ -67,7 +58,7 @@ TEST(DdpDesync, NamesTheRankTheParameterAndTheStepWithinOneTurn) {
         const torch::NoGradGuard no_grad;
         models[1]->named_parameters()["fc2.bias"][3].add_(1e-7);
       }
-      const std::string error = error_of([&] { loss_of(ddp, step).backward(); });
+      const std::string error = error_of([&] { golden_loss(ddp, step).backward(); });
       if (error != test::kNoError) errors[group.rank()] = error;
     }
   });
@@ -138,11 +129,11 @@ TEST(TensorHash, ChangesWithEveryBitAndWithTheOrder) {
 // --- no_sync
 
 TEST(DdpNoSync, AroundBackwardAloneIsRefused) {
-  const auto models = models_of(2);
+  const auto models = golden_models(2);
   std::vector<std::string> errors(2);
   run_ranks(2, [&](ProcessGroup group) {
     DistributedDataParallel ddp(models[group.rank()], group);
-    const torch::Tensor loss = loss_of(ddp, 0);
+    const torch::Tensor loss = golden_loss(ddp, 0);
     const auto pause = ddp.no_sync();
     errors[group.rank()] = error_of([&] { loss.backward(); });
     EXPECT_FALSE(models[group.rank()]->parameters()[0].grad().defined());
@@ -154,15 +145,15 @@ TEST(DdpNoSync, AroundBackwardAloneIsRefused) {
 }
 
 TEST(DdpNoSync, AroundForwardAloneIsRefused) {
-  const auto models = models_of(2);
+  const auto models = golden_models(2);
   std::vector<std::string> errors(2);
   run_ranks(2, [&](ProcessGroup group) {
     DistributedDataParallel ddp(models[group.rank()], group);
-    loss_of(ddp, 0).backward();
+    golden_loss(ddp, 0).backward();
     torch::Tensor loss;
     {
       const auto pause = ddp.no_sync();
-      loss = loss_of(ddp, 1);
+      loss = golden_loss(ddp, 1);
     }
     errors[group.rank()] = error_of([&] { loss.backward(); });
   });
@@ -171,15 +162,15 @@ TEST(DdpNoSync, AroundForwardAloneIsRefused) {
 }
 
 TEST(DdpNoSync, OneBackwardThroughForwardsOfBothKindsAverages) {
-  const auto models = models_of(2);
+  const auto models = golden_models(2);
   run_ranks(2, [&](ProcessGroup group) {
     DistributedDataParallel ddp(models[group.rank()], group);
     torch::Tensor first;
     {
       const auto pause = ddp.no_sync();
-      first = loss_of(ddp, group.rank());
+      first = golden_loss(ddp, group.rank());
     }
-    (first + loss_of(ddp, 2 + group.rank())).backward();
+    (first + golden_loss(ddp, 2 + group.rank())).backward();
     for (const auto& parameter : ddp.parameters()) {
       const torch::Tensor all = group.all_gather(parameter.grad());
       EXPECT_TRUE(torch::equal(all[0], all[1]));
@@ -188,7 +179,7 @@ TEST(DdpNoSync, OneBackwardThroughForwardsOfBothKindsAverages) {
 }
 
 TEST(DdpNoSync, OtherUsesOfTheOutputsAreNotTakenForMisuse) {
-  const auto models = models_of(2);
+  const auto models = golden_models(2);
   run_ranks(2, [&](ProcessGroup group) {
     DistributedDataParallel ddp(models[group.rank()], group);
     torch::Tensor x = test::golden_batch(0, torch::kFloat).x.requires_grad_();
@@ -207,7 +198,7 @@ TEST(DdpNoSync, OtherUsesOfTheOutputsAreNotTakenForMisuse) {
 }
 
 TEST(DdpAccumulate, SynchronisesInTheLastMicroBatchAlone) {
-  const auto models = models_of(3);
+  const auto models = golden_models(3);
   std::vector<torch::Tensor> expected;
   {
     const Model whole = test::make_golden_model("mlp");
@@ -227,7 +218,7 @@ TEST(DdpAccumulate, SynchronisesInTheLastMicroBatchAlone) {
     });
     for (int64_t micro = 0; micro < 4; ++micro) {
       const auto scope = ddp.accumulate(micro, 4);
-      (loss_of(ddp, 4 * group.rank() + micro) / 4).backward();
+      (golden_loss(ddp, 4 * group.rank() + micro) / 4).backward();
     }
     EXPECT_EQ(reductions, 1);
     for (size_t i = 0; i < expected.size(); ++i)

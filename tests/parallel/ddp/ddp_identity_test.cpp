@@ -17,22 +17,13 @@ using muster::testing::run_ranks;
 using parallel::DdpOptions;
 using parallel::DistributedDataParallel;
 using test::error_of;
+using test::golden_loss;
+using test::golden_models;
 using test::GoldenModel;
 using test::Graph;
 using ::testing::HasSubstr;
 
 using Model = std::shared_ptr<GoldenModel>;
-
-std::vector<Model> golden_models(int ranks) {
-  std::vector<Model> models;
-  for (int rank = 0; rank < ranks; ++rank) models.push_back(test::make_golden_model("mlp"));
-  return models;
-}
-
-torch::Tensor golden_loss(DistributedDataParallel<Model>& ddp, int64_t step) {
-  const auto batch = test::golden_batch(step, torch::kFloat);
-  return torch::nn::functional::cross_entropy(ddp->forward(batch.x), batch.y);
-}
 
 TEST(DdpIdentity, AModuleOfAnotherDtypeThanItWasWrappedWithIsRefusedByParameter) {
   const auto models = golden_models(2);

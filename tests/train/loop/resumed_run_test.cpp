@@ -1,6 +1,5 @@
 // What a resumed run needs, what it says, and what its records hold.
 #include <fstream>
-#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

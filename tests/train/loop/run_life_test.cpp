@@ -33,9 +33,7 @@ using test::small_mlp;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Each;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 /// Every file under the folder, by its path there.
 std::map<std::string, std::string> all_files(const fs::path& folder) {
