@@ -3,6 +3,9 @@ add_library(muster_compile INTERFACE)
 target_compile_options(muster_compile INTERFACE -Wall -Wextra -Wpedantic -Wno-missing-field-initializers
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # g++ 12 sees overlap in std::string concatenation that is not there (GCC bug 105329)
 target_compile_features(muster_compile INTERFACE cxx_std_20)
+# __FILE__ is "tests/…", so that messages and objects are the same in every checkout, and ccache takes those of another one: every
+# gtest macro has a __FILE__.
+target_compile_options(muster_compile INTERFACE -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
 
 if(MUSTER_SANITIZE)
   target_compile_options(muster_compile INTERFACE -fsanitize=${MUSTER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
