@@ -28,6 +28,22 @@ std::chrono::milliseconds timeout_of(const Options& options) {
   return options.timeout.count() > 0 ? options.timeout : std::chrono::milliseconds(0);
 }
 
+// LibTorch before 2.12 has no types of their own for these two.
+template <class Type>
+consteval Type allgather_coalesced_type() {
+  if constexpr (requires { Type::ALLGATHER_INTO_TENSOR_COALESCED; })
+    return Type::ALLGATHER_INTO_TENSOR_COALESCED;
+  else
+    return Type::COALESCED;
+}
+template <class Type>
+consteval Type reduce_scatter_coalesced_type() {
+  if constexpr (requires { Type::REDUCE_SCATTER_TENSOR_COALESCED; })
+    return Type::REDUCE_SCATTER_TENSOR_COALESCED;
+  else
+    return Type::COALESCED;
+}
+
 /// Not every options struct has the field, nor has each in every LibTorch.
 template <class Options>
 bool blocks(const Options& options) {
@@ -184,7 +200,7 @@ DecoratedBackend::WorkPtr DecoratedBackend::allgather_coalesced(
 DecoratedBackend::WorkPtr DecoratedBackend::allgather_into_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   const OpCall call{.kind = diagnose::OpKind::kAllgatherIntoTensorCoalesced,
-                    .type = OpType::ALLGATHER_INTO_TENSOR_COALESCED,
+                    .type = allgather_coalesced_type<OpType>(),
                     .inputs = inputs,
                     .outputs = outputs,
                     .timeout = timeout_of(options),
@@ -271,7 +287,7 @@ DecoratedBackend::WorkPtr DecoratedBackend::_reduce_scatter_base(
 DecoratedBackend::WorkPtr DecoratedBackend::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
   const OpCall call{.kind = diagnose::OpKind::kReduceScatterTensorCoalesced,
-                    .type = OpType::REDUCE_SCATTER_TENSOR_COALESCED,
+                    .type = reduce_scatter_coalesced_type<OpType>(),
                     .inputs = inputs,
                     .outputs = outputs,
                     .reduce = reduce_of(options),

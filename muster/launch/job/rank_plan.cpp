@@ -10,6 +10,7 @@
 #include "muster/base/job_key.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
+#include "muster/launch/io/pipe.h"
 
 namespace muster::launch {
 
