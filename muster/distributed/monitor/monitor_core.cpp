@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "muster/base/text.h"
-#include "muster/diagnose/record/failure_note.h"
 #include "muster/distributed/monitor/monitored_work.h"
 #include "muster/tensor/what_of.h"
 
@@ -199,7 +198,7 @@ bool Monitor::is_proven(const diagnose::Diagnosis& diagnosis, bool is_late) {
   }
   if (!difference_) difference_ = {Clock::now(), WaitedTime(half_heartbeat())};
   return (diagnosis.certain && heartbeats_.is_fresh(difference_->since)) ||
-         difference_->seen.look() > 2 * heartbeats_.heartbeat();
+         difference_->seen.look() > 2 * heartbeats_.heartbeat() + heartbeats_.pass();
 }
 
 /// Whether to conclude now that the time of an operation is over. Who has not seen one heartbeat of
@@ -207,7 +206,7 @@ bool Monitor::is_proven(const diagnose::Diagnosis& diagnosis, bool is_late) {
 bool Monitor::is_certain(const diagnose::OpRecord& op, const diagnose::Diagnosis& diagnosis) {
   if (diagnosis.kind != diagnose::Diagnosis::Kind::kUnknown || diagnosis.certain) return true;
   if (!over_ || over_->op != op.id) over_ = {op.id, WaitedTime(half_heartbeat())};
-  return over_->waited.look() > 3 * heartbeats_.heartbeat();
+  return over_->waited.look() > 3 * heartbeats_.heartbeat() + heartbeats_.pass();
 }
 
 Monitor::Clock::time_point Monitor::tick() {
@@ -243,8 +242,8 @@ Monitor::Clock::time_point Monitor::tick() {
   const diagnose::OpRecord op =
       first ? first->record() : recorder_->standing().last.value_or(diagnose::OpRecord{});
   const diagnose::Diagnosis diagnosis = diagnose_now(op);
-  const auto limit = first && first->timeout().count() > 0 ? first->timeout() : timeout();
-  const double left_s = first ? std::chrono::duration<double>(limit).count() - age_s(op) : 1e9;
+  const double left_s =
+      first ? std::chrono::duration<double>(limit_of(*first)).count() - age_s(op) : 1e9;
   const bool is_over = first && first->follows() && left_s <= 0;
   if (is_over && is_certain(op, diagnosis))
     conclude(diagnosis, concat("it is not done after ", fixed(age_s(op), 1), " s"));
@@ -260,7 +259,8 @@ void Monitor::handle(Failure failure) {
   if (has_failed()) return failure.work->complete(std::make_exception_ptr(failure_of(op)));
   if (const Error* ours = as_ours(failure.error)) return add_to_backends_error(failure, *ours);
   // Heartbeats that have stopped show as such after three of them; see HeartbeatStore::stale_s.
-  const diagnose::Diagnosis diagnosis = find_out(op, 3 * heartbeats_.heartbeat());
+  const diagnose::Diagnosis diagnosis =
+      find_out(op, 3 * heartbeats_.heartbeat() + heartbeats_.pass());
   conclude(diagnosis, "the backend says: " + first_line(tensor::what_of(failure.error)));
 }
 
@@ -281,7 +281,8 @@ diagnose::Diagnosis Monitor::find_out(const diagnose::OpRecord& op, milliseconds
 void Monitor::add_to_backends_error(const Failure& failure, const Error& error) {
   const diagnose::OpRecord& op = failure.work->record();
   const auto start = Clock::now();
-  const auto until = start + heartbeats_.heartbeat() + heartbeats_.fast_heartbeat();
+  const auto until =
+      start + heartbeats_.heartbeat() + heartbeats_.fast_heartbeat() + heartbeats_.pass();
   heartbeats_.set_alarm(true);
   diagnose::Diagnosis diagnosis = diagnose_now(op);
   while (!heartbeats_.is_fresh(start) && !heartbeats_.store().lost && Clock::now() < until &&
@@ -290,6 +291,9 @@ void Monitor::add_to_backends_error(const Failure& failure, const Error& error) 
                            std::min(until, Clock::now() + heartbeats_.fast_heartbeat()));
     diagnosis = diagnose_now(op);
   }
+  // Who compared the ranks' calls has seen them all come.
+  if (error.kind() == ErrorKind::kUsage && diagnosis.kind == diagnose::Diagnosis::Kind::kMissing)
+    diagnosis = {.common = diagnosis.common};
   ErrorText text = error.text();
   std::vector<std::string> parts;
   if (!text.rule.empty()) parts.push_back(text.rule);
@@ -307,20 +311,14 @@ void Monitor::add_to_backends_error(const Failure& failure, const Error& error) 
     tell_launcher({.text = text.refused + ": " + text.rule,
                    .hint = {},
                    .kind = diagnosis.kind,
-                   .culprits = diagnosis.culprits});
+                   .culprits = diagnosis.culprits},
+                  // Before its time was over: the backend has seen a peer end.
+                  age_s(op) < 0.9 * std::chrono::duration<double>(limit_of(*failure.work)).count());
   failure.work->complete(std::make_exception_ptr(Error(error.kind(), text)));
 }
 
-/// That this rank fails only because others have, where it does. See Note [Who was first].
-void Monitor::tell_launcher(const Verdict& verdict) const {
-  using Kind = diagnose::Diagnosis::Kind;
-  const std::vector<int>& culprits = verdict.culprits;
-  const bool is_ours =
-      std::find(culprits.begin(), culprits.end(), request_.rank) != culprits.end() ||
-      (verdict.kind == Kind::kMismatch && culprits.empty());
-  if (request_.threads || is_ours) return;
-  const bool ended = verdict.kind == Kind::kGone || verdict.kind == Kind::kEnded;
-  diagnose::note_failure_of_peers(verdict.text, ended ? culprits : std::vector<int>());
+milliseconds Monitor::limit_of(const MonitoredWork& work) const {
+  return work.timeout().count() > 0 ? work.timeout() : timeout();
 }
 
 void Monitor::conclude(const diagnose::Diagnosis& diagnosis, const std::string& cause) {
@@ -352,7 +350,7 @@ void Monitor::fail_group(const std::string& verdict) {
          Clock::now() < until && !stopping())
     heartbeats_.wait_until(heartbeats_.version(), Clock::now() + heartbeats_.fast_heartbeat() / 2);
   Verdict told = verdict_from(verdict);
-  tell_launcher(told);
+  tell_launcher(told, /*saw_an_end=*/false);
   const std::string record = write_record(told.text);
   if (!record.empty()) told.hint += concat(told.hint.empty() ? "" : "; ", record);
   {
