@@ -38,16 +38,14 @@ double draw(const FloatDistribution& d, const Bits& bits) {
   return std::clamp(multiple_of(d.step, std::nearbyint(at / d.step)), d.low, d.high);
 }
 
-/// A logarithmic one is rounded down, so that k has the mass of [k, k + 1), and then to the nearest
-/// multiple of the step, as in Ray.
+/// A logarithmic one is rounded down, so that k has the mass of [k, k + 1): k counts steps, as in
+/// Ray.
 double draw(const IntDistribution& d, const Bits& bits) {
   const auto low = static_cast<double>(d.low), high = static_cast<double>(d.high);
   if (d.log) {
-    const double end = d.step == 1 ? high + 1 : high;
-    if (low == high) return low;
-    const double at = std::floor(between(low, end, true, unit(high_word(bits))));
     const auto step = static_cast<double>(d.step);
-    return std::clamp(std::nearbyint(at / step) * step, low, high);
+    const double k = std::floor(between(low / step, high / step + 1, true, unit(high_word(bits))));
+    return std::clamp(k * step, low, high);
   }
   const uint64_t count = static_cast<uint64_t>((d.high - d.low) / d.step) + 1;
   return low + static_cast<double>(below(count, bits)) * static_cast<double>(d.step);

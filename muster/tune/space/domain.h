@@ -29,9 +29,8 @@ struct FloatDistribution {
 
 /// Whole numbers low, low + step, … <= high: both ends included, as Optuna counts and Ray does not.
 /// Each is as likely; with `log`, k is as likely as a number of [k, k + 1) uniform in the logarithm
-/// (Ray's lograndint); with `log` and a step above 1 such a number of [low, high) is rounded to the
-/// nearest multiple of step (Ray's qlograndint). All are within 2^53 of zero, where doubles are
-/// exact.
+/// (Ray's lograndint), counted in steps (qlograndint). All are within 2^53 of zero, where doubles
+/// are exact.
 struct IntDistribution {
   int64_t low = 0, high = 0;
   bool log = false;
