@@ -1,6 +1,7 @@
 // A study with its storage: what is answered is stored, whoever else calls and whatever fails.
 #include "muster/tune/run/study.h"
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -9,6 +10,7 @@
 #include "muster/base/error.h"
 #include "muster/tune/storage/sqlite.h"
 
+#include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 #include "tests/support/short_files.h"
 #include "tests/tune/core/core_by_hand.h"
@@ -75,6 +77,69 @@ TEST_F(StudyWithFile, ThreadsThatReportWhileTheDiskIsFullAreToldAndNothingIsLost
   for (const auto& [trial, count] : reports()) EXPECT_EQ(count, kReports) << "trial " << trial;
   StudyCore again(spec(kThreads));
   for (const Event& event : stored()) again.replay(event);
+}
+
+TEST_F(StudyWithFile, ACallThatIsMadeAgainWhileTheDiskIsFullCountsOnce) {
+  StudySpec mine = spec(20);
+  mine.give_up_after = 3;
+  mine.failures.fill({.retries = 1, .backoff_s = 0});
+  Study study(mine);
+  const auto begin = [](StudyCore& core, double now_s) { start(core, now_s); };
+  const auto fail = [](StudyCore& core, double now_s) {
+    core.ended(0, Failure::kCrash, "boom", now_s);
+  };
+  const auto fails_on_a_full_disk = [&](auto call) {
+    const test::ShortFiles full(1);
+    for (int i = 0; i < 10; ++i) EXPECT_THROW(study.apply(call), Error);
+  };
+  study.apply(begin);
+  study.apply(fail);
+  study.apply(begin);
+  fails_on_a_full_disk(fail);
+  study.apply(fail);
+  study.look([](const StudyCore& core) {
+    EXPECT_EQ(trial(core, 0).state, TrialState::kFailed);
+    EXPECT_FALSE(core.is_stopped()) << core.stop_reason();
+  });
+  const auto stop = [](StudyCore& core, double now_s) { core.stop("enough", now_s); };
+  fails_on_a_full_disk(stop);
+  study.apply(begin);  // what was not stored has not happened
+  study.apply(stop);
+  int64_t stops = 0;
+  for (const Event& event : stored()) {
+    const auto* note = std::get_if<TunerNote>(&event.what);
+    stops += note != nullptr && note->text == "stopping: enough";
+  }
+  EXPECT_EQ(stops, 1);
+}
+
+TEST_F(StudyWithFile, AnAttemptThatRepeatsItselfKeepsItsPlaceWhenTheDiskWasFull) {
+  StudySpec mine = spec(1);
+  mine.failures.fill({.retries = 1, .backoff_s = 0});
+  Study study(mine);
+  const auto begin = [](StudyCore& core, double now_s) { start(core, now_s); };
+  const auto report = [](StudyCore& core, double now_s) { core.report(0, loss(1), now_s); };
+  const auto save = [](StudyCore& core, double now_s) {
+    core.report(0, loss(1, {}, "checkpoint-3"), now_s);
+  };
+  study.apply(begin);
+  for (int i = 0; i < 4; ++i) study.apply(report);
+  study.apply([](StudyCore& core, double now_s) { core.ended(0, Failure::kCrash, "boom", now_s); });
+  study.apply(begin);
+  study.apply(report);
+  study.apply(report);
+  {
+    const test::ShortFiles full(1);
+    for (int i = 0; i < 3; ++i) EXPECT_THROW(study.apply(save), Error);
+  }
+  study.apply(save);
+  study.apply(report);  // the fourth, known
+  study.apply(report);
+  study.look([](const StudyCore& core) {
+    EXPECT_EQ(trial(core, 0).reports, 5);
+    EXPECT_EQ(trial(core, 0).last_t, 5);
+    EXPECT_EQ(trial(core, 0).checkpoint, "checkpoint-3");
+  });
 }
 
 TEST_F(StudyWithFile, ObserversSeeWhatIsStoredOnceAndInItsOrderAlsoAfterAFailure) {
@@ -185,6 +250,64 @@ TEST_F(StudyWithFile, ACallWaitsForALockNoLongerThanItIsToldTo) {
   study.look([](const StudyCore& core) { EXPECT_EQ(core.trials().size(), 1u); });
 }
 
+TEST_F(StudyWithFile, OpeningWaitsForALockAndSaysSoOnce) {
+  { const Study made(spec(1)); }
+  for (const bool tuner : {true, false}) {
+    Database other(folder_.path() / "test.db", Database::Access::kWrite);
+    other.run("BEGIN IMMEDIATE");
+    std::vector<std::string> said;
+    Study study(spec(1),
+                &wall_clock_s,
+                {},
+                {.tuner = tuner, .lock_patience_s = 0.02, .note = [&](const std::string& line) {
+                   said.push_back(line);
+                   other.run("COMMIT");
+                 }});
+    EXPECT_THAT(said, ::testing::ElementsAre(HasSubstr("it is locked by another program")));
+  }
+  StudySpec hasty = spec(1);
+  hasty.storage_patience_s = 0;
+  Database other(folder_.path() / "test.db", Database::Access::kWrite);
+  other.run("BEGIN IMMEDIATE");
+  EXPECT_THROW(Study(hasty, &wall_clock_s, {}, {.lock_patience_s = 0.02}), StorageLocked);
+}
+
+// ---- A study that goes away ----
+
+TEST_F(StudyWithFile, OneThatIsDeletedWhileItIsOpenSaysSoAndWritesNothingIntoItsSuccessor) {
+  const StudySpec mine = spec(5);
+  const auto asked = [](StudyCore& core, double now_s) { core.next(now_s, /*asked=*/true); };
+  Study other(mine, &wall_clock_s, {}, {.tuner = false});
+  other.apply(asked);
+  delete_study(mine.storage, mine.name);
+  EXPECT_THAT(test::refusal_of([&] { other.apply(asked); }), HasSubstr("study \"test\" is gone"));
+  Study next(mine, &wall_clock_s, {}, {.tuner = false});  // of the same name, in the same row
+  next.apply(asked);
+  const auto report = [](StudyCore& core, double now_s) { core.report(0, loss(1), now_s); };
+  EXPECT_THAT(test::refusal_of([&] { other.apply(report); }), HasSubstr("is gone"));
+  EXPECT_THAT(test::refusal_of([&] { other.catch_up(); }), HasSubstr("is gone"));
+  next.apply(report);
+  EXPECT_THAT(reports(), SizeIs(1));
+  EXPECT_THAT(stored(), SizeIs(3));
+}
+
+TEST_F(StudyWithFile, DeletingMovesTheFolderOfItsTrialsOutOfTheWayOfTheNextOfItsName) {
+  const StudySpec mine = spec(1);
+  const auto trials = folder_.path() / "trials" / "test";
+  std::filesystem::create_directories(trials / "trial-0");
+  EXPECT_THAT(test::refusal_of([&] {
+                const Study running(mine);
+                delete_study(mine.storage, mine.name, trials);
+              }),
+              HasSubstr("is being run already"));
+  EXPECT_TRUE(std::filesystem::exists(trials));
+  const auto aside = delete_study(mine.storage, mine.name, trials);
+  EXPECT_FALSE(std::filesystem::exists(trials));
+  EXPECT_TRUE(std::filesystem::exists(aside / "test" / "trial-0"));
+  { const Study again(mine); }
+  EXPECT_EQ(delete_study(mine.storage, mine.name, trials), "");
+}
+
 // ---- Trials by Optuna ----
 
 /// A trial as Optuna 5 writes one (see tests/parity/test_tune_storage.py for the real one).
@@ -244,6 +367,50 @@ TEST_F(StudyWithFile, ASearcherThatLearnsIsToldOfTrialsByOptunaOnceAndTheLogRepl
   for (const Event& event : events) again.replay(event);
 }
 
+TEST_F(StudyWithFile, ATrialThatOptunaFinishesWhileATunerRunsIsToldOfAtOnce) {
+  const StudySpec mine = spec(30, "random_then_grid:startup=1,top=1");
+  Study study(mine);
+  const auto whole_trial = [](StudyCore& core, double now_s) {
+    const int64_t number = start(core, now_s);
+    core.report(number, loss(1), now_s);
+    core.ended(number, Failure::kNone, "", now_s);
+    return number;
+  };
+  study.apply(whole_trial);
+  add_optuna_trial(mine.storage, 1, 0.0123, 0.001);
+  {
+    Database database(mine.storage, Database::Access::kWrite);  // one that Optuna runs
+    database.run("UPDATE trials SET state = 'RUNNING' WHERE number = 1");
+  }
+  study.apply(whole_trial);
+  const auto told = [&] {
+    return std::ranges::count_if(stored(), [](const Event& event) {
+      return std::holds_alternative<OutsideTrial>(event.what);
+    });
+  };
+  EXPECT_EQ(told(), 0);
+  {
+    Database database(mine.storage, Database::Access::kWrite);
+    database.run("UPDATE trials SET state = 'COMPLETE' WHERE number = 1");
+  }
+  {
+    const test::ShortFiles full(1);
+    EXPECT_THROW(study.apply(whole_trial), Error);  // told, and not stored
+  }
+  EXPECT_EQ(study.apply(whole_trial), 2);
+  EXPECT_EQ(told(), 1);
+  study.apply(whole_trial);
+  EXPECT_EQ(told(), 1);
+  std::vector<std::string> kinds;  // the searcher knew of it before it was asked again
+  for (const Event& event : stored()) {
+    if (event.trial == 2 && kinds.empty()) break;
+    if (std::holds_alternative<OutsideTrial>(event.what)) kinds.emplace_back(kind_of(event));
+  }
+  EXPECT_THAT(kinds, SizeIs(1));
+  StudyCore again(mine);
+  for (const Event& event : stored()) again.replay(event);
+}
+
 /// As Optuna 5's enqueue_trial writes it.
 void enqueue(const std::filesystem::path& file, int64_t number, const std::string& fixed_params) {
   Database database(file, Database::Access::kWrite);
@@ -293,6 +460,14 @@ TEST_F(StudyWithFile, ATrialThatOptunaEnqueuedIsRunNextBesideATunerThatRuns) {
               ::testing::ElementsAre(
                   "0 RUNNING 0", "1 RUNNING 1", "2 WAITING ", "3 RUNNING 2", "4 RUNNING 3"));
   std::vector<std::string> said;
+  for (const Event& event : stored()) {
+    if (const auto* note = std::get_if<TunerNote>(&event.what)) said.push_back(note->text);
+  }
+  for (int i = 0; i < 3; ++i) {  // processes that know nothing of each other
+    Study other(mine, &wall_clock_s, {}, {.tuner = false});
+    other.apply([](StudyCore& core, double now_s) { core.report(0, loss(1), now_s); });
+  }
+  said.clear();
   for (const Event& event : stored()) {
     if (const auto* note = std::get_if<TunerNote>(&event.what)) said.push_back(note->text);
   }
