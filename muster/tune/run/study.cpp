@@ -170,10 +170,10 @@ void Study::follow(std::vector<Event> theirs) {
 void Study::rebuild() {
   StudyCore core(core_.spec());
   unshown_.clear();
-  for (Event& event : storage_->events()) {
+  storage_->for_each_event([&](Event&& event) {
     core.replay(event);
     if (observer_ && event.id > shown_) unshown_.push_back(std::move(event));
-  }
+  });
   core.restore(unlogged_);
   core_ = std::move(core);
 }
@@ -213,11 +213,11 @@ Study::Study(const StudySpec& spec, Clock clock, EventObserver observer, StudyOp
   if (spec.storage.empty()) return;
   if (options.tuner) tuner_lock_ = std::make_unique<TunerLock>(spec.storage, spec.name);
   wait_for_lock(spec.storage_patience_s, options.note, [&] { open(spec, options); });
-  for (const Event& event : storage_->events()) {
+  storage_->for_each_event([&](const Event& event) {
     core_.replay(event);
     shown_ = event.id;
     ++resumed_events_;
-  }
+  });
   wait_for_lock(spec.storage_patience_s, options.note, [&] {
     options.tuner ? begin_tuner() : begin_asker(spec);
   });

@@ -200,11 +200,9 @@ class SqliteStorage : public Storage {
     return take_news();
   }
 
-  std::vector<Event> events() override {
+  void for_each_event(const std::function<void(Event&& event)>& visit) override {
     take_news();
-    std::vector<Event> all = select_events(database_, study_id_);
-    while (!all.empty() && all.back().id > seen_) all.pop_back();  // since: news() has them
-    return all;
+    visit_events(database_, study_id_, 0, seen_, visit);  // what comes meanwhile, news() has
   }
 
   std::vector<WaitingTrial> waiting_trials() override { return others_->waiting(); }
@@ -338,6 +336,12 @@ class SqliteStorage : public Storage {
 void Storage::append(std::span<const Event> events) {
   if (events.empty()) return;
   transact([&](const std::vector<Event>&) { return events; });
+}
+
+std::vector<Event> Storage::events() {
+  std::vector<Event> all;
+  for_each_event([&](Event&& event) { all.push_back(std::move(event)); });
+  return all;
 }
 
 std::unique_ptr<Storage> open_storage(const std::filesystem::path& file,

@@ -88,8 +88,10 @@ class Storage {
   /// What others have appended since the last call of this storage, without the write lock.
   virtual std::vector<Event> news() = 0;
 
-  /// All events so far, in order.
-  virtual std::vector<Event> events() = 0;
+  /// All events so far, in order, one at a time: a long log need not be in memory at once. `visit`
+  /// calls nothing of this storage.
+  virtual void for_each_event(const std::function<void(Event&& event)>& visit) = 0;
+  std::vector<Event> events();
 
   /// The trials that wait to be run, as of the last call of this storage; oldest first.
   virtual std::vector<WaitingTrial> waiting_trials() = 0;

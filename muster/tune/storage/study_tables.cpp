@@ -98,14 +98,24 @@ int64_t select_last_event(Database& database, int64_t study_id) {
   return last.step() ? last.integer(0) - event_key(study_id, 0) : 0;
 }
 
-std::vector<Event> select_events(Database& database, int64_t study_id, int64_t after) {
-  std::vector<Event> events;
-  if (!has_own_tables(database)) return events;
+void visit_events(Database& database,
+                  int64_t study_id,
+                  int64_t after,
+                  int64_t last,
+                  const std::function<void(Event&& event)>& visit) {
+  if (!has_own_tables(database)) return;
   Statement rows = database.prepare(
       "SELECT event_key, time, trial, kind, payload FROM muster_events "
-      "WHERE event_key > ? AND event_key < ? ORDER BY event_key");
-  rows.bind(1, event_key(study_id, after)).bind(2, event_key(study_id + 1, 0));
-  while (rows.step()) events.push_back(event_of(rows, study_id));
+      "WHERE event_key > ? AND event_key <= ? ORDER BY event_key");
+  rows.bind(1, event_key(study_id, after)).bind(2, event_key(study_id, last));
+  while (rows.step()) visit(event_of(rows, study_id));
+}
+
+std::vector<Event> select_events(Database& database, int64_t study_id, int64_t after) {
+  constexpr int64_t kLast = (int64_t{1} << kEventBits) - 1;
+  std::vector<Event> events;
+  visit_events(
+      database, study_id, after, kLast, [&](Event&& event) { events.push_back(std::move(event)); });
   return events;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -23,6 +24,12 @@ inline int64_t event_key(int64_t study_id, int64_t event_id) {
 /// The id of a study in the tables.
 std::optional<int64_t> find_study_id(Database& database, std::string_view name);
 
+/// The events of the study after event `after`, up to event `last`, in order.
+void visit_events(Database& database,
+                  int64_t study_id,
+                  int64_t after,
+                  int64_t last,
+                  const std::function<void(Event&& event)>& visit);
 /// All of the study, or those after event `after`.
 std::vector<Event> select_events(Database& database, int64_t study_id, int64_t after = 0);
 /// The id of its newest event; 0: none.
