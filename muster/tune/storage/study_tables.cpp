@@ -206,11 +206,13 @@ void OtherTrials::refresh() {
   std::erase_if(open_, [&](int64_t trial_id) { return !look_at(trial_id); });
 }
 
+/// The newest first: what another process adds between the two is looked at again the next time.
 void OtherTrials::find_new() {
+  const int64_t newest = newest_.step() && !newest_.is_null(0) ? newest_.integer(0) : -1;
+  newest_.reset();
   new_rows_.bind(1, seen_).bind(2, study_id_);
   while (new_rows_.step()) open_.insert(new_rows_.integer(0));
-  if (newest_.step() && !newest_.is_null(0)) seen_ = std::max(seen_, newest_.integer(0));
-  newest_.reset();
+  seen_ = std::max(seen_, newest);
 }
 
 /// False: it needs no further look, being over, or ours by now, or gone.
