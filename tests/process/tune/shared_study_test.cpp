@@ -195,9 +195,7 @@ TEST_F(SharedStudy, ASinkThatCannotBeWrittenEndsAloneAndTheStudyGoesOn) {
 // ---- For a script ----
 
 TEST_F(SharedStudy, WithJsonAnErrorIsAnObjectToo) {
-  const auto error_of = [](const Said& said) {
-    return parse_json(said.err, "stderr").at("error");
-  };
+  const auto error_of = [](const Said& said) { return parse_json(said.err, "stderr").at("error"); };
   const Said missing = say({"study", "show", storage().string(), "--json"});
   EXPECT_EQ(missing.code, 2);
   EXPECT_EQ(missing.out, "");
@@ -205,10 +203,9 @@ TEST_F(SharedStudy, WithJsonAnErrorIsAnObjectToo) {
   EXPECT_THAT(error_of(missing).at("refused").get<std::string>(), HasSubstr("no such file"));
   const std::string file = study(kReport, 1);
   EXPECT_EQ(say({"study", "ask", file}).code, 0);
-  EXPECT_THAT(error_of(say({"study", "best", storage().string(), "--json"}))
-                  .at("text")
-                  .get<std::string>(),
-              HasSubstr("has no trial with a finite loss yet"));
+  EXPECT_THAT(
+      error_of(say({"study", "best", storage().string(), "--json"})).at("text").get<std::string>(),
+      HasSubstr("has no trial with a finite loss yet"));
   EXPECT_EQ(error_of(say({"study", "tell", file, "7", "loss=1", "--json"})).at("refused"),
             "nothing can be told of trial 7");
 }
