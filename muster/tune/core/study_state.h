@@ -1,4 +1,4 @@
-// What a StudyCore holds. Private to study_core.cpp, study_ends.cpp and
+// What a StudyCore holds. Private to study_core.cpp, study_reports.cpp, study_ends.cpp and
 // study_replay.cpp.
 #pragma once
 
