@@ -6,6 +6,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "muster/base/json.h"
+
 namespace muster::cli {
 
 Console::Console(std::ostream& out, std::ostream& err, bool err_is_terminal, bool colour)
@@ -28,7 +30,33 @@ int Console::width() const {
   return 80;
 }
 
+namespace {
+
+std::string_view word_of(ErrorKind kind) {
+  if (kind == ErrorKind::kUsage) return "usage";
+  return kind == ErrorKind::kEnvironment ? "environment" : "internal";
+}
+
+}  // namespace
+
+void Console::error(const Error& error) {
+  if (!json_errors_) return this->error(error.what());
+  const ErrorText& text = error.text();
+  const Json json{{"kind", word_of(error.kind())},
+                  {"refused", text.refused},
+                  {"rule", text.rule},
+                  {"value", text.value},
+                  {"hint", text.hint},
+                  {"text", error.what()}};
+  err_ << json_text(Json{{"error", json}}) << '\n' << std::flush;
+}
+
 void Console::error(std::string_view text) {
+  if (json_errors_) {
+    const Json json{{"text", text}};
+    err_ << json_text(Json{{"error", json}}) << '\n' << std::flush;
+    return;
+  }
   err_ << (colour_ ? "\x1b[31;1mmuster: error:\x1b[0m " : "muster: error: ") << text << '\n'
        << std::flush;
 }

@@ -4,6 +4,8 @@
 #include <iosfwd>
 #include <string_view>
 
+#include "muster/base/error.h"
+
 namespace muster::cli {
 
 /// The two streams of the program and what is known of them.
@@ -23,8 +25,14 @@ class Console {
   /// Columns of the terminal behind stderr, 80 where there is none.
   int width() const;
 
-  /// "muster: error: …" and the hint, each on lines of its own.
+  /// "muster: error: …" and the hint, each on lines of its own; with json_errors one line of JSON:
+  /// {"error":{"kind":"usage","refused":…,"rule":…,"value":…,"hint":…,"text":…}}, of which a text
+  /// alone has "text" only.
   void error(std::string_view text);
+  void error(const Error& error);
+
+  /// The command line says --json: its reader is a script.
+  void set_json_errors(bool json_errors) { json_errors_ = json_errors; }
   void note(std::string_view text);
 
  private:
@@ -32,6 +40,7 @@ class Console {
   std::ostream& err_;
   bool err_is_terminal_;
   bool colour_;
+  bool json_errors_ = false;
 };
 
 }  // namespace muster::cli

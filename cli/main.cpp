@@ -81,11 +81,13 @@ void note_end(const std::vector<std::string>& args, const char* why) {
 int main(int argc, char** argv) {
   muster::cli::Console console = muster::cli::Console::of_process();
   const std::vector<std::string> args(argv + 1, argv + argc);
+  const auto own_end = std::ranges::find(args, "--");  // behind it stands another program's line
+  console.set_json_errors(std::find(args.begin(), own_end, "--json") != own_end);
   try {
     return muster::cli::run(args, console);
   } catch (const muster::Error& error) {
     muster::cli::note_end(args, error.what());
-    console.error(error.what());
+    console.error(error);
     return error.exit_code();
   } catch (const std::exception& error) {
     muster::cli::note_end(args, error.what());

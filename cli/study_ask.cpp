@@ -12,6 +12,7 @@
 
 #include "cli/command.h"
 #include "cli/parse.h"
+#include "cli/shell_word.h"
 #include "cli/study_commands.h"
 #include "cli/tune_flags.h"
 
@@ -62,6 +63,36 @@ void add_study(CLI::App& app, std::string& file, std::string& storage) {
       ->type_name("FILE")
       ->required();
   add_value(app, "--storage", storage, "SQLite file [the study's]")->type_name("FILE");
+}
+
+/// A call waits that long before it says what for.
+constexpr double kSayWaitS = 1;
+
+/// Waits for those who lock the storage, and says so.
+template <class Act>
+auto patiently(const tune::StudySpec& spec, Console& console, Act act) {
+  return tune::wait_for_lock(
+      spec.storage_patience_s, [&](const std::string& line) { console.note(line); }, act);
+}
+
+tune::StudyOptions options_of(Console& console) {
+  return {.tuner = false,
+          .lock_patience_s = kSayWaitS,
+          .note = [&console](const std::string& line) { console.note(line); }};
+}
+
+/// Why there is nothing to run now, where that is no matter of waiting.
+void say_given_up(tune::Study& study, const tune::StudySpec& spec, Console& console) {
+  study.look([&](const tune::StudyCore& core) {
+    if (!core.has_given_up()) return;
+    console.error(concat("given up: ",
+                         core.stop_reason(),
+                         "\nhint: mend it, then `muster study restart ",
+                         spec.storage.string(),
+                         " --study ",
+                         shell_word(spec.name),
+                         "`"));
+  });
 }
 
 /// Starts the next trial of the study; nothing if none can be started now.
@@ -158,10 +189,13 @@ int study_ask(std::span<const std::string> args, Console& console) {
   add_value(*app, "--count", flags.count, "trials")->type_name("N")->capture_default_str();
   if (const auto done = parse(*app, args, console)) return *done;
   const tune::StudySpec spec = study_of_file(flags.file, flags.storage);
-  tune::Study study(spec, &tune::wall_clock_s, {}, {.tuner = false});
+  tune::Study study(spec, &tune::wall_clock_s, {}, options_of(console));
   for (int64_t i = 0; i < flags.count; ++i) {
-    const auto trial = ask_one(study, spec.space);
-    if (!trial) return i == 0 ? kFailed : kDone;
+    const auto trial = patiently(spec, console, [&] { return ask_one(study, spec.space); });
+    if (!trial) {
+      say_given_up(study, spec, console);
+      return i == 0 ? kFailed : kDone;
+    }
     console.out() << json_text(*trial) << '\n';
   }
   return kDone;
@@ -190,10 +224,12 @@ int study_tell(std::span<const std::string> args, Console& console) {
                        .rule = "METRIC=VALUE, --end or --failed WHY",
                        .hint = "see `muster study tell --help`"});
   }
-  tune::Study study(
-      study_of_file(flags.file, flags.storage), &tune::wall_clock_s, {}, {.tuner = false});
-  const tune::Decision decision =
-      study.apply([&](tune::StudyCore& core, double now_s) { return tell(core, flags, now_s); });
+  const tune::StudySpec spec = study_of_file(flags.file, flags.storage);
+  tune::Study study(spec, &tune::wall_clock_s, {}, options_of(console));
+  const tune::Decision decision = patiently(spec, console, [&] {
+    return study.apply(
+        [&](tune::StudyCore& core, double now_s) { return tell(core, flags, now_s); });
+  });
   if (flags.json) {
     console.out() << json_text(Json{{"action", tune::name_of(decision.action)},
                                     {"reason", decision.reason}})

@@ -31,6 +31,14 @@ uint64_t bytes_below(const fs::path& path) {
   return bytes;
 }
 
+void remove_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (!error) return;
+  throw environment_error(
+      {.refused = "cannot remove " + folder.string(), .rule = errno_text(error.value())});
+}
+
 /// Folders that are to go, and what that frees.
 class Removal {
  public:
@@ -42,13 +50,7 @@ class Removal {
   }
 
   void carry_out() const {
-    for (const fs::path& folder : folders_) {
-      std::error_code error;
-      fs::remove_all(folder, error);
-      if (!error) continue;
-      throw environment_error(
-          {.refused = "cannot remove " + folder.string(), .rule = errno_text(error.value())});
-    }
+    for (const fs::path& folder : folders_) remove_folder(folder);
   }
 
   const std::vector<fs::path>& folders() const { return folders_; }
@@ -195,10 +197,12 @@ int study_delete(std::span<const std::string> args, Console& console) {
   add_folder(*app, folder);
   if (const auto done = parse(*app, args, console)) return *done;
   const std::string name = tune::find_study(flags.storage, flags.study).name;
-  tune::delete_study(flags.storage, name);
+  const fs::path files = keep_files ? fs::path() : files_of(flags, name, folder);
   Removal removal;
-  if (!keep_files) removal.add(files_of(flags, name, folder));
-  removal.carry_out();
+  if (!keep_files) removal.add(files);
+  // They are moved away before a new study of the name can begin there, and removed at leisure.
+  const fs::path aside = tune::delete_study(flags.storage, name, files);
+  if (!aside.empty()) remove_folder(aside);
   if (flags.json) {
     Json json = json_of(removal);
     json["study"] = name;

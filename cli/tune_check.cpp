@@ -3,21 +3,26 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/text.h"
+#include "muster/launch/job/rank_plan.h"
+#include "muster/tune/execute/prepare.h"
+#include "muster/tune/machine/resources.h"
 #include "muster/tune/space/command_template.h"
 
 #include "cli/command.h"
-
-extern char** environ;
 
 namespace muster::cli {
 namespace {
@@ -34,19 +39,48 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return out;
 }
 
-/// Of the tuner, with the study's own variables behind it: the last of a name counts.
-std::vector<std::string> environment_of(const tune::StudySpec& spec) {
-  std::vector<std::string> out;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string one = *variable;
-    if (!spec.environment.contains(one.substr(0, one.find('=')))) out.push_back(one);
+/// An empty folder for the files of a trial that is only explained.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    if (::mkdtemp(path_.data()) == nullptr) {
+      throw environment_error(
+          {.refused = concat("cannot make a folder like ", path_), .rule = errno_text(errno)});
+    }
   }
-  for (const auto& [name, value] : spec.environment) out.push_back(concat(name, '=', value));
-  return out;
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  std::filesystem::path path() const { return path_; }
+
+ private:
+  std::string path_ = std::filesystem::temp_directory_path() / "muster-check-XXXXXX";
+};
+
+/// As the study's first trial would be started: the tuner's own variables say other things, the
+/// ranks of a job in which it runs, say.
+tune::LocalTrialStart start_of(const tune::StudySpec& spec,
+                               const tune::Values& values,
+                               const std::filesystem::path& folder) {
+  tune::AttemptPlan plan{.values = values,
+                         .resources = spec.resources_per_trial,
+                         .checkpoint_folder = folder / "trial-0" / "checkpoints"};
+  tune::ResourcePool pool(tune::machine_of(spec), spec.resources_per_trial);
+  if (const auto share = pool.take()) {
+    for (const size_t gpu : share->gpus) plan.device_ids.push_back(pool.machine().gpus[gpu]);
+  }
+  return tune::prepare({.spec = spec, .study = spec.name},
+                       plan,
+                       folder,
+                       /*token=*/"none",
+                       launch::inherited_environment());
 }
 
 /// Runs the words to their end; what they say on stderr, up to a pipe's fill.
-Explained run_to_end(std::vector<std::string> words, const tune::StudySpec& spec) {
+Explained run_to_end(tune::LocalTrialStart start) {
   Explained explained;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return explained;
@@ -57,15 +91,14 @@ Explained run_to_end(std::vector<std::string> words, const tune::StudySpec& spec
   ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
   ::posix_spawn_file_actions_adddup2(&actions, write_end.get(), STDERR_FILENO);
-  ::posix_spawn_file_actions_addchdir_np(&actions, spec.working_folder.c_str());
-  std::vector<std::string> variables = environment_of(spec);
+  ::posix_spawn_file_actions_addchdir_np(&actions, start.working_folder.c_str());
   pid_t child = -1;
-  const int failed = ::posix_spawnp(&child,
-                                    words[0].c_str(),
-                                    &actions,
-                                    nullptr,
-                                    pointers(words).data(),
-                                    pointers(variables).data());
+  const int failed = ::posix_spawn(&child,
+                                   start.program.c_str(),
+                                   &actions,
+                                   nullptr,
+                                   pointers(start.argv).data(),
+                                   pointers(start.environment).data());
   ::posix_spawn_file_actions_destroy(&actions);
   write_end.reset();
   if (failed != 0) return explained;
@@ -84,12 +117,14 @@ Explained run_to_end(std::vector<std::string> words, const tune::StudySpec& spec
 }  // namespace
 
 void check_train_command(const tune::StudySpec& spec, const tune::Values& values) {
-  std::vector<std::string> words = tune::expand_command(spec.command, spec.space, values);
+  const std::vector<std::string> words = tune::expand_command(spec.command, spec.space, values);
   if (words.size() < 2 || std::filesystem::path(words[0]).filename() != "muster" ||
       words[1] != "train")
     return;
-  words.emplace_back("--explain");
-  const Explained explained = run_to_end(words, spec);
+  const ScratchFolder folder;
+  tune::LocalTrialStart start = start_of(spec, values, folder.path());
+  start.argv.emplace_back("--explain");
+  const Explained explained = run_to_end(std::move(start));
   if (explained.code != kWrongUse) return;
   constexpr std::string_view kHead = "muster: error: ";
   std::string_view said = trim(explained.err);

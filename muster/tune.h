@@ -12,3 +12,4 @@
 #include "muster/tune/trial/report.h"
 #include "muster/tune/trial/trial.h"
 #include "muster/tune/views/history.h"
+#include "muster/tune/views/table_reporter.h"

@@ -153,13 +153,18 @@ int tune_shown(const TuneFlags& flags, Console& console) {
                       if (sinks) sinks->take(events);
                       table.on_events(core, events);
                     },
-                    {.lock_patience_s = kLockPatienceS});
+                    {.lock_patience_s = kLockPatienceS,
+                     .note = [&](const std::string& line) { table.note(line); }});
   sinks.emplace(spec, [&](const std::string& line) { table.note(line); });
   if (study.resumed_events() > 0)
     table.note(concat("going on with study ", spec.name, " of ", spec.storage.string()));
   tune::ResourcePool pool(tune::machine_of(spec), spec.resources_per_trial);
   const tune::ExecutorEntry& entry = tune::executors().at(flags.executor);
-  const auto executor = entry.make({.spec = spec, .study = spec.name}, {});
+  const auto executor = entry.make(
+      {.spec = spec, .study = spec.name, .identity = study.look([](const tune::StudyCore& core) {
+         return core.identity();
+       })},
+      {});
   tune::StatusFacts last;
   const tune::TunerOutcome outcome =
       tune::run_study(study,

@@ -15,7 +15,7 @@ from scipy import stats
 N = 30000
 LEAST_P = 1e-3
 RAY = {name: getattr(tune, name) for name in
-       ["uniform", "loguniform", "quniform", "qloguniform", "randint", "qrandint", "lograndint", "randn", "qrandn"]}
+       ["uniform", "loguniform", "quniform", "qloguniform", "randint", "qrandint", "lograndint", "qlograndint", "randn", "qrandn"]}
 RAY["choice"] = lambda *values: tune.choice(list(values))
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -64,7 +64,8 @@ def test_continuous_domains_are_rays(ours, domain):
 @pytest.mark.parametrize("domain", [
     "choice(2, 4, 8, 16)", "quniform(0, 1, 0.25)", "quniform(-3, 3, 1)", "quniform(0, 0.3, 0.1)", "qloguniform(1, 5, 1)",
     "qloguniform(0.01, 0.1, 0.01)", "randint(2, 9)", "randint(-3, 4)", "qrandint(0, 10, 3)", "qrandint(-7, 8, 3)", "qrandint(0, 10, 1)",
-    "qrandint(0, 10, 2)", "lograndint(1, 10)", "lograndint(100, 109)", "qrandn(0, 1, 0.5)"])
+    "qrandint(0, 10, 2)", "lograndint(1, 10)", "lograndint(100, 109)", "qlograndint(1, 100, 10)", "qlograndint(8, 64, 8)",
+    "qrandn(0, 1, 0.5)"])
 def test_discrete_domains_are_rays(ours, domain):
     assert same_masses(ours(domain), theirs_ray(domain)) > LEAST_P
 

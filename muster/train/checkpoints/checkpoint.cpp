@@ -117,7 +117,18 @@ int64_t best_step_by_epochs(const formats::CheckpointIndex& index) {
   return best > 0 && best <= index.position.step ? best : -1;
 }
 
+int64_t best_step_of(const formats::CheckpointIndex& index) {
+  return index.format >= formats::kCheckpointFormat ? index.best_step : best_step_by_epochs(index);
+}
+
 }  // namespace
+
+std::optional<int64_t> best_step_of(const fs::path& checkpoint) try {
+  const int64_t step = best_step_of(read_index(checkpoint));
+  return step >= 0 ? std::optional(step) : std::nullopt;
+} catch (const Error&) {
+  return std::nullopt;  // damaged: nobody goes back to it
+}
 
 fs::path write_checkpoint(const fs::path& output, const Checkpoint& checkpoint) {
   const fs::path folder = checkpoint_folder(output, checkpoint.position.step);
@@ -158,7 +169,7 @@ Checkpoint read_checkpoint(const fs::path& path) {
   checkpoint.world_size = index.world_size;
   checkpoint.global_batch = index.global_batch;
   checkpoint.has_checksum = index.format >= formats::kCheckpointFormat;
-  checkpoint.best_step = checkpoint.has_checksum ? index.best_step : best_step_by_epochs(index);
+  checkpoint.best_step = best_step_of(index);
   checkpoint.folder = folder;
   checkpoint.loop = std::move(index.loop);
   checkpoint.plan = std::move(index.plan);
@@ -265,11 +276,7 @@ void remove_old_checkpoints(const fs::path& output, int64_t keep) {
   const size_t newest = std::min(steps.size(), static_cast<size_t>(std::max<int64_t>(1, keep)));
   for (size_t i = 0; i < newest; ++i) {
     kept.insert(steps[i]);
-    try {
-      kept.insert(read_index(checkpoint_folder(output, steps[i])).best_step);
-    } catch (const Error&) {
-      continue;  // damaged: nobody goes back to it
-    }
+    if (const auto best = best_step_of(checkpoint_folder(output, steps[i]))) kept.insert(*best);
   }
   std::error_code none;  // what cannot be removed now is tried again with the next checkpoint
   for (const int64_t step : steps) {

@@ -74,6 +74,9 @@ Checkpoint read_best(const std::filesystem::path& output, int64_t step);
 /// The checkpoint that `best` names, if there is one that can be found.
 std::optional<std::filesystem::path> best_checkpoint(const std::filesystem::path& output);
 
+/// Where the best epoch ended that a checkpoint knows of; nothing if it knows none or is damaged.
+std::optional<int64_t> best_step_of(const std::filesystem::path& checkpoint);
+
 /// The step of the folder that the file `latest` or `best` names; nothing if there is no such file
 /// or it names no step.
 std::optional<int64_t> step_named_by(const std::filesystem::path& file);

@@ -51,7 +51,19 @@ void load_model_state(torch::nn::Module& module, const tensor::NamedTensorList& 
   for (auto& [to, from] : copies) to.copy_(from);
 }
 
-std::optional<std::string> first_not_finite(const tensor::NamedTensorList& tensors) {
+std::set<std::string> infinite_buffers(const torch::nn::Module& module) {
+  const c10::NoGradGuard no_grad;
+  std::set<std::string> names;
+  for (const auto& item : module.named_buffers()) {
+    const at::Tensor& buffer = item.value();
+    if (buffer.defined() && buffer.is_floating_point() && buffer.isinf().any().item<bool>())
+      names.insert(item.key());
+  }
+  return names;
+}
+
+std::optional<std::string> first_not_finite(const tensor::NamedTensorList& tensors,
+                                            const std::set<std::string>& may_be_infinite) {
   const c10::NoGradGuard no_grad;
   const auto is_finite = [](const at::Tensor& tensor) {
     if (!tensor.is_floating_point() && !tensor.is_complex()) return true;
@@ -62,7 +74,9 @@ std::optional<std::string> first_not_finite(const tensor::NamedTensorList& tenso
     return tensor.isfinite().all().item<bool>();
   };
   for (const auto& [name, tensor] : tensors) {
-    if (!is_finite(tensor)) return name;
+    const bool sound =
+        may_be_infinite.contains(name) ? !tensor.isnan().any().item<bool>() : is_finite(tensor);
+    if (!sound) return name;
   }
   return std::nullopt;
 }

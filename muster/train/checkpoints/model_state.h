@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 
 #include <torch/nn/module.h>
@@ -19,8 +20,13 @@ tensor::NamedTensorList model_state(const torch::nn::Module& module);
 /// shape or dtype, or unknown to the module; nothing is changed then.
 void load_model_state(torch::nn::Module& module, const tensor::NamedTensorList& state);
 
-/// The name of the first tensor with an element that is NaN or infinite, or nothing.
-std::optional<std::string> first_not_finite(const tensor::NamedTensorList& tensors);
+/// The buffers with an infinite element: masks of attention, say.
+std::set<std::string> infinite_buffers(const torch::nn::Module& module);
+
+/// The name of the first tensor with an element that is NaN or, unless it is among
+/// `may_be_infinite`, infinite; or nothing.
+std::optional<std::string> first_not_finite(const tensor::NamedTensorList& tensors,
+                                            const std::set<std::string>& may_be_infinite = {});
 
 /// The states of every rank's `generator` (a CPU one): "rank.0", … // [5056] uint8. Collective.
 tensor::NamedTensorList gather_rng_states(const distributed::ProcessGroup& group,

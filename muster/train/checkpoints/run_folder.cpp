@@ -1,6 +1,7 @@
 #include "muster/train/checkpoints/run_folder.h"
 
 #include <algorithm>
+#include <set>
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
@@ -192,8 +193,14 @@ std::string RunFolder::set_aside(const std::vector<int64_t>& steps, const Checkp
   const auto moves = [&](std::optional<int64_t> step) {
     return step && std::find(steps.begin(), steps.end(), *step) != steps.end();
   };
-  if (best && !moves(best)) {
-    link_or_copy(checkpoint_folder(path_, *best), checkpoint_folder(aside, *best));
+  // One can go back to each of them there, so the best epochs that they know come along.
+  std::set<int64_t> known;
+  if (best) known.insert(*best);
+  for (const int64_t step : steps) {
+    if (const auto its = best_step_of(checkpoint_folder(path_, step))) known.insert(*its);
+  }
+  for (const int64_t step : known) {
+    if (!moves(step)) link_or_copy(checkpoint_folder(path_, step), checkpoint_folder(aside, step));
   }
   if (best) name_step(aside / "best", *best);
   name_step(aside / "latest", moves(latest) ? *latest : steps.front());

@@ -15,7 +15,7 @@ void Divergence::end(const Where& where, const NotFinite& found) const {
 }
 
 void Divergence::check_weights(const torch::nn::Module& model, const Where& where) const {
-  const std::string mine = first_not_finite(model_state(model)).value_or("");
+  const std::string mine = first_not_finite(model_state(model), infinite_).value_or("");
   for (const std::string& name : group_.all_gather_text(mine)) {
     if (!name.empty())
       end(where, {.what = "the tensor " + name, .value = "NaN or infinity", .after = true});

@@ -1,11 +1,13 @@
 // The end of a run whose numbers are no longer finite.
 #pragma once
 
+#include <set>
 #include <string>
 
 #include <torch/nn/module.h>
 
 #include "muster/distributed/process_group.h"
+#include "muster/train/checkpoints/model_state.h"
 #include "muster/train/loop/evaluation.h"
 #include "muster/train/loop/messages.h"
 #include "muster/train/loop/trainer.h"
@@ -22,6 +24,9 @@ class Divergence {
              RunLog& log,
              const TrainCallbacks& callbacks)
       : plan_(plan), group_(std::move(group)), log_(log), callbacks_(callbacks) {}
+
+  /// Of a model as it is made: a buffer with infinities, such as a mask of attention, keeps them.
+  void begin(const torch::nn::Module& model) { infinite_ = infinite_buffers(model); }
 
   /// Where the run is.
   struct Where {
@@ -46,6 +51,7 @@ class Divergence {
   distributed::ProcessGroup group_;
   RunLog& log_;
   const TrainCallbacks& callbacks_;
+  std::set<std::string> infinite_;  // buffers that may be
 };
 
 }  // namespace muster::train

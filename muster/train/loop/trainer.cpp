@@ -46,6 +46,7 @@ Trainer::Trainer(const TrainPlan& plan,
   begin_on_rank(plan, group, resume);
   loader_ = make_loader(plan, data_.train, group);
   build_model(resume.has_value());
+  divergence_.begin(*model_);
   strategy_ = strategies()
                   .at(plan.strategy_name)
                   .make({.plan = plan, .model = model_, .group = group}, plan.strategy_params);

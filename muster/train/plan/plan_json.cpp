@@ -15,6 +15,18 @@ std::string one_place(const std::filesystem::path& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
 }
 
+/// An option without a value (lr of a plan that is not resolved yet) is null.
+template <class Value>
+Json json_of(const Value& value) {
+  if constexpr (std::is_same_v<Value, std::filesystem::path>) {
+    return one_place(value);
+  } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
+    return value ? Json(*value) : Json();
+  } else {
+    return value;
+  }
+}
+
 std::string shown(const std::filesystem::path& path) {
   return path.empty() ? "none" : path.string();
 }
@@ -24,15 +36,8 @@ std::string shown(const std::filesystem::path& path) {
 Json to_json(const TrainPlan& plan) {
   Json json;
   visit_options(plan.options, [&](const OptionInfo& info, const auto& value) {
-    using Value = std::remove_cvref_t<decltype(value)>;
     const std::string name(info.name);
-    if constexpr (std::is_same_v<Value, std::filesystem::path>) {
-      json[name] = one_place(value);
-    } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
-      json[name] = *value;  // resolved
-    } else {
-      json[name] = value;
-    }
+    json[name] = json_of(value);
   });
   json["world_size"] = plan.world_size;
   json["batch_per_rank"] = plan.batch_per_rank;
@@ -47,15 +52,24 @@ Json to_json(const TrainPlan& plan) {
 
 void take_over(const Json& plan, const std::vector<std::string>& said, TrainOptions& options) {
   std::vector<std::string> differences;
+  Json defaults;
+  const TrainOptions none_said;
+  visit_options(none_said, [&](const OptionInfo& info, const auto& value) {
+    defaults[std::string(info.name)] = json_of(value);
+  });
   visit_options(options, [&](const OptionInfo& info, auto& value) {
     using Value = std::remove_reference_t<decltype(value)>;
     const std::string name(info.name);
-    // What depends on where the run is now (strategy, devices, workers) or is newer than the
-    // checkpoint is not taken over.
-    if (!plan.contains(name) || name == "strategy" || name == "devices" || name == "workers")
-      return;
+    // What depends on where the run is now is not taken over.
+    if (name == "strategy" || name == "devices" || name == "workers") return;
     const bool is_said = std::find(said.begin(), said.end(), name) != said.end();
     if (is_said && info.on_resume == OnResume::kFree) return;
+    if (!plan.contains(name)) {  // newer than the checkpoint, which was made with its default
+      if (is_said && defaults[name] != json_of(value))
+        differences.push_back(
+            concat(name, " was ", json_text(defaults[name]), ", now ", json_text(json_of(value))));
+      return;
+    }
     Value before;
     if constexpr (std::is_same_v<Value, std::filesystem::path>) {
       before = plan.at(name).get<std::string>();

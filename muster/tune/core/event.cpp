@@ -7,8 +7,13 @@
 namespace muster::tune {
 namespace {
 
-constexpr std::array<std::string_view, 6> kKinds = {
-    "trial_added", "attempt_started", "reported", "attempt_ended", "tuner", "outside_trial"};
+constexpr std::array<std::string_view, 7> kKinds = {"trial_added",
+                                                    "attempt_started",
+                                                    "reported",
+                                                    "attempt_ended",
+                                                    "tuner",
+                                                    "outside_trial",
+                                                    "checkpoint"};
 
 /// `,"key":"text"` unless the text is empty.
 void add_text(PayloadWriter& out, std::string_view key, std::string_view text) {
@@ -91,6 +96,11 @@ void write(PayloadWriter& out, const TunerNote& what) {
   out.raw("{\"text\":");
   out.text(what.text);
   if (what.session) out.raw(",\"session\":true");
+  if (what.forgives) out.raw(",\"forgives\":true");
+  if (what.in_vain >= 0) {
+    out.raw(",\"in_vain\":");
+    out.integer(what.in_vain);
+  }
 }
 
 void write(PayloadWriter& out, const OutsideTrial& what) {
@@ -104,6 +114,15 @@ void write(PayloadWriter& out, const OutsideTrial& what) {
   out.number(what.metric);
   out.raw(",\"step\":");
   out.integer(what.step);
+}
+
+void write(PayloadWriter& out, const CheckpointSaved& what) {
+  out.raw("{\"attempt\":");
+  out.integer(what.attempt);
+  out.raw(",\"t\":");
+  out.integer(what.t);
+  out.raw(",\"checkpoint\":");
+  out.text(what.checkpoint);
 }
 
 }  // namespace

@@ -55,7 +55,9 @@ struct AttemptEnded {
 /// end early, and why.
 struct TunerNote {
   std::string text;
-  bool session = false;  ///< a tuner begins; what the ones before had running ends behind it
+  bool session = false;   ///< a tuner begins; what the ones before had running ends behind it
+  bool forgives = false;  ///< failures so far give the study up no more, as with a session
+  int64_t in_vain = -1;   ///< Optuna's number of a waiting trial that cannot be run; -1: of none
 };
 
 /// A trial that another program (Optuna) finished in this study, which the searcher was told of.
@@ -67,14 +69,30 @@ struct OutsideTrial {
   int64_t step = 0;                          ///< of its last report; 0: none
 };
 
+/// An attempt that repeats what one before has reported has come to a checkpoint: the trial goes on
+/// from there, and what was decided at its `t` holds.
+struct CheckpointSaved {
+  int32_t attempt = 1;
+  int64_t t = 0;
+  std::string checkpoint;
+};
+
 struct Event {
   int64_t id = 0;      ///< 1, 2, … without gaps
   double time_s = 0;   ///< seconds since 1970, UTC
   int64_t trial = -1;  ///< -1: of the study
-  std::variant<TrialAdded, AttemptStarted, Reported, AttemptEnded, TunerNote, OutsideTrial> what;
+  std::variant<TrialAdded,
+               AttemptStarted,
+               Reported,
+               AttemptEnded,
+               TunerNote,
+               OutsideTrial,
+               CheckpointSaved>
+      what;
 };
 
-/// "trial_added", "attempt_started", "reported", "attempt_ended", "tuner", "outside_trial".
+/// "trial_added", "attempt_started", "reported", "attempt_ended", "tuner", "outside_trial",
+/// "checkpoint".
 std::string_view kind_of(const Event& event);
 
 /// The event's own fields, without id, time, trial and kind. Doubles that JSON has not (NaN,

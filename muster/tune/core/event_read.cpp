@@ -87,6 +87,8 @@ TunerNote read_note(PayloadReader& in) {
   in.expect("{\"text\":");
   TunerNote note{.text = in.text()};
   note.session = in.skip(",\"session\":true");
+  note.forgives = in.skip(",\"forgives\":true");
+  if (in.skip(",\"in_vain\":")) note.in_vain = in.integer();
   return note;
 }
 
@@ -105,6 +107,16 @@ OutsideTrial read_outside(PayloadReader& in) {
   return what;
 }
 
+CheckpointSaved read_saved(PayloadReader& in) {
+  CheckpointSaved what;
+  what.attempt = read_attempt(in);
+  in.expect(",\"t\":");
+  what.t = in.integer();
+  in.expect(",\"checkpoint\":");
+  what.checkpoint = in.text();
+  return what;
+}
+
 using What = decltype(Event::what);
 
 std::optional<What> read_what(PayloadReader& in, std::string_view kind) {
@@ -114,6 +126,7 @@ std::optional<What> read_what(PayloadReader& in, std::string_view kind) {
   if (kind == "attempt_ended") return read_ended(in);
   if (kind == "tuner") return read_note(in);
   if (kind == "outside_trial") return read_outside(in);
+  if (kind == "checkpoint") return read_saved(in);
   return std::nullopt;
 }
 

@@ -13,13 +13,10 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr std::string_view kAsked = "asked";  // how the reason of such an attempt begins
 
-std::vector<std::string> names_of(const Metrics& metrics) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : metrics) names.push_back(name);
-  return names;
+/// Why an attempt starts. That it was asked for is in the log by this.
+std::string reason_of(bool asked, const std::string& why) {
+  return asked ? concat(kAsked, why.empty() ? "" : ": ", why) : why;
 }
-
-std::string on_one_line(std::string_view text) { return join(split(text, '\n'), "; "); }
 
 }  // namespace
 
@@ -39,12 +36,14 @@ StudyCore& StudyCore::operator=(StudyCore&&) noexcept = default;
 Event& StudyCore::Impl::emit(int64_t trial, double now_s, decltype(Event::what) what) {
   events.push_back({.id = next_event++, .time_s = now_s, .trial = trial, .what = std::move(what)});
   note_time(events.back());
+  if (const auto* note = std::get_if<TunerNote>(&events.back().what)) take_note(*note);
   return events.back();
 }
 
 /// A session lasts to the last thing that happened to a trial of its own: a tuner that is killed
 /// says nothing at its end, and others who ask may go on for long.
 void StudyCore::Impl::note_time(const Event& event) {
+  if (!born_s) born_s = event.time_s;
   if (const auto* note = std::get_if<TunerNote>(&event.what); note != nullptr && note->session) {
     used_s += session_last_s - session_start_s;
     session_start_s = session_last_s = event.time_s;
@@ -54,6 +53,13 @@ void StudyCore::Impl::note_time(const Event& event) {
   const auto record = records.find(event.trial);
   if (record != records.end() && !record->second.attempt.asked)
     session_last_s = std::max(session_last_s, event.time_s);
+}
+
+void StudyCore::Impl::take_note(const TunerNote& note) {
+  if (note.in_vain >= 0) in_vain.insert(note.in_vain);
+  if (!note.session && !note.forgives) return;
+  failed = 0;
+  given_up.clear();
 }
 
 Trial& StudyCore::Impl::running(int64_t number) {
@@ -71,28 +77,28 @@ Trial& StudyCore::Impl::running(int64_t number) {
 StudyCore::Next StudyCore::next(double now_s, bool asked) {
   Next next;
   impl_->end_leases(now_s);
-  impl_->asking = asked;
-  if (impl_->stopped.empty() &&
-      (impl_->start_retry(now_s, next) || impl_->start_promoted(now_s, next) ||
-       impl_->start_new(now_s, next))) {
+  if (!is_stopped() &&
+      (impl_->start_retry(now_s, asked, next) || impl_->start_promoted(now_s, asked, next) ||
+       impl_->start_new(now_s, asked, next))) {
     return next;
   }
-  return impl_->nothing_to_start(now_s);
+  return impl_->nothing_to_start(now_s, asked);
 }
 
-bool StudyCore::Impl::start_retry(double now_s, Next& next) {
+bool StudyCore::Impl::start_retry(double now_s, bool asked, Next& next) {
   if (retries.empty() || retries.begin()->first > now_s) return false;
   Trial& trial = trials[static_cast<size_t>(retries.begin()->second)];
-  start_attempt(trial, concat("again: ", trial.reason), now_s);
+  start_attempt(trial, reason_of(asked, concat("again: ", trial.reason)), now_s);
   next = {.kind = Next::kStart, .trial = trial.number};
   return true;
 }
 
-bool StudyCore::Impl::start_promoted(double now_s, Next& next) {
-  auto promotion = scheduler->promote();
+bool StudyCore::Impl::start_promoted(double now_s, bool asked, Next& next) {
+  const auto promotion = scheduler->promote();
   if (!promotion) return false;
-  start_attempt(
-      trials.at(static_cast<size_t>(promotion->number)), std::move(promotion->reason), now_s);
+  start_attempt(trials.at(static_cast<size_t>(promotion->number)),
+                reason_of(asked, promotion->reason),
+                now_s);
   next = {.kind = Next::kStart, .trial = promotion->number};
   return true;
 }
@@ -105,7 +111,7 @@ Searcher::Suggestion StudyCore::Impl::suggest_next() {
   return suggestion;
 }
 
-bool StudyCore::Impl::start_new(double now_s, Next& next) {
+bool StudyCore::Impl::start_new(double now_s, bool asked, Next& next) {
   const int64_t planned = variants.trials();
   waiting = false;
   TrialAdded added;
@@ -121,14 +127,14 @@ bool StudyCore::Impl::start_new(double now_s, Next& next) {
     added = {.point = std::move(suggestion.point), .reason = std::move(suggestion.reason)};
   }
   add_trial(std::move(added), now_s);
-  start_attempt(trials.back(), "", now_s);
+  start_attempt(trials.back(), reason_of(asked, ""), now_s);
   next = {.kind = Next::kStart, .trial = trials.back().number};
   return true;
 }
 
-StudyCore::Next StudyCore::Impl::nothing_to_start(double now_s) {
+StudyCore::Next StudyCore::Impl::nothing_to_start(double now_s, bool asked) {
   const bool own_run = running_count > static_cast<int64_t>(leases.size());
-  if (!stopped.empty()) return {.kind = own_run ? Next::kWait : Next::kFinished};
+  if (is_stopped()) return {.kind = own_run ? Next::kWait : Next::kFinished};
   Next next;
   for (const auto* due : {&retries, &leases}) {
     if (due->empty()) continue;
@@ -141,7 +147,7 @@ StudyCore::Next StudyCore::Impl::nothing_to_start(double now_s) {
     return next;
   }
   // The searcher may have waited for the paused ones.
-  if (give_up_paused(now_s) && start_new(now_s, next)) return next;
+  if (give_up_paused(now_s) && start_new(now_s, asked, next)) return next;
   return {.kind = Next::kFinished};
 }
 
@@ -150,7 +156,7 @@ void StudyCore::Impl::end_leases(double now_s) {
   while (!leases.empty() && leases.begin()->first <= now_s) {
     Trial& trial = trials[static_cast<size_t>(leases.begin()->second)];
     const std::string why = concat("nothing was told of it for ", human_duration(spec.ask_lease_s));
-    end_attempt(trial, outcome(trial, Failure::kInterrupted, why), now_s);
+    finish_attempt(trial, Failure::kInterrupted, why, now_s);
   }
 }
 
@@ -223,7 +229,7 @@ void StudyCore::Impl::start_attempt(Trial& trial, std::string reason, double now
   if (trial.attempt == 1) trial.started_s = now_s;
   trial.attempt_s = now_s;
   TrialRecord& record = records.at(trial.number);
-  if (asking) reason = concat(kAsked, reason.empty() ? "" : ": ", reason);
+  unlogged.erase(trial.number);
   record.attempt = {.started_s = now_s,
                     .base_t = trial.checkpoint.empty() ? 0 : trial.checkpoint_t,
                     .asked = reason.starts_with(kAsked)};
@@ -236,103 +242,6 @@ void StudyCore::Impl::start_attempt(Trial& trial, std::string reason, double now
        AttemptStarted{.attempt = trial.attempt,
                       .from_checkpoint = trial.checkpoint,
                       .reason = std::move(reason)});
-}
-
-// ---- Reports ----
-
-int64_t StudyCore::Impl::time_of(const Trial& trial, const Report& report) const {
-  if (report.step) return *report.step;
-  const Attempt& attempt = records.at(trial.number).attempt;
-  return attempt.base_t + attempt.counted + 1;
-}
-
-/// A misspelt metric is found at the first report, not after hours.
-void StudyCore::Impl::check_metrics(const Trial& trial, const Report& report) const {
-  if (trial.reports > 0 || find_metric(report.metrics, spec.metric) != nullptr) return;
-  const auto names = names_of(report.metrics);
-  throw usage_error({.refused = concat("the first report of trial ", trial.number),
-                     .rule = concat("it has the study's metric \"", spec.metric, '"'),
-                     .value = join(names, ", "),
-                     .hint = names.empty() ? "" : suggestion(spec.metric, names)});
-}
-
-Decision StudyCore::report(int64_t number, const Report& report, double now_s) {
-  Trial& trial = impl_->running(number);
-  TrialRecord& record = impl_->records.at(number);
-  if (report.sequence > 0 && report.sequence <= record.attempt.sequence) return record.decision;
-  try {
-    return impl_->take_report(trial, report, now_s);
-  } catch (const Error& error) {
-    record.attempt.refused = on_one_line(error.what());
-    throw;
-  }
-}
-
-Decision StudyCore::Impl::take_report(Trial& trial, const Report& report, double now_s) {
-  TrialRecord& record = records.at(trial.number);
-  Attempt& attempt = record.attempt;
-  // It ought to have ended.
-  if (record.decision.action != Action::kContinue) return record.decision;
-  const int64_t t = time_of(trial, report);
-  if (t <= attempt.t) {
-    throw usage_error({.refused = concat("a report of trial ", trial.number),
-                       .rule = concat("its step is above the one before, ", attempt.t),
-                       .value = concat("step=", t)});
-  }
-  check_metrics(trial, report);
-  if (attempt.asked) renew_lease(trial, now_s);
-  attempt.t = t;
-  attempt.sequence = std::max(report.sequence, attempt.sequence);
-  if (!report.step) ++attempt.counted;
-  attempt.refused.clear();
-  if (trial.reports > 0 && t <= trial.last_t) {
-    // A restarted trial repeats itself: what was decided here is known, it went on.
-    if (!report.checkpoint.empty()) trial.checkpoint = report.checkpoint, trial.checkpoint_t = t;
-    return {};
-  }
-  record.decision = decide(trial, report, t, now_s);
-  emit(trial.number,
-       now_s,
-       Reported{.attempt = trial.attempt, .t = t, .report = report, .decision = record.decision});
-  return record.decision;
-}
-
-Decision StudyCore::Impl::decide(Trial& trial, const Report& report, int64_t t, double now_s) {
-  TrialRecord& record = records.at(trial.number);
-  const double* metric = find_metric(report.metrics, spec.metric);
-  Decision decision;
-  if (metric == nullptr) {
-    decision.reason = concat("no ", spec.metric, " in the report at ", t);
-  } else {
-    decision = scheduler->on_report(trial.number, t, score_of(*metric, spec.mode));
-    trial.last_metric = *metric;
-    if (std::isnan(trial.best_metric) || is_better(*metric, trial.best_metric))
-      trial.best_metric = *metric;
-    if (spec.nan_is_failure && !std::isfinite(*metric)) {
-      record.fails = Failure::kNan;
-      decision = {.action = Action::kStop,
-                  .reason = concat(spec.metric, " is ", shortest(*metric), " at step ", t)};
-    }
-  }
-  trial.last_t = t;
-  ++trial.reports;
-  ++reports;
-  trial.last_metrics = report.metrics;
-  if (!report.checkpoint.empty()) trial.checkpoint = report.checkpoint, trial.checkpoint_t = t;
-  const double run_s = trial.run_s + now_s - record.attempt.started_s;
-  auto rule = rules.on_report(trial.number, t, report.metrics, run_s);
-  if (rule && !record.fails) decision = std::move(*rule);
-  if (decision.action == Action::kPause && trial.checkpoint.empty()) {
-    record.fails = Failure::kCrash;
-    decision = {.action = Action::kStop,
-                .reason = concat("cannot be paused at ",
-                                 t,
-                                 " by scheduler ",
-                                 spec.scheduler,
-                                 ": its report has no checkpoint to go on from")};
-  }
-  if (!decision.reason.empty()) trial.reason = decision.reason;
-  return decision;
 }
 
 // ---- What is known ----
@@ -372,9 +281,20 @@ int64_t StudyCore::planned_trials() const {
   return planned < 0 ? planned : planned + impl_->given_count;
 }
 
-const std::string& StudyCore::stop_reason() const { return impl_->stopped; }
-bool StudyCore::has_given_up() const { return impl_->gave_up; }
+const std::string& StudyCore::stop_reason() const {
+  return impl_->stopped.empty() ? impl_->given_up : impl_->stopped;
+}
+bool StudyCore::has_given_up() const { return impl_->stopped.empty() && !impl_->given_up.empty(); }
+bool StudyCore::knows_outside(int64_t optuna_number) const {
+  return impl_->outside.contains(optuna_number);
+}
+bool StudyCore::waits_in_vain(int64_t optuna_number) const {
+  return impl_->in_vain.contains(optuna_number);
+}
 double StudyCore::used_s() const { return impl_->used_s; }
+std::string StudyCore::identity() const {
+  return impl_->born_s ? concat(spec().name, " of ", shortest(*impl_->born_s)) : "";
+}
 
 bool StudyCore::is_asked(int64_t trial) const {
   const auto record = impl_->records.find(trial);

@@ -56,6 +56,18 @@ struct Trial {
   std::string reason;  ///< of the newest decision or failure
 };
 
+/// What a core knows and its log does not: see StudyCore::unlogged.
+struct Unlogged {
+  struct Attempt {
+    int64_t trial = 0;
+    int32_t attempt = 1;
+    int64_t t = 0, counted = 0, sequence = 0;
+    std::string refused;
+  };
+  std::string stopped;
+  std::vector<Attempt> attempts;
+};
+
 /// A point that is to be tried besides what the searcher suggests, on top of num_samples.
 struct GivenPoint {
   Point partial;         ///< NaN: to be drawn
@@ -97,6 +109,10 @@ class StudyCore {
   /// Those that were taken already are passed over.
   void offer(std::vector<GivenPoint> points);
 
+  /// A trial of Optuna's that waits and cannot be run: said once per study.
+  bool waits_in_vain(int64_t optuna_number) const;
+  void note_in_vain(int64_t optuna_number, const std::string& why, double now_s);
+
   /// The answer to a report of a running attempt. A report of a restarted trial that repeats a `t`
   /// that is recorded is answered from the record and makes no event. Throws a usage error for a
   /// report that makes no sense (t not rising, the study's metric missing from the first report:
@@ -111,8 +127,11 @@ class StudyCore {
   void stop(const std::string& reason, double now_s);
   bool is_stopped() const { return !stop_reason().empty(); }
   const std::string& stop_reason() const;
-  /// It was stopped because trials fail (StudySpec::fail_fast, give_up_after).
+  /// It was stopped because trials fail (StudySpec::fail_fast, give_up_after): those that have since
+  /// the newest tuner began, whoever ran them. The log says so to every process; a further tuner
+  /// or forgive() begins anew.
   bool has_given_up() const;
+  void forgive(const std::string& text, double now_s);
   /// Ends one trial early, as the scheduler would (PRUNED): a running one when its attempt ends,
   /// which the caller sees to. Throws a usage error for a trial that is over or not there.
   void stop_trial(int64_t trial, const std::string& reason, double now_s);
@@ -120,6 +139,7 @@ class StudyCore {
   /// Tells the searcher of a trial that another program finished. Returns false, and makes no
   /// event, for one that it was told of before. Throws a usage error for a point of another space.
   bool learn(const OutsideTrial& trial, double now_s);
+  bool knows_outside(int64_t optuna_number) const;
 
   /// A line for the log that changes nothing. `session`: a tuner begins.
   void note(const std::string& text, double now_s, bool session = false);
@@ -138,8 +158,11 @@ class StudyCore {
   void recover(double now_s);
   bool has_lost_attempts() const;  ///< recover() would change something
 
-  /// Takes what is not in the log from a core that is given up for this one: that it was stopped.
-  void carry_over(const StudyCore& from);
+  /// What a core that is made anew from the log would not know: that it was stopped, and how far
+  /// attempts are that repeat what one before has reported. Of the moment: a caller whose events
+  /// could not be stored gives the new core what it took before.
+  Unlogged unlogged() const;
+  void restore(const Unlogged& unlogged);
 
   std::span<const Trial> trials() const;
   /// The same, out of a core that is not needed any more.
@@ -151,6 +174,8 @@ class StudyCore {
   /// Trials of the study when it is done; -1: without end.
   int64_t planned_trials() const;
   const StudySpec& spec() const;
+  /// Tells it from any other study, also one of this name: when it began. Empty: it has not yet.
+  std::string identity() const;
   /// How long the tuners before the newest one ran, each to its last event; see
   /// StudySpec::time_budget_s.
   double used_s() const;

@@ -16,22 +16,29 @@ constexpr double kForEver = -1;
 }  // namespace
 
 void StudyCore::ended(int64_t number, Failure failure, const std::string& message, double now_s) {
-  Trial& trial = impl_->running(number);
-  impl_->end_attempt(trial, impl_->outcome(trial, failure, message), now_s);
-  impl_->stop_if_hopeless(trial, now_s);
+  impl_->finish_attempt(impl_->running(number), failure, message, now_s);
 }
 
-/// A typo in a command would burn the whole study; one without end would never end.
-void StudyCore::Impl::stop_if_hopeless(const Trial& trial, double now_s) {
-  if (trial.state != TrialState::kFailed || !stopped.empty()) return;
-  ++failed_here;
-  const bool all_fail = spec.give_up_after > 0 && reports == 0 && failed_here >= spec.give_up_after;
+void StudyCore::Impl::finish_attempt(Trial& trial,
+                                     Failure failure,
+                                     const std::string& message,
+                                     double now_s) {
+  const bool was_stopped = is_stopped();
+  end_attempt(trial, outcome(trial, failure, message), now_s);
+  if (was_stopped || given_up.empty()) return;
+  emit(-1, now_s, TunerNote{.text = concat("stopping: ", given_up)});
+}
+
+/// A typo in a command would burn the whole study; one without end would never end. As the log has
+/// it, so that all who run trials of the study come to the same.
+void StudyCore::Impl::count_failure(const Trial& trial) {
+  ++failed;
+  if (!given_up.empty()) return;
+  const bool all_fail = spec.give_up_after > 0 && reports == 0 && failed >= spec.give_up_after;
   if (!spec.fail_fast && !all_fail) return;
-  gave_up = true;
   const std::string last =
       concat("trial ", trial.number, " failed (", name_of(trial.failure), "): ", trial.reason);
-  stop(spec.fail_fast ? last : concat(failed_here, " trials failed without one report; ", last),
-       now_s);
+  given_up = spec.fail_fast ? last : concat(failed, " trials failed without one report; ", last);
 }
 
 /// What becomes of a trial whose attempt is gone.
@@ -48,7 +55,8 @@ AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::
   } else if (record.decision.action == Action::kPause) {
     ended.message = record.decision.reason;
     ended.then = TrialState::kPaused;
-  } else if (failure == Failure::kInterrupted || (!stopped.empty() && failure != Failure::kNone)) {
+  } else if (failure == Failure::kInterrupted ||
+             (is_stopped() && failure != Failure::kNone && !record.attempt.asked)) {
     ended.failure = Failure::kInterrupted;  // by us: no fault of the trial's
     ended.then = TrialState::kPending;
   } else if (!record.attempt.refused.empty() &&
@@ -84,6 +92,7 @@ void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s
   TrialRecord& record = records.at(trial.number);
   retries.erase({trial.due_s, trial.number});
   leases.erase({record.attempt.lease_end_s, trial.number});
+  unlogged.erase(trial.number);
   if (trial.state == TrialState::kRunning) {
     --running_count;
     trial.run_s += now_s - record.attempt.started_s;
@@ -109,16 +118,15 @@ void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s
                     .score = score_of(result, spec.mode),
                     .step = trial.last_t});
     note_best(trial);
+    if (trial.state == TrialState::kFailed) count_failure(trial);
   }
   emit(trial.number, now_s, std::move(ended));
   if (is_over(trial.state)) records.erase(trial.number);
 }
 
-void StudyCore::stop(const std::string& reason, double now_s) { impl_->stop(reason, now_s); }
-
-void StudyCore::Impl::stop(const std::string& reason, double now_s) {
-  stopped = reason;
-  emit(-1, now_s, TunerNote{.text = concat("stopping: ", reason)});
+void StudyCore::stop(const std::string& reason, double now_s) {
+  impl_->stopped = reason;
+  impl_->emit(-1, now_s, TunerNote{.text = concat("stopping: ", reason)});
 }
 
 void StudyCore::stop_trial(int64_t number, const std::string& reason, double now_s) {
@@ -163,6 +171,17 @@ bool StudyCore::Impl::learn(const OutsideTrial& trial, double now_s) {
 
 void StudyCore::note(const std::string& text, double now_s, bool session) {
   impl_->emit(-1, now_s, TunerNote{.text = text, .session = session});
+}
+
+void StudyCore::forgive(const std::string& text, double now_s) {
+  impl_->emit(-1, now_s, TunerNote{.text = text, .forgives = true});
+}
+
+void StudyCore::note_in_vain(int64_t optuna_number, const std::string& why, double now_s) {
+  impl_->emit(-1,
+              now_s,
+              TunerNote{.text = concat("Optuna's trial ", optuna_number, " waits in vain: ", why),
+                        .in_vain = optuna_number});
 }
 
 }  // namespace muster::tune

@@ -86,6 +86,15 @@ class StudyReplay {
 
   void operator()(const OutsideTrial& trial) { core_.learn(trial, event_.time_s); }
 
+  void operator()(const CheckpointSaved& saved) {
+    Trial& trial = core_.running(event_.trial);
+    Attempt& attempt = core_.records.at(trial.number).attempt;
+    attempt.t = saved.t;
+    attempt.counted = saved.t - attempt.base_t;
+    if (attempt.asked) core_.renew_lease(trial, event_.time_s);
+    core_.save_checkpoint(trial, saved, event_.time_s);
+  }
+
  private:
   void check_given(const TrialAdded& added) const {
     const size_t wanted = core_.spec.space.dimensions().size();
@@ -128,12 +137,10 @@ void StudyCore::replay(const Event& event) {
 }
 
 void StudyCore::recover(double now_s) {
-  impl_->asking = false;
   for (Trial& trial : impl_->trials) {
     if (trial.state != TrialState::kRunning || impl_->records.at(trial.number).attempt.asked)
       continue;
-    impl_->end_attempt(
-        trial, impl_->outcome(trial, Failure::kInterrupted, "its tuner was gone"), now_s);
+    impl_->finish_attempt(trial, Failure::kInterrupted, "its tuner was gone", now_s);
   }
 }
 
@@ -141,10 +148,35 @@ bool StudyCore::has_lost_attempts() const {
   return impl_->running_count > static_cast<int64_t>(impl_->leases.size());
 }
 
-void StudyCore::carry_over(const StudyCore& from) {
-  impl_->stopped = from.impl_->stopped;
-  impl_->gave_up = from.impl_->gave_up;
-  impl_->failed_here = from.impl_->failed_here;
+Unlogged StudyCore::unlogged() const {
+  Unlogged out{.stopped = impl_->stopped};
+  for (const int64_t number : impl_->unlogged) {
+    const Attempt& attempt = impl_->records.at(number).attempt;
+    out.attempts.push_back({.trial = number,
+                            .attempt = trials()[static_cast<size_t>(number)].attempt,
+                            .t = attempt.t,
+                            .counted = attempt.counted,
+                            .sequence = attempt.sequence,
+                            .refused = attempt.refused});
+  }
+  return out;
+}
+
+void StudyCore::restore(const Unlogged& unlogged) {
+  impl_->stopped = unlogged.stopped;
+  for (const Unlogged::Attempt& known : unlogged.attempts) {
+    const auto record = impl_->records.find(known.trial);
+    if (record == impl_->records.end()) continue;
+    const Trial& trial = trials()[static_cast<size_t>(known.trial)];
+    if (trial.state != TrialState::kRunning || trial.attempt != known.attempt) continue;
+    Attempt& attempt = record->second.attempt;
+    if (known.t < attempt.t) continue;  // somebody else has reported of it since
+    attempt.t = known.t;
+    attempt.counted = known.counted;
+    attempt.sequence = known.sequence;
+    attempt.refused = known.refused;
+    impl_->unlogged.insert(known.trial);
+  }
 }
 
 // ---- The description ----

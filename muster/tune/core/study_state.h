@@ -1,4 +1,4 @@
-// What a StudyCore holds. Private to study_core.cpp, study_ends.cpp and
+// What a StudyCore holds. Private to study_core.cpp, study_reports.cpp, study_ends.cpp and
 // study_replay.cpp.
 #pragma once
 
@@ -44,10 +44,10 @@ struct StudyCore::Impl {
 
   // What next() does, in this order.
   void end_leases(double now_s);
-  bool start_retry(double now_s, Next& next);
-  bool start_promoted(double now_s, Next& next);
-  bool start_new(double now_s, Next& next);
-  Next nothing_to_start(double now_s);
+  bool start_retry(double now_s, bool asked, Next& next);
+  bool start_promoted(double now_s, bool asked, Next& next);
+  bool start_new(double now_s, bool asked, Next& next);
+  Next nothing_to_start(double now_s, bool asked);
   bool give_up_paused(double now_s);
 
   // Each changes the state as its event says; live calls and replay go through the same.
@@ -58,14 +58,17 @@ struct StudyCore::Impl {
   void stop_trial(Trial& trial, const std::string& reason, double now_s);
   bool learn(const OutsideTrial& trial, double now_s);
   void end_attempt(Trial& trial, AttemptEnded ended, double now_s);
+  void save_checkpoint(Trial& trial, CheckpointSaved saved, double now_s);
 
   Searcher::Suggestion suggest_next();
   int64_t time_of(const Trial& trial, const Report& report) const;
   void check_metrics(const Trial& trial, const Report& report) const;
   AttemptEnded outcome(Trial& trial, Failure failure, const std::string& message);
+  void finish_attempt(Trial& trial, Failure failure, const std::string& message, double now_s);
   void fail(Trial& trial, AttemptEnded& ended);
-  void stop_if_hopeless(const Trial& trial, double now_s);
-  void stop(const std::string& reason, double now_s);
+  void count_failure(const Trial& trial);
+  void take_note(const TunerNote& note);
+  bool is_stopped() const { return !stopped.empty() || !given_up.empty(); }
   TrialAdded take_given();
   void renew_lease(const Trial& trial, double now_s);
   void note_time(const Event& event);
@@ -89,20 +92,22 @@ struct StudyCore::Impl {
   std::set<int64_t> outside;  // trials of other programs that the searcher was told of
   int64_t running_count = 0;
   int64_t best = -1;
-  bool exhausted = false;  // the searcher has no more points
-  bool waiting = false;    // it has none before more is told
-  bool asking = false;     // next() is called for an ask
-  std::string stopped;     // why no more trials start
-  bool gave_up = false;    // that is because trials fail
+  bool exhausted = false;      // the searcher has no more points
+  bool waiting = false;        // it has none before more is told
+  std::string stopped;         // why no more trials start: what this process was told
+  std::string given_up;        // the same, because trials fail: what the log says
+  int64_t failed = 0;          // trials, since the newest session began
+  std::set<int64_t> unlogged;  // trials whose attempt is not where the log has it
+  std::set<int64_t> in_vain;   // Optuna's trials that wait and cannot be run
 
   std::deque<GivenPoint> offered;
   std::set<int64_t> adopted;                    // of the given trials
   int64_t given_count = 0;                      // trials that were not the searcher's
   std::set<std::pair<double, int64_t>> leases;  // end, number: of attempts that were asked for
   int64_t reports = 0;                          // of all trials
-  int64_t failed_here = 0;                      // trials, since this core was made
   double used_s = 0;                            // by sessions that are over
   double session_start_s = 0, session_last_s = 0;
+  std::optional<double> born_s;  // when the first event happened
 };
 
 }  // namespace muster::tune

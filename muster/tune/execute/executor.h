@@ -85,8 +85,9 @@ class Executor {
 inline constexpr std::string_view kOldFolder = ".old-";
 
 struct ExecutorContext {
-  const StudySpec& spec;  ///< outlives the executor
-  std::string study;      ///< its name, for environment and messages
+  const StudySpec& spec;      ///< outlives the executor
+  std::string study;          ///< its name, for environment and messages
+  std::string identity = "";  ///< StudyCore::identity, to know its trials' folders by; empty: none
 };
 
 struct ExecutorEntry {

@@ -70,6 +70,13 @@ fs::path find_program_of(const StudySpec& spec, const LocalTrialStart& start) {
   }
 }
 
+/// Without fsync: the trial does not outlive a power cut either.
+void write_now(const fs::path& path, const std::string& text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit(/*sync=*/false);
+}
+
 constexpr std::array<std::string_view, 10> kInterpreters{
     "sh", "bash", "dash", "zsh", "python", "python3", "perl", "ruby", "julia", "Rscript"};
 
@@ -90,20 +97,48 @@ fs::path working_folder_of(const StudySpec& spec) {
   return spec.working_folder.empty() ? fs::current_path() : fs::absolute(spec.working_folder);
 }
 
+constexpr const char* kParamsFile = "params.json";
+constexpr const char* kOwnerFile = ".study";  // in a trial's folder: whose it is
+
 /// Something besides what prepare() itself makes.
 bool has_work(const fs::path& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const fs::path name = entry.path().filename();
-    if (name == "params.json") continue;
+    if (name == kParamsFile || name == kOwnerFile) continue;
     if (name != "checkpoints" || !fs::is_empty(entry.path(), error)) return true;
   }
   return false;
 }
 
-/// A first attempt finds nothing: what is there is of another study that had this folder, or of a
-/// later one than the storage knows. A program that goes on from what it finds would go on from
-/// that. It is kept: somebody trained it.
+std::optional<std::string> text_of(const fs::path& file) {
+  std::error_code error;
+  return fs::exists(file, error) ? std::optional(read_file(file)) : std::nullopt;
+}
+
+bool is_within(const fs::path& path, const fs::path& folder) {
+  std::error_code error;
+  const fs::path inner = fs::weakly_canonical(path, error);
+  const fs::path outer = fs::weakly_canonical(folder, error);
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
+/// Note [Whose folder]
+/// A trial finds in its folder what its own attempts have left, and nothing else: a program that
+/// goes on from what it finds would go on from another study's weights. The name of the folder says
+/// little, since a study that was deleted had the same. So a folder says which study it is of, and
+/// what is another's is moved aside, not removed: somebody trained it. A first attempt has nothing,
+/// also in the study's own folder, where an older copy of the storage is gone on with.
+bool is_of_this_trial(const fs::path& folder,
+                      const std::string& identity,
+                      const AttemptPlan& plan,
+                      const std::string& params) {
+  if (plan.attempt == 1) return false;
+  if (!plan.resume_from.empty() && is_within(plan.resume_from, folder)) return true;
+  if (const auto owner = text_of(folder / kOwnerFile)) return *owner == identity + '\n';
+  return text_of(folder / kParamsFile) == params;  // of an older version, which named no owner
+}
+
 void move_stale_folder(const fs::path& folder) {
   if (!has_work(folder)) return;
   for (int i = 1;; ++i) {
@@ -202,12 +237,13 @@ LocalTrialStart prepare(const ExecutorContext& context,
                        .hint = "command = [\"./train.sh\", \"--lr\", \"{lr}\"]"});
   }
   start.program = find_program_of(spec, start);
-  if (plan.attempt == 1) move_stale_folder(start.folder);
+  const fs::path params = start.folder / kParamsFile;
+  const std::string params_text = json_text(to_json(spec.space, plan.values)) + '\n';
+  if (!is_of_this_trial(start.folder, context.identity, plan, params_text))
+    move_stale_folder(start.folder);
   make_folder(fs::absolute(plan.checkpoint_folder));
-  const fs::path params = start.folder / "params.json";
-  AtomicFile file(params);
-  file.write(json_text(to_json(spec.space, plan.values)) + '\n');
-  file.commit(/*sync=*/false);  // the trial does not outlive a power cut either
+  write_now(start.folder / kOwnerFile, context.identity + '\n');
+  write_now(params, params_text);
   start.environment = trial_environment(context,
                                         plan,
                                         {.address = "unix:" + socket_in(runtime_folder),

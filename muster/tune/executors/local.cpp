@@ -71,7 +71,7 @@ class LocalExecutor : public Executor, public ReportServer::Handler, public Loca
   void pass_time(double timeout_s);
 
   const StudySpec& spec_;
-  std::string study_;
+  std::string study_, identity_;
   launch::SignalSource signals_{true};
   fs::path runtime_folder_ = make_runtime_folder();
   launch::Nursery nursery_{runtime_folder_};
@@ -96,6 +96,7 @@ class LocalExecutor : public Executor, public ReportServer::Handler, public Loca
 LocalExecutor::LocalExecutor(const ExecutorContext& context)
     : spec_(context.spec),
       study_(context.study),
+      identity_(context.identity),
       server_(loop_, socket_in(runtime_folder_), stop_token_, *this),
       null_(launch::raised(UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)))) {
   if (signals_.fd() >= 0) loop_.add(signals_.fd(), [this] { on_signals(); });
@@ -123,7 +124,11 @@ void LocalExecutor::start(const AttemptPlan& plan) {
   const std::string token = make_token();
   LocalTrialStart start;
   try {
-    start = prepare({.spec = spec_, .study = study_}, plan, runtime_folder_, token, inherited_);
+    start = prepare({.spec = spec_, .study = study_, .identity = identity_},
+                    plan,
+                    runtime_folder_,
+                    token,
+                    inherited_);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage) throw;
     events_.push_back({.kind = ExecutorEvent::kEnded,

@@ -1,6 +1,7 @@
 #include "muster/tune/run/run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -71,6 +72,7 @@ StudySpec spec_of(const RunConfig& config) {
   spec.fail_fast = config.fail_fast;
   spec.give_up_after = config.give_up_after;
   spec.durable = config.durable;
+  spec.storage_patience_s = config.storage_patience_s;
   spec.scope = parse_scope(config.scope);
   check_study(spec);
   return spec;
@@ -96,13 +98,39 @@ std::pair<Failure, std::string> failure_of_exception() {
 
 /// Runs trials of a study on threads until none is left.
 class FunctionTrials {
+  using Since = std::chrono::steady_clock::time_point;
+
+  /// study_.apply; the call is made again while a full disk or a locked file keeps its events from
+  /// being stored.
+  template <class Call>
+  auto stored(Call call) {
+    const Since since = std::chrono::steady_clock::now();
+    while (true) {
+      try {
+        return study_.apply(call);
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kEnvironment || !wait_for_storage(since)) throw;
+      }
+    }
+  }
+
+  /// False: no longer, or the study is to end.
+  bool wait_for_storage(Since since) {
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - since;
+    if (waited.count() >= spec_.storage_patience_s) return false;
+    std::unique_lock lock(mutex_);
+    return !changed_.wait_for(lock, std::chrono::duration<double>(kStorageRetryS), [&] {
+      return error_ || config_.stop_token.stop_requested();
+    });
+  }
+
  public:
   FunctionTrials(const TrainFunction& train, const RunConfig& config)
       : train_(train),
         config_(config),
         spec_(spec_of(config)),
         pool_(machine_of(spec_), spec_.resources_per_trial),
-        study_(spec_, &wall_clock_s, config.on_events),
+        study_(spec_, &wall_clock_s, config.on_events, {.lock_patience_s = kLockPatienceS}),
         started_s_(study_.now_s()),
         budget_end_s_(started_s_ + spec_.time_budget_s -
                       study_.look([](const StudyCore& core) { return core.used_s(); })) {}
@@ -126,13 +154,28 @@ class FunctionTrials {
     return result;
   }
 
-  /// The answer to a report, and whether the study ends.
-  std::pair<Decision, bool> report(int64_t trial, const Report& report) {
-    return study_.apply([&](StudyCore& core, double now_s) {
-      Decision answer = core.report(trial, report, now_s);
-      stop_if_due(core, now_s);
-      return std::pair(std::move(answer), core.is_stopped());
-    });
+  /// The answer to a report, and whether the study ends. What keeps it from being stored is thrown
+  /// and also put into `lost`.
+  std::pair<Decision, bool> report(int64_t trial, const Report& report, std::exception_ptr& lost) {
+    std::exception_ptr refused;
+    std::pair<Decision, bool> answer;
+    try {
+      stored([&](StudyCore& core, double now_s) {
+        refused = nullptr;
+        try {
+          answer.first = core.report(trial, report, now_s);
+        } catch (const Error&) {
+          refused = std::current_exception();
+        }
+        stop_if_due(core, now_s);
+        answer.second = core.is_stopped();
+      });
+    } catch (...) {
+      lost = std::current_exception();
+      throw;
+    }
+    if (refused) std::rethrow_exception(refused);
+    return answer;
   }
 
  private:
@@ -144,8 +187,7 @@ class FunctionTrials {
   /// As many trials as fit at once, no more than are planned.
   int64_t slots() {
     std::vector<ResourcePool::Share> shares;
-    const int64_t planned =
-        study_.apply([](StudyCore& core, double) { return core.planned_trials(); });
+    const int64_t planned = stored([](StudyCore& core, double) { return core.planned_trials(); });
     int64_t limit = spec_.max_concurrent > 0 ? spec_.max_concurrent : kMostThreads;
     if (planned >= 0) limit = std::min(limit, std::max<int64_t>(planned, 1));
     while (static_cast<int64_t>(shares.size()) < limit) {
@@ -187,7 +229,7 @@ class FunctionTrials {
   }
 
   StudyCore::Next ask(Job& job) {
-    return study_.apply([&](StudyCore& core, double now_s) {
+    return stored([&](StudyCore& core, double now_s) {
       stop_if_due(core, now_s);
       const StudyCore::Next next = core.next(now_s);
       if (next.kind == StudyCore::Next::kStart)
@@ -222,10 +264,11 @@ class FunctionTrials {
     } catch (...) {
       failure = failure_of_exception();
     }
+    if (handle.lost_) std::rethrow_exception(handle.lost_);  // no fault of the trial's
     // One that returned because the study ends is to go on; one that returned by itself is over.
     if (handle.told_to_end_ && failure.first == Failure::kNone)
       failure = {Failure::kInterrupted, "the study ends"};
-    study_.apply([&](StudyCore& core, double now_s) {
+    stored([&](StudyCore& core, double now_s) {
       core.ended(job.trial.number, failure.first, failure.second, now_s);
       stop_if_due(core, now_s);
     });
@@ -243,6 +286,8 @@ class FunctionTrials {
 
   static constexpr int64_t kMostThreads = 1024;
   static constexpr double kLongestWaitS = 3600;
+  static constexpr double kLockPatienceS = 1;  // of one try
+  static constexpr double kStorageRetryS = 1;
   static constexpr double kLookS = 1;
 
   const TrainFunction& train_;
@@ -262,7 +307,7 @@ Action TrialHandle::report(Metrics metrics, const ReportOptions& options) {
                       .step = options.step,
                       .metrics = std::move(metrics),
                       .checkpoint = options.checkpoint};
-  auto [decision, study_ends] = trials_.report(number, report);
+  auto [decision, study_ends] = trials_.report(number, report, lost_);
   reason_ = std::move(decision.reason);
   if (!study_ends || decision.action != Action::kContinue) return decision.action;
   told_to_end_ = true;

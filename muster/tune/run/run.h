@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -61,8 +62,8 @@ class TrialHandle {
 
   /// Stores the report and returns what to do: on kPause and kStop the function should return
   /// (after kPause it is called again, perhaps, with resume_from). Throws a usage error for a
-  /// report that makes no sense (see StudyCore::report), an environment error if it cannot be
-  /// stored.
+  /// report that makes no sense (see StudyCore::report), an environment error if it could not be
+  /// stored for RunConfig::storage_patience_s: the run ends with it, and the trial can go on later.
   Action report(Metrics metrics, const ReportOptions& options = {});
 
   /// Why the newest report was answered as it was; may be empty.
@@ -79,6 +80,7 @@ class TrialHandle {
   const Values values_;
   int64_t sequence_ = 0;
   bool told_to_end_ = false;  // because the study ends
+  std::exception_ptr lost_;   // why a report could not be stored
   std::string reason_;
 };
 
@@ -104,11 +106,12 @@ struct RunConfig {
   int64_t give_up_after = 10;  ///< so many failed trials and not one report end it; 0: never
   uint64_t seed = 0;
   std::string name = "study";
-  std::filesystem::path storage;  ///< SQLite file; empty: in memory. An existing study goes on.
-  bool durable = false;           ///< reports survive a power cut
-  std::string scope = "last";     ///< or "best": which report counts as a trial's result
-  EventObserver on_events;        ///< see status_view.h for what to print
-  std::stop_token stop_token;     ///< ends the run early; what is stored can be resumed
+  std::filesystem::path storage;   ///< SQLite file; empty: in memory. An existing study goes on.
+  bool durable = false;            ///< reports survive a power cut
+  double storage_patience_s = 60;  ///< how long a full disk or a locked file is waited for
+  std::string scope = "last";      ///< or "best": which report counts as a trial's result
+  EventObserver on_events;         ///< see status_view.h for what to print
+  std::stop_token stop_token;      ///< ends the run early; what is stored can be resumed
 };
 
 /// What a run leaves. Copies; valid without the study.

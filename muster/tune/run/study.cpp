@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include <unistd.h>
 
@@ -35,6 +36,20 @@ std::optional<Point> full_point(const Space& space,
 double wall_clock_s() {
   using Seconds = std::chrono::duration<double>;
   return Seconds(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+LockWait::LockWait(double patience_s, const std::function<void(const std::string& line)>& note)
+    : patience_s_(patience_s), note_(note), since_(std::chrono::steady_clock::now()) {}
+
+bool LockWait::goes_on(const StorageLocked& error) const {
+  constexpr auto kPause = std::chrono::milliseconds(10);  // SQLite has waited, as a rule
+  const auto now = std::chrono::steady_clock::now();
+  if (std::chrono::duration<double>(now - since_).count() >= patience_s_) return false;
+  if (note_ && !said_)
+    note_(concat(error.what(), "\nhint: trying again for ", human_duration(patience_s_)));
+  said_ = true;
+  std::this_thread::sleep_for(kPause);
+  return true;
 }
 
 // ---- Turns ----
@@ -119,18 +134,21 @@ void Study::make(std::span<Waiting* const> calls) {
 void Study::transact(std::span<Waiting* const> calls) {
   std::vector<Event> ours;
   storage_->transact([&](std::vector<Event> theirs) -> std::span<const Event> {
+    if (!core_is_ahead_) unlogged_ = core_.unlogged();
     if (core_is_ahead_) {
       rebuild();
     } else {
       follow(std::move(theirs));
     }
     core_is_ahead_ = true;
+    tell_finished();
     offer_waiting();
     make(calls);
     ours = core_.take_events();
     return ours;
   });
   core_is_ahead_ = false;
+  finished_.clear();
   show(std::exchange(unshown_, {}));
   show(ours);
 }
@@ -147,15 +165,16 @@ void Study::follow(std::vector<Event> theirs) {
                     std::make_move_iterator(theirs.end()));
 }
 
-/// The calls of a transaction that failed were made all the same.
+/// The calls of a transaction that failed were made all the same: what is not in the log is as it
+/// was before them, and they are made again.
 void Study::rebuild() {
   StudyCore core(core_.spec());
-  core.carry_over(core_);
   unshown_.clear();
-  for (Event& event : storage_->events()) {
+  storage_->for_each_event([&](Event&& event) {
     core.replay(event);
     if (observer_ && event.id > shown_) unshown_.push_back(std::move(event));
-  }
+  });
+  core.restore(unlogged_);
   core_ = std::move(core);
 }
 
@@ -193,29 +212,35 @@ Study::Study(const StudySpec& spec, Clock clock, EventObserver observer, StudyOp
     : clock_(std::move(clock)), observer_(std::move(observer)), core_(spec) {
   if (spec.storage.empty()) return;
   if (options.tuner) tuner_lock_ = std::make_unique<TunerLock>(spec.storage, spec.name);
+  wait_for_lock(spec.storage_patience_s, options.note, [&] { open(spec, options); });
+  storage_->for_each_event([&](const Event& event) {
+    core_.replay(event);
+    shown_ = event.id;
+    ++resumed_events_;
+  });
+  wait_for_lock(spec.storage_patience_s, options.note, [&] {
+    options.tuner ? begin_tuner() : begin_asker(spec);
+  });
+}
+
+void Study::open(const StudySpec& spec, const StudyOptions& options) {
   storage_ = open_storage(spec.storage,
                           spec.space,
                           core_.describe(),
                           {.durable = spec.durable, .lock_patience_s = options.lock_patience_s});
-  for (const Event& event : storage_->events()) {
-    core_.replay(event);
-    shown_ = event.id;
-    ++resumed_events_;
-  }
-  options.tuner ? begin_tuner() : begin_asker(spec);
 }
 
 Study::~Study() = default;
 
 void Study::begin_tuner() {
   apply([&](StudyCore& core, double now_s) {
-    const int64_t told = tell_outside_trials(core, now_s);
-    core.note(concat(resumed_events_ > 0 ? "resumed" : "started",
-                     " by process ",
-                     ::getpid(),
-                     told > 0 ? concat("; told the searcher of ", told, " trials by Optuna") : ""),
-              now_s,
-              /*session=*/true);
+    core.note(
+        concat(resumed_events_ > 0 ? "resumed" : "started",
+               " by process ",
+               ::getpid(),
+               told_ > 0 ? concat("; told the searcher of ", told_, " trials by Optuna") : ""),
+        now_s,
+        /*session=*/true);
     core.recover(now_s);
   });
 }
@@ -231,25 +256,23 @@ void Study::begin_asker(const StudySpec& spec) {
       core.recover(now_s);
     });
   }
-  if (storage_->foreign_trials().empty()) return;
-  apply([&](StudyCore& core, double now_s) { tell_outside_trials(core, now_s); });
 }
 
-/// Tells the searcher of what Optuna has finished in the file. Returns how many trials that were.
-int64_t Study::tell_outside_trials(StudyCore& core, double now_s) {
-  int64_t told = 0;
-  for (const ForeignTrial& trial : storage_->foreign_trials()) {
-    if (!is_over(trial.state)) continue;
-    const auto point = full_point(core.spec().space, trial.params);
+/// Tells the searcher of what Optuna has finished in the file since the last transaction.
+void Study::tell_finished() {
+  for (ForeignTrial& trial : storage_->finished_trials()) finished_.push_back(std::move(trial));
+  told_ = 0;
+  for (const ForeignTrial& trial : finished_) {
+    if (core_.knows_outside(trial.number)) continue;
+    const auto point = full_point(core_.spec().space, trial.params);
     if (!point) continue;
-    told += core.learn({.number = trial.number,
-                        .point = *point,
-                        .state = trial.state,
-                        .metric = trial.value,
-                        .step = trial.intermediate.empty() ? 0 : trial.intermediate.back().first},
-                       now_s);
+    told_ += core_.learn({.number = trial.number,
+                          .point = *point,
+                          .state = trial.state,
+                          .metric = trial.value,
+                          .step = trial.intermediate.empty() ? 0 : trial.intermediate.back().first},
+                         clock_());
   }
-  return told;
 }
 
 // ---- Trials that wait ----
@@ -257,7 +280,7 @@ int64_t Study::tell_outside_trials(StudyCore& core, double now_s) {
 void Study::offer_waiting() {
   std::vector<GivenPoint> points;
   for (const WaitingTrial& trial : storage_->waiting_trials()) {
-    if (cannot_run_.contains(trial.number)) continue;
+    if (core_.waits_in_vain(trial.number)) continue;
     if (auto point = given_point(trial)) points.push_back(std::move(*point));
   }
   core_.offer(std::move(points));
@@ -277,8 +300,7 @@ std::optional<GivenPoint> Study::given_point(const WaitingTrial& trial) {
                       .adopted = trial.number};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage) throw;
-    cannot_run_.insert(trial.number);
-    core_.note(concat("Optuna's trial ", trial.number, " waits in vain: ", error.what()), clock_());
+    core_.note_in_vain(trial.number, error.what(), clock_());
     return std::nullopt;
   }
 }

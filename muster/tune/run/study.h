@@ -1,6 +1,7 @@
 // A study with its storage: what happens is stored before anybody hears of it.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -9,7 +10,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -24,16 +24,48 @@ namespace muster::tune {
 using Clock = std::function<double()>;
 double wall_clock_s();
 
+/// How long a locked storage is waited for; see wait_for_lock.
+class LockWait {
+ public:
+  LockWait(double patience_s, const std::function<void(const std::string& line)>& note);
+  /// Waits a little. False: it has been long enough.
+  bool goes_on(const StorageLocked& error) const;
+
+ private:
+  double patience_s_;
+  const std::function<void(const std::string& line)>& note_;
+  std::chrono::steady_clock::time_point since_;
+  mutable bool said_ = false;
+};
+
 /// Sees stored events, in their order, whoever made them; while it runs nobody else is served, so it
 /// must not call the study. What it throws ends nothing: it is not called again, and
 /// Study::check_observer throws it.
 using EventObserver = std::function<void(const StudyCore& core, std::span<const Event> events)>;
+
+/// Calls `act` until no other program locks the storage any more, for so long; says once what is
+/// waited for. Signals are their default's meanwhile.
+template <class Act>
+auto wait_for_lock(double patience_s,
+                   const std::function<void(const std::string& line)>& note,
+                   Act act) {
+  const LockWait wait(patience_s, note);
+  while (true) {
+    try {
+      return act();
+    } catch (const StorageLocked& error) {
+      if (!wait.goes_on(error)) throw;
+    }
+  }
+}
 
 struct StudyOptions {
   /// Runs trials until none is left, as only one process may at a time; false: starts single ones
   /// for somebody else (`muster study ask`), beside a tuner and others of its kind.
   bool tuner = true;
   double lock_patience_s = 10;  ///< how long a call waits for another process's lock
+  /// A line for the user while opening waits for it, StudySpec::storage_patience_s in all.
+  std::function<void(const std::string& line)> note = {};
 };
 
 // Note [Shared studies]
@@ -129,9 +161,10 @@ class Study {
   void rebuild();
   void offer_waiting();
   std::optional<GivenPoint> given_point(const WaitingTrial& trial);
+  void open(const StudySpec& spec, const StudyOptions& options);
   void begin_tuner();
   void begin_asker(const StudySpec& spec);
-  int64_t tell_outside_trials(StudyCore& core, double now_s);
+  void tell_finished();
   void show(std::span<const Event> events);
 
   std::mutex mutex_;
@@ -141,13 +174,15 @@ class Study {
   std::unique_ptr<TunerLock> tuner_lock_;  // of a tuner with a file
   std::unique_ptr<Storage> storage_;       // null in memory
   StudyCore core_;
-  bool core_is_ahead_ = false;    // of the log: it is to be made anew
-  std::vector<Event> unshown_;    // of others, which the observer has not seen
-  int64_t shown_ = 0;             // the newest event that it need not see any more
-  std::set<int64_t> cannot_run_;  // waiting trials that are not of the space: said once
-  std::deque<Waiting*> queue_;    // calls that nobody makes yet
-  bool busy_ = false;             // somebody has the turn
-  std::condition_variable idle_;  // for those who want a turn and have no call
+  bool core_is_ahead_ = false;          // of the log: it is to be made anew
+  Unlogged unlogged_;                   // of the core before the newest transaction
+  std::vector<Event> unshown_;          // of others, which the observer has not seen
+  int64_t shown_ = 0;                   // the newest event that it need not see any more
+  std::vector<ForeignTrial> finished_;  // by Optuna, of which the searcher is to be told
+  int64_t told_ = 0;                    // of them in the transaction that is being made
+  std::deque<Waiting*> queue_;          // calls that nobody makes yet
+  bool busy_ = false;                   // somebody has the turn
+  std::condition_variable idle_;        // for those who want a turn and have no call
   int64_t resumed_events_ = 0;
 };
 

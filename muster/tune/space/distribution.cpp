@@ -38,11 +38,15 @@ double draw(const FloatDistribution& d, const Bits& bits) {
   return std::clamp(multiple_of(d.step, std::nearbyint(at / d.step)), d.low, d.high);
 }
 
-/// A logarithmic one is rounded down, so that k has the mass of [k, k + 1), as in Ray.
+/// A logarithmic one is rounded down, so that k has the mass of [k, k + 1): k counts steps, as in
+/// Ray.
 double draw(const IntDistribution& d, const Bits& bits) {
   const auto low = static_cast<double>(d.low), high = static_cast<double>(d.high);
-  if (d.log)
-    return std::clamp(std::floor(between(low, high + 1, true, unit(high_word(bits)))), low, high);
+  if (d.log) {
+    const auto step = static_cast<double>(d.step);
+    const double k = std::floor(between(low / step, high / step + 1, true, unit(high_word(bits))));
+    return std::clamp(k * step, low, high);
+  }
   const uint64_t count = static_cast<uint64_t>((d.high - d.low) / d.step) + 1;
   return low + static_cast<double>(below(count, bits)) * static_cast<double>(d.step);
 }
@@ -90,7 +94,7 @@ struct Writer {
   }
   std::string operator()(const IntDistribution& d) const {
     if (d.step != 1)
-      return call("qrandint",
+      return call(d.log ? "qlograndint" : "qrandint",
                   {std::to_string(d.low), std::to_string(d.high), std::to_string(d.step)});
     return call(d.log ? "lograndint" : "randint",
                 {std::to_string(d.low), std::to_string(d.high + 1)});

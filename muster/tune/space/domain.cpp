@@ -186,15 +186,28 @@ Domain randint(int64_t low, int64_t high) { return int_domain(low, high, false);
 
 Domain lograndint(int64_t low, int64_t high) { return int_domain(low, high, true); }
 
-Domain qrandint(int64_t low, int64_t high, int64_t q) {
-  if (q == 1) return int_domain(low, high, false);
-  const IntDistribution given{.low = low, .high = high, .step = q};
+namespace {
+
+/// Multiples of q in [low, high]; with q = 1 [low, high), as Ray has it.
+Domain quantised_ints(int64_t low, int64_t high, bool log, int64_t q) {
+  if (q == 1) return int_domain(low, high, log);
+  const IntDistribution given{.low = low, .high = high, .log = log, .step = q};
   check(given);
   if (q < 1) refuse_domain(given, "q is at least 1");
   const IntDistribution d{
-      .low = -floor_multiple(-low, q), .high = floor_multiple(high, q), .step = q};
+      .low = -floor_multiple(-low, q), .high = floor_multiple(high, q), .log = log, .step = q};
   if (d.low > d.high) refuse_domain(given, "there is a multiple of q between the bounds");
   return make_domain(Domain::Kind::kDistribution, d);
+}
+
+}  // namespace
+
+Domain qrandint(int64_t low, int64_t high, int64_t q) {
+  return quantised_ints(low, high, false, q);
+}
+
+Domain qlograndint(int64_t low, int64_t high, int64_t q) {
+  return quantised_ints(low, high, true, q);
 }
 
 Domain randn(double mean, double sd) { return normal({.mean = mean, .sd = sd}); }

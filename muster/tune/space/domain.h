@@ -29,7 +29,8 @@ struct FloatDistribution {
 
 /// Whole numbers low, low + step, … <= high: both ends included, as Optuna counts and Ray does not.
 /// Each is as likely; with `log`, k is as likely as a number of [k, k + 1) uniform in the logarithm
-/// (Ray's lograndint). All are within 2^53 of zero, where doubles are exact.
+/// (Ray's lograndint), counted in steps (qlograndint). All are within 2^53 of zero, where doubles
+/// are exact.
 struct IntDistribution {
   int64_t low = 0, high = 0;
   bool log = false;
@@ -107,6 +108,7 @@ Domain qloguniform(double low, double high, double q);
 Domain randint(int64_t low, int64_t high);              ///< [low, high): high excluded
 Domain qrandint(int64_t low, int64_t high, int64_t q);  ///< high included unless q is 1, as Ray
 Domain lograndint(int64_t low, int64_t high);
+Domain qlograndint(int64_t low, int64_t high, int64_t q);  ///< as lograndint and qrandint
 Domain randn(double mean = 0, double sd = 1);
 Domain qrandn(double mean, double sd, double q);  ///< rounded to a multiple of q
 

@@ -58,6 +58,13 @@ constexpr std::array kDrawFunctions = {
                  2,
                  2,
                  [](const Arguments& a) { return lograndint(a[0].as_int(), a[1].as_int()); }},
+    DrawFunction{"qlograndint",
+                 "qlograndint(LOW, HIGH, Q)",
+                 3,
+                 3,
+                 [](const Arguments& a) {
+                   return qlograndint(a[0].as_int(), a[1].as_int(), a[2].as_int());
+                 }},
     DrawFunction{"randn",
                  "randn(MEAN, SD)",
                  0,

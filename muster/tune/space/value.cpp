@@ -9,6 +9,16 @@
 namespace muster::tune {
 namespace {
 
+/// A whole number that only a double can hold, and holds.
+Value beyond_64_bits(uint64_t number, std::string_view where) {
+  const auto rounded = static_cast<double>(number);
+  if (rounded < 0x1p64 && static_cast<uint64_t>(rounded) == number) return rounded;
+  throw usage_error({.refused = std::string(where),
+                     .rule = "a whole number is within 64 bits with a sign, or is a double",
+                     .value = std::to_string(number),
+                     .hint = "as a text, in quotes, it stays as it is"});
+}
+
 [[noreturn]] void refuse_value(const Value& value, std::string_view wanted) {
   const std::string shown = value.is_none() ? "nothing" : json_text(to_json(value));
   throw usage_error({.refused = "a value", .rule = concat(wanted, " is needed"), .value = shown});
@@ -64,7 +74,8 @@ Json to_json(const Value& value) {
 Value value_from(const Json& json, std::string_view where) {
   if (json.is_null()) return {};
   if (json.is_boolean()) return json.get<bool>();
-  if (json.is_number_unsigned() && json.get<uint64_t>() > INT64_MAX) return json.get<double>();
+  if (json.is_number_unsigned() && json.get<uint64_t>() > INT64_MAX)
+    return beyond_64_bits(json.get<uint64_t>(), where);
   if (json.is_number_integer()) return json.get<int64_t>();
   if (json.is_number()) return json.get<double>();
   if (json.is_string()) return json.get<std::string>();

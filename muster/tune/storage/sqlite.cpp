@@ -7,16 +7,18 @@
 #include <sqlite3.h>
 
 #include "muster/base/text.h"
+#include "muster/tune/storage/storage.h"
 
 namespace muster::tune {
 namespace {
 
-Error locked(const std::filesystem::path& file, double patience_s) {
-  return environment_error(
+StorageLocked locked(const std::filesystem::path& file, double patience_s) {
+  return {
+      ErrorKind::kEnvironment,
       {.refused = concat("cannot write ", file.string()),
        .rule = concat(
            "it is locked by another program, for more than ", shortest(patience_s), " s by now"),
-       .hint = concat("`fuser ", file.string(), "` names it; nothing is lost")});
+       .hint = concat("`fuser ", file.string(), "` names it; nothing is lost")}};
 }
 
 Error not_written(const std::filesystem::path& file, const char* said, int os_error) {
@@ -80,9 +82,12 @@ bool Statement::step() {
   const int code = sqlite3_step(statement_.get());
   if (code == SQLITE_ROW) return true;
   if (code != SQLITE_DONE) {
-    const Error error = database_->error(code);
-    sqlite3_reset(statement_.get());
-    throw error;
+    try {
+      database_->fail(code);
+    } catch (...) {
+      sqlite3_reset(statement_.get());
+      throw;
+    }
   }
   sqlite3_reset(statement_.get());
   return false;
@@ -120,7 +125,7 @@ Database::Database(const std::filesystem::path& file, Access access, double pati
     open_to_read();
   } else {
     const int code = open(file.string(), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-    if (code != SQLITE_OK) throw error(code);
+    if (code != SQLITE_OK) fail(code);
   }
   // A file may come from anyone: what its schema says runs nothing but SQLite's harmless functions.
   sqlite3_db_config(database_.get(), SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
@@ -166,7 +171,7 @@ void Database::open_to_read() {
     }
   }
   const int again = open(name + "?immutable=1", SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
-  if (again != SQLITE_OK) throw error(again);
+  if (again != SQLITE_OK) fail(again);
 }
 
 /// False if reading fails for want of a right to write; other faults show when it is used.
@@ -194,7 +199,7 @@ void Database::open_copy() {
   std::filesystem::permissions(
       copy.string() + "-wal", std::filesystem::perms::owner_all, error_code);
   const int code = open(copy.string(), SQLITE_OPEN_READWRITE);
-  if (code != SQLITE_OK) throw error(code);
+  if (code != SQLITE_OK) fail(code);
 }
 
 void Database::Remove::operator()(std::filesystem::path* folder) const {
@@ -211,35 +216,35 @@ Statement Database::prepare(std::string_view sql) {
                                       SQLITE_PREPARE_PERSISTENT,
                                       &statement,
                                       nullptr);
-  if (code != SQLITE_OK) throw error(code);
+  if (code != SQLITE_OK) fail(code);
   return {*this, statement};
 }
 
 void Database::run(const char* sql) {
   const int code = sqlite3_exec(database_.get(), sql, nullptr, nullptr, nullptr);
-  if (code != SQLITE_OK) throw error(code);
+  if (code != SQLITE_OK) fail(code);
 }
 
 int64_t Database::last_rowid() const { return sqlite3_last_insert_rowid(database_.get()); }
 bool Database::in_transaction() const { return sqlite3_get_autocommit(database_.get()) == 0; }
 
-Error Database::error(int code) const {
+void Database::fail(int code) const {
   const char* said = database_ ? sqlite3_errmsg(database_.get()) : sqlite3_errstr(code);
   const int os_error = os_error_of(database_.get());
   switch (code & 0xFF) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      return locked(file_, patience_s_);
+      throw locked(file_, patience_s_);
     case SQLITE_FULL:
-      return not_written(file_, said, os_error == 0 ? ENOSPC : os_error);
+      throw not_written(file_, said, os_error == 0 ? ENOSPC : os_error);
     case SQLITE_IOERR:
     case SQLITE_READONLY:
     case SQLITE_PERM:
     case SQLITE_NOMEM:
-      return not_written(file_, said, os_error);
+      throw not_written(file_, said, os_error);
     case SQLITE_CANTOPEN:
-      return environment_error({.refused = concat("cannot open ", file_.string()),
-                                .rule = os_error != 0 ? errno_text(os_error) : said});
+      throw environment_error({.refused = concat("cannot open ", file_.string()),
+                               .rule = os_error != 0 ? errno_text(os_error) : said});
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT:
     case SQLITE_ERROR:  // no such column: the schema was altered
@@ -247,12 +252,12 @@ Error Database::error(int code) const {
     case SQLITE_FORMAT:
     case SQLITE_TOOBIG:
     case SQLITE_AUTH:
-      return not_a_study(file_, said);
+      throw not_a_study(file_, said);
     case SQLITE_CONSTRAINT:
-      return environment_error({.refused = concat("cannot write ", file_.string()),
-                                .rule = concat("another program wrote to the study: ", said)});
+      throw environment_error({.refused = concat("cannot write ", file_.string()),
+                               .rule = concat("another program wrote to the study: ", said)});
     default:
-      return internal_error({.refused = concat("SQLite fails on ", file_.string()), .rule = said});
+      throw internal_error({.refused = concat("SQLite fails on ", file_.string()), .rule = said});
   }
 }
 

@@ -51,7 +51,8 @@ class Statement {
 /// A connection to one file. Not copied, not moved: statements point to it. Members throw
 /// - usage errors for a file that is not there, is no SQLite database, or is damaged;
 /// - environment errors for one that cannot be read or written, is full, or is locked by another
-///   program beyond `patience_s`; nothing of the transaction under way is stored then.
+///   program beyond `patience_s` (StorageLocked); nothing of the transaction under way is stored
+///   then.
 class Database {
  public:
   /// kWrite makes a file that is not there. kRead needs no right to write, neither to the file nor
@@ -73,8 +74,8 @@ class Database {
   const std::filesystem::path& file() const { return file_; }
   double patience_s() const { return patience_s_; }
 
-  /// The error behind SQLite's result `code`.
-  Error error(int code) const;
+  /// Throws the error behind SQLite's result `code`.
+  [[noreturn]] void fail(int code) const;
 
  private:
   struct Close {

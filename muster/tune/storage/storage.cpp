@@ -134,11 +134,16 @@ class SqliteStorage : public Storage {
     study_id_ = opener.open();
     identity_ = FileIdentity(file);
     version_ = database_.prepare("PRAGMA data_version");
-    waiting_.emplace(database_, study_id_);
+    row_ = database_.prepare(
+        "SELECT study_name, (SELECT time FROM muster_events WHERE event_key = ?2) "
+        "FROM studies WHERE study_id = ?1");
+    name_ = opener.text("name");
+    others_.emplace(database_, study_id_);
     Transaction transaction(database_);  // one moment for all that is learnt from the tables
     seen_version_ = version_now();
     seen_ = select_last_event(database_, study_id_);
-    waiting_->refresh();
+    seen_time_s_ = row_now().value_or(0);
+    others_->refresh();
     rows_.emplace(database_,
                   OptunaRows::Target{.study_id = study_id_,
                                      .metric = opener.text("metric"),
@@ -156,6 +161,7 @@ class SqliteStorage : public Storage {
     if (put_off_.empty()) return;
     try {
       Transaction transaction(database_);
+      take_news();  // the study may be gone
       show({});
       transaction.commit();
     } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the next to open it does it
@@ -186,7 +192,7 @@ class SqliteStorage : public Storage {
     } else {
       put_off_.clear();
     }
-    if (!events.empty()) seen_ = events.back().id;
+    if (!events.empty()) see(events.back());
   }
 
   std::vector<Event> news() override {
@@ -194,18 +200,13 @@ class SqliteStorage : public Storage {
     return take_news();
   }
 
-  std::vector<Event> events() override {
+  void for_each_event(const std::function<void(Event&& event)>& visit) override {
     take_news();
-    std::vector<Event> all = select_events(database_, study_id_);
-    while (!all.empty() && all.back().id > seen_) all.pop_back();  // since: news() has them
-    return all;
+    visit_events(database_, study_id_, 0, seen_, visit);  // what comes meanwhile, news() has
   }
 
-  std::vector<WaitingTrial> waiting_trials() override { return waiting_->trials(); }
-
-  std::vector<ForeignTrial> foreign_trials() override {
-    return select_foreign_trials(database_, study_id_);
-  }
+  std::vector<WaitingTrial> waiting_trials() override { return others_->waiting(); }
+  std::vector<ForeignTrial> finished_trials() override { return others_->take_finished(); }
 
  private:
   // Note [Busy studies]
@@ -235,16 +236,43 @@ class SqliteStorage : public Storage {
     return version;
   }
 
+  void see(const Event& event) {
+    seen_ = event.id;
+    seen_time_s_ = event.time_s;
+  }
+
+  /// When the newest event that is known happened, by the file: 0 if none is known. Nothing if the
+  /// study has another name now, or that event is not there.
+  std::optional<double> row_now() {
+    row_.bind(1, study_id_).bind(2, event_key(study_id_, seen_));
+    std::optional<double> time_s;
+    if (row_.step() && row_.text(0) == name_ && (seen_ == 0 || !row_.is_null(1)))
+      time_s = seen_ == 0 ? 0 : row_.number(1);
+    row_.reset();
+    return time_s;
+  }
+
+  /// The row of a deleted study is given to the next one that is made: events of this one would
+  /// become that one's.
+  void check_study() {
+    if (row_now() == seen_time_s_) return;
+    throw usage_error(
+        {.refused = concat("study \"", name_, "\" is gone"),
+         .rule = concat("it was deleted from ", database_.file().string(), " while it was open"),
+         .hint = "what runs of it ends; the same command begins it anew"});
+  }
+
   /// What other connections have committed since the last look.
   std::vector<Event> take_news() {
     const int64_t version = version_now();
     if (version == seen_version_) return {};
+    check_study();
     std::vector<Event> theirs = select_events(database_, study_id_, seen_);
-    waiting_->refresh();
+    others_->refresh();
     for (const Event& event : theirs) {
       rows_->learn(event);
       if (is_report(event)) put_off_.push_back(event);
-      seen_ = event.id;
+      see(event);
     }
     rows_->keep();
     seen_version_ = version;
@@ -289,8 +317,11 @@ class SqliteStorage : public Storage {
   FileIdentity identity_{{}};
   Statement version_;  // changes when another connection commits
   int64_t seen_version_ = 0;
-  int64_t seen_ = 0;  // the newest event that this process knows
-  std::optional<WaitingTrials> waiting_;
+  int64_t seen_ = 0;        // the newest event that this process knows
+  double seen_time_s_ = 0;  // when it happened
+  std::string name_;        // of the study
+  Statement row_;
+  std::optional<OtherTrials> others_;
   std::optional<OptunaRows> rows_;
   Statement add_event_;
   std::chrono::duration<double> busy_below_;
@@ -305,6 +336,12 @@ class SqliteStorage : public Storage {
 void Storage::append(std::span<const Event> events) {
   if (events.empty()) return;
   transact([&](const std::vector<Event>&) { return events; });
+}
+
+std::vector<Event> Storage::events() {
+  std::vector<Event> all;
+  for_each_event([&](Event&& event) { all.push_back(std::move(event)); });
+  return all;
 }
 
 std::unique_ptr<Storage> open_storage(const std::filesystem::path& file,

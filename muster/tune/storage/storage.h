@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/tune/core/event.h"
 #include "muster/tune/space/space.h"
@@ -61,6 +62,12 @@ struct WaitingTrial {
   std::optional<int64_t> again;         ///< the failed trial, in our count, that it is once more
 };
 
+/// The environment error of a file that another program locks beyond the patience.
+class StorageLocked : public Error {
+ public:
+  using Error::Error;
+};
+
 class Storage {
  public:
   virtual ~Storage() = default;
@@ -70,8 +77,9 @@ class Storage {
   using Make = std::function<std::span<const Event>(std::vector<Event> theirs)>;
 
   /// One transaction: takes the write lock, calls `make`, appends. Throws an environment error
-  /// (full disk, file gone, locked by another program beyond the patience): nothing is stored then,
-  /// and `make` may have been called or not; an exception of `make` passes through.
+  /// (full disk, file gone; StorageLocked): nothing is stored then, and `make` may have been called
+  /// or not; an exception of `make` passes through. Throws a usage error, as news() and events(),
+  /// for a study that was deleted meanwhile.
   virtual void transact(const Make& make) = 0;
 
   /// The same for events that are there already.
@@ -80,14 +88,17 @@ class Storage {
   /// What others have appended since the last call of this storage, without the write lock.
   virtual std::vector<Event> news() = 0;
 
-  /// All events so far, in order.
-  virtual std::vector<Event> events() = 0;
+  /// All events so far, in order, one at a time: a long log need not be in memory at once. `visit`
+  /// calls nothing of this storage.
+  virtual void for_each_event(const std::function<void(Event&& event)>& visit) = 0;
+  std::vector<Event> events();
 
   /// The trials that wait to be run, as of the last call of this storage; oldest first.
   virtual std::vector<WaitingTrial> waiting_trials() = 0;
 
-  /// The study's trials that are not from the log, by number, whatever their state.
-  virtual std::vector<ForeignTrial> foreign_trials() = 0;
+  /// The trials not from the log that are over, by number; as of the last call of this storage,
+  /// and each once.
+  virtual std::vector<ForeignTrial> finished_trials() = 0;
 };
 
 struct StorageOptions {
@@ -118,13 +129,18 @@ StudySummary find_study(const std::filesystem::path& file, std::string_view name
 /// no right to write: not to the file, nor its folder.
 std::vector<Event> read_events(const std::filesystem::path& file, std::string_view study);
 
-/// Storage::foreign_trials without opening it for writing.
+/// The study's trials that are not from the log, by number, whatever their state. Opens nothing for
+/// writing.
 std::vector<ForeignTrial> read_foreign_trials(const std::filesystem::path& file,
                                               std::string_view study);
 
 /// Removes a study with all its trials from the file. Throws a usage error if it is not there or a
-/// tuner runs it.
-void delete_study(const std::filesystem::path& file, std::string_view study);
+/// tuner runs it. `trials`, the folder with the files of its trials, is moved aside before another
+/// tuner can begin one of the same name there; returned is the folder to remove then, empty if there
+/// is none. Throws an environment error if that fails: the study itself is gone then.
+std::filesystem::path delete_study(const std::filesystem::path& file,
+                                   std::string_view study,
+                                   const std::filesystem::path& trials = {});
 
 /// Puts failed trials of ours into the study once more, as Optuna's RetryFailedTrialCallback does:
 /// each as a trial that waits with the same parameters, which a tuner runs (one that runs does so

@@ -1,7 +1,12 @@
 // What is done to stored studies from outside: delete_study and restart_failed_trials.
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <filesystem>
 #include <set>
+
+#include <errno.h>
+#include <stdlib.h>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
@@ -13,6 +18,8 @@
 
 namespace muster::tune {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr std::array<const char*, 6> kTablesOfTrials = {"trial_user_attributes",
                                                         "trial_system_attributes",
@@ -106,7 +113,52 @@ int64_t id_in(const std::filesystem::path& file, Database& database, std::string
 
 }  // namespace
 
-void delete_study(const std::filesystem::path& file, std::string_view study) {
+namespace {
+
+/// No study's folder has such a name: file_part() begins with no point.
+constexpr std::string_view kDeleted = ".deleted-XXXXXX";
+
+/// Where the folder's content is to be removed; empty if there is none.
+fs::path set_aside(const fs::path& given) {
+  fs::path folder = fs::absolute(given).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(folder, error))) return {};
+  std::string aside = folder.parent_path() / kDeleted;
+  if (::mkdtemp(aside.data()) == nullptr) {
+    error.assign(errno, std::generic_category());
+  } else {
+    fs::rename(folder, fs::path(aside) / folder.filename(), error);
+  }
+  if (!error) return aside;
+  throw environment_error({.refused = concat("cannot remove ", folder.string()),
+                           .rule = errno_text(error.value()),
+                           .hint = "the study itself is deleted"});
+}
+
+/// A line of the study's log, which all that have it open read.
+void add_note(Database& database, int64_t study_id, const TunerNote& note) {
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  const Event event{.id = select_last_event(database, study_id) + 1,
+                    .time_s = now.count(),
+                    .trial = -1,
+                    .what = note};
+  const std::string payload = payload_text(event);
+  database
+      .prepare(
+          "INSERT INTO muster_events (event_key, time, trial, kind, payload) "
+          "VALUES (?, ?, ?, ?, ?)")
+      .bind(1, event_key(study_id, event.id))
+      .bind(2, event.time_s)
+      .bind(3, event.trial)
+      .bind(4, kind_of(event))
+      .bind(5, payload)
+      .run();
+}
+
+}  // namespace
+
+fs::path delete_study(const fs::path& file, std::string_view study, const fs::path& trials) {
   find_study(file, study);
   const TunerLock lock(file, study);  // no tuner runs it, and none begins
   Database database(file, Database::Access::kWrite);
@@ -123,6 +175,7 @@ void delete_study(const std::filesystem::path& file, std::string_view study) {
   for (const char* table : kTablesOfStudies)
     database.prepare(concat("DELETE FROM ", table, " WHERE study_id = ?")).bind(1, id).run();
   transaction.commit();  // a trigger takes our own tables along
+  return trials.empty() ? fs::path() : set_aside(trials);
 }
 
 std::vector<int64_t> restart_failed_trials(const std::filesystem::path& file,
@@ -152,6 +205,14 @@ std::vector<int64_t> restart_failed_trials(const std::filesystem::path& file,
     if (!wanted) continue;
     restarter.put_in(trial);
     done.push_back(trial.number);
+  }
+  if (!done.empty()) {
+    std::vector<std::string> words;
+    for (const int64_t number : done) words.push_back(std::to_string(number));
+    add_note(database,
+             id,
+             {.text = concat("once more, by `muster study restart`: trials ", join(words, ", ")),
+              .forgives = true});
   }
   transaction.commit();
   return done;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
@@ -97,14 +98,24 @@ int64_t select_last_event(Database& database, int64_t study_id) {
   return last.step() ? last.integer(0) - event_key(study_id, 0) : 0;
 }
 
-std::vector<Event> select_events(Database& database, int64_t study_id, int64_t after) {
-  std::vector<Event> events;
-  if (!has_own_tables(database)) return events;
+void visit_events(Database& database,
+                  int64_t study_id,
+                  int64_t after,
+                  int64_t last,
+                  const std::function<void(Event&& event)>& visit) {
+  if (!has_own_tables(database)) return;
   Statement rows = database.prepare(
       "SELECT event_key, time, trial, kind, payload FROM muster_events "
-      "WHERE event_key > ? AND event_key < ? ORDER BY event_key");
-  rows.bind(1, event_key(study_id, after)).bind(2, event_key(study_id + 1, 0));
-  while (rows.step()) events.push_back(event_of(rows, study_id));
+      "WHERE event_key > ? AND event_key <= ? ORDER BY event_key");
+  rows.bind(1, event_key(study_id, after)).bind(2, event_key(study_id, last));
+  while (rows.step()) visit(event_of(rows, study_id));
+}
+
+std::vector<Event> select_events(Database& database, int64_t study_id, int64_t after) {
+  constexpr int64_t kLast = (int64_t{1} << kEventBits) - 1;
+  std::vector<Event> events;
+  visit_events(
+      database, study_id, after, kLast, [&](Event&& event) { events.push_back(std::move(event)); });
   return events;
 }
 
@@ -134,75 +145,123 @@ bool has_foreign_trials(Database& database, int64_t study_id) {
 
 }  // namespace
 
+namespace {
+
+constexpr std::string_view kForeignColumns =
+    "SELECT t.trial_id, t.number, t.state, t.datetime_start, t.datetime_complete, "
+    "v.value_type, v.value FROM trials AS t LEFT JOIN trial_values AS v "
+    "ON v.trial_id = t.trial_id AND v.objective = 0 ";
+
+constexpr std::string_view kNotOurs =
+    "NOT EXISTS (SELECT 1 FROM muster_trials AS m WHERE m.trial_id = t.trial_id) ";
+
+/// A row of kForeignColumns.
+ForeignTrial foreign_trial_of(Statement& row, TrialDetails& details) {
+  ForeignTrial trial;
+  trial.number = row.integer(1);
+  trial.state = state_of(row.text(2));
+  trial.started_s = from_datetime(row.text(3));
+  trial.ended_s = from_datetime(row.text(4));
+  trial.value = row.is_null(5) ? std::numeric_limits<double>::quiet_NaN()
+                               : from_value_type(row.text(5), row.number(6));
+  details.add_to(trial, row.integer(0));
+  return trial;
+}
+
+}  // namespace
+
 std::vector<ForeignTrial> select_foreign_trials(Database& database, int64_t study_id) {
   if (!has_foreign_trials(database, study_id)) return {};
-  const char* own = has_own_tables(database) ? "AND NOT EXISTS (SELECT 1 FROM muster_trials AS m "
-                                               "WHERE m.trial_id = t.trial_id) "
-                                             : "";
-  Statement rows = database.prepare(
-      concat("SELECT t.trial_id, t.number, t.state, t.datetime_start, t.datetime_complete, "
-             "v.value_type, v.value FROM trials AS t LEFT JOIN trial_values AS v "
-             "ON v.trial_id = t.trial_id AND v.objective = 0 WHERE t.study_id = ? ",
-             own,
-             "ORDER BY t.number"));
+  Statement rows = database.prepare(concat(kForeignColumns,
+                                           "WHERE t.study_id = ? ",
+                                           has_own_tables(database) ? "AND " : "",
+                                           has_own_tables(database) ? kNotOurs : "",
+                                           "ORDER BY t.number"));
   rows.bind(1, study_id);
   TrialDetails details(database);
   std::vector<ForeignTrial> trials;
-  while (rows.step()) {
-    ForeignTrial& trial = trials.emplace_back();
-    trial.number = rows.integer(1);
-    trial.state = state_of(rows.text(2));
-    trial.started_s = from_datetime(rows.text(3));
-    trial.ended_s = from_datetime(rows.text(4));
-    trial.value = rows.is_null(5) ? std::numeric_limits<double>::quiet_NaN()
-                                  : from_value_type(rows.text(5), rows.number(6));
-    details.add_to(trial, rows.integer(0));
-  }
+  while (rows.step()) trials.push_back(foreign_trial_of(rows, details));
   return trials;
 }
 
-// ---- Trials that wait ----
+// ---- Trials of others ----
 
-WaitingTrials::WaitingTrials(Database& database, int64_t study_id)
+OtherTrials::OtherTrials(Database& database, int64_t study_id)
     : study_id_(study_id),
       database_(database),
-      new_rows_(database.prepare("SELECT trial_id, number, state FROM trials "
-                                 "WHERE trial_id > ? AND study_id = ? ORDER BY trial_id")),
-      state_(database.prepare("SELECT state FROM trials WHERE trial_id = ?")),
+      newest_(database.prepare("SELECT max(trial_id) FROM trials")),
+      new_rows_(database.prepare(concat("SELECT t.trial_id FROM trials AS t WHERE t.trial_id > ? "
+                                        "AND t.study_id = ? AND ",
+                                        kNotOurs,
+                                        "ORDER BY t.trial_id"))),
+      row_(database.prepare(
+          concat("SELECT t.number, t.state FROM trials AS t WHERE t.trial_id = ? AND ", kNotOurs))),
       params_(database.prepare("SELECT param_name, param_value, distribution_json "
                                "FROM trial_params WHERE trial_id = ?")),
       attributes_(database.prepare("SELECT \"key\", value_json FROM trial_system_attributes "
                                    "WHERE trial_id = ?")) {}
 
-void WaitingTrials::refresh() {
-  std::erase_if(waiting_, [&](const auto& entry) {
-    state_.bind(1, entry.first);
-    const bool gone = !state_.step() || state_.text(0) != "WAITING";
-    state_.reset();
-    return gone;
-  });
+void OtherTrials::refresh() {
   find_new();
+  std::erase_if(open_, [&](int64_t trial_id) { return !look_at(trial_id); });
 }
 
-void WaitingTrials::find_new() {
-  std::vector<std::pair<int64_t, int64_t>> found;
+/// The newest first: what another process adds between the two is looked at again the next time.
+void OtherTrials::find_new() {
+  const int64_t newest = newest_.step() && !newest_.is_null(0) ? newest_.integer(0) : -1;
+  newest_.reset();
   new_rows_.bind(1, seen_).bind(2, study_id_);
-  while (new_rows_.step()) {
-    seen_ = new_rows_.integer(0);
-    if (new_rows_.text(2) == "WAITING") found.emplace_back(seen_, new_rows_.integer(1));
+  while (new_rows_.step()) open_.insert(new_rows_.integer(0));
+  seen_ = std::max(seen_, newest);
+}
+
+/// False: it needs no further look, being over, or ours by now, or gone.
+bool OtherTrials::look_at(int64_t trial_id) {
+  row_.bind(1, trial_id);
+  const bool is_there = row_.step();
+  const int64_t number = is_there ? row_.integer(0) : 0;
+  const std::string state = is_there ? std::string(row_.text(1)) : "";
+  row_.reset();
+  if (state == "WAITING") {
+    take_waiting(trial_id, number);
+    return true;
   }
-  for (const auto& [trial_id, number] : found) {
+  waiting_.erase(trial_id);
+  strange_.erase(trial_id);
+  if (state == "RUNNING") return true;
+  if (is_there) finished_.push_back(trial_id);
+  return false;
+}
+
+void OtherTrials::take_waiting(int64_t trial_id, int64_t number) {
+  if (waiting_.contains(trial_id) || strange_.contains(trial_id)) return;
+  try {
+    waiting_[trial_id] = read(trial_id, number);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUsage) throw;
+    waiting_.erase(trial_id);
+    strange_.insert(trial_id);  // not as Optuna writes one: it is left to whoever made it
+  }
+}
+
+std::vector<ForeignTrial> OtherTrials::take_finished() {
+  std::vector<ForeignTrial> trials;
+  for (const int64_t trial_id : std::exchange(finished_, {})) {
+    Statement row = database_.prepare(concat(kForeignColumns, "WHERE t.trial_id = ?"));
+    row.bind(1, trial_id);
+    TrialDetails details(database_);
     try {
-      waiting_[trial_id] = read(trial_id, number);
+      if (row.step()) trials.push_back(foreign_trial_of(row, details));
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kUsage) throw;
-      waiting_.erase(trial_id);  // not as Optuna writes one: it is left to whoever made it
+      if (error.kind() != ErrorKind::kUsage) throw;  // there is nothing to learn from such a one
     }
   }
+  std::ranges::sort(trials, {}, &ForeignTrial::number);
+  return trials;
 }
 
 /// Optuna's enqueue_trial keeps what is fixed in an attribute; create_trial has parameters.
-WaitingTrial WaitingTrials::read(int64_t trial_id, int64_t number) {
+WaitingTrial OtherTrials::read(int64_t trial_id, int64_t number) {
   WaitingTrial trial{.number = number};
   params_.reset();  // where the one before could not be read
   attributes_.reset();
@@ -223,7 +282,7 @@ WaitingTrial WaitingTrials::read(int64_t trial_id, int64_t number) {
   return trial;
 }
 
-std::vector<WaitingTrial> WaitingTrials::trials() const {
+std::vector<WaitingTrial> OtherTrials::waiting() const {
   std::vector<WaitingTrial> trials;
   for (const auto& [trial_id, trial] : waiting_) trials.push_back(trial);
   return trials;

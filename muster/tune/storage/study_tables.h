@@ -2,8 +2,10 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -22,6 +24,12 @@ inline int64_t event_key(int64_t study_id, int64_t event_id) {
 /// The id of a study in the tables.
 std::optional<int64_t> find_study_id(Database& database, std::string_view name);
 
+/// The events of the study after event `after`, up to event `last`, in order.
+void visit_events(Database& database,
+                  int64_t study_id,
+                  int64_t after,
+                  int64_t last,
+                  const std::function<void(Event&& event)>& visit);
 /// All of the study, or those after event `after`.
 std::vector<Event> select_events(Database& database, int64_t study_id, int64_t after = 0);
 /// The id of its newest event; 0: none.
@@ -29,23 +37,30 @@ int64_t select_last_event(Database& database, int64_t study_id);
 /// The reports at the end of the log behind its last event of another kind, at most `most`.
 std::vector<Event> select_last_reports(Database& database, int64_t study_id, size_t most);
 std::vector<ForeignTrial> select_foreign_trials(Database& database, int64_t study_id);
-/// The trials of a study that wait to be run, each once: rows that are new since the last call and
-/// those of it that still wait, so that a long study is not looked through again and again.
-class WaitingTrials {
+/// The trials of a study that are not of its log: those that wait to be run, and those that are
+/// over, each once. A refresh looks at rows that are new since the last one and at those that were
+/// not over, so that a long study is not looked through again and again.
+class OtherTrials {
  public:
-  WaitingTrials(Database& database, int64_t study_id);
+  OtherTrials(Database& database, int64_t study_id);
   void refresh();
-  std::vector<WaitingTrial> trials() const;
+  std::vector<WaitingTrial> waiting() const;
+  std::vector<ForeignTrial> take_finished();  ///< since the last call
 
  private:
   void find_new();
+  bool look_at(int64_t trial_id);
+  void take_waiting(int64_t trial_id, int64_t number);
   WaitingTrial read(int64_t trial_id, int64_t number);
 
   int64_t study_id_;
   Database& database_;
-  Statement new_rows_, state_, params_, attributes_;
-  int64_t seen_ = -1;                        // the largest trial_id
+  Statement newest_, new_rows_, row_, params_, attributes_;
+  int64_t seen_ = -1;          // the largest trial_id
+  std::set<int64_t> open_;     // trial_ids of those that are not over
+  std::set<int64_t> strange_;  // of them, those that wait as Optuna would not have them
   std::map<int64_t, WaitingTrial> waiting_;  // by trial_id
+  std::vector<int64_t> finished_;            // trial_ids, not taken yet
 };
 StudySummary select_summary(Database& database, int64_t study_id);
 

@@ -51,6 +51,7 @@ class LineOf {
   }
 
   std::string operator()(const OutsideTrial&) const { return ""; }  // the tuner's line counts them
+  std::string operator()(const CheckpointSaved&) const { return ""; }
 
   std::string operator()(const TunerNote& note) const {
     return event_.trial < 0 ? "tuner: " + note.text : head(note.text);

@@ -83,6 +83,7 @@ class HistoryBuilder {
   void take_in(const Event& event, const AttemptEnded& ended);
   void take_in(const Event&, const TunerNote&) {}
   void take_in(const Event&, const OutsideTrial&) {}
+  void take_in(const Event&, const CheckpointSaved&) {}
   TrialHistory& trial_of(const Event& event);
 
   StudyFacts facts_;

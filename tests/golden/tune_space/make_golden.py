@@ -22,7 +22,8 @@ from ray.tune.search.variant_generator import generate_variants
 N = 20000
 DISCRETE = ["choice(2, 4, 8, 16)", "quniform(0, 1, 0.25)", "quniform(0, 10, 1)", "quniform(-0.3, 0.3, 0.1)", "qloguniform(1, 5, 1)",
             "qloguniform(0.01, 0.1, 0.01)", "randint(2, 9)", "randint(-3, 4)", "qrandint(0, 10, 3)", "qrandint(-7, 8, 3)",
-            "qrandint(0, 10, 1)", "lograndint(1, 10)", "lograndint(100, 109)", "qrandn(0, 1, 0.5)"]
+            "qrandint(0, 10, 1)", "lograndint(1, 10)", "lograndint(100, 109)", "qrandn(0, 1, 0.5)", "qlograndint(1, 100, 10)",
+            "qlograndint(8, 64, 8)"]
 CONTINUOUS = ["uniform(-2, 5)", "loguniform(1e-4, 1e-1)", "randn()", "randn(3, 0.5)"]
 OPTUNA = {"uniform(-2, 5)": optuna.distributions.FloatDistribution(-2, 5),
           "loguniform(1e-4, 1e-1)": optuna.distributions.FloatDistribution(1e-4, 1e-1, log=True)}
@@ -36,7 +37,7 @@ GRIDS = [({"a": [1, 2], "b": ["x", "y"]}, 1), ({"b": ["x", "y"], "a": [1, 2]}, 2
 def ray_domain(text):
     """A domain of ours as Ray's: the same text but for choice, whose argument is a list there."""
     names = {name: getattr(tune, name) for name in ["quniform", "uniform", "loguniform", "qloguniform", "randint", "qrandint", "lograndint",
-                                                    "randn", "qrandn"]}
+                                                    "qlograndint", "randn", "qrandn"]}
     return eval(text, names | {"choice": lambda *values: tune.choice(list(values))})
 
 

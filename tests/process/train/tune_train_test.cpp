@@ -146,6 +146,15 @@ TEST(TuneOverTrain, AFlagThatTrainHasNotIsRefusedBeforeTheFirstTrial) {
   EXPECT_FALSE(fs::exists(folder.path() / "small.db"));
 }
 
+TEST(TuneOverTrain, ACommandIsTriedAsItsTrialsAreRunAlsoByATunerThatIsARankOfSomeJob) {
+  const test::Folder folder;
+  std::ofstream(folder.path() / "study.toml") << study("stopping");
+  // Of such a job `muster train` says that WORLD_SIZE is missing; its trials are none of it.
+  Launched tuner({"tune", folder.path() / "study.toml", "--num-samples", "1"},
+                 {.environment = {"RANK=3"}});
+  EXPECT_EQ(tuner.wait(std::chrono::seconds(120)).code, 0) << tuner.err();
+}
+
 TEST(TuneOverTrain, ATrialSaysThatItsLossWasNotFiniteOrMemoryRanOut) {
   const test::Folder folder;
   // With a limit, for some machines promise any amount of memory.

@@ -9,16 +9,10 @@
 
 #include <gmock/gmock.h>
 
-#include "muster/base/file.h"
-#include "muster/base/text.h"
-#include "muster/tune/core/study_core.h"
-#include "muster/tune/files/study_file.h"
+#include "muster/base/json.h"
 #include "muster/tune/storage/sqlite.h"
-#include "muster/tune/storage/storage.h"
 
-#include "tests/support/folder.h"
-#include "tests/support/launched.h"
-#include "tests/support/paths.h"
+#include "tests/process/tune/shell_study.h"
 
 namespace muster::testing_process {
 namespace {
@@ -28,45 +22,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class SharedStudy : public ::testing::Test {
- protected:
-  /// A study whose trials are this line of a shell, one at a time.
-  std::string study(const std::string& line, int64_t samples, const std::string& more = "") {
-    write_file_atomic(folder_.path() / "train.sh", line + "\n");
-    write_file_atomic(file(),
-                      concat("name = \"study\"\nmetric = \"loss\"\nmode = \"min\"\nnum_samples = ",
-                             samples,
-                             "\nmax_concurrent = 1\nstop_grace = \"0s\"\n"
-                             "command = [\"sh\", \"train.sh\"]\n",
-                             more,
-                             "\n[space]\nlr = \"uniform(0, 1)\"\n"
-                             "[resources_per_trial]\ncpu = 0.001\n"));
-    return file().string();
-  }
-  fs::path file() const { return folder_.path() / "study.toml"; }
-  fs::path storage() const { return folder_.path() / "study.db"; }
-
-  /// Replays the log, which checks every decision.
-  tune::StudyCore replayed() const {
-    tune::StudyCore core(tune::read_study_file(file()));
-    for (const tune::Event& event : tune::read_events(storage(), "study")) core.replay(event);
-    return core;
-  }
-
-  struct Said {
-    int code;
-    std::string out, err;
-  };
-  static Said say(const std::vector<std::string>& words) {
-    Launched program(words);
-    const int code = program.wait().code;
-    return {code, program.out(), program.err()};
-  }
-
-  const std::string program_ = concat("'", test::program_path("muster"), "' ");
-  static constexpr const char* kReport = "echo '[tune-metric]: {\"loss\": 1}'";
-  test::Folder folder_;
-};
+using SharedStudy = ShellStudy;
 
 TEST_F(SharedStudy, ATrialThatWasAskedForDoesNotKeepTheTuner) {
   const std::string file = study(kReport, 2);
@@ -236,6 +192,24 @@ TEST_F(SharedStudy, ASinkThatCannotBeWrittenEndsAloneAndTheStudyGoesOn) {
   EXPECT_EQ(replayed().trials().size(), 3U);
 }
 
+// ---- For a script ----
+
+TEST_F(SharedStudy, WithJsonAnErrorIsAnObjectToo) {
+  const auto error_of = [](const Said& said) { return parse_json(said.err, "stderr").at("error"); };
+  const Said missing = say({"study", "show", storage().string(), "--json"});
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_EQ(missing.out, "");
+  EXPECT_EQ(error_of(missing).at("kind"), "usage");
+  EXPECT_THAT(error_of(missing).at("refused").get<std::string>(), HasSubstr("no such file"));
+  const std::string file = study(kReport, 1);
+  EXPECT_EQ(say({"study", "ask", file}).code, 0);
+  EXPECT_THAT(
+      error_of(say({"study", "best", storage().string(), "--json"})).at("text").get<std::string>(),
+      HasSubstr("has no trial with a finite loss yet"));
+  EXPECT_EQ(error_of(say({"study", "tell", file, "7", "loss=1", "--json"})).at("refused"),
+            "nothing can be told of trial 7");
+}
+
 // ---- One typo ----
 
 TEST_F(SharedStudy, ACommandThatCannotRunIsRefusedBeforeTheFirstTrialAndByADryRun) {
@@ -309,6 +283,47 @@ TEST_F(SharedStudy, ANewStudyFindsNothingOfADeletedOne) {
   EXPECT_EQ(say({"study", "delete", storage().string()}).code, 0);
   EXPECT_FALSE(fs::exists(trials));
   EXPECT_THAT(say({"study", "list", storage().string(), "--json"}).out, HasSubstr("[]"));
+}
+
+TEST_F(SharedStudy, ATunerWhoseStudyIsDeletedEndsWithOneErrorAndLeavesNothing) {
+  const std::string file = study(concat(kReport, "; sleep 100"), 1);
+  Launched tuner({"tune", file});
+  ASSERT_TRUE(tuner.wait_for("trial 0 started"));
+  {
+    tune::Database optuna(storage(), tune::Database::Access::kWrite);  // asks no lock of ours
+    optuna.run("DELETE FROM studies");
+  }
+  EXPECT_EQ(tuner.wait().code, 2) << tuner.err();
+  EXPECT_THAT(tuner.err(), HasSubstr("error: study \"study\" is gone: it was deleted from"));
+  EXPECT_TRUE(tuner.nothing_left());
+}
+
+TEST_F(SharedStudy, WhoAsksHearsThatTheStudyIsGivenUpAndARestartBeginsAnew) {
+  const std::string file = study(kReport, -1, "fail_fast = true");
+  EXPECT_EQ(say({"study", "ask", file}).code, 0);
+  EXPECT_EQ(say({"study", "tell", file, "0", "--failed", "no such data"}).code, 0);
+  for (int i = 0; i < 2; ++i) {
+    const Said said = say({"study", "ask", file});
+    EXPECT_EQ(said.code, 1);
+    EXPECT_EQ(said.out, "");
+    EXPECT_THAT(said.err,
+                AllOf(HasSubstr("given up: trial 0 failed (crash): no such data"),
+                      HasSubstr("muster study restart " + storage().string())));
+  }
+  EXPECT_EQ(say({"study", "restart", storage().string()}).code, 0);
+  EXPECT_THAT(say({"study", "ask", file}).out, HasSubstr("\"number\":1"));
+  EXPECT_EQ(replayed().trials()[1].values, replayed().trials()[0].values);
+}
+
+TEST_F(SharedStudy, ATunerIsGivenUpByTheFailuresOfTrialsThatOthersAskedFor) {
+  const std::string file = study("while :; do sleep 0.01; done", -1, "fail_fast = true");
+  Launched tuner({"tune", file});
+  ASSERT_TRUE(tuner.wait_for("trial 0 started"));
+  EXPECT_THAT(say({"study", "ask", file}).out, HasSubstr("\"number\":1"));
+  EXPECT_EQ(say({"study", "tell", file, "1", "--failed", "no such data"}).code, 0);
+  EXPECT_EQ(tuner.wait().code, 1) << tuner.err();
+  EXPECT_THAT(tuner.err(), HasSubstr("given up: trial 1 failed (crash): no such data"));
+  EXPECT_TRUE(tuner.nothing_left());
 }
 
 TEST_F(SharedStudy, AStudyThatIsRunIsNotDeleted) {

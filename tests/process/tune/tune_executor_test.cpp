@@ -57,6 +57,27 @@ TEST_F(LocalTrials, VariablesOfAnOuterStudyDoNotReachTheTrial) {
   EXPECT_EQ(slurp(folder_of(0) / "stdout.log"), "[]\n");
 }
 
+TEST_F(LocalTrials, AnAttemptFindsWhatItsTrialHasLeftAndNothingOfAnotherStudy) {
+  const auto folder = folder_of(0);
+  script("ls \"$MUSTER_CHECKPOINT_DIR\"; echo > \"$MUSTER_CHECKPOINT_DIR/weights\"");
+  run();
+  const auto found = [&](AttemptPlan plan) {
+    std::filesystem::remove(folder / "stdout.log");
+    start(0, std::move(plan));
+    drive();
+    return slurp(folder / "stdout.log");
+  };
+  EXPECT_EQ(found({.attempt = 2}), "weights\n");
+  std::ofstream(folder / ".study") << "try of another time\n";
+  EXPECT_EQ(found({.attempt = 3}), "");
+  EXPECT_TRUE(std::filesystem::exists(folder.string() + ".old-1/checkpoints/weights"));
+  std::ofstream(folder / ".study") << "try of another time\n";
+  EXPECT_EQ(found({.attempt = 4, .resume_from = folder / "checkpoints" / "weights"}), "weights\n")
+      << "the study's log names a checkpoint in it";
+  std::filesystem::remove(folder / ".study");  // as an older version left it
+  EXPECT_EQ(found({.attempt = 5}), "weights\n");
+}
+
 // ---- Ways to report. ----
 
 TEST_F(LocalTrials, TaggedLinesOnStdoutAreReports) {

@@ -1,40 +1,21 @@
 // `muster tune` as its users see it: what goes wrong is one clear line.
-#include <filesystem>
 #include <string>
 #include <string_view>
 
 #include <gmock/gmock.h>
 
-#include "muster/base/file.h"
-#include "muster/base/text.h"
-
-#include "tests/support/folder.h"
-#include "tests/support/launched.h"
-#include "tests/support/paths.h"
+#include "tests/process/tune/shell_study.h"
 
 namespace muster::testing_process {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class TuneProgram : public ::testing::Test {
+class TuneProgram : public ShellStudy {
  protected:
-  /// A study of two trials, one at a time, that are this shell script.
-  std::string study(const std::string& script, const std::string& more = "") {
-    write_file_atomic(folder_.path() / "train.sh", script + "\n");
-    write_file_atomic(folder_.path() / "study.toml",
-                      "name = \"study\"\nmetric = \"loss\"\nmode = \"min\"\nnum_samples = 2\n"
-                      "max_concurrent = 1\ncommand = [\"sh\", \"train.sh\"]\n" +
-                          more +
-                          "[space]\nlr = \"uniform(0, 1)\"\n[resources_per_trial]\ncpu = 0.001\n");
-    return folder_.path() / "study.toml";
-  }
-  const std::string report_ = "'" + test::program_path("muster") + "' report ";
-
-  test::Folder folder_;
+  const std::string report_ = program_ + "report ";
 };
 
 int count(std::string_view text, std::string_view part) {
@@ -44,7 +25,8 @@ int count(std::string_view text, std::string_view part) {
 }
 
 TEST_F(TuneProgram, AMisspeltMetricIsSaidOncePerTrialHoweverOftenItIsReported) {
-  Launched tuner({"tune", study(concat("for t in 1 2 3 4; do ", report_, "los=1 step=$t; done"))});
+  Launched tuner(
+      {"tune", study(concat("for t in 1 2 3 4; do ", report_, "los=1 step=$t; done"), 2)});
   EXPECT_EQ(tuner.wait().code, 1);
   const std::string refusal =
       "muster: the first report of trial 0: it has the study's metric \"loss\"";
@@ -60,14 +42,15 @@ TEST_F(TuneProgram, AMetricThatIsNotFiniteFailsItsTrialIfTheStudySaysSo) {
   Launched tuner(
       {"tune",
        study(concat(report_, "loss=0.5; ", report_, "loss=nan; ", report_, "loss=1; sleep 100"),
-             "nan_is_failure = true\nstop_grace = \"0s\"\n")});
+             2,
+             "nan_is_failure = true")});
   EXPECT_EQ(tuner.wait().code, 1);
   EXPECT_THAT(tuner.err(), HasSubstr("trial 0 failed (nan): loss is nan at step 2"));
   EXPECT_TRUE(tuner.nothing_left());
 }
 
 TEST_F(TuneProgram, ASecondTunerOfAStudyIsRefusedAndNamesTheFirst) {
-  const std::string file = study(concat(report_, "loss=1; sleep 100"), "stop_grace = \"0s\"\n");
+  const std::string file = study(concat(report_, "loss=1; sleep 100"), 2);
   Launched first({"tune", file});
   ASSERT_TRUE(first.wait_for("trial 0 started"));
   Launched second({"tune", file});

@@ -147,6 +147,16 @@ TEST(Checkpoint, OfFormat2IsReadAndKnownToHaveNoChecksum) {
   EXPECT_EQ(train::read_checkpoint(path).best_step, -1);
 }
 
+TEST(Checkpoint, TheBestEpochThatOneOfFormat2KnowsStaysToo) {
+  const test::Folder folder;
+  for (const int64_t step : {50, 100, 110, 120})
+    make_format_2(train::write_checkpoint(folder.path(), example(step)),
+                  {{"best", {{"best_epoch", 1}}}},
+                  {{"steps_per_epoch", 50}});
+  train::remove_old_checkpoints(folder.path(), 1);
+  EXPECT_THAT(train::checkpoint_steps(folder.path()), ::testing::ElementsAre(120, 100));
+}
+
 TEST(Checkpoint, DamageIsNamed) {
   for (const std::string name : {"model.safetensors", "optimizer.safetensors", "rng.safetensors"}) {
     const test::Folder folder;

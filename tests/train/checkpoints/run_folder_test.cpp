@@ -195,6 +195,20 @@ TEST(RunFolder, ABestEpochBeforeTheStepIsInBothRuns) {
   EXPECT_EQ(weight(at(place.path(), 20)), 20);
 }
 
+TEST(RunFolder, TheBestEpochOfEachCheckpointThatIsSetAsideComesAlong) {
+  const test::Folder place;
+  for (const auto& [step, best] :
+       std::map<int64_t, int64_t>{{10, 10}, {20, 20}, {30, 20}, {40, 40}, {50, 40}})
+    train::write_checkpoint(place.path(), saved_state(step, best));
+  RunFolder folder(place.path());
+  const train::Checkpoint from = at(place.path(), 20);
+  folder.prepare(&from);
+  const fs::path aside = place.path() / "abandoned" / "1";
+  EXPECT_THAT(train::checkpoint_steps(aside), ElementsAre(50, 40, 30, 20));
+  EXPECT_EQ(weight(at(aside, 20)), 20);  // --resume step-30 --test-weights best
+  EXPECT_THAT(train::checkpoint_steps(place.path()), ElementsAre(20, 10));
+}
+
 TEST(RunFolder, ABestEpochWhoseCheckpointIsGoneIsSaid) {
   const test::Folder place;
   make_run(place.path());

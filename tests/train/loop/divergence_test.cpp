@@ -1,5 +1,7 @@
 // Runs that diverge: how they end, and what they leave.
 #include <cmath>
+#include <set>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -96,6 +98,22 @@ TEST(ModelState, NamesTheFirstTensorThatIsNotFinite) {
       EXPECT_EQ(train::first_not_finite({{"large", large}, {"b", tensor}, {"c", tensor}}), "b");
     }
   }
+}
+
+TEST(ModelState, ABufferThatIsMadeWithInfinitiesMayKeepThemButHasNoNan) {
+  torch::nn::Module module;
+  torch::Tensor mask =
+      module.register_buffer("mask", torch::full({2, 2}, -HUGE_VAL, torch::kFloat).triu(1));
+  torch::Tensor mean = module.register_buffer("mean", torch::zeros({2}));
+  const auto infinite = train::infinite_buffers(module);
+  EXPECT_EQ(infinite, std::set<std::string>{"mask"});
+  const auto bad = [&] { return train::first_not_finite(train::model_state(module), infinite); };
+  EXPECT_EQ(bad(), std::nullopt);
+  mean[0] = HUGE_VAL;
+  EXPECT_EQ(bad(), "mean");
+  mean[0] = 0;
+  mask[0][0] = std::nan("");
+  EXPECT_EQ(bad(), "mask");
 }
 
 }  // namespace

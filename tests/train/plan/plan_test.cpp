@@ -155,6 +155,16 @@ TEST(Plan, ResumeTakesOverWhatWasNotSaid) {
   EXPECT_EQ(now.epochs, 9);
 }
 
+TEST(Plan, AnOptionThatIsNewerThanTheCheckpointHadItsDefaultThere) {
+  Json plan = train::to_json(resolve({}));
+  plan.erase("drop_last");
+  train::TrainOptions now;
+  train::take_over(plan, {"drop_last"}, now);  // said, and as it was
+  now.drop_last = true;
+  EXPECT_THAT(refusal_of([&] { train::take_over(plan, {"drop_last"}, now); }),
+              HasSubstr("drop_last was false, now true"));
+}
+
 TEST(Plan, ResumeRefusesToChangeTheNumbers) {
   const Json plan = train::to_json(resolve({}));
   train::TrainOptions now;

@@ -65,6 +65,10 @@ TEST(Event, AGivenTrialAndASessionSayWhatTheyAre) {
   const TunerNote note{.text = "started", .session = true};
   EXPECT_EQ(payload_text(with(note)), R"x({"text":"started","session":true})x");
   EXPECT_TRUE(std::get<TunerNote>(again(with(note)).what).session);
+  const TunerNote more{.text = "a", .forgives = true, .in_vain = 3};
+  EXPECT_EQ(payload_text(with(more)), R"x({"text":"a","forgives":true,"in_vain":3})x");
+  EXPECT_TRUE(std::get<TunerNote>(again(with(more)).what).forgives);
+  EXPECT_EQ(std::get<TunerNote>(again(with(more)).what).in_vain, 3);
 }
 
 TEST(Event, KeepsEveryDoubleBitForBitAndWritesWhatJsonHasNotAsText) {
@@ -110,6 +114,8 @@ TEST(Event, EveryKindReadsBackAsTheSameText) {
                              with(AttemptEnded{}),
                              with(Reported{}),
                              with(TrialAdded{}),
+                             with(CheckpointSaved{}),
+                             with(CheckpointSaved{.attempt = 2, .t = 7, .checkpoint = "c/7"}),
                              with(TunerNote{"started by process 7"})}) {
     EXPECT_EQ(payload_text(again(event)), payload_text(event)) << kind_of(event);
     const Json json = parse_json(payload_text(event), "payload");

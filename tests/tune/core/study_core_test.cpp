@@ -276,7 +276,54 @@ TEST(StudyCore, WithFailFastTheFirstFailureForGoodEndsTheStudy) {
   EXPECT_EQ(core.next(3).kind, StudyCore::Next::kFinished);
   StudyCore again(spec);
   for (const Event& event : core.take_events()) again.replay(event);
+  EXPECT_TRUE(again.has_given_up());  // so it is for all who have the study open
+  again.note("resumed", 4, /*session=*/true);
   EXPECT_FALSE(again.is_stopped());  // the next tuner goes on
+  EXPECT_EQ(again.next(4).kind, StudyCore::Next::kStart);
+}
+
+TEST(StudyCore, FailuresCountWhoeverRanTheTrialsUntilSomebodyWantsItAllTheSame) {
+  StudySpec spec = spec_with(-1);
+  spec.give_up_after = 3;
+  std::vector<Event> log;
+  // Each call in a process of its own, as `muster study ask` and `tell` are.
+  const auto in_another_process = [&](auto call) {
+    StudyCore core(spec);
+    for (const Event& event : log) core.replay(event);
+    call(core);
+    for (Event& event : core.take_events()) log.push_back(std::move(event));
+  };
+  for (int64_t i = 0; i < 3; ++i) {
+    in_another_process([&](StudyCore& core) {
+      ASSERT_EQ(core.next(1, /*asked=*/true).kind, StudyCore::Next::kStart);
+      EXPECT_FALSE(core.has_given_up());
+    });
+    in_another_process([&](StudyCore& core) { core.ended(i, Failure::kCrash, "no such file", 1); });
+  }
+  const auto* note = std::get_if<TunerNote>(&log.back().what);
+  ASSERT_NE(note, nullptr);
+  EXPECT_THAT(note->text, HasSubstr("stopping: 3 trials failed without one report"));
+  in_another_process([](StudyCore& core) {
+    EXPECT_TRUE(core.has_given_up());
+    EXPECT_EQ(core.next(2, true).kind, StudyCore::Next::kFinished);
+    core.forgive("once more", 3);
+  });
+  in_another_process([](StudyCore& core) {
+    EXPECT_FALSE(core.is_stopped());
+    EXPECT_EQ(core.next(4, true).kind, StudyCore::Next::kStart);
+  });
+}
+
+TEST(StudyCore, AnAskedTrialThatFailsWhenTheStudyIsGivenUpHasFailed) {
+  StudySpec spec = spec_with(-1);
+  spec.fail_fast = true;
+  StudyCore core(spec);
+  core.next(1, /*asked=*/true);
+  core.next(1, /*asked=*/true);
+  core.ended(0, Failure::kCrash, "boom", 2);
+  ASSERT_TRUE(core.has_given_up());
+  core.ended(1, Failure::kCrash, "boom", 3);
+  EXPECT_EQ(trial(core, 1).state, TrialState::kFailed);
 }
 
 TEST(StudyCore, AStudyWithoutEndWhoseTrialsAllFailWithoutAReportEnds) {

@@ -213,6 +213,69 @@ TEST(StudyCoreRecover, TrialsThatWereAskedForAreLeftAloneForADay) {
   }
 }
 
+TEST(StudyCoreAsked, WhoHasAskedOnceTakesATunersTrialForATuners) {
+  const StudySpec spec = spec_with(5);
+  StudyCore tuner(spec), asker(spec);
+  const auto tell = [](StudyCore& from, StudyCore& to) {
+    for (const Event& event : from.take_events()) to.replay(event);
+  };
+  ask(asker, 1);
+  tell(asker, tuner);
+  start(tuner, 2);
+  tell(tuner, asker);
+  EXPECT_TRUE(asker.is_asked(0));
+  EXPECT_FALSE(asker.is_asked(1));
+  EXPECT_TRUE(asker.has_lost_attempts());  // were the tuner gone
+}
+
+// ---- Attempts that repeat what one before has reported ----
+
+StudySpec spec_with_retries() {
+  StudySpec spec = spec_with(1);
+  spec.failures.fill({.retries = -1, .backoff_s = 0});
+  return spec;
+}
+
+TEST(StudyCoreRepeats, ACheckpointOfARepeatedReportIsInTheLog) {
+  const StudySpec spec = spec_with_retries();
+  StudyCore core(spec);
+  start(core);
+  for (int64_t t = 1; t <= 5; ++t) core.report(0, loss(1, t, t == 2 ? "c/2" : ""), 1);
+  core.ended(0, Failure::kCrash, "killed", 1);
+  start(core, 2);
+  core.report(0, loss(1, 3), 2);
+  core.report(0, loss(1, 4, "c/4"), 2);
+  std::vector<Event> log = core.take_events();
+  StudyCore again = replayed(spec, log);
+  EXPECT_EQ(trial(again, 0).checkpoint, "c/4");
+  EXPECT_EQ(trial(again, 0).checkpoint_t, 4);
+  EXPECT_EQ(trial(again, 0).reports, 5);
+  again.recover(3);
+  start(again, 4);
+  const auto started = again.take_events().back();
+  EXPECT_EQ(std::get<AttemptStarted>(started.what).from_checkpoint, "c/4");
+}
+
+TEST(StudyCoreRepeats, ACoreMadeAnewKnowsHowFarAnAttemptWasThatRepeatedItself) {
+  const StudySpec spec = spec_with_retries();
+  StudyCore core(spec);
+  start(core);
+  for (int i = 0; i < 4; ++i) core.report(0, loss(1), 1);
+  core.ended(0, Failure::kCrash, "killed", 1);
+  start(core, 2);
+  for (int i = 0; i < 3; ++i) core.report(0, loss(1), 2);  // 1, 2, 3: without steps
+  const Unlogged unlogged = core.unlogged();
+  ASSERT_EQ(unlogged.attempts.size(), 1u);
+  StudyCore again = replayed(spec, core.take_events());
+  again.restore(unlogged);
+  again.report(0, loss(1), 3);  // 4: as before
+  EXPECT_EQ(trial(again, 0).reports, 4);
+  again.report(0, loss(1), 3);
+  EXPECT_EQ(trial(again, 0).reports, 5);
+  EXPECT_EQ(trial(again, 0).last_t, 5);
+  EXPECT_TRUE(again.unlogged().attempts.empty());  // the log has it from here on
+}
+
 // ---- Points from elsewhere ----
 
 TEST(StudyCoreGiven, PointsFromElsewhereComeFirstOnTopOfTheGridWhichLosesNoneOfItsOwn) {

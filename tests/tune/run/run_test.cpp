@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <optional>
 #include <stdexcept>
 
 #include <gmock/gmock.h>
@@ -12,6 +13,7 @@
 
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
+#include "tests/support/short_files.h"
 
 namespace muster::tune {
 namespace {
@@ -227,6 +229,27 @@ TEST(Run, AnObserverSeesTheTrialsToTheEndAndWhatItThrowsComesOut) {
     throw std::runtime_error("the disk of the table is full");
   };
   EXPECT_THROW(run(&train, throws), std::runtime_error);
+}
+
+TEST(Run, AReportThatCannotBeStoredEndsTheRunAndFailsNoTrial) {
+  const test::Folder folder;
+  RunConfig config{.config = lr_space(),
+                   .metric = "loss",
+                   .mode = "min",
+                   .storage = folder.path() / "a.db",
+                   .storage_patience_s = 0.01};
+  std::optional<test::ShortFiles> full;
+  const auto fills_the_disk = [&](TrialHandle& trial) {
+    full.emplace(1);
+    trial.report({{"loss", 1}});
+  };
+  EXPECT_THAT(refusal_of([&] { run(fills_the_disk, config); }, ErrorKind::kEnvironment),
+              HasSubstr("cannot write"));
+  full.reset();
+  const RunResult result = run(&train, config);
+  ASSERT_EQ(result.trials.size(), 1u);
+  EXPECT_EQ(result.trials[0].state, TrialState::kComplete);
+  EXPECT_EQ(result.trials[0].attempt, 2);
 }
 
 TEST(Run, RefusesWhatMakesNoSenseBeforeAnythingRuns) {

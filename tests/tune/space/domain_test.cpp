@@ -26,6 +26,7 @@ TEST(Domain, ReadsWhatItWrites) {
                            "randint(2, 9)",
                            "qrandint(0, 9, 3)",
                            "lograndint(1, 1000)",
+                           "qlograndint(16, 1024, 16)",
                            "randn(0, 1)",
                            "qrandn(0, 2, 0.5)",
                            "choice(2, 4.0, true, 'adam')",
@@ -45,7 +46,10 @@ TEST(Domain, TextAndFunctionsMeanTheSame) {
             Distribution(IntDistribution{.low = 0, .high = 9, .step = 3}));
   EXPECT_EQ(distribution("qrandint(-7, 8, 3)"), qrandint(-6, 6, 3).distribution());
   EXPECT_EQ(distribution("qrandint(0, 10, 1)"), randint(0, 10).distribution());  // as Ray
-  EXPECT_EQ(distribution("choice([1, 2])"), choice({1, 2}).distribution());      // Ray's spelling
+  EXPECT_EQ(distribution("qlograndint(5, 100, 10)"),
+            Distribution(IntDistribution{.low = 10, .high = 100, .log = true, .step = 10}));
+  EXPECT_EQ(distribution("qlograndint(1, 10, 1)"), lograndint(1, 10).distribution());
+  EXPECT_EQ(distribution("choice([1, 2])"), choice({1, 2}).distribution());  // Ray's spelling
   EXPECT_EQ(distribution("loguniform(10 ** -4, 1 / 10)"), loguniform(1e-4, 1e-1).distribution());
   EXPECT_EQ(distribution("randn()"), randn().distribution());
   EXPECT_EQ(Domain::parse(" grid_search('a') ", "").kind(), Domain::Kind::kGrid);

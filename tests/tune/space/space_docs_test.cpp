@@ -57,7 +57,7 @@ TEST(SpacePage, EveryExampleIsRead) {
 
 TEST(SpacePage, EveryDomainIsThere) {
   const auto domains = first_cells("Domains");
-  EXPECT_EQ(domains.size(), 12U);
+  EXPECT_EQ(domains.size(), 13U);
   for (const std::string& domain : domains) {
     const Space space({{"x", Domain::parse(domain, "page")}});
     EXPECT_EQ(space.dimensions().size(), 1U) << domain;

@@ -46,7 +46,11 @@ TEST(Value, IsTheSameAfterAWayThroughJson) {
        {Value(), Value(true), Value(3), Value(INT64_MIN), Value(0.1), Value(2.0), Value("a\"\n")})
     EXPECT_EQ(value_from(parse_json(json_text(to_json(value)), "test"), "test"), value);
   EXPECT_EQ(to_json(Value(std::nan(""))), "nan");
-  EXPECT_EQ(value_from(Json(UINT64_MAX), "x"), Value(0x1p64));
+  EXPECT_EQ(value_from(Json(uint64_t{1} << 63), "x"), Value(0x1p63));
+  for (const uint64_t number : {UINT64_MAX, (uint64_t{1} << 63) + 1}) {
+    EXPECT_THAT(test::refusal_of([&] { value_from(Json(number), "x"); }),
+                ::testing::HasSubstr(std::to_string(number)));
+  }
   EXPECT_THAT(refusal_of([] { value_from(Json::array(), "key x"); }),
               HasSubstr("key x: a value is"));
 }

@@ -230,7 +230,8 @@ TEST_F(StorageTest, TrialsThatOptunaAddedAreGivenWithTheirParametersAndValues) {
       INSERT INTO trial_values VALUES (90, 2, 0, NULL, 'INF_POS');
       INSERT INTO trial_intermediate_values VALUES (90, 2, 1, 0.5, 'FINITE');)");
   }
-  const auto trials = storage->foreign_trials();
+  storage->news();
+  const auto trials = storage->finished_trials();
   ASSERT_THAT(trials, SizeIs(1));
   EXPECT_EQ(trials[0].number, 1);
   EXPECT_EQ(trials[0].state, TrialState::kComplete);
@@ -238,6 +239,7 @@ TEST_F(StorageTest, TrialsThatOptunaAddedAreGivenWithTheirParametersAndValues) {
   EXPECT_EQ(trials[0].params, (std::map<std::string, Value>{{"lr", 0.01}, {"l1", 16}, {"n", 3}}));
   EXPECT_THAT(trials[0].intermediate, ElementsAre(std::pair(1, 0.5)));
   EXPECT_EQ(trials[0].ended_s - trials[0].started_s, 0.5);
+  EXPECT_THAT(storage->finished_trials(), testing::IsEmpty());  // each once
   EXPECT_EQ(read_foreign_trials(file(), "fashion").size(), 1U);
   // Our next trial takes the next number of Optuna's.
   storage->append(std::vector<Event>{make.added(1)});

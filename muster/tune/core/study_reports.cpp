@@ -1,0 +1,131 @@
+// Reports of a study's trials, and what they are answered.
+#include <algorithm>
+#include <cmath>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/tune/core/study_core.h"
+#include "muster/tune/core/study_state.h"
+
+namespace muster::tune {
+namespace {
+
+std::vector<std::string> names_of(const Metrics& metrics) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : metrics) names.push_back(name);
+  return names;
+}
+
+std::string on_one_line(std::string_view text) { return join(split(text, '\n'), "; "); }
+
+}  // namespace
+
+int64_t StudyCore::Impl::time_of(const Trial& trial, const Report& report) const {
+  if (report.step) return *report.step;
+  const Attempt& attempt = records.at(trial.number).attempt;
+  return attempt.base_t + attempt.counted + 1;
+}
+
+/// A misspelt metric is found at the first report, not after hours.
+void StudyCore::Impl::check_metrics(const Trial& trial, const Report& report) const {
+  if (trial.reports > 0 || find_metric(report.metrics, spec.metric) != nullptr) return;
+  const auto names = names_of(report.metrics);
+  throw usage_error({.refused = concat("the first report of trial ", trial.number),
+                     .rule = concat("it has the study's metric \"", spec.metric, '"'),
+                     .value = join(names, ", "),
+                     .hint = names.empty() ? "" : suggestion(spec.metric, names)});
+}
+
+Decision StudyCore::report(int64_t number, const Report& report, double now_s) {
+  Trial& trial = impl_->running(number);
+  TrialRecord& record = impl_->records.at(number);
+  if (report.sequence > 0 && report.sequence <= record.attempt.sequence) return record.decision;
+  try {
+    return impl_->take_report(trial, report, now_s);
+  } catch (const Error& error) {
+    record.attempt.refused = on_one_line(error.what());
+    impl_->unlogged.insert(number);
+    throw;
+  }
+}
+
+Decision StudyCore::Impl::take_report(Trial& trial, const Report& report, double now_s) {
+  TrialRecord& record = records.at(trial.number);
+  Attempt& attempt = record.attempt;
+  // It ought to have ended.
+  if (record.decision.action != Action::kContinue) return record.decision;
+  const int64_t t = time_of(trial, report);
+  if (t <= attempt.t) {
+    throw usage_error({.refused = concat("a report of trial ", trial.number),
+                       .rule = concat("its step is above the one before, ", attempt.t),
+                       .value = concat("step=", t)});
+  }
+  check_metrics(trial, report);
+  if (attempt.asked) renew_lease(trial, now_s);
+  attempt.t = t;
+  attempt.sequence = std::max(report.sequence, attempt.sequence);
+  if (!report.step) ++attempt.counted;
+  attempt.refused.clear();
+  if (trial.reports > 0 && t <= trial.last_t) {
+    // A restarted trial repeats itself: what was decided here is known, it went on.
+    unlogged.insert(trial.number);
+    if (!report.checkpoint.empty())
+      save_checkpoint(
+          trial, {.attempt = trial.attempt, .t = t, .checkpoint = report.checkpoint}, now_s);
+    return {};
+  }
+  unlogged.erase(trial.number);
+  record.decision = decide(trial, report, t, now_s);
+  emit(trial.number,
+       now_s,
+       Reported{.attempt = trial.attempt, .t = t, .report = report, .decision = record.decision});
+  return record.decision;
+}
+
+/// By the log: who goes on from there after a kill would else begin further back, perhaps with a
+/// checkpoint that its program has removed since.
+void StudyCore::Impl::save_checkpoint(Trial& trial, CheckpointSaved saved, double now_s) {
+  trial.checkpoint = saved.checkpoint;
+  trial.checkpoint_t = saved.t;
+  emit(trial.number, now_s, std::move(saved));
+}
+
+Decision StudyCore::Impl::decide(Trial& trial, const Report& report, int64_t t, double now_s) {
+  TrialRecord& record = records.at(trial.number);
+  const double* metric = find_metric(report.metrics, spec.metric);
+  Decision decision;
+  if (metric == nullptr) {
+    decision.reason = concat("no ", spec.metric, " in the report at ", t);
+  } else {
+    decision = scheduler->on_report(trial.number, t, score_of(*metric, spec.mode));
+    trial.last_metric = *metric;
+    if (std::isnan(trial.best_metric) || is_better(*metric, trial.best_metric))
+      trial.best_metric = *metric;
+    if (spec.nan_is_failure && !std::isfinite(*metric)) {
+      record.fails = Failure::kNan;
+      decision = {.action = Action::kStop,
+                  .reason = concat(spec.metric, " is ", shortest(*metric), " at step ", t)};
+    }
+  }
+  trial.last_t = t;
+  ++trial.reports;
+  ++reports;
+  trial.last_metrics = report.metrics;
+  if (!report.checkpoint.empty()) trial.checkpoint = report.checkpoint, trial.checkpoint_t = t;
+  const double run_s = trial.run_s + now_s - record.attempt.started_s;
+  auto rule = rules.on_report(trial.number, t, report.metrics, run_s);
+  if (rule && !record.fails) decision = std::move(*rule);
+  if (decision.action == Action::kPause && trial.checkpoint.empty()) {
+    record.fails = Failure::kCrash;
+    decision = {.action = Action::kStop,
+                .reason = concat("cannot be paused at ",
+                                 t,
+                                 " by scheduler ",
+                                 spec.scheduler,
+                                 ": its report has no checkpoint to go on from")};
+  }
+  if (!decision.reason.empty()) trial.reason = decision.reason;
+  return decision;
+}
+
+}  // namespace muster::tune
