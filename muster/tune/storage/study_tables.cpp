@@ -165,7 +165,6 @@ std::vector<ForeignTrial> select_foreign_trials(Database& database, int64_t stud
 
 WaitingTrials::WaitingTrials(Database& database, int64_t study_id)
     : study_id_(study_id),
-      database_(database),
       new_rows_(database.prepare("SELECT trial_id, number, state FROM trials "
                                  "WHERE trial_id > ? AND study_id = ? ORDER BY trial_id")),
       state_(database.prepare("SELECT state FROM trials WHERE trial_id = ?")),

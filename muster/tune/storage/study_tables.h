@@ -42,7 +42,6 @@ class WaitingTrials {
   WaitingTrial read(int64_t trial_id, int64_t number);
 
   int64_t study_id_;
-  Database& database_;
   Statement new_rows_, state_, params_, attributes_;
   int64_t seen_ = -1;                        // the largest trial_id
   std::map<int64_t, WaitingTrial> waiting_;  // by trial_id
