@@ -1,9 +1,6 @@
 // `muster train`: trains a model of the zoo, alone or as one rank of a job.
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <chrono>
-#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -18,6 +15,7 @@
 #include "muster/base/error.h"
 #include "muster/base/host.h"
 #include "muster/base/json.h"
+#include "muster/base/local_time.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/train/loop/trainer.h"
@@ -216,13 +214,8 @@ int report_result(const train::TrainResult& result,
 std::vector<std::pair<std::string, std::string>> facts_of(std::span<const std::string> args) {
   std::string command = "muster train";
   for (const std::string& word : args) command += ' ' + shell_word(word);
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm local{};
-  ::localtime_r(&now, &local);
-  std::array<char, 64> date{};
-  std::strftime(date.data(), date.size(), "%Y-%m-%d %H:%M:%S %Z", &local);
   return {{"command", command},
-          {"started", date.data()},
+          {"started", local_time_now("%Y-%m-%d %H:%M:%S %Z")},
           {"host", host_name()},
           {"folder", fs::current_path().string()},
           {"version", "muster " MUSTER_VERSION ", LibTorch " TORCH_VERSION}};
