@@ -75,7 +75,7 @@ ListRequest parse_list(std::span<const std::string> args,
                             "muster list [KIND] [--json | --names]");
   std::string known;
   for (const ListKind& kind : kKinds) known += concat(known.empty() ? "" : ", ", kind.name);
-  add_value(*app, "kind", request.kind, known)->type_name("");
+  add_value(*app, "kind", request.kind, known)->type_name("KIND");
   app->add_flag("--json", request.json, "one JSON array instead of a table");
   app->add_flag("--names", request.names, "names alone, one a line");
   done = parse(*app, args, console);

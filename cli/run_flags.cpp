@@ -68,8 +68,8 @@ std::unique_ptr<CLI::App> make(TypedRun& typed, RunFlags& flags) {
   add_value(*app,
             "--nproc-per-node",
             typed.nproc_per_node,
-            "ranks on this machine: a number, gpu, cpu, or auto (GPUs if there are any, else CPUs)")
-      ->type_name("N")
+            "ranks on this machine; gpu, cpu: as many as there are; auto: GPUs if there are any")
+      ->type_name("N|gpu|cpu|auto")
       ->capture_default_str();
   add_value(*app, "--nnodes", typed.nnodes, "machines of the job; this command runs on each")
       ->type_name("N")
@@ -91,7 +91,7 @@ std::unique_ptr<CLI::App> make(TypedRun& typed, RunFlags& flags) {
             "name of the run, for its log folder, the same on each machine; made up if not given")
       ->type_name("ID");
   add_value(*app, "--rdzv-backend", typed.rdzv_backend, "static: the number of machines is fixed")
-      ->type_name("NAME")
+      ->type_name("static")
       ->capture_default_str();
   app->add_flag(
       "--standalone", typed.standalone, "one machine; the default, taken for torchrun's sake");

@@ -49,7 +49,7 @@ std::unique_ptr<CLI::App> study_app(const std::string& command,
       ->type_name("STORAGE")
       ->required();
   add_value(*app, "--study", flags.study, "its name; needed if the file has several")
-      ->type_name("NAME");
+      ->type_name("STUDY");
   app->add_flag("--json", flags.json, "for a script");
   return app;
 }

@@ -70,9 +70,9 @@ int study_export(std::span<const std::string> args, Console& console) {
   add_value(*app,
             "--format",
             format_name,
-            "csv, json (one file, with all reports), tensorboard (events of each trial, with "
-            "hyperparameters), ray (params.json, result.json, progress.csv of each trial)")
-      ->type_name("FORMAT")
+            "json: one file, with all reports; tensorboard: events of each trial, with "
+            "hyperparameters; ray: params.json, result.json, progress.csv of each trial")
+      ->type_name("csv|json|tensorboard|ray")
       ->capture_default_str();
   add_value(*app, "--output", output, "file or folder; a file goes to stdout without it")
       ->type_name("PATH");

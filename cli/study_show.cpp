@@ -129,11 +129,14 @@ int study_list(std::span<const std::string> args, Console& console) {
   StudyFlags flags;
   const auto app = study_app(
       "list", "The studies of a file.", "Examples:\n  muster study list fashion.db\n", flags);
+  bool names = false;
+  app->add_flag("--names", names, "names alone, one a line");
   if (const auto done = parse(*app, args, console)) return *done;
   std::vector<std::vector<std::string>> rows = {{"study", "metric", "mode", "trials", "made by"}};
   Json json = Json::array();
   for (const tune::StudySummary& study : tune::studies_of(flags.storage)) {
     if (!flags.study.empty() && study.name != flags.study) continue;
+    if (names) console.out() << study.name << '\n';
     const char* maker = study.description.is_null() ? "optuna" : "muster";
     rows.push_back({study.name,
                     study.metric,
@@ -146,7 +149,7 @@ int study_list(std::span<const std::string> args, Console& console) {
                     {"trials", study.trials},
                     {"made_by", maker}});
   }
-  console.out() << (flags.json ? json_text(json) + '\n' : text_table(rows, 80));
+  if (!names) console.out() << (flags.json ? json_text(json) + '\n' : text_table(rows, 80));
   return kDone;
 }
 

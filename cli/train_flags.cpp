@@ -69,7 +69,7 @@ std::unique_ptr<CLI::App> train_app(TrainFlags& flags) {
             flags.resume,
             "go on with the run in DIR (or one checkpoint); auto: with what --output holds, "
             "else start")
-      ->type_name("DIR");
+      ->type_name("DIR|auto");
   add_value(*app, "--config", flags.config, "read flags from a TOML file; flags given here win")
       ->type_name("FILE");
   add_value(*app, "--trace", flags.trace_file, "write a timeline of the steps (Chrome trace)")

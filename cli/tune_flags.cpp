@@ -60,9 +60,9 @@ void add_what(CLI::App& app, TypedTune& typed) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_value(app, "--metric", typed.metric, "what trials report and the study improves")
       ->type_name("NAME");
-  add_value(app, "--mode", typed.mode, "max or min")->type_name("M");
-  add_value(app, "--scope", typed.scope, "a trial's result: its last or best report [last]")
-      ->type_name("S");
+  add_value(app, "--mode", typed.mode, "whether more of it is better")->type_name("max|min");
+  add_value(app, "--scope", typed.scope, "which report is a trial's result [last]")
+      ->type_name("last|best");
   add_value(app, "--num-samples", typed.num_samples, "trials, times the grid's size; -1: no end")
       ->type_name("N");
   add_value(app, "--searcher", typed.searcher, "name:key=value,… (muster list searchers) [random]")

@@ -15,6 +15,7 @@
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
 #include "tests/support/paths.h"
+#include "tests/tune/written_study.h"
 
 namespace muster::cli {
 namespace {
@@ -138,6 +139,65 @@ TEST(Completion, OffersInBashWhatFits) {
   EXPECT_THAT(offered({"list", "launch"}), ::testing::ElementsAre("launchers"));
   EXPECT_THAT(offered({"tune", "--scheduler", "as"}), ::testing::ElementsAre("asha"));
   EXPECT_THAT(offered({"tune", "--scheduler", "=", "as"}), ::testing::ElementsAre("asha"));
+}
+
+TEST(Completion, OffersInBashTheWordsOfAnOption) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(offered({"train", "--precision", ""}), ElementsAre("32", "bf16-mixed", "16-mixed"));
+  EXPECT_THAT(offered({"train", "--test-weights", "=", "b"}), ElementsAre("best"));
+  EXPECT_THAT(offered({"train", "--strategy", "a"}), ElementsAre("auto"));
+  EXPECT_THAT(offered({"tune", "--mode", "m"}), ElementsAre("max", "min"));
+  EXPECT_THAT(offered({"run", "--nproc-per-node", "c"}), ElementsAre("cpu"));
+  EXPECT_THAT(offered({"study", "export", "x.db", "--format", "t"}), ElementsAre("tensorboard"));
+  EXPECT_THAT(offered({"completion", ""}), ElementsAre("bash", "zsh", "fish"));
+  EXPECT_THAT(offered({"man", "tr"}), ElementsAre("train"));
+  EXPECT_THAT(offered({"train", "--resume", "au"}), ElementsAre("auto"));
+}
+
+TEST(Completion, OffersInBashFilesAndFoldersAsTheyAreCalled) {
+  const test::Folder folder;
+  std::filesystem::create_directory(folder.path() / "my run");
+  std::ofstream(folder.path() / "my file.toml") << "\n";
+  const std::string begun = (folder.path() / "my").string();
+  EXPECT_THAT(offered({"train", "--resume", begun}), ::testing::ElementsAre(begun + " run"));
+  EXPECT_THAT(offered({"train", "--config", begun}),
+              ::testing::UnorderedElementsAre(begun + " run", begun + " file.toml"));
+}
+
+// A name of a study is whoever's wrote the file.
+TEST(Completion, OffersInBashTheStudiesOfAFileAndRunsNoneOfThem) {
+  const test::Folder folder;
+  const std::string file = (folder.path() / "a.db").string();
+  const std::string trap = "fa $(touch " + (folder.path() / "trapped").string() + ")";
+  const tune::Space space = test::small_space();
+  for (const std::string& name : {std::string("fashion"), trap, std::string("other")})
+    tune::open_storage(file, space, test::description_of(space, name));
+  const Words names = offered({"study", "show", file, "--study", "fa"});
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "trapped"));
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre("fashion", HasSubstr("fa\\ \\$\\(touch")));
+  EXPECT_THAT(offered({"study", "show", file, "--study", "o"}), ::testing::ElementsAre("other"));
+  EXPECT_THAT(offered({"study", "show", "no.db", "--study", ""}), ::testing::ElementsAre(""));
+}
+
+TEST(Completion, HasTheSameWordsInEveryShell) {
+  CommandText command{.name = "study x", .help = "x"};
+  command.options = {{.flags = {}, .value = "STORAGE"},
+                     {.flags = {"--mode"}, .value = "max|min"},
+                     {.flags = {"--backend"}, .value = "NAME|auto", .help = "muster list backends"},
+                     {.flags = {"--resume"}, .value = "DIR|auto"},
+                     {.flags = {"--study"}, .value = "STUDY"}};
+  const std::vector<CommandText> all{{.name = "study", .help = "studies"}, command};
+  const std::string zsh = zsh_completion(all), fish = fish_completion(all);
+  EXPECT_THAT(zsh, HasSubstr("'1:STORAGE:_files'"));
+  EXPECT_THAT(zsh, HasSubstr("'*--mode=[]:max|min:{compadd - max min}'"));
+  EXPECT_THAT(
+      zsh, HasSubstr("{compadd - auto; compadd - $(muster list backends --names 2> /dev/null)}"));
+  EXPECT_THAT(zsh, HasSubstr("{compadd - auto; _files -/}"));
+  EXPECT_THAT(zsh, HasSubstr("{compadd - ${(f)\"$(muster study list $words[2] --names 2"));
+  EXPECT_THAT(fish, HasSubstr("-l mode -x -a 'max min' -d ''"));
+  EXPECT_THAT(fish, HasSubstr("-a 'auto (muster list backends --names 2> /dev/null)'"));
+  EXPECT_THAT(fish, HasSubstr("-l resume -x -a 'auto (__fish_complete_directories)'"));
+  EXPECT_THAT(fish, HasSubstr("-a '(muster study list (commandline -opc)[4] --names"));
 }
 
 TEST(Completion, RefusesAShellThatItDoesNotKnow) {

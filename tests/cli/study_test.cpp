@@ -66,6 +66,10 @@ TEST_F(StudyCommands, ListSaysWhatIsInAFile) {
                           {"made_by", "muster"}}}));
 }
 
+TEST_F(StudyCommands, ListHasNamesAloneForAScript) {
+  EXPECT_EQ(say(study_list, {"--names"}).out, "fashion\n");
+}
+
 TEST_F(StudyCommands, ShowPutsTheTableOnStdoutAndTheHeadlineOnStderr) {
   const Said said = say(study_show);
   EXPECT_EQ(said.code, 0);
