@@ -1,5 +1,6 @@
 // The life of a run's folder through training: a run that goes back keeps what it saves and what it
 // leaves, a refused resume changes nothing, and what a run cannot promise is said.
+#include <array>
 #include <fstream>
 #include <map>
 
@@ -187,40 +188,38 @@ TEST(RunLife, RanksThatSeeDifferentCheckpointsAreRefusedAlike) {
   EXPECT_EQ(all_files(folder.path()), before);
 }
 
-TEST(RunLife, RanksWithDataOfDifferentSizesAreRefusedAlike) {
-  const test::Folder folder;
-  const auto errors = testing::rank_errors(2, [&](distributed::ProcessGroup group) {
+/// What two ranks end with that train on these data.
+std::vector<std::string> errors_over(const std::array<std::string, 2>& data_of_rank,
+                                     const fs::path& output) {
+  return testing::rank_errors(2, [&](distributed::ProcessGroup group) {
     train::TrainOptions options = small_mlp();
-    options.data = concat("synthetic:size=8,test_samples=16,samples=", group.rank() == 0 ? 64 : 60);
+    options.data = data_of_rank.at(static_cast<size_t>(group.rank()));
     options.validation_samples = 0;
     const train::TrainData data = train::open_data(options.data, {});
     const train::TrainPlan plan =
         train::resolve(options, {.world_size = 2, .cores = 2}, *data.train, *data.test);
-    train::train(plan, data, group, folder.path() / "run", {}, {});
+    train::train(plan, data, group, output, {}, {});
   });
-  EXPECT_THAT(errors,
+}
+
+TEST(RunLife, RanksWithDataOfDifferentSizesAreRefusedAlike) {
+  const test::Folder folder;
+  const std::string data = "synthetic:size=8,test_samples=16,samples=";
+  EXPECT_THAT(errors_over({data + "64", data + "60"}, folder.path() / "run"),
               Each(AllOf(HasSubstr("train on the same data"),
                          HasSubstr("rank 0 has no checkpoint and 64 samples"),
                          HasSubstr("rank 1 has no checkpoint and 60 samples"))));
-  EXPECT_FALSE(std::filesystem::exists(folder.path() / "run"));
+  EXPECT_FALSE(fs::exists(folder.path() / "run"));
 }
 
 TEST(RunLife, RanksWithOtherDataOfTheSameSizeAreRefusedAlike) {
   const test::Folder folder;
-  const auto errors = testing::rank_errors(2, [&](distributed::ProcessGroup group) {
-    train::TrainOptions options = small_mlp();
-    options.data = concat("synthetic:size=8,test_samples=16,samples=64,seed=", group.rank());
-    options.validation_samples = 0;
-    const train::TrainData data = train::open_data(options.data, {});
-    const train::TrainPlan plan =
-        train::resolve(options, {.world_size = 2, .cores = 2}, *data.train, *data.test);
-    train::train(plan, data, group, folder.path() / "run", {}, {});
-  });
-  EXPECT_THAT(errors,
+  const std::string data = "synthetic:size=8,test_samples=16,samples=64,seed=";
+  EXPECT_THAT(errors_over({data + "0", data + "1"}, folder.path() / "run"),
               Each(AllOf(HasSubstr("train on the same data"),
                          HasSubstr("rank 0 has no checkpoint and 64 samples (fingerprint "),
                          HasSubstr("rank 1 has no checkpoint and 64 samples (fingerprint "))));
-  EXPECT_FALSE(std::filesystem::exists(folder.path() / "run"));
+  EXPECT_FALSE(fs::exists(folder.path() / "run"));
 }
 
 TEST(RunLife, WhatRankZeroRefusesAllRanksRefuse) {
