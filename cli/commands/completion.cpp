@@ -1,5 +1,5 @@
 // `muster completion`: the words that a shell offers at the tabulator key.
-#include "cli/completion.h"
+#include "cli/describe/completion.h"
 
 #include <ostream>
 
@@ -7,7 +7,8 @@
 #include "muster/base/text.h"
 
 #include "cli/command.h"
-#include "cli/parse.h"
+#include "cli/describe/describe_all.h"
+#include "cli/line/parse.h"
 
 namespace muster::cli {
 namespace {

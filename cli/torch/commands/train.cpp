@@ -21,12 +21,12 @@
 #include "muster/train/loop/trainer.h"
 
 #include "cli/command.h"
-#include "cli/config_file.h"
-#include "cli/live_bar.h"
-#include "cli/parse.h"
-#include "cli/shell_word.h"
+#include "cli/config/config_file.h"
+#include "cli/line/parse.h"
+#include "cli/line/shell_word.h"
+#include "cli/line/train_flags.h"
+#include "cli/screen/live_bar.h"
 #include "cli/torch/train_as_trial.h"
-#include "cli/train_flags.h"
 
 namespace muster::cli {
 namespace {
