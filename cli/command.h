@@ -8,7 +8,7 @@
 
 #include "muster/base/entry.h"
 
-#include "cli/console.h"
+#include "cli/screen/console.h"
 
 namespace muster::cli {
 

@@ -13,8 +13,8 @@
 #include "muster/diagnose/record/failure_note.h"
 
 #include "cli/command.h"
-#include "cli/console.h"
 #include "cli/overview.h"
+#include "cli/screen/console.h"
 
 namespace muster::cli {
 namespace {

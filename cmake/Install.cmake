@@ -1,7 +1,7 @@
 # cmake --install: programs, libraries, headers, the CMake package `muster`, documents. See docs/install.md.
 #
 # Components (also the Debian packages): program = bin/muster; torch_program = muster-torch, the NCCL module, the script that
-# fetches LibTorch; dev = the rest. All folders are relative, and nothing installed names the prefix: it can be moved.
+# fetches LibTorch; dev = the rest. Each can be installed alone. All folders are relative, and nothing installed names the prefix: it can be moved.
 include(CMakePackageConfigHelpers)
 set(muster_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/muster)
 set(muster_private_dir ${CMAKE_INSTALL_LIBDIR}/muster)  # libmuster_nccl.so, and a LibTorch put there by hand: libtorch/torch
@@ -55,6 +55,26 @@ if(MUSTER_WITH_TORCH)
     install(TARGETS muster_nccl LIBRARY DESTINATION ${muster_private_dir} COMPONENT torch_program)
   endif()
 endif()
+
+# What each component has of what is built: check_built.cmake refuses an installation that would lack some of it.
+get_property(rooms GLOBAL PROPERTY MUSTER_TORCH_FREE_ROOMS)
+get_property(torch_rooms GLOBAL PROPERTY MUSTER_TORCH_ROOMS)
+add_custom_target(libraries)
+set(check_built "set(muster_build [==[${CMAKE_BINARY_DIR}]==])\nset(muster_components program dev)\n")
+string(APPEND check_built "set(muster_files_program [==[$<TARGET_FILE:muster>]==])\nset(muster_files_dev \"\")\n")
+foreach(room IN LISTS rooms torch_rooms)
+  add_dependencies(libraries muster_${room})
+  string(APPEND check_built "list(APPEND muster_files_dev [==[$<TARGET_FILE:muster_${room}>]==])\n")
+endforeach()
+if(MUSTER_WITH_TORCH)
+  string(APPEND check_built "list(APPEND muster_components torch_program)\n"
+    "set(muster_files_torch_program [==[$<TARGET_FILE:muster-torch>]==])\n")
+  if(TARGET muster_nccl)
+    string(APPEND check_built "list(APPEND muster_files_torch_program [==[$<TARGET_FILE:muster_nccl>]==])\n")
+  endif()
+endif()
+file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/check_built.cmake
+  CONTENT "${check_built}include([==[${CMAKE_SOURCE_DIR}/cmake/CheckBuilt.cmake]==])\n")
 
 get_property(muster_rooms GLOBAL PROPERTY MUSTER_TORCH_FREE_ROOMS)
 get_property(muster_torch_rooms GLOBAL PROPERTY MUSTER_TORCH_ROOMS)

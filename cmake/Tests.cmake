@@ -3,8 +3,8 @@
 # muster_room_tests(process/tune)     process_tune_tests
 # muster_room_tests(x FILTER -*Slow*)  only the TESTs that pass GoogleTest's filter
 # muster_room_tests(x SHARDS 8)       8 CTests, each an eighth of the TESTs in one process, for those that start slowly (LibTorch:
-#                                     0.25 s); with ALONE *Slow* a process for each TEST that passes that filter. A TEST that
-#                                     falls is named in the output. MUSTER_SHARDS=OFF, as in the `dev` preset: one CTest for each
+#                                     0.25 s). A TEST that falls is named in the output. MUSTER_SHARDS=OFF, as in the `dev`
+#                                     preset: one CTest for each
 # muster_room_tests(x COST 40 TIMEOUT 900)  CTest starts what costs most first; seconds that a TEST may take, else 300
 # muster_room_tests(x FIRST *Slow*)   CTest starts these before all else, so that none is alone at the end
 # muster_room_tests(parallel TORCH)   with the precompiled header that all torch tests share
@@ -57,7 +57,7 @@ function(muster_use_torch_pch target)
 endfunction()
 
 function(muster_room_tests folder)
-  cmake_parse_arguments(ARG "TORCH" "FILTER;SHARDS;ALONE;FIRST;COST;TIMEOUT" "LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "FILTER;SHARDS;FIRST;COST;TIMEOUT" "LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*_test.cpp)
   if(NOT sources)
     return()
@@ -98,10 +98,6 @@ function(muster_room_tests folder)
     if(ARG_FILTER)
       set(shared "${ARG_FILTER}")
     endif()
-    if(ARG_ALONE)
-      set(shared "-${ARG_ALONE}")
-      set(ARG_FILTER "${ARG_ALONE}")
-    endif()
     foreach(shard RANGE 1 ${ARG_SHARDS})
       math(EXPR index "${shard} - 1")
       set(name ${room}.${shard}_of_${ARG_SHARDS})
@@ -110,9 +106,7 @@ function(muster_room_tests folder)
       set_tests_properties(${name} PROPERTIES TIMEOUT 900 COST 10 LABELS ${room}
         ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index};${variables}")
     endforeach()
-    if(NOT ARG_ALONE)
-      return()
-    endif()
+    return()
   endif()
   # gtest_discover_tests takes lists apart: one label (`ctest -L process` finds process_train, too), one variable.
   set(properties LABELS ${room})

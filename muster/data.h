@@ -3,6 +3,7 @@
 #pragma once
 
 #include "muster/data/dataset.h"
+#include "muster/data/fingerprint.h"
 #include "muster/data/loader/loader.h"
 #include "muster/data/samplers/distributed.h"
 #include "muster/data/samplers/exact_cover.h"

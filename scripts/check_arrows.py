@@ -67,6 +67,12 @@ ROOMS = {
         "strategies": ["metrics", "checkpoints", *TRAIN_CIRCLE]}, torch=True),
     "testing": Room("what users and our tests fake", ["base", "distributed"], {"": []}, torch=True),
 }
+# The program, in the same way: its folders, and which of them each may include. "" is what lies in cli/ itself.
+CLI = {
+    "screen": [], "config": [], "line": ["screen", "config"], "": ["screen"],
+    "study": ["", "screen", "line"], "describe": ["", "screen", "line", "study"],
+    "commands": ["", "screen", "config", "line", "study", "describe"],
+    "torch": ["", "screen", "config", "line", "study", "describe"]}
 # Folders beside muster/, and what of it they see. Doors and everything: users' programs go through doors (DOORS_ONLY).
 OUTSIDE = {
     "cli": ["muster"],
@@ -102,6 +108,12 @@ def place(path):
     return parts[1], parts[2] if len(parts) > 3 else ""
 
 
+def cli_area(path):
+    """"screen" of cli/screen/console.h; None outside cli/."""
+    parts = path.split("/")
+    return None if parts[0] != "cli" else parts[1] if len(parts) > 2 else ""
+
+
 def torch_free(path):
     here = place(path)
     if here is not None:
@@ -113,6 +125,9 @@ def may_include(path, header):
     """Why not, or nothing."""
     here, there = place(path), place(header)
     if here is None:
+        area, other = cli_area(path), cli_area(header)
+        if area is not None and other is not None and other not in [area, *CLI[area]]:
+            return f"cli/{area} may not see {header}".replace("/ ", " ")
         outside = next(folder for folder in OUTSIDE if within(path, [folder]))
         if not within(header, [outside, *OUTSIDE[outside]]):
             return f"{outside} may not see {header}"
@@ -140,7 +155,8 @@ def may_include(path, header):
 def faults(path, text):
     """What is wrong with the includes of one file; `path` is relative to the root, with slashes."""
     here = place(path)
-    known = here[0] in ROOMS and (here[1] is None or here[1] in ROOMS[here[0]].areas) if here else within(path, OUTSIDE)
+    known = here[0] in ROOMS and (here[1] is None or here[1] in ROOMS[here[0]].areas) if here else (
+        within(path, OUTSIDE) and cli_area(path) in [None, *CLI])
     if not known:
         yield f"{path}: this folder has no arrows\nhint: say in scripts/check_arrows.py what it may see"
         return
@@ -169,16 +185,17 @@ def circles():
         for other in room.sees:
             if order.index(other) >= order.index(name):
                 yield f"{name} comes before {other}, which it sees"
-        if unknown := {b for after in room.areas.values() for b in after} - set(room.areas):
+    for name, areas in {**{name: room.areas for name, room in ROOMS.items()}, "cli": CLI}.items():
+        if unknown := {b for after in areas.values() for b in after} - set(areas):
             yield f"{name} has no area {', '.join(sorted(unknown))}"
 
         def reach(area, seen):
-            for other in room.areas.get(area, []):
+            for other in areas.get(area, []):
                 if other not in seen:
                     seen.add(other)
                     reach(other, seen)
             return seen
-        for area in room.areas:
+        for area in areas:
             if area in reach(area, set()) and not (name == "train" and area in TRAIN_CIRCLE):
                 yield f"{name}/{area} sees itself through others"
 
@@ -203,7 +220,7 @@ def self_test():
         ("muster/train/loop/a.cpp", '#include "muster/train/plan/plan.h"', 0),
         ("muster/train/metrics/a.cpp", '#include "muster/train/loop/trainer.h"', 1),
         ("muster/train/loop/a.cpp", '#include "muster/launch/job/job.h"', 1),
-        ("muster/parallel/ddp/a.cpp", '#include "cli/console.h"', 1),
+        ("muster/parallel/ddp/a.cpp", '#include "cli/screen/console.h"', 1),
         ("muster/train.h", '#include "muster/train/loop/trainer.h"', 0),
         ("muster/parallel.h", '#include "muster/distributed.h"', 0),
         ("muster/parallel.h", '#include "muster/train.h"', 1),
@@ -216,7 +233,11 @@ def self_test():
         ("examples/a.cpp", '#include "muster/parallel/ddp/ddp.h"', 1),
         ("tests/consume/a.cpp", '#include "muster/track/progress.h"', 1),
         ("muster/train/loop/a.cpp", "#include <fmt/format.h>", 1),
-        ("tests/cli/a.cpp", '#include "cli/console.h"', 0),
+        ("tests/cli/a.cpp", '#include "cli/screen/console.h"', 0),
+        ("cli/line/a.cpp", '#include "cli/screen/console.h"', 0),
+        ("cli/screen/a.cpp", '#include "cli/line/parse.h"', 1),
+        ("cli/line/a.cpp", '#include "cli/command.h"', 1),
+        ("cli/new_area/a.cpp", "", 1),
         ("muster/new_room/a.cpp", "", 1),
         ("muster/tune/new_area/a.cpp", "", 1),
         ("muster/tune/a.cpp", "", 1),
@@ -258,6 +279,11 @@ def table():
         kind = "torch" if room.torch else "torch-free"
         rows.append(f"| **{name}** | {room.what} ({kind}) | {', '.join(words) or '-'} | {', '.join(room.sees) or '-'} | "
                     f"{sum(lines for _, (_, lines) in areas)} |")
+    lines = collections.Counter()
+    for file in sources(["cli"]):
+        lines[cli_area(file.relative_to(ROOT).as_posix())] += len(file.read_text().splitlines())
+    words = ", ".join(f"*{area}* {lines[area]}" if area == "commands" else f"{area} {lines[area]}" for area in CLI if area)
+    rows.append(f"| *cli* | the program `muster`, above all rooms (torch: what needs LibTorch) | {words} | all | {sum(lines.values())} |")
     return "\n".join(rows)
 
 

@@ -5,8 +5,8 @@ muster_room_tests(tune/run LIBRARIES muster::tune)
 muster_room_tests(tune/trial LIBRARIES muster::tune)
 
 # The two parts of the program that write from a thread of their own.
-set(sources ${CMAKE_SOURCE_DIR}/cli)
-add_executable(cli_thread_tests cli/live_bar_test.cpp cli/screen_writer_test.cpp ${sources}/console.cpp ${sources}/live_bar.cpp
+set(sources ${CMAKE_SOURCE_DIR}/cli/screen)
+add_executable(cli_thread_tests cli/screen/live_bar_test.cpp cli/screen/screen_writer_test.cpp ${sources}/console.cpp ${sources}/live_bar.cpp
   ${sources}/progress_bar.cpp ${sources}/screen_writer.cpp)
 target_include_directories(cli_thread_tests PRIVATE ${CMAKE_SOURCE_DIR})
 target_link_libraries(cli_thread_tests PRIVATE muster_compile muster_quick_compile muster::track GTest::gmock GTest::gtest_main)
@@ -16,7 +16,7 @@ add_test(NAME cli_thread_tests COMMAND cli_thread_tests)
 if(MUSTER_WITH_TORCH)
   muster_room_tests(tensor TORCH LIBRARIES muster::tensor SHARDS 1)
   muster_room_tests(data/loader TORCH LIBRARIES muster::data SHARDS 2)
-  # Gloo's own threads are not instrumented. ZeroMemory replaces the allocator, each in a process of its own.
+  # Gloo's own threads are not instrumented. ZeroMemory counts bytes, and looks for no race.
   muster_room_tests(distributed TORCH LIBRARIES muster::distributed muster::testing FILTER "-*gloo*:ProcessGroup*" SHARDS 6)
   muster_room_tests(parallel TORCH LIBRARIES muster::parallel muster::testing FILTER "-*gloo*:*ZeroMemory*" SHARDS 6)
 endif()

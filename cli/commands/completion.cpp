@@ -1,5 +1,5 @@
 // `muster completion`: the words that a shell offers at the tabulator key.
-#include "cli/completion.h"
+#include "cli/describe/completion.h"
 
 #include <ostream>
 
@@ -7,7 +7,8 @@
 #include "muster/base/text.h"
 
 #include "cli/command.h"
-#include "cli/parse.h"
+#include "cli/describe/describe_all.h"
+#include "cli/line/parse.h"
 
 namespace muster::cli {
 namespace {
@@ -27,7 +28,9 @@ int run_completion_command(std::span<const std::string> args, Console& console) 
                             "Print the completions of commands, flags and names for a shell.",
                             kCompletionExamples,
                             "muster completion bash|zsh|fish");
-  add_value(*app, "shell", shell, "bash, zsh or fish")->type_name("SHELL")->required();
+  add_value(*app, "shell", shell, "the shell whose words to write")
+      ->type_name("bash|zsh|fish")
+      ->required();
   if (const auto done = parse(*app, args, console)) return *done;
   const std::vector<std::string> known{"bash", "zsh", "fish"};
   const std::vector<CommandText> all = describe_all(commands());

@@ -8,8 +8,8 @@
 #include "muster/tune/search/searcher.h"
 
 #include "cli/command.h"
+#include "cli/describe/list_table.h"
 #include "cli/exec_torch.h"
-#include "cli/list_table.h"
 
 namespace muster::cli {
 namespace {

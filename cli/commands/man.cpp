@@ -7,9 +7,10 @@
 #include "muster/base/text.h"
 
 #include "cli/command.h"
-#include "cli/man_page.h"
+#include "cli/describe/describe_all.h"
+#include "cli/describe/man_page.h"
+#include "cli/line/parse.h"
 #include "cli/overview.h"
-#include "cli/parse.h"
 
 namespace muster::cli {
 namespace {

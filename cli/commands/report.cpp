@@ -11,7 +11,7 @@
 #include "muster/base/text.h"
 
 #include "cli/command.h"
-#include "cli/parse.h"
+#include "cli/line/parse.h"
 
 namespace muster::cli {
 namespace {

@@ -12,9 +12,9 @@
 #include "muster/launch/process/process_tree.h"
 
 #include "cli/command.h"
-#include "cli/live_bar.h"
-#include "cli/parse.h"
-#include "cli/run_flags.h"
+#include "cli/line/parse.h"
+#include "cli/line/run_flags.h"
+#include "cli/screen/live_bar.h"
 
 namespace muster::cli {
 namespace {

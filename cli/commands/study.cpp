@@ -6,7 +6,7 @@
 #include "muster/base/text.h"
 
 #include "cli/command.h"
-#include "cli/study_commands.h"
+#include "cli/study/study_commands.h"
 
 namespace muster::cli {
 namespace {

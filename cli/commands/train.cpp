@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "cli/command.h"
-#include "cli/describe.h"
 #include "cli/exec_torch.h"
-#include "cli/parse.h"
-#include "cli/train_flags.h"
+#include "cli/line/command_text.h"
+#include "cli/line/parse.h"
+#include "cli/line/train_flags.h"
 
 namespace muster::cli {
 namespace {

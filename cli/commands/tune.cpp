@@ -13,10 +13,10 @@
 #include "muster/tune/views/history.h"
 
 #include "cli/command.h"
-#include "cli/live_table.h"
-#include "cli/tune_check.h"
-#include "cli/tune_flags.h"
-#include "cli/tune_sinks.h"
+#include "cli/line/tune_flags.h"
+#include "cli/screen/live_table.h"
+#include "cli/study/tune_check.h"
+#include "cli/study/tune_sinks.h"
 
 namespace muster::cli {
 namespace {

@@ -1,7 +1,11 @@
 #include "muster/data/dataset.h"
 
+#include <algorithm>
+
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/data/fingerprint.h"
+#include "muster/formats/crc32.h"
 
 namespace muster::data {
 
@@ -16,6 +20,18 @@ Batch Dataset::get(std::span<const int64_t> indices, const SampleContext& contex
          .hint = "was the sampler made for a dataset of another size?"});
   }
   return load(indices, context);
+}
+
+uint32_t Dataset::fingerprint() const {
+  constexpr int64_t kMost = 64;
+  const int64_t samples = size(), count = std::min(samples, kMost);
+  const uint32_t of_size = formats::crc32_of(std::to_string(samples));
+  if (count == 0) return of_size;
+  std::vector<int64_t> spread;
+  for (int64_t i = 0; i < count; ++i)
+    spread.push_back(samples / count * i + samples % count * i / count);
+  const Batch batch = get(spread);
+  return fingerprint_of(batch.target, fingerprint_of(batch.data, of_size));
 }
 
 std::string_view to_string(Split split) { return split == Split::kTrain ? "train" : "test"; }

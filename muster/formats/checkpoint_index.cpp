@@ -1,13 +1,11 @@
 #include "muster/formats/checkpoint_index.h"
 
 #include <algorithm>
-#include <cstdio>
-
-#include <libdeflate.h>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/formats/crc32.h"
 
 namespace muster::formats {
 namespace {
@@ -18,9 +16,7 @@ constexpr const char* kChecksum = "checksum";
 
 /// The end of a text of which all before it is `before`.
 std::string checksum_line(std::string_view before) {
-  char digits[9];
-  std::snprintf(digits, sizeof digits, "%08x", ::libdeflate_crc32(0, before.data(), before.size()));
-  return concat(",\n  \"", kChecksum, "\": \"", digits, "\"\n}\n");
+  return concat(",\n  \"", kChecksum, "\": \"", crc32_text(crc32_of(before)), "\"\n}\n");
 }
 
 /// One read of one text. `where_` is named by every refusal.

@@ -131,7 +131,7 @@ std::vector<uint8_t> unpack_start(Bytes file, std::string_view name) {
   stream.avail_out = static_cast<uInt>(out.size());
   const int status = inflate(&stream, Z_SYNC_FLUSH);
   const std::string reason = stream.msg != nullptr ? stream.msg : "";
-  out.resize(out.size() - stream.avail_out);
+  out.erase(out.end() - stream.avail_out, out.end());
   inflateEnd(&stream);
   if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR) {
     throw damaged(name, "its gzip stream must decode", reason);

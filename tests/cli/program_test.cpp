@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{{"help", "trian"}, "did you mean \"train\"?"},
         Refused{{"list", "schedules"}, "did you mean \"lr-schedules\" or \"schedulers\"?"},
         Refused{{"man", "trian"}, "did you mean \"train\"?"},
-        Refused{{"completion"}, "muster completion without SHELL"}));
+        Refused{{"completion"}, "muster completion without bash|zsh|fish"}));
 
 TEST(List, ShowsTheKindsAndTheLaunchers) {
   Launched kinds({"list"});

@@ -87,6 +87,36 @@ def refusals(work):
             sys.exit(f"cmake {flags}: expected a refusal with {expected!r}, got {done.returncode}\n{done.stderr}")
 
 
+def unbuilt(work):
+    """A build tree in which nothing is built: each component is refused before a file is written, with the way out."""
+    run("cmake", "-S", HERE.parents[1], "-B", work, "-G", "Ninja", "-DMUSTER_WITH_TORCH=OFF", "-DMUSTER_TESTS=OFF")
+    (work / "bin").mkdir(exist_ok=True)
+    for built, component, missing, way in [([], None, "muster, libmuster_base.a", "cmake --build"),
+                                           (["bin/muster"], None, "built: libmuster_base.a", "--component program"),
+                                           (["bin/muster"], "dev", "libmuster_tune.a", "--target libraries")]:
+        for file in built:
+            (work / file).touch()
+        prefix = work / "prefix"
+        done = subprocess.run(["cmake", "--install", work, "--prefix", prefix, *(["--component", component] if component else [])],
+                              capture_output=True, text=True)
+        words = " ".join(done.stderr.split())
+        if done.returncode == 0 or missing not in words or way not in words or prefix.exists():
+            sys.exit(f"cmake --install of {component or 'all'} with {built}: expected a refusal with {missing!r} and {way!r} and no "
+                     f"{prefix}, got {done.returncode}\n{done.stderr}")
+
+
+def components(build, prefix):
+    """The program alone, and the libraries alone: neither needs the other."""
+    run("cmake", "--install", build, "--prefix", prefix / "program", "--component", "program")
+    print(run(prefix / "program/bin/muster", "--version"), end="")
+    run("cmake", "--install", build, "--prefix", prefix / "dev", "--component", "dev")
+    if (prefix / "dev/bin").exists() or not list((prefix / "dev").rglob("musterConfig.cmake")):
+        sys.exit("component dev: expected libraries and the CMake package, and no program")
+    headers_are_complete(prefix / "dev")
+    if not list((prefix / "dev").rglob("libmuster_tune.a")) or list((prefix / "program").rglob("*.a")):
+        sys.exit("libraries belong to component dev")
+
+
 def check_build(build, with_torch):
     work = build / "consume"
     shutil.rmtree(work, ignore_errors=True)
@@ -103,6 +133,8 @@ def check_build(build, with_torch):
         run(moved / "bin/muster", "list", "models", "--json")
         refusals(work / "build-moved")
     shutil.rmtree(moved)
+    components(build, work / "components")
+    unbuilt(work / "unbuilt")
 
 
 def main():

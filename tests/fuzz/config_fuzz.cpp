@@ -7,7 +7,7 @@
 
 #include "muster/base/error.h"
 
-#include "cli/config_file.h"
+#include "cli/config/config_file.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {

@@ -8,7 +8,7 @@
 #include "muster/train/replicas/strategy.h"
 
 #include "cli/command.h"
-#include "cli/list_table.h"
+#include "cli/describe/list_table.h"
 
 namespace muster::cli {
 namespace {

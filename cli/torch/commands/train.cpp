@@ -1,9 +1,6 @@
 // `muster train`: trains a model of the zoo, alone or as one rank of a job.
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <chrono>
-#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -18,17 +15,18 @@
 #include "muster/base/error.h"
 #include "muster/base/host.h"
 #include "muster/base/json.h"
+#include "muster/base/local_time.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/train/loop/trainer.h"
 
 #include "cli/command.h"
-#include "cli/config_file.h"
-#include "cli/live_bar.h"
-#include "cli/parse.h"
-#include "cli/shell_word.h"
+#include "cli/config/config_file.h"
+#include "cli/line/parse.h"
+#include "cli/line/shell_word.h"
+#include "cli/line/train_flags.h"
+#include "cli/screen/live_bar.h"
 #include "cli/torch/train_as_trial.h"
-#include "cli/train_flags.h"
 
 namespace muster::cli {
 namespace {
@@ -216,13 +214,8 @@ int report_result(const train::TrainResult& result,
 std::vector<std::pair<std::string, std::string>> facts_of(std::span<const std::string> args) {
   std::string command = "muster train";
   for (const std::string& word : args) command += ' ' + shell_word(word);
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm local{};
-  ::localtime_r(&now, &local);
-  std::array<char, 64> date{};
-  std::strftime(date.data(), date.size(), "%Y-%m-%d %H:%M:%S %Z", &local);
   return {{"command", command},
-          {"started", date.data()},
+          {"started", local_time_now("%Y-%m-%d %H:%M:%S %Z")},
           {"host", host_name()},
           {"folder", fs::current_path().string()},
           {"version", "muster " MUSTER_VERSION ", LibTorch " TORCH_VERSION}};

@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/data/fingerprint.h"
 
 namespace muster::data {
 namespace {
@@ -125,6 +126,10 @@ at::Tensor ImageDataset::normalise(const at::Tensor& pixels, int64_t repeat) con
 }
 
 int64_t ImageDataset::size() const { return images_.size(0); }
+
+uint32_t ImageDataset::fingerprint() const {
+  return fingerprint_of(labels_, fingerprint_of(images_));
+}
 
 Batch ImageDataset::load(std::span<const int64_t> indices, const SampleContext&) const {
   const auto rows = static_cast<int64_t>(indices.size());

@@ -23,6 +23,7 @@ class ImageDataset final : public Dataset {
 
   int64_t size() const override;
   DataSpec spec() const override { return spec_; }
+  uint32_t fingerprint() const override;
 
   const at::Tensor& images() const { return images_; }  ///< [N, C, H, W] uint8
   const at::Tensor& labels() const { return labels_; }  ///< [N] int64

@@ -4,6 +4,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/formats/crc32.h"
 
 namespace muster::data {
 
@@ -14,6 +15,10 @@ SubsetDataset::SubsetDataset(std::shared_ptr<const Dataset> whole, int64_t from,
                        .rule = concat("its samples are among 0 to ", whole_->size() - 1),
                        .value = concat(count, " samples from ", from)});
   }
+}
+
+uint32_t SubsetDataset::fingerprint() const {
+  return formats::crc32_of(concat(from_, ' ', count_), whole_->fingerprint());
 }
 
 Batch SubsetDataset::load(std::span<const int64_t> indices, const SampleContext& context) const {

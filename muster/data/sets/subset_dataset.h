@@ -14,6 +14,7 @@ class SubsetDataset final : public Dataset {
 
   int64_t size() const override { return count_; }
   DataSpec spec() const override { return whole_->spec(); }
+  uint32_t fingerprint() const override;
 
   const std::shared_ptr<const Dataset>& whole() const { return whole_; }
   int64_t from() const { return from_; }

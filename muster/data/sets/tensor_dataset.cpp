@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/data/fingerprint.h"
 
 namespace muster::data {
 namespace {
@@ -54,6 +55,10 @@ TensorDataset::TensorDataset(at::Tensor data, at::Tensor target, int64_t classes
 }
 
 int64_t TensorDataset::size() const { return data_.size(0); }
+
+uint32_t TensorDataset::fingerprint() const {
+  return fingerprint_of(target_, fingerprint_of(data_));
+}
 
 DataSpec TensorDataset::spec() const {
   return {.name = name_,

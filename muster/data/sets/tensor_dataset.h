@@ -20,6 +20,7 @@ class TensorDataset final : public Dataset {
 
   int64_t size() const override;
   DataSpec spec() const override;
+  uint32_t fingerprint() const override;
 
  private:
   Batch load(std::span<const int64_t> indices, const SampleContext& context) const override;

@@ -40,6 +40,7 @@ class ResizedBytes final : public Dataset {
 
   int64_t size() const override { return source_->size(); }
   DataSpec spec() const override { return spec_; }
+  uint32_t fingerprint() const override { return source_->fingerprint(); }
 
  private:
   Batch load(std::span<const int64_t> indices, const SampleContext&) const override {
@@ -76,6 +77,7 @@ class FittedBatches final : public Dataset {
 
   int64_t size() const override { return source_->size(); }
   DataSpec spec() const override { return spec_; }
+  uint32_t fingerprint() const override { return source_->fingerprint(); }
 
  private:
   Batch load(std::span<const int64_t> indices, const SampleContext& context) const override {

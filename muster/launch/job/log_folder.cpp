@@ -11,10 +11,10 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "muster/base/error.h"
+#include "muster/base/local_time.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 
@@ -74,12 +74,7 @@ fs::path private_folder(const fs::path& path) {
 
 std::string make_run_id() {
   static std::atomic<int> counter{0};
-  const time_t now = ::time(nullptr);
-  tm parts{};
-  ::localtime_r(&now, &parts);
-  char stamp[32];
-  ::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &parts);
-  return concat(stamp, '-', ::getpid(), '-', counter++);
+  return concat(local_time_now("%Y%m%d-%H%M%S"), '-', ::getpid(), '-', counter++);
 }
 
 LogFolder::LogFolder(const fs::path& dir, const std::string& run_id) : path_(dir / run_id) {

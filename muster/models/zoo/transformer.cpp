@@ -18,6 +18,12 @@ torch::nn::LayerNorm layer_norm(int64_t width) {
   return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
 }
 
+/// As Python's F.linear. Where its input has more than two dimensions, torch::nn::Linear adds the
+/// bias to a product that autocast has rounded to 16 bits already, and rounds again.
+at::Tensor project(const torch::nn::Linear& layer, const at::Tensor& x) {
+  return at::linear(x, layer->weight, layer->bias);
+}
+
 }  // namespace
 
 // Draws in the order of nn.MultiheadAttention: the output projection when it is made, the input
@@ -55,18 +61,18 @@ at::Tensor EncoderLayerImpl::attention(const at::Tensor& x) {
                          .unbind(0);  // 3 of [N, heads, T, width / heads]
   if (!is_training() || attention_dropout_->p() == 0) {
     const at::Tensor out = at::scaled_dot_product_attention(parts[0], parts[1], parts[2]);
-    return out_->forward(out.transpose(1, 2).reshape({rows, tokens, width}));
+    return project(out_, out.transpose(1, 2).reshape({rows, tokens, width}));
   }
   const double scale = std::pow(static_cast<double>(width / heads_), -0.25);
   const at::Tensor scores = (parts[0] * scale).matmul((parts[1] * scale).transpose(-2, -1));
   const at::Tensor out = attention_dropout_->forward(scores.softmax(-1)).matmul(parts[2]);
-  return out_->forward(out.permute({2, 0, 1, 3}).reshape({tokens, rows, width})).transpose(0, 1);
+  return project(out_, out.permute({2, 0, 1, 3}).reshape({tokens, rows, width})).transpose(0, 1);
 }
 
 at::Tensor EncoderLayerImpl::forward(const at::Tensor& x) {
   const at::Tensor middle = x + dropout1_->forward(attention(norm1_->forward(x)));
-  const at::Tensor inner = at::gelu(linear1_->forward(norm2_->forward(middle)));
-  return middle + dropout2_->forward(linear2_->forward(dropout_->forward(inner)));
+  const at::Tensor inner = at::gelu(project(linear1_, norm2_->forward(middle)));
+  return middle + dropout2_->forward(project(linear2_, dropout_->forward(inner)));
 }
 
 namespace {

@@ -23,6 +23,11 @@ struct AutocastOptions {
 /// dtype on other threads, so in other thread ranks, is not touched (but see `cache`). Guards nest;
 /// they end in the reverse order of their beginning.
 ///
+/// Operations round as in Python. LibTorch's C++ layers do not always call the same ones: over more
+/// than two dimensions torch::nn::Linear, and so MultiheadAttention and the Transformer layers,
+/// adds the bias to a product that is rounded already (1e-3 for numbers near 1). at::linear(x,
+/// layer->weight, layer->bias) is what Python calls.
+///
 /// Throws a usage error for a dtype that the device does not autocast to: bfloat16 and float16
 /// there are.
 class AutocastGuard {

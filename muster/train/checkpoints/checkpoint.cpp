@@ -4,7 +4,6 @@
 #include <set>
 #include <vector>
 
-#include <libdeflate.h>
 #include <unistd.h>
 
 #include "muster/base/error.h"
@@ -12,6 +11,7 @@
 #include "muster/base/host.h"
 #include "muster/base/mapped_file.h"
 #include "muster/base/text.h"
+#include "muster/formats/crc32.h"
 #include "muster/train/checkpoints/folders.h"
 
 namespace muster::train {
@@ -19,10 +19,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kPrefix = "step-";
-
-uint32_t crc32_of(std::string_view bytes, uint32_t before = 0) {
-  return ::libdeflate_crc32(before, bytes.data(), bytes.size());
-}
 
 [[noreturn]] void refuse_checkpoint(const fs::path& folder,
                                     const std::string& rule,
@@ -66,7 +62,7 @@ tensor::NamedTensorList read_part(const fs::path& folder,
     refuse_checkpoint(
         folder, concat(name, " has ", expected.bytes, " bytes"), concat(bytes.size(), " bytes"));
   }
-  if (crc32_of(bytes) != expected.crc32)
+  if (formats::crc32_of(bytes) != expected.crc32)
     refuse_checkpoint(folder, concat(name, " was altered: its CRC-32 differs from state.json"));
   return tensor::read_safetensors(file, path.string()).tensors;
 }
@@ -80,11 +76,11 @@ void write_parts(const fs::path& folder, const Checkpoint& checkpoint) {
                                  .plan = checkpoint.plan,
                                  .loop = checkpoint.loop};
   const auto write_part = [&](const std::string& name, const tensor::NamedTensorList& tensors) {
-    formats::CheckpointPart part{.bytes = 0, .crc32 = crc32_of("")};
+    formats::CheckpointPart part{.bytes = 0, .crc32 = formats::crc32_of("")};
     tensor::write_safetensors(
         folder / name, {tensors, {}}, {.on_bytes = [&](std::string_view bytes) {
           part.bytes += bytes.size();
-          part.crc32 = crc32_of(bytes, part.crc32);
+          part.crc32 = formats::crc32_of(bytes, part.crc32);
         }});
     index.files[name] = part;
   };

@@ -12,11 +12,17 @@
 namespace muster::train {
 namespace {
 
-/// What the checkpoint's plan says under `name`; nothing if it does not.
-std::optional<int64_t> planned(const Checkpoint& checkpoint, const char* name) {
+/// What the checkpoint's plan says under `name`, or `otherwise` if it does not, as those of earlier
+/// versions.
+template <class Value>
+Value planned(const Checkpoint& checkpoint, const char* name, const Value& otherwise) {
   const auto found = checkpoint.plan.find(name);
-  if (found == checkpoint.plan.end() || !found->is_number_integer()) return std::nullopt;
-  return found->get<int64_t>();
+  if (found == checkpoint.plan.end()) return otherwise;
+  try {
+    return found->get<Value>();
+  } catch (const Json::exception&) {
+    return otherwise;
+  }
 }
 
 std::string start_of(const std::optional<Checkpoint>& resume) {
@@ -38,10 +44,38 @@ void check_best(const TrainPlan& plan,
   read_best(run.value_or(output), from.best_step);
 }
 
+/// Of a split whose size is the same and whose content is not; else nothing. It is said and not
+/// refused: a label that was mended is a reason to go on.
+std::vector<std::string> notes_on_data(const TrainPlan& plan, const Checkpoint& resume) {
+  std::vector<std::string> notes;
+  const auto compare =
+      [&](const char* split, const char* name, const std::string& now, const char* effect) {
+        const auto before = planned(resume, name, now);
+        if (before == now) return;
+        notes.push_back(concat("the ",
+                               split,
+                               " split has other content than when the run began (fingerprint ",
+                               now,
+                               ", before ",
+                               before,
+                               "): ",
+                               effect));
+      };
+  compare("training",
+          "train_fingerprint",
+          plan.train_fingerprint,
+          "it does not end as an unbroken run would");
+  compare("test",
+          "test_fingerprint",
+          plan.test_fingerprint,
+          "its accuracy cannot be compared with an earlier one");
+  return notes;
+}
+
 /// Lines for people about what a resumed run cannot promise.
 std::vector<std::string> resume_notes(const TrainPlan& plan, const Checkpoint& resume) {
-  std::vector<std::string> notes;
-  const int64_t threads = planned(resume, "intraop_threads").value_or(plan.intraop_threads);
+  std::vector<std::string> notes = notes_on_data(plan, resume);
+  const auto threads = planned(resume, "intraop_threads", plan.intraop_threads);
   if (threads != plan.intraop_threads && resume.world_size == plan.world_size) {
     notes.push_back(concat("threads per rank: ",
                            plan.intraop_threads,
@@ -67,11 +101,17 @@ void check_same_start(const TrainPlan& plan,
   // Ranks may see the folder under different paths; plan and sums tell a checkpoint from that of
   // another run at the same step.
   const auto tell = [&] {
-    if (!resume) return std::to_string(plan.train_samples);
+    const std::string data = concat(plan.train_samples, ' ', plan.train_fingerprint);
+    if (!resume) return data;
     size_t digest = std::hash<std::string>{}(json_text(resume->plan) + json_text(resume->loop));
-    return concat(plan.train_samples, ' ', resume->position.step, ' ', digest);
+    return concat(data, ' ', resume->position.step, ' ', digest);
   };
-  const std::string start = concat(start_of(resume), " and ", plan.train_samples, " samples");
+  const std::string start = concat(start_of(resume),
+                                   " and ",
+                                   plan.train_samples,
+                                   " samples (fingerprint ",
+                                   plan.train_fingerprint,
+                                   ")");
   const std::vector<std::string> all = group.all_gather_text(concat(tell(), '\n', start));
   const auto key = [](const std::string& text) { return text.substr(0, text.find('\n')); };
   const auto name = [](const std::string& text) { return text.substr(text.find('\n') + 1); };
@@ -86,7 +126,7 @@ void check_same_start(const TrainPlan& plan,
 }
 
 void check_resume(const TrainPlan& plan, const Checkpoint& resume) {
-  const int64_t before = planned(resume, "train_samples").value_or(plan.train_samples);
+  const auto before = planned(resume, "train_samples", plan.train_samples);
   if (before == plan.train_samples) return;
   throw usage_error(
       {.refused = "--resume",

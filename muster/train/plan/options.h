@@ -54,7 +54,7 @@ enum class OnResume {
 
 struct OptionInfo {
   std::string_view name;   ///< as in config.json; the flag has hyphens for its underscores
-  std::string_view value;  ///< its kind in help: "N", "DIR", …
+  std::string_view value;  ///< its kind in help: "N", "DIR", …; "last|best": these words
   std::string_view help;
   OnResume on_resume = OnResume::kFree;
   bool show_default = true;  ///< false: the help text says what happens if it is not given
@@ -80,17 +80,15 @@ void visit_options(Options& options, Visitor&& visit) {
                    kFixed,
                    false},
         options.weights);
-  visit(
-      OptionInfo{
-          "strategy", "NAME", "how ranks share the work: auto, ddp, … (muster list strategies)"},
-      options.strategy);
+  visit(OptionInfo{"strategy", "NAME|auto", "how ranks share the work (muster list strategies)"},
+        options.strategy);
   visit(OptionInfo{"devices",
                    "N",
                    "train on N ranks that are threads of this process (strategy dp)",
                    kFree,
                    false},
         options.devices);
-  visit(OptionInfo{"backend", "NAME", "process group, or auto (muster list backends)"},
+  visit(OptionInfo{"backend", "NAME|auto", "process group (muster list backends)"},
         options.backend);
   visit(OptionInfo{"epochs", "N", "times through the training data"}, options.epochs);
   visit(OptionInfo{"batch_size", "N", "samples per batch of all ranks together", kFixed},
@@ -116,9 +114,8 @@ void visit_options(Options& options, Visitor&& visit) {
                    kFixed},
         options.lr_schedule);
   visit(OptionInfo{"precision",
-                   "NAME",
-                   "32, or products and convolutions in 16 bits: bf16-mixed, 16-mixed (scales the "
-                   "loss)",
+                   "32|bf16-mixed|16-mixed",
+                   "float32, or products and convolutions in 16 bits (16-mixed scales the loss)",
                    kFixed},
         options.precision);
   visit(OptionInfo{"gradient_clip_val",
@@ -140,16 +137,15 @@ void visit_options(Options& options, Visitor&& visit) {
         options.validation_samples);
   visit(OptionInfo{"top_k", "K", "also count answers among the K best scores [no]", kFree, false},
         options.top_k);
-  visit(OptionInfo{"monitor",
-                   "NAME",
-                   "what makes an epoch the best: validate_accuracy or validate_loss",
-                   kFixed},
-        options.monitor);
+  visit(
+      OptionInfo{
+          "monitor", "validate_accuracy|validate_loss", "what makes an epoch the best", kFixed},
+      options.monitor);
   visit(
       OptionInfo{"patience", "N", "stop after N epochs that were not better [never]", kFree, false},
       options.patience);
   visit(OptionInfo{"min_delta", "X", "better means better by more than X"}, options.min_delta);
-  visit(OptionInfo{"test_weights", "NAME", "weights for the test at the end: last or best"},
+  visit(OptionInfo{"test_weights", "last|best", "weights for the test at the end"},
         options.test_weights);
   visit(OptionInfo{"max_steps", "N", "stop after N optimizer steps [no limit]", kFree, false},
         options.max_steps);
@@ -162,8 +158,10 @@ void visit_options(Options& options, Visitor&& visit) {
   visit(OptionInfo{"keep_checkpoints", "N", "how many to keep, besides the best one"},
         options.keep_checkpoints);
   visit(OptionInfo{"log_every", "N", "steps per row of metrics"}, options.log_every);
-  visit(OptionInfo{"tensorboard", "WHAT", "event files: scalars, all (histograms, images) or off"},
-        options.tensorboard);
+  visit(
+      OptionInfo{
+          "tensorboard", "scalars|all|off", "event files; all: histograms and images as well"},
+      options.tensorboard);
 }
 
 }  // namespace muster::train

@@ -7,6 +7,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/data/loader/loader.h"
+#include "muster/formats/crc32.h"
 #include "muster/models/model.h"
 #include "muster/optim/optimizer.h"
 #include "muster/optim/schedule.h"
@@ -201,6 +202,8 @@ TrainPlan resolve(const TrainOptions& options,
         around.cores, std::max(around.local_world_size, plan.options.devices));
   fit_model(plan, train.spec());
   split_samples(plan, train.size(), test.size());
+  plan.train_fingerprint = formats::crc32_text(train.fingerprint());
+  plan.test_fingerprint = formats::crc32_text(test.fingerprint());
   check_validation(plan);
   count_steps(plan);
   const int64_t threads =
@@ -247,6 +250,11 @@ std::string explain(const TrainPlan& plan) {
        " to validate, ",
        plan.test_samples,
        " to test");
+  line("fingerprint",
+       plan.train_fingerprint,
+       " of the training split, ",
+       plan.test_fingerprint,
+       " of the test split");
   line("images",
        at_data,
        at_data == at_model ? ""

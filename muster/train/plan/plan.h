@@ -33,6 +33,8 @@ struct TrainPlan {
   int64_t samples_per_epoch = 0;  ///< train_samples, or its whole batches: --drop-last
   int64_t steps_per_epoch = 0;
   int64_t total_steps = 0;
+  std::string train_fingerprint;     ///< Dataset::fingerprint(), eight hexadecimal digits
+  std::string test_fingerprint;      ///< so that other data of the same size are noticed
   int64_t intraop_threads = 1;       ///< per rank; with another number sums round otherwise
   data::DataSpec spec;               ///< of the data as it is
   models::ImageShape model_shape;    ///< what the model sees: resized, channels repeated

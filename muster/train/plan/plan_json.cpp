@@ -44,6 +44,8 @@ Json to_json(const TrainPlan& plan) {
   json["samples_per_step"] = plan.samples_per_step;
   json["train_samples"] = plan.train_samples;
   json["test_samples"] = plan.test_samples;
+  json["train_fingerprint"] = plan.train_fingerprint;
+  json["test_fingerprint"] = plan.test_fingerprint;
   json["steps_per_epoch"] = plan.steps_per_epoch;
   json["total_steps"] = plan.total_steps;
   json["intraop_threads"] = plan.intraop_threads;

@@ -5,11 +5,11 @@
 #include <set>
 
 #include <fcntl.h>
-#include <time.h>
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/json.h"
+#include "muster/base/local_time.h"
 #include "muster/base/text.h"
 #include "muster/track/utf8.h"
 #include "muster/tune/space/python_text.h"
@@ -22,13 +22,7 @@ constexpr size_t kLongestIdentifier = 130;  // Ray's TUNE_MAX_LEN_IDENTIFIER
 // Column, value as Python prints it.
 using Cells = std::vector<std::pair<std::string, std::string>>;
 
-std::string local_date(double time_s) {
-  const auto seconds = static_cast<time_t>(time_s);
-  tm local{};
-  ::localtime_r(&seconds, &local);
-  char text[40];
-  return {text, ::strftime(text, sizeof text, "%Y-%m-%d_%H-%M-%S", &local)};
-}
+std::string local_date(double time_s) { return local_time(time_s, "%Y-%m-%d_%H-%M-%S"); }
 
 /// Five hexadecimal digits, the same for each export of a study. FNV-1a.
 std::string study_digits(std::string_view name) {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <ctime>
 
+#include "muster/base/local_time.h"
 #include "muster/base/text.h"
 #include "muster/base/text_table.h"
 #include "muster/tune/views/study_view.h"
@@ -221,13 +221,7 @@ std::string error_table(const StudyView& view, const StatusOptions& options) {
 
 // ---- The lines above the table ----
 
-std::string clock_text(double time_s) {
-  const auto whole = static_cast<std::time_t>(time_s);
-  std::tm parts{};
-  localtime_r(&whole, &parts);
-  std::array<char, 32> buffer;
-  return {buffer.data(), std::strftime(buffer.data(), buffer.size(), "%Y-%m-%d %H:%M:%S", &parts)};
-}
+std::string clock_text(double time_s) { return local_time(time_s, "%Y-%m-%d %H:%M:%S"); }
 
 std::string counts_line(const ByState& states, const StudyView& view, const StatusFacts& facts) {
   std::vector<std::string> words;

@@ -51,6 +51,10 @@ TEST_P(FashionMnist, HasTheImagesThatPythonReads) {
   }
 }
 
+TEST_P(FashionMnist, HasTheFingerprintThatPythonComputes) {
+  EXPECT_EQ(data_->fingerprint(), want()["fingerprint"].get<uint32_t>());
+}
+
 INSTANTIATE_TEST_SUITE_P(Splits,
                          FashionMnist,
                          ::testing::Values(Split::kTrain, Split::kTest),

@@ -162,7 +162,7 @@ TEST(ExactCoverSampler, ShuffledHasTheOrderOfDistributedSamplerWithoutItsPadding
 }
 
 TEST(ExactCoverSampler, LosesAndRepeatsNothingWhenTheWorldSizeChangesInAnEpoch) {
-  for (const std::pair<int64_t, int64_t> worlds :
+  for (const std::pair<int64_t, int64_t>& worlds :
        {std::pair<int64_t, int64_t>{2, 1}, {2, 4}, {4, 3}, {1, 2}}) {
     const int64_t consumed = 12;  // three global batches of 4
     Indices seen;

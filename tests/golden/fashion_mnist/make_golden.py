@@ -1,12 +1,15 @@
 """Writes golden.json beside this file: what Python finds in Debian's Fashion-MNIST, and torch's floats for each byte.
 
 The hash of an image is FNV-1a over its 784 bytes. `normalised` holds the bits of the float32 numbers that torchvision's
-ToTensor and Normalize compute for the bytes 0 … 255: div(255), sub(mean), div(std), one tensor operation each.
+ToTensor and Normalize compute for the bytes 0 … 255: div(255), sub(mean), div(std), one tensor operation each. `fingerprint` is
+zlib's CRC-32 of the images behind their dtype and shape as text, and of the labels as int64 behind theirs.
 Run it with the peers' Python: .venv/bin/python tests/golden/fashion_mnist/make_golden.py
 """
 
 import gzip
 import json
+import struct
+import zlib
 from collections import Counter
 from pathlib import Path
 
@@ -24,6 +27,11 @@ def fnv(data):
     return f"{h:016x}"
 
 
+def fingerprint(pixels, labels):
+    parts = [f"Byte[{len(labels)}, 1, 28, 28]".encode(), pixels, f"Long[{len(labels)}]".encode(), struct.pack(f"<{len(labels)}q", *labels)]
+    return zlib.crc32(b"".join(parts))
+
+
 def split(prefix):
     pixels = gzip.open(FOLDER / f"{prefix}-images-idx3-ubyte.gz").read()[16:]
     labels = gzip.open(FOLDER / f"{prefix}-labels-idx1-ubyte.gz").read()[8:]
@@ -36,6 +44,7 @@ def split(prefix):
         "per_class": [count for _, count in sorted(Counter(labels).items())],
         "first_labels": list(labels[:20]),
         "pixel_sum": total,
+        "fingerprint": fingerprint(pixels, labels),
         "mean": f"{mean / 255:.4f}",
         "std": f"{(squares / len(pixels) - mean * mean) ** 0.5 / 255:.4f}",
         "images": {str(i): fnv(pixels[i * 784 : (i + 1) * 784]) for i in (0, 1, 777, n // 2, n - 1)},

@@ -32,7 +32,7 @@ class Contract : public ::testing::TestWithParam<std::string> {
   }
 
   /// Narrow where the model can be, so that VGG's 100 million weights are not drawn here.
-  std::shared_ptr<Classifier> make(uint64_t seed = 1, ParamValues params = {}) const {
+  std::shared_ptr<Classifier> make(uint64_t seed, ParamValues params = {}) const {
     torch::manual_seed(seed);
     if (has_param(entry(), "hidden")) params.emplace("hidden", "16");
     return make_model(GetParam(), shape(), params);
@@ -42,65 +42,109 @@ class Contract : public ::testing::TestWithParam<std::string> {
     return torch::randn({count, shape().channels, shape().height, shape().width},
                         torch::make_generator<at::CPUGeneratorImpl>(2));
   }
+
+  void scores_every_class_of_every_image(Classifier& model) const;
+  void does_not_write_to_its_input(Classifier& model) const;
+  void gradients_reach_every_parameter(Classifier& model) const;
+  void in_eval_mode_an_image_is_scored_alone_as_in_a_batch(Classifier& model) const;
+  void its_dropout_draws_from_the_generator_that_it_was_given(Classifier& model) const;
+  void its_state_makes_another_model_score_alike(Classifier& from, Classifier& to) const;
 };
 
-TEST_P(Contract, ScoresEveryClassOfEveryImage) {
-  const auto model = make();
-  const torch::Tensor scores = model->forward(images());
+void Contract::scores_every_class_of_every_image(Classifier& model) const {
+  SCOPED_TRACE(__func__);
+  const torch::Tensor scores = model.forward(images());
   EXPECT_EQ(scores.sizes(), (at::IntArrayRef{4, 3}));
   EXPECT_EQ(scores.scalar_type(), torch::kFloat);
   EXPECT_TRUE(scores.isfinite().all().item<bool>());
 }
 
-TEST_P(Contract, TheSameSeedGivesTheSameModelAndAnotherSeedAnother) {
-  const auto one = make(1), same = make(1), other = make(2);
-  one->eval(), same->eval(), other->eval();
-  EXPECT_TRUE(one->forward(images()).equal(same->forward(images())));
-  EXPECT_FALSE(one->forward(images()).equal(other->forward(images())));
-}
-
-TEST_P(Contract, InEvalModeAnImageIsScoredAloneAsInABatchAndNothingChanges) {
-  const auto model = make();
-  model->eval();
-  const torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> before;
-  for (const auto& buffer : model->buffers()) before.push_back(buffer.clone());
-  const torch::Tensor batch = images();
-  const torch::Tensor scores = model->forward(batch);
-  EXPECT_TRUE(scores.equal(model->forward(batch))) << "two passes differ";
-  EXPECT_TRUE(scores[2].allclose(model->forward(batch.slice(0, 2, 3))[0], 1e-3, 1e-5));
-  for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(before[i].equal(model->buffers()[i]));
-}
-
-TEST_P(Contract, DoesNotWriteToItsInput) {
-  const auto model = make();
+void Contract::does_not_write_to_its_input(Classifier& model) const {
+  SCOPED_TRACE(__func__);
   const torch::Tensor batch = images(), copy = batch.clone();
-  model->forward(batch);
+  model.forward(batch);
   EXPECT_TRUE(batch.equal(copy));
 }
 
-TEST_P(Contract, GradientsReachEveryParameter) {
-  const auto model = make();
-  torch::nn::functional::cross_entropy(model->forward(images()), torch::tensor({0, 1, 2, 1}))
+void Contract::gradients_reach_every_parameter(Classifier& model) const {
+  SCOPED_TRACE(__func__);
+  torch::nn::functional::cross_entropy(model.forward(images()), torch::tensor({0, 1, 2, 1}))
       .backward();
-  for (const auto& item : model->named_parameters()) {
+  for (const auto& item : model.named_parameters()) {
     ASSERT_TRUE(item.value().grad().defined()) << item.key();
     EXPECT_GT(item.value().grad().abs().max().item<float>(), 0) << item.key();
   }
 }
 
-TEST_P(Contract, ItsStateMakesAnotherModelScoreAlike) {
-  const auto from = make(1), to = make(2);
-  from->forward(images());  // moves running statistics
-  std::vector<std::pair<std::string, at::Tensor>> state;
-  for (const auto& item : from->named_parameters()) state.emplace_back(item.key(), item.value());
-  for (const auto& item : from->named_buffers()) state.emplace_back(item.key(), item.value());
-  load_weights(*to, state);
-  from->eval(), to->eval();
-  EXPECT_TRUE(from->forward(images()).equal(to->forward(images())));
+/// Nor does anything of the model change.
+void Contract::in_eval_mode_an_image_is_scored_alone_as_in_a_batch(Classifier& model) const {
+  SCOPED_TRACE(__func__);
+  model.eval();
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> before;
+  for (const auto& buffer : model.buffers()) before.push_back(buffer.clone());
+  const torch::Tensor batch = images();
+  const torch::Tensor scores = model.forward(batch);
+  EXPECT_TRUE(scores.equal(model.forward(batch))) << "two passes differ";
+  EXPECT_TRUE(scores[2].allclose(model.forward(batch.slice(0, 2, 3))[0], 1e-3, 1e-5));
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(before[i].equal(model.buffers()[i]));
+  model.train();
 }
 
-TEST_P(Contract, RefusesImagesBelowItsMinimumAndTakesThatMinimum) {
+// Two ranks that are threads draw from generators of their own, however the default one moves.
+void Contract::its_dropout_draws_from_the_generator_that_it_was_given(Classifier& model) const {
+  SCOPED_TRACE(__func__);
+  const auto dropouts = std::ranges::count_if(
+      model.modules(), [](const auto& module) { return module->template as<DropoutImpl>(); });
+  EXPECT_EQ(dropouts > 0, has_param(entry(), "dropout"));
+  for (const auto& module : model.modules())
+    EXPECT_EQ(module->as<torch::nn::DropoutImpl>(), nullptr) << "LibTorch's dropout";
+  at::Generator generator = torch::make_generator<at::CPUGeneratorImpl>(7);
+  model.set_generator(generator);
+  const torch::Tensor start = generator.get_state();
+  const torch::Tensor default_start = at::detail::getDefaultCPUGenerator().get_state();
+  const torch::NoGradGuard no_grad;
+  const torch::Tensor first = model.forward(images());
+  EXPECT_TRUE(default_start.equal(at::detail::getDefaultCPUGenerator().get_state()));
+  EXPECT_EQ(!start.equal(generator.get_state()), dropouts > 0);
+  if (dropouts == 0) return;
+  generator.set_state(start);
+  torch::rand({3});  // another rank
+  EXPECT_TRUE(first.equal(model.forward(images())));
+}
+
+/// Running statistics as well: `from` has seen images in training mode.
+void Contract::its_state_makes_another_model_score_alike(Classifier& from, Classifier& to) const {
+  SCOPED_TRACE(__func__);
+  std::vector<std::pair<std::string, at::Tensor>> state;
+  for (const auto& item : from.named_parameters()) state.emplace_back(item.key(), item.value());
+  for (const auto& item : from.named_buffers()) state.emplace_back(item.key(), item.value());
+  from.eval(), to.eval();
+  EXPECT_FALSE(from.forward(images()).equal(to.forward(images())));
+  load_weights(to, state);
+  EXPECT_TRUE(from.forward(images()).equal(to.forward(images())));
+}
+
+// One model for all that leaves it as it was but for running statistics: to draw the weights of a
+// VGG or ResNet costs more than what is done with them.
+TEST_P(Contract, OfAModelIsKept) {
+  const auto model =
+      make(1, has_param(entry(), "dropout") ? ParamValues{{"dropout", "0.5"}} : ParamValues{});
+  scores_every_class_of_every_image(*model);
+  does_not_write_to_its_input(*model);
+  gradients_reach_every_parameter(*model);
+  in_eval_mode_an_image_is_scored_alone_as_in_a_batch(*model);
+  its_dropout_draws_from_the_generator_that_it_was_given(*model);
+  its_state_makes_another_model_score_alike(*model, *make(2));
+}
+
+TEST_P(Contract, TheSameSeedGivesTheSameModel) {
+  const auto one = make(1), same = make(1);
+  one->eval(), same->eval();
+  EXPECT_TRUE(one->forward(images()).equal(same->forward(images())));
+}
+
+TEST_P(Contract, RefusesImagesBelowItsMinimum) {
   ImageShape small = shape();
   small.width = entry().min_size - 1;
   EXPECT_THAT(refusal_of([&] { make_model(GetParam(), small); }), HasSubstr("pixels"));
@@ -109,28 +153,6 @@ TEST_P(Contract, RefusesImagesBelowItsMinimumAndTakesThatMinimum) {
     ++wrong.channels;
     EXPECT_THAT(refusal_of([&] { make_model(GetParam(), wrong); }), HasSubstr("channel"));
   }
-}
-
-// Two ranks that are threads draw from generators of their own, however the default one moves.
-TEST_P(Contract, ItsDropoutDrawsFromTheGeneratorThatItWasGiven) {
-  const auto model = has_param(entry(), "dropout") ? make(1, {{"dropout", "0.5"}}) : make(1);
-  const auto dropouts = std::ranges::count_if(
-      model->modules(), [](const auto& module) { return module->template as<DropoutImpl>(); });
-  EXPECT_EQ(dropouts > 0, has_param(entry(), "dropout"));
-  for (const auto& module : model->modules())
-    EXPECT_EQ(module->as<torch::nn::DropoutImpl>(), nullptr) << "LibTorch's dropout";
-  at::Generator generator = torch::make_generator<at::CPUGeneratorImpl>(7);
-  model->set_generator(generator);
-  const torch::Tensor start = generator.get_state();
-  const torch::Tensor default_start = at::detail::getDefaultCPUGenerator().get_state();
-  const torch::NoGradGuard no_grad;
-  const torch::Tensor first = model->forward(images());
-  EXPECT_TRUE(default_start.equal(at::detail::getDefaultCPUGenerator().get_state()));
-  EXPECT_EQ(!start.equal(generator.get_state()), dropouts > 0);
-  if (dropouts == 0) return;
-  generator.set_state(start);
-  torch::rand({3});  // another rank
-  EXPECT_TRUE(first.equal(model->forward(images())));
 }
 
 INSTANTIATE_TEST_SUITE_P(Zoo,

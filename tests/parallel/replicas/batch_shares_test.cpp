@@ -53,7 +53,9 @@ TEST(DealRows, AddUpAndStayWithinOneOfTheExactShares) {
       EXPECT_LT(std::abs(shares[k] - rows * weights[k] / sum), 1);
     const auto some = deal_rows(rows, weights, true);
     EXPECT_EQ(std::accumulate(some.begin(), some.end(), int64_t{0}), rows);
-    if (rows >= static_cast<int64_t>(weights.size())) EXPECT_GE(*std::ranges::min_element(some), 1);
+    if (rows >= static_cast<int64_t>(weights.size())) {
+      EXPECT_GE(*std::ranges::min_element(some), 1);
+    }
   }
 }
 

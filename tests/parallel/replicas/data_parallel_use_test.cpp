@@ -6,7 +6,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
-#include <c10/core/CPUAllocator.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -16,6 +15,7 @@
 #include "muster/parallel/replicas/data_parallel.h"
 
 #include "tests/parallel/replicas/line.h"
+#include "tests/support/counting_allocator.h"
 #include "tests/support/error_of.h"
 
 namespace muster {
@@ -187,87 +187,43 @@ TEST(DataParallelUse, WeightsChangedOnReplicaZeroAreBroadcastOnRequest) {
   EXPECT_TRUE(torch::equal(dp.module(2)->weight, torch::full({2, 4}, 4.0)));
 }
 
-/// Counts the bytes that each thread has, on top of the allocator that was there.
-class CountingAllocator : public c10::Allocator {
- public:
-  explicit CountingAllocator(c10::Allocator* base) : base_(base) {}
-
-  c10::DataPtr allocate(size_t bytes) override {
-    auto* block = new Block{this, base_->allocate(bytes), bytes, std::this_thread::get_id()};
-    count(block->owner, static_cast<int64_t>(bytes));
-    return {block->data.get(), block, &CountingAllocator::free, at::kCPU};
-  }
-  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
-  void copy_data(void* to, const void* from, size_t bytes) const override {
-    default_copy_data(to, from, bytes);
-  }
-
-  int64_t peak_of(std::thread::id thread) {
-    const std::lock_guard lock(mutex_);
-    return peak_[thread];
-  }
-  void reset() {
-    const std::lock_guard lock(mutex_);
-    now_.clear();
-    peak_.clear();
-  }
-
- private:
-  struct Block {
-    CountingAllocator* counter;
-    c10::DataPtr data;
-    size_t bytes;
-    std::thread::id owner;
-  };
-  static void free(void* context) {
-    const std::unique_ptr<Block> block(static_cast<Block*>(context));
-    block->counter->count(block->owner, -static_cast<int64_t>(block->bytes));
-  }
-  void count(std::thread::id thread, int64_t bytes) {
-    const std::lock_guard lock(mutex_);
-    now_[thread] += bytes;
-    peak_[thread] = std::max(peak_[thread], now_[thread]);
-  }
-
-  c10::Allocator* base_;
-  std::mutex mutex_;
-  std::map<std::thread::id, int64_t> now_, peak_;
-};
-
 TEST(DataParallelUse, NoReplicaHoldsTheOutputsOfTheOthers) {
   // Outputs of 64 x 4096 float32, 1 MiB, are most of what a step needs. Gathered on one replica
   // they would make it the fullest.
-  static CountingAllocator counter(c10::GetCPUAllocator());
-  c10::Allocator* const before = c10::GetCPUAllocator();
   constexpr int kReplicas = 4;
   DataParallel dp([] { return Linear(16, 4096); }, cpus(kReplicas));
   const torch::Tensor x = torch::randn({64, 16}), y = torch::randint(0, 4096, {64});
-  std::map<const void*, std::thread::id> threads;
+  std::map<const void*, test::Tally*> tallies;
   std::mutex mutex;
   const auto loss = [&](Linear& net, const torch::Tensor& x, const torch::Tensor& y) {
     {
       const std::lock_guard lock(mutex);
-      threads[net.get()] = std::this_thread::get_id();
+      tallies[net.get()] = &test::Tally::of_thread();
     }
     return torch::nn::functional::cross_entropy(net->forward(x), y);
   };
   for (int i = 0; i < 3; ++i) dp.backward(x, y, loss);  // buckets are laid out
-  c10::SetCPUAllocator(&counter, 255);
+  const test::MemoryCount counted;
   dp.backward(x, y, loss);
   dp.zero_grad();
-  counter.reset();
+  tallies[nullptr] = &test::Tally::of_thread();
+  std::map<const void*, int64_t> before;
+  for (const auto& [net, tally] : tallies) {
+    before[net] = tally->live();
+    tally->start_peak();
+  }
   dp.backward(x, y, loss);
-  c10::SetCPUAllocator(before, 255);
+  const auto peak_of = [&](const void* net) { return tallies[net]->peak() - before[net]; };
   std::vector<int64_t> peaks;
   for (int replica = 0; replica < kReplicas; ++replica)
-    peaks.push_back(counter.peak_of(threads[dp.module(replica).get()]));
+    peaks.push_back(peak_of(dp.module(replica).get()));
   const auto [least, most] = std::ranges::minmax(peaks);
   EXPECT_LT(most, 1.1 * least);
   // A share of the outputs as log-probabilities, and their gradient; then the weights' gradients.
   constexpr int64_t kOutputs = 256 << 10, kWeights = 17 * 4096 * 4;
   EXPECT_GT(least, 2 * kOutputs);
   EXPECT_LT(most, 3 * kOutputs + 2 * kWeights);
-  EXPECT_LT(counter.peak_of(std::this_thread::get_id()), 64 << 10) << "the caller holds a number";
+  EXPECT_LT(peak_of(nullptr), 64 << 10) << "the caller holds a number";
 }
 
 // They round differently, and their hashes are made in another way.

@@ -84,6 +84,7 @@ class Counted final : public data::Dataset {
       : inner_(std::move(inner)), reads_(static_cast<size_t>(inner_->size())) {}
   int64_t size() const override { return inner_->size(); }
   data::DataSpec spec() const override { return inner_->spec(); }
+  uint32_t fingerprint() const override { return inner_->fingerprint(); }
   std::vector<int64_t> reads() const { return {reads_.begin(), reads_.end()}; }
 
  private:

@@ -1,5 +1,6 @@
 // The life of a run's folder through training: a run that goes back keeps what it saves and what it
 // leaves, a refused resume changes nothing, and what a run cannot promise is said.
+#include <array>
 #include <fstream>
 #include <map>
 
@@ -11,6 +12,7 @@
 #include "muster/base/file.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/data/sets/image_dataset.h"
 #include "muster/track/metrics_reader.h"
 
 #include "tests/support/error_of.h"
@@ -34,6 +36,7 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// Every file under the folder, by its path there.
 std::map<std::string, std::string> all_files(const fs::path& folder) {
@@ -75,7 +78,9 @@ TEST(RunLife, GoingBackNeverLosesWhatIsSavedNext) {
   int tests = 0;
   for (const track::MetricsRecord& row : track::read_metrics(folder.path())) {
     tests += row.phase == "test";
-    if (row.step > back && row.phase == "train") EXPECT_EQ(*row.find("lr"), 0.001);
+    if (row.step > back && row.phase == "train") {
+      EXPECT_EQ(*row.find("lr"), 0.001);
+    }
   }
   EXPECT_EQ(tests, 1);
 }
@@ -129,6 +134,27 @@ TEST(RunLife, OtherDataUnderTheSameNameIsRefused) {
   EXPECT_EQ(all_files(folder.path()), before);
 }
 
+TEST(RunLife, OtherContentOfTheSameSizeIsSaid) {
+  const train::TrainOptions options = small_mlp();
+  const test::Folder folder;
+  run(options, 1, folder.path(), {}, 5);
+  EXPECT_THAT(run_noted(options, folder.path(), folder.path(), 2).notes,
+              Each(Not(HasSubstr("fingerprint"))));
+  train::TrainData other = train::open_data(options.data, {});
+  const auto& images = dynamic_cast<const data::ImageDataset&>(*other.train);
+  const at::Tensor labels = images.labels().clone();
+  labels[7] = (labels[7] + 1) % 4;
+  other.train = std::make_shared<data::ImageDataset>(images.spec(), images.images(), labels);
+  const auto notes = run_noted(options, folder.path(), folder.path(), 2, 1, other).notes;
+  EXPECT_THAT(notes,
+              Contains(AllOf(HasSubstr("training split has other content"),
+                             HasSubstr("does not end as an unbroken run would"))));
+  EXPECT_THAT(notes, Each(Not(HasSubstr("test split"))));
+  // What it goes on with from here is what it was told of.
+  EXPECT_THAT(run_noted(options, folder.path(), folder.path(), 0, 1, other).notes,
+              Each(Not(HasSubstr("fingerprint"))));
+}
+
 TEST(RunLife, AFolderThatHasARunIsRefusedToAnother) {
   const train::TrainOptions options = small_mlp();
   const test::Folder folder, other;
@@ -162,22 +188,38 @@ TEST(RunLife, RanksThatSeeDifferentCheckpointsAreRefusedAlike) {
   EXPECT_EQ(all_files(folder.path()), before);
 }
 
-TEST(RunLife, RanksWithDataOfDifferentSizesAreRefusedAlike) {
-  const test::Folder folder;
-  const auto errors = testing::rank_errors(2, [&](distributed::ProcessGroup group) {
+/// What two ranks end with that train on these data.
+std::vector<std::string> errors_over(const std::array<std::string, 2>& data_of_rank,
+                                     const fs::path& output) {
+  return testing::rank_errors(2, [&](distributed::ProcessGroup group) {
     train::TrainOptions options = small_mlp();
-    options.data = concat("synthetic:size=8,test_samples=16,samples=", group.rank() == 0 ? 64 : 60);
+    options.data = data_of_rank.at(static_cast<size_t>(group.rank()));
     options.validation_samples = 0;
     const train::TrainData data = train::open_data(options.data, {});
     const train::TrainPlan plan =
         train::resolve(options, {.world_size = 2, .cores = 2}, *data.train, *data.test);
-    train::train(plan, data, group, folder.path() / "run", {}, {});
+    train::train(plan, data, group, output, {}, {});
   });
-  EXPECT_THAT(errors,
+}
+
+TEST(RunLife, RanksWithDataOfDifferentSizesAreRefusedAlike) {
+  const test::Folder folder;
+  const std::string data = "synthetic:size=8,test_samples=16,samples=";
+  EXPECT_THAT(errors_over({data + "64", data + "60"}, folder.path() / "run"),
               Each(AllOf(HasSubstr("train on the same data"),
                          HasSubstr("rank 0 has no checkpoint and 64 samples"),
                          HasSubstr("rank 1 has no checkpoint and 60 samples"))));
-  EXPECT_FALSE(std::filesystem::exists(folder.path() / "run"));
+  EXPECT_FALSE(fs::exists(folder.path() / "run"));
+}
+
+TEST(RunLife, RanksWithOtherDataOfTheSameSizeAreRefusedAlike) {
+  const test::Folder folder;
+  const std::string data = "synthetic:size=8,test_samples=16,samples=64,seed=";
+  EXPECT_THAT(errors_over({data + "0", data + "1"}, folder.path() / "run"),
+              Each(AllOf(HasSubstr("train on the same data"),
+                         HasSubstr("rank 0 has no checkpoint and 64 samples (fingerprint "),
+                         HasSubstr("rank 1 has no checkpoint and 64 samples (fingerprint "))));
+  EXPECT_FALSE(fs::exists(folder.path() / "run"));
 }
 
 TEST(RunLife, WhatRankZeroRefusesAllRanksRefuse) {

@@ -1,6 +1,8 @@
 #include "muster/train/plan/plan.h"
 
+#include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
+#include "muster/base/text.h"
 #include "muster/data/sets/tensor_dataset.h"
 
 #include "tests/support/error_of.h"
@@ -30,10 +33,11 @@ std::shared_ptr<data::TensorDataset> images(int64_t samples,
 train::TrainPlan resolve(const train::TrainOptions& options,
                          int64_t world = 1,
                          int64_t samples = 60000) {
+  static const auto usual = images(60000), test = images(100);  // a fingerprint reads all of it
   return train::resolve(options,
                         {.world_size = world, .local_world_size = world, .cores = 4},
-                        *images(samples),
-                        *images(100));
+                        samples == 60000 ? *usual : *images(samples),
+                        *test);
 }
 
 TEST(Plan, FillsInEveryDefault) {
@@ -46,6 +50,26 @@ TEST(Plan, FillsInEveryDefault) {
   EXPECT_EQ(plan.total_steps, 5 * 430);
   EXPECT_EQ(plan.lr, 0.05);
   EXPECT_THAT(train::explain(plan), HasSubstr("batch         128 = 2 x 64"));
+}
+
+// What shells offer is what help says: "last|best".
+TEST(Plan, EveryWordThatHelpNamesIsTaken) {
+  train::TrainOptions options;
+  int words = 0;
+  train::visit_options(options, [&](const train::OptionInfo& info, auto& value) {
+    if constexpr (std::is_same_v<decltype(value), std::string&>) {
+      const std::string before = value;
+      for (const std::string& word : split(info.value, '|')) {
+        if (std::ranges::any_of(word, [](char c) { return c >= 'A' && c <= 'Z'; })) continue;
+        ++words;
+        value = word;
+        EXPECT_EQ(test::error_of([&] { resolve(options); }), test::kNoError)
+            << info.name << ' ' << word;
+      }
+      value = before;
+    }
+  });
+  EXPECT_EQ(words, 2 + 3 + 2 + 2 + 3);
 }
 
 TEST(Plan, TheBatchIsGlobalAndSharedEqually) {

@@ -1,0 +1,84 @@
+#include "cli/line/train_flags.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "muster/base/text.h"
+
+#include "cli/line/parse.h"
+
+namespace muster::cli {
+namespace {
+
+constexpr const char* kTrainExamples =
+    "Examples:\n"
+    "  muster train --model cnn --data fashion-mnist --epochs 3\n"
+    "  muster train --model cnn --strategy dp --devices 2\n"
+    "  muster run --nproc-per-node 2 -- muster train --model cnn --output runs/a\n"
+    "  muster train --resume runs/a --epochs 10\n"
+    "  muster train --model mlp:hidden=256,layers=3 --optimizer adamw --lr 0.001\n"
+    "  muster train --config run.toml --seed 2\n"
+    "  muster train --data synthetic:samples=2048 --explain\n\n"
+    "Under `muster run` or torchrun each process is one rank; the batch size is the\n"
+    "global one and is divided by the ranks. The folder given by --output gets\n"
+    "config.json, metrics.csv and .jsonl, TensorBoard events, checkpoints/step-N,\n"
+    "latest, best, and at the end index.html with the curves.\n"
+    "The last line on stdout is the test accuracy.\n\n"
+    "Exit codes: 0 trained and tested, 1 failed (a run that diverged, too), 2 wrong\n"
+    "use, 130 interrupted with the state saved.";
+
+constexpr std::string_view kSpecs[] = {
+    "model", "data", "strategy", "optimizer", "lr-schedule", "precision"};
+constexpr std::string_view kPaths[] = {"data-dir", "weights", "output", "trace"};
+constexpr ConfigOwner kOwners[] = {{"model", "model"},
+                                   {"data", "dataset"},
+                                   {"strategy", "strategy"},
+                                   {"optimizer", "optimizer"},
+                                   {"lr-schedule", "lr schedule"},
+                                   {"backend", "backend"}};
+
+}  // namespace
+
+std::string flag_of_option(std::string_view name) {
+  std::string flag = concat("--", name);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
+ConfigKinds train_config_kinds() { return {.specs = kSpecs, .paths = kPaths}; }
+
+std::span<const ConfigOwner> train_config_owners() { return kOwners; }
+
+std::unique_ptr<CLI::App> train_app(TrainFlags& flags) {
+  auto app = make_app("train",
+                      "Train a model on one device, or on many as ranks under `muster run`.",
+                      kTrainExamples);
+  train::visit_options(flags.train, [&](const train::OptionInfo& info, auto& value) {
+    const std::string flag = flag_of_option(info.name), help(info.help);
+    if constexpr (std::is_same_v<decltype(value), bool&>) {
+      app->add_flag(flag, value, help);
+    } else {
+      CLI::Option* option = add_value(*app, flag, value, help)->type_name(std::string(info.value));
+      if (info.show_default) option->capture_default_str();
+    }
+  });
+  add_value(*app, "--output", flags.output, "folder of the run [runs/MODEL-DATA, numbered]")
+      ->type_name("DIR");
+  add_value(*app,
+            "--resume",
+            flags.resume,
+            "go on with the run in DIR (or one checkpoint); auto: with what --output holds, "
+            "else start")
+      ->type_name("DIR|auto");
+  add_value(*app, "--config", flags.config, "read flags from a TOML file; flags given here win")
+      ->type_name("FILE");
+  add_value(*app, "--trace", flags.trace_file, "write a timeline of the steps (Chrome trace)")
+      ->type_name("FILE");
+  add_value(*app, "--trace-steps", flags.trace_steps, "so many steps, after the first 10 [100]")
+      ->type_name("N");
+  app->add_flag("--explain", flags.explain, "print the resolved plan and stop");
+  app->add_flag("--json", flags.json, "print the result as one JSON object");
+  return app;
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,41 @@
+// The flags of `muster train`: torch-free, so that help and completions need no LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <CLI/CLI.hpp>
+
+#include "muster/train/plan/options.h"
+
+#include "cli/config/config_file.h"
+
+namespace muster::cli {
+
+struct TrainFlags {
+  train::TrainOptions train;
+  std::filesystem::path output;
+  std::filesystem::path resume;
+  std::filesystem::path config;
+  std::filesystem::path trace_file;
+  int64_t trace_steps = 100;
+  bool explain = false;
+  bool json = false;
+};
+
+/// The App of `muster train`, which writes to `flags`.
+std::unique_ptr<CLI::App> train_app(TrainFlags& flags);
+
+/// Which of them a config file may write as tables, and which are paths.
+ConfigKinds train_config_kinds();
+
+/// How errors of the library name what a flag of `muster train` says: {"lr-schedule", "lr schedule"}.
+std::span<const ConfigOwner> train_config_owners();
+
+/// "batch_size", as in a plan, -> "--batch-size".
+std::string flag_of_option(std::string_view name);
+
+}  // namespace muster::cli

@@ -1,0 +1,66 @@
+#include "cli/screen/console.h"
+
+#include <cstdlib>
+#include <iostream>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "muster/base/json.h"
+
+namespace muster::cli {
+
+Console::Console(std::ostream& out, std::ostream& err, bool err_is_terminal, bool colour)
+    : out_(out), err_(err), err_is_terminal_(err_is_terminal), colour_(colour) {}
+
+Console Console::of_process() {
+  const bool terminal = ::isatty(STDERR_FILENO) == 1;
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  const bool dumb = term == nullptr || std::string_view(term) == "dumb";
+  return {std::cout,
+          std::cerr,
+          terminal && !dumb,
+          terminal && !dumb && (no_color == nullptr || *no_color == '\0')};
+}
+
+int Console::width() const {
+  winsize size{};
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
+namespace {
+
+std::string_view word_of(ErrorKind kind) {
+  if (kind == ErrorKind::kUsage) return "usage";
+  return kind == ErrorKind::kEnvironment ? "environment" : "internal";
+}
+
+}  // namespace
+
+void Console::error(const Error& error) {
+  if (!json_errors_) return this->error(error.what());
+  const ErrorText& text = error.text();
+  const Json json{{"kind", word_of(error.kind())},
+                  {"refused", text.refused},
+                  {"rule", text.rule},
+                  {"value", text.value},
+                  {"hint", text.hint},
+                  {"text", error.what()}};
+  err_ << json_text(Json{{"error", json}}) << '\n' << std::flush;
+}
+
+void Console::error(std::string_view text) {
+  if (json_errors_) {
+    const Json json{{"text", text}};
+    err_ << json_text(Json{{"error", json}}) << '\n' << std::flush;
+    return;
+  }
+  err_ << (colour_ ? "\x1b[31;1mmuster: error:\x1b[0m " : "muster: error: ") << text << '\n'
+       << std::flush;
+}
+
+void Console::note(std::string_view text) { err_ << "muster: " << text << '\n' << std::flush; }
+
+}  // namespace muster::cli

@@ -1,0 +1,245 @@
+// `muster study ask` and `muster study tell`: the searcher and the scheduler for a program that
+// starts its trials itself.
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+#include "muster/tune/run/study.h"
+
+#include "cli/command.h"
+#include "cli/line/parse.h"
+#include "cli/line/shell_word.h"
+#include "cli/line/tune_flags.h"
+#include "cli/study/study_commands.h"
+
+namespace muster::cli {
+namespace {
+
+const char* const kAskExamples =
+    "Examples:\n"
+    "  muster study ask study.toml\n"
+    "  muster study ask study.toml --count 4 --storage shared.db\n"
+    "\n"
+    "Prints one JSON object per line:\n"
+    "  {\"attempt\":1,\"number\":3,\"params\":{\"lr\":0.01}}\n"
+    "with \"resume_from\" for a trial that goes on from a checkpoint. The study is made\n"
+    "if it is not there; a tuner and others may ask at the same time. A trial that is\n"
+    "told nothing for `ask_lease` of the study file, a day, is given to the next.\n"
+    "Exit code 1: there is nothing to run now; 0 otherwise.";
+
+const char* const kTellExamples =
+    "Examples:\n"
+    "  muster study tell study.toml 3 accuracy=0.91 --step 4\n"
+    "  muster study tell study.toml 3 accuracy=0.93 --end\n"
+    "  muster study tell study.toml 3 --failed 'out of disk'\n"
+    "\n"
+    "Prints what the trial is to do: continue, pause or stop; exits 0, 4 or 3, as\n"
+    "`muster report` does. After pause and stop the trial counts as ended. With\n"
+    "--json an object on stdout: {\"action\":\"continue\",\"reason\":\"\"}. --attempt as\n"
+    "`ask` said it keeps a program that comes too late from speaking for the next.";
+
+constexpr int kStop = 3, kPause = 4;
+
+struct AskFlags {
+  std::string file, storage;
+  int64_t count = 1;
+};
+
+struct TellFlags {
+  std::string file, storage;
+  int64_t number = -1;
+  std::vector<std::string> metrics;
+  std::optional<int64_t> step, attempt;
+  std::string checkpoint, failed;
+  bool end = false, json = false;
+};
+
+void add_study(CLI::App& app, std::string& file, std::string& storage) {
+  add_value(app, "study", file, "study file: .toml, or a W&B sweep .yaml")
+      ->type_name("FILE")
+      ->required();
+  add_value(app, "--storage", storage, "SQLite file [the study's]")->type_name("FILE");
+}
+
+/// A call waits that long before it says what for.
+constexpr double kSayWaitS = 1;
+
+/// Waits for those who lock the storage, and says so.
+template <class Act>
+auto patiently(const tune::StudySpec& spec, Console& console, Act act) {
+  return tune::wait_for_lock(
+      spec.storage_patience_s, [&](const std::string& line) { console.note(line); }, act);
+}
+
+tune::StudyOptions options_of(Console& console) {
+  return {.tuner = false,
+          .lock_patience_s = kSayWaitS,
+          .note = [&console](const std::string& line) { console.note(line); }};
+}
+
+/// Why there is nothing to run now, where that is no matter of waiting.
+void say_given_up(tune::Study& study, const tune::StudySpec& spec, Console& console) {
+  study.look([&](const tune::StudyCore& core) {
+    if (!core.has_given_up()) return;
+    console.error(concat("given up: ",
+                         core.stop_reason(),
+                         "\nhint: mend it, then `muster study restart ",
+                         spec.storage.string(),
+                         " --study ",
+                         shell_word(spec.name),
+                         "`"));
+  });
+}
+
+/// Starts the next trial of the study; nothing if none can be started now.
+std::optional<Json> ask_one(tune::Study& study, const tune::Space& space) {
+  return study.apply([&](tune::StudyCore& core, double now_s) -> std::optional<Json> {
+    const auto next = core.next(now_s, /*asked=*/true);
+    if (next.kind != tune::StudyCore::Next::kStart) return std::nullopt;
+    const tune::Trial& trial = core.trials()[static_cast<size_t>(next.trial)];
+    Json json{{"attempt", trial.attempt},
+              {"number", trial.number},
+              {"params", tune::to_json(space, trial.values)}};
+    if (!trial.checkpoint.empty()) json["resume_from"] = trial.checkpoint;
+    return json;
+  });
+}
+
+/// "accuracy=0.9" as a metric.
+std::pair<std::string, double> metric_of(const std::string& word) {
+  const size_t equals = word.find('=');
+  const auto value = equals == std::string::npos || equals == 0
+                         ? std::nullopt
+                         : to_double(std::string_view(word).substr(equals + 1));
+  if (!value) {
+    throw usage_error({.refused = "metric of `muster study tell`",
+                       .rule = "NAME=NUMBER",
+                       .value = word,
+                       .hint = "muster study tell study.toml 3 accuracy=0.91"});
+  }
+  if (word.substr(0, equals) == "step") {
+    throw usage_error({.refused = "step is no metric of `muster study tell`",
+                       .rule = "it is an option",
+                       .value = word,
+                       .hint = "--step N"});
+  }
+  return {word.substr(0, equals), *value};
+}
+
+/// "is COMPLETE", "is run by the tuner": why nobody may speak for the trial.
+std::string why_not(const tune::StudyCore& core, const TellFlags& flags) {
+  if (flags.number < 0 || flags.number >= static_cast<int64_t>(core.trials().size()))
+    return concat("there are ", core.trials().size(), " trials");
+  const tune::Trial& trial = core.trials()[static_cast<size_t>(flags.number)];
+  if (core.is_asked(flags.number)) return concat("attempt ", trial.attempt, " is with another");
+  if (trial.state == tune::TrialState::kRunning) return "it is run by the tuner";
+  return concat("it is ", tune::optuna_name(trial.state));
+}
+
+void check_asked(const tune::StudyCore& core, const TellFlags& flags) {
+  const bool asked = core.is_asked(flags.number);
+  if (asked && (!flags.attempt ||
+                *flags.attempt == core.trials()[static_cast<size_t>(flags.number)].attempt))
+    return;
+  throw usage_error({.refused = concat("nothing can be told of trial ", flags.number),
+                     .rule = "`muster study ask` gave it out, and it has not ended",
+                     .value = why_not(core, flags)});
+}
+
+/// Reports without a step are counted, and what a further attempt repeats is not in the log: the
+/// next process that tells would count anew.
+void check_step(const tune::StudyCore& core, const TellFlags& flags) {
+  const tune::Trial& trial = core.trials()[static_cast<size_t>(flags.number)];
+  if (flags.metrics.empty() || flags.step || trial.attempt == 1 || trial.reports == 0) return;
+  throw usage_error({.refused = concat("a report of trial ", flags.number, " without a step"),
+                     .rule = concat("it goes on in attempt ", trial.attempt, ", so it says where"),
+                     .hint = concat("--step N; its last one was ", trial.last_t)});
+}
+
+tune::Decision tell(tune::StudyCore& core, const TellFlags& flags, double now_s) {
+  check_asked(core, flags);
+  check_step(core, flags);
+  tune::Decision decision;
+  if (!flags.metrics.empty()) {
+    tune::Report report{.step = flags.step, .checkpoint = flags.checkpoint};
+    for (const std::string& word : flags.metrics) report.metrics.push_back(metric_of(word));
+    decision = core.report(flags.number, report, now_s);
+  }
+  if (!flags.failed.empty()) {
+    core.ended(flags.number, tune::Failure::kCrash, flags.failed, now_s);
+  } else if (flags.end || decision.action != tune::Action::kContinue) {
+    core.ended(flags.number, tune::Failure::kNone, "", now_s);
+  }
+  return decision;
+}
+
+}  // namespace
+
+int study_ask(std::span<const std::string> args, Console& console) {
+  AskFlags flags;
+  auto app = make_app("study ask",
+                      "Take the next trials of a study, to be run by the caller.",
+                      kAskExamples,
+                      "muster study ask STUDY [OPTIONS]");
+  add_study(*app, flags.file, flags.storage);
+  add_value(*app, "--count", flags.count, "trials")->type_name("N")->capture_default_str();
+  if (const auto done = parse(*app, args, console)) return *done;
+  const tune::StudySpec spec = study_of_file(flags.file, flags.storage);
+  tune::Study study(spec, &tune::wall_clock_s, {}, options_of(console));
+  for (int64_t i = 0; i < flags.count; ++i) {
+    const auto trial = patiently(spec, console, [&] { return ask_one(study, spec.space); });
+    if (!trial) {
+      say_given_up(study, spec, console);
+      return i == 0 ? kFailed : kDone;
+    }
+    console.out() << json_text(*trial) << '\n';
+  }
+  return kDone;
+}
+
+int study_tell(std::span<const std::string> args, Console& console) {
+  TellFlags flags;
+  auto app = make_app("study tell",
+                      "Tell a study what a trial that was asked for has reached, or that it ended.",
+                      kTellExamples,
+                      "muster study tell STUDY NUMBER [METRIC=VALUE…] [OPTIONS]");
+  add_study(*app, flags.file, flags.storage);
+  add_value(*app, "number", flags.number, "the trial")->type_name("NUMBER")->required();
+  add_value(*app, "metrics", flags.metrics, "what it reports")->type_name("METRIC=VALUE");
+  add_value(*app, "--step", flags.step, "the time attribute [reports are counted]")->type_name("N");
+  add_value(*app, "--checkpoint", flags.checkpoint, "of the state at this report")
+      ->type_name("PATH");
+  app->add_flag("--end", flags.end, "the trial is over");
+  add_value(*app, "--attempt", flags.attempt, "which attempt speaks [the one that was asked for]")
+      ->type_name("N");
+  app->add_flag("--json", flags.json, "for a script");
+  add_value(*app, "--failed", flags.failed, "the trial failed, and why")->type_name("WHY");
+  if (const auto done = parse(*app, args, console)) return *done;
+  if (flags.metrics.empty() && !flags.end && flags.failed.empty()) {
+    throw usage_error({.refused = "muster study tell without anything to tell",
+                       .rule = "METRIC=VALUE, --end or --failed WHY",
+                       .hint = "see `muster study tell --help`"});
+  }
+  const tune::StudySpec spec = study_of_file(flags.file, flags.storage);
+  tune::Study study(spec, &tune::wall_clock_s, {}, options_of(console));
+  const tune::Decision decision = patiently(spec, console, [&] {
+    return study.apply(
+        [&](tune::StudyCore& core, double now_s) { return tell(core, flags, now_s); });
+  });
+  if (flags.json) {
+    console.out() << json_text(Json{{"action", tune::name_of(decision.action)},
+                                    {"reason", decision.reason}})
+                  << '\n';
+  } else {
+    console.out() << tune::name_of(decision.action) << '\n';
+    if (!decision.reason.empty()) console.note(decision.reason);
+  }
+  if (decision.action == tune::Action::kStop) return kStop;
+  return decision.action == tune::Action::kPause ? kPause : kDone;
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,217 @@
+// `muster study restart`, `prune` and `delete`.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <ostream>
+#include <set>
+
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+#include "muster/tune/execute/executor.h"
+
+#include "cli/command.h"
+#include "cli/line/parse.h"
+#include "cli/line/tune_flags.h"
+#include "cli/line/value.h"
+#include "cli/study/study_commands.h"
+
+namespace muster::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+uint64_t bytes_below(const fs::path& path) {
+  std::error_code error;
+  uint64_t bytes = 0;
+  if (fs::is_regular_file(fs::symlink_status(path, error))) bytes += fs::file_size(path, error);
+  for (const auto& entry : fs::recursive_directory_iterator(path, error)) {
+    if (entry.is_regular_file(error) && !entry.is_symlink(error)) bytes += entry.file_size(error);
+  }
+  return bytes;
+}
+
+void remove_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (!error) return;
+  throw environment_error(
+      {.refused = "cannot remove " + folder.string(), .rule = errno_text(error.value())});
+}
+
+/// Folders that are to go, and what that frees.
+class Removal {
+ public:
+  void add(const fs::path& folder) {
+    std::error_code error;
+    if (!fs::exists(fs::symlink_status(folder, error)) || fs::is_empty(folder, error)) return;
+    bytes_ += bytes_below(folder);
+    folders_.push_back(folder);
+  }
+
+  void carry_out() const {
+    for (const fs::path& folder : folders_) remove_folder(folder);
+  }
+
+  const std::vector<fs::path>& folders() const { return folders_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::vector<fs::path> folders_;
+  uint64_t bytes_ = 0;
+};
+
+/// Where the trials' files are: `given`, or the place that `muster tune` takes by itself.
+fs::path files_of(const StudyFlags& flags, const std::string& study, const std::string& given) {
+  return given.empty() ? trial_folder_of(fs::absolute(flags.storage), study) : fs::path(given);
+}
+
+void add_folder(CLI::App& app, std::string& folder) {
+  add_value(app, "--trial-folder", folder, "the study file's trial_folder [STORAGE-trials/STUDY]")
+      ->type_name("DIR");
+}
+
+/// Numbers of the `count` best trials that are over.
+std::set<int64_t> best_trials(const StoredStudy& study, int64_t count) {
+  std::vector<const tune::TrialHistory*> over;
+  for (const tune::TrialHistory& trial : study.trials) {
+    if (!trial.foreign && is_over(trial.state) && trial.state != tune::TrialState::kFailed &&
+        std::isfinite(result_of(trial, study.facts)))
+      over.push_back(&trial);
+  }
+  std::ranges::stable_sort(over, std::greater<>(), [&](const tune::TrialHistory* trial) {
+    return tune::score_of(result_of(*trial, study.facts), study.facts.mode);
+  });
+  std::set<int64_t> numbers;
+  for (size_t i = 0; i < over.size() && static_cast<int64_t>(i) < count; ++i)
+    numbers.insert(over[i]->number);
+  return numbers;
+}
+
+/// Checkpoints of trials that are over and not among the best, and what earlier studies left.
+Removal what_to_prune(const StoredStudy& study, const fs::path& folder, int64_t keep) {
+  const std::set<int64_t> best = best_trials(study, keep);
+  Removal removal;
+  for (const tune::TrialHistory& trial : study.trials) {
+    if (trial.foreign || !is_over(trial.state) || best.contains(trial.number)) continue;
+    removal.add(folder / concat("trial-", trial.number) / "checkpoints");
+  }
+  std::error_code error;
+  std::vector<fs::path> old;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("trial-") && name.find(tune::kOldFolder) != name.npos)
+      old.push_back(entry.path());
+  }
+  std::ranges::sort(old);
+  for (const fs::path& path : old) removal.add(path);
+  return removal;
+}
+
+Json json_of(const Removal& removal) {
+  Json folders = Json::array();
+  for (const fs::path& folder : removal.folders()) folders.push_back(folder.string());
+  return {{"folders", std::move(folders)}, {"bytes", removal.bytes()}};
+}
+
+void tell(const Removal& removal, bool json, bool dry, Console& console) {
+  if (json) {
+    console.out() << json_text(json_of(removal)) << '\n';
+    return;
+  }
+  for (const fs::path& folder : removal.folders()) console.out() << folder.string() << '\n';
+  console.note(concat(removal.folders().size(),
+                      removal.folders().size() == 1 ? " folder, " : " folders, ",
+                      human_bytes(removal.bytes()),
+                      dry ? ": would be removed" : ": removed"));
+}
+
+}  // namespace
+
+int study_restart(std::span<const std::string> args, Console& console) {
+  StudyFlags flags;
+  const auto app = study_app("restart",
+                             "Puts failed trials into a study once more, with the same parameters, "
+                             "each as a new trial on top of num_samples. A tuner that runs takes "
+                             "them at once, else the next one does.",
+                             "Examples:\n  muster study restart fashion.db\n"
+                             "  muster study restart fashion.db --trial 3 --trial 7\n\n"
+                             "Without --trial: all that have failed and were not put in before.\n",
+                             flags);
+  std::vector<int64_t> numbers;
+  add_value(*app, "--trial", numbers, "only this one; may be given several times")->type_name("N");
+  if (const auto done = parse(*app, args, console)) return *done;
+  const std::string name = tune::find_study(flags.storage, flags.study).name;
+  const auto restarted = tune::restart_failed_trials(flags.storage, name, numbers);
+  if (flags.json) {
+    console.out() << json_text(Json{{"study", name}, {"restarted", restarted}}) << '\n';
+  } else {
+    std::vector<std::string> words;
+    for (const int64_t number : restarted) words.push_back(std::to_string(number));
+    console.note(restarted.empty() ? "no trial is to be restarted"
+                                   : concat("once more: trials ", join(words, ", ")));
+  }
+  return kDone;
+}
+
+int study_prune(std::span<const std::string> args, Console& console) {
+  StudyFlags flags;
+  const auto app =
+      study_app("prune",
+                "Removes the checkpoints of trials that are over, all but those of the best, and "
+                "what earlier studies left in this one's folder (trial-N.old-…). What trials "
+                "printed, their parameters and the storage stay as they are.",
+                "Examples:\n  muster study prune fashion.db --dry-run\n"
+                "  muster study prune fashion.db --keep 3\n",
+                flags);
+  int64_t keep = 1;
+  bool dry = false;
+  std::string folder;
+  add_value(*app, "--keep", keep, "the best so many keep their checkpoints")
+      ->type_name("N")
+      ->capture_default_str();
+  app->add_flag("--dry-run", dry, "only say what would be removed");
+  add_folder(*app, folder);
+  if (const auto done = parse(*app, args, console)) return *done;
+  if (keep < 0)
+    throw usage_error({.refused = "--keep", .rule = "at least 0", .value = std::to_string(keep)});
+  const StoredStudy study = read_study(flags);
+  const Removal removal = what_to_prune(study, files_of(flags, study.facts.name, folder), keep);
+  if (!dry) removal.carry_out();
+  tell(removal, flags.json, dry, console);
+  return kDone;
+}
+
+int study_delete(std::span<const std::string> args, Console& console) {
+  StudyFlags flags;
+  const auto app = study_app("delete",
+                             "Removes a study from its file, with all trials, also those by "
+                             "Optuna, and the folder of its trials. It cannot be undone. A study "
+                             "that is run is refused; other studies of the file stay.",
+                             "Examples:\n  muster study delete fashion.db --study fashion\n"
+                             "  muster study delete fashion.db --keep-files\n",
+                             flags);
+  bool keep_files = false;
+  std::string folder;
+  app->add_flag("--keep-files", keep_files, "leave the trials' output and checkpoints");
+  add_folder(*app, folder);
+  if (const auto done = parse(*app, args, console)) return *done;
+  const std::string name = tune::find_study(flags.storage, flags.study).name;
+  const fs::path files = keep_files ? fs::path() : files_of(flags, name, folder);
+  Removal removal;
+  if (!keep_files) removal.add(files);
+  // They are moved away before a new study of the name can begin there, and removed at leisure.
+  const fs::path aside = tune::delete_study(flags.storage, name, files);
+  if (!aside.empty()) remove_folder(aside);
+  if (flags.json) {
+    Json json = json_of(removal);
+    json["study"] = name;
+    console.out() << json_text(json) << '\n';
+  } else {
+    console.note(concat("study \"", name, "\" is deleted"));
+    if (!removal.folders().empty()) tell(removal, false, false, console);
+  }
+  return kDone;
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,75 @@
+// `muster study CMD STORAGE`: the commands below it, and what they share.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "muster/tune/storage/storage.h"
+#include "muster/tune/views/history.h"
+
+#include "cli/screen/console.h"
+
+namespace muster::cli {
+
+struct StudyCommand {
+  std::string_view name;
+  std::string_view help;  ///< one line, for `muster study --help`
+  int (*run)(std::span<const std::string> args, Console& console);  ///< as CommandEntry::run
+};
+
+/// The commands, in the order of the help.
+std::span<const StudyCommand> study_commands();
+
+int study_list(std::span<const std::string> args, Console& console);
+int study_show(std::span<const std::string> args, Console& console);
+int study_best(std::span<const std::string> args, Console& console);
+int study_export(std::span<const std::string> args, Console& console);
+int study_ask(std::span<const std::string> args, Console& console);
+int study_tell(std::span<const std::string> args, Console& console);
+int study_stop(std::span<const std::string> args, Console& console);
+int study_restart(std::span<const std::string> args, Console& console);
+int study_prune(std::span<const std::string> args, Console& console);
+int study_delete(std::span<const std::string> args, Console& console);
+
+/// What every command takes.
+struct StudyFlags {
+  std::filesystem::path storage;
+  std::string study;  ///< empty: the only one of the file
+  bool json = false;
+};
+
+/// An App named `muster study <command>` with STORAGE, --study and --json, which write to `flags`.
+std::unique_ptr<CLI::App> study_app(const std::string& command,
+                                    const std::string& description,
+                                    const std::string& examples,
+                                    StudyFlags& flags);
+
+/// A stored study with its trials: those of the log, then those that Optuna added.
+struct StoredStudy {
+  tune::StudySummary summary;
+  tune::StudyFacts facts;
+  std::vector<tune::TrialHistory> trials;
+  std::optional<int> tuner;  ///< the process that runs it now
+};
+
+/// Throws as find_study and read_events.
+StoredStudy read_study(const StudyFlags& flags);
+
+/// Columns of text with a header, two blanks between them; numbers are on the right. Cells are cut
+/// to `widest` columns at their end; those of the last column to what the others leave of
+/// `line_width`, if that is more.
+std::string text_table(const std::vector<std::vector<std::string>>& rows,
+                       size_t widest = 40,
+                       size_t line_width = 0);
+
+/// Of a line for the reader of `console`: the terminal's, or no limit where there is none.
+size_t line_width(const Console& console);
+
+}  // namespace muster::cli

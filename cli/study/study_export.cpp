@@ -1,0 +1,118 @@
+// `muster study export` and `stop`.
+#include <ostream>
+
+#include "muster/base/error.h"
+#include "muster/base/file.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+#include "muster/tune/execute/stop_request.h"
+#include "muster/tune/views/export.h"
+#include "muster/tune/views/ray_files.h"
+#include "muster/tune/views/tensorboard_trials.h"
+
+#include "cli/command.h"
+#include "cli/line/parse.h"
+#include "cli/study/study_commands.h"
+
+namespace muster::cli {
+namespace {
+
+struct Format {
+  std::string_view name;
+  bool is_folder;  ///< writes several files, below --output
+};
+constexpr Format kFormats[] = {
+    {"csv", false}, {"json", false}, {"tensorboard", true}, {"ray", true}};
+
+const Format& format_named(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Format& format : kFormats) {
+    if (format.name == name) return format;
+    names.emplace_back(format.name);
+  }
+  throw usage_error(
+      {.refused = concat("unknown format \"", name, "\""), .hint = suggestion(name, names)});
+}
+
+void write_folder(const Format& format, const StoredStudy& study, const std::string& output) {
+  if (output.empty()) {
+    throw usage_error({.refused = concat("--format ", format.name, " without --output"),
+                       .rule = "it writes a folder",
+                       .hint = "--output FOLDER"});
+  }
+  if (format.name == "ray") {
+    tune::write_ray_files(output, study.trials, study.facts);
+  } else {
+    tune::write_tensorboard(output, study.trials, study.facts);
+  }
+}
+
+void write_text(const std::string& text, const std::string& output, Console& console) {
+  if (output.empty()) {
+    console.out() << text;
+  } else {
+    write_file_atomic(output, text);
+  }
+}
+
+}  // namespace
+
+int study_export(std::span<const std::string> args, Console& console) {
+  StudyFlags flags;
+  const auto app = study_app("export",
+                             "All trials of a study for another program.",
+                             "Examples:\n  muster study export fashion.db > trials.csv\n"
+                             "  muster study export fashion.db --format json --output trials.json\n"
+                             "  muster study export fashion.db --format tensorboard --output tb\n"
+                             "  muster study export fashion.db --format ray --output ray_results\n",
+                             flags);
+  std::string format_name = "csv", output;
+  add_value(*app,
+            "--format",
+            format_name,
+            "json: one file, with all reports; tensorboard: events of each trial, with "
+            "hyperparameters; ray: params.json, result.json, progress.csv of each trial")
+      ->type_name("csv|json|tensorboard|ray")
+      ->capture_default_str();
+  add_value(*app, "--output", output, "file or folder; a file goes to stdout without it")
+      ->type_name("PATH");
+  if (const auto done = parse(*app, args, console)) return *done;
+  const Format& format = format_named(flags.json ? "json" : format_name);
+  const StoredStudy study = read_study(flags);
+  if (format.is_folder) {
+    write_folder(format, study, output);
+  } else if (format.name == "csv") {
+    write_text(tune::to_csv(study.trials, study.facts), output, console);
+  } else {
+    write_text(json_text(to_json(study.trials, study.facts), 2) + '\n', output, console);
+  }
+  if (!output.empty()) console.note(concat(study.trials.size(), " trials in ", output));
+  return kDone;
+}
+
+int study_stop(std::span<const std::string> args, Console& console) {
+  StudyFlags flags;
+  const auto app = study_app("stop",
+                             "Asks the tuner that runs a study to stop, as Ctrl-C would: running "
+                             "trials are ended, and the study can be resumed.",
+                             "Examples:\n  muster study stop fashion.db\n"
+                             "  muster study stop fashion.db --trial 7\n",
+                             flags);
+  int64_t trial = -1;
+  add_value(*app, "--trial", trial, "end only this trial")->type_name("N");
+  if (const auto done = parse(*app, args, console)) return *done;
+  const std::string name = tune::find_study(flags.storage, flags.study).name;
+  tune::request_stop(flags.storage, name, trial);
+  if (flags.json) {
+    console.out() << json_text(Json{{"study", name},
+                                    {"trial", trial < 0 ? Json() : Json(trial)},
+                                    {"stopping", true}})
+                  << '\n';
+  } else {
+    console.note(trial < 0 ? concat("study \"", name, "\" is stopping")
+                           : concat("trial ", trial, " is stopping"));
+  }
+  return kDone;
+}
+
+}  // namespace muster::cli

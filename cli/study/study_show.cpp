@@ -1,0 +1,210 @@
+// `muster study list`, `show` and `best`.
+#include <cmath>
+#include <ostream>
+
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+#include "muster/tune/views/export.h"
+
+#include "cli/command.h"
+#include "cli/line/parse.h"
+#include "cli/study/study_commands.h"
+
+namespace muster::cli {
+namespace {
+
+using tune::StudyFacts;
+using tune::TrialHistory;
+
+constexpr int kDigits = 5;
+
+/// A number short enough for a table.
+std::string short_number(double value) {
+  if (std::isnan(value)) return "";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*g", kDigits, value);
+  return text;
+}
+
+std::string short_text(const tune::Value& value) {
+  return value.is_double() ? short_number(value.as_double()) : tune::value_text(value);
+}
+
+std::string state_word(const TrialHistory& trial) {
+  return trial.state == tune::TrialState::kPaused ? "PAUSED"
+                                                  : std::string(optuna_name(trial.state));
+}
+
+std::vector<std::string> trial_row(const TrialHistory& trial, const StudyFacts& facts) {
+  std::vector<std::string> row = {
+      trial_label(trial), state_word(trial), short_number(result_of(trial, facts))};
+  for (const tune::Value& value : trial.values) row.push_back(short_text(value));
+  row.push_back(trial.rows.empty() ? "" : std::to_string(trial.rows.back().t));
+  row.push_back(trial.run_s > 0 ? human_duration(trial.run_s) : "");
+  row.push_back(trial.foreign ? "added by Optuna" : trial.reason);
+  return row;
+}
+
+std::string trials_table(const StoredStudy& study, size_t line_width) {
+  std::vector<std::vector<std::string>> rows(1);
+  rows[0] = {"trial", "state", study.facts.metric};
+  for (const auto& parameter : study.facts.parameters) rows[0].push_back(parameter.name);
+  for (const char* name : {"step", "time", "reason"}) rows[0].push_back(name);
+  for (const TrialHistory& trial : study.trials) rows.push_back(trial_row(trial, study.facts));
+  return text_table(rows, 40, line_width);
+}
+
+/// The reports of one trial.
+std::string reports_table(const TrialHistory& trial, const StudyFacts& facts) {
+  const auto names = metric_names(std::span(&trial, 1), facts);
+  std::vector<std::vector<std::string>> rows = {{"step", "attempt", "time"}};
+  rows[0].insert(rows[0].end(), names.begin(), names.end());
+  for (const TrialHistory::Row& report : trial.rows) {
+    auto& row = rows.emplace_back(std::vector<std::string>{
+        std::to_string(report.t), std::to_string(report.attempt), human_duration(report.run_s)});
+    for (const std::string& name : names) {
+      const double* value = tune::find_metric(report.metrics, name);
+      row.push_back(value != nullptr ? shortest(*value) : "");
+    }
+  }
+  return text_table(rows);
+}
+
+std::string trial_text(const TrialHistory& trial, const StudyFacts& facts) {
+  std::string text = concat("trial ",
+                            trial_label(trial),
+                            "  ",
+                            state_word(trial),
+                            "  ",
+                            facts.metric,
+                            ' ',
+                            shortest(result_of(trial, facts)),
+                            '\n');
+  for (size_t i = 0; i < facts.parameters.size(); ++i) {
+    if (!trial.values[i].is_none())
+      text +=
+          concat("  ", facts.parameters[i].name, " = ", tune::value_text(trial.values[i]), '\n');
+  }
+  if (!trial.reason.empty()) text += concat("  ", trial.reason, '\n');
+  return text;
+}
+
+const TrialHistory& trial_named(const StoredStudy& study, const std::string& name) {
+  bool has_foreign = false;
+  for (const TrialHistory& trial : study.trials) {
+    if (trial_label(trial) == name || std::to_string(trial_id(trial)) == name) return trial;
+    has_foreign |= trial.foreign;
+  }
+  throw usage_error({.refused = concat("study \"", study.facts.name, "\" has no trial ", name),
+                     .rule = concat("it has ", study.trials.size()),
+                     .hint = has_foreign ? "those that Optuna added are o0, o1, …" : ""});
+}
+
+/// "40 trials: 12 COMPLETE, 27 PRUNED, 1 RUNNING; best: trial 7, loss 0.31".
+std::string headline(const StoredStudy& study) {
+  std::map<std::string, int64_t> counts;
+  for (const TrialHistory& trial : study.trials) ++counts[state_word(trial)];
+  std::vector<std::string> parts;
+  for (const auto& [state, count] : counts) parts.push_back(concat(count, ' ', state));
+  std::string text = concat(study.facts.name, ": ", study.trials.size(), " trials");
+  if (!parts.empty()) text += ": " + join(parts, ", ");
+  if (const TrialHistory* best = best_of(study.trials, study.facts)) {
+    text += concat("; best: trial ",
+                   trial_label(*best),
+                   ", ",
+                   study.facts.metric,
+                   ' ',
+                   shortest(result_of(*best, study.facts)));
+  }
+  if (study.tuner) text += concat("; run by process ", *study.tuner);
+  if (!study.tuner && counts["RUNNING"] + counts["WAITING"] > 0)
+    text += "; no tuner runs it: what is not over goes on when the study is resumed";
+  return text;
+}
+
+}  // namespace
+
+int study_list(std::span<const std::string> args, Console& console) {
+  StudyFlags flags;
+  const auto app = study_app(
+      "list", "The studies of a file.", "Examples:\n  muster study list fashion.db\n", flags);
+  bool names = false;
+  app->add_flag("--names", names, "names alone, one a line");
+  if (const auto done = parse(*app, args, console)) return *done;
+  std::vector<std::vector<std::string>> rows = {{"study", "metric", "mode", "trials", "made by"}};
+  Json json = Json::array();
+  for (const tune::StudySummary& study : tune::studies_of(flags.storage)) {
+    if (!flags.study.empty() && study.name != flags.study) continue;
+    if (names) console.out() << study.name << '\n';
+    const char* maker = study.description.is_null() ? "optuna" : "muster";
+    rows.push_back({study.name,
+                    study.metric,
+                    std::string(name_of(study.mode)),
+                    std::to_string(study.trials),
+                    maker});
+    json.push_back({{"name", study.name},
+                    {"metric", study.metric},
+                    {"mode", name_of(study.mode)},
+                    {"trials", study.trials},
+                    {"made_by", maker}});
+  }
+  if (!names) console.out() << (flags.json ? json_text(json) + '\n' : text_table(rows, 80));
+  return kDone;
+}
+
+int study_show(std::span<const std::string> args, Console& console) {
+  StudyFlags flags;
+  const auto app = study_app("show",
+                             "A study's trials as a table, or the reports of one trial.",
+                             "Examples:\n  muster study show fashion.db\n"
+                             "  muster study show fashion.db --trial 7\n"
+                             "  muster study show fashion.db --json | jq '.trials[].params'\n",
+                             flags);
+  std::string name;
+  add_value(*app, "--trial", name, "only this one, with its reports; o7 is Optuna's own 7")
+      ->type_name("N");
+  if (const auto done = parse(*app, args, console)) return *done;
+  const StoredStudy study = read_study(flags);
+  if (!name.empty()) {
+    const TrialHistory& trial = trial_named(study, name);
+    console.out() << (flags.json
+                          ? json_text(to_json(trial, study.facts, true)) + '\n'
+                          : trial_text(trial, study.facts) + reports_table(trial, study.facts));
+    return kDone;
+  }
+  if (flags.json) {
+    Json json = to_json(study.trials, study.facts);
+    json["tuner"] = study.tuner ? Json(*study.tuner) : Json();
+    console.out() << json_text(json) << '\n';
+  } else {
+    console.note(headline(study));
+    console.out() << trials_table(study, line_width(console));
+  }
+  return kDone;
+}
+
+int study_best(std::span<const std::string> args, Console& console) {
+  StudyFlags flags;
+  const auto app = study_app("best",
+                             "The best trial and its parameters.",
+                             "Examples:\n  muster study best fashion.db\n"
+                             "  muster study best fashion.db --json | jq .params.lr\n",
+                             flags);
+  if (const auto done = parse(*app, args, console)) return *done;
+  const StoredStudy study = read_study(flags);
+  const TrialHistory* best = best_of(study.trials, study.facts);
+  if (best == nullptr) {
+    console.error(concat("study \"",
+                         study.facts.name,
+                         "\" has no trial with a finite ",
+                         study.facts.metric,
+                         " yet"));
+    return kFailed;
+  }
+  console.out() << (flags.json ? json_text(to_json(*best, study.facts, false)) + '\n'
+                               : trial_text(*best, study.facts));
+  return kDone;
+}
+
+}  // namespace muster::cli

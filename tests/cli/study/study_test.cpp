@@ -1,0 +1,190 @@
+// `muster study list|show|best|export`: which stream says what, and what is refused.
+#include <set>
+#include <sstream>
+
+#include <gmock/gmock.h>
+
+#include "muster/base/file.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+
+#include "cli/study/study_commands.h"
+#include "tests/support/error_of.h"
+#include "tests/support/folder.h"
+#include "tests/tune/written_study.h"
+
+namespace muster::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using testing::StartsWith;
+
+struct Said {
+  int code = 0;
+  std::string out, err;
+};
+
+class StudyCommands : public testing::Test {
+ protected:
+  StudyCommands() {
+    tune::Space space = test::small_space();
+    test::EventMaker make(space);
+    std::vector<tune::Event> events;
+    make.whole(0, 3, events);
+    make.whole(1, 5, events);
+    events.push_back(make.added(2));
+    events.push_back(make.started(2));
+    tune::open_storage(file(), space, test::description_of(space))->append(events);
+  }
+
+  std::filesystem::path file() const { return folder_.path() / "fashion.db"; }
+
+  template <class Command>
+  Said say(Command command, std::vector<std::string> flags = {}) {
+    flags.insert(flags.begin(), file().string());
+    std::ostringstream out, err;
+    Console console(out, err, false, false);
+    const int code = command(flags, console);
+    return {code, out.str(), err.str()};
+  }
+
+  test::Folder folder_;
+};
+
+TEST_F(StudyCommands, ListSaysWhatIsInAFile) {
+  EXPECT_EQ(say(study_list).out,
+            "study    metric  mode  trials  made by\n"
+            "fashion  loss    min        3  muster\n");
+  EXPECT_EQ(parse_json(say(study_list, {"--json"}).out, "out"),
+            Json::array({{{"name", "fashion"},
+                          {"metric", "loss"},
+                          {"mode", "min"},
+                          {"trials", 3},
+                          {"made_by", "muster"}}}));
+}
+
+TEST_F(StudyCommands, ListHasNamesAloneForAScript) {
+  EXPECT_EQ(say(study_list, {"--names"}).out, "fashion\n");
+}
+
+TEST_F(StudyCommands, ShowPutsTheTableOnStdoutAndTheHeadlineOnStderr) {
+  const Said said = say(study_show);
+  EXPECT_EQ(said.code, 0);
+  EXPECT_THAT(said.err, HasSubstr("fashion: 3 trials: 2 COMPLETE, 1 RUNNING; best: trial 1, loss"));
+  EXPECT_THAT(said.err, HasSubstr("no tuner runs it"));
+  const auto lines = split(said.out, '\n');
+  ASSERT_THAT(lines, SizeIs(5));
+  EXPECT_THAT(lines[0], StartsWith("trial  state"));
+  for (const char* column : {"loss", "lr", "l1", "batch_size", "epochs", "step", "reason"})
+    EXPECT_THAT(lines[0], HasSubstr(column));
+  EXPECT_THAT(lines[1],
+              AllOf(HasSubstr("COMPLETE"), HasSubstr("0.33333"), HasSubstr("max_t reached")));
+  EXPECT_THAT(lines[3], HasSubstr("RUNNING"));
+}
+
+TEST_F(StudyCommands, ShowATrialHasItsReports) {
+  const Said said = say(study_show, {"--trial", "0"});
+  EXPECT_THAT(said.out,
+              AllOf(HasSubstr("trial 0  COMPLETE  loss 0.3333333333333333\n"),
+                    HasSubstr("  epochs = 10\n"),
+                    HasSubstr("step  attempt")));
+  EXPECT_THAT(split(said.out, '\n'), SizeIs(11));
+  const Json json = parse_json(say(study_show, {"--trial", "0", "--json"}).out, "out");
+  EXPECT_EQ(json["reports"].size(), 3U);
+  EXPECT_THAT(test::refusal_of([&] {
+                say(study_show, {"--trial", "7"});
+              }),
+              HasSubstr("has no trial 7: it has 3"));
+}
+
+TEST_F(StudyCommands, OptunasOwnTrialsHaveNamesOfTheirOwn) {
+  {
+    tune::Database database(file(), tune::Database::Access::kWrite);
+    database.run(
+        "INSERT INTO trials (number, study_id, state) SELECT 2, study_id, 'COMPLETE' FROM studies");
+    database
+        .prepare(
+            "INSERT INTO trial_values (trial_id, objective, value, value_type) "
+            "VALUES (?, 0, 0.001, 'FINITE')")
+        .bind(1, database.last_rowid())
+        .run();
+  }
+  EXPECT_THAT(split(say(study_show).out, '\n')[4], StartsWith("o2     COMPLETE    0.001"));
+  EXPECT_THAT(say(study_show).err, HasSubstr("best: trial o2, loss 0.001"));
+  EXPECT_THAT(say(study_show, {"--trial", "o2"}).out, StartsWith("trial o2  COMPLETE"));
+  EXPECT_THAT(say(study_show, {"--trial", "2"}).out, StartsWith("trial 2  RUNNING"));
+  const Json json = parse_json(say(study_show, {"--json"}).out, "out");
+  std::set<int64_t> numbers;
+  for (const Json& trial : json["trials"]) numbers.insert(trial["number"].get<int64_t>());
+  EXPECT_EQ(numbers, (std::set<int64_t>{-3, 0, 1, 2}));
+  EXPECT_EQ(json["best_trial"], -3);
+  EXPECT_EQ(json["trials"][3]["optuna_number"], 2);
+}
+
+TEST_F(StudyCommands, BestIsTheTrialAsTextOrAsAnObject) {
+  EXPECT_THAT(say(study_best).out,
+              StartsWith("trial 1  COMPLETE  loss 0.16666666666666666\n  lr = "));
+  const Json json = parse_json(say(study_best, {"--json"}).out, "out");
+  EXPECT_EQ(json["number"], 1);
+  EXPECT_EQ(json["params"]["epochs"], 10);
+  EXPECT_EQ(json["metrics"]["accuracy"], 0.5);
+}
+
+TEST_F(StudyCommands, BestWithoutAResultFails) {
+  std::filesystem::remove(file());
+  const tune::Space space = test::small_space();
+  tune::open_storage(file(), space, test::description_of(space));
+  const Said said = say(study_best);
+  EXPECT_EQ(said.code, 1);
+  EXPECT_THAT(said.out, IsEmpty());
+  EXPECT_THAT(said.err, HasSubstr("has no trial with a finite loss yet"));
+}
+
+TEST_F(StudyCommands, ExportWritesTextsToStdoutOrAFileAndFoldersToAFolder) {
+  EXPECT_THAT(say(study_export).out, StartsWith("number,state,value,params_lr"));
+  const auto csv = folder_.path() / "t.csv";
+  const Said said = say(study_export, {"--output", csv.string()});
+  EXPECT_THAT(said.out, IsEmpty());
+  EXPECT_THAT(said.err, HasSubstr("3 trials in "));
+  EXPECT_EQ(read_file(csv), say(study_export).out);
+  const Json json = parse_json(say(study_export, {"--format", "json"}).out, "out");
+  EXPECT_EQ(json["trials"].size(), 3U);
+  for (const char* format : {"ray", "tensorboard"}) {
+    const auto folder = folder_.path() / format;
+    say(study_export, {"--format", format, "--output", folder.string()});
+    EXPECT_FALSE(std::filesystem::is_empty(folder));
+    EXPECT_THAT(test::refusal_of([&] {
+                  say(study_export, {"--format", format});
+                }),
+                HasSubstr("--output FOLDER"));
+  }
+}
+
+TEST_F(StudyCommands, SlipsOfTheHandAreMetWithTheNearestName) {
+  EXPECT_THAT(test::refusal_of([&] {
+                say(study_best, {"--study", "fashoin"});
+              }),
+              HasSubstr("did you mean \"fashion\"?"));
+  EXPECT_THAT(test::refusal_of([&] {
+                say(study_export, {"--format", "cvs"});
+              }),
+              HasSubstr("did you mean \"csv\"?"));
+  EXPECT_THAT(test::refusal_of([&] { say(study_show, {"--jsno"}); }),
+              HasSubstr("did you mean --json?"));
+  EXPECT_THAT(test::refusal_of([&] { say(study_stop); }), HasSubstr("fashion"));
+}
+
+TEST(TextTable, CutsLongCellsAtWholeLettersAndPutsNumbersOnTheRight) {
+  EXPECT_EQ(text_table({{"n", "why"}, {"1", "wider than six columns"}}, 6, 20),
+            "n  why\n1  wider than six c…\n");
+  EXPECT_EQ(text_table({{"n", "text"}, {"1", "größer als erlaubt"}, {"100", "a\nb"}}, 6),
+            "  n  text\n"
+            "  1  größe…\n"
+            "100  a b\n");
+}
+
+}  // namespace
+}  // namespace muster::cli
