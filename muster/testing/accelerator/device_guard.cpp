@@ -1,6 +1,5 @@
 #include "muster/testing/accelerator/device_guard.h"
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <utility>
@@ -92,10 +91,8 @@ c10::Stream FakeDeviceGuard::getDefaultStream(c10::Device device) const {
 }
 
 c10::Stream FakeDeviceGuard::getNewStream(c10::Device device, int /*priority*/) const {
-  static std::array<std::atomic<unsigned>, FakeAccelerator::kMaxDevices> next{};
   const c10::DeviceIndex index = index_of(device);
-  Machine::get().check(index);
-  const unsigned turn = next[static_cast<size_t>(index)]++ % kStreamsInPool;
+  const unsigned turn = Machine::get().device(index).streams_lent++ % kStreamsInPool;
   return c10::Stream(
       c10::Stream::UNSAFE, c10::Device(kFake, index), static_cast<c10::StreamId>(turn) + 1);
 }

@@ -47,6 +47,7 @@ void Machine::begin(const FakeAcceleratorOptions& options) {
     device.memory.begin(static_cast<size_t>(options.bytes_per_device), options.poison);
     device.generator = make_fake_generator(static_cast<c10::DeviceIndex>(i));
     device.operators = 0;
+    device.streams_lent = 0;
   }
   ++generation_;
   count_.store(options.devices, std::memory_order_release);

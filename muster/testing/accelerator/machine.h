@@ -39,6 +39,7 @@ struct FakeDevice {
   DeviceMemory memory;
   at::Generator generator;
   std::atomic<int64_t> operators = 0;
+  std::atomic<unsigned> streams_lent = 0;  // from the pool
 };
 
 /// One for the process and for its whole life, since LibTorch's registries are.
