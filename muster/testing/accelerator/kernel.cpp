@@ -160,11 +160,20 @@ class KernelRun {
     if (call_.device() < 0) call_.set_device(current_device());
   }
 
+  /// The one schema that keeps quiet about a write: batch normalisation in training.
+  bool updates_statistics() {
+    if (schema_.name() != "aten::native_batch_norm") return false;
+    const auto training = schema_.argumentIndexWithName("training");
+    return training && argument(static_cast<size_t>(*training)).toBool();
+  }
+
   TensorUses device_tensors() {
     TensorUses uses;
+    const bool statistics = updates_statistics();
     for (size_t i = 0; i < schema_.arguments().size(); ++i) {
-      const c10::AliasInfo* const alias = schema_.arguments()[i].alias_info();
-      const bool write = alias != nullptr && alias->isWrite();
+      const c10::Argument& formal = schema_.arguments()[i];
+      const bool written = formal.alias_info() != nullptr && formal.alias_info()->isWrite();
+      const bool write = written || (statistics && formal.name().starts_with("running_"));
       each_tensor(argument(i), [&](const at::Tensor& tensor) {
         if (tensor.defined() && tensor.is_privateuseone()) uses.push_back({tensor, write});
       });

@@ -198,6 +198,28 @@ TEST(FakeStreams, AutogradsOwnWaitsLeaveNoRace) {
   EXPECT_EQ(error_of([&] { net->weight.grad().add_(1); }), kNoError);
 }
 
+TEST(FakeStreams, BatchNormInTrainingWritesItsStatisticsAndInEvaluationReadsThem) {
+  TwoStreams s;
+  torch::nn::BatchNorm1d norm(4);
+  norm->to(kFake0);
+  const at::Tensor x = torch::ones({8, 4}, kFake0);
+  at::accelerator::synchronizeDevice(0);
+  const auto on_both = [&] {
+    norm->forward(x);
+    const c10::StreamGuard guard(s.side);
+    norm->forward(x);
+    const auto races = s.fake.take_races();
+    return std::count_if(races.begin(), races.end(), [](const FakeRace& race) {
+      return race.second.op == "aten::native_batch_norm";
+    });
+  };
+  norm->eval();
+  EXPECT_EQ(on_both(), 0);
+  at::accelerator::synchronizeDevice(0);
+  norm->train();
+  EXPECT_GT(on_both(), 0);
+}
+
 TEST(FakeStreams, ACopyBetweenDevicesOrdersBothCurrentStreams) {
   TwoStreams s;
   at::Tensor x = torch::ones({1000}, kFake0);
