@@ -86,8 +86,8 @@ compat:
 	@scripts/setup.sh
 	@scripts/setup.sh compat
 	@cmake --preset compat
-	@cmake --build build-compat -j $(JOBS) --target distributed_tests parallel_tests process_train_tests
-	@cd build-compat && $(CTEST) -L '^(distributed|parallel)$$' && $(CTEST) -R 'TrainCommand.(EndsWith|TrainsOnTwoRanks)'
+	@cmake --build build-compat -j $(JOBS) --target distributed_tests parallel_tests testing_tests process_train_tests
+	@cd build-compat && $(CTEST) -L '^(distributed|parallel|testing)$$' && $(CTEST) -R 'TrainCommand.(EndsWith|TrainsOnTwoRanks)'
 
 # A source that forgets an include compiles behind one that has it; here it stands alone.
 plain:

@@ -65,7 +65,7 @@ ROOMS = {
         "metrics": [], "checkpoints": ["metrics"],
         **{area: ["metrics", "checkpoints", *TRAIN_CIRCLE] for area in TRAIN_CIRCLE},
         "strategies": ["metrics", "checkpoints", *TRAIN_CIRCLE]}, torch=True),
-    "testing": Room("what users and our tests fake", ["base", "distributed"], {"": []}, torch=True),
+    "testing": Room("what users and our tests fake", ["base", "distributed"], {"": [], "accelerator": []}, torch=True),
 }
 # The program, in the same way: its folders, and which of them each may include. "" is what lies in cli/ itself.
 CLI = {

@@ -1,0 +1,43 @@
+#include "muster/testing/accelerator/device_heap.h"
+
+#include <iterator>
+
+namespace muster::testing {
+
+std::optional<size_t> DeviceHeap::take(size_t bytes) {
+  const auto found = by_size_.lower_bound({bytes, 0});
+  if (found == by_size_.end()) return std::nullopt;
+  const auto [size, offset] = *found;
+  remove(holes_.find(offset));
+  if (size > bytes) add(offset + bytes, size - bytes);
+  return offset;
+}
+
+void DeviceHeap::give_back(size_t offset, size_t bytes) {
+  const auto after = holes_.lower_bound(offset);
+  if (after != holes_.begin()) {
+    const auto before = std::prev(after);
+    if (before->first + before->second == offset) {
+      offset = before->first;
+      bytes += before->second;
+      remove(before);
+    }
+  }
+  if (after != holes_.end() && offset + bytes == after->first) {
+    bytes += after->second;
+    remove(after);
+  }
+  add(offset, bytes);
+}
+
+void DeviceHeap::add(size_t offset, size_t bytes) {
+  holes_.emplace(offset, bytes);
+  by_size_.emplace(bytes, offset);
+}
+
+void DeviceHeap::remove(std::map<size_t, size_t>::iterator hole) {
+  by_size_.erase({hole->second, hole->first});
+  holes_.erase(hole);
+}
+
+}  // namespace muster::testing
