@@ -15,6 +15,7 @@
 
 #include "muster/base/file.h"
 #include "muster/base/job_key.h"
+#include "muster/base/text.h"
 #include "muster/distributed/meet/store.h"
 #include "muster/distributed/process_group.h"
 
@@ -25,6 +26,7 @@ namespace muster {
 namespace {
 
 using test::free_port;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
@@ -154,6 +156,70 @@ TEST(JobGroup, OfAJobWithAKeyIsNotEndedByAStranger) {
   EXPECT_THAT(errors_of_job_with_a_stranger(""), ::testing::Each(HasSubstr("rank 7 is gone")));
   EXPECT_THAT(errors_of_job_with_a_stranger(JobKey::make().text()),
               ::testing::Each(test::kNoError));
+}
+
+/// A rank of two of a job that one launcher started.
+RankEnv rank_of_two(int64_t rank, int64_t port, const std::string& run_id) {
+  return {.rank = rank,
+          .world_size = 2,
+          .local_rank = rank,
+          .local_world_size = 2,
+          .master_port = port,
+          .run_id = run_id};
+}
+
+// Two launchers had picked one free port: this one's rank 0 was faster.
+TEST(JobGroup, OfOneLauncherIsNotDisturbedByARankOfAnotherAtItsPort) {
+  const int64_t port = free_port();
+  const std::string key = JobKey::make().text();
+  const auto error_of_rank = [&](int64_t rank) {
+    return test::error_of(
+        [&] { distributed::connect_store(rank_of_two(rank, port, "mine"), 60s, key); });
+  };
+  std::string error_of_first;
+  std::thread first([&] { error_of_first = error_of_rank(0); });
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(port);
+  options.waitWorkers = false;
+  c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);  // waits until rank 0 serves it
+  EXPECT_THAT(test::error_of([&] {
+                distributed::connect_store(
+                    rank_of_two(1, port, "theirs"), 500ms, JobKey::make().text());
+              }),
+              HasSubstr("rank 0 did not come to the meeting of ranks"));
+  EXPECT_EQ(error_of_rank(1), test::kNoError);
+  first.join();
+  EXPECT_EQ(error_of_first, test::kNoError);
+}
+
+TEST(JobGroup, MayBeOfAnotherJobAtTheSameAddressWhenThoseOfTheFirstAreGone) {
+  const int64_t port = free_port();
+  const auto connect = [&](const std::string& run_id, auto use) {
+    std::vector<std::string> errors(2);
+    std::vector<std::thread> ranks;
+    for (int64_t rank = 0; rank < 2; ++rank) {
+      ranks.emplace_back([&, rank] {
+        errors[static_cast<size_t>(rank)] = test::error_of([&] {
+          const auto store = distributed::connect_store(rank_of_two(rank, port, run_id), 60s);
+          store->set(std::to_string(rank), run_id);
+          EXPECT_EQ(store->get_to_str(std::to_string(1 - rank)), run_id);
+          use();
+        });
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+    return errors;
+  };
+  const auto meanwhile = [&] {
+    EXPECT_THAT(test::error_of([&] {
+                  distributed::connect_store(rank_of_two(0, port, "second"), 60s);
+                }),
+                AllOf(HasSubstr(concat("port ", port, " is in use")),
+                      HasSubstr("this process serves the store of another job there")));
+  };
+  EXPECT_THAT(connect("first", meanwhile), ::testing::Each(test::kNoError));
+  EXPECT_THAT(connect("second", [] {}), ::testing::Each(test::kNoError));
+  EXPECT_THAT(connect("second", [] {}), ::testing::Each(test::kNoError));  // its second group
 }
 
 TEST(JobGroup, OfOneMachineHasAStoreThatOthersDoNotReach) {

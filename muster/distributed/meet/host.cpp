@@ -58,8 +58,7 @@ std::string await_text(c10d::Store& store, const std::string& key, int rank) {
              : ErrorText{.refused = concat("rank ", rank, " did not come to the meeting of ranks"),
                          .rule = why,
                          .hint = "check that all ranks were started and reach rank 0's store"});
-    diagnose::note_failure_of_peers(failure.what(),
-                                    lost ? std::vector<int>{0} : std::vector<int>());
+    if (lost) diagnose::note_failure_of_peers(failure.what(), {0});
     throw failure;
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include <c10/util/Exception.h>
 #include <errno.h>
 #include <limits.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@ namespace {
 constexpr const char* kCard = "card";
 constexpr const char* kOutcome = "outcome";
 constexpr const char* kOpen = "open";
+constexpr const char* kRound = "round";
 /// How long the process that serves the store waits for others to hear why the meeting failed.
 constexpr auto kLastWords = std::chrono::seconds(3);
 
@@ -47,69 +49,175 @@ JobCard card_from(const std::string& text) {
   return card;
 }
 
-std::string claim_key(int64_t rank) { return concat("claims/", rank); }
+/// What became of a round: a word, and what belongs to it, a line each.
+constexpr const char* kAgain = "again";    // another round has begun
+constexpr const char* kDiffer = "differ";  // why
+constexpr const char* kLate = "late";      // who did not come; how long they were waited for
+
+struct Outcome {
+  std::string word;
+  std::vector<std::string> lines;
+};
+
+Outcome outcome_from(const std::string& text) {
+  Outcome outcome{.word = {}, .lines = split(text, '\n')};
+  outcome.word = outcome.lines.at(0);
+  outcome.lines.erase(outcome.lines.begin());
+  outcome.lines.resize(std::max<size_t>(outcome.lines.size(), 2));
+  return outcome;
+}
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw usage_error(
+      {.refused = why,
+       .rule = "all ranks of a job are started alike, each of them once",
+       .hint = "compare the commands on all machines; if another job uses this address, choose "
+               "another port (--rdzv-endpoint, --master-port)"});
+}
 
 class Meeting {
  public:
-  Meeting(c10d::Store& store, int64_t rank, int64_t world_size, const JobCard& card, bool serves)
-      : store_(store), rank_(rank), world_size_(world_size), card_(card), serves_(serves) {}
+  Meeting(c10d::Store& store,
+          int64_t rank,
+          int64_t world_size,
+          const JobCard& card,
+          std::chrono::milliseconds timeout,
+          StoreServer server)
+      : store_(store),
+        rank_(rank),
+        world_size_(world_size),
+        card_(card),
+        timeout_(timeout),
+        server_(server),
+        may_begin_again_(server == StoreServer::kLauncher) {}
 
-  void run(std::chrono::milliseconds timeout) {
-    store_.add("came", 1);
-    const std::string first = store_.compareSet(kCard, std::string(), card_text(card_));
-    if (const std::string why = difference(card_from(first), card_); !why.empty())
-      end("ranks of different jobs met: " + why);
-    const std::string claimed = store_.compareSet(claim_key(rank_), std::string(), card_.who);
-    if (claimed != card_.who)
-      end(concat("rank ", rank_, " was started twice: ", claimed, " and ", card_.who));
-    if (store_.add("fitted", 1) == world_size_)
-      store_.compareSet(kOutcome, std::string(), std::string(kOpen));
-    store_.wait({kOutcome}, timeout);
-    const std::string outcome = store_.get_to_str(kOutcome);
-    if (outcome == kOpen) return;
-    leave();
-    refuse(outcome);
+  int64_t run() {
+    const auto deadline = Clock::now() + timeout_;
+    while (true) {
+      round_ = store_.compareSet(kRound, std::string(), std::string("0"));
+      if (round_.empty()) refuse_unreadable("its round");
+      const std::string text = attend(deadline);
+      if (text.empty()) refuse_unreadable("the outcome");
+      const Outcome outcome = outcome_from(text);
+      if (outcome.word == kOpen) return to_int(round_).value_or(0);
+      if (outcome.word != kAgain) fail(outcome);
+      may_begin_again_ = false;
+    }
   }
 
-  /// Of those that were to come: none if the store cannot be asked.
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::string key(const std::string& name) const { return concat(round_, '/', name); }
+  std::string claim_key(int64_t rank) const { return key(concat("claims/", rank)); }
+
+  /// What becomes of this round.
+  std::string attend(Clock::time_point deadline) {
+    if (may_begin_again_ && store_.check({key(kOutcome)})) return begin_again();
+    store_.add(key("came"), 1);
+    const std::string first = store_.compareSet(key(kCard), std::string(), card_text(card_));
+    if (first.empty()) refuse_unreadable("the card of who came first");
+    if (const std::string why = difference(card_from(first), card_); !why.empty())
+      return may_begin_again_ ? begin_again() : end("ranks of different jobs met: " + why);
+    const std::string claimed = store_.compareSet(claim_key(rank_), std::string(), card_.who);
+    if (claimed.empty()) refuse_unreadable(concat("the name of rank ", rank_));
+    if (claimed != card_.who)
+      return may_begin_again_ ? begin_again()
+                              : end(concat("rank ",
+                                           rank_,
+                                           " was started twice: ",
+                                           claimed,
+                                           " and ",
+                                           card_.who));
+    if (store_.add(key("fitted"), 1) == world_size_)
+      store_.compareSet(key(kOutcome), std::string(), std::string(kOpen));
+    return await_outcome(deadline);
+  }
+
+  /// One of all that want to does it.
+  std::string begin_again() {
+    const int64_t round = to_int(round_).value_or(0);
+    store_.compareSet(kRound, round_, std::to_string(round + 1));
+    store_.compareSet(key(kOutcome), std::string(), std::string(kAgain));
+    return kAgain;
+  }
+
+  std::string await_outcome(Clock::time_point deadline) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    try {
+      store_.wait({key(kOutcome)}, std::max(left, std::chrono::milliseconds(1)));
+    } catch (const c10::DistNetworkError&) {
+      throw;
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception&) {  // the time is over: unless somebody was faster
+      return store_.compareSet(
+          key(kOutcome),
+          std::string(),
+          concat(kLate, '\n', join(missing(), ", "), '\n', timeout_.count() / 1000.0, " s"));
+    }
+    return store_.get_to_str(key(kOutcome));
+  }
+
   std::vector<std::string> missing() {
     std::vector<std::string> ranks;
-    for (int64_t other = 0; other < world_size_; ++other) {
-      if (store_.compareSet(claim_key(other), std::string(), std::string()).empty())
-        ranks.push_back(std::to_string(other));
-    }
+    for (int64_t other = 0; other < world_size_; ++other)
+      if (!store_.check({claim_key(other)})) ranks.push_back(std::to_string(other));
     return ranks;
+  }
+
+  /// Who comes to a meeting that is open already changes nothing for the others.
+  std::string end(const std::string& why) {
+    const std::string mine = concat(kDiffer, '\n', card_line(why));
+    const std::string outcome = store_.compareSet(key(kOutcome), std::string(), mine);
+    return outcome == kOpen ? mine : outcome;
+  }
+
+  [[noreturn]] void fail(const Outcome& outcome) {
+    leave();
+    if (outcome.word == kDiffer) refuse(outcome.lines[0]);
+    const std::vector<std::string> late = split(outcome.lines[0], ',');
+    const bool am_late = std::any_of(late.begin(), late.end(), [&](const std::string& rank) {
+      return to_int(trim(rank)) == rank_;
+    });
+    throw environment_error(
+        {.refused = outcome.lines[0].empty()
+                        ? "a rank came to the meeting of ranks and ended there"
+                        : concat("rank ",
+                                 outcome.lines[0],
+                                 " did not come to the meeting of ranks"),
+         .rule = concat("the others have waited for ",
+                        outcome.lines[1],
+                        am_late ? concat("; ", card_.who, " came after that") : ""),
+         .hint = "check that all ranks were started and reach rank 0's store"});
+  }
+
+  /// Where the name of the meeting holds the job's key, whoever has it signs what it writes.
+  [[noreturn]] void refuse_unreadable(const std::string& what) const {
+    refuse(concat(kJobKeyEnv,
+                  " is another one for ",
+                  what,
+                  " in the meeting of ranks than for ",
+                  card_.who));
   }
 
   /// The process that serves the store goes last.
   void leave() {
-    store_.add("left", 1);
-    if (!serves_) return;
+    store_.add(key("left"), 1);
+    if (server_ != StoreServer::kThisProcess) return;
     WaitedTime waited(std::chrono::milliseconds(100));
-    while (store_.add("left", 0) < store_.add("came", 0) && waited.look() < kLastWords)
+    while (store_.add(key("left"), 0) < store_.add(key("came"), 0) && waited.look() < kLastWords)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-
- private:
-  /// Who comes to a meeting that is open already changes nothing for the others.
-  [[noreturn]] void end(const std::string& why) {
-    store_.compareSet(kOutcome, std::string(), why);
-    leave();
-    refuse(why);
-  }
-
-  [[noreturn]] static void refuse(const std::string& why) {
-    throw usage_error(
-        {.refused = why,
-         .rule = "all ranks of a job are started alike, each of them once",
-         .hint = "compare the commands on all machines; if another job uses this address, choose "
-                 "another port (--rdzv-endpoint, --master-port)"});
   }
 
   c10d::Store& store_;
   const int64_t rank_, world_size_;
   const JobCard& card_;
-  const bool serves_;
+  const std::chrono::milliseconds timeout_;
+  const StoreServer server_;
+  /// What is in the way may be an earlier attempt's; not after a round that was begun now.
+  bool may_begin_again_;
+  std::string round_;
 };
 
 }  // namespace
@@ -128,7 +236,6 @@ JobCard job_card(const RankEnv& env, const std::string& program, const std::stri
                     ")"),
       .facts = {{"the run id", env.run_id},
                 {"the world size", std::to_string(env.world_size)},
-                {"the number of restarts", std::to_string(env.restart_count)},
                 {"the program", program},
                 {std::string(kJobKeyEnv), key.empty() ? "not set" : "one with the print " + key}}};
   if (several)
@@ -152,40 +259,31 @@ std::string program_name() {
   return process_environment("MUSTER_PROGRAM").value_or(::program_invocation_short_name);
 }
 
-void meet(c10d::Store& store,
-          int64_t rank,
-          int64_t world_size,
-          const JobCard& card,
-          std::chrono::milliseconds timeout,
-          bool serves) {
-  Meeting meeting(store, rank, world_size, card, serves);
-  std::string cause;
+int64_t meet(c10d::Store& store,
+             int64_t rank,
+             int64_t world_size,
+             const JobCard& card,
+             std::chrono::milliseconds timeout,
+             StoreServer server) {
+  const auto cause = [](const std::exception& error) {
+    const std::string what = error.what();
+    return what.substr(0, what.find('\n'));
+  };
   try {
-    return meeting.run(timeout);
+    return Meeting(store, rank, world_size, card, timeout, server).run();
   } catch (const Error&) {
     throw;
+  } catch (const c10::DistNetworkError& lost) {
+    const bool by_rank_zero = server == StoreServer::kRankZero;
+    const Error error =
+        environment_error({.refused = "the store of the job is gone",
+                           .rule = cause(lost),
+                           .hint = "look at what rank 0, which serves it, or its launcher says"});
+    if (by_rank_zero) diagnose::note_failure_of_peers(error.what(), {0});
+    throw error;
   } catch (const std::exception& error) {
-    cause = error.what();
-    cause.resize(std::min(cause.size(), cause.find('\n')));
+    throw environment_error({.refused = "the ranks could not meet", .rule = cause(error)});
   }
-  ErrorText text{.refused = "the store of the job is gone",
-                 .rule = cause,
-                 .hint = "look at what rank 0, which serves it, or its launcher says"};
-  std::vector<int> ended;
-  if (!serves) ended.push_back(0);
-  try {
-    if (const std::vector<std::string> missing = meeting.missing(); !missing.empty()) {
-      text = {
-          .refused = concat("rank ", join(missing, ", "), " did not come to the meeting of ranks"),
-          .rule = concat("the others have waited for ", timeout.count() / 1000.0, " s"),
-          .hint = "check that all ranks were started and reach rank 0's store"};
-      ended.clear();
-    }
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it is gone
-  }
-  const Error error = environment_error(text);
-  diagnose::note_failure_of_peers(error.what(), ended);
-  throw error;
 }
 
 }  // namespace muster::distributed

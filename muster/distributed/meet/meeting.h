@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,10 +17,19 @@ namespace muster::distributed {
 // Each machine has a launcher of its own, and what one of them was told may not be what another
 // was: another run id, another number of ranks or machines, another program, another address that
 // happens to be taken. Ranks that look for each other under names made of these would wait for each
-// other until the timeout. So they first meet under a name that holds nothing of the kind: the
-// first one lays its card down, each compares its own with it, the last one opens the meeting. Who
-// differs closes it instead, with words that hold both values, and all ranks that have come, and
-// those that come later, end with these words. All wait for one key, so nobody polls.
+// other until the timeout. So they first meet under a name that holds nothing of the kind (but
+// where one launcher told all of them: store.cpp): the first one lays its card down, each compares
+// its own with it, the last one opens the meeting. Who differs closes it instead, with words that
+// hold both values; so does who has waited for too long. All ranks that have come, and those that
+// come later, end with these words. All wait for one key, so nobody polls.
+//
+// How often a job was started again is not compared: launchers count that each for itself, and
+// torchrun's count what failed on their own machine, so that ranks of one attempt may hold different
+// numbers. The store tells attempts apart. Where rank 0 serves it, it begins with the attempt. One
+// that the launchers serve lasts as long as the job, and holds what ranks of an earlier attempt left
+// there. So a meeting has rounds: who finds one that is over, or cannot be its own (its rank is there
+// already, its job has another size), begins the next, once, and whoever waits in the old one
+// follows. Two processes that were given one rank both follow, and meet there.
 
 /// What one rank was told of its job.
 struct JobCard {
@@ -39,16 +49,22 @@ std::string difference(const JobCard& first, const JobCard& other);
 /// programs that mean to meet, else the name under which it was started.
 std::string program_name();
 
-/// Collective: returns once all ranks have come, with cards that fit, each of them once. `store` is
-/// for this meeting alone. Throws a usage error on all ranks that have come if a card does not fit
-/// or a rank was started twice; an environment error that names who is missing after `timeout`, or
-/// if the store is lost. `serves`: this process serves the store, so that it stays until the others
-/// have heard of a failure.
-void meet(c10d::Store& store,
-          int64_t rank,
-          int64_t world_size,
-          const JobCard& card,
-          std::chrono::milliseconds timeout,
-          bool serves);
+/// Who serves the store of a meeting.
+enum class StoreServer {
+  kThisProcess,  ///< it stays until the others have heard of a failure
+  kRankZero,     ///< another process of the job
+  kLauncher      ///< it outlives the ranks: Note [Meeting], on rounds
+};
+
+/// Collective: returns once all ranks have come, with cards that fit, each of them once; the round in
+/// which they have. `store` is for this meeting alone. Throws a usage error on all ranks that have
+/// come if a card does not fit or a rank was started twice; an environment error that names who is
+/// missing after `timeout`, also on those who come after that, or if the store is lost.
+int64_t meet(c10d::Store& store,
+             int64_t rank,
+             int64_t world_size,
+             const JobCard& card,
+             std::chrono::milliseconds timeout,
+             StoreServer server);
 
 }  // namespace muster::distributed

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -113,6 +114,13 @@ void wait_for_listener(const std::string& host, int64_t port, Clock::time_point 
   }
 }
 
+[[noreturn]] void refuse_port(const RankEnv& env, const std::string& rule) {
+  throw environment_error({.refused = concat("port ", env.master_port, " is in use"),
+                           .rule = rule,
+                           .hint = "another job or a second rank 0 has it; choose another "
+                                   "MASTER_PORT (--master-port)"});
+}
+
 StorePtr open_store(const RankEnv& env, bool serve, std::chrono::milliseconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(env.master_port);
@@ -126,12 +134,8 @@ StorePtr open_store(const RankEnv& env, bool serve, std::chrono::milliseconds ti
   } catch (const std::exception& error) {
     const std::string text = error.what();
     if (serve && (text.find("EADDRINUSE") != std::string::npos ||
-                  text.find("in use") != std::string::npos)) {
-      throw environment_error({.refused = concat("port ", env.master_port, " is in use"),
-                               .rule = "rank 0 serves the store of the job there",
-                               .hint = "another job or a second rank 0 has it; choose another "
-                                       "MASTER_PORT (--master-port)"});
-    }
+                  text.find("in use") != std::string::npos))
+      refuse_port(env, "rank 0 serves the store of the job there");
     throw environment_error({.refused = concat("cannot ",
                                                serve ? "serve" : "reach",
                                                " the store at ",
@@ -144,8 +148,13 @@ StorePtr open_store(const RankEnv& env, bool serve, std::chrono::milliseconds ti
 
 /// What this process has of the jobs that it takes part in; as a rule one, and one rank of it.
 struct Jobs {
+  struct Served {
+    std::string job;
+    StorePtr server;                                         // until the process ends
+    std::vector<c10::weak_intrusive_ptr<c10d::Store>> lent;  // to groups of the job
+  };
   std::mutex mutex;
-  std::map<int64_t, StorePtr> served;  // by port, until the process ends
+  std::map<std::string, Served> served;  // by address
   std::map<std::string, int64_t> groups;
 
   static Jobs& of_process() {
@@ -153,26 +162,30 @@ struct Jobs {
     return jobs;
   }
 
-  StorePtr serve(const RankEnv& env, std::chrono::milliseconds timeout) {
+  static std::string address_of(const RankEnv& env) {
+    return concat(env.master_addr, ':', env.master_port);
+  }
+
+  /// Another job at the same address takes the place of one that has no group any more.
+  StorePtr serve(const RankEnv& env, const std::string& job, std::chrono::milliseconds timeout) {
     const std::lock_guard lock(mutex);
-    StorePtr& server = served[env.master_port];
-    if (!server) server = open_store(env, true, timeout);
-    const StorePtr client = server->clone();
+    Served& at = served[address_of(env)];
+    std::erase_if(at.lent, [](const auto& store) { return store.expired(); });
+    if (at.server && at.job != job) {
+      if (!at.lent.empty()) refuse_port(env, "this process serves the store of another job there");
+      at.server = nullptr;
+    }
+    if (!at.server) at.server = open_store(env, true, timeout);
+    at.job = job;
+    const StorePtr client = at.server->clone();
     client->setTimeout(timeout);
+    at.lent.emplace_back(client);
     return client;
   }
 
-  int64_t next_group(const RankEnv& env) {
+  int64_t next_group(const RankEnv& env, const std::string& job) {
     const std::lock_guard lock(mutex);
-    return groups[concat(env.master_addr,
-                         '\n',
-                         env.master_port,
-                         '\n',
-                         env.run_id,
-                         '\n',
-                         env.restart_count,
-                         '\n',
-                         env.rank)]++;
+    return groups[concat(address_of(env), '\n', job, '\n', env.rank)]++;
   }
 };
 
@@ -187,6 +200,13 @@ std::string shortened(uint64_t tag) {
   return text.str();
 }
 
+/// One launcher has told all ranks everything, the key among it, which nobody else has. Who starts
+/// ranks by hand gives no run id.
+bool is_of_one_launcher(const RankEnv& env) {
+  return env.group_world_size == 1 && env.local_world_size == env.world_size &&
+         env.run_id != RankEnv{}.run_id;
+}
+
 }  // namespace
 
 StorePtr connect_store(const RankEnv& env,
@@ -196,25 +216,28 @@ StorePtr connect_store(const RankEnv& env,
   if (!key_text.empty()) key = JobKey::parse(key_text);
   const bool serves = env.rank == 0 && !env.use_agent_store;
   if (!serves) wait_for_listener(env.master_addr, env.master_port, Clock::now() + timeout);
+  const std::string mark = key ? shortened(key->tag("job")) : "";
+  const std::string job = concat(env.run_id, '/', mark);
   const StorePtr open =
-      serves ? Jobs::of_process().serve(env, timeout) : open_store(env, false, timeout);
+      serves ? Jobs::of_process().serve(env, job, timeout) : open_store(env, false, timeout);
   const std::string print = key ? shortened(key->tag("print")) : "";
   StorePtr sealed = open;
   if (key) sealed = c10::make_intrusive<SealedStore>(open, *key);
-  const int64_t group = Jobs::of_process().next_group(env);
-  const std::string job = concat(
-      "muster/", env.run_id, "/", env.restart_count, "/", key ? shortened(key->tag("job")) : "");
-  // Several jobs may share the store of one agent, so there the run id tells them apart. Launchers
-  // of several machines are told their key by their users, who may have told them different ones.
-  const std::string meeting = env.use_agent_store ? job : "muster";
-  const bool one_key = env.group_world_size == 1;
-  meet(*prefixed(concat(meeting, "/meeting/", group), one_key ? sealed : open),
-       env.rank,
-       env.world_size,
-       job_card(env, program_name(), print),
-       timeout,
-       serves);
-  return prefixed(concat(job, "/", group), sealed);
+  const int64_t group = Jobs::of_process().next_group(env, job);
+  // See Note [Names of meetings].
+  const bool by_key = key && is_of_one_launcher(env);
+  const std::string meeting = by_key                ? "muster/" + job
+                              : env.use_agent_store ? "muster/" + env.run_id
+                                                    : "muster";
+  const int64_t round = meet(*prefixed(concat(meeting, "/meeting/", group), by_key ? sealed : open),
+                             env.rank,
+                             env.world_size,
+                             job_card(env, program_name(), print),
+                             timeout,
+                             serves                ? StoreServer::kThisProcess
+                             : env.use_agent_store ? StoreServer::kLauncher
+                                                   : StoreServer::kRankZero);
+  return prefixed(concat("muster/", env.run_id, '/', round, '/', mark, '/', group), sealed);
 }
 
 std::string address_towards(const std::string& remote) {

@@ -21,12 +21,22 @@ namespace muster::distributed {
 //
 // A process that serves the store does so until it ends, as PyTorch's does until the default group
 // is destroyed: a rank may come for the second group of a job while rank 0 still takes the first
-// one down.
+// one down. Another job of the process may have the address once the groups of the first are gone.
+
+// Note [Names of meetings]
+// Ranks find out whether they are one job by meeting (meeting.h) under a name of which nothing may
+// differ between them. Where launchers of several machines each pass on what they were told, that is
+// one name for all who come to the port, and their cards lie open: a key may be what differs. Where
+// one launcher has given all ranks a name and a key, both are in the name of their meeting, and its
+// cards are sealed: ranks of another job, whose launcher picked the same free port in the same
+// moment, may come to this store before they hear that their own rank 0 did not get the port, and
+// must not disturb who meets here. The store of an agent is the job's alone, and named by its id.
 
 /// Connects this rank for the next group of its job, and waits for all the others (meeting.h). Rank
 /// 0 serves, unless the launcher does (torchrun's agent store); the rest wait for the server. All
 /// ranks of a job make the same groups in the same order. Throws: environment error if the port is
-/// in use, nothing answers within `timeout`, or not all ranks come; usage error on all ranks if they
+/// in use, nothing answers within `timeout`, or not all ranks come, which those are told who come
+/// later; usage error on all ranks if they
 /// belong to different jobs, or one was started twice. `key`: the job's, in its text; empty: none.
 c10::intrusive_ptr<c10d::Store> connect_store(
     const RankEnv& env,
