@@ -36,6 +36,14 @@ LogFolder open_logs(const JobSpec& spec, const std::string& run_id, JobObserver&
   }
 }
 
+/// The port of an attempt; ours is held while it runs, but for a program that could not have it so.
+FreePort port_of(const JobSpec& spec, bool was_lost) {
+  if (spec.master_port != 0) return {.number = spec.master_port, .hold = {}};
+  FreePort port = free_port();
+  if (was_lost) port.hold.reset();
+  return port;
+}
+
 JobOutcome run(const JobSpec& typed, JobObserver& observer) {
   check(typed);
   JobSpec spec = typed;
@@ -51,8 +59,9 @@ JobOutcome run(const JobSpec& typed, JobObserver& observer) {
   JobOutcome outcome;
   outcome.log_folder = logs.path();
   for (int port_tries = 1;; ++port_tries) {
+    const FreePort port = port_of(spec, port_tries > 1);
     const AttemptPlan plan{.restart_count = outcome.restarts,
-                           .master_port = spec.master_port != 0 ? spec.master_port : free_port(),
+                           .master_port = port.number,
                            .log_folder = logs.make_attempt(outcome.restarts, spec.nproc_per_node),
                            .job_key = job_key};
     AttemptResult result = run_attempt(spec, program, plan, signals, observer);

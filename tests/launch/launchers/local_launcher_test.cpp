@@ -4,11 +4,15 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <set>
 #include <thread>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -232,12 +236,51 @@ TEST_F(LocalLauncher, TakesAPrivateFolderOnlyIfItIsOne) {
   EXPECT_TRUE(replaced(folder_ / "theirs"));
 }
 
-TEST(FreePort, IsOneThatCanBeBound) {
-  for (int i = 0; i < 10; ++i) {
-    const int64_t port = free_port();
-    EXPECT_GE(port, 1024);
-    EXPECT_LE(port, 65535);
+/// 0, or the errno with which a server cannot listen at a port of 127.0.0.1.
+int listen_at(int64_t port, bool reuses) {
+  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  if (reuses) ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const bool ok = ::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+                  ::listen(fd.get(), 1) == 0;
+  return ok ? 0 : errno;
+}
+
+TEST(FreePort, IsHeldForWhoKnowsItsNumber) {
+  std::set<int64_t> numbers;
+  std::vector<FreePort> ports;
+  for (int i = 0; i < 200; ++i) {
+    const FreePort& port = ports.emplace_back(free_port());
+    EXPECT_GE(port.number, 1024);
+    EXPECT_LE(port.number, 65535);
+    EXPECT_TRUE(numbers.insert(port.number).second) << "given twice: " << port.number;
   }
+  for (const FreePort& port : ports) {
+    EXPECT_EQ(listen_at(port.number, /*reuses=*/true), 0);
+    EXPECT_EQ(listen_at(port.number, /*reuses=*/false), EADDRINUSE);
+  }
+}
+
+// sh has no servers: whether the port is held is what the kernel's table says of the launcher's.
+TEST_F(LocalLauncher, HoldsTheFirstPortOfAJobAndLetsThoseAfterItGo) {
+  std::vector<bool> held;
+  struct Watch : Heard {
+    explicit Watch(std::vector<bool>& held) : held_(held) {}
+    void on_line(int64_t, Stream, std::string_view line) override {
+      held_.push_back(listen_at(to_int(line).value_or(0), /*reuses=*/false) == EADDRINUSE);
+    }
+    std::vector<bool>& held_;
+  } watch(held);
+  launchers().at("local").run({.argv = {"sh", "-c", "echo $MASTER_PORT; exit 98"},
+                               .run_id = "test",
+                               .log_dir = folder_,
+                               .forward_signals = false},
+                              watch);
+  EXPECT_THAT(held, ElementsAre(true, false, false, false));
 }
 
 TEST(FindProgram, LooksThroughPathInOrder) {
