@@ -44,6 +44,8 @@ UniqueFd open_stdin(int64_t local_rank) {
   return raised(UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)));
 }
 
+int64_t now_ns() { return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(); }
+
 class Attempt {
  public:
   Attempt(const JobSpec& spec,
@@ -102,6 +104,7 @@ class Attempt {
   std::vector<RankEnd> ends_;
   // Ends of later batches came after the ranks were told to stop.
   int32_t last_free_batch_ = INT32_MAX;
+  int64_t asked_ns_ = 0;  // when they were
   int interrupted_by_ = 0;
   int signals_seen_ = 0;
   int start_errno_ = 0;
@@ -229,8 +232,9 @@ void Attempt::on_end(const WardenReport& report) {
                    .pid = report.pid,
                    .wait_status = report.status,
                    .order = report.batch,
-                   .time_ns = std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(),
-                   .was_asked = report.batch > last_free_batch_,
+                   .time_ns = now_ns(),
+                   .asked_ns = report.batch > last_free_batch_ ? std::optional(asked_ns_)
+                                                               : std::nullopt,
                    .report = read_error_report(error_file(plan_, report.rank))});
   if (state_ == State::kRunning || state_ == State::kAwaitingCause) stop_after_failure();
   if (running_ranks().empty() && state_ != State::kKilling) {
@@ -312,6 +316,7 @@ void Attempt::heed_congestion() {
 
 void Attempt::stop(int signal) {
   const bool by_failure = interrupted_by_ == 0;
+  asked_ns_ = now_ns();
   last_free_batch_ = by_failure ? static_cast<int32_t>(ends_.back().order) : -1;
   state_ = State::kStopping;
   warden_->order({WardenOrder::kSignalRanks, signal});
@@ -331,12 +336,14 @@ void Attempt::drain() {
 }
 
 // Note [Lost port]
-// A free port is found by binding port 0 and letting it go, so another process can take it before
-// rank 0 binds it; two launchers that start at once do. If the port was our choice, an attempt that
-// fails for this reason at its start is repeated with another port, a few times, without using up a
-// restart. A rank says so with exit code 98, or in words that hold the port: PyTorch's own
-// ("EADDRINUSE") or those of muster/distributed/meet/store.cpp ("is in use"). Any rank's words
-// count, since another one may fail first on meeting the stranger at that port.
+// The launcher finds a free port by binding port 0, and holds it, bound and without listening, while
+// the attempt runs: the kernel then gives it to nobody else, but lets rank 0 listen there, if that
+// sets SO_REUSEADDR. A program that does not, or somebody who asks for this very port before rank 0
+// does, loses it. If the port was our choice, an attempt that fails for this reason at its start is
+// repeated with another port, a few times, now not held, without using up a restart. A rank says so
+// with exit code 98, or in words that hold the port: PyTorch's own ("EADDRINUSE") or those of
+// muster/distributed/meet/store.cpp ("is in use"). Any rank's words count, since another one may fail
+// first on meeting the stranger at that port.
 bool Attempt::looks_like_lost_port(const RankFailure& failure) const {
   if (Clock::now() - started_ > kLostPortWindow) return false;
   const int status = failure.wait_status;

@@ -51,6 +51,27 @@ bool show(std::span<const std::string> lines, const std::string& text) {
   });
 }
 
+/// Not because it was told to end: with a report from before that, or without a word of that kind.
+bool reported_unasked(const RankEnd& end) {
+  if (!end.report) return false;
+  return !end.asked_ns || end.report->monotonic_ns.value_or(end.time_ns) < *end.asked_ns;
+}
+
+/// The end of one that does nothing about a signal with which a launcher ends ranks.
+bool may_be_launchers(int wait_status) {
+  if (!WIFSIGNALED(wait_status)) return false;
+  switch (WTERMSIG(wait_status)) {
+    case SIGTERM:
+    case SIGKILL:
+    case SIGINT:
+    case SIGHUP:
+    case SIGQUIT:
+      return true;
+    default:
+      return false;
+  }
+}
+
 std::string hint_for(int wait_status) {
   if (!WIFSIGNALED(wait_status)) return "";
   switch (WTERMSIG(wait_status)) {
@@ -82,12 +103,13 @@ std::optional<ErrorReport> read_error_report(const std::filesystem::path& file) 
 std::optional<size_t> first_cause(std::span<const RankEnd> ends) {
   std::set<int64_t> named;
   for (const RankEnd& end : ends) {
-    if (end.wait_status != 0 && end.report)
+    if (end.wait_status != 0 && reported_unasked(end))
       named.insert(end.report->after.begin(), end.report->after.end());
   }
   const auto counts = [&](const RankEnd& end) {
     if (end.wait_status == 0) return false;
-    return !end.was_asked || end.report || (named.contains(end.rank) && WIFEXITED(end.wait_status));
+    return !end.asked_ns || reported_unasked(end) ||
+           (named.contains(end.rank) && !may_be_launchers(end.wait_status));
   };
   const auto key = [](const RankEnd& end) {
     const int64_t time_ns =
@@ -138,7 +160,7 @@ std::string describe(const RankFailure& failure) {
   if (failure.report && !show(failure.last_lines, failure.report->message))
     out += "\nit reported: " + failure.report->message;
   if (failure.report && failure.report->is_consequence)
-    out += failure.report->after.empty() ? "\nit was not the first: it failed because others had"
+    out += failure.report->after.empty() ? "\nit was not the first: it failed because of other ranks"
                                          : concat("\nit was not the first: it failed after ",
                                                   ranks_text(failure.report->after));
   if (!failure.last_lines.empty()) {

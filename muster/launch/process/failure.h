@@ -24,16 +24,19 @@ struct RankEnd {
   int wait_status = 0;
   /// 0 for the first rank that ended; ranks seen to end together share a number.
   int64_t order = 0;
-  int64_t time_ns = 0;     ///< when it was seen to end, CLOCK_MONOTONIC
-  bool was_asked = false;  ///< it ended after the launcher had told it to
+  int64_t time_ns = 0;  ///< when it was seen to end, CLOCK_MONOTONIC
+  /// When the launcher had told it to end, if it ended after that.
+  std::optional<int64_t> asked_ns;
   std::optional<ErrorReport> report;
 };
 
 /// The rank that failed first; nothing if none failed by itself. A rank that says that it failed
 /// only because others had comes behind those that do not. Then the time of a report counts, or,
 /// without one, that of the end; of ranks that died together one killed by a signal is the cause,
-/// since its peers merely lost a connection. A rank that was asked to end counts if it has reported,
-/// or if it ended with an exit code and others name it. Pure. See Note [Who was first].
+/// since its peers merely lost a connection. A rank that was asked to end counts if it had reported
+/// before that, or if others had named it by then and it ended with an exit code or by a signal that
+/// no launcher sends; what it says after it was asked may be because it was. Pure. See Note [Who was
+/// first].
 std::optional<size_t> first_cause(std::span<const RankEnd> ends);
 
 /// Whether all ranks that failed so far did so only because others had ended, and some of those are

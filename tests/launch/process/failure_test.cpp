@@ -122,7 +122,7 @@ TEST(FirstCause, BelievesTheEarlierReport) {
                                    .wait_status = exited(1),
                                    .order = 2,
                                    .time_ns = 106,
-                                   .was_asked = true,
+                                   .asked_ns = 105,
                                    .report = ErrorReport{.message = "x", .monotonic_ns = 100}}};
   EXPECT_EQ(first_cause(ends), 1U);
 }
@@ -143,7 +143,7 @@ TEST(FirstCause, IsNoRankThatFailedBecauseAnotherHad) {
 }
 
 TEST(FirstCause, IsARankThatOthersNameThoughItWasAskedToEndMeanwhile) {
-  RankEnd named{.rank = 1, .wait_status = exited(1), .order = 2, .time_ns = 200, .was_asked = true};
+  RankEnd named{.rank = 1, .wait_status = exited(1), .order = 2, .time_ns = 200, .asked_ns = 150};
   const RankEnd other{
       .rank = 0,
       .wait_status = exited(1),
@@ -152,8 +152,52 @@ TEST(FirstCause, IsARankThatOthersNameThoughItWasAskedToEndMeanwhile) {
       .report = ErrorReport{
           .message = "rank 1 is gone", .monotonic_ns = 90, .is_consequence = true, .after = {1}}};
   EXPECT_EQ(first_cause(std::vector{other, named}), 1U);
-  named.wait_status = SIGTERM;  // that was the launcher
-  EXPECT_EQ(first_cause(std::vector{other, named}), 0U);
+  named.wait_status = SIGSEGV;  // it wrote its core to the disk meanwhile
+  EXPECT_EQ(first_cause(std::vector{other, named}), 1U);
+  for (const int signal : {SIGTERM, SIGKILL}) {  // that was the launcher
+    named.wait_status = signal;
+    EXPECT_EQ(first_cause(std::vector{other, named}), 0U);
+  }
+}
+
+// As Python's @record does of the exception that a SIGTERM becomes, and whoever notes all errors.
+TEST(FirstCause, IsNoRankThatReportedOnlyAfterItWasAskedToEnd) {
+  const RankEnd unsure{.rank = 0,
+                       .wait_status = exited(1),
+                       .order = 1,
+                       .time_ns = 100,
+                       .report = ErrorReport{.message = "the store of the job is gone",
+                                             .monotonic_ns = 90,
+                                             .is_consequence = true}};
+  RankEnd asked{.rank = 1,
+                .wait_status = exited(1),
+                .order = 2,
+                .time_ns = 200,
+                .asked_ns = 150,
+                .report = ErrorReport{.message = "got SIGTERM", .monotonic_ns = 151}};
+  EXPECT_EQ(first_cause(std::vector{unsure, asked}), 0U);
+  asked.report->monotonic_ns = 149;  // it had failed by then
+  EXPECT_EQ(first_cause(std::vector{unsure, asked}), 1U);
+}
+
+TEST(FirstCause, IsNotWhomOthersSawEndOnlyAfterAllWereAskedTo) {
+  const RankEnd first{.rank = 0, .wait_status = exited(1), .order = 1, .time_ns = 100};
+  const RankEnd asked{
+      .rank = 1, .wait_status = exited(0), .order = 2, .time_ns = 200, .asked_ns = 150};
+  const RankEnd ended{
+      .rank = 2, .wait_status = exited(1), .order = 2, .time_ns = 90, .asked_ns = 150};
+  RankEnd saw{.rank = 3,
+              .wait_status = exited(1),
+              .order = 3,
+              .time_ns = 300,
+              .asked_ns = 150,
+              .report = ErrorReport{.message = "rank 2 has ended",
+                                    .monotonic_ns = 250,
+                                    .is_consequence = true,
+                                    .after = {2}}};
+  EXPECT_EQ(first_cause(std::vector{first, asked, ended, saw}), 0U);
+  saw.report->monotonic_ns = 120;
+  EXPECT_EQ(first_cause(std::vector{first, asked, ended, saw}), 2U);
 }
 
 TEST(AwaitedCause, IsTheEndOfARankThatOthersName) {
@@ -184,7 +228,7 @@ TEST(FirstCause, IsTheEarlierOfTwoThatFailedByThemselves) {
 
 TEST(FirstCause, IsNotARankThatEndedBecauseItWasAskedTo) {
   const std::vector<RankEnd> ends{
-      {.rank = 0, .wait_status = SIGTERM, .order = 0, .was_asked = true}};
+      {.rank = 0, .wait_status = SIGTERM, .order = 0, .asked_ns = 1}};
   EXPECT_EQ(first_cause(ends), std::nullopt);
 }
 
