@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/diagnose/record/failure_note.h"
 
@@ -66,8 +67,10 @@ int run(const std::vector<std::string>& args, Console& console) {
 }
 
 /// A rank that has failed says so, and then ends with its own exit code, though its launcher may
-/// tell all ranks to end because of another one. See Note [Who was first].
-void note_end(const char* why) {
+/// tell all ranks to end because of another one. See Note [Who was first]. Of the commands only
+/// `train` is a rank: a rank's script that calls another one passes its environment on.
+void note_end(const std::vector<std::string>& args, const char* why) {
+  if (args.empty() || args[0] != "train" || !process_environment("RANK")) return;
   std::signal(SIGTERM, SIG_IGN);
   diagnose::note_failure(why);
 }
@@ -77,14 +80,15 @@ void note_end(const char* why) {
 
 int main(int argc, char** argv) {
   muster::cli::Console console = muster::cli::Console::of_process();
+  const std::vector<std::string> args(argv + 1, argv + argc);
   try {
-    return muster::cli::run({argv + 1, argv + argc}, console);
+    return muster::cli::run(args, console);
   } catch (const muster::Error& error) {
-    muster::cli::note_end(error.what());
+    muster::cli::note_end(args, error.what());
     console.error(error.what());
     return error.exit_code();
   } catch (const std::exception& error) {
-    muster::cli::note_end(error.what());
+    muster::cli::note_end(args, error.what());
     console.error(error.what());
     return muster::cli::kFailed;
   }

@@ -1,5 +1,6 @@
 #include "muster/diagnose/record/failure_note.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -7,11 +8,13 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <typeinfo>
 #include <utility>
 
 #include <cxxabi.h>
 #include <fcntl.h>
+#include <unistd.h>
 
 #include "muster/base/error.h"
 #include "muster/base/error_report.h"
@@ -23,27 +26,58 @@
 namespace muster::diagnose {
 namespace {
 
-void write_report(ErrorReport report) {
-  static std::mutex mutex;  // a thread that fails meanwhile ends the process no sooner than this
-  static bool written = false;
-  const std::string file = process_environment(kErrorFileEnv).value_or("");
-  if (file.empty()) return;
-  report.timestamp_s = static_cast<int64_t>(std::time(nullptr));
-  report.monotonic_ns = FlightRecorder::now_ns();
-  const std::lock_guard lock(mutex);
-  if (std::exchange(written, true)) return;
+/// What this process has written.
+struct Noted {
+  std::mutex mutex;  // a thread that fails meanwhile ends the process no sooner than this
+  std::optional<ErrorReport> report;
+  std::atomic<int64_t> of_peers_ns{0};  // when, if that says that peers failed; else 0
+  std::atomic<pid_t> rank{0};           // the process that is the rank, where that is known
+
+  static Noted& of_process() {
+    static Noted noted;
+    return noted;
+  }
+};
+
+/// As a whole or not at all: a launcher may kill this process any time. False if it cannot be done.
+bool put(const std::string& file, const ErrorReport& report) {
   try {
-    // As a whole or not at all: a launcher may kill this process any time.
     const std::string part = file + ".part";
     {
       const UniqueFd fd(
           ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-      if (!fd) return;
+      if (!fd) return false;
       write_all(fd.get(), error_report_text(report), part);
     }
-    ::rename(part.c_str(), file.c_str());
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): a full disk, say
+    return ::rename(part.c_str(), file.c_str()) == 0;
+  } catch (const std::exception&) {  // a full disk, say
+    return false;
   }
+}
+
+/// What is to stand there after `report`; nothing if that changes nothing.
+std::optional<ErrorReport> after(const std::optional<ErrorReport>& noted, ErrorReport report) {
+  if (!noted) return report;
+  if (!noted->is_consequence || report.is_consequence) return std::nullopt;
+  const std::string peers_words = noted->message.substr(0, noted->message.find('\n'));
+  if (report.message.find(peers_words) != std::string::npos) return std::nullopt;  // passed on
+  ErrorReport both = *noted;
+  both.message = concat(report.message, "\nafter: ", noted->message);
+  return both;
+}
+
+void write_report(ErrorReport report) {
+  Noted& noted = Noted::of_process();
+  const std::string file = process_environment(kErrorFileEnv).value_or("");
+  const pid_t rank = noted.rank;
+  if (file.empty() || (rank != 0 && rank != ::getpid())) return;
+  report.timestamp_s = static_cast<int64_t>(std::time(nullptr));
+  report.monotonic_ns = FlightRecorder::now_ns();
+  const std::lock_guard lock(noted.mutex);
+  const auto next = after(noted.report, std::move(report));
+  if (!next || !put(file, *next)) return;
+  noted.report = next;
+  noted.of_peers_ns = next->is_consequence ? *next->monotonic_ns : 0;
 }
 
 /// "std::runtime_error: no such file"; of Muster's own errors and LibTorch's, their words alone.
@@ -81,7 +115,21 @@ void note_failure_of_peers(const std::string& message, const std::vector<int>& e
   write_report({.message = message, .is_consequence = true, .after = {ended.begin(), ended.end()}});
 }
 
+void note_success_with_peers(int64_t begun_ns) {
+  Noted& noted = Noted::of_process();
+  const int64_t since = noted.of_peers_ns.load(std::memory_order_relaxed);
+  if (since == 0 || begun_ns <= since || noted.rank.load() != ::getpid()) return;
+  const std::lock_guard lock(noted.mutex);
+  const std::string file = process_environment(kErrorFileEnv).value_or("");
+  if (noted.of_peers_ns != since || file.empty()) return;
+  ::unlink(file.c_str());
+  noted.report.reset();
+  noted.of_peers_ns = 0;
+}
+
 void note_uncaught_exceptions() {
+  pid_t unknown = 0;
+  Noted::of_process().rank.compare_exchange_strong(unknown, ::getpid());
   static std::once_flag once;
   std::call_once(once, [] { next_handler = std::set_terminate(&on_terminate); });
 }

@@ -1,6 +1,7 @@
 // How a rank tells its launcher why it failed, at the moment in which it did.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,11 @@ namespace muster::diagnose {
 // time of its end counts.
 //
 // The file is the one of TORCHELASTIC_ERROR_FILE (muster/base/error_report.h); without that variable
-// nothing is written. The first note of a process stays. Any thread; nothing here throws.
+// nothing is written. What a rank starts inherits the variable: once it is known which process is the
+// rank, no copy of it (fork) writes. The first note of a process stays, but for one of its peers'
+// failure: what it ends of later is written in front of that, since a program may catch the error and
+// fail by itself in the end; and if it does something with peers again, that failure is survived, and
+// the note is taken back. Any thread; nothing here throws.
 
 /// This process fails for a reason of its own.
 void note_failure(const std::string& message);
@@ -25,8 +30,14 @@ void note_failure(const std::string& message);
 /// ended or which have left, as far as it is known.
 void note_failure_of_peers(const std::string& message, const std::vector<int>& ended);
 
-/// From now on an exception that nobody catches is noted before the process ends of it, as it does
-/// without this: what was installed by std::set_terminate before is called then.
+/// An operation with peers that was begun at `begun_ns` (FlightRecorder::now_ns) has succeeded: if
+/// that was after they were noted to have failed, this process has survived it. Costs a look at a
+/// number as a rule.
+void note_success_with_peers(int64_t begun_ns);
+
+/// This process is the rank. From now on an exception that nobody catches is noted before the process
+/// ends of it, as it does without this: what was installed by std::set_terminate before is called
+/// then.
 void note_uncaught_exceptions();
 
 }  // namespace muster::diagnose

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "muster/base/text.h"
-#include "muster/diagnose/record/failure_note.h"
 #include "muster/distributed/monitor/monitored_work.h"
 #include "muster/tensor/what_of.h"
 
@@ -243,8 +242,8 @@ Monitor::Clock::time_point Monitor::tick() {
   const diagnose::OpRecord op =
       first ? first->record() : recorder_->standing().last.value_or(diagnose::OpRecord{});
   const diagnose::Diagnosis diagnosis = diagnose_now(op);
-  const auto limit = first && first->timeout().count() > 0 ? first->timeout() : timeout();
-  const double left_s = first ? std::chrono::duration<double>(limit).count() - age_s(op) : 1e9;
+  const double left_s =
+      first ? std::chrono::duration<double>(limit_of(*first)).count() - age_s(op) : 1e9;
   const bool is_over = first && first->follows() && left_s <= 0;
   if (is_over && is_certain(op, diagnosis))
     conclude(diagnosis, concat("it is not done after ", fixed(age_s(op), 1), " s"));
@@ -307,20 +306,14 @@ void Monitor::add_to_backends_error(const Failure& failure, const Error& error) 
     tell_launcher({.text = text.refused + ": " + text.rule,
                    .hint = {},
                    .kind = diagnosis.kind,
-                   .culprits = diagnosis.culprits});
+                   .culprits = diagnosis.culprits},
+                  // Before its time was over: the backend has seen a peer end.
+                  age_s(op) < 0.9 * std::chrono::duration<double>(limit_of(*failure.work)).count());
   failure.work->complete(std::make_exception_ptr(Error(error.kind(), text)));
 }
 
-/// That this rank fails only because others have, where it does. See Note [Who was first].
-void Monitor::tell_launcher(const Verdict& verdict) const {
-  using Kind = diagnose::Diagnosis::Kind;
-  const std::vector<int>& culprits = verdict.culprits;
-  const bool is_ours =
-      std::find(culprits.begin(), culprits.end(), request_.rank) != culprits.end() ||
-      (verdict.kind == Kind::kMismatch && culprits.empty());
-  if (request_.threads || is_ours) return;
-  const bool ended = verdict.kind == Kind::kGone || verdict.kind == Kind::kEnded;
-  diagnose::note_failure_of_peers(verdict.text, ended ? culprits : std::vector<int>());
+milliseconds Monitor::limit_of(const MonitoredWork& work) const {
+  return work.timeout().count() > 0 ? work.timeout() : timeout();
 }
 
 void Monitor::conclude(const diagnose::Diagnosis& diagnosis, const std::string& cause) {
@@ -352,7 +345,7 @@ void Monitor::fail_group(const std::string& verdict) {
          Clock::now() < until && !stopping())
     heartbeats_.wait_until(heartbeats_.version(), Clock::now() + heartbeats_.fast_heartbeat() / 2);
   Verdict told = verdict_from(verdict);
-  tell_launcher(told);
+  tell_launcher(told, /*saw_an_end=*/false);
   const std::string record = write_record(told.text);
   if (!record.empty()) told.hint += concat(told.hint.empty() ? "" : "; ", record);
   {

@@ -70,6 +70,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   void remove(MonitoredWork& work);
   /// The backend failed the work: the monitor finds out why, and settles it.
   void failed(const MonitoredWorkPtr& work, std::exception_ptr error);
+  void succeeded(const diagnose::OpRecord& op) const;
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ms_ = timeout.count(); }
 
   /// "allreduce sum float32[1000] #41 of group default (gloo, rank 0 of 4)".
@@ -91,7 +92,8 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   void handle(Failure failure);
   void add_to_backends_error(const Failure& failure, const Error& error);
   void conclude(const diagnose::Diagnosis& diagnosis, const std::string& cause);
-  void tell_launcher(const Verdict& verdict) const;
+  void tell_launcher(const Verdict& verdict, bool saw_an_end) const;
+  std::chrono::milliseconds limit_of(const MonitoredWork& work) const;
   Error failure_of(const diagnose::OpRecord& op) const;
   bool is_proven(const diagnose::Diagnosis& diagnosis, bool is_late);
   bool is_certain(const diagnose::OpRecord& op, const diagnose::Diagnosis& diagnosis);

@@ -1,9 +1,11 @@
-// The flight record that a rank leaves behind when its group fails.
+// What a rank leaves behind when its group fails: the flight record, and a note for its launcher.
+#include <algorithm>
 #include <filesystem>
 
 #include "muster/base/file.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/diagnose/record/failure_note.h"
 #include "muster/distributed/monitor/monitor_core.h"
 
 namespace muster::distributed {
@@ -40,6 +42,25 @@ std::string Monitor::write_record(const std::string& verdict) const {
   } catch (const std::exception& error) {
     return concat("no flight record: ", std::string(error.what()));
   }
+}
+
+/// That this rank fails only because others have, where it does: one that does not come, or of which
+/// nothing is known, need not have failed. See Note [Who was first].
+void Monitor::tell_launcher(const Verdict& verdict, bool saw_an_end) const {
+  using Kind = diagnose::Diagnosis::Kind;
+  const std::vector<int>& culprits = verdict.culprits;
+  const bool is_ours =
+      std::find(culprits.begin(), culprits.end(), request_.rank) != culprits.end() ||
+      (verdict.kind == Kind::kMismatch && culprits.empty());
+  const bool ended = verdict.kind == Kind::kGone || verdict.kind == Kind::kEnded;
+  const bool others_failed = ended || saw_an_end || verdict.kind == Kind::kSilent ||
+                             verdict.kind == Kind::kMismatch;
+  if (request_.threads || is_ours || !others_failed) return;
+  diagnose::note_failure_of_peers(verdict.text, ended ? culprits : std::vector<int>());
+}
+
+void Monitor::succeeded(const diagnose::OpRecord& op) const {
+  if (!request_.threads) diagnose::note_success_with_peers(op.posted_ns);
 }
 
 }  // namespace muster::distributed

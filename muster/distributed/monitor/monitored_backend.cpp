@@ -153,6 +153,7 @@ MonitoredBackend::WorkPtr MonitoredBackend::around(const OpCall& call, Posting& 
   if (call.blocks) recorder()->end_wait(record.id);
   if (!inner) {  // done, or part of a coalesced operation
     recorder()->complete(record.id);
+    monitor_->succeeded(record);
     return inner;
   }
   auto work = monitor_it(std::move(inner));

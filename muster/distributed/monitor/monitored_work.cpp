@@ -72,6 +72,7 @@ void MonitoredWork::complete(std::exception_ptr error) {
     future = future_;
   }
   cv_.notify_all();
+  if (!error) monitor_->succeeded(record_);
   monitor_->remove(*this);
   if (!future) return;
   try {

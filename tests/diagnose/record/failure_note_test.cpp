@@ -75,13 +75,77 @@ TEST_F(FailureNote, SaysWhatAndWhenForItsUserAlone) {
 
 TEST_F(FailureNote, IsTheFirstOfItsProcess) {
   const Left left = left_by([] {
+    note_failure("it broke");
+    note_failure("and more of it");
     note_failure_of_peers("rank 1 is gone", {1});
-    note_failure("so this rank ends, too");
   });
   ASSERT_TRUE(left.report);
-  EXPECT_EQ(left.report->message, "rank 1 is gone");
+  EXPECT_EQ(left.report->message, "it broke");
+  EXPECT_FALSE(left.report->is_consequence);
+}
+
+TEST_F(FailureNote, OfPeersStaysBehindWhatTheProcessEndsOf) {
+  const Left left = left_by([] {
+    note_failure_of_peers("rank 1 is gone\nhint: look", {1});
+    note_failure_of_peers("rank 2 is gone", {2});
+    note_failure("the disk is full");
+    note_failure("so this rank ends");
+  });
+  ASSERT_TRUE(left.report);
+  EXPECT_EQ(left.report->message, "the disk is full\nafter: rank 1 is gone\nhint: look");
   EXPECT_TRUE(left.report->is_consequence);
   EXPECT_EQ(left.report->after, std::vector<int64_t>{1});
+}
+
+TEST_F(FailureNote, OfPeersIsNotRepeatedByTheErrorThatPassesItOn) {
+  const Left left = left_by([] {
+    note_failure_of_peers("rank 1 is gone\nhint: look", {1});
+    note_failure("allreduce #7 failed: rank 1 is gone");
+  });
+  ASSERT_TRUE(left.report);
+  EXPECT_EQ(left.report->message, "rank 1 is gone\nhint: look");
+}
+
+TEST_F(FailureNote, OfPeersIsTakenBackByWhatIsDoneWithPeersAfterIt) {
+  const auto survive = [](int64_t later_ns, bool fails) {
+    return [=] {
+      note_uncaught_exceptions();
+      note_failure_of_peers("rank 1 is gone", {1});
+      note_success_with_peers(steady_ns() + later_ns);
+      if (fails) note_failure("the disk is full");
+    };
+  };
+  EXPECT_FALSE(left_by(survive(0, false)).report);
+  const Left left = left_by(survive(0, true));
+  ASSERT_TRUE(left.report);
+  EXPECT_EQ(left.report->message, "the disk is full");
+  EXPECT_FALSE(left.report->is_consequence);
+  std::filesystem::remove(file_);
+  // Begun before.
+  EXPECT_TRUE(left_by(survive(-1'000'000'000, false)).report);
+}
+
+TEST_F(FailureNote, IsNotWrittenByACopyOfTheRank) {
+  EXPECT_FALSE(left_by([] {
+                 note_uncaught_exceptions();
+                 const pid_t copy = ::fork();
+                 if (copy == 0) {
+                   note_failure("a worker broke");
+                   ::_exit(1);
+                 }
+                 ::waitpid(copy, nullptr, 0);
+               }).report);
+}
+
+TEST_F(FailureNote, ThatCouldNotBeWrittenLeavesTheNextOneItsPlace) {
+  const Left left = left_by([this] {
+    std::filesystem::create_directory(file_ + ".part");
+    note_failure("it broke");
+    std::filesystem::remove(file_ + ".part");
+    note_failure("it broke again");
+  });
+  ASSERT_TRUE(left.report);
+  EXPECT_EQ(left.report->message, "it broke again");
 }
 
 TEST_F(FailureNote, IsLeftByAnExceptionThatNobodyCatches) {
