@@ -287,11 +287,8 @@ ProcessGroup ThreadWorld::group(int rank) const {
     throw usage_error({.refused = concat("rank ", rank),
                        .rule = concat("ranks are 0 to ", exchange_->world_size() - 1)});
   }
-  const auto [number, exchange] = groups_of(exchange_)->next(rank, exchange_);
-  c10::intrusive_ptr<c10d::Store> store = store_;
-  if (number > 0)
-    store = c10::make_intrusive<c10d::PrefixStore>(concat("group ", number), std::move(store));
-  const BackendRequest request{.store = std::move(store),
+  const auto [exchange, store] = groups_of(exchange_)->next(rank, {exchange_, store_});
+  const BackendRequest request{.store = store,
                                .rank = rank,
                                .world_size = exchange_->world_size(),
                                .timeout = timeout_,

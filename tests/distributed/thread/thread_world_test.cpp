@@ -5,10 +5,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/torch.h>
 
 #include "muster/distributed/process_group.h"
 #include "muster/distributed/thread/thread_exchange.h"
+#include "muster/distributed/thread/thread_groups.h"
 
 #include "tests/support/error_of.h"
 
@@ -58,6 +60,31 @@ TEST_P(GroupsOfAWorld, AreNewOnesInEachRun) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, GroupsOfAWorld, ::testing::Values("thread", "shm", "gloo"));
+
+// Each exchange has a thread, and each store what its ranks wrote.
+TEST(ThreadGroups, KeepNothingOfAGroupThatNobodyHoldsAnyMore) {
+  const ThreadGroups::Place first{std::make_shared<ThreadExchange>(2),
+                                  c10::make_intrusive<c10d::HashStore>()};
+  ThreadGroups groups(2);
+  for (const int rank : {0, 1}) EXPECT_EQ(groups.next(rank, first).exchange, first.exchange);
+  ThreadGroups::Place second = groups.next(0, first);
+  const std::weak_ptr<ThreadExchange> exchange = second.exchange;
+  const c10::weak_intrusive_ptr<c10d::Store> store(second.store);
+  second = {};
+  EXPECT_FALSE(exchange.expired()) << "rank 1 may still come";
+  second = groups.next(1, first);
+  EXPECT_EQ(second.exchange, exchange.lock());
+  EXPECT_NE(second.exchange, first.exchange);
+  second = {};
+  EXPECT_TRUE(exchange.expired());
+  EXPECT_TRUE(store.expired());
+
+  const std::weak_ptr<ThreadExchange> third = groups.next(0, first).exchange;
+  for (const int rank : {0, 1}) groups.leave(rank, "", *first.exchange);
+  groups.begin_again();
+  EXPECT_TRUE(third.expired()) << "rank 1 will come for others";
+  EXPECT_EQ(groups.next(1, first).exchange, groups.next(0, first).exchange);
+}
 
 TEST(ThreadWorld, TellsAGroupThatIsMadeLaterWhoHasLeft) {
   const ThreadWorld world(2, 60s);
