@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
+#include "muster/base/rank_variables.h"
 
 namespace muster {
 namespace {
@@ -82,6 +83,14 @@ TEST(RankEnv, SetsTorchrunsNames) {
                                               "TORCHELASTIC_USE_AGENT_STORE",
                                               "TORCHELASTIC_SIGNALS_TO_HANDLE",
                                               "TORCH_NCCL_ASYNC_ERROR_HANDLING"));
+}
+
+TEST(RankVariables, AreAllThatALauncherSetsForARank) {
+  std::vector<std::string> names = rank_variables();
+  for (const auto& [name, value] : to_environment({})) EXPECT_EQ(std::erase(names, name), 1U);
+  EXPECT_THAT(names,
+              ::testing::UnorderedElementsAre(
+                  "TORCHELASTIC_ERROR_FILE", "MUSTER_PROGRESS_FD", "MUSTER_JOB_KEY"));
 }
 
 TEST(RankEnv, FillsWhatASmallLauncherLeavesOut) {

@@ -13,6 +13,7 @@
 #include "muster/base/file.h"
 #include "muster/base/json.h"
 #include "muster/base/rank_env.h"
+#include "muster/base/rank_variables.h"
 #include "muster/base/text.h"
 #include "muster/launch/process/program.h"
 #include "muster/tune/space/command_template.h"
@@ -32,26 +33,6 @@ constexpr std::array kNames{kTrialIdEnv,
                             kCheckpointDirEnv,
                             kResumeFromEnv,
                             kReportFileEnv};
-
-// What torchrun, `muster run` and their likes tell a rank.
-constexpr std::array<std::string_view, 18> kRankNames{"RANK",
-                                                      "LOCAL_RANK",
-                                                      "GROUP_RANK",
-                                                      "ROLE_RANK",
-                                                      "ROLE_NAME",
-                                                      "WORLD_SIZE",
-                                                      "LOCAL_WORLD_SIZE",
-                                                      "GROUP_WORLD_SIZE",
-                                                      "ROLE_WORLD_SIZE",
-                                                      "MASTER_ADDR",
-                                                      "MASTER_PORT",
-                                                      "TORCHELASTIC_RUN_ID",
-                                                      "TORCHELASTIC_RESTART_COUNT",
-                                                      "TORCHELASTIC_MAX_RESTARTS",
-                                                      "TORCHELASTIC_USE_AGENT_STORE",
-                                                      "TORCHELASTIC_ERROR_FILE",
-                                                      "TORCHELASTIC_SIGNALS_TO_HANDLE",
-                                                      "MUSTER_PROGRESS_FD"};
 
 // A socket's path has at most 107 bytes, and names go behind the folder's.
 constexpr size_t kLongestFolder = 80;
@@ -162,7 +143,7 @@ std::vector<std::string> trial_environment(const ExecutorContext& context,
   for (const auto& [name, value] : context.spec.environment) ours[name] = value;
   for (const std::string_view name : kNames) ours[std::string(name)].reset();
   if (is_rank(inherited)) {  // the tuner, of some job; its trials are none of it
-    for (const std::string_view name : kRankNames) ours.try_emplace(std::string(name));
+    for (const std::string& name : rank_variables()) ours.try_emplace(name);
   }
   const auto set = [&](std::string_view name, std::string value) {
     ours[std::string(name)] = std::move(value);

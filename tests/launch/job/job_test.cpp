@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
+#include "muster/base/rank_variables.h"
 #include "muster/launch/job/rank_plan.h"
 
 namespace muster::launch {
@@ -101,6 +102,20 @@ TEST(RankEnvironment, ReplacesWhatAnOuterLauncherSet) {
   // Rank 4 has no progress pipe, and without logs there is no error file.
   EXPECT_THAT(env, Not(Contains(StartsWith("MUSTER_PROGRESS_FD"))));
   EXPECT_THAT(env, Not(Contains(StartsWith("TORCHELASTIC_ERROR_FILE"))));
+}
+
+// Else what a rank starts, and that strips itself of them, would still pass for a rank.
+TEST(RankEnvironment, IsOfTheVariablesThatAreKnownToMakeARank) {
+  const std::vector<std::string> names = rank_variables();
+  for (const std::string& variable :
+       rank_environment({.argv = {"x"}, .nproc_per_node = 2},
+                        {.master_port = 1, .log_folder = "/logs", .job_key = "mine"},
+                        0,
+                        {})) {
+    const std::string name = variable.substr(0, variable.find('='));
+    if (name == "OMP_NUM_THREADS" || name == "PYTHONUNBUFFERED") continue;  // good for all
+    EXPECT_THAT(names, Contains(name));
+  }
 }
 
 TEST(RankEnvironment, LeavesThreadsToTheUserWhoSetThem) {

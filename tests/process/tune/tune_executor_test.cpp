@@ -216,11 +216,12 @@ TEST_F(LocalTrials, OfATunerThatIsARankOfAJobAreNoRanks) {
   ::setenv("RANK", "1", 1);
   ::setenv("WORLD_SIZE", "2", 1);
   ::setenv("MASTER_ADDR", "somewhere", 1);
+  ::setenv("MUSTER_JOB_KEY", "00112233445566778899aabbccddeeff", 1);
   spec_.environment["MASTER_ADDR"] = "the study says so";
-  script("echo \"${RANK-no} ${WORLD_SIZE-no} $MASTER_ADDR\"");
+  script("echo \"${RANK-no} ${WORLD_SIZE-no} ${MUSTER_JOB_KEY-no} $MASTER_ADDR\"");
   run();
-  for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR"}) ::unsetenv(name);
-  EXPECT_EQ(slurp(folder_of(0) / "stdout.log"), "no no the study says so\n");
+  for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MUSTER_JOB_KEY"}) ::unsetenv(name);
+  EXPECT_EQ(slurp(folder_of(0) / "stdout.log"), "no no no the study says so\n");
 }
 
 TEST_F(LocalTrials, GarbageIsAnsweredByAnErrorAndToldOnce) {
