@@ -39,6 +39,7 @@ void BackwardGuard::begin_backward(bool forward_was_synced) {
     return;
   }
   if (forward_was_synced ? !sync : sync && !expects()) refuse_half_covered(forward_was_synced);
+  const std::lock_guard lock(mutex_);
   if (backward_.expired()) {
     synced_ = unsynced_ = false;
     auto& engine = torch::autograd::Engine::get_default_engine();
@@ -53,7 +54,10 @@ void BackwardGuard::begin_backward(bool forward_was_synced) {
     // Autograd holds the callback as long as the backward, and drops it if that throws.
     const auto alive = std::make_shared<char>();
     backward_ = alive;
-    engine.queue_callback([self = shared_from_this(), alive] { self->backward_.reset(); });
+    engine.queue_callback([self = shared_from_this(), alive] {
+      const std::lock_guard end(self->mutex_);
+      self->backward_.reset();
+    });
   }
   (forward_was_synced ? synced_ : unsynced_) = true;
 }
@@ -63,9 +67,15 @@ bool BackwardGuard::expects() const {
 }
 
 void BackwardGuard::check_arrival(const std::string& parameter) const {
-  if (!sync || backward_.expired()) return;
+  if (!sync) return;
+  bool synced = false, unsynced = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (backward_.expired()) return;
+    synced = synced_, unsynced = unsynced_;
+  }
   if (!expects()) {
-    if (!synced_) return;
+    if (!synced) return;
     throw usage_error(
         {.refused = "backward: the gradient of parameter " + parameter + " is not averaged",
          .rule = "after a forward, or several, one backward is, and it has been",
@@ -73,7 +83,7 @@ void BackwardGuard::check_arrival(const std::string& parameter) const {
          .hint = "add the losses and call backward once, or put all forwards and backwards but the "
                  "last under no_sync (ddp.accumulate)"});
   }
-  if (unsynced_ && !synced_) refuse_half_covered(false);
+  if (unsynced && !synced) refuse_half_covered(false);
 }
 
 /// With this object's hooks gone, others on the same parameters are those of the next wrapper.

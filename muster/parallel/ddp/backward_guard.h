@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,8 @@ class OpenReducer;
 // for something else (torch::autograd::grad) nothing reaches a parameter.
 
 /// Shared by a GradientSync and the outputs of its forwards, which may outlive it. Used by the
-/// rank's thread, and by the one that runs its backward while the rank's thread waits for it.
+/// rank's thread, and by those that run its backward while the rank's thread waits for them:
+/// autograd has one for each device, and a module may have parameters on several.
 struct BackwardGuard : std::enable_shared_from_this<BackwardGuard> {
   OpenReducer* reducer = nullptr;     ///< null once there is none any more
   DirectGradients* direct = nullptr;  ///< null: all gradients travel in the Reducer's buckets
@@ -55,6 +57,7 @@ struct BackwardGuard : std::enable_shared_from_this<BackwardGuard> {
   void begin_backward(bool forward_was_synced);
   void refuse_if_wrapped_anew() const;
 
+  mutable std::mutex mutex_;  // over what follows, and delay_all during a backward
   /// Of the backward under way: gone with it, whether it ends or throws.
   std::weak_ptr<void> backward_;
   bool synced_ = false, unsynced_ = false;  // it has come through outputs of such forwards
