@@ -17,8 +17,10 @@ namespace muster::distributed {
 // (job_key.h), over the name and the value. A value without one counts as none where ranks look
 // whether there is one (`compareSet`: heartbeats, verdicts), and is an error where they need it
 // (`get`: addresses of the meeting). Numbers (`add`) have no seal; they only decide who is last.
-// A stranger can still disturb a job that meets, and hide a rank's heartbeat; it cannot end a
-// running one, nor put words into a rank's mouth.
+// A seal has no date: what a rank once wrote under a name a stranger may put back there, an old
+// heartbeat for one, which a rank then takes for silence. So a stranger can still disturb a job that
+// meets, hide a rank's heartbeats, and repeat them; it cannot end a running job by a verdict that no
+// rank has pronounced.
 
 class SealedStore final : public c10d::Store {
  public:
