@@ -21,7 +21,17 @@ struct HeartbeatOptions {
   int world_size = 1;
   int server_rank = -1;
   std::chrono::milliseconds heartbeat{1000};
+
+  /// So much longer than a fast heartbeat takes a look at everybody, where they are many.
+  std::chrono::milliseconds pass() const;
 };
+
+// Note [What the store is asked for]
+// All ranks may be suspicious at once, of one that they all wait for. If each then read everybody,
+// one store would answer the square of their number five times per heartbeat. So a rank in alarm
+// reads its neighbour and seven others in each of these beats, in turn: a group of up to nine ranks
+// as a whole, a larger one in several beats, which is given in addition to whatever waits for what
+// everybody shows.
 
 /// Runs a thread of its own, which alone talks to the store: the store may hang when the rank that
 /// serves it is stopped, and then nothing else may. All members may be called from any thread.
@@ -39,8 +49,8 @@ class HeartbeatStore {
   /// store that hangs. The destructor does it, too.
   void close();
 
-  /// On: beats five times as often, and reads all peers each time. What was read before it was
-  /// switched on is not fresh (PeerView::is_fresh).
+  /// On: beats five times as often, and reads all peers, a few each time (see pass()). What was read
+  /// before it was switched on is not fresh (PeerView::is_fresh).
   void set_alarm(bool on);
   /// Written as the group's verdict unless there is one already.
   void propose(const std::string& verdict);
@@ -62,7 +72,7 @@ class HeartbeatStore {
   /// By rank, with this rank's own state as it is now.
   std::vector<diagnose::PeerView> peers() const;
   diagnose::StoreView store() const;
-  /// Each rank but ours knows the verdict, or has ended, or is gone.
+  /// Each rank knows the verdict, or has ended, or is gone.
   bool all_told() const;
   /// Whether the neighbour's chain and ours differ.
   bool neighbour_disagrees() const;
@@ -78,10 +88,13 @@ class HeartbeatStore {
   std::chrono::milliseconds heartbeat() const;
   /// With an alarm.
   std::chrono::milliseconds fast_heartbeat() const;
+  std::chrono::milliseconds pass() const;
   /// A heartbeat older than this has stopped.
   double stale_s() const;
 
  private:
+  /// How long the end of a group waits for a store that does not answer.
+  static constexpr auto kGoodbye = std::chrono::milliseconds(400);
   struct Shared;
   class Beat;
   static void meet_server(Shared& shared);
@@ -120,6 +133,7 @@ struct HeartbeatStore::Shared {
   uint64_t version = 0;                       // rises with each change
   uint64_t beats = 0;
   int64_t alarms_seen = 0;
+  int64_t told = 0;                        // ranks that have said that they know the verdict
   int alarms_heard = 0;                    // beats that still run fast because of others' alarms
   std::optional<Clock::time_point> alarm;  // ours, since when
   bool lost = false, stopping = false, finished = false;

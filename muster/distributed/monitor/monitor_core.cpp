@@ -198,7 +198,7 @@ bool Monitor::is_proven(const diagnose::Diagnosis& diagnosis, bool is_late) {
   }
   if (!difference_) difference_ = {Clock::now(), WaitedTime(half_heartbeat())};
   return (diagnosis.certain && heartbeats_.is_fresh(difference_->since)) ||
-         difference_->seen.look() > 2 * heartbeats_.heartbeat();
+         difference_->seen.look() > 2 * heartbeats_.heartbeat() + heartbeats_.pass();
 }
 
 /// Whether to conclude now that the time of an operation is over. Who has not seen one heartbeat of
@@ -206,7 +206,7 @@ bool Monitor::is_proven(const diagnose::Diagnosis& diagnosis, bool is_late) {
 bool Monitor::is_certain(const diagnose::OpRecord& op, const diagnose::Diagnosis& diagnosis) {
   if (diagnosis.kind != diagnose::Diagnosis::Kind::kUnknown || diagnosis.certain) return true;
   if (!over_ || over_->op != op.id) over_ = {op.id, WaitedTime(half_heartbeat())};
-  return over_->waited.look() > 3 * heartbeats_.heartbeat();
+  return over_->waited.look() > 3 * heartbeats_.heartbeat() + heartbeats_.pass();
 }
 
 Monitor::Clock::time_point Monitor::tick() {
@@ -259,7 +259,8 @@ void Monitor::handle(Failure failure) {
   if (has_failed()) return failure.work->complete(std::make_exception_ptr(failure_of(op)));
   if (const Error* ours = as_ours(failure.error)) return add_to_backends_error(failure, *ours);
   // Heartbeats that have stopped show as such after three of them; see HeartbeatStore::stale_s.
-  const diagnose::Diagnosis diagnosis = find_out(op, 3 * heartbeats_.heartbeat());
+  const diagnose::Diagnosis diagnosis =
+      find_out(op, 3 * heartbeats_.heartbeat() + heartbeats_.pass());
   conclude(diagnosis, "the backend says: " + first_line(tensor::what_of(failure.error)));
 }
 
@@ -280,7 +281,8 @@ diagnose::Diagnosis Monitor::find_out(const diagnose::OpRecord& op, milliseconds
 void Monitor::add_to_backends_error(const Failure& failure, const Error& error) {
   const diagnose::OpRecord& op = failure.work->record();
   const auto start = Clock::now();
-  const auto until = start + heartbeats_.heartbeat() + heartbeats_.fast_heartbeat();
+  const auto until =
+      start + heartbeats_.heartbeat() + heartbeats_.fast_heartbeat() + heartbeats_.pass();
   heartbeats_.set_alarm(true);
   diagnose::Diagnosis diagnosis = diagnose_now(op);
   while (!heartbeats_.is_fresh(start) && !heartbeats_.store().lost && Clock::now() < until &&
@@ -289,6 +291,9 @@ void Monitor::add_to_backends_error(const Failure& failure, const Error& error) 
                            std::min(until, Clock::now() + heartbeats_.fast_heartbeat()));
     diagnosis = diagnose_now(op);
   }
+  // Who compared the ranks' calls has seen them all come.
+  if (error.kind() == ErrorKind::kUsage && diagnosis.kind == diagnose::Diagnosis::Kind::kMissing)
+    diagnosis = {.common = diagnosis.common};
   ErrorText text = error.text();
   std::vector<std::string> parts;
   if (!text.rule.empty()) parts.push_back(text.rule);

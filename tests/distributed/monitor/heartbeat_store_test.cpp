@@ -1,8 +1,10 @@
 // What a rank learns of others through the store, where these write what the test wants.
 #include "muster/distributed/monitor/heartbeat_store.h"
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -170,6 +172,96 @@ TEST_F(Board, ACallIsComparedWithTheFirstUntilThatIsWithdrawn) {
   heartbeats_.withdraw({.sequence = 5, .fingerprint = 7});
   EXPECT_TRUE(heartbeats_.agrees({.sequence = 5, .fingerprint = 8}, false));
   EXPECT_FALSE(heartbeats_.agrees({.sequence = 5, .fingerprint = 7}, true));
+}
+
+/// Counts what it is asked for.
+class CountingStore final : public c10d::HashStore {
+ public:
+  using HashStore::compareSet;
+  using HashStore::set;
+  c10::intrusive_ptr<Store> clone() override {
+    return c10::intrusive_ptr<Store>::reclaim_copy(this);
+  }
+  void set(const std::string& key, const std::vector<uint8_t>& value) override {
+    ++beats;  // of all ranks: each writes its state
+    HashStore::set(key, value);
+  }
+  std::vector<uint8_t> compareSet(const std::string& key,
+                                  const std::vector<uint8_t>& expected,
+                                  const std::vector<uint8_t>& desired) override {
+    ++requests;
+    return HashStore::compareSet(key, expected, desired);
+  }
+  int64_t add(const std::string& key, int64_t value) override {
+    ++requests;
+    return HashStore::add(key, value);
+  }
+  std::atomic<int64_t> beats{0}, requests{0};
+};
+
+/// Requests per beat of one rank of so many that all wait for another, once all have seen all.
+double requests_per_beat(int ranks) {
+  const auto store = c10::make_intrusive<CountingStore>();
+  std::vector<std::unique_ptr<HeartbeatStore>> all;
+  for (int rank = 0; rank < ranks; ++rank)
+    all.push_back(std::make_unique<HeartbeatStore>(
+        store,
+        HeartbeatOptions{.rank = rank, .world_size = ranks, .heartbeat = kHeartbeat},
+        std::make_shared<diagnose::FlightRecorder>()));
+  for (const auto& heartbeats : all) heartbeats->set_alarm(true);
+  const auto until = Clock::now() + 3 * kPatience;
+  for (const auto& heartbeats : all) {
+    while (Clock::now() < until) {
+      const uint64_t seen = heartbeats->version();
+      const auto peers = heartbeats->peers();
+      if (std::all_of(peers.begin(), peers.end(), [](const auto& peer) { return peer.is_fresh; }))
+        break;
+      heartbeats->wait_until(seen, until);
+    }
+  }
+  EXPECT_LT(Clock::now(), until) << "not everybody was read";
+  return double(store->requests) / double(store->beats);
+}
+
+TEST(HeartbeatsInAlarm, AskTheStoreForNoMoreWhereRanksAreMany) {
+  const double few = requests_per_beat(9), many = requests_per_beat(64);
+  EXPECT_LE(few, 12);  // eight peers, the verdict, the alarms, and some slack
+  EXPECT_LE(many, 12);
+  RecordProperty("requests_per_beat_of_64", std::to_string(many));
+}
+
+/// Ranks of another host, more than are read in one heartbeat.
+class BoardOfManyHosts : public Board {
+ protected:
+  static constexpr int kRanks = 40;
+  BoardOfManyHosts() : Board(kRanks) {}
+  void beat(uint64_t number, int silent) {
+    for (int64_t rank = 1; rank < kRanks; ++rank)
+      if (rank != silent)
+        write({.rank = rank, .beat = number, .process = {.host = "far", .pid = 100 + rank}});
+  }
+};
+
+TEST_F(BoardOfManyHosts, TheRankThatFellSilentIsNamedAndNoOther) {
+  std::atomic<bool> ends{false};
+  std::atomic<int> silent{-1};
+  std::thread peers([&] {
+    for (uint64_t number = 1; !ends; ++number) {
+      beat(number, silent);
+      std::this_thread::sleep_for(kHeartbeat / 10);
+    }
+  });
+  heartbeats_.set_alarm(true);
+  EXPECT_EQ(
+      first([](const auto& found) { return found.kind == Kind::kMissing && found.certain; }).kind,
+      Kind::kMissing);
+  silent = 23;
+  const diagnose::Diagnosis found =
+      first([](const auto& diagnosis) { return diagnosis.kind == Kind::kSilent; });
+  EXPECT_EQ(found.kind, Kind::kSilent);
+  EXPECT_THAT(found.culprits, ElementsAre(23));
+  ends = true;
+  peers.join();
 }
 
 /// A user's own: takes everything for done, and compares nothing.
