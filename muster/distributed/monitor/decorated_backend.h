@@ -1,10 +1,15 @@
 // A backend around a backend: what all decorators share. Each operation comes to one place.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -109,6 +114,31 @@ class DecoratedBackend : public c10d::Backend {
                             std::vector<int64_t>& input_splits,
                             const c10d::AllToAllOptions& options);
 
+  // What newer LibTorch has beside these (decorated_features.cpp): passed on where the backend that
+  // is wrapped has it, else what c10d's own Backend says.
+  WorkPtr gather_single(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& options);
+  WorkPtr gather_into_tensor(at::Tensor& output,
+                             at::Tensor& input,
+                             const c10d::GatherOptions& options);
+  void startTimeEstimate();
+  float endTimeEstimate();
+  bool isInitialized();
+  bool supportsShrinking() const;
+  c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t>& without,
+                                           int flags,
+                                           const c10::intrusive_ptr<Options>& options);
+  void addEphemeralTimeout(const std::chrono::milliseconds& timeout);
+  void suspend();
+  void resume();
+  std::unordered_map<std::string, uint64_t> getMemoryStats();
+  std::optional<at::Device> getBoundDeviceId() const;
+  void setBoundDeviceId(std::optional<at::Device> device);
+
+  void setSequenceNumberForGroup() override { inner_->setSequenceNumberForGroup(); }
+  void registerOnCompletionHook(
+      std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) override {
+    inner_->registerOnCompletionHook(std::move(hook));
+  }
   const std::string getBackendName() const override { return inner_->getBackendName(); }
   c10::intrusive_ptr<Options> getBackendOptions() override { return inner_->getBackendOptions(); }
   bool supportsSplitting() const override { return inner_->supportsSplitting(); }
