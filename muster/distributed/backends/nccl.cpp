@@ -1,7 +1,9 @@
 // CUDA tensors by NVIDIA's NCCL, through the optional module libmuster_nccl.so. See
 // muster/distributed/nccl/.
+#include <string>
+#include <utility>
+
 #include <c10/core/DeviceGuard.h>
-#include <dlfcn.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -12,24 +14,11 @@
 namespace muster::distributed {
 namespace {
 
-struct Module {
-  NcclFactory make = nullptr;
-  std::string why_not;
-};
-
-const Module& module() {
-  static const Module opened = [] {
-    Module result;
-    result.why_not = tensor::load_cuda();
-    if (!result.why_not.empty()) return result;
-    void* handle = ::dlopen(kNcclModule, RTLD_NOW);
-    if (handle != nullptr)
-      result.make = reinterpret_cast<NcclFactory>(::dlsym(handle, kNcclFactory));
-    if (result.make == nullptr) {
-      result.why_not = concat(
-          "Muster was built without NCCL, or its module does not fit this LibTorch: ", ::dlerror());
-    }
-    return result;
+const NcclLibrary& module() {
+  static const NcclLibrary opened = [] {
+    std::string no_device = tensor::load_cuda();
+    if (!no_device.empty()) return NcclLibrary{.make = nullptr, .why_not = std::move(no_device)};
+    return open_nccl(kNcclModule);
   }();
   return opened;
 }

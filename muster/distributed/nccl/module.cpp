@@ -4,6 +4,11 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
+extern "C" const muster::distributed::NcclStamp* muster_nccl_stamp() {
+  static const muster::distributed::NcclStamp stamp;
+  return &stamp;
+}
+
 extern "C" c10d::Backend* muster_make_nccl(const muster::distributed::BackendRequest& request) {
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = request.timeout;
