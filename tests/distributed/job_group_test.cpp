@@ -211,11 +211,10 @@ TEST(JobGroup, MayBeOfAnotherJobAtTheSameAddressWhenThoseOfTheFirstAreGone) {
     return errors;
   };
   const auto meanwhile = [&] {
-    EXPECT_THAT(test::error_of([&] {
-                  distributed::connect_store(rank_of_two(0, port, "second"), 60s);
-                }),
-                AllOf(HasSubstr(concat("port ", port, " is in use")),
-                      HasSubstr("this process serves the store of another job there")));
+    EXPECT_THAT(
+        test::error_of([&] { distributed::connect_store(rank_of_two(0, port, "second"), 60s); }),
+        AllOf(HasSubstr(concat("port ", port, " is in use")),
+              HasSubstr("this process serves the store of another job there")));
   };
   EXPECT_THAT(connect("first", meanwhile), ::testing::Each(test::kNoError));
   EXPECT_THAT(connect("second", [] {}), ::testing::Each(test::kNoError));

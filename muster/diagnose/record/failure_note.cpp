@@ -30,7 +30,8 @@ namespace {
 struct Noted {
   std::mutex mutex;  // a thread that fails meanwhile ends the process no sooner than this
   std::optional<ErrorReport> report;
-  std::atomic<int64_t> of_peers_ns{0};  // when, if that says that peers failed; else 0
+  bool says_own = false;                // what this process ends of is in it
+  std::atomic<int64_t> of_peers_ns{0};  // when, if all that it says is that peers failed; else 0
   std::atomic<pid_t> rank{0};           // the process that is the rank, where that is known
 
   static Noted& of_process() {
@@ -58,7 +59,7 @@ bool put(const std::string& file, const ErrorReport& report) {
 /// What is to stand there after `report`; nothing if that changes nothing.
 std::optional<ErrorReport> after(const std::optional<ErrorReport>& noted, ErrorReport report) {
   if (!noted) return report;
-  if (!noted->is_consequence || report.is_consequence) return std::nullopt;
+  if (report.is_consequence) return std::nullopt;
   const std::string peers_words = noted->message.substr(0, noted->message.find('\n'));
   if (report.message.find(peers_words) != std::string::npos) return std::nullopt;  // passed on
   ErrorReport both = *noted;
@@ -74,10 +75,13 @@ void write_report(ErrorReport report) {
   report.timestamp_s = static_cast<int64_t>(std::time(nullptr));
   report.monotonic_ns = FlightRecorder::now_ns();
   const std::lock_guard lock(noted.mutex);
+  if (noted.says_own) return;
+  const bool is_own = !report.is_consequence;
   const auto next = after(noted.report, std::move(report));
   if (!next || !put(file, *next)) return;
+  noted.says_own = is_own;
   noted.report = next;
-  noted.of_peers_ns = next->is_consequence ? *next->monotonic_ns : 0;
+  noted.of_peers_ns = is_own ? 0 : *next->monotonic_ns;
 }
 
 /// "std::runtime_error: no such file"; of Muster's own errors and LibTorch's, their words alone.

@@ -122,13 +122,9 @@ class Meeting {
     const std::string claimed = store_.compareSet(claim_key(rank_), std::string(), card_.who);
     if (claimed.empty()) refuse_unreadable(concat("the name of rank ", rank_));
     if (claimed != card_.who)
-      return may_begin_again_ ? begin_again()
-                              : end(concat("rank ",
-                                           rank_,
-                                           " was started twice: ",
-                                           claimed,
-                                           " and ",
-                                           card_.who));
+      return may_begin_again_
+                 ? begin_again()
+                 : end(concat("rank ", rank_, " was started twice: ", claimed, " and ", card_.who));
     if (store_.add(key("fitted"), 1) == world_size_)
       store_.compareSet(key(kOutcome), std::string(), std::string(kOpen));
     return await_outcome(deadline);
@@ -181,11 +177,10 @@ class Meeting {
       return to_int(trim(rank)) == rank_;
     });
     throw environment_error(
-        {.refused = outcome.lines[0].empty()
-                        ? "a rank came to the meeting of ranks and ended there"
-                        : concat("rank ",
-                                 outcome.lines[0],
-                                 " did not come to the meeting of ranks"),
+        {.refused =
+             outcome.lines[0].empty()
+                 ? "a rank came to the meeting of ranks and ended there"
+                 : concat("rank ", outcome.lines[0], " did not come to the meeting of ranks"),
          .rule = concat("the others have waited for ",
                         outcome.lines[1],
                         am_late ? concat("; ", card_.who, " came after that") : ""),
@@ -194,11 +189,8 @@ class Meeting {
 
   /// Where the name of the meeting holds the job's key, whoever has it signs what it writes.
   [[noreturn]] void refuse_unreadable(const std::string& what) const {
-    refuse(concat(kJobKeyEnv,
-                  " is another one for ",
-                  what,
-                  " in the meeting of ranks than for ",
-                  card_.who));
+    refuse(concat(
+        kJobKeyEnv, " is another one for ", what, " in the meeting of ranks than for ", card_.who));
   }
 
   /// The process that serves the store goes last.

@@ -133,8 +133,8 @@ StorePtr open_store(const RankEnv& env, bool serve, std::chrono::milliseconds ti
     return c10::make_intrusive<c10d::TCPStore>(env.master_addr, options);
   } catch (const std::exception& error) {
     const std::string text = error.what();
-    if (serve && (text.find("EADDRINUSE") != std::string::npos ||
-                  text.find("in use") != std::string::npos))
+    if (serve &&
+        (text.find("EADDRINUSE") != std::string::npos || text.find("in use") != std::string::npos))
       refuse_port(env, "rank 0 serves the store of the job there");
     throw environment_error({.refused = concat("cannot ",
                                                serve ? "serve" : "reach",

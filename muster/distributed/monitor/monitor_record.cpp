@@ -53,8 +53,8 @@ void Monitor::tell_launcher(const Verdict& verdict, bool saw_an_end) const {
       std::find(culprits.begin(), culprits.end(), request_.rank) != culprits.end() ||
       (verdict.kind == Kind::kMismatch && culprits.empty());
   const bool ended = verdict.kind == Kind::kGone || verdict.kind == Kind::kEnded;
-  const bool others_failed = ended || saw_an_end || verdict.kind == Kind::kSilent ||
-                             verdict.kind == Kind::kMismatch;
+  const bool others_failed =
+      ended || saw_an_end || verdict.kind == Kind::kSilent || verdict.kind == Kind::kMismatch;
   if (request_.threads || is_ours || !others_failed) return;
   diagnose::note_failure_of_peers(verdict.text, ended ? culprits : std::vector<int>());
 }

@@ -41,7 +41,7 @@ class ThreadGroups {
   };
 
   std::mutex mutex_;
-  std::vector<size_t> made_;       // by rank
+  std::vector<size_t> made_;        // by rank
   std::map<size_t, Other> others_;  // group 1 and on, by number
   std::map<int, std::string> left_;
 };

@@ -228,14 +228,14 @@ void Attempt::on_report(const WardenReport& report) {
 void Attempt::on_end(const WardenReport& report) {
   const auto local = static_cast<size_t>(report.rank);
   ranks_[local].ended = true;
-  ends_.push_back({.rank = global_rank(spec_, report.rank),
-                   .pid = report.pid,
-                   .wait_status = report.status,
-                   .order = report.batch,
-                   .time_ns = now_ns(),
-                   .asked_ns = report.batch > last_free_batch_ ? std::optional(asked_ns_)
-                                                               : std::nullopt,
-                   .report = read_error_report(error_file(plan_, report.rank))});
+  ends_.push_back(
+      {.rank = global_rank(spec_, report.rank),
+       .pid = report.pid,
+       .wait_status = report.status,
+       .order = report.batch,
+       .time_ns = now_ns(),
+       .asked_ns = report.batch > last_free_batch_ ? std::optional(asked_ns_) : std::nullopt,
+       .report = read_error_report(error_file(plan_, report.rank))});
   if (state_ == State::kRunning || state_ == State::kAwaitingCause) stop_after_failure();
   if (running_ranks().empty() && state_ != State::kKilling) {
     state_ = State::kLeftovers;
@@ -335,15 +335,7 @@ void Attempt::drain() {
   if (progress_.read_end) on_progress();
 }
 
-// Note [Lost port]
-// The launcher finds a free port by binding port 0, and holds it, bound and without listening, while
-// the attempt runs: the kernel then gives it to nobody else, but lets rank 0 listen there, if that
-// sets SO_REUSEADDR. A program that does not, or somebody who asks for this very port before rank 0
-// does, loses it. If the port was our choice, an attempt that fails for this reason at its start is
-// repeated with another port, a few times, now not held, without using up a restart. A rank says so
-// with exit code 98, or in words that hold the port: PyTorch's own ("EADDRINUSE") or those of
-// muster/distributed/meet/store.cpp ("is in use"). Any rank's words count, since another one may fail
-// first on meeting the stranger at that port.
+// See Note [Lost port].
 bool Attempt::looks_like_lost_port(const RankFailure& failure) const {
   if (Clock::now() - started_ > kLostPortWindow) return false;
   const int status = failure.wait_status;

@@ -12,8 +12,7 @@ namespace {
 
 /// Binds port 0 of the family's any-address: the port that the kernel picked, or -errno.
 FreePort picked_port(int family) {
-  FreePort picked{.number = 0,
-                  .hold = UniqueFd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0))};
+  FreePort picked{.number = 0, .hold = UniqueFd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0))};
   const int fd = picked.hold.get(), on = 1;
   sockaddr_storage address{};
   address.ss_family = static_cast<sa_family_t>(family);

@@ -160,9 +160,10 @@ std::string describe(const RankFailure& failure) {
   if (failure.report && !show(failure.last_lines, failure.report->message))
     out += "\nit reported: " + failure.report->message;
   if (failure.report && failure.report->is_consequence)
-    out += failure.report->after.empty() ? "\nit was not the first: it failed because of other ranks"
-                                         : concat("\nit was not the first: it failed after ",
-                                                  ranks_text(failure.report->after));
+    out +=
+        failure.report->after.empty()
+            ? "\nit was not the first: it failed because of other ranks"
+            : concat("\nit was not the first: it failed after ", ranks_text(failure.report->after));
   if (!failure.last_lines.empty()) {
     out += "\nits last lines:";
     for (const std::string& line : failure.last_lines) out += "\n  | " + line;

@@ -130,8 +130,7 @@ class MeetingStore : public ::testing::Test {
     std::vector<std::string> errors(comers.size());
     std::vector<std::thread> threads;
     for (size_t i = 0; i < comers.size(); ++i)
-      threads.emplace_back(
-          [&, i] { errors[i] = come(comers[i], 60s, StoreServer::kLauncher); });
+      threads.emplace_back([&, i] { errors[i] = come(comers[i], 60s, StoreServer::kLauncher); });
     for (std::thread& thread : threads) thread.join();
     return errors;
   }

@@ -162,13 +162,13 @@ TEST(FirstCause, IsARankThatOthersNameThoughItWasAskedToEndMeanwhile) {
 
 // As Python's @record does of the exception that a SIGTERM becomes, and whoever notes all errors.
 TEST(FirstCause, IsNoRankThatReportedOnlyAfterItWasAskedToEnd) {
-  const RankEnd unsure{.rank = 0,
-                       .wait_status = exited(1),
-                       .order = 1,
-                       .time_ns = 100,
-                       .report = ErrorReport{.message = "the store of the job is gone",
-                                             .monotonic_ns = 90,
-                                             .is_consequence = true}};
+  const RankEnd unsure{
+      .rank = 0,
+      .wait_status = exited(1),
+      .order = 1,
+      .time_ns = 100,
+      .report = ErrorReport{
+          .message = "the store of the job is gone", .monotonic_ns = 90, .is_consequence = true}};
   RankEnd asked{.rank = 1,
                 .wait_status = exited(1),
                 .order = 2,
@@ -227,8 +227,7 @@ TEST(FirstCause, IsTheEarlierOfTwoThatFailedByThemselves) {
 }
 
 TEST(FirstCause, IsNotARankThatEndedBecauseItWasAskedTo) {
-  const std::vector<RankEnd> ends{
-      {.rank = 0, .wait_status = SIGTERM, .order = 0, .asked_ns = 1}};
+  const std::vector<RankEnd> ends{{.rank = 0, .wait_status = SIGTERM, .order = 0, .asked_ns = 1}};
   EXPECT_EQ(first_cause(ends), std::nullopt);
 }
 

@@ -10,6 +10,7 @@
 #include "muster/base/text.h"
 
 #include "tests/support/launched.h"
+#include "tests/support/paths.h"
 
 namespace muster::testing_process {
 namespace {
@@ -104,6 +105,14 @@ TEST(Run, TakesTheReportWithTheEarliestTimeAsTheCause) {
   ::unlink(fifo.c_str());
   EXPECT_THAT(job.err(), HasSubstr("rank 1 "));
   EXPECT_THAT(job.err(), HasSubstr("it reported: the cause"));
+}
+
+TEST(Run, DoesNotTakeTheErrorOfWhatARankStartedForTheRanksOwn) {
+  const std::string muster = test::program_path("muster");
+  Launched job({"run", "--", "sh", "-c", muster + " list nonsense 2> /dev/null; exit 3"});
+  EXPECT_EQ(job.wait().code, 1);
+  EXPECT_THAT(job.err(), HasSubstr("exit code 3"));
+  EXPECT_THAT(job.err(), Not(HasSubstr("it reported")));
 }
 
 TEST(Run, SaysWrongUseIfTheRanksDo) {
