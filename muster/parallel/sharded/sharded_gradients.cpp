@@ -66,6 +66,11 @@ at::Tensor ShardedGradients::of(size_t bucket, const ShardPiece& piece) const {
   return shards_[bucket].narrow(0, piece.offset, piece.end - piece.begin);
 }
 
+bool ShardedGradients::any() const {
+  return std::any_of(
+      shards_.begin(), shards_.end(), [](const at::Tensor& shard) { return shard.defined(); });
+}
+
 void ShardedGradients::zero_grad() {
   for (at::Tensor& shard : shards_) shard = at::Tensor();
   for (const auto& [name, parameter] : parameters_.parameters())

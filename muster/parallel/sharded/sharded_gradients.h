@@ -41,6 +41,9 @@ class ShardedGradients {
   /// backward and for a parameter that no rank reached.
   at::Tensor of(size_t bucket, const ShardPiece& piece) const;
 
+  /// Is there a gradient of a backward since zero_grad()?
+  bool any() const;
+
   /// Drops this rank's shard, and what a backward that threw left behind.
   void zero_grad();
 

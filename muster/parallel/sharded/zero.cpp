@@ -21,6 +21,7 @@ namespace muster::parallel {
 namespace {
 
 constexpr size_t kBroadcastBytes = 250 << 20;  // as PyTorch
+constexpr int kMostUntaken = 64;               // backwards before the first step
 
 }  // namespace
 
@@ -66,8 +67,31 @@ void ZeroCore::broadcast(const std::vector<at::Tensor>& tensors) const {
 }
 
 void ZeroCore::before_forward() {
-  if (c10::GradMode::is_enabled()) take_weights();
+  if (c10::GradMode::is_enabled()) {
+    count_untaken();
+    take_weights();
+  }
   broadcast(buffers_);
+}
+
+bool ZeroCore::has_gradients() const {
+  if (gradients_) return gradients_->any();
+  const NamedTensors& all = parameters_.parameters();
+  return std::any_of(
+      all.begin(), all.end(), [](const auto& named) { return named.second.grad().defined(); });
+}
+
+/// An optimizer over the shard finds no gradients there outside of step(), and in stage 2 one over
+/// the module's parameters finds none either: its own step() does nothing, without a word.
+void ZeroCore::count_untaken() {
+  if (taken_ || !has_gradients() || ++untaken_ < kMostUntaken) return;
+  throw usage_error(
+      {.refused = "training with ZeRO but without its step()",
+       .rule = "zero.step(optimizer) takes the gradients: optimizer.step() by itself finds none in "
+               "the shard, and changes nothing",
+       .value = concat(untaken_, " backwards, and nothing took their gradients"),
+       .hint = "write zero.step(optimizer) and zero.zero_grad(); put passes whose gradients are to "
+               "add up into zero.accumulate()"});
 }
 
 void ZeroCore::take_weights() {
@@ -97,6 +121,7 @@ at::Tensor ZeroCore::gradient(size_t bucket, const ShardPiece& piece) const {
 }
 
 std::vector<at::Tensor> ZeroCore::gradient_holders() const {
+  taken_ = true;
   std::vector<at::Tensor> all;
   if (!shards_gradients()) return tensors_of(parameters_.parameters());
   for (size_t b = 0; b < parameters_.buckets(); ++b) {
@@ -129,6 +154,7 @@ void ZeroCore::require_shard(const std::vector<at::Tensor>& tensors) const {
 }
 
 void ZeroCore::step(const std::function<void()>& update) {
+  taken_ = true;
   take_weights();
   for (size_t b = 0; b < parameters_.buckets(); ++b)
     parameters_.set_gradients(b, [&](const ShardPiece& piece) { return gradient(b, piece); });
@@ -141,6 +167,7 @@ void ZeroCore::step(const std::function<void()>& update) {
 }
 
 void ZeroCore::step_by_bucket(const std::function<void(size_t)>& update) {
+  taken_ = true;
   take_weights();
   for (size_t b = 0; b < parameters_.buckets(); ++b) {
     parameters_.set_gradients(b, [&](const ShardPiece& piece) { return gradient(b, piece); });
@@ -157,6 +184,7 @@ double ZeroCore::clip_grad_norm(double max_norm) {
                        .rule = "max_norm is not negative",
                        .value = shortest(max_norm)});
   }
+  taken_ = true;
   const c10::NoGradGuard no_grad;
   const distributed::ProcessGroup& group = parameters_.group();
   std::vector<std::vector<at::Tensor>> gradients(parameters_.buckets());  // of one dtype each
@@ -185,6 +213,7 @@ double ZeroCore::clip_grad_norm(double max_norm) {
 }
 
 void ZeroCore::zero_grad() {
+  count_untaken();
   if (gradients_) return gradients_->zero_grad();
   for (const auto& [name, parameter] : parameters_.parameters())
     parameter.mutable_grad() = at::Tensor();

@@ -51,8 +51,11 @@ class ZeroCore {
   bool shards_gradients() const { return gradients_ != nullptr; }
   /// Collective: rank 0's buffers go to all, in stage 2 (in stage 1 DDP does it). Where gradients
   /// are on: weights loaded since are taken; throws a usage error for a parameter that is of
-  /// another dtype, device or shape than when it was wrapped, or was unfrozen since.
+  /// another dtype, device or shape than when it was wrapped, or was unfrozen since, and where many
+  /// backwards went by and nothing ever took their gradients: the optimizer is stepped by itself.
   void before_forward();
+  /// The gradients of the backwards so far are to add up, however many they are.
+  void expect_more() { untaken_ = 0; }
   const ParameterIdentity& identity() const { return identity_; }
 
   /// `update` is the optimizer's step over all of parameters().shard(); then every rank gets every
@@ -85,11 +88,15 @@ class ZeroCore {
  private:
   void broadcast(const std::vector<at::Tensor>& tensors) const;
   void take_weights();
+  bool has_gradients() const;
+  void count_untaken();
 
   ShardedParameters parameters_;
   ParameterIdentity identity_;
   std::vector<at::Tensor> buffers_;
   std::unique_ptr<ShardedGradients> gradients_;  // stage 2
+  mutable bool taken_ = false;                   // has anything ever looked at gradients?
+  int untaken_ = 0;                              // backwards until then
 };
 
 namespace detail {
@@ -227,6 +234,7 @@ class ShardedDataParallel {
   /// averages them in the next backward outside; stage 2 sums each backward into the shards.
   template <class Pass>
   void accumulate(Pass&& pass) {
+    core_->expect_more();
     if (!ddp_) return pass();
     const auto pause = ddp_->no_sync();
     pass();

@@ -214,6 +214,43 @@ TEST_P(ZeroWeights, AStepOfAnOptimizerOverTheModulesParametersIsRefused) {
   });
 }
 
+TEST_P(ZeroWeights, ThatNoStepOfZeroEverChangesAreRefusedAfterAWhile) {
+  for (const bool drops : {false, true}) {
+    const auto all = nets(torch::kDouble);
+    const auto errors = rank_errors(kRanks, [&](ProcessGroup group) {
+      ShardedGraph zero(all[group.rank()], group, {.stage = GetParam()});
+      auto sgd = sgd_over(zero.shard());
+      for (int step = 0; step < 100; ++step) {
+        drops ? zero.zero_grad() : sgd.zero_grad();
+        zero->forward(rows(step, group.rank(), kRanks, torch::kDouble)).sum().backward();
+        sgd.step();  // a loop of DistributedDataParallel
+      }
+    });
+    for (const std::string& error : errors) {
+      EXPECT_THAT(error, HasSubstr("64 backwards, and nothing took their gradients"));
+      EXPECT_THAT(error, HasSubstr("write zero.step(optimizer)"));
+    }
+  }
+}
+
+TEST_P(ZeroWeights, MayTakeManyBackwardsForAStep) {
+  const auto all = nets(torch::kDouble);
+  run_ranks(kRanks, [&](ProcessGroup group) {
+    ShardedGraph zero(all[group.rank()], group, {.stage = GetParam()});
+    auto sgd = sgd_over(zero.shard());
+    const auto pass = [&](int step) {
+      zero->forward(rows(step, group.rank(), kRanks, torch::kDouble)).sum().backward();
+    };
+    for (int step = 0; step < 100; ++step) zero.accumulate([&] { pass(step); });
+    pass(100);
+    zero.step(sgd);
+    for (int step = 0; step < 100; ++step) {  // it is known how a step is made
+      zero.zero_grad();
+      pass(step);
+    }
+  });
+}
+
 TEST_P(ZeroWeights, OfLayersWithSparseGradientsAreRefusedAtTheWrap) {
   const auto errors = rank_errors(kRanks, [&](ProcessGroup group) {
     torch::nn::Sequential net(torch::nn::EmbeddingBag(
