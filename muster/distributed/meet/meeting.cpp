@@ -20,6 +20,7 @@ namespace {
 
 constexpr const char* kCard = "card";
 constexpr const char* kOutcome = "outcome";
+constexpr const char* kSettled = "settled";
 constexpr const char* kOpen = "open";
 constexpr const char* kRound = "round";
 /// How long the process that serves the store waits for others to hear why the meeting failed.
@@ -113,7 +114,7 @@ class Meeting {
 
   /// What becomes of this round.
   std::string attend(Clock::time_point deadline) {
-    if (may_begin_again_ && store_.check({key(kOutcome)})) return begin_again();
+    if (may_begin_again_ && is_over()) return begin_again();
     store_.add(key("came"), 1);
     const std::string first = store_.compareSet(key(kCard), std::string(), card_text(card_));
     if (first.empty()) refuse_unreadable("the card of who came first");
@@ -127,32 +128,44 @@ class Meeting {
                  : end(concat("rank ", rank_, " was started twice: ", claimed, " and ", card_.who));
     if (store_.add(key("fitted"), 1) == world_size_)
       store_.compareSet(key(kOutcome), std::string(), std::string(kOpen));
-    return await_outcome(deadline);
+    const std::string outcome = await(kOutcome, deadline);
+    if (outcome != kOpen || server_ != StoreServer::kLauncher) return outcome;
+    // One of those who came may have died in an earlier attempt: who is alive says so once more.
+    if (store_.add(key("alive"), 1) == world_size_)
+      store_.compareSet(key(kSettled), std::string(), std::string(kOpen));
+    return await(kSettled, deadline);
+  }
+
+  /// Who comes now is of another attempt than those who met here, or could not.
+  bool is_over() {
+    if (store_.check({key(kSettled)})) return true;
+    return store_.check({key(kOutcome)}) && store_.get_to_str(key(kOutcome)) != kOpen;
   }
 
   /// One of all that want to does it.
   std::string begin_again() {
     const int64_t round = to_int(round_).value_or(0);
     store_.compareSet(kRound, round_, std::to_string(round + 1));
-    store_.compareSet(key(kOutcome), std::string(), std::string(kAgain));
+    for (const char* waited_for : {kOutcome, kSettled})
+      store_.compareSet(key(waited_for), std::string(), std::string(kAgain));
     return kAgain;
   }
 
-  std::string await_outcome(Clock::time_point deadline) {
+  std::string await(const char* what, Clock::time_point deadline) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     try {
-      store_.wait({key(kOutcome)}, std::max(left, std::chrono::milliseconds(1)));
+      store_.wait({key(what)}, std::max(left, std::chrono::milliseconds(1)));
     } catch (const c10::DistNetworkError&) {
       throw;
     } catch (const Error&) {
       throw;
     } catch (const std::exception&) {  // the time is over: unless somebody was faster
       return store_.compareSet(
-          key(kOutcome),
+          key(what),
           std::string(),
           concat(kLate, '\n', join(missing(), ", "), '\n', timeout_.count() / 1000.0, " s"));
     }
-    return store_.get_to_str(key(kOutcome));
+    return store_.get_to_str(key(what));
   }
 
   std::vector<std::string> missing() {

@@ -29,7 +29,9 @@ namespace muster::distributed {
 // that the launchers serve lasts as long as the job, and holds what ranks of an earlier attempt left
 // there. So a meeting has rounds: who finds one that is over, or cannot be its own (its rank is there
 // already, its job has another size), begins the next, once, and whoever waits in the old one
-// follows. Two processes that were given one rank both follow, and meet there.
+// follows; and since one of those who came to it may have died in an earlier attempt, all who are
+// alive say so once more before it counts as open. Two processes that were given one rank both
+// follow, and meet there.
 
 /// What one rank was told of its job.
 struct JobCard {

@@ -380,25 +380,6 @@ DecoratedBackend::WorkPtr DecoratedBackend::recvAnysource(Tensors& tensors, int 
       call, [](auto& inner, auto&... each) { return inner.recvAnysource(each...); }, tensors, tag);
 }
 
-DecoratedBackend::WorkPtr DecoratedBackend::all_gather_single(
-    at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
-  return _allgather_base(output, input, options);
-}
-
-DecoratedBackend::WorkPtr DecoratedBackend::reduce_scatter_single(
-    at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
-  return _reduce_scatter_base(output, input, options);
-}
-
-DecoratedBackend::WorkPtr DecoratedBackend::all_to_all_single(
-    at::Tensor& output,
-    at::Tensor& input,
-    std::vector<int64_t>& output_splits,
-    std::vector<int64_t>& input_splits,
-    const c10d::AllToAllOptions& options) {
-  return alltoall_base(output, input, output_splits, input_splits, options);
-}
-
 void DecoratedBackend::setGroupUid(const std::string& uid) {
   c10d::Backend::setGroupUid(uid);
   inner_->setGroupUid(uid);

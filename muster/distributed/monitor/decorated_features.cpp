@@ -53,6 +53,25 @@ class GatherPosting final : public Posting {
 
 }  // namespace
 
+DecoratedBackend::WorkPtr DecoratedBackend::all_gather_single(
+    at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
+  return _allgather_base(output, input, options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::reduce_scatter_single(
+    at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
+  return _reduce_scatter_base(output, input, options);
+}
+
+DecoratedBackend::WorkPtr DecoratedBackend::all_to_all_single(
+    at::Tensor& output,
+    at::Tensor& input,
+    std::vector<int64_t>& output_splits,
+    std::vector<int64_t>& input_splits,
+    const c10d::AllToAllOptions& options) {
+  return alltoall_base(output, input, output_splits, input_splits, options);
+}
+
 /// Of the output, which only the root has, nothing is recorded: all ranks' records are alike.
 DecoratedBackend::WorkPtr DecoratedBackend::gather_single(at::Tensor& output,
                                                           at::Tensor& input,

@@ -213,6 +213,39 @@ TEST_F(MeetingStore, ThatOutlivesAnAttemptIsLeftByAllForTheNextRound) {
   EXPECT_EQ(round_, 1);
 }
 
+/// Of a process that is killed while it waits.
+class MortalStore final : public c10d::HashStore {
+ public:
+  using c10d::HashStore::wait;
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& time) override {
+    if (dies) has_died = true;
+    if (has_died) throw std::runtime_error("killed");
+    HashStore::wait(keys, time);
+  }
+  bool check(const std::vector<std::string>& keys) override {
+    if (has_died) throw std::runtime_error("killed");
+    return HashStore::check(keys);
+  }
+  bool dies = false, has_died = false;
+};
+
+// As under torchrun: rank 0's machine fails first, and rank 1's is started again, too.
+TEST_F(MeetingStore, ThatOutlivesAnAttemptDoesNotCountTheDead) {
+  const auto store = c10::make_intrusive<MortalStore>();
+  store_ = store;
+  store->dies = true;
+  EXPECT_THAT(come(again(1, 2, "rank 1, killed"), 60s, StoreServer::kLauncher),
+              HasSubstr("killed"));
+  store->dies = store->has_died = false;
+  std::string error_of_first;
+  std::thread first([&] { error_of_first = come(comer(0, 2), 60s, StoreServer::kLauncher); });
+  while (!store->check({"0/outcome"})) std::this_thread::yield();  // open, by one who is dead
+  EXPECT_EQ(come(comer(1, 2), 60s, StoreServer::kLauncher), test::kNoError);
+  first.join();
+  EXPECT_EQ(error_of_first, test::kNoError);
+  EXPECT_EQ(round_, 1);
+}
+
 TEST_F(MeetingStore, ThatOutlivesItsRanksStillTellsThemWhatDiffers) {
   Comer other = comer(1, 2);
   other.program = "eval";
