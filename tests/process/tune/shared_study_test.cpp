@@ -299,7 +299,7 @@ TEST_F(SharedStudy, ATunerWhoseStudyIsDeletedEndsWithOneErrorAndLeavesNothing) {
 }
 
 TEST_F(SharedStudy, WhoAsksHearsThatTheStudyIsGivenUpAndARestartBeginsAnew) {
-  const std::string file = study(kReport, -1, "fail_fast = true");
+  const std::string file = study(kReport, -1, "[failures]\nfail_fast = true");
   EXPECT_EQ(say({"study", "ask", file}).code, 0);
   EXPECT_EQ(say({"study", "tell", file, "0", "--failed", "no such data"}).code, 0);
   for (int i = 0; i < 2; ++i) {
@@ -316,7 +316,7 @@ TEST_F(SharedStudy, WhoAsksHearsThatTheStudyIsGivenUpAndARestartBeginsAnew) {
 }
 
 TEST_F(SharedStudy, ATunerIsGivenUpByTheFailuresOfTrialsThatOthersAskedFor) {
-  const std::string file = study("while :; do sleep 0.01; done", -1, "fail_fast = true");
+  const std::string file = study("while :; do sleep 0.01; done", -1, "[failures]\nfail_fast = true");
   Launched tuner({"tune", file});
   ASSERT_TRUE(tuner.wait_for("trial 0 started"));
   EXPECT_THAT(say({"study", "ask", file}).out, HasSubstr("\"number\":1"));
