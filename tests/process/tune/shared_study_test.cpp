@@ -316,7 +316,8 @@ TEST_F(SharedStudy, WhoAsksHearsThatTheStudyIsGivenUpAndARestartBeginsAnew) {
 }
 
 TEST_F(SharedStudy, ATunerIsGivenUpByTheFailuresOfTrialsThatOthersAskedFor) {
-  const std::string file = study("while :; do sleep 0.01; done", -1, "[failures]\nfail_fast = true");
+  const std::string file =
+      study("while :; do sleep 0.01; done", -1, "[failures]\nfail_fast = true");
   Launched tuner({"tune", file});
   ASSERT_TRUE(tuner.wait_for("trial 0 started"));
   EXPECT_THAT(say({"study", "ask", file}).out, HasSubstr("\"number\":1"));
