@@ -40,7 +40,7 @@ struct FakeDeviceGuard final : c10::impl::DeviceGuardImplInterface {
 };
 
 /// While autograd starts its threads, one per device, there are as many devices as there may ever
-/// be. Returns when each of them has taken its device.
+/// be.
 void start_device_threads(const std::function<void()>& start);
 
 }  // namespace muster::testing

@@ -46,7 +46,7 @@ struct FakeAcceleratorOptions {
 
 /// An operator's use of memory.
 struct FakeUse {
-  std::string op;  ///< "aten::mul"
+  std::string op;  ///< as it reaches the device: "aten::mul", for mul_(2) as well
   int device = 0;
   int64_t stream = 0;  ///< 0: the default one
   bool write = false;

@@ -1,5 +1,6 @@
 #include "muster/testing/accelerator/kernel.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <unordered_set>
@@ -174,11 +175,20 @@ class KernelRun {
       const c10::Argument& formal = schema_.arguments()[i];
       const bool written = formal.alias_info() != nullptr && formal.alias_info()->isWrite();
       const bool write = written || (statistics && formal.name().starts_with("running_"));
-      each_tensor(argument(i), [&](const at::Tensor& tensor) {
-        if (tensor.defined() && tensor.is_privateuseone()) uses.push_back({tensor, write});
-      });
+      each_tensor(argument(i), [&](const at::Tensor& tensor) { add_use(uses, tensor, write); });
     }
     return uses;
+  }
+
+  /// A tensor that is read and written, x.mul_(2), is one use.
+  static void add_use(TensorUses& uses, const at::Tensor& tensor, bool write) {
+    if (!tensor.defined() || !tensor.is_privateuseone()) return;
+    const auto known = std::find_if(
+        uses.begin(), uses.end(), [&](const auto& use) { return use.tensor.is_same(tensor); });
+    if (known == uses.end())
+      uses.push_back({tensor, write});
+    else
+      known->write = known->write || write;
   }
 
   void convert_arguments() {

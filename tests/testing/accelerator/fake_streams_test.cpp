@@ -66,7 +66,7 @@ TEST(FakeStreams, ByDefaultTheSecondOperatorThrowsAndDoesNotRun) {
   };
   EXPECT_EQ(
       refusal_of(doubles),
-      "fake devices: streams that use the same memory wait for each other (got aten::mul_ on " +
+      "fake devices: streams that use the same memory wait for each other (got aten::mul on " +
           s.on_side() +
           " writes memory that aten::fill_ on stream 0 of fake:0 writes, and nothing waits for "
           "that)\nhint: record an event behind aten::fill_ and let " +
@@ -156,7 +156,7 @@ TEST(FakeStreams, MemoryThatIsFreedUnderAStreamsFeetIsARace) {
   EXPECT_EQ(races[0].kind, FakeRace::Kind::kFreed);
   EXPECT_EQ(
       races[0].text(),
-      "aten::mul_ on " + s.on_side() +
+      "aten::mul on " + s.on_side() +
           " may still use memory that was freed, and stream 0 of fake:0 allocates: it could be "
           "handed out again");
   used_and_freed(false);
