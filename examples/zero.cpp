@@ -84,7 +84,7 @@ void train_zero(const md::ProcessGroup& group, int stage) {
   torch::optim::Adam adam(zero.shard(), 1e-3);
   torch::Tensor loss;
   for (int step = 0; step < 20; ++step) {
-    zero.zero_grad();
+    adam.zero_grad();
     loss = torch::mse_loss(zero->forward(x), y);
     loss.backward();
     zero.step(adam);

@@ -1,4 +1,4 @@
-// Hooks that run once a parameter's gradient is complete in a backward.
+// Hooks that run before and once a parameter's gradient is complete in a backward.
 #pragma once
 
 #include <functional>
@@ -22,6 +22,8 @@ class AccumulatorHooks {
   AccumulatorHooks& operator=(const AccumulatorHooks&) = delete;
 
   void add(const at::Tensor& parameter, Hook hook);
+  /// Before anything is added to the parameter's grad().
+  void add_before(const at::Tensor& parameter, std::function<void()> hook);
 
  private:
   struct Kept;  // hides the kind of pointer, which differs between LibTorch's versions

@@ -38,7 +38,7 @@ void clear_padding(const at::Tensor& buffer,
 
 ShardedGradients::ShardedGradients(const ShardedParameters& parameters,
                                    ShardedGradientOptions options)
-    : parameters_(parameters), options_(options) {
+    : parameters_(parameters), options_(std::move(options)) {
   const size_t count = parameters.parameters().size();
   bucket_of_.resize(count);
   place_of_.resize(count);
@@ -59,6 +59,7 @@ ShardedGradients::ShardedGradients(const ShardedParameters& parameters,
     if (parameter.numel() == 0) continue;
     hooks_.add(parameter, [this, i](const at::Tensor&) { arrived(i); });
   }
+  mark_smallest();
 }
 
 at::Tensor ShardedGradients::of(size_t bucket, const ShardPiece& piece) const {
@@ -66,16 +67,35 @@ at::Tensor ShardedGradients::of(size_t bucket, const ShardPiece& piece) const {
   return shards_[bucket].narrow(0, piece.offset, piece.end - piece.begin);
 }
 
-bool ShardedGradients::any() const {
-  return std::any_of(
-      shards_.begin(), shards_.end(), [](const at::Tensor& shard) { return shard.defined(); });
+void ShardedGradients::mark_smallest() {
+  const std::pair<std::string, at::Tensor>* smallest = nullptr;
+  for (const auto& named : parameters_.parameters()) {
+    const int64_t size = named.second.numel();
+    if (size > 0 && (smallest == nullptr || size < smallest->second.numel())) smallest = &named;
+  }
+  if (smallest == nullptr) return;
+  const Error text =
+      usage_error({.refused = concat("gradient of parameter ", smallest->first),
+                   .rule = "with ZeRO's stage 2 gradients are in shards, and parameters have none",
+                   .hint = "make the optimizer over zero.shard() and write zero.step(optimizer), "
+                           "zero.clip_grad_norm(norm) and zero.zero_grad()"});
+  mark_ = GradientMarks({smallest->second}, text.what());
+  hooks_.add_before(smallest->second, [this] {
+    if (backward_.expired()) begin_backward();
+    mark_.lift();
+  });
+}
+
+void ShardedGradients::drop() {
+  for (at::Tensor& shard : shards_) shard = at::Tensor();
+  reached_.assign(reached_.size(), false);
 }
 
 void ShardedGradients::zero_grad() {
-  for (at::Tensor& shard : shards_) shard = at::Tensor();
+  drop();
   for (const auto& [name, parameter] : parameters_.parameters())
     at::Tensor(parameter).mutable_grad() = at::Tensor();
-  reached_.assign(reached_.size(), false);
+  mark_.put();
   reset();
 }
 
@@ -92,8 +112,9 @@ void ShardedGradients::reset() {
 
 void ShardedGradients::begin_backward() {
   reset();  // an earlier one may have thrown
+  if (options_.before_backward) options_.before_backward();
   // Autograd holds the callback as long as the backward, and drops it if that throws.
-  const auto alive = std::make_shared<char>();
+  const std::shared_ptr<void> alive(nullptr, [mark = mark_](void*) { mark.put(); });
   backward_ = alive;
   torch::autograd::Engine::get_default_engine().queue_callback([this, alive] { end_backward(); });
 }

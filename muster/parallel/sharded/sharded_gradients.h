@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "muster/parallel/module/accumulator_hooks.h"
+#include "muster/parallel/sharded/gradient_marks.h"
 #include "muster/parallel/sharded/sharded_parameters.h"
 
 namespace muster::parallel {
@@ -17,6 +19,8 @@ struct ShardedGradientOptions {
   /// Allow that a backward does not reach every parameter. Those that no rank reached have no
   /// gradient; costs a small all-reduce after each backward.
   bool find_unused_parameters = false;
+  /// Runs when a backward begins: drop() is still in time there.
+  std::function<void()> before_backward;
 };
 
 // Note [Sharded gradients]
@@ -41,9 +45,12 @@ class ShardedGradients {
   /// backward and for a parameter that no rank reached.
   at::Tensor of(size_t bucket, const ShardPiece& piece) const;
 
-  /// Is there a gradient of a backward since zero_grad()?
-  bool any() const;
+  /// Has someone called the module's zero_grad() since the last backward? Its smallest parameter
+  /// has a mark; see Note [Gradient marks].
+  bool module_dropped() const { return backward_.expired() && mark_.gone() > 0; }
 
+  /// Drops this rank's shard alone.
+  void drop();
   /// Drops this rank's shard, and what a backward that threw left behind.
   void zero_grad();
 
@@ -59,6 +66,7 @@ class ShardedGradients {
   };
 
   void arrived(size_t parameter);
+  void mark_smallest();
   void begin_backward();
   void end_backward();
   void fill(size_t parameter, const at::Tensor& gradient);
@@ -84,6 +92,7 @@ class ShardedGradients {
   bool order_learnt_ = false;
   /// Of the backward under way: gone with it, whether it ends or throws.
   std::weak_ptr<void> backward_;
+  GradientMarks mark_;
   AccumulatorHooks hooks_;
 };
 

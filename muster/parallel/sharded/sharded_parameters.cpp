@@ -121,6 +121,7 @@ void ShardedParameters::make_shards(bool master_weights) {
       places_[name] = {.bucket = b, .piece = piece, .tensor = shard.back().second};
     }
   }
+  stand_in_ = own_chunk(0).narrow(0, 0, 0);
 }
 
 void ShardedParameters::take_weights() {
@@ -170,6 +171,7 @@ NamedTensors ShardedParameters::shard() const {
 std::vector<at::Tensor> ShardedParameters::shard_tensors() const {
   std::vector<at::Tensor> tensors;
   for (const auto& [name, tensor] : shard()) tensors.push_back(tensor);
+  if (tensors.empty()) tensors.push_back(stand_in_);
   return tensors;
 }
 

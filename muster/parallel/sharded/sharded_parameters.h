@@ -54,7 +54,8 @@ class ShardedParameters {
   const NamedTensors& shard(size_t bucket) const { return shards_[bucket]; }
   /// Of all buckets, in the module's order of parameters.
   NamedTensors shard() const;
-  /// The same without the names, as torch::optim takes them.
+  /// The same without the names, as torch::optim takes them; on a rank that has no piece a tensor
+  /// of no elements, so that an optimizer has something to zero.
   std::vector<at::Tensor> shard_tensors() const;
 
   /// Gives the pieces of a bucket their gradients, as the optimizer wants them: `of(piece)` is the
@@ -137,6 +138,7 @@ class ShardedParameters {
   std::vector<NamedTensors> shards_;  // by bucket
   std::unordered_map<std::string, Place> places_;
   std::vector<c10::intrusive_ptr<c10d::Work>> works_;
+  at::Tensor stand_in_;  // for the shard of a rank without pieces
   bool has_masters_ = false;
 };
 

@@ -12,6 +12,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
 #include "muster/base/error.h"
@@ -21,7 +22,22 @@ namespace muster::parallel {
 namespace {
 
 constexpr size_t kBroadcastBytes = 250 << 20;  // as PyTorch
-constexpr int kMostUntaken = 64;               // backwards before the first step
+
+struct PutAtEnd {
+  const GradientMarks& marks;
+  ~PutAtEnd() { marks.put(); }
+};
+
+/// What those hear that read a mark of the shard.
+std::string text_of_marks() {
+  return usage_error({.refused = "gradients of ZeRO's shard outside of zero.step(optimizer)",
+                      .rule = "zero.step(optimizer) gives the shard its gradients and sends what "
+                              "the optimizer made of it to the other ranks",
+                      .hint = "write zero.step(optimizer) for optimizer.step(), "
+                              "zero.clip_grad_norm(norm) for a clipping, and zero.zero_grad() for "
+                              "a zero_grad(false)"})
+      .what();
+}
 
 }  // namespace
 
@@ -32,7 +48,8 @@ ZeroCore::ZeroCore(const NamedTensors& parameters,
     : parameters_(parameters,
                   std::move(group),
                   {.bucket_bytes = options.bucket_bytes, .master_weights = options.master_weights}),
-      identity_(parameters) {
+      identity_(parameters),
+      marks_(parameters_.shard_tensors(), text_of_marks()) {
   NamedTensors frozen;
   for (const auto& named : parameters) {
     if (!named.second.requires_grad()) frozen.push_back(named);
@@ -44,11 +61,17 @@ ZeroCore::ZeroCore(const NamedTensors& parameters,
   }
   if (options.stage == 1) {
     identity_.record(parameters_.parameters(), frozen);
+    watch_backwards();
     return;
   }
   gradients_ = std::make_unique<ShardedGradients>(
       parameters_,
-      ShardedGradientOptions{.find_unused_parameters = options.find_unused_parameters});
+      ShardedGradientOptions{.find_unused_parameters = options.find_unused_parameters,
+                             .before_backward = [this] {
+                               if (!dropped()) return;
+                               marks_.put();
+                               gradients_->drop();
+                             }});
   identity_.record(parameters_.parameters(), frozen);
   if (parameters_.group().world_size() == 1) return;
   std::vector<at::Tensor> untrained;  // the trained ones are rank 0's already
@@ -67,31 +90,34 @@ void ZeroCore::broadcast(const std::vector<at::Tensor>& tensors) const {
 }
 
 void ZeroCore::before_forward() {
-  if (c10::GradMode::is_enabled()) {
-    count_untaken();
-    take_weights();
-  }
+  if (dropped()) zero_grad();
+  if (c10::GradMode::is_enabled()) take_weights();
   broadcast(buffers_);
 }
 
-bool ZeroCore::has_gradients() const {
-  if (gradients_) return gradients_->any();
-  const NamedTensors& all = parameters_.parameters();
-  return std::any_of(
-      all.begin(), all.end(), [](const auto& named) { return named.second.grad().defined(); });
+/// Stage 1: before the first gradient of a backward is added to the parameters'.
+void ZeroCore::watch_backwards() {
+  for (const auto& [name, parameter] : parameters_.parameters()) {
+    if (parameter.numel() == 0) continue;
+    hooks_.add_before(parameter, [this] {
+      if (!backward_.expired()) return;
+      const auto alive = std::make_shared<char>();
+      backward_ = alive;
+      torch::autograd::Engine::get_default_engine().queue_callback(
+          [this, alive] { backward_.reset(); });
+      if (dropped()) zero_grad();
+    });
+  }
 }
 
-/// An optimizer over the shard finds no gradients there outside of step(), and in stage 2 one over
-/// the module's parameters finds none either: its own step() does nothing, without a word.
-void ZeroCore::count_untaken() {
-  if (taken_ || !has_gradients() || ++untaken_ < kMostUntaken) return;
-  throw usage_error(
-      {.refused = "training with ZeRO but without its step()",
-       .rule = "zero.step(optimizer) takes the gradients: optimizer.step() by itself finds none in "
-               "the shard, and changes nothing",
-       .value = concat(untaken_, " backwards, and nothing took their gradients"),
-       .hint = "write zero.step(optimizer) and zero.zero_grad(); put passes whose gradients are to "
-               "add up into zero.accumulate()"});
+bool ZeroCore::dropped() const {
+  if (gradients_ && gradients_->module_dropped()) return true;
+  const size_t gone = marks_.gone();
+  if (gone == 0 || gone == marks_.size()) return gone > 0;
+  throw usage_error({.refused = "zero_grad() of a part of ZeRO's shard",
+                     .rule = "gradients add up, or are dropped, of all parameters together",
+                     .value = concat(gone, " of ", marks_.size(), " pieces"),
+                     .hint = "write zero.zero_grad()"});
 }
 
 void ZeroCore::take_weights() {
@@ -120,8 +146,8 @@ at::Tensor ZeroCore::gradient(size_t bucket, const ShardPiece& piece) const {
       whole.detach(), {piece.end - piece.begin}, {1}, whole.storage_offset() + piece.begin);
 }
 
-std::vector<at::Tensor> ZeroCore::gradient_holders() const {
-  taken_ = true;
+std::vector<at::Tensor> ZeroCore::gradient_holders() {
+  if (dropped()) zero_grad();
   std::vector<at::Tensor> all;
   if (!shards_gradients()) return tensors_of(parameters_.parameters());
   for (size_t b = 0; b < parameters_.buckets(); ++b) {
@@ -154,8 +180,9 @@ void ZeroCore::require_shard(const std::vector<at::Tensor>& tensors) const {
 }
 
 void ZeroCore::step(const std::function<void()>& update) {
-  taken_ = true;
+  if (dropped()) zero_grad();
   take_weights();
+  const PutAtEnd marks{marks_};
   for (size_t b = 0; b < parameters_.buckets(); ++b)
     parameters_.set_gradients(b, [&](const ShardPiece& piece) { return gradient(b, piece); });
   update();
@@ -167,8 +194,9 @@ void ZeroCore::step(const std::function<void()>& update) {
 }
 
 void ZeroCore::step_by_bucket(const std::function<void(size_t)>& update) {
-  taken_ = true;
+  if (dropped()) zero_grad();
   take_weights();
+  const PutAtEnd marks{marks_};
   for (size_t b = 0; b < parameters_.buckets(); ++b) {
     parameters_.set_gradients(b, [&](const ShardPiece& piece) { return gradient(b, piece); });
     update(b);
@@ -184,7 +212,7 @@ double ZeroCore::clip_grad_norm(double max_norm) {
                        .rule = "max_norm is not negative",
                        .value = shortest(max_norm)});
   }
-  taken_ = true;
+  if (dropped()) zero_grad();
   const c10::NoGradGuard no_grad;
   const distributed::ProcessGroup& group = parameters_.group();
   std::vector<std::vector<at::Tensor>> gradients(parameters_.buckets());  // of one dtype each
@@ -213,7 +241,7 @@ double ZeroCore::clip_grad_norm(double max_norm) {
 }
 
 void ZeroCore::zero_grad() {
-  count_untaken();
+  marks_.put();
   if (gradients_) return gradients_->zero_grad();
   for (const auto& [name, parameter] : parameters_.parameters())
     parameter.mutable_grad() = at::Tensor();

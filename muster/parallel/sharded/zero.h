@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "muster/parallel/ddp/ddp.h"
+#include "muster/parallel/module/accumulator_hooks.h"
 #include "muster/parallel/module/module_tree.h"
 #include "muster/parallel/module/parameter_identity.h"
+#include "muster/parallel/sharded/gradient_marks.h"
 #include "muster/parallel/sharded/sharded_gradients.h"
 #include "muster/parallel/sharded/sharded_parameters.h"
 
@@ -51,11 +53,8 @@ class ZeroCore {
   bool shards_gradients() const { return gradients_ != nullptr; }
   /// Collective: rank 0's buffers go to all, in stage 2 (in stage 1 DDP does it). Where gradients
   /// are on: weights loaded since are taken; throws a usage error for a parameter that is of
-  /// another dtype, device or shape than when it was wrapped, or was unfrozen since, and where many
-  /// backwards went by and nothing ever took their gradients: the optimizer is stepped by itself.
+  /// another dtype, device or shape than when it was wrapped, or was unfrozen since.
   void before_forward();
-  /// The gradients of the backwards so far are to add up, however many they are.
-  void expect_more() { untaken_ = 0; }
   const ParameterIdentity& identity() const { return identity_; }
 
   /// `update` is the optimizer's step over all of parameters().shard(); then every rank gets every
@@ -77,26 +76,30 @@ class ZeroCore {
 
   /// Tensors whose grad() share their memory with all that this rank's next step sees: the
   /// parameters in stage 1, stand-ins for this rank's pieces in stage 2.
-  std::vector<at::Tensor> gradient_holders() const;
+  std::vector<at::Tensor> gradient_holders();
 
   /// `tensors` are what an optimizer updates. Throws a usage error if there are parameters of the
   /// module among them, or nothing of this rank's shard.
   void require_shard(const std::vector<at::Tensor>& tensors) const;
 
+  /// Drops all gradients; so does a zero_grad() of the optimizer over the shard, or of the module,
+  /// as soon as it is seen: in the next forward, backward or step.
   void zero_grad();
 
  private:
   void broadcast(const std::vector<at::Tensor>& tensors) const;
   void take_weights();
-  bool has_gradients() const;
-  void count_untaken();
+  void watch_backwards();
+  /// By a zero_grad() of the optimizer, or in stage 2 of the module; see Note [Gradient marks].
+  bool dropped() const;
 
   ShardedParameters parameters_;
   ParameterIdentity identity_;
   std::vector<at::Tensor> buffers_;
   std::unique_ptr<ShardedGradients> gradients_;  // stage 2
-  mutable bool taken_ = false;                   // has anything ever looked at gradients?
-  int untaken_ = 0;                              // backwards until then
+  GradientMarks marks_;                          // of the shard
+  std::weak_ptr<void> backward_;                 // stage 1: the one under way
+  AccumulatorHooks hooks_;                       // stage 1
 };
 
 namespace detail {
@@ -159,13 +162,15 @@ class ZeroOptimizer {
 ///     muster::parallel::ShardedDataParallel zero(net, group, {.stage = 2});
 ///     torch::optim::Adam adam(zero.shard(), 1e-3);          // any optimizer of Note [ZeRO]
 ///     …
-///     zero.zero_grad();
+///     adam.zero_grad();                                     // or zero.zero_grad()
 ///     torch::nn::functional::cross_entropy(zero->forward(x), y).backward();
 ///     zero.step(adam);                                      // instead of adam.step()
 ///
 /// Results are DDP's: bit for bit over backends that sum in rank order, else within rounding. In
-/// stage 2 the parameters' grad() is undefined after backward: the sums are in the shards. Used by
-/// the rank's own thread; construction, forward, backward and step are collective. Make it before
+/// stage 2 the parameters have no gradients after backward: the sums are in the shards, and
+/// zero_grad() of the optimizer or of the whole module drops those. adam.step() by itself throws,
+/// as whatever else reads gradients where there are none; see Note [Gradient marks]. Used by the
+/// rank's own thread; construction, forward, backward and step are collective. Make it before
 /// the optimizer, and do not move the module afterwards. Weights may be loaded at any time, alike
 /// on all ranks. With GradScaler:
 ///
@@ -234,7 +239,6 @@ class ShardedDataParallel {
   /// averages them in the next backward outside; stage 2 sums each backward into the shards.
   template <class Pass>
   void accumulate(Pass&& pass) {
-    core_->expect_more();
     if (!ddp_) return pass();
     const auto pause = ddp_->no_sync();
     pass();

@@ -5,6 +5,7 @@
 #include <ATen/ops/cat.h>
 
 #include "muster/base/json.h"
+#include "muster/parallel/sharded/gradient_marks.h"
 
 namespace muster::train {
 namespace {
@@ -76,7 +77,9 @@ void TensorBoardLog::histograms(const models::Classifier& model, int64_t step) {
   };
   for (const auto& item : model.named_parameters()) {
     add("parameters/" + item.key(), item.value());
-    if (item.value().grad().defined()) add("gradients/" + item.key(), item.value().grad());
+    const at::Tensor& gradient = item.value().grad();
+    if (gradient.defined() && !parallel::is_gradient_mark(gradient))
+      add("gradients/" + item.key(), gradient);
   }
 }
 

@@ -214,25 +214,6 @@ TEST_P(ZeroWeights, AStepOfAnOptimizerOverTheModulesParametersIsRefused) {
   });
 }
 
-TEST_P(ZeroWeights, ThatNoStepOfZeroEverChangesAreRefusedAfterAWhile) {
-  for (const bool drops : {false, true}) {
-    const auto all = nets(torch::kDouble);
-    const auto errors = rank_errors(kRanks, [&](ProcessGroup group) {
-      ShardedGraph zero(all[group.rank()], group, {.stage = GetParam()});
-      auto sgd = sgd_over(zero.shard());
-      for (int step = 0; step < 100; ++step) {
-        drops ? zero.zero_grad() : sgd.zero_grad();
-        zero->forward(rows(step, group.rank(), kRanks, torch::kDouble)).sum().backward();
-        sgd.step();  // a loop of DistributedDataParallel
-      }
-    });
-    for (const std::string& error : errors) {
-      EXPECT_THAT(error, HasSubstr("64 backwards, and nothing took their gradients"));
-      EXPECT_THAT(error, HasSubstr("write zero.step(optimizer)"));
-    }
-  }
-}
-
 TEST_P(ZeroWeights, MayTakeManyBackwardsForAStep) {
   const auto all = nets(torch::kDouble);
   run_ranks(kRanks, [&](ProcessGroup group) {
