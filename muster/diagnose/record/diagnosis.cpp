@@ -59,12 +59,14 @@ std::vector<Camp> camps_at(std::span<const PeerView> peers, uint64_t sequence) {
   return camps;
 }
 
-std::optional<uint64_t> first_difference(std::span<const PeerView> peers) {
+/// From the collective `from` on.
+std::optional<uint64_t> first_difference(std::span<const PeerView> peers, uint64_t from) {
   std::map<uint64_t, uint64_t> seen;  // sequence -> fingerprint
   std::optional<uint64_t> first;
   for (const PeerView& peer : peers) {
     if (!peer.state) continue;
     for (const OpBrief& op : peer.state->ops) {
+      if (op.sequence < from) continue;
       const auto [at, fresh] = seen.emplace(op.sequence, op.fingerprint);
       if (!fresh && at->second != op.fingerprint && (!first || op.sequence < *first))
         first = op.sequence;
@@ -93,35 +95,39 @@ std::string how_it_differs(const Camp& most,
   return "";
 }
 
-/// Ends on no rank before every rank has called it.
-bool needs_all(const std::string& text) {
-  const auto kind = op_kind(first_word(text));
-  return kind && *kind != OpKind::kBroadcast && *kind != OpKind::kReduce &&
-         *kind != OpKind::kGather && *kind != OpKind::kScatter;
-}
-
 /// How many collectives every rank has called for sure, because they are done on one: a rank that
 /// died went on after its last heartbeat.
 uint64_t proven_calls(std::span<const PeerView> peers) {
   uint64_t proven = 0;
-  for (const PeerView& peer : peers) {
-    if (!peer.state) continue;
-    for (const OpBrief& op : peer.state->ops) {
-      if (op.sequence < peer.state->succeeded && needs_all(op.text))
-        proven = std::max(proven, op.sequence + 1);
-    }
-  }
+  for (const PeerView& peer : peers) proven = std::max(proven, peer.state ? peer.state->proven : 0);
   return proven;
 }
 
-/// `limit`: the first collective that was not called alike, if there is one.
-std::string last_common(std::span<const PeerView> peers, std::optional<uint64_t> limit) {
+/// How many collectives are past: there was a failure among them, and the group has lived on.
+uint64_t survived_calls(std::span<const PeerView> peers) {
+  uint64_t past = 0;
+  for (const PeerView& peer : peers) past = std::max(past, peer.state ? peer.state->survived : 0);
+  return past;
+}
+
+/// `limit`: the first collective that was not called alike, if there is one. `ours` is known to the
+/// last call; who is not fresh may have called more since.
+std::string last_common(std::span<const PeerView> peers, std::optional<uint64_t> limit, int ours) {
   uint64_t called = std::numeric_limits<uint64_t>::max();
   for (const PeerView& peer : peers) called = std::min(called, peer.state ? peer.state->posted : 0);
   called = std::max(called, proven_calls(peers));
   if (limit) called = std::min(called, *limit);
   if (called == 0) return "";
-  std::string text = concat("the last operation that all ranks called alike is #", called - 1);
+  bool is_known = limit && *limit == called;
+  for (size_t rank = 0; rank < peers.size(); ++rank) {
+    const PeerView& peer = peers[rank];
+    const bool is_exact = static_cast<int>(rank) == ours || peer.is_fresh;
+    is_known |= is_exact && peer.state && peer.state->posted == called;
+  }
+  std::string text = concat("the last operation that all ranks ",
+                            is_known ? "called" : "are known to have called",
+                            " alike is #",
+                            called - 1);
   for (const PeerView& peer : peers) {
     const OpBrief* op = peer.state ? find_op(*peer.state, called - 1) : nullptr;
     if (op != nullptr) return text + " " + op->text;
@@ -161,11 +167,12 @@ bool all_fresh(std::span<const PeerView> peers, int ours) {
   return others_stale == (peers[static_cast<size_t>(ours)].is_fresh ? 0 : 1);
 }
 
-std::optional<Diagnosis> find_mismatch(std::span<const PeerView> peers) {
+std::optional<Diagnosis> find_mismatch(std::span<const PeerView> peers, int ours) {
   Diagnosis found{.kind = Kind::kMismatch, .certain = true};
   found.hint =
       "all ranks call the same operations in the same order, with the same dtypes and sizes";
-  const auto sequence = first_difference(peers);
+  const uint64_t past = survived_calls(peers);
+  const auto sequence = first_difference(peers, past);
   const std::vector<Camp> camps = sequence ? camps_at(peers, *sequence) : std::vector<Camp>();
   if (camps.size() >= 2) {
     const bool has_majority = camps[0].ranks.size() > camps[1].ranks.size();
@@ -179,9 +186,10 @@ std::optional<Diagnosis> find_mismatch(std::span<const PeerView> peers) {
     for (size_t i = 2; i < camps.size(); ++i) found.who += concat(", ", part(camps[i]));
     if (has_majority) found.culprits = camps[1].ranks;
     found.who += how_it_differs(camps[0], camps[1], peers, *sequence);
-    found.common = last_common(peers, *sequence);
+    found.common = last_common(peers, *sequence, ours);
     return found;
   }
+  if (past > 0) return std::nullopt;  // the chains differ for ever since
   for (size_t a = 0; a < peers.size(); ++a) {
     for (size_t b = a + 1; b < peers.size(); ++b) {
       if (!peers[a].state || !peers[b].state || !disagree(*peers[a].state, *peers[b].state))
@@ -347,7 +355,7 @@ Diagnosis diagnose(const Stuck& stuck,
   const PeerView* server = is_ours ? nullptr : &peers[static_cast<size_t>(store.server_rank)];
   const bool server_is_dead =
       server != nullptr && (server->life == Life::kGone || server->life == Life::kStopped);
-  if (auto mismatch = find_mismatch(peers)) {
+  if (auto mismatch = find_mismatch(peers, stuck.rank)) {
     mismatch->certain &= store.lost || server_is_dead || all_fresh(peers, stuck.rank);
     return *mismatch;
   }
@@ -359,7 +367,7 @@ Diagnosis diagnose(const Stuck& stuck,
   if (!may_go_on && (store.lost || store.silent_s > stale_s || server_is_dead)) {
     const bool lost = store.lost || server_is_dead;
     Diagnosis result = of_store({lost, store.silent_s, store.server_rank}, peers);
-    result.common = last_common(peers, std::nullopt);
+    result.common = last_common(peers, std::nullopt, stuck.rank);
     for (const Kind kind : {Kind::kGone, Kind::kStopped}) {
       for (const int rank : found[kind]) {
         if (rank == store.server_rank) continue;
@@ -370,7 +378,7 @@ Diagnosis diagnose(const Stuck& stuck,
     }
     return result;
   }
-  Diagnosis result{.common = last_common(peers, std::nullopt)};
+  Diagnosis result{.common = last_common(peers, std::nullopt, stuck.rank)};
   for (const Kind kind :
        {Kind::kGone, Kind::kStopped, Kind::kEnded, Kind::kSilent, Kind::kMissing}) {
     for (const int rank : found[kind]) {

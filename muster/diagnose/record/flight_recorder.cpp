@@ -7,6 +7,15 @@
 #include "muster/base/json.h"
 
 namespace muster::diagnose {
+namespace {
+
+/// Ends on no rank before every rank has called it.
+bool needs_all(OpKind kind) {
+  return !is_point_to_point(kind) && kind != OpKind::kBroadcast && kind != OpKind::kReduce &&
+         kind != OpKind::kGather && kind != OpKind::kScatter;
+}
+
+}  // namespace
 
 FlightRecorder::FlightRecorder(size_t capacity, std::function<int64_t()> clock)
     : clock_(std::move(clock)), ring_(std::max<size_t>(capacity, 16)) {
@@ -81,23 +90,21 @@ void FlightRecorder::complete(uint64_t id, bool failed) {
   record->state = failed ? OpState::kFailed : OpState::kCompleted;
   record->completed_ns = now;
   last_ns_ = now;
+  if (failed && !is_point_to_point(record->kind))
+    first_failed_ = std::min(first_failed_.value_or(record->sequence), record->sequence);
 }
 
 Standing FlightRecorder::standing() const {
   const std::lock_guard lock(mutex_);
-  Standing result{.posted = posted_,
-                  .completed = posted_,
-                  .succeeded = posted_,
-                  .last_ns = last_ns_,
-                  .step = step()};
+  Standing result{.posted = posted_, .completed = posted_, .last_ns = last_ns_, .step = step()};
   const uint64_t first = next_id_ - std::min<uint64_t>(next_id_, ring_.size());
   for (uint64_t id = first; id < next_id_; ++id) {
     const OpRecord& record = ring_[id % ring_.size()];
     if (is_point_to_point(record.kind)) continue;
     if (record.state == OpState::kPosted)
       result.completed = std::min(result.completed, record.sequence);
-    if (record.state != OpState::kCompleted)
-      result.succeeded = std::min(result.succeeded, record.sequence);
+    if (record.state == OpState::kCompleted && needs_all(record.kind))
+      result.proven = record.sequence + 1;
     result.last = record;
   }
   for (const uint64_t id : waits_) {
@@ -106,6 +113,7 @@ Standing FlightRecorder::standing() const {
     result.waiting = true;
     result.waits_for = record;
   }
+  if (first_failed_ && *first_failed_ + 1 < result.proven) result.survived = result.proven;
   return result;
 }
 

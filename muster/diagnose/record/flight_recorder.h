@@ -35,10 +35,14 @@ struct ChainMark {
 struct Standing {
   uint64_t posted = 0;     ///< collectives called
   uint64_t completed = 0;  ///< collectives that are done or failed, with all before them
-  uint64_t succeeded = 0;  ///< of these, before the first that failed
-  bool waiting = false;    ///< a thread waits for `waits_for` now
-  OpRecord waits_for;      ///< the oldest that is waited for
-  int64_t last_ns = 0;     ///< when the last operation was posted, waited for, or done
+  /// Collectives that every rank has called for sure: up to the newest that is done here and that
+  /// ends on no rank before all have called it.
+  uint64_t proven = 0;
+  /// The same if a collective before that one failed: the group lives on after it; else 0.
+  uint64_t survived = 0;
+  bool waiting = false;  ///< a thread waits for `waits_for` now
+  OpRecord waits_for;    ///< the oldest that is waited for
+  int64_t last_ns = 0;   ///< when the last operation was posted, waited for, or done
   int64_t step = -1;
   std::optional<OpRecord> last;  ///< the last collective called
 };
@@ -90,6 +94,7 @@ class FlightRecorder {
   std::vector<ChainMark> marks_before_;
   std::vector<uint64_t> waits_;  // ids
   int64_t last_ns_ = 0;
+  std::optional<uint64_t> first_failed_;  // collective
 };
 
 /// One operation as an object of the flight record (docs/when-a-rank-fails.md).

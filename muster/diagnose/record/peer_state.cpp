@@ -87,8 +87,10 @@ std::vector<OpBrief> ops_of(const Json& json, std::string_view where) {
 
 PeerState peer_state_of(const FlightRecorder& recorder, size_t ops) {
   const Standing standing = recorder.standing();
-  PeerState state{
-      .posted = standing.posted, .completed = standing.completed, .succeeded = standing.succeeded};
+  PeerState state{.posted = standing.posted,
+                  .completed = standing.completed,
+                  .proven = standing.proven,
+                  .survived = standing.survived};
   if (standing.waiting) {
     state.waits_for = describe(standing.waits_for);
     if (!is_point_to_point(standing.waits_for.kind))
@@ -114,7 +116,8 @@ std::string peer_state_text(const PeerState& state) {
   json["started"] = state.process.started;
   json["posted"] = state.posted;
   json["completed"] = state.completed;
-  json["succeeded"] = state.succeeded;
+  json["proven"] = state.proven;
+  json["survived"] = state.survived;
   json["waits_for"] = state.waits_for;
   json["since_s"] = state.since_s;
   json["step"] = state.step;
@@ -142,7 +145,8 @@ PeerState parse_peer_state(std::string_view bytes, std::string_view where) {
                    .hostname = text(json, "hostname", where)};
   state.posted = count(json, "posted", where);
   state.completed = count(json, "completed", where);
-  state.succeeded = count(json, "succeeded", where);
+  state.proven = count(json, "proven", where);
+  state.survived = count(json, "survived", where);
   state.waits_for = text(json, "waits_for", where);
   const Json& since = at(json, "since_s", where);
   if (!since.is_number()) refuse_peer_state(where, "since_s is not a number");
@@ -153,8 +157,8 @@ PeerState parse_peer_state(std::string_view bytes, std::string_view where) {
   state.main_thread = text(json, "main_thread", where);
   state.marks = marks_of(list(json, "marks", kMaxMarks, where), where);
   state.ops = ops_of(list(json, "ops", kMaxBriefs, where), where);
-  if (state.rank < 0 || state.completed > state.posted || state.succeeded > state.completed ||
-      !std::isfinite(state.since_s))
+  if (state.rank < 0 || state.completed > state.posted || state.proven > state.posted ||
+      state.survived > state.proven || !std::isfinite(state.since_s))
     refuse_peer_state(where, "numbers out of range");
   return state;
 }

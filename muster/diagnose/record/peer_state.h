@@ -28,7 +28,8 @@ struct PeerState {
   ProcessId process;
   uint64_t posted = 0;     ///< collectives called so far
   uint64_t completed = 0;  ///< of these, done or failed with all before them
-  uint64_t succeeded = 0;  ///< of these, before the first that failed
+  uint64_t proven = 0;     ///< see Standing
+  uint64_t survived = 0;   ///< see Standing
   std::string waits_for;   ///< the operation that a thread waits for; empty: none
   double since_s = 0;      ///< how long ago the last operation was called, waited for or done
   int64_t step = -1;

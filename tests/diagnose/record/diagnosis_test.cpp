@@ -43,6 +43,10 @@ class Group {
     FlightRecorder& recorder = recorders_[static_cast<size_t>(rank)];
     recorder.complete(recorder.post(op).id);
   }
+  void fail(int rank, const OpRecord& op) {
+    FlightRecorder& recorder = recorders_[static_cast<size_t>(rank)];
+    recorder.complete(recorder.post(op).id, true);
+  }
   PeerView& view(int rank) { return views_[static_cast<size_t>(rank)]; }
 
   Diagnosis diagnose(StoreView store = {}) {
@@ -149,7 +153,54 @@ TEST(Diagnosis, WhatIsDoneOnOneRankAllHaveCalledWhateverTheirLastHeartbeatSaid) 
   group.view(1).life = Life::kGone;
   EXPECT_EQ(group.diagnose().who, "rank 1 is gone: process 101 on node7 has ended");
   EXPECT_EQ(group.diagnose().common,
-            "the last operation that all ranks called alike is #40 allreduce sum float32[9]");
+            "the last operation that all ranks are known to have called alike is #40 allreduce sum "
+            "float32[9]");
+}
+
+TEST(Diagnosis, ADifferenceThatTheGroupSurvivedIsPast) {
+  Group group(3);
+  for (const int rank : {0, 1, 2}) group.fail(rank, allreduce(rank == 1 ? 7 : 8));  // #40
+  for (const int rank : {0, 1, 2}) group.finish(rank, allreduce(5));
+  for (const int rank : {0, 1, 2}) group.call(rank, allreduce(rank == 2 ? 30 : 20));  // #42
+  EXPECT_EQ(group.diagnose().who,
+            "rank 2 is at allreduce sum float32[30] #42 while ranks 0 and 1 are at allreduce sum "
+            "float32[20] #42; the operation is the same, its arguments differ");
+  EXPECT_EQ(group.diagnose().common,
+            "the last operation that all ranks called alike is #41 allreduce sum float32[5]");
+}
+
+TEST(Diagnosis, AfterADifferenceThatTheGroupSurvivedItSeesWhoDoesNotCome) {
+  Group group(2);
+  for (const int rank : {0, 1}) group.fail(rank, allreduce(rank == 1 ? 7 : 8));
+  for (int i = 0; i < 600; ++i) {  // no window reaches back, but the chains differ
+    for (const int rank : {0, 1}) group.finish(rank, allreduce(5));
+  }
+  group.call(0, allreduce(20));
+  group.view(1).life = Life::kGone;
+  const Diagnosis found = group.diagnose();
+  EXPECT_EQ(found.kind, Kind::kGone);
+  EXPECT_EQ(found.common,
+            "the last operation that all ranks called alike is #640 allreduce sum float32[5]");
+}
+
+// Its last heartbeat tells of 40 calls; it may have made more before it went.
+TEST(Diagnosis, AStaleHeartbeatIsNoFactAboutTheLastCommonOperation) {
+  FlightRecorder ahead, behind;
+  for (FlightRecorder* recorder : {&ahead, &behind}) {
+    for (int i = 0; i < 40; ++i) recorder->post(allreduce(i + 1));
+  }
+  const OpRecord stuck = ahead.post(allreduce(41));
+  std::vector<PeerView> views{{.state = peer_state_of(ahead, 16), .is_fresh = true},
+                              {.state = peer_state_of(behind, 16), .life = Life::kGone}};
+  const auto common = [&] {
+    return diagnose::diagnose({.op = stuck, .waited_s = 5, .rank = 0}, views, {}, 2.5).common;
+  };
+  EXPECT_EQ(common(),
+            "the last operation that all ranks are known to have called alike is #39 allreduce sum "
+            "float32[40]");
+  views[1].is_fresh = true;  // its last word was read
+  EXPECT_EQ(common(),
+            "the last operation that all ranks called alike is #39 allreduce sum float32[40]");
 }
 
 TEST(Diagnosis, ARankThatEndedAfterItsPartIsNotToBlame) {
