@@ -60,11 +60,28 @@ bool ParamType<bool>::parse(std::string_view text) {
   throw usage_error({.rule = "true or false is needed", .value = concat('"', text, '"')});
 }
 
+namespace {
+
+/// `&Derived::member` has the type of the base's member, and so the base's default: what help and
+/// lists show would not be what is made.
+void check_defaults(std::span<const Param> params, const void* fresh, std::string_view owner) {
+  for (const Param& param : params) {
+    const std::string made = param.show(fresh), shown = param.default_value();
+    if (made == shown) continue;
+    throw internal_error({.refused = concat(owner, " parameter \"", param.name, '"'),
+                          .rule = concat("its default is that of its struct, ", shown),
+                          .value = made});
+  }
+}
+
+}  // namespace
+
 void set_params(std::span<const Param> params,
                 const ParamValues& values,
                 void* options,
                 std::string_view owner) {
   check_param_names(params, values, owner);
+  check_defaults(params, options, owner);
   for (const Param& param : params) {
     const auto value = values.find(param.name);
     if (value == values.end()) continue;

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/error_of.h"
+
 namespace muster {
 namespace {
 
@@ -49,6 +51,18 @@ TEST(Params, ShowValuesAsTheyWouldBeTyped) {
   EXPECT_EQ(kParams[1].show(&defaults), "0.1");
   EXPECT_EQ(kParams[2].show(&defaults), "true");
   EXPECT_EQ(kParams[0].type, "int");
+}
+
+struct WiderOptions : Options {
+  WiderOptions() { hidden = 256; }
+};
+
+TEST(Params, OfABaseWithAnotherDefaultAreRefused) {
+  constexpr Param kWider[] = {param<&WiderOptions::hidden>("hidden", "width")};
+  ASSERT_EQ(kWider[0].default_value(), "128") << "what a list would show";
+  EXPECT_THAT(test::refusal_of([&] { resolve_params<WiderOptions>(kWider, {}, "model wide"); },
+                               ErrorKind::kInternal),
+              HasSubstr("model wide parameter \"hidden\": its default is that of its struct, 128"));
 }
 
 TEST(Params, SuggestTheNearestName) {

@@ -77,6 +77,22 @@ TEST(Optimizers, EndWhereTorchOptimEnds) {
   EXPECT_EQ(seen.size(), optim::optimizers().size()) << "an optimizer has no golden";
 }
 
+// `muster list optimizers` and completions show them.
+TEST(Optimizers, AreMadeWithTheDefaultsThatTheyShow) {
+  for (const optim::OptimizerEntry* entry : optim::optimizers()) {
+    ParamValues shown;
+    for (const Param& param : entry->params) shown.emplace(param.name, param.default_value());
+    const std::string name(entry->name);
+    Setting plain(name, 0.05, {}, torch::kDouble), said(name, 0.05, shown, torch::kDouble);
+    for (int64_t step = 0; step < 3; ++step) {
+      plain.step(step);
+      said.step(step);
+    }
+    EXPECT_TRUE(torch::equal(plain.a, said.a)) << name;
+    EXPECT_TRUE(torch::equal(plain.b, said.b)) << name;
+  }
+}
+
 /// Those in which every kind of state is in use.
 const std::vector<std::pair<std::string, ParamValues>> kWithAllState{
     {"sgd", {}},

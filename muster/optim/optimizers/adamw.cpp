@@ -4,8 +4,14 @@
 namespace muster::optim {
 namespace {
 
-struct AdamwOptions : detail::AdamOptions {
-  AdamwOptions() { weight_decay = 0.01; }
+/// Not derived from Adam's: a parameter's default is that of the struct whose member it is.
+struct AdamwOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  bool amsgrad = false;
+  bool maximize = false;
 };
 
 constexpr Param kAdamwParams[] = {
@@ -19,9 +25,15 @@ constexpr Param kAdamwParams[] = {
 std::unique_ptr<Optimizer> make_adamw(tensor::NamedTensorList parameters,
                                       double lr,
                                       const ParamValues& params) {
+  const auto options = resolve_params<AdamwOptions>(kAdamwParams, params, "optimizer adamw");
   return detail::make_adam(std::move(parameters),
                            lr,
-                           resolve_params<AdamwOptions>(kAdamwParams, params, "optimizer adamw"),
+                           {.beta1 = options.beta1,
+                            .beta2 = options.beta2,
+                            .eps = options.eps,
+                            .weight_decay = options.weight_decay,
+                            .amsgrad = options.amsgrad,
+                            .maximize = options.maximize},
                            detail::WeightDecay::kDecoupled,
                            "optimizer adamw");
 }
