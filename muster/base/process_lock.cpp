@@ -124,7 +124,8 @@ std::optional<LockHolder> ProcessLock::holder_of(const fs::path& path) {
 ProcessLock::~ProcessLock() {
   if (path_.empty()) return;
   const std::lock_guard guard(held_locks_mutex);
-  ::unlink(path_.c_str());  // while it is locked: see is_file_of
+  // While it is locked: see is_file_of. Another's, where our folder was moved away, stays.
+  if (is_file_of(fd_.get(), path_)) ::unlink(path_.c_str());
   fd_.reset();
   held_locks().erase(path_);
 }

@@ -30,7 +30,7 @@ class ProcessLock {
   /// Who holds it now; nothing if nobody does, or if the file is not there.
   static std::optional<LockHolder> holder_of(const std::filesystem::path& path);
 
-  /// Removes the file and lets go.
+  /// Removes the file, if it is still at its path, and lets go.
   ~ProcessLock();
   ProcessLock(const ProcessLock&) = delete;
   ProcessLock& operator=(const ProcessLock&) = delete;

@@ -52,6 +52,22 @@ class LockKeeper {
   pid_t pid_ = -1, child_ = -1;
 };
 
+TEST(ProcessLock, LeavesTheFileOfAnotherWhereItsOwnWasMovedAway) {
+  const test::Folder folder;
+  const fs::path place = folder.path() / "run", other = folder.path() / "moved";
+  fs::create_directory(place);
+  LockHolder holder;
+  auto mine = ProcessLock::take(place / "lock", holder);
+  ASSERT_TRUE(mine);
+  fs::rename(place, other);
+  fs::create_directory(place);
+  const LockKeeper keeper(place / "lock");
+  mine.reset();
+  const auto owner = ProcessLock::holder_of(place / "lock");
+  ASSERT_TRUE(owner);
+  EXPECT_EQ(owner->pid, keeper.pid());
+}
+
 TEST(ProcessLock, NamesTheProcessAndHostThatHoldItAndDiesWithThem) {
   const test::Folder folder;
   const fs::path file = folder.path() / "lock";

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <set>
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/text.h"
@@ -71,6 +74,13 @@ std::vector<fs::path> missing_folders(const fs::path& path) {
   return missing;
 }
 
+bool is_folder_of(int fd, const fs::path& path) {
+  struct stat ours {
+  }, there{};
+  return ::fstat(fd, &ours) == 0 && ::stat(path.c_str(), &there) == 0 &&
+         ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+}
+
 }  // namespace
 
 RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
@@ -78,7 +88,10 @@ RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
   make_writable_folder(path_, "output folder");
   LockHolder owner;
   lock_ = ProcessLock::take(path_ / kLock, owner);
-  if (lock_) return;
+  if (lock_) {
+    folder_.reset(::open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    return;
+  }
   throw usage_error(
       {.refused = "the run in " + path_.string(),
        .rule = "one process at a time trains in a folder",
@@ -101,9 +114,29 @@ std::unique_ptr<RunFolder> RunFolder::make_fresh(const fs::path& first) {
   }
 }
 
-RunFolder::~RunFolder() {
-  lock_.reset();
+std::optional<fs::path> RunFolder::place() const {
+  if (!folder_ || is_folder_of(folder_.get(), path_)) return path_;
   std::error_code none;
+  const fs::path moved = fs::read_symlink(concat("/proc/self/fd/", folder_.get()), none);
+  if (!moved.empty() && is_folder_of(folder_.get(), moved)) return moved;
+  return std::nullopt;
+}
+
+Error RunFolder::gone(const std::optional<fs::path>& saved_in) const {
+  return environment_error(
+      {.refused = "the run's folder " + path_.string(),
+       .rule = "it stays where it is while the run goes on",
+       .value = saved_in ? "moved to " + saved_in->string() : "removed",
+       .hint = saved_in ? concat("the state is saved there: go on with `muster train --resume ",
+                                 saved_in->string(),
+                                 "`")
+                        : ""});
+}
+
+RunFolder::~RunFolder() {
+  std::error_code none;
+  if (const auto moved = place(); moved && *moved != path_) fs::remove(*moved / kLock, none);
+  lock_.reset();
   for (const fs::path& folder : made_here_) fs::remove(folder, none);  // only where it is empty
 }
 

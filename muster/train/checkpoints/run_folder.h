@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "muster/base/error.h"
+#include "muster/base/file.h"
 #include "muster/base/process_lock.h"
 #include "muster/train/checkpoints/checkpoint.h"
 
@@ -36,6 +38,11 @@ class RunFolder {
   RunFolder& operator=(const RunFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  /// Where the folder is now: path(), or where somebody has moved it; nothing if it was removed.
+  std::optional<std::filesystem::path> place() const;
+  /// What a run says whose folder is not at path() any more, and where its state was saved if it
+  /// could be.
+  Error gone(const std::optional<std::filesystem::path>& saved_in) const;
   /// False where the file system knows no locks: nothing keeps a second process out.
   bool keeps_others_out() const { return lock_->keeps_others_out(); }
 
@@ -61,6 +68,7 @@ class RunFolder {
   void point_to(const Checkpoint* from) const;
 
   std::filesystem::path path_;
+  UniqueFd folder_;  // stays the same folder wherever it is moved
   std::unique_ptr<ProcessLock> lock_;
   std::vector<std::filesystem::path> made_here_;  // innermost first
 };

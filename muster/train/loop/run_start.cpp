@@ -139,6 +139,24 @@ void check_resume(const TrainPlan& plan, const Checkpoint& resume) {
                             (resume.folder / "model.safetensors").string())});
 }
 
+/// A limit that lies behind the run would end it at once, and stand in its records as if it had
+/// ended there.
+void check_limits(const TrainOptions& options, const Checkpoint& resume) {
+  const formats::TrainPosition& at = resume.position;
+  const auto refuse = [&](const char* flag, int64_t limit, std::string done) {
+    throw usage_error({.refused = flag,
+                       .rule = "a run goes on to a limit that is not behind it",
+                       .value = concat(limit, ", after ", done),
+                       .hint = "name a later one, or --resume an older checkpoint of the run"});
+  };
+  const int64_t epochs = options.epochs, max_steps = options.max_steps;
+  if (at.epoch > epochs || (at.epoch == epochs && at.samples > 0)) {
+    refuse("--epochs", epochs, concat(at.epoch, at.samples > 0 ? " epochs and a part" : " epochs"));
+  }
+  if (max_steps > 0 && at.step > max_steps)
+    refuse("--max-steps", max_steps, concat(at.step, " steps"));
+}
+
 }  // namespace
 
 void begin_on_rank(const TrainPlan& plan,
@@ -147,7 +165,9 @@ void begin_on_rank(const TrainPlan& plan,
   if (at::get_num_threads() != plan.intraop_threads)
     tensor::set_own_intraop_threads(static_cast<int>(plan.intraop_threads));
   check_same_start(plan, group, resume);
-  if (resume) check_resume(plan, *resume);
+  if (!resume) return;
+  check_resume(plan, *resume);
+  check_limits(plan.options, *resume);
 }
 
 std::unique_ptr<RunFolder> open_run_folder(const TrainPlan& plan,

@@ -18,7 +18,7 @@ namespace muster::train {
 
 /// This rank's thread uses the plan's number of intra-op threads from here on. Throws a usage error
 /// if the run cannot go on with this plan although its options are the same (another number of
-/// samples), or unless all ranks resume from one and the same checkpoint, or none does: an output
+/// samples), if a limit of the plan is behind the checkpoint, or unless all ranks resume from one and the same checkpoint, or none does: an output
 /// folder that not all machines see would else give each rank a run of its own. Collective.
 void begin_on_rank(const TrainPlan& plan,
                    const distributed::ProcessGroup& group,

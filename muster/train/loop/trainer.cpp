@@ -55,7 +55,8 @@ Trainer::Trainer(const TrainPlan& plan,
     restore(*resume);
   }
   on_first_rank(group, [&] {
-    folder_ = open_run_folder(plan, output, resume, owned, callbacks, log_);
+    mine_ = open_run_folder(plan, output, resume, owned, callbacks, log_);
+    folder_ = owned != nullptr ? owned : mine_.get();
     writer_.emplace(output, plan.options.keep_checkpoints);
   });
 }
@@ -103,8 +104,11 @@ TrainResult Trainer::run() {
   if (!result.interrupted) test(result);
   result.steps = position_.step;
   if (scaler_.enabled()) result.skipped_steps = scaler_.skipped_steps();
-  if (writer_) result.checkpoint = writer_->wait();
-  if (writer_ && result.checkpoint.empty()) result.checkpoint = find_checkpoint(output_);
+  on_first_rank(group_, [&] {
+    result.checkpoint = writer_->wait();
+    check_folder();
+    if (result.checkpoint.empty()) result.checkpoint = find_checkpoint(output_);
+  });
   result.seconds = log_.seconds();
   timeline_.finish();  // once the state is on the disk
   log_.finish(result);
@@ -308,20 +312,33 @@ void Trainer::save() {
   if (writer_) writer_->wait();  // so that two states are not in memory at once
   tensor::NamedTensorList optimizer = strategy_->optimizer_state();
   last_saved_ = position_.step;
-  if (!writer_) return;
-  writer_->start({.position = position_,
-                  .world_size = group_.world_size(),
-                  .global_batch = plan_.options.batch_size,
-                  .plan = to_json(plan_),
-                  .loop = {{"epoch", epoch_meter_.to_json()},
-                           {"window", window_meter_.to_json()},
-                           {"schedule", schedule_->state()},
-                           {"scaler", scaler_.state()},
-                           {"best", best_.state()}},
-                  .best_step = best_step_,
-                  .model = model_state(*model_),
-                  .optimizer = std::move(optimizer),
-                  .rng = rng});
+  const auto place = folder_ != nullptr ? folder_->place() : std::nullopt;
+  if (place && *place != folder_->path()) writer_.emplace(*place, plan_.options.keep_checkpoints);
+  if (place) {
+    writer_->start({.position = position_,
+                    .world_size = group_.world_size(),
+                    .global_batch = plan_.options.batch_size,
+                    .plan = to_json(plan_),
+                    .loop = {{"epoch", epoch_meter_.to_json()},
+                             {"window", window_meter_.to_json()},
+                             {"schedule", schedule_->state()},
+                             {"scaler", scaler_.state()},
+                             {"best", best_.state()}},
+                    .best_step = best_step_,
+                    .model = model_state(*model_),
+                    .optimizer = std::move(optimizer),
+                    .rng = rng});
+  }
+  on_first_rank(group_, [this] { check_folder(); });
+}
+
+/// Rank 0: ends the run if its folder is not where it was. A new one there would be half a run, and
+/// whoever moved it looks for the whole in the other place.
+void Trainer::check_folder() {
+  const auto place = folder_->place();
+  if (place && *place == folder_->path()) return;
+  if (place) writer_->wait();
+  throw folder_->gone(place);
 }
 
 }  // namespace detail

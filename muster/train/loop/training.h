@@ -62,13 +62,15 @@ class Trainer {
   void load_best();
   void test(TrainResult& result);
   void save();
+  void check_folder();
 
   const TrainPlan& plan_;
   distributed::ProcessGroup group_;
   std::filesystem::path output_;
   const TrainCallbacks& callbacks_;
 
-  std::unique_ptr<RunFolder> folder_;  // rank 0, if the caller has none
+  std::unique_ptr<RunFolder> mine_;    // rank 0, if the caller has none
+  const RunFolder* folder_ = nullptr;  // rank 0
   SplitData data_;
   std::unique_ptr<data::Loader> loader_;
   at::Generator generator_;  // of what the model draws while it trains: this rank's own
