@@ -81,6 +81,8 @@ std::vector<std::string> said_words(const CLI::App& app) {
 /// The folder that this run writes to, if it is there or named; else it gets a fresh one.
 std::optional<fs::path> named_output(const Options& options) {
   if (!options.output.empty()) return options.output;
+  // What lies in the current folder is nobody's run unless it is named.
+  if (options.resume.empty()) return std::nullopt;
   if (fs::exists(options.resume / "state.json")) return train::run_of(options.resume);
   if (fs::exists(options.resume / "latest")) return options.resume;
   return std::nullopt;

@@ -83,7 +83,8 @@ TEST(RunFolderCommand, ASecondProcessIsRefusedByNameAndTheFirstOnesDeathFreesThe
   }
   first.signal(SIGKILL);
   first.wait(kFolderLimit);
-  const Outcome third = outcome({"train", "--resume", output, "--max-steps", "1"});
+  const Outcome third =
+      outcome({"train", "--resume", output, "--max-steps", test::latest_step(output)});
   EXPECT_EQ(third.code, 0) << third.err;
   EXPECT_FALSE(fs::exists(output / ".lock"));
 }
@@ -213,6 +214,46 @@ TEST(RunFolderCommand, ARefusedResumeLeavesTheRecordsOfTheRun) {
         outcome(test::joined({"train", "--resume", output, "--epochs", "9"}, more));
     EXPECT_EQ(refused.code, 2) << refused.err;
     EXPECT_EQ(records(), before) << more[1];
+  }
+}
+
+TEST(RunFolderCommand, ALimitBehindTheRunIsRefusedAndStandsInNoRecord) {
+  const test::Folder folder;
+  const fs::path output = folder.path() / "out";
+  train_fully(output, {"--epochs", "3"});
+  const auto records = [&] {
+    std::vector<std::string> all;
+    for (const char* name : {"config.json", "config.toml", "metrics.csv", "index.html", "latest"})
+      all.push_back(read_file(output / name));
+    return all;
+  };
+  const std::vector<std::string> before = records();
+  for (const auto& [flag, limit, done] :
+       {std::tuple{"--epochs", "2", "3 epochs"}, {"--max-steps", "50", "51 steps"}}) {
+    const Outcome refused = outcome({"train", "--resume", output, flag, limit});
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_THAT(refused.err,
+                HasSubstr(concat(flag,
+                                 ": a run goes on to a limit that is not behind it (got ",
+                                 limit,
+                                 ", after ",
+                                 done,
+                                 ")")));
+    EXPECT_EQ(records(), before) << flag;
+  }
+  const Outcome there = outcome({"train", "--resume", output, "--epochs", "3"});
+  EXPECT_EQ(there.code, 0) << "a limit that is reached: nothing is to do; " << there.err;
+}
+
+TEST(RunFolderCommand, WhatLiesInTheCurrentFolderIsNobodysRunUnlessItIsNamed) {
+  for (const char* name : {"latest", "state.json"}) {
+    const test::Folder folder;
+    write_file_atomic(folder.path() / name, "mine\n");
+    const Outcome ended =
+        outcome(from_folder(folder.path(), join(test::train_uneven({"--epochs", "1"}), " ")));
+    EXPECT_EQ(ended.code, 0) << ended.err;
+    EXPECT_TRUE(fs::exists(folder.path() / "runs" / "mlp-synthetic" / "latest"));
+    EXPECT_EQ(read_file(folder.path() / name), "mine\n");
   }
 }
 

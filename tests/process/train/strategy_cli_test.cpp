@@ -60,7 +60,8 @@ TEST(StrategyCommand, CtrlCSavesADpRunAndDdpGoesOnWithIt) {
   EXPECT_EQ(program.wait(kStrategyLimit).code, 130) << program.err();
   EXPECT_THAT(program.err(), HasSubstr("interrupted after step"));
   EXPECT_TRUE(program.nothing_left());
-  Launched resumed(on_ranks(2, {"train", "--resume", output, "--max-steps", "1"}));
+  Launched resumed(
+      on_ranks(2, {"train", "--resume", output, "--max-steps", test::latest_step(output)}));
   EXPECT_EQ(resumed.wait(kStrategyLimit).code, 0) << resumed.err();
   EXPECT_THAT(resumed.err(), HasSubstr("ddp on 2 ranks"));
 }
@@ -122,7 +123,7 @@ TEST(ZeroCommand, AKilledRunGoesOnWithOtherRanksAndStrategies) {
     kill_rank(job, 1, "epoch ", 2);
     EXPECT_THAT(job.err(), HasSubstr("resuming after step"));
   }
-  Launched last({"train", "--resume", output, "--max-steps", "1"});
+  Launched last({"train", "--resume", output, "--max-steps", test::latest_step(output)});
   EXPECT_EQ(last.wait(kStrategyLimit).code, 0) << last.err();
   EXPECT_THAT(last.err(), HasSubstr("single on 1 rank"));
 }

@@ -79,7 +79,7 @@ TEST(TrainCommand, CtrlCSavesTheStateAndResumeGoesOn) {
   EXPECT_THAT(program.err(), HasSubstr("interrupted after step"));
   EXPECT_TRUE(program.nothing_left());
 
-  Launched resumed({"train", "--resume", output, "--max-steps", "1"});
+  Launched resumed({"train", "--resume", output, "--max-steps", test::latest_step(output)});
   EXPECT_EQ(resumed.wait(std::chrono::seconds(60)).code, 0) << resumed.err();
   EXPECT_THAT(resumed.err(), HasSubstr("resuming after step"));
 }
@@ -94,7 +94,7 @@ TEST(TrainCommand, AKilledRankEndsTheJobAndTheCheckpointIsIntact) {
   EXPECT_EQ(program.wait(std::chrono::seconds(60)).code, 1) << program.err();
   EXPECT_THAT(program.err(), ::testing::ContainsRegex("rank [01].*SIGKILL"));
   EXPECT_TRUE(program.nothing_left());
-  Launched resumed({"train", "--resume", output, "--max-steps", "1"});
+  Launched resumed({"train", "--resume", output, "--max-steps", test::latest_step(output)});
   EXPECT_EQ(resumed.wait(std::chrono::seconds(60)).code, 0) << resumed.err();
 }
 

@@ -1,8 +1,12 @@
 // The command lines of small trainings, as tests start them.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
+
+#include "muster/base/file.h"
+#include "muster/base/text.h"
 
 namespace muster::test {
 
@@ -27,6 +31,11 @@ inline Words train_uneven(const Words& more) {
       train_words(
           "synthetic:samples=220,test_samples=60,size=8,classes=4", "12", {"--workers", "0"}),
       more);
+}
+
+/// The step of the run's newest checkpoint: with it as --max-steps a resumed run ends where it is.
+inline std::string latest_step(const std::filesystem::path& output) {
+  return std::string(trim(read_file(output / "latest"))).substr(std::string_view("step-").size());
 }
 
 /// The same command line under `muster run`.
