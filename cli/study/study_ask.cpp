@@ -188,6 +188,10 @@ int study_ask(std::span<const std::string> args, Console& console) {
   add_study(*app, flags.file, flags.storage);
   add_value(*app, "--count", flags.count, "trials")->type_name("N")->capture_default_str();
   if (const auto done = parse(*app, args, console)) return *done;
+  if (flags.count < 1) {
+    throw usage_error(
+        {.refused = "--count", .rule = "at least 1", .value = std::to_string(flags.count)});
+  }
   const tune::StudySpec spec = study_of_file(flags.file, flags.storage);
   tune::Study study(spec, &tune::wall_clock_s, {}, options_of(console));
   for (int64_t i = 0; i < flags.count; ++i) {
@@ -219,6 +223,11 @@ int study_tell(std::span<const std::string> args, Console& console) {
   app->add_flag("--json", flags.json, "for a script");
   add_value(*app, "--failed", flags.failed, "the trial failed, and why")->type_name("WHY");
   if (const auto done = parse(*app, args, console)) return *done;
+  if (flags.step && *flags.step < 0) {  // as `muster report`
+    throw usage_error({.refused = "--step",
+                       .rule = "a whole number of at least 0",
+                       .value = std::to_string(*flags.step)});
+  }
   if (flags.metrics.empty() && !flags.end && flags.failed.empty()) {
     throw usage_error({.refused = "muster study tell without anything to tell",
                        .rule = "METRIC=VALUE, --end or --failed WHY",
