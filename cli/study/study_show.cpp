@@ -42,7 +42,7 @@ std::vector<std::string> trial_row(const TrialHistory& trial, const StudyFacts& 
   for (const tune::Value& value : trial.values) row.push_back(short_text(value));
   row.push_back(trial.rows.empty() ? "" : std::to_string(trial.rows.back().t));
   row.push_back(trial.run_s > 0 ? human_duration(trial.run_s) : "");
-  row.push_back(trial.foreign ? "added by Optuna" : trial.reason);
+  row.push_back(trial.foreign && !trial.again ? "added by Optuna" : trial.reason);
   return row;
 }
 

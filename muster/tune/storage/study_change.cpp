@@ -195,8 +195,8 @@ std::vector<int64_t> restart_failed_trials(const std::filesystem::path& file,
   for (const int64_t number : numbers) {
     if (std::ranges::find(failed, number, &FailedTrial::number) != failed.end()) continue;
     throw usage_error({.refused = concat("trial ", number, " cannot be restarted"),
-                       .rule = "it has failed",
-                       .hint = concat(failed.size(), " trials have")});
+                       .rule = "only one that has failed can be",
+                       .hint = concat(failed.size(), failed.size() == 1 ? " has" : " have")});
   }
   std::vector<int64_t> done;
   for (const FailedTrial& trial : failed) {

@@ -46,7 +46,9 @@ class TrialDetails {
       : params_(database.prepare("SELECT param_name, param_value, distribution_json "
                                  "FROM trial_params WHERE trial_id = ?")),
         points_(database.prepare("SELECT step, intermediate_value_type, intermediate_value FROM "
-                                 "trial_intermediate_values WHERE trial_id = ? ORDER BY step")) {}
+                                 "trial_intermediate_values WHERE trial_id = ? ORDER BY step")),
+        again_(database.prepare("SELECT value_json FROM trial_system_attributes WHERE "
+                                "trial_id = ? AND \"key\" = ?")) {}
 
   void add_to(ForeignTrial& trial, int64_t trial_id) {
     params_.bind(1, trial_id);
@@ -57,10 +59,12 @@ class TrialDetails {
       trial.intermediate.emplace_back(points_.integer(0),
                                       from_value_type(points_.text(1), points_.number(2)));
     }
+    again_.bind(1, trial_id).bind(2, kAgainAttribute);
+    while (again_.step()) trial.again = to_int(again_.text(0));
   }
 
  private:
-  Statement params_, points_;
+  Statement params_, points_, again_;
 };
 
 }  // namespace

@@ -139,7 +139,7 @@ Json to_json(const TrialHistory& trial, const StudyFacts& facts, bool reports) {
                {"reason", trial.reason}};
   if (trial.state == TrialState::kPaused) json["state"] = "PAUSED";
   if (trial.foreign) {
-    json["added_by"] = "optuna";
+    json["added_by"] = trial.again ? "muster" : "optuna";
     json["optuna_number"] = trial.number;
   }
   json["reports"] = reports ? std::move(rows) : Json(rows.size());

@@ -159,6 +159,8 @@ std::vector<TrialHistory> histories(std::span<const ForeignTrial> trials, const 
     history.attempts = 1;
     history.started_s = trial.started_s;
     history.ended_s = trial.ended_s;
+    history.again = trial.again;
+    if (trial.again) history.reason = concat("trial ", *trial.again, " once more");
     if (trial.ended_s > 0) history.run_s = trial.ended_s - trial.started_s;
     for (const StudyFacts::Parameter& parameter : facts.parameters) {
       const auto found = trial.params.find(parameter.name);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,8 +45,9 @@ struct TrialHistory {
     Metrics metrics;
   };
   int64_t number = 0;
-  bool foreign = false;  ///< Optuna's; `number` is Optuna's too
-  Values values;         ///< in the order of StudyFacts::parameters; nothing: does not apply
+  bool foreign = false;          ///< Optuna's; `number` is Optuna's too
+  std::optional<int64_t> again;  ///< of a foreign one: `muster study restart` put that trial in
+  Values values;  ///< in the order of StudyFacts::parameters; nothing: does not apply
   TrialState state = TrialState::kPending;
   int32_t attempts = 0;
   Failure failure = Failure::kNone;

@@ -19,6 +19,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 using testing::StartsWith;
 
@@ -68,6 +69,36 @@ TEST_F(StudyCommands, ListSaysWhatIsInAFile) {
 
 TEST_F(StudyCommands, ListHasNamesAloneForAScript) {
   EXPECT_EQ(say(study_list, {"--names"}).out, "fashion\n");
+}
+
+TEST_F(StudyCommands, RefuseNumbersThatMeanNothing) {
+  for (const char* count : {"0", "-1"})
+    EXPECT_THAT(test::refusal_of([&] {
+                  say(study_ask, {"--count", count});
+                }),
+                HasSubstr("--count: at least 1"));
+  EXPECT_THAT(test::refusal_of([&] {
+                say(study_tell, {"0", "loss=1", "--step", "-5"});
+              }),
+              HasSubstr("--step: a whole number of at least 0 (got -5)"));
+}
+
+TEST_F(StudyCommands, ShowSaysWhichTrialIsRunOnceMoreAndWhoPutItIn) {
+  const std::filesystem::path failed = folder_.path() / "failed.db";
+  tune::Space space = test::small_space();
+  test::EventMaker make(space);
+  const std::vector<tune::Event> events = {
+      make.added(0), make.started(0), make.ended(0, tune::TrialState::kFailed, "exit code 1")};
+  tune::open_storage(failed, space, test::description_of(space))->append(events);
+  std::ostringstream out, err;
+  Console console(out, err, false, false);
+  const std::vector<std::string> words = {failed.string()}, json = {failed.string(), "--json"};
+  EXPECT_EQ(study_restart(words, console), 0);
+  EXPECT_EQ(study_show(words, console), 0);
+  EXPECT_THAT(out.str(), AllOf(HasSubstr("trial 0 once more"), Not(HasSubstr("Optuna"))));
+  out.str("");
+  EXPECT_EQ(study_show(json, console), 0);
+  EXPECT_EQ(parse_json(out.str(), "out")["trials"][1]["added_by"], "muster");
 }
 
 TEST_F(StudyCommands, ShowPutsTheTableOnStdoutAndTheHeadlineOnStderr) {
