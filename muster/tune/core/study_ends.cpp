@@ -59,6 +59,8 @@ AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::
              (is_stopped() && failure != Failure::kNone && !record.attempt.asked)) {
     ended.failure = Failure::kInterrupted;  // by us: no fault of the trial's
     ended.then = TrialState::kPending;
+    if (!stopped.empty())  // how it took that says less than why it had to end
+      ended.message = message.empty() ? stopped : concat(stopped, " (", message, ')');
   } else if (!record.attempt.refused.empty() &&
              (failure == Failure::kNone || failure == Failure::kCrash)) {
     // Many a program ends when its report is refused, and well: what it would have said is lost.
@@ -72,6 +74,7 @@ AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::
     ended.failure = Failure::kCrash;
     ended.then = TrialState::kFailed;
     ended.message = concat("ended without a report of ", spec.metric);
+    if (!message.empty()) ended.message += concat(" (", message, ')');
   }
   return ended;
 }

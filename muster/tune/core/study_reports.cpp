@@ -18,6 +18,17 @@ std::vector<std::string> names_of(const Metrics& metrics) {
 
 std::string on_one_line(std::string_view text) { return join(split(text, '\n'), "; "); }
 
+/// Either side may be the misspelt one.
+std::string how_to_name(const std::string& metric, const std::vector<std::string>& reported) {
+  const auto near = nearest(metric, reported);
+  return concat("let the trial report \"",
+                metric,
+                "\", or the study have ",
+                near || reported.size() == 1
+                    ? concat("metric = \"", near.value_or(reported[0]), '"')
+                    : "one of these as its metric");
+}
+
 }  // namespace
 
 int64_t StudyCore::Impl::time_of(const Trial& trial, const Report& report) const {
@@ -33,7 +44,7 @@ void StudyCore::Impl::check_metrics(const Trial& trial, const Report& report) co
   throw usage_error({.refused = concat("the first report of trial ", trial.number),
                      .rule = concat("it has the study's metric \"", spec.metric, '"'),
                      .value = join(names, ", "),
-                     .hint = names.empty() ? "" : suggestion(spec.metric, names)});
+                     .hint = names.empty() ? "" : how_to_name(spec.metric, names)});
 }
 
 Decision StudyCore::report(int64_t number, const Report& report, double now_s) {

@@ -307,24 +307,20 @@ void LocalTrial::on_output_line(bool is_stderr, std::string_view line) {
 
 void LocalTrial::on_report_line(std::string_view line, std::string_view where, bool cut) {
   if (trim(line).empty()) return;
-  if (cut) {
-    handler_.on_note(trial(),
-                     concat("a line ",
-                            where,
-                            " is no report: this line is too long: a line has at most ",
-                            kMaxLineBytes,
-                            " bytes"));
-    return;
-  }
+  const auto refuse = [&](const std::string& why) {
+    end_.bad_line = concat("a line ", where, " is no report: ", why);
+    handler_.on_note(trial(), end_.bad_line);
+  };
+  if (cut)
+    return refuse(concat("this line is too long: a line has at most ", kMaxLineBytes, " bytes"));
   try {
     Report report = parse_report_line(line);
+    end_.bad_line.clear();
     reported();
     ++open_one_way_;
     handler_.on_one_way_report(*this, std::move(report));
   } catch (const Error& error) {
-    handler_.on_note(
-        trial(),
-        concat("a line ", where, " is no report: ", error.text().refused, ": ", error.text().rule));
+    refuse(concat(error.text().refused, ": ", error.text().rule));
   }
   refresh();
 }

@@ -62,7 +62,9 @@ Judgement judge(const TrialEnd& end) {
     return {Failure::kLost,
             "the process that watches over the trial was killed, and the trial with it"};
   const std::string status = launch::describe_status(end.wait_status);
-  if (end.asked || end.wait_status == 0) return {Failure::kNone, status};
+  if (end.asked) return {Failure::kNone, status};
+  if (end.wait_status == 0)
+    return {Failure::kNone, end.bad_line.empty() ? status : concat(status, "; ", end.bad_line)};
   if (end.said) {
     const std::string text = end.said->message.empty() ? "" : ": " + end.said->message;
     return {end.said->failure, status + text};

@@ -22,6 +22,7 @@ struct TrialEnd {
   Failure failure = Failure::kNone;  ///< of a timeout or a NaN, with `why`
   std::string why;
   bool kernel_killed = false;          ///< the kernel's count of processes killed for memory rose
+  std::string bad_line;                ///< why its newest line with a report was none
   std::optional<FailureLine> said;     ///< by a `[tune-failure]:` line
   std::deque<std::string> last_lines;  ///< of its stderr, oldest first
 };

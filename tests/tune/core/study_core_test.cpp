@@ -51,7 +51,8 @@ TEST(StudyCore, FindsAMisspeltMetricAtTheFirstReport) {
   start(core);
   const std::string refusal = refusal_of([&] { core.report(0, {.metrics = {{"los", 0.5}}}, 1); });
   EXPECT_THAT(refusal, HasSubstr("\"loss\""));
-  EXPECT_THAT(refusal, HasSubstr("did you mean \"los\"?"));
+  EXPECT_THAT(refusal,
+              HasSubstr("let the trial report \"loss\", or the study have metric = \"los\""));
   core.ended(0, Failure::kNone, "", 2);
   EXPECT_EQ(trial(core, 0).state, TrialState::kFailed);
   EXPECT_THAT(trial(core, 0).reason, HasSubstr("\"loss\""));
@@ -74,6 +75,18 @@ TEST(StudyCore, ATrialThatNeverReportsFailsAndSaysSo) {
   EXPECT_EQ(trial(core, 0).state, TrialState::kFailed);
   EXPECT_THAT(trial(core, 0).reason, HasSubstr("without a report of loss"));
   EXPECT_EQ(core.best(), nullptr);
+}
+
+TEST(StudyCore, NamesTheCauseOfAnEndAndNotItsVictim) {
+  StudyCore core(spec_with(2));
+  start(core), start(core);
+  core.ended(0, Failure::kNone, "exit code 0; a line on stdout is no report: why", 1);
+  EXPECT_EQ(trial(core, 0).reason,
+            "ended without a report of loss (exit code 0; a line on stdout is no report: why)");
+  core.stop("time budget of 1s used up", 2);
+  core.ended(1, Failure::kInterrupted, "exit code 3", 2);
+  EXPECT_EQ(trial(core, 1).state, TrialState::kPending);
+  EXPECT_EQ(trial(core, 1).reason, "time budget of 1s used up (exit code 3)");
 }
 
 TEST(StudyCore, RetriesByThePolicyOfTheFailureWithBackOff) {

@@ -27,6 +27,11 @@ TEST(EndOfATrial, IsGoodByItselfAndAfterAStop) {
             Failure::kNone);
 }
 
+TEST(EndOfATrial, AGoodOneSaysWhyItsLastReportWasNone) {
+  EXPECT_EQ(judge({.bad_line = "a line on stdout is no report: why"}).message,
+            "exit code 0; a line on stdout is no report: why");
+}
+
 TEST(EndOfATrial, ACrashHasTheLastWords) {
   const Judgement judgement =
       judge({.wait_status = exited(1), .last_lines = {"Traceback", "  KeyError: 'lr'  ", "", " "}});
