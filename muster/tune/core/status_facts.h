@@ -11,6 +11,7 @@ namespace muster::tune {
 /// Time, machine and places of the trials, beside a StudyCore.
 struct StatusFacts {
   double now_s = 0, started_s = 0;
+  double before_s = 0;      ///< that processes before this one ran the study: StudyCore::used_s()
   std::string resources;    ///< ResourcePool::used()
   std::string pending_why;  ///< ResourcePool::why_not()
   std::string storage;

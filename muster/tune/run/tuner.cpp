@@ -333,7 +333,7 @@ class Tuner {
   void tick(bool now = false) {
     if (!view_.tick || (!now && study_.now_s() - last_tick_s_ < view_.tick_s)) return;
     last_tick_s_ = study_.now_s();
-    StatusFacts facts{.now_s = last_tick_s_, .started_s = started_s_};
+    StatusFacts facts{.now_s = last_tick_s_, .started_s = started_s_, .before_s = used_s_};
     facts.resources = pool_.used();
     facts.pending_why = pool_.why_not();
     facts.storage = spec_.storage.string();

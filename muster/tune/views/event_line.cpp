@@ -149,7 +149,9 @@ std::string counts_text(const StudyView& view, const Counts& counts) {
 }  // namespace
 
 std::optional<std::string> event_line(const StudyView& view, const Event& event) {
-  std::string line = printable(std::visit(LineOf(view, event), event.what));
+  // An error's hint is a line of its own.
+  const std::string said = std::visit(LineOf(view, event), event.what);
+  std::string line = printable(join(split(said, '\n'), "; "));
   if (line.empty()) return std::nullopt;
   return line;
 }
@@ -169,7 +171,9 @@ std::string summary(const StudyView& view, const StatusFacts& facts) {
     out += concat("; ", counts.steps, counts.steps == 1 ? " step" : " steps");
     if (counts.steps != counts.reports) out += concat(" in ", counts.reports, " reports");
   }
-  out += concat("; ", human_duration(std::max(0.0, facts.now_s - facts.started_s)), '\n');
+  // As trials and steps: of the study, whichever processes ran it.
+  const double run_s = facts.before_s + std::max(0.0, facts.now_s - facts.started_s);
+  out += concat("; ", human_duration(run_s), '\n');
   if (!facts.storage.empty()) out += concat("storage: ", printable(facts.storage), '\n');
   if (view.best == nullptr) return out + concat("no trial has reported ", view.metric, '\n');
   return out + concat("best trial: ",

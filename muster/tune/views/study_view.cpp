@@ -59,9 +59,9 @@ double run_seconds(const Trial& trial, double now_s) {
 }
 
 double seconds_left(const StudyView& view, const StatusFacts& facts) {
-  const double budget_left = view.time_budget_s > 0
-                                 ? std::max(0.0, facts.started_s + view.time_budget_s - facts.now_s)
-                                 : -1;
+  const double used_s = facts.before_s + facts.now_s - facts.started_s;
+  const double budget_left =
+      view.time_budget_s > 0 ? std::max(0.0, view.time_budget_s - used_s) : -1;
   double over_s = 0;
   int64_t over = 0, running = 0;
   for (const Trial& trial : view.trials) {

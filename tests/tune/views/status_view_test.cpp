@@ -354,6 +354,8 @@ TEST(EventLine, SaysEachChangeInOneLine) {
                                 .retry_in_s = 2}),
               ::testing::StartsWith("trial 1 failed (crash): exit code 1"));
   EXPECT_EQ(line(-1, TunerNote{"started (process 12)"}), "tuner: started (process 12)");
+  EXPECT_EQ(line(-1, TunerNote{"waits in vain: why\nhint: this"}),
+            "tuner: waits in vain: why; hint: this");
 }
 
 TEST(Summary, CountsTrialsAndStepsAndNamesTheBest) {
@@ -367,6 +369,15 @@ TEST(Summary, CountsTrialsAndStepsAndNamesTheBest) {
             "storage: fashion.db\n"
             "best trial: 0 with accuracy=0.8712  [lr=0.012345678 l1=64 batch_size=8 "
             "data.augmentation=none]\n");
+}
+
+TEST(Summary, AndBudgetCountTheTimeOfTheProcessesBeforeToo) {
+  Fashion study;
+  study.facts.before_s = 200;
+  EXPECT_THAT(summary(study.view(), study.facts), HasSubstr("steps; 5m00s\n"));
+  StudyView view = study.view();
+  view.time_budget_s = 400;
+  EXPECT_EQ(seconds_left(view, study.facts), 400 - 200 - 100);
 }
 
 TEST(Summary, SaysThatNothingWasReported) {
