@@ -42,8 +42,19 @@ bool is_multiple(double bound, double q) {
          1e-9 * std::max(std::abs(k), std::abs(std::nearbyint(k)));
 }
 
+/// No distribution has such a step, so the text is as it was written.
+[[noreturn]] void refuse_step(const FloatDistribution& d, double q) {
+  throw usage_error({.refused = concat(d.log ? "qloguniform(" : "quniform(",
+                                       shortest(d.low),
+                                       ", ",
+                                       shortest(d.high),
+                                       ", ",
+                                       shortest(q),
+                                       ')'),
+                     .rule = "q is above 0, and finite"});
+}
+
 void check_step(const FloatDistribution& d, double q) {
-  if (!std::isfinite(q) || q <= 0) refuse_domain(d, concat("q is above 0, not ", shortest(q)));
   for (const double bound : {d.low, d.high}) {
     if (std::abs(bound / q) > 0x1p53 || !is_multiple(bound, q))
       refuse_domain(d, concat("both bounds are multiples of q; ", shortest(bound), " is none"));
@@ -143,7 +154,8 @@ namespace {
 Domain float_domain(const FloatDistribution& unquantised, std::optional<double> q = std::nullopt) {
   FloatDistribution d = unquantised;
   if (q) {
-    d.step = *q > 0 ? *q : 1;  // a bad q is named below
+    if (!std::isfinite(*q) || *q <= 0) refuse_step(d, *q);
+    d.step = *q;
     check(d);
     check_step(d, *q);
   } else {

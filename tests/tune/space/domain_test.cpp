@@ -78,7 +78,9 @@ TEST(Domain, RefusesWhatCannotBeDrawn) {
   EXPECT_THAT(domain_refusal("loguniform(-4, -1)"), HasSubstr("not their logarithms"));
   EXPECT_THAT(domain_refusal("quniform(0, 1, 0.3)"),
               HasSubstr("both bounds are multiples of q; 1 is none"));
-  EXPECT_THAT(domain_refusal("quniform(0, 1, -1)"), HasSubstr("q is above 0"));
+  EXPECT_THAT(domain_refusal("quniform(0, 1, -1)"), HasSubstr("quniform(0, 1, -1): q is above 0"));
+  EXPECT_THAT(domain_refusal("qloguniform(0.5, 1, 0)"),
+              HasSubstr("qloguniform(0.5, 1, 0): q is above 0"));
   EXPECT_THAT(domain_refusal("randint(3, 3)"), HasSubstr("below the upper one"));
   EXPECT_THAT(domain_refusal("randint(0.5, 3)"), HasSubstr("a whole number is needed (got 0.5)"));
   EXPECT_THAT(domain_refusal("qrandint(1, 2, 3)"), HasSubstr("there is a multiple of q"));
