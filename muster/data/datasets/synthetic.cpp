@@ -86,6 +86,11 @@ void draw_plane(const int* pattern, int64_t size, int noise_256, ByteStream& byt
 }
 
 std::shared_ptr<const Dataset> open_synthetic(const DatasetRequest& request) {
+  if (!request.data_dir.empty()) {
+    throw usage_error({.refused = "--data-dir",
+                       .rule = "dataset synthetic has no files",
+                       .value = request.data_dir.string()});
+  }
   return make_synthetic(
       resolve_params<SyntheticOptions>(kSyntheticParams, request.params, "dataset synthetic"),
       request.split);

@@ -127,11 +127,13 @@ void visit_options(Options& options, Visitor&& visit) {
   visit(OptionInfo{"label_smoothing", "X", "0 to 1", kFixed}, options.label_smoothing);
   visit(OptionInfo{"seed", "N", "of initial weights and the order of samples", kFixed},
         options.seed);
-  visit(OptionInfo{"workers", "N", "loader threads per rank [from cores and ranks]", kFree, false},
-        options.workers);
+  visit(
+      OptionInfo{
+          "workers", "N", "loader threads per rank [-1: from cores and ranks]", kFree, false},
+      options.workers);
   visit(OptionInfo{"validation_samples",
                    "N",
-                   "held out from the training data [a twelfth, at most 5000]",
+                   "held out from the training data [-1: a twelfth, at most 5000]",
                    kFixed,
                    false},
         options.validation_samples);
