@@ -32,9 +32,9 @@ TEST_F(TuneProgram, AMisspeltMetricIsSaidOncePerTrialHoweverOftenItIsReported) {
       "muster: the first report of trial 0: it has the study's metric \"loss\"";
   EXPECT_EQ(count(tuner.err(), refusal), 1) << tuner.err();
   EXPECT_THAT(tuner.err(),
-              AllOf(HasSubstr("(got los)\nhint: did you mean \"los\"?"),
+              AllOf(HasSubstr("(got los)\nhint: let the trial report \"loss\""),
                     HasSubstr("trial 0 failed (crash): the first report of trial 0: it has the "
-                              "study's metric \"loss\" (got los); hint: did you mean \"los\"?"),
+                              "study's metric \"loss\" (got los); hint: let the trial report"),
                     HasSubstr("no trial ended with a result")));
 }
 
