@@ -26,6 +26,7 @@ void check_parts(const TrainPlan& plan) {
   check_param_names(strategies().at(plan.strategy_name).params,
                     plan.strategy_params,
                     concat("strategy ", plan.strategy_name));
+  strategies().at(plan.strategy_name).check(plan, plan.strategy_params);
   optim::optimizers().at(plan.optimizer_name).make({}, plan.lr, plan.optimizer_params);
   optim::make_schedule(
       plan.options.lr_schedule,

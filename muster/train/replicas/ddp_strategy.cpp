@@ -9,13 +9,9 @@ namespace muster::train::detail {
 
 parallel::DdpOptions ddp_options(const ParamValues& params, std::string_view owner) {
   const auto options = resolve_params<DdpStrategyOptions>(kDdpParams, params, owner);
-  if (options.bucket_mb < 1) {
-    throw usage_error({.refused = concat(owner, ": bucket_mb"),
-                       .rule = "at least 1",
-                       .value = std::to_string(options.bucket_mb)});
-  }
   // Views: the loop drops gradients itself, and a copy of all of them would be held besides.
-  return {.bucket_bytes_cap = options.bucket_mb << 20, .gradient_as_bucket_view = true};
+  return {.bucket_bytes_cap = bucket_bytes_of(options.bucket_mb, owner),
+          .gradient_as_bucket_view = true};
 }
 
 DdpStrategy::DdpStrategy(StrategyRequest request,

@@ -1,10 +1,20 @@
 #include "muster/train/replicas/strategy.h"
 
+#include "muster/base/error.h"
+#include "muster/base/text.h"
 #include "muster/optim/clip.h"
 #include "muster/train/metrics/loss.h"
 #include "muster/train/plan/plan.h"
 
 namespace muster::train {
+
+int64_t bucket_bytes_of(int64_t bucket_mb, std::string_view owner) {
+  constexpr int64_t kMost = int64_t{1} << 20;
+  if (bucket_mb >= 1 && bucket_mb <= kMost) return bucket_mb << 20;
+  throw usage_error({.refused = concat(owner, ": bucket_mb"),
+                     .rule = concat("from 1 to ", kMost),
+                     .value = std::to_string(bucket_mb)});
+}
 
 Strategy::Strategy(StrategyRequest request) : request_(std::move(request)) {}
 

@@ -86,9 +86,16 @@ struct StrategyEntry {
   std::string_view help;
   RankSource ranks;
   std::span<const Param> params;
-  /// Collective. Throws a usage error for a parameter out of range.
+  /// What make() would refuse, in words of the command line: when the plan is made, before there is
+  /// a group or an output folder. Throws a usage error.
+  void (*check)(const TrainPlan& plan, const ParamValues& params);
+  /// Collective; `params` have been checked.
   std::unique_ptr<Strategy> (*make)(StrategyRequest request, const ParamValues& params);
 };
+
+/// Bytes of `bucket_mb` MiB. Throws a usage error that names `owner` for none, and for more than a
+/// TiB.
+int64_t bucket_bytes_of(int64_t bucket_mb, std::string_view owner);
 
 /// All strategies (generated; see Note [Generated tables]).
 EntryTable<StrategyEntry> strategies();

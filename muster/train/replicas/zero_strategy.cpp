@@ -46,17 +46,11 @@ class ZeroStrategy final : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_zero(int stage,
-                                    StrategyRequest request,
-                                    const ParamValues& params,
-                                    std::string_view owner) {
-  const auto options = resolve_params<ZeroStrategyOptions>(kZeroParams, params, owner);
-  if (options.bucket_mb < 1) {
-    throw usage_error({.refused = concat(owner, ": bucket_mb"),
-                       .rule = "at least 1",
-                       .value = std::to_string(options.bucket_mb)});
-  }
-  const TrainPlan& plan = request.plan;
+ZeroStrategyOptions zero_options(const TrainPlan& plan,
+                                 const ParamValues& params,
+                                 std::string_view owner) {
+  auto options = resolve_params<ZeroStrategyOptions>(kZeroParams, params, owner);
+  bucket_bytes_of(options.bucket_mb, owner);
   const optim::OptimizerEntry& entry = optim::optimizers().at(plan.optimizer_name);
   if (!entry.elementwise) {
     throw usage_error({.refused = concat(owner, " with optimizer ", entry.name),
@@ -74,6 +68,16 @@ std::unique_ptr<Strategy> make_zero(int stage,
                        .value = concat(owner, " with dtype=bfloat16"),
                        .hint = "leave one of the two away"});
   }
+  return options;
+}
+
+std::unique_ptr<Strategy> make_zero(int stage,
+                                    StrategyRequest request,
+                                    const ParamValues& params,
+                                    std::string_view owner) {
+  const TrainPlan& plan = request.plan;
+  const ZeroStrategyOptions options = zero_options(plan, params, owner);
+  const optim::OptimizerEntry& entry = optim::optimizers().at(plan.optimizer_name);
   if (options.dtype == "bfloat16") tensor::to_bfloat16(*request.model);
   const OptimizerMaker make = [&](tensor::NamedTensorList parameters) {
     return entry.make(std::move(parameters), plan.lr, plan.optimizer_params);
@@ -82,7 +86,8 @@ std::unique_ptr<Strategy> make_zero(int stage,
       std::move(request),
       make,
       plan.lr,
-      parallel::ZeroOptions{.stage = stage, .bucket_bytes = options.bucket_mb << 20});
+      parallel::ZeroOptions{.stage = stage,
+                            .bucket_bytes = bucket_bytes_of(options.bucket_mb, owner)});
 }
 
 }  // namespace muster::train::detail

@@ -21,6 +21,12 @@ inline constexpr Param kZeroParams[] = {
     param<&ZeroStrategyOptions::dtype>(
         "dtype", "of parameters and gradients; bfloat16 keeps float32 masters in shards")};
 
+/// The options that `params` say. Throws a usage error that names `owner` for what does not fit the
+/// plan.
+ZeroStrategyOptions zero_options(const TrainPlan& plan,
+                                 const ParamValues& params,
+                                 std::string_view owner);
+
 /// A whole model on every rank; optimizer state, and in stage 2 gradients, in shards. See Note
 /// [ZeRO].
 std::unique_ptr<Strategy> make_zero(int stage,

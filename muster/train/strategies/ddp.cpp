@@ -9,6 +9,9 @@ extern constinit const StrategyEntry ddp_entry{
     "a replica per process (`muster run`); gradients averaged during backward",
     RankSource::kProcesses,
     detail::kDdpParams,
+    [](const TrainPlan&, const ParamValues& params) {
+      detail::ddp_options(params, "strategy ddp");
+    },
     [](StrategyRequest request, const ParamValues& params) {
       return detail::make_ddp(std::move(request), params, "strategy ddp");
     }};

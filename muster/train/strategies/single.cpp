@@ -22,7 +22,11 @@ std::unique_ptr<Strategy> make_single(StrategyRequest request, const ParamValues
 
 }  // namespace
 
-extern constinit const StrategyEntry single_entry{
-    "single", "one rank: one process on one device", RankSource::kNone, {}, &make_single};
+extern constinit const StrategyEntry single_entry{"single",
+                                                  "one rank: one process on one device",
+                                                  RankSource::kNone,
+                                                  {},
+                                                  [](const TrainPlan&, const ParamValues&) {},
+                                                  &make_single};
 
 }  // namespace muster::train

@@ -80,6 +80,31 @@ TEST(Strategies, TakeParametersBehindTheirName) {
   EXPECT_THAT(refusal_of([&] { plan_for(options, 2); }), HasSubstr("bucket_mb"));
 }
 
+// Nothing is announced and no folder is made before.
+TEST(Strategies, AreCheckedWhenThePlanIsMade) {
+  const auto plan = [](const std::string& strategy, const std::string& precision = "auto") {
+    train::TrainOptions options = small_run();
+    options.strategy = strategy;
+    if (precision != "auto") options.precision = precision;
+    const bool threads = strategy.starts_with("dp");
+    if (threads) options.devices = 2;
+    plan_for(options, threads ? 1 : 2);
+  };
+  for (const std::string name : {"ddp", "dp", "zero1", "zero2"}) {
+    EXPECT_NO_THROW(plan(name + ":bucket_mb=1048576"));
+    for (const char* mb : {"0", "-1", "1048577", "17592186044416", "99999999999999"}) {
+      EXPECT_THAT(refusal_of([&] { plan(name + ":bucket_mb=" + mb); }),
+                  HasSubstr("strategy " + name + ": bucket_mb: from 1 to 1048576"));
+    }
+  }
+  for (const std::string name : {"zero1", "zero2"}) {
+    EXPECT_THAT(refusal_of([&] { plan(name + ":dtype=float16"); }),
+                HasSubstr("dtype: float32 or bfloat16"));
+    EXPECT_THAT(refusal_of([&] { plan(name + ":dtype=bfloat16", "bf16-mixed"); }),
+                HasSubstr("mixed precision keeps weights and gradients in float32"));
+  }
+}
+
 TEST(Strategies, DpIsOneProcessAndWantsItsDevices) {
   train::TrainOptions options = small_run();
   options.strategy = "dp";
