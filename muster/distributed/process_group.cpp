@@ -301,7 +301,7 @@ ProcessGroup ThreadWorld::group(int rank) const {
   for (const at::DeviceType kind : {at::kCPU, at::kCUDA})
     if (moves(entry, kind)) kinds.push_back(kind);
   parts.add(entry, kinds);
-  return parts.group("asked for");
+  return parts.group(backend_ == "thread" ? "the ranks are threads of one process" : "asked for");
 }
 
 void ThreadWorld::leave(int rank, const std::string& why) const {

@@ -20,9 +20,14 @@ namespace muster::parallel {
 
 namespace detail {
 
+[[noreturn]] void refuse_no_module();
+
 /// The module behind a holder (TORCH_MODULE), a shared_ptr, or a plain pointer.
 template <class Module>
 auto& module_of(Module& module) {
+  if constexpr (requires { static_cast<bool>(module); }) {
+    if (!static_cast<bool>(module)) refuse_no_module();
+  }
   return *module;
 }
 

@@ -15,6 +15,7 @@
 #include "muster/base/text.h"
 #include "muster/parallel/ddp/backward_guard.h"
 #include "muster/parallel/ddp/bucket_tuner.h"
+#include "muster/parallel/ddp/ddp_options.h"
 #include "muster/parallel/ddp/direct_gradients.h"
 #include "muster/parallel/ddp/hook_adapter.h"
 #include "muster/parallel/ddp/reducer_shim.h"
@@ -24,6 +25,18 @@
 #include "muster/parallel/module/parameter_identity.h"
 
 namespace muster::parallel {
+
+namespace detail {
+[[noreturn]] void refuse_no_module();  // of ddp.h
+}
+
+void detail::refuse_no_module() {
+  throw usage_error({.refused = "wrapping a module",
+                     .rule = "there is one",
+                     .value = "a null pointer",
+                     .hint = "make it first: std::make_shared<Net>()"});
+}
+
 namespace {
 
 // As PyTorch: tensors are packed up to this size for a broadcast.
@@ -79,10 +92,11 @@ GradientSync::GradientSync(NamedTensors parameters,
       identity_(std::make_unique<ParameterIdentity>(parameters)),
       guard_(std::make_shared<BackwardGuard>()),
       bucket_bytes_cap_(options_.bucket_bytes_cap) {
+  check_ddp_options(options_, parameters, buffers);
   const std::shared_ptr<CommHook> hook = make_comm_hook(options_.comm_hook, group_);
   sort_parameters(std::move(parameters), std::move(buffers));
   if (options_.init_sync) {
-    verify_same_module(parameters_, frozen_, buffers_, group_);
+    verify_same_module(ddp_options_text(options_), parameters_, frozen_, buffers_, group_);
     broadcast_state(0);
   }
   NamedTensors all = parameters_;

@@ -32,11 +32,12 @@ std::string first_difference(const std::string& reference, const std::string& te
 
 }  // namespace
 
-void verify_same_module(const NamedTensors& trained,
+void verify_same_module(const std::string& options,
+                        const NamedTensors& trained,
                         const NamedTensors& frozen,
                         const NamedTensors& buffers,
                         const distributed::ProcessGroup& group) {
-  std::string text;
+  std::string text = options;
   for (const auto& [name, tensor] : trained) text += describe("parameter", name, tensor);
   for (const auto& [name, tensor] : frozen) text += describe("parameter", name, tensor);
   for (const auto& [name, tensor] : buffers) text += describe("buffer", name, tensor);

@@ -58,6 +58,11 @@ ShardedParameters::ShardedParameters(const NamedTensors& parameters,
                                      distributed::ProcessGroup group,
                                      ShardOptions options)
     : group_(std::move(group)), parameters_(trained(parameters)) {
+  if (options.bucket_bytes < 1) {
+    throw usage_error({.refused = "ZeroOptions: bucket_bytes",
+                       .rule = "at least 1",
+                       .value = std::to_string(options.bucket_bytes)});
+  }
   verify(parameters);
   for (const auto& [name, tensor] : parameters_) numels_.push_back(tensor.numel());
   layout_ = lay_out_shards(inputs_of(parameters_), group_.world_size(), options.bucket_bytes);

@@ -46,6 +46,38 @@ TEST(DdpReducer, ThatCannotBeMadeAnewLeavesAnObjectThatSaysSo) {
   });
 }
 
+// --- options
+
+TEST(DdpOptions, OutOfRangeAreRefusedByName) {
+  const auto models = golden_models(1);
+  run_ranks(1, [&](ProcessGroup group) {
+    const auto refusal = [&](const parallel::DdpOptions& options) {
+      return error_of([&] { DistributedDataParallel(models[0], group, options); });
+    };
+    EXPECT_THAT(refusal({.bucket_bytes_cap = -1}), HasSubstr("bucket_bytes_cap: at least 0"));
+    EXPECT_THAT(refusal({.first_bucket_bytes_cap = 0}), HasSubstr("first_bucket_bytes_cap"));
+    EXPECT_THAT(refusal({.parameters_to_ignore = {"fc9.weight"}}), HasSubstr("got fc9.weight"));
+    EXPECT_THAT(refusal({.direct_bytes = -5}), HasSubstr("direct_bytes: at least 0"));
+    EXPECT_THAT(refusal({.desync_check_steps = -1}), HasSubstr("desync_check_steps"));
+    EXPECT_THAT(error_of([&] { DistributedDataParallel(Model(), group); }),
+                HasSubstr("got a null pointer"));
+  });
+}
+
+TEST(DdpOptions, OtherThanRank0sAreRefusedAtTheWrap) {
+  const auto models = golden_models(2);
+  const auto refusals = [&](const parallel::DdpOptions& zero, const parallel::DdpOptions& one) {
+    return muster::testing::rank_errors(2, [&](ProcessGroup group) {
+      DistributedDataParallel(models[group.rank()], group, group.rank() == 0 ? zero : one);
+    });
+  };
+  EXPECT_THAT(refusals({.direct_bytes = 8}, {.direct_bytes = 9}),
+              ::testing::Each(HasSubstr("rank 0 has option direct_bytes 8; rank 1 has option "
+                                        "direct_bytes 9")));
+  EXPECT_THAT(refusals({.comm_hook = "fp16"}, {.comm_hook = "bf16"}),
+              ::testing::Each(HasSubstr("option comm_hook bf16")));
+}
+
 // --- values on the ranks
 
 TEST(DdpDesync, NamesTheRankTheParameterAndTheStepWithinOneTurn) {
