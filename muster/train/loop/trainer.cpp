@@ -104,9 +104,12 @@ TrainResult Trainer::run() {
   if (!result.interrupted) test(result);
   result.steps = position_.step;
   if (scaler_.enabled()) result.skipped_steps = scaler_.skipped_steps();
+  bool kept = true;
+  on_first_rank(group_, [&] { kept = is_written(); });
+  if (!from_first_rank(group_, kept)) save();  // where the folder is now; that ends the run
   on_first_rank(group_, [&] {
-    result.checkpoint = writer_->wait();
     check_folder();
+    result.checkpoint = writer_->wait();
     if (result.checkpoint.empty()) result.checkpoint = find_checkpoint(output_);
   });
   result.seconds = log_.seconds();
@@ -309,7 +312,7 @@ void Trainer::test(TrainResult& result) {
 void Trainer::save() {
   check_weights();
   const tensor::NamedTensorList rng = gather_rng_states(group_, generator_);
-  if (writer_) writer_->wait();  // so that two states are not in memory at once
+  if (writer_) is_written();  // so that two states are not in memory at once
   tensor::NamedTensorList optimizer = strategy_->optimizer_state();
   last_saved_ = position_.step;
   const auto place = folder_ != nullptr ? folder_->place() : std::nullopt;
@@ -332,11 +335,22 @@ void Trainer::save() {
   on_first_rank(group_, [this] { check_folder(); });
 }
 
+/// Rank 0: waits for the checkpoint in hand. False if the folder was moved under the writer's hands.
+bool Trainer::is_written() {
+  try {
+    writer_->wait();
+    return true;
+  } catch (const std::exception&) {
+    if (folder_->place() == folder_->path()) throw;
+    return false;
+  }
+}
+
 /// Rank 0: ends the run if its folder is not where it was. A new one there would be half a run, and
 /// whoever moved it looks for the whole in the other place.
 void Trainer::check_folder() {
   const auto place = folder_->place();
-  if (place && *place == folder_->path()) return;
+  if (place == folder_->path()) return;
   if (place) writer_->wait();
   throw folder_->gone(place);
 }

@@ -62,6 +62,7 @@ class Trainer {
   void load_best();
   void test(TrainResult& result);
   void save();
+  bool is_written();
   void check_folder();
 
   const TrainPlan& plan_;
