@@ -20,13 +20,8 @@ std::string on_one_line(std::string_view text) { return join(split(text, '\n'), 
 
 /// Either side may be the misspelt one.
 std::string how_to_name(const std::string& metric, const std::vector<std::string>& reported) {
-  const auto near = nearest(metric, reported);
-  return concat("let the trial report \"",
-                metric,
-                "\", or the study have ",
-                near || reported.size() == 1
-                    ? concat("metric = \"", near.value_or(reported[0]), '"')
-                    : "one of these as its metric");
+  const std::string other = nearest(metric, reported).value_or(reported[0]);
+  return concat("let the trial report \"", metric, "\", or the study have metric = \"", other, '"');
 }
 
 }  // namespace
