@@ -1,4 +1,8 @@
 // A run whose folder is moved or removed while it goes on.
+#include <chrono>
+#include <functional>
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +23,13 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-/// What each of two ranks ends with if `act` is done before the third step after `after`.
+/// Until the one of `step` is written, which the training does not wait for; none of step 0 is.
+void wait_for_checkpoint(const fs::path& output, int64_t step) {
+  while (step > 0 && train::step_named_by(output / "latest") != step)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+/// What each of two ranks ends with if `act` is done in the third step after `after`.
 std::vector<std::string> ends_of_run(const fs::path& output,
                                      int64_t after,
                                      const std::function<void()>& act) {
@@ -33,7 +43,10 @@ std::vector<std::string> ends_of_run(const fs::path& output,
     int64_t asked = 0;
     ends[static_cast<size_t>(group.rank())] = test::error_of([&] {
       train::train(plan, data, group, output, {}, {.stop_requested = [&] {
-                     if (first && ++asked == after + 3) act();
+                     if (first && ++asked == after + 3) {
+                       wait_for_checkpoint(output, after);
+                       act();
+                     }
                      return false;
                    }});
     });
