@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
+#include "muster/base/text.h"
 
 #include "tests/support/error_of.h"
 

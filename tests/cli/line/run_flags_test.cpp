@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-RunFlags parsed(const std::vector<std::string>& args) {
+RunFlags parsed_run(const std::vector<std::string>& args) {
   std::ostringstream out, err;
   Console console(out, err, false, false);
   RunFlags flags;
@@ -23,7 +23,7 @@ RunFlags parsed(const std::vector<std::string>& args) {
 
 std::string refusal(const std::vector<std::string>& args) {
   try {
-    parsed(args);
+    parsed_run(args);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
     return error.what();
@@ -34,24 +34,24 @@ std::string refusal(const std::vector<std::string>& args) {
 TEST(RunFlags, EndAtTheProgramWithOrWithoutDashes) {
   for (const auto& args : {std::vector<std::string>{"--nproc-per-node", "2", "--", "./x", "--help"},
                            std::vector<std::string>{"--nproc_per_node=2", "./x", "--help"}}) {
-    const RunFlags flags = parsed(args);
+    const RunFlags flags = parsed_run(args);
     EXPECT_EQ(flags.spec.nproc_per_node, 2);
     EXPECT_THAT(flags.spec.argv, ElementsAre("./x", "--help"));
   }
 }
 
 TEST(RunFlags, LeaveTheUnderscoresOfTheProgramAlone) {
-  EXPECT_THAT(parsed({"--no-prefix", "./x", "--a_b"}).spec.argv, ElementsAre("./x", "--a_b"));
+  EXPECT_THAT(parsed_run({"--no-prefix", "./x", "--a_b"}).spec.argv, ElementsAre("./x", "--a_b"));
 }
 
 TEST(RunFlags, ReplaceTheNameOfThisProgramByItsPath) {
-  EXPECT_THAT(parsed({"--", "muster", "train"}).spec.argv[0], HasSubstr("/cli_tests"));
+  EXPECT_THAT(parsed_run({"--", "muster", "train"}).spec.argv[0], HasSubstr("/cli_tests"));
 }
 
 TEST(RunFlags, TakeTheAddressInBothOfTorchrunsForms) {
   const RunFlags a =
-      parsed({"--nnodes", "2", "--node-rank", "1", "--rdzv-endpoint", "host0:4711", "x"});
-  const RunFlags b = parsed(
+      parsed_run({"--nnodes", "2", "--node-rank", "1", "--rdzv-endpoint", "host0:4711", "x"});
+  const RunFlags b = parsed_run(
       {"--nnodes=2", "--node-rank=1", "--master-addr", "host0", "--master-port", "4711", "x"});
   for (const RunFlags& flags : {a, b}) {
     EXPECT_EQ(flags.spec.master_addr, "host0");
