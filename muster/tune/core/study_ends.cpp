@@ -59,8 +59,9 @@ AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::
              (is_stopped() && failure != Failure::kNone && !record.attempt.asked)) {
     ended.failure = Failure::kInterrupted;  // by us: no fault of the trial's
     ended.then = TrialState::kPending;
-    if (!stopped.empty())  // how it took that says less than why it had to end
-      ended.message = message.empty() ? stopped : concat(stopped, " (", message, ')');
+    // How it took that says less than why it had to end.
+    if (const std::string& why = stopped.empty() ? given_up : stopped; !why.empty())
+      ended.message = message.empty() ? why : concat(why, " (", message, ')');
   } else if (!record.attempt.refused.empty() &&
              (failure == Failure::kNone || failure == Failure::kCrash)) {
     // Many a program ends when its report is refused, and well: what it would have said is lost.

@@ -23,6 +23,7 @@ class TableReporter {
     written_s_ = now_s;
     const StatusFacts facts{.now_s = now_s,
                             .started_s = *started_s_,
+                            .before_s = core.used_s(),
                             .storage = core.spec().storage.string(),
                             .planned = core.planned_trials()};
     StatusOptions status = options_.status;
