@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/empty.h>
 
 namespace muster::parallel {
 
@@ -12,9 +12,8 @@ bool is_gradient_mark(const at::Tensor& gradient) {
 
 GradientMarks::GradientMarks(const std::vector<at::Tensor>& tensors, const std::string& text) {
   for (const at::Tensor& tensor : tensors) {
-    const std::vector<int64_t> strides(static_cast<size_t>(tensor.dim()), 0);
-    at::Tensor mark =
-        at::empty_strided(tensor.sizes(), strides, tensor.options().requires_grad(false));
+    at::Tensor mark = at::empty({0}, tensor.options().requires_grad(false));
+    mark.unsafeGetTensorImpl()->set_sizes_contiguous(tensor.sizes());
     c10::StorageImpl* storage = mark.storage().unsafeGetStorageImpl();
     storage->release_data_and_set_meta_custom_data_ptr_error_msg_(text);
     storage->set_nbytes(0);

@@ -35,7 +35,7 @@ std::string text_of_marks() {
                               "the optimizer made of it to the other ranks",
                       .hint = "write zero.step(optimizer) for optimizer.step(), "
                               "zero.clip_grad_norm(norm) for a clipping, and zero.zero_grad() for "
-                              "a zero_grad(false)"})
+                              "a zero_grad(false); a GradScaler takes zero.optimizer(optimizer)"})
       .what();
 }
 
@@ -183,6 +183,7 @@ void ZeroCore::step(const std::function<void()>& update) {
   if (dropped()) zero_grad();
   take_weights();
   const PutAtEnd marks{marks_};
+  marks_.lift();  // that of a rank without pieces too: its optimizer steps as all others
   for (size_t b = 0; b < parameters_.buckets(); ++b)
     parameters_.set_gradients(b, [&](const ShardPiece& piece) { return gradient(b, piece); });
   update();
@@ -197,6 +198,7 @@ void ZeroCore::step_by_bucket(const std::function<void(size_t)>& update) {
   if (dropped()) zero_grad();
   take_weights();
   const PutAtEnd marks{marks_};
+  marks_.lift();  // that of a rank without pieces too: its optimizer steps as all others
   for (size_t b = 0; b < parameters_.buckets(); ++b) {
     parameters_.set_gradients(b, [&](const ShardPiece& piece) { return gradient(b, piece); });
     update(b);
