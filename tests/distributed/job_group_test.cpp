@@ -181,7 +181,8 @@ TEST(JobGroup, OfOneLauncherIsNotDisturbedByARankOfAnotherAtItsPort) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(port);
   options.waitWorkers = false;
-  const auto served = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);  // waits for rank 0
+  const auto served =
+      c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);  // waits for rank 0
   EXPECT_THAT(test::error_of([&] {
                 distributed::connect_store(
                     rank_of_two(1, port, "theirs"), 500ms, JobKey::make().text());
