@@ -5,6 +5,7 @@
 #include <map>
 
 #include "muster/base/text.h"
+#include "muster/diagnose/record/store_diagnosis.h"
 
 namespace muster::diagnose {
 namespace {
@@ -276,57 +277,6 @@ Kind judge(const Stuck& stuck, int rank, const PeerView& peer, double stale_s) {
   if (peer.life == Life::kUnknown && peer.silent_s > stale_s) return Kind::kSilent;
   if (peer.state && has_called(stuck, *peer.state)) return Kind::kAllThere;
   return peer.state && peer.is_fresh ? Kind::kMissing : Kind::kUnknown;
-}
-
-const char* hint_of(Kind kind) {
-  switch (kind) {
-    case Kind::kGone:
-      return "look at that rank's own output and the launcher's; the kernel's log tells of the "
-             "out-of-memory killer";
-    case Kind::kStopped:
-      return "kill -CONT the process, or end the job";
-    case Kind::kSilent:
-      return "look whether that host is up and reachable";
-    case Kind::kEnded:
-    case Kind::kMissing:
-      return "look at what that rank does instead; a slow one needs a longer timeout";
-    default:
-      return "";
-  }
-}
-
-Diagnosis of_store(const StoreView& store, std::span<const PeerView> peers) {
-  const int server = store.server_rank;
-  Diagnosis found{.kind = Kind::kUnknown, .certain = true};
-  if (server < 0) {
-    found.who =
-        store.lost ? "the store of the group is gone, so the other ranks' states are unknown"
-                   : concat("the store of the group gives no answer for ", seconds(store.silent_s));
-    found.hint = "look at the launcher that serves the store";
-    return found;
-  }
-  const PeerView& peer = peers[static_cast<size_t>(server)];
-  const std::string name = concat("rank ", server, ", which serves the store, ");
-  const std::string process =
-      peer.state
-          ? concat(" (process ", peer.state->process.pid, " on ", peer.state->process.hostname, ")")
-          : "";
-  found.culprits = {server};
-  found.kind = Kind::kGone;
-  if (peer.life == Life::kStopped) {
-    found.kind = Kind::kStopped;
-    found.who = concat(name, "is stopped by SIGSTOP or a debugger", process);
-  } else if (store.lost && peer.life == Life::kRuns) {
-    found.kind = Kind::kEnded;
-    found.who = concat(name, "has closed it", process);
-  } else if (store.lost) {
-    found.who = concat(name, "is gone", process);
-  } else {
-    found.kind = Kind::kSilent;
-    found.who = concat(name, "gives no answer for ", seconds(store.silent_s), process);
-  }
-  found.hint = hint_of(found.kind);
-  return found;
 }
 
 /// The rank that serves the store is none that this operation waits for: it may have returned in

@@ -7,9 +7,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "muster/base/json.h"
-#include "muster/tune/core/description.h"
-
 #include "tests/support/error_of.h"
 #include "tests/tune/core/core_by_hand.h"
 
@@ -383,25 +380,6 @@ TEST(StudyCore, ACompleteTrialKeepsNoReasonOfAFailureBefore) {
   core.report(0, loss(1), 2);
   core.ended(0, Failure::kNone, "", 3);
   EXPECT_EQ(trial(core, 0).reason, "");
-}
-
-// ---- What a resumed study may change ----
-
-TEST(StudyDescription, TellsASpaceThatChangedFromOneThatDidNot) {
-  const Json stored = StudyCore(spec_with(5)).describe();
-  EXPECT_TRUE(describe_differences(stored, StudyCore(spec_with(50)).describe()).empty());
-  StudySpec other = spec_with(5);
-  other.space = Space({{"lr", loguniform(1e-5, 1e-1)}, {"l2", uniform(0, 1)}});
-  other.metric = "accuracy";
-  const auto lines = describe_differences(stored, StudyCore(other).describe());
-  EXPECT_THAT(lines, ::testing::Contains(HasSubstr("+ metric = \"accuracy\"")));
-  EXPECT_THAT(lines, ::testing::Contains(HasSubstr("- lr")));
-  EXPECT_THAT(lines, ::testing::Contains(HasSubstr("+ l2")));
-  EXPECT_THAT(lines, ::testing::Contains(HasSubstr("- l1")));
-  StudySpec turned = spec_with(5);
-  turned.space = Space({{"l1", sample_from("2 ** randint(2, 9)")}, {"lr", loguniform(1e-4, 1e-1)}});
-  EXPECT_THAT(describe_differences(stored, StudyCore(turned).describe()),
-              ::testing::ElementsAre(HasSubstr("another order")));
 }
 
 }  // namespace
