@@ -4,9 +4,13 @@
 
 #include "muster/train/checkpoints/checkpoint.h"
 #include "muster/train/checkpoints/model_state.h"
+#include "muster/train/loop/evaluate.h"
+#include "muster/train/loop/fit.h"
 #include "muster/train/loop/trainer.h"
 #include "muster/train/metrics/confusion_matrix.h"
 #include "muster/train/metrics/loss.h"
 #include "muster/train/plan/options.h"
 #include "muster/train/plan/plan.h"
 #include "muster/train/replicas/strategy.h"
+#include "muster/train/task/classifier_task.h"
+#include "muster/train/task/task.h"

@@ -13,11 +13,10 @@ namespace fs = std::filesystem;
 
 /// The validation's numbers, or the training's where there is no validation.
 tune::Metrics metrics_of(const train::EpochEnd& end) {
-  tune::Metrics metrics = {{"loss", end.loss.value_or(end.train_loss)},
-                           {"accuracy", end.accuracy.value_or(end.train_accuracy)}};
-  if (!end.loss) return metrics;
-  metrics.emplace_back("train_loss", end.train_loss);
-  metrics.emplace_back("train_accuracy", end.train_accuracy);
+  const bool is_validated = !end.validation.empty();
+  tune::Metrics metrics = (is_validated ? end.validation : end.train).items();
+  if (!is_validated) return metrics;
+  for (const auto& [name, value] : end.train) metrics.emplace_back(concat("train_", name), value);
   return metrics;
 }
 
@@ -41,7 +40,7 @@ void resolve_trial(fs::path& output, fs::path& resume) {
 
 TrainAsTrial::TrainAsTrial(std::function<void(const std::string&)> note) : note_(std::move(note)) {}
 
-void TrainAsTrial::attach(train::TrainCallbacks& callbacks) {
+void TrainAsTrial::attach(train::FitCallbacks& callbacks) {
   if (!tune::checkpoint_dir()) return;
   link_.emplace();
   callbacks.epoch_ended = [this](const train::EpochEnd& end) { return report(end); };

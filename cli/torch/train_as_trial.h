@@ -23,7 +23,7 @@ class TrainAsTrial {
   explicit TrainAsTrial(std::function<void(const std::string&)> note);
 
   /// Sets the callbacks that this needs. They refer to this object.
-  void attach(train::TrainCallbacks& callbacks);
+  void attach(train::FitCallbacks& callbacks);
 
  private:
   /// Whether to stop.

@@ -1,6 +1,7 @@
 #include "muster/data/dataset.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -8,6 +9,26 @@
 #include "muster/formats/crc32.h"
 
 namespace muster::data {
+
+const at::Tensor* Batch::find(std::string_view name) const {
+  for (const auto& [own, tensor] : tensors) {
+    if (own == name) return &tensor;
+  }
+  return nullptr;
+}
+
+const at::Tensor& Batch::operator[](std::string_view name) const& {
+  if (const at::Tensor* found = find(name)) return *found;
+  std::vector<std::string> known;
+  for (const auto& [own, tensor] : tensors) known.push_back(own);
+  throw usage_error({.refused = concat("a batch has no tensor \"", name, '"'),
+                     .rule = known.empty() ? "it is empty" : "it has " + join(known, ", "),
+                     .hint = suggestion(name, known)});
+}
+
+at::Tensor& Batch::operator[](std::string_view name) & {
+  return const_cast<at::Tensor&>(std::as_const(*this)[name]);
+}
 
 Batch Dataset::get(std::span<const int64_t> indices, const SampleContext& context) const {
   const int64_t samples = size();

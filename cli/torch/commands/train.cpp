@@ -170,7 +170,7 @@ class Reporter {
   int progress_fd_ = -1;
 };
 
-int report_result(const train::TrainResult& result,
+int report_result(const train::FitResult& result,
                   const fs::path& output,
                   bool json,
                   Console& console) {
@@ -185,8 +185,8 @@ int report_result(const train::TrainResult& result,
     return kInterrupted;
   }
   if (json) {
-    Json object = {{"test_accuracy", result.test.meter.accuracy()},
-                   {"test_loss", result.test.meter.loss()},
+    Json object = {{"test_accuracy", result.test.metrics["accuracy"]},
+                   {"test_loss", result.test.metrics["loss"]},
                    {"steps", result.steps},
                    {"seconds", result.seconds},
                    {"output", output.string()},
@@ -206,7 +206,7 @@ int report_result(const train::TrainResult& result,
                         output.string(),
                         ", curves in ",
                         (output / "index.html").string()));
-    console.out() << "test accuracy " << fixed(result.test.meter.accuracy(), 4) << '\n'
+    console.out() << "test accuracy " << fixed(result.test.metrics["accuracy"], 4) << '\n'
                   << std::flush;
   }
   return kDone;
@@ -294,7 +294,7 @@ int train_command(std::span<const std::string> args,
   }
   Reporter reporter(console, env.has_value());
   const auto note = [&](const std::string& line) { reporter.note(line); };
-  train::TrainCallbacks callbacks{
+  train::FitCallbacks callbacks{
       .progress = [&](const track::ProgressEvent& event) { reporter.progress(event); },
       .note = note,
       .stop_requested = [] { return stop_wanted.load(); },
@@ -304,7 +304,7 @@ int train_command(std::span<const std::string> args,
       .about = facts_of(args)};
   TrainAsTrial trial(note);
   if (first) trial.attach(callbacks);
-  const train::TrainResult result =
+  const train::FitResult result =
       in_threads ? train::train_on_threads(plan, data, output, resume, callbacks, owned.get())
                  : train::train(plan, data, group, output, resume, callbacks, owned.get());
   reporter.finish();

@@ -68,8 +68,7 @@ DataSpec TensorDataset::spec() const {
 }
 
 Batch TensorDataset::load(std::span<const int64_t> indices, const SampleContext&) const {
-  return {.data = copy_rows(data_, indices),
-          .target = copy_rows(target_, indices),
+  return {.tensors = {{"data", copy_rows(data_, indices)}, {"target", copy_rows(target_, indices)}},
           .indices = {indices.begin(), indices.end()}};
 }
 

@@ -1,46 +1,19 @@
 #include "muster/train/plan/parts.h"
 
-#include <mutex>
-
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Context.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/data/samplers/exact_cover.h"
 #include "muster/models/weights.h"
 
 namespace muster::train {
 
-std::unique_ptr<data::Loader> make_loader(const TrainPlan& plan,
-                                          const DatasetPtr& train,
-                                          const distributed::ProcessGroup& group) {
-  const auto seed = static_cast<uint64_t>(plan.options.seed);
-  return std::make_unique<data::Loader>(
-      train,
-      data::LoaderOptions{
-          .batch_size = plan.batch_per_rank, .workers = plan.options.workers, .seed = seed},
-      std::make_unique<data::ExactCoverSampler>(
-          plan.train_samples,
-          data::ExactCoverSamplerOptions{.world_size = group.world_size(),
-                                         .rank = group.rank(),
-                                         .seed = seed,
-                                         .shuffle = true}));
-}
-
 std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan, bool is_resumed) {
-  std::shared_ptr<models::Classifier> model;
-  {
-    // Torch's default generator is one per process: ranks that are threads seed it and draw one
-    // after the other.
-    static std::mutex generator_in_use;
-    const std::lock_guard lock(generator_in_use);
-    at::manual_seed(static_cast<uint64_t>(plan.options.seed));
-    model = models::make_model(plan.model_name, plan.model_shape, plan.model_params);
-  }
+  std::shared_ptr<models::Classifier> model =
+      models::make_model(plan.model_name, plan.model_shape, plan.model_params);
   if (!is_resumed && !plan.options.weights.empty())
     models::load_weights(*model, tensor::read_safetensors(plan.options.weights).tensors);
   return model;
@@ -76,21 +49,6 @@ void check_model(const TrainPlan& plan) {
          .hint = always ? concat("take --batch-size ", 2 * plan.world_size, " or more")
                         : "take --drop-last, or another --batch-size"});
   }
-}
-
-data::Batch stand_in_batch(const models::ImageShape& shape) {
-  return {.data = at::zeros({2, shape.channels, shape.height, shape.width}),
-          .target = at::zeros({2}, at::kLong)};
-}
-
-std::unique_ptr<optim::Optimizer> make_optimizer(const TrainPlan& plan,
-                                                 const models::Classifier& model) {
-  tensor::NamedTensorList parameters;
-  for (const auto& item : model.named_parameters())
-    parameters.emplace_back(item.key(), item.value());
-  return optim::optimizers()
-      .at(plan.optimizer_name)
-      .make(std::move(parameters), plan.lr, plan.optimizer_params);
 }
 
 }  // namespace muster::train

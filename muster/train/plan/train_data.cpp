@@ -16,7 +16,7 @@ TrainData open_data(const std::string& spec, const std::filesystem::path& data_d
   return data;
 }
 
-SplitData split_data(const TrainPlan& plan, const TrainData& data) {
+FitData split_data(const TrainPlan& plan, const TrainData& data) {
   const models::ImageShape& shape = plan.model_shape;
   const auto fitted = [&](const DatasetPtr& set) {
     return data::fit_images(set, shape.channels, shape.height, shape.width);

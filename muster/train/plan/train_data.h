@@ -6,6 +6,7 @@
 #include <string>
 
 #include "muster/data/dataset.h"
+#include "muster/train/plan/fit_data.h"
 #include "muster/train/plan/plan.h"
 
 namespace muster::train {
@@ -21,13 +22,8 @@ struct TrainData {
 /// Opens the dataset of `spec` ("name:key=value"). Throws what the dataset throws.
 TrainData open_data(const std::string& spec, const std::filesystem::path& data_dir);
 
-/// What the loop reads: images of the size and channels that the plan's model takes.
-struct SplitData {
-  DatasetPtr train;
-  DatasetPtr validation;  ///< the last samples of the training split, maybe none
-  DatasetPtr test;
-};
-
-SplitData split_data(const TrainPlan& plan, const TrainData& data);
+/// What the loop reads: images of the size and channels that the plan's model takes. The validation
+/// has the last samples of the training split, maybe none.
+FitData split_data(const TrainPlan& plan, const TrainData& data);
 
 }  // namespace muster::train

@@ -23,23 +23,23 @@ TEST(TensorDataset, CopiesRowsAsTheyAre) {
     const at::Tensor rows = torch::randint(2, {6, 2, 3}).to(dtype);
     const TensorDataset data(rows, torch::arange(6));
     const Batch batch = data.get(kIndices);
-    EXPECT_TRUE(batch.data.equal(rows.index_select(0, torch::tensor({4, 0, 4})))) << dtype;
-    EXPECT_EQ(batch.data.scalar_type(), dtype);
-    EXPECT_TRUE(batch.target.equal(torch::tensor({4, 0, 4}, torch::kLong)));
+    EXPECT_TRUE(batch["data"].equal(rows.index_select(0, torch::tensor({4, 0, 4})))) << dtype;
+    EXPECT_EQ(batch["data"].scalar_type(), dtype);
+    EXPECT_TRUE(batch["target"].equal(torch::tensor({4, 0, 4}, torch::kLong)));
   }
 }
 
 TEST(TensorDataset, KeepsTargetsThatAreNoClass) {
   const at::Tensor targets = torch::randn({6, 2});
   EXPECT_TRUE(
-      TensorDataset(torch::randn({6, 1}), targets).get(kIndices).target[1].equal(targets[0]));
+      TensorDataset(torch::randn({6, 1}), targets).get(kIndices)["target"][1].equal(targets[0]));
 }
 
 TEST(TensorDataset, TakesViewsAndTensorsThatNeedGradients) {
   const at::Tensor base = torch::randn({3, 6}, torch::requires_grad());
   const Batch batch = TensorDataset(base.t(), torch::arange(6)).get(kIndices);
-  EXPECT_TRUE(batch.data[0].equal(base.detach().t()[4]));
-  EXPECT_FALSE(batch.data.requires_grad());
+  EXPECT_TRUE(batch["data"][0].equal(base.detach().t()[4]));
+  EXPECT_FALSE(batch["data"].requires_grad());
 }
 
 TEST(TensorDataset, DescribesItsSamples) {

@@ -38,8 +38,8 @@ TEST_P(Breaks, EndsBitEqualToAnUnbrokenRun) {
   ASSERT_EQ(broken.last.position.step, steps);
   const Ran resumed = run(options, world, broken_folder.path(), broken.result.checkpoint);
   expect_same_state(resumed.last, whole.last);
-  EXPECT_EQ(resumed.result.test.meter.loss(), whole.result.test.meter.loss());
-  EXPECT_EQ(resumed.result.test.meter.accuracy(), whole.result.test.meter.accuracy());
+  EXPECT_EQ(resumed.result.test.metrics["loss"], whole.result.test.metrics["loss"]);
+  EXPECT_EQ(resumed.result.test.metrics["accuracy"], whole.result.test.metrics["accuracy"]);
 
   // The metrics of both runs tell the same story, but for times.
   const auto story = [](const std::filesystem::path& folder) {

@@ -1,4 +1,4 @@
-#include "muster/train/loop/precision.h"
+#include "muster/train/plan/precision.h"
 
 #include <cmath>
 #include <limits>
