@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "muster/train/loop/trainer.h"
+#include "muster/train/classifier/trainer.h"
 #include "muster/tune/trial/report.h"
 
 namespace muster::cli {

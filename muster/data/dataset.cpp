@@ -52,7 +52,9 @@ uint32_t Dataset::fingerprint() const {
   for (int64_t i = 0; i < count; ++i)
     spread.push_back(samples / count * i + samples % count * i / count);
   const Batch batch = get(spread);
-  return fingerprint_of(batch.target, fingerprint_of(batch.data, of_size));
+  uint32_t sum = of_size;
+  for (const auto& [name, tensor] : batch.tensors) sum = fingerprint_of(tensor, sum);
+  return sum;
 }
 
 std::string_view to_string(Split split) { return split == Split::kTrain ? "train" : "test"; }

@@ -5,7 +5,7 @@
 #include <torch/torch.h>
 
 #include "muster/testing/run_ranks.h"
-#include "muster/train/loop/trainer.h"
+#include "muster/train/classifier/trainer.h"
 
 namespace muster::test {
 

@@ -18,7 +18,7 @@
 #include "muster/base/local_time.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
-#include "muster/train/loop/trainer.h"
+#include "muster/train/classifier/trainer.h"
 
 #include "cli/command.h"
 #include "cli/config/config_file.h"

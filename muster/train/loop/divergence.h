@@ -8,10 +8,10 @@
 
 #include "muster/distributed/process_group.h"
 #include "muster/train/checkpoints/model_state.h"
-#include "muster/train/loop/evaluation.h"
-#include "muster/train/loop/fit.h"
 #include "muster/train/loop/messages.h"
+#include "muster/train/plan/callbacks.h"
 #include "muster/train/record/run_log.h"
+#include "muster/train/task/evaluation.h"
 
 namespace muster::train {
 

@@ -7,9 +7,9 @@
 
 #include "muster/data/dataset.h"
 #include "muster/distributed/process_group.h"
-#include "muster/train/loop/evaluation.h"
 #include "muster/train/metrics/meter.h"
 #include "muster/train/plan/precision.h"
+#include "muster/train/task/evaluation.h"
 #include "muster/train/task/task.h"
 
 namespace muster::train {

@@ -9,7 +9,7 @@
 
 #include "muster/distributed/process_group.h"
 #include "muster/train/checkpoints/run_folder.h"
-#include "muster/train/loop/fit.h"
+#include "muster/train/plan/callbacks.h"
 #include "muster/train/plan/fit_plan.h"
 #include "muster/train/record/run_log.h"
 
@@ -17,7 +17,8 @@ namespace muster::train {
 
 /// This rank's thread uses the plan's number of intra-op threads from here on. Throws a usage error
 /// if the run cannot go on with this plan although its options are the same (another number of
-/// samples), if a limit of the plan is behind the checkpoint, or unless all ranks resume from one and the same checkpoint, or none does: an output
+/// samples), if a limit of the plan is behind the checkpoint, or unless all ranks resume from one
+/// and the same checkpoint, or none does: an output
 /// folder that not all machines see would else give each rank a run of its own. Collective.
 void begin_on_rank(const FitPlan& plan,
                    const distributed::ProcessGroup& group,

@@ -15,14 +15,6 @@
 
 namespace muster::train {
 
-/// How many ranks a launcher started and what each may use.
-struct Surroundings {
-  int64_t world_size = 1;
-  int64_t local_world_size = 1;
-  int64_t cores = 1;
-  int64_t intraop_threads = 0;  ///< of the calling thread's operators; 0: as many as ATen has now
-};
-
 /// Samples of the splits; a run may be without validation, or without test.
 struct SplitFacts {
   int64_t train = 0;
@@ -47,7 +39,7 @@ struct FitNumbers {
   int64_t samples_per_epoch = 0;  ///< train_samples, or its whole batches: drop_last
   int64_t steps_per_epoch = 0;
   int64_t total_steps = 0;
-  std::string train_fingerprint;     ///< so that other data of the same size are noticed
+  std::string train_fingerprint;  ///< so that other data of the same size are noticed
   std::string test_fingerprint;
   int64_t intraop_threads = 1;       ///< per rank; with another number sums round otherwise
   std::string monitored;             ///< the metric of options.monitor: "accuracy"
@@ -66,22 +58,17 @@ struct FitPlan : FitNumbers {
 /// "mlp:hidden=64" -> {"mlp", {{"hidden", "64"}}}.
 std::pair<std::string, ParamValues> split_spec(const std::string& spec);
 
-/// Replaces auto and -1 in `options`, and counts. Throws a usage error, by the name of the flag, for
-/// an unknown name, a number out of range, a batch size that the ranks cannot share equally, a
-/// metric to monitor that is not among `metrics`, what validation samples must decide where there
-/// are none, or a strategy that is not for these surroundings. `auto` is single on one rank, ddp on
-/// more, and dp where --devices is said.
-FitNumbers resolve_fit(FitOptions& options,
-                       const Surroundings& around,
-                       const SplitFacts& splits,
-                       const std::vector<Metric>& metrics);
-
 /// The options as they were resolved, and the numbers: a record for config.json and checkpoints.
 Json to_json(const FitOptions& options, const FitNumbers& numbers);
+Json to_json(const TrainOptions& options, const FitNumbers& numbers);
 /// The numbers alone.
 Json to_json(const FitNumbers& numbers);
 
-/// Fills `options` from a checkpoint's record, as take_over() for TrainOptions does; see plan.h.
+/// Fills `options` from a checkpoint's plan. Options named in `said` were given by the user now and
+/// stay. Throws a usage error that lists the differences if one that shapes the numbers (model,
+/// data, weights to start from, optimizer, batch size, seed, validation samples) was given anew with
+/// another value.
+void take_over(const Json& plan, const std::vector<std::string>& said, TrainOptions& options);
 void take_over(const Json& plan, const std::vector<std::string>& said, FitOptions& options);
 
 /// Lines for --explain, from the optimizer on; `loss` is what is known of it.

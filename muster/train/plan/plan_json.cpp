@@ -4,7 +4,7 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
-#include "muster/train/plan/plan.h"
+#include "muster/train/plan/fit_plan.h"
 
 namespace muster::train {
 namespace {
@@ -92,9 +92,9 @@ Json to_json(const FitOptions& options, const FitNumbers& numbers) {
   return json;
 }
 
-Json to_json(const TrainPlan& plan) {
-  Json json = options_json(plan.options);
-  json.update(to_json(static_cast<const FitNumbers&>(plan)));
+Json to_json(const TrainOptions& options, const FitNumbers& numbers) {
+  Json json = options_json(options);
+  json.update(to_json(numbers));
   return json;
 }
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "muster/train/loop/evaluation.h"
 #include "muster/train/plan/fit_plan.h"
+#include "muster/train/task/evaluation.h"
 
 namespace muster::train {
 

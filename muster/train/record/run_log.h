@@ -11,8 +11,8 @@
 
 #include "muster/track/metrics_log.h"
 #include "muster/track/progress.h"
-#include "muster/train/loop/fit.h"
 #include "muster/train/metrics/metric.h"
+#include "muster/train/plan/callbacks.h"
 #include "muster/train/plan/fit_plan.h"
 #include "muster/train/record/tensorboard_log.h"
 

@@ -11,9 +11,9 @@
 #include "muster/base/file.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/train/classifier/classifier_task.h"
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/replicas/sharded_optimizer.h"
-#include "muster/train/task/classifier_task.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"

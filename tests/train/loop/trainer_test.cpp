@@ -1,6 +1,6 @@
 // The training loop on ranks that are threads: learning, batches and their weights, clipping,
 // stopping early, refusing numbers that are not finite.
-#include "muster/train/loop/trainer.h"
+#include "muster/train/classifier/trainer.h"
 
 #include <atomic>
 #include <fstream>

@@ -1,5 +1,3 @@
-#include "muster/train/plan/plan.h"
-
 #include <algorithm>
 #include <limits>
 #include <type_traits>
@@ -12,6 +10,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/data/sets/tensor_dataset.h"
+#include "muster/train/classifier/train_plan.h"
 
 #include "tests/support/error_of.h"
 

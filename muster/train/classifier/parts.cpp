@@ -1,4 +1,4 @@
-#include "muster/train/plan/parts.h"
+#include "muster/train/classifier/parts.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/zeros.h>

@@ -1,4 +1,4 @@
-#include "muster/train/task/classifier_task.h"
+#include "muster/train/classifier/classifier_task.h"
 
 #include "muster/base/text.h"
 #include "muster/train/metrics/loss.h"

@@ -1,4 +1,4 @@
-#include "muster/train/plan/plan.h"
+#include "muster/train/classifier/train_plan.h"
 
 #include <algorithm>
 #include <tuple>
@@ -7,9 +7,9 @@
 #include "muster/base/text.h"
 #include "muster/formats/crc32.h"
 #include "muster/models/model.h"
+#include "muster/train/classifier/classifier_task.h"
+#include "muster/train/classifier/parts.h"
 #include "muster/train/plan/option_checks.h"
-#include "muster/train/plan/parts.h"
-#include "muster/train/task/classifier_task.h"
 
 namespace muster::train {
 namespace {
@@ -85,6 +85,8 @@ FitPlan fit_plan(const TrainPlan& plan) {
   out.explained = explain(plan);
   return out;
 }
+
+Json to_json(const TrainPlan& plan) { return to_json(plan.options, plan); }
 
 void check_weights(const TrainPlan& plan) {
   const std::filesystem::path& weights = plan.options.weights;

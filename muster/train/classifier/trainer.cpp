@@ -1,7 +1,7 @@
-#include "muster/train/loop/trainer.h"
+#include "muster/train/classifier/trainer.h"
 
-#include "muster/train/plan/parts.h"
-#include "muster/train/task/classifier_task.h"
+#include "muster/train/classifier/classifier_task.h"
+#include "muster/train/classifier/parts.h"
 
 namespace muster::train {
 namespace {

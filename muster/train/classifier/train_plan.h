@@ -11,8 +11,8 @@
 #include "muster/base/params.h"
 #include "muster/data/dataset.h"
 #include "muster/models/model.h"
+#include "muster/train/loop/resolve.h"
 #include "muster/train/plan/fit_plan.h"
-#include "muster/train/plan/options.h"
 
 namespace muster::train {
 
@@ -42,12 +42,6 @@ void check_weights(const TrainPlan& plan);
 /// What was said and what became of it, for config.json and checkpoints. Paths are absolute, so that
 /// a run can be resumed from any folder.
 Json to_json(const TrainPlan& plan);
-
-/// Fills `options` from a checkpoint's plan. Options named in `said` were given by the user now and
-/// stay. Throws a usage error that lists the differences if one that shapes the numbers (model,
-/// data, weights to start from, optimizer, batch size, seed, validation samples) was given anew with
-/// another value.
-void take_over(const Json& plan, const std::vector<std::string>& said, TrainOptions& options);
 
 /// One line per decision, for --explain.
 std::string explain(const TrainPlan& plan);

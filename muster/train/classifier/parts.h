@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "muster/models/model.h"
-#include "muster/train/plan/plan.h"
+#include "muster/train/classifier/train_plan.h"
 
 namespace muster::train {
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "muster/data/dataset.h"
+#include "muster/train/classifier/train_plan.h"
 #include "muster/train/plan/fit_data.h"
-#include "muster/train/plan/plan.h"
 
 namespace muster::train {
 

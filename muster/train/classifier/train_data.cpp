@@ -1,4 +1,4 @@
-#include "muster/train/plan/train_data.h"
+#include "muster/train/classifier/train_data.h"
 
 #include "muster/data/sets/subset_dataset.h"
 #include "muster/data/transforms/fit_images.h"

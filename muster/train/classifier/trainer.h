@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <optional>
 
+#include "muster/train/classifier/train_data.h"
+#include "muster/train/classifier/train_plan.h"
 #include "muster/train/loop/fit.h"
-#include "muster/train/plan/plan.h"
-#include "muster/train/plan/train_data.h"
 
 namespace muster::train {
 
