@@ -59,12 +59,13 @@ ROOMS = {
     "models": Room("layers, families, zoo", ["base", "tensor"], {
         "layers": [], "": ["layers"], "families": ["", "layers"], "zoo": ["", "layers", "families"]}, torch=True),
     "memory": Room("allocator tags, leaks, step guard", ["base", "tensor", "diagnose"], {"": []}, torch=True),
-    "train": Room("the training loop", ["base", "formats", "diagnose", "track", "tensor", "distributed", "parallel", "optim", "data",
+    "train": Room("the training loop", ["base", "formats", "diagnose", "track", "tune", "tensor", "distributed", "parallel", "optim", "data",
                                         "models", "memory"], {
         "metrics": [], "checkpoints": [], "task": ["metrics"], "plan": ["metrics", "task"],
         "replicas": ["metrics", "task", "plan"], "strategies": ["plan", "replicas"],
         "record": ["metrics", "task", "plan", "checkpoints"],
         "loop": ["metrics", "task", "plan", "checkpoints", "replicas", "record"],
+        "program": ["metrics", "task", "plan", "checkpoints", "replicas", "record", "loop"],
         "classifier": ["metrics", "task", "plan", "checkpoints", "replicas", "record", "loop"]}, torch=True),
     "testing": Room("what users and our tests fake", ["base", "distributed"], {"": [], "accelerator": []}, torch=True),
 }

@@ -62,21 +62,21 @@ std::unique_ptr<CLI::App> train_app(TrainFlags& flags) {
       if (info.show_default) option->capture_default_str();
     }
   });
-  add_value(*app, "--output", flags.output, "folder of the run [runs/MODEL-DATA, numbered]")
+  add_value(*app, "--output", flags.run.output, "folder of the run [runs/MODEL-DATA, numbered]")
       ->type_name("DIR");
   add_value(*app,
             "--resume",
-            flags.resume,
+            flags.run.resume,
             "go on with the run in DIR (or one checkpoint); auto: with what --output holds, "
             "else start")
       ->type_name("DIR|auto");
   add_value(*app, "--config", flags.config, "read flags from a TOML file; flags given here win")
       ->type_name("FILE");
-  add_value(*app, "--trace", flags.trace_file, "write a timeline of the steps (Chrome trace)")
+  add_value(*app, "--trace", flags.run.trace, "write a timeline of the steps (Chrome trace)")
       ->type_name("FILE");
-  add_value(*app, "--trace-steps", flags.trace_steps, "so many steps, after the first 10 [100]")
+  add_value(*app, "--trace-steps", flags.run.trace_steps, "so many steps, after the first 10 [100]")
       ->type_name("N");
-  app->add_flag("--explain", flags.explain, "print the resolved plan and stop");
+  app->add_flag("--explain", flags.run.explain, "print the resolved plan and stop");
   app->add_flag("--json", flags.json, "print the result as one JSON object");
   return app;
 }

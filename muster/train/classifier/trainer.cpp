@@ -4,9 +4,8 @@
 #include "muster/train/classifier/parts.h"
 
 namespace muster::train {
-namespace {
 
-TaskMaker task_of(const TrainPlan& plan, bool is_resumed) {
+TaskMaker classifier_maker(const TrainPlan& plan, bool is_resumed) {
   return [&plan, is_resumed]() -> std::unique_ptr<Task> {
     return std::make_unique<ClassifierTask>(make_initial_model(plan, is_resumed),
                                             ClassifierOptions{
@@ -16,8 +15,6 @@ TaskMaker task_of(const TrainPlan& plan, bool is_resumed) {
   };
 }
 
-}  // namespace
-
 FitResult train(const TrainPlan& plan,
                 const TrainData& data,
                 const distributed::ProcessGroup& group,
@@ -25,7 +22,7 @@ FitResult train(const TrainPlan& plan,
                 const std::optional<Checkpoint>& resume,
                 const FitCallbacks& callbacks,
                 RunFolder* owned) {
-  return fit(task_of(plan, resume.has_value()),
+  return fit(classifier_maker(plan, resume.has_value()),
              split_data(plan, data),
              fit_plan(plan),
              group,
@@ -41,7 +38,7 @@ FitResult train_on_threads(const TrainPlan& plan,
                            const std::optional<Checkpoint>& resume,
                            const FitCallbacks& callbacks,
                            RunFolder* owned) {
-  return fit_on_threads(task_of(plan, resume.has_value()),
+  return fit_on_threads(classifier_maker(plan, resume.has_value()),
                         split_data(plan, data),
                         fit_plan(plan),
                         output,

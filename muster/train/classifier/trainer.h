@@ -10,6 +10,10 @@
 
 namespace muster::train {
 
+/// The task that the plan names: a classifier of images, its weights as make_initial_model(). `plan`
+/// outlives it.
+TaskMaker classifier_maker(const TrainPlan& plan, bool is_resumed);
+
 /// fit() with the task that the plan names: a classifier of images. Throws as fit().
 FitResult train(const TrainPlan& plan,
                 const TrainData& data,

@@ -53,6 +53,15 @@ struct TrainOptions : FitOptions {
   int64_t top_k = 0;                ///< also count answers among the k best scores; 0: do not
 };
 
+/// What is said about a run of any task besides: where it is, and what is shown of it.
+struct RunFlags {
+  std::filesystem::path output;        ///< empty: a fresh folder below runs/
+  std::filesystem::path resume;        ///< a run's folder or a checkpoint; auto: what output holds
+  std::filesystem::path trace;         ///< a timeline of the steps is written there
+  std::optional<int64_t> trace_steps;  ///< of it; 100 if not said
+  bool explain = false;                ///< the plan is printed, and nothing trained
+};
+
 /// What a resumed run may say anew.
 enum class OnResume {
   kFixed,  ///< shapes the numbers: as it was, or the resume is refused

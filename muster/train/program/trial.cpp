@@ -1,4 +1,4 @@
-#include "cli/torch/train_as_trial.h"
+#include "muster/train/program/trial.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,13 +6,13 @@
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 
-namespace muster::cli {
+namespace muster::train {
 namespace {
 
 namespace fs = std::filesystem;
 
 /// The validation's numbers, or the training's where there is no validation.
-tune::Metrics metrics_of(const train::EpochEnd& end) {
+tune::Metrics metrics_of(const EpochEnd& end) {
   const bool is_validated = !end.validation.empty();
   tune::Metrics metrics = (is_validated ? end.validation : end.train).items();
   if (!is_validated) return metrics;
@@ -40,16 +40,16 @@ void resolve_trial(fs::path& output, fs::path& resume) {
 
 TrainAsTrial::TrainAsTrial(std::function<void(const std::string&)> note) : note_(std::move(note)) {}
 
-void TrainAsTrial::attach(train::FitCallbacks& callbacks) {
+void TrainAsTrial::attach(FitCallbacks& callbacks) {
   if (!tune::checkpoint_dir()) return;
   link_.emplace();
-  callbacks.epoch_ended = [this](const train::EpochEnd& end) { return report(end); };
+  callbacks.epoch_ended = [this](const EpochEnd& end) { return report(end); };
   callbacks.not_finite = [](const Error& error) {
     tune::say_failure(tune::Failure::kNan, error.text().refused);
   };
 }
 
-bool TrainAsTrial::report(const train::EpochEnd& end) {
+bool TrainAsTrial::report(const EpochEnd& end) {
   const tune::Decision decision = link_->report(
       metrics_of(end), {.step = end.epoch, .checkpoint = fs::absolute(end.checkpoint).string()});
   if (decision.action == tune::Action::kContinue) return false;
@@ -60,4 +60,4 @@ bool TrainAsTrial::report(const train::EpochEnd& end) {
   return true;
 }
 
-}  // namespace muster::cli
+}  // namespace muster::train

@@ -1,4 +1,4 @@
-// `muster train` as a trial of a study: where it writes, what it tells the tuner, how it ends.
+// A training as a trial of a study: where it writes, what it tells the tuner, how it ends.
 #pragma once
 
 #include <filesystem>
@@ -6,10 +6,10 @@
 #include <optional>
 #include <string>
 
-#include "muster/train/classifier/trainer.h"
+#include "muster/train/plan/callbacks.h"
 #include "muster/tune/trial/report.h"
 
-namespace muster::cli {
+namespace muster::train {
 
 /// As a trial the run is in the trial's own folder, and goes on from where the tuner has it; what
 /// the command line says stays. Every attempt that starts anew has a folder of its own.
@@ -23,14 +23,14 @@ class TrainAsTrial {
   explicit TrainAsTrial(std::function<void(const std::string&)> note);
 
   /// Sets the callbacks that this needs. They refer to this object.
-  void attach(train::FitCallbacks& callbacks);
+  void attach(FitCallbacks& callbacks);
 
  private:
   /// Whether to stop.
-  bool report(const train::EpochEnd& end);
+  bool report(const EpochEnd& end);
 
   std::function<void(const std::string&)> note_;
   std::optional<tune::TrialLink> link_;
 };
 
-}  // namespace muster::cli
+}  // namespace muster::train
