@@ -7,7 +7,6 @@
 
 #include <c10/util/Exception.h>
 #include <torch/version.h>
-#include <unistd.h>
 
 #include "muster/base/error.h"
 #include "muster/base/host.h"
@@ -15,6 +14,8 @@
 #include "muster/base/local_time.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
+#include "muster/base/version.h"
+#include "muster/track/progress_pipe.h"
 #include "muster/train/classifier/trainer.h"
 #include "muster/train/program/run_program.h"
 
@@ -85,18 +86,13 @@ void write_config(const fs::path& file,
 class Reporter {
  public:
   Reporter(Console& console, bool under_launcher) {
-    const auto fd = process_environment(kProgressFdEnv);
-    if (fd) progress_fd_ = static_cast<int>(to_int(*fd).value_or(-1));
     if (!under_launcher) bar_ = std::make_unique<LiveBar>(console);
     console_ = &console;
   }
 
   void progress(const track::ProgressEvent& event) {
     if (bar_) bar_->update(event);
-    if (progress_fd_ < 0) return;
-    const std::string line = track::to_json_line(event);
-    // A launcher that reads no more must not stop the training.
-    if (::write(progress_fd_, line.data(), line.size()) < 0 && errno == EPIPE) progress_fd_ = -1;
+    pipe_.write(event);
   }
 
   void note(const std::string& line) {
@@ -115,7 +111,7 @@ class Reporter {
  private:
   Console* console_;
   std::unique_ptr<LiveBar> bar_;
-  int progress_fd_ = -1;
+  track::ProgressPipe pipe_;
 };
 
 int report_result(const train::ProgramEnd& end, bool json, Console& console) {
@@ -149,7 +145,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(std::span<const std::s
           {"started", local_time_now("%Y-%m-%d %H:%M:%S %Z")},
           {"host", host_name()},
           {"folder", fs::current_path().string()},
-          {"version", "muster " MUSTER_VERSION ", LibTorch " TORCH_VERSION}};
+          {"version", concat("muster ", version(), ", LibTorch " TORCH_VERSION)}};
 }
 
 /// What `muster train` trains.

@@ -123,8 +123,7 @@ std::shared_ptr<const Dataset> fit_images(std::shared_ptr<const Dataset> dataset
   std::vector<int64_t> shape{channels, height, width};
   if (spec.sample_shape == shape) return dataset;
   if (const auto* subset = dynamic_cast<const SubsetDataset*>(dataset.get())) {
-    return std::make_shared<SubsetDataset>(
-        fit_images(subset->whole(), channels, height, width), subset->from(), subset->size());
+    return subset->over(fit_images(subset->whole(), channels, height, width));
   }
   const bool resizes = height != spec.height() || width != spec.width();
   if (auto bytes = std::dynamic_pointer_cast<const ImageDataset>(dataset); bytes && resizes)

@@ -43,6 +43,12 @@ StepResult ClassifierTask::evaluate_step(const data::Batch& batch, const StepCon
   return result;
 }
 
+tensor::NamedTensorList ClassifierTask::predict_step(const data::Batch& batch, const StepContext&) {
+  const at::Tensor probabilities = scores_of(batch).softmax(1);
+  auto [best, predicted] = probabilities.max(1);
+  return {{"class", predicted}, {"probability", best}, {"probabilities", probabilities}};
+}
+
 void ClassifierTask::begin_evaluation(Phase phase, const data::DataSpec& spec) {
   confusion_.reset();
   if (phase == Phase::kTest && spec.classes > 0) confusion_.emplace(spec.classes, spec.class_names);

@@ -7,26 +7,11 @@
 
 #include "muster/data/loader/loader.h"
 #include "muster/data/samplers/exact_cover.h"
+#include "muster/train/loop/evaluation_mode.h"
 #include "muster/train/task/step.h"
 
 namespace muster::train {
 namespace {
-
-/// Puts a module's mode back, whatever happens.
-class EvaluationMode {
- public:
-  explicit EvaluationMode(torch::nn::Module& module)
-      : module_(module), was_training_(module.is_training()) {
-    module_.eval();
-  }
-  ~EvaluationMode() { module_.train(was_training_); }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  torch::nn::Module& module_;
-  bool was_training_;
-};
 
 Meter sum_over_ranks(const Meter& own, const distributed::ProcessGroup& group) {
   if (group.world_size() == 1) return own;
@@ -52,11 +37,7 @@ Evaluation evaluate(Task& task,
                     const EvaluateOptions& options,
                     const AfterBatch& after_batch) {
   const c10::NoGradGuard no_grad;
-  torch::nn::Module& module = *task.module();
-  if (group.world_size() > 1) {
-    for (const at::Tensor& buffer : module.buffers()) group.broadcast(buffer);
-  }
-  const EvaluationMode mode(module);
+  const EvaluationMode mode(*task.module(), group);
   const int64_t samples = dataset->size();
   Meter own(std::make_shared<const std::vector<Metric>>(task.metrics()));
   task.begin_evaluation(options.phase, dataset->spec());

@@ -76,6 +76,26 @@ struct OptionInfo {
   bool show_default = true;  ///< false: the help text says what happens if it is not given
 };
 
+/// Calls visit(info, member) for each of them.
+template <class Flags, class Visitor>
+void visit_run_flags(Flags& flags, Visitor&& visit) {
+  using enum OnResume;
+  visit(OptionInfo{"output", "DIR", "folder of the run [runs/NAME, numbered]", kFree, false},
+        flags.output);
+  visit(OptionInfo{"resume",
+                   "DIR|auto",
+                   "go on with the run in DIR (or one checkpoint); auto: with what --output holds, "
+                   "else start",
+                   kFree,
+                   false},
+        flags.resume);
+  visit(OptionInfo{"trace", "FILE", "write a timeline of the steps (Chrome trace)", kFree, false},
+        flags.trace);
+  visit(OptionInfo{"trace_steps", "N", "so many steps, after the first 10 [100]", kFree, false},
+        flags.trace_steps);
+  visit(OptionInfo{"explain", "", "print the resolved plan and stop"}, flags.explain);
+}
+
 /// Calls visit(info, member) for each option, in the order of the help: of TrainOptions, or only
 /// those of FitOptions.
 template <class Options, class Visitor>

@@ -13,11 +13,10 @@
 #include "muster/distributed/process_group.h"
 #include "muster/optim/optimizer.h"
 #include "muster/tensor/named_tensors.h"
+#include "muster/train/plan/fit_plan.h"
 #include "muster/train/task/task.h"
 
 namespace muster::train {
-
-struct FitPlan;
 
 /// What a strategy is made from, on each rank.
 struct StrategyRequest {

@@ -1,5 +1,8 @@
 #include "muster/train/task/task.h"
 
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
 namespace muster::train {
 
 std::string_view name_of(Phase phase) {
@@ -12,6 +15,11 @@ std::string_view name_of(Phase phase) {
       return "test";
   }
   return "?";
+}
+
+tensor::NamedTensorList Task::predict_step(const data::Batch&, const StepContext&) {
+  throw usage_error({.refused = concat("task ", name()),
+                     .rule = "it predicts nothing: it has no predict_step()"});
 }
 
 }  // namespace muster::train

@@ -117,6 +117,11 @@ class Task {
     return train_step(batch, context);
   }
 
+  /// What is said of samples that have no target: tensors by name, each with a row per sample. As
+  /// evaluate_step() otherwise. The default refuses: a usage error that names the task.
+  virtual tensor::NamedTensorList predict_step(const data::Batch& batch,
+                                               const StepContext& context);
+
   /// What the loss of `batch` is a mean over. Override both where that is not its samples: the tokens
   /// that are no padding, say. The gradient of a step is then the mean over all of them on all ranks,
   /// which sum up their weights before the first forward of a step.

@@ -60,7 +60,7 @@ TEST(TensorDataset, RefusesTensorsThatDoNotMatch) {
     return test::refusal_of([&] { TensorDataset(data, target, 0, "pair"); });
   };
   EXPECT_THAT(refusal(torch::zeros({3, 2}), torch::zeros({4})),
-              HasSubstr("dataset pair: data and targets have as many rows (got 3 and 4)"));
+              HasSubstr("dataset pair: data and target have as many rows (got 3 and 4)"));
   EXPECT_THAT(refusal({}, torch::zeros({4})), HasSubstr("without data tensor"));
   EXPECT_THAT(refusal(torch::zeros({4}), torch::tensor(1.0)),
               HasSubstr("the target tensor of a dataset"));
