@@ -75,28 +75,28 @@ void note_start(const FitPlan& plan,
                 const distributed::ProcessGroup& group,
                 const fs::path& output,
                 const std::optional<Checkpoint>& resume,
-                const std::function<void(const std::string&)>& note) {
+                const std::function<void(const std::string&)>& say) {
   const bool in_threads = plan.options.devices > 0;
-  note(concat(plan.title,
-              ", ",
-              plan.options.strategy,
-              " on ",
-              plan.world_size,
-              plan.world_size == 1 ? " rank" : " ranks",
-              in_threads            ? " (threads)"
-              : plan.world_size > 1 ? concat(" (", group.backend(), ")")
-                                    : "",
-              ", batch ",
-              plan.options.batch_size,
-              ", ",
-              plan.options.workers,
-              plan.options.workers == 1 ? " loader worker" : " loader workers",
-              " per rank; output ",
-              output.string()));
+  say(concat(plan.title,
+             ", ",
+             plan.options.strategy,
+             " on ",
+             plan.world_size,
+             plan.world_size == 1 ? " rank" : " ranks",
+             in_threads            ? " (threads)"
+             : plan.world_size > 1 ? concat(" (", group.backend(), ")")
+                                   : "",
+             ", batch ",
+             plan.options.batch_size,
+             ", ",
+             plan.options.workers,
+             plan.options.workers == 1 ? " loader worker" : " loader workers",
+             " per rank; output ",
+             output.string()));
   if (plan.world_size > 1)
-    note(concat("process group ", group.backend(), ": ", group.backend_reason()));
-  for (const std::string& remark : plan.remarks) note(remark);
-  if (resume) note(concat("resuming after step ", resume->position.step));
+    say(concat("process group ", group.backend(), ": ", group.backend_reason()));
+  for (const std::string& remark : plan.remarks) say(remark);
+  if (resume) say(concat("resuming after step ", resume->position.step));
 }
 
 }  // namespace
@@ -136,7 +136,7 @@ ProgramEnd run_program(Program& program,
   watch_signals();  // from here on a signal means: save and stop; before, there is nothing to save
   // Told to all, so that they name the same folder in errors.
   end.output = group.all_gather_text(owned ? owned->path().string() : "")[0];
-  if (first) note_start(plan, group, end.output, resume, voice.note);
+  if (first) note_start(plan, group, end.output, resume, voice.say);
   FitCallbacks callbacks{
       .progress = voice.progress,
       .note = voice.note,
