@@ -8,6 +8,7 @@ at the end are equal byte for byte. What the unbroken runs print agrees with the
 """
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
@@ -30,11 +31,22 @@ def run(words):
     return done.stdout.strip().splitlines()
 
 
+def latest(output):
+    """The folder of the newest checkpoint, or None."""
+    file = output / "latest"
+    return output / "checkpoints" / file.read_text().strip() if file.exists() else None
+
+
+def step_of(checkpoint):
+    return int(checkpoint.name.removeprefix("step-")) if checkpoint else 0
+
+
 def kill_at_a_step(words, output):
-    """Ends the whole process group once a checkpoint is there that is not the last one."""
+    """Ends the whole process group once a checkpoint is there of a step that is drawn."""
+    least = random.randint(1, 60)
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
     until = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until and not (output / "latest" / "state.json").exists():
+    while time.monotonic() < until and step_of(latest(output)) < least:
         assert process.poll() is None, f"{words} ended before it saved a step: {process.stderr.read()}"
         time.sleep(0.002)
     os.killpg(process.pid, signal.SIGKILL)
@@ -43,7 +55,7 @@ def kill_at_a_step(words, output):
 
 def state_of(output):
     """The last checkpoint, and the metrics but for times."""
-    checkpoint = (output / "latest").resolve()
+    checkpoint = latest(output)
     files = {file.name: file.read_bytes() for file in checkpoint.glob("*.safetensors")}
     assert "model.safetensors" in files and "optimizer.safetensors" in files, checkpoint
     return checkpoint.name, files
@@ -61,7 +73,7 @@ def main(muster, program, source, *flags):
             for wanted, line in zip(expected, said):
                 assert run_example.same(wanted, line), f"{ranks} ranks: expected {wanted!r}, got {line!r}"
             kill_at_a_step(command(muster, ranks, [*words, str(broken), "--checkpoint-every", "3"]), broken)
-            before = (broken / "latest").resolve().name
+            before = latest(broken).name
             run(command(muster, ranks, [program, "--output", str(broken), "--resume", "auto"]))
             (name, state), (other, resumed) = state_of(whole), state_of(broken)
             assert name == other, f"{ranks} ranks: the unbroken run ends with {name}, the resumed one with {other}"

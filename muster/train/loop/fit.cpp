@@ -56,6 +56,7 @@ Trainer::Trainer(const TaskMaker& make_task,
       timeline_(callbacks.trace, group, [this](const std::string& line) { log_.note(line); }) {
   begin_on_rank(plan, group, resume);
   loader_ = make_loader(plan, data_.train, group);
+  check_batches_on_ranks(*data_.train, group);
   this->make_task(make_task);
   if (resume) check_task(*task_, *resume);
   divergence_.begin(module());

@@ -15,8 +15,8 @@
 namespace muster::train {
 
 /// Makes the task, trains it, validates after each epoch, writes metrics and checkpoints under
-/// `output` (rank 0), tests at the end. Collective. `resume` goes on from a checkpoint; see Note [Exact resume] and
-/// Note [Life of a run folder]. `owned` is rank 0's hold on `output` where the caller has it; else
+/// `output` (rank 0), tests at the end. Collective. `resume` goes on from a checkpoint; see Note
+/// [Exact resume] and Note [Life of a run folder]. `owned` is rank 0's hold on `output` where the caller has it; else
 /// it is taken for this call. Throws a usage error for what cannot go on here, before anything is
 /// written. Throws an environment error if the run diverges, the same on every rank: if the loss is
 /// not finite on any rank, before the step is applied; under 16-mixed if that, or gradients that are

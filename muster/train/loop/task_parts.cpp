@@ -130,6 +130,21 @@ void check_task_on_ranks(Task& task, const distributed::ProcessGroup& group) {
   }
 }
 
+void check_batches_on_ranks(const data::Dataset& train, const distributed::ProcessGroup& group) {
+  if (group.world_size() == 1) return;
+  std::vector<std::string> tensors;
+  for (const auto& [name, tensor] : stand_in_batch(train).tensors)
+    tensors.push_back(concat(
+        name, ' ', c10::toString(tensor.scalar_type()), " of ", tensor.dim(), " dimensions"));
+  const std::vector<std::string> all = group.all_gather_text(join(tensors, ", "));
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    throw usage_error({.refused = "fit()",
+                       .rule = "the batches of all ranks have the same tensors",
+                       .value = concat("rank 0: ", all[0], "; rank ", rank, ": ", all[rank])});
+  }
+}
+
 void check_task(const Task& task, const Checkpoint& checkpoint) {
   const auto name = checkpoint.loop.find("task_name");
   if (name == checkpoint.loop.end() || *name == task.name()) return;  // older ones have none

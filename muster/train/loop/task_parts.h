@@ -27,6 +27,10 @@ std::unique_ptr<Task> make_seeded(const TaskMaker& make, int64_t seed);
 /// metrics with names that files can hold, and one list of parts. Collective.
 void check_task_on_ranks(Task& task, const distributed::ProcessGroup& group);
 
+/// Throws a usage error, the same on all ranks, unless their batches have the same tensors: names,
+/// dtypes and numbers of dimensions. Reads two samples. Collective.
+void check_batches_on_ranks(const data::Dataset& train, const distributed::ProcessGroup& group);
+
 /// Throws a usage error if the checkpoint is of another task.
 void check_task(const Task& task, const Checkpoint& checkpoint);
 

@@ -42,8 +42,8 @@ class Program {
 /// How the program talks. Those of rank 0 only but for `print`.
 struct ProgramVoice {
   std::function<void(const std::string&)> print;  ///< on stdout, as it is: the plan of --explain
-  std::function<void(const std::string&)> say;   ///< a line of the program: where it writes, …
-  std::function<void(const std::string&)> note;  ///< a line of the training: an epoch's numbers
+  std::function<void(const std::string&)> say;    ///< a line of the program: where it writes, …
+  std::function<void(const std::string&)> note;   ///< a line of the training: an epoch's numbers
   std::function<void(const track::ProgressEvent&)> progress;
   std::function<void()> finish_progress;  ///< takes the bar away
 };

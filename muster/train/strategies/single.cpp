@@ -21,11 +21,12 @@ std::unique_ptr<Strategy> make_single(StrategyRequest request, const ParamValues
 
 }  // namespace
 
-extern constinit const StrategyEntry single_entry{"single",
-                                                  "one rank: one process on one device",
-                                                  RankSource::kNone,
-                                                  {},
-                                                  [](const FitOptions&, const FitNumbers&, const ParamValues&) {},
-                                                  &make_single};
+extern constinit const StrategyEntry single_entry{
+    "single",
+    "one rank: one process on one device",
+    RankSource::kNone,
+    {},
+    [](const FitOptions&, const FitNumbers&, const ParamValues&) {},
+    &make_single};
 
 }  // namespace muster::train

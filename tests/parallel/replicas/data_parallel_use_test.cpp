@@ -68,8 +68,8 @@ TEST(DataParallelUse, ABatchMayBeAnyStructureOfTensors) {
     rows += tensor.size(0);
   };
   dp.backward(torch::data::Example<>(x, y), [&](Linear& net, const torch::data::Example<>& batch) {
-    count(batch["target"]);
-    return torch::mse_loss(net->forward(batch["data"]), batch["target"]);
+    count(batch.target);
+    return torch::mse_loss(net->forward(batch.data), batch.target);
   });
   EXPECT_EQ(rows, 7);
   rows = 0;
