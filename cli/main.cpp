@@ -10,6 +10,7 @@
 #include "muster/base/error.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
+#include "muster/base/version.h"
 #include "muster/diagnose/record/failure_note.h"
 
 #include "cli/command.h"
@@ -55,7 +56,7 @@ int run(const std::vector<std::string>& args, Console& console) {
     return kDone;
   }
   if (args[0] == "--version") {
-    console.out() << "muster " << MUSTER_VERSION << '\n';
+    console.out() << "muster " << version() << '\n';
     return kDone;
   }
   if (args[0].starts_with("-")) {

@@ -10,6 +10,7 @@
 #include "muster/data/samplers/random.h"
 #include "muster/data/samplers/sequential.h"
 #include "muster/data/sets/image_dataset.h"
+#include "muster/data/sets/split.h"
 #include "muster/data/sets/subset_dataset.h"
 #include "muster/data/sets/tensor_dataset.h"
 #include "muster/data/transforms/fit_images.h"

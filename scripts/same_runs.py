@@ -8,7 +8,7 @@
 Each run is trained by both programs, one after the other, in folders of their own: models x
 strategies x precision x accumulation x resume, on synthetic data, a minute or two in all. A hash is
 over weights, optimizer state and generators of every checkpoint kept, the columns of metrics.csv
-that are not times, and the confusion matrix. Hashes hold for one machine: MKL's sums depend on it.
+that are not times or empty, and the confusion matrix. Hashes hold for one machine: MKL's sums depend on it.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def hash_of(folder):
         digest.update(str(path.relative_to(folder)).encode() + path.read_bytes())
     with open(folder / "metrics.csv", newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            digest.update(repr(sorted((k, v) for k, v in row.items() if k not in TIMES)).encode())
+            digest.update(repr(sorted((k, v) for k, v in row.items() if v and k not in TIMES)).encode())
     confusion = folder / "confusion_matrix.csv"
     if confusion.exists():
         digest.update(confusion.read_bytes())

@@ -5,6 +5,7 @@
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/text.h"
+#include "muster/base/version.h"
 
 #include "cli/command.h"
 #include "cli/describe/describe_all.h"
@@ -34,7 +35,7 @@ int run_man_command(std::span<const std::string> args, Console& console) {
   add_value(*app, "--output", output, "write all pages into this folder")->type_name("DIR");
   if (const auto done = parse(*app, args, console)) return *done;
   if (!command.empty()) commands().at(command);  // or refused with a suggestion
-  const auto pages = man_pages(describe_all(commands()), MUSTER_VERSION, kMainExamples);
+  const auto pages = man_pages(describe_all(commands()), version(), kMainExamples);
   if (output.empty()) {
     const std::string name = command.empty() ? "muster" : "muster-" + command;
     for (const ManPage& page : pages) {

@@ -53,7 +53,7 @@ std::unique_ptr<CLI::App> train_app(TrainFlags& flags) {
   auto app = make_app("train",
                       "Train a model on one device, or on many as ranks under `muster run`.",
                       kTrainExamples);
-  train::visit_options(flags.train, [&](const train::OptionInfo& info, auto& value) {
+  const auto add = [&](const train::OptionInfo& info, auto& value) {
     const std::string flag = flag_of_option(info.name), help(info.help);
     if constexpr (std::is_same_v<decltype(value), bool&>) {
       app->add_flag(flag, value, help);
@@ -61,22 +61,11 @@ std::unique_ptr<CLI::App> train_app(TrainFlags& flags) {
       CLI::Option* option = add_value(*app, flag, value, help)->type_name(std::string(info.value));
       if (info.show_default) option->capture_default_str();
     }
-  });
-  add_value(*app, "--output", flags.output, "folder of the run [runs/MODEL-DATA, numbered]")
-      ->type_name("DIR");
-  add_value(*app,
-            "--resume",
-            flags.resume,
-            "go on with the run in DIR (or one checkpoint); auto: with what --output holds, "
-            "else start")
-      ->type_name("DIR|auto");
+  };
+  train::visit_options(flags.train, add);
+  train::visit_run_flags(flags.run, add);
   add_value(*app, "--config", flags.config, "read flags from a TOML file; flags given here win")
       ->type_name("FILE");
-  add_value(*app, "--trace", flags.trace_file, "write a timeline of the steps (Chrome trace)")
-      ->type_name("FILE");
-  add_value(*app, "--trace-steps", flags.trace_steps, "so many steps, after the first 10 [100]")
-      ->type_name("N");
-  app->add_flag("--explain", flags.explain, "print the resolved plan and stop");
   app->add_flag("--json", flags.json, "print the result as one JSON object");
   return app;
 }

@@ -17,12 +17,8 @@ namespace muster::cli {
 
 struct TrainFlags {
   train::TrainOptions train;
-  std::filesystem::path output;
-  std::filesystem::path resume;
+  train::RunFlags run;
   std::filesystem::path config;
-  std::filesystem::path trace_file;
-  int64_t trace_steps = 100;
-  bool explain = false;
   bool json = false;
 };
 

@@ -66,8 +66,11 @@ struct Fact {
 
 std::vector<Fact> facts(const ProgressEvent& event) {
   std::vector<Fact> out;
-  if (event.loss) out.push_back({"loss " + fixed(*event.loss, 4), 2});
-  if (event.accuracy) out.push_back({"acc " + fixed(*event.accuracy, 3), 1});
+  for (const auto& [name, value] : event.metrics) {
+    const bool is_loss = name == "loss";
+    out.push_back({concat(name == "accuracy" ? "acc" : name, ' ', fixed(value, is_loss ? 4 : 3)),
+                   is_loss ? 2 : 1});
+  }
   if (event.samples_per_s) out.push_back({rate(*event.samples_per_s), 0});
   if (event.eta_s) out.push_back({left(*event.eta_s), 3});
   return out;
@@ -106,8 +109,8 @@ std::string render_plain(const ProgressEvent& event) {
   std::string out = event.phase;
   if (event.epochs > 0) out += concat(" epoch ", event.epoch, '/', event.epochs);
   out += ": " + percent(event);
-  if (event.loss) out += ", loss " + fixed(*event.loss, 4);
-  if (event.accuracy) out += ", accuracy " + fixed(*event.accuracy, 3);
+  for (const auto& [name, value] : event.metrics)
+    out += concat(", ", name, ' ', fixed(value, name == "loss" ? 4 : 3));
   if (event.samples_per_s) out += concat(", ", fixed(*event.samples_per_s, 0), " samples/s");
   if (event.eta_s) out += ", " + left(*event.eta_s);
   return out;

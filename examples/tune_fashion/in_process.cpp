@@ -29,7 +29,7 @@ double accuracy(muster::models::Classifier& model, const Images& images) {
   data::Loader loader(images, {.batch_size = 500});
   int64_t right = 0;
   for (const data::Batch& batch : loader.epoch(0))
-    right += model.forward(batch.data).argmax(1).eq(batch.target).sum().item<int64_t>();
+    right += model.forward(batch["data"]).argmax(1).eq(batch["target"]).sum().item<int64_t>();
   return static_cast<double>(right) / static_cast<double>(images->size());
 }
 
@@ -47,7 +47,8 @@ void train(tune::TrialHandle& trial, const Images& train_images, const Images& t
   for (int64_t epoch = 0; epoch < kEpochs; ++epoch) {
     for (const data::Batch& batch : loader.epoch(epoch)) {
       optimizer.zero_grad();
-      torch::nn::functional::cross_entropy(model->forward(batch.data), batch.target).backward();
+      torch::nn::functional::cross_entropy(model->forward(batch["data"]), batch["target"])
+          .backward();
       optimizer.step();
     }
     if (trial.report({{"accuracy", accuracy(*model, test_images)}}) != tune::Action::kContinue)

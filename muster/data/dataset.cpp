@@ -1,6 +1,7 @@
 #include "muster/data/dataset.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -8,6 +9,26 @@
 #include "muster/formats/crc32.h"
 
 namespace muster::data {
+
+const at::Tensor* Batch::find(std::string_view name) const {
+  for (const auto& [own, tensor] : tensors) {
+    if (own == name) return &tensor;
+  }
+  return nullptr;
+}
+
+const at::Tensor& Batch::operator[](std::string_view name) const& {
+  if (const at::Tensor* found = find(name)) return *found;
+  std::vector<std::string> known;
+  for (const auto& [own, tensor] : tensors) known.push_back(own);
+  throw usage_error({.refused = concat("a batch has no tensor \"", name, '"'),
+                     .rule = known.empty() ? "it is empty" : "it has " + join(known, ", "),
+                     .hint = suggestion(name, known)});
+}
+
+at::Tensor& Batch::operator[](std::string_view name) & {
+  return const_cast<at::Tensor&>(std::as_const(*this)[name]);
+}
 
 Batch Dataset::get(std::span<const int64_t> indices, const SampleContext& context) const {
   const int64_t samples = size();
@@ -31,7 +52,9 @@ uint32_t Dataset::fingerprint() const {
   for (int64_t i = 0; i < count; ++i)
     spread.push_back(samples / count * i + samples % count * i / count);
   const Batch batch = get(spread);
-  return fingerprint_of(batch.target, fingerprint_of(batch.data, of_size));
+  uint32_t sum = of_size;
+  for (const auto& [name, tensor] : batch.tensors) sum = fingerprint_of(tensor, sum);
+  return sum;
 }
 
 std::string_view to_string(Split split) { return split == Split::kTrain ? "train" : "test"; }

@@ -13,17 +13,28 @@
 
 #include "muster/base/entry.h"
 #include "muster/base/params.h"
+#include "muster/tensor/named_tensors.h"
 
 namespace muster::data {
 
-/// Some samples side by side, ready for a model. Owned by whoever holds it; nothing else writes to
-/// the tensors.
+/// Some samples side by side, ready for a model: tensors by name, in an order that the dataset
+/// keeps. Row i of a tensor is sample i, but where the dataset says otherwise (ragged lists). Owned
+/// by whoever holds it; nothing else writes to the tensors.
+///
+/// Datasets of this library have "data" // [B, sample_shape…] of the dataset's dtype, and "target"
+/// // [B] int64 for classes.
 struct Batch {
-  at::Tensor data;               ///< [B, sample_shape…] of the dataset's dtype
-  at::Tensor target;             ///< [B] int64 for classes
+  tensor::NamedTensorList tensors;
   std::vector<int64_t> indices;  ///< the samples' numbers in the dataset, in the order of the rows
 
   int64_t size() const { return static_cast<int64_t>(indices.size()); }
+
+  /// batch["target"]. Throws a usage error that names what there is.
+  at::Tensor& operator[](std::string_view name) &;
+  const at::Tensor& operator[](std::string_view name) const&;
+  at::Tensor operator[](std::string_view name) && { return (*this)[name]; }
+  /// The tensor of that name, or null.
+  const at::Tensor* find(std::string_view name) const;
 };
 
 /// What every sample of a dataset looks like. `muster train` matches it against the model.
@@ -32,7 +43,7 @@ struct DataSpec {
   std::vector<int64_t> sample_shape;  ///< {1, 28, 28}: channels, height, width for images
   int64_t classes = 0;  ///< targets are 0 … classes-1; 0 where the target is no class
   std::vector<std::string> class_names;  ///< one per class, or empty: they are called by number
-  at::ScalarType dtype = at::kFloat;     ///< of Batch::data
+  at::ScalarType dtype = at::kFloat;     ///< of a batch's "data"
   std::vector<double> mean;  ///< per channel, taken off after scaling to 0 … 1; empty: nothing is
   std::vector<double> standard_deviation;  ///< per channel, divided by after that
 

@@ -8,18 +8,15 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include <ATen/core/Tensor.h>
+#include "muster/tensor/named_tensors.h"
 
 namespace muster {
 class MappedFile;
 }
 
 namespace muster::tensor {
-
-using NamedTensorList = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// A file's worth: tensors in the order in which the header names them, and free text about them.
 struct TensorFile {

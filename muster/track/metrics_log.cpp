@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include <errno.h>
@@ -15,13 +16,8 @@
 namespace muster::track {
 namespace {
 
-constexpr size_t kColumns = 11;
-
-std::string cell(const std::optional<double>& value) { return value ? shortest(*value) : ""; }
-
-void put_number(Json& object, const char* name, const std::optional<double>& value) {
-  if (value) object[name] = std::isfinite(*value) ? Json(*value) : Json();
-}
+constexpr std::string_view kPlaceColumns = "step,epoch,phase";
+constexpr size_t kPlaces = 3;  // of these
 
 /// What an earlier process left in the file, or nothing for a run that starts anew.
 std::string earlier(const std::filesystem::path& path, int64_t last_step) {
@@ -87,12 +83,16 @@ KeptRows rows_until(
   return kept;
 }
 
-PlacedRow row_of_csv(const std::string& line, std::string_view where, int64_t number) {
+PlacedRow row_of_csv(const std::string& line,
+                     size_t columns,
+                     std::string_view where,
+                     int64_t number) {
   const auto refuse = [&](const std::string& rule) {
     return usage_error({.refused = concat(where, ", line ", number), .rule = rule});
   };
   const std::vector<std::string> cells = split(line, ',');
-  if (cells.size() < 4 || cells.size() > kColumns) throw refuse("it has the header's columns");
+  if (cells.size() < kPlaces || cells.size() > kPlaces + columns)
+    throw refuse("it has the header's columns");
   for (size_t i = 0; i < 2; ++i) {
     if (to_int(cells[i]).value_or(-1) < 0)
       throw refuse(concat('"', i == 0 ? "step" : "epoch", "\" is a whole number of at least 0"));
@@ -114,75 +114,92 @@ UniqueFd open_for_append(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::string csv_header() {
-  return "step,epoch,phase,loss,accuracy,lr,samples_per_s,elapsed_s,gradient_norm,top_k_accuracy,"
-         "epoch_s\n";
+const double* MetricsRow::find(std::string_view name) const {
+  for (const auto& [own, value] : values) {
+    if (own == name) return &value;
+  }
+  return nullptr;
 }
 
-std::string to_csv_line(const MetricsRow& row) {
-  return concat(row.step,
-                ',',
-                row.epoch,
-                ',',
-                row.phase,
-                ',',
-                cell(row.loss),
-                ',',
-                cell(row.accuracy),
-                ',',
-                cell(row.lr),
-                ',',
-                cell(row.samples_per_s),
-                ',',
-                cell(row.elapsed_s),
-                ",",
-                cell(row.gradient_norm),
-                ",",
-                cell(row.top_k_accuracy),
-                ',',
-                cell(row.epoch_s),
-                '\n');
+std::string csv_header(std::span<const std::string> columns) {
+  std::string line(kPlaceColumns);
+  for (const std::string& column : columns) line += ',' + column;
+  return line + '\n';
+}
+
+std::string to_csv_line(const MetricsRow& row, std::span<const std::string> columns) {
+  std::string line = concat(row.step, ',', row.epoch, ',', row.phase);
+  for (const std::string& column : columns) {
+    const double* value = row.find(column);
+    line += ',' + (value != nullptr ? shortest(*value) : "");
+  }
+  return line + '\n';
 }
 
 std::string to_json_line(const MetricsRow& row) {
   Json object = {{"step", row.step}, {"epoch", row.epoch}, {"phase", row.phase}};
-  put_number(object, "loss", row.loss);
-  put_number(object, "accuracy", row.accuracy);
-  put_number(object, "lr", row.lr);
-  put_number(object, "samples_per_s", row.samples_per_s);
-  put_number(object, "elapsed_s", row.elapsed_s);
-  put_number(object, "gradient_norm", row.gradient_norm);
-  put_number(object, "top_k_accuracy", row.top_k_accuracy);
-  put_number(object, "epoch_s", row.epoch_s);
+  for (const auto& [name, value] : row.values)
+    object[name] = std::isfinite(value) ? Json(value) : Json();
   return json_text(object) + '\n';
 }
 
 KeptRows metrics_rows_until(std::string_view text, int64_t last_step, std::string_view where) {
   return rows_until(text, last_step, where, 1, [&](std::string_view line, int64_t number) {
-    const MetricsRecord record = parse_metrics_line(line, where, number);
+    const MetricsRow record = parse_metrics_line(line, where, number);
     return placed(record.step, record.phase);
   });
 }
 
+std::optional<std::vector<std::string>> csv_columns(std::string_view text) {
+  const std::string header(text.substr(0, text.find('\n')));
+  if (!header.starts_with(kPlaceColumns)) return std::nullopt;
+  std::vector<std::string> columns = split(header, ',');
+  if (columns.size() < kPlaces || columns[kPlaces - 1] != "phase") return std::nullopt;
+  columns.erase(columns.begin(), columns.begin() + kPlaces);
+  for (const std::string& column : columns) {
+    if (column.empty()) return std::nullopt;
+  }
+  return columns;
+}
+
 KeptRows csv_rows_until(std::string_view text, int64_t last_step, std::string_view where) {
   // A header that was damaged counts as a row, so that it is a fault.
-  const bool has_header = text.starts_with("step,epoch,phase,loss,accuracy,");
-  const size_t first = has_header ? 2 : 1;
+  const auto columns = csv_columns(text);
+  const size_t most = columns ? columns->size() : std::numeric_limits<uint8_t>::max();
+  const size_t first = columns ? 2 : 1;
   return rows_until(text, last_step, where, first, [&](std::string_view line, int64_t number) {
-    return row_of_csv(std::string(line), where, number);
+    return row_of_csv(std::string(line), most, where, number);
   });
 }
 
-MetricsLog::MetricsLog(const std::filesystem::path& folder, int64_t last_step)
-    : csv_path_(folder / "metrics.csv"), json_path_(folder / "metrics.jsonl") {
-  const KeptRows csv = csv_rows_until(earlier(csv_path_, last_step), last_step, csv_path_.string());
+MetricsLog::MetricsLog(const std::filesystem::path& folder,
+                       int64_t last_step,
+                       std::vector<std::string> columns)
+    : csv_path_(folder / "metrics.csv"),
+      json_path_(folder / "metrics.jsonl"),
+      columns_(std::move(columns)) {
   const KeptRows json =
       metrics_rows_until(earlier(json_path_, last_step), last_step, json_path_.string());
   has_dropped_test_ = json.has_dropped_test;
-  write_file_atomic(csv_path_, csv_header() + take_over(csv_path_, csv));
+  const std::string rows = take_over_csv(last_step);
+  write_file_atomic(csv_path_, csv_header(columns_) + rows);
   write_file_atomic(json_path_, take_over(json_path_, json));
   csv_ = open_for_append(csv_path_);
   json_ = open_for_append(json_path_);
+}
+
+/// The rows that stay, under the columns that they have, which become those of the log. Columns that
+/// are new stand behind them, and in these rows they are empty.
+std::string MetricsLog::take_over_csv(int64_t last_step) {
+  const std::string text = earlier(csv_path_, last_step);
+  if (auto before = csv_columns(text)) {
+    for (const std::string& column : columns_) {
+      if (std::find(before->begin(), before->end(), column) == before->end())
+        before->push_back(column);
+    }
+    columns_ = std::move(*before);
+  }
+  return take_over(csv_path_, csv_rows_until(text, last_step, csv_path_.string()));
 }
 
 /// A file that has damaged lines stays under another name before it is replaced.
@@ -198,7 +215,7 @@ std::string MetricsLog::take_over(const std::filesystem::path& path, const KeptR
 }
 
 void MetricsLog::write(const MetricsRow& row) {
-  write_all(csv_.get(), to_csv_line(row), csv_path_);
+  write_all(csv_.get(), to_csv_line(row, columns_), csv_path_);
   write_all(json_.get(), to_json_line(row), json_path_);
 }
 

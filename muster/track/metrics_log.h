@@ -5,35 +5,21 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "muster/base/file.h"
+#include "muster/track/metrics_row.h"
 
 namespace muster::track {
 
-/// One row. Numbers that a phase does not have stay empty in the CSV and are left out of the JSON
-/// line.
-struct MetricsRow {
-  int64_t step = 0;   ///< finished optimizer steps of the whole run
-  int64_t epoch = 0;  ///< 1 … epochs
-  std::string phase;  ///< "train", "validate" or "test"
-  std::optional<double> loss;
-  std::optional<double> accuracy;  ///< 0 … 1
-  std::optional<double> lr;
-  std::optional<double> samples_per_s;  ///< over all ranks
-  std::optional<double> elapsed_s;      ///< since the start of the run, breaks left out
-  std::optional<double> gradient_norm;  ///< of the row's last step, before clipping
-  std::optional<double> top_k_accuracy;
-  std::optional<double> epoch_s;  ///< of training in this epoch so far, by this process; no
-                                  ///< validation, no checkpoint
-};
-
-/// The names of the fields, in their order, between commas: "step,epoch,…,top_k_accuracy,epoch_s".
-std::string csv_header();
-/// With its line end; doubles read back as the same value.
-std::string to_csv_line(const MetricsRow& row);
+/// The header of a metrics.csv: "step,epoch,phase" and the columns, with its line end.
+std::string csv_header(std::span<const std::string> columns);
+/// A row under these columns, with its line end; doubles read back as the same value, and a number
+/// that the row does not have is an empty cell. Values of other names are left out.
+std::string to_csv_line(const MetricsRow& row, std::span<const std::string> columns);
 /// With its line end; NaN and infinity, which JSON has not, as null.
 std::string to_json_line(const MetricsRow& row);
 
@@ -50,7 +36,11 @@ struct KeptRows {
 /// was cut by a kill and is dropped. Never throws.
 KeptRows metrics_rows_until(std::string_view text, int64_t last_step, std::string_view where);
 
-/// The same for a metrics.csv. Its header is dropped.
+/// The columns that a metrics.csv names behind "step,epoch,phase"; nothing for a file without such a
+/// header.
+std::optional<std::vector<std::string>> csv_columns(std::string_view text);
+
+/// The rows of a metrics.csv, whose header is dropped; one that is damaged is a fault.
 KeptRows csv_rows_until(std::string_view text, int64_t last_step, std::string_view where);
 
 /// Both files of one folder, appended to. Each row is one write, so that a kill leaves whole rows.
@@ -60,8 +50,11 @@ class MetricsLog {
   /// Rows of steps after `last_step`, and of a test at it, are dropped first: a resumed run makes
   /// them again; half-written rows at the end are dropped as well. A file with lines that hold no
   /// row is kept as it was beside the new one, as NAME.damaged; see damage(). -1 starts empty.
-  /// Throws an environment error.
-  MetricsLog(const std::filesystem::path& folder, int64_t last_step);
+  /// `columns` are those of the CSV, in their order; a file that is there keeps its own, and gets
+  /// those behind them that it has not. Throws an environment error.
+  MetricsLog(const std::filesystem::path& folder,
+             int64_t last_step,
+             std::vector<std::string> columns);
 
   /// Lines for people about rows that an earlier process wrote and that could not be read.
   const std::vector<std::string>& damage() const { return damage_; }
@@ -72,12 +65,14 @@ class MetricsLog {
 
  private:
   std::string take_over(const std::filesystem::path& path, const KeptRows& rows);
+  std::string take_over_csv(int64_t last_step);
 
   std::filesystem::path csv_path_;
   std::filesystem::path json_path_;
   UniqueFd csv_;
   UniqueFd json_;
   std::vector<std::string> damage_;
+  std::vector<std::string> columns_;
   bool has_dropped_test_ = false;
 };
 

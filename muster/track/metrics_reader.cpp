@@ -57,11 +57,11 @@ std::optional<double> number(const Json& value) {
   return std::nullopt;
 }
 
-MetricsRecord record(const Json& row, const Place& place) {
+MetricsRow record(const Json& row, const Place& place) {
   if (!row.is_object()) throw place.fault("each line is a JSON object");
-  MetricsRecord out{.step = count(row, "step", place),
-                    .epoch = count(row, "epoch", place),
-                    .phase = phase_of(row, place)};
+  MetricsRow out{.step = count(row, "step", place),
+                 .epoch = count(row, "epoch", place),
+                 .phase = phase_of(row, place)};
   for (const auto& [name, value] : row.items()) {
     if (name == "step" || name == "epoch" || name == "phase") continue;
     if (const auto found = number(value)) {
@@ -75,21 +75,14 @@ MetricsRecord record(const Json& row, const Place& place) {
 
 }  // namespace
 
-const double* MetricsRecord::find(std::string_view column) const {
-  for (const auto& [name, value] : values) {
-    if (name == column) return &value;
-  }
-  return nullptr;
-}
-
-MetricsRecord parse_metrics_line(std::string_view line, std::string_view where, int64_t number) {
+MetricsRow parse_metrics_line(std::string_view line, std::string_view where, int64_t number) {
   const Place place{where, number};
   if (!is_safe_json(line)) throw place.fault("each line is a JSON object");
   return record(Json::parse(line, nullptr, /*allow_exceptions=*/false), place);
 }
 
-std::vector<MetricsRecord> parse_metrics(std::string_view text, std::string_view where) {
-  std::vector<MetricsRecord> out;
+std::vector<MetricsRow> parse_metrics(std::string_view text, std::string_view where) {
+  std::vector<MetricsRow> out;
   int64_t number = 0;
   for (size_t from = 0, end; (end = text.find('\n', from)) != std::string_view::npos;
        from = end + 1) {
@@ -98,7 +91,7 @@ std::vector<MetricsRecord> parse_metrics(std::string_view text, std::string_view
   return out;
 }
 
-std::vector<MetricsRecord> read_metrics(const std::filesystem::path& folder) {
+std::vector<MetricsRow> read_metrics(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "metrics.jsonl";
   return parse_metrics(read_file(file), file.string());
 }

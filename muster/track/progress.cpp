@@ -1,5 +1,7 @@
 #include "muster/track/progress.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "muster/base/json.h"
@@ -7,8 +9,14 @@
 namespace muster::track {
 namespace {
 
-// Longer lines are not ours: a progress line has nine short fields.
+// Longer lines are not ours: a progress line has a dozen short fields.
 constexpr size_t kMaxLineBytes = 4096;
+// Metrics that are members of the line itself.
+constexpr std::array<const char*, 2> kOwnMembers = {"loss", "accuracy"};
+
+bool is_own_member(std::string_view name) {
+  return std::find(kOwnMembers.begin(), kOwnMembers.end(), name) != kOwnMembers.end();
+}
 
 void put_finite(Json& json, const char* key, const std::optional<double>& value) {
   if (value && std::isfinite(*value)) json[key] = *value;
@@ -33,7 +41,32 @@ bool take(const Json& json, const char* key, std::optional<double>& value) {
   return std::isfinite(*value);
 }
 
+/// The metrics of the line. False if one is no number.
+bool take_metrics(const Json& json, std::vector<std::pair<std::string, double>>& metrics) {
+  for (const char* name : kOwnMembers) {
+    std::optional<double> value;
+    if (!take(json, name, value)) return false;
+    if (value) metrics.emplace_back(name, *value);
+  }
+  const auto others = json.find("metrics");
+  if (others == json.end()) return true;
+  if (!others->is_object()) return false;
+  for (const auto& [name, number] : others->items()) {
+    if (is_own_member(name)) continue;
+    if (!number.is_number() || !std::isfinite(number.get<double>())) return false;
+    metrics.emplace_back(name, number.get<double>());
+  }
+  return true;
+}
+
 }  // namespace
+
+const double* ProgressEvent::find(std::string_view name) const {
+  for (const auto& [own, value] : metrics) {
+    if (own == name) return &value;
+  }
+  return nullptr;
+}
 
 std::string to_json_line(const ProgressEvent& event) {
   Json json = {{"phase", event.phase},
@@ -41,8 +74,12 @@ std::string to_json_line(const ProgressEvent& event) {
                {"epochs", event.epochs},
                {"step", event.step},
                {"steps", event.steps}};
-  put_finite(json, "loss", event.loss);
-  put_finite(json, "accuracy", event.accuracy);
+  for (const char* name : kOwnMembers) {
+    if (const double* value = event.find(name)) put_finite(json, name, *value);
+  }
+  for (const auto& [name, value] : event.metrics) {
+    if (!is_own_member(name) && std::isfinite(value)) json["metrics"][name] = value;
+  }
   put_finite(json, "samples_per_s", event.samples_per_s);
   put_finite(json, "eta_s", event.eta_s);
   return json_text(json) + '\n';
@@ -62,7 +99,7 @@ std::optional<ProgressEvent> parse_progress_line(std::string_view line) {
   }
   const bool whole = take(json, "epoch", event.epoch) && take(json, "epochs", event.epochs) &&
                      take(json, "step", event.step) && take(json, "steps", event.steps) &&
-                     take(json, "loss", event.loss) && take(json, "accuracy", event.accuracy) &&
+                     take_metrics(json, event.metrics) &&
                      take(json, "samples_per_s", event.samples_per_s) &&
                      take(json, "eta_s", event.eta_s);
   if (!whole) return std::nullopt;

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace muster::track {
 
@@ -15,16 +17,20 @@ struct ProgressEvent {
   int64_t epochs = 0;
   int64_t step = 0;   ///< finished steps of this epoch and phase: 0 … steps
   int64_t steps = 0;  ///< steps of this epoch and phase; 0 means not known
-  std::optional<double> loss;
-  std::optional<double> accuracy;       ///< 0 … 1
+  /// The loss first, then the task's metrics, in the order shown.
+  std::vector<std::pair<std::string, double>> metrics;
   std::optional<double> samples_per_s;  ///< over all ranks
   std::optional<double> eta_s;          ///< seconds to the end of the whole run
+
+  /// The value of that metric, or null.
+  const double* find(std::string_view name) const;
 
   bool operator==(const ProgressEvent&) const = default;
 };
 
 /// One JSON object and a line end, as it is written to the descriptor named by MUSTER_PROGRESS_FD.
-/// A number that JSON cannot hold (NaN, infinity) is left out. Pure; any thread.
+/// Loss and accuracy are members of their own, other metrics are in the object "metrics". A number
+/// that JSON cannot hold (NaN, infinity) is left out. Pure; any thread.
 std::string to_json_line(const ProgressEvent& event);
 
 /// Reads a line back, with or without its line end. Nothing if it is not such a line: the writer

@@ -59,7 +59,7 @@ void train(const muster::distributed::ProcessGroup& group, const ModelPtr& model
       rows.push_back(step * kBatch + row);
     const muster::data::Batch batch = data->get(rows);
     optimizer.zero_grad();
-    torch::nn::functional::cross_entropy(ddp->forward(batch.data), batch.target).backward();
+    torch::nn::functional::cross_entropy(ddp->forward(batch["data"]), batch["target"]).backward();
     optimizer.step();
   }
 }

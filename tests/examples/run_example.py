@@ -48,4 +48,5 @@ def main(source, output, dashes, *command):
         sys.exit(f"{source} promises:\n" + "\n".join(expected))
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -17,8 +17,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 std::string json_row(int64_t step, const std::string& phase = "train") {
-  return to_json_line({.step = step, .epoch = 1, .phase = phase, .loss = 0.5});
+  return to_json_line({step, 1, phase, {{"loss", 0.5}}});
 }
+
+const std::vector<std::string> kColumns{"loss", "lr"};
 
 TEST(MetricsRowsUntil, KeepsWhatTheCheckpointHoldsAndDropsWhatIsMadeAgain) {
   const std::string first = json_row(10) + json_row(20) + json_row(20, "validate");
@@ -58,9 +60,10 @@ TEST(MetricsRowsUntil, ARowBeyondTheCheckpointBeforeOneWithinItIsAFault) {
 }
 
 TEST(CsvRowsUntil, NamesLinesThatHoldNoRow) {
-  const std::string row = to_csv_line({.step = 10, .epoch = 1, .phase = "train", .loss = 0.5});
-  for (const std::string bad : {"10", "x,1,train,,,,,,,,", "10,1,,,,,,,,,", "10,1,train,abc", ""}) {
-    const KeptRows kept = csv_rows_until(csv_header() + row + bad + '\n' + row, 20, "m");
+  const std::string row = to_csv_line({10, 1, "train", {{"loss", 0.5}}}, kColumns);
+  for (const std::string bad :
+       {"10", "x,1,train,,", "10,1,,,", "10,1,train,abc", "10,1,train,1,2,3", ""}) {
+    const KeptRows kept = csv_rows_until(csv_header(kColumns) + row + bad + '\n' + row, 20, "m");
     EXPECT_EQ(kept.text, row + row) << bad;
     EXPECT_THAT(kept.faults, ElementsAre(HasSubstr("m, line 3: "))) << bad;
   }
@@ -72,14 +75,14 @@ TEST(MetricsLog, KeepsADamagedFileBesideTheNewOneAndSaysSo) {
   const test::Folder folder;
   const fs::path file = folder.path() / "metrics.jsonl";
   {
-    MetricsLog log(folder.path(), -1);
+    MetricsLog log(folder.path(), -1, kColumns);
     for (const int64_t step : {10, 20, 30}) log.write({.step = step, .epoch = 1, .phase = "train"});
     EXPECT_THAT(log.damage(), IsEmpty());
   }
   std::string text = read_file(file);
   text[text.find("epoch")] = 'E';
   write_file_atomic(file, text);
-  const MetricsLog log(folder.path(), 20);
+  const MetricsLog log(folder.path(), 20, kColumns);
   EXPECT_THAT(log.damage(),
               ElementsAre(AllOf(HasSubstr("metrics.jsonl, line 1: \"epoch\""),
                                 HasSubstr(file.string() + ".damaged"))));
@@ -89,12 +92,26 @@ TEST(MetricsLog, KeepsADamagedFileBesideTheNewOneAndSaysSo) {
   EXPECT_THAT(read_file(folder.path() / "metrics.csv"), HasSubstr("\n10,1,train"));
 }
 
+// An older version of the task, or of Muster, had other columns: none moves, none is lost.
+TEST(MetricsLog, AFileKeepsItsColumnsAndGetsTheNewOnesBehindThem) {
+  const test::Folder folder;
+  {
+    MetricsLog log(folder.path(), -1, {"accuracy", "loss"});
+    log.write({10, 1, "train", {{"loss", 0.5}, {"accuracy", 0.25}}});
+  }
+  MetricsLog log(folder.path(), 10, {"loss", "f1"});
+  log.write({20, 1, "train", {{"loss", 2}, {"f1", 3}}});
+  EXPECT_EQ(read_file(folder.path() / "metrics.csv"),
+            "step,epoch,phase,accuracy,loss,f1\n10,1,train,0.25,0.5\n20,1,train,,2,3\n");
+  EXPECT_THAT(log.damage(), IsEmpty());
+}
+
 TEST(MetricsLog, EarlierCopiesOfADamagedFileStay) {
   const test::Folder folder;
   const fs::path file = folder.path() / "metrics.jsonl";
   for (const char* text : {"one\n", "two\n"}) {
     write_file_atomic(file, text);
-    const MetricsLog log(folder.path(), 5);
+    const MetricsLog log(folder.path(), 5, kColumns);
   }
   EXPECT_EQ(read_file(file.string() + ".damaged"), "one\n");
   EXPECT_EQ(read_file(file.string() + ".damaged-2"), "two\n");

@@ -20,10 +20,10 @@ using testing::HasSubstr;
 TEST(MetricsReader, ReadsWhatTheLogWroteToTheLastBit) {
   const test::Folder folder;
   {
-    MetricsLog log(folder.path(), -1);
-    log.write({.step = 50, .epoch = 1, .phase = "train", .loss = 0.1 + 0.2, .lr = 5e-324});
-    log.write({.step = 60, .epoch = 2, .phase = "validate", .loss = NAN, .accuracy = 1});
-    log.write({.step = 61, .epoch = 2, .phase = "test", .loss = -INFINITY});
+    MetricsLog log(folder.path(), -1, {"loss", "accuracy", "lr"});
+    log.write({50, 1, "train", {{"loss", 0.1 + 0.2}, {"lr", 5e-324}}});
+    log.write({60, 2, "validate", {{"loss", NAN}, {"accuracy", 1}}});
+    log.write({61, 2, "test", {{"loss", -INFINITY}}});
   }
   const auto rows = read_metrics(folder.path());
   ASSERT_EQ(rows.size(), 3u);
@@ -122,7 +122,7 @@ TEST(MetricsReader, SurvivesFiftyThousandMutations) {
       }
     }
     try {
-      for (const MetricsRecord& row : parse_metrics(text, "file")) {
+      for (const MetricsRow& row : parse_metrics(text, "file")) {
         ASSERT_GE(row.step, 0);
         ASSERT_GE(row.epoch, 0);
         ASSERT_FALSE(row.phase.empty());

@@ -13,8 +13,7 @@ const ProgressEvent kFull{.phase = "validate",
                           .epochs = 6,
                           .step = 120,
                           .steps = 468,
-                          .loss = 0.41,
-                          .accuracy = 0.87,
+                          .metrics = {{"loss", 0.41}, {"accuracy", 0.87}},
                           .samples_per_s = 5400,
                           .eta_s = 33.1};
 
@@ -32,13 +31,20 @@ TEST(ProgressLine, ReadsBackAsTheSameEvent) {
 
 TEST(ProgressLine, LeavesOutNumbersThatJsonCannotHold) {
   ProgressEvent event = kFull;
-  event.loss = std::nan("");
+  event.metrics[0].second = std::nan("");
   event.eta_s = INFINITY;
   const auto back = parse_progress_line(to_json_line(event));
   ASSERT_TRUE(back);
-  EXPECT_FALSE(back->loss);
+  EXPECT_EQ(back->find("loss"), nullptr);
   EXPECT_FALSE(back->eta_s);
-  EXPECT_EQ(back->accuracy, 0.87);
+  EXPECT_EQ(*back->find("accuracy"), 0.87);
+}
+
+TEST(ProgressLine, HasTheMetricsOfATaskInTheirOrder) {
+  const ProgressEvent event{.metrics = {{"loss", 2}, {"perplexity", 7.4}, {"bleu", 0.3}}};
+  const std::string line = to_json_line(event);
+  EXPECT_NE(line.find(R"("loss":2.0,"metrics":{"perplexity":7.4,"bleu":0.3})"), line.npos) << line;
+  EXPECT_EQ(parse_progress_line(line), event);
 }
 
 TEST(ProgressLine, PassesOverKeysOfANewerWriter) {
@@ -58,6 +64,8 @@ TEST(ProgressLine, RefusesWhatIsNotOne) {
                            "{\"phase\":\"train\",\"step\":1.5}",
                            "{\"phase\":\"train\",\"step\":18446744073709551615}",
                            "{\"phase\":\"train\",\"loss\":\"low\"}",
+                           "{\"phase\":\"train\",\"metrics\":7}",
+                           "{\"phase\":\"train\",\"metrics\":{\"bleu\":\"low\"}}",
                            "{\"phase\":\"train\",\"loss\":1e999}",
                            "{\"phase\":\"train\"",
                            "\xff\xfe"}) {
@@ -94,7 +102,7 @@ TEST(ProgressLine, SurvivesHundredThousandMutations) {
     if (!event) continue;
     ASSERT_GE(event->step, 0) << line;
     ASSERT_GE(event->steps, 0) << line;
-    ASSERT_TRUE(!event->loss || std::isfinite(*event->loss)) << line;
+    for (const auto& [name, value] : event->metrics) ASSERT_TRUE(std::isfinite(value)) << line;
     ASSERT_EQ(parse_progress_line(to_json_line(*event)), event) << line;
   }
 }

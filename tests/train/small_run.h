@@ -5,7 +5,7 @@
 #include <torch/torch.h>
 
 #include "muster/testing/run_ranks.h"
-#include "muster/train/loop/trainer.h"
+#include "muster/train/classifier/trainer.h"
 
 namespace muster::test {
 
@@ -23,7 +23,7 @@ inline train::TrainOptions small_run() {
 }
 
 struct Ran {
-  train::TrainResult result;
+  train::FitResult result;
   train::Checkpoint last;
 };
 
@@ -35,7 +35,7 @@ inline Ran run(const train::TrainOptions& options,
                const std::optional<std::filesystem::path>& resume = {},
                int64_t stop_after = 0,
                const std::string& backend = "thread") {
-  std::vector<train::TrainResult> results(world);
+  std::vector<train::FitResult> results(world);
   const auto rank_main = [&](distributed::ProcessGroup group) {
     const train::TrainData data = train::open_data(options.data, {});
     const train::TrainPlan plan =

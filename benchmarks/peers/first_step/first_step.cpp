@@ -84,7 +84,7 @@ void take_first_step(int argc, char** argv) {
   auto epoch = loader.epoch(0);
   const auto batch = epoch.next().value();
   optimizer.zero_grad();
-  const at::Tensor loss = F::cross_entropy(ddp->forward(batch.data), batch.target);
+  const at::Tensor loss = F::cross_entropy(ddp->forward(batch["data"]), batch["target"]);
   note["forward"] = monotonic_s();
   loss.backward();
   optimizer.step();

@@ -1,16 +1,12 @@
 // `muster train`: trains a model of the zoo, alone or as one rank of a job.
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <ostream>
-#include <thread>
 
 #include <c10/util/Exception.h>
-#include <signal.h>
 #include <torch/version.h>
-#include <unistd.h>
 
 #include "muster/base/error.h"
 #include "muster/base/host.h"
@@ -18,7 +14,10 @@
 #include "muster/base/local_time.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
-#include "muster/train/loop/trainer.h"
+#include "muster/base/version.h"
+#include "muster/track/progress_pipe.h"
+#include "muster/train/classifier/trainer.h"
+#include "muster/train/program/run_program.h"
 
 #include "cli/command.h"
 #include "cli/config/config_file.h"
@@ -26,29 +25,11 @@
 #include "cli/line/shell_word.h"
 #include "cli/line/train_flags.h"
 #include "cli/screen/live_bar.h"
-#include "cli/torch/train_as_trial.h"
 
 namespace muster::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Options = TrainFlags;
-
-// Set by the first SIGINT or SIGTERM, which also puts the default action back: the second one
-// kills.
-std::atomic<bool> stop_wanted{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "it is written by a signal handler");
-
-void watch_signals() {
-  struct sigaction action {};
-  action.sa_handler = [](int) { stop_wanted = true; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
-  ::signal(SIGXFSZ, SIG_IGN);  // a file size limit is reported like a full disk, not by death
-  // A reader of our progress or output that went away is no reason to die.
-  ::signal(SIGPIPE, SIG_IGN);  // NOLINT
-}
 
 /// The options given on the command line, by the names they have in a plan: "--batch-size" ->
 /// "batch_size".
@@ -78,38 +59,6 @@ std::vector<std::string> said_words(const CLI::App& app) {
   return words;
 }
 
-/// The folder that this run writes to, if it is there or named; else it gets a fresh one.
-std::optional<fs::path> named_output(const Options& options) {
-  if (!options.output.empty()) return options.output;
-  // What lies in the current folder is nobody's run unless it is named.
-  if (options.resume.empty()) return std::nullopt;
-  if (fs::exists(options.resume / "state.json")) return train::run_of(options.resume);
-  if (fs::exists(options.resume / "latest")) return options.resume;
-  return std::nullopt;
-}
-
-/// Rank 0 owns a folder that is named before it reads there: nobody else writes into it from then
-/// on. `--resume auto` becomes the folder to go on with, or nothing.
-std::unique_ptr<train::RunFolder> resolve_resume(Options& options, bool is_owner) {
-  const bool is_auto = options.resume == "auto";
-  if (is_auto && options.output.empty()) {
-    throw usage_error({.refused = "--resume auto",
-                       .rule = "it goes on with what --output holds, so --output is named too"});
-  }
-  std::unique_ptr<train::RunFolder> owned;
-  if (const auto output = named_output(options); output && is_owner)
-    owned = std::make_unique<train::RunFolder>(*output);
-  if (is_auto) options.resume = fs::exists(options.output / "latest") ? options.output : fs::path();
-  return owned;
-}
-
-/// runs/MODEL-DATA, or that with a number.
-std::unique_ptr<train::RunFolder> fresh_output(const train::TrainOptions& options) {
-  return train::RunFolder::make_fresh(
-      fs::path("runs") /
-      concat(train::split_spec(options.model).first, '-', train::split_spec(options.data).first));
-}
-
 /// config.toml: what was said; of a resumed run over what was said when it began.
 void write_config(const fs::path& file,
                   bool is_resumed,
@@ -137,18 +86,13 @@ void write_config(const fs::path& file,
 class Reporter {
  public:
   Reporter(Console& console, bool under_launcher) {
-    const auto fd = process_environment(kProgressFdEnv);
-    if (fd) progress_fd_ = static_cast<int>(to_int(*fd).value_or(-1));
     if (!under_launcher) bar_ = std::make_unique<LiveBar>(console);
     console_ = &console;
   }
 
   void progress(const track::ProgressEvent& event) {
     if (bar_) bar_->update(event);
-    if (progress_fd_ < 0) return;
-    const std::string line = track::to_json_line(event);
-    // A launcher that reads no more must not stop the training.
-    if (::write(progress_fd_, line.data(), line.size()) < 0 && errno == EPIPE) progress_fd_ = -1;
+    pipe_.write(event);
   }
 
   void note(const std::string& line) {
@@ -167,46 +111,27 @@ class Reporter {
  private:
   Console* console_;
   std::unique_ptr<LiveBar> bar_;
-  int progress_fd_ = -1;
+  track::ProgressPipe pipe_;
 };
 
-int report_result(const train::TrainResult& result,
-                  const fs::path& output,
-                  bool json,
-                  Console& console) {
+int report_result(const train::ProgramEnd& end, bool json, Console& console) {
+  const train::FitResult& result = end.result;
   if (result.interrupted) {
-    console.note(concat("interrupted after step ",
-                        result.steps,
-                        "; saved in ",
-                        result.checkpoint.string(),
-                        "\nhint: go on with `muster train --resume ",
-                        output.string(),
-                        "`"));
+    console.note(train::end_text(end, "muster train"));
     return kInterrupted;
   }
   if (json) {
-    Json object = {{"test_accuracy", result.test.meter.accuracy()},
-                   {"test_loss", result.test.meter.loss()},
+    Json object = {{"test_accuracy", result.test.metrics["accuracy"]},
+                   {"test_loss", result.test.metrics["loss"]},
                    {"steps", result.steps},
                    {"seconds", result.seconds},
-                   {"output", output.string()},
+                   {"output", end.output.string()},
                    {"checkpoint", result.checkpoint.string()}};
     if (result.skipped_steps) object["skipped_steps"] = *result.skipped_steps;
     console.out() << object.dump() << '\n' << std::flush;
   } else {
-    console.note(concat("finished ",
-                        result.steps,
-                        " steps",
-                        result.skipped_steps.value_or(0) > 0
-                            ? concat(" (", *result.skipped_steps, " left out because of overflow)")
-                            : "",
-                        " in ",
-                        human_duration(result.seconds),
-                        "; results in ",
-                        output.string(),
-                        ", curves in ",
-                        (output / "index.html").string()));
-    console.out() << "test accuracy " << fixed(result.test.meter.accuracy(), 4) << '\n'
+    console.note(train::end_text(end, "muster train"));
+    console.out() << "test accuracy " << fixed(result.test.metrics["accuracy"], 4) << '\n'
                   << std::flush;
   }
   return kDone;
@@ -220,96 +145,76 @@ std::vector<std::pair<std::string, std::string>> facts_of(std::span<const std::s
           {"started", local_time_now("%Y-%m-%d %H:%M:%S %Z")},
           {"host", host_name()},
           {"folder", fs::current_path().string()},
-          {"version", "muster " MUSTER_VERSION ", LibTorch " TORCH_VERSION}};
+          {"version", concat("muster ", version(), ", LibTorch " TORCH_VERSION)}};
 }
+
+/// What `muster train` trains.
+class Classifying final : public train::Program {
+ public:
+  Classifying(train::TrainOptions options,
+              const CLI::App& app,
+              std::span<const ConfigKey> keys,
+              std::function<void(const std::string&)> note)
+      : options_(std::move(options)), app_(app), keys_(keys), note_(std::move(note)) {}
+
+  std::string command() const override { return "muster train"; }
+  const train::FitOptions& options() const override { return options_; }
+  void take_over(const Json& record) override { train::take_over(record, said(app_), options_); }
+
+  train::FitPlan plan(const train::Surroundings& around, bool is_resumed) override {
+    data_ = train::open_data(options_.data, options_.data_dir);
+    plan_ = train::resolve(options_, around, *data_.train, *data_.test);
+    if (!is_resumed) train::check_weights(plan_);
+    return train::fit_plan(plan_);
+  }
+  std::string default_output() const override {
+    return concat(
+        train::split_spec(options_.model).first, '-', train::split_spec(options_.data).first);
+  }
+  train::FitData data() override { return train::split_data(plan_, data_); }
+  train::TaskMaker task(bool is_resumed) override {
+    return train::classifier_maker(plan_, is_resumed);
+  }
+  void folder_ready(const fs::path& output, bool is_resumed) override {
+    write_config(output / "config.toml", is_resumed, app_, keys_, note_);
+  }
+
+ private:
+  train::TrainOptions options_;
+  const CLI::App& app_;
+  std::span<const ConfigKey> keys_;
+  std::function<void(const std::string&)> note_;
+  train::TrainData data_;
+  train::TrainPlan plan_;
+};
 
 int train_command(std::span<const std::string> args,
                   Console& console,
                   std::vector<ConfigPlace>& places) {
-  Options options;
-  const auto app = train_app(options);
+  TrainFlags flags;
+  const auto app = train_app(flags);
   const std::vector<ConfigKey> keys = config_keys(*app, train_config_kinds());
   if (const auto over = parse(*app, with_config(args, keys, &places), console)) return *over;
-  if (app->get_option("--devices")->count() > 0 && options.train.devices < 1) {
+  if (app->get_option("--devices")->count() > 0 && flags.train.devices < 1) {
     throw usage_error({.refused = "--devices",
                        .rule = "at least 1",
-                       .value = std::to_string(options.train.devices)});
+                       .value = std::to_string(flags.train.devices)});
   }
-  const train::TraceOptions trace{.file = options.trace_file, .steps = options.trace_steps};
-  resolve_trial(options.output, options.resume);
-
-  const std::optional<RankEnv> env = rank_env_from();
-  const bool first = !env || env->rank == 0;
-  auto owned = resolve_resume(options, first && !options.explain);
-  std::optional<train::Checkpoint> resume;
-  if (!options.resume.empty()) {
-    resume = train::load_checkpoint(options.resume);
-    train::take_over(resume->plan, said(*app), options.train);
-  }
-  const train::Surroundings around{
-      .world_size = env ? env->world_size : 1,
-      .local_world_size = env ? env->local_world_size : 1,
-      .cores = std::max<int64_t>(1, std::thread::hardware_concurrency())};
-  const train::TrainData data = train::open_data(options.train.data, options.train.data_dir);
-  const train::TrainPlan plan = train::resolve(options.train, around, *data.train, *data.test);
-  if (!resume) train::check_weights(plan);
-  if (options.explain) {
-    if (first) console.out() << train::explain(plan) << std::flush;
-    return kDone;
-  }
-  if (owned) owned->check(resume ? &*resume : nullptr);
-  if (first) train::check_trace(trace);
-  if (first && !owned) owned = fresh_output(options.train);
-
-  // Ranks that are threads have a group of their own; this process alone settles the rest.
-  const bool in_threads = plan.options.devices > 0;
-  const distributed::ProcessGroup group =
-      distributed::init_process_group({.backend = options.train.backend}, env);
-  watch_signals();  // from here on a signal means: save and stop; before, there is nothing to save
-  // Told to all, so that they name the same folder in errors.
-  const fs::path output = group.all_gather_text(owned ? owned->path().string() : "")[0];
-  if (first) {
-    console.note(concat(plan.model_name,
-                        " on ",
-                        plan.data_name,
-                        ", ",
-                        plan.options.strategy,
-                        " on ",
-                        plan.world_size,
-                        plan.world_size == 1 ? " rank" : " ranks",
-                        in_threads            ? " (threads)"
-                        : plan.world_size > 1 ? concat(" (", group.backend(), ")")
-                                              : "",
-                        ", batch ",
-                        plan.options.batch_size,
-                        ", ",
-                        plan.options.workers,
-                        plan.options.workers == 1 ? " loader worker" : " loader workers",
-                        " per rank; output ",
-                        output.string()));
-    if (plan.world_size > 1)
-      console.note(concat("process group ", group.backend(), ": ", group.backend_reason()));
-    for (const std::string& remark : plan.remarks) console.note(remark);
-    if (resume) console.note(concat("resuming after step ", resume->position.step));
-  }
-  Reporter reporter(console, env.has_value());
+  Reporter reporter(console, rank_env_from().has_value());
   const auto note = [&](const std::string& line) { reporter.note(line); };
-  train::TrainCallbacks callbacks{
-      .progress = [&](const track::ProgressEvent& event) { reporter.progress(event); },
-      .note = note,
-      .stop_requested = [] { return stop_wanted.load(); },
-      .folder_ready =
-          [&] { write_config(output / "config.toml", resume.has_value(), *app, keys, note); },
-      .trace = trace,
-      .about = facts_of(args)};
-  TrainAsTrial trial(note);
-  if (first) trial.attach(callbacks);
-  const train::TrainResult result =
-      in_threads ? train::train_on_threads(plan, data, output, resume, callbacks, owned.get())
-                 : train::train(plan, data, group, output, resume, callbacks, owned.get());
-  reporter.finish();
-  if (!first) return result.interrupted ? kInterrupted : kDone;
-  return report_result(result, output, options.json, console);
+  Classifying program(flags.train, *app, keys, note);
+  const train::ProgramEnd end = train::run_program(
+      program,
+      flags.run,
+      {.print = [&](const std::string& text) { console.out() << text << std::flush; },
+       .say = [&](const std::string& text) { console.note(text); },
+       .note = note,
+       .progress = [&](const track::ProgressEvent& event) { reporter.progress(event); },
+       .finish_progress = [&] { reporter.finish(); }},
+      facts_of(args));
+  if (end.is_explained) return kDone;
+  if (!end.is_first) return end.result.interrupted ? kInterrupted : kDone;
+  return report_result(end, flags.json, console);
 }
 
 int run_train_command(std::span<const std::string> args, Console& console) {

@@ -116,7 +116,7 @@ inline Epoch::Iterator Epoch::begin() { return Iterator(this); }
 ///
 ///   Loader loader(dataset, {.batch_size = 64, .workers = 2},
 ///                 std::make_unique<DistributedSampler>(dataset->size(), options));
-///   for (Batch& batch : loader.epoch(e)) step(batch.data, batch.target);
+///   for (Batch& batch : loader.epoch(e)) step(batch["data"], batch["target"]);
 class Loader {
  public:
   /// Throws a usage error for a batch size or prefetch below 1 or a negative number of workers.

@@ -17,14 +17,36 @@ SubsetDataset::SubsetDataset(std::shared_ptr<const Dataset> whole, int64_t from,
   }
 }
 
+SubsetDataset::SubsetDataset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> indices)
+    : whole_(std::move(whole)),
+      count_(static_cast<int64_t>(indices.size())),
+      indices_(std::move(indices)) {
+  for (const int64_t index : indices_) {
+    if (index >= 0 && index < whole_->size()) continue;
+    throw usage_error({.refused = "subset of a dataset",
+                       .rule = concat("its samples are among 0 to ", whole_->size() - 1),
+                       .value = std::to_string(index)});
+  }
+}
+
 uint32_t SubsetDataset::fingerprint() const {
-  return formats::crc32_of(concat(from_, ' ', count_), whole_->fingerprint());
+  const uint32_t of_whole = whole_->fingerprint();
+  if (indices_.empty()) return formats::crc32_of(concat(from_, ' ', count_), of_whole);
+  const auto* bytes = reinterpret_cast<const char*>(indices_.data());
+  return formats::crc32_of({bytes, indices_.size() * sizeof(int64_t)}, of_whole);
+}
+
+std::shared_ptr<const SubsetDataset> SubsetDataset::over(
+    std::shared_ptr<const Dataset> other) const {
+  if (indices_.empty()) return std::make_shared<SubsetDataset>(std::move(other), from_, count_);
+  return std::make_shared<SubsetDataset>(std::move(other), indices_);
 }
 
 Batch SubsetDataset::load(std::span<const int64_t> indices, const SampleContext& context) const {
-  std::vector<int64_t> shifted(indices.begin(), indices.end());
-  for (int64_t& index : shifted) index += from_;
-  Batch batch = whole_->get(shifted, context);
+  std::vector<int64_t> wanted(indices.begin(), indices.end());
+  for (int64_t& index : wanted)
+    index = indices_.empty() ? index + from_ : indices_[static_cast<size_t>(index)];
+  Batch batch = whole_->get(wanted, context);
   batch.indices.assign(indices.begin(), indices.end());
   return batch;
 }

@@ -43,34 +43,44 @@ at::Tensor copy_rows(const at::Tensor& rows, std::span<const int64_t> indices) {
 }  // namespace
 
 TensorDataset::TensorDataset(at::Tensor data, at::Tensor target, int64_t classes, std::string name)
-    : data_(checked(data, "data")),
-      target_(checked(target, "target")),
-      classes_(classes),
-      name_(std::move(name)) {
-  if (data_.size(0) != target_.size(0)) {
+    : TensorDataset({{"data", std::move(data)}, {"target", std::move(target)}}, std::move(name)) {
+  classes_ = classes;
+}
+
+TensorDataset::TensorDataset(tensor::NamedTensorList tensors, std::string name)
+    : tensors_(std::move(tensors)), name_(std::move(name)) {
+  if (tensors_.empty())
+    throw usage_error({.refused = concat("dataset ", name_, " without a tensor")});
+  for (auto& [role, tensor] : tensors_) tensor = checked(tensor, role);
+  for (const auto& [role, tensor] : tensors_) {
+    if (tensor.size(0) == size()) continue;
     throw usage_error({.refused = concat("dataset ", name_),
-                       .rule = "data and targets have as many rows",
-                       .value = concat(data_.size(0), " and ", target_.size(0))});
+                       .rule = concat(tensors_[0].first, " and ", role, " have as many rows"),
+                       .value = concat(size(), " and ", tensor.size(0))});
   }
 }
 
-int64_t TensorDataset::size() const { return data_.size(0); }
+int64_t TensorDataset::size() const { return tensors_[0].second.size(0); }
 
 uint32_t TensorDataset::fingerprint() const {
-  return fingerprint_of(target_, fingerprint_of(data_));
+  uint32_t sum = 0;
+  for (const auto& [role, tensor] : tensors_) sum = fingerprint_of(tensor, sum);
+  return sum;
 }
 
 DataSpec TensorDataset::spec() const {
+  const at::Tensor& first = tensors_[0].second;
   return {.name = name_,
-          .sample_shape = data_.sizes().slice(1).vec(),
+          .sample_shape = first.sizes().slice(1).vec(),
           .classes = classes_,
-          .dtype = data_.scalar_type()};
+          .dtype = first.scalar_type()};
 }
 
 Batch TensorDataset::load(std::span<const int64_t> indices, const SampleContext&) const {
-  return {.data = copy_rows(data_, indices),
-          .target = copy_rows(target_, indices),
-          .indices = {indices.begin(), indices.end()}};
+  Batch batch{.indices = {indices.begin(), indices.end()}};
+  for (const auto& [role, tensor] : tensors_)
+    batch.tensors.emplace_back(role, copy_rows(tensor, indices));
+  return batch;
 }
 
 }  // namespace muster::data

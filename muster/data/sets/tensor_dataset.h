@@ -7,7 +7,7 @@
 
 namespace muster::data {
 
-/// Sample i is row i of both tensors. Rows are copied as they are, without conversion.
+/// Sample i is row i of each tensor. Rows are copied as they are, without conversion.
 class TensorDataset final : public Dataset {
  public:
   /// `data` [N, …] of any dtype, `target` [N, …] of any dtype, both on the CPU; kept contiguous,
@@ -17,6 +17,8 @@ class TensorDataset final : public Dataset {
                 at::Tensor target,
                 int64_t classes = 0,
                 std::string name = "tensors");
+  /// Any tensors by name, at least one; the spec is that of the first. The same rules.
+  explicit TensorDataset(tensor::NamedTensorList tensors, std::string name = "tensors");
 
   int64_t size() const override;
   DataSpec spec() const override;
@@ -25,9 +27,8 @@ class TensorDataset final : public Dataset {
  private:
   Batch load(std::span<const int64_t> indices, const SampleContext& context) const override;
 
-  at::Tensor data_;
-  at::Tensor target_;
-  int64_t classes_;
+  tensor::NamedTensorList tensors_;
+  int64_t classes_ = 0;
   std::string name_;
 };
 

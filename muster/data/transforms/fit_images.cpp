@@ -49,19 +49,19 @@ class ResizedBytes final : public Dataset {
     const int64_t sample = images.size(1) * images.size(2) * images.size(3);
     at::Tensor pixels =
         at::empty({rows, images.size(1), images.size(2), images.size(3)}, at::kByte);
-    Batch batch{.target = at::empty({rows}, at::kLong),
+    Batch batch{.tensors = {{"data", {}}, {"target", at::empty({rows}, at::kLong)}},
                 .indices = {indices.begin(), indices.end()}};
     const uint8_t* from = images.const_data_ptr<uint8_t>();
     const int64_t* labels = source_->labels().const_data_ptr<int64_t>();
     auto* to = pixels.mutable_data_ptr<uint8_t>();
-    auto* target = batch.target.mutable_data_ptr<int64_t>();
+    auto* target = batch["target"].mutable_data_ptr<int64_t>();
     for (const int64_t index : indices) {
       std::memcpy(to, from + index * sample, static_cast<size_t>(sample));
       to += sample;
       *target++ = labels[index];
     }
-    batch.data = source_->normalise(resized(pixels, spec_.height(), spec_.width()),
-                                    spec_.channels() / images.size(1));
+    batch["data"] = source_->normalise(resized(pixels, spec_.height(), spec_.width()),
+                                       spec_.channels() / images.size(1));
     return batch;
   }
 
@@ -82,10 +82,11 @@ class FittedBatches final : public Dataset {
  private:
   Batch load(std::span<const int64_t> indices, const SampleContext& context) const override {
     Batch batch = source_->get(indices, context);
-    if (batch.data.size(2) != spec_.height() || batch.data.size(3) != spec_.width())
-      batch.data = resized(batch.data, spec_.height(), spec_.width());
-    batch.data = batch.data.expand({batch.size(), spec_.channels(), spec_.height(), spec_.width()})
-                     .contiguous();
+    at::Tensor& images = batch["data"];
+    if (images.size(2) != spec_.height() || images.size(3) != spec_.width())
+      images = resized(images, spec_.height(), spec_.width());
+    images =
+        images.expand({batch.size(), spec_.channels(), spec_.height(), spec_.width()}).contiguous();
     return batch;
   }
 
@@ -122,8 +123,7 @@ std::shared_ptr<const Dataset> fit_images(std::shared_ptr<const Dataset> dataset
   std::vector<int64_t> shape{channels, height, width};
   if (spec.sample_shape == shape) return dataset;
   if (const auto* subset = dynamic_cast<const SubsetDataset*>(dataset.get())) {
-    return std::make_shared<SubsetDataset>(
-        fit_images(subset->whole(), channels, height, width), subset->from(), subset->size());
+    return subset->over(fit_images(subset->whole(), channels, height, width));
   }
   const bool resizes = height != spec.height() || width != spec.width();
   if (auto bytes = std::dynamic_pointer_cast<const ImageDataset>(dataset); bytes && resizes)

@@ -96,9 +96,18 @@ class DistributedDataParallel {
 
   template <class... Arguments>
   auto forward(Arguments&&... arguments) {
+    return run_forward(
+        [&] { return detail::module_of(module_).forward(std::forward<Arguments>(arguments)...); });
+  }
+
+  /// For a forward that is more than one call of the module's own: `pass` calls the module as it
+  /// likes, may go on to the loss, and returns the tensors that backward will start from.
+  /// Collective, as forward() is.
+  template <class Pass>
+  auto run_forward(Pass&& pass) {
     check_module();
     sync_->before_forward();
-    auto result = detail::module_of(module_).forward(std::forward<Arguments>(arguments)...);
+    auto result = pass();
     std::vector<at::Tensor*> outputs;
     auto collect = [&](at::Tensor& tensor) { outputs.push_back(&tensor); };
     detail::visit_tensors(result, collect);

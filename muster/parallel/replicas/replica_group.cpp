@@ -230,7 +230,7 @@ void ReplicaGroup::note_speed() {
 }
 
 // Note [Weighted shares]
-// As Note [Weighted batches] in muster/train/loop/trainer.cpp: a replica's mean loss counts (its
+// As Note [Weighted batches] in muster/train/loop/fit_step.cpp: a replica's mean loss counts (its
 // rows x replicas / rows of the batch) times, the Reducer divides by the replicas, and the sum is
 // the mean over exactly the rows of the batch. A loss that is a sum over rows is undone of the
 // Reducer's division. A replica without rows takes part with weight 0, so that the collectives

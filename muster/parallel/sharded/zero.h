@@ -207,10 +207,16 @@ class ShardedDataParallel {
 
   template <class... Arguments>
   auto forward(Arguments&&... arguments) {
+    return run_forward(
+        [&] { return detail::module_of(module_).forward(std::forward<Arguments>(arguments)...); });
+  }
+  /// As DistributedDataParallel's.
+  template <class Pass>
+  auto run_forward(Pass&& pass) {
     check_module();
     core_->before_forward();
-    if (ddp_) return ddp_->forward(std::forward<Arguments>(arguments)...);
-    return detail::module_of(module_).forward(std::forward<Arguments>(arguments)...);
+    if (ddp_) return ddp_->run_forward(pass);
+    return pass();
   }
   template <class... Arguments>
   auto operator()(Arguments&&... arguments) {

@@ -43,12 +43,12 @@ Series& series_of(Panel& panel, const std::string& phase) {
   return panel.series.back();
 }
 
-Panel panel_of(std::span<const MetricsRecord> records, const Column& column) {
+Panel panel_of(std::span<const MetricsRow> records, const Column& column) {
   Panel panel{.title = std::string(column.title),
               .unit = std::string(column.unit),
               .is_share = column.is_share,
               .log_if_wide = column.log_if_wide};
-  for (const MetricsRecord& record : records) {
+  for (const MetricsRow& record : records) {
     if (const double* value = record.find(column.name)) {
       series_of(panel, record.phase).points.push_back({static_cast<double>(record.step), *value});
     }
@@ -62,11 +62,11 @@ Panel panel_of(std::span<const MetricsRecord> records, const Column& column) {
 }
 
 /// Names that have no panel of their own, in the order in which they appear.
-std::vector<std::string> further_columns(std::span<const MetricsRecord> records) {
+std::vector<std::string> further_columns(std::span<const MetricsRow> records) {
   std::vector<std::string> known(std::begin(kTimes), std::end(kTimes));
   for (const Column& column : kColumns) known.emplace_back(column.name);
   const size_t ours = known.size();
-  for (const MetricsRecord& record : records) {
+  for (const MetricsRow& record : records) {
     for (const auto& [name, value] : record.values) {
       if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
     }
@@ -74,9 +74,9 @@ std::vector<std::string> further_columns(std::span<const MetricsRecord> records)
   return {known.begin() + static_cast<std::ptrdiff_t>(ours), known.end()};
 }
 
-std::vector<EpochMark> epochs_of(std::span<const MetricsRecord> records) {
+std::vector<EpochMark> epochs_of(std::span<const MetricsRow> records) {
   std::vector<EpochMark> out;
-  for (const MetricsRecord& record : records) {
+  for (const MetricsRow& record : records) {
     const auto same = [&](const EpochMark& mark) { return mark.epoch == record.epoch; };
     const auto found = std::find_if(out.rbegin(), out.rend(), same);
     if (found == out.rend()) {
@@ -98,7 +98,7 @@ constexpr double kGap = 20;
 
 }  // namespace
 
-Curves curves_of(std::span<const MetricsRecord> records, std::string title) {
+Curves curves_of(std::span<const MetricsRow> records, std::string title) {
   Curves curves{.title = std::move(title), .epochs = epochs_of(records)};
   const auto add = [&](const Column& column) {
     Panel panel = panel_of(records, column);

@@ -41,7 +41,7 @@ struct Curves {
 
 /// Loss, accuracy, learning rate and samples per second where there are any, then a panel for every
 /// further column but elapsed_s and epoch_s, in the order in which they appear. Pure; any thread.
-Curves curves_of(std::span<const MetricsRecord> records, std::string title);
+Curves curves_of(std::span<const MetricsRow> records, std::string title);
 
 /// A complete SVG document, two panels side by side, 960 units wide; light or dark as the viewer
 /// prefers. Nothing is loaded from anywhere; all text is escaped. Pure; any thread.

@@ -27,7 +27,7 @@ struct RunPage {
   std::string title;     ///< "lenet on fashion-mnist"
   std::string subtitle;  ///< "finished 2026-11-21 14:05, 3m07s on 2 ranks"; may be empty
   std::vector<std::pair<std::string, std::string>> results;  ///< {"test accuracy", "0.9123"}, …
-  std::vector<MetricsRecord> metrics;
+  std::vector<MetricsRow> metrics;
   ConfusionMatrix confusion;    ///< left out when it has no classes
   std::vector<PageLink> files;  ///< checkpoints, logs
   /// {"command", "muster train …"}, {"host", …}: where the numbers come from

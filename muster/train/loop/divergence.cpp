@@ -25,7 +25,7 @@ void Divergence::check_weights(const torch::nn::Module& model, const Where& wher
 void Divergence::check_loss(const Evaluation& seen,
                             const std::string& what,
                             const Where& where) const {
-  const double loss = seen.meter.loss();
+  const double loss = seen.metrics["loss"];
   if (!std::isfinite(loss)) end(where, {.what = what, .value = shortest(loss), .after = true});
 }
 

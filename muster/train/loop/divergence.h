@@ -8,10 +8,10 @@
 
 #include "muster/distributed/process_group.h"
 #include "muster/train/checkpoints/model_state.h"
-#include "muster/train/loop/evaluation.h"
 #include "muster/train/loop/messages.h"
-#include "muster/train/loop/trainer.h"
+#include "muster/train/plan/callbacks.h"
 #include "muster/train/record/run_log.h"
+#include "muster/train/task/evaluation.h"
 
 namespace muster::train {
 
@@ -19,10 +19,10 @@ namespace muster::train {
 /// `best`; the run's page says why there is no more. Used by the rank's own thread.
 class Divergence {
  public:
-  Divergence(const TrainPlan& plan,
+  Divergence(const FitPlan& plan,
              distributed::ProcessGroup group,
              RunLog& log,
-             const TrainCallbacks& callbacks)
+             const FitCallbacks& callbacks)
       : plan_(plan), group_(std::move(group)), log_(log), callbacks_(callbacks) {}
 
   /// Of a model as it is made: a buffer with infinities, such as a mask of attention, keeps them.
@@ -47,10 +47,10 @@ class Divergence {
   void check_loss(const Evaluation& seen, const std::string& what, const Where& where) const;
 
  private:
-  const TrainPlan& plan_;
+  const FitPlan& plan_;
   distributed::ProcessGroup group_;
   RunLog& log_;
-  const TrainCallbacks& callbacks_;
+  const FitCallbacks& callbacks_;
   std::set<std::string> infinite_;  // buffers that may be
 };
 

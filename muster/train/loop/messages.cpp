@@ -4,21 +4,18 @@
 
 namespace muster::train {
 
-std::string epoch_line(const TrainPlan& plan,
+std::string epoch_line(const FitPlan& plan,
                        const formats::TrainPosition& position,
-                       const Meter& train,
-                       const std::optional<Meter>& validation,
+                       const Metrics& train,
+                       const Metrics& validation,
                        const LossScaler& scaler) {
-  const auto numbers = [](const Meter& meter) {
-    return concat("loss ", fixed(meter.loss(), 4), ", accuracy ", fixed(meter.accuracy(), 4));
-  };
   std::string line = concat("epoch ", position.epoch + 1, '/', plan.options.epochs);
   if (position.samples < plan.samples_per_epoch) {
     const int64_t steps = (position.samples + plan.samples_per_step - 1) / plan.samples_per_step;
     line += concat(", ", steps, " of ", plan.steps_per_epoch, " steps");
   }
-  line += ": " + numbers(train);
-  if (validation) line += "; validation " + numbers(*validation);
+  line += ": " + text_of(train);
+  if (!validation.empty()) line += "; validation " + text_of(validation);
   if (scaler.enabled()) {
     line += concat("; loss scale ",
                    shortest(scaler.scale()),
@@ -30,7 +27,7 @@ std::string epoch_line(const TrainPlan& plan,
   return line;
 }
 
-std::string early_stop_line(const TrainPlan& plan, const EarlyStopping& best) {
+std::string early_stop_line(const FitPlan& plan, const EarlyStopping& best) {
   return concat("stopped early: ",
                 best.epochs_waited(),
                 " epochs without a ",
@@ -41,7 +38,7 @@ std::string early_stop_line(const TrainPlan& plan, const EarlyStopping& best) {
                 fixed(best.best().value_or(0), 4));
 }
 
-Error not_finite_error(const TrainPlan& plan,
+Error not_finite_error(const FitPlan& plan,
                        const formats::TrainPosition& position,
                        double lr,
                        int64_t last_saved,

@@ -7,22 +7,22 @@
 #include "muster/base/error.h"
 #include "muster/train/checkpoints/checkpoint.h"
 #include "muster/train/loop/early_stopping.h"
-#include "muster/train/loop/precision.h"
-#include "muster/train/metrics/meter.h"
-#include "muster/train/plan/plan.h"
+#include "muster/train/metrics/metric.h"
+#include "muster/train/plan/fit_plan.h"
+#include "muster/train/plan/precision.h"
 
 namespace muster::train {
 
 /// "epoch 1/2: loss …, accuracy …; validation loss …, accuracy …", and what a loss scale did; of a
 /// run that ends inside an epoch "epoch 1/2, 20 of 430 steps: loss …". `position` is behind a step
 /// of the epoch.
-std::string epoch_line(const TrainPlan& plan,
+std::string epoch_line(const FitPlan& plan,
                        const formats::TrainPosition& position,
-                       const Meter& train,
-                       const std::optional<Meter>& validation,
+                       const Metrics& train,
+                       const Metrics& validation,
                        const LossScaler& scaler);
 
-std::string early_stop_line(const TrainPlan& plan, const EarlyStopping& best);
+std::string early_stop_line(const FitPlan& plan, const EarlyStopping& best);
 
 struct NotFinite {
   std::string what;    ///< "the loss"
@@ -32,7 +32,7 @@ struct NotFinite {
 
 /// The run has diverged, at that learning rate. `last_saved`: step of the newest checkpoint; -1:
 /// there is none.
-Error not_finite_error(const TrainPlan& plan,
+Error not_finite_error(const FitPlan& plan,
                        const formats::TrainPosition& position,
                        double lr,
                        int64_t last_saved,

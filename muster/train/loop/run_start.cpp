@@ -34,9 +34,7 @@ std::string start_of(const std::optional<Checkpoint>& resume) {
 
 /// --test-weights best needs the checkpoint of the best epoch so far: found out now, not after the
 /// last epoch.
-void check_best(const TrainPlan& plan,
-                const Checkpoint& from,
-                const std::filesystem::path& output) {
+void check_best(const FitPlan& plan, const Checkpoint& from, const std::filesystem::path& output) {
   if (plan.options.test_weights != "best" || from.best_step < 0 ||
       from.best_step == from.position.step)
     return;
@@ -46,7 +44,7 @@ void check_best(const TrainPlan& plan,
 
 /// Of a split whose size is the same and whose content is not; else nothing. It is said and not
 /// refused: a label that was mended is a reason to go on.
-std::vector<std::string> notes_on_data(const TrainPlan& plan, const Checkpoint& resume) {
+std::vector<std::string> notes_on_data(const FitPlan& plan, const Checkpoint& resume) {
   std::vector<std::string> notes;
   const auto compare =
       [&](const char* split, const char* name, const std::string& now, const char* effect) {
@@ -73,7 +71,7 @@ std::vector<std::string> notes_on_data(const TrainPlan& plan, const Checkpoint& 
 }
 
 /// Lines for people about what a resumed run cannot promise.
-std::vector<std::string> resume_notes(const TrainPlan& plan, const Checkpoint& resume) {
+std::vector<std::string> resume_notes(const FitPlan& plan, const Checkpoint& resume) {
   std::vector<std::string> notes = notes_on_data(plan, resume);
   const auto threads = planned(resume, "intraop_threads", plan.intraop_threads);
   if (threads != plan.intraop_threads && resume.world_size == plan.world_size) {
@@ -94,7 +92,7 @@ std::vector<std::string> resume_notes(const TrainPlan& plan, const Checkpoint& r
 }
 
 /// Throws the same on all ranks, so that none waits for one that has left.
-void check_same_start(const TrainPlan& plan,
+void check_same_start(const FitPlan& plan,
                       const distributed::ProcessGroup& group,
                       const std::optional<Checkpoint>& resume) {
   if (group.world_size() == 1) return;
@@ -125,7 +123,7 @@ void check_same_start(const TrainPlan& plan,
   }
 }
 
-void check_resume(const TrainPlan& plan, const Checkpoint& resume) {
+void check_resume(const FitPlan& plan, const Checkpoint& resume) {
   const auto before = planned(resume, "train_samples", plan.train_samples);
   if (before == plan.train_samples) return;
   throw usage_error(
@@ -141,7 +139,7 @@ void check_resume(const TrainPlan& plan, const Checkpoint& resume) {
 
 /// A limit that lies behind the run would end it at once, and stand in its records as if it had
 /// ended there.
-void check_limits(const TrainOptions& options, const Checkpoint& resume) {
+void check_limits(const FitOptions& options, const Checkpoint& resume) {
   const formats::TrainPosition& at = resume.position;
   const auto refuse = [&](const char* flag, int64_t limit, std::string done) {
     throw usage_error({.refused = flag,
@@ -159,7 +157,7 @@ void check_limits(const TrainOptions& options, const Checkpoint& resume) {
 
 }  // namespace
 
-void begin_on_rank(const TrainPlan& plan,
+void begin_on_rank(const FitPlan& plan,
                    const distributed::ProcessGroup& group,
                    const std::optional<Checkpoint>& resume) {
   if (at::get_num_threads() != plan.intraop_threads)
@@ -170,12 +168,11 @@ void begin_on_rank(const TrainPlan& plan,
   check_limits(plan.options, *resume);
 }
 
-std::unique_ptr<RunFolder> open_run_folder(const TrainPlan& plan,
+std::unique_ptr<RunFolder> open_run_folder(const FitPlan& plan,
                                            const std::filesystem::path& output,
                                            const std::optional<Checkpoint>& resume,
                                            RunFolder* owned,
-                                           const TrainCallbacks& callbacks,
-                                           RunLog& log) {
+                                           const RunLog& log) {
   std::unique_ptr<RunFolder> mine;
   if (owned == nullptr) mine = std::make_unique<RunFolder>(output);
   RunFolder& folder = owned != nullptr ? *owned : *mine;
@@ -186,12 +183,10 @@ std::unique_ptr<RunFolder> open_run_folder(const TrainPlan& plan,
   if (from) {
     for (const std::string& line : resume_notes(plan, *from)) log.note(line);
   }
-  log.open(from ? from->position.step : -1);
-  if (callbacks.folder_ready) callbacks.folder_ready();
   return mine;
 }
 
-void load_on_all_ranks(models::Classifier& model,
+void load_on_all_ranks(torch::nn::Module& model,
                        const distributed::ProcessGroup& group,
                        const std::function<Checkpoint()>& read) {
   on_first_rank(group, [&] { load_model_state(model, read().model); });

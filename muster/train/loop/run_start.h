@@ -8,35 +8,34 @@
 #include <optional>
 
 #include "muster/distributed/process_group.h"
-#include "muster/models/model.h"
 #include "muster/train/checkpoints/run_folder.h"
-#include "muster/train/loop/trainer.h"
-#include "muster/train/plan/plan.h"
+#include "muster/train/plan/callbacks.h"
+#include "muster/train/plan/fit_plan.h"
 #include "muster/train/record/run_log.h"
 
 namespace muster::train {
 
 /// This rank's thread uses the plan's number of intra-op threads from here on. Throws a usage error
 /// if the run cannot go on with this plan although its options are the same (another number of
-/// samples), if a limit of the plan is behind the checkpoint, or unless all ranks resume from one and the same checkpoint, or none does: an output
+/// samples), if a limit of the plan is behind the checkpoint, or unless all ranks resume from one
+/// and the same checkpoint, or none does: an output
 /// folder that not all machines see would else give each rank a run of its own. Collective.
-void begin_on_rank(const TrainPlan& plan,
+void begin_on_rank(const FitPlan& plan,
                    const distributed::ProcessGroup& group,
                    const std::optional<Checkpoint>& resume);
 
 /// Rank 0: makes `output` the run's folder. All that may be refused is refused before the first
-/// write; then the folder is prepared, the log opened and callbacks.folder_ready called. Returns the
+/// write; then the folder is prepared. Returns the
 /// hold on the folder unless it is `owned` by the caller.
-std::unique_ptr<RunFolder> open_run_folder(const TrainPlan& plan,
+std::unique_ptr<RunFolder> open_run_folder(const FitPlan& plan,
                                            const std::filesystem::path& output,
                                            const std::optional<Checkpoint>& resume,
                                            RunFolder* owned,
-                                           const TrainCallbacks& callbacks,
-                                           RunLog& log);
+                                           const RunLog& log);
 
 /// Copies the model that `read` returns on rank 0 into `model` on every rank. What it throws is
 /// thrown on every rank. Collective.
-void load_on_all_ranks(models::Classifier& model,
+void load_on_all_ranks(torch::nn::Module& model,
                        const distributed::ProcessGroup& group,
                        const std::function<Checkpoint()>& read);
 

@@ -1,38 +1,49 @@
 #include "muster/train/loop/step_report.h"
 
 #include <cmath>
+#include <vector>
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 
 namespace muster::train {
+namespace {
+
+constexpr size_t kFlags = 2;  // before the sums
+
+}  // namespace
 
 void StepReport::post(bool stop, const Meter& local) {
-  const bool finite = std::isfinite(local.loss_sum);
-  fields_ = at::empty({5}, at::kDouble);
-  double* field = fields_.mutable_data_ptr<double>();
-  field[0] = stop ? 1 : 0;
-  field[1] = finite ? 0 : 1;
-  field[2] = finite ? local.loss_sum : 0;
-  field[3] = finite ? static_cast<double>(local.correct) : 0;
-  field[4] = finite ? static_cast<double>(local.count) : 0;
+  const bool finite = std::isfinite(local.loss_sum());
+  const Meter nothing = Meter(local.shared_list());
+  const Meter& told = finite ? local : nothing;
+  std::vector<double> fields{stop ? 1.0 : 0.0, finite ? 0.0 : 1.0};
+  const std::vector<double> sums = told.sums();
+  fields.insert(fields.end(), sums.begin(), sums.end());
+  sums_ = at::tensor(fields, at::kDouble);
+  maxima_ = told.has_extremes() ? at::tensor(told.maxima(), at::kDouble) : at::Tensor();
   if (group_.world_size() == 1) return;
-  fields_ = fields_.to(group_.device());
-  std::vector<at::Tensor> tensors{fields_};
-  work_ = group_.c10d()->allreduce(tensors);
+  const auto start = [&](at::Tensor& tensor, c10d::ReduceOp::RedOpType op) {
+    tensor = tensor.to(group_.device());
+    std::vector<at::Tensor> tensors{tensor};
+    c10d::AllreduceOptions options;
+    options.reduceOp = op;
+    return group_.c10d()->allreduce(tensors, options);
+  };
+  sums_work_ = start(sums_, c10d::ReduceOp::SUM);
+  if (maxima_.defined()) maxima_work_ = start(maxima_, c10d::ReduceOp::MAX);
 }
 
 void StepReport::wait() {
-  if (work_) work_->wait();
-  work_.reset();
-  fields_ = fields_.cpu();
+  for (auto* work : {&sums_work_, &maxima_work_}) {
+    if (*work) (*work)->wait();
+    work->reset();
+  }
+  sums_ = sums_.cpu();
+  const double* fields = sums_.const_data_ptr<double>();
+  stop_ = fields[0] > 0;
+  not_finite_ = static_cast<int64_t>(fields[1]);
+  if (maxima_.defined()) maxima_ = maxima_.cpu();
+  sum_.take(fields + kFlags, maxima_.defined() ? maxima_.const_data_ptr<double>() : nullptr);
 }
-
-void StepReport::add_to(Meter& meter) const {
-  meter.loss_sum += field(2);
-  meter.correct += static_cast<int64_t>(field(3));
-  meter.count += count();
-}
-
-double StepReport::field(int64_t index) const { return fields_.const_data_ptr<double>()[index]; }
 
 }  // namespace muster::train

@@ -13,28 +13,31 @@ namespace muster::train {
 
 /// One small all-reduce that runs while backward does, so that before the optimizer's step every
 /// rank knows the same: whether some rank wants to stop, whether some rank's loss is not finite,
-/// and the global loss and accuracy. One thread per rank.
+/// and the global loss and metrics. A second one where a metric is a least or a greatest value. One
+/// thread per rank.
 class StepReport {
  public:
-  explicit StepReport(distributed::ProcessGroup group) : group_(std::move(group)) {}
+  StepReport(distributed::ProcessGroup group, Meter::List metrics)
+      : group_(std::move(group)), sum_(std::move(metrics)) {}
 
   /// Starts the exchange. `local` holds this rank's samples of the step, maybe none.
   void post(bool stop, const Meter& local);
   /// Ends it. Collective; the answers below are those of the last exchange.
   void wait();
 
-  bool stop() const { return field(0) > 0; }
-  int64_t ranks_not_finite() const { return static_cast<int64_t>(field(1)); }
-  int64_t count() const { return static_cast<int64_t>(field(4)); }
+  bool stop() const { return stop_; }
+  int64_t ranks_not_finite() const { return not_finite_; }
   /// The samples of ranks whose loss is finite.
-  void add_to(Meter& meter) const;
+  const Meter& sum() const { return sum_; }
 
  private:
-  double field(int64_t index) const;
-
   distributed::ProcessGroup group_;
-  at::Tensor fields_;  // [5] float64: stop, not finite, sum of losses, correct, count
-  c10::intrusive_ptr<c10d::Work> work_;
+  at::Tensor sums_;    // [2 + …] float64: stop, not finite, Meter::sums()
+  at::Tensor maxima_;  // [metrics] float64; undefined where no metric needs it
+  c10::intrusive_ptr<c10d::Work> sums_work_, maxima_work_;
+  bool stop_ = false;
+  int64_t not_finite_ = 0;
+  Meter sum_;
 };
 
 }  // namespace muster::train

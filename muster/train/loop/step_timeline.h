@@ -2,22 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
 
 #include "muster/diagnose/trace/timeline.h"
 #include "muster/distributed/process_group.h"
+#include "muster/train/plan/callbacks.h"
 
 namespace muster::train {
-
-struct TraceOptions {
-  static constexpr int64_t kMaxSteps = 10'000;
-  std::filesystem::path file;  ///< of the Chrome trace, written by rank 0; empty: no timeline
-  int64_t steps = 100;         ///< after the warm-up; 1 to kMaxSteps
-  int64_t warm_up = 10;        ///< first steps, left out where the run is longer
-};
 
 /// Throws a usage error for a number of steps out of range, or a file that is a folder; an
 /// environment error if its folder cannot be made or written.

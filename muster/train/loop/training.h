@@ -1,95 +1,125 @@
-// One run on one rank: the class behind train().
+// One run on one rank: the class behind fit().
 #pragma once
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "muster/data/loader/loader.h"
-#include "muster/models/model.h"
 #include "muster/optim/schedule.h"
 #include "muster/train/checkpoints/checkpoint_writer.h"
 #include "muster/train/loop/divergence.h"
 #include "muster/train/loop/early_stopping.h"
-#include "muster/train/loop/precision.h"
+#include "muster/train/loop/fit.h"
 #include "muster/train/loop/step_report.h"
 #include "muster/train/loop/step_timeline.h"
-#include "muster/train/loop/trainer.h"
+#include "muster/train/loop/trained_part.h"
+#include "muster/train/metrics/meter.h"
+#include "muster/train/plan/precision.h"
 #include "muster/train/record/run_log.h"
-#include "muster/train/replicas/strategy.h"
 
 namespace muster::train::detail {
 
 using Clock = std::chrono::steady_clock;
-using Model = std::shared_ptr<models::Classifier>;
 
 /// One run on one rank. Everything collective happens in the same order on all ranks.
 class Trainer {
  public:
-  Trainer(const TrainPlan& plan,
-          const TrainData& data,
+  Trainer(const TaskMaker& make_task,
+          const FitData& data,
+          const FitPlan& plan,
           const distributed::ProcessGroup& group,
           const std::filesystem::path& output,
           const std::optional<Checkpoint>& resume,
-          const TrainCallbacks& callbacks,
+          const FitCallbacks& callbacks,
           RunFolder* owned);
 
-  TrainResult run();
+  FitResult run();
 
  private:
   enum class Step { kDone, kStopped };
 
+  /// This rank's share of one of a step's batches.
+  struct Share {
+    data::Batch batch;  // some other one where `weight` is 0
+    double weight = 0;  // of its mean loss
+    double factor = 0;  // that the loss is multiplied with; see Note [Weighted batches]
+  };
+
   bool stops_early() const { return plan_.options.patience > 0 && best_.should_stop(); }
   bool finished() const;
-  void build_model(bool is_resumed);
+  torch::nn::Module& module() { return *module_; }
+  optim::Optimizer& optimizer() const { return parts_[0]->optimizer(); }
+  StepContext context(Phase phase, size_t part = 0) const;
+  void make_task(const TaskMaker& make);
+  void make_parts();
+  void rehearse();
   void restore(const Checkpoint& checkpoint);
   Step train_epoch();
   void train_step(data::Epoch& epoch);
-  void backward(const data::Batch& batch, double weight, bool last, Meter& sum);
-  void update();
+  Share next_share(data::Epoch& epoch);
+  std::vector<Share> all_shares(data::Epoch& epoch, int64_t batches, int64_t samples);
+  double factor_of(double weight, double of_all) const;
+  void train_part(size_t index,
+                  const optim::ScheduleValue& rate,
+                  int64_t batches,
+                  const std::function<Share(int64_t)>& share);
+  std::shared_ptr<void> turn_of(size_t part);
+  Json scaler_state() const;
+  void load_scalers(const Json& state);
+  int64_t skipped_steps() const;
+  const LossScaler& scaler() const { return parts_[0]->scaler(); }
+  void backward(size_t index, const Share& share, bool last, Meter& sum);
+  void update(TrainedPart& part);
   Divergence::Where here() const {
-    return {.position = position_, .lr = strategy_->optimizer().lr(), .last_saved = last_saved_};
+    return {.position = position_, .lr = optimizer().lr(), .last_saved = last_saved_};
   }
   void check_weights();
-  void clip_gradients();
+  void clip_gradients(TrainedPart& part);
   void after_step(int64_t samples);
   void write_train_row();
   void end_inside_epoch();
   Step end_epoch();
-  Evaluation evaluate_split(const DatasetPtr& split, const std::string& phase);
+  Evaluation evaluate_split(const std::shared_ptr<const data::Dataset>& split, Phase phase);
   void load_best();
-  void test(TrainResult& result);
+  void test(FitResult& result);
   void save();
   bool is_written();
   void check_folder();
 
-  const TrainPlan& plan_;
+  const FitPlan& plan_;
   distributed::ProcessGroup group_;
   std::filesystem::path output_;
-  const TrainCallbacks& callbacks_;
+  const FitCallbacks& callbacks_;
 
   std::unique_ptr<RunFolder> mine_;    // rank 0, if the caller has none
   const RunFolder* folder_ = nullptr;  // rank 0
-  SplitData data_;
+  FitData data_;
   std::unique_ptr<data::Loader> loader_;
-  at::Generator generator_;  // of what the model draws while it trains: this rank's own
-  Model model_;
-  std::unique_ptr<Strategy> strategy_;
+  at::Generator generator_;  // of what the module draws while it trains: this rank's own
+  std::unique_ptr<Task> task_;
+  std::shared_ptr<torch::nn::Module> module_;
+  Meter::List metrics_;
+  std::vector<std::unique_ptr<TrainedPart>> parts_;
   std::unique_ptr<optim::Schedule> schedule_;
   EarlyStopping best_;
   RunLog log_;
   Divergence divergence_;
   std::optional<CheckpointWriter> writer_;  // rank 0
-  LossScaler scaler_;
-  StepReport step_report_;
+  std::optional<StepReport> step_report_;
   StepTimeline timeline_;
 
   formats::TrainPosition position_;
+  Meter step_meter_;    // of all ranks, in the step
   Meter epoch_meter_;   // since the start of the epoch: what the bar shows
   Meter window_meter_;  // since the last row of metrics
   std::optional<double> gradient_norm_;
+  std::optional<data::Batch> stand_in_;
+  bool stop_wished_ = false;
   int64_t best_step_ = -1;  // where the best epoch ended
   int64_t last_saved_ = -1;
   int64_t started_after_ = 0;  // the step that this process goes on from

@@ -23,12 +23,16 @@ at::Tensor cross_entropy(const at::Tensor& scores,
       scores, target, /*weight=*/{}, at::Reduction::Mean, /*ignore_index=*/-100, label_smoothing);
 }
 
-int64_t count_in_top_k(const at::Tensor& scores, const at::Tensor& target, int64_t k) {
+at::Tensor in_top_k(const at::Tensor& scores, const at::Tensor& target, int64_t k) {
   if (k < 1)
     throw usage_error(
         {.refused = "top-k accuracy", .rule = "k is at least 1", .value = std::to_string(k)});
   const at::Tensor best = std::get<1>(at::topk(scores, std::min(k, scores.size(1)), /*dim=*/1));
-  return best.eq(target.unsqueeze(1)).sum().item<int64_t>();
+  return best.eq(target.unsqueeze(1)).sum();
+}
+
+int64_t count_in_top_k(const at::Tensor& scores, const at::Tensor& target, int64_t k) {
+  return in_top_k(scores, target, k).item<int64_t>();
 }
 
 }  // namespace muster::train

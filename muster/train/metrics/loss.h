@@ -19,5 +19,7 @@ at::Tensor cross_entropy(const at::Tensor& scores,
 /// Which of several equal scores are among them is torch.topk's choice. With k of at least
 /// `classes` that is every sample. Throws a usage error if k is below 1.
 int64_t count_in_top_k(const at::Tensor& scores, const at::Tensor& target, int64_t k);
+/// The same as a scalar // int64, where the scores are.
+at::Tensor in_top_k(const at::Tensor& scores, const at::Tensor& target, int64_t k);
 
 }  // namespace muster::train

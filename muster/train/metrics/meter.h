@@ -1,34 +1,70 @@
-// Sums of loss and right answers over samples.
+// What adds up to metrics.
 #pragma once
 
-#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
 
-#include "muster/base/json.h"
+#include "muster/base/json_fwd.h"
+#include "muster/train/metrics/metric.h"
 
 namespace muster::train {
 
-/// Doubles and integers, so that sums do not depend on how samples were grouped into reports.
-struct Meter {
-  double loss_sum = 0;  ///< loss per sample, summed
-  int64_t correct = 0;
-  int64_t count = 0;
+/// Sums of the loss and of a task's metrics over batches, and later over ranks, in float64. Which
+/// metrics, the list says that all meters of a run share. One thread.
+class Meter {
+ public:
+  using List = std::shared_ptr<const std::vector<Metric>>;
 
-  void add(double mean_loss, int64_t right, int64_t samples) {
-    loss_sum += mean_loss * static_cast<double>(samples);
-    correct += right;
-    count += samples;
-  }
-  double loss() const { return count > 0 ? loss_sum / static_cast<double>(count) : 0; }
-  double accuracy() const {
-    return count > 0 ? static_cast<double>(correct) / static_cast<double>(count) : 0;
-  }
+  Meter() : Meter(std::make_shared<const std::vector<Metric>>()) {}
+  explicit Meter(List metrics);
 
-  Json to_json() const { return {{"loss_sum", loss_sum}, {"correct", correct}, {"count", count}}; }
-  static Meter from_json(const Json& json) {
-    return {json.at("loss_sum").get<double>(),
-            json.at("correct").get<int64_t>(),
-            json.at("count").get<int64_t>()};
+  /// A batch's loss, a mean over `weight` samples.
+  void add_loss(double mean, double weight) {
+    loss_sum_ += mean * weight;
+    weight_ += weight;
   }
+  /// A batch's value of the metric with that number in the list, with the samples that it is of.
+  void add(size_t metric, double value, double weight);
+  /// What another meter of the same list has.
+  void add(const Meter& other);
+
+  /// Whether anything was added.
+  bool empty() const { return weight_ == 0; }
+  /// Samples (or what Task::weight says) that the loss was added for.
+  double weight() const { return weight_; }
+  double loss_sum() const { return loss_sum_; }
+  double loss() const { return weight_ > 0 ? loss_sum_ / weight_ : 0; }
+  /// The loss and each metric that was added for any batch; nothing for an empty meter.
+  Metrics metrics() const;
+  const std::vector<Metric>& list() const { return *list_; }
+  const List& shared_list() const { return list_; }
+
+  // For the exchange between ranks: what is added up, and what the greatest is taken of (a least
+  // value as its negative).
+  static constexpr size_t kOwnSums = 2;
+  std::vector<double> sums() const;    ///< loss, weight, and two per metric
+  std::vector<double> maxima() const;  ///< one per metric; -infinity where there is none
+  bool has_extremes() const;
+  /// Replaces the sums by those of all ranks; `maxima` may be null if !has_extremes().
+  void take(const double* sums, const double* maxima);
+
+  /// {"loss_sum", "weight", "metrics": {NAME: [value, weight]}}.
+  Json to_json() const;
+  /// Replaces the sums. Metrics that the list has not are passed over. Also reads what versions
+  /// before 0.9 wrote: {"loss_sum", "correct", "count"}.
+  void load(const Json& json);
+
+ private:
+  struct Sum {
+    double value = 0;
+    double weight = 0;
+  };
+
+  List list_;
+  double loss_sum_ = 0;
+  double weight_ = 0;
+  std::vector<Sum> sums_;  // by metric
 };
 
 }  // namespace muster::train

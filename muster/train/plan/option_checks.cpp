@@ -44,13 +44,11 @@ void one_of(std::string_view flag,
                      .hint = suggestion(value, known)});
 }
 
-void check_numbers(const TrainOptions& options) {
+void check_numbers(const FitOptions& options) {
   count("--epochs", options.epochs, 1);
   count("--batch-size", options.batch_size, 1);
   count("--devices", options.devices, 0, kMostThreads);
   count("--accumulate-grad-batches", options.accumulate_grad_batches, 1);
-  count("--validation-samples", options.validation_samples, -1, kNoLimit);
-  count("--top-k", options.top_k, 0);
   count("--patience", options.patience, 0);
   count("--max-steps", options.max_steps, 0, kNoLimit);
   count("--seed", options.seed, 0, kNoLimit);
@@ -60,15 +58,13 @@ void check_numbers(const TrainOptions& options) {
   count("--log-every", options.log_every, 1, kNoLimit);
   in_range("--gradient-clip-val", options.gradient_clip_val, 0, kUnbounded);
   in_range("--min-delta", options.min_delta, 0, kUnbounded);
-  in_range("--label-smoothing", options.label_smoothing, 0, 1);
   if (options.lr && !(*options.lr > 0 && std::isfinite(*options.lr))) {
     throw usage_error(
         {.refused = "--lr", .rule = "a learning rate above 0", .value = shortest(*options.lr)});
   }
 }
 
-void check_names(const TrainOptions& options) {
-  one_of("--monitor", options.monitor, {"validate_accuracy", "validate_loss"});
+void check_names(const FitOptions& options) {
   one_of("--test-weights", options.test_weights, {"last", "best"});
   one_of("--tensorboard", options.tensorboard, {"off", "scalars", "all"});
   if (options.lr_schedule.empty())
@@ -77,9 +73,16 @@ void check_names(const TrainOptions& options) {
 
 }  // namespace
 
-void check_options(const TrainOptions& options) {
+void check_options(const FitOptions& options) {
   check_numbers(options);
   check_names(options);
+}
+
+void check_options(const TrainOptions& options) {
+  check_options(static_cast<const FitOptions&>(options));
+  count("--validation-samples", options.validation_samples, -1, kNoLimit);
+  count("--top-k", options.top_k, 0);
+  in_range("--label-smoothing", options.label_smoothing, 0, 1);
 }
 
 }  // namespace muster::train

@@ -6,6 +6,7 @@
 namespace muster::train {
 
 /// Throws a usage error for a number out of range or a name that is none, by the name of its flag.
+void check_options(const FitOptions& options);
 void check_options(const TrainOptions& options);
 
 }  // namespace muster::train

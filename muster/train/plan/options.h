@@ -7,32 +7,25 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace muster::train {
 
-/// As said. Names that take parameters are written name:key=value,key=value.
-struct TrainOptions {
-  std::string model = "cnn";
-  std::string data = "fashion-mnist";
-  std::filesystem::path data_dir;  ///< empty: the dataset's own places
-  std::filesystem::path weights;   ///< a safetensors file to start from; empty: drawn from the seed
-  std::string strategy = "auto";   ///< a name of `muster list strategies`, or auto
-  int64_t devices = 0;           ///< ranks of a strategy whose ranks are threads (dp); 0: not said
-  std::string backend = "auto";  ///< a name of `muster list backends`, or auto
+/// How any task is trained. Names that take parameters are written name:key=value,key=value.
+struct FitOptions {
+  std::string strategy = "auto";  ///< a name of `muster list strategies`, or auto
+  int64_t devices = 0;            ///< ranks of a strategy whose ranks are threads (dp); 0: not said
+  std::string backend = "auto";   ///< a name of `muster list backends`, or auto
   std::string optimizer = "sgd";
   std::optional<double> lr;  ///< the optimizer's own default if not given
   std::string lr_schedule = "constant";
   std::string precision = "32";  ///< or bf16-mixed or 16-mixed, as Lightning's
   int64_t epochs = 5;
-  int64_t batch_size = 128;             ///< global: all ranks together
-  int64_t accumulate_grad_batches = 1;  ///< batches per optimizer step, as Lightning's
-  bool drop_last = false;               ///< leave out an epoch's last batch where it is smaller
-  double gradient_clip_val = 0;         ///< largest global 2-norm of the gradients; 0: no limit
-  double label_smoothing = 0;           ///< 0 … 1
-  int64_t validation_samples = -1;  ///< held out from the end of the training split; -1: a twelfth,
-                                    ///< at most 5,000
-  int64_t top_k = 0;                ///< also count answers among the k best scores; 0: do not
-  std::string monitor = "validate_accuracy";  ///< or validate_loss: which epoch is the best
+  int64_t batch_size = 128;               ///< global: all ranks together
+  int64_t accumulate_grad_batches = 1;    ///< batches per optimizer step, as Lightning's
+  bool drop_last = false;                 ///< leave out an epoch's last batch where it is smaller
+  double gradient_clip_val = 0;           ///< largest global 2-norm of the gradients; 0: no limit
+  std::string monitor = "validate_loss";  ///< validate_METRIC: which epoch is the best
   int64_t patience = 0;               ///< stop after so many epochs without a better one; 0: never
   double min_delta = 0;               ///< what is better by no more than this is not better
   std::string test_weights = "last";  ///< or best: which weights the test at the end uses
@@ -44,6 +37,29 @@ struct TrainOptions {
   int64_t keep_checkpoints = 3;         ///< newest ones; the best one stays besides
   int64_t log_every = 50;               ///< steps per row of metrics
   std::string tensorboard = "scalars";  ///< off; or all: histograms and images as well
+};
+
+/// What `muster train` takes: a model of the zoo, told from images to classes, and its data.
+struct TrainOptions : FitOptions {
+  TrainOptions() { monitor = "validate_accuracy"; }
+
+  std::string model = "cnn";
+  std::string data = "fashion-mnist";
+  std::filesystem::path data_dir;  ///< empty: the dataset's own places
+  std::filesystem::path weights;   ///< a safetensors file to start from; empty: drawn from the seed
+  double label_smoothing = 0;      ///< 0 … 1
+  int64_t validation_samples = -1;  ///< held out from the end of the training split; -1: a twelfth,
+                                    ///< at most 5,000
+  int64_t top_k = 0;                ///< also count answers among the k best scores; 0: do not
+};
+
+/// What is said about a run of any task besides: where it is, and what is shown of it.
+struct RunFlags {
+  std::filesystem::path output;        ///< empty: a fresh folder below runs/
+  std::filesystem::path resume;        ///< a run's folder or a checkpoint; auto: what output holds
+  std::filesystem::path trace;         ///< a timeline of the steps is written there
+  std::optional<int64_t> trace_steps;  ///< of it; 100 if not said
+  bool explain = false;                ///< the plan is printed, and nothing trained
 };
 
 /// What a resumed run may say anew.
@@ -60,26 +76,50 @@ struct OptionInfo {
   bool show_default = true;  ///< false: the help text says what happens if it is not given
 };
 
-/// Calls visit(info, member) for each option, in the order of the help.
+/// Calls visit(info, member) for each of them.
+template <class Flags, class Visitor>
+void visit_run_flags(Flags& flags, Visitor&& visit) {
+  using enum OnResume;
+  visit(OptionInfo{"output", "DIR", "folder of the run [runs/NAME, numbered]", kFree, false},
+        flags.output);
+  visit(OptionInfo{"resume",
+                   "DIR|auto",
+                   "go on with the run in DIR (or one checkpoint); auto: with what --output holds, "
+                   "else start",
+                   kFree,
+                   false},
+        flags.resume);
+  visit(OptionInfo{"trace", "FILE", "write a timeline of the steps (Chrome trace)", kFree, false},
+        flags.trace);
+  visit(OptionInfo{"trace_steps", "N", "so many steps, after the first 10 [100]", kFree, false},
+        flags.trace_steps);
+  visit(OptionInfo{"explain", "", "print the resolved plan and stop"}, flags.explain);
+}
+
+/// Calls visit(info, member) for each option, in the order of the help: of TrainOptions, or only
+/// those of FitOptions.
 template <class Options, class Visitor>
 void visit_options(Options& options, Visitor&& visit) {
   using enum OnResume;
-  visit(OptionInfo{"model", "MODEL", "name:key=value,… (muster list models)", kFixed},
-        options.model);
-  visit(OptionInfo{"data", "DATA", "name:key=value,… (muster list datasets)", kFixed},
-        options.data);
-  visit(OptionInfo{"data_dir",
-                   "DIR",
-                   "folder of the dataset's files, where they are not in its usual place",
-                   kFree,
-                   false},
-        options.data_dir);
-  visit(OptionInfo{"weights",
-                   "FILE",
-                   "start from a state dict in a safetensors file (torchvision's names)",
-                   kFixed,
-                   false},
-        options.weights);
+  constexpr bool kIsTrain = std::is_base_of_v<TrainOptions, std::remove_const_t<Options>>;
+  if constexpr (kIsTrain) {
+    visit(OptionInfo{"model", "MODEL", "name:key=value,… (muster list models)", kFixed},
+          options.model);
+    visit(OptionInfo{"data", "DATA", "name:key=value,… (muster list datasets)", kFixed},
+          options.data);
+    visit(OptionInfo{"data_dir",
+                     "DIR",
+                     "folder of the dataset's files, where they are not in its usual place",
+                     kFree,
+                     false},
+          options.data_dir);
+    visit(OptionInfo{"weights",
+                     "FILE",
+                     "start from a state dict in a safetensors file (torchvision's names)",
+                     kFixed,
+                     false},
+          options.weights);
+  }
   visit(OptionInfo{"strategy", "NAME|auto", "how ranks share the work (muster list strategies)"},
         options.strategy);
   visit(OptionInfo{"devices",
@@ -124,25 +164,31 @@ void visit_options(Options& options, Visitor&& visit) {
                    kFixed,
                    false},
         options.gradient_clip_val);
-  visit(OptionInfo{"label_smoothing", "X", "0 to 1", kFixed}, options.label_smoothing);
+  if constexpr (kIsTrain) {
+    visit(OptionInfo{"label_smoothing", "X", "0 to 1", kFixed}, options.label_smoothing);
+  }
   visit(OptionInfo{"seed", "N", "of initial weights and the order of samples", kFixed},
         options.seed);
   visit(
       OptionInfo{
           "workers", "N", "loader threads per rank [-1: from cores and ranks]", kFree, false},
       options.workers);
-  visit(OptionInfo{"validation_samples",
-                   "N",
-                   "held out from the training data [-1: a twelfth, at most 5000]",
-                   kFixed,
-                   false},
-        options.validation_samples);
-  visit(OptionInfo{"top_k", "K", "also count answers among the K best scores [no]", kFree, false},
-        options.top_k);
-  visit(
-      OptionInfo{
-          "monitor", "validate_accuracy|validate_loss", "what makes an epoch the best", kFixed},
-      options.monitor);
+  if constexpr (kIsTrain) {
+    visit(OptionInfo{"validation_samples",
+                     "N",
+                     "held out from the training data [-1: a twelfth, at most 5000]",
+                     kFixed,
+                     false},
+          options.validation_samples);
+    visit(OptionInfo{"top_k", "K", "also count answers among the K best scores [no]", kFree, false},
+          options.top_k);
+  }
+  visit(OptionInfo{"monitor",
+                   kIsTrain ? "validate_accuracy|validate_loss" : "NAME",
+                   kIsTrain ? "what makes an epoch the best"
+                            : "what makes an epoch the best: validate_loss, or another metric",
+                   kFixed},
+        options.monitor);
   visit(
       OptionInfo{"patience", "N", "stop after N epochs that were not better [never]", kFree, false},
       options.patience);

@@ -4,7 +4,7 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
-#include "muster/train/plan/plan.h"
+#include "muster/train/plan/fit_plan.h"
 
 namespace muster::train {
 namespace {
@@ -31,31 +31,21 @@ std::string shown(const std::filesystem::path& path) {
   return path.empty() ? "none" : path.string();
 }
 
-}  // namespace
-
-Json to_json(const TrainPlan& plan) {
+template <class Options>
+Json options_json(const Options& options) {
   Json json;
-  visit_options(plan.options, [&](const OptionInfo& info, const auto& value) {
+  visit_options(options, [&](const OptionInfo& info, const auto& value) {
     const std::string name(info.name);
     json[name] = json_of(value);
   });
-  json["world_size"] = plan.world_size;
-  json["batch_per_rank"] = plan.batch_per_rank;
-  json["samples_per_step"] = plan.samples_per_step;
-  json["train_samples"] = plan.train_samples;
-  json["test_samples"] = plan.test_samples;
-  json["train_fingerprint"] = plan.train_fingerprint;
-  json["test_fingerprint"] = plan.test_fingerprint;
-  json["steps_per_epoch"] = plan.steps_per_epoch;
-  json["total_steps"] = plan.total_steps;
-  json["intraop_threads"] = plan.intraop_threads;
   return json;
 }
 
-void take_over(const Json& plan, const std::vector<std::string>& said, TrainOptions& options) {
+template <class Options>
+void take_options(const Json& plan, const std::vector<std::string>& said, Options& options) {
   std::vector<std::string> differences;
   Json defaults;
-  const TrainOptions none_said;
+  const Options none_said;
   visit_options(none_said, [&](const OptionInfo& info, const auto& value) {
     defaults[std::string(info.name)] = json_of(value);
   });
@@ -92,6 +82,28 @@ void take_over(const Json& plan, const std::vector<std::string>& said, TrainOpti
                        .value = join(differences, "; "),
                        .hint = "leave these flags away, or start a new run"});
   }
+}
+
+}  // namespace
+
+Json to_json(const FitOptions& options, const FitNumbers& numbers) {
+  Json json = options_json(options);
+  json.update(to_json(numbers));
+  return json;
+}
+
+Json to_json(const TrainOptions& options, const FitNumbers& numbers) {
+  Json json = options_json(options);
+  json.update(to_json(numbers));
+  return json;
+}
+
+void take_over(const Json& plan, const std::vector<std::string>& said, FitOptions& options) {
+  take_options(plan, said, options);
+}
+
+void take_over(const Json& plan, const std::vector<std::string>& said, TrainOptions& options) {
+  take_options(plan, said, options);
 }
 
 }  // namespace muster::train

@@ -53,11 +53,11 @@ std::vector<track::PageLink> links(const fs::path& output) {
 
 }  // namespace
 
-void write_run_page(const TrainPlan& plan,
+void write_run_page(const FitPlan& plan,
                     const fs::path& output,
                     const RunEnd& end,
                     const std::vector<std::pair<std::string, std::string>>& about) {
-  const std::string title = concat(plan.model_name, " on ", plan.data_name);
+  const std::string& title = plan.title;
   track::RunPage page{.title = title, .metrics = track::read_metrics(output)};
   page.subtitle = concat(end.interrupted          ? "interrupted after "
                          : end.why_failed.empty() ? ""
@@ -70,20 +70,17 @@ void write_run_page(const TrainPlan& plan,
                          plan.world_size == 1 ? " rank" : " ranks",
                          end.why_failed.empty() ? "" : ": " + end.why_failed);
   if (end.test != nullptr) {
-    const Evaluation& test = *end.test;
-    page.results = {{"test accuracy", fixed(test.meter.accuracy(), 4)},
-                    {"test loss", fixed(test.meter.loss(), 4)}};
-    if (plan.options.top_k > 0)
-      page.results.emplace_back(concat("top-", plan.options.top_k, " accuracy"),
-                                fixed(test.top_k_accuracy(), 4));
-    if (test.confusion) {
-      page.confusion = for_page(*test.confusion);
-      page.results.emplace_back("macro F1", fixed(test.confusion->macro().f1, 4));
-      write_file_atomic(output / "confusion_matrix.csv", csv_of(*test.confusion));
+    for (const auto& [name, value] : end.test->metrics)
+      page.results.emplace_back(concat("test ", name), fixed(value, 4));
+    const TaskReport& report = end.test->report;
+    if (report.confusion) {
+      page.confusion = for_page(*report.confusion);
+      write_file_atomic(output / "confusion_matrix.csv", csv_of(*report.confusion));
     }
+    page.results.insert(page.results.end(), report.lines.begin(), report.lines.end());
   }
   page.about = about;
-  page.plan = to_json(plan);
+  page.plan = plan.record;
   write_file_atomic(output / "curves.svg",
                     track::render_curves_svg(track::curves_of(page.metrics, title)));
   page.files = links(output);

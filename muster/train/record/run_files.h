@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "muster/train/loop/evaluation.h"
-#include "muster/train/plan/plan.h"
+#include "muster/train/plan/fit_plan.h"
+#include "muster/train/task/evaluation.h"
 
 namespace muster::train {
 
@@ -23,7 +23,7 @@ struct RunEnd {
 
 /// index.html (curves, result, plan, confusion matrix, checkpoints), curves.svg, and
 /// confusion_matrix.csv if there is one. Reads metrics.jsonl. Throws an environment error.
-void write_run_page(const TrainPlan& plan,
+void write_run_page(const FitPlan& plan,
                     const std::filesystem::path& output,
                     const RunEnd& end,
                     const std::vector<std::pair<std::string, std::string>>& about);

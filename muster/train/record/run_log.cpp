@@ -21,10 +21,19 @@ int64_t epoch_of(const formats::TrainPosition& position) {
   return std::max<int64_t>(1, position.epoch + (position.samples > 0 ? 1 : 0));
 }
 
+/// Of metrics.csv: what the loop measures stands behind the task's metrics.
+std::vector<std::string> columns_of(const std::vector<Metric>& metrics) {
+  std::vector<std::string> columns{"loss"};
+  for (const Metric& metric : metrics) columns.push_back(metric.name);
+  for (const char* own : {"lr", "samples_per_s", "elapsed_s", "gradient_norm", "epoch_s"})
+    columns.emplace_back(own);
+  return columns;
+}
+
 /// What the processes that wrote these rows took.
-double seconds_in(std::span<const track::MetricsRecord> rows) {
+double seconds_in(std::span<const track::MetricsRow> rows) {
   double most = 0;
-  for (const track::MetricsRecord& row : rows) {
+  for (const track::MetricsRow& row : rows) {
     const double* elapsed = row.find("elapsed_s");
     if (elapsed != nullptr && std::isfinite(*elapsed)) most = std::max(most, *elapsed);
   }
@@ -33,35 +42,35 @@ double seconds_in(std::span<const track::MetricsRecord> rows) {
 
 }  // namespace
 
-RunLog::RunLog(const TrainPlan& plan,
+RunLog::RunLog(const FitPlan& plan,
                const std::filesystem::path& output,
                bool is_first,
-               const TrainCallbacks& callbacks)
+               const FitCallbacks& callbacks)
     : plan_(plan), callbacks_(callbacks), output_(output), is_first_(is_first) {}
 
-void RunLog::open(int64_t resumed_after) {
+void RunLog::open(int64_t resumed_after, const std::vector<Metric>& metrics) {
   if (!is_first_) return;
-  write_file_atomic(output_ / "config.json", json_text(to_json(plan_), 2) + '\n');
-  metrics_.emplace(output_, resumed_after);
+  write_file_atomic(output_ / "config.json", json_text(plan_.record, 2) + '\n');
+  metrics_.emplace(output_, resumed_after, columns_of(metrics));
   for (const std::string& line : metrics_->damage()) note(line);
   if (resumed_after >= 0) before_s_ = seconds_in(track::read_metrics(output_));
-  if (plan_.options.tensorboard != "off") open_tensorboard(resumed_after);
+  if (plan_.options.tensorboard != "off") open_tensorboard(resumed_after, metrics);
   pictures_due_ = plan_.options.tensorboard == "all";
 }
 
 /// Readers purge by step alone. So that a test at the very step, which the run makes again, goes
 /// too, that step is purged and its other points are written anew; and all points are where the
 /// folder has no events of the run so far, which began in another one.
-void RunLog::open_tensorboard(int64_t resumed_after) {
+void RunLog::open_tensorboard(int64_t resumed_after, const std::vector<Metric>& metrics) {
   const std::filesystem::path folder = output_ / "tensorboard";
   std::error_code none;
   const bool is_empty = !std::filesystem::exists(folder) || std::filesystem::is_empty(folder, none);
   std::optional<int64_t> purge_step;
   if (!is_empty) purge_step = resumed_after + (metrics_->has_dropped_test() ? 0 : 1);
-  tensorboard_.emplace(plan_, folder, resumed_after, purge_step);
+  tensorboard_.emplace(plan_, metrics, folder, resumed_after, purge_step);
   if (resumed_after < 0) return;
   const int64_t first = is_empty ? 0 : purge_step.value_or(0);
-  for (const track::MetricsRecord& row : track::read_metrics(output_)) {
+  for (const track::MetricsRow& row : track::read_metrics(output_)) {
     if (row.step >= first) tensorboard_->row(row);
   }
 }
@@ -78,25 +87,22 @@ void RunLog::count_step(int64_t samples, double seconds) {
 
 track::MetricsRow RunLog::row(const std::string& phase,
                               const formats::TrainPosition& position,
-                              const Meter& meter) const {
-  track::MetricsRow row{.step = position.step, .epoch = epoch_of(position), .phase = phase};
-  if (meter.count > 0) {
-    row.loss = meter.loss();
-    row.accuracy = meter.accuracy();
-  }
-  row.elapsed_s = seconds();
-  return row;
+                              const Metrics& metrics) const {
+  return {position.step, epoch_of(position), phase, metrics.items()};
 }
 
 void RunLog::train(const formats::TrainPosition& position,
-                   const Meter& meter,
+                   const Metrics& metrics,
                    const TrainRow& extra) {
   if (!is_first_) return;
-  track::MetricsRow out = row("train", position, meter);
-  out.lr = extra.lr;
-  out.gradient_norm = extra.gradient_norm;
-  out.epoch_s = std::chrono::duration<double>(Clock::now() - epoch_start_).count();
-  if (step_seconds_ > 0) out.samples_per_s = static_cast<double>(samples_here_) / step_seconds_;
+  track::MetricsRow out = row("train", position, metrics);
+  out.values.emplace_back("lr", extra.lr);
+  if (step_seconds_ > 0)
+    out.values.emplace_back("samples_per_s", static_cast<double>(samples_here_) / step_seconds_);
+  out.values.emplace_back("elapsed_s", seconds());
+  if (extra.gradient_norm) out.values.emplace_back("gradient_norm", *extra.gradient_norm);
+  out.values.emplace_back("epoch_s",
+                          std::chrono::duration<double>(Clock::now() - epoch_start_).count());
   write(out);
 }
 
@@ -105,23 +111,22 @@ void RunLog::write(const track::MetricsRow& row) {
   if (tensorboard_) tensorboard_->row(row);
 }
 
-void RunLog::batch(const at::Tensor& data, const formats::TrainPosition& position) {
-  if (!pictures_due_) return;
+void RunLog::images(const at::Tensor& images, const formats::TrainPosition& position) {
   pictures_due_ = false;
-  tensorboard_->images(data, position.step);
+  if (images.defined() && images.dim() == 4) tensorboard_->images(images, position.step);
 }
 
-void RunLog::weights(const models::Classifier& model, const formats::TrainPosition& position) {
+void RunLog::weights(const torch::nn::Module& model, const formats::TrainPosition& position) {
   if (is_first_ && plan_.options.tensorboard == "all")
     tensorboard_->histograms(model, position.step);
 }
 
 void RunLog::evaluated(const std::string& phase,
                        const formats::TrainPosition& position,
-                       const Evaluation& evaluation) {
+                       const Metrics& metrics) {
   if (!is_first_) return;
-  track::MetricsRow out = row(phase, position, evaluation.meter);
-  if (plan_.options.top_k > 0) out.top_k_accuracy = evaluation.top_k_accuracy();
+  track::MetricsRow out = row(phase, position, metrics);
+  out.values.emplace_back("elapsed_s", seconds());
   write(out);
 }
 
@@ -129,7 +134,7 @@ void RunLog::progress(const std::string& phase,
                       const formats::TrainPosition& position,
                       int64_t step,
                       int64_t steps,
-                      const Meter& meter) {
+                      const Metrics& metrics) {
   if (!is_first_ || !callbacks_.progress) return;
   const auto now = Clock::now();
   if (step < steps && std::chrono::duration<double>(now - last_progress_).count() < kProgressPeriod)
@@ -139,11 +144,8 @@ void RunLog::progress(const std::string& phase,
                              .epoch = epoch_of(position),
                              .epochs = plan_.options.epochs,
                              .step = step,
-                             .steps = steps};
-  if (meter.count > 0) {
-    event.loss = meter.loss();
-    event.accuracy = meter.accuracy();
-  }
+                             .steps = steps,
+                             .metrics = metrics.items()};
   if (steps_here_ > 0 && phase == "train") {
     event.samples_per_s = static_cast<double>(samples_here_) / step_seconds_;
     event.eta_s = step_seconds_ / static_cast<double>(steps_here_) *
@@ -152,7 +154,7 @@ void RunLog::progress(const std::string& phase,
   callbacks_.progress(event);
 }
 
-void RunLog::finish(const TrainResult& result) {
+void RunLog::finish(const FitResult& result) {
   if (!is_first_) return;
   if (tensorboard_)
     tensorboard_->finish(result.interrupted ? std::nullopt

@@ -7,13 +7,13 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "muster/models/model.h"
 #include "muster/track/metrics_log.h"
 #include "muster/track/progress.h"
-#include "muster/train/loop/trainer.h"
-#include "muster/train/metrics/meter.h"
-#include "muster/train/plan/plan.h"
+#include "muster/train/metrics/metric.h"
+#include "muster/train/plan/callbacks.h"
+#include "muster/train/plan/fit_plan.h"
 #include "muster/train/record/tensorboard_log.h"
 
 namespace muster::train {
@@ -22,15 +22,15 @@ namespace muster::train {
 class RunLog {
  public:
   /// Writes nothing.
-  RunLog(const TrainPlan& plan,
+  RunLog(const FitPlan& plan,
          const std::filesystem::path& output,
          bool is_first,
-         const TrainCallbacks& callbacks);
+         const FitCallbacks& callbacks);
 
   /// Writes config.json and opens the other files, before the first step. `resumed_after`: the step
   /// of the checkpoint that the run goes on from, -1 for a new run; rows of metrics and events
-  /// beyond it are dropped.
-  void open(int64_t resumed_after);
+  /// beyond it are dropped. `metrics` are the task's.
+  void open(int64_t resumed_after, const std::vector<Metric>& metrics);
 
   /// Training in an epoch begins or goes on: epoch_s of the rows counts from here.
   void begin_epoch() { epoch_start_ = Clock::now(); }
@@ -42,26 +42,28 @@ class RunLog {
     double lr = 0;
     std::optional<double> gradient_norm;
   };
-  void train(const formats::TrainPosition& position, const Meter& meter, const TrainRow& row);
+  void train(const formats::TrainPosition& position, const Metrics& metrics, const TrainRow& row);
   void evaluated(const std::string& phase,
                  const formats::TrainPosition& position,
-                 const Evaluation& evaluation);
+                 const Metrics& metrics);
 
-  /// For --tensorboard all: pictures of the first batch that comes, weights and gradients.
-  void batch(const at::Tensor& data, const formats::TrainPosition& position);
-  void weights(const models::Classifier& model, const formats::TrainPosition& position);
+  /// For --tensorboard all: pictures of the first batch that comes // [N, C, H, W], or undefined;
+  /// weights and gradients.
+  bool wants_images() const { return pictures_due_; }
+  void images(const at::Tensor& images, const formats::TrainPosition& position);
+  void weights(const torch::nn::Module& model, const formats::TrainPosition& position);
 
-  /// To the progress bar, at most some ten times a second unless `step` is the last one. `meter` is
-  /// of all ranks; an empty one: numbers are not known yet.
+  /// To the progress bar, at most some ten times a second unless `step` is the last one. `metrics`
+  /// are of all ranks; empty ones: numbers are not known yet.
   void progress(const std::string& phase,
                 const formats::TrainPosition& position,
                 int64_t step,
                 int64_t steps,
-                const Meter& meter);
+                const Metrics& metrics);
   void note(const std::string& line) const;
 
   /// Ends the events and writes index.html, curves.svg and confusion_matrix.csv.
-  void finish(const TrainResult& result);
+  void finish(const FitResult& result);
 
   /// The same for a run that ends with an error after `steps` steps, and why. Throws nothing: the
   /// error is what counts.
@@ -76,12 +78,12 @@ class RunLog {
 
   track::MetricsRow row(const std::string& phase,
                         const formats::TrainPosition& position,
-                        const Meter& meter) const;
+                        const Metrics& metrics) const;
   void write(const track::MetricsRow& row);
-  void open_tensorboard(int64_t resumed_after);
+  void open_tensorboard(int64_t resumed_after, const std::vector<Metric>& metrics);
 
-  const TrainPlan& plan_;
-  const TrainCallbacks& callbacks_;
+  const FitPlan& plan_;
+  const FitCallbacks& callbacks_;
   std::filesystem::path output_;
   bool is_first_;
   bool pictures_due_ = false;

@@ -5,6 +5,7 @@
 #include <ATen/ops/cat.h>
 
 #include "muster/base/json.h"
+#include "muster/base/text.h"
 #include "muster/parallel/sharded/gradient_marks.h"
 
 namespace muster::train {
@@ -12,10 +13,9 @@ namespace {
 
 constexpr int64_t kPictures = 8;  // side by side
 
-track::HParams hparams_of(const TrainPlan& plan) {
+track::HParams hparams_of(const FitPlan& plan) {
   track::HParams hparams;
-  const Json json = to_json(plan);  // items() keeps no temporary alive
-  for (const auto& [name, value] : json.items()) {
+  for (const auto& [name, value] : plan.record.items()) {
     if (value.is_boolean()) {
       hparams.emplace_back(name, value.get<bool>());
     } else if (value.is_number()) {
@@ -33,42 +33,34 @@ std::span<const float> values_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-TensorBoardLog::TensorBoardLog(const TrainPlan& plan,
+TensorBoardLog::TensorBoardLog(const FitPlan& plan,
+                               const std::vector<Metric>& metrics,
                                const std::filesystem::path& folder,
                                int64_t resumed_after,
                                std::optional<int64_t> purge_step)
     : writer_(folder, {.purge_step = purge_step}) {
   // Four spaces: a block of code, whose columns stay.
-  std::string text = "    " + explain(plan);
+  std::string text = "    " + plan.explained;
   for (size_t at = text.find('\n'); at + 1 < text.size(); at = text.find('\n', at + 1))
     text.insert(at + 1, "    ");
   writer_.add_text("plan", text, std::max<int64_t>(0, resumed_after));
-  const std::vector<std::string> metrics{
-      "train/loss", "validate/loss", "validate/accuracy", "test/loss", "test/accuracy"};
-  writer_.start_hparams(hparams_of(plan), metrics);
+  std::vector<std::string> shown{"train/loss"};
+  for (const char* phase : {"validate", "test"}) {
+    shown.push_back(concat(phase, "/loss"));
+    for (const Metric& metric : metrics) shown.push_back(concat(phase, '/', metric.name));
+  }
+  writer_.start_hparams(hparams_of(plan), shown);
 }
 
 void TensorBoardLog::row(const track::MetricsRow& row) {
-  const auto scalar = [&](const char* column, const std::optional<double>& value) {
-    if (value) writer_.add_scalar(row.phase + '/' + column, *value, row.step);
-  };
-  scalar("loss", row.loss);
-  scalar("accuracy", row.accuracy);
-  scalar("top_k_accuracy", row.top_k_accuracy);
-  scalar("lr", row.lr);
-  scalar("gradient_norm", row.gradient_norm);
-  scalar("samples_per_s", row.samples_per_s);
-}
-
-void TensorBoardLog::row(const track::MetricsRecord& row) {
-  for (const char* column :
-       {"loss", "accuracy", "top_k_accuracy", "lr", "gradient_norm", "samples_per_s"}) {
-    if (const double* value = row.find(column))
-      writer_.add_scalar(row.phase + '/' + column, *value, row.step);
+  for (const auto& [name, value] : row.values) {
+    // Times rise and start again: no curves.
+    if (name != "elapsed_s" && name != "epoch_s")
+      writer_.add_scalar(row.phase + '/' + name, value, row.step);
   }
 }
 
-void TensorBoardLog::histograms(const models::Classifier& model, int64_t step) {
+void TensorBoardLog::histograms(const torch::nn::Module& model, int64_t step) {
   const auto add = [&](const std::string& tag, const at::Tensor& tensor) {
     const at::Tensor flat = tensor.detach().cpu().to(at::kFloat).contiguous();
     // A diverged weight has no histogram; its loss is reported as not finite elsewhere.

@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <vector>
 
-#include "muster/models/model.h"
-#include "muster/track/metrics_log.h"
-#include "muster/track/metrics_reader.h"
+#include "muster/track/metrics_row.h"
 #include "muster/track/tensorboard/tensorboard.h"
-#include "muster/train/plan/plan.h"
+#include "muster/train/metrics/metric.h"
+#include "muster/train/plan/fit_plan.h"
 
 namespace muster::train {
 
@@ -19,16 +19,15 @@ class TensorBoardLog {
  public:
   /// Events of `purge_step` and later in earlier files of `folder` are purged. `resumed_after` is
   /// -1 for a new run.
-  TensorBoardLog(const TrainPlan& plan,
+  TensorBoardLog(const FitPlan& plan,
+                 const std::vector<Metric>& metrics,
                  const std::filesystem::path& folder,
                  int64_t resumed_after,
                  std::optional<int64_t> purge_step);
 
   void row(const track::MetricsRow& row);
-  /// One of an earlier process.
-  void row(const track::MetricsRecord& row);
   /// Every parameter, and every gradient that there is.
-  void histograms(const models::Classifier& model, int64_t step);
+  void histograms(const torch::nn::Module& model, int64_t step);
   /// The first samples of a batch // [N, C, H, W] float32 with 1 or 3 channels, stretched to
   /// the range from black to white; others are left out.
   void images(const at::Tensor& batch, int64_t step);

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "muster/base/text.h"
-#include "muster/train/plan/parts.h"
+#include "muster/train/plan/fit_plan.h"
 
 namespace muster::train::detail {
 
@@ -18,7 +18,7 @@ DdpStrategy::DdpStrategy(StrategyRequest request,
                          std::unique_ptr<optim::Optimizer> optimizer,
                          parallel::DdpOptions options)
     : Strategy(std::move(request)),
-      ddp_(model(), group(), std::move(options)),
+      ddp_(module(), group(), std::move(options)),
       optimizer_(std::move(optimizer)) {}
 
 void DdpStrategy::accumulate(const std::function<void()>& pass) {
@@ -29,15 +29,14 @@ void DdpStrategy::accumulate(const std::function<void()>& pass) {
 // DDP decides its buckets in the first backward of a process, and a ring sums each place of a
 // bucket in another order of ranks. So a resumed process makes one backward whose gradients are
 // thrown away, and its first real step sums as the unbroken run does.
-void DdpStrategy::rehearse(const data::Batch& batch) {
-  // Two ranks sum the same in any order.
-  if (group().world_size() > 2) rehearse_backward(batch);
+bool DdpStrategy::wants_rehearsal() const {
+  return group().world_size() > 2;  // two ranks sum the same in any order
 }
 
 std::unique_ptr<Strategy> make_ddp(StrategyRequest request,
                                    const ParamValues& params,
                                    std::string_view owner) {
-  auto optimizer = make_optimizer(request.plan, *request.model);
+  auto optimizer = make_optimizer(request.plan, *request.module);
   return std::make_unique<DdpStrategy>(
       std::move(request), std::move(optimizer), ddp_options(params, owner));
 }

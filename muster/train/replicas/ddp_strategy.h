@@ -26,13 +26,15 @@ class DdpStrategy : public Strategy {
               std::unique_ptr<optim::Optimizer> optimizer,
               parallel::DdpOptions options);
 
-  at::Tensor forward(const at::Tensor& images) override { return ddp_.forward(images); }
+  StepResult forward(const std::function<StepResult()>& pass) override {
+    return ddp_.run_forward(pass);
+  }
   void accumulate(const std::function<void()>& pass) override;
   optim::Optimizer& optimizer() override { return *optimizer_; }
-  void rehearse(const data::Batch& batch) override;
+  bool wants_rehearsal() const override;
 
  private:
-  parallel::DistributedDataParallel<std::shared_ptr<models::Classifier>> ddp_;
+  parallel::DistributedDataParallel<std::shared_ptr<torch::nn::Module>> ddp_;
   std::unique_ptr<optim::Optimizer> optimizer_;
 };
 

@@ -3,8 +3,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/optim/clip.h"
-#include "muster/train/metrics/loss.h"
-#include "muster/train/plan/plan.h"
+#include "muster/train/plan/fit_plan.h"
 
 namespace muster::train {
 
@@ -16,32 +15,23 @@ int64_t bucket_bytes_of(int64_t bucket_mb, std::string_view owner) {
                      .value = std::to_string(bucket_mb)});
 }
 
-Strategy::Strategy(StrategyRequest request) : request_(std::move(request)) {}
-
-at::Tensor Strategy::forward(const at::Tensor& images) { return model()->forward(images); }
-
 double Strategy::clip_gradients(double max_norm) {
   // The gradients are averaged already: all ranks compute the same norm.
-  return optim::clip_grad_norm(model()->parameters(), max_norm).item<double>();
+  return optim::clip_grad_norm(module()->parameters(), max_norm).item<double>();
 }
-
-void Strategy::rehearse(const data::Batch&) {}
-
-void Strategy::rehearse_backward(const data::Batch& batch) {
-  model()->train();
-  at::Tensor loss;
-  {
-    const PrecisionGuard guard(request_.plan.precision.kind, batch.data.device());
-    loss = cross_entropy(forward(batch.data), batch.target);
-  }
-  loss.backward();
-  optimizer().zero_grad();
-}
-
-tensor::NamedTensorList Strategy::optimizer_state() { return optimizer().state(); }
 
 void Strategy::load_optimizer_state(const tensor::NamedTensorList& state) {
   optimizer().load_state({state, {}});
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const FitPlan& plan,
+                                                 const torch::nn::Module& module) {
+  tensor::NamedTensorList parameters;
+  for (const auto& item : module.named_parameters())
+    parameters.emplace_back(item.key(), item.value());
+  return optim::optimizers()
+      .at(plan.optimizer_name)
+      .make(std::move(parameters), plan.lr, plan.optimizer_params);
 }
 
 }  // namespace muster::train

@@ -6,38 +6,36 @@
 #include <span>
 #include <string_view>
 
-#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
 
 #include "muster/base/entry.h"
 #include "muster/base/params.h"
-#include "muster/data/dataset.h"
 #include "muster/distributed/process_group.h"
-#include "muster/models/model.h"
 #include "muster/optim/optimizer.h"
-#include "muster/tensor/safetensors.h"
+#include "muster/tensor/named_tensors.h"
+#include "muster/train/plan/fit_plan.h"
+#include "muster/train/task/task.h"
 
 namespace muster::train {
 
-struct TrainPlan;
-
 /// What a strategy is made from, on each rank.
 struct StrategyRequest {
-  const TrainPlan& plan;
-  std::shared_ptr<models::Classifier> model;  ///< with the same weights on every rank
+  const FitPlan& plan;
+  std::shared_ptr<torch::nn::Module> module;  ///< with the same weights on every rank
   distributed::ProcessGroup group;
 };
 
-/// One rank's model with its gradients and optimizer, as the training loop sees them. Used by the
+/// One rank's module with its gradients and optimizer, as the training loop sees them. Used by the
 /// rank's own thread. All members but optimizer() are collective: every rank calls them in the same
 /// order.
 class Strategy {
  public:
-  explicit Strategy(StrategyRequest request);
+  explicit Strategy(StrategyRequest request) : request_(std::move(request)) {}
   virtual ~Strategy() = default;
 
-  /// Scores // [N, classes] of this rank's share of a batch. Backward of a loss made from them
-  /// leaves gradients that are averaged over the ranks.
-  virtual at::Tensor forward(const at::Tensor& images);
+  /// Runs `pass`, a task's step on this rank's share of a batch. Backward of its loss leaves
+  /// gradients that are averaged over the ranks.
+  virtual StepResult forward(const std::function<StepResult()>& pass) { return pass(); }
 
   /// Runs `pass`, a forward and its backward, for a batch that is not the last one of its step: the
   /// average over the ranks may wait for the last.
@@ -50,28 +48,29 @@ class Strategy {
   /// before, the same number on every rank. See clip_grad_norm.
   virtual double clip_gradients(double max_norm);
 
-  /// Once, before a checkpoint is loaded: brings this process to where the first backward of an
-  /// unbroken run left it. `batch` is any batch; its gradients are thrown away, but BatchNorm's
-  /// statistics and the generator move.
-  virtual void rehearse(const data::Batch& batch);
+  /// Whether the first backward of a process settles something (buckets) that later sums depend on.
+  /// A resumed run then makes one on any batch, and drops its gradients, before it loads the
+  /// checkpoint.
+  virtual bool wants_rehearsal() const { return false; }
 
   /// The whole optimizer's state under the parameters' names, whatever the strategy, on rank 0; the
   /// other ranks may return nothing.
-  virtual tensor::NamedTensorList optimizer_state();
+  virtual tensor::NamedTensorList optimizer_state() { return optimizer().state(); }
   /// Takes what optimizer_state() of any strategy and world size returned; given on every rank. The
-  /// model has its weights already. Throws a usage error for a state that does not fit.
+  /// module has its weights already. Throws a usage error for a state that does not fit.
   virtual void load_optimizer_state(const tensor::NamedTensorList& state);
 
  protected:
-  /// A training pass over `batch` whose gradients are dropped.
-  void rehearse_backward(const data::Batch& batch);
-
-  const std::shared_ptr<models::Classifier>& model() const { return request_.model; }
+  const std::shared_ptr<torch::nn::Module>& module() const { return request_.module; }
   const distributed::ProcessGroup& group() const { return request_.group; }
 
  private:
   StrategyRequest request_;
 };
+
+/// The plan's optimizer over the module's parameters.
+std::unique_ptr<optim::Optimizer> make_optimizer(const FitPlan& plan,
+                                                 const torch::nn::Module& module);
 
 /// Where the ranks of a run come from.
 enum class RankSource {
@@ -88,7 +87,7 @@ struct StrategyEntry {
   std::span<const Param> params;
   /// What make() would refuse, in words of the command line: when the plan is made, before there is
   /// a group or an output folder. Throws a usage error.
-  void (*check)(const TrainPlan& plan, const ParamValues& params);
+  void (*check)(const FitOptions& options, const FitNumbers& numbers, const ParamValues& params);
   /// Collective; `params` have been checked.
   std::unique_ptr<Strategy> (*make)(StrategyRequest request, const ParamValues& params);
 };

@@ -4,7 +4,7 @@
 
 #include "muster/base/text.h"
 #include "muster/tensor/bfloat16.h"
-#include "muster/train/plan/plan.h"
+#include "muster/train/plan/fit_plan.h"
 
 namespace muster::train::detail {
 namespace {
@@ -16,12 +16,11 @@ class ZeroStrategy final : public Strategy {
                double lr,
                const parallel::ZeroOptions& options)
       : Strategy(std::move(request)),
-        dtype_(model()->parameters()[0].scalar_type()),
-        zero_(model(), group(), options),
+        zero_(module(), group(), options),
         optimizer_(zero_.core(), make, lr) {}
 
-  at::Tensor forward(const at::Tensor& images) override {
-    return zero_.forward(images.to(dtype_)).to(at::kFloat);
+  StepResult forward(const std::function<StepResult()>& pass) override {
+    return zero_.run_forward(pass);
   }
   void accumulate(const std::function<void()>& pass) override { zero_.accumulate(pass); }
   optim::Optimizer& optimizer() override { return optimizer_; }
@@ -34,24 +33,23 @@ class ZeroStrategy final : public Strategy {
   }
 
   // In stage 2 the buckets are laid out once and for all.
-  void rehearse(const data::Batch& batch) override {
-    if (!zero_.core().shards_gradients() && group().world_size() > 2) rehearse_backward(batch);
-  }
+  bool wants_rehearsal() const override { return !shards_gradients_ && group().world_size() > 2; }
 
  private:
-  at::ScalarType dtype_;
-  parallel::ShardedDataParallel<std::shared_ptr<models::Classifier>> zero_;
+  parallel::ShardedDataParallel<std::shared_ptr<torch::nn::Module>> zero_;
+  bool shards_gradients_ = zero_.core().shards_gradients();
   ShardedOptimizer optimizer_;
 };
 
 }  // namespace
 
-ZeroStrategyOptions zero_options(const TrainPlan& plan,
+ZeroStrategyOptions zero_options(const FitOptions& fit,
+                                 const FitNumbers& numbers,
                                  const ParamValues& params,
                                  std::string_view owner) {
   auto options = resolve_params<ZeroStrategyOptions>(kZeroParams, params, owner);
   bucket_bytes_of(options.bucket_mb, owner);
-  const optim::OptimizerEntry& entry = optim::optimizers().at(plan.optimizer_name);
+  const optim::OptimizerEntry& entry = optim::optimizers().at(numbers.optimizer_name);
   if (!entry.elementwise) {
     throw usage_error({.refused = concat(owner, " with optimizer ", entry.name),
                        .rule = "the optimizer looks at each element of a parameter alone",
@@ -62,8 +60,8 @@ ZeroStrategyOptions zero_options(const TrainPlan& plan,
                        .rule = "float32 or bfloat16",
                        .value = options.dtype});
   }
-  if (options.dtype == "bfloat16" && plan.precision.kind != Precision::kFloat32) {
-    throw usage_error({.refused = concat("--precision ", plan.options.precision),
+  if (options.dtype == "bfloat16" && numbers.precision.kind != Precision::kFloat32) {
+    throw usage_error({.refused = concat("--precision ", fit.precision),
                        .rule = "mixed precision keeps weights and gradients in float32",
                        .value = concat(owner, " with dtype=bfloat16"),
                        .hint = "leave one of the two away"});
@@ -75,10 +73,10 @@ std::unique_ptr<Strategy> make_zero(int stage,
                                     StrategyRequest request,
                                     const ParamValues& params,
                                     std::string_view owner) {
-  const TrainPlan& plan = request.plan;
-  const ZeroStrategyOptions options = zero_options(plan, params, owner);
+  const FitPlan& plan = request.plan;
+  const ZeroStrategyOptions options = zero_options(plan.options, plan, params, owner);
   const optim::OptimizerEntry& entry = optim::optimizers().at(plan.optimizer_name);
-  if (options.dtype == "bfloat16") tensor::to_bfloat16(*request.model);
+  if (options.dtype == "bfloat16") tensor::to_bfloat16(*request.module);
   const OptimizerMaker make = [&](tensor::NamedTensorList parameters) {
     return entry.make(std::move(parameters), plan.lr, plan.optimizer_params);
   };

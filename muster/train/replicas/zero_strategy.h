@@ -23,7 +23,8 @@ inline constexpr Param kZeroParams[] = {
 
 /// The options that `params` say. Throws a usage error that names `owner` for what does not fit the
 /// plan.
-ZeroStrategyOptions zero_options(const TrainPlan& plan,
+ZeroStrategyOptions zero_options(const FitOptions& fit,
+                                 const FitNumbers& numbers,
                                  const ParamValues& params,
                                  std::string_view owner);
 

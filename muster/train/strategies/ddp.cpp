@@ -9,7 +9,7 @@ extern constinit const StrategyEntry ddp_entry{
     "a replica per process (`muster run`); gradients averaged during backward",
     RankSource::kProcesses,
     detail::kDdpParams,
-    [](const TrainPlan&, const ParamValues& params) {
+    [](const FitOptions&, const FitNumbers&, const ParamValues& params) {
       detail::ddp_options(params, "strategy ddp");
     },
     [](StrategyRequest request, const ParamValues& params) {

@@ -9,7 +9,9 @@ extern constinit const StrategyEntry dp_entry{
     "a replica per thread of this one process (--devices N); else as ddp",
     RankSource::kThreads,
     detail::kDdpParams,
-    [](const TrainPlan&, const ParamValues& params) { detail::ddp_options(params, "strategy dp"); },
+    [](const FitOptions&, const FitNumbers&, const ParamValues& params) {
+      detail::ddp_options(params, "strategy dp");
+    },
     [](StrategyRequest request, const ParamValues& params) {
       return detail::make_ddp(std::move(request), params, "strategy dp");
     }};

@@ -1,5 +1,4 @@
 // One rank: no group to talk to.
-#include "muster/train/plan/parts.h"
 #include "muster/train/replicas/strategy.h"
 
 namespace muster::train {
@@ -8,7 +7,7 @@ namespace {
 class Single final : public Strategy {
  public:
   explicit Single(StrategyRequest request)
-      : Strategy(request), optimizer_(make_optimizer(request.plan, *request.model)) {}
+      : Strategy(request), optimizer_(make_optimizer(request.plan, *request.module)) {}
 
   optim::Optimizer& optimizer() override { return *optimizer_; }
 
@@ -22,11 +21,12 @@ std::unique_ptr<Strategy> make_single(StrategyRequest request, const ParamValues
 
 }  // namespace
 
-extern constinit const StrategyEntry single_entry{"single",
-                                                  "one rank: one process on one device",
-                                                  RankSource::kNone,
-                                                  {},
-                                                  [](const TrainPlan&, const ParamValues&) {},
-                                                  &make_single};
+extern constinit const StrategyEntry single_entry{
+    "single",
+    "one rank: one process on one device",
+    RankSource::kNone,
+    {},
+    [](const FitOptions&, const FitNumbers&, const ParamValues&) {},
+    &make_single};
 
 }  // namespace muster::train

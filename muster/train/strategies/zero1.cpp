@@ -8,8 +8,8 @@ extern constinit const StrategyEntry zero1_entry{
     "as ddp, with the optimizer state in shards, one per rank (ZeRO-1)",
     RankSource::kProcesses,
     detail::kZeroParams,
-    [](const TrainPlan& plan, const ParamValues& params) {
-      detail::zero_options(plan, params, "strategy zero1");
+    [](const FitOptions& options, const FitNumbers& numbers, const ParamValues& params) {
+      detail::zero_options(options, numbers, params, "strategy zero1");
     },
     [](StrategyRequest request, const ParamValues& params) {
       return detail::make_zero(1, std::move(request), params, "strategy zero1");

@@ -8,8 +8,8 @@ extern constinit const StrategyEntry zero2_entry{
     "as zero1, with the gradients in shards too (ZeRO-2)",
     RankSource::kProcesses,
     detail::kZeroParams,
-    [](const TrainPlan& plan, const ParamValues& params) {
-      detail::zero_options(plan, params, "strategy zero2");
+    [](const FitOptions& options, const FitNumbers& numbers, const ParamValues& params) {
+      detail::zero_options(options, numbers, params, "strategy zero2");
     },
     [](StrategyRequest request, const ParamValues& params) {
       return detail::make_zero(2, std::move(request), params, "strategy zero2");

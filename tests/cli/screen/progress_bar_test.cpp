@@ -13,8 +13,7 @@ track::ProgressEvent half_way() {
           .epochs = 6,
           .step = 234,
           .steps = 468,
-          .loss = 0.41234,
-          .accuracy = 0.871,
+          .metrics = {{"loss", 0.41234}, {"accuracy", 0.871}},
           .samples_per_s = 5400,
           .eta_s = 72};
 }
@@ -45,8 +44,7 @@ TEST(ProgressBar, FitsEveryWidthWithAndWithoutColour) {
                                .epochs = 999999,
                                .step = 9999999,
                                .steps = 10000000,
-                               .loss = 123456.789,
-                               .accuracy = 1,
+                               .metrics = {{"loss", 123456.789}, {"accuracy", 1}},
                                .samples_per_s = 1e12,
                                .eta_s = 1e9};
   for (const auto& event : {half_way(), longest, track::ProgressEvent{}}) {

@@ -60,9 +60,9 @@ TEST(Synthetic, HasTheShapeThatItsParametersAskFor) {
   EXPECT_THAT(data->spec().sample_shape, ElementsAre(3, 9, 9));
   const std::array<int64_t, 2> indices{4, 11};
   const Batch batch = data->get(indices);
-  EXPECT_THAT(batch.data.sizes(), ElementsAre(2, 3, 9, 9));
-  EXPECT_EQ(batch.target[0].item<int64_t>(), 4);
-  EXPECT_EQ(batch.target[1].item<int64_t>(), 1);
+  EXPECT_THAT(batch["data"].sizes(), ElementsAre(2, 3, 9, 9));
+  EXPECT_EQ(batch["target"][0].item<int64_t>(), 4);
+  EXPECT_EQ(batch["target"][1].item<int64_t>(), 1);
 }
 
 TEST(Synthetic, CanBeLearnedFromTheTrainingSplitForTheTestSplit) {

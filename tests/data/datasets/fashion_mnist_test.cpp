@@ -82,7 +82,7 @@ TEST(FashionMnistSpec, GivesTheFloatsOfTorchvisionForEveryByte) {
                            torch::arange(256, torch::kUInt8).view({1, 1, 16, 16}),
                            torch::zeros({1}, torch::kLong));
   const int64_t zero = 0;
-  const at::Tensor floats = bytes.get({&zero, 1}).data;
+  const at::Tensor floats = bytes.get({&zero, 1})["data"];
   const auto want = fashion_mnist_golden()["normalised"].get<std::vector<int32_t>>();
   for (size_t i = 0; i < 256; ++i) {
     EXPECT_EQ(std::bit_cast<int32_t>(floats.const_data_ptr<float>()[i]), want.at(i))

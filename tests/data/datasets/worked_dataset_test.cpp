@@ -29,11 +29,11 @@ class Spirals final : public Dataset {
  private:
   Batch load(std::span<const int64_t> indices, const SampleContext& context) const override {
     const auto rows = static_cast<int64_t>(indices.size());
-    Batch batch{.data = torch::empty({rows, 2}),
-                .target = torch::empty({rows}, torch::kLong),
+    Batch batch{.tensors = {{"data", torch::empty({rows, 2})},
+                            {"target", torch::empty({rows}, torch::kLong)}},
                 .indices = {indices.begin(), indices.end()}};
-    auto* point = batch.data.mutable_data_ptr<float>();
-    auto* target = batch.target.mutable_data_ptr<int64_t>();
+    auto* point = batch["data"].mutable_data_ptr<float>();
+    auto* target = batch["target"].mutable_data_ptr<int64_t>();
     for (const int64_t index : indices) {
       const float turn = 6.0F * static_cast<float>(index) / static_cast<float>(samples_);
       const float side = index % 2 == 0 ? 1.0F : -1.0F;
@@ -64,7 +64,7 @@ torch::Tensor points(const std::shared_ptr<const Spirals>& spirals,
                                   spirals->size(), RandomSamplerOptions{.seed = 3}));
   torch::Tensor all = torch::zeros({spirals->size(), 2});
   for (const Batch& batch : loader.epoch(epoch))
-    all.index_copy_(0, torch::tensor(batch.indices), batch.data);
+    all.index_copy_(0, torch::tensor(batch.indices), batch["data"]);
   return all;
 }
 
@@ -79,8 +79,8 @@ TEST(WorkedDataset, HasOneClassPerSpiral) {
   const Spirals spirals(30);
   const std::vector<int64_t> indices{4, 5, 4};
   const Batch batch = spirals.get(indices);
-  EXPECT_TRUE(batch.target.equal(torch::tensor({0, 1, 0}, torch::kLong)));
-  EXPECT_TRUE(batch.data[0].equal(batch.data[2]));
+  EXPECT_TRUE(batch["target"].equal(torch::tensor({0, 1, 0}, torch::kLong)));
+  EXPECT_TRUE(batch["data"][0].equal(batch["data"][2]));
 }
 
 }  // namespace

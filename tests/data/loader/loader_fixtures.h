@@ -28,12 +28,11 @@ class Numbers : public Dataset {
  protected:
   Batch load(std::span<const int64_t> indices, const SampleContext&) const override {
     const auto rows = static_cast<int64_t>(indices.size());
-    Batch batch{at::empty({rows}, at::kLong),
-                at::empty({rows}, at::kLong),
+    Batch batch{{{"data", at::empty({rows}, at::kLong)}, {"target", at::empty({rows}, at::kLong)}},
                 {indices.begin(), indices.end()}};
     for (int64_t row = 0; row < rows; ++row) {
-      batch.data.mutable_data_ptr<int64_t>()[row] = indices[static_cast<size_t>(row)];
-      batch.target.mutable_data_ptr<int64_t>()[row] = 2 * indices[static_cast<size_t>(row)];
+      batch["data"].mutable_data_ptr<int64_t>()[row] = indices[static_cast<size_t>(row)];
+      batch["target"].mutable_data_ptr<int64_t>()[row] = 2 * indices[static_cast<size_t>(row)];
     }
     return batch;
   }
@@ -116,8 +115,8 @@ inline Lists drain(Epoch& epoch) {
   Lists out;
   for (const Batch& batch : epoch) {
     for (size_t row = 0; row < batch.indices.size(); ++row) {
-      if (batch.data.const_data_ptr<int64_t>()[row] != batch.indices[row] ||
-          batch.target.const_data_ptr<int64_t>()[row] != 2 * batch.indices[row]) {
+      if (batch["data"].const_data_ptr<int64_t>()[row] != batch.indices[row] ||
+          batch["target"].const_data_ptr<int64_t>()[row] != 2 * batch.indices[row]) {
         throw std::logic_error("a row that is not its sample's");
       }
     }

@@ -35,8 +35,7 @@ class OwnDataset final : public Dataset {
   Batch load(std::span<const int64_t> indices, const SampleContext&) const override {
     const at::Tensor wanted =
         torch::tensor(at::ArrayRef<int64_t>(indices.data(), indices.size()), torch::kLong);
-    return {.data = rows_.index_select(0, wanted),
-            .target = wanted.remainder(3),
+    return {.tensors = {{"data", rows_.index_select(0, wanted)}, {"target", wanted.remainder(3)}},
             .indices = {indices.begin(), indices.end()}};
   }
 

@@ -41,8 +41,8 @@ TEST(ImageDataset, EqualsTheStepsOfTorchvisionBitForBit) {
   const at::Tensor picked = images.index_select(0, torch::tensor({19, 0, 7, 7}));
   const at::Tensor mean = torch::tensor({0.485F, 0.456F, 0.406F}).view({3, 1, 1});
   const at::Tensor deviation = torch::tensor({0.229F, 0.224F, 0.225F}).view({3, 1, 1});
-  EXPECT_TRUE(batch.data.equal(picked.to(torch::kFloat).div(255).sub(mean).div(deviation)));
-  EXPECT_TRUE(batch.target.equal(torch::tensor({3, 0, 3, 3}, torch::kLong)));
+  EXPECT_TRUE(batch["data"].equal(picked.to(torch::kFloat).div(255).sub(mean).div(deviation)));
+  EXPECT_TRUE(batch["target"].equal(torch::tensor({3, 0, 3, 3}, torch::kLong)));
   EXPECT_THAT(batch.indices, ElementsAre(19, 0, 7, 7));
 }
 
@@ -51,7 +51,7 @@ TEST(ImageDataset, OnlyScalesWithoutMeanAndDeviation) {
   const ImageDataset data(
       {.name = "plain", .sample_shape = {3, 5, 7}, .classes = 4}, images, labels(2));
   const int64_t one = 1;
-  EXPECT_TRUE(data.get({&one, 1}).data[0].equal(images[1].to(torch::kFloat).div(255)));
+  EXPECT_TRUE(data.get({&one, 1})["data"][0].equal(images[1].to(torch::kFloat).div(255)));
 }
 
 TEST(ImageDataset, TakesImagesThatAreNotContiguousAndLabelsOfBytes) {
@@ -60,13 +60,13 @@ TEST(ImageDataset, TakesImagesThatAreNotContiguousAndLabelsOfBytes) {
   const ImageDataset data(rgb_spec(), strided, labels(6).to(torch::kUInt8));
   const ImageDataset same(rgb_spec(), images, labels(6));
   const int64_t five = 5;
-  EXPECT_TRUE(data.get({&five, 1}).data.equal(same.get({&five, 1}).data));
-  EXPECT_EQ(data.get({&five, 1}).target.item<int64_t>(), 1);
+  EXPECT_TRUE(data.get({&five, 1})["data"].equal(same.get({&five, 1})["data"]));
+  EXPECT_EQ(data.get({&five, 1})["target"].item<int64_t>(), 1);
 }
 
 TEST(ImageDataset, GivesAnEmptyBatchForNoIndices) {
   const Batch batch = ImageDataset(rgb_spec(), rgb_images(2), labels(2)).get({});
-  EXPECT_THAT(batch.data.sizes(), ElementsAre(0, 3, 5, 7));
+  EXPECT_THAT(batch["data"].sizes(), ElementsAre(0, 3, 5, 7));
   EXPECT_EQ(batch.size(), 0);
 }
 

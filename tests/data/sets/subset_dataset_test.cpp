@@ -20,7 +20,7 @@ TEST(SubsetDataset, NumbersARangeOfSamplesFromZero) {
   EXPECT_EQ(subset.spec().name, "numbers");
   const std::array<int64_t, 2> indices{2, 0};
   const Batch batch = subset.get(indices);
-  EXPECT_TRUE(batch.data.equal(torch::tensor({8, 6}, torch::kLong)));
+  EXPECT_TRUE(batch["data"].equal(torch::tensor({8, 6}, torch::kLong)));
   EXPECT_THAT(batch.indices, ElementsAre(2, 0));
 }
 

@@ -23,23 +23,23 @@ TEST(TensorDataset, CopiesRowsAsTheyAre) {
     const at::Tensor rows = torch::randint(2, {6, 2, 3}).to(dtype);
     const TensorDataset data(rows, torch::arange(6));
     const Batch batch = data.get(kIndices);
-    EXPECT_TRUE(batch.data.equal(rows.index_select(0, torch::tensor({4, 0, 4})))) << dtype;
-    EXPECT_EQ(batch.data.scalar_type(), dtype);
-    EXPECT_TRUE(batch.target.equal(torch::tensor({4, 0, 4}, torch::kLong)));
+    EXPECT_TRUE(batch["data"].equal(rows.index_select(0, torch::tensor({4, 0, 4})))) << dtype;
+    EXPECT_EQ(batch["data"].scalar_type(), dtype);
+    EXPECT_TRUE(batch["target"].equal(torch::tensor({4, 0, 4}, torch::kLong)));
   }
 }
 
 TEST(TensorDataset, KeepsTargetsThatAreNoClass) {
   const at::Tensor targets = torch::randn({6, 2});
   EXPECT_TRUE(
-      TensorDataset(torch::randn({6, 1}), targets).get(kIndices).target[1].equal(targets[0]));
+      TensorDataset(torch::randn({6, 1}), targets).get(kIndices)["target"][1].equal(targets[0]));
 }
 
 TEST(TensorDataset, TakesViewsAndTensorsThatNeedGradients) {
   const at::Tensor base = torch::randn({3, 6}, torch::requires_grad());
   const Batch batch = TensorDataset(base.t(), torch::arange(6)).get(kIndices);
-  EXPECT_TRUE(batch.data[0].equal(base.detach().t()[4]));
-  EXPECT_FALSE(batch.data.requires_grad());
+  EXPECT_TRUE(batch["data"][0].equal(base.detach().t()[4]));
+  EXPECT_FALSE(batch["data"].requires_grad());
 }
 
 TEST(TensorDataset, DescribesItsSamples) {
@@ -60,7 +60,7 @@ TEST(TensorDataset, RefusesTensorsThatDoNotMatch) {
     return test::refusal_of([&] { TensorDataset(data, target, 0, "pair"); });
   };
   EXPECT_THAT(refusal(torch::zeros({3, 2}), torch::zeros({4})),
-              HasSubstr("dataset pair: data and targets have as many rows (got 3 and 4)"));
+              HasSubstr("dataset pair: data and target have as many rows (got 3 and 4)"));
   EXPECT_THAT(refusal({}, torch::zeros({4})), HasSubstr("without data tensor"));
   EXPECT_THAT(refusal(torch::zeros({4}), torch::tensor(1.0)),
               HasSubstr("the target tensor of a dataset"));

@@ -51,13 +51,13 @@ void expect_bytes(const at::Tensor& images, const Json& item) {
   const at::Tensor expected =
       torch::tensor(item.at("pixels").get<std::vector<int64_t>>())
           .view({images.size(0), images.size(1), item.at("height"), item.at("width")});
-  EXPECT_TRUE(fitted->get(all_of(*fitted)).data.equal(normalised(expected)));
+  EXPECT_TRUE(fitted->get(all_of(*fitted))["data"].equal(normalised(expected)));
 }
 
 void expect_floats(const at::Tensor& images, const Json& item) {
   const auto source = std::make_shared<TensorDataset>(images, torch::arange(images.size(0)));
   const auto fitted = fit_images(source, images.size(1), item.at("height"), item.at("width"));
-  const at::Tensor ours = fitted->get(all_of(*fitted)).data;
+  const at::Tensor ours = fitted->get(all_of(*fitted))["data"];
   const at::Tensor expected =
       torch::tensor(item.at("floats").at("pixels").get<std::vector<double>>()).view(ours.sizes());
   EXPECT_LE((ours - expected).abs().max().item<double>(),
@@ -81,20 +81,20 @@ TEST(FitImages, ResizesAsTorchvisionDoes) {
 TEST(FitImages, ABatchDoesNotDependOnItsCompany) {
   const auto fitted =
       fit_images(bytes_dataset(torch::randint(256, {6, 1, 28, 28}, torch::kByte)), 3, 40, 33);
-  const at::Tensor all = fitted->get(all_of(*fitted)).data;
-  for (int64_t i = 0; i < 6; ++i) EXPECT_TRUE(fitted->get({&i, 1}).data[0].equal(all[i]));
-  EXPECT_THAT(fitted->get({}).data.sizes(), ElementsAre(0, 3, 40, 33));
+  const at::Tensor all = fitted->get(all_of(*fitted))["data"];
+  for (int64_t i = 0; i < 6; ++i) EXPECT_TRUE(fitted->get({&i, 1})["data"][0].equal(all[i]));
+  EXPECT_THAT(fitted->get({})["data"].sizes(), ElementsAre(0, 3, 40, 33));
 }
 
 TEST(FitImages, RepeatsTheOnlyChannelAndSaysSo) {
   const auto source = bytes_dataset(torch::randint(256, {4, 1, 6, 6}, torch::kByte));
-  const at::Tensor plain = source->get(all_of(*source)).data;
+  const at::Tensor plain = source->get(all_of(*source))["data"];
   const auto repeated = fit_images(source, 3, 6, 6);
-  const at::Tensor batch = repeated->get(all_of(*source)).data;
+  const at::Tensor batch = repeated->get(all_of(*source))["data"];
   EXPECT_TRUE(batch.equal(plain.repeat({1, 3, 1, 1})));
   EXPECT_TRUE(batch.is_contiguous());
-  const at::Tensor both = fit_images(source, 3, 12, 9)->get(all_of(*source)).data;
-  const at::Tensor grey = fit_images(source, 1, 12, 9)->get(all_of(*source)).data;
+  const at::Tensor both = fit_images(source, 3, 12, 9)->get(all_of(*source))["data"];
+  const at::Tensor grey = fit_images(source, 1, 12, 9)->get(all_of(*source))["data"];
   EXPECT_TRUE(both.equal(grey.repeat({1, 3, 1, 1})));
   const DataSpec spec = fit_images(source, 3, 12, 9)->spec();
   EXPECT_THAT(spec.sample_shape, ElementsAre(3, 12, 9));
@@ -115,7 +115,7 @@ TEST(FitImages, KeepsTheNumbersOfASubset) {
   EXPECT_THAT(fitted->spec().sample_shape, ElementsAre(3, 12, 12));
   const int64_t second = 1, fifth = 4;
   const Batch batch = fitted->get({&second, 1});
-  EXPECT_TRUE(batch.data.equal(fit_images(source, 3, 12, 12)->get({&fifth, 1}).data));
+  EXPECT_TRUE(batch["data"].equal(fit_images(source, 3, 12, 12)->get({&fifth, 1})["data"]));
   EXPECT_THAT(batch.indices, ElementsAre(1));
 }
 
@@ -126,7 +126,7 @@ TEST(FitImages, GoesThroughTheLoadersWorkers) {
   int64_t at = 0;
   for (const Batch& batch : loader.epoch(0)) {
     for (int64_t row = 0; row < batch.size(); ++row, ++at)
-      EXPECT_TRUE(batch.data[row].equal(fitted->get({&at, 1}).data[0]));
+      EXPECT_TRUE(batch["data"][row].equal(fitted->get({&at, 1})["data"][0]));
   }
   EXPECT_EQ(at, 10);
 }

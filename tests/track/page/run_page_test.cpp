@@ -44,8 +44,8 @@ std::set<std::string> elements(const std::string& markup) {
   return names;
 }
 
-std::vector<MetricsRecord> run(const std::string& phase = "train") {
-  std::vector<MetricsRecord> rows;
+std::vector<MetricsRow> run(const std::string& phase = "train") {
+  std::vector<MetricsRow> rows;
   for (int64_t step = 10; step <= 100; step += 10) {
     const double loss = 100 * std::exp(-static_cast<double>(step) / 10);
     rows.push_back(
@@ -72,7 +72,7 @@ TEST(CurvesOf, MakesAPanelForEachQuantityAndASeriesForEachPhase) {
 }
 
 TEST(CurvesOf, LeavesTimesOutAndNamesWhatMusterWritesWithItsUnit) {
-  const std::vector<MetricsRecord> rows{
+  const std::vector<MetricsRow> rows{
       {1, 1, "train", {{"loss", 2}, {"elapsed_s", 1}, {"gradient_norm", 3}, {"epoch_s", 1}}},
       {2, 1, "test", {{"loss", 2}, {"top_k_accuracy", 0.9}}}};
   const Curves curves = curves_of(rows, "");
@@ -88,7 +88,7 @@ TEST(CurvesOf, LeavesTimesOutAndNamesWhatMusterWritesWithItsUnit) {
 // Values near 1 got an axis to 1.4.
 TEST(CurvesSvg, NoAxisOfAShareEndsBeyondOne) {
   for (const double value : {0.0, 0.3, 0.96, 1.0}) {
-    const std::vector<MetricsRecord> one{{1, 1, "test", {{"accuracy", value}}}};
+    const std::vector<MetricsRow> one{{1, 1, "test", {{"accuracy", value}}}};
     const std::string svg = render_curves_svg(curves_of(one, ""));
     for (const char* label : {">1.1<", ">1.2<", ">1.4<", ">1.5<", ">-"})
       EXPECT_THAT(svg, Not(HasSubstr(label))) << value;
@@ -106,7 +106,7 @@ TEST(CurvesSvg, IsWellFormedAndUsesALogarithmWhereTheLossSpansDecades) {
 }
 
 TEST(CurvesSvg, LeavesAGapAndAMarkAtNan) {
-  std::vector<MetricsRecord> rows = run();
+  std::vector<MetricsRow> rows = run();
   const std::string whole = render_curves_svg(curves_of(rows, ""));
   rows[4].values[0].second = NAN;
   const std::string gap = render_curves_svg(curves_of(rows, ""));
@@ -119,7 +119,7 @@ TEST(CurvesSvg, OfNothingOrOfOneRowIsStillAPicture) {
   elements(render_curves_svg({}));
   elements(render_curves_svg(curves_of({}, "")));
   for (const double value : {0.0, -1e308, 1e-308, double{NAN}, double{INFINITY}}) {
-    const std::vector<MetricsRecord> one{{INT64_MAX, 3, "x", {{"loss", value}}}};
+    const std::vector<MetricsRow> one{{INT64_MAX, 3, "x", {{"loss", value}}}};
     const std::string svg = render_curves_svg(curves_of(one, "one"));
     elements(svg);
     EXPECT_THAT(svg, Not(HasSubstr("nan ")));
@@ -128,7 +128,7 @@ TEST(CurvesSvg, OfNothingOrOfOneRowIsStillAPicture) {
 }
 
 TEST(CurvesSvg, OfAHundredThousandRowsStaysSmall) {
-  std::vector<MetricsRecord> rows;
+  std::vector<MetricsRow> rows;
   for (int64_t step = 0; step < 100000; ++step) {
     const double loss = step % 3 ? static_cast<double>(step * 7919 % 1000) : NAN;
     rows.push_back(

@@ -48,7 +48,7 @@ train::TrainOptions options_of(const Json& expected) {
 Ran train_as(const Json& expected) {
   const Images images;
   const test::Folder folder;
-  train::TrainResult result;
+  train::FitResult result;
   testing::run_ranks(1, [&](distributed::ProcessGroup group) {
     const train::TrainPlan plan =
         train::resolve(options_of(expected), {.cores = 2}, *images.dataset, *images.dataset);

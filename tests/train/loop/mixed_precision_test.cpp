@@ -11,6 +11,7 @@
 #include "muster/base/file.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/train/classifier/classifier_task.h"
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/replicas/sharded_optimizer.h"
 
@@ -120,7 +121,7 @@ TEST_P(MixedModels, TrainAndKeepFloat32WeightsAndState) {
     EXPECT_TRUE(tensor.scalar_type() != torch::kHalf && tensor.scalar_type() != torch::kBFloat16)
         << name;
   EXPECT_GT(test::model_difference(mixed.last, plain.last), 0) << "nothing ran in 16 bits";
-  EXPECT_NEAR(mixed.result.test.meter.loss(), plain.result.test.meter.loss(), 0.1);
+  EXPECT_NEAR(mixed.result.test.metrics["loss"], plain.result.test.metrics["loss"], 0.1);
 }
 
 constexpr const char* kTransformer =
@@ -155,7 +156,7 @@ TEST_P(MixedResume, EndsBitEqualToAnUnbrokenRunScaleIncluded) {
   expect_same_state(resumed.last, whole.last);
   EXPECT_EQ(resumed.last.loop.at("scaler"), whole.last.loop.at("scaler"));
   EXPECT_EQ(resumed.result.skipped_steps, whole.result.skipped_steps);
-  EXPECT_EQ(resumed.result.test.meter.loss(), whole.result.test.meter.loss());
+  EXPECT_EQ(resumed.result.test.metrics["loss"], whole.result.test.metrics["loss"]);
   if (precision == kHalf) {
     EXPECT_GT(*whole.result.skipped_steps, 1);
     EXPECT_NE(broken.last.loop.at("scaler"), whole.last.loop.at("scaler"));
@@ -174,10 +175,10 @@ INSTANTIATE_TEST_SUITE_P(Runs,
                                            std::tuple{"zero2", 2, kHalf, 7}));
 
 /// The loop's results of all ranks.
-std::vector<train::TrainResult> run_all(const train::TrainOptions& options,
-                                        int world,
-                                        const std::filesystem::path& output) {
-  std::vector<train::TrainResult> results(static_cast<size_t>(world));
+std::vector<train::FitResult> run_all(const train::TrainOptions& options,
+                                      int world,
+                                      const std::filesystem::path& output) {
+  std::vector<train::FitResult> results(static_cast<size_t>(world));
   run_ranks(world, [&](ProcessGroup group) {
     const train::TrainData data = train::open_data(options.data, {});
     results[static_cast<size_t>(group.rank())] =
@@ -206,7 +207,7 @@ TEST(MixedOverflow, IsLeftOutByAllRanksTogetherAndCountedByThePositionButNotByAd
       if (name.starts_with("step/")) made = tensor.item<int64_t>();
     }
     EXPECT_EQ(made + *results[0].skipped_steps, last.position.step) << strategy;
-    EXPECT_GT(results[0].test.meter.accuracy(), 0.5) << strategy;
+    EXPECT_GT(results[0].test.metrics["accuracy"], 0.5) << strategy;
   }
 }
 
@@ -318,7 +319,7 @@ TEST(MixedStrategies, DpTrainsWhatDdpTrains) {
   options.precision = kHalf;
   options.strategy = "dp";
   options.devices = 2;
-  const train::TrainResult dp = train::train_on_threads(
+  const train::FitResult dp = train::train_on_threads(
       plan_for(options), train::open_data(options.data, {}), dp_folder.path(), std::nullopt, {});
   EXPECT_GT(*dp.skipped_steps, 1);
   expect_same_state(train::read_checkpoint(dp.checkpoint), ddp.last);
@@ -344,9 +345,10 @@ TEST(MixedEvaluation, RunsInTheDtypeOfTheTraining) {
   const train::TrainData data = train::open_data(plan.options.data, {});
   torch::manual_seed(0);
   const auto model = models::make_model("mlp", plan.model_shape, {});
+  train::ClassifierTask task(model, {});
   run_ranks(1, [&](ProcessGroup group) {
     const auto loss = [&](train::Precision precision) {
-      return train::evaluate(*model, data.test, group, {.precision = precision}).meter.loss();
+      return train::evaluate(task, data.test, group, {.precision = precision}).metrics["loss"];
     };
     const auto samples = static_cast<size_t>(data.test->size());
     std::vector<int64_t> all(samples);
@@ -356,7 +358,8 @@ TEST(MixedEvaluation, RunsInTheDtypeOfTheTraining) {
     torch::Tensor expected;
     {
       const parallel::AutocastGuard autocast(torch::kCPU);
-      expected = torch::nn::functional::cross_entropy(model->forward(batch.data), batch.target);
+      expected =
+          torch::nn::functional::cross_entropy(model->forward(batch["data"]), batch["target"]);
     }
     EXPECT_EQ(expected.scalar_type(), torch::kFloat);
     EXPECT_NEAR(loss(train::Precision::kBfloat16Mixed), expected.item<double>(), 1e-6);

@@ -21,7 +21,7 @@ inline train::TrainOptions small_mlp() {
 }
 
 struct Noted {
-  train::TrainResult result;
+  train::FitResult result;
   std::vector<std::string> notes;
 };
 

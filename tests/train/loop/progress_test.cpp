@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 struct Told {
   std::vector<track::ProgressEvent> events;
   std::vector<std::string> notes;
-  train::TrainResult result;
+  train::FitResult result;
 };
 
 Told told(const train::TrainOptions& options, int world, const std::filesystem::path& output) {
@@ -53,11 +53,11 @@ TEST(RunProgress, ProgressOfAnEvaluationShowsNumbersOfAllRanksOrNone) {
   const Told run = told(options, 2, folder.path());
   int with_numbers = 0;
   for (const track::ProgressEvent& event : run.events) {
-    if (event.phase != "test" || !event.accuracy) continue;
+    if (event.phase != "test" || event.metrics.empty()) continue;
     ++with_numbers;
     EXPECT_EQ(event.step, event.steps);
-    EXPECT_EQ(*event.accuracy, run.result.test.meter.accuracy());
-    EXPECT_EQ(*event.loss, run.result.test.meter.loss());
+    EXPECT_EQ(*event.find("accuracy"), run.result.test.metrics["accuracy"]);
+    EXPECT_EQ(*event.find("loss"), run.result.test.metrics["loss"]);
   }
   EXPECT_EQ(with_numbers, 1);
 }

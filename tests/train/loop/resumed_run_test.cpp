@@ -144,7 +144,7 @@ TEST(ResumedRun, DamagedRowsAreNamedAndTheRunEndsWithItsResult) {
   EXPECT_THAT(resumed.notes,
               Contains(AllOf(HasSubstr("metrics.jsonl, line 1: \"phase\""),
                              HasSubstr("metrics.jsonl.damaged"))));
-  EXPECT_EQ(resumed.result.test.meter.count, 60);
+  EXPECT_EQ(resumed.result.test.weight, 60);
   EXPECT_EQ(track::read_metrics(folder.path()).front().step, 5);
 }
 
@@ -167,7 +167,7 @@ TEST(ResumedRun, RowsThatAreDamagedWhileItRunsDoNotTakeItsResult) {
                             std::ofstream(folder.path() / "metrics.jsonl", std::ios::app) << "?\n";
                             return false;
                           }});
-    EXPECT_EQ(result.test.meter.count, 60);
+    EXPECT_EQ(result.test.weight, 60);
   });
   EXPECT_THAT(notes, Contains(HasSubstr("the page of curves is not written")));
 }
@@ -180,7 +180,7 @@ TEST(ResumedRun, AnEpochsListenerStopsTheRunThereOnAllRanks) {
     const train::TrainData data = train::open_data(options.data, {});
     const train::TrainPlan plan = train::resolve(
         options, {.world_size = 2, .cores = 2, .intraop_threads = 1}, *data.train, *data.test);
-    train::TrainCallbacks callbacks;
+    train::FitCallbacks callbacks;
     if (group.rank() == 0)
       callbacks.epoch_ended = [](const train::EpochEnd& end) { return end.epoch == 1; };
     const auto result = train::train(plan, data, group, folder.path(), {}, callbacks);

@@ -76,7 +76,7 @@ TEST(RunLife, GoingBackNeverLosesWhatIsSavedNext) {
   const auto aside = track::read_metrics(folder.path() / "abandoned" / "1");
   EXPECT_EQ(aside.back().phase, "test");
   int tests = 0;
-  for (const track::MetricsRecord& row : track::read_metrics(folder.path())) {
+  for (const track::MetricsRow& row : track::read_metrics(folder.path())) {
     tests += row.phase == "test";
     if (row.step > back && row.phase == "train") {
       EXPECT_EQ(*row.find("lr"), 0.001);
@@ -249,7 +249,7 @@ train::TrainOptions ever_worse() {
 int64_t least_loss_step(const fs::path& run) {
   double least = INFINITY;
   int64_t step = -1;
-  for (const track::MetricsRecord& row : track::read_metrics(run)) {
+  for (const track::MetricsRow& row : track::read_metrics(run)) {
     if (row.phase != "validate" || *row.find("loss") >= least) continue;
     least = *row.find("loss");
     step = row.step;
@@ -281,7 +281,7 @@ TEST(RunLife, TheBestWeightsAreTestedWhereverTheRunGoesOn) {
   ASSERT_LT(best, 4 * kEpochSteps);
   run(options, 1, first.path(), {}, 3 * kEpochSteps + 2);
   const Noted elsewhere = run_noted(options, second.path(), first.path());
-  EXPECT_EQ(elsewhere.result.test.meter.loss_sum, unbroken.result.test.meter.loss_sum);
+  EXPECT_EQ(elsewhere.result.test.metrics["loss"], unbroken.result.test.metrics["loss"]);
   EXPECT_EQ(train::step_named_by(second.path() / "best"), best);
 }
 

@@ -1,6 +1,6 @@
 // The training loop on ranks that are threads: learning, batches and their weights, clipping,
 // stopping early, refusing numbers that are not finite.
-#include "muster/train/loop/trainer.h"
+#include "muster/train/classifier/trainer.h"
 
 #include <atomic>
 #include <fstream>
@@ -36,7 +36,7 @@ TEST(Trainer, LearnsTheMadeUpTask) {
   const Ran ran = run(options, 2, folder.path());
   EXPECT_FALSE(ran.result.interrupted);
   EXPECT_EQ(ran.result.steps, 5 * 13);  // 200 samples in batches of 16
-  EXPECT_GT(ran.result.test.meter.accuracy(), 0.9);
+  EXPECT_GT(ran.result.test.metrics["accuracy"], 0.9);
 }
 
 TEST(Trainer, TwoRanksEndWithinRoundingOfOneRank) {
@@ -51,7 +51,7 @@ TEST(Trainer, TwoRanksEndWithinRoundingOfOneRank) {
               1e-5)
         << alone.last.model[i].first;
   }
-  EXPECT_NEAR(alone.result.test.meter.accuracy(), shared.result.test.meter.accuracy(), 1e-12);
+  EXPECT_NEAR(alone.result.test.metrics["accuracy"], shared.result.test.metrics["accuracy"], 1e-12);
 }
 
 /// The largest difference between the models that two runs end with.
@@ -168,7 +168,7 @@ TEST(Trainer, TestsWithTheBestWeightsOnRequest) {
   options.max_steps = 1;
   options.test_weights = "last";
   const Ran frozen = run(options, 2, frozen_folder.path());
-  EXPECT_EQ(ran.result.test.meter.loss_sum, frozen.result.test.meter.loss_sum);
+  EXPECT_EQ(ran.result.test.metrics["loss"], frozen.result.test.metrics["loss"]);
 }
 
 TEST(Trainer, StartsFromGivenWeights) {
@@ -181,7 +181,7 @@ TEST(Trainer, StartsFromGivenWeights) {
   options.max_steps = 1;
   const Ran second = run(options, 2, second_folder.path());
   EXPECT_EQ(difference(first, second), 0);
-  EXPECT_EQ(second.result.test.meter.correct, first.result.test.meter.correct);
+  EXPECT_EQ(second.result.test.metrics["accuracy"], first.result.test.metrics["accuracy"]);
 }
 
 TEST(Trainer, CountsClassesAndTopAnswersOfTheTestSplit) {
@@ -189,12 +189,12 @@ TEST(Trainer, CountsClassesAndTopAnswersOfTheTestSplit) {
   options.top_k = 2;
   const test::Folder folder;
   const train::Evaluation test = run(options, 2, folder.path()).result.test;
-  EXPECT_EQ(test.meter.count, 60);
-  ASSERT_TRUE(test.confusion);
-  EXPECT_EQ(test.confusion->total(), 60);
-  EXPECT_DOUBLE_EQ(test.confusion->accuracy(), test.meter.accuracy());
-  EXPECT_GE(test.in_top_k, test.meter.correct);
-  EXPECT_LE(test.in_top_k, 60);
+  EXPECT_EQ(test.weight, 60);
+  ASSERT_TRUE(test.report.confusion);
+  EXPECT_EQ(test.report.confusion->total(), 60);
+  EXPECT_DOUBLE_EQ(test.report.confusion->accuracy(), test.metrics["accuracy"]);
+  EXPECT_GE(test.metrics["top_k_accuracy"], test.metrics["accuracy"]);
+  EXPECT_LE(test.metrics["top_k_accuracy"], 1);
 }
 
 TEST(Trainer, ALossThatIsNotFiniteStopsAllRanksBeforeTheStep) {

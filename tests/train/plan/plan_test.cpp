@@ -1,5 +1,3 @@
-#include "muster/train/plan/plan.h"
-
 #include <algorithm>
 #include <limits>
 #include <type_traits>
@@ -12,6 +10,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/data/sets/tensor_dataset.h"
+#include "muster/train/classifier/train_plan.h"
 
 #include "tests/support/error_of.h"
 
@@ -28,6 +27,13 @@ std::shared_ptr<data::TensorDataset> images(int64_t samples,
   return std::make_shared<data::TensorDataset>(torch::zeros({samples, channels, size, size}),
                                                torch::zeros({samples}, torch::kLong),
                                                classes);
+}
+
+/// The options of a user who said these.
+train::TrainOptions said(const std::function<void(train::TrainOptions&)>& say) {
+  train::TrainOptions options;
+  say(options);
+  return options;
 }
 
 train::TrainPlan resolve(const train::TrainOptions& options,
@@ -73,23 +79,28 @@ TEST(Plan, EveryWordThatHelpNamesIsTaken) {
 }
 
 TEST(Plan, TheBatchIsGlobalAndSharedEqually) {
-  EXPECT_EQ(resolve({.batch_size = 90}, 3).batch_per_rank, 30);
-  EXPECT_THAT(refusal_of([] { resolve({.batch_size = 100}, 3); }), HasSubstr("take 99 or 102"));
-  EXPECT_THAT(refusal_of([] { resolve({.batch_size = 2}, 3); }), HasSubstr("take 3"));
+  EXPECT_EQ(resolve(said([&](auto& o) { o.batch_size = 90; }), 3).batch_per_rank, 30);
+  EXPECT_THAT(refusal_of([&] { resolve(said([&](auto& o) { o.batch_size = 100; }), 3); }),
+              HasSubstr("take 99 or 102"));
+  EXPECT_THAT(refusal_of([&] { resolve(said([&](auto& o) { o.batch_size = 2; }), 3); }),
+              HasSubstr("take 3"));
 }
 
 TEST(Plan, SingleMeansOneRank) {
-  EXPECT_EQ(resolve({.strategy = "single"}).options.strategy, "single");
-  EXPECT_THAT(refusal_of([] { resolve({.strategy = "single"}, 2); }), HasSubstr("--strategy ddp"));
-  EXPECT_THAT(refusal_of([] { resolve({.strategy = "dpp"}); }), HasSubstr("did you mean \"ddp\"?"));
+  EXPECT_EQ(resolve(said([&](auto& o) { o.strategy = "single"; })).options.strategy, "single");
+  EXPECT_THAT(refusal_of([&] { resolve(said([&](auto& o) { o.strategy = "single"; }), 2); }),
+              HasSubstr("--strategy ddp"));
+  EXPECT_THAT(refusal_of([&] { resolve(said([&](auto& o) { o.strategy = "dpp"; })); }),
+              HasSubstr("did you mean \"ddp\"?"));
 }
 
 TEST(Plan, RefusesNumbersOutOfRange) {
-  EXPECT_THAT(refusal_of([] { resolve({.epochs = 0}); }),
+  EXPECT_THAT(refusal_of([&] { resolve(said([&](auto& o) { o.epochs = 0; })); }),
               HasSubstr("--epochs: at least 1 (got 0)"));
-  EXPECT_THAT(refusal_of([] { resolve({.lr = 0.0}); }), HasSubstr("--lr"));
-  EXPECT_THAT(refusal_of([] { resolve({.batch_size = -1}); }), HasSubstr("--batch-size"));
-  EXPECT_THAT(refusal_of([] { resolve({.validation_samples = 60000}); }),
+  EXPECT_THAT(refusal_of([&] { resolve(said([&](auto& o) { o.lr = 0.0; })); }), HasSubstr("--lr"));
+  EXPECT_THAT(refusal_of([&] { resolve(said([&](auto& o) { o.batch_size = -1; })); }),
+              HasSubstr("--batch-size"));
+  EXPECT_THAT(refusal_of([&] { resolve(said([&](auto& o) { o.validation_samples = 60000; })); }),
               HasSubstr("must be left to train on"));
 }
 
@@ -98,40 +109,72 @@ TEST(Plan, RefusesCountsWhoseProductsWouldNotFit) {
   const auto refused = [](const train::TrainOptions& options) {
     return refusal_of([&] { resolve(options); });
   };
-  EXPECT_THAT(refused({.batch_size = int64_t{1} << 62, .accumulate_grad_batches = 4}),
+  EXPECT_THAT(refused(said([&](auto& o) {
+                o.batch_size = int64_t{1} << 62;
+                o.accumulate_grad_batches = 4;
+              })),
               HasSubstr("--batch-size: at most 2147483647 (got 4611686018427387904)"));
-  EXPECT_THAT(refused({.accumulate_grad_batches = kHuge}), HasSubstr("--accumulate-grad-batches"));
-  EXPECT_THAT(refused({.epochs = kHuge}), HasSubstr("--epochs: at most 2147483647"));
-  EXPECT_THAT(refused({.workers = 100000}), HasSubstr("--workers: at most 1024"));
-  EXPECT_THAT(refused({.strategy = "dp", .devices = 100000, .batch_size = 100000}),
+  EXPECT_THAT(refused(said([&](auto& o) { o.accumulate_grad_batches = kHuge; })),
+              HasSubstr("--accumulate-grad-batches"));
+  EXPECT_THAT(refused(said([&](auto& o) { o.epochs = kHuge; })),
+              HasSubstr("--epochs: at most 2147483647"));
+  EXPECT_THAT(refused(said([&](auto& o) { o.workers = 100000; })),
+              HasSubstr("--workers: at most 1024"));
+  EXPECT_THAT(refused(said([&](auto& o) {
+                o.strategy = "dp";
+                o.devices = 100000;
+                o.batch_size = 100000;
+              })),
               HasSubstr("--devices: at most 1024"));
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  const train::TrainPlan plan =
-      resolve({.epochs = kMost, .batch_size = kMost, .accumulate_grad_batches = kMost});
+  const train::TrainPlan plan = resolve(said([&](auto& o) {
+    o.epochs = kMost;
+    o.batch_size = kMost;
+    o.accumulate_grad_batches = kMost;
+  }));
   EXPECT_EQ(plan.steps_per_epoch, 1);
   EXPECT_EQ(plan.total_steps, kMost);
 }
 
 TEST(Plan, RefusesMoreTopAnswersThanThereAreClasses) {
-  EXPECT_EQ(refusal_of([] { resolve({.top_k = 99}); }),
+  EXPECT_EQ(refusal_of([&] { resolve(said([&](auto& o) { o.top_k = 99; })); }),
             "--top-k: at most the 10 classes of the data (got 99)");
-  EXPECT_EQ(resolve({.top_k = 10}).options.top_k, 10);
+  EXPECT_EQ(resolve(said([&](auto& o) { o.top_k = 10; })).options.top_k, 10);
 }
 
 TEST(Plan, SaysThatMoreThreadRanksThanCoresTakeTurns) {
-  EXPECT_THAT(train::explain(resolve({.strategy = "dp", .devices = 64})),
+  EXPECT_THAT(train::explain(resolve(said([&](auto& o) {
+                o.strategy = "dp";
+                o.devices = 64;
+              }))),
               HasSubstr("64 ranks share 4 cores"));
-  EXPECT_TRUE(resolve({.strategy = "dp", .devices = 4}).remarks.empty());
+  EXPECT_TRUE(resolve(said([&](auto& o) {
+                o.strategy = "dp";
+                o.devices = 4;
+              })).remarks.empty());
 }
 
 // 60000 - 5000 samples in batches of 128: 429 whole ones and 88 samples.
 TEST(Plan, DropLastLeavesOutABatchThatIsNotWhole) {
-  const train::TrainPlan plan = resolve({.drop_last = true});
+  const train::TrainPlan plan = resolve(said([&](auto& o) { o.drop_last = true; }));
   EXPECT_EQ(plan.samples_per_epoch, 429 * 128);
   EXPECT_EQ(plan.steps_per_epoch, 429);
-  EXPECT_EQ(resolve({.accumulate_grad_batches = 2, .drop_last = true}).steps_per_epoch, 215);
-  EXPECT_EQ(resolve({.batch_size = 55000, .drop_last = true}).steps_per_epoch, 1);
-  EXPECT_THAT(refusal_of([] { resolve({.batch_size = 55001, .drop_last = true}); }),
+  EXPECT_EQ(resolve(said([&](auto& o) {
+              o.accumulate_grad_batches = 2;
+              o.drop_last = true;
+            })).steps_per_epoch,
+            215);
+  EXPECT_EQ(resolve(said([&](auto& o) {
+              o.batch_size = 55000;
+              o.drop_last = true;
+            })).steps_per_epoch,
+            1);
+  EXPECT_THAT(refusal_of([&] {
+                resolve(said([&](auto& o) {
+                  o.batch_size = 55001;
+                  o.drop_last = true;
+                }));
+              }),
               HasSubstr("an epoch has at least one whole batch"));
 }
 
@@ -141,27 +184,56 @@ TEST(Plan, RefusesALastBatchThatBatchNormCannotTrainOn) {
     options.validation_samples = 0;
     return [=] { resolve(options, world, samples); };
   };
-  const std::string refused = refusal_of(with({.model = "resnet18", .batch_size = 8}, 97));
+  const std::string refused = refusal_of(with(said([&](auto& o) {
+                                                o.model = "resnet18";
+                                                o.batch_size = 8;
+                                              }),
+                                              97));
   EXPECT_THAT(refused, HasSubstr("batches of 8 from 97 samples"));
   EXPECT_THAT(refused, HasSubstr("--drop-last"));
   // Two ranks: 11 = 8 + 3, of which one rank has one.
-  EXPECT_THAT(refusal_of(with({.model = "resnet18", .batch_size = 8}, 11, 2)),
+  EXPECT_THAT(refusal_of(with(said([&](auto& o) {
+                                o.model = "resnet18";
+                                o.batch_size = 8;
+                              }),
+                              11,
+                              2)),
               HasSubstr("--drop-last"));
-  EXPECT_THAT(refusal_of(with({.model = "resnet18", .batch_size = 2}, 100, 2)),
+  EXPECT_THAT(refusal_of(with(said([&](auto& o) {
+                                o.model = "resnet18";
+                                o.batch_size = 2;
+                              }),
+                              100,
+                              2)),
               HasSubstr("--batch-size 4 or more"));
-  with({.model = "resnet18", .batch_size = 8, .drop_last = true}, 97)();
-  with({.model = "resnet18", .batch_size = 8}, 98)();
-  with({.model = "cnn", .batch_size = 8}, 97)();  // 14 x 14 values of each sample
+  with(said([&](auto& o) {
+         o.model = "resnet18";
+         o.batch_size = 8;
+         o.drop_last = true;
+       }),
+       97)();
+  with(said([&](auto& o) {
+         o.model = "resnet18";
+         o.batch_size = 8;
+       }),
+       98)();
+  with(said([&](auto& o) {
+         o.model = "cnn";
+         o.batch_size = 8;
+       }),
+       97)();  // 14 x 14 values of each sample
 }
 
 // Before a folder is made for the run.
 TEST(Plan, RefusesParametersThatTheModelCannotBeMadeFrom) {
-  EXPECT_THAT(refusal_of([] { resolve({.model = "cnn:width=0"}); }), HasSubstr("width=0"));
-  EXPECT_THAT(refusal_of([] { resolve({.model = "cnn:width=x"}); }), HasSubstr("\"width\""));
+  EXPECT_THAT(refusal_of([&] { resolve(said([&](auto& o) { o.model = "cnn:width=0"; })); }),
+              HasSubstr("width=0"));
+  EXPECT_THAT(refusal_of([&] { resolve(said([&](auto& o) { o.model = "cnn:width=x"; })); }),
+              HasSubstr("\"width\""));
 }
 
 TEST(Plan, RefusesUnknownNames) {
-  EXPECT_THAT(refusal_of([] { resolve({.optimizer = "sdg"}); }),
+  EXPECT_THAT(refusal_of([&] { resolve(said([&](auto& o) { o.optimizer = "sdg"; })); }),
               HasSubstr("did you mean \"sgd\"?"));
 }
 

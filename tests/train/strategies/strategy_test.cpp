@@ -51,7 +51,7 @@ Ran run_on_threads(train::TrainOptions options,
   std::optional<train::Checkpoint> checkpoint;
   if (resume) checkpoint = train::read_checkpoint(*resume);
   std::atomic<int64_t> asked{0};
-  const train::TrainResult result = train::train_on_threads(
+  const train::FitResult result = train::train_on_threads(
       plan_for(options),
       train::open_data(options.data, {}),
       output,
@@ -131,7 +131,7 @@ TEST(Dp, EqualsDdpBitForBitAndOneRankWithinRounding) {
   const Ran dp = run_on_threads(options, 4, dp_folder.path());
   expect_same_state(dp.last, run(options, 4, ddp_folder.path()).last);
   EXPECT_LE(test::model_difference(dp.last, run(options, 1, one_folder.path()).last), 2e-6);
-  EXPECT_EQ(dp.result.test.meter.count, 60);
+  EXPECT_EQ(dp.result.test.weight, 60);
 }
 
 TEST(Dp, StopsSavesAndGoesOnAsDdpDoes) {

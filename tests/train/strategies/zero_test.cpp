@@ -65,7 +65,7 @@ TEST_P(ZeroStrategy, LeavesDdpsFilesWithEveryOptimizer) {
                   read_file(zero.result.checkpoint / file))
           << file << " of " << optimizer;
     }
-    EXPECT_EQ(zero.result.test.meter.loss_sum, ddp.result.test.meter.loss_sum);
+    EXPECT_EQ(zero.result.test.metrics["loss"], ddp.result.test.metrics["loss"]);
   }
 }
 
@@ -305,7 +305,7 @@ TEST_P(ZeroZoo, TrainsInBfloat16NearFloat32) {
   const test::Folder exact_folder, mixed_folder;
   const Ran exact = run_as("zero2", options, 2, exact_folder.path());
   const Ran mixed = run_as("zero2:dtype=bfloat16", options, 2, mixed_folder.path());
-  EXPECT_NEAR(mixed.result.test.meter.loss(), exact.result.test.meter.loss(), 0.1);
+  EXPECT_NEAR(mixed.result.test.metrics["loss"], exact.result.test.metrics["loss"], 0.1);
   int masters = 0;
   for (const auto& [name, tensor] : mixed.last.optimizer) {
     EXPECT_NE(tensor.scalar_type(), torch::kBFloat16) << name;

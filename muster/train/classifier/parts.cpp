@@ -1,0 +1,54 @@
+#include "muster/train/classifier/parts.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/models/weights.h"
+
+namespace muster::train {
+
+std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan, bool is_resumed) {
+  std::shared_ptr<models::Classifier> model =
+      models::make_model(plan.model_name, plan.model_shape, plan.model_params);
+  if (!is_resumed && !plan.options.weights.empty())
+    models::load_weights(*model, tensor::read_safetensors(plan.options.weights).tensors);
+  return model;
+}
+
+void check_model(const TrainPlan& plan) {
+  const int64_t last = plan.samples_per_epoch % plan.options.batch_size;
+  const bool always = plan.batch_per_rank == 1;
+  // The ranks' shares of a batch differ by one at most.
+  const bool one_sample = always || (last > 0 && last < 2 * plan.world_size);
+  if (!one_sample && plan.model_params.empty()) return;
+  const auto model = make_initial_model(plan, /*is_resumed=*/true);  // whatever its weights
+  if (!one_sample) return;
+  model->set_generator(at::detail::createCPUGenerator());  // torch's own is another rank's, too
+  const models::ImageShape& shape = plan.model_shape;
+  try {
+    const c10::NoGradGuard no_grad;
+    model->forward(at::zeros({1, shape.channels, shape.height, shape.width}));
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    if (text.find("Expected more than 1 value per channel") == std::string::npos) throw;
+    throw usage_error(
+        {.refused = concat("--batch-size with model ", plan.model_name),
+         .rule = concat("its BatchNorm cannot train on one sample, which ",
+                        always ? "is all that a rank gets"
+                               : "is all that an epoch's last batch leaves to a rank"),
+         .value = always ? concat(plan.options.batch_size, " for ", plan.world_size, " ranks")
+                         : concat("batches of ",
+                                  plan.options.batch_size,
+                                  " from ",
+                                  plan.samples_per_epoch,
+                                  " samples"),
+         .hint = always ? concat("take --batch-size ", 2 * plan.world_size, " or more")
+                        : "take --drop-last, or another --batch-size"});
+  }
+}
+
+}  // namespace muster::train

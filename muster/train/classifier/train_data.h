@@ -1,0 +1,29 @@
+// The data of a run: opened, fitted to the model, split.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "muster/data/dataset.h"
+#include "muster/train/classifier/train_plan.h"
+#include "muster/train/plan/fit_data.h"
+
+namespace muster::train {
+
+using DatasetPtr = std::shared_ptr<const data::Dataset>;
+
+/// The two splits of a dataset, as they are.
+struct TrainData {
+  DatasetPtr train;  ///< validation samples still inside
+  DatasetPtr test;
+};
+
+/// Opens the dataset of `spec` ("name:key=value"). Throws what the dataset throws.
+TrainData open_data(const std::string& spec, const std::filesystem::path& data_dir);
+
+/// What the loop reads: images of the size and channels that the plan's model takes. The validation
+/// has the last samples of the training split, maybe none.
+FitData split_data(const TrainPlan& plan, const TrainData& data);
+
+}  // namespace muster::train

@@ -1,0 +1,170 @@
+// One optimizer step of fit().
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ops/full.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/train/loop/task_parts.h"
+#include "muster/train/loop/training.h"
+#include "muster/train/task/step.h"
+
+namespace muster::train::detail {
+
+// Note [Weighted batches]
+// An optimizer step takes the next `samples_per_step` samples of the epoch's order, or what is left
+// of it, in one or more batches shared by the ranks. Each rank and batch adds its mean loss times
+// (its weight * world size / weight of the step), and DDP divides by the world size: the gradient is
+// the mean over exactly the samples of the step, also where the last shares differ by one. With
+// equal shares the factor is 1 and no multiplication is made. A rank that has no sample left in the
+// last batch takes part with factor 0, so that the collectives match. The weight of a batch is its
+// number of samples, which all ranks know for all; a task's own weight (Task::weight) is summed over
+// the ranks before the first forward of the step.
+void Trainer::train_step(data::Epoch& epoch) {
+  const auto started = Clock::now();
+  timeline_.begin_step(position_.step);
+  const int64_t samples =
+      std::min(plan_.samples_per_step, plan_.samples_per_epoch - position_.samples);
+  const int64_t batch_size = plan_.options.batch_size;
+  const int64_t batches = (samples + batch_size - 1) / batch_size;
+  const optim::ScheduleValue rate =
+      schedule_->at({.step = position_.step, .epoch = position_.epoch});
+  step_meter_ = Meter(metrics_);
+  if (parts_.size() == 1 && !task_->has_own_weights()) {
+    train_part(0, rate, batches, [&](int64_t) {
+      Share share = next_share(epoch);
+      share.factor = factor_of(share.weight, static_cast<double>(samples));
+      return share;
+    });
+  } else {
+    const std::vector<Share> shares = all_shares(epoch, batches, samples);
+    for (size_t part = 0; part < parts_.size(); ++part)
+      train_part(part, rate, batches, [&](int64_t i) { return shares[static_cast<size_t>(i)]; });
+  }
+  timeline_.end_step();
+  log_.count_step(samples, std::chrono::duration<double>(Clock::now() - started).count());
+  after_step(samples);
+}
+
+double Trainer::factor_of(double weight, double of_all) const {
+  return weight * static_cast<double>(group_.world_size()) / of_all;
+}
+
+/// This rank's share of the next batch.
+Trainer::Share Trainer::next_share(data::Epoch& epoch) {
+  timeline_.begin(diagnose::Phase::kDataWait);
+  std::optional<data::Batch> batch = epoch.next();
+  if (!batch) {
+    if (!stand_in_) stand_in_ = stand_in_batch(*data_.train);
+    return {.batch = *stand_in_};
+  }
+  if (log_.wants_images()) log_.images(task_->images(*batch), position_);
+  const double weight = weight_of(*task_, *batch);
+  return {.batch = std::move(*batch), .weight = weight};
+}
+
+/// The same of all batches of the step.
+std::vector<Trainer::Share> Trainer::all_shares(data::Epoch& epoch,
+                                                int64_t batches,
+                                                int64_t samples) {
+  std::vector<Share> shares;
+  double own = 0;
+  for (int64_t i = 0; i < batches; ++i) {
+    shares.push_back(next_share(epoch));
+    own += shares.back().weight;
+  }
+  double all = static_cast<double>(samples);
+  if (task_->has_own_weights()) {
+    const at::Tensor sum = at::full({1}, own, at::kDouble).to(group_.device());
+    if (group_.world_size() > 1) group_.all_reduce(sum);
+    all = sum.item<double>();
+  }
+  if (!(all > 0)) {
+    throw usage_error(
+        {.refused = concat("task ", task_->name(), ": the weight of step ", position_.step),
+         .rule = "above 0 for all ranks and batches together",
+         .value = shortest(all)});
+  }
+  for (Share& share : shares) share.factor = factor_of(share.weight, all);
+  return shares;
+}
+
+/// Forward and backward of a part over the step's batches, and its optimizer's step.
+void Trainer::train_part(size_t index,
+                         const optim::ScheduleValue& rate,
+                         int64_t batches,
+                         const std::function<Share(int64_t)>& share) {
+  TrainedPart& part = *parts_[index];
+  const auto turn = turn_of(index);
+  apply(rate, part.optimizer());
+  part.optimizer().zero_grad();
+  Meter local(metrics_);
+  for (int64_t i = 0; i < batches; ++i) backward(index, share(i), i + 1 == batches, local);
+  timeline_.end();
+  step_report_->wait();
+  // A wish to stop waits until the step is applied: forward has already moved BatchNorm's
+  // statistics.
+  timeline_.begin(diagnose::Phase::kOptimizer);
+  update(part);
+  step_meter_.add(step_report_->sum());
+  stop_wished_ = step_report_->stop();
+}
+
+/// The optimizer's step, unless a loss or gradient is not finite: decided alike on all ranks,
+/// before any of them changes a weight.
+void Trainer::update(TrainedPart& part) {
+  const int64_t ranks = step_report_->ranks_not_finite();
+  const std::string seen = concat(ranks, " of ", group_.world_size(), " ranks");
+  LossScaler& scaler = part.scaler();
+  if (ranks > 0 && !scaler.enabled()) divergence_.end(here(), {.what = "the loss", .value = seen});
+  const double scale = scaler.scale();
+  const bool made = scaler.step(part.optimizer(), ranks == 0, [&] {
+    clip_gradients(part);
+    part.optimizer().step();
+  });
+  if (!made && scaler.exhausted()) {
+    divergence_.end(
+        here(),
+        {.what = ranks > 0 ? "the loss" : "a gradient",
+         .value = concat("NaN or infinity at every loss scale down to ", shortest(scale))});
+  }
+}
+
+/// Forward and backward of one batch, whose samples are added to `sum`. The last batch of a step
+/// averages the gradients over the ranks, and posts what the ranks tell each other.
+void Trainer::backward(size_t index, const Share& share, bool last, Meter& sum) {
+  TrainedPart& part = *parts_[index];
+  const auto run = [&] {
+    timeline_.begin(diagnose::Phase::kForward);
+    StepResult result;
+    {
+      const PrecisionGuard guard(plan_.precision.kind, device_of(share.batch));
+      result = part.strategy().forward(
+          [&] { return task_->train_step(share.batch, context(Phase::kTrain, index)); });
+    }
+    check_result(*task_, result, /*trains=*/true);
+    if (share.weight > 0) add_to(sum, *task_, result, share.weight);
+    if (last) {
+      const bool asks = index + 1 == parts_.size() && callbacks_.stop_requested;
+      step_report_->post(asks && callbacks_.stop_requested(), sum);
+    }
+    timeline_.begin(diagnose::Phase::kBackward);
+    part.scaler().scale(share.factor == 1 ? result.loss : result.loss * share.factor).backward();
+  };
+  if (last) {
+    run();
+  } else {
+    part.strategy().accumulate(run);
+  }
+}
+
+void Trainer::clip_gradients(TrainedPart& part) {
+  const double limit = plan_.options.gradient_clip_val;
+  if (limit <= 0) return;
+  gradient_norm_ = part.strategy().clip_gradients(limit);
+  if (!std::isfinite(*gradient_norm_))
+    divergence_.end(here(), {.what = "the gradients' norm", .value = shortest(*gradient_norm_)});
+}
+
+}  // namespace muster::train::detail

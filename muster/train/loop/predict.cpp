@@ -1,0 +1,113 @@
+#include "muster/train/loop/predict.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/data/loader/loader.h"
+#include "muster/data/samplers/exact_cover.h"
+#include "muster/train/loop/evaluation_mode.h"
+#include "muster/train/task/step.h"
+
+namespace muster::train {
+namespace {
+
+/// One rank's answers to a batch.
+class Answers {
+ public:
+  Answers(Task& task, const EvaluateOptions& options) : task_(task), options_(options) {}
+
+  tensor::NamedTensorList operator()(const data::Batch& batch) const {
+    const PrecisionGuard guard(options_.precision, device_of(batch));
+    tensor::NamedTensorList answers = task_.predict_step(
+        batch, {.phase = options_.phase, .step = options_.step, .epoch = options_.epoch});
+    if (answers.empty()) {
+      throw usage_error({.refused = concat("task ", task_.name()),
+                         .rule = "its predict_step() gives at least one tensor"});
+    }
+    for (auto& [name, tensor] : answers) {
+      if (tensor.dim() < 1 || tensor.size(0) != batch.size()) {
+        throw usage_error({.refused = concat("task ", task_.name(), ": prediction ", name),
+                           .rule = concat("one row per sample, ", batch.size(), " here"),
+                           .value = concat(tensor.sizes())});
+      }
+    }
+    return answers;
+  }
+
+ private:
+  Task& task_;
+  const EvaluateOptions& options_;
+};
+
+/// "class int64 [], scores float32 [10]": what must be alike.
+std::string form_of(const tensor::NamedTensorList& answers) {
+  std::vector<std::string> parts;
+  for (const auto& [name, tensor] : answers)
+    parts.push_back(
+        concat(name, ' ', c10::toString(tensor.scalar_type()), ' ', tensor.sizes().slice(1)));
+  return join(parts, ", ");
+}
+
+void check_form(const Task& task, const std::string& form, const std::string& first) {
+  if (form == first) return;
+  throw usage_error({.refused = concat("task ", task.name(), ": its predictions"),
+                     .rule = concat("alike for all batches and ranks: ", first),
+                     .value = form});
+}
+
+/// Rows of all ranks as the dataset has them: rank r's row i is sample r + i * ranks of the round.
+at::Tensor in_order(const at::Tensor& by_rank, int64_t samples) {
+  return by_rank.transpose(0, 1).flatten(0, 1).slice(0, 0, samples).cpu();
+}
+
+}  // namespace
+
+void predict(Task& task,
+             std::shared_ptr<const data::Dataset> dataset,
+             const distributed::ProcessGroup& group,
+             const EvaluateOptions& options,
+             const std::function<void(const PredictedRows&)>& take) {
+  const int64_t samples = dataset->size(), ranks = group.world_size();
+  if (samples == 0) return;
+  const c10::NoGradGuard no_grad;
+  const EvaluationMode mode(*task.module(), group);
+  const Answers answers(task, options);
+  // A rank may have no sample at all, and none in the last round.
+  const std::vector<int64_t> some{0};
+  const tensor::NamedTensorList example = answers(dataset->get(some));
+  const std::string form = form_of(example);
+  for (const std::string& other : group.all_gather_text(form)) check_form(task, other, form);
+
+  data::Loader loader(
+      std::move(dataset),
+      {.batch_size = options.batch_size, .workers = options.workers},
+      std::make_unique<data::ExactCoverSampler>(
+          samples, data::ExactCoverSamplerOptions{.world_size = ranks, .rank = group.rank()}));
+  data::Epoch epoch = loader.epoch(0);
+  for (int64_t first = 0; first < samples;) {
+    const int64_t here = std::min(options.batch_size * ranks, samples - first);
+    const int64_t rows = (here + ranks - 1) / ranks;  // of the ranks that have most
+    const std::optional<data::Batch> batch = epoch.next();
+    tensor::NamedTensorList own;
+    if (batch) own = answers(*batch);
+    if (batch) check_form(task, form_of(own), form);
+    PredictedRows all{.first = first};
+    for (size_t i = 0; i < example.size(); ++i) {
+      std::vector<int64_t> shape = example[i].second.sizes().vec();
+      shape[0] = rows;
+      at::Tensor padded = at::zeros(shape, example[i].second.options().device(group.device()));
+      if (batch) padded.slice(0, 0, batch->size()).copy_(own[i].second);
+      const at::Tensor gathered = ranks > 1 ? group.all_gather(padded) : padded.unsqueeze(0);
+      if (group.rank() == 0) all.columns.emplace_back(example[i].first, in_order(gathered, here));
+    }
+    if (group.rank() == 0) take(all);
+    first += here;
+  }
+}
+
+}  // namespace muster::train

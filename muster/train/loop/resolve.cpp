@@ -1,0 +1,186 @@
+#include "muster/train/loop/resolve.h"
+
+#include <algorithm>
+
+#include <ATen/Parallel.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/data/loader/loader.h"
+#include "muster/optim/optimizer.h"
+#include "muster/optim/schedule.h"
+#include "muster/train/plan/option_checks.h"
+#include "muster/train/replicas/strategy.h"
+
+namespace muster::train {
+namespace {
+
+constexpr std::string_view kMonitored = "validate_";
+
+/// What cannot work without a validation split is refused before the first step.
+void check_validation(const FitOptions& options, const FitNumbers& numbers) {
+  if (numbers.validation_samples > 0) return;
+  const bool plateau = numbers.schedule_name == "plateau";
+  if (options.patience == 0 && options.test_weights == "last" && !plateau) return;
+  throw usage_error({.refused = options.patience > 0             ? "--patience"
+                                : options.test_weights == "best" ? "--test-weights best"
+                                                                 : "--lr-schedule plateau",
+                     .rule = "it is decided by the validation samples",
+                     .value = "--validation-samples 0",
+                     .hint = "leave --validation-samples away, or give some"});
+}
+
+int64_t share_of_batch(int64_t batch_size, int64_t world_size) {
+  if (batch_size % world_size == 0) return batch_size / world_size;
+  const int64_t below = batch_size / world_size * world_size;
+  throw usage_error(
+      {.refused = "--batch-size",
+       .rule =
+           concat("it is the global batch and is divided equally among the ", world_size, " ranks"),
+       .value = std::to_string(batch_size),
+       .hint = below > 0 ? concat("take ", below, " or ", below + world_size)
+                         : concat("take ", world_size)});
+}
+
+/// Refuses a strategy whose ranks come from elsewhere.
+void check_ranks(const StrategyEntry& strategy, const FitOptions& options, int64_t processes) {
+  const int64_t devices = options.devices;
+  const std::string& backend = options.backend;
+  const std::string flag = concat("--strategy ", strategy.name);
+  if (strategy.ranks != RankSource::kProcesses && processes > 1) {
+    const bool threads = strategy.ranks == RankSource::kThreads;
+    throw usage_error(
+        {.refused = flag,
+         .rule = threads ? "its ranks are threads of one process" : "it trains on one rank",
+         .value = concat(processes, threads ? " processes" : " ranks"),
+         .hint = concat(
+             "start one process", threads ? " with --devices N" : "", ", or take --strategy ddp")});
+  }
+  if (strategy.ranks == RankSource::kThreads && devices == 0) {
+    throw usage_error({.refused = flag,
+                       .rule = "it needs the number of its ranks",
+                       .hint = "say --devices N, at most the number of cores"});
+  }
+  if (strategy.ranks == RankSource::kThreads && backend != "auto" && backend != "thread") {
+    throw usage_error({.refused = "--backend " + backend,
+                       .rule = "ranks that are threads of this process talk over `thread`",
+                       .value = flag,
+                       .hint = "leave --backend away, or take --strategy ddp"});
+  }
+  if (strategy.ranks != RankSource::kThreads && devices > 0) {
+    throw usage_error({.refused = concat("--devices ", devices),
+                       .rule = "it is for strategies whose ranks are threads of this process",
+                       .value = flag,
+                       .hint = concat("take --strategy dp, or `muster run --nproc-per-node ",
+                                      devices,
+                                      " -- muster train …`")});
+  }
+}
+
+/// Fills in the strategy and the number of ranks.
+void resolve_strategy(FitOptions& options, FitNumbers& numbers, int64_t processes, int64_t cores) {
+  if (options.strategy == "auto")
+    options.strategy = processes > 1 ? "ddp" : options.devices > 0 ? "dp" : "single";
+  std::tie(numbers.strategy_name, numbers.strategy_params) = split_spec(options.strategy);
+  const StrategyEntry& strategy = strategies().at(numbers.strategy_name);
+  check_ranks(strategy, options, processes);
+  const bool threads = strategy.ranks == RankSource::kThreads;
+  numbers.world_size = threads ? options.devices : processes;
+  if (threads && options.devices > cores)
+    numbers.remarks.push_back(concat(options.devices,
+                                     " ranks share ",
+                                     cores,
+                                     cores == 1 ? " core" : " cores",
+                                     ": they take turns, fewer ranks would be faster"));
+}
+
+/// Steps and samples of an epoch, and of the run.
+void count_steps(const FitOptions& options, FitNumbers& numbers) {
+  numbers.samples_per_step = options.batch_size * options.accumulate_grad_batches;
+  numbers.samples_per_epoch = numbers.train_samples;
+  if (options.drop_last) numbers.samples_per_epoch -= numbers.train_samples % options.batch_size;
+  if (numbers.samples_per_epoch == 0) {
+    throw usage_error(
+        {.refused = "--drop-last",
+         .rule = "an epoch has at least one whole batch",
+         .value =
+             concat(numbers.train_samples, " samples to train, --batch-size ", options.batch_size),
+         .hint = "take a smaller --batch-size, or leave --drop-last away"});
+  }
+  numbers.steps_per_epoch = numbers.samples_per_epoch / numbers.samples_per_step +
+                            (numbers.samples_per_epoch % numbers.samples_per_step != 0 ? 1 : 0);
+  if (__builtin_mul_overflow(numbers.steps_per_epoch, options.epochs, &numbers.total_steps)) {
+    throw usage_error(
+        {.refused = "--epochs",
+         .rule = "the steps of the run are counted with 64 bits",
+         .value = concat(options.epochs, " epochs of ", numbers.steps_per_epoch, " steps")});
+  }
+  if (options.max_steps > 0) numbers.total_steps = std::min(numbers.total_steps, options.max_steps);
+}
+
+/// Which metric of the validation makes an epoch the best.
+void resolve_monitor(const FitOptions& options,
+                     const std::vector<Metric>& metrics,
+                     FitNumbers& numbers) {
+  std::vector<std::string> known;
+  for (const Metric& metric : metrics) known.push_back(concat(kMonitored, metric.name));
+  known.push_back(concat(kMonitored, "loss"));
+  const auto found = std::find(known.begin(), known.end(), options.monitor);
+  if (found == known.end()) {
+    throw usage_error({.refused = "--monitor",
+                       .rule = join(known, " or "),
+                       .value = options.monitor,
+                       .hint = suggestion(options.monitor, known)});
+  }
+  const auto at = static_cast<size_t>(found - known.begin());
+  numbers.monitored = options.monitor.substr(kMonitored.size());
+  numbers.monitor_falls = at == metrics.size() || metrics[at].wants_less;
+}
+
+/// Names and numbers that would else be refused when the output folder exists already.
+void check_parts(const FitOptions& options, const FitNumbers& numbers) {
+  check_param_names(strategies().at(numbers.strategy_name).params,
+                    numbers.strategy_params,
+                    concat("strategy ", numbers.strategy_name));
+  strategies().at(numbers.strategy_name).check(options, numbers, numbers.strategy_params);
+  optim::optimizers().at(numbers.optimizer_name).make({}, numbers.lr, numbers.optimizer_params);
+  optim::make_schedule(
+      options.lr_schedule,
+      {.lr = numbers.lr, .total_steps = numbers.total_steps, .total_epochs = options.epochs});
+}
+
+}  // namespace
+
+FitNumbers resolve_fit(FitOptions& options,
+                       const Surroundings& around,
+                       const SplitFacts& splits,
+                       const std::vector<Metric>& metrics) {
+  check_options(options);
+  FitNumbers numbers;
+  numbers.train_samples = splits.train;
+  numbers.validation_samples = splits.validation;
+  numbers.test_samples = splits.test;
+  numbers.train_fingerprint = splits.train_fingerprint;
+  numbers.test_fingerprint = splits.test_fingerprint;
+  resolve_strategy(options, numbers, around.world_size, around.cores);
+  std::tie(numbers.optimizer_name, numbers.optimizer_params) = split_spec(options.optimizer);
+  std::tie(numbers.schedule_name, numbers.schedule_params) = split_spec(options.lr_schedule);
+  const auto [precision, precision_params] = split_spec(options.precision);
+  numbers.precision = parse_precision(precision, precision_params);
+  numbers.lr = options.lr.value_or(optim::optimizers().at(numbers.optimizer_name).default_lr);
+  options.lr = numbers.lr;
+  resolve_monitor(options, metrics, numbers);
+  numbers.batch_per_rank = share_of_batch(options.batch_size, numbers.world_size);
+  if (options.workers < 0)
+    options.workers =
+        data::default_workers(around.cores, std::max(around.local_world_size, options.devices));
+  check_validation(options, numbers);
+  count_steps(options, numbers);
+  const int64_t threads =
+      around.intraop_threads > 0 ? around.intraop_threads : at::get_num_threads();
+  numbers.intraop_threads = std::max<int64_t>(1, threads / std::max<int64_t>(1, options.devices));
+  check_parts(options, numbers);
+  return numbers;
+}
+
+}  // namespace muster::train

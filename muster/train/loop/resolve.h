@@ -1,0 +1,30 @@
+// From what was said to what will be done.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "muster/train/metrics/metric.h"
+#include "muster/train/plan/fit_plan.h"
+
+namespace muster::train {
+
+/// How many ranks a launcher started and what each may use.
+struct Surroundings {
+  int64_t world_size = 1;
+  int64_t local_world_size = 1;
+  int64_t cores = 1;
+  int64_t intraop_threads = 0;  ///< of the calling thread's operators; 0: as many as ATen has now
+};
+
+/// Replaces auto and -1 in `options`, and counts. Throws a usage error, by the name of the flag, for
+/// an unknown name, a number out of range, a batch size that the ranks cannot share equally, a
+/// metric to monitor that is not among `metrics`, what validation samples must decide where there
+/// are none, or a strategy that is not for these surroundings. `auto` is single on one rank, ddp on
+/// more, and dp where --devices is said.
+FitNumbers resolve_fit(FitOptions& options,
+                       const Surroundings& around,
+                       const SplitFacts& splits,
+                       const std::vector<Metric>& metrics);
+
+}  // namespace muster::train

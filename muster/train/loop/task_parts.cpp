@@ -1,0 +1,162 @@
+#include "muster/train/loop/task_parts.h"
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <ATen/Context.h>
+
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+#include "muster/data/samplers/exact_cover.h"
+
+namespace muster::train {
+namespace {
+
+// Columns of metrics.csv that are the loop's own.
+constexpr std::array<std::string_view, 9> kOwnNames = {"step",
+                                                       "epoch",
+                                                       "phase",
+                                                       "loss",
+                                                       "lr",
+                                                       "samples_per_s",
+                                                       "elapsed_s",
+                                                       "gradient_norm",
+                                                       "epoch_s"};
+
+bool is_metric_name(std::string_view name) {
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  return !name.empty() && std::all_of(name.begin(), name.end(), fits) &&
+         std::find(kOwnNames.begin(), kOwnNames.end(), name) == kOwnNames.end();
+}
+
+void check_metrics(const std::string& owner, const std::vector<Metric>& metrics) {
+  std::vector<std::string_view> seen;
+  for (const Metric& metric : metrics) {
+    const bool is_twice = std::find(seen.begin(), seen.end(), metric.name) != seen.end();
+    if (is_metric_name(metric.name) && !is_twice) {
+      seen.push_back(metric.name);
+      continue;
+    }
+    throw usage_error(
+        {.refused = concat(owner, ": metric \"", metric.name, '"'),
+         .rule = is_twice ? "each name is there once"
+                          : "letters, digits and _, and no column of the loop's own (" +
+                                join(std::vector<std::string>(kOwnNames.begin(), kOwnNames.end()),
+                                     ", ") +
+                                ")"});
+  }
+}
+
+void check_parts(const std::string& owner, const std::vector<TaskPart>& parts) {
+  std::vector<std::string> seen;
+  for (const TaskPart& part : parts) {
+    const bool fits = !part.name.empty() && part.name.find('/') == std::string::npos &&
+                      std::find(seen.begin(), seen.end(), part.name) == seen.end();
+    if (!fits || part.module == nullptr) {
+      throw usage_error(
+          {.refused = concat(owner, ": part \"", part.name, '"'),
+           .rule = fits ? "it has a module" : "a name without /, and each name is there once"});
+    }
+    seen.push_back(part.name);
+  }
+}
+
+/// What must be alike on all ranks, in words.
+std::string described(Task& task) {
+  std::vector<std::string> metrics, parts;
+  for (const Metric& metric : task.metrics())
+    metrics.push_back(concat(metric.name, " (", name_of(metric.reduce), ")"));
+  for (const TaskPart& part : task.parts()) parts.push_back(part.name);
+  return concat("task ",
+                task.name(),
+                " with metrics [",
+                join(metrics, ", "),
+                "], parts [",
+                join(parts, ", "),
+                "]",
+                task.has_own_weights() ? ", weights of its own" : "");
+}
+
+}  // namespace
+
+std::unique_ptr<data::Loader> make_loader(const FitPlan& plan,
+                                          const std::shared_ptr<const data::Dataset>& train,
+                                          const distributed::ProcessGroup& group) {
+  const auto seed = static_cast<uint64_t>(plan.options.seed);
+  return std::make_unique<data::Loader>(
+      train,
+      data::LoaderOptions{
+          .batch_size = plan.batch_per_rank, .workers = plan.options.workers, .seed = seed},
+      std::make_unique<data::ExactCoverSampler>(
+          plan.train_samples,
+          data::ExactCoverSamplerOptions{.world_size = group.world_size(),
+                                         .rank = group.rank(),
+                                         .seed = seed,
+                                         .shuffle = true}));
+}
+
+std::unique_ptr<Task> make_seeded(const TaskMaker& make, int64_t seed) {
+  // Torch's default generator is one per process: ranks that are threads seed it and draw one after
+  // the other.
+  static std::mutex generator_in_use;
+  const std::lock_guard lock(generator_in_use);
+  at::manual_seed(static_cast<uint64_t>(seed));
+  std::unique_ptr<Task> task = make ? make() : nullptr;
+  if (task == nullptr || task->module() == nullptr) {
+    throw usage_error({.refused = "fit()",
+                       .rule = task == nullptr ? "the maker returns a task"
+                                               : concat("task ", task->name(), " has a module")});
+  }
+  return task;
+}
+
+void check_task_on_ranks(Task& task, const distributed::ProcessGroup& group) {
+  const std::string owner = concat("task ", task.name());
+  check_metrics(owner, task.metrics());
+  check_parts(owner, task.parts());
+  if (group.world_size() == 1) return;
+  const std::vector<std::string> all = group.all_gather_text(described(task));
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    throw usage_error({.refused = "fit()",
+                       .rule = "all ranks train the same task",
+                       .value = concat("rank 0: ", all[0], "; rank ", rank, ": ", all[rank])});
+  }
+}
+
+void check_batches_on_ranks(const data::Dataset& train, const distributed::ProcessGroup& group) {
+  if (group.world_size() == 1) return;
+  std::vector<std::string> tensors;
+  for (const auto& [name, tensor] : stand_in_batch(train).tensors)
+    tensors.push_back(concat(
+        name, ' ', c10::toString(tensor.scalar_type()), " of ", tensor.dim(), " dimensions"));
+  const std::vector<std::string> all = group.all_gather_text(join(tensors, ", "));
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    throw usage_error({.refused = "fit()",
+                       .rule = "the batches of all ranks have the same tensors",
+                       .value = concat("rank 0: ", all[0], "; rank ", rank, ": ", all[rank])});
+  }
+}
+
+void check_task(const Task& task, const Checkpoint& checkpoint) {
+  const auto name = checkpoint.loop.find("task_name");
+  if (name == checkpoint.loop.end() || *name == task.name()) return;  // older ones have none
+  throw usage_error({.refused = "--resume",
+                     .rule = concat("the checkpoint is of the task that goes on, ", task.name()),
+                     .value = name->is_string() ? name->get<std::string>() : json_text(*name),
+                     .hint = "begin a new run in another folder"});
+}
+
+data::Batch stand_in_batch(const data::Dataset& dataset) {
+  const std::array<int64_t, 2> indices = {0, dataset.size() > 1 ? 1 : 0};
+  return dataset.get(indices);
+}
+
+}  // namespace muster::train

@@ -1,0 +1,41 @@
+// What a run is put together from, on each rank.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "muster/data/loader/loader.h"
+#include "muster/distributed/process_group.h"
+#include "muster/train/checkpoints/checkpoint.h"
+#include "muster/train/plan/fit_plan.h"
+#include "muster/train/task/task.h"
+
+namespace muster::train {
+
+/// This rank's loader: every training sample once per epoch over all ranks, in an order that is a
+/// function of (seed, epoch).
+std::unique_ptr<data::Loader> make_loader(const FitPlan& plan,
+                                          const std::shared_ptr<const data::Dataset>& train,
+                                          const distributed::ProcessGroup& group);
+
+/// The task, made with torch's default CPU generator seeded: the same on every rank. Ranks that are
+/// threads make theirs one after the other. Any thread. Throws a usage error for a null task, or one
+/// without module.
+std::unique_ptr<Task> make_seeded(const TaskMaker& make, int64_t seed);
+
+/// Throws a usage error, the same on all ranks, unless their tasks have one name, one list of
+/// metrics with names that files can hold, and one list of parts. Collective.
+void check_task_on_ranks(Task& task, const distributed::ProcessGroup& group);
+
+/// Throws a usage error, the same on all ranks, unless their batches have the same tensors: names,
+/// dtypes and numbers of dimensions. Reads two samples. Collective.
+void check_batches_on_ranks(const data::Dataset& train, const distributed::ProcessGroup& group);
+
+/// Throws a usage error if the checkpoint is of another task.
+void check_task(const Task& task, const Checkpoint& checkpoint);
+
+/// The first two samples (twice the first, if there is one), for a forward whose result is not used;
+/// one would be too few for BatchNorm.
+data::Batch stand_in_batch(const data::Dataset& dataset);
+
+}  // namespace muster::train

@@ -1,0 +1,113 @@
+#include "muster/train/metrics/meter.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "muster/base/json.h"
+
+namespace muster::train {
+namespace {
+
+constexpr double kNone = -std::numeric_limits<double>::infinity();
+
+bool is_extreme(const Metric& metric) {
+  return metric.reduce == Reduce::kMin || metric.reduce == Reduce::kMax;
+}
+
+}  // namespace
+
+Meter::Meter(List metrics) : list_(std::move(metrics)), sums_(list_->size()) {}
+
+void Meter::add(size_t metric, double value, double weight) {
+  Sum& sum = sums_.at(metric);
+  const Reduce reduce = (*list_)[metric].reduce;
+  const bool is_first = sum.weight == 0;
+  if (reduce == Reduce::kMin) {
+    sum.value = is_first ? value : std::min(sum.value, value);
+  } else if (reduce == Reduce::kMax) {
+    sum.value = is_first ? value : std::max(sum.value, value);
+  } else {
+    sum.value += value;
+  }
+  sum.weight += weight;
+}
+
+void Meter::add(const Meter& other) {
+  loss_sum_ += other.loss_sum_;
+  weight_ += other.weight_;
+  for (size_t i = 0; i < sums_.size(); ++i) {
+    if (other.sums_[i].weight > 0) add(i, other.sums_[i].value, other.sums_[i].weight);
+  }
+}
+
+Metrics Meter::metrics() const {
+  Metrics out;
+  if (empty()) return out;
+  out.add("loss", loss());
+  for (size_t i = 0; i < sums_.size(); ++i) {
+    const Metric& metric = (*list_)[i];
+    const Sum& sum = sums_[i];
+    if (sum.weight > 0)
+      out.add(metric.name, metric.reduce == Reduce::kMean ? sum.value / sum.weight : sum.value);
+  }
+  return out;
+}
+
+std::vector<double> Meter::sums() const {
+  std::vector<double> out{loss_sum_, weight_};
+  for (size_t i = 0; i < sums_.size(); ++i) {
+    out.push_back(is_extreme((*list_)[i]) ? 0 : sums_[i].value);
+    out.push_back(sums_[i].weight);
+  }
+  return out;
+}
+
+std::vector<double> Meter::maxima() const {
+  std::vector<double> out;
+  for (size_t i = 0; i < sums_.size(); ++i) {
+    const bool falls = (*list_)[i].reduce == Reduce::kMin;
+    const bool has = is_extreme((*list_)[i]) && sums_[i].weight > 0;
+    out.push_back(!has ? kNone : falls ? -sums_[i].value : sums_[i].value);
+  }
+  return out;
+}
+
+bool Meter::has_extremes() const { return std::any_of(list_->begin(), list_->end(), is_extreme); }
+
+void Meter::take(const double* sums, const double* maxima) {
+  loss_sum_ = sums[0];
+  weight_ = sums[1];
+  for (size_t i = 0; i < sums_.size(); ++i) {
+    const Metric& metric = (*list_)[i];
+    sums_[i].value = !is_extreme(metric)             ? sums[kOwnSums + 2 * i]
+                     : metric.reduce == Reduce::kMin ? -maxima[i]
+                                                     : maxima[i];
+    sums_[i].weight = sums[kOwnSums + 2 * i + 1];
+  }
+}
+
+Json Meter::to_json() const {
+  Json metrics = Json::object();
+  for (size_t i = 0; i < sums_.size(); ++i)
+    metrics[(*list_)[i].name] = {sums_[i].value, sums_[i].weight};
+  return {{"loss_sum", loss_sum_}, {"weight", weight_}, {"metrics", std::move(metrics)}};
+}
+
+void Meter::load(const Json& json) {
+  *this = Meter(list_);
+  loss_sum_ = json.at("loss_sum").get<double>();
+  const bool is_old = json.contains("count");
+  weight_ = json.at(is_old ? "count" : "weight").get<double>();
+  for (size_t i = 0; i < sums_.size(); ++i) {
+    const std::string& name = (*list_)[i].name;
+    if (is_old) {
+      if (name == "accuracy") sums_[i] = {json.at("correct").get<double>(), weight_};
+      continue;
+    }
+    const Json& saved = json.at("metrics");
+    const auto found = saved.find(name);
+    if (found != saved.end()) sums_[i] = {found->at(0).get<double>(), found->at(1).get<double>()};
+  }
+}
+
+}  // namespace muster::train

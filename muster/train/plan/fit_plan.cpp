@@ -1,0 +1,91 @@
+#include "muster/train/plan/fit_plan.h"
+
+#include "muster/base/text.h"
+
+namespace muster::train {
+
+std::pair<std::string, ParamValues> split_spec(const std::string& spec) {
+  const size_t at = spec.find(':');
+  if (at == std::string::npos) return {spec, {}};
+  return {spec.substr(0, at), parse_param_values(std::string_view(spec).substr(at + 1))};
+}
+
+Json to_json(const FitNumbers& numbers) {
+  return {{"world_size", numbers.world_size},
+          {"batch_per_rank", numbers.batch_per_rank},
+          {"samples_per_step", numbers.samples_per_step},
+          {"train_samples", numbers.train_samples},
+          {"test_samples", numbers.test_samples},
+          {"train_fingerprint", numbers.train_fingerprint},
+          {"test_fingerprint", numbers.test_fingerprint},
+          {"steps_per_epoch", numbers.steps_per_epoch},
+          {"total_steps", numbers.total_steps},
+          {"intraop_threads", numbers.intraop_threads}};
+}
+
+std::string explained_line(std::string_view what, std::string_view text) {
+  return concat(what, std::string(14 - what.size(), ' '), text, '\n');
+}
+
+std::string explain(const FitOptions& options, const FitNumbers& plan, const std::string& loss) {
+  std::string out;
+  const auto line = [&](std::string_view what, auto&&... text) {
+    out += explained_line(what, concat(text...));
+  };
+  line("optimizer",
+       options.optimizer,
+       ", learning rate ",
+       shortest(plan.lr),
+       ", schedule ",
+       options.lr_schedule);
+  line("loss",
+       loss,
+       options.gradient_clip_val > 0
+           ? concat("; gradients clipped to a global norm of ", shortest(options.gradient_clip_val))
+           : "");
+  line("precision", options.precision, ": ", describe(plan.precision));
+  line("strategy",
+       options.strategy,
+       " on ",
+       plan.world_size,
+       plan.world_size == 1 ? " rank" : " ranks",
+       options.devices > 0 ? ", threads of this process" : ", backend " + options.backend);
+  line("batch",
+       options.batch_size,
+       " = ",
+       plan.world_size,
+       " x ",
+       plan.batch_per_rank,
+       options.accumulate_grad_batches == 1 ? ""
+                                            : concat("; ",
+                                                     options.accumulate_grad_batches,
+                                                     " of them per optimizer step (",
+                                                     plan.samples_per_step,
+                                                     " samples)"),
+       options.drop_last ? "; an epoch's last batch is left out if it is smaller" : "");
+  line("steps",
+       plan.steps_per_epoch,
+       " per epoch, ",
+       plan.total_steps,
+       " in all (",
+       options.epochs,
+       options.epochs == 1 ? " epoch)" : " epochs)");
+  line("workers", options.workers, " per rank");
+  line("threads", plan.intraop_threads, " per rank; with another number sums round otherwise");
+  line(
+      "checkpoints",
+      "at each epoch's end",
+      options.checkpoint_every > 0 ? concat(" and every ", options.checkpoint_every, " steps") : "",
+      ", the last ",
+      options.keep_checkpoints,
+      " kept",
+      plan.validation_samples > 0 ? concat(", and the best by ", options.monitor) : "");
+  if (options.patience > 0)
+    line("stops early", "after ", options.patience, " epochs without a better ", options.monitor);
+  line("test", "with the ", options.test_weights, " weights");
+  line("seed", options.seed);
+  for (const std::string& remark : plan.remarks) line("note", remark);
+  return out;
+}
+
+}  // namespace muster::train

@@ -1,0 +1,79 @@
+// What a training will do, whatever its task: every default filled in, every number counted.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "muster/base/json.h"
+#include "muster/base/params.h"
+#include "muster/train/metrics/metric.h"
+#include "muster/train/plan/options.h"
+#include "muster/train/plan/precision.h"
+
+namespace muster::train {
+
+/// Samples of the splits; a run may be without validation, or without test.
+struct SplitFacts {
+  int64_t train = 0;
+  int64_t validation = 0;
+  int64_t test = 0;
+  std::string train_fingerprint;  ///< Dataset::fingerprint(), eight hexadecimal digits
+  std::string test_fingerprint;   ///< empty without a test split
+};
+
+/// What follows from the options.
+struct FitNumbers {
+  std::string strategy_name, optimizer_name, schedule_name;
+  ParamValues strategy_params, optimizer_params, schedule_params;
+  PrecisionOptions precision;
+  double lr = 0;
+  int64_t world_size = 1;
+  int64_t batch_per_rank = 0;    ///< samples of a rank per forward; an epoch's last may be fewer
+  int64_t samples_per_step = 0;  ///< of all ranks, per optimizer step
+  int64_t train_samples = 0;
+  int64_t validation_samples = 0;
+  int64_t test_samples = 0;
+  int64_t samples_per_epoch = 0;  ///< train_samples, or its whole batches: drop_last
+  int64_t steps_per_epoch = 0;
+  int64_t total_steps = 0;
+  std::string train_fingerprint;  ///< so that other data of the same size are noticed
+  std::string test_fingerprint;
+  int64_t intraop_threads = 1;       ///< per rank; with another number sums round otherwise
+  std::string monitored;             ///< the metric of options.monitor: "accuracy"
+  bool monitor_falls = false;        ///< the best epoch has the least value
+  std::vector<std::string> remarks;  ///< for people: what will work and may not be meant
+};
+
+/// Resolved; only this is read by the training.
+struct FitPlan : FitNumbers {
+  FitOptions options;            ///< auto and -1 replaced
+  std::string title;             ///< "cnn on fashion-mnist": of the run's page
+  Json record = Json::object();  ///< for config.json and checkpoints; see to_json()
+  std::string explained;         ///< one line per decision
+};
+
+/// "mlp:hidden=64" -> {"mlp", {{"hidden", "64"}}}.
+std::pair<std::string, ParamValues> split_spec(const std::string& spec);
+
+/// The options as they were resolved, and the numbers: a record for config.json and checkpoints.
+Json to_json(const FitOptions& options, const FitNumbers& numbers);
+Json to_json(const TrainOptions& options, const FitNumbers& numbers);
+/// The numbers alone.
+Json to_json(const FitNumbers& numbers);
+
+/// Fills `options` from a checkpoint's plan. Options named in `said` were given by the user now and
+/// stay. Throws a usage error that lists the differences if one that shapes the numbers (model,
+/// data, weights to start from, optimizer, batch size, seed, validation samples) was given anew with
+/// another value.
+void take_over(const Json& plan, const std::vector<std::string>& said, TrainOptions& options);
+void take_over(const Json& plan, const std::vector<std::string>& said, FitOptions& options);
+
+/// Lines for --explain, from the optimizer on; `loss` is what is known of it.
+std::string explain(const FitOptions& options, const FitNumbers& plan, const std::string& loss);
+/// One such line.
+std::string explained_line(std::string_view what, std::string_view text);
+
+}  // namespace muster::train

@@ -1,0 +1,185 @@
+#include "muster/train/program/run_program.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include <signal.h>
+
+#include "muster/base/error.h"
+#include "muster/base/rank_env.h"
+#include "muster/base/text.h"
+#include "muster/train/loop/step_timeline.h"
+#include "muster/train/program/trial.h"
+
+namespace muster::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Set by the first SIGINT or SIGTERM, which also puts the default action back: the second one
+// kills.
+std::atomic<bool> stop_wanted{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "it is written by a signal handler");
+
+void watch_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { stop_wanted = true; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file size limit is reported like a full disk, not by death
+  // A reader of our progress or output that went away is no reason to die.
+  ::signal(SIGPIPE, SIG_IGN);  // NOLINT
+}
+
+/// The folder that this run writes to, if it is there or named; else it gets a fresh one.
+std::optional<fs::path> named_output(const RunFlags& flags) {
+  if (!flags.output.empty()) return flags.output;
+  // What lies in the current folder is nobody's run unless it is named.
+  if (flags.resume.empty()) return std::nullopt;
+  if (fs::exists(flags.resume / "state.json")) return run_of(flags.resume);
+  if (fs::exists(flags.resume / "latest")) return flags.resume;
+  return std::nullopt;
+}
+
+/// Rank 0 owns a folder that is named before it reads there: nobody else writes into it from then
+/// on. `--resume auto` becomes the folder to go on with, or nothing.
+std::unique_ptr<RunFolder> resolve_resume(RunFlags& flags, bool is_owner) {
+  const bool is_auto = flags.resume == "auto";
+  if (is_auto && flags.output.empty()) {
+    throw usage_error({.refused = "--resume auto",
+                       .rule = "it goes on with what --output holds, so --output is named too"});
+  }
+  std::unique_ptr<RunFolder> owned;
+  if (const auto output = named_output(flags); output && is_owner)
+    owned = std::make_unique<RunFolder>(*output);
+  if (is_auto) flags.resume = fs::exists(flags.output / "latest") ? flags.output : fs::path();
+  return owned;
+}
+
+TraceOptions trace_options(const RunFlags& flags) {
+  TraceOptions trace{.file = flags.trace};
+  if (!flags.trace_steps) return trace;
+  if (flags.trace.empty()) {
+    throw usage_error({.refused = "--trace-steps",
+                       .rule = "it is for the file of --trace, which is not named",
+                       .value = std::to_string(*flags.trace_steps)});
+  }
+  trace.steps = *flags.trace_steps;
+  return trace;
+}
+
+void note_start(const FitPlan& plan,
+                const distributed::ProcessGroup& group,
+                const fs::path& output,
+                const std::optional<Checkpoint>& resume,
+                const std::function<void(const std::string&)>& say) {
+  const bool in_threads = plan.options.devices > 0;
+  say(concat(plan.title,
+             ", ",
+             plan.options.strategy,
+             " on ",
+             plan.world_size,
+             plan.world_size == 1 ? " rank" : " ranks",
+             in_threads            ? " (threads)"
+             : plan.world_size > 1 ? concat(" (", group.backend(), ")")
+                                   : "",
+             ", batch ",
+             plan.options.batch_size,
+             ", ",
+             plan.options.workers,
+             plan.options.workers == 1 ? " loader worker" : " loader workers",
+             " per rank; output ",
+             output.string()));
+  if (plan.world_size > 1)
+    say(concat("process group ", group.backend(), ": ", group.backend_reason()));
+  for (const std::string& remark : plan.remarks) say(remark);
+  if (resume) say(concat("resuming after step ", resume->position.step));
+}
+
+}  // namespace
+
+ProgramEnd run_program(Program& program,
+                       const RunFlags& said,
+                       const ProgramVoice& voice,
+                       std::vector<std::pair<std::string, std::string>> about) {
+  RunFlags flags = said;
+  const TraceOptions trace = trace_options(flags);
+  resolve_trial(flags.output, flags.resume);
+  const std::optional<RankEnv> env = rank_env_from();
+  const bool first = !env || env->rank == 0;
+  auto owned = resolve_resume(flags, first && !flags.explain);
+  std::optional<Checkpoint> resume;
+  if (!flags.resume.empty()) {
+    resume = load_checkpoint(flags.resume);
+    program.take_over(resume->plan);
+  }
+  const FitPlan plan =
+      program.plan({.world_size = env ? env->world_size : 1,
+                    .local_world_size = env ? env->local_world_size : 1,
+                    .cores = std::max<int64_t>(1, std::thread::hardware_concurrency())},
+                   resume.has_value());
+  ProgramEnd end{.is_explained = flags.explain, .is_first = first};
+  if (flags.explain) {
+    if (first) voice.print(plan.explained);
+    return end;
+  }
+  if (owned) owned->check(resume ? &*resume : nullptr);
+  if (first) check_trace(trace);
+  if (first && !owned) owned = RunFolder::make_fresh(fs::path("runs") / program.default_output());
+
+  // Ranks that are threads have a group of their own; this process alone settles the rest.
+  const distributed::ProcessGroup group =
+      distributed::init_process_group({.backend = plan.options.backend}, env);
+  watch_signals();  // from here on a signal means: save and stop; before, there is nothing to save
+  // Told to all, so that they name the same folder in errors.
+  end.output = group.all_gather_text(owned ? owned->path().string() : "")[0];
+  if (first) note_start(plan, group, end.output, resume, voice.say);
+  FitCallbacks callbacks{
+      .progress = voice.progress,
+      .note = voice.note,
+      .stop_requested = [] { return stop_wanted.load(); },
+      .folder_ready = [&] { program.folder_ready(end.output, resume.has_value()); },
+      .trace = trace,
+      .about = std::move(about)};
+  TrainAsTrial trial(voice.note);
+  if (first) trial.attach(callbacks);
+  const FitData data = program.data();
+  const TaskMaker task = program.task(resume.has_value());
+  end.result = plan.options.devices > 0
+                   ? fit_on_threads(task, data, plan, end.output, resume, callbacks, owned.get())
+                   : fit(task, data, plan, group, end.output, resume, callbacks, owned.get());
+  if (voice.finish_progress) voice.finish_progress();
+  return end;
+}
+
+std::string end_text(const ProgramEnd& end, const std::string& command) {
+  const FitResult& result = end.result;
+  if (result.interrupted) {
+    return concat("interrupted after step ",
+                  result.steps,
+                  "; saved in ",
+                  result.checkpoint.string(),
+                  "\nhint: go on with `",
+                  command,
+                  " --resume ",
+                  end.output.string(),
+                  "`");
+  }
+  return concat("finished ",
+                result.steps,
+                " steps",
+                result.skipped_steps.value_or(0) > 0
+                    ? concat(" (", *result.skipped_steps, " left out because of overflow)")
+                    : "",
+                " in ",
+                human_duration(result.seconds),
+                "; results in ",
+                end.output.string(),
+                ", curves in ",
+                (end.output / "index.html").string());
+}
+
+}  // namespace muster::train

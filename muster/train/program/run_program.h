@@ -1,0 +1,70 @@
+// A training as a whole program: which folder, which checkpoint, which rank of which job, what a
+// signal does, what a study hears.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "muster/distributed/process_group.h"
+#include "muster/train/checkpoints/checkpoint.h"
+#include "muster/train/loop/fit.h"
+#include "muster/train/loop/resolve.h"
+#include "muster/train/plan/callbacks.h"
+#include "muster/train/plan/options.h"
+
+namespace muster::train {
+
+/// What is to be trained, and how a program tells of it. The members are called in this order.
+class Program {
+ public:
+  virtual ~Program() = default;
+
+  /// "muster train": what a user types, for hints.
+  virtual std::string command() const = 0;
+  /// Options of the command line. --resume fills in what was not said; see take_over().
+  virtual const FitOptions& options() const = 0;
+  virtual void take_over(const Json& record) = 0;
+  /// Opens the data, and says what will be done. Throws usage errors.
+  virtual FitPlan plan(const Surroundings& around, bool is_resumed) = 0;
+  /// runs/NAME is the folder of a run that was given none: "cnn-fashion-mnist".
+  virtual std::string default_output() const = 0;
+  virtual FitData data() = 0;
+  virtual TaskMaker task(bool is_resumed) = 0;
+  /// Rank 0: the folder is the run's.
+  virtual void folder_ready(const std::filesystem::path& /*output*/, bool /*is_resumed*/) {}
+};
+
+/// How the program talks. Those of rank 0 only but for `print`.
+struct ProgramVoice {
+  std::function<void(const std::string&)> print;  ///< on stdout, as it is: the plan of --explain
+  std::function<void(const std::string&)> say;    ///< a line of the program: where it writes, …
+  std::function<void(const std::string&)> note;   ///< a line of the training: an epoch's numbers
+  std::function<void(const track::ProgressEvent&)> progress;
+  std::function<void()> finish_progress;  ///< takes the bar away
+};
+
+struct ProgramEnd {
+  bool is_explained = false;  ///< nothing was trained: --explain
+  bool is_first = true;       ///< rank 0, or alone; only it has the rest
+  FitResult result;
+  std::filesystem::path output;
+};
+
+/// Runs it, alone or as one rank of the job that the environment names. The first SIGINT or SIGTERM
+/// saves the state and ends the run, the second one kills. In a study's trial it reports each epoch,
+/// goes on from where the tuner says, and ends when the tuner says so. Throws as fit() and resolve_fit().
+ProgramEnd run_program(Program& program,
+                       const RunFlags& flags,
+                       const ProgramVoice& voice,
+                       std::vector<std::pair<std::string, std::string>> about);
+
+/// What is there to tell at a run's end: where the state of an interrupted one is, or the time and
+/// the folder. One or two lines.
+std::string end_text(const ProgramEnd& end, const std::string& command);
+
+}  // namespace muster::train

@@ -1,0 +1,59 @@
+#include "muster/train/task/step.h"
+
+#include <cmath>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
+namespace muster::train {
+
+c10::Device device_of(const data::Batch& batch) {
+  for (const auto& [name, tensor] : batch.tensors) {
+    if (tensor.defined()) return tensor.device();
+  }
+  return c10::kCPU;
+}
+
+double weight_of(const Task& task, const data::Batch& batch) {
+  if (!task.has_own_weights()) return static_cast<double>(batch.size());
+  const double own = task.weight(batch);
+  if (own >= 0 && std::isfinite(own)) return own;
+  throw usage_error({.refused = concat("task ", task.name(), ": the weight of a batch"),
+                     .rule = "a number of at least 0",
+                     .value = shortest(own)});
+}
+
+void check_result(const Task& task, const StepResult& result, bool trains) {
+  const at::Tensor& loss = result.loss;
+  const bool is_scalar = loss.defined() && loss.numel() == 1;
+  if (is_scalar && (!trains || loss.requires_grad())) return;
+  throw usage_error(
+      {.refused = concat("task ", task.name(), ": the loss of a step"),
+       .rule = is_scalar ? "it depends on parameters that are trained" : "a tensor of one element",
+       .value = !loss.defined() ? "none"
+                : is_scalar     ? "a loss without gradient"
+                                : concat("a tensor of shape ", loss.sizes()),
+       .hint = is_scalar ? "was it detached, or made under NoGradGuard, or is all frozen?"
+                         : "return the mean over the batch"});
+}
+
+void add_to(Meter& meter, const Task& task, const StepResult& result, double weight) {
+  meter.add_loss(result.loss.item<double>(), weight);
+  for (const StepResult::Value& value : result.values) {
+    const std::vector<Metric>& list = meter.list();
+    size_t at = 0;
+    while (at < list.size() && list[at].name != value.name) ++at;
+    const bool is_scalar = value.value.defined() && value.value.numel() == 1;
+    if (at == list.size() || !is_scalar) {
+      std::vector<std::string> known;
+      for (const Metric& metric : list) known.push_back(metric.name);
+      throw usage_error({.refused = concat("task ", task.name(), ": metric ", value.name),
+                         .rule = !is_scalar ? "a tensor of one element"
+                                            : "it is one of metrics(): " + join(known, ", "),
+                         .hint = is_scalar ? suggestion(value.name, known) : ""});
+    }
+    meter.add(at, value.value.item<double>(), value.weight.value_or(weight));
+  }
+}
+
+}  // namespace muster::train

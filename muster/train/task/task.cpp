@@ -1,0 +1,25 @@
+#include "muster/train/task/task.h"
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
+namespace muster::train {
+
+std::string_view name_of(Phase phase) {
+  switch (phase) {
+    case Phase::kTrain:
+      return "train";
+    case Phase::kValidate:
+      return "validate";
+    case Phase::kTest:
+      return "test";
+  }
+  return "?";
+}
+
+tensor::NamedTensorList Task::predict_step(const data::Batch&, const StepContext&) {
+  throw usage_error({.refused = concat("task ", name()),
+                     .rule = "it predicts nothing: it has no predict_step()"});
+}
+
+}  // namespace muster::train

@@ -1,0 +1,92 @@
+// Splits: lists of indices that a seed draws.
+#include "muster/data/sets/split.h"
+
+#include <numeric>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "muster/data/sets/tensor_dataset.h"
+
+#include "tests/support/error_of.h"
+
+namespace muster::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// Sample i is the number i.
+std::shared_ptr<const Dataset> counted(int64_t samples) {
+  return std::make_shared<TensorDataset>(
+      tensor::NamedTensorList{{"number", torch::arange(samples)}});
+}
+
+std::vector<int64_t> numbers_of(const Dataset& dataset) {
+  std::vector<int64_t> all(static_cast<size_t>(dataset.size()));
+  std::iota(all.begin(), all.end(), 0);
+  const Batch batch = dataset.get(all);
+  EXPECT_EQ(batch.indices, all);
+  const at::Tensor& numbers = batch["number"];
+  return {numbers.const_data_ptr<int64_t>(), numbers.const_data_ptr<int64_t>() + numbers.numel()};
+}
+
+// torch.utils.data.random_split(range(10), [6, 3, 1], torch.Generator().manual_seed(3)), PyTorch 2.15.0
+TEST(RandomSplit, HasPyTorchsSamples) {
+  const SubsetList parts = random_split(counted(10), {6, 3, 1}, 3);
+  ASSERT_EQ(parts.size(), 3U);
+  EXPECT_THAT(numbers_of(*parts[0]), ElementsAre(6, 0, 3, 7, 8, 5));
+  EXPECT_THAT(numbers_of(*parts[1]), ElementsAre(1, 9, 2));
+  EXPECT_THAT(numbers_of(*parts[2]), ElementsAre(4));
+}
+
+TEST(RandomSplit, RefusesLengthsThatDoNotAddUp) {
+  EXPECT_THAT(test::error_of([] {
+                random_split(counted(10), {6, 3}, 0);
+              }),
+              HasSubstr("add up to its 10 samples (got 6 + 3)"));
+  EXPECT_THAT(test::error_of([] {
+                random_split(counted(10), {11, -1}, 0);
+              }),
+              HasSubstr("(got 11 + -1)"));
+}
+
+TEST(StratifiedSplit, TakesAnEqualShareOfEachClass) {
+  const at::Tensor targets = torch::cat({torch::zeros({30}, torch::kLong),
+                                         torch::full({10}, 7, torch::kLong),
+                                         torch::full({3}, 2, torch::kLong)});
+  const SubsetList parts = stratified_split(counted(43), targets, 0.2, 1);
+  std::map<int64_t, int64_t> taken;
+  for (const int64_t number : numbers_of(*parts[1])) ++taken[targets[number].item<int64_t>()];
+  EXPECT_EQ(taken, (std::map<int64_t, int64_t>{{0, 6}, {2, 1}, {7, 2}}));  // 20 %, to the nearest
+  std::vector<int64_t> both = numbers_of(*parts[0]);
+  EXPECT_TRUE(std::is_sorted(both.begin(), both.end()));
+  const std::vector<int64_t> second = numbers_of(*parts[1]);
+  both.insert(both.end(), second.begin(), second.end());
+  std::sort(both.begin(), both.end());
+  EXPECT_EQ(both, numbers_of(*counted(43)));
+  EXPECT_EQ(numbers_of(*stratified_split(counted(43), targets, 0.2, 1)[1]), second);
+  EXPECT_NE(numbers_of(*stratified_split(counted(43), targets, 0.2, 2)[1]), second);
+}
+
+TEST(StratifiedSplit, RefusesTargetsThatAreNotTheSamples) {
+  EXPECT_THAT(test::error_of([] { stratified_split(counted(4), torch::zeros({4}), 0.5, 0); }),
+              HasSubstr("[4] int64 on the CPU"));
+  EXPECT_THAT(
+      test::error_of([] { stratified_split(counted(4), torch::zeros({4}, torch::kLong), 1.5, 0); }),
+      HasSubstr("0 to 1 (got 1.5)"));
+}
+
+TEST(Subset, OfIndicesHasTheseSamplesInTheirOrder) {
+  const SubsetDataset subset(counted(9), std::vector<int64_t>{8, 1, 1, 4});
+  EXPECT_THAT(numbers_of(subset), ElementsAre(8, 1, 1, 4));
+  EXPECT_THAT(numbers_of(*subset.over(counted(20))), ElementsAre(8, 1, 1, 4));
+  EXPECT_NE(subset.fingerprint(),
+            SubsetDataset(counted(9), std::vector<int64_t>{8, 1, 4, 1}).fingerprint());
+  EXPECT_THAT(test::error_of([] { SubsetDataset(counted(9), std::vector<int64_t>{9}); }),
+              HasSubstr("among 0 to 8 (got 9)"));
+}
+
+}  // namespace
+}  // namespace muster::data

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Runs an example of examples/tasks as its users would: alone and on two ranks, killed and resumed.
+
+    task_runs.py MUSTER PROGRAM SOURCE [FLAGS OF THE PROGRAM]
+
+On each number of ranks: an unbroken run; one that is killed with SIGKILL when it has saved a step, and resumed. The checkpoints
+at the end are equal byte for byte. What the unbroken runs print agrees with the source's top comment, within 3 percent.
+"""
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import run_example
+
+PATIENCE_S = 100
+
+
+def command(muster, ranks, words):
+    launcher = [muster, "run", "--nproc-per-node", str(ranks), "--no-prefix", "--"] if ranks > 1 else []
+    return launcher + words
+
+
+def run(words):
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, f"{words}: exit {done.returncode}\n{done.stderr}"
+    return done.stdout.strip().splitlines()
+
+
+def latest(output):
+    """The folder of the newest checkpoint, or None."""
+    file = output / "latest"
+    return output / "checkpoints" / file.read_text().strip() if file.exists() else None
+
+
+def step_of(checkpoint):
+    return int(checkpoint.name.removeprefix("step-")) if checkpoint else 0
+
+
+def kill_at_a_step(words, output):
+    """Ends the whole process group once a checkpoint is there of a step that is drawn."""
+    least = random.randint(1, 60)
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until and step_of(latest(output)) < least:
+        assert process.poll() is None, f"{words} ended before it saved a step: {process.stderr.read()}"
+        time.sleep(0.002)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def state_of(output):
+    """The last checkpoint, and the metrics but for times."""
+    checkpoint = latest(output)
+    files = {file.name: file.read_bytes() for file in checkpoint.glob("*.safetensors")}
+    assert "model.safetensors" in files and "optimizer.safetensors" in files, checkpoint
+    return checkpoint.name, files
+
+
+def main(muster, program, source, *flags):
+    expected = run_example.expected_lines(source)
+    with tempfile.TemporaryDirectory() as scratch:
+        for ranks in (1, 2):
+            whole, broken = (pathlib.Path(scratch) / f"{name}-{ranks}" for name in ("whole", "broken"))
+            # Two ranks of two cores: one thread each, and one alone, so that all compute alike.
+            words = [program, "--log-every", "10", "--workers", "1", *flags, "--output"]
+            said = run(command(muster, ranks, [*words, str(whole)]))
+            assert len(said) == len(expected), f"{ranks} ranks: expected {expected}, got {said}"
+            for wanted, line in zip(expected, said):
+                assert run_example.same(wanted, line), f"{ranks} ranks: expected {wanted!r}, got {line!r}"
+            kill_at_a_step(command(muster, ranks, [*words, str(broken), "--checkpoint-every", "3"]), broken)
+            before = latest(broken).name
+            run(command(muster, ranks, [program, "--output", str(broken), "--resume", "auto"]))
+            (name, state), (other, resumed) = state_of(whole), state_of(broken)
+            assert name == other, f"{ranks} ranks: the unbroken run ends with {name}, the resumed one with {other}"
+            unlike = [file for file in state if state[file] != resumed.get(file)]
+            assert not unlike, f"{ranks} ranks, killed at {before}: {unlike} differ from the unbroken run's"
+            print(f"{ranks} ranks: {said[-1]}; killed at {before}, resumed to the same {name}")
+
+
+if __name__ == "__main__":
+    assert len(sys.argv) >= 4, __doc__
+    main(*sys.argv[1:])
