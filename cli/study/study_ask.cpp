@@ -133,7 +133,7 @@ std::pair<std::string, double> metric_of(const std::string& word) {
 /// "is COMPLETE", "is run by the tuner": why nobody may speak for the trial.
 std::string why_not(const tune::StudyCore& core, const TellFlags& flags) {
   if (flags.number < 0 || flags.number >= static_cast<int64_t>(core.trials().size()))
-    return concat("there are ", core.trials().size(), " trials");
+    return concat("the study has ", trials_text(core.trials().size()));
   const tune::Trial& trial = core.trials()[static_cast<size_t>(flags.number)];
   if (core.is_asked(flags.number)) return concat("attempt ", trial.attempt, " is with another");
   if (trial.state == tune::TrialState::kRunning) return "it is run by the tuner";

@@ -148,8 +148,10 @@ int study_restart(std::span<const std::string> args, Console& console) {
   } else {
     std::vector<std::string> words;
     for (const int64_t number : restarted) words.push_back(std::to_string(number));
-    console.note(restarted.empty() ? "no trial is to be restarted"
-                                   : concat("once more: trials ", join(words, ", ")));
+    console.note(
+        restarted.empty()
+            ? "no trial is to be restarted"
+            : concat("once more: trial", words.size() == 1 ? " " : "s ", join(words, ", ")));
   }
   return kDone;
 }

@@ -211,7 +211,9 @@ std::vector<int64_t> restart_failed_trials(const std::filesystem::path& file,
     for (const int64_t number : done) words.push_back(std::to_string(number));
     add_note(database,
              id,
-             {.text = concat("once more, by `muster study restart`: trials ", join(words, ", ")),
+             {.text = concat("once more, by `muster study restart`: trial",
+                             words.size() == 1 ? " " : "s ",
+                             join(words, ", ")),
               .forgives = true});
   }
   transaction.commit();

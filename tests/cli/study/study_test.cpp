@@ -1,4 +1,5 @@
 // `muster study list|show|best|export`: which stream says what, and what is refused.
+#include <memory>
 #include <set>
 #include <sstream>
 
@@ -94,11 +95,82 @@ TEST_F(StudyCommands, ShowSaysWhichTrialIsRunOnceMoreAndWhoPutItIn) {
   Console console(out, err, false, false);
   const std::vector<std::string> words = {failed.string()}, json = {failed.string(), "--json"};
   EXPECT_EQ(study_restart(words, console), 0);
+  EXPECT_THAT(err.str(), HasSubstr("once more: trial 0\n"));
   EXPECT_EQ(study_show(words, console), 0);
   EXPECT_THAT(out.str(), AllOf(HasSubstr("trial 0 once more"), Not(HasSubstr("Optuna"))));
   out.str("");
   EXPECT_EQ(study_show(json, console), 0);
   EXPECT_EQ(parse_json(out.str(), "out")["trials"][1]["added_by"], "muster");
+}
+
+/// A trial that Optuna added to the only study of the file.
+void add_foreign(const std::filesystem::path& file, int64_t number, const std::string& state) {
+  tune::Database database(file, tune::Database::Access::kWrite);
+  database
+      .prepare("INSERT INTO trials (number, study_id, state) SELECT ?, study_id, ? FROM studies")
+      .bind(1, number)
+      .bind(2, state)
+      .run();
+}
+
+/// A study whose only trial of its own is over.
+std::unique_ptr<tune::Storage> finished_study(const std::filesystem::path& file,
+                                              tune::Space& space,
+                                              test::EventMaker& make) {
+  std::vector<tune::Event> events;
+  make.whole(0, 3, events);
+  auto storage = tune::open_storage(file, space, test::description_of(space));
+  storage->append(events);
+  return storage;
+}
+
+TEST(StudyShow, MarksATrialThatWaitsInVainAndPromisesNothingOfIt) {
+  const test::Folder folder;
+  const std::filesystem::path file = folder.path() / "s.db";
+  tune::Space space = test::small_space();
+  test::EventMaker make(space);
+  const auto storage = finished_study(file, space, make);
+  add_foreign(file, 1, "WAITING");
+  const auto show = [&](const std::vector<std::string>& flags = {}) {
+    std::vector<std::string> words = {file.string()};
+    words.insert(words.end(), flags.begin(), flags.end());
+    std::ostringstream out, err;
+    Console console(out, err, false, false);
+    EXPECT_EQ(study_show(words, console), 0);
+    return Said{0, out.str(), err.str()};
+  };
+  EXPECT_THAT(show().err,
+              AllOf(HasSubstr("2 trials: 1 COMPLETE, 1 WAITING"), HasSubstr("goes on")));
+  storage->append(
+      {{make.make(-1,
+                  tune::TunerNote{.text = "Optuna's trial 1 waits in vain: l1: no such value",
+                                  .in_vain = 1})}});
+  const Said said = show();
+  EXPECT_THAT(said.err,
+              AllOf(HasSubstr("2 trials: 1 COMPLETE, 1 IN_VAIN"), Not(HasSubstr("goes on"))));
+  EXPECT_THAT(said.out, HasSubstr("l1: no such value"));
+  const Json json = parse_json(show({"--json"}).out, "out");
+  EXPECT_EQ(json["trials"][1]["state"], "WAITING");  // as Optuna has it
+  EXPECT_EQ(json["trials"][1]["in_vain"], true);
+  {
+    tune::Database database(file, tune::Database::Access::kWrite);
+    database.run("UPDATE trials SET state = 'FAIL' WHERE number = 1");  // who made it ended it
+  }
+  EXPECT_THAT(show().err, HasSubstr("2 trials: 1 COMPLETE, 1 FAIL"));
+}
+
+TEST(StudyShow, PromisesNothingOfATrialThatOptunaRuns) {
+  const test::Folder folder;
+  const std::filesystem::path file = folder.path() / "s.db";
+  tune::Space space = test::small_space();
+  test::EventMaker make(space);
+  finished_study(file, space, make);
+  add_foreign(file, 1, "RUNNING");
+  std::ostringstream out, err;
+  Console console(out, err, false, false);
+  const std::vector<std::string> words = {file.string()};
+  EXPECT_EQ(study_show(words, console), 0);
+  EXPECT_THAT(err.str(), AllOf(HasSubstr("1 COMPLETE, 1 RUNNING"), Not(HasSubstr("goes on"))));
 }
 
 TEST_F(StudyCommands, ShowPutsTheTableOnStdoutAndTheHeadlineOnStderr) {
@@ -128,7 +200,7 @@ TEST_F(StudyCommands, ShowATrialHasItsReports) {
   EXPECT_THAT(test::refusal_of([&] {
                 say(study_show, {"--trial", "7"});
               }),
-              HasSubstr("has no trial 7: it has 3"));
+              HasSubstr("has no trial 7: it has 3 trials"));
 }
 
 TEST_F(StudyCommands, OptunasOwnTrialsHaveNamesOfTheirOwn) {

@@ -249,7 +249,7 @@ TEST_F(SharedStudy, FailFastEndsAtTheFirstFailureAndFailedTrialsAreRunOnceMoreOn
   EXPECT_THAT(said.err, HasSubstr("given up: trial 0 failed (crash): exit code 3"));
   EXPECT_EQ(replayed().trials().size(), 1U);
   write_file_atomic(folder_.path() / "fixed", "");
-  EXPECT_THAT(say({"study", "restart", storage().string()}).err, HasSubstr("once more: trials 0"));
+  EXPECT_THAT(say({"study", "restart", storage().string()}).err, HasSubstr("once more: trial 0\n"));
   EXPECT_THAT(say({"study", "restart", storage().string()}).err, HasSubstr("no trial is to be"));
   EXPECT_EQ(say({"tune", file}).code, 0);
   const tune::StudyCore core = replayed();
