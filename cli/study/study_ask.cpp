@@ -14,6 +14,7 @@
 #include "cli/line/parse.h"
 #include "cli/line/shell_word.h"
 #include "cli/line/tune_flags.h"
+#include "cli/line/value.h"
 #include "cli/study/study_commands.h"
 
 namespace muster::cli {
@@ -233,6 +234,7 @@ int study_tell(std::span<const std::string> args, Console& console) {
                        .rule = "METRIC=VALUE, --end or --failed WHY",
                        .hint = "see `muster study tell --help`"});
   }
+  flags.checkpoint = reported_checkpoint(flags.checkpoint);
   const tune::StudySpec spec = study_of_file(flags.file, flags.storage);
   tune::Study study(spec, &tune::wall_clock_s, {}, options_of(console));
   const tune::Decision decision = patiently(spec, console, [&] {

@@ -79,6 +79,23 @@ std::vector<Event> read_events(const std::filesystem::path& file, std::string_vi
   return select_events(reader.database(), reader.study_id(study));
 }
 
+void read_events(const std::filesystem::path& file,
+                 std::string_view study,
+                 const std::function<void(std::span<const Event> events)>& take) {
+  constexpr size_t kPiece = 4096;
+  Reader reader(file);
+  std::vector<Event> piece;
+  const auto hand_over = [&] {
+    take(piece);
+    piece.clear();
+  };
+  visit_events(reader.database(), reader.study_id(study), 0, kLastEvent, [&](Event&& event) {
+    piece.push_back(std::move(event));
+    if (piece.size() == kPiece) hand_over();
+  });
+  if (!piece.empty()) hand_over();
+}
+
 std::vector<ForeignTrial> read_foreign_trials(const std::filesystem::path& file,
                                               std::string_view study) {
   Reader reader(file);

@@ -116,10 +116,10 @@ void visit_events(Database& database,
 }
 
 std::vector<Event> select_events(Database& database, int64_t study_id, int64_t after) {
-  constexpr int64_t kLast = (int64_t{1} << kEventBits) - 1;
   std::vector<Event> events;
-  visit_events(
-      database, study_id, after, kLast, [&](Event&& event) { events.push_back(std::move(event)); });
+  visit_events(database, study_id, after, kLastEvent, [&](Event&& event) {
+    events.push_back(std::move(event));
+  });
   return events;
 }
 

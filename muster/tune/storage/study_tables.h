@@ -16,6 +16,7 @@
 namespace muster::tune {
 
 inline constexpr int kEventBits = 40;  ///< of muster_events.event_key, below the study's id
+inline constexpr int64_t kLastEvent = (int64_t{1} << kEventBits) - 1;  ///< the highest id
 
 inline int64_t event_key(int64_t study_id, int64_t event_id) {
   return (study_id << kEventBits) + event_id;

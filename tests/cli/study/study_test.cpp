@@ -266,6 +266,40 @@ TEST_F(StudyCommands, ExportWritesTextsToStdoutOrAFileAndFoldersToAFolder) {
   }
 }
 
+// delete_study() ends where `muster study delete` begins to remove: as if it was killed there.
+TEST_F(StudyCommands, WhatADeletionThatWasKilledLeftGoesWithTheNextPruneOrDelete) {
+  namespace fs = std::filesystem;
+  const fs::path trials = folder_.path() / "fashion-trials";
+  const auto leave = [&](const std::string& study) {
+    tune::Space space = test::small_space();
+    tune::open_storage(file(), space, test::description_of(space, study));
+    fs::create_directories(trials / study / "trial-0/checkpoints");
+    write_file_atomic(trials / study / "trial-0/checkpoints/c", "1234");
+    const fs::path aside = tune::delete_study(file(), study, trials / study);
+    fs::create_directory(trials / ".muster-deleted-empty1");  // killed before the move
+    return aside;
+  };
+  fs::create_directories(trials);
+  fs::create_directories(trials / ".deleted-abcdef");  // a stranger's
+  const fs::path first = leave("a");
+  EXPECT_TRUE(fs::exists(first / "a/trial-0/checkpoints/c"));
+  EXPECT_THAT(say(study_prune, {"--dry-run"}).out, HasSubstr(first.string()));
+  EXPECT_TRUE(fs::exists(first));
+  EXPECT_THAT(say(study_prune).err, HasSubstr("2 folders, 4 B: removed"));
+  EXPECT_FALSE(fs::exists(first));
+  EXPECT_FALSE(fs::exists(trials / ".muster-deleted-empty1"));
+  const fs::path second = leave("b");
+  EXPECT_THAT(test::refusal_of([&] { say(study_delete, {"--study", "b"}); }), HasSubstr("\"b\""));
+  EXPECT_FALSE(fs::exists(second));
+  const fs::path third = leave("c");
+  EXPECT_EQ(say(study_delete, {"--study", "fashion"}).code, 0);
+  EXPECT_FALSE(fs::exists(third));
+  const fs::path last = leave("d");  // no study is in the file any more
+  EXPECT_EQ(say(study_prune).code, 0);
+  EXPECT_FALSE(fs::exists(last));
+  EXPECT_TRUE(fs::exists(trials / ".deleted-abcdef"));
+}
+
 TEST_F(StudyCommands, SlipsOfTheHandAreMetWithTheNearestName) {
   EXPECT_THAT(test::refusal_of([&] {
                 say(study_best, {"--study", "fashoin"});
