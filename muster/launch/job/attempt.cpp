@@ -84,7 +84,6 @@ class Attempt {
   void drain();
   std::vector<int64_t> running_ranks() const;
   bool looks_like_lost_port(const RankFailure& failure) const;
-  std::filesystem::path log_with_words(int64_t local_rank) const;
   AttemptResult result();
 
   const JobSpec& spec_;
@@ -360,17 +359,6 @@ std::vector<int64_t> Attempt::running_ranks() const {
   return running;
 }
 
-/// The log of a rank that has something in it: that of stderr, or else the other.
-std::filesystem::path Attempt::log_with_words(int64_t local_rank) const {
-  if (plan_.log_folder.empty()) return {};
-  for (const char* name : {"stderr.log", "stdout.log"}) {
-    auto file = plan_.log_folder / std::to_string(local_rank) / name;
-    std::error_code error;
-    if (const auto size = std::filesystem::file_size(file, error); !error && size > 0) return file;
-  }
-  return {};
-}
-
 AttemptResult Attempt::result() {
   AttemptResult result;
   result.interrupted_by = interrupted_by_;
@@ -388,7 +376,7 @@ AttemptResult Attempt::result() {
                                .wait_status = end.wait_status,
                                .report = end.report,
                                .last_lines = rank.streams->tail().lines(),
-                               .log = log_with_words(local)};
+                               .log = log_with_words(plan_.log_folder, local)};
   result.lost_port = looks_like_lost_port(*result.failure);
   return result;
 }

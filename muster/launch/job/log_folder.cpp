@@ -113,6 +113,16 @@ fs::path LogFolder::make_attempt(int64_t restart_count, int64_t ranks) const {
   return attempt;
 }
 
+fs::path log_with_words(const fs::path& attempt, int64_t local_rank) {
+  if (attempt.empty()) return {};
+  for (const char* name : {"stderr.log", "stdout.log"}) {
+    const fs::path file = attempt / std::to_string(local_rank) / name;
+    std::error_code error;
+    if (const auto size = fs::file_size(file, error); !error && size > 0) return file;
+  }
+  return {};
+}
+
 void prune_runs(const fs::path& dir, size_t keep) {
   std::error_code error;
   std::vector<std::pair<fs::file_time_type, fs::path>> runs;  // by when their last attempt began

@@ -49,6 +49,10 @@ class LogFolder {
   bool has_another_name_ = false;
 };
 
+/// The log of a rank in the folder of its attempt that has something in it: stderr's, or else the
+/// other. Empty if none has, and for an empty folder.
+std::filesystem::path log_with_words(const std::filesystem::path& attempt, int64_t local_rank);
+
 /// Removes the oldest runs in `dir` until `keep` are left. Runs in use and folders that are not
 /// ours (a LogFolder leaves an empty file in its own) stay. Never throws: what cannot be removed
 /// stays.
