@@ -42,8 +42,8 @@ const char* const kRunFooter =
     "\n"
     "Logs:\n"
     "  LOG_DIR/RUN_ID/attempt_N/LOCAL_RANK/{stdout,stderr}.log; without --log-dir in\n"
-    "  ~/.local/state/muster/logs, where the 20 newest runs are kept. Where an earlier\n"
-    "  run had the same --rdzv-id, the next one's folder is RUN_ID-2, -3, …\n"
+    "  ~/.local/state/muster/logs, where the 20 newest runs are kept. Where an\n"
+    "  earlier run had the same --rdzv-id, the folder is RUN_ID-2, -3, …\n"
     "\n"
     "Ranks on one node read an empty stdin, except local rank 0, which gets ours\n"
     "unless that is a terminal. OMP_NUM_THREADS is 1 with several ranks, unless set.";
