@@ -222,7 +222,13 @@ int study_delete(std::span<const std::string> args, Console& console) {
   add_folder(*app, folder);
   if (const auto done = parse(*app, args, console)) return *done;
   // Who repeats a deletion that was killed finds no study any more, but what was left.
-  if (!keep_files) left_by_deletions(files_of(flags, kAnyStudy, folder)).carry_out();
+  if (!keep_files) {
+    const Removal left = left_by_deletions(files_of(flags, kAnyStudy, folder));
+    left.carry_out();
+    if (!left.folders().empty())
+      console.note(
+          concat("removed what a deletion that was killed had left, ", human_bytes(left.bytes())));
+  }
   const std::string name = tune::find_study(flags.storage, flags.study).name;
   const fs::path files = keep_files ? fs::path() : files_of(flags, name, folder);
   Removal removal;

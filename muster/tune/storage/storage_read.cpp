@@ -69,9 +69,10 @@ StudySummary find_study(const std::filesystem::path& file, std::string_view name
   if (!name.empty()) return select_summary(reader.database(), reader.study_id(name));
   const std::vector<std::string> names = reader.names();
   if (names.size() == 1) return select_summary(reader.database(), reader.study_id(names[0]));
+  if (names.empty()) throw usage_error({.refused = concat(file.string(), " has no study")});
   throw usage_error({.refused = concat(file.string(), " has ", names.size(), " studies"),
                      .rule = "one is to be named",
-                     .hint = names.empty() ? "" : concat("--study ", join(names, ", --study "))});
+                     .hint = concat("--study ", join(names, ", --study "))});
 }
 
 std::vector<Event> read_events(const std::filesystem::path& file, std::string_view study) {
