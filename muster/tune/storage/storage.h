@@ -61,6 +61,7 @@ struct WaitingTrial {
   int64_t number = 0;                   ///< in Optuna's count
   std::map<std::string, Value> params;  ///< those that are fixed
   std::optional<int64_t> again;         ///< the failed trial, in our count, that it is once more
+  std::string strange;                  ///< why it cannot be read, not being as Optuna writes one
 };
 
 /// The environment error of a file that another program locks beyond the patience.
