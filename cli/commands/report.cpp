@@ -12,6 +12,7 @@
 
 #include "cli/command.h"
 #include "cli/line/parse.h"
+#include "cli/line/value.h"
 
 namespace muster::cli {
 namespace {
@@ -108,7 +109,7 @@ int run_report_command(std::span<const std::string> args, Console& console) {
   if (const auto done = parse(*app, args, console)) return *done;
 
   tune::Metrics metrics;
-  tune::ReportOptions options{.checkpoint = words.checkpoint};
+  tune::ReportOptions options{.checkpoint = reported_checkpoint(words.checkpoint)};
   for (const std::string& word : words.pairs) read_pair(word, metrics, options);
   if (metrics.empty()) {
     throw usage_error({.refused = "there is nothing to report",

@@ -141,6 +141,18 @@ int conclude(const tune::StudyCore& core,
   return kFailed;
 }
 
+tune::ResourcePool resources_of(const tune::StudySpec& spec) {
+  return tune::located(spec, "resources_per_trial", [&] {
+    return tune::ResourcePool(tune::machine_of(spec), spec.resources_per_trial);
+  });
+}
+
+const tune::ExecutorEntry& executor_of(const TuneFlags& flags) {
+  return tune::located(flags.spec, "executor", [&]() -> const tune::ExecutorEntry& {
+    return tune::executors().at(flags.executor);
+  });
+}
+
 int tune_shown(const TuneFlags& flags, Console& console) {
   tune::StatusOptions options = flags.status;
   options.width = static_cast<size_t>(console.width());
@@ -158,8 +170,8 @@ int tune_shown(const TuneFlags& flags, Console& console) {
   sinks.emplace(spec, [&](const std::string& line) { table.note(line); });
   if (study.resumed_events() > 0)
     table.note(concat("going on with study ", spec.name, " of ", spec.storage.string()));
-  tune::ResourcePool pool(tune::machine_of(spec), spec.resources_per_trial);
-  const tune::ExecutorEntry& entry = tune::executors().at(flags.executor);
+  tune::ResourcePool pool = resources_of(spec);
+  const tune::ExecutorEntry& entry = executor_of(flags);
   const auto executor = entry.make(
       {.spec = spec, .study = spec.name, .identity = study.look([](const tune::StudyCore& core) {
          return core.identity();
@@ -193,16 +205,21 @@ void check_first_trial(const TuneFlags& flags) {
   if (next.kind != tune::StudyCore::Next::kStart) return;
   const std::vector<std::string>& command = flags.spec.command;
   const tune::Values& values = core.trials()[static_cast<size_t>(next.trial)].values;
-  tune::check_program(flags.spec, values);
-  if (std::filesystem::path(command[0]).filename() == "muster" && command.size() > 1 &&
-      !command[1].starts_with('-') && command[1].find('{') == std::string::npos)
-    commands().at(command[1]);  // throws with the nearest name
-  check_train_command(flags.spec, values);
+  tune::located(flags.spec, "command", [&] {
+    tune::check_program(flags.spec, values);
+    if (std::filesystem::path(command[0]).filename() == "muster" && command.size() > 1 &&
+        !command[1].starts_with('-') && command[1].find('{') == std::string::npos)
+      commands().at(command[1]);  // throws with the nearest name
+    check_train_command(flags.spec, values);
+  });
 }
 
 int run_tune_command(std::span<const std::string> args, Console& console) {
   TuneFlags flags;
   if (const auto done = parse_tune_flags(args, console, flags)) return *done;
+  executor_of(flags);
+  // What this machine has is no matter of a dry run: the study may be for another.
+  if (flags.dry_run == 0) resources_of(flags.spec);
   check_first_trial(flags);
   return flags.dry_run > 0 ? dry_run(flags, console) : tune_shown(flags, console);
 }

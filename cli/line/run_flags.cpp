@@ -42,7 +42,8 @@ const char* const kRunFooter =
     "\n"
     "Logs:\n"
     "  LOG_DIR/RUN_ID/attempt_N/LOCAL_RANK/{stdout,stderr}.log; without --log-dir in\n"
-    "  ~/.local/state/muster/logs, where the 20 newest runs are kept.\n"
+    "  ~/.local/state/muster/logs, where the 20 newest runs are kept. Where an\n"
+    "  earlier run had the same --rdzv-id, the folder is RUN_ID-2, -3, …\n"
     "\n"
     "Ranks on one node read an empty stdin, except local rank 0, which gets ours\n"
     "unless that is a terminal. OMP_NUM_THREADS is 1 with several ranks, unless set.";
@@ -80,7 +81,10 @@ std::unique_ptr<CLI::App> make(TypedRun& typed, RunFlags& flags) {
   add_value(
       *app, "--rdzv-endpoint", typed.endpoint, "where rank 0 listens; the same on each machine")
       ->type_name("HOST:PORT");
-  add_value(*app, "--master-addr", typed.master_addr, "the host of --rdzv-endpoint by itself")
+  add_value(*app,
+            "--master-addr",
+            typed.master_addr,
+            "the host of --rdzv-endpoint by itself; its port is 29500 then")
       ->type_name("HOST");
   add_value(
       *app, "--master-port", typed.master_port, "its port; on one machine a free one is chosen")
@@ -88,15 +92,21 @@ std::unique_ptr<CLI::App> make(TypedRun& typed, RunFlags& flags) {
   add_value(*app,
             "--rdzv-id",
             spec.run_id,
-            "name of the run, for its log folder, the same on each machine; made up if not given")
+            "name of the run and of its log folder, the same on each machine; made up if not given")
       ->type_name("ID");
-  add_value(*app, "--rdzv-backend", typed.rdzv_backend, "static: the number of machines is fixed")
+  add_value(*app,
+            "--rdzv-backend",
+            typed.rdzv_backend,
+            "how machines meet; static: all are there from the start")
       ->type_name("static")
       ->capture_default_str();
-  app->add_flag(
-      "--standalone", typed.standalone, "one machine; the default, taken for torchrun's sake");
-  add_value(
-      *app, "--max-restarts", spec.max_restarts, "start all ranks again after a failure, so often")
+  app->add_flag("--standalone",
+                typed.standalone,
+                "one machine, as without it: for command lines of torchrun");
+  add_value(*app,
+            "--max-restarts",
+            spec.max_restarts,
+            "start all ranks again after a failure, so often; not with --nnodes above 1")
       ->type_name("K")
       ->capture_default_str();
   add_value(*app,
@@ -110,10 +120,11 @@ std::unique_ptr<CLI::App> make(TypedRun& typed, RunFlags& flags) {
       ->type_name("LIST");
   app->add_flag(
       "--no-prefix", flags.no_prefix, "show lines as they are, without the rank's number");
-  add_value(*app, "--role", spec.role, "value of ROLE_NAME")
+  add_value(*app, "--role", spec.role, "the ranks' variable ROLE_NAME, for programs that read it")
       ->type_name("NAME")
       ->capture_default_str();
-  add_value(*app, "--launcher", flags.launcher, "see `muster list launchers`")
+  add_value(
+      *app, "--launcher", flags.launcher, "how ranks are started; see `muster list launchers`")
       ->type_name("NAME")
       ->capture_default_str();
   return app;

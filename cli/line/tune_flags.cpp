@@ -132,7 +132,23 @@ void take(To& to, const From& from) {
   }
 }
 
+/// Keys of the file that flags have overruled: what is wrong with their values is not its fault.
+void forget_places(const TypedTune& typed, tune::StudySpec& spec) {
+  const auto forget = [&](const auto& given, const char* key) {
+    std::remove_cvref_t<decltype(given)> none{};
+    if (given != none) spec.places.erase(key);
+  };
+  forget(typed.searcher, "searcher");
+  forget(typed.scheduler, "scheduler");
+  forget(typed.executor, "executor");
+  forget(typed.num_samples, "num_samples");
+  forget(typed.max_concurrent, "max_concurrent");
+  forget(typed.cpu, "resources_per_trial");
+  forget(typed.gpu, "resources_per_trial");
+}
+
 void apply(const TypedTune& typed, std::span<const tune::Parameter> params, tune::StudySpec& spec) {
+  forget_places(typed, spec);
   take(spec.name, typed.name);
   take(spec.storage, typed.storage);
   take(spec.metric, typed.metric);
@@ -195,7 +211,10 @@ std::optional<int> parse_tune_flags(std::span<const std::string> args,
   flags.spec = spec_of_file(typed.file, params);
   flags.executor = flags.spec.executor;
   apply(typed, params, flags.spec);
-  if (dashes != args.end()) flags.spec.command.assign(dashes + 1, args.end());
+  if (dashes != args.end()) {
+    flags.spec.command.assign(dashes + 1, args.end());
+    flags.spec.places.erase("command");
+  }
   fill_in(typed.file, flags.spec);
   take(flags.executor, typed.executor);
   for (const std::string& name : typed.metric_columns)
@@ -208,7 +227,8 @@ std::optional<int> parse_tune_flags(std::span<const std::string> args,
                            "command = [\"./train.sh\", \"--lr\", \"{lr}\"] in the study file, or "
                            "-- PROGRAM ARGS"});
   }
-  tune::check_command(flags.spec.command, flags.spec.space);
+  tune::located(
+      flags.spec, "command", [&] { tune::check_command(flags.spec.command, flags.spec.space); });
   return std::nullopt;
 }
 

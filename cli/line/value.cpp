@@ -2,8 +2,10 @@
 
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <string_view>
+#include <system_error>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -97,6 +99,19 @@ CLI::Option* add_value(CLI::App& app,
                        std::vector<std::string>& values,
                        const std::string& help) {
   return app.add_option(names, values, help);
+}
+
+std::string reported_checkpoint(const std::string& path) {
+  if (path.empty()) return path;
+  const std::filesystem::path absolute = std::filesystem::absolute(path).lexically_normal();
+  std::error_code error;
+  if (std::filesystem::exists(absolute, error)) return absolute.string();
+  const bool is_missing = !error || error == std::errc::no_such_file_or_directory;
+  throw usage_error(
+      {.refused = "--checkpoint",
+       .rule = is_missing ? "nothing is there" : errno_text(error.value()),
+       .value = path,
+       .hint = "save the checkpoint first, then report it: the trial goes on from it"});
 }
 
 }  // namespace muster::cli

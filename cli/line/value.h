@@ -81,4 +81,8 @@ CLI::Option* add_value(CLI::App& app,
                        std::vector<std::string>& values,
                        const std::string& help);
 
+/// The absolute path of a checkpoint that a trial reports. Throws a usage error if nothing is there:
+/// the trial would not find it when it goes on.
+std::string reported_checkpoint(const std::string& path);
+
 }  // namespace muster::cli

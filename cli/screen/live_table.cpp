@@ -53,6 +53,15 @@ bool is_worth_a_line_above(const tune::Event& event) {
   return std::holds_alternative<tune::TunerNote>(event.what);
 }
 
+// Behind the closing table: the totals, and what the caller says of the best trial.
+constexpr size_t kLastLines = 4;
+
+/// Without so many of its rows: the head of the closing table stays in sight, too.
+ScreenWriter::Size below(ScreenWriter::Size size, size_t rows) {
+  size.rows -= std::min(size.rows - 1, rows);
+  return size;
+}
+
 }  // namespace
 
 std::string table_within(const tune::StudyCore& core,
@@ -65,7 +74,12 @@ std::string table_within(const tune::StudyCore& core,
   for (;;) {
     std::string table = status_table(core, facts, options);
     const auto lines = static_cast<size_t>(std::ranges::count(table, '\n'));
-    if (lines < size.rows || options.max_rows <= 1) return table;
+    if (lines < size.rows) return table;
+    if (!options.one_grid) {  // more trials say more than all of their columns
+      options.one_grid = true;
+      continue;
+    }
+    if (options.max_rows <= 1) return table;
     const size_t excess = lines + 1 - size.rows;
     options.max_rows -= std::min(options.max_rows - 1, std::max<size_t>(1, excess / 2));
   }
@@ -104,9 +118,10 @@ void LiveTable::note(std::string_view text) {
 void LiveTable::finish(const tune::StudyCore& core, const tune::StatusFacts& facts) {
   tune::StatusOptions options = options_;
   options.final = true;
-  if (terminal_) options.width = std::max<size_t>(size_().columns, 2) - 1;
   const std::string totals = tune::summary(core, facts);
-  std::string text = status_table(core, facts, options) + totals.substr(0, totals.find('\n'));
+  std::string text = terminal_ ? table_within(core, facts, options, below(size_(), kLastLines))
+                               : status_table(core, facts, options);
+  text += totals.substr(0, totals.find('\n'));
   if (terminal_) {
     writer_.draw(std::move(text) + '\n');
   } else {

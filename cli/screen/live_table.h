@@ -28,8 +28,8 @@ class LiveTable {
   void redraw(const tune::StudyCore& core, const tune::StatusFacts& facts);
   void note(std::string_view text);
 
-  /// The closing table and the first line of tune::summary, also into a log; afterwards the console
-  /// is the caller's again. The result itself is the caller's to write, to stdout.
+  /// The closing table, on a terminal no higher than the window, and the first line of
+  /// tune::summary, also into a log; afterwards the console is the caller's again. The result itself is the caller's to write, to stdout.
   void finish(const tune::StudyCore& core, const tune::StatusFacts& facts);
 
  private:
@@ -41,7 +41,7 @@ class LiveTable {
   double drawn_s_ = 0;
 };
 
-/// The table with as many rows as `size` has room for. Pure.
+/// The table with as many rows as `size` has room for, and fewer columns where it takes that. Pure.
 std::string table_within(const tune::StudyCore& core,
                          const tune::StatusFacts& facts,
                          tune::StatusOptions options,

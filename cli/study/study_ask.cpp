@@ -14,6 +14,7 @@
 #include "cli/line/parse.h"
 #include "cli/line/shell_word.h"
 #include "cli/line/tune_flags.h"
+#include "cli/line/value.h"
 #include "cli/study/study_commands.h"
 
 namespace muster::cli {
@@ -133,7 +134,7 @@ std::pair<std::string, double> metric_of(const std::string& word) {
 /// "is COMPLETE", "is run by the tuner": why nobody may speak for the trial.
 std::string why_not(const tune::StudyCore& core, const TellFlags& flags) {
   if (flags.number < 0 || flags.number >= static_cast<int64_t>(core.trials().size()))
-    return concat("there are ", core.trials().size(), " trials");
+    return concat("the study has ", trials_text(core.trials().size()));
   const tune::Trial& trial = core.trials()[static_cast<size_t>(flags.number)];
   if (core.is_asked(flags.number)) return concat("attempt ", trial.attempt, " is with another");
   if (trial.state == tune::TrialState::kRunning) return "it is run by the tuner";
@@ -233,6 +234,7 @@ int study_tell(std::span<const std::string> args, Console& console) {
                        .rule = "METRIC=VALUE, --end or --failed WHY",
                        .hint = "see `muster study tell --help`"});
   }
+  flags.checkpoint = reported_checkpoint(flags.checkpoint);
   const tune::StudySpec spec = study_of_file(flags.file, flags.storage);
   tune::Study study(spec, &tune::wall_clock_s, {}, options_of(console));
   const tune::Decision decision = patiently(spec, console, [&] {

@@ -33,7 +33,9 @@ uint64_t bytes_below(const fs::path& path) {
 
 void remove_folder(const fs::path& folder) {
   std::error_code error;
-  fs::remove_all(folder, error);
+  do {  // another process may be at it, too
+    fs::remove_all(folder, error);
+  } while (error == std::errc::no_such_file_or_directory && fs::exists(folder));
   if (!error) return;
   throw environment_error(
       {.refused = "cannot remove " + folder.string(), .rule = errno_text(error.value())});
@@ -45,6 +47,11 @@ class Removal {
   void add(const fs::path& folder) {
     std::error_code error;
     if (!fs::exists(fs::symlink_status(folder, error)) || fs::is_empty(folder, error)) return;
+    add_as_it_is(folder);
+  }
+
+  /// Also an empty one.
+  void add_as_it_is(const fs::path& folder) {
     bytes_ += bytes_below(folder);
     folders_.push_back(folder);
   }
@@ -65,6 +72,9 @@ class Removal {
 fs::path files_of(const StudyFlags& flags, const std::string& study, const std::string& given) {
   return given.empty() ? trial_folder_of(fs::absolute(flags.storage), study) : fs::path(given);
 }
+
+/// Where no study is meant: folders of all studies of a file lie beside each other.
+constexpr const char* kAnyStudy = "study";
 
 void add_folder(CLI::App& app, std::string& folder) {
   add_value(app, "--trial-folder", folder, "the study file's trial_folder [STORAGE-trials/STUDY]")
@@ -89,9 +99,11 @@ std::set<int64_t> best_trials(const StoredStudy& study, int64_t count) {
 }
 
 /// Checkpoints of trials that are over and not among the best, and what earlier studies left.
-Removal what_to_prune(const StoredStudy& study, const fs::path& folder, int64_t keep) {
+void add_what_to_prune(const StoredStudy& study,
+                       const fs::path& folder,
+                       int64_t keep,
+                       Removal& removal) {
   const std::set<int64_t> best = best_trials(study, keep);
-  Removal removal;
   for (const tune::TrialHistory& trial : study.trials) {
     if (trial.foreign || !is_over(trial.state) || best.contains(trial.number)) continue;
     removal.add(folder / concat("trial-", trial.number) / "checkpoints");
@@ -105,6 +117,12 @@ Removal what_to_prune(const StoredStudy& study, const fs::path& folder, int64_t 
   }
   std::ranges::sort(old);
   for (const fs::path& path : old) removal.add(path);
+}
+
+/// What deletions that were killed have left; `files` is the folder of some study's trials.
+Removal left_by_deletions(const fs::path& files) {
+  Removal removal;
+  for (const fs::path& folder : tune::left_by_deletions(files)) removal.add_as_it_is(folder);
   return removal;
 }
 
@@ -148,8 +166,10 @@ int study_restart(std::span<const std::string> args, Console& console) {
   } else {
     std::vector<std::string> words;
     for (const int64_t number : restarted) words.push_back(std::to_string(number));
-    console.note(restarted.empty() ? "no trial is to be restarted"
-                                   : concat("once more: trials ", join(words, ", ")));
+    console.note(
+        restarted.empty()
+            ? "no trial is to be restarted"
+            : concat("once more: trial", words.size() == 1 ? " " : "s ", join(words, ", ")));
   }
   return kDone;
 }
@@ -158,8 +178,9 @@ int study_prune(std::span<const std::string> args, Console& console) {
   StudyFlags flags;
   const auto app =
       study_app("prune",
-                "Removes the checkpoints of trials that are over, all but those of the best, and "
-                "what earlier studies left in this one's folder (trial-N.old-…). What trials "
+                "Removes the checkpoints of trials that are over, all but those of the best, what "
+                "earlier studies left in this one's folder (trial-N.old-…), and what a `muster "
+                "study delete` that was killed left beside it (.muster-deleted-…). What trials "
                 "printed, their parameters and the storage stay as they are.",
                 "Examples:\n  muster study prune fashion.db --dry-run\n"
                 "  muster study prune fashion.db --keep 3\n",
@@ -175,8 +196,12 @@ int study_prune(std::span<const std::string> args, Console& console) {
   if (const auto done = parse(*app, args, console)) return *done;
   if (keep < 0)
     throw usage_error({.refused = "--keep", .rule = "at least 0", .value = std::to_string(keep)});
-  const StoredStudy study = read_study(flags);
-  const Removal removal = what_to_prune(study, files_of(flags, study.facts.name, folder), keep);
+  Removal removal = left_by_deletions(files_of(flags, kAnyStudy, folder));
+  // Of a file whose last study is deleted there may still be that.
+  if (!tune::studies_of(flags.storage).empty() || !flags.study.empty()) {
+    const StoredStudy study = read_study(flags);
+    add_what_to_prune(study, files_of(flags, study.facts.name, folder), keep, removal);
+  }
   if (!dry) removal.carry_out();
   tell(removal, flags.json, dry, console);
   return kDone;
@@ -196,6 +221,14 @@ int study_delete(std::span<const std::string> args, Console& console) {
   app->add_flag("--keep-files", keep_files, "leave the trials' output and checkpoints");
   add_folder(*app, folder);
   if (const auto done = parse(*app, args, console)) return *done;
+  // Who repeats a deletion that was killed finds no study any more, but what was left.
+  if (!keep_files) {
+    const Removal left = left_by_deletions(files_of(flags, kAnyStudy, folder));
+    left.carry_out();
+    if (!left.folders().empty())
+      console.note(
+          concat("removed what a deletion that was killed had left, ", human_bytes(left.bytes())));
+  }
   const std::string name = tune::find_study(flags.storage, flags.study).name;
   const fs::path files = keep_files ? fs::path() : files_of(flags, name, folder);
   Removal removal;

@@ -59,11 +59,12 @@ StoredStudy read_study(const StudyFlags& flags) {
   study.tuner = tune::running_tuner(flags.storage, study.summary.name);
   const auto foreign = tune::read_foreign_trials(flags.storage, study.summary.name);
   study.facts = tune::facts_of(study.summary, foreign);
-  study.trials = tune::histories(tune::read_events(flags.storage, study.summary.name), study.facts);
-  for (tune::TrialHistory& trial : tune::histories(foreign, study.facts))
-    study.trials.push_back(std::move(trial));
+  study.trials =
+      tune::histories(tune::read_events(flags.storage, study.summary.name), foreign, study.facts);
   return study;
 }
+
+std::string trials_text(size_t count) { return concat(count, count == 1 ? " trial" : " trials"); }
 
 size_t line_width(const Console& console) {
   constexpr size_t kNoLimit = 1 << 20;

@@ -69,6 +69,9 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows,
                        size_t widest = 40,
                        size_t line_width = 0);
 
+/// "1 trial", "40 trials".
+std::string trials_text(size_t count);
+
 /// Of a line for the reader of `console`: the terminal's, or no limit where there is none.
 size_t line_width(const Console& console);
 

@@ -86,7 +86,7 @@ int study_export(std::span<const std::string> args, Console& console) {
   } else {
     write_text(json_text(to_json(study.trials, study.facts), 2) + '\n', output, console);
   }
-  if (!output.empty()) console.note(concat(study.trials.size(), " trials in ", output));
+  if (!output.empty()) console.note(concat(trials_text(study.trials.size()), " in ", output));
   return kDone;
 }
 

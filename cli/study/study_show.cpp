@@ -1,4 +1,5 @@
 // `muster study list`, `show` and `best`.
+#include <algorithm>
 #include <cmath>
 #include <ostream>
 
@@ -32,6 +33,7 @@ std::string short_text(const tune::Value& value) {
 }
 
 std::string state_word(const TrialHistory& trial) {
+  if (trial.in_vain) return "IN_VAIN";
   return trial.state == tune::TrialState::kPaused ? "PAUSED"
                                                   : std::string(optuna_name(trial.state));
 }
@@ -42,7 +44,7 @@ std::vector<std::string> trial_row(const TrialHistory& trial, const StudyFacts& 
   for (const tune::Value& value : trial.values) row.push_back(short_text(value));
   row.push_back(trial.rows.empty() ? "" : std::to_string(trial.rows.back().t));
   row.push_back(trial.run_s > 0 ? human_duration(trial.run_s) : "");
-  row.push_back(trial.foreign && !trial.again ? "added by Optuna" : trial.reason);
+  row.push_back(trial.foreign && trial.reason.empty() ? "added by Optuna" : trial.reason);
   return row;
 }
 
@@ -97,7 +99,7 @@ const TrialHistory& trial_named(const StoredStudy& study, const std::string& nam
     has_foreign |= trial.foreign;
   }
   throw usage_error({.refused = concat("study \"", study.facts.name, "\" has no trial ", name),
-                     .rule = concat("it has ", study.trials.size()),
+                     .rule = concat("it has ", trials_text(study.trials.size())),
                      .hint = has_foreign ? "those that Optuna added are o0, o1, …" : ""});
 }
 
@@ -107,7 +109,7 @@ std::string headline(const StoredStudy& study) {
   for (const TrialHistory& trial : study.trials) ++counts[state_word(trial)];
   std::vector<std::string> parts;
   for (const auto& [state, count] : counts) parts.push_back(concat(count, ' ', state));
-  std::string text = concat(study.facts.name, ": ", study.trials.size(), " trials");
+  std::string text = concat(study.facts.name, ": ", trials_text(study.trials.size()));
   if (!parts.empty()) text += ": " + join(parts, ", ");
   if (const TrialHistory* best = best_of(study.trials, study.facts)) {
     text += concat("; best: trial ",
@@ -118,7 +120,9 @@ std::string headline(const StoredStudy& study) {
                    shortest(result_of(*best, study.facts)));
   }
   if (study.tuner) text += concat("; run by process ", *study.tuner);
-  if (!study.tuner && counts["RUNNING"] + counts["WAITING"] > 0)
+  // One that Optuna made no tuner resumes.
+  const bool is_ours = !study.summary.description.is_null();
+  if (!study.tuner && is_ours && std::ranges::any_of(study.trials, &tune::goes_on))
     text += "; no tuner runs it: what is not over goes on when the study is resumed";
   return text;
 }

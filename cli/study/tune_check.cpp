@@ -68,10 +68,12 @@ tune::LocalTrialStart start_of(const tune::StudySpec& spec,
   tune::AttemptPlan plan{.values = values,
                          .resources = spec.resources_per_trial,
                          .checkpoint_folder = folder / "trial-0" / "checkpoints"};
-  tune::ResourcePool pool(tune::machine_of(spec), spec.resources_per_trial);
-  if (const auto share = pool.take()) {
-    for (const size_t gpu : share->gpus) plan.device_ids.push_back(pool.machine().gpus[gpu]);
-  }
+  tune::located(spec, "resources_per_trial", [&] {
+    tune::ResourcePool pool(tune::machine_of(spec), spec.resources_per_trial);
+    if (const auto share = pool.take()) {
+      for (const size_t gpu : share->gpus) plan.device_ids.push_back(pool.machine().gpus[gpu]);
+    }
+  });
   return tune::prepare({.spec = spec, .study = spec.name},
                        plan,
                        folder,

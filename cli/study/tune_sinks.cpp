@@ -1,7 +1,7 @@
 #include "cli/study/tune_sinks.h"
 
+#include <span>
 #include <utility>
-#include <vector>
 
 #include <unistd.h>
 
@@ -15,20 +15,22 @@ namespace muster::cli {
 
 TuneSinks::TuneSinks(const tune::StudySpec& spec, Note note) : note_(std::move(note)) {
   if (!spec.ray_files && !spec.tensorboard) return;
-  const std::vector<tune::Event> past = tune::read_events(spec.storage, spec.name);
-  if (!past.empty()) taken_ = past.back().id;
   if (spec.ray_files) {
     ray_ = std::make_unique<tune::RayFiles>(
         spec.trial_folder / "ray",
         facts_of(spec),
         tune::RayHost{.hostname = host_name(), .node_ip = "127.0.0.1", .pid = ::getpid()});
-    ray_->take(past);
   }
   if (spec.tensorboard) {
     tensorboard_ = std::make_unique<tune::TensorBoardTrials>(spec.trial_folder / "tensorboard",
                                                              facts_of(spec));
-    tensorboard_->take(past, /*past=*/true);
   }
+  tune::read_events(spec.storage, spec.name, [&](std::span<const tune::Event> past) {
+    taken_ = past.back().id;
+    if (ray_) ray_->take(past);
+    if (tensorboard_) tensorboard_->take(past, /*past=*/true);
+  });
+  if (tensorboard_) tensorboard_->go_on();
 }
 
 void TuneSinks::take(std::span<const tune::Event> events) {

@@ -2,6 +2,7 @@
 """Installs a build, moves the installation to another folder, and builds and runs a user's project on it.
 
     consume.py BUILD [--without-torch]     works in BUILD/consume, which it makes anew
+    consume.py BUILD --part components     only that: the program alone, and the libraries alone; or `unbuilt`
     consume.py --prefix PREFIX             only the project, on a Muster that is installed there
 
 The project is configured first on the prefix as it was installed (torch-free part), then on the moved one (both parts):
@@ -113,8 +114,21 @@ def components(build, prefix):
     if (prefix / "dev/bin").exists() or not list((prefix / "dev").rglob("musterConfig.cmake")):
         sys.exit("component dev: expected libraries and the CMake package, and no program")
     headers_are_complete(prefix / "dev")
+    consume(prefix / "dev", prefix / "build-dev", with_torch=False)
     if not list((prefix / "dev").rglob("libmuster_tune.a")) or list((prefix / "program").rglob("*.a")):
         sys.exit("libraries belong to component dev")
+
+
+PARTS = ["components", "unbuilt"]
+
+
+def check_part(build, part):
+    work = build / "consume" / part
+    shutil.rmtree(work, ignore_errors=True)
+    if part == "components":
+        components(build, work)
+    else:
+        unbuilt(work)
 
 
 def check_build(build, with_torch):
@@ -133,8 +147,8 @@ def check_build(build, with_torch):
         run(moved / "bin/muster", "list", "models", "--json")
         refusals(work / "build-moved")
     shutil.rmtree(moved)
-    components(build, work / "components")
-    unbuilt(work / "unbuilt")
+    for part in PARTS:
+        check_part(build, part)
 
 
 def main():
@@ -142,8 +156,15 @@ def main():
     parser.add_argument("build", type=pathlib.Path, nargs="?")
     parser.add_argument("--prefix", type=pathlib.Path)
     parser.add_argument("--without-torch", action="store_true")
+    parser.add_argument("--part", choices=PARTS)
     args = parser.parse_args()
-    if args.prefix:
+    if (args.build is None) == (args.prefix is None):
+        parser.error("give BUILD or --prefix PREFIX")
+    if args.part and args.prefix:
+        parser.error("--part is of a BUILD")
+    if args.part:
+        check_part(args.build.resolve(), args.part)
+    elif args.prefix:
         with tempfile.TemporaryDirectory() as work:
             consume(args.prefix, pathlib.Path(work), not args.without_torch)
     else:

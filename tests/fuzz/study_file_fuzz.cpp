@@ -33,9 +33,7 @@ void look_at(const std::filesystem::path& file) {
   for (const tune::StudySummary& study : tune::studies_of(file)) {
     const auto foreign = tune::read_foreign_trials(file, study.name);
     const tune::StudyFacts facts = tune::facts_of(study, foreign);
-    const auto trials = tune::histories(tune::read_events(file, study.name), facts);
-    tune::best_of(trials, facts);
-    tune::histories(foreign, facts);
+    tune::best_of(tune::histories(tune::read_events(file, study.name), foreign, facts), facts);
   }
 }
 

@@ -107,12 +107,12 @@ void read(const std::string& command,
   const StudySummary summary = find_study(file, name);
   const auto foreign = read_foreign_trials(file, name);
   const StudyFacts facts = facts_of(summary, foreign);
-  auto trials = histories(read_events(file, name), facts);
+  const auto events = read_events(file, name);
+  const auto trials = histories(events, facts);
   if (command == "tensorboard") return write_tensorboard(folder, trials, facts);
   if (command == "ray")
     return write_ray_files(folder, trials, facts, {.hostname = "h", .node_ip = "::1", .pid = 7});
-  for (auto& trial : histories(foreign, facts)) trials.push_back(std::move(trial));
-  std::cout << json_text(to_json(trials, facts)) << '\n';
+  std::cout << json_text(to_json(histories(events, foreign, facts), facts)) << '\n';
 }
 
 }  // namespace

@@ -376,10 +376,7 @@ AttemptResult Attempt::result() {
                                .wait_status = end.wait_status,
                                .report = end.report,
                                .last_lines = rank.streams->tail().lines(),
-                               .stderr_log = {}};
-  if (!plan_.log_folder.empty()) {
-    result.failure->stderr_log = plan_.log_folder / std::to_string(local) / "stderr.log";
-  }
+                               .log = log_with_words(plan_.log_folder, local)};
   result.lost_port = looks_like_lost_port(*result.failure);
   return result;
 }

@@ -54,7 +54,10 @@ void check(const JobSpec& spec) {
   if (spec.max_restarts < 0 || (spec.nnodes > 1 && spec.max_restarts > 0)) {
     throw usage_error({.refused = "restarts",
                        .rule = "a number from 0; 0 on several nodes, which cannot agree on one yet",
-                       .value = concat("--max-restarts ", spec.max_restarts)});
+                       .value = concat("--max-restarts ", spec.max_restarts),
+                       .hint = spec.nnodes > 1 ? "leave it out; `muster train --resume` goes on "
+                                                 "from the last checkpoint"
+                                               : ""});
   }
   if (!std::isfinite(spec.shutdown_timeout_s) || spec.shutdown_timeout_s < 0 ||
       spec.shutdown_timeout_s > 86400) {

@@ -23,7 +23,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The form of make_run_id, maybe of one of several machines: 20261121-103059-…-node-1
+/// In the folder of a run, so that it is known for one.
+constexpr const char* kMark = ".muster-logs";
+
+/// The form of make_run_id, maybe of one of several machines: 20261121-103059-…-node-1. Runs of
+/// earlier versions have no mark.
 bool is_run_id(std::string name) {
   if (const size_t node = name.find("-node-"); node != std::string::npos) name.resize(node);
   if (name.size() < 17 || name[8] != '-' || name[15] != '-') return false;
@@ -36,6 +40,12 @@ bool is_own_folder(const fs::path& path, mode_t others) {
   struct stat info {};
   return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() &&
          (info.st_mode & 077 & ~others) == 0;
+}
+
+Error no_log_folder(const fs::path& folder, int error) {
+  return environment_error({.refused = "cannot create the log folder " + folder.string(),
+                            .rule = errno_text(error),
+                            .hint = "choose another one with --log-dir"});
 }
 
 /// The folder's lock, or nothing if another process has it.
@@ -77,9 +87,18 @@ std::string make_run_id() {
   return concat(local_time_now("%Y%m%d-%H%M%S"), '-', ::getpid(), '-', counter++);
 }
 
-LogFolder::LogFolder(const fs::path& dir, const std::string& run_id) : path_(dir / run_id) {
-  make_writable_folder(path_, "log folder");
+LogFolder::LogFolder(const fs::path& dir, const std::string& run) : path_(dir / run) {
+  std::error_code error;
+  fs::create_directories(dir, error);
+  if (error) throw no_log_folder(dir, error.value());
+  for (int64_t number = 2; ::mkdir(path_.c_str(), 0777) != 0; ++number) {
+    if (errno != EEXIST) throw no_log_folder(path_, errno);
+    path_ = dir / concat(run, '-', number);
+    has_another_name_ = true;
+  }
   lock_ = lock_folder(path_, LOCK_SH);
+  make_writable_folder(path_, "log folder");
+  const UniqueFd mark(::open((path_ / kMark).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
 }
 
 fs::path LogFolder::make_attempt(int64_t restart_count, int64_t ranks) const {
@@ -88,34 +107,41 @@ fs::path LogFolder::make_attempt(int64_t restart_count, int64_t ranks) const {
   for (int64_t rank = 0; rank < ranks; ++rank) {
     std::error_code error;
     fs::create_directories(attempt / std::to_string(rank), error);
-    if (error) {
-      throw environment_error({.refused = "cannot create the log folder " + attempt.string(),
-                               .rule = errno_text(error.value()),
-                               .hint = "choose another one with --log-dir"});
-    }
+    if (error) throw no_log_folder(attempt, error.value());
     fs::remove(attempt / std::to_string(rank) / "error.json", error);
   }
   return attempt;
 }
 
+fs::path log_with_words(const fs::path& attempt, int64_t local_rank) {
+  if (attempt.empty()) return {};
+  for (const char* name : {"stderr.log", "stdout.log"}) {
+    const fs::path file = attempt / std::to_string(local_rank) / name;
+    std::error_code error;
+    if (const auto size = fs::file_size(file, error); !error && size > 0) return file;
+  }
+  return {};
+}
+
 void prune_runs(const fs::path& dir, size_t keep) {
   std::error_code error;
-  std::vector<std::string> runs;
+  std::vector<std::pair<fs::file_time_type, fs::path>> runs;  // by when their last attempt began
   for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
-    std::string name = it->path().filename().string();
-    if (is_run_id(name)) runs.push_back(std::move(name));
+    std::error_code gone;
+    const fs::path& run = it->path();
+    if (is_run_id(run.filename().string()) || fs::is_regular_file(run / kMark, gone))
+      runs.emplace_back(fs::last_write_time(run, gone), run);
   }
   std::sort(runs.begin(), runs.end());
   for (size_t i = 0; i + keep < runs.size(); ++i) {
-    const fs::path run = dir / runs[i];
+    const fs::path& run = runs[i].second;
     if (const UniqueFd lock = lock_folder(run, LOCK_EX); lock) fs::remove_all(run, error);
   }
 }
 
 LogFile::LogFile(const fs::path& path)
     : path_(path),
-      fd_(::open(
-          path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600)) {
+      fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600)) {
   if (!fd_) trouble_ = concat("cannot create ", path.string(), ": ", errno_text(errno));
 }
 

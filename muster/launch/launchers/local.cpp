@@ -19,16 +19,28 @@ constexpr size_t kRunsKept = 20;
 
 std::string local_available() { return ""; }
 
+/// Who looks for the logs under the name of their run finds an earlier one's.
+void say_other_name(const LogFolder& folder, const std::string& run, JobObserver& observer) {
+  if (folder.has_another_name())
+    observer.on_note(
+        concat("run ", run, " has logs already: this one's are in ", folder.path().string()));
+}
+
 /// A folder that the user named must work; the one that nobody asked for may fail, say on a full
 /// disk. Machines may share it.
 LogFolder open_logs(const JobSpec& spec, const std::string& run_id, JobObserver& observer) {
   const std::string run = spec.nnodes > 1 ? concat(run_id, "-node-", spec.node_rank) : run_id;
-  if (!spec.log_dir.empty()) return LogFolder(spec.log_dir, run);
+  if (!spec.log_dir.empty()) {
+    LogFolder folder(spec.log_dir, run);
+    say_other_name(folder, run, observer);
+    return folder;
+  }
   try {
     const std::filesystem::path dir = default_log_dir();
     LogFolder folder(dir, run);
     folder.make_attempt(0, spec.nproc_per_node);
     prune_runs(dir, kRunsKept);
+    say_other_name(folder, run, observer);
     return folder;
   } catch (const Error& error) {
     observer.on_note(concat("no logs are kept: ", error.text().refused, ": ", error.text().rule));

@@ -168,7 +168,7 @@ std::string describe(const RankFailure& failure) {
     out += "\nits last lines:";
     for (const std::string& line : failure.last_lines) out += "\n  | " + line;
   }
-  if (!failure.stderr_log.empty()) out += "\nlog: " + failure.stderr_log.string();
+  if (!failure.log.empty()) out += "\nlog: " + failure.log.string();
   const std::string hint = hint_for(failure.wait_status);
   if (!hint.empty()) out += "\nhint: " + hint;
   return out;

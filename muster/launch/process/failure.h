@@ -53,7 +53,8 @@ struct RankFailure {
   int wait_status = 0;
   std::optional<ErrorReport> report;
   std::vector<std::string> last_lines;  ///< oldest first; both streams
-  std::filesystem::path stderr_log;     ///< empty if no log is kept
+  /// What it wrote, on stderr if anything: empty if it wrote nothing or no log is kept.
+  std::filesystem::path log;
 };
 
 /// "rank 1 (pid 4711) failed: signal SIGSEGV (Segmentation fault)", its report, its last lines and

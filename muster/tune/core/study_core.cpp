@@ -22,10 +22,14 @@ std::string reason_of(bool asked, const std::string& why) {
 
 StudyCore::Impl::Impl(const StudySpec& given)
     : spec(given), has_functions(!spec.space.opaque().empty()), variants(spec), rules(spec) {
-  searcher = make_searcher(
-      spec.searcher, {.space = spec.space, .seed = spec.seed, .num_samples = variants.trials()});
-  scheduler =
-      make_scheduler(spec.scheduler, {.seed = spec.seed, .mode = spec.mode, .metric = spec.metric});
+  searcher = located(spec, "searcher", [&] {
+    return make_searcher(
+        spec.searcher, {.space = spec.space, .seed = spec.seed, .num_samples = variants.trials()});
+  });
+  scheduler = located(spec, "scheduler", [&] {
+    return make_scheduler(spec.scheduler,
+                          {.seed = spec.seed, .mode = spec.mode, .metric = spec.metric});
+  });
 }
 
 StudyCore::StudyCore(const StudySpec& spec) : impl_(std::make_unique<Impl>(spec)) {}

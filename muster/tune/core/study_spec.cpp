@@ -1,14 +1,27 @@
 #include "muster/tune/core/study_spec.h"
 
+#include <algorithm>
+
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 
 namespace muster::tune {
 namespace {
 
-void require(bool holds, const char* refused, const char* rule, const std::string& value) {
-  if (!holds) throw usage_error({.refused = refused, .rule = rule, .value = value});
-}
+/// Checks of one study; `refused` is the key as well.
+struct Requirement {
+  const StudySpec& spec;
+
+  void operator()(bool holds,
+                  const char* refused,
+                  const char* rule,
+                  const std::string& value,
+                  std::string_view key = "") const {
+    if (holds) return;
+    const Error error = usage_error({.refused = refused, .rule = rule, .value = value});
+    throw at_place(spec, key.empty() ? refused : key, error);
+  }
+};
 
 }  // namespace
 
@@ -25,7 +38,18 @@ std::string_view name_of(StudySpec::Scope scope) {
   return scope == StudySpec::Scope::kBest ? "best" : "last";
 }
 
+Error at_place(const StudySpec& spec, std::string_view key, const Error& said) {
+  const auto place = spec.places.find(std::string(key));
+  ErrorText text = said.text();
+  const bool has_one = std::ranges::any_of(
+      spec.places, [&](const auto& other) { return text.refused.starts_with(other.second); });
+  if (place == spec.places.end() || has_one) return said;
+  text.refused = concat(place->second, ": ", text.refused);
+  return {said.kind(), std::move(text)};
+}
+
 void check_study(const StudySpec& spec) {
+  const Requirement require{spec};
   require(!spec.name.empty(), "study without a name", "name = \"…\" names it", "");
   require(
       !spec.metric.empty(), "study without a metric", "metric = \"…\" is what trials report", "");

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "muster/base/error.h"
 #include "muster/tune/space/space.h"
 #include "muster/tune/trial/trial.h"
 
@@ -93,7 +94,23 @@ struct StudySpec {
   bool ray_files = false;
   bool tensorboard = false;
   bool durable = false;  ///< reports survive a power cut (fsync), not just kills
+
+  /// Where a study file has which key: {"scheduler", "study.toml:4:1"}. For errors alone.
+  std::map<std::string, std::string> places;
 };
+
+/// `said`, with the place of the key in front, if the study comes of a file that has it.
+Error at_place(const StudySpec& spec, std::string_view key, const Error& said);
+
+/// What `act` refuses is refused as the key's.
+template <class Act>
+decltype(auto) located(const StudySpec& spec, std::string_view key, Act&& act) {
+  try {
+    return act();
+  } catch (const Error& error) {
+    throw at_place(spec, key, error);
+  }
+}
 
 /// "last" or "best". Throws a usage error for anything else.
 StudySpec::Scope parse_scope(std::string_view text);

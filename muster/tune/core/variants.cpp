@@ -42,9 +42,11 @@ void check_trials(int64_t samples, int64_t grid, int64_t before) {
 
 Variants::Variants(const StudySpec& spec)
     : space_(spec.space), seed_(spec.seed), constant_(spec.constant_grid_search) {
-  const Spec searcher = parse_spec(spec.searcher);
-  const bool enumerates = searchers().at(searcher.name).enumerates;
-  check_constant(spec, searcher.name);
+  const auto [name, enumerates] = located(spec, "searcher", [&] {
+    const Spec searcher = parse_spec(spec.searcher);
+    return std::pair(searcher.name, searchers().at(searcher.name).enumerates);
+  });
+  located(spec, "constant_grid_search", [&] { check_constant(spec, name); });
   grid_ = Grid(space_, open_dimensions(space_, empty_point(space_), enumerates));
   point_firsts_ = {0};
   for (const auto& values : spec.points_to_evaluate) {
@@ -56,7 +58,7 @@ Variants::Variants(const StudySpec& spec)
   const int64_t samples = spec.num_samples < 0 && enumerates ? 1 : spec.num_samples;
   const auto points = static_cast<int64_t>(points_.size());
   samples_ = samples < 0 ? -1 : std::max<int64_t>(0, samples - points);
-  check_trials(samples_, grid_.size(), point_firsts_.back());
+  located(spec, "num_samples", [&] { check_trials(samples_, grid_.size(), point_firsts_.back()); });
 }
 
 int64_t Variants::trials() const {

@@ -39,6 +39,11 @@ class StudyReader {
     read_points();
     read_command();
     top_.refuse_unknown();
+    for (const TomlItem& item : top_.items()) {
+      spec_.places[item.key] = top_.place(item);
+      if (item.key.ends_with("_s"))  // durations: `ask_lease_s` says the same as `ask_lease`
+        spec_.places[item.key.substr(0, item.key.size() - 2)] = top_.place(item);
+    }
     return std::move(spec_);
   }
 

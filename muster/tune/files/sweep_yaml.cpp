@@ -37,6 +37,7 @@ class SweepReader {
                             "description"})
       top_.find(key);
     top_.refuse_unknown();
+    note_places();
     spec_.name = top_.text("name").value_or(file_.stem().string());
     if (spec_.name.find_first_of("/\n\r\t") != std::string::npos)
       top_.refuse("name", "it names a file, so it has no slash and is one line", spec_.name);
@@ -52,6 +53,22 @@ class SweepReader {
   }
 
  private:
+  /// Of what the study refuses later, by the sweep's words for it.
+  void note_places() {
+    constexpr std::pair<std::string_view, const char*> kKeys[] = {{"program", "command"},
+                                                                  {"command", "command"},
+                                                                  {"method", "searcher"},
+                                                                  {"early_terminate", "scheduler"},
+                                                                  {"run_cap", "num_samples"}};
+    for (const auto& [word, key] : kKeys) {
+      for (const YamlMap::Item& item : top_.items()) {
+        const YAML::Mark mark = item.key_node.Mark();
+        if (item.key == word)
+          spec_.places[key] = concat(file_.string(), ':', mark.line + 1, ':', mark.column + 1);
+      }
+    }
+  }
+
   fs::path beside(const std::string& path) const {
     return (file_.parent_path() / path).lexically_normal();
   }
@@ -172,7 +189,7 @@ class SweepReader {
     for (const Value& word : words) add_word(value_text(word), program);
     if (spec_.command.empty() || spec_.command[0].empty())
       top_.refuse("command", "its first word is a program");
-    check_command(spec_.command, spec_.space);
+    located(spec_, "command", [&] { check_command(spec_.command, spec_.space); });
   }
 
   void add_word(const std::string& word, const std::optional<std::string>& program) {

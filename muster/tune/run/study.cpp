@@ -288,6 +288,10 @@ void Study::offer_waiting() {
 
 /// Nothing, and a line in the log, for one that is not of this space.
 std::optional<GivenPoint> Study::given_point(const WaitingTrial& trial) {
+  if (!trial.strange.empty()) {
+    core_.note_in_vain(trial.number, trial.strange, clock_());
+    return std::nullopt;
+  }
   const auto trials = core_.trials();
   if (trial.again && *trial.again >= 0 && *trial.again < static_cast<int64_t>(trials.size())) {
     return GivenPoint{.partial = trials[static_cast<size_t>(*trial.again)].point,

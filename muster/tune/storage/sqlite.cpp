@@ -21,12 +21,15 @@ StorageLocked locked(const std::filesystem::path& file, double patience_s) {
        .hint = concat("`fuser ", file.string(), "` names it; nothing is lost")}};
 }
 
-Error not_written(const std::filesystem::path& file, const char* said, int os_error) {
+Error not_written(const std::filesystem::path& file,
+                  const char* said,
+                  int os_error,
+                  const char* hint = "") {
   const bool full = os_error == ENOSPC || os_error == EDQUOT || os_error == EFBIG;
   return environment_error(
       {.refused = concat("cannot write ", file.string()),
        .rule = os_error != 0 ? errno_text(os_error) : said,
-       .hint = full ? "free some space; what was stored before is intact" : ""});
+       .hint = full ? "free some space; what was stored before is intact" : hint});
 }
 
 Error not_a_study(const std::filesystem::path& file, const char* said) {
@@ -120,7 +123,7 @@ std::string_view Statement::text(int column) const {
 }
 
 Database::Database(const std::filesystem::path& file, Access access, double patience_s)
-    : file_(file), patience_s_(patience_s) {
+    : file_(file), access_(access), patience_s_(patience_s) {
   if (access == Access::kRead) {
     open_to_read();
   } else {
@@ -238,13 +241,15 @@ void Database::fail(int code) const {
     case SQLITE_FULL:
       throw not_written(file_, said, os_error == 0 ? ENOSPC : os_error);
     case SQLITE_IOERR:
-    case SQLITE_READONLY:
-    case SQLITE_PERM:
     case SQLITE_NOMEM:
       throw not_written(file_, said, os_error);
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+      throw not_written(file_, said, os_error, kWriteHint);
     case SQLITE_CANTOPEN:
       throw environment_error({.refused = concat("cannot open ", file_.string()),
-                               .rule = os_error != 0 ? errno_text(os_error) : said});
+                               .rule = os_error != 0 ? errno_text(os_error) : said,
+                               .hint = access_ == Access::kWrite ? kWriteHint : ""});
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT:
     case SQLITE_ERROR:  // no such column: the schema was altered

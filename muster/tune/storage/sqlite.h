@@ -14,6 +14,10 @@ struct sqlite3_stmt;
 
 namespace muster::tune {
 
+/// Of errors where a storage cannot be written.
+inline constexpr const char* kWriteHint =
+    "a study's file and its folder need to be there and writable; --storage FILE names another";
+
 /// A compiled statement. Texts that are bound must stay until the next reset() or run(). Columns
 /// and parameters are counted as SQLite does: parameters from 1, columns from 0. One thread, and
 /// not longer than its Database. Everything throws as Database does.
@@ -92,6 +96,7 @@ class Database {
   void open_copy();
 
   std::filesystem::path file_;
+  Access access_;
   double patience_s_;
   std::unique_ptr<std::filesystem::path, Remove> copy_;  // of what could not be read in its place
   std::unique_ptr<sqlite3, Close> database_;

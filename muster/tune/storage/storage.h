@@ -61,6 +61,7 @@ struct WaitingTrial {
   int64_t number = 0;                   ///< in Optuna's count
   std::map<std::string, Value> params;  ///< those that are fixed
   std::optional<int64_t> again;         ///< the failed trial, in our count, that it is once more
+  std::string strange;                  ///< why it cannot be read, not being as Optuna writes one
 };
 
 /// The environment error of a file that another program locks beyond the patience.
@@ -130,6 +131,12 @@ StudySummary find_study(const std::filesystem::path& file, std::string_view name
 /// no right to write: not to the file, nor its folder.
 std::vector<Event> read_events(const std::filesystem::path& file, std::string_view study);
 
+/// The same in pieces, in order, for a log that need not be in memory at once. `take` may open the
+/// file to read.
+void read_events(const std::filesystem::path& file,
+                 std::string_view study,
+                 const std::function<void(std::span<const Event> events)>& take);
+
 /// The study's trials that are not from the log, by number, whatever their state. Opens nothing for
 /// writing.
 std::vector<ForeignTrial> read_foreign_trials(const std::filesystem::path& file,
@@ -142,6 +149,10 @@ std::vector<ForeignTrial> read_foreign_trials(const std::filesystem::path& file,
 std::filesystem::path delete_study(const std::filesystem::path& file,
                                    std::string_view study,
                                    const std::filesystem::path& trials = {});
+
+/// The folders beside `trials` that such deletions have moved aside and, killed, not removed (or not
+/// yet): nobody needs what is in them.
+std::vector<std::filesystem::path> left_by_deletions(const std::filesystem::path& trials);
 
 /// Puts failed trials of ours into the study once more, as Optuna's RetryFailedTrialCallback does:
 /// each as a trial that waits with the same parameters, which a tuner runs (one that runs does so

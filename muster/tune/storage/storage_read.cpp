@@ -69,14 +69,32 @@ StudySummary find_study(const std::filesystem::path& file, std::string_view name
   if (!name.empty()) return select_summary(reader.database(), reader.study_id(name));
   const std::vector<std::string> names = reader.names();
   if (names.size() == 1) return select_summary(reader.database(), reader.study_id(names[0]));
+  if (names.empty()) throw usage_error({.refused = concat(file.string(), " has no study")});
   throw usage_error({.refused = concat(file.string(), " has ", names.size(), " studies"),
                      .rule = "one is to be named",
-                     .hint = names.empty() ? "" : concat("--study ", join(names, ", --study "))});
+                     .hint = concat("--study ", join(names, ", --study "))});
 }
 
 std::vector<Event> read_events(const std::filesystem::path& file, std::string_view study) {
   Reader reader(file);
   return select_events(reader.database(), reader.study_id(study));
+}
+
+void read_events(const std::filesystem::path& file,
+                 std::string_view study,
+                 const std::function<void(std::span<const Event> events)>& take) {
+  constexpr size_t kPiece = 4096;
+  Reader reader(file);
+  std::vector<Event> piece;
+  const auto hand_over = [&] {
+    take(piece);
+    piece.clear();
+  };
+  visit_events(reader.database(), reader.study_id(study), 0, kLastEvent, [&](Event&& event) {
+    piece.push_back(std::move(event));
+    if (piece.size() == kPiece) hand_over();
+  });
+  if (!piece.empty()) hand_over();
 }
 
 std::vector<ForeignTrial> read_foreign_trials(const std::filesystem::path& file,

@@ -115,22 +115,31 @@ int64_t id_in(const std::filesystem::path& file, Database& database, std::string
 
 namespace {
 
-/// No study's folder has such a name: file_part() begins with no point.
-constexpr std::string_view kDeleted = ".deleted-XXXXXX";
+/// No study's folder has such a name: file_part() begins with no point. Nor does another program's:
+/// who finds one may remove it.
+constexpr std::string_view kDeleted = ".muster-deleted-";
+
+fs::path without_slash(const fs::path& given) {
+  fs::path folder = fs::absolute(given).lexically_normal();
+  return folder.has_filename() ? folder : folder.parent_path();
+}
 
 /// Where the folder's content is to be removed; empty if there is none.
 fs::path set_aside(const fs::path& given) {
-  fs::path folder = fs::absolute(given).lexically_normal();
-  if (!folder.has_filename()) folder = folder.parent_path();
+  const fs::path folder = without_slash(given);
   std::error_code error;
-  if (!fs::exists(fs::symlink_status(folder, error))) return {};
-  std::string aside = folder.parent_path() / kDeleted;
-  if (::mkdtemp(aside.data()) == nullptr) {
-    error.assign(errno, std::generic_category());
-  } else {
+  for (;;) {
+    if (!fs::exists(fs::symlink_status(folder, error))) return {};
+    std::string aside = folder.parent_path() / concat(kDeleted, "XXXXXX");
+    if (::mkdtemp(aside.data()) == nullptr) {
+      error.assign(errno, std::generic_category());
+      break;
+    }
     fs::rename(folder, fs::path(aside) / folder.filename(), error);
+    if (!error) return aside;
+    // Somebody who found it empty has removed it.
+    if (error != std::errc::no_such_file_or_directory) break;
   }
-  if (!error) return aside;
   throw environment_error({.refused = concat("cannot remove ", folder.string()),
                            .rule = errno_text(error.value()),
                            .hint = "the study itself is deleted"});
@@ -178,6 +187,17 @@ fs::path delete_study(const fs::path& file, std::string_view study, const fs::pa
   return trials.empty() ? fs::path() : set_aside(trials);
 }
 
+std::vector<fs::path> left_by_deletions(const fs::path& trials) {
+  std::vector<fs::path> left;
+  std::error_code error;
+  fs::directory_iterator it(without_slash(trials).parent_path(), error);
+  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
+    if (it->path().filename().string().starts_with(kDeleted)) left.push_back(it->path());
+  }
+  std::ranges::sort(left);
+  return left;
+}
+
 std::vector<int64_t> restart_failed_trials(const std::filesystem::path& file,
                                            std::string_view study,
                                            std::span<const int64_t> numbers) {
@@ -211,7 +231,9 @@ std::vector<int64_t> restart_failed_trials(const std::filesystem::path& file,
     for (const int64_t number : done) words.push_back(std::to_string(number));
     add_note(database,
              id,
-             {.text = concat("once more, by `muster study restart`: trials ", join(words, ", ")),
+             {.text = concat("once more, by `muster study restart`: trial",
+                             words.size() == 1 ? " " : "s ",
+                             join(words, ", ")),
               .forgives = true});
   }
   transaction.commit();

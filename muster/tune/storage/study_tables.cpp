@@ -116,10 +116,10 @@ void visit_events(Database& database,
 }
 
 std::vector<Event> select_events(Database& database, int64_t study_id, int64_t after) {
-  constexpr int64_t kLast = (int64_t{1} << kEventBits) - 1;
   std::vector<Event> events;
-  visit_events(
-      database, study_id, after, kLast, [&](Event&& event) { events.push_back(std::move(event)); });
+  visit_events(database, study_id, after, kLastEvent, [&](Event&& event) {
+    events.push_back(std::move(event));
+  });
   return events;
 }
 
@@ -231,20 +231,18 @@ bool OtherTrials::look_at(int64_t trial_id) {
     return true;
   }
   waiting_.erase(trial_id);
-  strange_.erase(trial_id);
   if (state == "RUNNING") return true;
   if (is_there) finished_.push_back(trial_id);
   return false;
 }
 
 void OtherTrials::take_waiting(int64_t trial_id, int64_t number) {
-  if (waiting_.contains(trial_id) || strange_.contains(trial_id)) return;
+  if (waiting_.contains(trial_id)) return;
   try {
     waiting_[trial_id] = read(trial_id, number);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage) throw;
-    waiting_.erase(trial_id);
-    strange_.insert(trial_id);  // not as Optuna writes one: it is left to whoever made it
+    waiting_[trial_id] = {.number = number, .strange = error.what()};
   }
 }
 

@@ -16,6 +16,7 @@
 namespace muster::tune {
 
 inline constexpr int kEventBits = 40;  ///< of muster_events.event_key, below the study's id
+inline constexpr int64_t kLastEvent = (int64_t{1} << kEventBits) - 1;  ///< the highest id
 
 inline int64_t event_key(int64_t study_id, int64_t event_id) {
   return (study_id << kEventBits) + event_id;
@@ -56,9 +57,8 @@ class OtherTrials {
   int64_t study_id_;
   Database& database_;
   Statement newest_, new_rows_, row_, params_, attributes_;
-  int64_t seen_ = -1;          // the largest trial_id
-  std::set<int64_t> open_;     // trial_ids of those that are not over
-  std::set<int64_t> strange_;  // of them, those that wait as Optuna would not have them
+  int64_t seen_ = -1;                        // the largest trial_id
+  std::set<int64_t> open_;                   // trial_ids of those that are not over
   std::map<int64_t, WaitingTrial> waiting_;  // by trial_id
   std::vector<int64_t> finished_;            // trial_ids, not taken yet
 };

@@ -7,6 +7,7 @@
 #include "muster/base/process_lock.h"
 #include "muster/base/text.h"
 #include "muster/tune/core/study_paths.h"
+#include "muster/tune/storage/sqlite.h"
 #include "muster/tune/storage/storage.h"
 
 namespace muster::tune {
@@ -28,6 +29,17 @@ std::string named(const LockHolder& holder) {
   if (holder.pid <= 0) return "another process";
   const bool is_here = holder.host.empty() || holder.host == host_name();
   return concat("process ", holder.pid, is_here ? "" : " on host " + holder.host);
+}
+
+/// A folder that cannot be written is met here first.
+std::unique_ptr<ProcessLock> taken(const std::filesystem::path& path, LockHolder& holder) {
+  try {
+    return ProcessLock::take(path, holder);
+  } catch (const Error& error) {
+    ErrorText said = error.text();
+    if (said.hint.empty()) said.hint = kWriteHint;
+    throw Error(error.kind(), said);
+  }
 }
 
 }  // namespace
@@ -52,7 +64,7 @@ TunerLock::TunerLock(const std::filesystem::path& file, std::string_view study)
                              .hint = "make the folder of the storage first"});
   }
   LockHolder holder;
-  impl_->lock = ProcessLock::take(path, holder);
+  impl_->lock = taken(path, holder);
   if (!impl_->lock) throw is_running(study, named(holder));
   if (!impl_->lock->keeps_others_out()) {
     throw environment_error({.refused = concat("cannot lock ", path.string()),

@@ -141,6 +141,7 @@ Json to_json(const TrialHistory& trial, const StudyFacts& facts, bool reports) {
   if (trial.foreign) {
     json["added_by"] = trial.again ? "muster" : "optuna";
     json["optuna_number"] = trial.number;
+    json["in_vain"] = trial.in_vain;
   }
   json["reports"] = reports ? std::move(rows) : Json(rows.size());
   return json;

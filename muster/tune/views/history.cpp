@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
@@ -64,6 +65,11 @@ void HistoryBuilder::add(const Event& event) {
   std::visit([&](const auto& what) { take_in(event, what); }, event.what);
 }
 
+void HistoryBuilder::forget_rows(int64_t trial) {
+  const auto rows = std::exchange(trials_.at(static_cast<size_t>(trial)).rows, {});
+  rows_held_ -= rows.size();
+}
+
 TrialHistory& HistoryBuilder::trial_of(const Event& event) {
   if (event.trial < 0 || event.trial >= static_cast<int64_t>(trials_.size()))
     throw bad_log(event, concat("there is no trial ", event.trial));
@@ -103,6 +109,7 @@ void HistoryBuilder::take_in(const Event& event, const Reported& reported) {
                         .run_s = trial.run_s + attempt_s,
                         .attempt = reported.attempt,
                         .metrics = reported.report.metrics});
+  ++rows_held_;
   const double* metric = find_metric(reported.report.metrics, facts_.metric);
   if (metric == nullptr) return;
   trial.last = *metric;
@@ -118,6 +125,13 @@ void HistoryBuilder::take_in(const Event& event, const AttemptEnded& ended) {
   // As in StudyCore: what an attempt before has failed of says nothing of one that ended well.
   if (!ended.message.empty() || ended.then == TrialState::kComplete) trial.reason = ended.message;
   if (is_over(ended.then)) trial.ended_s = event.time_s;
+}
+
+/// As StudyCore::note_in_vain words it; the table names the trial by itself.
+void HistoryBuilder::take_in(const Event&, const TunerNote& note) {
+  if (note.in_vain < 0) return;
+  const size_t colon = note.text.find(": ");
+  in_vain_[note.in_vain] = colon == note.text.npos ? note.text : note.text.substr(colon + 2);
 }
 
 StudyFacts facts_of(const StudySpec& spec) {
@@ -173,6 +187,29 @@ std::vector<TrialHistory> histories(std::span<const ForeignTrial> trials, const 
     }
   }
   return out;
+}
+
+std::vector<TrialHistory> histories(std::span<const Event> events,
+                                    std::span<const ForeignTrial> foreign,
+                                    const StudyFacts& facts) {
+  HistoryBuilder builder(facts);
+  for (const Event& event : events) builder.add(event);
+  const std::map<int64_t, std::string> in_vain = builder.in_vain();
+  std::vector<TrialHistory> out = std::move(builder).take();
+  for (TrialHistory& trial : histories(foreign, facts)) {
+    const auto why = in_vain.find(trial.number);
+    if (why != in_vain.end() && trial.state == TrialState::kPending) {
+      trial.in_vain = true;
+      trial.reason = why->second;
+    }
+    out.push_back(std::move(trial));
+  }
+  return out;
+}
+
+bool goes_on(const TrialHistory& trial) {
+  if (trial.foreign) return trial.state == TrialState::kPending && !trial.in_vain;
+  return !is_over(trial.state);
 }
 
 std::string trial_label(const TrialHistory& trial) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,6 +48,7 @@ struct TrialHistory {
   int64_t number = 0;
   bool foreign = false;          ///< Optuna's; `number` is Optuna's too
   std::optional<int64_t> again;  ///< of a foreign one: `muster study restart` put that trial in
+  bool in_vain = false;          ///< of a foreign one that waits: it can never run; `reason` why
   Values values;  ///< in the order of StudyFacts::parameters; nothing: does not apply
   TrialState state = TrialState::kPending;
   int32_t attempts = 0;
@@ -75,6 +77,14 @@ class HistoryBuilder {
 
   void add(const Event& event);
   std::span<const TrialHistory> trials() const { return trials_; }
+
+  /// Frees the trial's reports: `rows` goes on empty, what else is known stays. Without it a log of
+  /// millions of reports is in memory.
+  void forget_rows(int64_t trial);
+  size_t rows_held() const { return rows_held_; }
+
+  /// Optuna's numbers of trials that a tuner found to wait in vain, and why they do.
+  const std::map<int64_t, std::string>& in_vain() const { return in_vain_; }
   const StudyFacts& facts() const { return facts_; }
   std::vector<TrialHistory> take() && { return std::move(trials_); }
 
@@ -83,7 +93,7 @@ class HistoryBuilder {
   void take_in(const Event& event, const AttemptStarted& started);
   void take_in(const Event& event, const Reported& reported);
   void take_in(const Event& event, const AttemptEnded& ended);
-  void take_in(const Event&, const TunerNote&) {}
+  void take_in(const Event&, const TunerNote& note);
   void take_in(const Event&, const OutsideTrial&) {}
   void take_in(const Event&, const CheckpointSaved&) {}
   TrialHistory& trial_of(const Event& event);
@@ -91,6 +101,8 @@ class HistoryBuilder {
   StudyFacts facts_;
   std::vector<TrialHistory> trials_;
   std::vector<double> attempt_started_s_;
+  std::map<int64_t, std::string> in_vain_;
+  size_t rows_held_ = 0;
 };
 
 /// The trials of a whole log by number. Throws as HistoryBuilder.
@@ -98,6 +110,15 @@ std::vector<TrialHistory> histories(std::span<const Event> events, const StudyFa
 
 /// Optuna's own trials in the same form.
 std::vector<TrialHistory> histories(std::span<const ForeignTrial> trials, const StudyFacts& facts);
+
+/// All of a study: the log's, then Optuna's own, of which the log says which wait in vain. Throws as
+/// HistoryBuilder.
+std::vector<TrialHistory> histories(std::span<const Event> events,
+                                    std::span<const ForeignTrial> foreign,
+                                    const StudyFacts& facts);
+
+/// A tuner of the study would run it: it is neither over nor another program's.
+bool goes_on(const TrialHistory& trial);
 
 /// The metric that counts for the trial: the last or the best, by the study's scope.
 double result_of(const TrialHistory& trial, const StudyFacts& facts);

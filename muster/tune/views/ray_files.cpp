@@ -80,13 +80,18 @@ std::string experiment_tag(const TrialHistory& trial, const StudyFacts& facts) {
   return concat(trial.number, variables.empty() ? "" : "_", variables);
 }
 
-/// What Ray writes of report `i`, besides the configuration.
-Cells cells_of(const TrialHistory& trial, size_t i, const StudyFacts& facts, const RayHost& host) {
+/// What Ray writes of report `i`, besides the configuration. `first`: the report that its attempt
+/// begins with; the one of report `i` - 1 when called, then that of `i`.
+Cells cells_of(const TrialHistory& trial,
+               size_t i,
+               size_t& first,
+               const StudyFacts& facts,
+               const RayHost& host) {
   const TrialHistory::Row& row = trial.rows[i];
   const bool is_first = i == 0, is_last = i + 1 == trial.rows.size();
-  size_t restored = 0;  // reports of this attempt
-  while (restored < i && trial.rows[i - restored - 1].attempt == row.attempt) ++restored;
-  const double before_s = restored < i ? trial.rows[i - restored - 1].run_s : 0;
+  if (is_first || trial.rows[i - 1].attempt != row.attempt) first = i;
+  const size_t restored = i - first;  // reports of this attempt, before it
+  const double before_s = first > 0 ? trial.rows[first - 1].run_s : 0;
   Cells cells;
   for (const auto& [name, value] : row.metrics) cells.emplace_back(name, python_number(value));
   cells.emplace_back("step", std::to_string(row.t));
@@ -172,16 +177,17 @@ std::string config_text(const TrialHistory& trial, const StudyFacts& facts, int 
   return json_text(config_of(trial, facts), indent);
 }
 
-/// All three files; the columns of progress.csv.
-std::vector<std::string> write_trial(const std::filesystem::path& folder,
-                                     const TrialHistory& trial,
-                                     const StudyFacts& facts,
-                                     const RayHost& host) {
+/// All three files, and how far they are.
+RayProgress write_trial(const std::filesystem::path& folder,
+                        const TrialHistory& trial,
+                        const StudyFacts& facts,
+                        const RayHost& host) {
   make_writable_folder(folder, "folder of a trial");
   std::vector<Cells> rows;
-  std::vector<std::string> columns;
+  RayProgress progress_of;
+  auto& [columns, first] = progress_of;
   for (size_t i = 0; i < trial.rows.size(); ++i) {
-    rows.push_back(cells_of(trial, i, facts, host));
+    rows.push_back(cells_of(trial, i, first, facts, host));
     add_columns(columns, rows.back());
   }
   const std::string config = config_text(trial, facts, -1);
@@ -193,7 +199,7 @@ std::vector<std::string> write_trial(const std::filesystem::path& folder,
   write_now(folder / "params.json", config_text(trial, facts, 2) + '\n');
   write_now(folder / "result.json", results);
   write_now(folder / "progress.csv", progress);
-  return columns;
+  return progress_of;
 }
 
 }  // namespace
@@ -227,7 +233,15 @@ void RayFiles::take(std::span<const Event> events) {
     builder_.add(event);
     // A folder is named by the start of the first attempt.
     if (event.trial < 0 || std::holds_alternative<TrialAdded>(event.what)) continue;
-    columns_.resize(builder_.trials().size());
+    progress_.resize(builder_.trials().size());
+    if (is_over(builder_.trials()[static_cast<size_t>(event.trial)].state)) {
+      // Its files change no more, and nobody asks for its reports again.
+      whole.erase(event.trial);
+      write_whole(event.trial);
+      builder_.forget_rows(event.trial);
+      progress_[static_cast<size_t>(event.trial)] = {};
+      continue;
+    }
     // Also a trial with several reports in one go: it does not matter which is cheaper.
     const bool is_report = std::holds_alternative<Reported>(event.what);
     if (is_report && !whole.contains(event.trial)) {
@@ -236,24 +250,26 @@ void RayFiles::take(std::span<const Event> events) {
       whole.insert(event.trial);
     }
   }
-  for (const int64_t number : whole) {
-    const TrialHistory& trial = builder_.trials()[static_cast<size_t>(number)];
-    columns_[static_cast<size_t>(number)] = write_trial(
-        folder_ / ray_trial_folder(trial, builder_.facts()), trial, builder_.facts(), host_);
-  }
+  for (const int64_t number : whole) write_whole(number);
+}
+
+void RayFiles::write_whole(int64_t number) {
+  const TrialHistory& trial = builder_.trials()[static_cast<size_t>(number)];
+  progress_[static_cast<size_t>(number)] = write_trial(
+      folder_ / ray_trial_folder(trial, builder_.facts()), trial, builder_.facts(), host_);
 }
 
 void RayFiles::add_row(const TrialHistory& trial) {
   const auto& facts = builder_.facts();
   const auto folder = folder_ / ray_trial_folder(trial, facts);
-  auto& columns = columns_[static_cast<size_t>(trial.number)];
-  const Cells cells = cells_of(trial, trial.rows.size() - 1, facts, host_);
-  if (add_columns(columns, cells)) {
-    columns = write_trial(folder, trial, facts, host_);
+  auto& progress = progress_[static_cast<size_t>(trial.number)];
+  const Cells cells = cells_of(trial, trial.rows.size() - 1, progress.first, facts, host_);
+  if (add_columns(progress.columns, cells)) {
+    progress = write_trial(folder, trial, facts, host_);
     return;
   }
   append(folder / "result.json", result_line(cells, config_text(trial, facts, -1)));
-  append(folder / "progress.csv", progress_csv_line(columns, cells));
+  append(folder / "progress.csv", progress_csv_line(progress.columns, cells));
 }
 
 }  // namespace muster::tune

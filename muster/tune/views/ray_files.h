@@ -29,6 +29,12 @@ void write_ray_files(const std::filesystem::path& folder,
                      const StudyFacts& facts,
                      const RayHost& host = {});
 
+/// How far a trial's files are: for the next line of them.
+struct RayProgress {
+  std::vector<std::string> columns;  ///< of progress.csv
+  size_t first = 0;                  ///< the report that the newest attempt began with
+};
+
 /// The same while the study runs: each report is a line as soon as take() returns. One thread.
 class RayFiles {
  public:
@@ -38,13 +44,17 @@ class RayFiles {
   /// made anew. Throws an environment error.
   void take(std::span<const Event> events);
 
+  /// Reports in memory: those of trials that are not over.
+  size_t rows_held() const { return builder_.rows_held(); }
+
  private:
   void add_row(const TrialHistory& trial);
+  void write_whole(int64_t number);
 
   std::filesystem::path folder_;
   HistoryBuilder builder_;
   RayHost host_;
-  std::vector<std::vector<std::string>> columns_;  // of each trial's progress.csv so far
+  std::vector<RayProgress> progress_;  // by trial
 };
 
 }  // namespace muster::tune

@@ -20,6 +20,7 @@ constexpr std::array<std::string_view, 5> kStates = {
     "RUNNING", "PAUSED", "PENDING", "TERMINATED", "ERROR"};
 constexpr size_t kTerminated = 3, kError = 4;
 constexpr size_t kInferredMetrics = 4;
+constexpr size_t kBestLines = 3;  // in a low window
 
 size_t state_index(TrialState state) {
   switch (state) {
@@ -90,6 +91,15 @@ Chosen choose(ByState states, const StatusOptions& options, Mode mode) {
   if (hidden > 0)
     out.not_shown = concat("... ", hidden, " more trials not shown (", join(words, ", "), ")");
   return out;
+}
+
+/// fold(), of which no more than so many lines are shown.
+std::string folded_within(const std::string& text, size_t width, size_t lines) {
+  constexpr size_t kMore = 2;  // " …"
+  const std::string out = fold(text, width - std::min(width - 1, kMore));
+  size_t end = 0;
+  for (; lines > 0 && end < out.size(); --lines) end = out.find('\n', end) + 1;
+  return end == out.size() ? out : concat(std::string_view(out).substr(0, end - 1), " …\n");
 }
 
 // ---- Columns ----
@@ -176,6 +186,56 @@ void add_metrics(const StudyView& view,
   }
 }
 
+/// The one of columns `from` to `to` that is missed least: of one value, else the last; `to` if
+/// there is none.
+size_t least_column(const std::vector<Column>& columns, size_t from, size_t to) {
+  for (size_t c = to; c > from; --c) {
+    const auto& cells = columns[c - 1].cells;
+    if (std::ranges::all_of(cells, [&](const Cell& cell) { return cell == cells.front(); }))
+      return c - 1;
+  }
+  return from < to ? to - 1 : to;
+}
+
+/// Removes what does not fit beside the name, and returns the headers. `metrics`: where they begin.
+std::vector<std::string> leave_one_grid(std::vector<Column>& columns,
+                                        size_t params,
+                                        size_t metrics,
+                                        size_t width) {
+  std::vector<std::string> out;
+  const auto grids = [&] {  // each has a rule above, below and behind its head
+    const std::string text = '\n' + grid(columns, width);
+    size_t rules = 0;
+    for (size_t at = text.find("\n+-"); at != text.npos; at = text.find("\n+-", at + 1)) ++rules;
+    return rules / 2;
+  };
+  while (columns.size() > 2 && grids() > 1) {
+    size_t least = least_column(columns, params, metrics);
+    if (least == metrics) least = columns.size() - 1;
+    if (least < metrics) --metrics;
+    out.push_back(columns[least].header);
+    columns.erase(columns.begin() + static_cast<ptrdiff_t>(least));
+  }
+  return out;
+}
+
+/// One line, since the window is low: "3 columns have no room: lr, l1, …".
+std::string left_out_line(const std::vector<std::string>& headers, size_t width) {
+  if (headers.empty()) return "";
+  const size_t n = headers.size();
+  std::string line = concat(n, n == 1 ? " column has no room: " : " columns have no room: ");
+  for (size_t i = 0; i < n; ++i) {
+    const std::string next = concat(i == 0 ? "" : ", ", printable(headers[i]));
+    constexpr size_t kMore = 3;  // ", …"
+    if (columns_of(line) + columns_of(next) + (i + 1 < n ? kMore : 0) > width) {
+      line += i == 0 ? "…" : ", …";
+      break;
+    }
+    line += next;
+  }
+  return fold(line, width);
+}
+
 std::string trial_table(const StudyView& view,
                         const StatusFacts& facts,
                         const StatusOptions& options,
@@ -184,9 +244,21 @@ std::string trial_table(const StudyView& view,
   for (const Trial* trial : rows)
     columns[1].cells.push_back(std::string(kStates[state_index(trial->state)]));
   columns.push_back(location_column(facts, rows));
+  const size_t params = columns.size();
   add_parameters(view, rows, columns);
+  const size_t metrics = columns.size();
   add_metrics(view, rows, options, facts.now_s, columns);
-  return grid(std::move(columns), options.width);
+  if (!options.one_grid) return grid(std::move(columns), options.width);
+  const auto left_out = leave_one_grid(columns, params, metrics, options.width);
+  return grid(std::move(columns), options.width) + left_out_line(left_out, options.width);
+}
+
+/// Their number, and two lines of what the newest one failed of, which has scrolled by already.
+std::string error_lines(const StudyView& view, const Rows& rows, size_t width) {
+  const Trial& newest = *rows.back();
+  return fold(concat("Number of errored trials: ", rows.size(), "; the newest:"), width) +
+         folded_within(
+             concat(trial_name(view, newest.number), ": ", printable(newest.reason)), width, 2);
 }
 
 /// Trials that failed, and those that wait to be tried again.
@@ -198,6 +270,7 @@ std::string error_table(const StudyView& view, const StatusOptions& options) {
     if (trial.state == TrialState::kFailed || again) rows.push_back(&trial);
   }
   if (rows.empty()) return "";
+  if (options.one_grid) return error_lines(view, rows, options.width);
   std::string out = fold(concat("Number of errored trials: ", rows.size()), options.width);
   const size_t shown = std::min(rows.size(), options.max_rows);
   if (shown < rows.size()) out += fold(concat("The newest ", shown, " of them:"), options.width);
@@ -233,7 +306,7 @@ std::string counts_line(const ByState& states, const StudyView& view, const Stat
   return out;
 }
 
-std::string best_line(const StudyView& view) {
+std::string best_line(const StudyView& view, bool in_short) {
   if (view.best == nullptr) return "";
   return concat("Current best trial: ",
                 trial_name(view, view.best->number),
@@ -242,7 +315,7 @@ std::string best_line(const StudyView& view) {
                 '=',
                 shortest(view.best_result),
                 " and parameters ",
-                parameters_text(view, *view.best));
+                parameters_text(view, *view.best, in_short));
 }
 
 }  // namespace
@@ -267,7 +340,11 @@ std::string status_table(const StudyView& view,
   line(view.scheduler);
   if (!facts.resources.empty()) line("Resources: " + facts.resources);
   if (!facts.storage.empty()) line("Storage: " + facts.storage);
-  line(best_line(view));
+  if (!options.one_grid) {
+    line(best_line(view, false));
+  } else if (view.best != nullptr) {
+    out += folded_within(printable(best_line(view, true)), options.width, kBestLines);
+  }
   line(counts_line(states, view, facts));
   if (!options.final && !facts.pending_why.empty()) line("Pending: " + facts.pending_why);
   const Chosen chosen = choose(std::move(states), options, view.mode);

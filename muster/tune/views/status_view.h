@@ -20,6 +20,9 @@ struct StatusOptions {
   std::vector<std::pair<std::string, std::string>> metric_columns;
   bool sort_by_metric = false;
   bool final = false;  ///< the closing table: all trials up to max_rows, no ETA
+  /// For a low window. Columns that would take a second grid are left out, and named: parameters
+  /// before metrics, those with one value first. Of trials that failed the newest is told.
+  bool one_grid = false;
 };
 
 /// The whole table, lines ended by "\n". Pure.

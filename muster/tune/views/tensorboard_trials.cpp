@@ -137,14 +137,21 @@ TensorBoardTrials::TensorBoardTrials(std::filesystem::path folder, StudyFacts fa
 void TensorBoardTrials::take(std::span<const Event> events, bool past) {
   for (const Event& event : events) {
     builder_.add(event);
-    if (event.trial >= 0 && !past) take_one(event);
+    if (event.trial < 0) continue;
+    if (!past) take_one(event);
+    const bool is_wanted =
+        past && !is_over(builder_.trials()[static_cast<size_t>(event.trial)].state);
+    if (!is_wanted) builder_.forget_rows(event.trial);
   }
-  if (!past) return;
+}
+
+void TensorBoardTrials::go_on() {
   for (const TrialHistory& trial : builder_.trials()) {
-    if (is_over(trial.state) || trial.rows.empty()) continue;
+    if (trial.rows.empty()) continue;
     for (const TrialHistory::Row& row : trial.rows) describe(row);
     for (const TrialHistory::Row& row : trial.rows) add_row(writer_of(trial), row);
     if (trial.state != TrialState::kRunning) writers_.erase(trial.number);
+    builder_.forget_rows(trial.number);
   }
 }
 

@@ -31,9 +31,14 @@ class TensorBoardTrials {
  public:
   TensorBoardTrials(std::filesystem::path folder, StudyFacts facts);
 
-  /// Events in their order, from the study's first. `past`: of a resumed study; trials that are
-  /// over are in the folder already, the others are made anew. Throws an environment error.
+  /// Events in their order, from the study's first. `past`: of a resumed study, maybe in several
+  /// calls, go_on() behind the last; trials that are over are in the folder already, the others are
+  /// made anew there. Throws an environment error, as go_on() does.
   void take(std::span<const Event> events, bool past = false);
+  void go_on();
+
+  /// Reports in memory: none but of past events.
+  size_t rows_held() const { return builder_.rows_held(); }
 
  private:
   void take_one(const Event& event);

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "muster/base/text.h"
 #include "muster/base/text_table.h"
 
 namespace muster::cli {
@@ -72,6 +75,21 @@ TEST(LiveTable, DrawsTheTableOnATerminalWithFailuresAboveIt) {
   EXPECT_THAT(err.str(), Not(HasSubstr("\x1b[?25"))) << "the cursor is never hidden";
 }
 
+TEST(LiveTable, TheClosingTableLeavesItsHeadInSight) {
+  std::string written;
+  Study study;
+  for (int i = 0; i < 27; ++i) study.core.next(104);
+  {
+    ScreenWriter::Options screen{.write = [&](std::string_view text) { written += text; },
+                                 .terminal = true};
+    LiveTable table(std::move(screen), {});
+    table.finish(study.core, study.facts);
+  }
+  const std::string last = written.substr(written.rfind("== Status =="));
+  EXPECT_LE(std::ranges::count(last, '\n'), 24 - 3) << last;
+  EXPECT_THAT(last, HasSubstr("more trials not shown"));
+}
+
 TEST(LiveTable, FitsTheWindow) {
   const tune::StatusOptions options;
   Study study;
@@ -88,6 +106,39 @@ TEST(LiveTable, FitsTheWindow) {
       }
     }
   }
+}
+
+// Eight parameters with long names, of 60 trials, in the window that every terminal has at least.
+TEST(LiveTable, ShowsAllThatRunAndTheMetricInASmallWindowRatherThanAllParameters) {
+  std::vector<tune::Parameter> parameters;
+  for (int i = 0; i < 8; ++i)
+    parameters.push_back({concat("parameter_with_a_long_name_", i), tune::uniform(0, 1)});
+  parameters.push_back({"constant", 3});
+  tune::StudyCore core({.name = "s",
+                        .metric = "loss_of_validation",
+                        .mode = tune::Mode::kMin,
+                        .num_samples = 60,
+                        .space = tune::Space(parameters)});
+  const std::string why = "a line that is longer than the window is wide, " + std::string(300, 'x');
+  for (int i = 0; i < 30; ++i) {
+    core.next(100);
+    core.report(i, {.step = 1, .metrics = {{"loss_of_validation", 0.25}, {"accuracy", 0.5}}}, 102);
+    if (i < 27) core.ended(i, i % 4 == 3 ? tune::Failure::kCrash : tune::Failure::kNone, why, 103);
+  }
+  const tune::StatusFacts facts{.now_s = 110, .started_s = 100, .planned = 60};
+  const std::string table = table_within(core, facts, {}, {80, 24});
+  EXPECT_LT(std::ranges::count(table, '\n'), 24) << table;
+  for (const char* running : {"s_00027", "s_00028", "s_00029"})
+    EXPECT_THAT(table, HasSubstr(concat("| ", running, "    | RUNNING"))) << table;
+  EXPECT_THAT(table, HasSubstr("...alidation |")) << table;  // the study's metric
+  EXPECT_THAT(table, HasSubstr("accuracy |")) << table;
+  EXPECT_THAT(table, HasSubstr("more trials not shown")) << table;
+  EXPECT_THAT(table, HasSubstr("have no room: constant, ")) << table;
+  EXPECT_THAT(table, HasSubstr("Current best trial: s_00000 with loss_of_validation=0.25"))
+      << table;
+  EXPECT_THAT(table, HasSubstr("Number of errored trials: 6; the newest:\ns_00023: a line"));
+  // A high window has all of them, in several grids.
+  EXPECT_THAT(table_within(core, facts, {}, {80, 200}), Not(HasSubstr("no room")));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // `muster study list|show|best|export`: which stream says what, and what is refused.
+#include <memory>
 #include <set>
 #include <sstream>
 
@@ -94,11 +95,82 @@ TEST_F(StudyCommands, ShowSaysWhichTrialIsRunOnceMoreAndWhoPutItIn) {
   Console console(out, err, false, false);
   const std::vector<std::string> words = {failed.string()}, json = {failed.string(), "--json"};
   EXPECT_EQ(study_restart(words, console), 0);
+  EXPECT_THAT(err.str(), HasSubstr("once more: trial 0\n"));
   EXPECT_EQ(study_show(words, console), 0);
   EXPECT_THAT(out.str(), AllOf(HasSubstr("trial 0 once more"), Not(HasSubstr("Optuna"))));
   out.str("");
   EXPECT_EQ(study_show(json, console), 0);
   EXPECT_EQ(parse_json(out.str(), "out")["trials"][1]["added_by"], "muster");
+}
+
+/// A trial that Optuna added to the only study of the file.
+void add_foreign(const std::filesystem::path& file, int64_t number, const std::string& state) {
+  tune::Database database(file, tune::Database::Access::kWrite);
+  database
+      .prepare("INSERT INTO trials (number, study_id, state) SELECT ?, study_id, ? FROM studies")
+      .bind(1, number)
+      .bind(2, state)
+      .run();
+}
+
+/// A study whose only trial of its own is over.
+std::unique_ptr<tune::Storage> finished_study(const std::filesystem::path& file,
+                                              tune::Space& space,
+                                              test::EventMaker& make) {
+  std::vector<tune::Event> events;
+  make.whole(0, 3, events);
+  auto storage = tune::open_storage(file, space, test::description_of(space));
+  storage->append(events);
+  return storage;
+}
+
+TEST(StudyShow, MarksATrialThatWaitsInVainAndPromisesNothingOfIt) {
+  const test::Folder folder;
+  const std::filesystem::path file = folder.path() / "s.db";
+  tune::Space space = test::small_space();
+  test::EventMaker make(space);
+  const auto storage = finished_study(file, space, make);
+  add_foreign(file, 1, "WAITING");
+  const auto show = [&](const std::vector<std::string>& flags = {}) {
+    std::vector<std::string> words = {file.string()};
+    words.insert(words.end(), flags.begin(), flags.end());
+    std::ostringstream out, err;
+    Console console(out, err, false, false);
+    EXPECT_EQ(study_show(words, console), 0);
+    return Said{0, out.str(), err.str()};
+  };
+  EXPECT_THAT(show().err,
+              AllOf(HasSubstr("2 trials: 1 COMPLETE, 1 WAITING"), HasSubstr("goes on")));
+  storage->append(
+      {{make.make(-1,
+                  tune::TunerNote{.text = "Optuna's trial 1 waits in vain: l1: no such value",
+                                  .in_vain = 1})}});
+  const Said said = show();
+  EXPECT_THAT(said.err,
+              AllOf(HasSubstr("2 trials: 1 COMPLETE, 1 IN_VAIN"), Not(HasSubstr("goes on"))));
+  EXPECT_THAT(said.out, HasSubstr("l1: no such value"));
+  const Json json = parse_json(show({"--json"}).out, "out");
+  EXPECT_EQ(json["trials"][1]["state"], "WAITING");  // as Optuna has it
+  EXPECT_EQ(json["trials"][1]["in_vain"], true);
+  {
+    tune::Database database(file, tune::Database::Access::kWrite);
+    database.run("UPDATE trials SET state = 'FAIL' WHERE number = 1");  // who made it ended it
+  }
+  EXPECT_THAT(show().err, HasSubstr("2 trials: 1 COMPLETE, 1 FAIL"));
+}
+
+TEST(StudyShow, PromisesNothingOfATrialThatOptunaRuns) {
+  const test::Folder folder;
+  const std::filesystem::path file = folder.path() / "s.db";
+  tune::Space space = test::small_space();
+  test::EventMaker make(space);
+  finished_study(file, space, make);
+  add_foreign(file, 1, "RUNNING");
+  std::ostringstream out, err;
+  Console console(out, err, false, false);
+  const std::vector<std::string> words = {file.string()};
+  EXPECT_EQ(study_show(words, console), 0);
+  EXPECT_THAT(err.str(), AllOf(HasSubstr("1 COMPLETE, 1 RUNNING"), Not(HasSubstr("goes on"))));
 }
 
 TEST_F(StudyCommands, ShowPutsTheTableOnStdoutAndTheHeadlineOnStderr) {
@@ -128,7 +200,7 @@ TEST_F(StudyCommands, ShowATrialHasItsReports) {
   EXPECT_THAT(test::refusal_of([&] {
                 say(study_show, {"--trial", "7"});
               }),
-              HasSubstr("has no trial 7: it has 3"));
+              HasSubstr("has no trial 7: it has 3 trials"));
 }
 
 TEST_F(StudyCommands, OptunasOwnTrialsHaveNamesOfTheirOwn) {
@@ -192,6 +264,41 @@ TEST_F(StudyCommands, ExportWritesTextsToStdoutOrAFileAndFoldersToAFolder) {
                 }),
                 HasSubstr("--output FOLDER"));
   }
+}
+
+// delete_study() ends where `muster study delete` begins to remove: as if it was killed there.
+TEST_F(StudyCommands, WhatADeletionThatWasKilledLeftGoesWithTheNextPruneOrDelete) {
+  namespace fs = std::filesystem;
+  const fs::path trials = folder_.path() / "fashion-trials";
+  const auto leave = [&](const std::string& study) {
+    tune::Space space = test::small_space();
+    tune::open_storage(file(), space, test::description_of(space, study));
+    fs::create_directories(trials / study / "trial-0/checkpoints");
+    write_file_atomic(trials / study / "trial-0/checkpoints/c", "1234");
+    const fs::path aside = tune::delete_study(file(), study, trials / study);
+    fs::create_directory(trials / ".muster-deleted-empty1");  // killed before the move
+    return aside;
+  };
+  fs::create_directories(trials);
+  fs::create_directories(trials / ".deleted-abcdef");  // a stranger's
+  const fs::path first = leave("a");
+  EXPECT_TRUE(fs::exists(first / "a/trial-0/checkpoints/c"));
+  EXPECT_THAT(say(study_prune, {"--dry-run"}).out, HasSubstr(first.string()));
+  EXPECT_TRUE(fs::exists(first));
+  EXPECT_THAT(say(study_prune).err, HasSubstr("2 folders, 4 B: removed"));
+  EXPECT_FALSE(fs::exists(first));
+  EXPECT_FALSE(fs::exists(trials / ".muster-deleted-empty1"));
+  const fs::path second = leave("b");
+  EXPECT_THAT(test::refusal_of([&] { say(study_delete, {"--study", "b"}); }), HasSubstr("\"b\""));
+  EXPECT_FALSE(fs::exists(second));
+  const fs::path third = leave("c");
+  EXPECT_EQ(say(study_delete, {"--study", "fashion"}).code, 0);
+  EXPECT_FALSE(fs::exists(third));
+  EXPECT_THAT(test::refusal_of([&] { say(study_delete); }), HasSubstr("fashion.db has no study"));
+  const fs::path last = leave("d");  // no study is in the file any more
+  EXPECT_EQ(say(study_prune).code, 0);
+  EXPECT_FALSE(fs::exists(last));
+  EXPECT_TRUE(fs::exists(trials / ".deleted-abcdef"));
 }
 
 TEST_F(StudyCommands, SlipsOfTheHandAreMetWithTheNearestName) {

@@ -1,6 +1,7 @@
 // The launcher as a library, in this process: what an observer hears, and what is refused before
 // anything starts.
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -88,8 +89,56 @@ TEST_F(LocalLauncher, KeepsTheLastLinesAndTheLogOfTheFailedRank) {
   ASSERT_TRUE(outcome.failure);
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.failure->last_lines, ::testing::UnorderedElementsAre("before", "why"));
-  EXPECT_EQ(read_file(outcome.failure->stderr_log), "why\n");
-  EXPECT_EQ(outcome.failure->stderr_log, folder_ / "test/attempt_0/0/stderr.log");
+  EXPECT_EQ(read_file(outcome.failure->log), "why\n");
+  EXPECT_EQ(outcome.failure->log, folder_ / "test/attempt_0/0/stderr.log");
+}
+
+TEST_F(LocalLauncher, NamesTheLogThatHasSomethingInIt) {
+  const JobOutcome on_stdout = shell("echo why; exit 3");
+  ASSERT_TRUE(on_stdout.failure);
+  EXPECT_EQ(on_stdout.failure->log, folder_ / "test/attempt_0/0/stdout.log");
+  EXPECT_EQ(read_file(on_stdout.failure->log), "why\n");
+  const JobOutcome silent = shell("exit 3");
+  ASSERT_TRUE(silent.failure);
+  EXPECT_EQ(silent.failure->log, "");
+  EXPECT_THAT(describe(*silent.failure), ::testing::Not(HasSubstr("log:")));
+}
+
+TEST_F(LocalLauncher, LeavesTheLogsOfAnEarlierRunOfTheSameName) {
+  EXPECT_EQ(shell("echo one").log_folder, folder_ / "test");
+  EXPECT_THAT(heard_.notes, ::testing::IsEmpty());
+  const JobOutcome second = shell("echo two");
+  EXPECT_EQ(second.log_folder, folder_ / "test-2");
+  EXPECT_THAT(heard_.notes, ElementsAre(HasSubstr((folder_ / "test-2").string())));
+  EXPECT_EQ(shell("echo three").log_folder, folder_ / "test-3");
+  EXPECT_EQ(read_file(folder_ / "test/attempt_0/0/stdout.log"), "one\n");
+  EXPECT_EQ(read_file(folder_ / "test-2/attempt_0/0/stdout.log"), "two\n");
+  EXPECT_EQ(read_file(folder_ / "test-3/attempt_0/0/stdout.log"), "three\n");
+}
+
+TEST_F(LocalLauncher, KeepsLogsOfRunsApartThatBeginAtOnceUnderOneName) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      Heard heard;
+      const JobOutcome outcome =
+          launchers().at("local").run({.argv = {"sh", "-c", concat("echo ", i)},
+                                       .run_id = "test",
+                                       .log_dir = folder_,
+                                       .forward_signals = false},
+                                      heard);
+      EXPECT_EQ(read_file(outcome.log_folder / "attempt_0/0/stdout.log"), concat(i, '\n'));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(LocalLauncher, KeepsTheLogsOfAllTriesAtAPort) {
+  shell("echo $MASTER_PORT; exit 98");
+  ASSERT_EQ(heard_.lines[0].size(), 4U);
+  std::string all;
+  for (const std::string& port : heard_.lines[0]) all += port + '\n';
+  EXPECT_EQ(read_file(folder_ / "test/attempt_0/0/stdout.log"), all);
 }
 
 TEST_F(LocalLauncher, RunsInAProgramWithThreadsAndSeveralJobsAtOnce) {
@@ -175,13 +224,21 @@ TEST_F(LocalLauncher, RefusesALogFolderThatCannotBeWritten) {
 }
 
 TEST_F(LocalLauncher, GoesOnWithoutALogThatCannotBeMade) {
-  fs::create_directories(folder_ / "test/attempt_0/0/stdout.log");
-  const JobOutcome outcome = shell("echo one; echo two");
+  // Where the second attempt would have its log, the first one puts a folder.
+  const std::string script = concat("[ $TORCHELASTIC_RESTART_COUNT = 1 ] || { mkdir -p ",
+                                    folder_.string(),
+                                    "/test/attempt_1/0/stdout.log; exit 1; }; echo one; echo two");
+  const JobOutcome outcome = launchers().at("local").run({.argv = {"sh", "-c", script},
+                                                          .run_id = "test",
+                                                          .max_restarts = 1,
+                                                          .log_dir = folder_,
+                                                          .forward_signals = false},
+                                                         heard_);
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(heard_.lines[0], ElementsAre("one", "two"));
-  ASSERT_EQ(heard_.notes.size(), 1U);
-  EXPECT_THAT(heard_.notes[0],
-              HasSubstr("Is a directory (EISDIR); the job goes on without this log"));
+  EXPECT_THAT(
+      heard_.notes,
+      ::testing::Contains(HasSubstr("Is a directory (EISDIR); the job goes on without this log")));
 }
 
 TEST_F(LocalLauncher, WritesLogsThatOnlyItsUserCanRead) {
@@ -192,12 +249,18 @@ TEST_F(LocalLauncher, WritesLogsThatOnlyItsUserCanRead) {
 }
 
 TEST_F(LocalLauncher, FollowsNoLinkThatSomebodyPutInPlaceOfALog) {
-  fs::create_directories(folder_ / "test/attempt_0/0");
   std::ofstream(folder_ / "precious") << "old";
-  fs::create_symlink(folder_ / "precious", folder_ / "test/attempt_0/0/stdout.log");
-  EXPECT_EQ(shell("echo one").exit_code, 0);
+  fs::create_symlink(folder_ / "precious", folder_ / "stdout.log");
+  LogFile file(folder_ / "stdout.log");
+  EXPECT_THAT(file.write("one"), HasSubstr("the job goes on without this log"));
   EXPECT_EQ(read_file(folder_ / "precious"), "old");
-  EXPECT_THAT(heard_.notes, ElementsAre(HasSubstr("the job goes on without this log")));
+}
+
+TEST_F(LocalLauncher, TakesNoLinkForTheFolderOfItsRun) {
+  fs::create_directory(folder_ / "theirs");
+  fs::create_directory_symlink(folder_ / "theirs", folder_ / "test");
+  EXPECT_EQ(shell("echo one").log_folder, folder_ / "test-2");
+  EXPECT_TRUE(fs::is_empty(folder_ / "theirs"));
 }
 
 TEST(LogFile, SaysOnceThatTheDiskIsFull) {
@@ -300,15 +363,24 @@ TEST(FindProgram, TellsHowToStartAPythonScript) {
 }
 
 TEST_F(LocalLauncher, PrunesOldRunsButNoneInUseAndNoStranger) {
-  for (const char* name :
-       {"20200101-000000-1-0", "20200102-000000-1-0-node-1", "20200103-000000-1-0", "keep-me"}) {
-    fs::create_directories(folder_ / name / "attempt_0");
-  }
   const LogFolder in_use(folder_, "20200101-000000-1-0");
-  prune_runs(folder_, 1);
+  fs::create_directories(folder_ / "20200102-000000-1-0-node-1");  // an earlier version's: no mark
+  for (const char* name : {"named", "named", "20200103-000000-1-0"}) LogFolder(folder_, name);
+  fs::create_directories(folder_ / "keep-me/attempt_0");
+  auto time = fs::file_time_type::clock::now() - std::chrono::hours(24);
+  for (const char* name : {"20200101-000000-1-0",
+                           "20200102-000000-1-0-node-1",
+                           "named",
+                           "keep-me",
+                           "20200103-000000-1-0",
+                           "named-2"})
+    fs::last_write_time(folder_ / name, time += std::chrono::hours(1));
+  prune_runs(folder_, 2);
   EXPECT_TRUE(fs::exists(folder_ / "20200101-000000-1-0"));
   EXPECT_FALSE(fs::exists(folder_ / "20200102-000000-1-0-node-1"));
+  EXPECT_FALSE(fs::exists(folder_ / "named"));
   EXPECT_TRUE(fs::exists(folder_ / "20200103-000000-1-0"));
+  EXPECT_TRUE(fs::exists(folder_ / "named-2"));
   EXPECT_TRUE(fs::exists(folder_ / "keep-me"));
 }
 

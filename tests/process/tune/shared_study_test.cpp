@@ -236,6 +236,28 @@ TEST_F(SharedStudy, ACommandThatCannotRunIsRefusedBeforeTheFirstTrialAndByADryRu
   refused(concat("[\"", test::program_path("muster"), "\", \"trian\"]"), "did you mean \"train\"?");
 }
 
+TEST_F(SharedStudy, WhatTheFileAsksForAndIsNotThereIsRefusedWithItsLineBeforeAnythingIsStored) {
+  const auto refused = [&](const std::string& line, const std::vector<std::string>& flags = {}) {
+    std::vector<std::string> words = {"tune", study("", 200, line)};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const Said said = say(words);
+    EXPECT_EQ(said.code, 2) << said.err;
+    EXPECT_FALSE(fs::exists(storage()));
+    return said.err;
+  };
+  // `line` is the eighth of the file.
+  const std::string place = concat(file().string(), ":8:1: ");
+  EXPECT_THAT(refused("executor = \"loacl\""), HasSubstr(place));
+  EXPECT_THAT(refused("searcher = \"randon\""), HasSubstr(place));
+  EXPECT_THAT(refused("machine = {custom = {a = 1}}\nscheduler = \"asha:max_t=0\""),
+              HasSubstr(concat(file().string(), ":9:1: scheduler asha")));
+  // What a flag says is not the file's.
+  EXPECT_THAT(refused("searcher = \"random\"", {"--searcher", "randon"}),
+              AllOf(HasSubstr("randon"), Not(HasSubstr(place))));
+  const std::string too_much = refused("", {"--cpu", "100000"});
+  EXPECT_THAT(too_much, AllOf(HasSubstr("this machine has"), Not(HasSubstr("study.toml:"))));
+}
+
 TEST_F(SharedStudy, AStudyWithoutEndWhoseCommandFailsEnds) {
   const Said said = say({"tune", study("exit 3", -1)});
   EXPECT_EQ(said.code, 1);
@@ -249,7 +271,7 @@ TEST_F(SharedStudy, FailFastEndsAtTheFirstFailureAndFailedTrialsAreRunOnceMoreOn
   EXPECT_THAT(said.err, HasSubstr("given up: trial 0 failed (crash): exit code 3"));
   EXPECT_EQ(replayed().trials().size(), 1U);
   write_file_atomic(folder_.path() / "fixed", "");
-  EXPECT_THAT(say({"study", "restart", storage().string()}).err, HasSubstr("once more: trials 0"));
+  EXPECT_THAT(say({"study", "restart", storage().string()}).err, HasSubstr("once more: trial 0\n"));
   EXPECT_THAT(say({"study", "restart", storage().string()}).err, HasSubstr("no trial is to be"));
   EXPECT_EQ(say({"tune", file}).code, 0);
   const tune::StudyCore core = replayed();

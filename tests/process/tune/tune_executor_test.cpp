@@ -104,12 +104,16 @@ TEST_F(LocalTrials, LinesInTheReportFileAreReports) {
 
 TEST_F(LocalTrials, MusterReportHearsTheAnswer) {
   script(
-      "muster report step=1 loss=0.5 --checkpoint c; echo $?; muster report step=2 loss=0.4; echo "
-      "$?; muster report loss=oops; echo $?");
+      "touch c; muster report step=1 loss=0.5 --checkpoint c; echo $?; muster report step=2 "
+      "loss=0.4; "
+      "echo $?; muster report loss=oops; echo $?; muster report step=3 loss=1 --checkpoint no/c; "
+      "echo $?");
   run([](const ExecutorEvent& event) {
     return event.report.step == 2 ? Decision{.action = Action::kPause} : Decision{};
   });
-  EXPECT_EQ(slurp(folder_of(0) / "stdout.log"), "continue\n0\npause\n4\n2\n");
+  EXPECT_EQ(slurp(folder_of(0) / "stdout.log"), "continue\n0\npause\n4\n2\n2\n");
+  EXPECT_THAT(slurp(folder_of(0) / "stderr.log"),
+              HasSubstr("--checkpoint: nothing is there (got no/c)"));
   EXPECT_THAT(reports(), SizeIs(2));
 }
 

@@ -5,6 +5,7 @@
 
 #include "muster/base/file.h"
 #include "muster/base/json.h"
+#include "muster/tune/core/study_core.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
@@ -12,6 +13,7 @@
 namespace muster::tune {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -273,6 +275,31 @@ TEST(ParamFlag, IsADomainOrAConstant) {
               HasSubstr("--param lr: NAME=DOMAIN"));
   EXPECT_THAT(test::refusal_of([] { parse_param_flag("lr=unifrm(1,2)"); }),
               HasSubstr("--param lr: unknown function"));
+}
+
+/// What the core says of a study, which knows no files.
+std::string core_refusal(const std::string& text) {
+  return test::refusal_of([&] {
+    const StudySpec spec = study(text);
+    check_study(spec);
+    const StudyCore core(spec);
+  });
+}
+
+TEST(StudyFile, WhatTheCoreRefusesNamesThePlace) {
+  const std::string head = "metric = \"loss\"\nmode = \"min\"\n";
+  const std::string space = "[space]\nlr = \"uniform(0, 1)\"\n";
+  EXPECT_THAT(core_refusal(head + "searcher = \"randon\"\n" + space),
+              AllOf(StartsWith("runs/a.toml:3:1: "), HasSubstr("did you mean \"random\"?")));
+  EXPECT_THAT(core_refusal(head + "\n[scheduler]\ntype = \"asha\"\nmax_t = 0\n" + space),
+              StartsWith("runs/a.toml:4:2: scheduler asha"));
+  EXPECT_THAT(core_refusal(head + "searcher = \"grid\"\nconstant_grid_search = true\n" + space),
+              StartsWith("runs/a.toml:"));
+  EXPECT_THAT(core_refusal(head + "ask_lease_s = 0\n" + space),
+              StartsWith("runs/a.toml:3:1: ask_lease: "));
+  EXPECT_THAT(core_refusal(head + "num_samples = 9223372036854775807\n[space]\nl = "
+                                  "\"grid_search(1, 2)\"\n"),
+              StartsWith("runs/a.toml:3:1: num_samples"));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/tune/storage/sqlite.h"
+#include "muster/tune/views/history.h"
 
 #include "tests/support/short_files.h"
 #include "tests/tune/run/study_with_file.h"
@@ -184,6 +185,34 @@ TEST_F(StudyWithOptuna, ATrialThatOptunaEnqueuedIsRunNextBesideATunerThatRuns) {
     if (const auto* note = std::get_if<TunerNote>(&event.what)) said.push_back(note->text);
   }
   EXPECT_THAT(said, ::testing::Contains(HasSubstr("Optuna's trial 2 waits in vain")).Times(1));
+  StudyCore again(mine);
+  for (const Event& event : stored()) again.replay(event);
+}
+
+TEST_F(StudyWithOptuna, AWaitingTrialThatNobodyCanReadIsSaidToWaitInVainAndTheNextIsRun) {
+  const StudySpec mine = spec(3);
+  Study study(mine);
+  const auto next = [&] {
+    return study.apply([](StudyCore& core, double now_s) { return start(core, now_s); });
+  };
+  EXPECT_EQ(next(), 0);
+  enqueue(mine.storage, 1, "no JSON");
+  enqueue(mine.storage, 2, R"({"lr": {"a": 1}})");
+  enqueue(mine.storage, 3, R"({"lr": 0.0123, "l1": 32})");
+  EXPECT_EQ(next(), 1);
+  EXPECT_EQ(next(), 2);
+  study.look([](const StudyCore& core) {
+    EXPECT_EQ(trial(core, 1).values, (Values{0.0123, 32}));
+    EXPECT_TRUE(core.waits_in_vain(1));
+    EXPECT_TRUE(core.waits_in_vain(2));
+    EXPECT_FALSE(core.waits_in_vain(3));
+  });
+  const auto foreign = read_foreign_trials(mine.storage, "test");
+  const auto all = histories(stored(), foreign, facts_of(mine));
+  std::vector<std::string> in_vain;
+  for (const TrialHistory& one : all)
+    if (one.in_vain) in_vain.push_back(trial_label(one));
+  EXPECT_THAT(in_vain, ::testing::ElementsAre("o1", "o2"));
   StudyCore again(mine);
   for (const Event& event : stored()) again.replay(event);
 }

@@ -243,6 +243,19 @@ TEST_F(StorageTrouble, ReadingNeedsNoRightToWriteAlsoWhereATunerWasKilled) {
   EXPECT_THAT(read_events(file(), "fashion"), SizeIs(12));
 }
 
+TEST_F(StorageTrouble, AFolderThatCannotBeWrittenIsSaidWithWhatToDo) {
+  const auto hints = [&] {
+    const auto has_hint = [](auto act) {
+      const std::string said = test::refusal_of(act, ErrorKind::kEnvironment);
+      return said.find("writable; --storage FILE names another") != said.npos;
+    };
+    return int(has_hint([&] { TunerLock(file(), "fashion"); })) + int(has_hint([&] { open(); }));
+  };
+  EXPECT_EQ(in_a_process_that_may_only_read(folder_.path(), hints), 2);
+  open()->append(std::vector<Event>{});
+  EXPECT_EQ(in_a_process_that_may_only_read(folder_.path(), hints), 2);
+}
+
 TEST_F(StorageTrouble, AFullDiskStoresNothingHalfAndCanBeTriedAgain) {
   EventMaker make(space_);
   const auto storage = open();

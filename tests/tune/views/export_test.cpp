@@ -1,7 +1,10 @@
 // Histories, and what is made of them: CSV, JSON, Ray's files, TensorBoard's.
 #include "muster/tune/views/export.h"
 
+#include <algorithm>
 #include <limits>
+#include <map>
+#include <variant>
 
 #include <gmock/gmock.h>
 
@@ -181,6 +184,32 @@ TEST_F(Export, RaysFilesAreTheSameWhetherWrittenAtOnceOrWhileTheStudyRuns) {
   EXPECT_THAT(lines[2], EndsWith(",1.0\r"));
 }
 
+TEST_F(Export, WhatIsWrittenWhileAStudyRunsHoldsNoReportsOfTrialsThatAreOver) {
+  RayFiles ray(folder_.path() / "ray", facts_);
+  TensorBoardTrials board(folder_.path() / "board", facts_), resumed(folder_.path() / "r", facts_);
+  size_t most = 0;
+  std::vector<Event> events = events_;
+  for (int64_t trial = 4; trial < 40; ++trial) make_.whole(trial, 5, events);
+  size_t open = 0;  // reports of trials that are not over
+  std::map<int64_t, size_t> reports;
+  for (const Event& event : events) {
+    if (std::holds_alternative<Reported>(event.what)) ++reports[event.trial], ++open;
+    if (const auto* ended = std::get_if<AttemptEnded>(&event.what);
+        ended != nullptr && is_over(ended->then))
+      open -= reports[event.trial];
+    ray.take(std::span(&event, 1));
+    board.take(std::span(&event, 1));
+    resumed.take(std::span(&event, 1), /*past=*/true);
+    EXPECT_EQ(ray.rows_held(), open);
+    EXPECT_EQ(board.rows_held(), 0U);
+    EXPECT_EQ(resumed.rows_held(), open);
+    most = std::max(most, open);
+  }
+  EXPECT_GT(most, 0U);
+  resumed.go_on();
+  EXPECT_EQ(resumed.rows_held(), 0U);
+}
+
 /// How often `text` is in the event files below a folder.
 size_t count_in_events(const std::filesystem::path& folder, const std::string& text) {
   size_t count = 0;
@@ -211,7 +240,8 @@ TEST_F(Export, TensorBoardGetsARunPerTrialAtOnceOrWhileTheStudyRuns) {
   EXPECT_EQ(count_in_events(once, "_hparams_/experiment"), 1U);
   // Resumed: only what is not over is made anew.
   TensorBoardTrials trials(live, facts_);
-  trials.take(events_, /*past=*/true);
+  for (const Event& event : events_) trials.take(std::span(&event, 1), /*past=*/true);
+  trials.go_on();
   EXPECT_EQ(count_in_events(live / "trial-00000", "_hparams_/session_start_info"), 1U);
   EXPECT_EQ(count_in_events(live / "trial-00003", "_hparams_/session_start_info"), 2U);
 }
