@@ -112,18 +112,17 @@ int TaskProgram::run(int argc, const char* const* argv, const std::function<Task
     track::ProgressPipe pipe;
     OfTask program(name_, words[0], line, flags_, make);
     const auto note = [](const std::string& text) { std::cerr << text << '\n' << std::flush; };
-    const auto say = [&](const std::string& text) { note(concat(name_, ": ", text)); };
     const ProgramEnd end =
         run_program(program,
                     line.run,
                     {.print = [](const std::string& text) { std::cout << text << std::flush; },
-                     .say = say,
+                     .say = note,
                      .note = note,
                      .progress = [&](const track::ProgressEvent& event) { pipe.write(event); },
                      .finish_progress = {}},
                     facts_of(words));
     if (end.is_explained) return 0;
-    if (end.is_first) say(end_text(end, words[0]));
+    if (end.is_first) note(end_text(end, words[0]));
     if (end.result.interrupted) return 130;
     if (end.is_first && !end.result.test.metrics.empty())
       std::cout << "test " << text_of(end.result.test.metrics) << '\n' << std::flush;
