@@ -53,6 +53,7 @@ Monitor::~Monitor() = default;
 
 void Monitor::start(std::function<void()> abort) {
   abort_ = std::move(abort);
+  hear_own_failures();
   thread_ = std::thread([self = shared_from_this()] { self->run(); });
 }
 
