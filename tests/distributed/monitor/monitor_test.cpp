@@ -347,15 +347,19 @@ TEST_P(MonitoredGroup, TheFlightRecordIsWrittenOnFailure) {
 
 TEST_P(MonitoredGroup, ARankThatThrowsLeavesItsFlightRecordToo) {
   const test::Folder folder;
-  const auto seen = errors_of_ranks(2,
-                                    GetParam(),
-                                    [](ProcessGroup group) {
-                                      all_reduce(group, 4);
-                                      if (group.rank() == 1) throw std::runtime_error("no batch");
-                                      all_reduce(group, 4);
-                                    },
-                                    {.flight_dir = folder.path().string()});
-  EXPECT_EQ(seen[1], "no batch");
+  const auto rank_main = [](ProcessGroup group) {
+    all_reduce(group, 4);
+    if (group.rank() == 1) throw std::runtime_error("no batch");
+    all_reduce(group, 4);
+  };
+  EXPECT_EQ(error_of([&] {
+              testing::run_ranks(2,
+                                 rank_main,
+                                 {.timeout = kLong,
+                                  .backend = GetParam(),
+                                  .monitor = {.flight_dir = folder.path().string()}});
+            }),
+            "no batch");
   const auto record = [&](int rank) {
     return parse_json(read_file(folder.path() / ("default-rank-" + std::to_string(rank) + ".json")),
                       "record");
