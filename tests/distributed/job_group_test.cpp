@@ -222,6 +222,27 @@ TEST(JobGroup, MayBeOfAnotherJobAtTheSameAddressWhenThoseOfTheFirstAreGone) {
   EXPECT_THAT(connect("second", [] {}), ::testing::Each(test::kNoError));  // its second group
 }
 
+// Rank 1 goes on to the next job while rank 0 still holds the first one.
+TEST(JobGroup, OfTheNextJobAtTheSameAddressDoesNotMeetTheFirstOnesServer) {
+  const int64_t port = free_port();
+  const auto connect = [&](int64_t rank, const std::string& run_id, std::chrono::seconds timeout) {
+    return distributed::connect_store(rank_of_two(rank, port, run_id), timeout);
+  };
+  c10::intrusive_ptr<c10d::Store> held;
+  std::thread zero([&] { held = connect(0, "first", 60s); });
+  connect(1, "first", 60s);
+  zero.join();
+  EXPECT_THAT(test::refusal_of([&] { connect(1, "second", 1s); }, ErrorKind::kEnvironment),
+              AllOf(HasSubstr("rank 0 did not come to the meeting of ranks"),
+                    HasSubstr("it still serves the job first at this address")));
+  std::string error;
+  std::thread one([&] { error = test::error_of([&] { connect(1, "second", 60s); }); });
+  held.reset();
+  EXPECT_EQ(test::error_of([&] { held = connect(0, "second", 60s); }), test::kNoError);
+  one.join();
+  EXPECT_EQ(error, test::kNoError);
+}
+
 TEST(JobGroup, OfOneMachineHasAStoreThatOthersDoNotReach) {
   const auto reaches = [](const char* address, int64_t port) {
     const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

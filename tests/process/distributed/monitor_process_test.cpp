@@ -223,6 +223,20 @@ TEST(RankZero, MayReturnBeforeThoseWhoDoNotNeedItAnyMore) {
   }
 }
 
+// It serves the store: who has been in a group of the job knows that it was there.
+TEST(RankZero, ThatHasEndedIsNamedToWhoComesToTheNextGroup) {
+  Launched job({"run",
+                "--nproc-per-node",
+                "2",
+                "--",
+                test::program_path("muster_failing_rank"),
+                "gloo",
+                "leave,again"});
+  EXPECT_EQ(job.wait(kLimit).code, 1) << job.err();
+  EXPECT_THAT(job.err(), HasSubstr("error: the store of the job is gone: rank 0, which served it"));
+  EXPECT_THAT(job.err(), HasSubstr("has ended"));
+}
+
 TEST(Monitor, IsSilentWhenNothingFails) {
   Launched job({"run",
                 "--nproc-per-node",
