@@ -6,7 +6,6 @@
 #include <chrono>
 #include <filesystem>
 #include <future>
-#include <stdexcept>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -20,7 +19,6 @@
 #include "muster/testing/run_ranks.h"
 
 #include "tests/support/error_of.h"
-#include "tests/support/folder.h"
 
 namespace muster {
 namespace {
@@ -343,34 +341,6 @@ TEST_P(MonitoredGroup, TheFlightRecordIsWrittenOnFailure) {
     EXPECT_EQ(record.at("operations").at(1).at("bytes"), 4 * (rank + 1));
   }
   std::filesystem::remove_all(folder);
-}
-
-TEST_P(MonitoredGroup, ARankThatThrowsLeavesItsFlightRecordToo) {
-  const test::Folder folder;
-  const auto rank_main = [](ProcessGroup group) {
-    all_reduce(group, 4);
-    if (group.rank() == 1) throw std::runtime_error("no batch");
-    all_reduce(group, 4);
-  };
-  EXPECT_EQ(error_of([&] {
-              testing::run_ranks(2,
-                                 rank_main,
-                                 {.timeout = kLong,
-                                  .backend = GetParam(),
-                                  .monitor = {.flight_dir = folder.path().string()}});
-            }),
-            "no batch");
-  const auto record = [&](int rank) {
-    return parse_json(read_file(folder.path() / ("default-rank-" + std::to_string(rank) + ".json")),
-                      "record");
-  };
-  EXPECT_EQ(record(1).at("verdict"), "rank 1 failed by itself: no batch");
-  EXPECT_EQ(record(1).at("operations").size(), 1U);
-  EXPECT_EQ(record(1).at("operations").at(0).at("state"), "completed");
-  // The survivor's is about the culprit, and passing its error on writes no other.
-  EXPECT_THAT(record(0).at("verdict").get<std::string>(),
-              AllOf(HasSubstr("rank 1"), Not(HasSubstr("by itself"))));
-  EXPECT_EQ(record(0).at("operations").size(), 2U);
 }
 
 TEST_P(MonitoredGroup, PointToPointWorksAndIsRecorded) {
