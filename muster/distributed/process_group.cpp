@@ -88,7 +88,7 @@ class GroupParts {
   const std::shared_ptr<ProcessGroup::State> state_;
 };
 
-std::string name_of(at::DeviceType kind) { return kind == at::kCPU ? "cpu" : "cuda"; }
+std::string name_of(at::DeviceType kind) { return c10::DeviceTypeName(kind, true); }
 
 /// The backends that were asked for. A rank that cannot use one says so to all: they end with its
 /// reason, instead of waiting for it.
@@ -119,33 +119,60 @@ ProcessGroup make_named_group(const std::vector<Member>& members,
   return parts.group("asked for");
 }
 
-/// For each kind of device the first choice that all ranks can make: none but the CPU's must be.
-ProcessGroup make_auto_group(const BackendRequest& request,
+/// What `auto` is to find.
+struct Wanted {
+  bool cpu = true;      ///< a backend for CPU tensors
+  bool device = false;  ///< one for a device's
+  bool device_if_any = true;
+};
+
+Wanted wanted_by(const std::vector<Member>& members) {
+  if (members.empty()) return {};
+  Wanted wanted{.cpu = false, .device_if_any = false};
+  for (const Member& member : members)
+    (member.kind == at::kCPU ? wanted.cpu : wanted.device) = true;
+  return wanted;
+}
+
+[[noreturn]] void refuse_all(const std::string& what, const std::string& why) {
+  throw environment_error(
+      {.refused = concat("no process-group backend for ", what, " is available"),
+       .rule = why,
+       .hint = "see `muster list backends`"});
+}
+
+/// For each kind of device the first choice that all ranks can make.
+ProcessGroup make_auto_group(const Wanted& wanted,
+                             const BackendRequest& request,
                              const MonitorOptions& monitor,
                              int server_rank) {
   const std::vector<const BackendEntry*> entries = by_preference();
   const std::vector<RankOffer> ranks = exchange_offers(request, entries);
   std::map<const BackendEntry*, std::string> unfit;
-  std::string reason = "auto";
-  const bool has_devices = choose(entries, at::kCUDA, ranks, unfit, reason) != nullptr;
+  const bool looks_for_device = wanted.device || wanted.device_if_any;
+  std::string why_device;
+  const BackendEntry* device =
+      looks_for_device ? choose(entries, at::kCUDA, ranks, unfit, why_device) : nullptr;
+  if (wanted.device && device == nullptr) refuse_all("cuda tensors", "auto" + why_device);
   GroupParts parts(request, monitor, server_rank);
+  if (!wanted.cpu) {
+    parts.add(*device, {at::kCUDA});
+    return parts.group("auto" + why_device);
+  }
+  const std::string without_device = "auto" + (device == nullptr ? why_device : "");
+  std::string reason = without_device;
   while (const BackendEntry* entry = choose(entries, at::kCPU, ranks, unfit, reason)) {
     try {
-      parts.add(*entry, {at::kCPU}, has_devices ? "cpu" : "");
-      if (!has_devices) return parts.group(reason);
-      std::string why_device;
-      const BackendEntry* device = choose(entries, at::kCUDA, ranks, unfit, why_device);
+      parts.add(*entry, {at::kCPU}, device != nullptr ? "cpu" : "");
+      if (device == nullptr) return parts.group(reason);
       parts.add(*device, {at::kCUDA});
       return parts.group(concat("auto", why_device, "; for CPU tensors ", entry->name));
     } catch (const BackendUnfit& why) {
       unfit[entry] = why.text().refused;
-      reason = "auto";
-      choose(entries, at::kCUDA, ranks, unfit, reason);
+      reason = without_device;
     }
   }
-  throw environment_error({.refused = "no process-group backend is available",
-                           .rule = reason,
-                           .hint = "see `muster list backends`"});
+  refuse_all("CPU tensors", reason);
 }
 
 std::shared_ptr<ThreadGroups> groups_of(const std::shared_ptr<ThreadExchange>& first) {
@@ -272,7 +299,7 @@ ProcessGroup init_process_group(const GroupOptions& options, const std::optional
   const std::vector<Member> members =
       named ? named_members(options.backend) : std::vector<Member>();
   for (const Member& member : members)
-    if (member.entry->name == "thread")
+    if (member.entry != nullptr && member.entry->name == "thread")
       member.entry->make({});  // says why not, and waits for nobody
   const RankEnv place = env.value_or(RankEnv{});
   const BackendRequest request{.store = connect_store(place, options.timeout),
@@ -284,8 +311,9 @@ ProcessGroup init_process_group(const GroupOptions& options, const std::optional
                                .host_identity = host_identity()};
   const MonitorOptions monitor = with_environment(options.monitor);
   const int server_rank = place.use_agent_store ? -1 : 0;
-  return named ? make_named_group(members, request, monitor, server_rank)
-               : make_auto_group(request, monitor, server_rank);
+  const bool finds = !named || members[0].entry == nullptr;
+  return finds ? make_auto_group(wanted_by(members), request, monitor, server_rank)
+               : make_named_group(members, request, monitor, server_rank);
 }
 
 ThreadWorld::ThreadWorld(int world_size,
@@ -332,10 +360,7 @@ ProcessGroup ThreadWorld::group(int rank) const {
                                .host_identity = hosts_.empty() ? host_identity() : hosts_[rank]};
   GroupParts parts(request, monitor_, -1);
   const BackendEntry& entry = backends().at(backend_);
-  std::vector<at::DeviceType> kinds;
-  for (const at::DeviceType kind : {at::kCPU, at::kCUDA})
-    if (moves(entry, kind)) kinds.push_back(kind);
-  parts.add(entry, kinds);
+  parts.add(entry, kinds_of(entry));
   return parts.group(backend_ == "thread" ? "the ranks are threads of one process" : "asked for");
 }
 

@@ -16,6 +16,7 @@
 #include "muster/base/file.h"
 #include "muster/base/job_key.h"
 #include "muster/base/text.h"
+#include "muster/distributed/meet/backend.h"
 #include "muster/distributed/meet/store.h"
 #include "muster/distributed/process_group.h"
 
@@ -80,6 +81,27 @@ TEST(JobGroup, MayNameItsBackendByTheKindOfDevice) {
                               group.barrier();
                             }),
               ::testing::Each(test::kNoError));
+}
+
+// For a model on the CPU, whatever devices there are: nccl is not even asked.
+TEST(JobGroup, MayLeaveItsBackendToAutoForOneKindOfDevice) {
+  const auto errors = errors_of_job(2, [&](const RankEnv& env) {
+    const auto group =
+        distributed::init_process_group({.backend = "cpu:auto", .timeout = 60s}, env);
+    EXPECT_EQ(group.backend(), "shm");
+    EXPECT_EQ(group.backend_reason(), "auto");
+    EXPECT_EQ(group.device(), at::Device(at::kCPU));
+    group.barrier();
+  });
+  EXPECT_THAT(errors, ::testing::Each(test::kNoError));
+  if (distributed::backends().at("nccl").available().empty()) return;
+  EXPECT_THAT(errors_of_job(2,
+                            [](const RankEnv& env) {
+                              distributed::init_process_group(
+                                  {.backend = "cuda:auto", .timeout = 60s}, env);
+                            }),
+              ::testing::Each(AllOf(HasSubstr("no process-group backend for cuda tensors"),
+                                    HasSubstr("not nccl: "))));
 }
 
 int threads_of_process() {

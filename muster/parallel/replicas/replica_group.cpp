@@ -107,8 +107,8 @@ ReplicaGroup::ReplicaGroup(std::vector<at::Device> devices, DataParallelOptions 
     std::function<double()> clock;
     if (options_.clock) clock = [this, i] { return options_.clock(i); };
     timers_.emplace_back(devices_[i], clock);
-    rings_.push_back(devices_[i].is_cuda() ? std::make_unique<tensor::PinnedRing>(devices_[i])
-                                           : nullptr);
+    rings_.push_back(devices_[i].is_cpu() ? nullptr
+                                          : std::make_unique<tensor::PinnedRing>(devices_[i]));
   }
   const int threads = options_.threads_per_replica > 0
                           ? options_.threads_per_replica
