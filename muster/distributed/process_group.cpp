@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -14,6 +15,8 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/diagnose/record/failure_note.h"
+#include "muster/distributed/call/contribution.h"
+#include "muster/distributed/call/sparse_allreduce.h"
 #include "muster/distributed/meet/backend.h"
 #include "muster/distributed/meet/choose_backend.h"
 #include "muster/distributed/meet/host.h"
@@ -85,7 +88,7 @@ class GroupParts {
   const std::shared_ptr<ProcessGroup::State> state_;
 };
 
-std::string name_of(at::DeviceType kind) { return kind == at::kCPU ? "cpu" : "cuda"; }
+std::string name_of(at::DeviceType kind) { return c10::DeviceTypeName(kind, true); }
 
 /// The backends that were asked for. A rank that cannot use one says so to all: they end with its
 /// reason, instead of waiting for it.
@@ -116,33 +119,60 @@ ProcessGroup make_named_group(const std::vector<Member>& members,
   return parts.group("asked for");
 }
 
-/// For each kind of device the first choice that all ranks can make: none but the CPU's must be.
-ProcessGroup make_auto_group(const BackendRequest& request,
+/// What `auto` is to find.
+struct Wanted {
+  bool cpu = true;      ///< a backend for CPU tensors
+  bool device = false;  ///< one for a device's
+  bool device_if_any = true;
+};
+
+Wanted wanted_by(const std::vector<Member>& members) {
+  if (members.empty()) return {};
+  Wanted wanted{.cpu = false, .device_if_any = false};
+  for (const Member& member : members)
+    (member.kind == at::kCPU ? wanted.cpu : wanted.device) = true;
+  return wanted;
+}
+
+[[noreturn]] void refuse_all(const std::string& what, const std::string& why) {
+  throw environment_error(
+      {.refused = concat("no process-group backend for ", what, " is available"),
+       .rule = why,
+       .hint = "see `muster list backends`"});
+}
+
+/// For each kind of device the first choice that all ranks can make.
+ProcessGroup make_auto_group(const Wanted& wanted,
+                             const BackendRequest& request,
                              const MonitorOptions& monitor,
                              int server_rank) {
   const std::vector<const BackendEntry*> entries = by_preference();
   const std::vector<RankOffer> ranks = exchange_offers(request, entries);
   std::map<const BackendEntry*, std::string> unfit;
-  std::string reason = "auto";
-  const bool has_devices = choose(entries, at::kCUDA, ranks, unfit, reason) != nullptr;
+  const bool looks_for_device = wanted.device || wanted.device_if_any;
+  std::string why_device;
+  const BackendEntry* device =
+      looks_for_device ? choose(entries, at::kCUDA, ranks, unfit, why_device) : nullptr;
+  if (wanted.device && device == nullptr) refuse_all("cuda tensors", "auto" + why_device);
   GroupParts parts(request, monitor, server_rank);
+  if (!wanted.cpu) {
+    parts.add(*device, {at::kCUDA});
+    return parts.group("auto" + why_device);
+  }
+  const std::string without_device = "auto" + (device == nullptr ? why_device : "");
+  std::string reason = without_device;
   while (const BackendEntry* entry = choose(entries, at::kCPU, ranks, unfit, reason)) {
     try {
-      parts.add(*entry, {at::kCPU}, has_devices ? "cpu" : "");
-      if (!has_devices) return parts.group(reason);
-      std::string why_device;
-      const BackendEntry* device = choose(entries, at::kCUDA, ranks, unfit, why_device);
+      parts.add(*entry, {at::kCPU}, device != nullptr ? "cpu" : "");
+      if (device == nullptr) return parts.group(reason);
       parts.add(*device, {at::kCUDA});
       return parts.group(concat("auto", why_device, "; for CPU tensors ", entry->name));
     } catch (const BackendUnfit& why) {
       unfit[entry] = why.text().refused;
-      reason = "auto";
-      choose(entries, at::kCUDA, ranks, unfit, reason);
+      reason = without_device;
     }
   }
-  throw environment_error({.refused = "no process-group backend is available",
-                           .rule = reason,
-                           .hint = "see `muster list backends`"});
+  refuse_all("CPU tensors", reason);
 }
 
 std::shared_ptr<ThreadGroups> groups_of(const std::shared_ptr<ThreadExchange>& first) {
@@ -153,6 +183,31 @@ std::shared_ptr<ThreadGroups> groups_of(const std::shared_ptr<ThreadExchange>& f
 /// The work may be null where nothing is left to wait for.
 void finish(const c10::intrusive_ptr<c10d::Work>& work) {
   if (work) work->wait();
+}
+
+/// Before LibTorch looks at it, in words of its own. `written`: the result goes there.
+void check_for(const c10d::ProcessGroup& group,
+               const std::string& call,
+               const at::Tensor& tensor,
+               bool written) {
+  check_tensor(call, tensor);
+  const auto shape = [&] { return shape_text(tensor.scalar_type(), tensor.sizes()); };
+  const std::vector<at::Device> kinds = group.getDeviceTypes();
+  const auto is_kind = [&](at::Device device) { return device.type() == tensor.device().type(); };
+  if (std::none_of(kinds.begin(), kinds.end(), is_kind)) {
+    std::vector<std::string> names;
+    for (const at::Device kind : kinds) names.push_back(c10::DeviceTypeName(kind.type(), true));
+    throw usage_error(
+        {.refused = call,
+         .rule = concat("this group moves tensors of ", join(names, " and ")),
+         .value = concat(shape(), " on ", tensor.device()),
+         .hint = "move the tensor, or name a backend for its kind of device (cpu:A,cuda:B)"});
+  }
+  if (written && at::has_internal_overlap(tensor) == at::MemOverlap::Yes)
+    throw usage_error({.refused = call,
+                       .rule = "each element of a result has a place of its own",
+                       .value = concat(shape(), " of strides ", tensor.strides()),
+                       .hint = "an expanded tensor: clone() it first"});
 }
 
 /// With its values in its own memory, and nothing else. gloo takes what lies in the gaps of a
@@ -174,15 +229,21 @@ const c10::intrusive_ptr<c10d::Store>& ProcessGroup::store() const { return stat
 at::Device ProcessGroup::device() const { return state_->device; }
 
 void ProcessGroup::all_reduce(at::Tensor tensor, c10d::ReduceOp op) const {
+  const bool sparse = is_sparse({tensor});
+  if (sparse)
+    check_sparse_allreduce({tensor}, op);
+  else
+    check_for(*state_->group, "all_reduce", tensor, /*written=*/true);
   c10d::AllreduceOptions options;
   options.reduceOp = std::move(op);
   options.asyncOp = false;  // see Note [Who works]
-  std::vector<at::Tensor> tensors{plain(tensor)};
+  std::vector<at::Tensor> tensors{sparse ? tensor : plain(tensor)};
   finish(state_->group->allreduce(tensors, options));
   if (!tensors[0].is_same(tensor)) tensor.copy_(tensors[0]);
 }
 
 void ProcessGroup::broadcast(at::Tensor tensor, int root) const {
+  check_for(*state_->group, "broadcast", tensor, /*written=*/true);
   c10d::BroadcastOptions options;
   options.rootRank = root;
   options.asyncOp = false;
@@ -192,6 +253,7 @@ void ProcessGroup::broadcast(at::Tensor tensor, int root) const {
 }
 
 at::Tensor ProcessGroup::all_gather(const at::Tensor& tensor) const {
+  check_for(*state_->group, "all_gather", tensor, /*written=*/false);
   std::vector<int64_t> sizes = tensor.sizes().vec();
   sizes.insert(sizes.begin(), world_size());
   at::Tensor all = at::empty(sizes, tensor.options());
@@ -237,7 +299,7 @@ ProcessGroup init_process_group(const GroupOptions& options, const std::optional
   const std::vector<Member> members =
       named ? named_members(options.backend) : std::vector<Member>();
   for (const Member& member : members)
-    if (member.entry->name == "thread")
+    if (member.entry != nullptr && member.entry->name == "thread")
       member.entry->make({});  // says why not, and waits for nobody
   const RankEnv place = env.value_or(RankEnv{});
   const BackendRequest request{.store = connect_store(place, options.timeout),
@@ -249,8 +311,9 @@ ProcessGroup init_process_group(const GroupOptions& options, const std::optional
                                .host_identity = host_identity()};
   const MonitorOptions monitor = with_environment(options.monitor);
   const int server_rank = place.use_agent_store ? -1 : 0;
-  return named ? make_named_group(members, request, monitor, server_rank)
-               : make_auto_group(request, monitor, server_rank);
+  const bool finds = !named || members[0].entry == nullptr;
+  return finds ? make_auto_group(wanted_by(members), request, monitor, server_rank)
+               : make_named_group(members, request, monitor, server_rank);
 }
 
 ThreadWorld::ThreadWorld(int world_size,
@@ -297,10 +360,7 @@ ProcessGroup ThreadWorld::group(int rank) const {
                                .host_identity = hosts_.empty() ? host_identity() : hosts_[rank]};
   GroupParts parts(request, monitor_, -1);
   const BackendEntry& entry = backends().at(backend_);
-  std::vector<at::DeviceType> kinds;
-  for (const at::DeviceType kind : {at::kCPU, at::kCUDA})
-    if (moves(entry, kind)) kinds.push_back(kind);
-  parts.add(entry, kinds);
+  parts.add(entry, kinds_of(entry));
   return parts.group(backend_ == "thread" ? "the ranks are threads of one process" : "asked for");
 }
 

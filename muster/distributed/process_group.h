@@ -21,7 +21,9 @@ namespace muster::distributed {
 inline constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(30);
 
 struct GroupOptions {
-  std::string backend = "auto";  ///< auto, a name of `muster list backends`, or cpu:A,cuda:B
+  /// auto, a name of `muster list backends`, or cpu:A,cuda:B; cpu:auto for a model on the CPU of a
+  /// machine that has devices, too.
+  std::string backend = "auto";
   std::chrono::milliseconds timeout = kDefaultTimeout;  ///< of the meeting and of each operation
   /// Who names the culprit when an operation fails; costs some 0.5 µs each.
   MonitorOptions monitor;
@@ -42,11 +44,12 @@ class ProcessGroup {
   const c10::intrusive_ptr<c10d::ProcessGroup>& c10d() const;
   const c10::intrusive_ptr<c10d::Store>& store() const;
 
-  /// Where this group's tensors live: the CPU, or this rank's CUDA device.
+  /// Where this group's tensors live: the CPU, or this rank's device.
   at::Device device() const;
 
   /// In place; blocks until this rank's tensor holds the result. Any shape and dtype that the
-  /// backend moves.
+  /// backend moves, and sums of sparse COO tensors. Throws a usage error for other tensors, before
+  /// anybody waits.
   void all_reduce(at::Tensor tensor, c10d::ReduceOp op = c10d::ReduceOp::SUM) const;
   void broadcast(at::Tensor tensor, int root = 0) const;
   /// [world_size, …] of the ranks' tensors, which have one shape and dtype.

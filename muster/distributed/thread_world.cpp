@@ -2,6 +2,7 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -9,6 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/distributed/monitor/monitored_backend.h"
 #include "muster/distributed/process_group.h"
 #include "muster/distributed/thread/thread_groups.h"
 #include "muster/tensor/intraop_threads.h"
@@ -16,6 +18,12 @@
 
 namespace muster::distributed {
 namespace {
+
+/// Before the group goes: what of a process is its own exception on the way.
+void record_failure(const ProcessGroup& group, const std::string& why) {
+  c10d::Backend& backend = *group.c10d()->getBackend(group.device().type());
+  if (MonitoredBackend* monitor = monitored_in(backend)) monitor->failed_by_itself(why);
+}
 
 /// The error in hand, with the rank in front of ours and behind LibTorch's.
 std::exception_ptr error_of_rank(int rank) {
@@ -57,6 +65,7 @@ void ThreadWorld::run(const std::function<void(ProcessGroup)>& rank_main,
         const std::lock_guard lock(mutex);
         if (!first) first = error;
       }
+      if (mine) record_failure(*mine, tensor::what_of(error));
       leave(rank, tensor::what_of(error));
     }
   };

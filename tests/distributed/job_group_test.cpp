@@ -16,6 +16,7 @@
 #include "muster/base/file.h"
 #include "muster/base/job_key.h"
 #include "muster/base/text.h"
+#include "muster/distributed/meet/backend.h"
 #include "muster/distributed/meet/store.h"
 #include "muster/distributed/process_group.h"
 
@@ -80,6 +81,27 @@ TEST(JobGroup, MayNameItsBackendByTheKindOfDevice) {
                               group.barrier();
                             }),
               ::testing::Each(test::kNoError));
+}
+
+// For a model on the CPU, whatever devices there are: nccl is not even asked.
+TEST(JobGroup, MayLeaveItsBackendToAutoForOneKindOfDevice) {
+  const auto errors = errors_of_job(2, [&](const RankEnv& env) {
+    const auto group =
+        distributed::init_process_group({.backend = "cpu:auto", .timeout = 60s}, env);
+    EXPECT_EQ(group.backend(), "shm");
+    EXPECT_EQ(group.backend_reason(), "auto");
+    EXPECT_EQ(group.device(), at::Device(at::kCPU));
+    group.barrier();
+  });
+  EXPECT_THAT(errors, ::testing::Each(test::kNoError));
+  if (distributed::backends().at("nccl").available().empty()) return;
+  EXPECT_THAT(errors_of_job(2,
+                            [](const RankEnv& env) {
+                              distributed::init_process_group(
+                                  {.backend = "cuda:auto", .timeout = 60s}, env);
+                            }),
+              ::testing::Each(AllOf(HasSubstr("no process-group backend for cuda tensors"),
+                                    HasSubstr("not nccl: "))));
 }
 
 int threads_of_process() {
@@ -220,6 +242,27 @@ TEST(JobGroup, MayBeOfAnotherJobAtTheSameAddressWhenThoseOfTheFirstAreGone) {
   EXPECT_THAT(connect("first", meanwhile), ::testing::Each(test::kNoError));
   EXPECT_THAT(connect("second", [] {}), ::testing::Each(test::kNoError));
   EXPECT_THAT(connect("second", [] {}), ::testing::Each(test::kNoError));  // its second group
+}
+
+// Rank 1 goes on to the next job while rank 0 still holds the first one.
+TEST(JobGroup, OfTheNextJobAtTheSameAddressDoesNotMeetTheFirstOnesServer) {
+  const int64_t port = free_port();
+  const auto connect = [&](int64_t rank, const std::string& run_id, std::chrono::seconds timeout) {
+    return distributed::connect_store(rank_of_two(rank, port, run_id), timeout);
+  };
+  c10::intrusive_ptr<c10d::Store> held;
+  std::thread zero([&] { held = connect(0, "first", 60s); });
+  connect(1, "first", 60s);
+  zero.join();
+  EXPECT_THAT(test::refusal_of([&] { connect(1, "second", 1s); }, ErrorKind::kEnvironment),
+              AllOf(HasSubstr("rank 0 did not come to the meeting of ranks"),
+                    HasSubstr("it still serves the job first at this address")));
+  std::string error;
+  std::thread one([&] { error = test::error_of([&] { connect(1, "second", 60s); }); });
+  held.reset();
+  EXPECT_EQ(test::error_of([&] { held = connect(0, "second", 60s); }), test::kNoError);
+  one.join();
+  EXPECT_EQ(error, test::kNoError);
 }
 
 TEST(JobGroup, OfOneMachineHasAStoreThatOthersDoNotReach) {

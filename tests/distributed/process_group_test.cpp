@@ -118,7 +118,7 @@ TEST(AutoBackend, IsOneForEachKindOfDevice) {
 
 TEST(NamedBackends, AreOneForAllKindsOrOneForEach) {
   using distributed::named_members;
-  EXPECT_EQ(named_members("thread").size(), 2u);
+  EXPECT_EQ(named_members("thread").size(), 3u);  // with the fake devices of this program
   EXPECT_EQ(named_members("gloo").size(), 1u);
   const auto members = named_members("cuda:nccl,cpu:gloo");
   ASSERT_EQ(members.size(), 2u);
@@ -132,6 +132,9 @@ TEST(NamedBackends, AreOneForAllKindsOrOneForEach) {
   EXPECT_THAT(refusal_of("cpu:gloo,nccl"), HasSubstr("each part is cpu:NAME or cuda:NAME"));
   EXPECT_THAT(refusal_of("tpu:gloo"), HasSubstr("each part is cpu:NAME or cuda:NAME"));
   EXPECT_THAT(refusal_of("cpu:glo"), HasSubstr("did you mean \"gloo\"?"));
+  EXPECT_THAT(refusal_of("cpu:auto,cuda:nccl"), HasSubstr("auto is for all kinds that are named"));
+  ASSERT_EQ(named_members("cpu:auto").size(), 1u);
+  EXPECT_EQ(named_members("cpu:auto")[0].entry, nullptr);
 }
 
 TEST(ShmBackend, RefusesRanksOfOtherHostsOnAllRanks) {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <typeinfo>
 #include <utility>
+#include <vector>
 
 #include <cxxabi.h>
 #include <fcntl.h>
@@ -56,6 +57,39 @@ bool put(const std::string& file, const ErrorReport& report) {
   }
 }
 
+/// Who else writes something down.
+struct Listeners {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<FailureListener::element_type>> list;
+
+  static Listeners& of_process() {
+    static Listeners listeners;
+    return listeners;
+  }
+};
+
+void tell_listeners(const std::string& message) {
+  std::vector<FailureListener> alive;  // called without the lock: one may drop another
+  {
+    Listeners& all = Listeners::of_process();
+    const std::lock_guard lock(all.mutex);
+    for (const auto& listener : all.list)
+      if (auto held = listener.lock()) alive.push_back(std::move(held));
+  }
+  for (const FailureListener& listener : alive) {
+    try {
+      (*listener)(message);
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the process fails anyway
+    }
+  }
+}
+
+/// A copy (fork) of the rank is not the rank.
+bool is_the_rank() {
+  const pid_t rank = Noted::of_process().rank;
+  return rank == 0 || rank == ::getpid();
+}
+
 /// What is to stand there after `report`; nothing if that changes nothing.
 std::optional<ErrorReport> after(const std::optional<ErrorReport>& noted, ErrorReport report) {
   if (!noted) return report;
@@ -70,8 +104,7 @@ std::optional<ErrorReport> after(const std::optional<ErrorReport>& noted, ErrorR
 void write_report(ErrorReport report) {
   Noted& noted = Noted::of_process();
   const std::string file = process_environment(kErrorFileEnv).value_or("");
-  const pid_t rank = noted.rank;
-  if (file.empty() || (rank != 0 && rank != ::getpid())) return;
+  if (file.empty() || !is_the_rank()) return;
   report.timestamp_s = static_cast<int64_t>(std::time(nullptr));
   report.monotonic_ns = FlightRecorder::now_ns();
   const std::lock_guard lock(noted.mutex);
@@ -113,7 +146,20 @@ std::terminate_handler next_handler = nullptr;
 
 }  // namespace
 
-void note_failure(const std::string& message) { write_report({.message = message}); }
+void note_failure(const std::string& message) {
+  write_report({.message = message});
+  if (is_the_rank()) tell_listeners(message);
+}
+
+FailureListener on_failure(std::function<void(const std::string& message)> hear) {
+  auto listener =
+      std::make_shared<const std::function<void(const std::string& message)>>(std::move(hear));
+  Listeners& all = Listeners::of_process();
+  const std::lock_guard lock(all.mutex);
+  std::erase_if(all.list, [](const auto& other) { return other.expired(); });
+  all.list.push_back(listener);
+  return listener;
+}
 
 void note_failure_of_peers(const std::string& message, const std::vector<int>& ended) {
   write_report({.message = message, .is_consequence = true, .after = {ended.begin(), ended.end()}});

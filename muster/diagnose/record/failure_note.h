@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,12 @@ void note_failure_of_peers(const std::string& message, const std::vector<int>& e
 /// that was after they were noted to have failed, this process has survived it. Costs a look at a
 /// number as a rule.
 void note_success_with_peers(int64_t begun_ns);
+
+/// Whoever has more to write down than that hears of a failure of this process's own, by note_failure
+/// or an exception that nobody catches, for as long as the result lives: with its words, on the thread
+/// that fails, when the note is written. What it throws is lost.
+using FailureListener = std::shared_ptr<const std::function<void(const std::string& message)>>;
+FailureListener on_failure(std::function<void(const std::string& message)> hear);
 
 /// This process is the rank. From now on an exception that nobody catches is noted before the process
 /// ends of it, as it does without this: what was installed by std::set_terminate before is called

@@ -1,7 +1,10 @@
 // Processes over TCP by LibTorch's Gloo. The only file that includes ProcessGroupGloo.hpp: the
 // wheel ships no gloo headers, and Debian's are from 2022, so gloo types are used opaquely here:
 // nothing of gloo's own is constructed or derived by us.
+#include <atomic>
+#include <cstdint>
 #include <cstdlib>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -9,17 +12,23 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/distributed/call/contribution.h"
+#include "muster/distributed/call/ordered_bits.h"
+#include "muster/distributed/call/pending_work.h"
+#include "muster/distributed/call/sparse_allreduce.h"
 #include "muster/distributed/meet/backend.h"
 
 namespace muster::distributed {
 namespace {
 
+using c10d::OpType;
 using Gloo = c10d::ProcessGroupGloo;
 using OptionsPtr = c10::intrusive_ptr<Gloo::Options>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -80,9 +89,10 @@ class GlooKnowledge {
   std::map<std::pair<at::ScalarType, int>, std::string> refusals_;
 };
 
-/// Refuses at the call what gloo would refuse in a thread of its own, when the other ranks already
-/// wait: all ranks refuse it, and the group stays whole. As c10d's callers know the operations; those
-/// of newer names come by these.
+/// Refuses at the call, in the words of all backends, what gloo would refuse in its own, or in a thread
+/// of its own, when the other ranks already wait: all ranks refuse it, and the group stays whole. And
+/// takes minima and maxima as the other backends do, see Note [NaN over gloo]. As c10d's callers know
+/// the operations; those of newer names come by these.
 class CheckedGloo final : public Gloo {
  public:
   CheckedGloo(const c10::intrusive_ptr<c10d::Store>& store,
@@ -92,62 +102,111 @@ class CheckedGloo final : public Gloo {
       : Gloo(store, rank, size, options), made_with_(options) {}
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
-    check("BROADCAST", tensors);
+    Contribution part = contribution_of(OpType::BROADCAST, options);
+    part.inputs = tensors;
+    check(part);
     return Gloo::broadcast(tensors, options);
   }
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
-    check("ALLREDUCE", tensors, options.reduceOp);
-    return Gloo::allreduce(tensors, options);
+    Contribution part = contribution_of(OpType::ALLREDUCE, options);
+    part.inputs = tensors;
+    if (is_sparse(tensors)) {
+      check_sparse_allreduce(tensors, options.reduceOp);
+      if (options.reduceOp != c10d::ReduceOp::SUM)
+        throw usage_error(
+            {.refused = "ALLREDUCE avg of sparse tensors over gloo",
+             .rule = "gloo sums them",
+             .hint = "divide the sum by the number of ranks, or take the backend shm"});
+      return Gloo::allreduce(tensors, options);
+    }
+    check(part);
+    if (!compares(part)) return Gloo::allreduce(tensors, options);
+    Tensors bits = bits_of(tensors, part);
+    return floats_of(tensors, bits, Gloo::allreduce(bits, options));
   }
   WorkPtr allreduce_coalesced(Tensors& tensors,
                               const c10d::AllreduceCoalescedOptions& options) override {
-    check("ALLREDUCE_COALESCED", tensors, options.reduceOp);
-    return Gloo::allreduce_coalesced(tensors, options);
+    Contribution part = contribution_of(OpType::ALLREDUCE_COALESCED, options);
+    part.inputs = tensors;
+    check(part);
+    if (!compares(part)) return Gloo::allreduce_coalesced(tensors, options);
+    Tensors bits = bits_of(tensors, part);
+    return floats_of(tensors, bits, Gloo::allreduce_coalesced(bits, options));
   }
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
-    check("REDUCE", tensors, options.reduceOp);
-    return Gloo::reduce(tensors, options);
+    Contribution part = contribution_of(OpType::REDUCE, options);
+    part.inputs = tensors;
+    check(part);
+    if (!compares(part)) return Gloo::reduce(tensors, options);
+    Tensors bits = bits_of(tensors, part);
+    const bool is_root = getRank() == part.root;
+    return floats_of(is_root ? tensors : Tensors(), bits, Gloo::reduce(bits, options));
   }
   WorkPtr allgather(TensorLists& outputs,
                     Tensors& inputs,
                     const c10d::AllgatherOptions& options) override {
-    check("ALLGATHER", inputs);
+    Contribution part = contribution_of(OpType::ALLGATHER, options);
+    part.inputs = inputs;
+    if (!outputs.empty()) part.outputs = outputs[0];
+    check(part);
     return Gloo::allgather(outputs, inputs, options);
   }
   WorkPtr _allgather_base(at::Tensor& output,
                           at::Tensor& input,
                           const c10d::AllgatherOptions& options) override {
-    check("ALLGATHER", {input});
+    Contribution part = contribution_of(OpType::_ALLGATHER_BASE, options);
+    part.inputs = {input};
+    part.outputs = {output};
+    check(part);
     return Gloo::_allgather_base(output, input, options);
   }
   WorkPtr gather(TensorLists& outputs,
                  Tensors& inputs,
                  const c10d::GatherOptions& options) override {
-    check("GATHER", inputs);
+    Contribution part = contribution_of(OpType::GATHER, options);
+    part.inputs = inputs;
+    if (!outputs.empty()) part.outputs = outputs[0];
+    check(part);
     return Gloo::gather(outputs, inputs, options);
   }
   WorkPtr scatter(Tensors& outputs,
                   TensorLists& inputs,
                   const c10d::ScatterOptions& options) override {
-    check("SCATTER", outputs);
+    Contribution part = contribution_of(OpType::SCATTER, options);
+    if (!inputs.empty()) part.inputs = inputs[0];
+    part.outputs = outputs;
+    check(part);
     return Gloo::scatter(outputs, inputs, options);
   }
   WorkPtr reduce_scatter(Tensors& outputs,
                          TensorLists& inputs,
                          const c10d::ReduceScatterOptions& options) override {
-    check("REDUCE_SCATTER", outputs, options.reduceOp);
-    return Gloo::reduce_scatter(outputs, inputs, options);
+    Contribution part = contribution_of(OpType::REDUCE_SCATTER, options);
+    if (!inputs.empty()) part.inputs = inputs[0];
+    part.outputs = outputs;
+    check(part);
+    if (!compares(part)) return Gloo::reduce_scatter(outputs, inputs, options);
+    Tensors rows;
+    for (const at::Tensor& bits : bits_of(part.inputs, part)) rows.push_back(bits.view(-1));
+    return own_part(part, at::cat(rows));
   }
   WorkPtr _reduce_scatter_base(at::Tensor& output,
                                at::Tensor& input,
                                const c10d::ReduceScatterOptions& options) override {
-    check("REDUCE_SCATTER", {input}, options.reduceOp);
-    return Gloo::_reduce_scatter_base(output, input, options);
+    Contribution part = contribution_of(OpType::_REDUCE_SCATTER_BASE, options);
+    part.inputs = {input};
+    part.outputs = {output};
+    check(part);
+    if (!compares(part)) return Gloo::_reduce_scatter_base(output, input, options);
+    return own_part(part, ordered_bits(input, part.reduce_op.op_));
   }
   WorkPtr alltoall(Tensors& outputs,
                    Tensors& inputs,
                    const c10d::AllToAllOptions& options) override {
-    check("ALLTOALL", inputs);
+    Contribution part = contribution_of(OpType::ALLTOALL, options);
+    part.inputs = inputs;
+    part.outputs = outputs;
+    check(part);
     return Gloo::alltoall(outputs, inputs, options);
   }
   WorkPtr alltoall_base(at::Tensor& output,
@@ -155,25 +214,104 @@ class CheckedGloo final : public Gloo {
                         std::vector<int64_t>& output_splits,
                         std::vector<int64_t>& input_splits,
                         const c10d::AllToAllOptions& options) override {
-    check("ALLTOALL", {input});
+    Contribution part = contribution_of(OpType::ALLTOALL_BASE, options);
+    part.inputs = {input};
+    part.outputs = {output};
+    part.output_splits = output_splits;
+    part.input_splits = input_splits;
+    check(part);
     return Gloo::alltoall_base(output, input, output_splits, input_splits, options);
+  }
+  WorkPtr send(Tensors& tensors, int to, int tag) override {
+    check_message("SEND", tensors, to, getSize());
+    return Gloo::send(tensors, to, tag);
+  }
+  WorkPtr recv(Tensors& tensors, int from, int tag) override {
+    check_message("RECV", tensors, from, getSize());
+    return Gloo::recv(tensors, from, tag);
+  }
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override {
+    check_message("RECVANYSOURCE", tensors, getRank(), getSize());
+    return Gloo::recvAnysource(tensors, tag);
   }
 
  private:
-  /// What else is wrong with the tensors gloo says itself.
-  void check(const char* call,
-             const Tensors& tensors,
-             const std::optional<c10d::ReduceOp>& reduce = std::nullopt) const {
-    if (tensors.empty() || !tensors[0].defined() || tensors[0].is_sparse()) return;
-    const at::ScalarType dtype = tensors[0].scalar_type();
+  /// Lists of a gather, a scatter or an all-gather.
+  static void check_one_shape(const Contribution& part) {
+    const at::Tensor& first = part.op == OpType::SCATTER ? part.outputs[0] : part.inputs[0];
+    for (const at::Tensor& tensor : part.op == OpType::SCATTER ? part.inputs : part.outputs) {
+      if (tensor.sizes() == first.sizes()) continue;
+      throw usage_error({.refused = concat(part.describe(), " over gloo"),
+                         .rule = "the tensors of a list have one shape",
+                         .value = concat(shape_text(first.scalar_type(), first.sizes()),
+                                         " and ",
+                                         shape_text(tensor.scalar_type(), tensor.sizes()))});
+    }
+  }
+
+  /// What every backend refuses, and what gloo does not know.
+  void check(const Contribution& part) const {
+    check_contribution(part, getRank(), getSize());
+    if (part.op == OpType::ALLGATHER || part.op == OpType::GATHER || part.op == OpType::SCATTER)
+      check_one_shape(part);
+    const bool takes_one = part.op == OpType::BROADCAST || part.op == OpType::ALLREDUCE;
+    if (takes_one && part.inputs.size() > 1) {
+      throw usage_error({.refused = concat(part.describe(), " over gloo"),
+                         .rule = "one tensor per call",
+                         .value = concat(part.inputs.size(), " tensors"),
+                         .hint = "call it for each tensor, or take the backend shm"});
+    }
+    const at::ScalarType dtype =
+        (part.inputs.empty() ? part.outputs : part.inputs)[0].scalar_type();
+    const auto reduce = reduces(part.op) ? std::optional(part.reduce_op) : std::nullopt;
     const std::string why = GlooKnowledge::of_process().refusal(made_with_, dtype, reduce);
     if (why.empty()) return;
-    throw usage_error({.refused = concat(call, " of ", c10::toString(dtype), " over gloo"),
-                       .rule = why,
-                       .hint = "convert the tensor, or take the backend shm"});
+    throw usage_error(
+        {.refused =
+             concat(c10d::opTypeToString(part.op), " of ", c10::toString(dtype), " over gloo"),
+         .rule = why,
+         .hint = "convert the tensor, or take the backend shm"});
+  }
+
+  static bool compares(const Contribution& part) {
+    return compares_floats(part.inputs[0].scalar_type(), part.reduce_op.op_);
+  }
+
+  static Tensors bits_of(const Tensors& tensors, const Contribution& part) {
+    Tensors bits;
+    for (const at::Tensor& tensor : tensors)
+      bits.push_back(ordered_bits(tensor, part.reduce_op.op_));
+    return bits;
+  }
+
+  /// A reduce-scatter, as gloo itself makes it, whose works say nothing of their end: an all-reduce.
+  WorkPtr own_part(const Contribution& part, const at::Tensor& bits) {
+    c10d::AllreduceOptions options;
+    options.reduceOp = part.reduce_op;
+    options.timeout = part.timeout;
+    Tensors whole{bits};
+    const at::Tensor own = bits.view({getSize(), bits.numel() / getSize()})[getRank()];
+    return floats_of(part.outputs, {own}, Gloo::allreduce(whole, options));
+  }
+
+  /// `bits` hold the result when `call` is done, and then `tensors` do.
+  WorkPtr floats_of(const Tensors& tensors, const Tensors& bits, const WorkPtr& call) {
+    auto work =
+        c10::make_intrusive<PendingWork>(getRank(), call->retrieveOpType(), compared_++, tensors);
+    call->getFuture()->addCallback([work, tensors, bits](c10::ivalue::Future& done) {
+      try {
+        if (done.hasError()) std::rethrow_exception(done.exception_ptr());
+        for (size_t i = 0; i < tensors.size(); ++i) put_from_ordered_bits(tensors[i], bits[i]);
+      } catch (...) {
+        return work->fail(std::current_exception());
+      }
+      work->complete();
+    });
+    return work;
   }
 
   const OptionsPtr made_with_;
+  std::atomic<uint64_t> compared_{0};  // gloo's own works have no number
 };
 
 c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendRequest& request) {

@@ -68,6 +68,8 @@ extern constinit const BackendEntry thread_entry{
     nullptr,
     nullptr,
     /*needs_no_buckets=*/true,
-    /*names_culprits=*/true};
+    /*names_culprits=*/true,
+    /*completes_futures=*/false,
+    /*moves_any_device=*/true};
 
 }  // namespace muster::distributed

@@ -33,6 +33,18 @@ uint64_t mix(uint64_t hash, uint64_t value) {
   return (hash ^ (value + 0x9e3779b97f4a7c15ULL)) * 0xff51afd7ed558ccdULL;
 }
 
+/// "Float[2, 3]"; nested ones have no shape.
+std::string tensor_words(const at::Tensor& tensor) {
+  if (!tensor.defined()) return "undefined";
+  if (tensor.is_nested()) return concat(c10::toString(tensor.scalar_type()), " nested");
+  return shape_text(tensor.scalar_type(), tensor.sizes());
+}
+
+bool is_movable(const at::Tensor& tensor) {
+  return tensor.defined() && !tensor.is_nested() && tensor.layout() == at::kStrided &&
+         !tensor.is_meta() && !tensor.is_quantized();
+}
+
 void require(bool holds, const Contribution& part, const std::string& rule, std::string value) {
   if (holds) return;
   throw usage_error({.refused = part.describe(), .rule = rule, .value = std::move(value)});
@@ -130,11 +142,7 @@ void check_tensors(const Contribution& part) {
   const at::Tensor* first = nullptr;
   for (const auto* list : {&part.inputs, &part.outputs}) {
     for (const at::Tensor& tensor : *list) {
-      require(tensor.defined(), part, "tensors are defined", "an undefined tensor");
-      require(tensor.layout() == at::kStrided,
-              part,
-              "tensors are dense",
-              concat(shape_text(tensor.scalar_type(), tensor.sizes()), " that is sparse"));
+      if (!is_movable(tensor)) check_tensor(part.describe(), tensor);
       if (first == nullptr) first = &tensor;
       require(
           part.op == OpType::ALLREDUCE_COALESCED || part.op == OpType::BROADCAST ||
@@ -226,9 +234,7 @@ std::string Contribution::describe() const {
   if (reduces(op)) text += " " + reduce_name(reduce_op.op_);
   if (has_root(op)) text += concat(" root ", root);
   if (lists_differ(op)) return text;
-  for (const at::Tensor& tensor : inputs)
-    text +=
-        tensor.defined() ? " " + shape_text(tensor.scalar_type(), tensor.sizes()) : " undefined";
+  for (const at::Tensor& tensor : inputs) text += " " + tensor_words(tensor);
   return text;
 }
 
@@ -302,6 +308,37 @@ Error unequal_parts(int64_t from, int64_t gives, int64_t to, int64_t takes) {
        .rule = "what a rank gives to another is what that one takes",
        .value = concat(
            "rank ", from, " gives ", gives, " bytes to rank ", to, ", which takes ", takes)});
+}
+
+void check_tensor(const std::string& call, const at::Tensor& tensor) {
+  if (is_movable(tensor)) return;
+  const auto refuse_tensor = [&](const char* rule, const std::string& what, const char* hint) {
+    throw usage_error(
+        {.refused = call, .rule = rule, .value = concat(tensor_words(tensor), what), .hint = hint});
+  };
+  if (!tensor.defined()) refuse_tensor("tensors are defined", " tensor", "");
+  if (tensor.is_nested()) refuse_tensor("tensors are dense", "", "call it for each part");
+  if (tensor.layout() != at::kStrided)
+    refuse_tensor("tensors are dense",
+                  concat(" of layout ", tensor.layout()),
+                  "to_dense(); sparse COO tensors can be summed by an all-reduce");
+  if (tensor.is_meta())
+    refuse_tensor("tensors hold values", " on the meta device", "empty_like(…, at::kCPU)");
+  refuse_tensor("tensors hold plain numbers", ", which is quantized", "dequantize() or int_repr()");
+}
+
+void check_message(const char* call,
+                   const std::vector<at::Tensor>& tensors,
+                   int peer,
+                   int world_size) {
+  if (tensors.size() != 1)
+    throw usage_error(
+        {.refused = call, .rule = "one tensor per message", .value = count_text(tensors.size())});
+  check_tensor(call, tensors[0]);
+  if (peer < 0 || peer >= world_size)
+    throw usage_error({.refused = call,
+                       .rule = "the other side is a rank of the group",
+                       .value = concat("rank ", peer, " of ", world_size)});
 }
 
 void check_contribution(const Contribution& part, int rank, int world_size) {

@@ -33,6 +33,16 @@ struct Contribution {
   const std::vector<at::Tensor>& results() const { return outputs.empty() ? inputs : outputs; }
 };
 
+/// One with what c10d's option structs have in common.
+template <class Options>
+Contribution contribution_of(c10d::OpType op, const Options& options) {
+  Contribution part{.op = op, .timeout = options.timeout};
+  if constexpr (requires { options.asyncOp; }) part.async = options.asyncOp;
+  if constexpr (requires { options.rootRank; }) part.root = static_cast<int>(options.rootRank);
+  if constexpr (requires { options.reduceOp; }) part.reduce_op = options.reduceOp;
+  return part;
+}
+
 /// What must agree between the ranks' contributions, as plain bytes that a shared segment can hold.
 /// Those of operations that fit are equal as bytes. Those of others are not, but for lists that
 /// differ between ranks by design (scatter, gather, all-to-all, all-gather), whose sizes are
@@ -82,6 +92,16 @@ Error unequal_parts(int64_t from, int64_t gives, int64_t to, int64_t takes);
 /// length, tensors that are not dense, outputs that do not hold what comes, reductions that a dtype
 /// has not. Throws a usage error.
 void check_contribution(const Contribution& part, int rank, int world_size);
+
+/// Refuses what no backend moves: a tensor that is undefined, that is not dense, or that holds no plain
+/// numbers. `call`: what an error begins with. Throws a usage error.
+void check_tensor(const std::string& call, const at::Tensor& tensor);
+
+/// The same for send, recv and recvAnysource: one tensor, and a peer that is a rank of the group.
+void check_message(const char* call,
+                   const std::vector<at::Tensor>& tensors,
+                   int peer,
+                   int world_size);
 
 /// into = op(…op(op(values[0], values[1]), values[2])…), elementwise and in that order; AVG divides
 /// at the end. All have one dtype and number of elements. `into` may be values[0] and no other.

@@ -1,6 +1,5 @@
 #include "muster/distributed/call/posting_backend.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "muster/base/error.h"
@@ -12,15 +11,6 @@ namespace {
 
 using c10d::OpType;
 using WorkPtr = PostingBackend::WorkPtr;
-
-/// What c10d's option structs have in common.
-template <class Options>
-Contribution from(OpType op, const Options& options) {
-  Contribution part{.op = op, .timeout = options.timeout, .async = options.asyncOp};
-  if constexpr (requires { options.rootRank; }) part.root = static_cast<int>(options.rootRank);
-  if constexpr (requires { options.reduceOp; }) part.reduce_op = options.reduceOp;
-  return part;
-}
 
 }  // namespace
 
@@ -37,31 +27,27 @@ WorkPtr PostingBackend::check_and_post(Contribution part) {
 }
 
 WorkPtr PostingBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  Contribution part = from(OpType::BROADCAST, options);
+  Contribution part = contribution_of(OpType::BROADCAST, options);
   part.inputs = tensors;
   return check_and_post(std::move(part));
 }
 
 WorkPtr PostingBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  const auto is_sparse = [](const at::Tensor& tensor) {
-    return tensor.defined() && tensor.layout() != at::kStrided;
-  };
-  if (std::any_of(tensors.begin(), tensors.end(), is_sparse))
-    return sum_sparse(*this, tensors, options, sequence_);
-  Contribution part = from(OpType::ALLREDUCE, options);
+  if (is_sparse(tensors)) return sum_sparse(*this, tensors, options, sequence_);
+  Contribution part = contribution_of(OpType::ALLREDUCE, options);
   part.inputs = tensors;
   return check_and_post(std::move(part));
 }
 
 WorkPtr PostingBackend::allreduce_coalesced(Tensors& tensors,
                                             const c10d::AllreduceCoalescedOptions& options) {
-  Contribution part = from(OpType::ALLREDUCE_COALESCED, options);
+  Contribution part = contribution_of(OpType::ALLREDUCE_COALESCED, options);
   part.inputs = tensors;
   return check_and_post(std::move(part));
 }
 
 WorkPtr PostingBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  Contribution part = from(OpType::REDUCE, options);
+  Contribution part = contribution_of(OpType::REDUCE, options);
   part.inputs = tensors;
   return check_and_post(std::move(part));
 }
@@ -69,7 +55,7 @@ WorkPtr PostingBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opti
 WorkPtr PostingBackend::allgather(std::vector<Tensors>& outputs,
                                   Tensors& inputs,
                                   const c10d::AllgatherOptions& options) {
-  Contribution part = from(OpType::ALLGATHER, options);
+  Contribution part = contribution_of(OpType::ALLGATHER, options);
   part.inputs = inputs;
   if (!outputs.empty()) part.outputs = outputs[0];
   return check_and_post(std::move(part));
@@ -78,7 +64,7 @@ WorkPtr PostingBackend::allgather(std::vector<Tensors>& outputs,
 WorkPtr PostingBackend::_allgather_base(at::Tensor& output,
                                         at::Tensor& input,
                                         const c10d::AllgatherOptions& options) {
-  Contribution part = from(OpType::_ALLGATHER_BASE, options);
+  Contribution part = contribution_of(OpType::_ALLGATHER_BASE, options);
   part.inputs = {input};
   part.outputs = {output};
   return check_and_post(std::move(part));
@@ -87,7 +73,7 @@ WorkPtr PostingBackend::_allgather_base(at::Tensor& output,
 WorkPtr PostingBackend::gather(std::vector<Tensors>& outputs,
                                Tensors& inputs,
                                const c10d::GatherOptions& options) {
-  Contribution part = from(OpType::GATHER, options);
+  Contribution part = contribution_of(OpType::GATHER, options);
   part.inputs = inputs;
   if (!outputs.empty()) part.outputs = outputs[0];
   return check_and_post(std::move(part));
@@ -96,7 +82,7 @@ WorkPtr PostingBackend::gather(std::vector<Tensors>& outputs,
 WorkPtr PostingBackend::scatter(Tensors& outputs,
                                 std::vector<Tensors>& inputs,
                                 const c10d::ScatterOptions& options) {
-  Contribution part = from(OpType::SCATTER, options);
+  Contribution part = contribution_of(OpType::SCATTER, options);
   if (!inputs.empty()) part.inputs = inputs[0];
   part.outputs = outputs;
   return check_and_post(std::move(part));
@@ -105,7 +91,7 @@ WorkPtr PostingBackend::scatter(Tensors& outputs,
 WorkPtr PostingBackend::reduce_scatter(Tensors& outputs,
                                        std::vector<Tensors>& inputs,
                                        const c10d::ReduceScatterOptions& options) {
-  Contribution part = from(OpType::REDUCE_SCATTER, options);
+  Contribution part = contribution_of(OpType::REDUCE_SCATTER, options);
   if (!inputs.empty()) part.inputs = inputs[0];
   part.outputs = outputs;
   return check_and_post(std::move(part));
@@ -114,7 +100,7 @@ WorkPtr PostingBackend::reduce_scatter(Tensors& outputs,
 WorkPtr PostingBackend::_reduce_scatter_base(at::Tensor& output,
                                              at::Tensor& input,
                                              const c10d::ReduceScatterOptions& options) {
-  Contribution part = from(OpType::_REDUCE_SCATTER_BASE, options);
+  Contribution part = contribution_of(OpType::_REDUCE_SCATTER_BASE, options);
   part.inputs = {input};
   part.outputs = {output};
   return check_and_post(std::move(part));
@@ -123,7 +109,7 @@ WorkPtr PostingBackend::_reduce_scatter_base(at::Tensor& output,
 WorkPtr PostingBackend::alltoall(Tensors& outputs,
                                  Tensors& inputs,
                                  const c10d::AllToAllOptions& options) {
-  Contribution part = from(OpType::ALLTOALL, options);
+  Contribution part = contribution_of(OpType::ALLTOALL, options);
   part.inputs = inputs;
   part.outputs = outputs;
   return check_and_post(std::move(part));
@@ -134,7 +120,7 @@ WorkPtr PostingBackend::alltoall_base(at::Tensor& output,
                                       std::vector<int64_t>& output_splits,
                                       std::vector<int64_t>& input_splits,
                                       const c10d::AllToAllOptions& options) {
-  Contribution part = from(OpType::ALLTOALL_BASE, options);
+  Contribution part = contribution_of(OpType::ALLTOALL_BASE, options);
   part.inputs = {input};
   part.outputs = {output};
   part.output_splits = output_splits;
@@ -143,22 +129,13 @@ WorkPtr PostingBackend::alltoall_base(at::Tensor& output,
 }
 
 WorkPtr PostingBackend::barrier(const c10d::BarrierOptions& options) {
-  return check_and_post(from(OpType::BARRIER, options));
+  return check_and_post(contribution_of(OpType::BARRIER, options));
 }
 
 const at::Tensor& PostingBackend::only_message(const Tensors& tensors,
                                                int peer,
                                                const char* call) const {
-  const auto refuse_message = [&](const char* rule, std::string value) {
-    throw usage_error({.refused = call, .rule = rule, .value = std::move(value)});
-  };
-  if (tensors.size() != 1)
-    refuse_message("one tensor per message", concat(tensors.size(), " tensors"));
-  if (!tensors[0].defined() || tensors[0].layout() != at::kStrided)
-    refuse_message("a message is a dense tensor", "one that is undefined or sparse");
-  if (peer < 0 || peer >= getSize())
-    refuse_message("the other side is a rank of the group",
-                   concat("rank ", peer, " of ", getSize()));
+  check_message(call, tensors, peer, getSize());
   return tensors[0];
 }
 

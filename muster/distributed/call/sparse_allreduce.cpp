@@ -102,25 +102,32 @@ at::Tensor sum_of_ranks(PostingBackend& backend,
   return sum;
 }
 
-void check(const std::vector<at::Tensor>& tensors, const ReduceOp& op) {
+}  // namespace
+
+bool is_sparse(const std::vector<at::Tensor>& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.layout() != at::kStrided;
+  });
+}
+
+void check_sparse_allreduce(const std::vector<at::Tensor>& tensors, const ReduceOp& op) {
   const auto refuse_sparse = [](const char* rule, std::string value) {
     throw usage_error(
         {.refused = "ALLREDUCE of sparse tensors", .rule = rule, .value = std::move(value)});
   };
   if (tensors.size() != 1) refuse_sparse("one tensor per call", concat(tensors.size(), " tensors"));
   if (tensors[0].layout() != at::kSparse)
-    refuse_sparse("tensors are dense or sparse COO", c10::toString(tensors[0].scalar_type()));
+    refuse_sparse("tensors are dense or sparse COO", concat("layout ", tensors[0].layout()));
+  if (tensors[0].is_meta()) refuse_sparse("tensors hold values", "one on the meta device");
   if (op != ReduceOp::SUM && op != ReduceOp::AVG)
     refuse_sparse("they are summed or averaged", reduce_name(op));
 }
-
-}  // namespace
 
 c10::intrusive_ptr<c10d::Work> sum_sparse(PostingBackend& backend,
                                           std::vector<at::Tensor>& tensors,
                                           const c10d::AllreduceOptions& options,
                                           uint64_t sequence) {
-  check(tensors, options.reduceOp);
+  check_sparse_allreduce(tensors, options.reduceOp);
   const c10::NoGradGuard no_grad;
   auto work = c10::make_intrusive<PendingWork>(
       backend.getRank(), c10d::OpType::ALLREDUCE, sequence, tensors);

@@ -5,6 +5,12 @@
 
 namespace muster::distributed {
 
+/// Whether an all-reduce is one of these: some tensor is not dense.
+bool is_sparse(const std::vector<at::Tensor>& tensors);
+
+/// Throws a usage error unless it is one COO tensor that is summed or averaged.
+void check_sparse_allreduce(const std::vector<at::Tensor>& tensors, const c10d::ReduceOp& op);
+
 /// tensor = sum (or mean) of all ranks' `tensor`, COO, each with its own number of entries;
 /// coalesced afterwards, added in rank order. `sequence` is what the Work says. Blocks until it is
 /// done: three all-gathers, the first of which tells how large the others are, and whether dtypes

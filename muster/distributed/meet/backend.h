@@ -80,6 +80,8 @@ struct BackendEntry {
   /// Its own threads complete its works' futures, and nothing interrupts a thread in its wait: the
   /// monitor then waits for the future, which it can fail first.
   bool completes_futures = false;
+  /// It moves tensors of whatever accelerator this process has, besides what `moves_cuda` says.
+  bool moves_any_device = false;
 };
 
 /// All process-group backends (generated).

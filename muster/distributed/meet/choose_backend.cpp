@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include <ATen/DeviceAccelerator.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
 #include "muster/base/text.h"
 #include "muster/distributed/meet/host.h"
 
@@ -63,15 +66,30 @@ std::vector<RankOffer> exchange_offers(const BackendRequest& request,
 }
 
 bool moves(const BackendEntry& entry, at::DeviceType kind) {
-  return kind == at::kCPU ? entry.moves_cpu : entry.moves_cuda;
+  if (kind == at::kCPU) return entry.moves_cpu;
+  return kind == at::kCUDA ? entry.moves_cuda : entry.moves_any_device;
+}
+
+std::vector<at::DeviceType> kinds_of(const BackendEntry& entry) {
+  std::vector<at::DeviceType> kinds;
+  const auto add = [&](at::DeviceType kind) {
+    if (moves(entry, kind)) kinds.push_back(kind);
+  };
+  add(at::kCPU);
+  add(at::kCUDA);
+  for (int i = 0; i < at::COMPILE_TIME_MAX_DEVICE_TYPES; ++i) {
+    const auto kind = static_cast<at::DeviceType>(i);
+    if (kind != at::kCUDA && at::isAccelerator(kind) && c10::impl::hasDeviceGuardImpl(kind))
+      add(kind);
+  }
+  return kinds;
 }
 
 std::vector<Member> named_members(const std::string& text) {
   std::vector<Member> members;
   if (text.find(':') == std::string::npos) {
     const BackendEntry& entry = backends().at(text);
-    for (const at::DeviceType kind : {at::kCPU, at::kCUDA})
-      if (moves(entry, kind)) members.push_back({kind, &entry});
+    for (const at::DeviceType kind : kinds_of(entry)) members.push_back({kind, &entry});
     return members;
   }
   for (const std::string& part : split(text, ',')) {
@@ -81,16 +99,22 @@ std::vector<Member> named_members(const std::string& text) {
       throw usage_error({.refused = "backend " + text,
                          .rule = rule,
                          .value = part,
-                         .hint = "one name, or cpu:NAME,cuda:NAME; see `muster list backends`"});
+                         .hint =
+                             "one name, or cpu:NAME,cuda:NAME with a name or auto for both; see "
+                             "`muster list backends`"});
     };
     if (colon == std::string::npos || (device != "cpu" && device != "cuda"))
       refuse_backend("each part is cpu:NAME or cuda:NAME");
+    const std::string name = part.substr(colon + 1);
     const Member member{device == "cpu" ? at::kCPU : at::kCUDA,
-                        &backends().at(part.substr(colon + 1))};
-    if (!moves(*member.entry, member.kind))
+                        name == "auto" ? nullptr : &backends().at(name)};
+    if (member.entry != nullptr && !moves(*member.entry, member.kind))
       refuse_backend(concat(member.entry->name, " does not move ", device, " tensors"));
     for (const Member& other : members)
-      if (other.kind == member.kind) refuse_backend(device + " is named once");
+      if (other.kind == member.kind)
+        refuse_backend(device + " is named once");
+      else if ((other.entry == nullptr) != (member.entry == nullptr))
+        refuse_backend("auto is for all kinds that are named, or for none");
     members.push_back(member);
   }
   return members;

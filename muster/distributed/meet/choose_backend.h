@@ -21,14 +21,17 @@ std::vector<const BackendEntry*> by_preference();
 /// The backend for tensors of one kind of device.
 struct Member {
   at::DeviceType kind = at::kCPU;
-  const BackendEntry* entry = nullptr;
+  const BackendEntry* entry = nullptr;  ///< null: `auto` finds one
 };
 
 /// What `text` names: "gloo" for whatever it moves, or "cpu:gloo,cuda:nccl" for each kind, as
-/// PyTorch has it. Throws a usage error.
+/// PyTorch has it; "cpu:auto" for the best one, and none for other kinds. Throws a usage error.
 std::vector<Member> named_members(const std::string& text);
 
 bool moves(const BackendEntry& entry, at::DeviceType kind);
+
+/// The CPU, CUDA, and what accelerators of other kinds this process has, as far as it moves them.
+std::vector<at::DeviceType> kinds_of(const BackendEntry& entry);
 
 /// The first of `entries` that moves tensors of this kind and suits these ranks, but for those that
 /// did not after all; null if none does. `reason` grows by why not those before it: "; not nccl: …".

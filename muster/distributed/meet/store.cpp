@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <arpa/inet.h>
+#include <c10/util/Exception.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -22,6 +23,7 @@
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/text.h"
+#include "muster/diagnose/record/failure_note.h"
 #include "muster/distributed/meet/meeting.h"
 #include "muster/distributed/meet/sealed_store.h"
 
@@ -34,6 +36,12 @@ using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
 /// For one address of several; it is tried again.
 constexpr auto kConnect = std::chrono::seconds(5);
+
+/// Whose store it is: who serves it writes the job there before anything else.
+constexpr const char* kServedJob = "muster/serves";
+/// A process that has been in a group of the job knows that rank 0 was there: so long it looks for it,
+/// should it only be between two jobs of its own.
+constexpr auto kBetweenJobs = std::chrono::seconds(2);
 
 AddressList resolve(const std::string& host, const std::string& port, int socket_type) {
   addrinfo wanted{};
@@ -92,26 +100,28 @@ UniqueFd loopback_socket(const RankEnv& env) {
   return {};
 }
 
-/// Returns once something listens at host:port. TCPStore's own client sleeps a whole second after a
+/// True once something listens at host:port, false at the deadline. TCPStore's own client sleeps a whole second after a
 /// refused connection, which would be most of a rank's start-up whenever rank 0 is a few
 /// milliseconds later than the rest.
-void wait_for_listener(const std::string& host, int64_t port, Clock::time_point deadline) {
+bool wait_for_listener(const std::string& host, int64_t port, Clock::time_point deadline) {
   const AddressList addresses = resolve(host, std::to_string(port), SOCK_STREAM);
   auto pause = std::chrono::milliseconds(1);
   while (true) {
     for (const addrinfo* address = addresses.get(); address != nullptr;
          address = address->ai_next) {
-      if (answers(*address, std::min(deadline, Clock::now() + kConnect))) return;
+      if (answers(*address, std::min(deadline, Clock::now() + kConnect))) return true;
     }
-    if (Clock::now() >= deadline) {
-      throw environment_error(
-          {.refused = concat("no answer from rank 0 at ", host, ":", port),
-           .rule = "rank 0 serves the store there",
-           .hint = "check that rank 0 was started, and MASTER_ADDR and MASTER_PORT"});
-    }
+    if (Clock::now() >= deadline) return false;
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds(50));
   }
+}
+
+[[noreturn]] void refuse_silence(const RankEnv& env) {
+  throw environment_error(
+      {.refused = concat("no answer from rank 0 at ", env.master_addr, ":", env.master_port),
+       .rule = "rank 0 serves the store there",
+       .hint = "check that rank 0 was started, and MASTER_ADDR and MASTER_PORT"});
 }
 
 [[noreturn]] void refuse_port(const RankEnv& env, const std::string& rule) {
@@ -175,7 +185,10 @@ struct Jobs {
       if (!at.lent.empty()) refuse_port(env, "this process serves the store of another job there");
       at.server = nullptr;
     }
-    if (!at.server) at.server = open_store(env, true, timeout);
+    if (!at.server) {
+      at.server = open_store(env, true, timeout);
+      at.server->set(kServedJob, job);
+    }
     at.job = job;
     const StorePtr client = at.server->clone();
     client->setTimeout(timeout);
@@ -185,7 +198,17 @@ struct Jobs {
 
   int64_t next_group(const RankEnv& env, const std::string& job) {
     const std::lock_guard lock(mutex);
-    return groups[concat(address_of(env), '\n', job, '\n', env.rank)]++;
+    return groups[place_in(env, job)]++;
+  }
+
+  /// This process has met the others of the job there, as this rank.
+  bool was_in(const RankEnv& env, const std::string& job) {
+    const std::lock_guard lock(mutex);
+    return groups.contains(place_in(env, job));
+  }
+
+  static std::string place_in(const RankEnv& env, const std::string& job) {
+    return concat(address_of(env), '\n', job, '\n', env.rank);
   }
 };
 
@@ -198,6 +221,60 @@ std::string shortened(uint64_t tag) {
   std::ostringstream text;
   text << std::hex << (tag >> 32);
   return text.str();
+}
+
+/// What there is to say if rank 0 has ended.
+[[noreturn]] void refuse_end_of_rank_zero(const RankEnv& env) {
+  const Error error = environment_error(
+      {.refused = "the store of the job is gone",
+       .rule = concat("rank 0, which served it at ",
+                      Jobs::address_of(env),
+                      " for groups that this rank was in, has ended"),
+       .hint = "all ranks make the same groups; look at what rank 0 or its launcher says"});
+  diagnose::note_failure_of_peers(error.what(), {0});
+  throw error;
+}
+
+/// Waits for the server of another job to go, of which this process was a part: its rank 0 is about to
+/// serve the next one there. Throws an environment error at the deadline.
+void await_end_of(const std::string& other, c10d::Store& store, Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  try {
+    store.wait({"muster/end"}, std::max(left, std::chrono::milliseconds(1)));
+  } catch (const c10::DistNetworkError&) {
+    return;
+  } catch (const std::exception&) {
+    throw environment_error(
+        {.refused = "rank 0 did not come to the meeting of ranks",
+         .rule = concat(
+             "it still serves the job ", other.substr(0, other.rfind('/')), " at this address"),
+         .hint = "it holds groups of that job; drop them, or choose another "
+                 "address"});
+  }
+}
+
+StorePtr agents_store(const RankEnv& env, std::chrono::milliseconds timeout) {
+  if (!wait_for_listener(env.master_addr, env.master_port, Clock::now() + timeout))
+    refuse_silence(env);
+  return open_store(env, false, timeout);
+}
+
+/// The store of this job: not one that rank 0 served for the job before.
+StorePtr reach_store(const RankEnv& env, const std::string& job, Clock::time_point deadline) {
+  Jobs& jobs = Jobs::of_process();
+  const bool was_here = jobs.was_in(env, job);
+  while (true) {
+    const auto patience = was_here ? std::min(deadline, Clock::now() + kBetweenJobs) : deadline;
+    if (!wait_for_listener(env.master_addr, env.master_port, patience)) {
+      if (was_here) refuse_end_of_rank_zero(env);
+      refuse_silence(env);
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    const StorePtr store = open_store(env, false, std::max(left, std::chrono::milliseconds(1)));
+    const std::string served = store->compareSet(kServedJob, std::string(), std::string());
+    if (served.empty() || served == job || !jobs.was_in(env, served)) return store;
+    await_end_of(served, *store, deadline);
+  }
 }
 
 /// One launcher has told all ranks everything, the key among it, which nobody else has. Who starts
@@ -215,11 +292,12 @@ StorePtr connect_store(const RankEnv& env,
   std::optional<JobKey> key;
   if (!key_text.empty()) key = JobKey::parse(key_text);
   const bool serves = env.rank == 0 && !env.use_agent_store;
-  if (!serves) wait_for_listener(env.master_addr, env.master_port, Clock::now() + timeout);
   const std::string mark = key ? shortened(key->tag("job")) : "";
   const std::string job = concat(env.run_id, '/', mark);
-  const StorePtr open =
-      serves ? Jobs::of_process().serve(env, job, timeout) : open_store(env, false, timeout);
+  const StorePtr open = serves                ? Jobs::of_process().serve(env, job, timeout)
+                        : env.use_agent_store ? agents_store(env, timeout)
+                                              : reach_store(env, job, Clock::now() + timeout);
+  open->setTimeout(timeout);
   const std::string print = key ? shortened(key->tag("print")) : "";
   StorePtr sealed = open;
   if (key) sealed = c10::make_intrusive<SealedStore>(open, *key);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "muster/base/text.h"
+#include "muster/distributed/call/nameless_error.h"
 #include "muster/distributed/monitor/monitored_work.h"
 #include "muster/tensor/what_of.h"
 
@@ -53,6 +54,7 @@ Monitor::~Monitor() = default;
 
 void Monitor::start(std::function<void()> abort) {
   abort_ = std::move(abort);
+  hear_own_failures();
   thread_ = std::thread([self = shared_from_this()] { self->run(); });
 }
 
@@ -257,7 +259,9 @@ Monitor::Clock::time_point Monitor::tick() {
 void Monitor::handle(Failure failure) {
   const diagnose::OpRecord& op = failure.work->record();
   if (has_failed()) return failure.work->complete(std::make_exception_ptr(failure_of(op)));
-  if (const Error* ours = as_ours(failure.error)) return add_to_backends_error(failure, *ours);
+  const Error* ours = as_ours(failure.error);
+  if (ours != nullptr && dynamic_cast<const NamelessError*>(ours) == nullptr)
+    return add_to_backends_error(failure, *ours);
   // Heartbeats that have stopped show as such after three of them; see HeartbeatStore::stale_s.
   const diagnose::Diagnosis diagnosis =
       find_out(op, 3 * heartbeats_.heartbeat() + heartbeats_.pass());

@@ -17,6 +17,8 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "muster/base/error.h"
+#include "muster/base/json_fwd.h"
+#include "muster/diagnose/record/failure_note.h"
 #include "muster/distributed/meet/waited_time.h"
 #include "muster/distributed/monitor/heartbeat_store.h"
 #include "muster/distributed/monitor/monitor.h"
@@ -71,6 +73,10 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   /// The backend failed the work: the monitor finds out why, and settles it.
   void failed(const MonitoredWorkPtr& work, std::exception_ptr error);
   void succeeded(const diagnose::OpRecord& op) const;
+  /// This rank gives the group up for a reason of its own: its flight record is written, unless the
+  /// failure of an operation has written it and nothing was called since. `why` may be empty; where the
+  /// process says it later (note_failure), it is put in.
+  void failed_by_itself(const std::string& why);
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ms_ = timeout.count(); }
 
   /// "allreduce sum float32[1000] #41 of group default (gloo, rank 0 of 4)".
@@ -100,7 +106,10 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   diagnose::Diagnosis find_out(const diagnose::OpRecord& op, std::chrono::milliseconds patience);
   void fail_group(const std::string& verdict);
   void fail_works();
-  std::string write_record(const std::string& verdict) const;
+  void hear_own_failures();
+  Json record_now(const std::string& verdict) const;
+  std::string record_file() const;
+  std::string write_record(const std::string& verdict);
   void let_go();
   bool stopping();
   /// So much counts of a pause between two looks; see WaitedTime.
@@ -137,6 +146,9 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   std::unordered_set<uint64_t> known_calls_;  // fingerprints
   HeartbeatStore::Call refused_;              // the last one, attempt counted from 1
   std::thread thread_;
+  std::mutex record_mutex_;                 // of what is written, and of the next
+  std::optional<uint64_t> recorded_calls_;  // operations of this rank when it was written last
+  diagnose::FailureListener own_failures_;
 };
 
 }  // namespace muster::distributed

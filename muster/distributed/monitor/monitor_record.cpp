@@ -1,6 +1,9 @@
 // What a rank leaves behind when its group fails: the flight record, and a note for its launcher.
 #include <algorithm>
 #include <filesystem>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "muster/base/file.h"
 #include "muster/base/json.h"
@@ -10,9 +13,57 @@
 
 namespace muster::distributed {
 
-/// "flight record: FILE", or why there is none; empty if none is wanted.
-std::string Monitor::write_record(const std::string& verdict) const {
-  if (options_.flight_dir.empty()) return "";
+namespace {
+
+/// Operations that this rank has called so far.
+uint64_t calls_of(const diagnose::FlightRecorder& recorder) {
+  const auto records = recorder.since(0);
+  return records.empty() ? 0 : records.back().id + 1;
+}
+
+/// "flight record: FILE", or why there is none.
+std::string write_json(const std::filesystem::path& file, const Json& json) {
+  try {
+    std::filesystem::create_directories(file.parent_path());
+    write_file_atomic(file, json_text(json, 1) + '\n');
+    return "flight record: " + file.string();
+  } catch (const std::exception& error) {
+    return concat("no flight record: ", std::string(error.what()));
+  }
+}
+
+std::string own_verdict(int rank, const std::string& why) {
+  return concat(
+      "rank ",
+      rank,
+      " failed by itself: ",
+      why.empty() ? "an exception ended its part in the group" : why.substr(0, why.find('\n')));
+}
+
+/// Records of groups that an exception took down before anybody said what it was. Who makes another
+/// group has survived that.
+struct Untold {
+  std::mutex mutex;
+  std::vector<diagnose::FailureListener> records;
+
+  static Untold& of_process() {
+    static Untold untold;
+    return untold;
+  }
+  void add(diagnose::FailureListener record) {
+    const std::lock_guard lock(mutex);
+    records.push_back(std::move(record));
+  }
+  void clear() {
+    std::vector<diagnose::FailureListener> survived;  // dropped without the lock
+    const std::lock_guard lock(mutex);
+    survived.swap(records);
+  }
+};
+
+}  // namespace
+
+Json Monitor::record_now(const std::string& verdict) const {
   Json json;
   json["format"] = "muster-flight/1";
   json["group"] = options_.group;
@@ -33,15 +84,47 @@ std::string Monitor::write_record(const std::string& verdict) const {
   json["operations"] = Json::array();
   for (const diagnose::OpRecord& record : recorder_->since(0))
     json["operations"].push_back(to_json(record));
-  const std::filesystem::path file = std::filesystem::path(options_.flight_dir) /
-                                     concat(options_.group, "-rank-", request_.rank, ".json");
-  try {
-    std::filesystem::create_directories(options_.flight_dir);
-    write_file_atomic(file, json_text(json, 1) + '\n');
-    return "flight record: " + file.string();
-  } catch (const std::exception& error) {
-    return concat("no flight record: ", std::string(error.what()));
-  }
+  return json;
+}
+
+/// "flight record: FILE", or why there is none; empty if none is wanted.
+std::string Monitor::write_record(const std::string& verdict) {
+  if (options_.flight_dir.empty()) return "";
+  const std::lock_guard lock(record_mutex_);
+  recorded_calls_ = calls_of(*recorder_);
+  return write_json(record_file(), record_now(verdict));
+}
+
+std::string Monitor::record_file() const {
+  return (std::filesystem::path(options_.flight_dir) /
+          concat(options_.group, "-rank-", request_.rank, ".json"))
+      .string();
+}
+
+/// Thread ranks are no processes: who runs them says which one failed.
+void Monitor::hear_own_failures() {
+  if (options_.flight_dir.empty() || request_.threads) return;
+  Untold::of_process().clear();
+  own_failures_ = diagnose::on_failure([weak = weak_from_this()](const std::string& message) {
+    if (const auto self = weak.lock()) self->failed_by_itself(message);
+  });
+}
+
+void Monitor::failed_by_itself(const std::string& why) {
+  if (options_.flight_dir.empty()) return;
+  const std::lock_guard lock(record_mutex_);
+  const uint64_t calls = calls_of(*recorder_);
+  if (recorded_calls_ == calls) return;  // that of an operation, which it passes on
+  recorded_calls_ = calls;
+  Json json = record_now(own_verdict(request_.rank, why));
+  const std::string file = record_file();
+  write_json(file, json);
+  if (!why.empty() || request_.threads) return;
+  Untold::of_process().add(diagnose::on_failure(
+      [json = std::move(json), file, rank = request_.rank](const std::string& message) mutable {
+        json["verdict"] = own_verdict(rank, message);
+        write_json(file, json);
+      }));
 }
 
 /// That this rank fails only because others have, where it does: one that does not come, or of which

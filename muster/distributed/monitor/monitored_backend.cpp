@@ -1,6 +1,7 @@
 #include "muster/distributed/monitor/monitored_backend.h"
 
 #include <cstdlib>
+#include <exception>
 #include <thread>
 #include <utility>
 
@@ -50,6 +51,7 @@ const char* dtype_name(at::ScalarType type) {
 }
 
 diagnose::TensorMeta meta_of(const at::Tensor& tensor) {
+  if (tensor.is_nested()) return {.dtype = dtype_name(tensor.scalar_type())};  // it is refused
   diagnose::TensorMeta meta{.dtype = dtype_name(tensor.scalar_type()),
                             .dims = static_cast<uint8_t>(std::min<int64_t>(tensor.dim(), 255)),
                             .elements = tensor.numel()};
@@ -114,6 +116,7 @@ MonitoredBackend::MonitoredBackend(c10::intrusive_ptr<c10d::Backend> inner,
 // A gloo backend joins its threads at its end, and they wait for operations whose ranks will never
 // come until these time out. When the group has failed, nobody waits with them.
 MonitoredBackend::~MonitoredBackend() {
+  if (std::uncaught_exceptions() > exceptions_) monitor_->failed_by_itself("");
   monitor_->stop();
   if (!monitor_->has_failed() || !monitor_->traits().has_threads) return;
   std::thread([inner = std::move(inner_)]() mutable { inner.reset(); }).detach();
@@ -185,14 +188,19 @@ c10::intrusive_ptr<c10d::Backend> monitored(c10::intrusive_ptr<c10d::Backend> ba
       std::move(backend), diagnose::parse_fault_plan(options.faults), request.threads, recorder);
 }
 
-std::shared_ptr<diagnose::FlightRecorder> recorder_of(c10d::Backend& backend) {
+MonitoredBackend* monitored_in(c10d::Backend& backend) {
   c10d::Backend* at = &backend;
   while (at != nullptr) {
-    if (auto* found = dynamic_cast<MonitoredBackend*>(at)) return found->recorder();
+    if (auto* found = dynamic_cast<MonitoredBackend*>(at)) return found;
     auto* decorated = dynamic_cast<DecoratedBackend*>(at);
     at = decorated == nullptr ? nullptr : decorated->inner().get();
   }
   return nullptr;
+}
+
+std::shared_ptr<diagnose::FlightRecorder> recorder_of(c10d::Backend& backend) {
+  MonitoredBackend* found = monitored_in(backend);
+  return found == nullptr ? nullptr : found->recorder();
 }
 
 }  // namespace muster::distributed

@@ -1,7 +1,9 @@
 // Any backend, with its operations recorded and watched. See Note [Naming the culprit].
 #pragma once
 
+#include <exception>
 #include <memory>
+#include <string>
 
 #include "muster/distributed/monitor/decorated_backend.h"
 #include "muster/distributed/monitor/monitor_core.h"
@@ -17,6 +19,8 @@ class MonitoredBackend : public DecoratedBackend {
   ~MonitoredBackend() override;
 
   const std::shared_ptr<diagnose::FlightRecorder>& recorder() const { return monitor_->recorder(); }
+  /// See Monitor. Where an exception drops the group, it comes by itself.
+  void failed_by_itself(const std::string& why) { monitor_->failed_by_itself(why); }
   void setTimeout(std::chrono::milliseconds timeout) override;
 
  protected:
@@ -24,6 +28,10 @@ class MonitoredBackend : public DecoratedBackend {
 
  private:
   std::shared_ptr<Monitor> monitor_;
+  const int exceptions_ = std::uncaught_exceptions();  // on their way when the group was made
 };
+
+/// The monitor that a backend, as `monitored` made it, has around it; null without one.
+MonitoredBackend* monitored_in(c10d::Backend& backend);
 
 }  // namespace muster::distributed

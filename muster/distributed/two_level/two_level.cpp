@@ -10,6 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/distributed/call/nameless_error.h"
 #include "muster/distributed/meet/host.h"
 #include "muster/distributed/two_level/two_level_parts.h"
 
@@ -18,6 +19,18 @@ namespace {
 
 constexpr const char* kFailureKey = "two_level/failure";
 constexpr auto kLookAround = std::chrono::milliseconds(500);
+
+/// Of what a connection between hosts failed with, where nobody has said more. It stands in the words
+/// of every rank that fails because of it.
+constexpr const char* kBetweenHosts = "between hosts: ";
+
+[[noreturn]] void throw_failure(const ErrorText& text) {
+  const auto is_nameless = [](const std::string& words) {
+    return words.find(kBetweenHosts) != std::string::npos;
+  };
+  if (is_nameless(text.refused) || is_nameless(text.rule)) throw NamelessError(text);
+  throw environment_error(text);
+}
 
 std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
@@ -164,7 +177,7 @@ std::string TwoLevelBackend::Parts::explain(const std::string& error) const {
     const auto bytes = store->get(kFailureKey);
     return {bytes.begin(), bytes.end()};
   } catch (const std::exception&) {
-    return concat("between hosts: ", first_line);
+    return concat(kBetweenHosts, first_line);
   }
 }
 
@@ -212,14 +225,14 @@ TwoLevelBackend::WorkPtr TwoLevelBackend::post(uint64_t sequence, Contribution p
       // A leader that failed because of another host is not the one to name.
       const std::string first = parts->known_failure();
       parts->fail(error.what());
-      if (first.empty()) throw;
-      throw environment_error(
+      if (first.empty()) throw_failure(error.text());
+      throw_failure(
           {.refused = concat(signature.describe(), " #", signature.sequence), .rule = first});
     } catch (const std::exception& error) {
       const std::string why = concat(
           signature.describe(), " #", signature.sequence, ": ", parts->explain(error.what()));
       parts->fail(why);
-      throw environment_error({.refused = why});
+      throw_failure({.refused = why});
     }
   };
   queue_->submit(work, run, now);

@@ -23,7 +23,8 @@ namespace muster::distributed {
 // called with, the leaders compare, and each host hears the verdict. Ranks that disagree are named
 // with shapes on all hosts, at the price of one small message between leaders. A barrier is nothing
 // but that. Who fails writes why into the store before it closes its connections, and whoever loses
-// a connection looks there first, so that a dead rank is named on other hosts, too.
+// a connection looks there first, so that a dead rank is named on other hosts, too. Where nobody is
+// left to write it (a host is gone with all its ranks), the monitor's heartbeats tell who it was.
 //
 // Sums are in rank order inside a host. Between, they are in the order of the other backend, which
 // for gloo's ring differs from part to part of a tensor from three hosts on. So they are the same

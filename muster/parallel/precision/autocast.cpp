@@ -6,9 +6,20 @@
 #include "muster/base/text.h"
 
 namespace muster::parallel {
+namespace {
+
+c10::DeviceType with_autocast(c10::DeviceType device) {
+  if (at::autocast::is_autocast_available(device)) return device;
+  throw usage_error({.refused = concat("autocast on ", c10::DeviceTypeName(device, true)),
+                     .rule = "a kind of device that LibTorch casts operations of",
+                     .hint = "the kind of device that the model is on, such as c10::kCPU or "
+                             "c10::kCUDA"});
+}
+
+}  // namespace
 
 AutocastGuard::AutocastGuard(c10::DeviceType device, AutocastOptions options)
-    : device_(device),
+    : device_(with_autocast(device)),
       enabled_before_(at::autocast::is_autocast_enabled(device)),
       cache_before_(at::autocast::is_autocast_cache_enabled()),
       dtype_before_(at::autocast::get_autocast_dtype(device)) {

@@ -28,8 +28,8 @@ struct AutocastOptions {
 /// adds the bias to a product that is rounded already (1e-3 for numbers near 1). at::linear(x,
 /// layer->weight, layer->bias) is what Python calls.
 ///
-/// Throws a usage error for a dtype that the device does not autocast to: bfloat16 and float16
-/// there are.
+/// Throws a usage error for a dtype that the device does not autocast to (bfloat16 and float16 there
+/// are), and for a kind of device that does not autocast, such as meta.
 class AutocastGuard {
  public:
   explicit AutocastGuard(c10::DeviceType device, AutocastOptions options = {});

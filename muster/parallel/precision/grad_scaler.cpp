@@ -1,6 +1,7 @@
 #include "muster/parallel/precision/grad_scaler.h"
 
 #include <cmath>
+#include <cstdint>
 #include <utility>
 
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
@@ -45,24 +46,64 @@ std::vector<std::vector<at::Tensor>> grouped_gradients(const std::vector<at::Ten
                              "step(optimizer), update()"});
 }
 
+/// As the number that the kernels take of it: what is too large for one is infinite here, what is too
+/// small is 0.
+float as_scale(double number) { return static_cast<float>(number); }
+
+void require_number(bool holds, const char* name, const char* rule, const std::string& value) {
+  if (holds) return;
+  throw usage_error(
+      {.refused = concat("GradScaler: ", name),
+       .rule = rule,
+       .value = value,
+       .hint = "the scale is a float32; the defaults are 65536, 2, 0.5 and 2000 steps"});
+}
+
+void check_scale(const char* name, double scale) {
+  const float as_float = as_scale(scale);
+  require_number(std::isfinite(as_float) && as_float > 0,
+                 name,
+                 "above 0 and finite, as a float32",
+                 shortest(scale));
+}
+
+void check_options(const GradScalerOptions& options) {
+  check_scale("init_scale", options.init_scale);
+  const float growth = as_scale(options.growth_factor), backoff = as_scale(options.backoff_factor);
+  require_number(growth > 1 && std::isfinite(growth),
+                 "growth_factor",
+                 "above 1 and finite, as a float32",
+                 shortest(options.growth_factor));
+  require_number(backoff > 0 && backoff < 1,
+                 "backoff_factor",
+                 "between 0 and 1, as a float32",
+                 shortest(options.backoff_factor));
+  require_number(options.growth_interval > 0 && options.growth_interval <= INT32_MAX,
+                 "growth_interval",
+                 "1 to 2147483647 steps: they are counted in 31 bits",
+                 std::to_string(options.growth_interval));
+}
+
+[[noreturn]] void refuse_state(const Json& state) {
+  throw usage_error({.refused = "state of a GradScaler",
+                     .rule = "scale, growth_factor and backoff_factor are numbers, "
+                             "growth_interval and _growth_tracker counts of at most 2147483647",
+                     .value = json_text(state),
+                     .hint = "a scaler that was not enabled has an empty state"});
+}
+
+int64_t count_of(const Json& state, const char* name) {
+  const Json& value = state.at(name);
+  const bool is_count = value.is_number_integer() && value >= 0 && value <= INT32_MAX;
+  if (!is_count) refuse_state(state);
+  return value.get<int64_t>();
+}
+
 }  // namespace
 
 GradScaler::GradScaler(GradScalerOptions options, std::optional<distributed::ProcessGroup> group)
     : options_(options), group_(std::move(group)) {
-  if (options_.growth_factor > 1 && std::isfinite(options_.growth_factor) &&
-      options_.backoff_factor < 1 && options_.backoff_factor > 0 && options_.init_scale > 0 &&
-      std::isfinite(options_.init_scale) && options_.growth_interval > 0)
-    return;
-  throw usage_error({.refused = "GradScaler",
-                     .rule = "growth_factor is above 1, backoff_factor between 0 and 1, init_scale "
-                             "and growth_interval above 0, none infinite",
-                     .value = concat(options_.growth_factor,
-                                     ", ",
-                                     options_.backoff_factor,
-                                     ", ",
-                                     options_.init_scale,
-                                     ", ",
-                                     options_.growth_interval)});
+  check_options(options_);
 }
 
 void GradScaler::place(at::Device device) {
@@ -157,6 +198,7 @@ void GradScaler::update() {
 void GradScaler::update(double new_scale) {
   if (!options_.enabled) return;
   require_scale("update");
+  check_scale("new_scale", new_scale);
   const c10::NoGradGuard no_grad;
   scale_.fill_(new_scale);
   optimizers_.clear();
@@ -178,23 +220,24 @@ Json GradScaler::state() const {
 
 void GradScaler::load_state(const Json& state) {
   if (!options_.enabled) return;
+  GradScalerOptions loaded = options_;
+  int32_t tracker = 0;
   try {
-    options_.init_scale = state.at("scale").get<double>();
-    options_.growth_factor = state.at("growth_factor").get<double>();
-    options_.backoff_factor = state.at("backoff_factor").get<double>();
-    options_.growth_interval = state.at("growth_interval").get<int64_t>();
-    const auto tracker = state.at("_growth_tracker").get<int32_t>();
-    const at::Device device = scale_.defined() ? scale_.device() : at::Device(at::kCPU);
-    scale_ = at::Tensor();
-    place(device);
-    tracker_.fill_(tracker);
-  } catch (const Json::exception& error) {
-    throw usage_error({.refused = "state of a GradScaler",
-                       .rule = "scale, growth_factor, backoff_factor, growth_interval and "
-                               "_growth_tracker are numbers",
-                       .value = json_text(state),
-                       .hint = "a scaler that was not enabled has an empty state"});
+    loaded.init_scale = state.at("scale").get<double>();
+    loaded.growth_factor = state.at("growth_factor").get<double>();
+    loaded.backoff_factor = state.at("backoff_factor").get<double>();
+    loaded.growth_interval = count_of(state, "growth_interval");
+    tracker = static_cast<int32_t>(count_of(state, "_growth_tracker"));
+  } catch (const Json::exception&) {
+    refuse_state(state);
   }
+  check_scale("scale", loaded.init_scale);
+  check_options(loaded);
+  options_ = loaded;
+  const at::Device device = scale_.defined() ? scale_.device() : at::Device(at::kCPU);
+  scale_ = at::Tensor();
+  place(device);
+  tracker_.fill_(tracker);
 }
 
 }  // namespace muster::parallel

@@ -16,7 +16,7 @@ namespace muster::parallel {
 
 /// Names and defaults of torch.amp.GradScaler.
 struct GradScalerOptions {
-  double init_scale = 65536;
+  double init_scale = 65536;       ///< this and the factors count as the float32 that they become
   double growth_factor = 2;        ///< above 1
   double backoff_factor = 0.5;     ///< below 1
   int64_t growth_interval = 2000;  ///< steps without overflow after which the scale grows
@@ -78,7 +78,8 @@ class GradScaler {
   /// torch's state_dict: scale, growth_factor, backoff_factor, growth_interval, _growth_tracker;
   /// empty if not enabled. The same on all ranks that share a group.
   Json state() const;
-  /// Throws a usage error for one that is not of a GradScaler.
+  /// Throws a usage error for one that is not of a GradScaler, or whose numbers it would not take as
+  /// options; this one is as before then.
   void load_state(const Json& state);
 
  private:

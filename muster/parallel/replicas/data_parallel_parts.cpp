@@ -55,7 +55,7 @@ at::Tensor gather_tensors(const std::vector<at::Tensor>& parts,
            .rule = concat("it has a row for each of the ", rows[i], " given"),
            .value = parts[i].defined() ? concat(parts[i].sizes()) : "an undefined tensor"});
     }
-    here.push_back(parts[i].to(device, /*non_blocking=*/device.is_cuda()));
+    here.push_back(parts[i].to(device, /*non_blocking=*/!device.is_cpu()));
   }
   return here.size() == 1 ? here[0] : at::cat(here);
 }

@@ -27,6 +27,11 @@ constexpr int64_t kBatchesPerMemoryLook = 100;  // asking the driver is not free
 constexpr int64_t kStandInRows = 2;
 
 void check_weights(const DataParallelOptions& options, size_t devices) {
+  if (options.shares != SharePolicy::kFixed && !options.weights.empty()) {
+    throw usage_error({.refused = "weights of shares that are not fixed",
+                       .rule = "weights belong to SharePolicy::kFixed",
+                       .hint = "set .shares = SharePolicy::kFixed, or leave the weights out"});
+  }
   if (options.shares != SharePolicy::kFixed) return;
   double sum = 0;
   bool fine = options.weights.size() == devices;
@@ -39,7 +44,8 @@ void check_weights(const DataParallelOptions& options, size_t devices) {
   for (const double weight : options.weights) given.push_back(shortest(weight));
   throw usage_error(
       {.refused = "weights of fixed shares",
-       .rule = concat("one finite number per device (", devices, "), none negative, not all 0"),
+       .rule = concat(
+           "one number per device (", devices, "), none negative, their sum above 0 and finite"),
        .value = join(given, ", ")});
 }
 
@@ -101,8 +107,8 @@ ReplicaGroup::ReplicaGroup(std::vector<at::Device> devices, DataParallelOptions 
     std::function<double()> clock;
     if (options_.clock) clock = [this, i] { return options_.clock(i); };
     timers_.emplace_back(devices_[i], clock);
-    rings_.push_back(devices_[i].is_cuda() ? std::make_unique<tensor::PinnedRing>(devices_[i])
-                                           : nullptr);
+    rings_.push_back(devices_[i].is_cpu() ? nullptr
+                                          : std::make_unique<tensor::PinnedRing>(devices_[i]));
   }
   const int threads = options_.threads_per_replica > 0
                           ? options_.threads_per_replica

@@ -32,7 +32,7 @@ class PinnedRing {
     std::function<at::Tensor(const at::Tensor& pinned)> send;
   };
 
-  /// For CUDA; memory of LibTorch's own pinned allocator.
+  /// For a device of this process's accelerator; memory of LibTorch's own pinned allocator.
   explicit PinnedRing(at::Device device);
   PinnedRing(at::Device device, Parts parts, size_t slots);
 

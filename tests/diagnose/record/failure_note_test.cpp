@@ -172,6 +172,40 @@ TEST_F(FailureNote, HasTheWordsOfOurErrorsAndLeavesTheEndToWhoWasThereBefore) {
   EXPECT_EQ(left.report->message, "world size 0: at least 1");
 }
 
+TEST_F(FailureNote, IsHeardByWhoeverListensStill) {
+  const auto write = [this](const std::string& name) {
+    return [file = folder_.path() / name](const std::string& message) {
+      write_file_atomic(file, message);
+      throw std::runtime_error("a listener's own error");
+    };
+  };
+  left_by([&] {
+    ::unsetenv("TORCHELASTIC_ERROR_FILE");
+    const FailureListener first = on_failure(write("first")), second = on_failure(write("second"));
+    on_failure(write("dropped")).reset();
+    note_failure_of_peers("rank 1 is gone", {1});  // not its own
+    if (!std::filesystem::exists(folder_.path() / "first")) note_failure("it broke");
+  });
+  EXPECT_EQ(read_file(folder_.path() / "first"), "it broke");
+  EXPECT_EQ(read_file(folder_.path() / "second"), "it broke");
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "dropped"));
+}
+
+TEST_F(FailureNote, OfACopyOfTheRankIsHeardByNobody) {
+  left_by([&] {
+    note_uncaught_exceptions();
+    const FailureListener listener = on_failure(
+        [&](const std::string& message) { write_file_atomic(folder_.path() / "heard", message); });
+    const pid_t copy = ::fork();
+    if (copy == 0) {
+      note_failure("a copy broke");
+      ::_exit(0);
+    }
+    ::waitpid(copy, nullptr, 0);
+  });
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "heard"));
+}
+
 TEST_F(FailureNote, IsNoneWhereNobodyAsksForIt) {
   const Left left = left_by([] {
     ::unsetenv("TORCHELASTIC_ERROR_FILE");

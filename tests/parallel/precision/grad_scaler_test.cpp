@@ -1,6 +1,12 @@
 // GradScaler against torch.amp.GradScaler, and between ranks; autocast per thread.
 #include "muster/parallel/precision/grad_scaler.h"
 
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include <ATen/autocast_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -133,6 +139,48 @@ TEST(GradScaler, GoesOnFromItsState) {
     EXPECT_THAT(error_of([&] { other.load_state(bad); }), HasSubstr("state of a GradScaler"));
 }
 
+// The scale is a float32: what is no number there would pass as one here, and train nothing.
+TEST(GradScaler, NumbersThatAreNoneInFloat32AreRefused) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  const auto refusal = [](const parallel::GradScalerOptions& options) {
+    return test::refusal_of([&] { GradScaler scaler(options); });
+  };
+  for (const double bad : {1e300, 1e-300, inf, -inf, nan, 0.0, -1.0})
+    EXPECT_THAT(refusal({.init_scale = bad}), HasSubstr("GradScaler: init_scale"));
+  for (const double bad : {1e300, 1 + 1e-12, 1.0, 0.5, inf, nan, -2.0})
+    EXPECT_THAT(refusal({.growth_factor = bad}), HasSubstr("GradScaler: growth_factor"));
+  for (const double bad : {0.0, 1e-300, 1 - 1e-12, 1.0, 2.0, inf, nan, -0.5})
+    EXPECT_THAT(refusal({.backoff_factor = bad}), HasSubstr("GradScaler: backoff_factor"));
+  for (const int64_t bad : {int64_t{0}, int64_t{-1}, int64_t{1} << 31})
+    EXPECT_THAT(refusal({.growth_interval = bad}), HasSubstr("GradScaler: growth_interval"));
+  EXPECT_THAT(refusal({.init_scale = 1e300}), HasSubstr("got 1e+300"));
+  EXPECT_NO_THROW(GradScaler({.init_scale = 3e38, .growth_interval = INT32_MAX}));
+}
+
+TEST(GradScaler, ScalesThatComeLaterAreNumbersTooOrChangeNothing) {
+  GradScaler scaler({.init_scale = 16});
+  Alone alone;
+  alone.backward(scaler, false);
+  for (const double bad : {1e300, 0.0, -1.0, std::nan("")})
+    EXPECT_THAT(test::refusal_of([&] { scaler.update(bad); }), HasSubstr("new_scale"));
+  const Json good = scaler.state();
+  const std::pair<const char*, Json> odds[] = {{"scale", 1e300},
+                                               {"scale", 0},
+                                               {"growth_factor", 1},
+                                               {"backoff_factor", 1e-300},
+                                               {"growth_interval", 0},
+                                               {"growth_interval", 2.5},
+                                               {"_growth_tracker", 1e10},
+                                               {"_growth_tracker", int64_t{1} << 40},
+                                               {"_growth_tracker", -1}};
+  for (const auto& [name, value] : odds) {
+    Json bad = good;
+    bad[name] = value;
+    EXPECT_THAT(test::refusal_of([&] { scaler.load_state(bad); }), HasSubstr(name)) << value;
+  }
+  EXPECT_EQ(scaler.state(), good);
+}
+
 TEST(GradScaler, CallsInAnotherOrderAreRefused) {
   GradScaler scaler;
   Alone alone;
@@ -166,6 +214,14 @@ TEST(GradScaler, DoesNothingIfNotEnabled) {
 }
 
 // --- autocast
+
+TEST(Autocast, OfKindsOfDevicesThatHaveNoneIsRefused) {
+  EXPECT_THAT(test::refusal_of([] { AutocastGuard guard(c10::kMeta); }),
+              HasSubstr("autocast on meta"));
+  EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
+  EXPECT_THAT(test::refusal_of([] { AutocastGuard guard(c10::DeviceType::Vulkan); }),
+              HasSubstr("autocast on vulkan"));
+}
 
 TEST(Autocast, BelongsToTheThreadThatMadeIt) {
   run_ranks(3, [](ProcessGroup group) {

@@ -1,5 +1,6 @@
 // DataParallel when something is wrong: refusals, failures of a replica, ends.
 #include <atomic>
+#include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -57,9 +58,15 @@ TEST(DataParallelErrors, DevicesAndWeightsThatCannotBeAreRefused) {
   EXPECT_THAT(refused({at::Device(at::kCUDA, 77)}, {1}), HasSubstr("device cuda:77"));
   EXPECT_THAT(refused({at::kCPU, at::Device(at::kCUDA, 1), at::Device(at::kCUDA, 1)}, {1, 1, 1}),
               HasSubstr("two replicas on cuda:1: a device has one replica"));
-  EXPECT_THAT(refused(cpus(2), {1}), HasSubstr("one finite number per device (2)"));
+  EXPECT_THAT(refused(cpus(2), {1}), HasSubstr("one number per device (2)"));
   EXPECT_THAT(refused(cpus(2), {0, 0}), HasSubstr("got 0, 0"));
   EXPECT_THAT(refused(cpus(2), {1, -1}), HasSubstr("got 1, -1"));
+  EXPECT_THAT(refused(cpus(2), {1, std::nan("")}), HasSubstr("got 1, nan"));
+  EXPECT_THAT(refused(cpus(2), {1e308, 1e308}), HasSubstr("their sum above 0 and finite"));
+  EXPECT_THAT(refusal_of([] {
+                DataParallel dp(&make_line, cpus(2), {.weights = {3, 1}});
+              }),
+              HasSubstr("weights belong to SharePolicy::kFixed"));
 }
 
 TEST(DataParallelErrors, ReplicasOfDifferentShapeAreRefusedByName) {

@@ -9,6 +9,7 @@
 //   second          waits until one of the others has failed, and then fails by itself
 //   leave           returns in good order
 //   send:MS         sends to the next rank after MS, and returns in good order
+//   again           makes another group when nobody serves the store any more
 //   receive         takes that from the rank before it, and returns in good order
 #include <algorithm>
 #include <chrono>
@@ -22,7 +23,10 @@
 #include <vector>
 
 #include <ATen/ops/ones.h>
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "muster/base/text.h"
@@ -69,15 +73,36 @@ void pass_on(const ProcessGroup& group, bool sends) {
   work->wait();
 }
 
-void train(const std::string& backend, const std::string& how) {
-  const ProcessGroup group = muster::distributed::init_process_group(
+bool store_is_served() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  to.sin_port = htons(static_cast<uint16_t>(std::atoi(std::getenv("MASTER_PORT"))));
+  const bool is_served = ::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0;
+  ::close(fd);
+  return is_served;
+}
+
+ProcessGroup make_group(const std::string& backend) {
+  return muster::distributed::init_process_group(
       {.backend = backend,
        .timeout = std::chrono::minutes(1),
        .monitor = {.heartbeat = std::chrono::milliseconds(100)}});
+}
+
+void make_another_group(const std::string& backend) {
+  while (store_is_served()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  make_group(backend);
+}
+
+void train(const std::string& backend, const std::string& how) {
+  const ProcessGroup group = make_group(backend);
   for (int step = 0;; ++step) {
     group.all_reduce(at::ones({1000}));
     if (step < 3) continue;
     if (how == "leave") return;
+    if (how == "again") return make_another_group(backend);
     if (how == "send" || how == "receive") return pass_on(group, how == "send");
     if (step == 3) fail(how);
   }

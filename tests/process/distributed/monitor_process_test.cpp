@@ -10,6 +10,7 @@
 #include "muster/base/file.h"
 #include "muster/base/text.h"
 
+#include "tests/support/folder.h"
 #include "tests/support/launched.h"
 #include "tests/support/paths.h"
 
@@ -150,6 +151,41 @@ TEST(FlightRecord, IsLeftByEverySurvivor) {
   std::filesystem::remove_all(folder);
 }
 
+/// How a rank may end of its own exception, and what its record then says of that.
+struct Culprit {
+  std::string how, says;
+};
+
+class FlightRecordOfTheCulprit : public ::testing::TestWithParam<Culprit> {};
+
+TEST_P(FlightRecordOfTheCulprit, SaysWhatItEndedOf) {
+  for (const char* backend : {"gloo", "shm"}) {
+    SCOPED_TRACE(backend);
+    const test::Folder folder;
+    Launched job({"run",
+                  "--nproc-per-node",
+                  "2",
+                  "--",
+                  test::program_path("muster_failing_rank"),
+                  backend,
+                  concat("go-on,", GetParam().how, ":1")},
+                 {.environment = {"MUSTER_FLIGHT_DIR=" + folder.path().string()}});
+    EXPECT_EQ(job.wait(kLimit).code, 1) << job.err();
+    EXPECT_THAT(read_file(folder.path() / "default-rank-1.json"),
+                AllOf(HasSubstr(concat("\"verdict\": \"", GetParam().says, "\"")),
+                      HasSubstr("allreduce sum float32[1000]")));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Hows,
+    FlightRecordOfTheCulprit,
+    ::testing::Values(Culprit{"throw", "rank 1 failed by itself: std::runtime_error: my own error"},
+                      Culprit{"catch",
+                              "rank 1 failed by itself: an exception ended its part in the group"},
+                      Culprit{"note", "rank 1 failed by itself: my own error"}),
+    [](const auto& info) { return info.param.how; });
+
 // A laptop that is closed, a virtual machine that is moved: nobody ran, so nobody was late.
 TEST(ShmRanks, ThatWereAllStoppedForLongerThanTheTimeoutGoOn) {
   Launched job({"run",
@@ -185,6 +221,20 @@ TEST(RankZero, MayReturnBeforeThoseWhoDoNotNeedItAnyMore) {
     EXPECT_EQ(job.wait(kLimit).code, 0) << backend << ": " << job.err();
     EXPECT_THAT(job.err(), Not(HasSubstr("error: ")));
   }
+}
+
+// It serves the store: who has been in a group of the job knows that it was there.
+TEST(RankZero, ThatHasEndedIsNamedToWhoComesToTheNextGroup) {
+  Launched job({"run",
+                "--nproc-per-node",
+                "2",
+                "--",
+                test::program_path("muster_failing_rank"),
+                "gloo",
+                "leave,again"});
+  EXPECT_EQ(job.wait(kLimit).code, 1) << job.err();
+  EXPECT_THAT(job.err(), HasSubstr("error: the store of the job is gone: rank 0, which served it"));
+  EXPECT_THAT(job.err(), HasSubstr("has ended"));
 }
 
 TEST(Monitor, IsSilentWhenNothingFails) {
