@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "muster/base/error.h"
+#include "muster/base/number_rule.h"
 #include "muster/base/text.h"
 
 namespace muster::cli {
@@ -51,7 +52,7 @@ void read_value(const std::string& flag, const std::string& text, double& value)
   const auto number = to_double(text);
   if (!number || !std::isfinite(*number)) {
     throw usage_error({.refused = flag,
-                       .rule = number ? "a finite number is needed" : "a number is needed",
+                       .rule = std::string(number_rule(text)),
                        .value = text.empty() ? "\"\"" : text});
   }
   value = *number;

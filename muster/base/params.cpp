@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "muster/base/number_rule.h"
+
 namespace muster {
 
 ParamValues parse_param_values(std::string_view text) {
@@ -50,8 +52,7 @@ double ParamType<double>::parse(std::string_view text) {
   // A comparison with NaN is false, so ranges of options would let it through, or not, by how they
   // are written.
   if (value && std::isfinite(*value)) return *value;
-  throw usage_error({.rule = value ? "a finite number is needed" : "a number is needed",
-                     .value = concat('"', text, '"')});
+  throw usage_error({.rule = std::string(number_rule(text)), .value = concat('"', text, '"')});
 }
 
 bool ParamType<bool>::parse(std::string_view text) {

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "muster/base/error.h"
+#include "muster/base/number_rule.h"
 #include "muster/base/text.h"
 
 namespace muster::train {
@@ -24,8 +25,9 @@ std::string option_of(std::string_view flag) {
   return option;
 }
 
-Error bad_value(const std::string& flag, const char* rule, const std::string& text) {
-  return usage_error({.refused = flag, .rule = rule, .value = text.empty() ? "\"\"" : text});
+Error bad_value(const std::string& flag, std::string_view rule, const std::string& text) {
+  return usage_error(
+      {.refused = flag, .rule = std::string(rule), .value = text.empty() ? "\"\"" : text});
 }
 
 void read_text(const std::string& flag, const std::string& text, int64_t& value) {
@@ -36,7 +38,7 @@ void read_text(const std::string& flag, const std::string& text, int64_t& value)
 
 void read_text(const std::string& flag, const std::string& text, double& value) {
   const auto number = to_double(text);
-  if (!number || !std::isfinite(*number)) throw bad_value(flag, "a finite number is needed", text);
+  if (!number || !std::isfinite(*number)) throw bad_value(flag, number_rule(text), text);
   value = *number;
 }
 

@@ -76,6 +76,7 @@ TEST(Parse, RefusesWhatIsNoNumber) {
     EXPECT_THAT(refused({"a.db", "--epochs", text}),
                 HasSubstr(concat("--epochs: a whole number is needed (got ", text, ")")));
   EXPECT_THAT(refused({"a.db", "--lr", "fast"}), HasSubstr("--lr: a number is needed (got fast)"));
+  EXPECT_THAT(refused({"a.db", "--lr", "1e400"}), HasSubstr("--lr: a number of at most 1.8e308"));
   EXPECT_THAT(refused({"a.db", "--lr", "nan"}), HasSubstr("--lr: a finite number is needed"));
   EXPECT_THAT(refused({"a.db", "--lr", "-inf"}), HasSubstr("--lr: a finite number is needed"));
 }
