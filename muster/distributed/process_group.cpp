@@ -289,7 +289,8 @@ ProcessGroup init_process_group(const GroupOptions& options, const std::optional
   tensor::initialize_vector_math();
   if (env) diagnose::note_uncaught_exceptions();
   const int64_t world_size = env ? env->world_size : 1;
-  if (world_size == 1 && (options.backend == "auto" || options.backend == "thread")) {
+  const std::string& backend = options.backend;
+  if (world_size == 1 && (backend == "auto" || backend == "cpu:auto" || backend == "thread")) {
     return ThreadWorld(1, options.timeout).group(0);
   }
   if (world_size > std::numeric_limits<int>::max())
@@ -302,7 +303,10 @@ ProcessGroup init_process_group(const GroupOptions& options, const std::optional
     if (member.entry != nullptr && member.entry->name == "thread")
       member.entry->make({});  // says why not, and waits for nobody
   const RankEnv place = env.value_or(RankEnv{});
-  const BackendRequest request{.store = connect_store(place, options.timeout),
+  // Who was started alone talks to nobody: several such programs may run at once.
+  c10::intrusive_ptr<c10d::Store> store;
+  if (!env) store = c10::make_intrusive<c10d::HashStore>();
+  const BackendRequest request{.store = env ? connect_store(place, options.timeout) : store,
                                .rank = static_cast<int>(place.rank),
                                .world_size = static_cast<int>(place.world_size),
                                .local_rank = static_cast<int>(place.local_rank),

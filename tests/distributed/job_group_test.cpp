@@ -83,6 +83,21 @@ TEST(JobGroup, MayNameItsBackendByTheKindOfDevice) {
               ::testing::Each(test::kNoError));
 }
 
+// As trials of a study are, side by side: none serves a store at the port that launchers use.
+TEST(JobGroup, OfAProgramThatWasStartedAloneNeedsNoPort) {
+  for (const std::string backend : {"auto", "cpu:auto", "thread", "gloo", "cpu:gloo", "shm"}) {
+    const auto start = [&] {
+      return distributed::init_process_group({.backend = backend, .timeout = 60s}, std::nullopt);
+    };
+    const distributed::ProcessGroup one = start(), two = start();
+    torch::Tensor tensor = torch::ones({1});
+    one.all_reduce(tensor);
+    two.all_reduce(tensor);
+    EXPECT_EQ(tensor.item<float>(), 1) << backend;
+    EXPECT_EQ(one.all_gather_text("a"), std::vector<std::string>{"a"});
+  }
+}
+
 // For a model on the CPU, whatever devices there are: nccl is not even asked.
 TEST(JobGroup, MayLeaveItsBackendToAutoForOneKindOfDevice) {
   const auto errors = errors_of_job(2, [&](const RankEnv& env) {

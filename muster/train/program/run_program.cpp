@@ -29,6 +29,9 @@ void watch_signals() {
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
+}
+
+void survive_writes() {
   ::signal(SIGXFSZ, SIG_IGN);  // a file size limit is reported like a full disk, not by death
   // A reader of our progress or output that went away is no reason to die.
   ::signal(SIGPIPE, SIG_IGN);  // NOLINT
@@ -110,6 +113,7 @@ ProgramEnd run_program(Program& program,
                        const RunFlags& said,
                        const ProgramVoice& voice,
                        std::vector<std::pair<std::string, std::string>> about) {
+  survive_writes();
   RunFlags flags = said;
   const TraceOptions trace = trace_options(flags);
   resolve_trial(flags.output, flags.resume);
