@@ -85,7 +85,9 @@ int main(int argc, char** argv) {
   const auto own_end = std::ranges::find(args, "--");  // behind it stands another program's line
   console.set_json_errors(std::find(args.begin(), own_end, "--json") != own_end);
   try {
-    return muster::cli::run(args, console);
+    const int code = muster::cli::run(args, console);
+    console.finish_out();
+    return code;
   } catch (const muster::Error& error) {
     muster::cli::note_end(args, error.what());
     console.error(error);

@@ -1,12 +1,16 @@
 #include "cli/screen/console.h"
 
+#include <cerrno>
 #include <cstdlib>
 #include <iostream>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "muster/base/file.h"
 #include "muster/base/json.h"
+
+#include "cli/screen/terminal_buffer.h"
 
 namespace muster::cli {
 
@@ -18,7 +22,9 @@ Console Console::of_process() {
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
   const bool dumb = term == nullptr || std::string_view(term) == "dumb";
-  return {std::cout,
+  static TerminalBuffer shown(*std::cout.rdbuf());
+  static std::ostream to_terminal(&shown);
+  return {::isatty(STDOUT_FILENO) == 1 ? to_terminal : std::cout,
           std::cerr,
           terminal && !dumb,
           terminal && !dumb && (no_color == nullptr || *no_color == '\0')};
@@ -59,6 +65,15 @@ void Console::error(std::string_view text) {
   }
   err_ << (colour_ ? "\x1b[31;1mmuster: error:\x1b[0m " : "muster: error: ") << text << '\n'
        << std::flush;
+}
+
+void Console::finish_out() {
+  errno = 0;
+  out_ << std::flush;
+  const int why = errno;
+  if (out_ || why == EPIPE) return;
+  throw environment_error({.refused = "cannot write to stdout",
+                           .rule = why != 0 ? errno_text(why) : "not all was written"});
 }
 
 void Console::note(std::string_view text) { err_ << "muster: " << text << '\n' << std::flush; }

@@ -35,6 +35,10 @@ class Console {
   void set_json_errors(bool json_errors) { json_errors_ = json_errors; }
   void note(std::string_view text);
 
+  /// Throws an environment error if not all that was said to out() could be written: a full disk
+  /// behind `> file`. A reader that has gone (`| head`) wants no more.
+  void finish_out();
+
  private:
   std::ostream& out_;
   std::ostream& err_;

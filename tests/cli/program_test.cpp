@@ -5,7 +5,9 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 
+#include "cli/line/shell_word.h"
 #include "tests/support/launched.h"
+#include "tests/support/paths.h"
 
 namespace muster::cli {
 namespace {
@@ -47,6 +49,16 @@ INSTANTIATE_TEST_SUITE_P(Commands,
                                            std::vector<std::string>{"study", "ask", "--help"},
                                            std::vector<std::string>{"study", "tell", "--help"},
                                            std::vector<std::string>{"help", "study", "stop"}));
+
+TEST(Program, FailsIfItsOutputCannotBeWritten) {
+  // The name of the program itself, as the shell's command line needs it.
+  const std::string muster = shell_word(test::program_path("muster"));
+  Launched full({"run", "--no-prefix", "--", "sh", "-c", muster + " list models > /dev/full"});
+  EXPECT_EQ(full.wait().code, 1);
+  EXPECT_THAT(full.err(), HasSubstr("cannot write to stdout: No space left on device"));
+  Launched gone({"run", "--no-prefix", "--", "sh", "-c", muster + " list models | true"});
+  EXPECT_EQ(gone.wait().code, 0);
+}
 
 struct Refused {
   std::vector<std::string> args;

@@ -11,6 +11,20 @@
 #include "muster/base/text.h"
 
 namespace muster::train {
+namespace {
+
+/// The strategies zero1 and zero2 may keep weights in bfloat16.
+std::string hint_of(const at::Tensor& own, const at::Tensor& saved) {
+  if (own.sizes() != saved.sizes()) return "";
+  if (saved.scalar_type() == at::kBFloat16 && own.scalar_type() == at::kFloat)
+    return "the run keeps its weights in bfloat16: go on with --strategy zero1:dtype=bfloat16, or "
+           "zero2";
+  if (saved.scalar_type() == at::kFloat && own.scalar_type() == at::kBFloat16)
+    return "the run keeps its weights in float32: leave dtype=bfloat16 away";
+  return "";
+}
+
+}  // namespace
 
 tensor::NamedTensorList model_state(const torch::nn::Module& module) {
   tensor::NamedTensorList state;
@@ -40,7 +54,8 @@ void load_model_state(torch::nn::Module& module, const tensor::NamedTensorList& 
       throw usage_error(
           {.refused = "saved tensor " + name,
            .rule = concat("the model has ", c10::toString(tensor.scalar_type()), tensor.sizes()),
-           .value = concat(c10::toString(value.scalar_type()), value.sizes())});
+           .value = concat(c10::toString(value.scalar_type()), value.sizes()),
+           .hint = hint_of(tensor, value)});
     }
     copies.emplace_back(tensor, value);
     saved.erase(found);

@@ -99,6 +99,7 @@ void Trainer::train_part(size_t index,
   const auto turn = turn_of(index);
   apply(rate, part.optimizer());
   part.optimizer().zero_grad();
+  gradient_norm_.reset();  // of a step that is left out there is none
   Meter local(metrics_);
   for (int64_t i = 0; i < batches; ++i) backward(index, share(i), i + 1 == batches, local);
   timeline_.end();

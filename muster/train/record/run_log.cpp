@@ -168,8 +168,8 @@ void RunLog::finish(const FitResult& result) {
                     .test = result.interrupted ? nullptr : &result.test},
                    callbacks_.about);
   } catch (const Error& error) {
-    // Rows that somebody damaged while the run went on: no reason to lose its result.
-    if (error.kind() != ErrorKind::kUsage) throw;
+    // Rows that somebody damaged while the run went on, a disk that is full now: no reason to lose a
+    // result that is found and saved.
     note(concat("the page of curves is not written: ", error.what()));
   }
 }

@@ -33,7 +33,7 @@ class StopRules {
                                     double time_total_s);
   void on_end(int64_t trial);
 
-  /// Metrics that criteria name, to be checked at the first report.
+  /// Metrics that criteria name: a trial's first report has them.
   std::vector<std::string> metrics() const;
 
  private:

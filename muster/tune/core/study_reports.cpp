@@ -34,12 +34,25 @@ int64_t StudyCore::Impl::time_of(const Trial& trial, const Report& report) const
 
 /// A misspelt metric is found at the first report, not after hours.
 void StudyCore::Impl::check_metrics(const Trial& trial, const Report& report) const {
-  if (trial.reports > 0 || find_metric(report.metrics, spec.metric) != nullptr) return;
+  if (trial.reports > 0) return;
   const auto names = names_of(report.metrics);
+  if (find_metric(report.metrics, spec.metric) != nullptr) return check_stop_metrics(trial, names);
   throw usage_error({.refused = concat("the first report of trial ", trial.number),
                      .rule = concat("it has the study's metric \"", spec.metric, '"'),
                      .value = join(names, ", "),
                      .hint = names.empty() ? "" : how_to_name(spec.metric, names)});
+}
+
+/// As Ray does: a criterion that never holds because nobody reports its metric stops nothing.
+void StudyCore::Impl::check_stop_metrics(const Trial& trial,
+                                         const std::vector<std::string>& reported) const {
+  for (const std::string& metric : rules.metrics()) {
+    if (std::find(reported.begin(), reported.end(), metric) != reported.end()) continue;
+    throw usage_error({.refused = concat("the first report of trial ", trial.number),
+                       .rule = concat("it has the metric \"", metric, "\" of a stop criterion"),
+                       .value = join(reported, ", "),
+                       .hint = suggestion(metric, reported)});
+  }
 }
 
 Decision StudyCore::report(int64_t number, const Report& report, double now_s) {

@@ -63,6 +63,7 @@ struct StudyCore::Impl {
   Searcher::Suggestion suggest_next();
   int64_t time_of(const Trial& trial, const Report& report) const;
   void check_metrics(const Trial& trial, const Report& report) const;
+  void check_stop_metrics(const Trial& trial, const std::vector<std::string>& reported) const;
   AttemptEnded outcome(Trial& trial, Failure failure, const std::string& message);
   void finish_attempt(Trial& trial, Failure failure, const std::string& message, double now_s);
   void fail(Trial& trial, AttemptEnded& ended);

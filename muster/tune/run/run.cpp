@@ -320,9 +320,16 @@ RunResult run(const TrainFunction& train, const RunConfig& config) {
 
 const Trial& RunResult::best_trial() const {
   if (!best) {
-    throw usage_error({.refused = "the best trial",
-                       .rule = "a trial ended with a finite metric",
-                       .value = concat(trials.size(), " trials")});
+    const auto failed = std::find_if(trials.begin(), trials.end(), [](const Trial& trial) {
+      return trial.failure != Failure::kNone && !trial.reason.empty();
+    });
+    throw usage_error(
+        {.refused = "the best trial",
+         .rule = "a trial ended in order with a finite metric",
+         .value = concat(trials.size(), " trials"),
+         .hint = failed == trials.end()
+                     ? ""
+                     : concat("trial ", failed->number, " failed: ", failed->reason)});
   }
   return trials[static_cast<size_t>(*best)];
 }

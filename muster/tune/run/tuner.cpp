@@ -33,7 +33,6 @@ struct Deeds {
   std::vector<std::pair<std::string, bool>> interrupts;  // why, and whether to kill
   std::vector<std::string> notes;
   std::set<std::pair<int64_t, int32_t>> refused;  // attempts that had a report refused
-  bool rules_checked = false;
 };
 
 class Tuner {
@@ -173,7 +172,7 @@ class Tuner {
     if (events.empty()) return;
     Deeds deeds;
     stored([&](StudyCore& core, double now_s) {
-      deeds = {.refused = refused_, .rules_checked = rules_checked_};
+      deeds = {.refused = refused_};
       for (const ExecutorEvent& event : events) take_one(core, event, now_s, deeds);
     });
     carry_out(deeds);
@@ -181,7 +180,6 @@ class Tuner {
 
   void carry_out(Deeds& deeds) {
     refused_ = std::move(deeds.refused);
-    rules_checked_ = deeds.rules_checked;
     for (const std::string& line : deeds.notes) note(line);
     for (const int64_t trial : deeds.ended) {
       told_to_end_.erase(trial);
@@ -242,30 +240,13 @@ class Tuner {
     try {
       Report report = event.report;
       report.sequence = 0;  // clients number their own; the executor answers what they repeat
-      Decision decision = core.report(event.trial, report, now_s);
-      if (!std::exchange(deeds.rules_checked, true)) check_rules(event, deeds);
-      return decision;
+      return core.report(event.trial, report, now_s);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kUsage) throw;
       // Once per attempt: a program that does not listen may repeat it at every step.
       if (deeds.refused.insert({event.trial, event.attempt}).second)
         deeds.notes.push_back(error.what());
       return std::string(error.what());
-    }
-  }
-
-  /// A stop rule on a metric that nobody reports would never hold: said at the first report.
-  void check_rules(const ExecutorEvent& event, Deeds& deeds) const {
-    for (const std::string& metric : StopRules(spec_).metrics()) {
-      if (find_metric(event.report.metrics, metric) != nullptr) continue;
-      std::vector<std::string> names;
-      for (const auto& [name, value] : event.report.metrics) names.push_back(name);
-      deeds.notes.push_back(concat("a stop rule names \"",
-                                   metric,
-                                   "\", which trial ",
-                                   event.trial,
-                                   " does not report; ",
-                                   suggestion(metric, names)));
     }
   }
 
@@ -369,7 +350,6 @@ class Tuner {
        .stop = [this](const std::string& why, bool kill) { stop_running(why, kill); },
        .running = [this] { return running(); }}};
   std::set<std::pair<int64_t, int32_t>> refused_;  // attempts that had a report refused
-  bool rules_checked_ = false;
   TunerOutcome outcome_;
 };
 

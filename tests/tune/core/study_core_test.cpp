@@ -14,6 +14,7 @@ namespace muster::tune {
 namespace {
 
 using test::refusal_of;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(StudyCore, RunsTheTrialsThatWereAskedForAndFinishes) {
@@ -153,6 +154,17 @@ TEST(StudyCore, NanIsTheWorstScoreOrAFailureAsOneLikes) {
   failing.ended(0, Failure::kCrash, "exit code 1", 2);
   EXPECT_EQ(trial(failing, 0).failure, Failure::kNan);
   EXPECT_EQ(trial(failing, 0).state, TrialState::kFailed);
+}
+
+TEST(StudyCore, AStopCriterionOnAMetricThatNobodyReportsIsRefused) {
+  StudySpec spec = spec_with(-1);
+  spec.stop = {
+      {.metric = "los", .comparison = StopCriterion::Comparison::kLessEqual, .bound = 0.1}};
+  StudyCore core(spec);
+  start(core);
+  EXPECT_THAT(refusal_of([&] { core.report(0, loss(0.5), 1); }),
+              AllOf(HasSubstr("it has the metric \"los\" of a stop criterion (got loss)"),
+                    HasSubstr("did you mean \"loss\"?")));
 }
 
 TEST(StudyCore, AStopCriterionCompletesATrialAndTheSchedulerPrunesOne) {
