@@ -19,7 +19,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 CTEST = ctest --output-on-failure --no-tests=error -j $(JOBS)
 
-.PHONY: help setup build program demo test parity bench asan tsan fuzz soak flaky compat plain package tidy format nightly
+.PHONY: help setup configure build program demo test parity bench asan tsan fuzz soak flaky compat plain package tidy format nightly
 
 help:
 	@sed -n '2,/^$$/s/^# //p' Makefile
@@ -27,14 +27,16 @@ help:
 setup:
 	@scripts/setup.sh
 
-build/build.ninja: | setup
-	@cmake --preset release
+# MUSTER_TORCH_DIR, where it is said, holds for a build folder that is there already, too.
+configure: setup
+	@if [ -n "$(MUSTER_TORCH_DIR)" ]; then cmake --preset release -DMUSTER_TORCH_DIR="$(abspath $(MUSTER_TORCH_DIR))"; \
+	elif [ ! -e build/build.ninja ]; then cmake --preset release; fi
 
 # What the demo needs: the program, without tests and examples.
-program: setup build/build.ninja
+program: configure
 	@cmake --build build -j $(JOBS) --target muster
 
-build: setup build/build.ninja
+build: configure
 	@cmake --build build -j $(JOBS)
 
 demo: program

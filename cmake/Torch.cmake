@@ -6,7 +6,19 @@
 # libraries, then the one that they were built with). muster_torch_required, "2.15" or empty, is the version that it must
 # have. We do not use find_package(Torch): for a CUDA wheel it asks for a CUDA toolkit and then fails to link when toolkit
 # and wheel differ. On failure sets muster_torch_error.
-set(MUSTER_TORCH_DIR "$ENV{MUSTER_TORCH_DIR}" CACHE PATH "LibTorch: the folder with include/ and lib/")
+set(muster_torch_said "$ENV{MUSTER_TORCH_DIR}")
+if(muster_torch_said)  # a relative one is meant from where the command was typed
+  get_filename_component(muster_torch_said "${muster_torch_said}" ABSOLUTE BASE_DIR "$ENV{PWD}")
+endif()
+set(MUSTER_TORCH_DIR "${muster_torch_said}" CACHE PATH "LibTorch: the folder with include/ and lib/")
+if(MUSTER_TORCH_DIR AND NOT IS_ABSOLUTE "${MUSTER_TORCH_DIR}")
+  get_filename_component(muster_torch_absolute "${MUSTER_TORCH_DIR}" ABSOLUTE BASE_DIR "$ENV{PWD}")
+  set(MUSTER_TORCH_DIR "${muster_torch_absolute}" CACHE PATH "LibTorch: the folder with include/ and lib/" FORCE)
+endif()
+if(muster_torch_said AND NOT muster_torch_said STREQUAL MUSTER_TORCH_DIR)
+  message(WARNING "The variable MUSTER_TORCH_DIR says ${muster_torch_said}; this build folder was configured before, and takes "
+    "LibTorch from ${MUSTER_TORCH_DIR}.\n-DMUSTER_TORCH_DIR=${muster_torch_said} changes that.")
+endif()
 
 # Sets `out` to the version of the LibTorch in `dir`, or to an empty string if there is none.
 function(muster_torch_version dir out)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "muster/base/text.h"
 #include "muster/track/page/panel_svg.h"
@@ -74,20 +75,23 @@ std::vector<std::string> further_columns(std::span<const MetricsRow> records) {
   return {known.begin() + static_cast<std::ptrdiff_t>(ours), known.end()};
 }
 
-std::vector<EpochMark> epochs_of(std::span<const MetricsRow> records) {
-  std::vector<EpochMark> out;
+std::vector<EpochMark> epochs_of(std::span<const MetricsRow> records, int64_t steps_per_epoch) {
+  std::map<int64_t, int64_t> last;  // step by epoch
+  int64_t step = 0;
   for (const MetricsRow& record : records) {
-    const auto same = [&](const EpochMark& mark) { return mark.epoch == record.epoch; };
-    const auto found = std::find_if(out.rbegin(), out.rend(), same);
-    if (found == out.rend()) {
-      out.push_back({record.epoch, record.step});
-    } else {
-      found->last_step = std::max(found->last_step, record.step);
-    }
+    last[record.epoch] = std::max(last[record.epoch], record.step);
+    step = std::max(step, record.step);
   }
-  std::sort(out.begin(), out.end(), [](const EpochMark& a, const EpochMark& b) {
-    return a.epoch < b.epoch;
-  });
+  std::vector<EpochMark> out;
+  if (steps_per_epoch > 0) {
+    for (int64_t epoch = 1; epoch <= step / steps_per_epoch; ++epoch)
+      out.push_back({epoch, epoch * steps_per_epoch});
+    return out;
+  }
+  // The last one may have been left in the middle.
+  for (const auto& [epoch, end] : last) {
+    if (epoch != last.rbegin()->first) out.push_back({epoch, end});
+  }
   return out;
 }
 
@@ -98,8 +102,8 @@ constexpr double kGap = 20;
 
 }  // namespace
 
-Curves curves_of(std::span<const MetricsRow> records, std::string title) {
-  Curves curves{.title = std::move(title), .epochs = epochs_of(records)};
+Curves curves_of(std::span<const MetricsRow> records, std::string title, int64_t steps_per_epoch) {
+  Curves curves{.title = std::move(title), .epochs = epochs_of(records, steps_per_epoch)};
   const auto add = [&](const Column& column) {
     Panel panel = panel_of(records, column);
     if (!panel.series.empty()) curves.panels.push_back(std::move(panel));

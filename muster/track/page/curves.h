@@ -40,8 +40,12 @@ struct Curves {
 };
 
 /// Loss, accuracy, learning rate and samples per second where there are any, then a panel for every
-/// further column but elapsed_s and epoch_s, in the order in which they appear. Pure; any thread.
-Curves curves_of(std::span<const MetricsRow> records, std::string title);
+/// further column but elapsed_s and epoch_s, in the order in which they appear. Epochs that are over
+/// are marked where they ended; with 0 steps per epoch, which is not known, those behind which
+/// another one has rows. Pure; any thread.
+Curves curves_of(std::span<const MetricsRow> records,
+                 std::string title,
+                 int64_t steps_per_epoch = 0);
 
 /// A complete SVG document, two panels side by side, 960 units wide; light or dark as the viewer
 /// prefers. Nothing is loaded from anywhere; all text is escaped. Pure; any thread.

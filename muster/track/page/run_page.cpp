@@ -88,7 +88,7 @@ std::string results_html(const RunPage& page) {
 }
 
 std::string curves_html(const RunPage& page) {
-  const Curves curves = curves_of(page.metrics, page.title);
+  const Curves curves = curves_of(page.metrics, page.title, page.steps_per_epoch);
   if (curves.panels.empty()) return "<p class=\"dim\">No metrics yet.</p>\n";
   const PanelSize size;
   std::string out = "<div class=\"panels\">\n";

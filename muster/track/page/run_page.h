@@ -28,6 +28,7 @@ struct RunPage {
   std::string subtitle;  ///< "finished 2026-11-21 14:05, 3m07s on 2 ranks"; may be empty
   std::vector<std::pair<std::string, std::string>> results;  ///< {"test accuracy", "0.9123"}, …
   std::vector<MetricsRow> metrics;
+  int64_t steps_per_epoch = 0;  ///< of the training; 0: not known
   ConfusionMatrix confusion;    ///< left out when it has no classes
   std::vector<PageLink> files;  ///< checkpoints, logs
   /// {"command", "muster train …"}, {"host", …}: where the numbers come from

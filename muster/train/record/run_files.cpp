@@ -80,9 +80,11 @@ void write_run_page(const FitPlan& plan,
     page.results.insert(page.results.end(), report.lines.begin(), report.lines.end());
   }
   page.about = about;
+  page.steps_per_epoch = plan.steps_per_epoch;
   page.plan = plan.record;
-  write_file_atomic(output / "curves.svg",
-                    track::render_curves_svg(track::curves_of(page.metrics, title)));
+  write_file_atomic(
+      output / "curves.svg",
+      track::render_curves_svg(track::curves_of(page.metrics, title, page.steps_per_epoch)));
   page.files = links(output);
   write_file_atomic(output / "index.html", track::render_run_page(page));
 }

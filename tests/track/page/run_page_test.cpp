@@ -67,8 +67,22 @@ TEST(CurvesOf, MakesAPanelForEachQuantityAndASeriesForEachPhase) {
   EXPECT_EQ(curves.panels[0].series[0].name, "train");
   EXPECT_EQ(curves.panels[0].series[0].points.size(), 10u);
   EXPECT_EQ(curves.panels[0].series[1].points.size(), 2u);
-  ASSERT_EQ(curves.epochs.size(), 2u);
-  EXPECT_EQ(curves.epochs[0].last_step, 50);
+}
+
+TEST(CurvesOf, MarksEpochsWhereTheyEnded) {
+  const auto ends = [](const std::vector<MetricsRow>& rows, int64_t steps_per_epoch) {
+    std::vector<int64_t> steps;
+    for (const EpochMark& mark : curves_of(rows, "", steps_per_epoch).epochs)
+      steps.push_back(mark.last_step);
+    return steps;
+  };
+  EXPECT_THAT(ends(run(), 50), testing::ElementsAre(50, 100));
+  EXPECT_THAT(ends(run(), 0), testing::ElementsAre(50));  // whether the second one is over?
+  // Left in the middle, and logged every tenth step only.
+  const std::vector<MetricsRow> left{{10, 1, "train", {{"loss", 2}}},
+                                     {20, 2, "train", {{"loss", 1}}}};
+  EXPECT_THAT(ends(left, 11), testing::ElementsAre(11));
+  EXPECT_THAT(ends({{1, 1, "train", {{"loss", 2}}}}, 11), testing::IsEmpty());
 }
 
 TEST(CurvesOf, LeavesTimesOutAndNamesWhatMusterWritesWithItsUnit) {
