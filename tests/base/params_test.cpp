@@ -76,7 +76,7 @@ TEST(Params, NameOwnerParameterAndValueOfABadOne) {
   EXPECT_THAT(params_refusal("dropout=1e400"), HasSubstr("a number of at most 1.8e308"));
   EXPECT_THAT(params_refusal("dropout=-1e-400"), HasSubstr("a number of at most 1.8e308"));
   for (const std::string value : {"nan", "inf", "-inf", "1e999"})
-    EXPECT_THAT(params_refusal("dropout=" + value), HasSubstr("number is needed (got \"" + value));
+    EXPECT_THAT(params_refusal("dropout=" + value), HasSubstr("is needed (got \"" + value));
   EXPECT_THAT(params_refusal("bias=maybe"), HasSubstr("true or false is needed"));
 }
 
