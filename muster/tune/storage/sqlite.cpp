@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstdlib>
 
+#include <fcntl.h>
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include "muster/base/text.h"
 #include "muster/tune/storage/storage.h"
@@ -156,11 +158,18 @@ int Database::open(const std::string& name, int flags) {
 // files would be there and do. Without a log the database is all there is: SQLite reads it as one
 // that does not change ("immutable"). With a log, of a tuner that was killed, what it holds would
 // be missing: database and log are copied and read there.
+// Who may not write the database makes no files beside it either, though the folder may let them: they
+// would be theirs, and the owner's next tuner could not write them. Where the files are there, somebody
+// has the database open, and they are read as they are.
 
 void Database::open_to_read() {
-  const int code = open(file_.string(), SQLITE_OPEN_READONLY);
-  if (code == SQLITE_OK && can_be_read()) return;
   std::error_code ignored;
+  const bool may_open = ::faccessat(AT_FDCWD, file_.c_str(), W_OK, AT_EACCESS) == 0 ||
+                        std::filesystem::exists(file_.string() + "-shm", ignored);
+  if (may_open) {
+    const int code = open(file_.string(), SQLITE_OPEN_READONLY);
+    if (code == SQLITE_OK && can_be_read()) return;
+  }
   const auto log_bytes = std::filesystem::file_size(file_.string() + "-wal", ignored);
   if (!ignored && log_bytes > 0) return open_copy();
   std::string name = "file:";

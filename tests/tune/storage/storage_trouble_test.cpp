@@ -192,14 +192,15 @@ TEST_F(StorageTrouble, ReadersHoldNobodyUpAndSeeOneMoment) {
   EXPECT_THAT(read_events(file(), "fashion"), SizeIs(12));
 }
 
-/// What `read` returns in a process that may not write: as another user, if this is root.
+/// What `read` returns in a process that may not write the files: as another user, if this is root.
 int in_a_process_that_may_only_read(const std::filesystem::path& folder,
-                                    const std::function<int()>& read) {
+                                    const std::function<int()>& read,
+                                    bool may_add_files = false) {
   namespace fs = std::filesystem;
   constexpr auto kRead = fs::perms::owner_read | fs::perms::group_read | fs::perms::others_read;
   constexpr auto kEnter = fs::perms::owner_exec | fs::perms::group_exec | fs::perms::others_exec;
   for (const auto& entry : fs::directory_iterator(folder)) fs::permissions(entry.path(), kRead);
-  fs::permissions(folder, kRead | kEnter);
+  fs::permissions(folder, may_add_files ? fs::perms::all : kRead | kEnter);
   const pid_t child = ::fork();
   if (child == 0) {
     int result = 99;
@@ -241,6 +242,18 @@ TEST_F(StorageTrouble, ReadingNeedsNoRightToWriteAlsoWhereATunerWasKilled) {
   std::filesystem::remove(file().string() + "-shm");  // of no use to who comes next
   EXPECT_EQ(in_a_process_that_may_only_read(folder_.path(), read), 12);
   EXPECT_THAT(read_events(file(), "fashion"), SizeIs(12));
+}
+
+// In a folder that all may write, as /tmp: the next tuner could not write what a reader left there.
+TEST_F(StorageTrouble, WhoMayOnlyReadLeavesNoFilesInTheOwnersWay) {
+  EventMaker make(space_);
+  std::vector<Event> events;
+  make.whole(0, 3, events);
+  const auto read = [&] { return int(read_events(file(), "fashion").size()); };
+  open()->append(events);
+  EXPECT_EQ(in_a_process_that_may_only_read(folder_.path(), read, /*may_add_files=*/true), 6);
+  EXPECT_FALSE(std::filesystem::exists(file().string() + "-shm"));
+  EXPECT_FALSE(std::filesystem::exists(file().string() + "-wal"));
 }
 
 TEST_F(StorageTrouble, AFolderThatCannotBeWrittenIsSaidWithWhatToDo) {
