@@ -27,7 +27,7 @@ int run_new_command(std::span<const std::string> args, Console& console) {
                "Write a small project that trains a task of your own: it builds against "
                "an installed Muster, and trains as it is.",
                kNewExamples,
-                            "muster new DIR [--task TASK]");
+               "muster new DIR [--task TASK]");
   add_value(*app, "folder", folder, "the project's folder, which is named as its program will be")
       ->type_name("DIR")
       ->required();

@@ -68,7 +68,7 @@ std::unique_ptr<CLI::App> evaluate_app(EvaluateFlags& flags) {
                "Measure a trained model on a split of its data, or of other data of the same "
                "form: each sample once, on any number of ranks.",
                kEvaluateExamples,
-                      "muster evaluate RUN [OPTIONS]");
+               "muster evaluate RUN [OPTIONS]");
   add_ask_flags(*app, flags.ask);
   app->add_flag("--json", flags.json, "print the numbers as one JSON object");
   return app;

@@ -22,7 +22,7 @@ using train::read_weights;
 
 /// A checkpoint whose only weight is its step.
 train::Checkpoint of_step(int64_t step, int64_t best, const char* test_weights = "last") {
-  train::Checkpoint checkpoint{.position = {.step = step}, .best_step = best};
+  train::Checkpoint checkpoint{.position = {.step = step}, .global_batch = 8, .best_step = best};
   checkpoint.plan["test_weights"] = test_weights;
   checkpoint.model.emplace_back("weight", torch::full({1000}, static_cast<float>(step)));
   checkpoint.optimizer.emplace_back("momentum", torch::zeros({3}));
