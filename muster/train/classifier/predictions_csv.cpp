@@ -4,7 +4,6 @@
 #include <charconv>
 #include <utility>
 
-#include "muster/base/error.h"
 #include "muster/base/text.h"
 
 namespace muster::train {
