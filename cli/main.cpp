@@ -2,6 +2,7 @@
 // `muster-torch`, its sibling, holds those that need LibTorch and is started by exec. The
 // difference is the generated table, not this file.
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <ostream>
 #include <string>
@@ -69,9 +70,11 @@ int run(const std::vector<std::string>& args, Console& console) {
 
 /// A rank that has failed says so, and then ends with its own exit code, though its launcher may
 /// tell all ranks to end because of another one. See Note [Who was first]. Of the commands only
-/// `train` is a rank: a rank's script that calls another one passes its environment on.
+/// these are ranks: a rank's script that calls another one passes its environment on.
 void note_end(const std::vector<std::string>& args, const char* why) {
-  if (args.empty() || args[0] != "train" || !process_environment("RANK")) return;
+  constexpr std::array<std::string_view, 3> kRanks = {"train", "evaluate", "predict"};
+  if (args.empty() || std::ranges::find(kRanks, args[0]) == kRanks.end()) return;
+  if (!process_environment("RANK")) return;
   std::signal(SIGTERM, SIG_IGN);
   diagnose::note_failure(why);
 }

@@ -4,7 +4,10 @@
 
 #include "muster/train/checkpoints/checkpoint.h"
 #include "muster/train/checkpoints/model_state.h"
+#include "muster/train/checkpoints/saved_weights.h"
+#include "muster/train/classifier/asked_classifier.h"
 #include "muster/train/classifier/classifier_task.h"
+#include "muster/train/classifier/predictions_csv.h"
 #include "muster/train/classifier/train_plan.h"
 #include "muster/train/classifier/trainer.h"
 #include "muster/train/loop/evaluate.h"

@@ -71,9 +71,9 @@ ROOMS = {
 }
 # The program, in the same way: its folders, and which of them each may include. "" is what lies in cli/ itself.
 CLI = {
-    "screen": [], "config": [], "line": ["screen", "config"], "": ["screen"],
+    "screen": [], "config": [], "line": ["screen", "config"], "": ["screen"], "project": [],
     "study": ["", "screen", "line"], "describe": ["", "screen", "line", "study"],
-    "commands": ["", "screen", "config", "line", "study", "describe"],
+    "commands": ["", "screen", "config", "line", "project", "study", "describe"],
     "torch": ["", "screen", "config", "line", "study", "describe"]}
 # Folders beside muster/, and what of it they see. Doors and everything: users' programs go through doors (DOORS_ONLY).
 OUTSIDE = {
@@ -87,7 +87,7 @@ DOORS_ONLY = ["examples", "tests/consume"]
 TORCH_SIDE = ["cli/torch"]  # within cli: the part of muster-torch
 # Of torch rooms, and yet without LibTorch: `muster train --help` and the shells' completions need none. They include nothing
 # but the standard library.
-TORCH_FREE_HEADERS = ["muster/train/plan/options.h"]
+TORCH_FREE_HEADERS = ["muster/train/plan/ask_options.h", "muster/train/plan/options.h"]
 
 TORCH_HEADER = re.compile(r"(torch|ATen|c10|caffe2)/")
 # The wheel's fmt shadows Debian's: neither may be in a header or in a torch room.

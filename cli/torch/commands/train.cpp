@@ -5,7 +5,6 @@
 #include <memory>
 #include <ostream>
 
-#include <c10/util/Exception.h>
 #include <torch/version.h>
 
 #include "muster/base/error.h"
@@ -15,7 +14,6 @@
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/base/version.h"
-#include "muster/track/progress_pipe.h"
 #include "muster/train/classifier/trainer.h"
 #include "muster/train/program/run_program.h"
 
@@ -24,7 +22,8 @@
 #include "cli/line/parse.h"
 #include "cli/line/shell_word.h"
 #include "cli/line/train_flags.h"
-#include "cli/screen/live_bar.h"
+#include "cli/screen/reporter.h"
+#include "cli/torch/torch_words.h"
 
 namespace muster::cli {
 namespace {
@@ -81,38 +80,6 @@ void write_config(const fs::path& file,
   words.insert(words.end(), now.begin(), now.end());
   write_config_toml(file, words, keys);
 }
-
-/// Sends progress to the launcher, or draws it where there is none.
-class Reporter {
- public:
-  Reporter(Console& console, bool under_launcher) {
-    if (!under_launcher) bar_ = std::make_unique<LiveBar>(console);
-    console_ = &console;
-  }
-
-  void progress(const track::ProgressEvent& event) {
-    if (bar_) bar_->update(event);
-    pipe_.write(event);
-  }
-
-  void note(const std::string& line) {
-    if (bar_) {
-      bar_->print_err(line);
-    } else {
-      console_->err() << line << '\n' << std::flush;
-    }
-  }
-
-  void finish() {
-    if (bar_) bar_->finish();
-    bar_.reset();
-  }
-
- private:
-  Console* console_;
-  std::unique_ptr<LiveBar> bar_;
-  track::ProgressPipe pipe_;
-};
 
 int report_result(const train::ProgramEnd& end, bool json, Console& console) {
   const train::FitResult& result = end.result;
@@ -218,22 +185,14 @@ int train_command(std::span<const std::string> args,
 }
 
 int run_train_command(std::span<const std::string> args, Console& console) {
-  std::vector<ConfigPlace> places;
-  try {
-    return train_command(args, console, places);
-  } catch (const c10::Error& error) {
-    // Without its forty lines of addresses.
-    throw environment_error({.refused = concat("LibTorch: ", error.what_without_backtrace())});
-  } catch (const Error& error) {
-    throw placed(error, places, train_config_owners());
-  } catch (const std::exception& error) {
-    const std::string text = error.what();
-    if (text.find("could not create a primitive") == text.npos) throw;
-    throw environment_error({.refused = "oneDNN: " + text,
-                             .hint =
-                                 "on a virtual machine set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16; "
-                                 "else take another --precision (lstm has no float16)"});
-  }
+  return in_torch_words([&] {
+    std::vector<ConfigPlace> places;
+    try {
+      return train_command(args, console, places);
+    } catch (const Error& error) {
+      throw placed(error, places, train_config_owners());
+    }
+  });
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "muster/base/text.h"
 #include "muster/formats/crc32.h"
 #include "muster/train/checkpoints/folders.h"
+#include "muster/train/checkpoints/saved_weights.h"
 
 namespace muster::train {
 namespace fs = std::filesystem;
@@ -117,6 +118,20 @@ int64_t best_step_of(const formats::CheckpointIndex& index) {
   return index.format >= formats::kCheckpointFormat ? index.best_step : best_step_by_epochs(index);
 }
 
+/// All but the tensors.
+Checkpoint without_tensors(const fs::path& folder, formats::CheckpointIndex& index) {
+  Checkpoint checkpoint;
+  checkpoint.position = index.position;
+  checkpoint.world_size = index.world_size;
+  checkpoint.global_batch = index.global_batch;
+  checkpoint.has_checksum = index.format >= formats::kCheckpointFormat;
+  checkpoint.best_step = best_step_of(index);
+  checkpoint.folder = folder;
+  checkpoint.loop = std::move(index.loop);
+  checkpoint.plan = std::move(index.plan);
+  return checkpoint;
+}
+
 }  // namespace
 
 std::optional<int64_t> best_step_of(const fs::path& checkpoint) try {
@@ -160,18 +175,18 @@ fs::path write_checkpoint(const fs::path& output, const Checkpoint& checkpoint) 
 Checkpoint read_checkpoint(const fs::path& path) {
   const fs::path folder = without_slash(path);
   formats::CheckpointIndex index = read_index(folder);
-  Checkpoint checkpoint;
-  checkpoint.position = index.position;
-  checkpoint.world_size = index.world_size;
-  checkpoint.global_batch = index.global_batch;
-  checkpoint.has_checksum = index.format >= formats::kCheckpointFormat;
-  checkpoint.best_step = best_step_of(index);
-  checkpoint.folder = folder;
-  checkpoint.loop = std::move(index.loop);
-  checkpoint.plan = std::move(index.plan);
+  Checkpoint checkpoint = without_tensors(folder, index);
   checkpoint.model = read_part(folder, "model.safetensors", index);
   checkpoint.optimizer = read_part(folder, "optimizer.safetensors", index);
   checkpoint.rng = read_part(folder, "rng.safetensors", index);
+  return checkpoint;
+}
+
+Checkpoint read_model(const fs::path& path) {
+  const fs::path folder = without_slash(path);
+  formats::CheckpointIndex index = read_index(folder);
+  Checkpoint checkpoint = without_tensors(folder, index);
+  checkpoint.model = read_part(folder, "model.safetensors", index);
   return checkpoint;
 }
 

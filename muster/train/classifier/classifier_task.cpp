@@ -46,7 +46,10 @@ StepResult ClassifierTask::evaluate_step(const data::Batch& batch, const StepCon
 tensor::NamedTensorList ClassifierTask::predict_step(const data::Batch& batch, const StepContext&) {
   const at::Tensor probabilities = scores_of(batch).softmax(1);
   auto [best, predicted] = probabilities.max(1);
-  return {{"class", predicted}, {"probability", best}, {"probabilities", probabilities}};
+  tensor::NamedTensorList answers{
+      {"class", predicted}, {"probability", best}, {"probabilities", probabilities}};
+  if (const at::Tensor* target = batch.find("target")) answers.emplace_back("target", *target);
+  return answers;
 }
 
 void ClassifierTask::begin_evaluation(Phase phase, const data::DataSpec& spec) {

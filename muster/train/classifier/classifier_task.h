@@ -31,7 +31,8 @@ class ClassifierTask final : public Task {
   std::vector<Metric> metrics() const override { return classifier_metrics(options_.top_k); }
   StepResult train_step(const data::Batch& batch, const StepContext& context) override;
   StepResult evaluate_step(const data::Batch& batch, const StepContext& context) override;
-  /// "class" // [N] int64, "probability" // [N] of it, "probabilities" // [N, classes].
+  /// "class" // [N] int64, "probability" // [N] of it, "probabilities" // [N, classes], and the
+  /// batch's "target" // [N] int64, if it has one.
   tensor::NamedTensorList predict_step(const data::Batch& batch,
                                        const StepContext& context) override;
   void begin_evaluation(Phase phase, const data::DataSpec& spec) override;

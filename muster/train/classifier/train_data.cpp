@@ -5,14 +5,17 @@
 
 namespace muster::train {
 
-TrainData open_data(const std::string& spec, const std::filesystem::path& data_dir) {
+DatasetPtr open_split(const std::string& spec,
+                      const std::filesystem::path& data_dir,
+                      data::Split split) {
   const auto [name, params] = split_spec(spec);
-  const data::DatasetEntry& entry = data::datasets().at(name);
-  data::DatasetRequest request{.data_dir = data_dir, .params = params};
+  return data::datasets().at(name).open({.data_dir = data_dir, .split = split, .params = params});
+}
+
+TrainData open_data(const std::string& spec, const std::filesystem::path& data_dir) {
   TrainData data;
-  data.train = entry.open(request);
-  request.split = data::Split::kTest;
-  data.test = entry.open(request);
+  data.train = open_split(spec, data_dir, data::Split::kTrain);
+  data.test = open_split(spec, data_dir, data::Split::kTest);
   return data;
 }
 

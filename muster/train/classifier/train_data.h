@@ -19,7 +19,12 @@ struct TrainData {
   DatasetPtr test;
 };
 
-/// Opens the dataset of `spec` ("name:key=value"). Throws what the dataset throws.
+/// Opens a split of the dataset of `spec` ("name:key=value"). Throws what the dataset throws.
+DatasetPtr open_split(const std::string& spec,
+                      const std::filesystem::path& data_dir,
+                      data::Split split);
+
+/// Both splits.
 TrainData open_data(const std::string& spec, const std::filesystem::path& data_dir);
 
 /// What the loop reads: images of the size and channels that the plan's model takes. The validation

@@ -86,7 +86,12 @@ FitPlan fit_plan(const TrainPlan& plan) {
   return out;
 }
 
-Json to_json(const TrainPlan& plan) { return to_json(plan.options, plan); }
+Json to_json(const TrainPlan& plan) {
+  Json json = to_json(plan.options, plan);
+  json["sample_shape"] = plan.spec.sample_shape;
+  json["classes"] = plan.spec.classes;
+  return json;
+}
 
 void check_weights(const TrainPlan& plan) {
   const std::filesystem::path& weights = plan.options.weights;

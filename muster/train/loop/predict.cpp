@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
@@ -60,6 +61,21 @@ void check_form(const Task& task, const std::string& form, const std::string& fi
                      .value = form});
 }
 
+/// The batch with its last sample again and again, up to so many; as it is where a tensor's rows
+/// are no samples (ragged lists).
+data::Batch filled(data::Batch batch, int64_t samples) {
+  const int64_t own = batch.size();
+  for (const auto& [name, tensor] : batch.tensors) {
+    if (tensor.dim() < 1 || tensor.size(0) != own) return batch;
+  }
+  if (own == samples) return batch;
+  const at::Tensor rows = at::arange(samples).clamp_max(own - 1);
+  for (auto& [name, tensor] : batch.tensors)
+    tensor = tensor.index_select(0, rows.to(tensor.device()));
+  batch.indices.resize(samples, batch.indices.back());
+  return batch;
+}
+
 /// Rows of all ranks as the dataset has them: rank r's row i is sample r + i * ranks of the round.
 at::Tensor in_order(const at::Tensor& by_rank, int64_t samples) {
   return by_rank.transpose(0, 1).flatten(0, 1).slice(0, 0, samples).cpu();
@@ -89,19 +105,20 @@ void predict(Task& task,
       std::make_unique<data::ExactCoverSampler>(
           samples, data::ExactCoverSamplerOptions{.world_size = ranks, .rank = group.rank()}));
   data::Epoch epoch = loader.epoch(0);
+  const int64_t per_forward = std::min(options.batch_size, samples);
   for (int64_t first = 0; first < samples;) {
     const int64_t here = std::min(options.batch_size * ranks, samples - first);
     const int64_t rows = (here + ranks - 1) / ranks;  // of the ranks that have most
     const std::optional<data::Batch> batch = epoch.next();
     tensor::NamedTensorList own;
-    if (batch) own = answers(*batch);
+    if (batch) own = answers(filled(*batch, per_forward));
     if (batch) check_form(task, form_of(own), form);
     PredictedRows all{.first = first};
     for (size_t i = 0; i < example.size(); ++i) {
       std::vector<int64_t> shape = example[i].second.sizes().vec();
       shape[0] = rows;
       at::Tensor padded = at::zeros(shape, example[i].second.options().device(group.device()));
-      if (batch) padded.slice(0, 0, batch->size()).copy_(own[i].second);
+      if (batch) padded.slice(0, 0, batch->size()).copy_(own[i].second.slice(0, 0, batch->size()));
       const at::Tensor gathered = ranks > 1 ? group.all_gather(padded) : padded.unsqueeze(0);
       if (group.rank() == 0) all.columns.emplace_back(example[i].first, in_order(gathered, here));
     }

@@ -252,7 +252,7 @@ TEST_F(MeetingStore, ThatOutlivesItsRanksStillTellsThemWhatDiffers) {
   EXPECT_THAT(attempt({comer(0, 2), other}),
               Each(AllOf(HasSubstr("the program is "), HasSubstr("eval for rank 1"))));
   // Rank 0 is there before the others fail: what it finds over it takes for an earlier attempt's.
-  const std::string round = std::to_string(*to_int(store_->get_to_str("round")) + 1);
+  const std::string round = std::to_string(std::stoi(store_->get_to_str("round")) + 1);
   std::string of_first;
   std::thread first([&] { of_first = come(again(0, 3, "rank 0"), 60s, StoreServer::kLauncher); });
   while (!store_->check({round + "/claims/0"})) std::this_thread::yield();

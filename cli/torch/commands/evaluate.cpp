@@ -1,0 +1,89 @@
+// `muster evaluate`: a trained classifier's numbers, alone or as one rank of a job.
+#include "muster/train/loop/evaluate.h"
+
+#include <ostream>
+
+#include "muster/base/json.h"
+#include "muster/base/rank_env.h"
+#include "muster/base/text.h"
+#include "muster/train/classifier/asked_classifier.h"
+
+#include "cli/command.h"
+#include "cli/line/ask_flags.h"
+#include "cli/line/parse.h"
+#include "cli/screen/reporter.h"
+#include "cli/torch/torch_words.h"
+
+namespace muster::cli {
+namespace {
+
+Json numbers_json(const train::AskedClassifier& asked, const train::Evaluation& seen) {
+  Json json = {{"model", asked.model},
+               {"data", asked.data},
+               {"split", asked.split},
+               {"samples", asked.samples->size()}};
+  for (const auto& [name, value] : seen.metrics) json[name] = value;
+  if (seen.report.confusion) json["macro_f1"] = seen.report.confusion->macro().f1;
+  json["step"] = asked.step;
+  json["checkpoint"] = asked.checkpoint.string();
+  return json;
+}
+
+void print_numbers(const train::Evaluation& seen, std::ostream& out) {
+  for (const auto& [name, value] : seen.metrics) out << name << ' ' << fixed(value, 4) << '\n';
+  for (const auto& [name, text] : seen.report.lines) out << name << ' ' << text << '\n';
+  out << std::flush;
+}
+
+int evaluate_command(std::span<const std::string> args, Console& console) {
+  EvaluateFlags flags;
+  if (const auto over = parse(*evaluate_app(flags), args, console)) return *over;
+  const auto env = rank_env_from();
+  const distributed::ProcessGroup group =
+      distributed::init_process_group({.backend = flags.ask.backend}, env);
+  const train::AskedClassifier asked =
+      train::ask_classifier(flags.ask, train::surroundings_of(env), group);
+  const bool first = group.rank() == 0;
+  Reporter reporter(console, env.has_value());
+  for (const std::string& note : asked.notes) {
+    if (first) reporter.note("muster: " + note);
+  }
+  const train::Evaluation seen = train::evaluate_shown(
+      *asked.task,
+      asked.samples,
+      group,
+      asked.options,
+      [&](int64_t done, int64_t batches, const train::Metrics& metrics) {
+        if (first)
+          reporter.progress(
+              {.phase = asked.split, .step = done, .steps = batches, .metrics = metrics.items()});
+      });
+  reporter.finish();
+  if (!first) return kDone;
+  console.note(concat(asked.model,
+                      " after step ",
+                      asked.step,
+                      " on the ",
+                      asked.samples->size(),
+                      ' ',
+                      asked.split,
+                      " samples of ",
+                      asked.data));
+  if (flags.json) {
+    console.out() << numbers_json(asked, seen).dump() << '\n' << std::flush;
+  } else {
+    print_numbers(seen, console.out());
+  }
+  return kDone;
+}
+
+int run_evaluate_command(std::span<const std::string> args, Console& console) {
+  return in_torch_words([&] { return evaluate_command(args, console); });
+}
+
+}  // namespace
+
+extern constinit const CommandEntry evaluate_entry{
+    "evaluate", "measure a trained model: loss, accuracy, F1", &run_evaluate_command};
+
+}  // namespace muster::cli

@@ -1,0 +1,146 @@
+// `muster predict`: what a trained classifier says of each sample, alone or as one rank of a job.
+#include "muster/train/loop/predict.h"
+
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <ostream>
+
+#include <signal.h>
+
+#include "muster/base/error.h"
+#include "muster/base/file.h"
+#include "muster/base/rank_env.h"
+#include "muster/base/text.h"
+#include "muster/train/classifier/asked_classifier.h"
+#include "muster/train/classifier/predictions_csv.h"
+#include "muster/train/loop/first_rank.h"
+
+#include "cli/command.h"
+#include "cli/line/ask_flags.h"
+#include "cli/line/parse.h"
+#include "cli/screen/reporter.h"
+#include "cli/torch/torch_words.h"
+
+namespace muster::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Ends the work on rank 0, so that no half file is left under any name.
+struct PredictionStopped {};
+
+// Set by the first SIGINT or SIGTERM; the second one kills.
+std::atomic<bool> prediction_stop_wanted{false};
+
+void watch_prediction_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { prediction_stop_wanted = true; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file size limit is reported like a full disk, not by death
+}
+
+/// Where the lines go: a file that appears as a whole, or stdout.
+class Lines {
+ public:
+  Lines(const fs::path& output, Console& console) : console_(console) {
+    if (output == "-") return;
+    if (fs::exists(output) && !fs::is_regular_file(output)) {
+      throw usage_error({.refused = "--output " + output.string(),
+                         .rule = fs::is_directory(output) ? "it is a folder, not a file"
+                                                          : "it is no file that can be replaced",
+                         .hint = "name a file, or - for stdout"});
+    }
+    file_ = std::make_unique<AtomicFile>(output);
+  }
+
+  void write(std::string_view text) {
+    if (file_) {
+      file_->write(text);
+    } else {
+      console_.out() << text << std::flush;
+    }
+  }
+
+  void finish() {
+    if (file_) file_->commit();
+  }
+
+ private:
+  Console& console_;
+  std::unique_ptr<AtomicFile> file_;
+};
+
+/// Of rank 0.
+void write_predictions(const PredictFlags& flags,
+                       const train::AskedClassifier& asked,
+                       const distributed::ProcessGroup& group,
+                       Lines& lines,
+                       Console& console,
+                       Reporter& reporter) {
+  train::PredictionsCsv csv(asked.samples->spec().class_names,
+                            flags.probabilities,
+                            [&](std::string_view text) { lines.write(text); });
+  const int64_t samples = asked.samples->size();
+  train::predict(
+      *asked.task, asked.samples, group, asked.options, [&](const train::PredictedRows& rows) {
+        if (prediction_stop_wanted) throw PredictionStopped();
+        csv.add(rows);
+        const int64_t per_round = asked.options.batch_size * group.world_size();
+        reporter.progress({.phase = "predict",
+                           .step = rows.first / per_round + 1,
+                           .steps = (samples + per_round - 1) / per_round});
+      });
+  lines.finish();
+  reporter.finish();
+  console.note(concat(asked.model,
+                      " after step ",
+                      asked.step,
+                      " on the ",
+                      samples,
+                      ' ',
+                      asked.split,
+                      " samples of ",
+                      asked.data,
+                      flags.output == "-" ? "" : "; predictions in " + flags.output.string()));
+}
+
+int predict_command(std::span<const std::string> args, Console& console) {
+  PredictFlags flags;
+  if (const auto over = parse(*predict_app(flags), args, console)) return *over;
+  const auto env = rank_env_from();
+  const distributed::ProcessGroup group =
+      distributed::init_process_group({.backend = flags.ask.backend}, env);
+  const train::AskedClassifier asked =
+      train::ask_classifier(flags.ask, train::surroundings_of(env), group);
+  if (group.rank() == 0) watch_prediction_signals();
+  std::unique_ptr<Lines> lines;
+  train::on_first_rank(group, [&] { lines = std::make_unique<Lines>(flags.output, console); });
+  if (group.rank() != 0) {
+    train::predict(*asked.task, asked.samples, group, asked.options, {});
+    return kDone;
+  }
+  Reporter reporter(console, env.has_value());
+  for (const std::string& note : asked.notes) reporter.note("muster: " + note);
+  try {
+    write_predictions(flags, asked, group, *lines, console, reporter);
+  } catch (const PredictionStopped&) {
+    reporter.finish();
+    console.note("interrupted: nothing is written");
+    return kInterrupted;
+  }
+  return kDone;
+}
+
+int run_predict_command(std::span<const std::string> args, Console& console) {
+  return in_torch_words([&] { return predict_command(args, console); });
+}
+
+}  // namespace
+
+extern constinit const CommandEntry predict_entry{
+    "predict", "write a trained model's answer to each sample", &run_predict_command};
+
+}  // namespace muster::cli

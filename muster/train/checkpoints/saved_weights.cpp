@@ -1,0 +1,97 @@
+#include "muster/train/checkpoints/saved_weights.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/file.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+
+namespace muster::train {
+namespace fs = std::filesystem;
+namespace {
+
+void check_is_run(const fs::path& run) {
+  if (fs::exists(run / "latest")) return;
+  if (fs::exists(run / "state.json")) {
+    const auto owner = run_of(run);
+    const std::string name = (run.has_filename() ? run : run.parent_path()).filename().string();
+    throw usage_error({.refused = concat(run.string(), " is a checkpoint"),
+                       .rule = "the run is named, and which of its weights",
+                       .hint = owner ? concat(owner->string(), " --weights ", name)
+                                     : concat("RUN --weights ", run.string())});
+  }
+  throw usage_error({.refused = "no run in " + run.string(),
+                     .rule = fs::exists(run) ? "a run's folder has a file `latest`, from its first "
+                                               "checkpoint on"
+                                             : "there is no such folder"});
+}
+
+/// The checkpoint that `latest` or `best` names now, and what its state.json says: what changes
+/// when the run goes on.
+struct Named {
+  fs::path folder;  // empty: there is none
+  std::string state;
+
+  bool operator==(const Named&) const = default;
+};
+
+Named named_by(const fs::path& run, const std::string& name) {
+  Named named;
+  const std::optional<int64_t> step = step_named_by(run / name);
+  if (!step) return named;
+  named.folder = checkpoint_folder(run, *step);
+  try {
+    named.state = read_file(named.folder / "state.json");
+  } catch (const Error&) {  // whoever reads the checkpoint says so
+  }
+  return named;
+}
+
+Checkpoint read_named(const fs::path& run, const std::string& name) {
+  for (;;) {
+    const Named named = named_by(run, name);
+    if (named.folder.empty()) {
+      throw usage_error(
+          {.refused = concat("--weights ", name == "latest" ? "last" : name),
+           .rule = concat("the file ", (run / name).string(), " names a folder step-N"),
+           .value = fs::exists(run / name) ? concat('"', trim(read_file(run / name)), '"')
+                                           : "no such file",
+           .hint = name == "best" ? "no epoch was the best so far: take --weights last" : ""});
+    }
+    try {
+      return read_model(named.folder);
+    } catch (const Error&) {
+      // Else the run has removed or replaced it meanwhile.
+      if (named_by(run, name) == named) throw;
+    }
+  }
+}
+
+fs::path checkpoint_at(const fs::path& run, const std::string& which) {
+  if (fs::exists(fs::path(which) / "state.json")) return which;
+  const fs::path own = run / "checkpoints" / which;
+  if (fs::is_directory(own)) return own;
+  std::vector<std::string> steps;
+  for (const int64_t step : checkpoint_steps(run)) steps.push_back(concat("step-", step));
+  throw usage_error({.refused = "--weights " + which,
+                     .rule = "last, best, or a checkpoint of the run",
+                     .hint = "it has " + join(steps, ", ")});
+}
+
+}  // namespace
+
+Checkpoint read_weights(const fs::path& run, const std::string& which) {
+  check_is_run(run);
+  if (which == "best") return read_named(run, "best");
+  if (which != "last" && !which.empty()) return read_model(checkpoint_at(run, which));
+  Checkpoint last = read_named(run, "latest");
+  const bool tests_best =
+      which.empty() && last.best_step >= 0 && last.plan.value("test_weights", "last") == "best";
+  return tests_best && last.best_step != last.position.step ? read_named(run, "best")
+                                                            : std::move(last);
+}
+
+}  // namespace muster::train

@@ -1,0 +1,237 @@
+#include "muster/train/classifier/asked_classifier.h"
+
+#include <algorithm>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+#include "muster/data/loader/loader.h"
+#include "muster/data/sets/subset_dataset.h"
+#include "muster/data/transforms/fit_images.h"
+#include "muster/formats/crc32.h"
+#include "muster/train/checkpoints/saved_weights.h"
+#include "muster/train/classifier/trainer.h"
+#include "muster/train/loop/first_rank.h"
+#include "muster/train/loop/run_start.h"
+#include "muster/train/loop/task_parts.h"
+
+namespace muster::train {
+namespace {
+
+/// What the run's model sees: that of its training data.
+struct TrainedOn {
+  std::vector<int64_t> sample_shape;
+  int64_t classes = 0;
+
+  bool operator==(const TrainedOn&) const = default;
+};
+
+std::string described(const TrainedOn& data) {
+  std::vector<std::string> sizes;
+  for (const int64_t size : data.sample_shape) sizes.push_back(std::to_string(size));
+  return concat("samples of ", join(sizes, " x "), ", ", data.classes, " classes");
+}
+
+void check_is_classifier(const std::filesystem::path& run, const Checkpoint& saved) {
+  const Json task = saved.loop.value("task_name", Json("classifier"));  // older ones have none
+  if (task == "classifier" && saved.plan.contains("model") && saved.plan.contains("data")) return;
+  throw usage_error({.refused = run.string(),
+                     .rule = "the run is one of `muster train`",
+                     .value = concat("task ", task.is_string() ? task.get<std::string>() : "?"),
+                     .hint = "a program of yours asks its task with train::evaluate and "
+                             "train::predict"});
+}
+
+/// The part of the plan that says what the model is, and what it was trained on.
+TrainPlan plan_of(const Json& record) {
+  TrainPlan plan;
+  take_over(record, {}, plan.options);
+  std::tie(plan.model_name, plan.model_params) = split_spec(plan.options.model);
+  std::tie(plan.data_name, plan.data_params) = split_spec(plan.options.data);
+  const auto [precision, params] = split_spec(plan.options.precision);
+  plan.precision = parse_precision(precision, params);
+  plan.train_samples = record.value("train_samples", int64_t{0});
+  plan.train_fingerprint = record.value("train_fingerprint", "");
+  plan.test_fingerprint = record.value("test_fingerprint", "");
+  return plan;
+}
+
+TrainedOn trained_on(const Json& record, const TrainPlan& plan) {
+  if (record.contains("sample_shape") && record.contains("classes"))
+    return {record.at("sample_shape").get<std::vector<int64_t>>(),
+            record.at("classes").get<int64_t>()};
+  // A checkpoint of before 0.9 does not say.
+  const data::DataSpec spec =
+      open_split(plan.options.data, plan.options.data_dir, data::Split::kTest)->spec();
+  return {spec.sample_shape, spec.classes};
+}
+
+/// What was asked about.
+struct Wanted {
+  std::string data;
+  std::filesystem::path data_dir;
+  bool is_own = false;  ///< the run's own data
+};
+
+Wanted wanted_data(const AskOptions& said, const TrainPlan& plan) {
+  Wanted wanted{.data = said.data.empty() ? plan.options.data : said.data};
+  wanted.is_own = wanted.data == plan.options.data;
+  const bool same_files = split_spec(wanted.data).first == plan.data_name;
+  wanted.data_dir = !said.data_dir.empty() ? said.data_dir
+                    : same_files           ? plan.options.data_dir
+                                           : std::filesystem::path();
+  return wanted;
+}
+
+/// Samples of the run's own training split: those that it trained on, or those that it held out.
+DatasetPtr own_part(const std::string& split, const TrainPlan& plan, const DatasetPtr& all) {
+  const int64_t held_out = plan.options.validation_samples;
+  if (all->size() != plan.train_samples + held_out) {
+    throw usage_error(
+        {.refused = "--split " + split,
+         .rule = concat("the run's training data had ", plan.train_samples + held_out, " samples"),
+         .value = concat(all->size(), " now"),
+         .hint = "name the folder of the data that it was trained on: --data-dir"});
+  }
+  if (split == "train") return std::make_shared<data::SubsetDataset>(all, 0, plan.train_samples);
+  if (held_out == 0) {
+    throw usage_error({.refused = "--split validation",
+                       .rule = "the run held out no samples (--validation-samples 0)",
+                       .hint = "take --split test or train"});
+  }
+  return std::make_shared<data::SubsetDataset>(all, plan.train_samples, held_out);
+}
+
+DatasetPtr wanted_split(const std::string& split, const Wanted& wanted, const TrainPlan& plan) {
+  if (split == "test") return open_split(wanted.data, wanted.data_dir, data::Split::kTest);
+  const std::vector<std::string> known{"test", "train", "validation"};
+  if (split != "train" && split != "validation") {
+    throw usage_error({.refused = "--split",
+                       .rule = "test, train or validation",
+                       .value = split,
+                       .hint = suggestion(split, known)});
+  }
+  if (!wanted.is_own && split == "validation") {
+    throw usage_error({.refused = "--split validation",
+                       .rule = "the validation samples are those that the run held out of its own "
+                               "training data",
+                       .value = "--data " + wanted.data,
+                       .hint = "take --split test or train, or leave --data away"});
+  }
+  const DatasetPtr all = open_split(wanted.data, wanted.data_dir, data::Split::kTrain);
+  return wanted.is_own ? own_part(split, plan, all) : all;
+}
+
+void check_fits(const Wanted& wanted, const data::DataSpec& spec, const TrainedOn& seen) {
+  const TrainedOn now{spec.sample_shape, spec.classes};
+  if (now == seen) return;
+  throw usage_error({.refused = "--data " + wanted.data,
+                     .rule = concat("as the run's model was trained on: ", described(seen)),
+                     .value = described(now)});
+}
+
+/// Whether the run's own samples are what they were.
+void note_content(const std::string& split,
+                  const TrainPlan& plan,
+                  const DatasetPtr& samples,
+                  std::vector<std::string>& notes) {
+  const auto* part = dynamic_cast<const data::SubsetDataset*>(samples.get());
+  const data::Dataset& whole = part != nullptr ? *part->whole() : *samples;
+  const std::string& before = split == "test" ? plan.test_fingerprint : plan.train_fingerprint;
+  const std::string now = formats::crc32_text(whole.fingerprint());
+  if (before.empty() || before == now) return;
+  notes.push_back(concat("the ",
+                         split == "test" ? "test" : "training",
+                         " split has other content than when the run began (fingerprint ",
+                         now,
+                         ", before ",
+                         before,
+                         "): its numbers cannot be compared with the run's"));
+}
+
+/// Throws the same on all ranks.
+void check_same_samples(const data::Dataset& samples,
+                        const std::string& data,
+                        const distributed::ProcessGroup& group) {
+  if (group.world_size() == 1) return;
+  const std::vector<std::string> all = group.all_gather_text(concat(
+      samples.size(), " samples (fingerprint ", formats::crc32_text(samples.fingerprint()), ')'));
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    throw usage_error({.refused = "--data " + data,
+                       .rule = "all ranks see the same samples",
+                       .value = concat("rank 0 has ", all[0], ", rank ", rank, " has ", all[rank]),
+                       .hint = "one copy of the data for each machine"});
+  }
+}
+
+/// What rank 0 tells of the checkpoint that it has read.
+Json told_by_first(const Checkpoint& saved, const distributed::ProcessGroup& group) {
+  const Json own = {{"plan", saved.plan},
+                    {"step", saved.position.step},
+                    {"epoch", saved.position.epoch},
+                    {"folder", saved.folder.string()}};
+  return parse_json(group.all_gather_text(group.rank() == 0 ? json_text(own) : "")[0],
+                    "what rank 0 says");
+}
+
+}  // namespace
+
+Surroundings surroundings_of(const std::optional<RankEnv>& env) {
+  return {.world_size = env ? env->world_size : 1,
+          .local_world_size = env ? env->local_world_size : 1,
+          .cores = std::max<int64_t>(1, std::thread::hardware_concurrency())};
+}
+
+AskedClassifier ask_classifier(const AskOptions& said,
+                               const Surroundings& around,
+                               const distributed::ProcessGroup& group) {
+  if (said.batch_size < 1) {
+    throw usage_error({.refused = "--batch-size",
+                       .rule = "at least 1",
+                       .value = std::to_string(said.batch_size)});
+  }
+  Checkpoint saved;  // on rank 0
+  on_first_rank(group, [&] {
+    saved = read_weights(said.run, said.weights);
+    check_is_classifier(said.run, saved);
+  });
+  const Json told = told_by_first(saved, group);
+  TrainPlan plan = plan_of(told.at("plan"));
+  const TrainedOn seen = trained_on(told.at("plan"), plan);
+  const Wanted wanted = wanted_data(said, plan);
+
+  AskedClassifier asked{.model = plan.options.model,
+                        .data = wanted.data,
+                        .split = said.split,
+                        .checkpoint = told.at("folder").get<std::string>(),
+                        .step = told.at("step").get<int64_t>()};
+  const DatasetPtr samples = wanted_split(said.split, wanted, plan);
+  check_fits(wanted, samples->spec(), seen);
+  if (wanted.is_own) note_content(said.split, plan, samples, asked.notes);
+  check_same_samples(*samples, wanted.data, group);
+
+  const data::DataSpec spec = samples->spec();
+  plan.model_shape = models::fitted_shape(models::models().at(plan.model_name),
+                                          {.channels = spec.channels(),
+                                           .height = spec.height(),
+                                           .width = spec.width(),
+                                           .classes = spec.classes});
+  asked.samples = data::fit_images(
+      samples, plan.model_shape.channels, plan.model_shape.height, plan.model_shape.width);
+  asked.task = make_seeded(classifier_maker(plan, /*is_resumed=*/true), plan.options.seed);
+  load_on_all_ranks(*asked.task->module(), group, [&] { return std::move(saved); });
+  asked.options = {.batch_size = said.batch_size,
+                   .workers = said.workers >= 0
+                                  ? said.workers
+                                  : data::default_workers(around.cores, around.local_world_size),
+                   .precision = plan.precision.kind,
+                   .step = asked.step,
+                   .epoch = told.at("epoch").get<int64_t>()};
+  return asked;
+}
+
+}  // namespace muster::train
