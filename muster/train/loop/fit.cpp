@@ -109,17 +109,21 @@ void Trainer::make_task(const TaskMaker& make) {
 }
 
 void Trainer::make_parts() {
+  groups_.emplace(*task_, plan_.options, group_);
+  if (const std::string line = groups_->line(); !line.empty()) log_.note(line);
   std::vector<TaskPart> parts = task_->parts();
   if (parts.empty()) parts.push_back({"", module_});
-  for (TaskPart& part : parts)
-    parts_.push_back(
-        std::make_unique<TrainedPart>(std::move(part.name), plan_, std::move(part.module), group_));
+  for (TaskPart& part : parts) {
+    ParameterRules rules = groups_->rules_of(*part.module, part.name);
+    parts_.push_back(std::make_unique<TrainedPart>(
+        std::move(part.name), plan_, std::move(part.module), group_, std::move(rules)));
+  }
 }
 
 /// A backward whose gradients are dropped, where the strategy wants one; see
 /// Strategy::wants_rehearsal.
 void Trainer::rehearse() {
-  module().train();
+  groups_->train_mode();
   for (size_t part = 0; part < parts_.size(); ++part) {
     Strategy& strategy = parts_[part]->strategy();
     if (!strategy.wants_rehearsal()) continue;
@@ -151,6 +155,7 @@ std::shared_ptr<void> Trainer::turn_of(size_t part) {
 
 // See Note [Exact resume].
 void Trainer::restore(const Checkpoint& checkpoint) {
+  groups_->check_resume(checkpoint.loop.value("groups", Json()));
   load_model_state(module(), checkpoint.model);
   for (const auto& part : parts_) part->load_state(checkpoint.optimizer);
   position_ = checkpoint.position;
@@ -243,6 +248,7 @@ void Trainer::save() {
                  {"best", best_.state()},
                  {"task_name", task_->name()},
                  {"task", task_->state()}};
+    if (!groups_->record().is_null()) loop["groups"] = groups_->record();
     writer_->start({.position = position_,
                     .world_size = group_.world_size(),
                     .global_batch = plan_.options.batch_size,

@@ -15,7 +15,7 @@ Trainer::Step Trainer::train_epoch() {
     at.epoch = position_.epoch + 1;
     callbacks_.epoch_began(at);
   }
-  module().train();
+  groups_->train_mode();
   data::Epoch epoch = loader_->epoch(position_.epoch, position_.samples);
   while (position_.samples < plan_.samples_per_epoch) {
     if (finished()) return Step::kDone;  // max_steps inside the epoch
@@ -47,6 +47,7 @@ void Trainer::after_step(int64_t samples) {
   const auto is_due = [](int64_t steps, int64_t every) { return every > 0 && steps % every == 0; };
   if (is_due(in_epoch, plan_.options.val_check_interval)) {
     validate();
+    groups_->train_mode();
   }
   if (best_step_ == position_.step || is_due(position_.step, plan_.options.checkpoint_every))
     save();

@@ -16,6 +16,7 @@
 #include "muster/train/loop/early_stopping.h"
 #include "muster/train/loop/fit.h"
 #include "muster/train/loop/hooks.h"
+#include "muster/train/loop/parameter_groups.h"
 #include "muster/train/loop/step_report.h"
 #include "muster/train/loop/step_timeline.h"
 #include "muster/train/loop/trained_part.h"
@@ -109,6 +110,7 @@ class Trainer {
   std::unique_ptr<Task> task_;
   std::shared_ptr<torch::nn::Module> module_;
   Meter::List metrics_;
+  std::optional<ParameterGroups> groups_;
   std::vector<std::unique_ptr<TrainedPart>> parts_;
   std::unique_ptr<optim::Schedule> schedule_;
   EarlyStopping best_;

@@ -63,6 +63,8 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
        shortest(plan.lr),
        ", schedule ",
        options.lr_schedule);
+  if (!options.no_decay.empty()) line("no decay", "of parameters like ", options.no_decay);
+  if (!options.freeze.empty()) line("frozen", "parameters like ", options.freeze);
   line("loss",
        loss,
        options.gradient_clip_val > 0

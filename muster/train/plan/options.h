@@ -35,6 +35,8 @@ struct FitOptions {
   int64_t limit_test_batches = -1;      ///< only the first ones, 0: no test; -1: all
   bool fast_dev_run = false;            ///< one batch of each split; see Note [Fast dev run]
   int64_t val_check_interval = 0;  ///< also validate after so many steps of an epoch; 0: do not
+  std::string no_decay;            ///< patterns, "norm,bias": parameters without weight decay
+  std::string freeze;              ///< patterns: parameters that are not trained
   double gradient_clip_val = 0;    ///< largest global 2-norm of the gradients; 0: no limit
   std::string monitor = "validate_loss";  ///< validate_METRIC: which epoch is the best
   int64_t patience = 0;               ///< stop after so many epochs without a better one; 0: never
@@ -188,6 +190,20 @@ void visit_options(Options& options, Visitor&& visit) {
                    "with parameters: sgd:momentum=0.9 (muster list optimizers)",
                    kFixed},
         options.optimizer);
+  visit(OptionInfo{"no_decay",
+                   "PATTERN,…",
+                   "no weight decay for parameters with this in their name, or norm: of "
+                   "normalisations",
+                   kFixed,
+                   false},
+        options.no_decay);
+  visit(OptionInfo{"freeze",
+                   "PATTERN,…",
+                   "do not train parameters with this in their name; with * or ? it is the whole "
+                   "name",
+                   kFixed,
+                   false},
+        options.freeze);
   visit(OptionInfo{"lr", "X", "learning rate [the optimizer's own]", kFree, false}, options.lr);
   visit(OptionInfo{"lr_schedule",
                    "NAME",

@@ -7,7 +7,7 @@ namespace {
 class Single final : public Strategy {
  public:
   explicit Single(StrategyRequest request)
-      : Strategy(request), optimizer_(make_optimizer(request.plan, *request.module)) {}
+      : Strategy(request), optimizer_(make_optimizer(request)) {}
 
   optim::Optimizer& optimizer() override { return *optimizer_; }
 
@@ -21,11 +21,12 @@ std::unique_ptr<Strategy> make_single(StrategyRequest request, const ParamValues
 
 }  // namespace
 
-extern constinit const StrategyEntry single_entry{"single",
-                                                  "one rank: one process on one device",
-                                                  RankSource::kNone,
-                                                  {},
-                                                  [](const FitOptions&, const FitNumbers&, const ParamValues&) {},
-                                                  &make_single};
+extern constinit const StrategyEntry single_entry{
+    "single",
+    "one rank: one process on one device",
+    RankSource::kNone,
+    {},
+    [](const FitOptions&, const FitNumbers&, const ParamValues&) {},
+    &make_single};
 
 }  // namespace muster::train
