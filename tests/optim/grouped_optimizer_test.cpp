@@ -80,10 +80,11 @@ TEST(GroupedOptimizer, EndsWhereTorchOptimEnds) {
 }
 
 TEST(GroupedOptimizer, OfEqualGroupsIsTheOptimizerItselfAndTakesItsState) {
-  for (const optim::OptimizerEntry& entry : optim::optimizers()) {
-    TwoGroups groups(std::string(entry.name), 0.01, {}, 1, {});
+  for (const optim::OptimizerEntry* entry : optim::optimizers()) {
+    TwoGroups groups(std::string(entry->name), 0.01, {}, 1, {});
     auto [a, b] = drawn(499, torch::kFloat);
-    const auto whole = entry.make({{"a", a.requires_grad_()}, {"b", b.requires_grad_()}}, 0.01, {});
+    const auto whole =
+        entry->make({{"a", a.requires_grad_()}, {"b", b.requires_grad_()}}, 0.01, {});
     const auto step_whole = [&](int64_t number) {
       std::tie(a.mutable_grad(), b.mutable_grad()) =
           drawn(static_cast<uint64_t>(500 + number), torch::kFloat);
@@ -93,7 +94,7 @@ TEST(GroupedOptimizer, OfEqualGroupsIsTheOptimizerItselfAndTakesItsState) {
       groups.step(step, 0.01);
       step_whole(step);
     }
-    EXPECT_TRUE(torch::equal(groups.a, a) && torch::equal(groups.b, b)) << entry.name;
+    EXPECT_TRUE(torch::equal(groups.a, a) && torch::equal(groups.b, b)) << entry->name;
     EXPECT_EQ(groups.optimizer->momentum(), whole->momentum());
     // Each goes on from the other's state.
     const tensor::NamedTensorList ours = groups.optimizer->state(), theirs = whole->state();
@@ -102,7 +103,7 @@ TEST(GroupedOptimizer, OfEqualGroupsIsTheOptimizerItselfAndTakesItsState) {
     whole->load_state({ours, {}});
     groups.step(3, 0.01);
     step_whole(3);
-    EXPECT_TRUE(torch::equal(groups.a, a) && torch::equal(groups.b, b)) << entry.name;
+    EXPECT_TRUE(torch::equal(groups.a, a) && torch::equal(groups.b, b)) << entry->name;
   }
 }
 

@@ -12,6 +12,7 @@
 #include "muster/data/sets/subset_dataset.h"
 #include "muster/optim/schedule.h"
 #include "muster/track/metrics_reader.h"
+#include "muster/train/checkpoints/model_state.h"
 #include "muster/train/loop/evaluate.h"
 
 #include "tests/support/error_of.h"
