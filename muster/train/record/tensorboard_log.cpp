@@ -5,8 +5,8 @@
 #include <ATen/ops/cat.h>
 
 #include "muster/base/json.h"
-#include "muster/parallel/sharded/gradient_marks.h"
 #include "muster/base/text.h"
+#include "muster/parallel/sharded/gradient_marks.h"
 
 namespace muster::train {
 namespace {
