@@ -3,5 +3,6 @@
 #pragma once
 
 #include "muster/optim/clip.h"
+#include "muster/optim/grouped_optimizer.h"
 #include "muster/optim/optimizer.h"
 #include "muster/optim/schedule.h"

@@ -87,19 +87,22 @@ int report_result(const train::ProgramEnd& end, bool json, Console& console) {
     console.note(train::end_text(end, "muster train"));
     return kInterrupted;
   }
+  const train::Metrics& test = result.test.metrics;  // empty without a test
   if (json) {
-    Json object = {{"test_accuracy", result.test.metrics["accuracy"]},
-                   {"test_loss", result.test.metrics["loss"]},
-                   {"steps", result.steps},
-                   {"seconds", result.seconds},
-                   {"output", end.output.string()},
-                   {"checkpoint", result.checkpoint.string()}};
+    Json object = Json::object();
+    if (!test.empty()) object = {{"test_accuracy", test["accuracy"]}, {"test_loss", test["loss"]}};
+    object["steps"] = result.steps;
+    object["seconds"] = result.seconds;
+    if (end.is_kept) {
+      object["output"] = end.output.string();
+      object["checkpoint"] = result.checkpoint.string();
+    }
     if (result.skipped_steps) object["skipped_steps"] = *result.skipped_steps;
     console.out() << object.dump() << '\n' << std::flush;
   } else {
     console.note(train::end_text(end, "muster train"));
-    console.out() << "test accuracy " << fixed(result.test.metrics["accuracy"], 4) << '\n'
-                  << std::flush;
+    if (!test.empty())
+      console.out() << "test accuracy " << fixed(test["accuracy"], 4) << '\n' << std::flush;
   }
   return kDone;
 }

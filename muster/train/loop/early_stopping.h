@@ -14,7 +14,8 @@ struct EarlyStoppingOptions {
   bool wants_less = true;  ///< a loss; false: an accuracy
 };
 
-/// Told a metric of the validation after each epoch, the same on every rank. An epoch is better
+/// Told a metric of each validation, the same on every rank: of one per epoch, or of more, which
+/// then stand for epochs below (val_check_interval; Lightning counts patience so, too). An epoch is better
 /// that beats the best so far by more than min_delta; NaN never is. The rule is Keras's and
 /// Lightning's. One thread.
 class EarlyStopping {

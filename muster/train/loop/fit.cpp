@@ -9,6 +9,7 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/data/sets/subset_dataset.h"
 #include "muster/train/checkpoints/model_state.h"
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/loop/first_rank.h"
@@ -28,6 +29,15 @@ void remark_shared_generator(const FitPlan& plan, RunLog& log) {
         "share: what it draws differs from run to run (see Task::set_generator)");
 }
 
+/// The split, or the samples of its first batches; -1: all.
+std::shared_ptr<const data::Dataset> first_batches(
+    const std::shared_ptr<const data::Dataset>& split, const FitPlan& plan, int64_t batches) {
+  if (!split) return split;
+  const int64_t samples = limited_samples(split->size(), batches, plan.options.batch_size);
+  if (samples == split->size()) return split;
+  return std::make_shared<data::SubsetDataset>(split, 0, samples);
+}
+
 }  // namespace
 
 namespace detail {
@@ -43,16 +53,20 @@ Trainer::Trainer(const TaskMaker& make_task,
     : plan_(plan),
       group_(group),
       output_(output),
-      callbacks_(callbacks),
-      data_(data),
-      schedule_(optim::make_schedule(
-          plan.options.lr_schedule,
-          {.lr = plan.lr, .total_steps = plan.total_steps, .total_epochs = plan.options.epochs})),
+      hooks_(callbacks, group, position_),
+      callbacks_(hooks_.callbacks()),
+      data_({.train = data.train,
+             .validation = first_batches(data.validation, plan, plan.options.limit_val_batches),
+             .test = first_batches(data.test, plan, plan.options.limit_test_batches)}),
+      schedule_(optim::make_schedule(plan.options.lr_schedule,
+                                     {.lr = plan.lr,
+                                      .total_steps = plan.schedule_steps,
+                                      .total_epochs = plan.schedule_epochs})),
       best_({.patience = plan.options.patience,
              .min_delta = plan.options.min_delta,
              .wants_less = plan.monitor_falls}),
-      log_(plan, output, group.rank() == 0, callbacks),
-      divergence_(plan, group, log_, callbacks),
+      log_(plan, output, group.rank() == 0, callbacks_),
+      divergence_(plan, group, log_, callbacks_),
       timeline_(callbacks.trace, group, [this](const std::string& line) { log_.note(line); }) {
   begin_on_rank(plan, group, resume);
   loader_ = make_loader(plan, data_.train, group);
@@ -96,17 +110,21 @@ void Trainer::make_task(const TaskMaker& make) {
 }
 
 void Trainer::make_parts() {
+  groups_.emplace(*task_, plan_.options, group_);
+  if (const std::string line = groups_->line(); !line.empty()) log_.note(line);
   std::vector<TaskPart> parts = task_->parts();
   if (parts.empty()) parts.push_back({"", module_});
-  for (TaskPart& part : parts)
-    parts_.push_back(
-        std::make_unique<TrainedPart>(std::move(part.name), plan_, std::move(part.module), group_));
+  for (TaskPart& part : parts) {
+    ParameterRules rules = groups_->rules_of(*part.module, part.name);
+    parts_.push_back(std::make_unique<TrainedPart>(
+        std::move(part.name), plan_, std::move(part.module), group_, std::move(rules)));
+  }
 }
 
 /// A backward whose gradients are dropped, where the strategy wants one; see
 /// Strategy::wants_rehearsal.
 void Trainer::rehearse() {
-  module().train();
+  groups_->train_mode();
   for (size_t part = 0; part < parts_.size(); ++part) {
     Strategy& strategy = parts_[part]->strategy();
     if (!strategy.wants_rehearsal()) continue;
@@ -138,6 +156,7 @@ std::shared_ptr<void> Trainer::turn_of(size_t part) {
 
 // See Note [Exact resume].
 void Trainer::restore(const Checkpoint& checkpoint) {
+  groups_->check_resume(checkpoint.loop.value("groups", Json()));
   load_model_state(module(), checkpoint.model);
   for (const auto& part : parts_) part->load_state(checkpoint.optimizer);
   position_ = checkpoint.position;
@@ -186,10 +205,11 @@ FitResult Trainer::run() {
       break;
     }
   }
-  if (stops_early()) log_.note(early_stop_line(plan_, best_));
+  if (stops_early()) log_.note(early_stop_line(plan_, best_, best_step_));
   if (!result.interrupted) end_inside_epoch();
   if (last_saved_ != position_.step) save();
   if (!result.interrupted) test(result);
+  check_hooks();
   result.steps = position_.step;
   if (scaler().enabled()) result.skipped_steps = skipped_steps();
   bool kept = true;
@@ -203,119 +223,13 @@ FitResult Trainer::run() {
   result.seconds = log_.seconds();
   timeline_.finish();  // once the state is on the disk
   log_.finish(result);
+  check_hooks();
   return result;
-}
-
-Trainer::Step Trainer::train_epoch() {
-  log_.begin_epoch();
-  module().train();
-  data::Epoch epoch = loader_->epoch(position_.epoch, position_.samples);
-  while (position_.samples < plan_.samples_per_epoch) {
-    if (finished()) return Step::kDone;  // max_steps inside the epoch
-    train_step(epoch);
-    if (stop_wished_) return Step::kStopped;
-  }
-  return end_epoch();
-}
-
-void Trainer::after_step(int64_t samples) {
-  ++position_.step;
-  position_.samples += samples;
-  epoch_meter_.add(step_meter_);
-  window_meter_.add(step_meter_);
-  if (position_.step % plan_.options.log_every == 0) {
-    write_train_row();
-    window_meter_ = Meter(metrics_);
-  }
-  const int64_t in_epoch =
-      (position_.samples + plan_.samples_per_step - 1) / plan_.samples_per_step;
-  log_.progress("train", position_, in_epoch, plan_.steps_per_epoch, epoch_meter_.metrics());
-  const int64_t every = plan_.options.checkpoint_every;
-  if (every > 0 && position_.step % every == 0 && in_epoch < plan_.steps_per_epoch) save();
-}
-
-/// What no row and no line has said yet of a run that --max-steps ends, or that is short.
-void Trainer::end_inside_epoch() {
-  if (position_.step == started_after_) return;  // an earlier process has said it
-  if (position_.samples > 0)
-    log_.note(epoch_line(plan_, position_, epoch_meter_.metrics(), {}, scaler()));
-  if (position_.step < plan_.options.log_every && !window_meter_.empty()) write_train_row();
-}
-
-void Trainer::write_train_row() {
-  log_.train(position_,
-             window_meter_.metrics(),
-             {.lr = optimizer().lr(), .gradient_norm = gradient_norm_});
-}
-
-/// Before weights are scored or saved.
-void Trainer::check_weights() {
-  if (checked_ != position_.step) divergence_.check_weights(module(), here());
-  checked_ = position_.step;
-}
-
-Trainer::Step Trainer::end_epoch() {
-  check_weights();
-  log_.weights(module(), position_);
-  EpochEnd end{.train = epoch_meter_.metrics()};
-  if (data_.validation && data_.validation->size() > 0) {
-    const Evaluation seen = evaluate_split(data_.validation, Phase::kValidate);
-    end.validation = seen.metrics;
-    log_.evaluated("validate", position_, seen.metrics);
-    divergence_.check_loss(seen, "the validation loss", here());
-    log_.note(epoch_line(plan_, position_, end.train, seen.metrics, scaler()));
-    const std::string_view metric = schedule_->metric();
-    if (!metric.empty()) schedule_->after_epoch(seen.metrics[metric]);
-    if (best_.after_epoch(seen.metrics[plan_.monitored])) best_step_ = position_.step;
-  } else {
-    log_.note(epoch_line(plan_, position_, end.train, {}, scaler()));
-  }
-  ++position_.epoch;
-  position_.samples = 0;
-  epoch_meter_ = Meter(metrics_);
-  save();
-  bool stops = false;
-  if (writer_ && callbacks_.epoch_ended) {
-    end.epoch = position_.epoch;
-    end.checkpoint = writer_->wait();
-    stops = callbacks_.epoch_ended(end);
-  }
-  return from_first_rank(group_, stops) && !finished() ? Step::kStopped : Step::kDone;
-}
-
-Evaluation Trainer::evaluate_split(const std::shared_ptr<const data::Dataset>& split, Phase phase) {
-  return evaluate_shown(*task_,
-                        split,
-                        group_,
-                        {.workers = plan_.options.workers,
-                         .precision = plan_.precision.kind,
-                         .phase = phase,
-                         .step = position_.step,
-                         .epoch = position_.epoch},
-                        [&](int64_t done, int64_t batches, const Metrics& metrics) {
-                          log_.progress(
-                              std::string(name_of(phase)), position_, done, batches, metrics);
-                        });
-}
-
-void Trainer::load_best() {
-  if (best_step_ < 0) return log_.note("no epoch was the best: the last weights are tested");
-  load_on_all_ranks(module(), group_, [&] {
-    writer_->wait();
-    return read_best(output_, best_step_);
-  });
-}
-
-void Trainer::test(FitResult& result) {
-  if (!data_.test || data_.test->size() == 0) return;
-  if (plan_.options.test_weights == "best") load_best();
-  result.test = evaluate_split(data_.test, Phase::kTest);
-  log_.evaluated("test", position_, result.test.metrics);
-  divergence_.check_loss(result.test, "the test loss", here());
 }
 
 void Trainer::save() {
   check_weights();
+  check_hooks();
   const tensor::NamedTensorList rng = gather_rng_states(group_, generator_);
   if (writer_) is_written();  // so that two states are not in memory at once
   tensor::NamedTensorList optimizer;
@@ -328,23 +242,29 @@ void Trainer::save() {
   const auto place = folder_ != nullptr ? folder_->place() : std::nullopt;
   if (place && *place != folder_->path()) writer_.emplace(*place, plan_.options.keep_checkpoints);
   if (place) {
+    Json loop = {{"epoch", epoch_meter_.to_json()},
+                 {"window", window_meter_.to_json()},
+                 {"schedule", schedule_->state()},
+                 {"scaler", scaler_state()},
+                 {"best", best_.state()},
+                 {"task_name", task_->name()},
+                 {"task", task_->state()}};
+    if (!groups_->record().is_null()) loop["groups"] = groups_->record();
     writer_->start({.position = position_,
                     .world_size = group_.world_size(),
                     .global_batch = plan_.options.batch_size,
                     .plan = plan_.record,
-                    .loop = {{"epoch", epoch_meter_.to_json()},
-                             {"window", window_meter_.to_json()},
-                             {"schedule", schedule_->state()},
-                             {"scaler", scaler_state()},
-                             {"best", best_.state()},
-                             {"task_name", task_->name()},
-                             {"task", task_->state()}},
+                    .loop = std::move(loop),
                     .best_step = best_step_,
                     .model = model_state(module()),
                     .optimizer = std::move(optimizer),
                     .rng = rng});
   }
-  on_first_rank(group_, [this] { check_folder(); });
+  on_first_rank(group_, [this] {
+    check_folder();
+    if (callbacks_.saved && is_written())
+      callbacks_.saved({.at = hooks_.here(), .path = writer_->wait()});
+  });
 }
 
 /// Rank 0: waits for the checkpoint in hand. False if the folder was moved under the writer's hands.

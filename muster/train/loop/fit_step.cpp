@@ -104,6 +104,7 @@ void Trainer::train_part(size_t index,
   for (int64_t i = 0; i < batches; ++i) backward(index, share(i), i + 1 == batches, local);
   timeline_.end();
   step_report_->wait();
+  if (step_report_->hook_failed()) check_hooks();
   // A wish to stop waits until the step is applied: forward has already moved BatchNorm's
   // statistics.
   timeline_.begin(diagnose::Phase::kOptimizer);
@@ -148,7 +149,8 @@ void Trainer::backward(size_t index, const Share& share, bool last, Meter& sum) 
     if (share.weight > 0) add_to(sum, *task_, result, share.weight);
     if (last) {
       const bool asks = index + 1 == parts_.size() && callbacks_.stop_requested;
-      step_report_->post(asks && callbacks_.stop_requested(), sum);
+      const bool stop = asks && callbacks_.stop_requested();
+      step_report_->post({.stop = stop, .hook_failed = hooks_.failed()}, sum);
     }
     timeline_.begin(diagnose::Phase::kBackward);
     part.scaler().scale(share.factor == 1 ? result.loss : result.loss * share.factor).backward();

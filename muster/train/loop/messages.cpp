@@ -27,13 +27,16 @@ std::string epoch_line(const FitPlan& plan,
   return line;
 }
 
-std::string early_stop_line(const FitPlan& plan, const EarlyStopping& best) {
+std::string early_stop_line(const FitPlan& plan, const EarlyStopping& best, int64_t best_step) {
+  const bool by_step = plan.options.val_check_interval > 0;
   return concat("stopped early: ",
                 best.epochs_waited(),
-                " epochs without a ",
+                by_step ? " validations" : " epochs",
+                " without a ",
                 plan.options.monitor,
-                " better than epoch ",
-                best.best_epoch() + 1,
+                " better than ",
+                by_step ? "step " : "epoch ",
+                by_step ? best_step : best.best_epoch() + 1,
                 "'s ",
                 fixed(best.best().value_or(0), 4));
 }

@@ -22,7 +22,8 @@ std::string epoch_line(const FitPlan& plan,
                        const Metrics& validation,
                        const LossScaler& scaler);
 
-std::string early_stop_line(const FitPlan& plan, const EarlyStopping& best);
+/// `best_step`: after which the best validation was.
+std::string early_stop_line(const FitPlan& plan, const EarlyStopping& best, int64_t best_step);
 
 struct NotFinite {
   std::string what;    ///< "the loss"

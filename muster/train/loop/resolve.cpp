@@ -19,15 +19,34 @@ constexpr std::string_view kMonitored = "validate_";
 
 /// What cannot work without a validation split is refused before the first step.
 void check_validation(const FitOptions& options, const FitNumbers& numbers) {
-  if (numbers.validation_samples > 0) return;
+  const int64_t interval = options.val_check_interval;
+  if (numbers.validation_samples > 0 && options.limit_val_batches != 0) {
+    if (interval <= numbers.steps_per_epoch) return;
+    throw usage_error(
+        {.refused = "--val-check-interval",
+         .rule = concat("at most the ", numbers.steps_per_epoch, " steps of an epoch"),
+         .value = std::to_string(interval)});
+  }
   const bool plateau = numbers.schedule_name == "plateau";
-  if (options.patience == 0 && options.test_weights == "last" && !plateau) return;
+  if (options.patience == 0 && options.test_weights == "last" && !plateau && interval == 0) return;
+  const char* none =
+      numbers.validation_samples > 0 ? "--limit-val-batches" : "--validation-samples";
   throw usage_error({.refused = options.patience > 0             ? "--patience"
                                 : options.test_weights == "best" ? "--test-weights best"
+                                : interval > 0                   ? "--val-check-interval"
                                                                  : "--lr-schedule plateau",
                      .rule = "it is decided by the validation samples",
-                     .value = "--validation-samples 0",
-                     .hint = "leave --validation-samples away, or give some"});
+                     .value = concat(none, " 0"),
+                     .hint = concat("leave ", none, " away, or give some")});
+}
+
+/// See Note [Fast dev run].
+void shorten(FitOptions& options) {
+  options.epochs = 1;
+  options.max_steps = 0;
+  options.limit_train_batches = options.limit_val_batches = options.limit_test_batches = 1;
+  options.val_check_interval = options.patience = 0;
+  options.test_weights = "last";
 }
 
 int64_t share_of_batch(int64_t batch_size, int64_t world_size) {
@@ -107,6 +126,8 @@ void count_steps(const FitOptions& options, FitNumbers& numbers) {
              concat(numbers.train_samples, " samples to train, --batch-size ", options.batch_size),
          .hint = "take a smaller --batch-size, or leave --drop-last away"});
   }
+  numbers.samples_per_epoch =
+      limited_samples(numbers.samples_per_epoch, options.limit_train_batches, options.batch_size);
   numbers.steps_per_epoch = numbers.samples_per_epoch / numbers.samples_per_step +
                             (numbers.samples_per_epoch % numbers.samples_per_step != 0 ? 1 : 0);
   if (__builtin_mul_overflow(numbers.steps_per_epoch, options.epochs, &numbers.total_steps)) {
@@ -144,9 +165,10 @@ void check_parts(const FitOptions& options, const FitNumbers& numbers) {
                     concat("strategy ", numbers.strategy_name));
   strategies().at(numbers.strategy_name).check(options, numbers, numbers.strategy_params);
   optim::optimizers().at(numbers.optimizer_name).make({}, numbers.lr, numbers.optimizer_params);
-  optim::make_schedule(
-      options.lr_schedule,
-      {.lr = numbers.lr, .total_steps = numbers.total_steps, .total_epochs = options.epochs});
+  optim::make_schedule(options.lr_schedule,
+                       {.lr = numbers.lr,
+                        .total_steps = numbers.schedule_steps,
+                        .total_epochs = numbers.schedule_epochs});
 }
 
 }  // namespace
@@ -174,8 +196,14 @@ FitNumbers resolve_fit(FitOptions& options,
   if (options.workers < 0)
     options.workers =
         data::default_workers(around.cores, std::max(around.local_world_size, options.devices));
-  check_validation(options, numbers);
   count_steps(options, numbers);
+  numbers.schedule_steps = numbers.total_steps;
+  numbers.schedule_epochs = options.epochs;
+  if (options.fast_dev_run) {
+    shorten(options);
+    count_steps(options, numbers);
+  }
+  check_validation(options, numbers);
   const int64_t threads =
       around.intraop_threads > 0 ? around.intraop_threads : at::get_num_threads();
   numbers.intraop_threads = std::max<int64_t>(1, threads / std::max<int64_t>(1, options.devices));

@@ -9,15 +9,19 @@ namespace muster::train::detail {
 TrainedPart::TrainedPart(std::string name,
                          const FitPlan& plan,
                          std::shared_ptr<torch::nn::Module> module,
-                         const distributed::ProcessGroup& group)
+                         const distributed::ProcessGroup& group,
+                         ParameterRules rules)
     : name_(std::move(name)), scaler_(plan.precision, group) {
   for (const at::Tensor& parameter : module->parameters()) {
     if (parameter.requires_grad()) trained_.push_back(parameter);
   }
-  strategy_ =
-      strategies()
-          .at(plan.strategy_name)
-          .make({.plan = plan, .module = std::move(module), .group = group}, plan.strategy_params);
+  strategy_ = strategies()
+                  .at(plan.strategy_name)
+                  .make({.plan = plan,
+                         .module = std::move(module),
+                         .group = group,
+                         .rules = std::move(rules)},
+                        plan.strategy_params);
 }
 
 void TrainedPart::require_gradients(bool on) {

@@ -17,7 +17,8 @@ class TrainedPart {
   TrainedPart(std::string name,
               const FitPlan& plan,
               std::shared_ptr<torch::nn::Module> module,
-              const distributed::ProcessGroup& group);
+              const distributed::ProcessGroup& group,
+              ParameterRules rules = {});
 
   const std::string& name() const { return name_; }
   Strategy& strategy() { return *strategy_; }

@@ -15,6 +15,8 @@
 #include "muster/train/loop/divergence.h"
 #include "muster/train/loop/early_stopping.h"
 #include "muster/train/loop/fit.h"
+#include "muster/train/loop/hooks.h"
+#include "muster/train/loop/parameter_groups.h"
 #include "muster/train/loop/step_report.h"
 #include "muster/train/loop/step_timeline.h"
 #include "muster/train/loop/trained_part.h"
@@ -79,10 +81,12 @@ class Trainer {
     return {.position = position_, .lr = optimizer().lr(), .last_saved = last_saved_};
   }
   void check_weights();
+  void check_hooks();
   void clip_gradients(TrainedPart& part);
   void after_step(int64_t samples);
   void write_train_row();
   void end_inside_epoch();
+  Metrics validate();
   Step end_epoch();
   Evaluation evaluate_split(const std::shared_ptr<const data::Dataset>& split, Phase phase);
   void load_best();
@@ -94,7 +98,9 @@ class Trainer {
   const FitPlan& plan_;
   distributed::ProcessGroup group_;
   std::filesystem::path output_;
-  const FitCallbacks& callbacks_;
+  formats::TrainPosition position_;
+  Hooks hooks_;
+  const FitCallbacks& callbacks_;  // hooks_'s: none throws
 
   std::unique_ptr<RunFolder> mine_;    // rank 0, if the caller has none
   const RunFolder* folder_ = nullptr;  // rank 0
@@ -104,6 +110,7 @@ class Trainer {
   std::unique_ptr<Task> task_;
   std::shared_ptr<torch::nn::Module> module_;
   Meter::List metrics_;
+  std::optional<ParameterGroups> groups_;
   std::vector<std::unique_ptr<TrainedPart>> parts_;
   std::unique_ptr<optim::Schedule> schedule_;
   EarlyStopping best_;
@@ -113,14 +120,14 @@ class Trainer {
   std::optional<StepReport> step_report_;
   StepTimeline timeline_;
 
-  formats::TrainPosition position_;
   Meter step_meter_;    // of all ranks, in the step
   Meter epoch_meter_;   // since the start of the epoch: what the bar shows
   Meter window_meter_;  // since the last row of metrics
   std::optional<double> gradient_norm_;
   std::optional<data::Batch> stand_in_;
   bool stop_wished_ = false;
-  int64_t best_step_ = -1;  // where the best epoch ended
+  int64_t best_step_ = -1;  // after which the best validation was
+  int64_t validated_ = -1;  // after which this process made the newest one
   int64_t last_saved_ = -1;
   int64_t started_after_ = 0;  // the step that this process goes on from
   int64_t checked_ = -1;       // the step whose weights are known to be finite

@@ -23,6 +23,34 @@ struct TraceOptions {
   int64_t warm_up = 10;        ///< first steps, left out where the run is longer
 };
 
+/// Where a run is when a hook is called.
+struct HookPlace {
+  int rank = 0;       ///< that calls it
+  int64_t step = 0;   ///< optimizer steps finished so far, of the whole run
+  int64_t epoch = 0;  ///< 1, 2, …: the one that goes on, or that this step ended
+};
+
+/// An optimizer step that was made, or was left out because of overflow (16-mixed).
+struct StepEnd {
+  HookPlace at;
+  Metrics metrics;                      ///< of the step's samples on all ranks, before its update
+  double lr = 0;                        ///< the rate that it was made with
+  std::optional<double> gradient_norm;  ///< before clipping; only with gradient_clip_val
+};
+
+/// A validation or the test that is over.
+struct EvaluationEnd {
+  HookPlace at;
+  Phase phase = Phase::kValidate;
+  Metrics metrics;  ///< of all samples of the split, on all ranks
+};
+
+/// A checkpoint that is on the disk.
+struct CheckpointEnd {
+  HookPlace at;
+  std::filesystem::path path;
+};
+
 /// An epoch that is over and saved.
 struct EpochEnd {
   int64_t epoch = 0;                 ///< 1, 2, … of the whole run
@@ -31,8 +59,16 @@ struct EpochEnd {
   std::filesystem::path checkpoint;  ///< the state after this epoch, on disk
 };
 
-/// How the loop talks to its caller. All are called on the rank's own thread; empty ones are not
-/// called.
+// Note [Hooks that throw]
+// A hook may throw on one rank while the others are on their way into the next collective. So what
+// it throws is kept, and told where the ranks talk anyway: with the next step's report, before that
+// step's update, and before anything is saved. All ranks then end with one and the same error,
+// "hook step_ended (rank 1, after step 5): …", and what was saved stays, as when a run diverges. A
+// rank whose hook has thrown calls no other one.
+
+/// How the loop talks to its caller. All are called on the rank's own thread, the one that called
+/// fit(), between the steps: what a hook takes, all ranks wait for. Empty ones are not called. None
+/// may make a collective. See Note [Hooks that throw].
 struct FitCallbacks {
   /// Rank 0 only, at most some ten times a second.
   std::function<void(const track::ProgressEvent&)> progress;
@@ -48,6 +84,17 @@ struct FitCallbacks {
   TraceOptions trace;  ///< where rank 0 writes the timeline of the steps
   /// For the page of the run: {"command", "muster train …"}, {"host", …}, in the order shown.
   std::vector<std::pair<std::string, std::string>> about;
+
+  // Hooks. Those of every rank are called on each rank whose callbacks have them.
+
+  /// Every rank: before an epoch's first step, or the first one in it after a resume.
+  std::function<void(const HookPlace&)> epoch_began;
+  /// Every rank: after each optimizer step, and before a checkpoint of it is saved.
+  std::function<void(const StepEnd&)> step_ended;
+  /// Every rank: after each validation, and after the test.
+  std::function<void(const EvaluationEnd&)> evaluated;
+  /// Rank 0 only: after each checkpoint. Waits for the disk, so only where it is wanted.
+  std::function<void(const CheckpointEnd&)> saved;
 };
 
 struct FitResult {

@@ -1,8 +1,33 @@
 #include "muster/train/plan/fit_plan.h"
 
+#include <algorithm>
+
 #include "muster/base/text.h"
 
 namespace muster::train {
+namespace {
+
+/// "the first 8 batches of each epoch, no validation"; empty without a limit.
+std::string limits_of(const FitOptions& options) {
+  std::vector<std::string> parts;
+  const auto add = [&](int64_t batches, const char* what, const char* none) {
+    if (batches < 0) return;
+    parts.push_back(
+        batches == 0
+            ? std::string(none)
+            : concat("the first ", batches, batches == 1 ? " batch of " : " batches of ", what));
+  };
+  add(options.limit_train_batches, "each epoch", "");
+  add(options.limit_val_batches, "the validation", "no validation");
+  add(options.limit_test_batches, "the test", "no test");
+  return join(parts, ", ");
+}
+
+}  // namespace
+
+int64_t limited_samples(int64_t samples, int64_t batches, int64_t batch_size) {
+  return batches < 0 ? samples : std::min(samples, batches * batch_size);
+}
 
 std::pair<std::string, ParamValues> split_spec(const std::string& spec) {
   const size_t at = spec.find(':');
@@ -38,6 +63,8 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
        shortest(plan.lr),
        ", schedule ",
        options.lr_schedule);
+  if (!options.no_decay.empty()) line("no decay", "of parameters like ", options.no_decay);
+  if (!options.freeze.empty()) line("frozen", "parameters like ", options.freeze);
   line("loss",
        loss,
        options.gradient_clip_val > 0
@@ -70,6 +97,12 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
        " in all (",
        options.epochs,
        options.epochs == 1 ? " epoch)" : " epochs)");
+  if (const std::string limits = limits_of(options); !limits.empty()) line("limits", limits);
+  if (options.val_check_interval > 0)
+    line("validation",
+         "at each epoch's end and after each ",
+         options.val_check_interval,
+         " steps of it");
   line("workers", options.workers, " per rank");
   line("threads", plan.intraop_threads, " per rank; with another number sums round otherwise");
   line(
@@ -81,9 +114,15 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
       " kept",
       plan.validation_samples > 0 ? concat(", and the best by ", options.monitor) : "");
   if (options.patience > 0)
-    line("stops early", "after ", options.patience, " epochs without a better ", options.monitor);
+    line("stops early",
+         "after ",
+         options.patience,
+         options.val_check_interval > 0 ? " validations" : " epochs",
+         " without a better ",
+         options.monitor);
   line("test", "with the ", options.test_weights, " weights");
   line("seed", options.seed);
+  if (options.fast_dev_run) line("note", "a fast dev run: one batch of each, and nothing is kept");
   for (const std::string& remark : plan.remarks) line("note", remark);
   return out;
 }

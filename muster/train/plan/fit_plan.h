@@ -36,9 +36,11 @@ struct FitNumbers {
   int64_t train_samples = 0;
   int64_t validation_samples = 0;
   int64_t test_samples = 0;
-  int64_t samples_per_epoch = 0;  ///< train_samples, or its whole batches: drop_last
+  int64_t samples_per_epoch = 0;  ///< train_samples, or less: drop_last, limit_train_batches
   int64_t steps_per_epoch = 0;
   int64_t total_steps = 0;
+  int64_t schedule_steps = 0;     ///< total_steps, and of a fast dev run those of the whole run
+  int64_t schedule_epochs = 0;    ///< likewise
   std::string train_fingerprint;  ///< so that other data of the same size are noticed
   std::string test_fingerprint;
   int64_t intraop_threads = 1;       ///< per rank; with another number sums round otherwise
@@ -54,6 +56,9 @@ struct FitPlan : FitNumbers {
   Json record = Json::object();  ///< for config.json and checkpoints; see to_json()
   std::string explained;         ///< one line per decision
 };
+
+/// The samples of the first `batches` batches; all of them if that is -1.
+int64_t limited_samples(int64_t samples, int64_t batches, int64_t batch_size);
 
 /// "mlp:hidden=64" -> {"mlp", {{"hidden", "64"}}}.
 std::pair<std::string, ParamValues> split_spec(const std::string& spec);

@@ -51,6 +51,11 @@ void check_numbers(const FitOptions& options) {
   count("--accumulate-grad-batches", options.accumulate_grad_batches, 1);
   count("--patience", options.patience, 0);
   count("--max-steps", options.max_steps, 0, kNoLimit);
+  if (options.limit_train_batches != -1)
+    count("--limit-train-batches", options.limit_train_batches, 1);
+  count("--limit-val-batches", options.limit_val_batches, -1);
+  count("--limit-test-batches", options.limit_test_batches, -1);
+  count("--val-check-interval", options.val_check_interval, 0, kNoLimit);
   count("--seed", options.seed, 0, kNoLimit);
   count("--workers", options.workers, -1, kMostThreads);
   count("--checkpoint-every", options.checkpoint_every, 0, kNoLimit);

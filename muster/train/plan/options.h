@@ -11,6 +11,12 @@
 
 namespace muster::train {
 
+// Note [Fast dev run]
+// As Lightning's: does the program run at all? One epoch of one step on one batch, a batch of the
+// validation, one of the test, whatever --epochs, --max-steps and the limits say; without early
+// stopping. The schedule's rate is that of the whole run's first step. fit() writes and saves as
+// ever to the folder it is given; a program gives it a temporary one, and removes it at the end.
+
 /// How any task is trained. Names that take parameters are written name:key=value,key=value.
 struct FitOptions {
   std::string strategy = "auto";  ///< a name of `muster list strategies`, or auto
@@ -21,10 +27,17 @@ struct FitOptions {
   std::string lr_schedule = "constant";
   std::string precision = "32";  ///< or bf16-mixed or 16-mixed, as Lightning's
   int64_t epochs = 5;
-  int64_t batch_size = 128;               ///< global: all ranks together
-  int64_t accumulate_grad_batches = 1;    ///< batches per optimizer step, as Lightning's
-  bool drop_last = false;                 ///< leave out an epoch's last batch where it is smaller
-  double gradient_clip_val = 0;           ///< largest global 2-norm of the gradients; 0: no limit
+  int64_t batch_size = 128;             ///< global: all ranks together
+  int64_t accumulate_grad_batches = 1;  ///< batches per optimizer step, as Lightning's
+  bool drop_last = false;               ///< leave out an epoch's last batch where it is smaller
+  int64_t limit_train_batches = -1;     ///< only the first ones of each epoch's order; -1: all
+  int64_t limit_val_batches = -1;       ///< only the first ones, 0: no validation; -1: all
+  int64_t limit_test_batches = -1;      ///< only the first ones, 0: no test; -1: all
+  bool fast_dev_run = false;            ///< one batch of each split; see Note [Fast dev run]
+  int64_t val_check_interval = 0;  ///< also validate after so many steps of an epoch; 0: do not
+  std::string no_decay;            ///< patterns, "norm,bias": parameters without weight decay
+  std::string freeze;              ///< patterns: parameters that are not trained
+  double gradient_clip_val = 0;    ///< largest global 2-norm of the gradients; 0: no limit
   std::string monitor = "validate_loss";  ///< validate_METRIC: which epoch is the best
   int64_t patience = 0;               ///< stop after so many epochs without a better one; 0: never
   double min_delta = 0;               ///< what is better by no more than this is not better
@@ -141,11 +154,56 @@ void visit_options(Options& options, Visitor&& visit) {
                    kFixed,
                    false},
         options.drop_last);
+  visit(OptionInfo{"limit_train_batches",
+                   "N",
+                   "train on the first N batches of each epoch [all]",
+                   kFixed,
+                   false},
+        options.limit_train_batches);
+  visit(OptionInfo{"limit_val_batches",
+                   "N",
+                   "validate on the first N batches; 0: not at all [all]",
+                   kFixed,
+                   false},
+        options.limit_val_batches);
+  visit(OptionInfo{"limit_test_batches",
+                   "N",
+                   "test on the first N batches; 0: not at all [all]",
+                   kFree,
+                   false},
+        options.limit_test_batches);
+  visit(OptionInfo{"fast_dev_run",
+                   "",
+                   "one batch of training, validation and test, to see whether it runs; keeps no "
+                   "files",
+                   kFixed,
+                   false},
+        options.fast_dev_run);
+  visit(OptionInfo{"val_check_interval",
+                   "N",
+                   "also validate after each N optimizer steps of an epoch [at its end]",
+                   kFixed,
+                   false},
+        options.val_check_interval);
   visit(OptionInfo{"optimizer",
                    "NAME",
                    "with parameters: sgd:momentum=0.9 (muster list optimizers)",
                    kFixed},
         options.optimizer);
+  visit(OptionInfo{"no_decay",
+                   "PATTERN,…",
+                   "no weight decay for parameters with this in their name, or norm: of "
+                   "normalisations",
+                   kFixed,
+                   false},
+        options.no_decay);
+  visit(OptionInfo{"freeze",
+                   "PATTERN,…",
+                   "do not train parameters with this in their name; with * or ? it is the whole "
+                   "name",
+                   kFixed,
+                   false},
+        options.freeze);
   visit(OptionInfo{"lr", "X", "learning rate [the optimizer's own]", kFree, false}, options.lr);
   visit(OptionInfo{"lr_schedule",
                    "NAME",
@@ -190,7 +248,8 @@ void visit_options(Options& options, Visitor&& visit) {
                    kFixed},
         options.monitor);
   visit(
-      OptionInfo{"patience", "N", "stop after N epochs that were not better [never]", kFree, false},
+      OptionInfo{
+          "patience", "N", "stop after N validations that were not better [never]", kFree, false},
       options.patience);
   visit(OptionInfo{"min_delta", "X", "better means better by more than X"}, options.min_delta);
   visit(OptionInfo{"test_weights", "last|best", "weights for the test at the end"},

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstdlib>
 #include <memory>
+#include <system_error>
 #include <thread>
 
 #include <signal.h>
@@ -62,6 +65,41 @@ std::unique_ptr<RunFolder> resolve_resume(RunFlags& flags, bool is_owner) {
   return owned;
 }
 
+/// A folder that is gone with this.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string path = (fs::temp_directory_path() / "muster-fast-dev-run-XXXXXX").string();
+    if (::mkdtemp(path.data()) == nullptr) {
+      throw environment_error({.refused = concat("folder ", path, " of --fast-dev-run"),
+                               .rule = errno_text(errno),
+                               .hint = "name another place with TMPDIR"});
+    }
+    path_ = path;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+/// Nothing is kept of it: it has no folder to go on in, and none that is named.
+void make_fast_dev_run(RunFlags& flags) {
+  if (!flags.resume.empty()) {
+    throw usage_error({.refused = "--fast-dev-run with --resume",
+                       .rule = "it is a run of its own, of one step",
+                       .hint = "leave one of the two away"});
+  }
+  flags.output.clear();
+}
+
 TraceOptions trace_options(const RunFlags& flags) {
   TraceOptions trace{.file = flags.trace};
   if (!flags.trace_steps) return trace;
@@ -116,9 +154,15 @@ ProgramEnd run_program(Program& program,
   survive_writes();
   RunFlags flags = said;
   const TraceOptions trace = trace_options(flags);
-  resolve_trial(flags.output, flags.resume);
+  const bool is_kept = !program.options().fast_dev_run;
+  if (is_kept) {
+    resolve_trial(flags.output, flags.resume);
+  } else {
+    make_fast_dev_run(flags);
+  }
   const std::optional<RankEnv> env = rank_env_from();
   const bool first = !env || env->rank == 0;
+  std::optional<ScratchFolder> scratch;  // before what holds it
   auto owned = resolve_resume(flags, first && !flags.explain);
   std::optional<Checkpoint> resume;
   if (!flags.resume.empty()) {
@@ -130,13 +174,14 @@ ProgramEnd run_program(Program& program,
                     .local_world_size = env ? env->local_world_size : 1,
                     .cores = std::max<int64_t>(1, std::thread::hardware_concurrency())},
                    resume.has_value());
-  ProgramEnd end{.is_explained = flags.explain, .is_first = first};
+  ProgramEnd end{.is_explained = flags.explain, .is_first = first, .is_kept = is_kept};
   if (flags.explain) {
     if (first) voice.print(plan.explained);
     return end;
   }
   if (owned) owned->check(resume ? &*resume : nullptr);
   if (first) check_trace(trace);
+  if (first && !is_kept) owned = std::make_unique<RunFolder>(scratch.emplace().path());
   if (first && !owned) owned = RunFolder::make_fresh(fs::path("runs") / program.default_output());
 
   // Ranks that are threads have a group of their own; this process alone settles the rest.
@@ -154,7 +199,7 @@ ProgramEnd run_program(Program& program,
       .trace = trace,
       .about = std::move(about)};
   TrainAsTrial trial(voice.note);
-  if (first) trial.attach(callbacks);
+  if (first && is_kept) trial.attach(callbacks);
   const FitData data = program.data();
   const TaskMaker task = program.task(resume.has_value());
   end.result = plan.options.devices > 0
@@ -166,6 +211,15 @@ ProgramEnd run_program(Program& program,
 
 std::string end_text(const ProgramEnd& end, const std::string& command) {
   const FitResult& result = end.result;
+  if (!end.is_kept) {
+    return concat("fast dev run ",
+                  result.interrupted ? "interrupted" : "finished",
+                  " in ",
+                  human_duration(result.seconds),
+                  "; its folder ",
+                  end.output.string(),
+                  " is gone");
+  }
   if (result.interrupted) {
     return concat("interrupted after step ",
                   result.steps,

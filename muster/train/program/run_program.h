@@ -51,13 +51,15 @@ struct ProgramVoice {
 struct ProgramEnd {
   bool is_explained = false;  ///< nothing was trained: --explain
   bool is_first = true;       ///< rank 0, or alone; only it has the rest
+  bool is_kept = true;        ///< false: a fast dev run, whose folder is gone
   FitResult result;
   std::filesystem::path output;
 };
 
 /// Runs it, alone or as one rank of the job that the environment names. The first SIGINT or SIGTERM
 /// saves the state and ends the run, the second one kills. In a study's trial it reports each epoch,
-/// goes on from where the tuner says, and ends when the tuner says so. Throws as fit() and resolve_fit().
+/// goes on from where the tuner says, and ends when the tuner says so. A fast dev run writes to a
+/// temporary folder that is removed at its end. Throws as fit() and resolve_fit().
 ProgramEnd run_program(Program& program,
                        const RunFlags& flags,
                        const ProgramVoice& voice,

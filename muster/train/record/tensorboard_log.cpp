@@ -41,7 +41,8 @@ TensorBoardLog::TensorBoardLog(const FitPlan& plan,
     : writer_(folder, {.purge_step = purge_step}) {
   // Four spaces: a block of code, whose columns stay.
   std::string text = "    " + plan.explained;
-  for (size_t at = text.find('\n'); at + 1 < text.size(); at = text.find('\n', at + 1))
+  for (size_t at = text.find('\n'); at != text.npos && at + 1 < text.size();
+       at = text.find('\n', at + 1))
     text.insert(at + 1, "    ");
   writer_.add_text("plan", text, std::max<int64_t>(0, resumed_after));
   std::vector<std::string> shown{"train/loss"};

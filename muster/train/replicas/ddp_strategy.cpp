@@ -36,7 +36,7 @@ bool DdpStrategy::wants_rehearsal() const {
 std::unique_ptr<Strategy> make_ddp(StrategyRequest request,
                                    const ParamValues& params,
                                    std::string_view owner) {
-  auto optimizer = make_optimizer(request.plan, *request.module);
+  auto optimizer = make_optimizer(request);
   return std::make_unique<DdpStrategy>(
       std::move(request), std::move(optimizer), ddp_options(params, owner));
 }

@@ -1,8 +1,12 @@
 #include "muster/train/replicas/strategy.h"
 
+#include <utility>
+#include <vector>
+
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/optim/clip.h"
+#include "muster/optim/grouped_optimizer.h"
 #include "muster/train/plan/fit_plan.h"
 
 namespace muster::train {
@@ -24,14 +28,27 @@ void Strategy::load_optimizer_state(const tensor::NamedTensorList& state) {
   optimizer().load_state({state, {}});
 }
 
-std::unique_ptr<optim::Optimizer> make_optimizer(const FitPlan& plan,
-                                                 const torch::nn::Module& module) {
+std::unique_ptr<optim::Optimizer> make_optimizer(const StrategyRequest& request) {
   tensor::NamedTensorList parameters;
-  for (const auto& item : module.named_parameters())
+  for (const auto& item : request.module->named_parameters())
     parameters.emplace_back(item.key(), item.value());
-  return optim::optimizers()
-      .at(plan.optimizer_name)
-      .make(std::move(parameters), plan.lr, plan.optimizer_params);
+  return make_optimizer(request.plan, request.rules, std::move(parameters));
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const FitPlan& plan,
+                                                 const ParameterRules& rules,
+                                                 tensor::NamedTensorList parameters) {
+  const optim::OptimizerEntry& entry = optim::optimizers().at(plan.optimizer_name);
+  if (rules.empty()) return entry.make(std::move(parameters), plan.lr, plan.optimizer_params);
+  std::map<ParameterRule, tensor::NamedTensorList> by_rule;
+  for (auto& named : parameters) {
+    const auto rule = rules.find(named.first);
+    by_rule[rule == rules.end() ? ParameterRule() : rule->second].push_back(std::move(named));
+  }
+  std::vector<optim::OptimizerGroup> groups;
+  for (auto& [rule, own] : by_rule)
+    groups.push_back({std::move(own), rule.lr_factor, rule.weight_decay});
+  return optim::make_grouped(entry, std::move(groups), plan.lr, plan.optimizer_params);
 }
 
 }  // namespace muster::train

@@ -14,6 +14,7 @@
 #include "muster/optim/optimizer.h"
 #include "muster/tensor/named_tensors.h"
 #include "muster/train/plan/fit_plan.h"
+#include "muster/train/replicas/parameter_rules.h"
 #include "muster/train/task/task.h"
 
 namespace muster::train {
@@ -23,6 +24,7 @@ struct StrategyRequest {
   const FitPlan& plan;
   std::shared_ptr<torch::nn::Module> module;  ///< with the same weights on every rank
   distributed::ProcessGroup group;
+  ParameterRules rules;  ///< alike on all ranks
 };
 
 /// One rank's module with its gradients and optimizer, as the training loop sees them. Used by the
@@ -68,9 +70,12 @@ class Strategy {
   StrategyRequest request_;
 };
 
-/// The plan's optimizer over the module's parameters.
+/// The request's optimizer over the module's parameters.
+std::unique_ptr<optim::Optimizer> make_optimizer(const StrategyRequest& request);
+/// The same over some of them, or over pieces of them.
 std::unique_ptr<optim::Optimizer> make_optimizer(const FitPlan& plan,
-                                                 const torch::nn::Module& module);
+                                                 const ParameterRules& rules,
+                                                 tensor::NamedTensorList parameters);
 
 /// Where the ranks of a run come from.
 enum class RankSource {

@@ -75,10 +75,11 @@ std::unique_ptr<Strategy> make_zero(int stage,
                                     std::string_view owner) {
   const FitPlan& plan = request.plan;
   const ZeroStrategyOptions options = zero_options(plan.options, plan, params, owner);
-  const optim::OptimizerEntry& entry = optim::optimizers().at(plan.optimizer_name);
   if (options.dtype == "bfloat16") tensor::to_bfloat16(*request.module);
-  const OptimizerMaker make = [&](tensor::NamedTensorList parameters) {
-    return entry.make(std::move(parameters), plan.lr, plan.optimizer_params);
+  // A shard's pieces have their parameters' names, so groups are kept within each bucket.
+  const ParameterRules rules = request.rules;
+  const OptimizerMaker make = [&plan, &rules](tensor::NamedTensorList parameters) {
+    return make_optimizer(plan, rules, std::move(parameters));
   };
   return std::make_unique<ZeroStrategy>(
       std::move(request),

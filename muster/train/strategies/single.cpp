@@ -7,7 +7,7 @@ namespace {
 class Single final : public Strategy {
  public:
   explicit Single(StrategyRequest request)
-      : Strategy(request), optimizer_(make_optimizer(request.plan, *request.module)) {}
+      : Strategy(request), optimizer_(make_optimizer(request)) {}
 
   optim::Optimizer& optimizer() override { return *optimizer_; }
 

@@ -64,6 +64,16 @@ struct TaskPart {
   std::shared_ptr<torch::nn::Module> module;
 };
 
+/// Parameters that are trained otherwise than the rest: fine-tuning, say, of an old part with a
+/// tenth of the rate.
+struct ParameterGroup {
+  std::string name;                    ///< "backbone": for people
+  std::vector<at::Tensor> parameters;  ///< of module(); each is in one group at most
+  double lr_factor = 1;                ///< of the run's rate, whatever the schedule makes of it
+  std::optional<double> weight_decay;  ///< the optimizer's own if not said
+  bool frozen = false;                 ///< as by --freeze: not trained at all
+};
+
 /// What a task has to show at a run's end, besides its metrics.
 struct TaskReport {
   std::vector<std::pair<std::string, std::string>> lines;  ///< {"macro F1", "0.8712"}
@@ -102,6 +112,11 @@ class Task {
   /// step. For each part train_step() is called with the same batch; while it is the turn of one,
   /// the parameters of the others do not require gradients. Empty: one optimizer for all.
   virtual std::vector<TaskPart> parts() { return {}; }
+
+  /// Parameters with a rate or a weight decay of their own, or frozen ones; asked once, after the
+  /// module is made, and alike on all ranks. What is in no group is trained as the options say. A
+  /// checkpoint of a run with other groups is refused.
+  virtual std::vector<ParameterGroup> parameter_groups() { return {}; }
 
   /// The metrics that steps may report, beside the loss.
   virtual std::vector<Metric> metrics() const { return {}; }

@@ -1,0 +1,156 @@
+// An epoch of fit(): its steps, what comes between them, its end, and the test.
+#include "muster/train/checkpoints/checkpoint.h"
+#include "muster/train/loop/evaluate.h"
+#include "muster/train/loop/first_rank.h"
+#include "muster/train/loop/messages.h"
+#include "muster/train/loop/run_start.h"
+#include "muster/train/loop/training.h"
+
+namespace muster::train::detail {
+
+Trainer::Step Trainer::train_epoch() {
+  log_.begin_epoch();
+  if (callbacks_.epoch_began) {
+    HookPlace at = hooks_.here();
+    at.epoch = position_.epoch + 1;
+    callbacks_.epoch_began(at);
+  }
+  groups_->train_mode();
+  data::Epoch epoch = loader_->epoch(position_.epoch, position_.samples);
+  while (position_.samples < plan_.samples_per_epoch) {
+    if (finished()) return Step::kDone;  // max_steps inside the epoch
+    train_step(epoch);
+    if (stop_wished_) return Step::kStopped;
+  }
+  return end_epoch();
+}
+
+void Trainer::after_step(int64_t samples) {
+  ++position_.step;
+  position_.samples += samples;
+  epoch_meter_.add(step_meter_);
+  window_meter_.add(step_meter_);
+  if (position_.step % plan_.options.log_every == 0) {
+    write_train_row();
+    window_meter_ = Meter(metrics_);
+  }
+  const int64_t in_epoch =
+      (position_.samples + plan_.samples_per_step - 1) / plan_.samples_per_step;
+  log_.progress("train", position_, in_epoch, plan_.steps_per_epoch, epoch_meter_.metrics());
+  if (callbacks_.step_ended) {
+    callbacks_.step_ended({.at = hooks_.here(),
+                           .metrics = step_meter_.metrics(),
+                           .lr = optimizer().lr(),
+                           .gradient_norm = gradient_norm_});
+  }
+  if (in_epoch == plan_.steps_per_epoch) return;  // the epoch's end does both
+  const auto is_due = [](int64_t steps, int64_t every) { return every > 0 && steps % every == 0; };
+  if (is_due(in_epoch, plan_.options.val_check_interval)) {
+    validate();
+    groups_->train_mode();
+  }
+  if (best_step_ == position_.step || is_due(position_.step, plan_.options.checkpoint_every))
+    save();
+}
+
+/// What no row and no line has said yet of a run that --max-steps ends, or that is short.
+void Trainer::end_inside_epoch() {
+  if (position_.step == started_after_) return;  // an earlier process has said it
+  if (position_.samples > 0 && validated_ != position_.step)
+    log_.note(epoch_line(plan_, position_, epoch_meter_.metrics(), {}, scaler()));
+  if (position_.step < plan_.options.log_every && !window_meter_.empty()) write_train_row();
+}
+
+void Trainer::write_train_row() {
+  log_.train(position_,
+             window_meter_.metrics(),
+             {.lr = optimizer().lr(), .gradient_norm = gradient_norm_});
+}
+
+/// Before weights are scored or saved.
+void Trainer::check_weights() {
+  if (checked_ != position_.step) divergence_.check_weights(module(), here());
+  checked_ = position_.step;
+}
+
+/// Ends the run on all ranks if a hook of one has thrown. Collective.
+void Trainer::check_hooks() {
+  const std::optional<Error> failure = hooks_.first_failure();
+  if (!failure) return;
+  log_.diverged(position_.step, concat(failure->text().refused, ": ", failure->text().rule));
+  throw *failure;
+}
+
+/// Scores the weights as they are, which may be the best so far.
+Metrics Trainer::validate() {
+  check_weights();
+  const Evaluation seen = evaluate_split(data_.validation, Phase::kValidate);
+  log_.evaluated("validate", position_, seen.metrics);
+  divergence_.check_loss(seen, "the validation loss", here());
+  log_.note(epoch_line(plan_, position_, epoch_meter_.metrics(), seen.metrics, scaler()));
+  if (best_.after_epoch(seen.metrics[plan_.monitored])) best_step_ = position_.step;
+  validated_ = position_.step;
+  return seen.metrics;
+}
+
+Trainer::Step Trainer::end_epoch() {
+  check_weights();
+  log_.weights(module(), position_);
+  EpochEnd end{.train = epoch_meter_.metrics()};
+  if (data_.validation && data_.validation->size() > 0) {
+    end.validation = validate();
+    const std::string_view metric = schedule_->metric();
+    if (!metric.empty()) schedule_->after_epoch(end.validation[metric]);
+  } else {
+    log_.note(epoch_line(plan_, position_, end.train, {}, scaler()));
+  }
+  ++position_.epoch;
+  position_.samples = 0;
+  epoch_meter_ = Meter(metrics_);
+  save();
+  bool stops = false;
+  on_first_rank(group_, [&] {
+    if (!callbacks_.epoch_ended) return;
+    end.epoch = position_.epoch;
+    end.checkpoint = writer_->wait();
+    stops = callbacks_.epoch_ended(end);
+  });
+  check_hooks();
+  return from_first_rank(group_, stops) && !finished() ? Step::kStopped : Step::kDone;
+}
+
+Evaluation Trainer::evaluate_split(const std::shared_ptr<const data::Dataset>& split, Phase phase) {
+  Evaluation seen = evaluate_shown(
+      *task_,
+      split,
+      group_,
+      {.workers = plan_.options.workers,
+       .precision = plan_.precision.kind,
+       .phase = phase,
+       .step = position_.step,
+       .epoch = position_.epoch},
+      [&](int64_t done, int64_t batches, const Metrics& metrics) {
+        log_.progress(std::string(name_of(phase)), position_, done, batches, metrics);
+      });
+  if (callbacks_.evaluated)
+    callbacks_.evaluated({.at = hooks_.here(), .phase = phase, .metrics = seen.metrics});
+  return seen;
+}
+
+void Trainer::load_best() {
+  if (best_step_ < 0) return log_.note("no epoch was the best: the last weights are tested");
+  load_on_all_ranks(module(), group_, [&] {
+    writer_->wait();
+    return read_best(output_, best_step_);
+  });
+}
+
+void Trainer::test(FitResult& result) {
+  if (!data_.test || data_.test->size() == 0) return;
+  if (plan_.options.test_weights == "best") load_best();
+  result.test = evaluate_split(data_.test, Phase::kTest);
+  log_.evaluated("test", position_, result.test.metrics);
+  divergence_.check_loss(result.test, "the test loss", here());
+}
+
+}  // namespace muster::train::detail
