@@ -1,10 +1,10 @@
 // What comes from trials and names of studies does nothing to a terminal.
+#include "cli/screen/terminal_buffer.h"
+
 #include <ostream>
 #include <sstream>
 
 #include <gtest/gtest.h>
-
-#include "cli/screen/terminal_buffer.h"
 
 namespace muster::cli {
 namespace {
