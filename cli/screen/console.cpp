@@ -68,10 +68,10 @@ void Console::error(std::string_view text) {
 }
 
 void Console::finish_out() {
-  errno = 0;
-  out_ << std::flush;
-  const int why = errno;
-  if (out_ || why == EPIPE) return;
+  if (out_ << std::flush) return;
+  // Which write failed, and why, the stream does not know; the next one fails alike.
+  const int why = ::write(STDOUT_FILENO, "\n", 1) < 0 ? errno : 0;
+  if (why == EPIPE) return;
   throw environment_error({.refused = "cannot write to stdout",
                            .rule = why != 0 ? errno_text(why) : "not all was written"});
 }

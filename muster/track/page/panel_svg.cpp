@@ -70,7 +70,8 @@ Axis x_axis(const Panel& panel, std::span<const EpochMark> epochs, int most) {
   }
   for (const EpochMark& mark : epochs) range.add(static_cast<double>(mark.last_step));
   if (range.empty()) return exact_axis(0, 1, most);
-  const bool from_start = !epochs.empty() && epochs.front().epoch <= 1;
+  const bool from_start =
+      epochs.empty() || epochs.front().epoch <= 1;  // none is over: in the first
   if (from_start || range.lo < 0.3 * range.hi) range.lo = 0;
   return exact_axis(range.lo, range.hi, most);
 }
