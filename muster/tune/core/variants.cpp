@@ -42,11 +42,10 @@ void check_trials(int64_t samples, int64_t grid, int64_t before) {
 
 Variants::Variants(const StudySpec& spec)
     : space_(spec.space), seed_(spec.seed), constant_(spec.constant_grid_search) {
-  const auto [name, enumerates] = located(spec, "searcher", [&] {
-    const Spec searcher = parse_spec(spec.searcher);
-    return std::pair(searcher.name, searchers().at(searcher.name).enumerates);
-  });
-  located(spec, "constant_grid_search", [&] { check_constant(spec, name); });
+  const Spec searcher = located(spec, "searcher", [&] { return parse_spec(spec.searcher); });
+  const bool enumerates =
+      located(spec, "searcher", [&] { return searchers().at(searcher.name).enumerates; });
+  located(spec, "constant_grid_search", [&] { check_constant(spec, searcher.name); });
   grid_ = Grid(space_, open_dimensions(space_, empty_point(space_), enumerates));
   point_firsts_ = {0};
   for (const auto& values : spec.points_to_evaluate) {
