@@ -7,7 +7,7 @@ muster_room_tests(tune/trial LIBRARIES muster::tune)
 # The two parts of the program that write from a thread of their own.
 set(sources ${CMAKE_SOURCE_DIR}/cli/screen)
 add_executable(cli_thread_tests cli/screen/live_bar_test.cpp cli/screen/screen_writer_test.cpp ${sources}/console.cpp ${sources}/live_bar.cpp
-  ${sources}/progress_bar.cpp ${sources}/screen_writer.cpp)
+  ${sources}/progress_bar.cpp ${sources}/screen_writer.cpp ${sources}/terminal_buffer.cpp)
 target_include_directories(cli_thread_tests PRIVATE ${CMAKE_SOURCE_DIR})
 target_link_libraries(cli_thread_tests PRIVATE muster_compile muster_quick_compile muster::track GTest::gmock GTest::gtest_main)
 muster_use_test_pch(cli_thread_tests)
