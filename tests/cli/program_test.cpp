@@ -53,10 +53,10 @@ INSTANTIATE_TEST_SUITE_P(Commands,
 TEST(Program, FailsIfItsOutputCannotBeWritten) {
   // The name of the program itself, as the shell's command line needs it.
   const std::string muster = shell_word(test::program_path("muster"));
-  Launched full({"run", "--no-prefix", "--", "sh", "-c", muster + " list models > /dev/full"});
+  Launched full({"run", "--no-prefix", "--", "sh", "-c", muster + " completion bash > /dev/full"});
   EXPECT_EQ(full.wait().code, 1);
   EXPECT_THAT(full.err(), HasSubstr("cannot write to stdout: No space left on device"));
-  Launched gone({"run", "--no-prefix", "--", "sh", "-c", muster + " list models | true"});
+  Launched gone({"run", "--no-prefix", "--", "sh", "-c", muster + " completion bash | true"});
   EXPECT_EQ(gone.wait().code, 0);
 }
 
