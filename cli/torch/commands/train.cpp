@@ -5,15 +5,10 @@
 #include <memory>
 #include <ostream>
 
-#include <torch/version.h>
-
 #include "muster/base/error.h"
-#include "muster/base/host.h"
 #include "muster/base/json.h"
-#include "muster/base/local_time.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
-#include "muster/base/version.h"
 #include "muster/train/classifier/trainer.h"
 #include "muster/train/program/run_program.h"
 
@@ -111,11 +106,7 @@ int report_result(const train::ProgramEnd& end, bool json, Console& console) {
 std::vector<std::pair<std::string, std::string>> facts_of(std::span<const std::string> args) {
   std::string command = "muster train";
   for (const std::string& word : args) command += ' ' + shell_word(word);
-  return {{"command", command},
-          {"started", local_time_now("%Y-%m-%d %H:%M:%S %Z")},
-          {"host", host_name()},
-          {"folder", fs::current_path().string()},
-          {"version", concat("muster ", version(), ", LibTorch " TORCH_VERSION)}};
+  return train::run_facts(command);
 }
 
 /// What `muster train` trains.
@@ -127,7 +118,6 @@ class Classifying final : public train::Program {
               std::function<void(const std::string&)> note)
       : options_(std::move(options)), app_(app), keys_(keys), note_(std::move(note)) {}
 
-  std::string command() const override { return "muster train"; }
   const train::FitOptions& options() const override { return options_; }
   void take_over(const Json& record) override { train::take_over(record, said(app_), options_); }
 

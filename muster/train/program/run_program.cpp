@@ -9,10 +9,14 @@
 #include <thread>
 
 #include <signal.h>
+#include <torch/version.h>
 
 #include "muster/base/error.h"
+#include "muster/base/host.h"
+#include "muster/base/local_time.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
+#include "muster/base/version.h"
 #include "muster/train/loop/step_timeline.h"
 #include "muster/train/program/trial.h"
 
@@ -207,6 +211,14 @@ ProgramEnd run_program(Program& program,
                    : fit(task, data, plan, group, end.output, resume, callbacks, owned.get());
   if (voice.finish_progress) voice.finish_progress();
   return end;
+}
+
+std::vector<std::pair<std::string, std::string>> run_facts(const std::string& command) {
+  return {{"command", command},
+          {"started", local_time_now("%Y-%m-%d %H:%M:%S %Z")},
+          {"host", host_name()},
+          {"folder", fs::current_path().string()},
+          {"version", concat("muster ", version(), ", LibTorch " TORCH_VERSION)}};
 }
 
 std::string end_text(const ProgramEnd& end, const std::string& command) {

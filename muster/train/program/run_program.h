@@ -24,8 +24,6 @@ class Program {
  public:
   virtual ~Program() = default;
 
-  /// "muster train": what a user types, for hints.
-  virtual std::string command() const = 0;
   /// Options of the command line. --resume fills in what was not said; see take_over().
   virtual const FitOptions& options() const = 0;
   virtual void take_over(const Json& record) = 0;
@@ -64,6 +62,10 @@ ProgramEnd run_program(Program& program,
                        const RunFlags& flags,
                        const ProgramVoice& voice,
                        std::vector<std::pair<std::string, std::string>> about);
+
+/// Where a run's numbers come from, for its page: the command line, as it was typed, and where and
+/// when it was.
+std::vector<std::pair<std::string, std::string>> run_facts(const std::string& command);
 
 /// What is there to tell at a run's end: where the state of an interrupted one is, or the time and
 /// the folder. One or two lines.

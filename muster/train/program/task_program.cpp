@@ -2,18 +2,13 @@
 
 #include <csignal>
 #include <iostream>
-#include <span>
 
 #include <c10/util/Exception.h>
-#include <torch/version.h>
 
 #include "muster/base/error.h"
-#include "muster/base/host.h"
 #include "muster/base/json.h"
-#include "muster/base/local_time.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
-#include "muster/base/version.h"
 #include "muster/diagnose/record/failure_note.h"
 #include "muster/track/progress_pipe.h"
 #include "muster/train/loop/task_parts.h"
@@ -23,20 +18,17 @@
 namespace muster::train {
 namespace {
 
-namespace fs = std::filesystem;
 constexpr const char* kOwn = "own_flags";
 
 /// The program as run_program() sees it.
 class OfTask final : public Program {
  public:
   OfTask(std::string name,
-         std::string command,
          TaskLine& line,
          const std::vector<TaskProgram::Flag>& own,
          const std::function<TaskParts()>& make)
-      : name_(std::move(name)), command_(std::move(command)), line_(line), own_(own), make_(make) {}
+      : name_(std::move(name)), line_(line), own_(own), make_(make) {}
 
-  std::string command() const override { return command_; }
   const FitOptions& options() const override { return line_.options; }
   void take_over(const Json& record) override {
     train::take_over(record, line_.said, line_.options);
@@ -65,20 +57,12 @@ class OfTask final : public Program {
   TaskMaker task(bool) override { return parts_.task; }
 
  private:
-  std::string name_, command_;
+  std::string name_;
   TaskLine& line_;
   const std::vector<TaskProgram::Flag>& own_;
   const std::function<TaskParts()>& make_;
   TaskParts parts_;
 };
-
-std::vector<std::pair<std::string, std::string>> facts_of(std::span<const std::string> words) {
-  return {{"command", join(std::vector<std::string>(words.begin(), words.end()), " ")},
-          {"started", local_time_now("%Y-%m-%d %H:%M:%S %Z")},
-          {"host", host_name()},
-          {"folder", fs::current_path().string()},
-          {"version", concat("muster ", version(), ", LibTorch " TORCH_VERSION)}};
-}
 
 /// A rank that has failed says so, and then ends with its own exit code, though its launcher may
 /// tell all ranks to end because of another one. See Note [Who was first].
@@ -110,7 +94,7 @@ int TaskProgram::run(int argc, const char* const* argv, const std::function<Task
       return 0;
     }
     track::ProgressPipe pipe;
-    OfTask program(name_, words[0], line, flags_, make);
+    OfTask program(name_, line, flags_, make);
     const auto note = [](const std::string& text) { std::cerr << text << '\n' << std::flush; };
     const ProgramEnd end =
         run_program(program,
@@ -120,7 +104,7 @@ int TaskProgram::run(int argc, const char* const* argv, const std::function<Task
                      .note = note,
                      .progress = [&](const track::ProgressEvent& event) { pipe.write(event); },
                      .finish_progress = {}},
-                    facts_of(words));
+                    run_facts(join(words, " ")));
     if (end.is_explained) return 0;
     if (end.is_first) note(end_text(end, words[0]));
     if (end.result.interrupted) return 130;
