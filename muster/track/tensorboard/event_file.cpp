@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -99,6 +100,20 @@ void EventFile::flush() {
     throw;
   }
   whole_bytes_ += static_cast<int64_t>(bytes.size());
+}
+
+std::string end_of_newest_events(const std::filesystem::path& folder, size_t most) {
+  std::filesystem::path newest;
+  std::error_code unreadable;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, unreadable))
+    if (seconds_of(entry.path().filename().string()) >= 0) newest = std::max(newest, entry.path());
+  std::ifstream file(newest, std::ios::binary | std::ios::ate);
+  if (newest.empty() || !file) return {};
+  const auto length = std::min<std::streamoff>(file.tellg(), static_cast<std::streamoff>(most));
+  std::string bytes(static_cast<size_t>(length), '\0');
+  file.seekg(-length, std::ios::end);
+  file.read(bytes.data(), length);
+  return file ? bytes : std::string();
 }
 
 }  // namespace muster::track

@@ -51,4 +51,8 @@ class EventFile {
   int64_t whole_bytes_ = 0;  // length of the file up to its last whole record
 };
 
+/// The last bytes, `most` of them at most, of the event file of `folder` that readers take last.
+/// Empty where there is none, or none that can be read.
+std::string end_of_newest_events(const std::filesystem::path& folder, size_t most);
+
 }  // namespace muster::track

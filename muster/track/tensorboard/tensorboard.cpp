@@ -183,4 +183,9 @@ void TensorBoardWriter::start_session(const HParams& hparams, std::optional<doub
   add_plugin_summary(kSessionStartTag, session_start_content(hparams, start_s), {{}, wall_time});
 }
 
+bool holds_whole_session(const std::filesystem::path& folder) {
+  constexpr size_t kTail = 512;  // the closing event takes about 100 bytes
+  return end_of_newest_events(folder, kTail).find(kSessionEndTag) != std::string::npos;
+}
+
 }  // namespace muster::track

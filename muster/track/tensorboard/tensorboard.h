@@ -131,4 +131,8 @@ class TensorBoardWriter {
   EventFile file_;
 };
 
+/// Whether the newest event file of `folder` closes with end_hparams(): all of a session is there.
+/// False where there is none, or none that can be read.
+bool holds_whole_session(const std::filesystem::path& folder);
+
 }  // namespace muster::track

@@ -138,11 +138,30 @@ void TensorBoardTrials::take(std::span<const Event> events, bool past) {
   for (const Event& event : events) {
     builder_.add(event);
     if (event.trial < 0) continue;
-    if (!past) take_one(event);
-    const bool is_wanted =
-        past && !is_over(builder_.trials()[static_cast<size_t>(event.trial)].state);
-    if (!is_wanted) builder_.forget_rows(event.trial);
+    if (past) {
+      take_past(event);
+    } else {
+      take_one(event);
+      builder_.forget_rows(event.trial);
+    }
   }
+}
+
+/// Keeps the reports of trials that are not over: go_on() needs them.
+void TensorBoardTrials::take_past(const Event& event) {
+  const TrialHistory& trial = builder_.trials()[static_cast<size_t>(event.trial)];
+  if (!is_over(trial.state)) return;
+  const bool ends = std::holds_alternative<AttemptEnded>(event.what);
+  if (ends && !track::holds_whole_session(run_folder(folder_, trial))) write_whole(trial);
+  builder_.forget_rows(event.trial);
+}
+
+void TensorBoardTrials::write_whole(const TrialHistory& trial) {
+  for (const TrialHistory::Row& row : trial.rows) describe(row);
+  TensorBoardWriter& writer = writer_of(trial);
+  for (const TrialHistory::Row& row : trial.rows) add_row(writer, row);
+  end(writer, trial);
+  writers_.erase(trial.number);
 }
 
 void TensorBoardTrials::go_on() {

@@ -32,8 +32,9 @@ class TensorBoardTrials {
   TensorBoardTrials(std::filesystem::path folder, StudyFacts facts);
 
   /// Events in their order, from the study's first. `past`: of a resumed study, maybe in several
-  /// calls, go_on() behind the last; trials that are over are in the folder already, the others are
-  /// made anew there. Throws an environment error, as go_on() does.
+  /// calls, go_on() behind the last; a trial that is over and whole in the folder stays as it is,
+  /// all others are made anew there: those that run, those of which a kill left a part, those from
+  /// before anybody asked for these files. Throws an environment error, as go_on() does.
   void take(std::span<const Event> events, bool past = false);
   void go_on();
 
@@ -42,6 +43,8 @@ class TensorBoardTrials {
 
  private:
   void take_one(const Event& event);
+  void take_past(const Event& event);
+  void write_whole(const TrialHistory& trial);
   void describe(const TrialHistory::Row& row);
   track::TensorBoardWriter& writer_of(const TrialHistory& trial);
 

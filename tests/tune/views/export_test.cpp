@@ -246,5 +246,28 @@ TEST_F(Export, TensorBoardGetsARunPerTrialAtOnceOrWhileTheStudyRuns) {
   EXPECT_EQ(count_in_events(live / "trial-00003", "_hparams_/session_start_info"), 2U);
 }
 
+TEST_F(Export, TensorBoardOfAResumedStudyHasTheTrialsThatWereOverBeforeItWasAskedFor) {
+  const auto all = folder_.path() / "all", late = folder_.path() / "late";
+  write_tensorboard(all, histories(events_, facts_), facts_);
+  const auto resume = [&] {
+    TensorBoardTrials trials(late, facts_);
+    for (const Event& event : events_) trials.take(std::span(&event, 1), /*past=*/true);
+    trials.go_on();
+  };
+  resume();
+  const char* const tags[] = {
+      "_hparams_/session_start_info", "_hparams_/session_end_info", "\x0a\x04loss"};
+  for (const char* tag : tags)
+    EXPECT_EQ(count_in_events(late, tag), count_in_events(all, tag)) << tag;
+  // A kill had left one without its end: that one is made anew, its neighbour is not.
+  const auto over = contents(late / "trial-00000");
+  const auto file = late / "trial-00001" / contents(late / "trial-00001").begin()->first;
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
+  resume();
+  EXPECT_EQ(contents(late / "trial-00000"), over);
+  EXPECT_EQ(contents(late / "trial-00001").size(), 2U);
+  EXPECT_EQ(count_in_events(late / "trial-00001", "_hparams_/session_end_info"), 1U);
+}
+
 }  // namespace
 }  // namespace muster::tune
