@@ -72,7 +72,12 @@ void write_contact(const std::filesystem::path& file, const TunerContact& contac
   if (!fd) {
     throw environment_error({.refused = "cannot write " + made, .rule = errno_text(errno)});
   }
-  write_all(fd.get(), text, made);
+  try {
+    write_all(fd.get(), text, made);
+  } catch (...) {
+    ::unlink(made.c_str());
+    throw;
+  }
   std::error_code error;
   std::filesystem::rename(made, file, error);
   if (!error) return;

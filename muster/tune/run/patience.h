@@ -56,6 +56,9 @@ class Patience {
     }
   }
 
+  /// Why the study is to end, if that was wished in a wait, ever; else empty.
+  const std::string& wish() const { return why_; }
+
   /// What came meanwhile; wishes to end among it have been obeyed.
   bool has_events() const { return !events_.empty(); }
   std::vector<ExecutorEvent> take_events() {

@@ -53,15 +53,26 @@ class Tuner {
     try {
       run_to_the_end();
     } catch (const Patience::Lost& lost) {
-      note("nothing more can be stored: ending; what trials were told is stored");
-      outcome_.interrupted = true;
-      outcome_.stopped = lost.why;
+      end_unstored(lost.why);
+    } catch (
+        const Error& error) {  // patience ended; whoever wished the end gets what was asked for
+      if (error.kind() != ErrorKind::kEnvironment || !is_ending_by_wish()) throw;
+      note(error.what());
+      end_unstored(outcome_.interrupted ? outcome_.stopped : patience_.wish());
     }
     tick(/*now=*/true);
     return outcome_;
   }
 
  private:
+  bool is_ending_by_wish() const { return outcome_.interrupted || !patience_.wish().empty(); }
+
+  void end_unstored(const std::string& why) {
+    note("nothing more can be stored: ending; what trials were told is stored");
+    outcome_.interrupted = true;
+    outcome_.stopped = why;
+  }
+
   void run_to_the_end() {
     stop_if_over_budget();  // used up by tuners before
     while (true) {

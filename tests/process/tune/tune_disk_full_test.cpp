@@ -23,13 +23,15 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 /// Two trials at once, five in all, each with four reports, from the moment on in which `let_go`
-/// lets them.
-fs::path write_study(const fs::path& folder, const std::string& more) {
+/// lets them. `first` is what their shell does first.
+fs::path write_study(const fs::path& folder,
+                     const std::string& more,
+                     const std::string& first = "") {
   write_file_atomic(folder / "study.toml",
                     "name = \"full\"\nmetric = \"loss\"\nmode = \"min\"\nnum_samples = 5\n"
                     "max_concurrent = 2\n" +
-                        more +
-                        "command = [\"sh\", \"-c\", \"while ! [ -e go ]; do sleep 0.01; done; "
+                        more + "command = [\"sh\", \"-c\", \"" + first +
+                        "while ! [ -e go ]; do sleep 0.01; done; "
                         "for t in 1 2 3 4; do sleep 0.05; "
                         "'" +
                         test::program_path("muster") +
@@ -100,6 +102,22 @@ TEST_F(TunerOnAFullDisk, EndsWithItsTrialsWhenItsPatienceDoesAndIsResumed) {
   Launched tuner({"tune", study.string()});
   EXPECT_EQ(tuner.wait().code, 0) << tuner.err();
   EXPECT_EQ(complete_trials(folder_.path() / "full.db"), kAll);
+}
+
+TEST_F(TunerOnAFullDisk, InterruptedEndsAsInterruptedHoweverShortItsPatience) {
+  // Trials take their time to end: patience is over before they are.
+  const fs::path study = write_study(folder_.path(),
+                                     "storage_patience = \"1s\"\nstop_grace = \"20s\"\n",
+                                     "trap '' TERM INT; trap 'sleep 4' EXIT; ");
+  Launched tuner({"tune", study.string()});
+  ASSERT_TRUE(tuner.wait_for("trial 1 started")) << tuner.err();
+  set_room(tuner, /*full=*/true);
+  let_go(folder_.path());
+  ASSERT_TRUE(tuner.wait_for("trials wait; trying again")) << tuner.err();
+  tuner.signal(SIGINT);
+  EXPECT_EQ(tuner.wait().code, 130) << tuner.err();
+  EXPECT_THAT(tuner.err(), HasSubstr("nothing more can be stored"));
+  EXPECT_TRUE(tuner.nothing_left());
 }
 
 }  // namespace
