@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "muster/base/metric_text.h"
 #include "muster/base/text.h"
 
 namespace muster::cli {
@@ -68,8 +69,9 @@ std::vector<Fact> facts(const ProgressEvent& event) {
   std::vector<Fact> out;
   for (const auto& [name, value] : event.metrics) {
     const bool is_loss = name == "loss";
-    out.push_back({concat(name == "accuracy" ? "acc" : name, ' ', fixed(value, is_loss ? 4 : 3)),
-                   is_loss ? 2 : 1});
+    out.push_back(
+        {concat(name == "accuracy" ? "acc" : name, ' ', metric_text(value, is_loss ? 4 : 3)),
+         is_loss ? 2 : 1});
   }
   if (event.samples_per_s) out.push_back({rate(*event.samples_per_s), 0});
   if (event.eta_s) out.push_back({left(*event.eta_s), 3});
@@ -110,7 +112,7 @@ std::string render_plain(const ProgressEvent& event) {
   if (event.epochs > 0) out += concat(" epoch ", event.epoch, '/', event.epochs);
   out += ": " + percent(event);
   for (const auto& [name, value] : event.metrics)
-    out += concat(", ", name, ' ', fixed(value, name == "loss" ? 4 : 3));
+    out += concat(", ", name, ' ', metric_text(value, name == "loss" ? 4 : 3));
   if (event.samples_per_s) out += concat(", ", fixed(*event.samples_per_s, 0), " samples/s");
   if (event.eta_s) out += ", " + left(*event.eta_s);
   return out;

@@ -59,8 +59,13 @@ std::string shortest(double value) {
 std::string fixed(double value, int digits) {
   if (std::isnan(value)) return "nan";
   std::array<char, 64> buffer;
-  const int length = std::snprintf(buffer.data(), buffer.size(), "%.*f", digits, value);
-  return {buffer.data(), std::min<size_t>(static_cast<size_t>(length), buffer.size() - 1)};
+  const auto length =
+      static_cast<size_t>(std::snprintf(buffer.data(), buffer.size(), "%.*f", digits, value));
+  if (length < buffer.size()) return {buffer.data(), length};
+  std::string text(length + 1, '\0');  // of 1e300, say
+  std::snprintf(text.data(), text.size(), "%.*f", digits, value);
+  text.pop_back();
+  return text;
 }
 
 std::string human_duration(double seconds) {

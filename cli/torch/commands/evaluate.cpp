@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "muster/base/json.h"
+#include "muster/base/metric_text.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/train/classifier/asked_classifier.h"
@@ -30,7 +31,7 @@ Json numbers_json(const train::AskedClassifier& asked, const train::Evaluation& 
 }
 
 void print_numbers(const train::Evaluation& seen, std::ostream& out) {
-  for (const auto& [name, value] : seen.metrics) out << name << ' ' << fixed(value, 4) << '\n';
+  for (const auto& [name, value] : seen.metrics) out << name << ' ' << metric_text(value) << '\n';
   for (const auto& [name, text] : seen.report.lines) out << name << ' ' << text << '\n';
   out << std::flush;
 }

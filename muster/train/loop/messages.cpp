@@ -1,5 +1,6 @@
 #include "muster/train/loop/messages.h"
 
+#include "muster/base/metric_text.h"
 #include "muster/base/text.h"
 
 namespace muster::train {
@@ -38,7 +39,7 @@ std::string early_stop_line(const FitPlan& plan, const EarlyStopping& best, int6
                 by_step ? "step " : "epoch ",
                 by_step ? best_step : best.best_epoch() + 1,
                 "'s ",
-                fixed(best.best().value_or(0), 4));
+                metric_text(best.best().value_or(0)));
 }
 
 Error not_finite_error(const FitPlan& plan,

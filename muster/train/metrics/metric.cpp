@@ -1,6 +1,7 @@
 #include "muster/train/metrics/metric.h"
 
 #include "muster/base/error.h"
+#include "muster/base/metric_text.h"
 #include "muster/base/text.h"
 
 namespace muster::train {
@@ -37,7 +38,7 @@ double Metrics::operator[](std::string_view name) const {
 
 std::string text_of(const Metrics& metrics) {
   std::vector<std::string> parts;
-  for (const auto& [name, value] : metrics) parts.push_back(concat(name, ' ', fixed(value, 4)));
+  for (const auto& [name, value] : metrics) parts.push_back(concat(name, ' ', metric_text(value)));
   return join(parts, ", ");
 }
 

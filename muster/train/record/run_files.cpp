@@ -2,6 +2,7 @@
 
 #include "muster/base/file.h"
 #include "muster/base/json.h"
+#include "muster/base/metric_text.h"
 #include "muster/base/text.h"
 #include "muster/track/metrics_reader.h"
 #include "muster/track/page/curves.h"
@@ -71,7 +72,7 @@ void write_run_page(const FitPlan& plan,
                          end.why_failed.empty() ? "" : ": " + end.why_failed);
   if (end.test != nullptr) {
     for (const auto& [name, value] : end.test->metrics)
-      page.results.emplace_back(concat("test ", name), fixed(value, 4));
+      page.results.emplace_back(concat("test ", name), metric_text(value));
     const TaskReport& report = end.test->report;
     if (report.confusion) {
       page.confusion = for_page(*report.confusion);

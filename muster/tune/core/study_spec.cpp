@@ -1,6 +1,7 @@
 #include "muster/tune/core/study_spec.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -77,9 +78,14 @@ void check_study(const StudySpec& spec) {
                                       {"kill_grace_s", spec.kill_grace_s}}) {
     require(seconds >= 0, name, "seconds, at least 0", shortest(seconds));
   }
+  const bool alike =
+      std::ranges::adjacent_find(spec.failures, std::not_equal_to<>(), &FailurePolicy::retries) ==
+      spec.failures.end();
   for (const FailurePolicy& policy : spec.failures) {
-    require(
-        policy.retries >= -1, "retries", "at least 0, or -1 for no end", concat(policy.retries));
+    require(policy.retries >= -1,
+            alike ? "max_failures" : "retries",  // one number for all is what users call so
+            "at least 0, or -1 for no end",
+            concat(policy.retries));
     require(policy.backoff_s >= 0 && policy.backoff_factor >= 1,
             "back-off",
             "backoff_s is at least 0 and backoff_factor at least 1",

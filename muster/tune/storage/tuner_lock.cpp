@@ -22,7 +22,9 @@ Error is_running(std::string_view study, const std::string& who) {
   return usage_error({.refused = concat("study \"", study, "\" is being run already"),
                       .rule = "one tuner runs a study",
                       .value = who,
-                      .hint = "wait for it, or end it with `muster study stop`"});
+                      .hint =
+                          "wait for it, or end it: `muster study stop` where `muster tune` runs "
+                          "it, else that program by Ctrl-C"});
 }
 
 std::string named(const LockHolder& holder) {

@@ -274,6 +274,11 @@ TEST(Run, RefusesWhatMakesNoSenseBeforeAnythingRuns) {
                      .resources_per_trial = {.gpu = 9}});
               }),
               HasSubstr("gpu"));
+  EXPECT_THAT(refusal_of([&] {
+                run(never,
+                    {.config = lr_space(), .metric = "a", .mode = "max", .max_failures = -2});
+              }),
+              HasSubstr("max_failures"));
   EXPECT_FALSE(ran);
 }
 
