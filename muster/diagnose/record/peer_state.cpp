@@ -122,6 +122,7 @@ std::string peer_state_text(const PeerState& state) {
   json["since_s"] = state.since_s;
   json["step"] = state.step;
   json["ended"] = state.ended;
+  json["threw"] = state.threw;
   json["told"] = state.told;
   json["main_thread"] = state.main_thread;
   Json marks = Json::array();
@@ -153,6 +154,7 @@ PeerState parse_peer_state(std::string_view bytes, std::string_view where) {
   state.since_s = since.get<double>();
   state.step = whole(json, "step", where);
   state.ended = flag(json, "ended", where);
+  state.threw = flag(json, "threw", where);
   state.told = flag(json, "told", where);
   state.main_thread = text(json, "main_thread", where);
   state.marks = marks_of(list(json, "marks", kMaxMarks, where), where);

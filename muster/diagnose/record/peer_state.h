@@ -34,6 +34,7 @@ struct PeerState {
   double since_s = 0;      ///< how long ago the last operation was called, waited for or done
   int64_t step = -1;
   bool ended = false;            ///< it has closed the group
+  bool threw = false;            ///< and that for an exception of its own
   bool told = false;             ///< it knows the verdict
   std::string main_thread;       ///< "running" or "asleep"
   std::vector<ChainMark> marks;  ///< by count, rising

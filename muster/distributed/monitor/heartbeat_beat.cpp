@@ -86,6 +86,7 @@ class HeartbeatStore::Beat {
       proposal_ = s_.proposal;
       mine = diagnose::peer_state_of(*s_.recorder, s_.fast() ? diagnose::kMaxBriefs : kCalmOps);
       mine.ended = s_.stopping;
+      mine.threw = s_.threw;
       mine.told = s_.verdict.has_value();
       mine.beat = ++s_.beats;
       s_.asked_at = Clock::now();

@@ -45,9 +45,9 @@ class HeartbeatStore {
   ~HeartbeatStore();
   HeartbeatStore(const HeartbeatStore&) = delete;
 
-  /// Tells the others that this rank has closed the group, and ends the thread. Does not wait for a
-  /// store that hangs. The destructor does it, too.
-  void close();
+  /// Tells the others that this rank has closed the group, and whether an exception made it, and
+  /// ends the thread. Does not wait for a store that hangs. The destructor does it, too.
+  void close(bool threw = false);
 
   /// On: beats five times as often, and reads all peers, a few each time (see pass()). What was read
   /// before it was switched on is not fresh (PeerView::is_fresh).
@@ -136,7 +136,7 @@ struct HeartbeatStore::Shared {
   int64_t told = 0;                        // ranks that have said that they know the verdict
   int alarms_heard = 0;                    // beats that still run fast because of others' alarms
   std::optional<Clock::time_point> alarm;  // ours, since when
-  bool lost = false, stopping = false, finished = false;
+  bool lost = false, stopping = false, threw = false, finished = false;
 
   void bump() {
     ++version;

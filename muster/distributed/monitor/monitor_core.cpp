@@ -69,7 +69,7 @@ void Monitor::stop() {
     thread_.detach();  // a callback of ours dropped the group
   else
     thread_.join();
-  heartbeats_.close();
+  heartbeats_.close(threw_);
 }
 
 bool Monitor::stopping() {

@@ -142,6 +142,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   std::list<MonitoredWorkPtr> open_;  // oldest first
   std::vector<Failure> failures_;
   std::string verdict_;
+  std::atomic<bool> threw_ = false;  // this rank failed by itself
   bool stopping_ = false;
   std::unordered_set<uint64_t> known_calls_;  // fingerprints
   HeartbeatStore::Call refused_;              // the last one, attempt counted from 1

@@ -111,6 +111,7 @@ void Monitor::hear_own_failures() {
 }
 
 void Monitor::failed_by_itself(const std::string& why) {
+  threw_ = true;
   if (options_.flight_dir.empty()) return;
   const std::lock_guard lock(record_mutex_);
   const uint64_t calls = calls_of(*recorder_);

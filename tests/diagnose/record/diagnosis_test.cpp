@@ -52,12 +52,14 @@ class Group {
   Diagnosis diagnose(StoreView store = {}) {
     for (size_t rank = 0; rank < views_.size(); ++rank) {
       const bool ended = views_[rank].state && views_[rank].state->ended;
+      const bool threw = ended && views_[rank].state->threw;
       PeerState state = peer_state_of(recorders_[rank], 16);
       state.rank = static_cast<int64_t>(rank);
       state.process = {.pid = 100 + static_cast<int64_t>(rank), .hostname = "node7"};
       state.main_thread = "running";
       state.step = 12;
       state.ended = ended;
+      state.threw = threw;
       state.since_s = 4.9;
       views_[rank].state = parse_peer_state(peer_state_text(state), "state");
       if (views_[rank].life == Life::kUnknown && views_[rank].age_s == 0)
@@ -115,13 +117,13 @@ TEST(Diagnosis, OfTwoRanksThatDifferNeitherIsToBlame) {
 }
 
 TEST(Diagnosis, TellsDeadStoppedSilentAndBusyRanksApart) {
-  const auto with = [](Life life, double age_s, bool ended = false) {
+  const auto with = [](Life life, double age_s, bool ended = false, bool threw = false) {
     Group group(3);
     group.call(0, allreduce(9));
     group.call(1, allreduce(9));
     group.view(2).life = life;
     group.view(2).age_s = age_s;
-    if (ended) group.view(2).state = PeerState{.ended = true};
+    if (ended) group.view(2).state = PeerState{.ended = true, .threw = threw};
     return group.diagnose();
   };
   EXPECT_EQ(
@@ -133,6 +135,8 @@ TEST(Diagnosis, TellsDeadStoppedSilentAndBusyRanksApart) {
               HasSubstr("rank 2 gives no sign of life for 9.0 s (process 102 on node7): it is "
                         "stopped, or its host or network is gone"));
   EXPECT_THAT(with(Life::kRuns, 0.1, true).who, HasSubstr("rank 2 has ended: it closed the group"));
+  EXPECT_THAT(with(Life::kRuns, 0.1, true, /*threw=*/true).who,
+              HasSubstr("rank 2 failed: an exception ended its part in the group"));
   const Diagnosis busy = with(Life::kRuns, 0.1);
   EXPECT_EQ(busy.who,
             "rank 2 did not come: it is alive and running outside of any operation for 5.0 s; its "

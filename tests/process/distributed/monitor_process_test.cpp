@@ -186,6 +186,25 @@ INSTANTIATE_TEST_SUITE_P(
                       Culprit{"note", "rank 1 failed by itself: my own error"}),
     [](const auto& info) { return info.param.how; });
 
+// Its destructor ran while the exception was on its way: that is not the orderly end of a rank.
+TEST(Monitor, TellsThatAnExceptionTookARankOutOfTheGroup) {
+  for (const char* backend : {"gloo", "shm"}) {
+    Launched job({"run",
+                  "--nproc-per-node",
+                  "2",
+                  "--shutdown-timeout",
+                  "1",
+                  "--",
+                  test::program_path("muster_failing_rank"),
+                  backend,
+                  "go-on,catch:60000"});
+    EXPECT_EQ(job.wait(kLimit).code, 1) << job.err();
+    EXPECT_THAT(lines_of(job.err(), 0),
+                HasSubstr("rank 1 failed: an exception ended its part in the group"))
+        << backend;
+  }
+}
+
 // A laptop that is closed, a virtual machine that is moved: nobody ran, so nobody was late.
 TEST(ShmRanks, ThatWereAllStoppedForLongerThanTheTimeoutGoOn) {
   Launched job({"run",
