@@ -3,11 +3,15 @@
 #include <string>
 #include <utility>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include "muster/base/text.h"
 #include "muster/tensor/device/device_spans.h"
 
 namespace muster::data {
 namespace {
+
+constexpr size_t kLead = 2;
 
 std::vector<at::Tensor> tensors_of(const Batch& batch) {
   std::vector<at::Tensor> tensors;
@@ -56,6 +60,15 @@ DeviceBatches::Ahead DeviceBatches::fetch() {
   return ahead;
 }
 
+/// Until the device is done with the batch before the last one.
+void DeviceBatches::wait_for_device() {
+  computed_.emplace_back(device_.type())
+      .record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  if (computed_.size() <= kLead) return;
+  computed_.front().synchronize();
+  computed_.pop_front();
+}
+
 std::optional<ArrivedBatch> DeviceBatches::next() {
   if (!copies_) {
     std::optional<Batch> batch = epoch_->next();
@@ -63,6 +76,7 @@ std::optional<ArrivedBatch> DeviceBatches::next() {
     if (!batch) return std::nullopt;
     return ArrivedBatch{.batch = std::move(*batch), .made = std::nullopt};
   }
+  wait_for_device();
   if (!ahead_) ahead_ = fetch();
   Ahead now = *std::exchange(ahead_, std::nullopt);
   state_ = now.state;

@@ -1,6 +1,7 @@
 // A loader's batches on a device, the next one on its way while the present one is computed with.
 #pragma once
 
+#include <deque>
 #include <exception>
 #include <functional>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include <c10/core/Device.h>
+#include <c10/core/Event.h>
 
 #include "muster/data/loader/loader.h"
 #include "muster/tensor/device/copy_stream.h"
@@ -30,7 +32,8 @@ struct ArrivedBatch {
 /// Batches of one epoch after the other. With an accelerator the copies of batch n+1 are queued, on a
 /// stream of their own, before next() returns batch n: before anything that computes with n can be.
 /// See Note [Copies beside computation]. Let the loader make its batches for that device
-/// (LoaderOptions::device), so that no copy waits for the host. On the CPU batches are handed through.
+/// (LoaderOptions::device), so that no copy waits for the host. The host runs ahead of the device by two
+/// batches and then waits, or copies would fill the device. On the CPU batches are handed through.
 ///
 ///     DeviceBatches batches(device);
 ///     batches.begin(loader.epoch(e));
@@ -71,11 +74,13 @@ class DeviceBatches {
   };
 
   Ahead fetch();
+  void wait_for_device();
 
   c10::Device device_;
   std::optional<tensor::CopyStream> copies_;  // for an accelerator
   std::optional<Epoch> epoch_;
   std::optional<Ahead> ahead_;
+  std::deque<c10::Event> computed_;  // behind what was queued between calls of next()
   LoaderState state_;
   int64_t fetched_ = 0;  // in this epoch, for the trace
   tensor::DeviceSpans* spans_ = nullptr;

@@ -22,12 +22,14 @@ c10::Event DeviceSpans::mark(const c10::Stream& stream) const {
 
 void DeviceSpans::restart() {
   marked_.clear();
+  is_finished_ = false;
   zero_.emplace(mark(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_)));
   zero_->synchronize();
   zero_ns_ = now_ns_();
 }
 
 size_t DeviceSpans::begin(const std::string& kind, std::string name, const c10::Stream& stream) {
+  if (is_finished_) return SIZE_MAX;
   marked_.push_back({.row = concat(kind, ", stream ", stream.id(), " of ", device_.str()),
                      .name = std::move(name),
                      .stream = stream,
@@ -59,6 +61,7 @@ std::vector<DeviceSpans::Span> DeviceSpans::finish() {
                      .end_ns = time_of(*marked.end)});
   }
   marked_.clear();
+  is_finished_ = true;
   return spans;
 }
 

@@ -35,7 +35,8 @@ class DeviceSpans {
   /// Forgets all so far, and reads the clocks anew.
   void restart();
 
-  /// In the order of begin(); those that were not ended are left out. Waits for the device.
+  /// In the order of begin(); those that were not ended are left out. Waits for the device. Nothing is
+  /// marked any more, until restart().
   std::vector<Span> finish();
 
  private:
@@ -53,6 +54,7 @@ class DeviceSpans {
   std::optional<c10::Event> zero_;
   int64_t zero_ns_ = 0;
   std::vector<Marked> marked_;
+  bool is_finished_ = false;
 };
 
 }  // namespace muster::tensor

@@ -67,7 +67,9 @@ Trainer::Trainer(const TaskMaker& make_task,
              .wants_less = plan.monitor_falls}),
       log_(plan, output, group.rank() == 0, callbacks_),
       divergence_(plan, group, log_, callbacks_),
-      timeline_(callbacks.trace, group, [this](const std::string& line) { log_.note(line); }) {
+      timeline_(
+          callbacks.trace, group, [this](const std::string& line) { log_.note(line); }, device_) {
+  batches_.trace(timeline_.device_spans(), [this] { timeline_.batch_arrived(); });
   begin_on_rank(plan, group, resume);
   loader_ = make_loader(plan, data_.train, group);
   check_batches_on_ranks(*data_.train, group);
@@ -97,7 +99,7 @@ void Trainer::make_task(const TaskMaker& make) {
   module_ = task_->module();
   metrics_ = std::make_shared<const std::vector<Metric>>(task_->metrics());
   check_task_on_ranks(*task_, group_);
-  for (Meter* meter : {&step_meter_, &epoch_meter_, &window_meter_}) *meter = Meter(metrics_);
+  for (Meter* meter : {&epoch_meter_, &window_meter_}) *meter = Meter(metrics_);
   step_report_.emplace(group_, metrics_);
   // The same seed gave every rank the same weights; what a module draws later (dropout) differs.
   generator_ = at::detail::createCPUGenerator();
@@ -206,6 +208,7 @@ FitResult Trainer::run() {
     }
   }
   if (stops_early()) log_.note(early_stop_line(plan_, best_, best_step_));
+  hear_all();
   if (!result.interrupted) end_inside_epoch();
   if (last_saved_ != position_.step) save();
   if (!result.interrupted) test(result);
@@ -228,6 +231,7 @@ FitResult Trainer::run() {
 }
 
 void Trainer::save() {
+  hear_all();
   check_weights();
   check_hooks();
   const tensor::NamedTensorList rng = gather_rng_states(group_, generator_);

@@ -138,7 +138,7 @@ class Task {
                                                const StepContext& context);
 
   /// What the loss of `batch` is a mean over. Override both where that is not its samples: the tokens
-  /// that are no padding, say. The gradient of a step is then the mean over all of them on all ranks,
+  /// that are no padding, say. The batch is in host memory, wherever the module is. The gradient of a step is then the mean over all of them on all ranks,
   /// which sum up their weights before the first forward of a step.
   virtual double weight(const data::Batch& batch) const {
     return static_cast<double>(batch.size());
@@ -157,7 +157,8 @@ class Task {
   /// numbers differ from run to run.
   virtual bool set_generator(const at::Generator& /*generator*/) { return false; }
 
-  /// The batch as the page and TensorBoard may show it // [N, C, H, W] float32, or nothing.
+  /// The batch, in host memory, as the page and TensorBoard may show it // [N, C, H, W] float32, or
+  /// nothing.
   virtual at::Tensor images(const data::Batch& /*batch*/) const { return {}; }
 
   /// What else a checkpoint needs to go on exactly: an object.
