@@ -7,7 +7,9 @@
 
 #include "muster/data/loader/loader.h"
 #include "muster/data/samplers/exact_cover.h"
+#include "muster/train/loop/device_batches.h"
 #include "muster/train/loop/evaluation_mode.h"
+#include "muster/train/loop/out_of_memory.h"
 #include "muster/train/task/step.h"
 
 namespace muster::train {
@@ -48,15 +50,18 @@ Evaluation evaluate(Task& task,
           samples,
           data::ExactCoverSamplerOptions{.world_size = group.world_size(), .rank = group.rank()}));
   const StepContext context{.phase = options.phase, .step = options.step, .epoch = options.epoch};
+  const DeviceBatches to_device(device_of(*task.module()));
   int64_t done = 0;
-  for (const data::Batch& batch : loader.epoch(0)) {
-    StepResult result;
-    {
+  for (const data::Batch& loaded : loader.epoch(0)) {
+    const double weight = weight_of(task, loaded);
+    const data::Batch batch = with_memory_words(
+        to_device.device(), "in an evaluation", [&] { return to_device(loaded); });
+    const StepResult result = with_memory_words(to_device.device(), "in an evaluation", [&] {
       const PrecisionGuard guard(options.precision, device_of(batch));
-      result = task.evaluate_step(batch, context);
-    }
+      return task.evaluate_step(batch, context);
+    });
     check_result(task, result, /*trains=*/false);
-    add_to(own, task, result, weight_of(task, batch));
+    add_to(own, task, result, weight);
     if (after_batch) after_batch(++done, loader.batches_per_epoch(), own);
   }
   task.end_evaluation(options.phase, group);

@@ -56,12 +56,13 @@ Trainer::Share Trainer::next_share(data::Epoch& epoch) {
   timeline_.begin(diagnose::Phase::kDataWait);
   std::optional<data::Batch> batch = epoch.next();
   if (!batch) {
-    if (!stand_in_) stand_in_ = stand_in_batch(*data_.train);
+    if (!stand_in_) stand_in_ = to_device_(stand_in_batch(*data_.train));
     return {.batch = *stand_in_};
   }
-  if (log_.wants_images()) log_.images(task_->images(*batch), position_);
   const double weight = weight_of(*task_, *batch);
-  return {.batch = std::move(*batch), .weight = weight};
+  Share share{.batch = to_device_(std::move(*batch)), .weight = weight};
+  if (log_.wants_images()) log_.images(task_->images(share.batch), position_);
+  return share;
 }
 
 /// The same of all batches of the step.

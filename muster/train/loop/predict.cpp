@@ -11,7 +11,9 @@
 #include "muster/base/text.h"
 #include "muster/data/loader/loader.h"
 #include "muster/data/samplers/exact_cover.h"
+#include "muster/train/loop/device_batches.h"
 #include "muster/train/loop/evaluation_mode.h"
+#include "muster/train/loop/out_of_memory.h"
 #include "muster/train/task/step.h"
 
 namespace muster::train {
@@ -20,9 +22,11 @@ namespace {
 /// One rank's answers to a batch.
 class Answers {
  public:
-  Answers(Task& task, const EvaluateOptions& options) : task_(task), options_(options) {}
+  Answers(Task& task, const EvaluateOptions& options)
+      : task_(task), options_(options), to_device_(device_of(*task.module())) {}
 
-  tensor::NamedTensorList operator()(const data::Batch& batch) const {
+  tensor::NamedTensorList operator()(const data::Batch& loaded) const {
+    const data::Batch batch = to_device_(loaded);
     const PrecisionGuard guard(options_.precision, device_of(batch));
     tensor::NamedTensorList answers = task_.predict_step(
         batch, {.phase = options_.phase, .step = options_.step, .epoch = options_.epoch});
@@ -43,6 +47,7 @@ class Answers {
  private:
   Task& task_;
   const EvaluateOptions& options_;
+  const DeviceBatches to_device_;
 };
 
 /// "class int64 [], scores float32 [10]": what must be alike.
@@ -95,7 +100,11 @@ void predict(Task& task,
   const Answers answers(task, options);
   // A rank may have no sample at all, and none in the last round.
   const std::vector<int64_t> some{0};
-  const tensor::NamedTensorList example = answers(dataset->get(some));
+  const auto ask = [&](const data::Batch& batch) {
+    return with_memory_words(
+        device_of(*task.module()), "in a prediction", [&] { return answers(batch); });
+  };
+  const tensor::NamedTensorList example = ask(dataset->get(some));
   const std::string form = form_of(example);
   for (const std::string& other : group.all_gather_text(form)) check_form(task, other, form);
 
@@ -111,7 +120,7 @@ void predict(Task& task,
     const int64_t rows = (here + ranks - 1) / ranks;  // of the ranks that have most
     const std::optional<data::Batch> batch = epoch.next();
     tensor::NamedTensorList own;
-    if (batch) own = answers(filled(*batch, per_forward));
+    if (batch) own = ask(filled(*batch, per_forward));
     if (batch) check_form(task, form_of(own), form);
     PredictedRows all{.first = first};
     for (size_t i = 0; i < example.size(); ++i) {

@@ -9,9 +9,12 @@
 #include <string>
 #include <vector>
 
+#include <c10/core/DeviceGuard.h>
+
 #include "muster/data/loader/loader.h"
 #include "muster/optim/schedule.h"
 #include "muster/train/checkpoints/checkpoint_writer.h"
+#include "muster/train/loop/device_batches.h"
 #include "muster/train/loop/divergence.h"
 #include "muster/train/loop/early_stopping.h"
 #include "muster/train/loop/fit.h"
@@ -41,6 +44,9 @@ class Trainer {
           RunFolder* owned);
 
   FitResult run();
+
+  /// Steps finished, of the whole run.
+  int64_t steps() const { return position_.step; }
 
  private:
   enum class Step { kDone, kStopped };
@@ -96,6 +102,8 @@ class Trainer {
   void check_folder();
 
   const FitPlan& plan_;
+  const c10::Device device_;  // where all of this rank's steps are
+  const c10::OptionalDeviceGuard on_device_{device_};
   distributed::ProcessGroup group_;
   std::filesystem::path output_;
   formats::TrainPosition position_;
@@ -106,6 +114,7 @@ class Trainer {
   const RunFolder* folder_ = nullptr;  // rank 0
   FitData data_;
   std::unique_ptr<data::Loader> loader_;
+  const DeviceBatches to_device_{device_};
   at::Generator generator_;  // of what the module draws while it trains: this rank's own
   std::unique_ptr<Task> task_;
   std::shared_ptr<torch::nn::Module> module_;
