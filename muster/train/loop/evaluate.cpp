@@ -10,6 +10,8 @@
 #include "muster/data/samplers/exact_cover.h"
 #include "muster/tensor/device/host_copy.h"
 #include "muster/train/loop/evaluation_mode.h"
+#include "muster/train/loop/out_of_memory.h"
+#include "muster/train/loop/rank_device.h"
 #include "muster/train/task/step.h"
 
 namespace muster::train {
@@ -65,7 +67,7 @@ Evaluation evaluate(Task& task,
   const c10::NoGradGuard no_grad;
   const EvaluationMode mode(*task.module(), group);
   const int64_t samples = dataset->size();
-  const c10::Device device = c10::kCPU;
+  const c10::Device device = device_of(*task.module());
   StepSums own(std::make_shared<const std::vector<Metric>>(task.metrics()), device);
   task.begin_evaluation(options.phase, dataset->spec());
   data::Loader loader(
@@ -78,12 +80,14 @@ Evaluation evaluate(Task& task,
   data::DeviceBatches batches(device);
   batches.begin(loader.epoch(0));
   SumsShown shown(loader.batches_per_epoch(), after_batch);
-  while (const std::optional<data::ArrivedBatch> next = batches.next()) {
-    StepResult result;
-    {
+  const auto in_words = [&](const auto& action) {
+    return with_memory_words(device, "in an evaluation", action);
+  };
+  while (const auto next = in_words([&] { return batches.next(); })) {
+    const StepResult result = in_words([&] {
       const PrecisionGuard guard(options.precision, device_of(next->batch));
-      result = task.evaluate_step(next->batch, context);
-    }
+      return task.evaluate_step(next->batch, context);
+    });
     check_result(task, result, /*trains=*/false);
     add_to(own, task, result, weight_of(task, next->on_host()));
     shown.after_batch(own);

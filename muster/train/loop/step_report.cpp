@@ -63,7 +63,7 @@ void StepReport::post(Wishes wishes, const StepSums& local) {
   start_coming();
   Exchange& exchange = exchanges_.emplace_back();
   const bool is_here = local.device().is_cpu();
-  if (!is_here && (group_.world_size() == 1 || local.device() != device_)) {
+  if (!is_here && (group_.world_size() == 1 || local.device().type() != device_.type())) {
     exchange.coming.emplace(Coming{
         .wishes = wishes, .weights = local.on_host(), .values = tensor::HostCopy(local.values())});
     return;
@@ -90,7 +90,7 @@ void StepReport::start_coming() {
 void StepReport::start(Exchange& exchange) {
   if (group_.world_size() == 1) return;
   const auto begin = [&](at::Tensor& tensor, c10d::ReduceOp::RedOpType op) {
-    tensor = tensor.to(device_);
+    if (tensor.device().type() != device_.type()) tensor = tensor.to(device_);
     std::vector<at::Tensor> tensors{tensor};
     c10d::AllreduceOptions options;
     options.reduceOp = op;

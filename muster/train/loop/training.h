@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include <c10/core/DeviceGuard.h>
+
 #include "muster/data/loader/device_batches.h"
 #include "muster/optim/schedule.h"
 #include "muster/tensor/device/host_copy.h"
@@ -19,6 +21,7 @@
 #include "muster/train/loop/fit.h"
 #include "muster/train/loop/hooks.h"
 #include "muster/train/loop/parameter_groups.h"
+#include "muster/train/loop/rank_device.h"
 #include "muster/train/loop/step_report.h"
 #include "muster/train/loop/step_timeline.h"
 #include "muster/train/loop/trained_part.h"
@@ -43,6 +46,9 @@ class Trainer {
           RunFolder* owned);
 
   FitResult run();
+
+  /// Steps finished, of the whole run.
+  int64_t steps() const { return position_.step; }
 
  private:
   enum class Step { kDone, kStopped };
@@ -119,7 +125,8 @@ class Trainer {
   void check_folder();
 
   const FitPlan& plan_;
-  c10::Device device_ = c10::kCPU;
+  const c10::Device device_;  // where all of this rank's steps are
+  const c10::OptionalDeviceGuard on_device_{device_};
   distributed::ProcessGroup group_;
   std::filesystem::path output_;
   formats::TrainPosition position_;

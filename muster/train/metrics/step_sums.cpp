@@ -32,7 +32,7 @@ StepSums::StepSums(Meter::List metrics, c10::Device device)
 void StepSums::add_loss(const at::Tensor& mean, double weight) {
   if (device_.is_cpu()) return host_.add_loss(mean.item<double>(), weight);
   const c10::NoGradGuard no_grad;
-  const at::Tensor sum = mean.to(device_, at::kDouble).view({}) * weight;
+  const at::Tensor sum = mean.to(device_, at::kDouble).reshape(c10::IntArrayRef{}) * weight;
   loss_ = loss_.defined() ? loss_ + sum : sum;
   host_.add_loss(0, weight);
 }
@@ -41,7 +41,7 @@ void StepSums::add(size_t metric, const at::Tensor& value, double weight) {
   if (device_.is_cpu()) return host_.add(metric, value.item<double>(), weight);
   const c10::NoGradGuard no_grad;
   at::Tensor& sum = values_.at(metric);
-  const at::Tensor own = value.to(device_, at::kDouble).view({});
+  const at::Tensor own = value.to(device_, at::kDouble).reshape(c10::IntArrayRef{});
   sum = sum.defined() ? combined(list()[metric].reduce, sum, own) : own;
   host_.add(metric, 0, weight);
 }

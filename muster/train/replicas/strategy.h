@@ -80,8 +80,8 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const FitPlan& plan,
 /// Where the ranks of a run come from.
 enum class RankSource {
   kNone,       ///< there is one rank
-  kProcesses,  ///< each is a process that a launcher started; one alone is enough
-  kThreads,    ///< threads of this process, --devices of them
+  kProcesses,  ///< processes that a launcher started, or threads of one, --devices of them
+  kThreads,    ///< threads of this process alone
 };
 
 struct StrategyEntry {
