@@ -4,6 +4,7 @@
 
 #include "muster/data/dataset.h"
 #include "muster/data/fingerprint.h"
+#include "muster/data/loader/device_batches.h"
 #include "muster/data/loader/loader.h"
 #include "muster/data/samplers/distributed.h"
 #include "muster/data/samplers/exact_cover.h"

@@ -3,6 +3,9 @@
 #pragma once
 
 #include "muster/tensor/bfloat16.h"
+#include "muster/tensor/device/copy_stream.h"
+#include "muster/tensor/device/device_kinds.h"
+#include "muster/tensor/device/generators.h"
 #include "muster/tensor/device/pinned_ring.h"
 #include "muster/tensor/intraop_threads.h"
 #include "muster/tensor/safetensors.h"

@@ -3,4 +3,5 @@
 #pragma once
 
 #include "muster/testing/accelerator/fake_accelerator.h"
+#include "muster/testing/accelerator/fake_kind.h"
 #include "muster/testing/run_ranks.h"

@@ -55,6 +55,12 @@ void add_ask_flags(CLI::App& app, train::AskOptions& ask) {
       ->capture_default_str();
   add_value(app, "--workers", ask.workers, "loader threads per rank [-1: from cores and ranks]")
       ->type_name("N");
+  add_value(app,
+            "--device",
+            ask.device,
+            "where to compute; a kind alone: each rank on the device of its number")
+      ->type_name("auto|cpu|cuda|cuda:N")
+      ->capture_default_str();
   add_value(app, "--backend", ask.backend, "process group (muster list backends)")
       ->type_name("NAME|auto")
       ->capture_default_str();

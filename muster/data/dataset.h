@@ -54,10 +54,17 @@ struct DataSpec {
 };
 
 /// All that a random change of a sample may depend on, besides the sample's index: never the
-/// worker, the rank, or how often the sample was read before.
+/// worker, the rank, or how often the sample was read before. And where the batch's memory is.
 struct SampleContext {
   uint64_t seed = 0;
   int64_t epoch = 0;
+  /// The batch is going to a device. A dataset that makes its tensors with options() saves a copy;
+  /// others' are copied by the loader.
+  bool pinned = false;
+
+  at::TensorOptions options(at::ScalarType dtype) const {
+    return at::TensorOptions(dtype).pinned_memory(pinned);
+  }
 };
 
 /// Numbered samples. Every member is const and may be called from any number of threads at once.

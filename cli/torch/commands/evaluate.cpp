@@ -3,6 +3,8 @@
 
 #include <ostream>
 
+#include <c10/core/DeviceGuard.h>
+
 #include "muster/base/json.h"
 #include "muster/base/metric_text.h"
 #include "muster/base/rank_env.h"
@@ -13,6 +15,7 @@
 #include "cli/line/ask_flags.h"
 #include "cli/line/parse.h"
 #include "cli/screen/reporter.h"
+#include "cli/torch/device_kinds.h"
 #include "cli/torch/torch_words.h"
 
 namespace muster::cli {
@@ -40,10 +43,14 @@ int evaluate_command(std::span<const std::string> args, Console& console) {
   EvaluateFlags flags;
   if (const auto over = parse(*evaluate_app(flags), args, console)) return *over;
   const auto env = rank_env_from();
+  const train::Surroundings around = train::surroundings_of(env, device_kinds());
+  const train::Placement placed = train::place_asked(flags.ask, around);
+  const c10::Device device = placed.devices[0];
+  const c10::OptionalDeviceGuard on_device(device);
   const distributed::ProcessGroup group =
       distributed::init_process_group({.backend = flags.ask.backend}, env);
-  const train::AskedClassifier asked =
-      train::ask_classifier(flags.ask, train::surroundings_of(env), group);
+  train::AskedClassifier asked = train::ask_classifier(flags.ask, around, group, device);
+  asked.notes.insert(asked.notes.end(), placed.remarks.begin(), placed.remarks.end());
   const bool first = group.rank() == 0;
   Reporter reporter(console, env.has_value());
   for (const std::string& note : asked.notes) {

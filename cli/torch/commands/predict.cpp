@@ -6,6 +6,7 @@
 #include <memory>
 #include <ostream>
 
+#include <c10/core/DeviceGuard.h>
 #include <signal.h>
 
 #include "muster/base/error.h"
@@ -20,6 +21,7 @@
 #include "cli/line/ask_flags.h"
 #include "cli/line/parse.h"
 #include "cli/screen/reporter.h"
+#include "cli/torch/device_kinds.h"
 #include "cli/torch/torch_words.h"
 
 namespace muster::cli {
@@ -111,10 +113,14 @@ int predict_command(std::span<const std::string> args, Console& console) {
   PredictFlags flags;
   if (const auto over = parse(*predict_app(flags), args, console)) return *over;
   const auto env = rank_env_from();
+  const train::Surroundings around = train::surroundings_of(env, device_kinds());
+  const train::Placement placed = train::place_asked(flags.ask, around);
+  const c10::Device device = placed.devices[0];
+  const c10::OptionalDeviceGuard on_device(device);
   const distributed::ProcessGroup group =
       distributed::init_process_group({.backend = flags.ask.backend}, env);
-  const train::AskedClassifier asked =
-      train::ask_classifier(flags.ask, train::surroundings_of(env), group);
+  train::AskedClassifier asked = train::ask_classifier(flags.ask, around, group, device);
+  asked.notes.insert(asked.notes.end(), placed.remarks.begin(), placed.remarks.end());
   if (group.rank() == 0) watch_prediction_signals();
   std::unique_ptr<Lines> lines;
   train::on_first_rank(group, [&] { lines = std::make_unique<Lines>(flags.output, console); });

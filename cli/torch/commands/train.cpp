@@ -18,6 +18,7 @@
 #include "cli/line/shell_word.h"
 #include "cli/line/train_flags.h"
 #include "cli/screen/reporter.h"
+#include "cli/torch/device_kinds.h"
 #include "cli/torch/torch_words.h"
 
 namespace muster::cli {
@@ -155,11 +156,6 @@ int train_command(std::span<const std::string> args,
   const auto app = train_app(flags);
   const std::vector<ConfigKey> keys = config_keys(*app, train_config_kinds());
   if (const auto over = parse(*app, with_config(args, keys, &places), console)) return *over;
-  if (app->get_option("--devices")->count() > 0 && flags.train.devices < 1) {
-    throw usage_error({.refused = "--devices",
-                       .rule = "at least 1",
-                       .value = std::to_string(flags.train.devices)});
-  }
   Reporter reporter(console, rank_env_from().has_value());
   const auto note = [&](const std::string& line) { reporter.note(line); };
   Classifying program(flags.train, *app, keys, note);
@@ -171,7 +167,8 @@ int train_command(std::span<const std::string> args,
        .note = note,
        .progress = [&](const track::ProgressEvent& event) { reporter.progress(event); },
        .finish_progress = [&] { reporter.finish(); }},
-      facts_of(args));
+      facts_of(args),
+      device_kinds());
   if (end.is_explained) return kDone;
   if (!end.is_first) return end.result.interrupted ? kInterrupted : kDone;
   return report_result(end, flags.json, console);

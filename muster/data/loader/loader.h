@@ -6,6 +6,8 @@
 #include <memory>
 #include <optional>
 
+#include <c10/core/Device.h>
+
 #include "muster/data/dataset.h"
 #include "muster/data/samplers/sampler.h"
 
@@ -27,6 +29,9 @@ struct LoaderOptions {
   bool drop_last = false;
   /// Handed to the dataset with the epoch; see SampleContext.
   uint64_t seed = 0;
+  /// Where the batches are going. For an accelerator of this process they are made in pinned memory,
+  /// by the workers; see DeviceBatches.
+  c10::Device device = c10::kCPU;
 };
 
 /// A place in the data to resume from. See Note [Position in an epoch].

@@ -3,6 +3,8 @@
 #include <system_error>
 #include <utility>
 
+#include <c10/core/DeviceGuard.h>
+
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/tensor/intraop_threads.h"
@@ -64,7 +66,10 @@ void LoaderPool::work() {
 }
 
 Outcome LoaderPool::make(const LoaderRun& run, int64_t batch) const {
-  const SampleContext context{.seed = options_.seed, .epoch = run.epoch()};
+  const bool pinned = !options_.device.is_cpu();
+  // Pinned memory is made for the current device: another one would be woken up for it.
+  const c10::OptionalDeviceGuard device(pinned ? std::optional(options_.device) : std::nullopt);
+  const SampleContext context{.seed = options_.seed, .epoch = run.epoch(), .pinned = pinned};
   return make_batch(
       *dataset_, run.batch_indices(batch), context, {.epoch = run.epoch(), .batch = batch});
 }

@@ -42,6 +42,14 @@ std::optional<int64_t> find_culprit(const Dataset& dataset,
   }
 }
 
+/// What the dataset did not make in pinned memory itself.
+void pin(Batch& batch) {
+  for (auto& [name, tensor] : batch.tensors) {
+    const bool can_be = tensor.defined() && tensor.is_cpu() && tensor.layout() == at::kStrided;
+    if (can_be && !tensor.is_pinned()) tensor = tensor.pin_memory();
+  }
+}
+
 }  // namespace
 
 double steady_seconds() {
@@ -57,6 +65,7 @@ Outcome make_batch(const Dataset& dataset,
   try {
     try {
       outcome.batch = dataset.get(indices, context);
+      if (context.pinned) pin(*outcome.batch);
     } catch (...) {
       const auto culprit = find_culprit(dataset, indices, context);
       rethrow_with_place(concat("cannot load ",

@@ -25,7 +25,8 @@ struct BatchPlace {
   int64_t batch = 0;
 };
 
-/// Never throws: what the dataset throws is wrapped as Epoch::next promises.
+/// Never throws: what the dataset throws is wrapped as Epoch::next promises. In pinned memory if the
+/// context says so.
 Outcome make_batch(const Dataset& dataset,
                    std::span<const int64_t> indices,
                    const SampleContext& context,

@@ -131,14 +131,15 @@ uint32_t ImageDataset::fingerprint() const {
   return fingerprint_of(labels_, fingerprint_of(images_));
 }
 
-Batch ImageDataset::load(std::span<const int64_t> indices, const SampleContext&) const {
+Batch ImageDataset::load(std::span<const int64_t> indices, const SampleContext& context) const {
   const auto rows = static_cast<int64_t>(indices.size());
   const int64_t channels = spec_.channels();
   const int64_t plane = spec_.height() * spec_.width();
-  Batch batch{
-      .tensors = {{"data", at::empty({rows, channels, spec_.height(), spec_.width()}, at::kFloat)},
-                  {"target", at::empty({rows}, at::kLong)}},
-      .indices = {indices.begin(), indices.end()}};
+  Batch batch{.tensors = {{"data",
+                           at::empty({rows, channels, spec_.height(), spec_.width()},
+                                     context.options(at::kFloat))},
+                          {"target", at::empty({rows}, context.options(at::kLong))}},
+              .indices = {indices.begin(), indices.end()}};
   const uint8_t* images = images_.const_data_ptr<uint8_t>();
   const int64_t* labels = labels_.const_data_ptr<int64_t>();
   auto* pixels = batch["data"].mutable_data_ptr<float>();

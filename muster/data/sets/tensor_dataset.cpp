@@ -25,10 +25,12 @@ at::Tensor checked(const at::Tensor& tensor, std::string_view role) {
 }
 
 /// The rows of these indices. // [B, …] for rows // [N, …]
-at::Tensor copy_rows(const at::Tensor& rows, std::span<const int64_t> indices) {
+at::Tensor copy_rows(const at::Tensor& rows,
+                     std::span<const int64_t> indices,
+                     const SampleContext& context) {
   std::vector<int64_t> shape = rows.sizes().vec();
   shape[0] = static_cast<int64_t>(indices.size());
-  at::Tensor out = at::empty(shape, rows.options());
+  at::Tensor out = at::empty(shape, context.options(rows.scalar_type()));
   if (out.numel() == 0) return out;
   const size_t row_bytes = out.nbytes() / indices.size();
   const auto* from = static_cast<const std::byte*>(rows.const_data_ptr());
@@ -76,10 +78,10 @@ DataSpec TensorDataset::spec() const {
           .dtype = first.scalar_type()};
 }
 
-Batch TensorDataset::load(std::span<const int64_t> indices, const SampleContext&) const {
+Batch TensorDataset::load(std::span<const int64_t> indices, const SampleContext& context) const {
   Batch batch{.indices = {indices.begin(), indices.end()}};
   for (const auto& [role, tensor] : tensors_)
-    batch.tensors.emplace_back(role, copy_rows(tensor, indices));
+    batch.tensors.emplace_back(role, copy_rows(tensor, indices, context));
   return batch;
 }
 

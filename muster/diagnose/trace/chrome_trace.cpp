@@ -12,7 +12,8 @@
 namespace muster::diagnose {
 namespace {
 
-constexpr std::array<const char*, 4> kPhases = {"data wait", "forward", "backward", "optimizer"};
+constexpr std::array<std::string_view, 4> kPhases = {
+    "data wait", "forward", "backward", "optimizer"};
 // Rows of a rank.
 constexpr int kStepsRow = 0, kPhasesRow = 1, kCollectivesRow = 2;
 
@@ -107,7 +108,8 @@ size_t free_row(std::vector<int64_t>& rows_end, int64_t begin, int64_t end) {
   return row;
 }
 
-void add_operations(RankEvents& events, const Json& part) {
+/// Returns how many rows they take.
+int add_operations(RankEvents& events, const Json& part) {
   std::vector<int64_t> rows_end;
   for (const Json& operation : rows(part, "operations", "ttnnnn")) {
     const int64_t begin = operation[4].get<int64_t>(), completed = operation[5].get<int64_t>();
@@ -126,6 +128,26 @@ void add_operations(RankEvents& events, const Json& part) {
   for (size_t row = 0; row < rows_end.size(); ++row)
     events.row(kCollectivesRow + static_cast<int>(row),
                row == 0 ? "collectives" : concat("collectives ", row + 1));
+  return static_cast<int>(rows_end.size());
+}
+
+void add_device_spans(RankEvents& events, const Json& part, int first_row) {
+  std::vector<std::string> titles;
+  for (const Json& span : rows(part, "device", "ttnn")) {
+    const auto title = span[0].get<std::string>();
+    const auto known = std::find(titles.begin(), titles.end(), title);
+    const int row = first_row + static_cast<int>(known - titles.begin());
+    if (known == titles.end()) {
+      titles.push_back(title);
+      events.row(row, title);
+    }
+    events.span(span[1].get<std::string>(),
+                "device",
+                row,
+                span[2].get<int64_t>(),
+                span[3].get<int64_t>(),
+                Json::object());
+  }
 }
 
 std::string events_of_rank(const Json& part, int64_t start_ns) {
@@ -143,18 +165,21 @@ std::string events_of_rank(const Json& part, int64_t start_ns) {
   for (const Json& phase : rows(part, "phases", "nnn")) {
     const int64_t kind = phase[0].get<int64_t>();
     if (kind < 0 || kind >= static_cast<int64_t>(kPhases.size())) refuse_trace("an unknown phase");
-    events.span(kPhases[static_cast<size_t>(kind)],
+    events.span(std::string(kPhases[static_cast<size_t>(kind)]),
                 "phase",
                 kPhasesRow,
                 phase[1].get<int64_t>(),
                 phase[2].get<int64_t>(),
                 Json::object());
   }
-  add_operations(events, part);
+  const int collectives = add_operations(events, part);
+  add_device_spans(events, part, kCollectivesRow + collectives);
   return events.text();
 }
 
 }  // namespace
+
+std::string_view name_of(Phase phase) { return kPhases[static_cast<size_t>(phase)]; }
 
 TimelineSummary summary_of_part(std::string_view text) {
   const Json part = parse_part(text);

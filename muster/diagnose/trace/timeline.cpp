@@ -168,6 +168,13 @@ void Timeline::add_step_to_summary(const Step& step, std::span<const OpRecord> o
   summary_.overlap_s += seconds((communication & (backward - exposed)).length());
 }
 
+void Timeline::add_device_spans(std::vector<DeviceSpan> spans) {
+  if (steps_.empty()) return;
+  const int64_t start = steps_.front().begin_ns;
+  for (DeviceSpan& span : spans)
+    if (span.begin_ns >= start) device_spans_.push_back(std::move(span));
+}
+
 TimelineSummary sum_of(std::span<const TimelineSummary> summaries) {
   TimelineSummary sum{.ranks = 0};
   for (const TimelineSummary& one : summaries) {
@@ -230,6 +237,9 @@ std::string Timeline::part() const {
                 operation.bytes,
                 operation.posted_ns,
                 operation.completed_ns};
+  });
+  list("device", device_spans_, [](const DeviceSpan& span) {
+    return Json{span.row, span.name, span.begin_ns, span.end_ns};
   });
   return text + '}';
 }

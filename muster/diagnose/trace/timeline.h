@@ -36,6 +36,9 @@ namespace muster::diagnose {
 
 enum class Phase : uint8_t { kDataWait, kForward, kBackward, kOptimizer };
 
+/// "data wait", "forward", "backward" or "optimizer".
+std::string_view name_of(Phase phase);
+
 /// Sums over steps, seconds.
 struct TimelineSummary {
   int64_t ranks = 1, steps = 0;
@@ -100,6 +103,15 @@ class Timeline {
     Timeline* timeline_;
   };
 
+  /// What a device did, by its own clock: a stretch on a row of the trace. Those on one row lie beside
+  /// or within each other.
+  struct DeviceSpan {
+    std::string row, name;
+    int64_t begin_ns = 0, end_ns = 0;  ///< on the timeline's clock
+  };
+  /// In the order of begin_ns on each row. What began before the first step that is kept is left out.
+  void add_device_spans(std::vector<DeviceSpan> spans);
+
   const TimelineSummary& summary() const { return summary_; }
 
   /// This rank's part as text, for chrome_trace() on one of the ranks.
@@ -135,6 +147,7 @@ class Timeline {
   std::vector<Span> spans_;
   size_t first_span_ = 0;  // of the step under way
   std::vector<Operation> operations_;
+  std::vector<DeviceSpan> device_spans_;
   std::vector<std::string> calls_;  // what the operations were called with, each once
   std::unordered_map<std::string, uint32_t> call_numbers_;
   TimelineSummary summary_;
@@ -152,7 +165,7 @@ int64_t start_of_part(std::string_view part);
 
 /// One trace of the ranks' parts in the Trace Event Format (JSON object form): a process per rank,
 /// with rows for steps, phases and collectives; those that are under way together have rows of
-/// their own. Times are microseconds since the earliest rank's start, by the hosts' wall clocks.
+/// their own, and so have the streams of a device. Times are microseconds since the earliest rank's start, by the hosts' wall clocks.
 /// Opens in chrome://tracing and ui.perfetto.dev. Holds one part at a time.
 class ChromeTrace {
  public:

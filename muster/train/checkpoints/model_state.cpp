@@ -109,9 +109,11 @@ tensor::NamedTensorList gather_rng_states(const distributed::ProcessGroup& group
 void restore_generator(at::Generator& generator,
                        const Checkpoint& checkpoint,
                        const distributed::ProcessGroup& group,
-                       int64_t seed) {
+                       int64_t seed,
+                       bool fits) {
   for (const auto& [name, state] : checkpoint.rng) {
-    if (checkpoint.world_size == group.world_size() && name == concat("rank.", group.rank()))
+    if (fits && checkpoint.world_size == group.world_size() &&
+        name == concat("rank.", group.rank()))
       return generator.set_state(state);
   }
   generator.set_current_seed(static_cast<uint64_t>(seed) +

@@ -28,15 +28,18 @@ std::set<std::string> infinite_buffers(const torch::nn::Module& module);
 std::optional<std::string> first_not_finite(const tensor::NamedTensorList& tensors,
                                             const std::set<std::string>& may_be_infinite = {});
 
-/// The states of every rank's `generator` (a CPU one): "rank.0", … // [5056] uint8. Collective.
+/// The states of every rank's `generator`: "rank.0", … // [N] uint8 on the CPU; 5056 of them of a
+/// CPU's generator. Collective.
 tensor::NamedTensorList gather_rng_states(const distributed::ProcessGroup& group,
                                           const at::Generator& generator);
 
-/// Sets `generator` to this rank's state in the checkpoint. A group of another size than wrote it
-/// gets new streams, which are functions of `seed` and the step and differ from those already used.
+/// Sets `generator` to this rank's state in the checkpoint. A group of another size than wrote it,
+/// or a generator of another kind of device (`fits` is false), gets new streams, which are functions
+/// of `seed` and the step and differ from those already used.
 void restore_generator(at::Generator& generator,
                        const Checkpoint& checkpoint,
                        const distributed::ProcessGroup& group,
-                       int64_t seed);
+                       int64_t seed,
+                       bool fits = true);
 
 }  // namespace muster::train

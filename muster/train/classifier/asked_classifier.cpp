@@ -15,6 +15,7 @@
 #include "muster/train/checkpoints/saved_weights.h"
 #include "muster/train/classifier/trainer.h"
 #include "muster/train/loop/first_rank.h"
+#include "muster/train/loop/out_of_memory.h"
 #include "muster/train/loop/run_start.h"
 #include "muster/train/loop/task_parts.h"
 
@@ -180,15 +181,27 @@ Json told_by_first(const Checkpoint& saved, const distributed::ProcessGroup& gro
 
 }  // namespace
 
-Surroundings surroundings_of(const std::optional<RankEnv>& env) {
+Surroundings surroundings_of(const std::optional<RankEnv>& env, const tensor::DeviceKinds& kinds) {
   return {.world_size = env ? env->world_size : 1,
           .local_world_size = env ? env->local_world_size : 1,
-          .cores = std::max<int64_t>(1, std::thread::hardware_concurrency())};
+          .cores = std::max<int64_t>(1, std::thread::hardware_concurrency()),
+          .intraop_threads = 0,
+          .local_rank = env ? env->local_rank : 0,
+          .kinds = kinds};
+}
+
+Placement place_asked(const AskOptions& said, const Surroundings& around) {
+  return place({.device = said.device,
+                .devices = {},
+                .local_rank = around.local_rank,
+                .local_world_size = around.local_world_size,
+                .kinds = around.kinds});
 }
 
 AskedClassifier ask_classifier(const AskOptions& said,
                                const Surroundings& around,
-                               const distributed::ProcessGroup& group) {
+                               const distributed::ProcessGroup& group,
+                               c10::Device device) {
   if (said.batch_size < 1) {
     throw usage_error({.refused = "--batch-size",
                        .rule = "at least 1",
@@ -208,7 +221,8 @@ AskedClassifier ask_classifier(const AskOptions& said,
                         .data = wanted.data,
                         .split = said.split,
                         .checkpoint = told.at("folder").get<std::string>(),
-                        .step = told.at("step").get<int64_t>()};
+                        .step = told.at("step").get<int64_t>(),
+                        .device = device};
   const DatasetPtr samples = wanted_split(said.split, wanted, plan);
   check_fits(wanted, samples->spec(), seen);
   if (wanted.is_own) note_content(said.split, plan, samples, asked.notes);
@@ -223,6 +237,8 @@ AskedClassifier ask_classifier(const AskOptions& said,
   asked.samples = data::fit_images(
       samples, plan.model_shape.channels, plan.model_shape.height, plan.model_shape.width);
   asked.task = make_seeded(classifier_maker(plan, /*is_resumed=*/true), plan.options.seed);
+  if (!device.is_cpu())
+    with_memory_words(device, "at the start", [&] { asked.task->move_to(device); });
   load_on_all_ranks(*asked.task->module(), group, [&] { return std::move(saved); });
   asked.options = {.batch_size = said.batch_size,
                    .workers = said.workers >= 0

@@ -15,6 +15,7 @@
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/loop/resolve.h"
 #include "muster/train/plan/ask_options.h"
+#include "muster/train/plan/placement.h"
 #include "muster/train/task/task.h"
 
 namespace muster::train {
@@ -28,18 +29,26 @@ struct AskedClassifier {
   std::string split;                 ///< "test"
   std::filesystem::path checkpoint;  ///< whose weights these are, as rank 0 sees it
   int64_t step = 0;                  ///< of the checkpoint
+  c10::Device device = c10::kCPU;    ///< where the task is
   std::vector<std::string> notes;    ///< for people: what keeps numbers from being compared
 };
 
-/// This machine, as one rank of the job that the environment names, or alone.
-Surroundings surroundings_of(const std::optional<RankEnv>& env);
+/// This machine, as one rank of the job that the environment names, or alone; `kinds` are those that
+/// --device may name.
+Surroundings surroundings_of(const std::optional<RankEnv>& env,
+                             const tensor::DeviceKinds& kinds = tensor::usual_devices());
+
+/// Where this rank is to answer, and opens that kind of device: before there is a group. Throws as
+/// place().
+Placement place_asked(const AskOptions& said, const Surroundings& around);
 
 /// Reads the run's plan and weights on rank 0, which alone need see its folder, and opens the
-/// samples on every rank. Nothing is written. Throws a usage error as read_weights(), for a run
+/// samples on every rank; the task is on `device`. Nothing is written. Throws a usage error as read_weights(), for a run
 /// whose task is another, samples of other sizes or classes than the model was trained on, a split
 /// that the run has not, and ranks that see other samples than rank 0. Collective.
 AskedClassifier ask_classifier(const AskOptions& said,
                                const Surroundings& around,
-                               const distributed::ProcessGroup& group);
+                               const distributed::ProcessGroup& group,
+                               c10::Device device = c10::kCPU);
 
 }  // namespace muster::train

@@ -1,13 +1,17 @@
 #include "muster/train/loop/evaluate.h"
 
-#include <limits>
+#include <optional>
+#include <utility>
 
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 
-#include "muster/data/loader/loader.h"
+#include "muster/data/loader/device_batches.h"
 #include "muster/data/samplers/exact_cover.h"
+#include "muster/tensor/device/host_copy.h"
 #include "muster/train/loop/evaluation_mode.h"
+#include "muster/train/loop/out_of_memory.h"
+#include "muster/train/loop/rank_device.h"
 #include "muster/train/task/step.h"
 
 namespace muster::train {
@@ -29,6 +33,30 @@ Meter sum_over_ranks(const Meter& own, const distributed::ProcessGroup& group) {
   return all;
 }
 
+/// Tells the sums behind each batch, on a device when the next batch is queued.
+class SumsShown {
+ public:
+  SumsShown(int64_t batches, const AfterBatch& show) : batches_(batches), show_(show) {}
+
+  void after_batch(const StepSums& sums) {
+    if (!show_) return;
+    if (sums.device().is_cpu()) return show_(++done_, batches_, sums.on_host());
+    end();
+    coming_.emplace(sums.on_host(), tensor::HostCopy(sums.values()));
+  }
+  void end() {
+    if (!coming_) return;
+    show_(++done_, batches_, StepSums::joined(coming_->first, coming_->second.wait()));
+    coming_.reset();
+  }
+
+ private:
+  int64_t batches_;
+  const AfterBatch& show_;
+  int64_t done_ = 0;
+  std::optional<std::pair<Meter, tensor::HostCopy>> coming_;
+};
+
 }  // namespace
 
 Evaluation evaluate(Task& task,
@@ -39,28 +67,34 @@ Evaluation evaluate(Task& task,
   const c10::NoGradGuard no_grad;
   const EvaluationMode mode(*task.module(), group);
   const int64_t samples = dataset->size();
-  Meter own(std::make_shared<const std::vector<Metric>>(task.metrics()));
+  const c10::Device device = device_of(*task.module());
+  StepSums own(std::make_shared<const std::vector<Metric>>(task.metrics()), device);
   task.begin_evaluation(options.phase, dataset->spec());
   data::Loader loader(
       std::move(dataset),
-      {.batch_size = options.batch_size, .workers = options.workers},
+      {.batch_size = options.batch_size, .workers = options.workers, .device = device},
       std::make_unique<data::ExactCoverSampler>(
           samples,
           data::ExactCoverSamplerOptions{.world_size = group.world_size(), .rank = group.rank()}));
   const StepContext context{.phase = options.phase, .step = options.step, .epoch = options.epoch};
-  int64_t done = 0;
-  for (const data::Batch& batch : loader.epoch(0)) {
-    StepResult result;
-    {
-      const PrecisionGuard guard(options.precision, device_of(batch));
-      result = task.evaluate_step(batch, context);
-    }
+  data::DeviceBatches batches(device);
+  batches.begin(loader.epoch(0));
+  SumsShown shown(loader.batches_per_epoch(), after_batch);
+  const auto in_words = [&](const auto& action) {
+    return with_memory_words(device, "in an evaluation", action);
+  };
+  while (const auto next = in_words([&] { return batches.next(); })) {
+    const StepResult result = in_words([&] {
+      const PrecisionGuard guard(options.precision, device_of(next->batch));
+      return task.evaluate_step(next->batch, context);
+    });
     check_result(task, result, /*trains=*/false);
-    add_to(own, task, result, weight_of(task, batch));
-    if (after_batch) after_batch(++done, loader.batches_per_epoch(), own);
+    add_to(own, task, result, weight_of(task, next->on_host()));
+    shown.after_batch(own);
   }
+  shown.end();
   task.end_evaluation(options.phase, group);
-  const Meter all = sum_over_ranks(own, group);
+  const Meter all = sum_over_ranks(own.read(), group);
   Evaluation seen{.metrics = all.metrics(), .weight = all.weight()};
   if (options.phase == Phase::kTest) seen.report = task.report();
   return seen;

@@ -25,7 +25,7 @@ struct EvaluateOptions {
 /// Called with the batches that this rank has done, those it has, and what they sum up to.
 using AfterBatch = std::function<void(int64_t done, int64_t batches, const Meter& so_far)>;
 
-/// In evaluation mode, without gradients; the module's mode is put back. The ranks share the samples
+/// In evaluation mode, without gradients, on the device of the module; the module's mode is put back. The ranks share the samples
 /// without repeating or leaving out any; buffers are rank 0's, as DDP's forward would make them.
 /// Collective.
 Evaluation evaluate(Task& task,

@@ -4,16 +4,16 @@
 #include <cmath>
 #include <iterator>
 
-#include <ATen/CPUGeneratorImpl.h>
-
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/data/sets/subset_dataset.h"
+#include "muster/tensor/device/generators.h"
 #include "muster/train/checkpoints/model_state.h"
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/loop/first_rank.h"
 #include "muster/train/loop/messages.h"
+#include "muster/train/loop/out_of_memory.h"
 #include "muster/train/loop/run_start.h"
 #include "muster/train/loop/task_parts.h"
 #include "muster/train/loop/training.h"
@@ -23,10 +23,21 @@ namespace muster::train {
 namespace {
 
 void remark_shared_generator(const FitPlan& plan, RunLog& log) {
-  if (plan.options.devices > 1)
+  if (plan.threads > 1)
     log.note(
         "the task's module draws from torch's default generator, which ranks that are threads "
         "share: what it draws differs from run to run (see Task::set_generator)");
+}
+
+constexpr const char* kDeviceKey = "device";  // kind of device of a checkpoint; none: the CPU
+
+std::string other_device_line(const std::string& before, const std::string& now) {
+  return concat("the checkpoint is of a run on ",
+                before,
+                ", and this one is on ",
+                now,
+                ": random numbers are drawn anew from the seed and the step, and sums round "
+                "otherwise");
 }
 
 /// The split, or the samples of its first batches; -1: all.
@@ -51,6 +62,7 @@ Trainer::Trainer(const TaskMaker& make_task,
                  const FitCallbacks& callbacks,
                  RunFolder* owned)
     : plan_(plan),
+      device_(device_of_rank(plan, group.rank())),
       group_(group),
       output_(output),
       hooks_(callbacks, group, position_),
@@ -67,7 +79,9 @@ Trainer::Trainer(const TaskMaker& make_task,
              .wants_less = plan.monitor_falls}),
       log_(plan, output, group.rank() == 0, callbacks_),
       divergence_(plan, group, log_, callbacks_),
-      timeline_(callbacks.trace, group, [this](const std::string& line) { log_.note(line); }) {
+      timeline_(
+          callbacks.trace, group, [this](const std::string& line) { log_.note(line); }, device_) {
+  batches_.trace(timeline_.device_spans(), [this] { timeline_.batch_arrived(); });
   begin_on_rank(plan, group, resume);
   loader_ = make_loader(plan, data_.train, group);
   check_batches_on_ranks(*data_.train, group);
@@ -97,12 +111,14 @@ void Trainer::make_task(const TaskMaker& make) {
   module_ = task_->module();
   metrics_ = std::make_shared<const std::vector<Metric>>(task_->metrics());
   check_task_on_ranks(*task_, group_);
-  for (Meter* meter : {&step_meter_, &epoch_meter_, &window_meter_}) *meter = Meter(metrics_);
+  // After its weights were drawn, which are so the same on every kind of device.
+  if (!device_.is_cpu()) task_->move_to(device_);
+  for (Meter* meter : {&epoch_meter_, &window_meter_}) *meter = Meter(metrics_);
   step_report_.emplace(group_, metrics_);
   // The same seed gave every rank the same weights; what a module draws later (dropout) differs.
-  generator_ = at::detail::createCPUGenerator();
+  generator_ = tensor::new_generator(device_);
   if (!task_->set_generator(generator_)) {
-    generator_ = at::detail::getDefaultCPUGenerator();
+    generator_ = tensor::default_generator(device_);
     remark_shared_generator(plan_, log_);
   }
   generator_.set_current_seed(static_cast<uint64_t>(plan_.options.seed) +
@@ -128,7 +144,7 @@ void Trainer::rehearse() {
   for (size_t part = 0; part < parts_.size(); ++part) {
     Strategy& strategy = parts_[part]->strategy();
     if (!strategy.wants_rehearsal()) continue;
-    const data::Batch batch = stand_in_batch(*data_.train);
+    const data::Batch batch = data::batch_on(stand_in_batch(*data_.train), device_);
     const auto turn = turn_of(part);
     StepResult result;
     {
@@ -167,7 +183,10 @@ void Trainer::restore(const Checkpoint& checkpoint) {
   best_.load_state(checkpoint.loop.at("best"));
   if (checkpoint.loop.contains("task")) task_->load_state(checkpoint.loop.at("task"));
   best_step_ = checkpoint.best_step;
-  restore_generator(generator_, checkpoint, group_, plan_.options.seed);
+  const std::string kind = c10::DeviceTypeName(device_.type(), /*lower_case=*/true);
+  const std::string before = checkpoint.loop.value(kDeviceKey, std::string("cpu"));
+  restore_generator(generator_, checkpoint, group_, plan_.options.seed, kind == before);
+  if (kind != before) log_.note(other_device_line(before, kind));
   last_saved_ = started_after_ = position_.step;
 }
 
@@ -206,6 +225,7 @@ FitResult Trainer::run() {
     }
   }
   if (stops_early()) log_.note(early_stop_line(plan_, best_, best_step_));
+  hear_all();
   if (!result.interrupted) end_inside_epoch();
   if (last_saved_ != position_.step) save();
   if (!result.interrupted) test(result);
@@ -228,6 +248,7 @@ FitResult Trainer::run() {
 }
 
 void Trainer::save() {
+  hear_all();
   check_weights();
   check_hooks();
   const tensor::NamedTensorList rng = gather_rng_states(group_, generator_);
@@ -250,6 +271,7 @@ void Trainer::save() {
                  {"task_name", task_->name()},
                  {"task", task_->state()}};
     if (!groups_->record().is_null()) loop["groups"] = groups_->record();
+    if (!device_.is_cpu()) loop[kDeviceKey] = c10::DeviceTypeName(device_.type(), true);
     writer_->start({.position = position_,
                     .world_size = group_.world_size(),
                     .global_batch = plan_.options.batch_size,
@@ -297,7 +319,17 @@ FitResult fit(const TaskMaker& make_task,
               const std::optional<Checkpoint>& resume,
               const FitCallbacks& callbacks,
               RunFolder* owned) {
-  return detail::Trainer(make_task, data, plan, group, output, resume, callbacks, owned).run();
+  std::optional<detail::Trainer> trainer;
+  try {
+    trainer.emplace(make_task, data, plan, group, output, resume, callbacks, owned);
+    return trainer->run();
+  } catch (const c10::OutOfMemoryError& error) {
+    throw out_of_memory(error,
+                        device_of_rank(plan, group.rank()),
+                        !trainer                ? "at the start"
+                        : trainer->steps() == 0 ? "in the first step"
+                                                : concat("after step ", trainer->steps()));
+  }
 }
 
 }  // namespace muster::train

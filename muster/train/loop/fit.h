@@ -19,7 +19,7 @@ namespace muster::train {
 /// [Exact resume] and Note [Life of a run folder]. `owned` is rank 0's hold on `output` where the caller has it; else
 /// it is taken for this call. Throws a usage error for what cannot go on here, before anything is
 /// written. Throws an environment error if the run diverges, the same on every rank: if the loss is
-/// not finite on any rank, before the step is applied; under 16-mixed if that, or gradients that are
+/// not finite on any rank, before the step is applied (on a device, while it makes the next one); under 16-mixed if that, or gradients that are
 /// not finite, persist until the loss scale is below 1; if weights are not finite at a checkpoint or
 /// an epoch's end, which are not saved then, or the loss of the validation or test is not.
 FitResult fit(const TaskMaker& make_task,

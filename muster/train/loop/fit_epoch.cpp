@@ -16,10 +16,10 @@ Trainer::Step Trainer::train_epoch() {
     callbacks_.epoch_began(at);
   }
   groups_->train_mode();
-  data::Epoch epoch = loader_->epoch(position_.epoch, position_.samples);
+  batches_.begin(loader_->epoch(position_.epoch, position_.samples));
   while (position_.samples < plan_.samples_per_epoch) {
     if (finished()) return Step::kDone;  // max_steps inside the epoch
-    train_step(epoch);
+    train_step();
     if (stop_wished_) return Step::kStopped;
   }
   return end_epoch();
@@ -28,22 +28,9 @@ Trainer::Step Trainer::train_epoch() {
 void Trainer::after_step(int64_t samples) {
   ++position_.step;
   position_.samples += samples;
-  epoch_meter_.add(step_meter_);
-  window_meter_.add(step_meter_);
-  if (position_.step % plan_.options.log_every == 0) {
-    write_train_row();
-    window_meter_ = Meter(metrics_);
-  }
-  const int64_t in_epoch =
-      (position_.samples + plan_.samples_per_step - 1) / plan_.samples_per_step;
-  log_.progress("train", position_, in_epoch, plan_.steps_per_epoch, epoch_meter_.metrics());
-  if (callbacks_.step_ended) {
-    callbacks_.step_ended({.at = hooks_.here(),
-                           .metrics = step_meter_.metrics(),
-                           .lr = optimizer().lr(),
-                           .gradient_norm = gradient_norm_});
-  }
-  if (in_epoch == plan_.steps_per_epoch) return;  // the epoch's end does both
+  record_heard();
+  const int64_t in_epoch = step_in_epoch();
+  if (in_epoch == plan_.steps_per_epoch) return hear_all();  // the epoch's end does both
   const auto is_due = [](int64_t steps, int64_t every) { return every > 0 && steps % every == 0; };
   if (is_due(in_epoch, plan_.options.val_check_interval)) {
     validate();
@@ -58,13 +45,12 @@ void Trainer::end_inside_epoch() {
   if (position_.step == started_after_) return;  // an earlier process has said it
   if (position_.samples > 0 && validated_ != position_.step)
     log_.note(epoch_line(plan_, position_, epoch_meter_.metrics(), {}, scaler()));
-  if (position_.step < plan_.options.log_every && !window_meter_.empty()) write_train_row();
+  if (position_.step < plan_.options.log_every && !window_meter_.empty())
+    write_train_row(optimizer().lr());
 }
 
-void Trainer::write_train_row() {
-  log_.train(position_,
-             window_meter_.metrics(),
-             {.lr = optimizer().lr(), .gradient_norm = gradient_norm_});
+void Trainer::write_train_row(double lr) {
+  log_.train(position_, window_meter_.metrics(), {.lr = lr, .gradient_norm = gradient_norm_});
 }
 
 /// Before weights are scored or saved.
@@ -83,6 +69,7 @@ void Trainer::check_hooks() {
 
 /// Scores the weights as they are, which may be the best so far.
 Metrics Trainer::validate() {
+  hear_all();
   check_weights();
   const Evaluation seen = evaluate_split(data_.validation, Phase::kValidate);
   log_.evaluated("validate", position_, seen.metrics);

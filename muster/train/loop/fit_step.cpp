@@ -1,6 +1,5 @@
 // One optimizer step of fit().
 #include <algorithm>
-#include <cmath>
 
 #include <ATen/ops/full.h>
 
@@ -21,7 +20,7 @@ namespace muster::train::detail {
 // last batch takes part with factor 0, so that the collectives match. The weight of a batch is its
 // number of samples, which all ranks know for all; a task's own weight (Task::weight) is summed over
 // the ranks before the first forward of the step.
-void Trainer::train_step(data::Epoch& epoch) {
+void Trainer::train_step() {
   const auto started = Clock::now();
   timeline_.begin_step(position_.step);
   const int64_t samples =
@@ -30,15 +29,15 @@ void Trainer::train_step(data::Epoch& epoch) {
   const int64_t batches = (samples + batch_size - 1) / batch_size;
   const optim::ScheduleValue rate =
       schedule_->at({.step = position_.step, .epoch = position_.epoch});
-  step_meter_ = Meter(metrics_);
+  made_.push_back({.before = position_, .answers_due = parts_.size(), .sum = Meter(metrics_)});
   if (parts_.size() == 1 && !task_->has_own_weights()) {
     train_part(0, rate, batches, [&](int64_t) {
-      Share share = next_share(epoch);
+      Share share = next_share();
       share.factor = factor_of(share.weight, static_cast<double>(samples));
       return share;
     });
   } else {
-    const std::vector<Share> shares = all_shares(epoch, batches, samples);
+    const std::vector<Share> shares = all_shares(batches, samples);
     for (size_t part = 0; part < parts_.size(); ++part)
       train_part(part, rate, batches, [&](int64_t i) { return shares[static_cast<size_t>(i)]; });
   }
@@ -52,26 +51,24 @@ double Trainer::factor_of(double weight, double of_all) const {
 }
 
 /// This rank's share of the next batch.
-Trainer::Share Trainer::next_share(data::Epoch& epoch) {
+Trainer::Share Trainer::next_share() {
   timeline_.begin(diagnose::Phase::kDataWait);
-  std::optional<data::Batch> batch = epoch.next();
-  if (!batch) {
-    if (!stand_in_) stand_in_ = stand_in_batch(*data_.train);
+  std::optional<data::ArrivedBatch> next = batches_.next();
+  if (!next) {
+    if (!stand_in_) stand_in_ = data::batch_on(stand_in_batch(*data_.train), device_);
     return {.batch = *stand_in_};
   }
-  if (log_.wants_images()) log_.images(task_->images(*batch), position_);
-  const double weight = weight_of(*task_, *batch);
-  return {.batch = std::move(*batch), .weight = weight};
+  if (log_.wants_images()) log_.images(task_->images(next->on_host()), position_);
+  const double weight = weight_of(*task_, next->on_host());
+  return {.batch = std::move(next->batch), .weight = weight};
 }
 
 /// The same of all batches of the step.
-std::vector<Trainer::Share> Trainer::all_shares(data::Epoch& epoch,
-                                                int64_t batches,
-                                                int64_t samples) {
+std::vector<Trainer::Share> Trainer::all_shares(int64_t batches, int64_t samples) {
   std::vector<Share> shares;
   double own = 0;
   for (int64_t i = 0; i < batches; ++i) {
-    shares.push_back(next_share(epoch));
+    shares.push_back(next_share());
     own += shares.back().weight;
   }
   double all = static_cast<double>(samples);
@@ -99,43 +96,40 @@ void Trainer::train_part(size_t index,
   const auto turn = turn_of(index);
   apply(rate, part.optimizer());
   part.optimizer().zero_grad();
-  gradient_norm_.reset();  // of a step that is left out there is none
-  Meter local(metrics_);
+  if (index == 0) made_.back().lr = part.optimizer().lr();
+  made_.back().gradient_norm.reset();  // of a step that is left out there is none
+  StepSums local(metrics_, device_);
   for (int64_t i = 0; i < batches; ++i) backward(index, share(i), i + 1 == batches, local);
   timeline_.end();
-  step_report_->wait();
-  if (step_report_->hook_failed()) check_hooks();
-  // A wish to stop waits until the step is applied: forward has already moved BatchNorm's
-  // statistics.
+  step_report_->send_answers();
+  hear(is_late() ? 1 : 0);
   timeline_.begin(diagnose::Phase::kOptimizer);
-  update(part);
-  step_meter_.add(step_report_->sum());
-  stop_wished_ = step_report_->stop();
+  update(part, local);
 }
 
-/// The optimizer's step, unless a loss or gradient is not finite: decided alike on all ranks,
-/// before any of them changes a weight.
-void Trainer::update(TrainedPart& part) {
-  const int64_t ranks = step_report_->ranks_not_finite();
-  const std::string seen = concat(ranks, " of ", group_.world_size(), " ranks");
+/// The optimizer's step, unless a gradient or, with a loss scale, a loss is not finite: decided alike
+/// on all ranks, before any of them changes a weight.
+void Trainer::update(TrainedPart& part, const StepSums& local) {
   LossScaler& scaler = part.scaler();
-  if (ranks > 0 && !scaler.enabled()) divergence_.end(here(), {.what = "the loss", .value = seen});
   const double scale = scaler.scale();
-  const bool made = scaler.step(part.optimizer(), ranks == 0, [&] {
+  const auto make = [&] {
     clip_gradients(part);
     part.optimizer().step();
-  });
-  if (!made && scaler.exhausted()) {
-    divergence_.end(
-        here(),
-        {.what = ranks > 0 ? "the loss" : "a gradient",
-         .value = concat("NaN or infinity at every loss scale down to ", shortest(scale))});
-  }
+  };
+  const bool made =
+      is_late() ? scaler.step(part.optimizer(), local.loss(), make)
+                : scaler.step(part.optimizer(), step_report_->ranks_not_finite() == 0, make);
+  if (made || !scaler.exhausted()) return;
+  hear_all();
+  divergence_.end(
+      in(made_.back()),
+      {.what = step_report_->ranks_not_finite() > 0 ? "the loss" : "a gradient",
+       .value = concat("NaN or infinity at every loss scale down to ", shortest(scale))});
 }
 
-/// Forward and backward of one batch, whose samples are added to `sum`. The last batch of a step
+/// Forward and backward of one batch, whose samples are added to `sums`. The last batch of a step
 /// averages the gradients over the ranks, and posts what the ranks tell each other.
-void Trainer::backward(size_t index, const Share& share, bool last, Meter& sum) {
+void Trainer::backward(size_t index, const Share& share, bool last, StepSums& sums) {
   TrainedPart& part = *parts_[index];
   const auto run = [&] {
     timeline_.begin(diagnose::Phase::kForward);
@@ -146,11 +140,11 @@ void Trainer::backward(size_t index, const Share& share, bool last, Meter& sum) 
           [&] { return task_->train_step(share.batch, context(Phase::kTrain, index)); });
     }
     check_result(*task_, result, /*trains=*/true);
-    if (share.weight > 0) add_to(sum, *task_, result, share.weight);
+    if (share.weight > 0) add_to(sums, *task_, result, share.weight);
     if (last) {
       const bool asks = index + 1 == parts_.size() && callbacks_.stop_requested;
       const bool stop = asks && callbacks_.stop_requested();
-      step_report_->post({.stop = stop, .hook_failed = hooks_.failed()}, sum);
+      step_report_->post({.stop = stop, .hook_failed = hooks_.failed()}, sums);
     }
     timeline_.begin(diagnose::Phase::kBackward);
     part.scaler().scale(share.factor == 1 ? result.loss : result.loss * share.factor).backward();
@@ -165,9 +159,8 @@ void Trainer::backward(size_t index, const Share& share, bool last, Meter& sum) 
 void Trainer::clip_gradients(TrainedPart& part) {
   const double limit = plan_.options.gradient_clip_val;
   if (limit <= 0) return;
-  gradient_norm_ = part.strategy().clip_gradients(limit);
-  if (!std::isfinite(*gradient_norm_))
-    divergence_.end(here(), {.what = "the gradients' norm", .value = shortest(*gradient_norm_)});
+  made_.back().gradient_norm.emplace(part.strategy().clip_gradients(limit));
+  if (!is_late()) check_norm(made_.back());
 }
 
 }  // namespace muster::train::detail

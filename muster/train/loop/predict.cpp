@@ -9,9 +9,11 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/data/loader/loader.h"
+#include "muster/data/loader/device_batches.h"
 #include "muster/data/samplers/exact_cover.h"
 #include "muster/train/loop/evaluation_mode.h"
+#include "muster/train/loop/out_of_memory.h"
+#include "muster/train/loop/rank_device.h"
 #include "muster/train/task/step.h"
 
 namespace muster::train {
@@ -95,30 +97,38 @@ void predict(Task& task,
   const Answers answers(task, options);
   // A rank may have no sample at all, and none in the last round.
   const std::vector<int64_t> some{0};
-  const tensor::NamedTensorList example = answers(dataset->get(some));
+  const c10::Device device = device_of(*task.module());
+  const auto in_words = [&](const auto& action) {
+    return with_memory_words(device, "in a prediction", action);
+  };
+  const tensor::NamedTensorList example =
+      in_words([&] { return answers(data::batch_on(dataset->get(some), device)); });
   const std::string form = form_of(example);
   for (const std::string& other : group.all_gather_text(form)) check_form(task, other, form);
 
   data::Loader loader(
       std::move(dataset),
-      {.batch_size = options.batch_size, .workers = options.workers},
+      {.batch_size = options.batch_size, .workers = options.workers, .device = device},
       std::make_unique<data::ExactCoverSampler>(
           samples, data::ExactCoverSamplerOptions{.world_size = ranks, .rank = group.rank()}));
-  data::Epoch epoch = loader.epoch(0);
+  data::DeviceBatches batches(device);
+  batches.begin(loader.epoch(0));
   const int64_t per_forward = std::min(options.batch_size, samples);
   for (int64_t first = 0; first < samples;) {
     const int64_t here = std::min(options.batch_size * ranks, samples - first);
     const int64_t rows = (here + ranks - 1) / ranks;  // of the ranks that have most
-    const std::optional<data::Batch> batch = epoch.next();
+    const auto next = in_words([&] { return batches.next(); });
+    const data::Batch* const batch = next ? &next->batch : nullptr;
     tensor::NamedTensorList own;
-    if (batch) own = answers(filled(*batch, per_forward));
-    if (batch) check_form(task, form_of(own), form);
+    if (batch != nullptr) own = in_words([&] { return answers(filled(*batch, per_forward)); });
+    if (batch != nullptr) check_form(task, form_of(own), form);
     PredictedRows all{.first = first};
     for (size_t i = 0; i < example.size(); ++i) {
       std::vector<int64_t> shape = example[i].second.sizes().vec();
       shape[0] = rows;
       at::Tensor padded = at::zeros(shape, example[i].second.options().device(group.device()));
-      if (batch) padded.slice(0, 0, batch->size()).copy_(own[i].second.slice(0, 0, batch->size()));
+      if (batch != nullptr)
+        padded.slice(0, 0, batch->size()).copy_(own[i].second.slice(0, 0, batch->size()));
       const at::Tensor gathered = ranks > 1 ? group.all_gather(padded) : padded.unsqueeze(0);
       if (group.rank() == 0) all.columns.emplace_back(example[i].first, in_order(gathered, here));
     }

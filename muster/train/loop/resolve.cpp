@@ -10,6 +10,7 @@
 #include "muster/optim/optimizer.h"
 #include "muster/optim/schedule.h"
 #include "muster/train/plan/option_checks.h"
+#include "muster/train/plan/placement.h"
 #include "muster/train/replicas/strategy.h"
 
 namespace muster::train {
@@ -61,55 +62,74 @@ int64_t share_of_batch(int64_t batch_size, int64_t world_size) {
                          : concat("take ", world_size)});
 }
 
-/// Refuses a strategy whose ranks come from elsewhere.
-void check_ranks(const StrategyEntry& strategy, const FitOptions& options, int64_t processes) {
-  const int64_t devices = options.devices;
+/// Refuses a strategy whose ranks come from elsewhere. `devices`: ranks that --devices asks for.
+void check_ranks(const StrategyEntry& strategy,
+                 const FitOptions& options,
+                 int64_t processes,
+                 int64_t devices) {
   const std::string& backend = options.backend;
   const std::string flag = concat("--strategy ", strategy.name);
+  const bool only_threads = strategy.ranks == RankSource::kThreads;
   if (strategy.ranks != RankSource::kProcesses && processes > 1) {
-    const bool threads = strategy.ranks == RankSource::kThreads;
     throw usage_error(
         {.refused = flag,
-         .rule = threads ? "its ranks are threads of one process" : "it trains on one rank",
-         .value = concat(processes, threads ? " processes" : " ranks"),
-         .hint = concat(
-             "start one process", threads ? " with --devices N" : "", ", or take --strategy ddp")});
+         .rule = only_threads ? "its ranks are threads of one process" : "it trains on one rank",
+         .value = concat(processes, only_threads ? " processes" : " ranks"),
+         .hint = concat("start one process",
+                        only_threads ? " with --devices N" : "",
+                        ", or take --strategy ddp")});
   }
-  if (strategy.ranks == RankSource::kThreads && devices == 0) {
+  if (only_threads && devices == 0) {
     throw usage_error({.refused = flag,
                        .rule = "it needs the number of its ranks",
                        .hint = "say --devices N, at most the number of cores"});
   }
-  if (strategy.ranks == RankSource::kThreads && backend != "auto" && backend != "thread") {
+  const bool has_threads = devices > 0 && processes == 1;
+  if (has_threads && backend != "auto" && backend != "thread") {
     throw usage_error({.refused = "--backend " + backend,
                        .rule = "ranks that are threads of this process talk over `thread`",
-                       .value = flag,
-                       .hint = "leave --backend away, or take --strategy ddp"});
+                       .value = concat("--devices ", options.devices),
+                       .hint = "leave --backend away, or start the ranks with `muster run`"});
   }
-  if (strategy.ranks != RankSource::kThreads && devices > 0) {
-    throw usage_error({.refused = concat("--devices ", devices),
-                       .rule = "it is for strategies whose ranks are threads of this process",
+  if (strategy.ranks == RankSource::kNone && devices > 0) {
+    throw usage_error({.refused = concat("--devices ", options.devices),
+                       .rule = "it is for strategies with more than one rank",
                        .value = flag,
-                       .hint = concat("take --strategy dp, or `muster run --nproc-per-node ",
-                                      devices,
-                                      " -- muster train …`")});
+                       .hint = "take --strategy dp, or name one device: --device cuda:1"});
+  }
+  if (processes > 1 && devices > 0 && parse_devices(options.devices).indices.empty()) {
+    throw usage_error({.refused = concat("--devices ", options.devices),
+                       .rule = "ranks that are threads belong to one process",
+                       .value = concat(processes, " processes"),
+                       .hint =
+                           "leave --devices away: the launcher says how many ranks there are; or "
+                           "list the machine's devices, as in 0,1"});
   }
 }
 
-/// Fills in the strategy and the number of ranks.
-void resolve_strategy(FitOptions& options, FitNumbers& numbers, int64_t processes, int64_t cores) {
+/// Fills in the strategy, the number of ranks, and where they compute.
+void resolve_strategy(FitOptions& options, FitNumbers& numbers, const Surroundings& around) {
+  const int64_t devices = parse_devices(options.devices).count, processes = around.world_size;
   if (options.strategy == "auto")
-    options.strategy = processes > 1 ? "ddp" : options.devices > 0 ? "dp" : "single";
+    options.strategy = processes > 1 ? "ddp" : devices > 0 ? "dp" : "single";
   std::tie(numbers.strategy_name, numbers.strategy_params) = split_spec(options.strategy);
-  const StrategyEntry& strategy = strategies().at(numbers.strategy_name);
-  check_ranks(strategy, options, processes);
-  const bool threads = strategy.ranks == RankSource::kThreads;
-  numbers.world_size = threads ? options.devices : processes;
-  if (threads && options.devices > cores)
-    numbers.remarks.push_back(concat(options.devices,
+  check_ranks(strategies().at(numbers.strategy_name), options, processes, devices);
+  numbers.threads = processes == 1 ? devices : 0;
+  numbers.world_size = numbers.threads > 0 ? numbers.threads : processes;
+  const Placement placed = place({.device = options.device,
+                                  .devices = options.devices,
+                                  .threads = numbers.threads,
+                                  .local_rank = around.local_rank,
+                                  .local_world_size = around.local_world_size,
+                                  .kinds = around.kinds});
+  numbers.devices = placed.devices;
+  numbers.device_reason = placed.why;
+  numbers.remarks.insert(numbers.remarks.end(), placed.remarks.begin(), placed.remarks.end());
+  if (numbers.threads > around.cores && numbers.devices[0].is_cpu())
+    numbers.remarks.push_back(concat(numbers.threads,
                                      " ranks share ",
-                                     cores,
-                                     cores == 1 ? " core" : " cores",
+                                     around.cores,
+                                     around.cores == 1 ? " core" : " cores",
                                      ": they take turns, fewer ranks would be faster"));
 }
 
@@ -184,7 +204,7 @@ FitNumbers resolve_fit(FitOptions& options,
   numbers.test_samples = splits.test;
   numbers.train_fingerprint = splits.train_fingerprint;
   numbers.test_fingerprint = splits.test_fingerprint;
-  resolve_strategy(options, numbers, around.world_size, around.cores);
+  resolve_strategy(options, numbers, around);
   std::tie(numbers.optimizer_name, numbers.optimizer_params) = split_spec(options.optimizer);
   std::tie(numbers.schedule_name, numbers.schedule_params) = split_spec(options.lr_schedule);
   const auto [precision, precision_params] = split_spec(options.precision);
@@ -195,7 +215,7 @@ FitNumbers resolve_fit(FitOptions& options,
   numbers.batch_per_rank = share_of_batch(options.batch_size, numbers.world_size);
   if (options.workers < 0)
     options.workers =
-        data::default_workers(around.cores, std::max(around.local_world_size, options.devices));
+        data::default_workers(around.cores, std::max(around.local_world_size, numbers.threads));
   count_steps(options, numbers);
   numbers.schedule_steps = numbers.total_steps;
   numbers.schedule_epochs = options.epochs;
@@ -206,7 +226,7 @@ FitNumbers resolve_fit(FitOptions& options,
   check_validation(options, numbers);
   const int64_t threads =
       around.intraop_threads > 0 ? around.intraop_threads : at::get_num_threads();
-  numbers.intraop_threads = std::max<int64_t>(1, threads / std::max<int64_t>(1, options.devices));
+  numbers.intraop_threads = std::max<int64_t>(1, threads / std::max<int64_t>(1, numbers.threads));
   check_parts(options, numbers);
   return numbers;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "muster/tensor/device/device_kinds.h"
 #include "muster/train/metrics/metric.h"
 #include "muster/train/plan/fit_plan.h"
 
@@ -15,13 +16,15 @@ struct Surroundings {
   int64_t local_world_size = 1;
   int64_t cores = 1;
   int64_t intraop_threads = 0;  ///< of the calling thread's operators; 0: as many as ATen has now
+  int64_t local_rank = 0;       ///< of this process on its machine
+  tensor::DeviceKinds kinds = tensor::usual_devices();  ///< that --device may name
 };
 
 /// Replaces auto and -1 in `options`, and counts. Throws a usage error, by the name of the flag, for
 /// an unknown name, a number out of range, a batch size that the ranks cannot share equally, a
 /// metric to monitor that is not among `metrics`, what validation samples must decide where there
 /// are none, or a strategy that is not for these surroundings. `auto` is single on one rank, ddp on
-/// more, and dp where --devices is said.
+/// more, and dp where --devices is said. Opens the kind of device that --device means; see place().
 FitNumbers resolve_fit(FitOptions& options,
                        const Surroundings& around,
                        const SplitFacts& splits,

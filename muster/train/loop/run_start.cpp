@@ -1,5 +1,7 @@
 #include "muster/train/loop/run_start.h"
 
+#include <algorithm>
+
 #include <ATen/Parallel.h>
 
 #include "muster/base/error.h"
@@ -81,7 +83,7 @@ std::vector<std::string> resume_notes(const FitPlan& plan, const Checkpoint& res
                            threads,
                            "; sums round otherwise, so the run agrees with an unbroken one but for "
                            "rounding (OMP_NUM_THREADS=",
-                           threads * (plan.options.devices > 0 ? plan.world_size : 1),
+                           threads * std::max<int64_t>(1, plan.threads),
                            " for the same bits)"));
   }
   if (!resume.has_checksum) {

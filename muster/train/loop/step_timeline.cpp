@@ -17,6 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kOnDevice = "compute";
+
 /// The other ranks' parts come to rank 0 one after the other: it holds one at a time.
 void send(const distributed::ProcessGroup& group, const std::string& text) {
   at::Tensor bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
@@ -90,7 +92,8 @@ void check_trace(const TraceOptions& options) {
 
 StepTimeline::StepTimeline(TraceOptions options,
                            distributed::ProcessGroup group,
-                           std::function<void(const std::string&)> note)
+                           std::function<void(const std::string&)> note,
+                           c10::Device device)
     : options_(std::move(options)), group_(std::move(group)), note_(std::move(note)) {
   if (options_.file.empty()) return;
   timeline_.emplace(diagnose::TimelineOptions{.rank = group_.rank(),
@@ -98,22 +101,45 @@ StepTimeline::StepTimeline(TraceOptions options,
                                               .warm_up = options_.warm_up,
                                               .knows_ends = group_.device().is_cpu(),
                                               .recorder = distributed::flight_recorder(group_)});
+  if (!device.is_cpu()) device_spans_.emplace(device, &diagnose::FlightRecorder::now_ns);
 }
 
 void StepTimeline::begin_step(int64_t step) {
   distributed::mark_step(group_, step);
-  if (timeline_) timeline_->begin_step(step);
+  if (!timeline_) return;
+  // What was marked before the steps that are wanted is not needed; clocks drift.
+  if (begun_++ == options_.warm_up && device_spans_) device_spans_->restart();
+  step_ = step;
+  timeline_->begin_step(step);
+}
+
+void StepTimeline::batch_arrived() {
+  if (device_spans_ && !step_on_device_)
+    step_on_device_ = device_spans_->begin(kOnDevice, concat("step ", step_));
 }
 
 void StepTimeline::begin(diagnose::Phase phase) {
   if (timeline_) timeline_->begin(phase);
+  if (!device_spans_) return;
+  end_on_device(phase_on_device_);
+  if (phase == diagnose::Phase::kDataWait)
+    return;  // the device waits for nobody in the host's time
+  phase_on_device_ = device_spans_->begin(kOnDevice, std::string(diagnose::name_of(phase)));
+}
+
+void StepTimeline::end_on_device(std::optional<size_t>& span) {
+  if (span) device_spans_->end(*span);
+  span.reset();
 }
 
 void StepTimeline::end() {
   if (timeline_) timeline_->end();
+  end_on_device(phase_on_device_);
 }
 
 void StepTimeline::end_step() {
+  end_on_device(phase_on_device_);
+  end_on_device(step_on_device_);
   if (!timeline_ || written_) return;
   timeline_->end_step();
   if (!timeline_->is_recording()) finish();
@@ -124,6 +150,12 @@ void StepTimeline::finish() {
 }
 
 void StepTimeline::write() {
+  if (device_spans_) {
+    std::vector<diagnose::Timeline::DeviceSpan> spans;
+    for (tensor::DeviceSpans::Span& span : device_spans_->finish())
+      spans.push_back({std::move(span.row), std::move(span.name), span.begin_ns, span.end_ns});
+    timeline_->add_device_spans(std::move(spans));
+  }
   const std::string own = timeline_->part();
   const std::vector<std::string> heads = group_.all_gather_text(timeline_->head());
   const at::Tensor size = at::full({1}, static_cast<int64_t>(own.size()), at::kLong);
@@ -142,6 +174,7 @@ void StepTimeline::write() {
   file.finish();
   if (!note_) return;
   note_(diagnose::sum_of(summaries).to_text() +
+        (device_spans_ ? "; the host's time, the device's own is on its rows" : "") +
         (file.error().empty() ? "; trace in " + options_.file.string()
                               : "; the trace was not written: " + file.error()));
 }

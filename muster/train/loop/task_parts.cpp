@@ -12,6 +12,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/data/samplers/exact_cover.h"
+#include "muster/train/loop/rank_device.h"
 
 namespace muster::train {
 namespace {
@@ -91,8 +92,10 @@ std::unique_ptr<data::Loader> make_loader(const FitPlan& plan,
   const auto seed = static_cast<uint64_t>(plan.options.seed);
   return std::make_unique<data::Loader>(
       train,
-      data::LoaderOptions{
-          .batch_size = plan.batch_per_rank, .workers = plan.options.workers, .seed = seed},
+      data::LoaderOptions{.batch_size = plan.batch_per_rank,
+                          .workers = plan.options.workers,
+                          .seed = seed,
+                          .device = device_of_rank(plan, group.rank())},
       std::make_unique<data::ExactCoverSampler>(
           plan.train_samples,
           data::ExactCoverSamplerOptions{.world_size = group.world_size(),

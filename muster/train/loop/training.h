@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -9,18 +10,22 @@
 #include <string>
 #include <vector>
 
-#include "muster/data/loader/loader.h"
+#include <c10/core/DeviceGuard.h>
+
+#include "muster/data/loader/device_batches.h"
 #include "muster/optim/schedule.h"
+#include "muster/tensor/device/host_copy.h"
 #include "muster/train/checkpoints/checkpoint_writer.h"
 #include "muster/train/loop/divergence.h"
 #include "muster/train/loop/early_stopping.h"
 #include "muster/train/loop/fit.h"
 #include "muster/train/loop/hooks.h"
 #include "muster/train/loop/parameter_groups.h"
+#include "muster/train/loop/rank_device.h"
 #include "muster/train/loop/step_report.h"
 #include "muster/train/loop/step_timeline.h"
 #include "muster/train/loop/trained_part.h"
-#include "muster/train/metrics/meter.h"
+#include "muster/train/metrics/step_sums.h"
 #include "muster/train/plan/precision.h"
 #include "muster/train/record/run_log.h"
 
@@ -42,6 +47,9 @@ class Trainer {
 
   FitResult run();
 
+  /// Steps finished, of the whole run.
+  int64_t steps() const { return position_.step; }
+
  private:
   enum class Step { kDone, kStopped };
 
@@ -50,6 +58,16 @@ class Trainer {
     data::Batch batch;  // some other one where `weight` is 0
     double weight = 0;  // of its mean loss
     double factor = 0;  // that the loss is multiplied with; see Note [Weighted batches]
+  };
+
+  /// A step that is made or in hand, until the host knows what came of it: on the CPU at once, on a
+  /// device while it makes the next one. See Note [Sums on the device].
+  struct MadeStep {
+    formats::TrainPosition before;
+    double lr = 0;
+    std::optional<tensor::HostCopy> gradient_norm;
+    size_t answers_due = 0;  // one per part
+    Meter sum;               // of all ranks
   };
 
   bool stops_early() const { return plan_.options.patience > 0 && best_.should_stop(); }
@@ -62,9 +80,9 @@ class Trainer {
   void rehearse();
   void restore(const Checkpoint& checkpoint);
   Step train_epoch();
-  void train_step(data::Epoch& epoch);
-  Share next_share(data::Epoch& epoch);
-  std::vector<Share> all_shares(data::Epoch& epoch, int64_t batches, int64_t samples);
+  void train_step();
+  Share next_share();
+  std::vector<Share> all_shares(int64_t batches, int64_t samples);
   double factor_of(double weight, double of_all) const;
   void train_part(size_t index,
                   const optim::ScheduleValue& rate,
@@ -75,16 +93,27 @@ class Trainer {
   void load_scalers(const Json& state);
   int64_t skipped_steps() const;
   const LossScaler& scaler() const { return parts_[0]->scaler(); }
-  void backward(size_t index, const Share& share, bool last, Meter& sum);
-  void update(TrainedPart& part);
+  void backward(size_t index, const Share& share, bool last, StepSums& sums);
+  void update(TrainedPart& part, const StepSums& local);
+  bool is_late() const { return !device_.is_cpu(); }
+  void hear(size_t keep);
+  void hear_all();
+  void check_norm(MadeStep& step);
+  void record_heard();
   Divergence::Where here() const {
     return {.position = position_, .lr = optimizer().lr(), .last_saved = last_saved_};
+  }
+  Divergence::Where in(const MadeStep& step) const {
+    return {.position = step.before, .lr = step.lr, .last_saved = last_saved_};
   }
   void check_weights();
   void check_hooks();
   void clip_gradients(TrainedPart& part);
   void after_step(int64_t samples);
-  void write_train_row();
+  int64_t step_in_epoch() const {
+    return (position_.samples + plan_.samples_per_step - 1) / plan_.samples_per_step;
+  }
+  void write_train_row(double lr);
   void end_inside_epoch();
   Metrics validate();
   Step end_epoch();
@@ -96,6 +125,8 @@ class Trainer {
   void check_folder();
 
   const FitPlan& plan_;
+  const c10::Device device_;  // where all of this rank's steps are
+  const c10::OptionalDeviceGuard on_device_{device_};
   distributed::ProcessGroup group_;
   std::filesystem::path output_;
   formats::TrainPosition position_;
@@ -106,6 +137,7 @@ class Trainer {
   const RunFolder* folder_ = nullptr;  // rank 0
   FitData data_;
   std::unique_ptr<data::Loader> loader_;
+  data::DeviceBatches batches_{device_};
   at::Generator generator_;  // of what the module draws while it trains: this rank's own
   std::unique_ptr<Task> task_;
   std::shared_ptr<torch::nn::Module> module_;
@@ -120,10 +152,10 @@ class Trainer {
   std::optional<StepReport> step_report_;
   StepTimeline timeline_;
 
-  Meter step_meter_;    // of all ranks, in the step
-  Meter epoch_meter_;   // since the start of the epoch: what the bar shows
-  Meter window_meter_;  // since the last row of metrics
-  std::optional<double> gradient_norm_;
+  std::deque<MadeStep> made_;
+  Meter epoch_meter_;                    // since the start of the epoch: what the bar shows
+  Meter window_meter_;                   // since the last row of metrics
+  std::optional<double> gradient_norm_;  // of the last step that is recorded
   std::optional<data::Batch> stand_in_;
   bool stop_wished_ = false;
   int64_t best_step_ = -1;  // after which the best validation was

@@ -16,6 +16,7 @@ struct AskOptions {
   std::string split = "test";      ///< or train, or validation: what the run held out
   int64_t batch_size = 256;        ///< per rank
   int64_t workers = -1;            ///< loader threads per rank; -1: from cores and ranks
+  std::string device = "auto";     ///< auto, cpu, or a kind of device: cuda, or cuda:1
   std::string backend = "auto";    ///< a name of `muster list backends`, or auto
 };
 

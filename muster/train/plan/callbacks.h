@@ -89,7 +89,8 @@ struct FitCallbacks {
 
   /// Every rank: before an epoch's first step, or the first one in it after a resume.
   std::function<void(const HookPlace&)> epoch_began;
-  /// Every rank: after each optimizer step, and before a checkpoint of it is saved.
+  /// Every rank: after each optimizer step, and before a checkpoint of it is saved; on a device while
+  /// it makes the next step.
   std::function<void(const StepEnd&)> step_ended;
   /// Every rank: after each validation, and after the test.
   std::function<void(const EvaluationEnd&)> evaluated;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "muster/base/text.h"
+#include "muster/train/plan/placement.h"
 
 namespace muster::train {
 namespace {
@@ -76,7 +77,10 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
        " on ",
        plan.world_size,
        plan.world_size == 1 ? " rank" : " ranks",
-       options.devices > 0 ? ", threads of this process" : ", backend " + options.backend);
+       plan.threads > 0 ? ", threads of this process" : ", backend " + options.backend);
+  line("device",
+       names_of(plan.devices),
+       plan.device_reason.empty() ? "" : concat(" (", plan.device_reason, ")"));
   line("batch",
        options.batch_size,
        " = ",

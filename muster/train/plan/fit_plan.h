@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <c10/core/Device.h>
+
 #include "muster/base/json.h"
 #include "muster/base/params.h"
 #include "muster/train/metrics/metric.h"
@@ -43,6 +45,9 @@ struct FitNumbers {
   int64_t schedule_epochs = 0;    ///< likewise
   std::string train_fingerprint;  ///< so that other data of the same size are noticed
   std::string test_fingerprint;
+  int64_t threads = 0;  ///< ranks that are threads of this process; 0: it is one rank
+  std::vector<c10::Device> devices{c10::kCPU};  ///< where these ranks compute: one each
+  std::string device_reason;                    ///< what --device auto found; empty: asked for
   int64_t intraop_threads = 1;       ///< per rank; with another number sums round otherwise
   std::string monitored;             ///< the metric of options.monitor: "accuracy"
   bool monitor_falls = false;        ///< the best epoch has the least value

@@ -7,13 +7,14 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/train/plan/placement.h"
 
 namespace muster::train {
 namespace {
 
 // Products of two counts, and of one with the samples of a dataset, stay within 64 bits.
 constexpr int64_t kMostCount = std::numeric_limits<int32_t>::max();
-constexpr int64_t kMostThreads = 1024;  // ranks of this process, or loader threads of a rank
+constexpr int64_t kMostThreads = 1024;  // loader threads of a rank
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
 void count(std::string_view flag, int64_t value, int64_t least, int64_t most = kMostCount) {
@@ -47,7 +48,7 @@ void one_of(std::string_view flag,
 void check_numbers(const FitOptions& options) {
   count("--epochs", options.epochs, 1);
   count("--batch-size", options.batch_size, 1);
-  count("--devices", options.devices, 0, kMostThreads);
+  parse_devices(options.devices);
   count("--accumulate-grad-batches", options.accumulate_grad_batches, 1);
   count("--patience", options.patience, 0);
   count("--max-steps", options.max_steps, 0, kNoLimit);

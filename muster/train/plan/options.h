@@ -20,7 +20,8 @@ namespace muster::train {
 /// How any task is trained. Names that take parameters are written name:key=value,key=value.
 struct FitOptions {
   std::string strategy = "auto";  ///< a name of `muster list strategies`, or auto
-  int64_t devices = 0;            ///< ranks of a strategy whose ranks are threads (dp); 0: not said
+  std::string device = "auto";    ///< auto, cpu, or a kind of device: cuda, or cuda:1
+  std::string devices;            ///< "2": ranks that are threads of this process; "0,1": on these
   std::string backend = "auto";   ///< a name of `muster list backends`, or auto
   std::string optimizer = "sgd";
   std::optional<double> lr;  ///< the optimizer's own default if not given
@@ -135,9 +136,13 @@ void visit_options(Options& options, Visitor&& visit) {
   }
   visit(OptionInfo{"strategy", "NAME|auto", "how ranks share the work (muster list strategies)"},
         options.strategy);
+  visit(OptionInfo{"device",
+                   "auto|cpu|cuda|cuda:N",
+                   "where to compute; a kind alone: each rank on the device of its number"},
+        options.device);
   visit(OptionInfo{"devices",
-                   "N",
-                   "train on N ranks that are threads of this process (strategy dp)",
+                   "N|0,1",
+                   "train on N ranks that are threads of this process, or on one per device listed",
                    kFree,
                    false},
         options.devices);

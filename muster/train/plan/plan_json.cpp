@@ -53,7 +53,9 @@ void take_options(const Json& plan, const std::vector<std::string>& said, Option
     using Value = std::remove_reference_t<decltype(value)>;
     const std::string name(info.name);
     // What depends on where the run is now is not taken over.
-    if (name == "strategy" || name == "devices" || name == "workers" || name == "backend") return;
+    if (name == "strategy" || name == "device" || name == "devices" || name == "workers" ||
+        name == "backend")
+      return;
     const bool is_said = std::find(said.begin(), said.end(), name) != said.end();
     if (is_said && info.on_resume == OnResume::kFree) return;
     if (!plan.contains(name)) {  // newer than the checkpoint, which was made with its default

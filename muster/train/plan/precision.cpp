@@ -108,15 +108,24 @@ LossScaler::LossScaler(const PrecisionOptions& options, const distributed::Proce
 bool LossScaler::step(optim::Optimizer& optimizer,
                       bool finite,
                       const std::function<void()>& update) {
+  return step(
+      optimizer,
+      enabled() ? at::full({}, finite ? 0 : std::numeric_limits<float>::quiet_NaN()) : at::Tensor(),
+      update);
+}
+
+bool LossScaler::step(optim::Optimizer& optimizer,
+                      const at::Tensor& loss,
+                      const std::function<void()>& update) {
   if (!enabled()) {
     update();
     return true;
   }
   Stepping stepping{.with_gradients = optimizer.parameters(), .update = update};
   // A loss can be infinite where all gradients are finite; it counts as one more gradient.
-  at::Tensor loss = at::full({1}, 1.0F);
-  loss.mutable_grad() = at::full({1}, finite ? 0 : std::numeric_limits<float>::quiet_NaN());
-  stepping.with_gradients.push_back(loss);
+  at::Tensor one_more = at::full({1}, 1.0F, loss.options().dtype(at::kFloat));
+  one_more.mutable_grad() = (loss.detach() * 0).to(at::kFloat).view({1});
+  stepping.with_gradients.push_back(one_more);
   const bool made = scaler_.step(stepping);
   scaler_.update();
   if (!made) ++skipped_;

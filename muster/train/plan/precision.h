@@ -65,6 +65,10 @@ class LossScaler {
   /// is false or a gradient of any rank is not finite. Then adjusts the scale. True if `update` was
   /// called: the same on every rank. Collective.
   bool step(optim::Optimizer& optimizer, bool finite, const std::function<void()>& update);
+  /// The same with a number of this rank on its device that is not finite if its loss is not.
+  bool step(optim::Optimizer& optimizer,
+            const at::Tensor& loss,
+            const std::function<void()>& update);
 
   /// The scale is so low that it cannot be why gradients are not finite.
   bool exhausted() const { return enabled() && scaler_.scale() < kFloor; }

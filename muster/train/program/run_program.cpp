@@ -18,6 +18,7 @@
 #include "muster/base/text.h"
 #include "muster/base/version.h"
 #include "muster/train/loop/step_timeline.h"
+#include "muster/train/plan/placement.h"
 #include "muster/train/program/trial.h"
 
 namespace muster::train {
@@ -126,7 +127,7 @@ void note_start(const FitPlan& plan,
                 const fs::path& output,
                 const std::optional<Checkpoint>& resume,
                 const std::function<void(const std::string&)>& say) {
-  const bool in_threads = plan.options.devices > 0;
+  const bool in_threads = plan.threads > 0;
   say(concat(plan.title,
              ", ",
              plan.options.strategy,
@@ -136,6 +137,7 @@ void note_start(const FitPlan& plan,
              in_threads            ? " (threads)"
              : plan.world_size > 1 ? concat(" (", group.backend(), ")")
                                    : "",
+             plan.devices[0].is_cpu() ? "" : " on " + names_of(plan.devices),
              ", batch ",
              plan.options.batch_size,
              ", ",
@@ -154,7 +156,8 @@ void note_start(const FitPlan& plan,
 ProgramEnd run_program(Program& program,
                        const RunFlags& said,
                        const ProgramVoice& voice,
-                       std::vector<std::pair<std::string, std::string>> about) {
+                       std::vector<std::pair<std::string, std::string>> about,
+                       const tensor::DeviceKinds& kinds) {
   survive_writes();
   RunFlags flags = said;
   const TraceOptions trace = trace_options(flags);
@@ -176,7 +179,10 @@ ProgramEnd run_program(Program& program,
   const FitPlan plan =
       program.plan({.world_size = env ? env->world_size : 1,
                     .local_world_size = env ? env->local_world_size : 1,
-                    .cores = std::max<int64_t>(1, std::thread::hardware_concurrency())},
+                    .cores = std::max<int64_t>(1, std::thread::hardware_concurrency()),
+                    .intraop_threads = 0,
+                    .local_rank = env ? env->local_rank : 0,
+                    .kinds = kinds},
                    resume.has_value());
   ProgramEnd end{.is_explained = flags.explain, .is_first = first, .is_kept = is_kept};
   if (flags.explain) {
@@ -206,7 +212,7 @@ ProgramEnd run_program(Program& program,
   if (first && is_kept) trial.attach(callbacks);
   const FitData data = program.data();
   const TaskMaker task = program.task(resume.has_value());
-  end.result = plan.options.devices > 0
+  end.result = plan.threads > 0
                    ? fit_on_threads(task, data, plan, end.output, resume, callbacks, owned.get())
                    : fit(task, data, plan, group, end.output, resume, callbacks, owned.get());
   if (voice.finish_progress) voice.finish_progress();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "muster/distributed/process_group.h"
+#include "muster/tensor/device/device_kinds.h"
 #include "muster/train/checkpoints/checkpoint.h"
 #include "muster/train/loop/fit.h"
 #include "muster/train/loop/resolve.h"
@@ -57,11 +58,12 @@ struct ProgramEnd {
 /// Runs it, alone or as one rank of the job that the environment names. The first SIGINT or SIGTERM
 /// saves the state and ends the run, the second one kills. In a study's trial it reports each epoch,
 /// goes on from where the tuner says, and ends when the tuner says so. A fast dev run writes to a
-/// temporary folder that is removed at its end. Throws as fit() and resolve_fit().
+/// temporary folder that is removed at its end. `kinds` are those that --device may name. Throws as fit() and resolve_fit().
 ProgramEnd run_program(Program& program,
                        const RunFlags& flags,
                        const ProgramVoice& voice,
-                       std::vector<std::pair<std::string, std::string>> about);
+                       std::vector<std::pair<std::string, std::string>> about,
+                       const tensor::DeviceKinds& kinds = tensor::usual_devices());
 
 /// Where a run's numbers come from, for its page: the command line, as it was typed, and where and
 /// when it was.

@@ -104,7 +104,8 @@ int TaskProgram::run(int argc, const char* const* argv, const std::function<Task
                      .note = note,
                      .progress = [&](const track::ProgressEvent& event) { pipe.write(event); },
                      .finish_progress = {}},
-                    run_facts(join(words, " ")));
+                    run_facts(join(words, " ")),
+                    devices);
     if (end.is_explained) return 0;
     if (end.is_first) note(end_text(end, words[0]));
     if (end.result.interrupted) return 130;

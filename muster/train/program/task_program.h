@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "muster/tensor/device/device_kinds.h"
 #include "muster/train/loop/fit.h"
 #include "muster/train/plan/options.h"
 
@@ -38,6 +39,9 @@ class TaskProgram {
 
   /// What holds unless the command line says otherwise. Change them before run().
   FitOptions options;
+
+  /// What --device may name besides the CPU. muster::testing::kFakeDevices adds fake devices.
+  tensor::DeviceKinds devices = tensor::usual_devices();
 
   /// A flag of the program's own: whole numbers, numbers, texts, paths; a bool is a switch. `value`
   /// is written by run() and outlives it. A resumed run has it from its checkpoint and refuses

@@ -19,9 +19,9 @@ int64_t bucket_bytes_of(int64_t bucket_mb, std::string_view owner) {
                      .value = std::to_string(bucket_mb)});
 }
 
-double Strategy::clip_gradients(double max_norm) {
+at::Tensor Strategy::clip_gradients(double max_norm) {
   // The gradients are averaged already: all ranks compute the same norm.
-  return optim::clip_grad_norm(module()->parameters(), max_norm).item<double>();
+  return optim::clip_grad_norm(module()->parameters(), max_norm);
 }
 
 void Strategy::load_optimizer_state(const tensor::NamedTensorList& state) {

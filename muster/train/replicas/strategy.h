@@ -47,8 +47,8 @@ class Strategy {
   virtual optim::Optimizer& optimizer() = 0;
 
   /// Scales all gradients together so that their norm is at most `max_norm`. Returns the norm
-  /// before, the same number on every rank. See clip_grad_norm.
-  virtual double clip_gradients(double max_norm);
+  /// before, a scalar, the same number on every rank. See clip_grad_norm.
+  virtual at::Tensor clip_gradients(double max_norm);
 
   /// Whether the first backward of a process settles something (buckets) that later sums depend on.
   /// A resumed run then makes one on any batch, and drops its gradients, before it loads the
@@ -80,8 +80,8 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const FitPlan& plan,
 /// Where the ranks of a run come from.
 enum class RankSource {
   kNone,       ///< there is one rank
-  kProcesses,  ///< each is a process that a launcher started; one alone is enough
-  kThreads,    ///< threads of this process, --devices of them
+  kProcesses,  ///< processes that a launcher started, or threads of one, --devices of them
+  kThreads,    ///< threads of this process alone
 };
 
 struct StrategyEntry {

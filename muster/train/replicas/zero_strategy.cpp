@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <ATen/ops/scalar_tensor.h>
+
 #include "muster/base/text.h"
 #include "muster/tensor/bfloat16.h"
 #include "muster/train/plan/fit_plan.h"
@@ -26,10 +28,10 @@ class ZeroStrategy final : public Strategy {
   optim::Optimizer& optimizer() override { return optimizer_; }
   tensor::NamedTensorList optimizer_state() override { return optimizer_.gather_state(); }
 
-  double clip_gradients(double max_norm) override {
+  at::Tensor clip_gradients(double max_norm) override {
     // In stage 1 every rank has all gradients, and the norm is ddp's to the last bit.
     if (!zero_.core().shards_gradients()) return Strategy::clip_gradients(max_norm);
-    return zero_.clip_grad_norm(max_norm);
+    return at::scalar_tensor(zero_.clip_grad_norm(max_norm), at::kDouble);
   }
 
   // In stage 2 the buckets are laid out once and for all.

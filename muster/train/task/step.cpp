@@ -37,10 +37,10 @@ void check_result(const Task& task, const StepResult& result, bool trains) {
                          : "return the mean over the batch"});
 }
 
-void add_to(Meter& meter, const Task& task, const StepResult& result, double weight) {
-  meter.add_loss(result.loss.item<double>(), weight);
+void add_to(StepSums& sums, const Task& task, const StepResult& result, double weight) {
+  sums.add_loss(result.loss, weight);
   for (const StepResult::Value& value : result.values) {
-    const std::vector<Metric>& list = meter.list();
+    const std::vector<Metric>& list = sums.list();
     size_t at = 0;
     while (at < list.size() && list[at].name != value.name) ++at;
     const bool is_scalar = value.value.defined() && value.value.numel() == 1;
@@ -52,7 +52,7 @@ void add_to(Meter& meter, const Task& task, const StepResult& result, double wei
                                             : "it is one of metrics(): " + join(known, ", "),
                          .hint = is_scalar ? suggestion(value.name, known) : ""});
     }
-    meter.add(at, value.value.item<double>(), value.weight.value_or(weight));
+    sums.add(at, value.value, value.weight.value_or(weight));
   }
 }
 

@@ -3,7 +3,7 @@
 
 #include <c10/core/Device.h>
 
-#include "muster/train/metrics/meter.h"
+#include "muster/train/metrics/step_sums.h"
 #include "muster/train/task/task.h"
 
 namespace muster::train {
@@ -19,6 +19,6 @@ void check_result(const Task& task, const StepResult& result, bool trains);
 
 /// Adds the step's loss and values, of samples that weigh so much. Throws a usage error for a value
 /// that is none of the task's metrics, or no scalar.
-void add_to(Meter& meter, const Task& task, const StepResult& result, double weight);
+void add_to(StepSums& sums, const Task& task, const StepResult& result, double weight);
 
 }  // namespace muster::train

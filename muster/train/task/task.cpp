@@ -17,6 +17,8 @@ std::string_view name_of(Phase phase) {
   return "?";
 }
 
+void Task::move_to(c10::Device device) { module()->to(device); }
+
 tensor::NamedTensorList Task::predict_step(const data::Batch&, const StepContext&) {
   throw usage_error({.refused = concat("task ", name()),
                      .rule = "it predicts nothing: it has no predict_step()"});

@@ -108,6 +108,11 @@ class Task {
   /// What is trained and saved; the same object each time.
   virtual std::shared_ptr<torch::nn::Module> module() = 0;
 
+  /// From now on all steps are on this device: batches, and the generator of set_generator(). Called
+  /// once, before anything is trained, where it is not the CPU. The default moves module(); override
+  /// it, and call that, for tensors that are not the module's.
+  virtual void move_to(c10::Device device);
+
   /// For optimizers of their own (a GAN): parts of module(), disjoint, in the order in which they
   /// step. For each part train_step() is called with the same batch; while it is the turn of one,
   /// the parameters of the others do not require gradients. Empty: one optimizer for all.
@@ -137,9 +142,10 @@ class Task {
   virtual tensor::NamedTensorList predict_step(const data::Batch& batch,
                                                const StepContext& context);
 
-  /// What the loss of `batch` is a mean over. Override both where that is not its samples: the tokens
-  /// that are no padding, say. The gradient of a step is then the mean over all of them on all ranks,
-  /// which sum up their weights before the first forward of a step.
+  /// What the loss of `batch`, as the loader has it on the CPU, is a mean over. Override both where
+  /// that is not its samples: the tokens that are no padding, say. The gradient of a step is then the
+  /// mean over all of them on all ranks, which sum up their weights before the first forward of a
+  /// step.
   virtual double weight(const data::Batch& batch) const {
     return static_cast<double>(batch.size());
   }
@@ -152,12 +158,13 @@ class Task {
   /// After the test.
   virtual TaskReport report() { return {}; }
 
-  /// What the module draws while it trains (dropout) is to come from this generator. True if it
-  /// will; false where it is torch's default one, which ranks that are threads share, so that their
-  /// numbers differ from run to run.
+  /// What the module draws while it trains (dropout) is to come from this generator, one of the
+  /// device that the steps are on. True if it will; false where it is torch's default one, which
+  /// ranks that are threads share, so that their numbers differ from run to run.
   virtual bool set_generator(const at::Generator& /*generator*/) { return false; }
 
-  /// The batch as the page and TensorBoard may show it // [N, C, H, W] float32, or nothing.
+  /// The batch, in host memory, as the page and TensorBoard may show it // [N, C, H, W] float32, or
+  /// nothing.
   virtual at::Tensor images(const data::Batch& /*batch*/) const { return {}; }
 
   /// What else a checkpoint needs to go on exactly: an object.

@@ -316,6 +316,38 @@ TEST(ChromeTrace, HoldsCompleteAndMetadataEventsWithTheirFields) {
   EXPECT_EQ(rows.count({1, 3}), 1U);  // two: they overlap
 }
 
+TEST(ChromeTrace, EachStreamOfADeviceHasARowBehindTheCollectives) {
+  Script script;
+  script.at(0);
+  script.call(2);
+  script.timeline.begin_step(7);
+  script.done(4, script.call(3));
+  script.at(30);
+  script.timeline.end_step();
+  script.timeline.add_device_spans({{"compute", "before", 1 * kMs, 5 * kMs},
+                                    {"compute", "step 7", 6 * kMs, 20 * kMs},
+                                    {"copies", "batch 8", 7 * kMs, 9 * kMs},
+                                    {"compute", "forward", 8 * kMs, 12 * kMs}});
+  const std::vector<std::string> parts{script.timeline.part()};
+  const Json trace = parse_json(chrome_trace(parts), "trace");
+  std::map<std::string, int> titles;
+  std::map<std::string, Json> spans;
+  for (const Json& event : trace.at("traceEvents")) {
+    if (event.at("name") == "thread_name")
+      titles[event.at("args").at("name").get<std::string>()] = event.at("tid");
+    if (event.at("ph") == "X" && event.at("cat") == "device") spans[event.at("name")] = event;
+  }
+  EXPECT_EQ(spans.size(), 3U) << "what began before the first step is left out";
+  EXPECT_GT(titles.at("compute"), titles.at("collectives"));
+  EXPECT_GT(titles.at("copies"), titles.at("compute"));
+  EXPECT_EQ(spans.at("batch 8").at("tid"), titles.at("copies"));
+  EXPECT_EQ(spans.at("forward").at("tid"), titles.at("compute"));
+  EXPECT_EQ(spans.at("batch 8").at("dur"), 2000);
+  const double later =
+      spans.at("batch 8").at("ts").get<double>() - spans.at("step 7").at("ts").get<double>();
+  EXPECT_NEAR(later, 1000, 1);
+}
+
 TEST(ChromeTrace, HasALinePerEvent) {
   const std::string text = trace_of_two_ranks();
   const auto events = parse_json(text, "trace").at("traceEvents").size();

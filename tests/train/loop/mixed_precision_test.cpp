@@ -40,7 +40,8 @@ train::TrainPlan plan_for(train::TrainOptions options, int64_t ranks = 1) {
                         {.world_size = ranks,
                          .local_world_size = ranks,
                          .cores = 2,
-                         .intraop_threads = std::max<int64_t>(1, options.devices)},  // one each
+                         .intraop_threads = std::max<int64_t>(
+                             1, train::parse_devices(options.devices).count)},  // one each
                         *data.train,
                         *data.test);
 }
@@ -318,7 +319,7 @@ TEST(MixedStrategies, DpTrainsWhatDdpTrains) {
   const Ran ddp = run_mixed(kHalf, options, 2, ddp_folder.path());
   options.precision = kHalf;
   options.strategy = "dp";
-  options.devices = 2;
+  options.devices = "2";
   const train::FitResult dp = train::train_on_threads(
       plan_for(options), train::open_data(options.data, {}), dp_folder.path(), std::nullopt, {});
   EXPECT_GT(*dp.skipped_steps, 1);

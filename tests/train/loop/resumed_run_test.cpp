@@ -81,7 +81,7 @@ TEST(ResumedRun, ThePlanDecidesTheNumberOfThreads) {
   });
   EXPECT_EQ(during, 3);
   train::TrainOptions threads = options;
-  threads.devices = 2;
+  threads.devices = "2";
   EXPECT_EQ(train::resolve(threads, {.cores = 8, .intraop_threads = 8}, *data.train, *data.test)
                 .intraop_threads,
             4);

@@ -122,7 +122,7 @@ TEST(Plan, RefusesCountsWhoseProductsWouldNotFit) {
               HasSubstr("--workers: at most 1024"));
   EXPECT_THAT(refused(said([&](auto& o) {
                 o.strategy = "dp";
-                o.devices = 100000;
+                o.devices = "100000";
                 o.batch_size = 100000;
               })),
               HasSubstr("--devices: at most 1024"));
@@ -145,12 +145,12 @@ TEST(Plan, RefusesMoreTopAnswersThanThereAreClasses) {
 TEST(Plan, SaysThatMoreThreadRanksThanCoresTakeTurns) {
   EXPECT_THAT(train::explain(resolve(said([&](auto& o) {
                 o.strategy = "dp";
-                o.devices = 64;
+                o.devices = "64";
               }))),
               HasSubstr("64 ranks share 4 cores"));
   EXPECT_TRUE(resolve(said([&](auto& o) {
                 o.strategy = "dp";
-                o.devices = 4;
+                o.devices = "4";
               })).remarks.empty());
 }
 

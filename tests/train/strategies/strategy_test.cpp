@@ -35,7 +35,8 @@ train::TrainPlan plan_for(const train::TrainOptions& options, int64_t processes 
                         {.world_size = processes,
                          .local_world_size = processes,
                          .cores = 2,
-                         .intraop_threads = std::max<int64_t>(1, options.devices)},  // one each
+                         .intraop_threads = std::max<int64_t>(
+                             1, train::parse_devices(options.devices).count)},  // one each
                         *data.train,
                         *data.test);
 }
@@ -47,7 +48,7 @@ Ran run_on_threads(train::TrainOptions options,
                    const std::optional<std::filesystem::path>& resume = {},
                    int64_t stop_after = 0) {
   options.strategy = "dp";
-  options.devices = devices;
+  options.devices = std::to_string(devices);
   std::optional<train::Checkpoint> checkpoint;
   if (resume) checkpoint = train::read_checkpoint(*resume);
   std::atomic<int64_t> asked{0};
@@ -64,7 +65,7 @@ TEST(Strategies, AutoIsSingleOnOneRankDdpOnMoreAndDpWhereDevicesAreSaid) {
   train::TrainOptions options = small_run();
   EXPECT_EQ(plan_for(options).strategy_name, "single");
   EXPECT_EQ(plan_for(options, 2).strategy_name, "ddp");
-  options.devices = 4;
+  options.devices = "4";
   const train::TrainPlan plan = plan_for(options);
   EXPECT_EQ(plan.strategy_name, "dp");
   EXPECT_EQ(plan.world_size, 4);
@@ -87,7 +88,7 @@ TEST(Strategies, AreCheckedWhenThePlanIsMade) {
     options.strategy = strategy;
     if (precision != "auto") options.precision = precision;
     const bool threads = strategy.starts_with("dp");
-    if (threads) options.devices = 2;
+    if (threads) options.devices = "2";
     plan_for(options, threads ? 1 : 2);
   };
   for (const std::string name : {"ddp", "dp", "zero1", "zero2"}) {
@@ -109,7 +110,7 @@ TEST(Strategies, DpIsOneProcessAndWantsItsDevices) {
   train::TrainOptions options = small_run();
   options.strategy = "dp";
   EXPECT_THAT(refusal_of([&] { plan_for(options); }), HasSubstr("say --devices N"));
-  options.devices = 2;
+  options.devices = "2";
   const std::string launched = refusal_of([&] { plan_for(options, 2); });
   EXPECT_THAT(launched, HasSubstr("--strategy dp: its ranks are threads of one process"));
   EXPECT_THAT(launched, HasSubstr("(got 2 processes)"));
@@ -120,7 +121,7 @@ TEST(Strategies, DpIsOneProcessAndWantsItsDevices) {
 TEST(Strategies, DevicesAreRefusedWhereRanksAreProcesses) {
   train::TrainOptions options = small_run();
   options.strategy = "ddp";
-  options.devices = 3;
+  options.devices = "3";
   EXPECT_THAT(refusal_of([&] { plan_for(options, 1); }), HasSubstr("--nproc-per-node 3"));
 }
 
@@ -149,7 +150,7 @@ TEST(Dp, ReportsFromRankZeroAloneAndNamesTheRankThatFails) {
   train::TrainOptions options = small_run();
   options.model = "mlp:hidden=8";
   options.strategy = "dp";
-  options.devices = 2;
+  options.devices = "2";
   const torch::Tensor images = torch::rand({220, 1, 8, 8});
   images[100].fill_(std::numeric_limits<float>::quiet_NaN());
   const auto dataset =

@@ -1,0 +1,99 @@
+#include "muster/data/loader/device_batches.h"
+
+#include <string>
+#include <utility>
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "muster/base/text.h"
+#include "muster/tensor/device/device_spans.h"
+
+namespace muster::data {
+namespace {
+
+constexpr size_t kLead = 2;
+
+std::vector<at::Tensor> tensors_of(const Batch& batch) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : batch.tensors) tensors.push_back(tensor);
+  return tensors;
+}
+
+/// The same names and samples with other tensors.
+Batch with_tensors(const Batch& batch, std::vector<at::Tensor> tensors) {
+  Batch other{.indices = batch.indices};
+  for (size_t i = 0; i < tensors.size(); ++i)
+    other.tensors.emplace_back(batch.tensors[i].first, std::move(tensors[i]));
+  return other;
+}
+
+}  // namespace
+
+DeviceBatches::DeviceBatches(c10::Device device) : device_(device) {
+  if (device.is_cpu()) return;
+  copies_.emplace(device);
+  device_ = copies_->device();
+}
+
+void DeviceBatches::begin(Epoch epoch) {
+  ahead_.reset();
+  epoch_.emplace(std::move(epoch));
+  state_ = epoch_->state();
+  fetched_ = 0;
+}
+
+DeviceBatches::Ahead DeviceBatches::fetch() {
+  Ahead ahead;
+  try {
+    ahead.made = epoch_->next();
+  } catch (...) {
+    ahead.error = std::current_exception();
+  }
+  ahead.state = epoch_->state();
+  if (!ahead.made) return ahead;
+  std::optional<size_t> span;
+  if (spans_ != nullptr)
+    span = spans_->begin("copies", concat("batch ", fetched_), copies_->stream());
+  ahead.copies = copies_->begin(tensors_of(*ahead.made));
+  if (span) spans_->end(*span);
+  ++fetched_;
+  return ahead;
+}
+
+/// Until the device is done with the batch before the last one.
+void DeviceBatches::wait_for_device() {
+  computed_.emplace_back(device_.type())
+      .record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  if (computed_.size() <= kLead) return;
+  computed_.front().synchronize();
+  computed_.pop_front();
+}
+
+std::optional<ArrivedBatch> DeviceBatches::next() {
+  if (!copies_) {
+    std::optional<Batch> batch = epoch_->next();
+    state_ = epoch_->state();
+    if (!batch) return std::nullopt;
+    return ArrivedBatch{.batch = std::move(*batch), .made = std::nullopt};
+  }
+  wait_for_device();
+  if (!ahead_) ahead_ = fetch();
+  Ahead now = *std::exchange(ahead_, std::nullopt);
+  state_ = now.state;
+  if (now.error) std::rethrow_exception(now.error);
+  if (!now.made) return std::nullopt;
+  Batch batch = with_tensors(*now.made, copies_->arrive(std::move(now.copies)));
+  if (arrived_) arrived_();
+  ahead_ = fetch();
+  return ArrivedBatch{.batch = std::move(batch), .made = std::move(now.made)};
+}
+
+Batch batch_on(Batch batch, c10::Device device) {
+  if (device.is_cpu()) return batch;
+  for (auto& [name, tensor] : batch.tensors) {
+    if (tensor.defined()) tensor = tensor.to(device);
+  }
+  return batch;
+}
+
+}  // namespace muster::data

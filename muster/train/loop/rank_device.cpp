@@ -1,0 +1,17 @@
+#include "muster/train/loop/rank_device.h"
+
+#include <ATen/core/Tensor.h>
+
+namespace muster::train {
+
+c10::Device device_of_rank(const FitPlan& plan, int rank) {
+  return plan.threads > 0 ? plan.devices.at(static_cast<size_t>(rank)) : plan.devices.at(0);
+}
+
+c10::Device device_of(const torch::nn::Module& module) {
+  for (const at::Tensor& parameter : module.parameters()) return parameter.device();
+  for (const at::Tensor& buffer : module.buffers()) return buffer.device();
+  return c10::kCPU;
+}
+
+}  // namespace muster::train

@@ -1,0 +1,17 @@
+// Where a rank computes.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <torch/nn/module.h>
+
+#include "muster/train/plan/fit_plan.h"
+
+namespace muster::train {
+
+/// Where this rank computes: the plan's device, or that of its thread.
+c10::Device device_of_rank(const FitPlan& plan, int rank);
+
+/// Where the module is: the device of its first parameter or buffer, else the CPU.
+c10::Device device_of(const torch::nn::Module& module);
+
+}  // namespace muster::train

@@ -1,0 +1,184 @@
+// `muster train --device`, evaluate and predict, on fake devices: the CPU's numbers, bit for bit, and
+// no race between streams, since each of these runs throws at the first one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/file.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+
+#include "tests/process/train/train_words.h"
+#include "tests/support/folder.h"
+#include "tests/support/launched.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Words;
+using ::testing::HasSubstr;
+using testing_process::Launched;
+
+struct DeviceRun {
+  int code = -1;
+  std::string out, err;
+};
+
+DeviceRun device_run(const Words& words, std::vector<std::string> environment = {}) {
+  environment.push_back("OMP_NUM_THREADS=1");
+  Launched program(words, {.environment = std::move(environment)});
+  const int code = program.wait(std::chrono::seconds(120)).code;
+  EXPECT_TRUE(program.nothing_left());
+  return {code, program.out(), program.err()};
+}
+
+Words small(const fs::path& output, const Words& more = {}) {
+  return test::joined(test::train_uneven({"--epochs", "2", "--output", output}), more);
+}
+
+/// The newest checkpoint's files, as they are.
+std::string saved_bits(const fs::path& output) {
+  const fs::path folder = output / "checkpoints" / std::string(trim(read_file(output / "latest")));
+  return read_file(folder / "model.safetensors") + read_file(folder / "optimizer.safetensors");
+}
+
+/// With the same flags on the CPU and on `device`: weights, optimizer and the test's numbers.
+void expect_same_as_cpu(const Words& more, const Words& device) {
+  SCOPED_TRACE(join(more, " ") + " " + join(device, " "));
+  const test::Folder folder;
+  const fs::path cpu = folder.path() / "cpu", there = folder.path() / "there";
+  const DeviceRun expected = device_run(small(cpu, test::joined({"--json"}, more)));
+  ASSERT_EQ(expected.code, 0) << expected.err;
+  const DeviceRun run =
+      device_run(small(there, test::joined(test::joined({"--json"}, more), device)));
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(saved_bits(there), saved_bits(cpu));
+  const Json own = parse_json(trim(run.out), "out"), of_cpu = parse_json(trim(expected.out), "out");
+  EXPECT_EQ(own.at("test_loss"), of_cpu.at("test_loss"));
+  EXPECT_EQ(own.at("test_accuracy"), of_cpu.at("test_accuracy"));
+  EXPECT_THAT(run.err, HasSubstr(" on fake:0"));
+}
+
+TEST(DeviceCommand, TrainsToTheBitsOfTheCpu) {
+  for (const Words& more : {Words{},
+                            {"--model", "cnn:width=4,hidden=16"},
+                            {"--precision", "bf16-mixed"},
+                            {"--precision", "16-mixed", "--optimizer", "adamw"},
+                            {"--accumulate-grad-batches", "2", "--gradient-clip-val", "0.5"},
+                            {"--test-weights", "best", "--tensorboard", "all", "--top-k", "2"}})
+    expect_same_as_cpu(more, {"--device", "fake:0"});
+}
+
+TEST(DeviceCommand, TrainsRanksOfOneProcessOnADeviceEach) {
+  for (const char* strategy : {"dp", "ddp", "zero1", "zero2"})
+    expect_same_as_cpu({"--strategy", strategy, "--devices", "2"}, {"--device", "fake"});
+  expect_same_as_cpu({"--strategy", "zero1:dtype=bfloat16", "--devices", "2"},
+                     {"--device", "fake"});
+}
+
+TEST(DeviceCommand, GoesOnFromCpuToDeviceAndBackAsIfUnbroken) {
+  const test::Folder folder;
+  const fs::path whole = folder.path() / "whole", parts = folder.path() / "parts";
+  ASSERT_EQ(device_run(small(whole)).code, 0);
+  ASSERT_EQ(device_run(small(parts, {"--max-steps", "7"})).code, 0);
+  const DeviceRun there =
+      device_run({"train", "--resume", parts, "--max-steps", "21", "--device", "fake:1"});
+  ASSERT_EQ(there.code, 0) << there.err;
+  EXPECT_THAT(there.err, HasSubstr("the checkpoint is of a run on cpu, and this one is on fake"));
+  const DeviceRun back = device_run({"train", "--resume", parts, "--max-steps", "0"});
+  ASSERT_EQ(back.code, 0) << back.err;
+  EXPECT_THAT(back.err, HasSubstr("the checkpoint is of a run on fake, and this one is on cpu"));
+  EXPECT_EQ(saved_bits(parts), saved_bits(whole));
+}
+
+TEST(DeviceCommand, ABrokenRunWithDropoutGoesOnOnItsDevice) {
+  const test::Folder folder;
+  const fs::path whole = folder.path() / "whole", parts = folder.path() / "parts";
+  const Words flags{"--model", "cnn:width=4,hidden=16,dropout=0.2", "--device", "fake:0"};
+  ASSERT_EQ(device_run(small(whole, flags)).code, 0);
+  ASSERT_EQ(device_run(small(parts, test::joined(flags, {"--max-steps", "7"}))).code, 0);
+  ASSERT_EQ(device_run({"train", "--resume", parts, "--max-steps", "0", "--device", "fake:0"}).code,
+            0);
+  EXPECT_EQ(saved_bits(parts), saved_bits(whole));
+}
+
+TEST(DeviceCommand, IsEvaluatedAndAskedAnywhere) {
+  const test::Folder folder;
+  const fs::path run = folder.path() / "a";
+  ASSERT_EQ(device_run(small(run, {"--device", "fake:0"})).code, 0);
+  const DeviceRun cpu = device_run({"evaluate", run, "--json"});
+  const DeviceRun there = device_run({"evaluate", run, "--json", "--device", "fake:1"});
+  ASSERT_EQ(there.code, 0) << there.err;
+  EXPECT_EQ(there.out, cpu.out);
+  const fs::path ours = folder.path() / "cpu.csv", theirs = folder.path() / "fake.csv";
+  ASSERT_EQ(device_run({"predict", run, "--output", ours, "--probabilities"}).code, 0);
+  const DeviceRun asked =
+      device_run({"predict", run, "--output", theirs, "--probabilities", "--device", "fake:1"});
+  ASSERT_EQ(asked.code, 0) << asked.err;
+  EXPECT_EQ(read_file(theirs), read_file(ours));
+}
+
+TEST(DeviceCommand, RefusesWhatIsNotThere) {
+  const struct {
+    Words words;
+    int code;
+    std::string says;
+  } cases[] = {
+      {{"--device", "fak:0"}, 2, "--device: auto, cpu, cuda or cuda:N, fake or fake:N (got fak:0)"},
+      {{"--device", "fake:x"}, 2, "(got fake:x)\nhint: devices are numbered from 0"},
+      {{"--device", "cpu:1"}, 2, "(got cpu:1)\nhint: cpu has no number"},
+      {{"--device", "fake:2"}, 2, "device fake:2: there are fake:0 to fake:1"},
+      {{"--device", "fake", "--devices", "0,2"}, 2, "device fake:2: there are fake:0 to fake:1"},
+      {{"--device", "fake", "--devices", "4"},
+       2,
+       "--device fake: each rank of a machine has a device of its own (got 4 ranks, 2 devices)"},
+      {{"--device", "fake:0", "--devices", "0,1"}, 2, "the devices are named once"},
+      {{"--devices", "0,1"}, 2, "numbers are those of devices, and the ranks are on the CPU"},
+      {{"--devices", "two"}, 2, "--devices: how many, as in 2, or which, as in 0,1 (got two)"},
+      {{"--device", "fake:0", "--strategy", "single", "--devices", "2"},
+       2,
+       "--devices 2: it is for strategies with more than one rank"},
+  };
+  const test::Folder folder;
+  for (const auto& bad : cases) {
+    const DeviceRun refused = device_run(
+        test::train_uneven(test::joined({"--output", folder.path() / "none"}, bad.words)),
+        {"MUSTER_FAKE_DEVICES=2"});
+    EXPECT_EQ(refused.code, bad.code) << join(bad.words, " ");
+    EXPECT_THAT(refused.err, HasSubstr(bad.says));
+    EXPECT_FALSE(fs::exists(folder.path() / "none" / "config.json"));
+  }
+}
+
+TEST(DeviceCommand, ADeviceThatIsTooSmallEndsTheRunWithWhatItLacks) {
+  const test::Folder folder;
+  const DeviceRun start =
+      device_run(small(folder.path() / "a", {"--device", "fake:0"}), {"MUSTER_FAKE_BYTES=2048"});
+  EXPECT_EQ(start.code, 1);
+  EXPECT_THAT(start.err, HasSubstr("fake:0 is out of memory at the start: Tried to allocate "));
+  EXPECT_THAT(start.err, HasSubstr("total capacity of 2.0 KiB of which "));
+  EXPECT_THAT(start.err, HasSubstr("hint: take a smaller --batch-size"));
+  const DeviceRun step =
+      device_run(small(folder.path() / "b", {"--device", "fake:0"}), {"MUSTER_FAKE_BYTES=20000"});
+  EXPECT_EQ(step.code, 1);
+  EXPECT_THAT(step.err, HasSubstr("fake:0 is out of memory in the first step: "));
+}
+
+TEST(DeviceCommand, RanksThatShareADeviceSaySo) {
+  const test::Folder folder;
+  const DeviceRun run =
+      device_run(small(folder.path() / "a", {"--devices", "2", "--device", "fake:0"}));
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("2 ranks of this machine share fake:0: they take turns"));
+}
+
+TEST(DeviceCommand, ExplainSaysWhereAndWhy) {
+  const DeviceRun cpu = device_run(test::train_uneven({"--explain", "--device", "cpu"}));
+  EXPECT_THAT(cpu.out, HasSubstr("\ndevice        cpu\n"));
+  const DeviceRun fake =
+      device_run(test::train_uneven({"--explain", "--device", "fake", "--devices", "3,1"}));
+  EXPECT_THAT(fake.out, HasSubstr("\ndevice        fake:3, fake:1\n"));
+}
+
+}  // namespace
+}  // namespace muster
