@@ -108,14 +108,20 @@ std::vector<Sample> rows_of(const Batch& batch) {
 
 uint32_t Dataset::fingerprint() const {
   constexpr int64_t kMost = 64;
-  const int64_t samples = size(), count = std::min(samples, kMost);
-  const uint32_t of_size = formats::crc32_of(std::to_string(samples));
+  const int64_t all = size(), count = std::min(all, kMost);
+  const uint32_t of_size = formats::crc32_of(std::to_string(all));
   if (count == 0) return of_size;
   std::vector<int64_t> spread;
   for (int64_t i = 0; i < count; ++i)
-    spread.push_back(samples / count * i + samples % count * i / count);
-  const Batch batch = get(spread);
+    spread.push_back(all / count * i + all % count * i / count);
   uint32_t sum = of_size;
+  if (is_by_sample()) {  // which may be of unlike sizes, and only a task's own collate takes them
+    for (const Sample& sample : samples(spread)) {
+      for (const auto& [name, tensor] : sample.tensors) sum = fingerprint_of(tensor, sum);
+    }
+    return sum;
+  }
+  const Batch batch = get(spread);
   for (const auto& [name, tensor] : batch.tensors) sum = fingerprint_of(tensor, sum);
   return sum;
 }

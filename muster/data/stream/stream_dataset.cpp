@@ -5,7 +5,9 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/data/fingerprint.h"
 #include "muster/data/stream/stream_sampler.h"
+#include "muster/formats/crc32.h"
 
 namespace muster::data {
 
@@ -39,6 +41,22 @@ StreamDataset::StreamDataset(const std::vector<int64_t>& shard_sizes,
 
 std::shared_ptr<const Sampler> StreamDataset::own_sampler(const EpochShare& share) const {
   return std::make_shared<StreamSampler>(starts_, options_, share);
+}
+
+uint32_t StreamDataset::fingerprint() const {
+  const auto* bytes = reinterpret_cast<const char*>(starts_.data());
+  uint32_t sum = formats::crc32_of({bytes, starts_.size() * sizeof(int64_t)});
+  std::vector<int64_t> firsts;
+  for (size_t shard = 0; shard + 1 < starts_.size(); ++shard) {
+    if (starts_[shard] < starts_[shard + 1]) firsts.push_back(starts_[shard]);
+  }
+  const size_t most = 64, count = std::min(firsts.size(), most);
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t first = firsts[firsts.size() * i / count];
+    for (const auto& [name, tensor] : samples({&first, 1})[0].tensors)
+      sum = fingerprint_of(tensor, sum);
+  }
+  return sum;
 }
 
 /// The shard's place among those that are open; one that was not asked for the longest is closed for

@@ -52,6 +52,8 @@ class StreamDataset : public Dataset {
   bool is_by_sample() const final { return true; }
   Batch collate(const std::vector<Sample>& samples) const final { return collate_(samples); }
   std::shared_ptr<const Sampler> own_sampler(const EpochShare& share) const final;
+  /// Of the shards' sizes, and of the first samples of at most 64 of them.
+  uint32_t fingerprint() const override;
 
  protected:
   /// Throws a usage error for a negative size, and for lanes or a window below 1.

@@ -20,8 +20,9 @@ struct SplitFacts {
   int64_t train = 0;
   int64_t validation = 0;
   int64_t test = 0;
-  std::string train_fingerprint;  ///< Dataset::fingerprint(), eight hexadecimal digits
-  std::string test_fingerprint;   ///< empty without a test split
+  std::string train_fingerprint;       ///< Dataset::fingerprint(), eight hexadecimal digits
+  std::string test_fingerprint;        ///< empty without a test split
+  std::string validation_fingerprint;  ///< empty without one
 };
 
 /// What follows from the options.
@@ -43,6 +44,7 @@ struct FitNumbers {
   int64_t schedule_epochs = 0;    ///< likewise
   std::string train_fingerprint;  ///< so that other data of the same size are noticed
   std::string test_fingerprint;
+  std::string validation_fingerprint;
   int64_t intraop_threads = 1;       ///< per rank; with another number sums round otherwise
   std::string monitored;             ///< the metric of options.monitor: "accuracy"
   bool monitor_falls = false;        ///< the best epoch has the least value

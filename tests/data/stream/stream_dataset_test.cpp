@@ -178,6 +178,17 @@ TEST(Stream, ASampleThatCannotBeReadIsNamedAndTheOthersStillCome) {
   EXPECT_EQ(dataset->get(other)["data"].item<int64_t>(), 12);
 }
 
+TEST(Stream, IsToldFromOthersByItsSizesAndFirstSamples) {
+  const auto reads = std::make_shared<Reads>();
+  const Numbers stream({1000, 0, 1000}, {}, reads);
+  const uint32_t own = stream.fingerprint();
+  EXPECT_EQ(reads->samples, 2);
+  EXPECT_EQ(stream.fingerprint(), own);
+  EXPECT_EQ(Numbers({1000, 0, 1000}, {.lanes = 2}).fingerprint(), own);
+  EXPECT_NE(Numbers({1000, 1000, 0}, {}).fingerprint(), own);
+  EXPECT_NE(Numbers({999, 0, 1001}, {}).fingerprint(), own);
+}
+
 TEST(Stream, ItsOrderStaysBehindTransforms) {
   const auto dataset = std::make_shared<Numbers>(std::vector<int64_t>{6, 6}, StreamOptions{2, 3});
   const auto same = transformed(dataset, {each_sample([](Sample&, Rng&) {})});
