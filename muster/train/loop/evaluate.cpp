@@ -1,9 +1,11 @@
 #include "muster/train/loop/evaluate.h"
 
 #include <limits>
+#include <utility>
 
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 
 #include "muster/data/loader/loader.h"
 #include "muster/data/samplers/exact_cover.h"
@@ -37,6 +39,7 @@ Evaluation evaluate(Task& task,
                     const EvaluateOptions& options,
                     const AfterBatch& after_batch) {
   const c10::NoGradGuard no_grad;
+  dataset = as_task_takes(task, std::move(dataset));
   const EvaluationMode mode(*task.module(), group);
   const int64_t samples = dataset->size();
   Meter own(std::make_shared<const std::vector<Metric>>(task.metrics()));
@@ -52,6 +55,7 @@ Evaluation evaluate(Task& task,
   for (const data::Batch& batch : loader.epoch(0)) {
     StepResult result;
     {
+      const c10::InferenceMode inference(task.evaluates_in_inference_mode());
       const PrecisionGuard guard(options.precision, device_of(batch));
       result = task.evaluate_step(batch, context);
     }
