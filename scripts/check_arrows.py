@@ -54,8 +54,8 @@ ROOMS = {
     "optim": Room("optimizers, schedules, clipping", ["base", "tensor"], {"": [], "optimizers": [""], "schedules": [""]},
                   torch=True),
     "data": Room("datasets and loaders", ["base", "formats", "tensor"], {
-        "": [], "samplers": [""], "loader": ["", "samplers"], "sets": [""], "transforms": ["", "sets"],
-        "datasets": ["", "sets", "transforms"]}, torch=True),
+        "": [], "samplers": [""], "loader": ["", "samplers"], "sets": [""], "stream": ["", "samplers"], "transform": [""],
+        "transforms": ["", "transform"], "datasets": ["", "sets"]}, torch=True),
     "models": Room("layers, families, zoo", ["base", "tensor"], {
         "layers": [], "": ["layers"], "families": ["", "layers"], "zoo": ["", "layers", "families"]}, torch=True),
     "memory": Room("allocator tags, leaks, step guard", ["base", "tensor", "diagnose"], {"": []}, torch=True),

@@ -9,10 +9,13 @@ Each run is trained by both programs, one after the other, in folders of their o
 strategies x precision x accumulation x resume, on synthetic data, a minute or two in all. A hash is
 over weights, optimizer state and generators of every checkpoint kept, the columns of metrics.csv
 that are not times or empty, and the confusion matrix. Hashes hold for one machine: MKL's sums depend on it.
+
+A build that has --validation-split is given `tail`, which is what builds before it did.
 """
 
 import argparse
 import csv
+import functools
 import hashlib
 import os
 import pathlib
@@ -73,6 +76,13 @@ def command(muster, ranks, words, folder):
     return [muster, "run", "--nproc-per-node", ranks, "--no-prefix", "--", *train]
 
 
+@functools.cache
+def flags_of(muster):
+    """What this build needs said to do as the first one with runs like these."""
+    told = subprocess.run([muster, "train", "--help"], capture_output=True, text=True, check=True)
+    return ["--validation-split", "tail"] if "--validation-split" in told.stdout else []
+
+
 def hash_of(folder):
     """Of what must not change in a run's folder."""
     digest = hashlib.sha256()
@@ -94,7 +104,7 @@ def train(muster, ranks, flags, resume, folder):
     for flag, value in zip(small[::2], small[1::2]):
         if flag not in said:
             words += [flag, value]
-    rounds = [[*words, "--output", str(folder)]]
+    rounds = [[*words, *flags_of(muster), "--output", str(folder)]]
     if resume is not None:
         rounds.append([*resume.split(), "--resume", str(folder)])
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -26,6 +26,7 @@ constexpr ListKind kKinds[] = {
     {"schedulers", "which trials of `muster tune` go on", false},
     {"searchers", "where the next trial of `muster tune` looks", false},
     {"strategies", "how ranks share the work: `muster train --strategy`", true},
+    {"transforms", "changes of samples: `muster train --train-transform`", true},
 };
 
 const char* const kListExamples =

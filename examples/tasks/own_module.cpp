@@ -49,6 +49,10 @@ int main(int argc, char** argv) {
     const mt::TrainData data = mt::open_data("fashion-mnist", {});
     const auto parts = md::random_split(data.train, {55000, 5000}, /*seed=*/7);
     return mt::TaskParts{.data = {.train = parts[0], .validation = parts[1], .test = data.test},
-                         .task = [] { return std::make_unique<Clothes>(); }};
+                         .task = [] { return std::make_unique<Clothes>(); },
+                         .hooks = {.step_ended = [](const mt::StepEnd& end) {
+                           if (end.metrics["loss"] > 100)
+                             throw std::runtime_error("the loss has left the valley");
+                         }}};
   });
 }

@@ -28,6 +28,10 @@ class Regression final : public mt::Task {
     return {.loss = error.pow(2).mean(),
             .values = {{"absolute_error", error.detach().abs().sum(), {}}}};
   }
+  muster::tensor::NamedTensorList predict_step(const md::Batch& batch,
+                                               const mt::StepContext&) override {
+    return {{"y", net_->forward(batch["data"]).squeeze(1)}};
+  }
 
  private:
   torch::nn::Sequential net_;

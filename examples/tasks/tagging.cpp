@@ -1,6 +1,6 @@
 // What it shows: sequences of unlike lengths. A network says of each token whether it has been seen
-//     before in its sequence. Batches are padded; padding counts nothing: the loss of a step is the
-//     mean over the tokens of all ranks, whoever has how many.
+//     before. The dataset pads a batch; padding counts nothing: the loss is the mean over all ranks'
+//     tokens, whoever has how many.
 // How to run: muster run --nproc-per-node 2 -- build/bin/examples/tagging --output runs/tags
 // Expected output (the last digits depend on the machine):
 //     test loss 0.3503, accuracy 0.8286
@@ -11,12 +11,11 @@
 
 namespace md = muster::data;
 namespace mt = muster::train;
-
 constexpr int64_t kTokens = 12, kLongest = 16;
+constexpr auto kPad = md::CollateRule::How::kPad;
 
 struct TaggerImpl : torch::nn::Module {
-  // tokens // [N, T] int64  ->  scores // [N, T]
-  torch::Tensor forward(const torch::Tensor& tokens) {
+  torch::Tensor forward(const torch::Tensor& tokens) {  // [N, T] int64  ->  scores // [N, T]
     return out->forward(std::get<0>(lstm->forward(embedding->forward(tokens)))).squeeze(2);
   }
   torch::nn::Embedding embedding = register_module("embedding", torch::nn::Embedding(kTokens, 16));
@@ -33,32 +32,38 @@ class Tagging final : public mt::Task {
   std::vector<mt::Metric> metrics() const override { return {{.name = "accuracy"}}; }
   bool has_own_weights() const override { return true; }
   double weight(const md::Batch& batch) const override {
-    return static_cast<double>(batch["length"].sum().item<int64_t>());
+    return batch["mask"].sum().item().toDouble();
   }
-
   mt::StepResult train_step(const md::Batch& batch, const mt::StepContext&) override {
-    const torch::Tensor& target = batch["target"];
-    const torch::Tensor mask = torch::arange(target.size(1)) < batch["length"].unsqueeze(1);
-    const torch::Tensor said = net_->forward(batch["tokens"]).masked_select(mask);
-    const torch::Tensor truth = target.masked_select(mask);
-    const torch::Tensor right = said.detach().gt(0).eq(truth.gt(0.5)).sum();
+    const torch::Tensor said = net_->forward(batch["tokens"]).masked_select(batch["mask"]);
+    const torch::Tensor truth = batch["target"].masked_select(batch["mask"]);
     return {.loss = torch::binary_cross_entropy_with_logits(said, truth),
-            .values = {{"accuracy", right, {}}}};
+            .values = {{"accuracy", said.detach().gt(0).eq(truth.gt(0.5)).sum(), {}}}};
   }
 
  private:
   Tagger net_;
 };
 
-// Tokens padded with 0 to the longest; 1 where one comes again.
-std::shared_ptr<const md::Dataset> sequences(int64_t count) {
-  const torch::Tensor length = torch::randint(3, kLongest + 1, {count}, torch::kLong);
-  torch::Tensor tokens = torch::randint(1, kTokens, {count, kLongest}, torch::kLong);
-  tokens *= torch::arange(kLongest) < length.unsqueeze(1);
-  const torch::Tensor same = tokens.unsqueeze(2).eq(tokens.unsqueeze(1)).tril(-1);
-  return std::make_shared<md::TensorDataset>(muster::tensor::NamedTensorList{
-      {"tokens", tokens}, {"target", same.any(2).to(torch::kFloat)}, {"length", length}});
-}
+// Tokens, and 1 where one comes again: each sample as long as it is, a batch as its longest one.
+class Sequences final : public md::SampleDataset {
+ public:
+  explicit Sequences(int64_t count)
+      : SampleDataset(md::Collate({{.tensor = "tokens", .how = kPad, .mask = "mask"},
+                                   {.tensor = "target", .how = kPad}})),
+        length_(torch::randint(3, kLongest + 1, {count}, torch::kLong)),
+        tokens_(torch::randint(1, kTokens, {count, kLongest}, torch::kLong)) {}
+  int64_t size() const override { return tokens_.size(0); }
+  md::DataSpec spec() const override { return {.name = "words", .kind = md::DataKind::kTokens}; }
+
+ private:
+  md::Sample sample(int64_t index, const md::SampleContext&) const override {
+    const torch::Tensor tokens = tokens_[index].narrow(0, 0, length_[index].item<int64_t>());
+    const torch::Tensor same = tokens.unsqueeze(1).eq(tokens.unsqueeze(0)).tril(-1);
+    return {.tensors = {{"tokens", tokens}, {"target", same.any(1).to(torch::kFloat)}}};
+  }
+  torch::Tensor length_, tokens_;
+};
 
 int main(int argc, char** argv) {
   mt::TaskProgram program("tagging", "Tells which tokens of a sequence have come before.");
@@ -68,8 +73,8 @@ int main(int argc, char** argv) {
   program.options.batch_size = 20;
   return program.run(argc, argv, [] {
     torch::manual_seed(0);
-    return mt::TaskParts{
-        .data = {.train = sequences(800), .validation = sequences(100), .test = sequences(200)},
-        .task = [] { return std::make_unique<Tagging>(); }};
+    const auto made = [](int64_t count) { return std::make_shared<Sequences>(count); };
+    return mt::TaskParts{.data = {.train = made(800), .validation = made(100), .test = made(200)},
+                         .task = [] { return std::make_unique<Tagging>(); }};
   });
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,6 +38,29 @@ struct Batch {
   const at::Tensor* find(std::string_view name) const;
 };
 
+/// One sample, as a transform changes it and a collate takes it: tensors by name, as in a batch
+/// without its first dimension.
+struct Sample {
+  tensor::NamedTensorList tensors;
+  int64_t index = 0;  ///< its number in the dataset
+
+  /// sample["data"]. Throws a usage error that names what there is.
+  at::Tensor& operator[](std::string_view name);
+  const at::Tensor& operator[](std::string_view name) const;
+  /// The tensor of that name, or null.
+  const at::Tensor* find(std::string_view name) const;
+};
+
+/// What a sample's "data" is.
+enum class DataKind {
+  kImage,   ///< [channels, height, width]
+  kTokens,  ///< [length] int64: numbers of a vocabulary
+  kTensor   ///< numbers
+};
+
+/// "image", "tokens" or "tensor".
+std::string_view to_string(DataKind kind);
+
 /// What every sample of a dataset looks like. `muster train` matches it against the model.
 struct DataSpec {
   std::string name;                   ///< "fashion-mnist"
@@ -46,8 +70,15 @@ struct DataSpec {
   at::ScalarType dtype = at::kFloat;     ///< of a batch's "data"
   std::vector<double> mean;  ///< per channel, taken off after scaling to 0 … 1; empty: nothing is
   std::vector<double> standard_deviation;  ///< per channel, divided by after that
+  /// Not said: an image where a sample has three dimensions, else numbers.
+  std::optional<DataKind> kind;
+  int64_t vocabulary = 0;  ///< tokens are 0 … vocabulary-1; 0 where they are none, or nobody knows
 
-  bool is_image() const { return sample_shape.size() == 3; }
+  DataKind what() const {
+    return kind.value_or(sample_shape.size() == 3 ? DataKind::kImage : DataKind::kTensor);
+  }
+  bool is_image() const { return what() == DataKind::kImage && sample_shape.size() == 3; }
+  bool is_tokens() const { return what() == DataKind::kTokens; }
   int64_t channels() const { return is_image() ? sample_shape[0] : 1; }
   int64_t height() const { return is_image() ? sample_shape[1] : 1; }
   int64_t width() const { return sample_shape.empty() ? 1 : sample_shape.back(); }
@@ -58,6 +89,7 @@ struct DataSpec {
 struct SampleContext {
   uint64_t seed = 0;
   int64_t epoch = 0;
+  int64_t position = 0;  ///< random steps that come behind this dataset; see Note [Random numbers]
   /// The batch is going to a device. A dataset that makes its tensors with options() saves a copy;
   /// others' are copied by the loader.
   bool pinned = false;
@@ -65,6 +97,16 @@ struct SampleContext {
   at::TensorOptions options(at::ScalarType dtype) const {
     return at::TensorOptions(dtype).pinned_memory(pinned);
   }
+};
+
+class Sampler;
+
+/// Whose share of an epoch is wanted.
+struct EpochShare {
+  int64_t world_size = 1;
+  int64_t rank = 0;
+  uint64_t seed = 0;  ///< the same on all ranks
+  bool shuffle = true;
 };
 
 /// Numbered samples. Every member is const and may be called from any number of threads at once.
@@ -81,6 +123,32 @@ class Dataset {
   /// Throws a usage error if an index is outside 0 … size()-1.
   Batch get(std::span<const int64_t> indices, const SampleContext& context = {}) const;
 
+  /// The same samples one by one, before collate() makes a batch of them: what changes samples so
+  /// that they differ in size works on these. Throws as get().
+  std::vector<Sample> samples(std::span<const int64_t> indices,
+                              const SampleContext& context = {}) const;
+
+  /// Makes a batch of samples() that may have been changed since. Here their tensors are stacked;
+  /// see Collate for padding and ragged lists.
+  virtual Batch collate(const std::vector<Sample>& samples) const;
+
+  /// Whether samples are made one by one: they may differ in size, and only collate() evens them
+  /// out. False: a batch is made at once, and samples() are its rows.
+  virtual bool is_by_sample() const { return false; }
+
+  /// The classes of all samples // [N] int64 on the CPU, or undefined where that would take reading
+  /// them all: what stratified splits go by.
+  virtual at::Tensor targets() const { return {}; }
+
+  /// The same samples before mean and deviation of spec() are taken off, as 8-bit pixels, or null
+  /// where there is no such thing. Transforms come before normalising, as torchvision's do: so black
+  /// is 0 for them, and a resized pixel is rounded as a pixel.
+  virtual std::shared_ptr<const Dataset> before_normalising() const { return nullptr; }
+
+  /// The order of an epoch, where any other one is dear to read (shards that are read from their
+  /// start): every sample once over all ranks, see Note [Position in an epoch]. Null: any will do.
+  virtual std::shared_ptr<const Sampler> own_sampler(const EpochShare& share) const;
+
   /// Tells these samples from others of the same number: checkpoints keep it, ranks compare it. The
   /// same in every process that reads the same data; 32 bits, so it is proof against mistakes, not
   /// against intent. Here a CRC-32 over the number of samples and 64 of them, spread evenly, as
@@ -93,7 +161,15 @@ class Dataset {
   /// Fills a batch. The indices are in range. Allocate the batch's tensors once and write each
   /// sample to its row.
   virtual Batch load(std::span<const int64_t> indices, const SampleContext& context) const = 0;
+
+  /// The indices are in range. Here the rows of load(), which share its memory.
+  virtual std::vector<Sample> load_samples(std::span<const int64_t> indices,
+                                           const SampleContext& context) const;
 };
+
+/// The batch's samples, which share its memory. Throws a usage error for a tensor that has not a row
+/// for each (ragged lists).
+std::vector<Sample> rows_of(const Batch& batch);
 
 enum class Split { kTrain, kTest };
 

@@ -9,6 +9,7 @@ at the end are equal byte for byte. What the unbroken runs print agrees with the
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -61,6 +62,34 @@ def state_of(output):
     return checkpoint.name, files
 
 
+def check_asked(muster, program, run_folder, said, scratch):
+    """`PROGRAM evaluate RUN` says what the run's own test said, and `PROGRAM predict RUN` a line for each sample."""
+    told = dict(re.findall(r"(\w+) (-?[0-9.e+]+)", said.removeprefix("test ")))
+    for ranks in (1, 2):
+        numbers = dict(line.split() for line in run(command(muster, ranks, [program, "evaluate", str(run_folder)])))
+        assert set(numbers) == set(told), f"{numbers} instead of {told}"
+        for name, value in numbers.items():
+            assert abs(float(value) - float(told[name])) < 2e-4, f"{ranks} ranks: {name} {value}, the run said {told[name]}"
+    asked = subprocess.run([muster, "evaluate", str(run_folder)], capture_output=True, text=True, timeout=PATIENCE_S)
+    assert asked.returncode == 2 and f"`{program} evaluate {run_folder}`" in asked.stderr, asked.stderr
+    files = []
+    for ranks in (1, 2):
+        file = pathlib.Path(scratch) / f"{run_folder.name}-{ranks}.csv"
+        words = command(muster, ranks, [program, "predict", str(run_folder), "--output", str(file)])
+        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S)
+        if done.returncode == 2 and "it has no predict_step()" in done.stderr:
+            assert not file.exists()
+            return
+        assert done.returncode == 0, done.stderr
+        files.append(file.read_text())
+    lines = files[0].splitlines()
+    assert lines[0].startswith("index,") and [line.split(",")[0] for line in lines[1:]] == [
+        str(i) for i in range(len(lines) - 1)
+    ], lines[:3]
+    assert files[0] == files[1], "other predictions on two ranks"
+    print(f"{len(lines) - 1} predictions, {lines[0]}")
+
+
 def main(muster, program, source, *flags):
     expected = run_example.expected_lines(source)
     with tempfile.TemporaryDirectory() as scratch:
@@ -79,6 +108,7 @@ def main(muster, program, source, *flags):
             assert name == other, f"{ranks} ranks: the unbroken run ends with {name}, the resumed one with {other}"
             unlike = [file for file in state if state[file] != resumed.get(file)]
             assert not unlike, f"{ranks} ranks, killed at {before}: {unlike} differ from the unbroken run's"
+            check_asked(muster, program, whole, said[-1], scratch)
             print(f"{ranks} ranks: {said[-1]}; killed at {before}, resumed to the same {name}")
 
 

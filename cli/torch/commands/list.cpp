@@ -1,5 +1,6 @@
 // `muster list` for the tables of torch rooms; `muster` itself prints the kinds and hands these on.
 #include "muster/data/dataset.h"
+#include "muster/data/transform/transform.h"
 #include "muster/distributed/meet/backend.h"
 #include "muster/models/model.h"
 #include "muster/optim/optimizer.h"
@@ -21,6 +22,7 @@ std::vector<ListRow> rows_of(std::string_view kind) {
   if (kind == "lr-schedules") return list_rows(optim::schedules());
   if (kind == "strategies") return list_rows(train::strategies());
   if (kind == "optimizers") return list_rows(optim::optimizers());
+  if (kind == "transforms") return list_rows(data::transforms());
   throw internal_error({.refused = concat("muster-torch has no table of ", kind)});
 }
 

@@ -10,6 +10,7 @@
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/train/classifier/trainer.h"
+#include "muster/train/classifier/validation_split.h"
 #include "muster/train/program/run_program.h"
 
 #include "cli/command.h"
@@ -120,7 +121,10 @@ class Classifying final : public train::Program {
       : options_(std::move(options)), app_(app), keys_(keys), note_(std::move(note)) {}
 
   const train::FitOptions& options() const override { return options_; }
-  void take_over(const Json& record) override { train::take_over(record, said(app_), options_); }
+  void take_over(const Json& record) override {
+    options_.validation_split = train::with_whole_path(options_.validation_split);
+    train::take_over(record, said(app_), options_);
+  }
 
   train::FitPlan plan(const train::Surroundings& around, bool is_resumed) override {
     data_ = train::open_data(options_.data, options_.data_dir);

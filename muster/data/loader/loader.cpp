@@ -52,7 +52,7 @@ Epoch::Iterator& Epoch::Iterator::operator++() {
 
 Loader::Loader(std::shared_ptr<const Dataset> dataset,
                LoaderOptions options,
-               std::unique_ptr<const Sampler> sampler) {
+               std::shared_ptr<const Sampler> sampler) {
   if (!dataset) throw usage_error({.refused = "loader", .rule = "it needs a dataset"});
   check_at_least(1, options.batch_size, "the batch size");
   check_at_least(0, options.workers, "the number of workers");

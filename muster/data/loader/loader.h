@@ -128,7 +128,7 @@ class Loader {
   /// Threads start with the first epoch. No sampler means SequentialSampler.
   Loader(std::shared_ptr<const Dataset> dataset,
          LoaderOptions options,
-         std::unique_ptr<const Sampler> sampler = nullptr);
+         std::shared_ptr<const Sampler> sampler = nullptr);
 
   /// Ends the workers; waits only for the batches that are being made at this moment. Epoch objects
   /// may outlive it but give no more batches.

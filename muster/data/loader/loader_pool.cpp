@@ -14,7 +14,7 @@ namespace muster::data::detail {
 
 LoaderPool::LoaderPool(std::shared_ptr<const Dataset> dataset,
                        LoaderOptions options,
-                       std::unique_ptr<const Sampler> sampler)
+                       std::shared_ptr<const Sampler> sampler)
     : dataset_(std::move(dataset)), options_(options), sampler_(std::move(sampler)) {
   tensor::initialize_vector_math();
 }

@@ -25,7 +25,7 @@ class LoaderPool {
  public:
   LoaderPool(std::shared_ptr<const Dataset> dataset,
              LoaderOptions options,
-             std::unique_ptr<const Sampler> sampler);
+             std::shared_ptr<const Sampler> sampler);
 
   const Dataset& dataset() const { return *dataset_; }
   const Sampler& sampler() const { return *sampler_; }
@@ -54,7 +54,7 @@ class LoaderPool {
 
   const std::shared_ptr<const Dataset> dataset_;
   const LoaderOptions options_;
-  const std::unique_ptr<const Sampler> sampler_;
+  const std::shared_ptr<const Sampler> sampler_;
 
   mutable std::mutex mutex_;  // guards what follows, and the runs
   std::condition_variable work_there_;

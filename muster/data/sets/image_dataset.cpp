@@ -1,6 +1,5 @@
 #include "muster/data/sets/image_dataset.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/data/fingerprint.h"
+#include "muster/data/sets/tensor_dataset.h"
 
 namespace muster::data {
 namespace {
@@ -75,27 +75,30 @@ void check_labels(const DataSpec& spec, const at::Tensor& labels) {
   }
 }
 
-// The order and the roundings are torchvision's: functional.to_tensor divides by 255 and
-// functional.normalize subtracts and divides in place, all in float32. Folding them to k*x+c would
-// change the last bit of most values.
-std::vector<float> make_table(const DataSpec& spec) {
-  std::vector<float> table;
-  for (size_t channel = 0; channel < static_cast<size_t>(spec.channels()); ++channel) {
-    for (int byte = 0; byte < 256; ++byte) {
-      float value = static_cast<float>(byte) / 255.0F;
-      if (!spec.mean.empty()) {
-        value -= static_cast<float>(spec.mean[channel]);
-        value /= static_cast<float>(spec.standard_deviation[channel]);
-      }
-      table.push_back(value);
-    }
+/// What a batch is made from, as it is.
+class ImageBytes final : public Dataset {
+ public:
+  ImageBytes(DataSpec spec, at::Tensor images, at::Tensor labels)
+      : spec_(std::move(spec)),
+        labels_(labels),
+        tensors_({{"data", std::move(images)}, {"target", std::move(labels)}}, spec_.name) {
+    spec_.dtype = at::kByte;
   }
-  return table;
-}
 
-void look_up(const float* table, const uint8_t* from, int64_t count, float* to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = table[from[i]];
-}
+  int64_t size() const override { return tensors_.size(); }
+  DataSpec spec() const override { return spec_; }
+  uint32_t fingerprint() const override { return tensors_.fingerprint(); }
+  at::Tensor targets() const override { return labels_; }
+
+ private:
+  Batch load(std::span<const int64_t> indices, const SampleContext&) const override {
+    return tensors_.get(indices);
+  }
+
+  DataSpec spec_;
+  at::Tensor labels_;
+  TensorDataset tensors_;
+};
 
 }  // namespace
 
@@ -106,23 +109,11 @@ ImageDataset::ImageDataset(DataSpec spec, at::Tensor images, at::Tensor labels)
   images_ = images.contiguous();
   labels_ = labels.to(at::kLong).contiguous();
   check_labels(spec_, labels_);
-  table_ = make_table(spec_);
+  table_.emplace(spec_.channels(), spec_.mean, spec_.standard_deviation);
 }
 
-at::Tensor ImageDataset::normalise(const at::Tensor& pixels, int64_t repeat) const {
-  const at::Tensor from = pixels.contiguous();
-  const int64_t channels = spec_.channels(), plane = from.size(2) * from.size(3);
-  at::Tensor floats =
-      at::empty({from.size(0), repeat * channels, from.size(2), from.size(3)}, at::kFloat);
-  const uint8_t* bytes = from.const_data_ptr<uint8_t>();
-  auto* to = floats.mutable_data_ptr<float>();
-  for (int64_t row = 0; row < from.size(0); ++row) {
-    const float* first = to;
-    for (int64_t channel = 0; channel < channels; ++channel, bytes += plane, to += plane)
-      look_up(&table_[static_cast<size_t>(channel) * 256], bytes, plane, to);
-    for (int64_t copy = 1; copy < repeat; ++copy) to = std::copy_n(first, channels * plane, to);
-  }
-  return floats;
+std::shared_ptr<const Dataset> ImageDataset::before_normalising() const {
+  return std::make_shared<ImageBytes>(spec_, images_, labels_);
 }
 
 int64_t ImageDataset::size() const { return images_.size(0); }
@@ -147,10 +138,7 @@ Batch ImageDataset::load(std::span<const int64_t> indices, const SampleContext& 
   for (const int64_t index : indices) {
     *target++ = labels[index];
     for (int64_t channel = 0; channel < channels; ++channel) {
-      look_up(&table_[static_cast<size_t>(channel) * 256],
-              images + (index * channels + channel) * plane,
-              plane,
-              pixels);
+      table_->look_up(channel, images + (index * channels + channel) * plane, plane, pixels);
       pixels += plane;
     }
   }

@@ -1,9 +1,11 @@
 // Images kept as bytes and turned into normalised floats when a batch is made.
 #pragma once
 
-#include <vector>
+#include <memory>
+#include <optional>
 
 #include "muster/data/dataset.h"
+#include "muster/data/pixel_table.h"
 
 namespace muster::data {
 
@@ -28,10 +30,9 @@ class ImageDataset final : public Dataset {
   const at::Tensor& images() const { return images_; }  ///< [N, C, H, W] uint8
   const at::Tensor& labels() const { return labels_; }  ///< [N] int64
 
-  /// Other pixels as a batch of this dataset has them.
-  /// pixels // [B, C, h, w] uint8, any h and w  ->  [B, repeat * C, h, w] float32: `repeat` copies
-  /// of the normalised channels behind each other.
-  at::Tensor normalise(const at::Tensor& pixels, int64_t repeat = 1) const;
+  at::Tensor targets() const override { return labels_; }
+  /// "data" // [B, C, H, W] uint8
+  std::shared_ptr<const Dataset> before_normalising() const override;
 
  private:
   Batch load(std::span<const int64_t> indices, const SampleContext& context) const override;
@@ -39,7 +40,7 @@ class ImageDataset final : public Dataset {
   DataSpec spec_;
   at::Tensor images_;
   at::Tensor labels_;
-  std::vector<float> table_;  ///< [C][256]: the float for each byte
+  std::optional<PixelTable> table_;
 };
 
 }  // namespace muster::data

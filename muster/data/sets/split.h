@@ -28,4 +28,17 @@ SubsetList stratified_split(const std::shared_ptr<const Dataset>& whole,
                             double fraction,
                             uint64_t seed);
 
+/// `count` of 0 … samples-1, sorted: the last part of PyTorch's random_split of that size. Throws a
+/// usage error for a count outside 0 … samples.
+std::vector<int64_t> random_sample(int64_t samples, int64_t count, uint64_t seed);
+
+/// `count` samples, sorted, of each class as many as its share, rounded so that they add up: first
+/// down, then one more for those that lost most by it, the lower class before the higher. Which ones
+/// is drawn class by class. `targets` as in stratified_split(). Throws as the others.
+std::vector<int64_t> stratified_sample(const at::Tensor& targets, int64_t count, uint64_t seed);
+
+/// What is left, and what is held out, both in the order of the dataset. Throws a usage error for a
+/// number that is there twice, or none of the dataset's.
+SubsetList hold_out(const std::shared_ptr<const Dataset>& whole, std::vector<int64_t> held_out);
+
 }  // namespace muster::data

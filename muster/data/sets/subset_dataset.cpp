@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <ATen/ops/tensor.h>
+
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/formats/crc32.h"
@@ -42,13 +44,40 @@ std::shared_ptr<const SubsetDataset> SubsetDataset::over(
   return std::make_shared<SubsetDataset>(std::move(other), indices_);
 }
 
-Batch SubsetDataset::load(std::span<const int64_t> indices, const SampleContext& context) const {
+std::vector<int64_t> SubsetDataset::of_whole(std::span<const int64_t> indices) const {
   std::vector<int64_t> wanted(indices.begin(), indices.end());
   for (int64_t& index : wanted)
     index = indices_.empty() ? index + from_ : indices_[static_cast<size_t>(index)];
-  Batch batch = whole_->get(wanted, context);
+  return wanted;
+}
+
+Batch SubsetDataset::load(std::span<const int64_t> indices, const SampleContext& context) const {
+  Batch batch = whole_->get(of_whole(indices), context);
   batch.indices.assign(indices.begin(), indices.end());
   return batch;
+}
+
+std::vector<Sample> SubsetDataset::load_samples(std::span<const int64_t> indices,
+                                                const SampleContext& context) const {
+  std::vector<Sample> samples = whole_->samples(of_whole(indices), context);
+  for (size_t i = 0; i < samples.size(); ++i) samples[i].index = indices[i];
+  return samples;
+}
+
+Batch SubsetDataset::collate(const std::vector<Sample>& samples) const {
+  return whole_->collate(samples);
+}
+
+at::Tensor SubsetDataset::targets() const {
+  const at::Tensor all = whole_->targets();
+  if (!all.defined()) return all;
+  return indices_.empty() ? all.narrow(0, from_, count_)
+                          : all.index_select(0, at::tensor(indices_, at::kLong));
+}
+
+std::shared_ptr<const Dataset> SubsetDataset::before_normalising() const {
+  const auto pixels = whole_->before_normalising();
+  return pixels ? over(pixels) : nullptr;
 }
 
 }  // namespace muster::data

@@ -20,6 +20,10 @@ class SubsetDataset final : public Dataset {
   int64_t size() const override { return count_; }
   DataSpec spec() const override { return whole_->spec(); }
   uint32_t fingerprint() const override;
+  bool is_by_sample() const override { return whole_->is_by_sample(); }
+  Batch collate(const std::vector<Sample>& samples) const override;
+  at::Tensor targets() const override;
+  std::shared_ptr<const Dataset> before_normalising() const override;
 
   const std::shared_ptr<const Dataset>& whole() const { return whole_; }
   /// The same samples of another dataset, of the same size: the whole's, transformed, say.
@@ -27,6 +31,9 @@ class SubsetDataset final : public Dataset {
 
  private:
   Batch load(std::span<const int64_t> indices, const SampleContext& context) const override;
+  std::vector<Sample> load_samples(std::span<const int64_t> indices,
+                                   const SampleContext& context) const override;
+  std::vector<int64_t> of_whole(std::span<const int64_t> indices) const;
 
   std::shared_ptr<const Dataset> whole_;
   int64_t from_ = 0;  // of a range

@@ -70,6 +70,14 @@ uint32_t TensorDataset::fingerprint() const {
   return sum;
 }
 
+at::Tensor TensorDataset::targets() const {
+  for (const auto& [role, tensor] : tensors_) {
+    if (classes_ > 0 && role == "target" && tensor.dim() == 1 && !tensor.is_floating_point())
+      return tensor.to(at::kLong);
+  }
+  return {};
+}
+
 DataSpec TensorDataset::spec() const {
   const at::Tensor& first = tensors_[0].second;
   return {.name = name_,

@@ -23,6 +23,8 @@ class TensorDataset final : public Dataset {
   int64_t size() const override;
   DataSpec spec() const override;
   uint32_t fingerprint() const override;
+  /// "target", where it is of classes.
+  at::Tensor targets() const override;
 
  private:
   Batch load(std::span<const int64_t> indices, const SampleContext& context) const override;

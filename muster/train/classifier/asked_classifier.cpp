@@ -10,10 +10,12 @@
 #include "muster/base/text.h"
 #include "muster/data/loader/loader.h"
 #include "muster/data/sets/subset_dataset.h"
-#include "muster/data/transforms/fit_images.h"
+#include "muster/data/transform/transformed.h"
 #include "muster/formats/crc32.h"
 #include "muster/train/checkpoints/saved_weights.h"
 #include "muster/train/classifier/trainer.h"
+#include "muster/train/classifier/validation_split.h"
+#include "muster/train/loop/asked_run.h"
 #include "muster/train/loop/first_rank.h"
 #include "muster/train/loop/out_of_memory.h"
 #include "muster/train/loop/run_start.h"
@@ -39,11 +41,16 @@ std::string described(const TrainedOn& data) {
 void check_is_classifier(const std::filesystem::path& run, const Checkpoint& saved) {
   const Json task = saved.loop.value("task_name", Json("classifier"));  // older ones have none
   if (task == "classifier" && saved.plan.contains("model") && saved.plan.contains("data")) return;
+  const std::string own = saved.plan.value("program", "");
   throw usage_error({.refused = run.string(),
                      .rule = "the run is one of `muster train`",
                      .value = concat("task ", task.is_string() ? task.get<std::string>() : "?"),
-                     .hint = "a program of yours asks its task with train::evaluate and "
-                             "train::predict"});
+                     .hint = own.empty() ? "ask it with the program that made it"
+                                         : concat("ask it with the program that made it: `",
+                                                  own,
+                                                  " evaluate ",
+                                                  run.string(),
+                                                  '`')});
 }
 
 /// The part of the plan that says what the model is, and what it was trained on.
@@ -97,13 +104,14 @@ DatasetPtr own_part(const std::string& split, const TrainPlan& plan, const Datas
          .value = concat(all->size(), " now"),
          .hint = "name the folder of the data that it was trained on: --data-dir"});
   }
-  if (split == "train") return std::make_shared<data::SubsetDataset>(all, 0, plan.train_samples);
+  const TrainParts parts = split_off(plan.options, all);
+  if (split == "train") return parts.train;
   if (held_out == 0) {
     throw usage_error({.refused = "--split validation",
                        .rule = "the run held out no samples (--validation-samples 0)",
                        .hint = "take --split test or train"});
   }
-  return std::make_shared<data::SubsetDataset>(all, plan.train_samples, held_out);
+  return parts.validation;
 }
 
 DatasetPtr wanted_split(const std::string& split, const Wanted& wanted, const TrainPlan& plan) {
@@ -151,32 +159,6 @@ void note_content(const std::string& split,
                          ", before ",
                          before,
                          "): its numbers cannot be compared with the run's"));
-}
-
-/// Throws the same on all ranks.
-void check_same_samples(const data::Dataset& samples,
-                        const std::string& data,
-                        const distributed::ProcessGroup& group) {
-  if (group.world_size() == 1) return;
-  const std::vector<std::string> all = group.all_gather_text(concat(
-      samples.size(), " samples (fingerprint ", formats::crc32_text(samples.fingerprint()), ')'));
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank] == all[0]) continue;
-    throw usage_error({.refused = "--data " + data,
-                       .rule = "all ranks see the same samples",
-                       .value = concat("rank 0 has ", all[0], ", rank ", rank, " has ", all[rank]),
-                       .hint = "one copy of the data for each machine"});
-  }
-}
-
-/// What rank 0 tells of the checkpoint that it has read.
-Json told_by_first(const Checkpoint& saved, const distributed::ProcessGroup& group) {
-  const Json own = {{"plan", saved.plan},
-                    {"step", saved.position.step},
-                    {"epoch", saved.position.epoch},
-                    {"folder", saved.folder.string()}};
-  return parse_json(group.all_gather_text(group.rank() == 0 ? json_text(own) : "")[0],
-                    "what rank 0 says");
 }
 
 }  // namespace
@@ -228,14 +210,14 @@ AskedClassifier ask_classifier(const AskOptions& said,
   if (wanted.is_own) note_content(said.split, plan, samples, asked.notes);
   check_same_samples(*samples, wanted.data, group);
 
-  const data::DataSpec spec = samples->spec();
+  const data::DataSpec spec =
+      data::transformed_spec(*samples, data::parse_transforms(plan.options.train_transform));
   plan.model_shape = models::fitted_shape(models::models().at(plan.model_name),
                                           {.channels = spec.channels(),
                                            .height = spec.height(),
                                            .width = spec.width(),
                                            .classes = spec.classes});
-  asked.samples = data::fit_images(
-      samples, plan.model_shape.channels, plan.model_shape.height, plan.model_shape.width);
+  asked.samples = as_model_sees(samples, plan.options.eval_transform, plan.model_shape);
   asked.task = make_seeded(classifier_maker(plan, /*is_resumed=*/true), plan.options.seed);
   if (!device.is_cpu())
     with_memory_words(device, "at the start", [&] { asked.task->move_to(device); });

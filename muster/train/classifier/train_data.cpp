@@ -1,7 +1,11 @@
 #include "muster/train/classifier/train_data.h"
 
-#include "muster/data/sets/subset_dataset.h"
+#include <utility>
+#include <vector>
+
+#include "muster/data/transform/transformed.h"
 #include "muster/data/transforms/fit_images.h"
+#include "muster/train/classifier/validation_split.h"
 
 namespace muster::train {
 
@@ -19,18 +23,24 @@ TrainData open_data(const std::string& spec, const std::filesystem::path& data_d
   return data;
 }
 
+DatasetPtr as_model_sees(DatasetPtr samples,
+                         const std::string& chain,
+                         const models::ImageShape& shape) {
+  std::vector<data::TransformMaker> steps = data::parse_transforms(chain);
+  if (steps.empty())
+    return data::fit_images(std::move(samples), shape.channels, shape.height, shape.width);
+  steps.emplace_back([shape](const data::DataSpec& before) {
+    return data::make_fit_images({shape.channels, shape.height, shape.width}, before);
+  });
+  return data::transformed(std::move(samples), steps);
+}
+
 FitData split_data(const TrainPlan& plan, const TrainData& data) {
-  const models::ImageShape& shape = plan.model_shape;
-  const auto fitted = [&](const DatasetPtr& set) {
-    return data::fit_images(set, shape.channels, shape.height, shape.width);
-  };
-  const auto part = [](const DatasetPtr& set, int64_t first, int64_t count) {
-    return std::make_shared<data::SubsetDataset>(set, first, count);
-  };
-  const DatasetPtr all = fitted(data.train);
-  return {.train = part(all, 0, plan.train_samples),
-          .validation = part(all, plan.train_samples, plan.validation_samples),
-          .test = fitted(data.test)};
+  const TrainOptions& options = plan.options;
+  const TrainParts parts = split_off(options, data.train);
+  return {.train = as_model_sees(parts.train, options.train_transform, plan.model_shape),
+          .validation = as_model_sees(parts.validation, options.eval_transform, plan.model_shape),
+          .test = as_model_sees(data.test, options.eval_transform, plan.model_shape)};
 }
 
 }  // namespace muster::train

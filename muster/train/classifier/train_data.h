@@ -27,8 +27,14 @@ DatasetPtr open_split(const std::string& spec,
 /// Both splits.
 TrainData open_data(const std::string& spec, const std::filesystem::path& data_dir);
 
-/// What the loop reads: images of the size and channels that the plan's model takes. The validation
-/// has the last samples of the training split, maybe none.
+/// The samples behind a chain of transforms, in the size and with the channels of the model.
+DatasetPtr as_model_sees(DatasetPtr samples,
+                         const std::string& chain,
+                         const models::ImageShape& shape);
+
+/// What the loop reads: the training split without the validation's samples, which may be none, and
+/// the test split, each behind its chain, as images of the size and channels that the plan's model
+/// takes.
 FitData split_data(const TrainPlan& plan, const TrainData& data);
 
 }  // namespace muster::train

@@ -1,32 +1,62 @@
 #include "muster/train/classifier/train_plan.h"
 
-#include <algorithm>
 #include <tuple>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/data/transform/transformed.h"
 #include "muster/formats/crc32.h"
 #include "muster/models/model.h"
 #include "muster/train/classifier/classifier_task.h"
 #include "muster/train/classifier/parts.h"
+#include "muster/train/classifier/validation_split.h"
 #include "muster/train/plan/option_checks.h"
 
 namespace muster::train {
 namespace {
 
-void fit_model(TrainPlan& plan, const data::DataSpec& spec) {
+/// Channels, height and width behind a chain.
+std::vector<int64_t> shape_behind(const data::Dataset& dataset, const std::string& chain) {
+  return data::transformed_spec(dataset, data::parse_transforms(chain)).sample_shape;
+}
+
+std::string size_text(const std::vector<int64_t>& shape) {
+  return concat(shape[0], " x ", shape[1], " x ", shape[2]);
+}
+
+/// The model is as large as what it trains on; what it is asked about afterwards may be cut alike.
+void remark_on_sizes(TrainPlan& plan,
+                     const std::vector<int64_t>& trained,
+                     const data::Dataset& test) {
+  const std::vector<int64_t> asked = shape_behind(test, plan.options.eval_transform);
+  const models::ImageShape& seen = plan.model_shape;
+  if (trained != std::vector<int64_t>{seen.channels, seen.height, seen.width} || asked == trained)
+    return;
+  plan.size_remark = concat("validation and test images are resized from ",
+                            size_text(asked),
+                            " to the ",
+                            size_text(trained),
+                            " that --train-transform leaves; --eval-transform center_crop:size=",
+                            trained[1],
+                            " would cut them");
+}
+
+void fit_model(TrainPlan& plan, const data::Dataset& train, const data::Dataset& test) {
+  const data::DataSpec spec = train.spec();
   plan.spec = spec;
   if (!spec.is_image() || spec.classes < 2) {
     throw usage_error(
         {.refused = concat("model ", plan.model_name, " cannot take the data ", plan.data_name),
          .rule = "the models tell classes of images apart",
+         .value = spec.is_image() ? concat(spec.classes, " classes")
+                                  : std::string(data::to_string(spec.what())),
          .hint = "see `muster list datasets`"});
   }
-  plan.model_shape = models::fitted_shape(models::models().at(plan.model_name),
-                                          {.channels = spec.channels(),
-                                           .height = spec.height(),
-                                           .width = spec.width(),
-                                           .classes = spec.classes});
+  const std::vector<int64_t> seen = shape_behind(train, plan.options.train_transform);
+  plan.model_shape = models::fitted_shape(
+      models::models().at(plan.model_name),
+      {.channels = seen[0], .height = seen[1], .width = seen[2], .classes = spec.classes});
+  remark_on_sizes(plan, seen, test);
   if (plan.options.top_k > spec.classes) {
     throw usage_error({.refused = "--top-k",
                        .rule = concat("at most the ", spec.classes, " classes of the data"),
@@ -38,20 +68,15 @@ void fit_model(TrainPlan& plan, const data::DataSpec& spec) {
 SplitFacts split_samples(TrainOptions& options,
                          const data::Dataset& train,
                          const data::Dataset& test) {
-  const int64_t train_size = train.size();
-  int64_t& validation = options.validation_samples;
-  if (validation < 0) validation = std::min<int64_t>(5000, train_size / 12);
-  if (train_size - validation < 1) {
-    throw usage_error(
-        {.refused = "--validation-samples",
-         .rule = concat("some of the ", train_size, " samples must be left to train on"),
-         .value = std::to_string(validation)});
-  }
-  return {.train = train_size - validation,
-          .validation = validation,
+  resolve_validation(options, train);
+  const std::shared_ptr<const data::Dataset> borrowed(&train, [](const data::Dataset*) {});
+  const TrainParts parts = split_off(options, borrowed);
+  return {.train = parts.train->size(),
+          .validation = parts.validation->size(),
           .test = test.size(),
           .train_fingerprint = formats::crc32_text(train.fingerprint()),
-          .test_fingerprint = formats::crc32_text(test.fingerprint())};
+          .test_fingerprint = formats::crc32_text(test.fingerprint()),
+          .validation_fingerprint = formats::crc32_text(parts.validation->fingerprint())};
 }
 
 }  // namespace
@@ -65,10 +90,11 @@ TrainPlan resolve(const TrainOptions& options,
   plan.options = options;
   std::tie(plan.model_name, plan.model_params) = split_spec(options.model);
   std::tie(plan.data_name, plan.data_params) = split_spec(options.data);
-  fit_model(plan, train.spec());
+  fit_model(plan, train, test);
   const SplitFacts splits = split_samples(plan.options, train, test);
   static_cast<FitNumbers&>(plan) =
       resolve_fit(plan.options, around, splits, classifier_metrics(options.top_k));
+  if (!plan.size_remark.empty()) plan.remarks.push_back(plan.size_remark);
   check_param_names(models::models().at(plan.model_name).params,
                     plan.model_params,
                     concat("model ", plan.model_name));
@@ -108,13 +134,10 @@ std::string explain(const TrainPlan& plan) {
   const auto line = [&](std::string_view what, auto&&... text) {
     out += explained_line(what, concat(text...));
   };
-  const auto size = [](int64_t channels, int64_t height, int64_t width) {
-    return concat(channels, " x ", height, " x ", width);
-  };
   const auto& shape = plan.spec.sample_shape;
   const models::ImageShape& seen = plan.model_shape;
-  const std::string at_data = size(shape[0], shape[1], shape[2]);
-  const std::string at_model = size(seen.channels, seen.height, seen.width);
+  const std::string at_data = size_text(shape);
+  const std::string at_model = size_text({seen.channels, seen.height, seen.width});
   line("model",
        options.model,
        ", ",
@@ -127,7 +150,9 @@ std::string explain(const TrainPlan& plan) {
        plan.train_samples,
        " to train, ",
        plan.validation_samples,
-       " to validate, ",
+       " to validate",
+       plan.validation_samples > 0 ? concat(" (", options.validation_split, ")") : "",
+       ", ",
        plan.test_samples,
        " to test");
   line("fingerprint",
@@ -138,13 +163,22 @@ std::string explain(const TrainPlan& plan) {
   line("images",
        at_data,
        at_data == at_model ? ""
-                           : concat(", made ",
-                                    at_model,
-                                    " for the model",
-                                    seen.height != shape[1] || seen.width != shape[2]
-                                        ? " (resized, bilinear with antialias)"
-                                        : "",
-                                    seen.channels != shape[0] ? " (channels repeated)" : ""));
+       : !options.train_transform.empty()
+           ? concat(", seen by the model as ", at_model)
+           : concat(", made ",
+                    at_model,
+                    " for the model",
+                    seen.height != shape[1] || seen.width != shape[2]
+                        ? " (resized, bilinear with antialias)"
+                        : "",
+                    seen.channels != shape[0] ? " (channels repeated)" : ""));
+  const auto or_none = [](const std::string& chain) { return chain.empty() ? "none" : chain; };
+  if (!options.train_transform.empty() || !options.eval_transform.empty())
+    line("transforms",
+         "training ",
+         or_none(options.train_transform),
+         "; validation and test ",
+         or_none(options.eval_transform));
   return out + explain(options,
                        plan,
                        concat("cross-entropy",

@@ -23,6 +23,7 @@ struct TrainPlan : FitNumbers {
   ParamValues model_params, data_params;
   data::DataSpec spec;             ///< of the data as it is
   models::ImageShape model_shape;  ///< what the model sees: resized, channels repeated
+  std::string size_remark;         ///< of images that are resized for evaluations alone
 };
 
 /// Throws a usage error as resolve_fit(), and for an unknown model, a model that cannot take the

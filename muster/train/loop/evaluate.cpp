@@ -1,10 +1,12 @@
 #include "muster/train/loop/evaluate.h"
 
+#include <limits>
 #include <optional>
 #include <utility>
 
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 
 #include "muster/data/loader/device_batches.h"
 #include "muster/data/samplers/exact_cover.h"
@@ -65,6 +67,7 @@ Evaluation evaluate(Task& task,
                     const EvaluateOptions& options,
                     const AfterBatch& after_batch) {
   const c10::NoGradGuard no_grad;
+  dataset = as_task_takes(task, std::move(dataset));
   const EvaluationMode mode(*task.module(), group);
   const int64_t samples = dataset->size();
   const c10::Device device = device_of(*task.module());
@@ -85,6 +88,7 @@ Evaluation evaluate(Task& task,
   };
   while (const auto next = in_words([&] { return batches.next(); })) {
     const StepResult result = in_words([&] {
+      const c10::InferenceMode inference(task.evaluates_in_inference_mode());
       const PrecisionGuard guard(options.precision, device_of(next->batch));
       return task.evaluate_step(next->batch, context);
     });

@@ -83,9 +83,10 @@ Trainer::Trainer(const TaskMaker& make_task,
           callbacks.trace, group, [this](const std::string& line) { log_.note(line); }, device_) {
   batches_.trace(timeline_.device_spans(), [this] { timeline_.batch_arrived(); });
   begin_on_rank(plan, group, resume);
+  this->make_task(make_task);
+  data_.train = as_task_takes(*task_, data_.train);
   loader_ = make_loader(plan, data_.train, group);
   check_batches_on_ranks(*data_.train, group);
-  this->make_task(make_task);
   if (resume) check_task(*task_, *resume);
   divergence_.begin(module());
   make_parts();

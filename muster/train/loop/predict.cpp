@@ -6,6 +6,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -25,6 +26,7 @@ class Answers {
   Answers(Task& task, const EvaluateOptions& options) : task_(task), options_(options) {}
 
   tensor::NamedTensorList operator()(const data::Batch& batch) const {
+    const c10::InferenceMode inference(task_.evaluates_in_inference_mode());
     const PrecisionGuard guard(options_.precision, device_of(batch));
     tensor::NamedTensorList answers = task_.predict_step(
         batch, {.phase = options_.phase, .step = options_.step, .epoch = options_.epoch});
@@ -63,14 +65,13 @@ void check_form(const Task& task, const std::string& form, const std::string& fi
                      .value = form});
 }
 
-/// The batch with its last sample again and again, up to so many; as it is where a tensor's rows
-/// are no samples (ragged lists).
+/// The batch with its last sample again and again, up to so many.
 data::Batch filled(data::Batch batch, int64_t samples) {
   const int64_t own = batch.size();
+  if (own == samples) return batch;
   for (const auto& [name, tensor] : batch.tensors) {
     if (tensor.dim() < 1 || tensor.size(0) != own) return batch;
   }
-  if (own == samples) return batch;
   const at::Tensor rows = at::arange(samples).clamp_max(own - 1);
   for (auto& [name, tensor] : batch.tensors)
     tensor = tensor.index_select(0, rows.to(tensor.device()));
@@ -95,6 +96,9 @@ void predict(Task& task,
   const c10::NoGradGuard no_grad;
   const EvaluationMode mode(*task.module(), group);
   const Answers answers(task, options);
+  dataset = as_task_takes(task, std::move(dataset));
+  // Where samples are put together one by one a tensor's rows may be none of theirs (ragged lists).
+  const bool fills = !dataset->is_by_sample();
   // A rank may have no sample at all, and none in the last round.
   const std::vector<int64_t> some{0};
   const c10::Device device = device_of(*task.module());
@@ -120,7 +124,8 @@ void predict(Task& task,
     const auto next = in_words([&] { return batches.next(); });
     const data::Batch* const batch = next ? &next->batch : nullptr;
     tensor::NamedTensorList own;
-    if (batch != nullptr) own = in_words([&] { return answers(filled(*batch, per_forward)); });
+    if (batch != nullptr)
+      own = in_words([&] { return answers(fills ? filled(*batch, per_forward) : *batch); });
     if (batch != nullptr) check_form(task, form_of(own), form);
     PredictedRows all{.first = first};
     for (size_t i = 0; i < example.size(); ++i) {

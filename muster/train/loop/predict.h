@@ -24,7 +24,8 @@ struct PredictedRows {
 /// module's mode is put back. The ranks share the samples. `take` gets them on rank 0, in the order
 /// of the dataset, a batch of all ranks at a time, so that no more than that is held. Every forward
 /// is of as many samples, whatever the number of ranks (the last ones are filled up with samples
-/// whose answers are dropped): a kernel rounds alike then. Throws a usage error for a task that
+/// whose answers are dropped): a kernel rounds alike then; but for datasets that are by sample, whose
+/// batches differ in form anyway. Throws a usage error for a task that
 /// predicts nothing, or whose answers have not one row per sample, alike in name, dtype and shape.
 /// Collective.
 void predict(Task& task,

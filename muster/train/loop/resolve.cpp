@@ -204,6 +204,7 @@ FitNumbers resolve_fit(FitOptions& options,
   numbers.test_samples = splits.test;
   numbers.train_fingerprint = splits.train_fingerprint;
   numbers.test_fingerprint = splits.test_fingerprint;
+  numbers.validation_fingerprint = splits.validation_fingerprint;
   resolve_strategy(options, numbers, around);
   std::tie(numbers.optimizer_name, numbers.optimizer_params) = split_spec(options.optimizer);
   std::tie(numbers.schedule_name, numbers.schedule_params) = split_spec(options.lr_schedule);

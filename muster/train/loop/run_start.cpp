@@ -69,6 +69,10 @@ std::vector<std::string> notes_on_data(const FitPlan& plan, const Checkpoint& re
           "test_fingerprint",
           plan.test_fingerprint,
           "its accuracy cannot be compared with an earlier one");
+  compare("validation",
+          "validation_fingerprint",
+          plan.validation_fingerprint,
+          "the best epoch so far was chosen by other samples");
   return notes;
 }
 
@@ -101,7 +105,8 @@ void check_same_start(const FitPlan& plan,
   // Ranks may see the folder under different paths; plan and sums tell a checkpoint from that of
   // another run at the same step.
   const auto tell = [&] {
-    const std::string data = concat(plan.train_samples, ' ', plan.train_fingerprint);
+    const std::string data =
+        concat(plan.train_samples, ' ', plan.train_fingerprint, ' ', plan.validation_fingerprint);
     if (!resume) return data;
     size_t digest = std::hash<std::string>{}(json_text(resume->plan) + json_text(resume->loop));
     return concat(data, ' ', resume->position.step, ' ', digest);

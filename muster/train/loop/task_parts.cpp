@@ -90,18 +90,22 @@ std::unique_ptr<data::Loader> make_loader(const FitPlan& plan,
                                           const std::shared_ptr<const data::Dataset>& train,
                                           const distributed::ProcessGroup& group) {
   const auto seed = static_cast<uint64_t>(plan.options.seed);
+  const data::EpochShare share{
+      .world_size = group.world_size(), .rank = group.rank(), .seed = seed, .shuffle = true};
+  std::shared_ptr<const data::Sampler> sampler = train->own_sampler(share);
+  if (!sampler) {
+    sampler = std::make_shared<data::ExactCoverSampler>(
+        plan.train_samples,
+        data::ExactCoverSamplerOptions{
+            .world_size = share.world_size, .rank = share.rank, .seed = seed, .shuffle = true});
+  }
   return std::make_unique<data::Loader>(
       train,
       data::LoaderOptions{.batch_size = plan.batch_per_rank,
                           .workers = plan.options.workers,
                           .seed = seed,
                           .device = device_of_rank(plan, group.rank())},
-      std::make_unique<data::ExactCoverSampler>(
-          plan.train_samples,
-          data::ExactCoverSamplerOptions{.world_size = group.world_size(),
-                                         .rank = group.rank(),
-                                         .seed = seed,
-                                         .shuffle = true}));
+      std::move(sampler));
 }
 
 std::unique_ptr<Task> make_seeded(const TaskMaker& make, int64_t seed) {

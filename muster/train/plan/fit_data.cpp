@@ -20,7 +20,8 @@ SplitFacts FitData::facts() const {
           .validation = size_of(validation),
           .test = size_of(test),
           .train_fingerprint = fingerprint_of(train),
-          .test_fingerprint = fingerprint_of(test)};
+          .test_fingerprint = fingerprint_of(test),
+          .validation_fingerprint = fingerprint_of(validation)};
 }
 
 }  // namespace muster::train

@@ -14,7 +14,7 @@ struct FitData {
   std::shared_ptr<const data::Dataset> validation;
   std::shared_ptr<const data::Dataset> test;
 
-  /// Reads what the fingerprints of `train` and `test` are made of.
+  /// Reads what the fingerprints of the splits are made of.
   SplitFacts facts() const;
 };
 

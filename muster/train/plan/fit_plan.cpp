@@ -44,6 +44,7 @@ Json to_json(const FitNumbers& numbers) {
           {"test_samples", numbers.test_samples},
           {"train_fingerprint", numbers.train_fingerprint},
           {"test_fingerprint", numbers.test_fingerprint},
+          {"validation_fingerprint", numbers.validation_fingerprint},
           {"steps_per_epoch", numbers.steps_per_epoch},
           {"total_steps", numbers.total_steps},
           {"intraop_threads", numbers.intraop_threads}};

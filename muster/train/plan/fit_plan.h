@@ -22,8 +22,9 @@ struct SplitFacts {
   int64_t train = 0;
   int64_t validation = 0;
   int64_t test = 0;
-  std::string train_fingerprint;  ///< Dataset::fingerprint(), eight hexadecimal digits
-  std::string test_fingerprint;   ///< empty without a test split
+  std::string train_fingerprint;       ///< Dataset::fingerprint(), eight hexadecimal digits
+  std::string test_fingerprint;        ///< empty without a test split
+  std::string validation_fingerprint;  ///< empty without one
 };
 
 /// What follows from the options.
@@ -45,6 +46,7 @@ struct FitNumbers {
   int64_t schedule_epochs = 0;    ///< likewise
   std::string train_fingerprint;  ///< so that other data of the same size are noticed
   std::string test_fingerprint;
+  std::string validation_fingerprint;
   int64_t threads = 0;  ///< ranks that are threads of this process; 0: it is one rank
   std::vector<c10::Device> devices{c10::kCPU};  ///< where these ranks compute: one each
   std::string device_reason;                    ///< what --device auto found; empty: asked for

@@ -62,9 +62,14 @@ struct TrainOptions : FitOptions {
   std::filesystem::path data_dir;  ///< empty: the dataset's own places
   std::filesystem::path weights;   ///< a safetensors file to start from; empty: drawn from the seed
   double label_smoothing = 0;      ///< 0 … 1
-  int64_t validation_samples = -1;  ///< held out from the end of the training split; -1: a twelfth,
-                                    ///< at most 5,000
-  int64_t top_k = 0;                ///< also count answers among the k best scores; 0: do not
+  int64_t validation_samples =
+      -1;  ///< held out of the training split; -1: a twelfth, at most 5,000
+  /// Which ones: stratified or random by the seed, the tail, or file:FILE; auto: stratified if the
+  /// data tells its classes, else random.
+  std::string validation_split = "auto";
+  std::string train_transform;  ///< data::parse_transforms' chain, of training samples
+  std::string eval_transform;   ///< of those of validation, test and `muster evaluate`
+  int64_t top_k = 0;            ///< also count answers among the k best scores; 0: do not
 };
 
 /// What is said about a run of any task besides: where it is, and what is shown of it.
@@ -243,6 +248,25 @@ void visit_options(Options& options, Visitor&& visit) {
                      kFixed,
                      false},
           options.validation_samples);
+    visit(OptionInfo{"validation_split",
+                     "auto|stratified|random|tail|file:FILE",
+                     "which ones: by the seed, equal shares of the classes (stratified, auto) or "
+                     "not; the last ones; or those whose numbers are in FILE",
+                     kFixed},
+          options.validation_split);
+    visit(OptionInfo{"train_transform",
+                     "CHAIN",
+                     "change training samples, anew in each epoch: name:key=value,…|name|… (muster "
+                     "list transforms)",
+                     kFixed,
+                     false},
+          options.train_transform);
+    visit(OptionInfo{"eval_transform",
+                     "CHAIN",
+                     "the same for the samples of validation and test",
+                     kFixed,
+                     false},
+          options.eval_transform);
     visit(OptionInfo{"top_k", "K", "also count answers among the K best scores [no]", kFree, false},
           options.top_k);
   }

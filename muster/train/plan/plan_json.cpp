@@ -105,7 +105,10 @@ void take_over(const Json& plan, const std::vector<std::string>& said, FitOption
 }
 
 void take_over(const Json& plan, const std::vector<std::string>& said, TrainOptions& options) {
-  take_options(plan, said, options);
+  Json whole = plan;
+  if (!plan.contains("validation_split"))
+    whole["validation_split"] = "tail";  // before there was one
+  take_options(whole, said, options);
 }
 
 }  // namespace muster::train

@@ -212,6 +212,7 @@ ProgramEnd run_program(Program& program,
   if (first && is_kept) trial.attach(callbacks);
   const FitData data = program.data();
   const TaskMaker task = program.task(resume.has_value());
+  program.add_hooks(callbacks);
   end.result = plan.threads > 0
                    ? fit_on_threads(task, data, plan, end.output, resume, callbacks, owned.get())
                    : fit(task, data, plan, group, end.output, resume, callbacks, owned.get());

@@ -34,6 +34,8 @@ class Program {
   virtual std::string default_output() const = 0;
   virtual FitData data() = 0;
   virtual TaskMaker task(bool is_resumed) = 0;
+  /// Sets hooks of its own, on every rank.
+  virtual void add_hooks(FitCallbacks& /*callbacks*/) {}
   /// Rank 0: the folder is the run's.
   virtual void folder_ready(const std::filesystem::path& /*output*/, bool /*is_resumed*/) {}
 };

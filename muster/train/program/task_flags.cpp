@@ -107,6 +107,35 @@ std::string_view kind_of(const TaskProgram::Value& value) {
   throw usage_error({.refused = error.what(), .hint = concat("see `", app.get_name(), " --help`")});
 }
 
+void add_own(CLI::App& app, const std::vector<TaskProgram::Flag>& own) {
+  for (const TaskProgram::Flag& flag : own) {
+    std::visit(
+        [&](auto* value) { add(app, flag.name, *value, flag.help, kind_of(flag.value), true); },
+        flag.value);
+  }
+}
+
+std::vector<std::string> said_of(const CLI::App& app) {
+  std::vector<std::string> said;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() > 0 && !option->get_lnames().empty())
+      said.push_back(option_of(option->get_lnames()[0]));
+  }
+  return said;
+}
+
+/// Parses, or returns the help that was asked for.
+std::string parse_words(CLI::App& app, const std::vector<std::string>& words) {
+  try {
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+  } catch (const CLI::CallForHelp&) {
+    return app.help();
+  } catch (const CLI::ParseError& error) {
+    refuse(app, words, error);
+  }
+  return "";
+}
+
 }  // namespace
 
 TaskLine read_task_line(const std::vector<std::string>& words,
@@ -116,27 +145,58 @@ TaskLine read_task_line(const std::vector<std::string>& words,
                         const std::vector<TaskProgram::Flag>& own) {
   TaskLine line{.options = options};
   CLI::App app(help, program);
-  for (const TaskProgram::Flag& flag : own) {
-    std::visit(
-        [&](auto* value) { add(app, flag.name, *value, flag.help, kind_of(flag.value), true); },
-        flag.value);
-  }
+  add_own(app, own);
   visit_options(line.options, [&](const OptionInfo& info, auto& value) {
     add(app, flag_of(info.name), value, std::string(info.help), info.value, info.show_default);
   });
   visit_run_flags(line.run, [&](const OptionInfo& info, auto& value) {
     add(app, flag_of(info.name), value, std::string(info.help), info.value, info.show_default);
   });
-  try {
-    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
-  } catch (const CLI::CallForHelp&) {
-    line.help = app.help();
-  } catch (const CLI::ParseError& error) {
-    refuse(app, words, error);
+  line.help = parse_words(app, words);
+  line.said = said_of(app);
+  return line;
+}
+
+bool asks_run(const std::vector<std::string>& words) {
+  return !words.empty() && (words[0] == "evaluate" || words[0] == "predict");
+}
+
+TaskAskLine read_ask_line(const std::vector<std::string>& words,
+                          const std::string& program,
+                          const std::vector<TaskProgram::Flag>& own) {
+  TaskAskLine line{.predicts = words.at(0) == "predict"};
+  AskOptions& ask = line.ask;
+  CLI::App app(line.predicts ? "Writes what the run's weights say of each sample, as CSV."
+                             : "Measures the run's weights on a split of the program's data.",
+               concat(program, ' ', words[0]));
+  add(app, "run", ask.run, "the run's folder", "DIR", false);
+  add(app,
+      "--weights",
+      ask.weights,
+      "of which checkpoint [the one that the run tests at its end]",
+      "last|best|CHECKPOINT",
+      false);
+  add(app, "--split", ask.split, "which samples", "test|train|validation", true);
+  add(app, "--batch-size", ask.batch_size, "samples per batch, on each rank", "N", true);
+  add(app,
+      "--workers",
+      ask.workers,
+      "loader threads per rank [-1: from cores and ranks]",
+      "N",
+      false);
+  add(app, "--backend", ask.backend, "process group", "NAME|auto", true);
+  if (line.predicts) {
+    add(app, "--output", line.output, "the CSV file; -: stdout", "FILE", true);
+  } else {
+    add(app, "--json", line.json, "print the numbers as one JSON object", "", false);
   }
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->count() > 0 && !option->get_lnames().empty())
-      line.said.push_back(option_of(option->get_lnames()[0]));
+  add_own(app, own);
+  line.help = parse_words(app, {words.begin() + 1, words.end()});
+  line.said = said_of(app);
+  if (line.help.empty() && ask.run.empty()) {
+    throw usage_error({.refused = concat(program, ' ', words[0]),
+                       .rule = "it names the folder of a run",
+                       .hint = concat("say ", program, ' ', words[0], " runs/NAME")});
   }
   return line;
 }

@@ -12,27 +12,27 @@
 #include "muster/diagnose/record/failure_note.h"
 #include "muster/track/progress_pipe.h"
 #include "muster/train/loop/task_parts.h"
+#include "muster/train/program/ask_task.h"
 #include "muster/train/program/run_program.h"
 #include "muster/train/program/task_flags.h"
 
 namespace muster::train {
 namespace {
 
-constexpr const char* kOwn = "own_flags";
-
 /// The program as run_program() sees it.
 class OfTask final : public Program {
  public:
   OfTask(std::string name,
+         std::string program,
          TaskLine& line,
          const std::vector<TaskProgram::Flag>& own,
          const std::function<TaskParts()>& make)
-      : name_(std::move(name)), line_(line), own_(own), make_(make) {}
+      : name_(std::move(name)), program_(std::move(program)), line_(line), own_(own), make_(make) {}
 
   const FitOptions& options() const override { return line_.options; }
   void take_over(const Json& record) override {
     train::take_over(record, line_.said, line_.options);
-    take_own_values(record.value(kOwn, Json::object()), line_.said, own_);
+    take_own_values(record.value(kOwnFlags, Json::object()), line_.said, own_);
   }
   FitPlan plan(const Surroundings& around, bool) override {
     parts_ = make_();
@@ -46,8 +46,9 @@ class OfTask final : public Program {
         resolve_fit(plan.options, around, parts_.data.facts(), metrics);
     plan.title = name_;
     plan.record = to_json(plan.options, plan);
-    plan.record[kOwn] = own_values(own_);
-    for (const auto& [flag, value] : plan.record[kOwn].items())
+    plan.record[kOwnFlags] = own_values(own_);
+    plan.record[kOwnProgram] = program_;
+    for (const auto& [flag, value] : plan.record[kOwnFlags].items())
       plan.explained += explained_line(flag, json_text(value));
     plan.explained += explain(plan.options, plan, "the task's");
     return plan;
@@ -55,9 +56,15 @@ class OfTask final : public Program {
   std::string default_output() const override { return name_; }
   FitData data() override { return parts_.data; }
   TaskMaker task(bool) override { return parts_.task; }
+  void add_hooks(FitCallbacks& callbacks) override {
+    callbacks.epoch_began = parts_.hooks.epoch_began;
+    callbacks.step_ended = parts_.hooks.step_ended;
+    callbacks.evaluated = parts_.hooks.evaluated;
+    callbacks.saved = parts_.hooks.saved;
+  }
 
  private:
-  std::string name_;
+  std::string name_, program_;
   TaskLine& line_;
   const std::vector<TaskProgram::Flag>& own_;
   const std::function<TaskParts()>& make_;
@@ -88,13 +95,19 @@ int TaskProgram::run(int argc, const char* const* argv, const std::function<Task
   const std::vector<std::string> words(argv, argv + argc);
   try {
     const std::vector<std::string> behind(words.begin() + 1, words.end());
+    if (asks_run(behind)) {
+      const TaskAskLine line = read_ask_line(behind, words[0], flags_);
+      if (line.help.empty()) return ask_task(line, name_, flags_, make);
+      std::cout << line.help << std::flush;
+      return 0;
+    }
     TaskLine line = read_task_line(behind, words[0], help_, options, flags_);
     if (!line.help.empty()) {
       std::cout << line.help << std::flush;
       return 0;
     }
     track::ProgressPipe pipe;
-    OfTask program(name_, line, flags_, make);
+    OfTask program(name_, words[0], line, flags_, make);
     const auto note = [](const std::string& text) { std::cerr << text << '\n' << std::flush; };
     const ProgramEnd end =
         run_program(program,

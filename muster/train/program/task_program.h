@@ -14,10 +14,19 @@
 
 namespace muster::train {
 
+/// Functions that a training calls on the way; see FitCallbacks, whose hooks these are.
+struct TaskHooks {
+  std::function<void(const HookPlace&)> epoch_began;
+  std::function<void(const StepEnd&)> step_ended;
+  std::function<void(const EvaluationEnd&)> evaluated;
+  std::function<void(const CheckpointEnd&)> saved;
+};
+
 /// What a program trains.
 struct TaskParts {
   FitData data;
   TaskMaker task;
+  TaskHooks hooks = {};
 };
 
 /// A program with the command line of `muster train`, for a task of its own: `--epochs`, `--lr`,
@@ -49,7 +58,8 @@ class TaskProgram {
   using Value = std::variant<int64_t*, double*, bool*, std::string*, std::filesystem::path*>;
   void flag(const std::string& name, Value value, const std::string& help);
 
-  /// Trains, validates, tests; `make` is called once the flags are known. The last line on stdout is
+  /// Trains, validates, tests; with the first word `evaluate` or `predict` asks a run of this program,
+  /// as the program muster does for its own: `PROGRAM evaluate RUN`. `make` is called once the flags are known. The last line on stdout is
   /// the test's loss and metrics. Returns main()'s exit code: 0 trained and tested, 1 failed, 2 wrong
   /// use, 130 interrupted with the state saved. Throws nothing.
   int run(int argc, const char* const* argv, const std::function<TaskParts()>& make);

@@ -1,6 +1,7 @@
 #include "muster/train/task/step.h"
 
 #include <cmath>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -21,6 +22,13 @@ double weight_of(const Task& task, const data::Batch& batch) {
   throw usage_error({.refused = concat("task ", task.name(), ": the weight of a batch"),
                      .rule = "a number of at least 0",
                      .value = shortest(own)});
+}
+
+std::shared_ptr<const data::Dataset> as_task_takes(const Task& task,
+                                                   std::shared_ptr<const data::Dataset> dataset) {
+  std::optional<data::Collate> own = task.collate();
+  if (!own || !dataset) return dataset;
+  return data::collated(std::move(dataset), *std::move(own));
 }
 
 void check_result(const Task& task, const StepResult& result, bool trains) {

@@ -1,6 +1,8 @@
 // What the loop and the evaluation do with a task's step.
 #pragma once
 
+#include <memory>
+
 #include <c10/core/Device.h>
 
 #include "muster/train/metrics/step_sums.h"
@@ -13,6 +15,10 @@ c10::Device device_of(const data::Batch& batch);
 
 /// What the batch's mean loss weighs.
 double weight_of(const Task& task, const data::Batch& batch);
+
+/// The dataset, its batches put together as the task says. Null for null.
+std::shared_ptr<const data::Dataset> as_task_takes(const Task& task,
+                                                   std::shared_ptr<const data::Dataset> dataset);
 
 /// Throws a usage error unless the loss is a scalar, and, if `trains`, has a gradient.
 void check_result(const Task& task, const StepResult& result, bool trains);

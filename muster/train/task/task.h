@@ -14,6 +14,7 @@
 #include <torch/nn/module.h>
 
 #include "muster/base/json.h"
+#include "muster/data/collate.h"
 #include "muster/data/dataset.h"
 #include "muster/distributed/process_group.h"
 #include "muster/tensor/named_tensors.h"
@@ -166,6 +167,14 @@ class Task {
   /// The batch, in host memory, as the page and TensorBoard may show it // [N, C, H, W] float32, or
   /// nothing.
   virtual at::Tensor images(const data::Batch& /*batch*/) const { return {}; }
+
+  /// How samples become the batches that this task takes, where the dataset's own way will not do.
+  virtual std::optional<data::Collate> collate() const { return std::nullopt; }
+
+  /// Whether evaluate_step() and predict_step() run in c10::InferenceMode, which spares autograd's
+  /// bookkeeping. What they make cannot take part in a training step later: say false where the
+  /// module keeps a tensor that it has made there.
+  virtual bool evaluates_in_inference_mode() const { return true; }
 
   /// What else a checkpoint needs to go on exactly: an object.
   virtual Json state() const { return Json::object(); }

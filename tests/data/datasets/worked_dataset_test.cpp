@@ -1,12 +1,12 @@
 // The worked example of docs/add-a-dataset.md, which shows the class below.
 #include <cmath>
-#include <random>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include "muster/data/loader/loader.h"
+#include "muster/data/rng.h"
 #include "muster/data/samplers/random.h"
 
 namespace {
@@ -37,18 +37,12 @@ class Spirals final : public Dataset {
     for (const int64_t index : indices) {
       const float turn = 6.0F * static_cast<float>(index) / static_cast<float>(samples_);
       const float side = index % 2 == 0 ? 1.0F : -1.0F;
-      *point++ = side * turn * std::cos(turn) + noise(context, index, 0);
-      *point++ = side * turn * std::sin(turn) + noise(context, index, 1);
+      muster::data::Rng rng(context, index);
+      *point++ = side * turn * std::cos(turn) + static_cast<float>(rng.uniform(-0.1, 0.1));
+      *point++ = side * turn * std::sin(turn) + static_cast<float>(rng.uniform(-0.1, 0.1));
       *target++ = index % 2;
     }
     return batch;
-  }
-
-  /// In -0.1 … 0.1, from the seed, the epoch and the sample alone.
-  static float noise(const SampleContext& context, int64_t index, uint64_t axis) {
-    std::seed_seq seeds{
-        context.seed, static_cast<uint64_t>(context.epoch), static_cast<uint64_t>(index), axis};
-    return 0.2F * (static_cast<float>(std::mt19937(seeds)()) / 4294967296.0F - 0.5F);
   }
 
   int64_t samples_;

@@ -78,6 +78,53 @@ TEST(StratifiedSplit, RefusesTargetsThatAreNotTheSamples) {
       HasSubstr("0 to 1 (got 1.5)"));
 }
 
+// The last part of random_split(range(10), [7, 3]) for the generator above: 9, 2, 4.
+TEST(RandomSample, IsTheLastPartOfPyTorchsRandomSplit) {
+  EXPECT_THAT(random_sample(10, 3, 3), ElementsAre(2, 4, 9));
+  EXPECT_EQ(random_sample(10, 10, 1).size(), 10U);
+  EXPECT_TRUE(random_sample(10, 0, 1).empty());
+  EXPECT_THAT(test::error_of([] { random_sample(10, 11, 0); }), HasSubstr("0 to 10"));
+}
+
+TEST(StratifiedSample, HasOfEachClassItsShareAndAsManyInAllAsAskedFor) {
+  // 17, 9, 5 and 1 of 32 samples. The shares of 8 are 4.25, 2.25, 1.25 and 0.25: down to 4, 2, 1, 0,
+  // and the one that is left goes to the first of those that lost as much. Of 10: 5.3, 2.8, 1.6, 0.3.
+  const at::Tensor targets = torch::cat({torch::full({9}, 3, torch::kLong),
+                                         torch::zeros({17}, torch::kLong),
+                                         torch::full({1}, 9, torch::kLong),
+                                         torch::full({5}, 4, torch::kLong)});
+  const auto taken = [&](int64_t count, uint64_t seed) {
+    std::map<int64_t, int64_t> all;
+    for (const int64_t number : stratified_sample(targets, count, seed))
+      ++all[targets[number].item<int64_t>()];
+    return all;
+  };
+  EXPECT_EQ(taken(8, 1), (std::map<int64_t, int64_t>{{0, 5}, {3, 2}, {4, 1}}));
+  EXPECT_EQ(taken(10, 1), (std::map<int64_t, int64_t>{{0, 5}, {3, 3}, {4, 2}}));
+  EXPECT_EQ(taken(32, 2).size(), 4U);
+  const std::vector<int64_t> once = stratified_sample(targets, 10, 1);
+  EXPECT_TRUE(std::is_sorted(once.begin(), once.end()));
+  EXPECT_EQ(stratified_sample(targets, 10, 1), once);
+  EXPECT_NE(stratified_sample(targets, 10, 2), once);
+  EXPECT_THAT(test::error_of([&] { stratified_sample({}, 1, 0); }), HasSubstr("[N] int64"));
+  EXPECT_THAT(test::error_of([&] { stratified_sample(targets, 33, 0); }), HasSubstr("0 to 32"));
+}
+
+TEST(HoldOut, PartsTheSamplesInTheirOrder) {
+  const SubsetList parts = hold_out(counted(6), {5, 0, 3});
+  EXPECT_THAT(numbers_of(*parts[0]), ElementsAre(1, 2, 4));
+  EXPECT_THAT(numbers_of(*parts[1]), ElementsAre(0, 3, 5));
+  EXPECT_THAT(test::error_of([] {
+                hold_out(counted(6), {2, 2});
+              }),
+              HasSubstr("each is there once (got 2)"));
+  EXPECT_THAT(test::error_of([] {
+                hold_out(counted(6), {1, 6});
+              }),
+              HasSubstr("among 0 to 5 (got 6)"));
+  EXPECT_THAT(test::error_of([] { hold_out(counted(6), {-1}); }), HasSubstr("(got -1)"));
+}
+
 TEST(Subset, OfIndicesHasTheseSamplesInTheirOrder) {
   const SubsetDataset subset(counted(9), std::vector<int64_t>{8, 1, 1, 4});
   EXPECT_THAT(numbers_of(subset), ElementsAre(8, 1, 1, 4));

@@ -66,6 +66,26 @@ INSTANTIATE_TEST_SUITE_P(Resume,
                                   std::to_string(std::get<2>(info.param)) + "_steps";
                          });
 
+// What is random about a sample hangs on where it is in the run, not on who has read what before.
+TEST(Resume, RandomTransformsGoOnAsInAnUnbrokenRunWithOtherWorkers) {
+  train::TrainOptions options = small_run();
+  options.train_transform = "random_crop:padding=1|random_horizontal_flip";
+  for (const int world : {1, 2}) {
+    const test::Folder whole_folder, broken_folder;
+    const Ran whole = run(options, world, whole_folder.path());
+    train::TrainOptions other = options;
+    other.workers = 2;
+    const Ran broken = run(other, world, broken_folder.path(), {}, 5);
+    ASSERT_EQ(broken.last.position.step, 5);
+    const Ran resumed = run(options, world, broken_folder.path(), broken.result.checkpoint);
+    expect_same_state(resumed.last, whole.last);
+    train::TrainOptions plain = options;
+    plain.train_transform = "";
+    const test::Folder plain_folder;
+    EXPECT_GT(test::model_difference(run(plain, world, plain_folder.path()).last, whole.last), 0);
+  }
+}
+
 // A ring sums in another order when DDP's buckets change; see Strategy::rehearse.
 TEST(Resume, FourGlooRanksResumeBitEqual) {
   train::TrainOptions options = small_run();

@@ -1,0 +1,22 @@
+#include "muster/data/transform/transform.h"
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
+namespace muster::data {
+
+void check_images(std::string_view transform, const DataSpec& spec) {
+  const std::string refused = concat(transform, " of ", spec.name);
+  if (!spec.is_image()) {
+    throw usage_error(
+        {.refused = refused,
+         .rule = "a sample is an image [channels, height, width]",
+         .value = concat(to_string(spec.what()), " of ", spec.sample_shape.size(), " dimensions")});
+  }
+  if (spec.dtype == at::kFloat || spec.dtype == at::kDouble || spec.dtype == at::kByte) return;
+  throw usage_error({.refused = refused,
+                     .rule = "pixels are float32, float64 or uint8",
+                     .value = c10::toString(spec.dtype)});
+}
+
+}  // namespace muster::data

@@ -1,0 +1,70 @@
+// A change of samples between dataset and loader, step by step.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "muster/base/entry.h"
+#include "muster/base/params.h"
+#include "muster/data/dataset.h"
+#include "muster/data/rng.h"
+
+namespace muster::data {
+
+/// The numbers of a batch's samples in one step: row i has those that sample i has alone.
+class BatchRng {
+ public:
+  BatchRng(std::span<const int64_t> indices, const SampleContext& context)
+      : indices_(indices), context_(context) {}
+
+  Rng operator[](size_t row) const { return {context_, indices_[row]}; }
+  Rng operator[](int64_t row) const { return (*this)[static_cast<size_t>(row)]; }
+
+ private:
+  std::span<const int64_t> indices_;
+  SampleContext context_;
+};
+
+/// One step of a chain, made for samples of one form. Const, any thread: what is random comes from
+/// the Rng alone, see Note [Random numbers].
+class Transform {
+ public:
+  virtual ~Transform() = default;
+
+  /// What samples look like behind it.
+  virtual const DataSpec& spec() const = 0;
+
+  /// Changes one sample: puts other tensors in the place of its own. It may share memory with others,
+  /// so it is not written to.
+  virtual void apply(Sample& sample, Rng& rng) const = 0;
+
+  /// The same for a whole batch, bit for bit, where that is faster; false: there is no such way, and
+  /// nothing was done. Its tensors are not written to either.
+  virtual bool apply(Batch& /*batch*/, const BatchRng& /*rng*/) const { return false; }
+};
+
+/// Makes a step for samples as they are there. Throws a usage error for what it cannot take.
+using TransformMaker = std::function<std::shared_ptr<const Transform>(const DataSpec& before)>;
+
+/// A transform by name. One file of transforms/ each; see Note [Generated tables].
+struct TransformEntry {
+  static constexpr std::string_view kKind = "transform";
+
+  std::string_view name;
+  std::string_view help;
+  std::span<const Param> params;
+  /// Throws a usage error for unknown parameters, or samples that it cannot take.
+  std::shared_ptr<const Transform> (*make)(const ParamValues& params, const DataSpec& before);
+};
+
+/// All transforms of transforms/.
+EntryTable<TransformEntry> transforms();
+
+/// Throws a usage error, which names the transform, unless samples are images of float32, float64 or
+/// uint8. For those that take no other.
+void check_images(std::string_view transform, const DataSpec& spec);
+
+}  // namespace muster::data

@@ -1,0 +1,139 @@
+#include "muster/data/transform/transformed.h"
+
+#include <utility>
+
+#include "muster/formats/transform_chain.h"
+
+namespace muster::data {
+namespace {
+
+using Steps = std::vector<std::shared_ptr<const Transform>>;
+
+class Transformed final : public Dataset {
+ public:
+  /// `normalises`: the last step is none that was asked for.
+  Transformed(std::shared_ptr<const Dataset> source, Steps steps, bool normalises)
+      : source_(std::move(source)), steps_(std::move(steps)), normalises_(normalises) {}
+
+  int64_t size() const override { return source_->size(); }
+  DataSpec spec() const override { return steps_.back()->spec(); }
+  uint32_t fingerprint() const override { return source_->fingerprint(); }
+  at::Tensor targets() const override { return source_->targets(); }
+  std::shared_ptr<const Sampler> own_sampler(const EpochShare& share) const override {
+    return source_->own_sampler(share);
+  }
+  bool is_by_sample() const override { return source_->is_by_sample(); }
+  Batch collate(const std::vector<Sample>& samples) const override {
+    return source_->collate(samples);
+  }
+  std::shared_ptr<const Dataset> before_normalising() const override {
+    if (!normalises_) return nullptr;
+    if (steps_.size() == 1) return source_;
+    return std::make_shared<Transformed>(source_, Steps(steps_.begin(), steps_.end() - 1), false);
+  }
+
+ private:
+  Batch load(std::span<const int64_t> indices, const SampleContext& context) const override {
+    if (is_by_sample()) return source_->collate(load_samples(indices, context));
+    Batch batch = source_->get(indices, behind(context));
+    size_t done = 0;
+    while (done < steps_.size() && steps_[done]->apply(batch, {indices, at_step(context, done)}))
+      ++done;
+    if (done == steps_.size() || indices.empty()) return batch;
+    std::vector<Sample> rows = rows_of(batch);
+    change(rows, done, context);
+    return source_->collate(rows);
+  }
+
+  std::vector<Sample> load_samples(std::span<const int64_t> indices,
+                                   const SampleContext& context) const override {
+    std::vector<Sample> samples = source_->samples(indices, behind(context));
+    change(samples, 0, context);
+    return samples;
+  }
+
+  void change(std::vector<Sample>& samples, size_t from, const SampleContext& context) const {
+    for (size_t step = from; step < steps_.size(); ++step) {
+      for (Sample& sample : samples) {
+        Rng rng(at_step(context, step), sample.index);
+        steps_[step]->apply(sample, rng);
+      }
+    }
+  }
+
+  static SampleContext at_step(SampleContext context, size_t step) {
+    context.position += static_cast<int64_t>(step);
+    return context;
+  }
+  SampleContext behind(const SampleContext& context) const {
+    return at_step(context, steps_.size());
+  }
+
+  std::shared_ptr<const Dataset> source_;
+  Steps steps_;
+  bool normalises_;
+};
+
+class EachSample final : public Transform {
+ public:
+  EachSample(DataSpec spec, std::function<void(Sample&, Rng&)> change)
+      : spec_(std::move(spec)), change_(std::move(change)) {}
+
+  const DataSpec& spec() const override { return spec_; }
+  void apply(Sample& sample, Rng& rng) const override { change_(sample, rng); }
+
+ private:
+  DataSpec spec_;
+  std::function<void(Sample&, Rng&)> change_;
+};
+
+Steps made(const std::vector<TransformMaker>& makers, const DataSpec& before) {
+  Steps steps;
+  for (const TransformMaker& maker : makers)
+    steps.push_back(maker(steps.empty() ? before : steps.back()->spec()));
+  return steps;
+}
+
+}  // namespace
+
+std::vector<TransformMaker> parse_transforms(std::string_view chain) {
+  std::vector<TransformMaker> makers;
+  for (Spec& spec : formats::parse_transform_chain(chain)) {
+    const TransformEntry& entry = transforms().at(spec.name);
+    makers.emplace_back([&entry, params = std::move(spec.params)](const DataSpec& before) {
+      return entry.make(params, before);
+    });
+  }
+  return makers;
+}
+
+TransformMaker each_sample(std::function<void(Sample&, Rng&)> change) {
+  return [change = std::move(change)](const DataSpec& before) {
+    return std::make_shared<EachSample>(before, change);
+  };
+}
+
+std::shared_ptr<const Dataset> transformed(std::shared_ptr<const Dataset> dataset,
+                                           const std::vector<TransformMaker>& steps) {
+  if (steps.empty()) return dataset;
+  const auto pixels = dataset->before_normalising();
+  const auto source = pixels ? pixels : dataset;
+  Steps chain = made(steps, source->spec());
+  const bool normalises = pixels && chain.back()->spec().dtype == at::kByte;
+  if (normalises) chain.push_back(transforms().at("normalize").make({}, chain.back()->spec()));
+  return std::make_shared<Transformed>(source, std::move(chain), normalises);
+}
+
+std::shared_ptr<const Dataset> transformed(std::shared_ptr<const Dataset> dataset,
+                                           std::string_view chain) {
+  return transformed(std::move(dataset), parse_transforms(chain));
+}
+
+DataSpec transformed_spec(const Dataset& dataset, const std::vector<TransformMaker>& steps) {
+  const auto pixels = dataset.before_normalising();
+  const DataSpec before = pixels ? pixels->spec() : dataset.spec();
+  const Steps chain = made(steps, before);
+  return chain.empty() ? before : chain.back()->spec();
+}
+
+}  // namespace muster::data

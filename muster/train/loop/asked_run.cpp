@@ -1,0 +1,36 @@
+#include "muster/train/loop/asked_run.h"
+
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/formats/crc32.h"
+
+namespace muster::train {
+
+void check_same_samples(const data::Dataset& samples,
+                        const std::string& data,
+                        const distributed::ProcessGroup& group) {
+  if (group.world_size() == 1) return;
+  const std::vector<std::string> all = group.all_gather_text(concat(
+      samples.size(), " samples (fingerprint ", formats::crc32_text(samples.fingerprint()), ')'));
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    throw usage_error({.refused = "--data " + data,
+                       .rule = "all ranks see the same samples",
+                       .value = concat("rank 0 has ", all[0], ", rank ", rank, " has ", all[rank]),
+                       .hint = "one copy of the data for each machine"});
+  }
+}
+
+Json told_by_first(const Checkpoint& saved, const distributed::ProcessGroup& group) {
+  const Json own = {{"plan", saved.plan},
+                    {"step", saved.position.step},
+                    {"epoch", saved.position.epoch},
+                    {"folder", saved.folder.string()},
+                    {"task", saved.loop.value("task_name", Json())}};
+  return parse_json(group.all_gather_text(group.rank() == 0 ? json_text(own) : "")[0],
+                    "what rank 0 says");
+}
+
+}  // namespace muster::train

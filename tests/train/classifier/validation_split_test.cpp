@@ -1,0 +1,180 @@
+// Which samples `muster train` holds out.
+#include "muster/train/classifier/validation_split.h"
+
+#include <fstream>
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "muster/data/sets/image_dataset.h"
+#include "muster/data/sets/tensor_dataset.h"
+#include "muster/data/transform/transformed.h"
+#include "muster/train/classifier/train_data.h"
+
+#include "tests/support/error_of.h"
+#include "tests/support/folder.h"
+
+namespace muster::train {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// 60 samples sorted by class, as a folder of images is: 30, 20 and 10 of three classes.
+std::shared_ptr<const data::Dataset> sorted_by_class(int64_t classes = 3) {
+  const at::Tensor target = torch::cat({torch::zeros({30}, torch::kLong),
+                                        torch::ones({20}, torch::kLong),
+                                        torch::full({10}, 2, torch::kLong)});
+  return std::make_shared<data::TensorDataset>(
+      torch::arange(60).to(torch::kFloat).view({60, 1, 1, 1}), target, classes);
+}
+
+std::vector<int64_t> numbers_of(const data::Dataset& part) {
+  std::vector<int64_t> all;
+  for (int64_t i = 0; i < part.size(); ++i)
+    all.push_back(part.get({&i, 1})["data"].item<int64_t>());
+  return all;
+}
+
+TrainOptions asked(const std::string& split, int64_t samples, int64_t seed = 0) {
+  TrainOptions options;
+  options.validation_split = split;
+  options.validation_samples = samples;
+  options.seed = seed;
+  return options;
+}
+
+TrainParts parts_of(TrainOptions options) {
+  resolve_validation(options, *sorted_by_class());
+  return split_off(options, sorted_by_class());
+}
+
+TEST(ValidationSplit, HoldsOutEqualSharesOfTheClassesByDefault) {
+  TrainOptions options = asked("auto", -1);
+  resolve_validation(options, *sorted_by_class());
+  EXPECT_EQ(options.validation_split, "stratified");
+  EXPECT_EQ(options.validation_samples, 5);  // a twelfth
+  const TrainParts parts = parts_of(asked("auto", 12));
+  std::map<int64_t, int64_t> classes;
+  const at::Tensor targets = parts.validation->targets();
+  for (int64_t i = 0; i < targets.numel(); ++i) ++classes[targets[i].item<int64_t>()];
+  EXPECT_EQ(classes, (std::map<int64_t, int64_t>{{0, 6}, {1, 4}, {2, 2}}));
+  std::vector<int64_t> all = numbers_of(*parts.train), held_out = numbers_of(*parts.validation);
+  all.insert(all.end(), held_out.begin(), held_out.end());
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(all, numbers_of(*sorted_by_class()));
+}
+
+TEST(ValidationSplit, IsDrawnFromTheSeedOrIsTheTail) {
+  const auto held_out = [](const std::string& split, int64_t seed) {
+    return numbers_of(*parts_of(asked(split, 4, seed)).validation);
+  };
+  for (const char* split : {"stratified", "random"}) {
+    EXPECT_EQ(held_out(split, 1), held_out(split, 1));
+    EXPECT_NE(held_out(split, 1), held_out(split, 2));
+  }
+  EXPECT_THAT(held_out("tail", 1), ElementsAre(56, 57, 58, 59));
+  EXPECT_EQ(parts_of(asked("auto", 0)).validation->size(), 0);
+}
+
+TEST(ValidationSplit, IsRandomWhereTheDataHasNoClasses) {
+  TrainOptions options = asked("auto", 4);
+  resolve_validation(options, *sorted_by_class(/*classes=*/0));
+  EXPECT_EQ(options.validation_split, "random");
+  options = asked("stratified", 4);
+  EXPECT_THAT(test::error_of([&] { resolve_validation(options, *sorted_by_class(0)); }),
+              HasSubstr("take --validation-split random"));
+}
+
+TEST(ValidationSplit, IsWhatAFileSays) {
+  const test::Folder folder;
+  const std::filesystem::path file = folder.path() / "held.txt";
+  std::ofstream(file) << "# ours\n7\n3\n\n59 # the last\n";
+  const std::string split = "file:" + file.string();
+  TrainOptions options = asked(split, -1);
+  resolve_validation(options, *sorted_by_class());
+  EXPECT_EQ(options.validation_samples, 3);
+  EXPECT_THAT(numbers_of(*split_off(options, sorted_by_class()).validation), ElementsAre(3, 7, 59));
+  EXPECT_EQ(split_off(options, sorted_by_class()).train->size(), 57);
+
+  const auto refused = [](const TrainOptions& said) {
+    return test::error_of([&] { parts_of(said); });
+  };
+  EXPECT_THAT(refused(asked(split, 4)), HasSubstr("has 3 samples (got 4)"));
+  std::ofstream(file, std::ios::app) << "8\n";  // since the run began
+  EXPECT_THAT(test::error_of([&] { split_off(options, sorted_by_class()); }),
+              HasSubstr("has 4 samples (got 3)"));
+  std::ofstream(file) << "1\nx\n";
+  EXPECT_THAT(refused(asked(split, -1)), HasSubstr("held.txt, line 2: the number of a sample"));
+  std::ofstream(file) << "60\n";
+  EXPECT_THAT(refused(asked(split, -1)), HasSubstr("among 0 to 59 (got 60)"));
+  EXPECT_THAT(refused(asked("file:/no/such", -1)), HasSubstr("there is no such file"));
+  EXPECT_THAT(refused(asked("tial", 4)), HasSubstr("did you mean \"tail\"?"));
+}
+
+TEST(ValidationSplit, OfARunOfBeforeIsTheTail) {
+  Json old;
+  const TrainOptions fresh;
+  old = to_json(fresh, FitNumbers{});
+  old["lr"] = 0.1;
+  old.erase("validation_split");
+  TrainOptions resumed;
+  take_over(old, {}, resumed);
+  EXPECT_EQ(resumed.validation_split, "tail");
+  resumed.validation_split = "random";
+  EXPECT_THAT(test::error_of([&] { take_over(old, {"validation_split"}, resumed); }),
+              HasSubstr("validation_split was tail, now random"));
+  EXPECT_THAT(with_whole_path("file:a/../b.txt"),
+              "file:" + (std::filesystem::current_path() / "b.txt").string());
+  EXPECT_EQ(with_whole_path("tail"), "tail");
+}
+
+/// A class's images are of its number's brightness // [C, 6, 6] bytes
+TrainData bright_images() {
+  const auto set = [](int64_t samples) {
+    const at::Tensor target = torch::arange(samples).remainder(4);
+    const at::Tensor images =
+        (target * 60).to(torch::kByte).view({samples, 1, 1, 1}).expand({samples, 1, 6, 6});
+    return std::make_shared<data::ImageDataset>(
+        data::DataSpec{.name = "bright", .sample_shape = {1, 6, 6}, .classes = 4}, images, target);
+  };
+  return {.train = set(24), .test = set(8)};
+}
+
+TEST(TrainTransform, ChangesTrainingSamplesAloneAndTheModelIsAsLargeAsTheyAre) {
+  const TrainData data = bright_images();
+  TrainOptions options;
+  options.model = "mlp:hidden=8";
+  options.batch_size = 4;
+  options.train_transform = "random_crop:size=5,padding=1,fill=255";
+  const TrainPlan plan = resolve(options, {.cores = 1}, *data.train, *data.test);
+  EXPECT_EQ(plan.model_shape.height, 5);
+  EXPECT_THAT(explain(plan),
+              HasSubstr("training random_crop:size=5,padding=1,fill=255; validation"));
+  ASSERT_EQ(plan.remarks.size(), 1U);
+  EXPECT_THAT(plan.remarks[0], HasSubstr("--eval-transform center_crop:size=5 would cut them"));
+  const FitData split = split_data(plan, data);
+  const int64_t first = 0;
+  bool some_differ = false;
+  for (int64_t epoch = 0; epoch < 8; ++epoch) {
+    const auto in_epoch = [&](const std::shared_ptr<const data::Dataset>& set) {
+      return set->get({&first, 1}, {.seed = 0, .epoch = epoch})["data"];
+    };
+    EXPECT_EQ(in_epoch(split.train).sizes(), (std::vector<int64_t>{1, 1, 5, 5}));
+    EXPECT_TRUE(in_epoch(split.test).equal(split.test->get({&first, 1})["data"]));
+    EXPECT_TRUE(in_epoch(split.validation).equal(split.validation->get({&first, 1})["data"]));
+    some_differ =
+        some_differ || !in_epoch(split.train).equal(split.train->get({&first, 1})["data"]);
+  }
+  EXPECT_TRUE(some_differ);
+  options.eval_transform = "center_crop:size=5";
+  EXPECT_TRUE(resolve(options, {.cores = 1}, *data.train, *data.test).remarks.empty());
+  options.eval_transform = "center_crop:size=7";
+  EXPECT_THAT(test::error_of([&] { resolve(options, {.cores = 1}, *data.train, *data.test); }),
+              HasSubstr("center_crop"));
+}
+
+}  // namespace
+}  // namespace muster::train
