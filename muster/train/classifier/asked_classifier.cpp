@@ -173,6 +173,7 @@ Json told_by_first(const Checkpoint& saved, const distributed::ProcessGroup& gro
   const Json own = {{"plan", saved.plan},
                     {"step", saved.position.step},
                     {"epoch", saved.position.epoch},
+                    {"averaged", saved.is_averaged},
                     {"folder", saved.folder.string()}};
   return parse_json(group.all_gather_text(group.rank() == 0 ? json_text(own) : "")[0],
                     "what rank 0 says");
@@ -209,6 +210,8 @@ AskedClassifier ask_classifier(const AskOptions& said,
                         .split = said.split,
                         .checkpoint = told.at("folder").get<std::string>(),
                         .step = told.at("step").get<int64_t>()};
+  if (told.at("averaged").get<bool>())
+    asked.notes.emplace_back("the weights are the averages of --ema-decay");
   const DatasetPtr samples = wanted_split(said.split, wanted, plan);
   check_fits(wanted, samples->spec(), seen);
   if (wanted.is_own) note_content(said.split, plan, samples, asked.notes);

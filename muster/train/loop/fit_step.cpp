@@ -6,6 +6,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/parallel/batch_norm/batch_norms_over_ranks.h"
 #include "muster/train/loop/task_parts.h"
 #include "muster/train/loop/training.h"
 #include "muster/train/task/step.h"
@@ -31,6 +32,7 @@ void Trainer::train_step(data::Epoch& epoch) {
   const optim::ScheduleValue rate =
       schedule_->at({.step = position_.step, .epoch = position_.epoch});
   step_meter_ = Meter(metrics_);
+  step_made_ = false;
   if (parts_.size() == 1 && !task_->has_own_weights()) {
     train_part(0, rate, batches, [&](int64_t) {
       Share share = next_share(epoch);
@@ -42,6 +44,7 @@ void Trainer::train_step(data::Epoch& epoch) {
     for (size_t part = 0; part < parts_.size(); ++part)
       train_part(part, rate, batches, [&](int64_t i) { return shares[static_cast<size_t>(i)]; });
   }
+  if (ema_ && step_made_) ema_->update();
   timeline_.end_step();
   log_.count_step(samples, std::chrono::duration<double>(Clock::now() - started).count());
   after_step(samples);
@@ -57,7 +60,7 @@ Trainer::Share Trainer::next_share(data::Epoch& epoch) {
   std::optional<data::Batch> batch = epoch.next();
   if (!batch) {
     if (!stand_in_) stand_in_ = stand_in_batch(*data_.train);
-    return {.batch = *stand_in_};
+    return {.batch = *stand_in_, .is_stand_in = true};
   }
   if (log_.wants_images()) log_.images(task_->images(*batch), position_);
   const double weight = weight_of(*task_, *batch);
@@ -125,6 +128,7 @@ void Trainer::update(TrainedPart& part) {
     clip_gradients(part);
     part.optimizer().step();
   });
+  step_made_ |= made;
   if (!made && scaler.exhausted()) {
     divergence_.end(
         here(),
@@ -142,6 +146,8 @@ void Trainer::backward(size_t index, const Share& share, bool last, Meter& sum) 
     StepResult result;
     {
       const PrecisionGuard guard(plan_.precision.kind, device_of(share.batch));
+      const parallel::BatchNormsOverRanks norms(plan_.options.sync_batch_norm ? &group_ : nullptr,
+                                                /*counts=*/!share.is_stand_in);
       result = part.strategy().forward(
           [&] { return task_->train_step(share.batch, context(Phase::kTrain, index)); });
     }

@@ -20,7 +20,9 @@
 #include "muster/train/loop/step_report.h"
 #include "muster/train/loop/step_timeline.h"
 #include "muster/train/loop/trained_part.h"
+#include "muster/train/loop/weight_average.h"
 #include "muster/train/metrics/meter.h"
+#include "muster/train/plan/lr_search.h"
 #include "muster/train/plan/precision.h"
 #include "muster/train/record/run_log.h"
 
@@ -41,15 +43,18 @@ class Trainer {
           RunFolder* owned);
 
   FitResult run();
+  /// Instead of run(): how the loss answers to rising rates. See Note [Learning-rate search].
+  LrFound search_lr(const LrSearchOptions& options);
 
  private:
   enum class Step { kDone, kStopped };
 
   /// This rank's share of one of a step's batches.
   struct Share {
-    data::Batch batch;  // some other one where `weight` is 0
-    double weight = 0;  // of its mean loss
-    double factor = 0;  // that the loss is multiplied with; see Note [Weighted batches]
+    data::Batch batch;         // some other one where `weight` is 0
+    double weight = 0;         // of its mean loss
+    double factor = 0;         // that the loss is multiplied with; see Note [Weighted batches]
+    bool is_stand_in = false;  // this rank has no sample left: it only takes part
   };
 
   bool stops_early() const { return plan_.options.patience > 0 && best_.should_stop(); }
@@ -57,6 +62,7 @@ class Trainer {
   torch::nn::Module& module() { return *module_; }
   optim::Optimizer& optimizer() const { return parts_[0]->optimizer(); }
   StepContext context(Phase phase, size_t part = 0) const;
+  void open_folder();
   void make_task(const TaskMaker& make);
   void make_parts();
   void rehearse();
@@ -73,6 +79,9 @@ class Trainer {
   std::shared_ptr<void> turn_of(size_t part);
   Json scaler_state() const;
   void load_scalers(const Json& state);
+  void load_hooks(const Checkpoint& checkpoint);
+  void make_average();
+  void load_average(const Checkpoint& checkpoint);
   int64_t skipped_steps() const;
   const LossScaler& scaler() const { return parts_[0]->scaler(); }
   void backward(size_t index, const Share& share, bool last, Meter& sum);
@@ -104,6 +113,8 @@ class Trainer {
 
   std::unique_ptr<RunFolder> mine_;    // rank 0, if the caller has none
   const RunFolder* folder_ = nullptr;  // rank 0
+  RunFolder* owned_;                   // the caller's
+  const Checkpoint* resume_;           // until run()
   FitData data_;
   std::unique_ptr<data::Loader> loader_;
   at::Generator generator_;  // of what the module draws while it trains: this rank's own
@@ -112,6 +123,7 @@ class Trainer {
   Meter::List metrics_;
   std::optional<ParameterGroups> groups_;
   std::vector<std::unique_ptr<TrainedPart>> parts_;
+  std::optional<WeightAverage> ema_;
   std::unique_ptr<optim::Schedule> schedule_;
   EarlyStopping best_;
   RunLog log_;
@@ -126,6 +138,7 @@ class Trainer {
   std::optional<double> gradient_norm_;
   std::optional<data::Batch> stand_in_;
   bool stop_wished_ = false;
+  bool step_made_ = false;  // by some part: not left out by its loss scale
   int64_t best_step_ = -1;  // after which the best validation was
   int64_t validated_ = -1;  // after which this process made the newest one
   int64_t last_saved_ = -1;
