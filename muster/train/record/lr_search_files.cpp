@@ -81,7 +81,7 @@ class LrPlot {
                        {kPlotLeft, bottom()}, {kPlotWidth - kPlotRight, bottom()}}));
     out += words_at(
         "mid dim", (kPlotLeft + kPlotWidth - kPlotRight) / 2, kPlotHeight - 10, "learning rate");
-    return out + words_at("dim", 16, kPlotTop - 12, "loss");
+    return out + words_at("dim", 16, kPlotTop - 12, "loss, smoothed; pale: of each step");
   }
 
   std::string curves() const {

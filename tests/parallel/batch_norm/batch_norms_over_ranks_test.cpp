@@ -70,12 +70,12 @@ void expect_near(const torch::nn::Module& have, const torch::nn::Module& want) {
 /// Three steps on the whole batch, and on shares of it.
 void expect_trains_as_whole(const std::vector<int64_t>& from) {
   const int64_t all = from.back();
-  const Typed whole = typed_net();
+  Typed whole = typed_net();
   torch::optim::SGD whole_sgd(whole->parameters(), 0.1);
   for (uint64_t step = 0; step < 3; ++step) {
     const auto [x, y] = labelled(all, step);
     whole_sgd.zero_grad();
-    loss_of(whole.get()->forward(x), y).backward();
+    loss_of(whole->forward(x), y).backward();
     whole_sgd.step();
   }
   std::vector<Typed> nets;
