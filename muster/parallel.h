@@ -3,6 +3,7 @@
 #pragma once
 
 #include "muster/distributed.h"
+#include "muster/parallel/batch_norm/batch_norms_over_ranks.h"
 #include "muster/parallel/batch_norm/sync_batch_norm.h"
 #include "muster/parallel/ddp/ddp.h"
 #include "muster/parallel/ddp/join.h"

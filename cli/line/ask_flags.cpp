@@ -34,12 +34,13 @@ void add_ask_flags(CLI::App& app, train::AskOptions& ask) {
   add_value(app, "run", ask.run, "the folder of a run of `muster train`")
       ->type_name("DIR")
       ->required();
-  add_value(app,
-            "--weights",
-            ask.weights,
-            "of which checkpoint: its folder, or its name in the run, step-N [the one that the run "
-            "tests at its end]")
-      ->type_name("last|best|CHECKPOINT");
+  add_value(
+      app,
+      "--weights",
+      ask.weights,
+      "of which checkpoint: its folder, or its name in the run, step-N; ema: the last averages "
+      "(--ema-decay) [the one that the run tests at its end]")
+      ->type_name("last|best|ema|CHECKPOINT");
   add_value(app, "--data", ask.data, "name:key=value,… (muster list datasets) [the run's own]")
       ->type_name("DATA");
   add_value(app,

@@ -28,14 +28,30 @@ constexpr const char* kTrainExamples =
     "use, 130 interrupted with the state saved.";
 
 constexpr std::string_view kSpecs[] = {
-    "model", "data", "strategy", "optimizer", "lr-schedule", "precision"};
+    "model", "data", "strategy", "comm-hook", "optimizer", "lr-schedule", "precision"};
 constexpr std::string_view kPaths[] = {"data-dir", "weights", "output", "trace"};
 constexpr ConfigOwner kOwners[] = {{"model", "model"},
                                    {"data", "dataset"},
                                    {"strategy", "strategy"},
+                                   {"comm-hook", "communication hook"},
                                    {"optimizer", "optimizer"},
                                    {"lr-schedule", "lr schedule"},
                                    {"backend", "backend"}};
+
+CLI::Option* add_rate(CLI::App& app,
+                      const std::string& flag,
+                      train::LearningRate& rate,
+                      const std::string& help) {
+  const auto read = [&rate](const std::string& name, const std::string& text) {
+    rate = {};
+    if (train::is_lr_search(text)) {
+      rate.search = text;
+    } else {
+      read_value(name, text, rate.value.emplace());
+    }
+  };
+  return detail::add_value(app, flag, help, read, [] { return std::string(); });
+}
 
 }  // namespace
 
@@ -57,6 +73,8 @@ std::unique_ptr<CLI::App> train_app(TrainFlags& flags) {
     const std::string flag = flag_of_option(info.name), help(info.help);
     if constexpr (std::is_same_v<decltype(value), bool&>) {
       app->add_flag(flag, value, help);
+    } else if constexpr (std::is_same_v<decltype(value), train::LearningRate&>) {
+      add_rate(*app, flag, value, help)->type_name(std::string(info.value));
     } else {
       CLI::Option* option = add_value(*app, flag, value, help)->type_name(std::string(info.value));
       if (info.show_default) option->capture_default_str();

@@ -22,7 +22,10 @@ Tensors tensors_of(const torch::nn::Module& model) {
   return all;
 }
 
-void check_tensor(const std::string& name, const at::Tensor& own, const at::Tensor& given) {
+void check_tensor(const std::string& name,
+                  const at::Tensor& own,
+                  const at::Tensor& given,
+                  bool is_of_head) {
   const auto describe = [](const at::Tensor& tensor) {
     return concat(c10::toString(tensor.scalar_type()), ' ', tensor.sizes());
   };
@@ -33,7 +36,9 @@ void check_tensor(const std::string& name, const at::Tensor& own, const at::Tens
       {.refused = "weights " + name,
        .rule = "the model has " + describe(own),
        .value = given.defined() ? describe(given) : "no tensor",
-       .hint = "make the model with the classes and parameters that the weights were saved from"});
+       .hint = is_of_head ? "weights of other classes: --head new draws the last layer anew"
+                          : "make the model with the classes and parameters that the weights were "
+                            "saved from"});
 }
 
 void refuse_unknown(const std::string& name, const Tensors& own) {
@@ -57,27 +62,65 @@ void refuse_unknown(const std::string& name, const Tensors& own) {
                      .hint = near ? concat("did you mean \"", *near, "\"?") : ""});
 }
 
-}  // namespace
+bool is_of(const std::string& layer, const std::string& name) {
+  return name.starts_with(layer + '.');
+}
 
+/// "" for a model that has no such layer: nothing is of it.
+std::string head_or_none(const torch::nn::Module& model) {
+  const auto parameters = model.named_parameters();
+  const std::string last = parameters.is_empty() ? "" : parameters.back().key();
+  return last.find('.') == last.npos ? "" : last.substr(0, last.rfind('.'));
+}
+
+/// Those of `left_out`, a layer or empty, stay as they are.
 void load_weights(torch::nn::Module& model,
-                  const std::vector<std::pair<std::string, at::Tensor>>& weights) {
+                  const std::vector<std::pair<std::string, at::Tensor>>& weights,
+                  const std::string& left_out) {
   const c10::NoGradGuard no_grad;
+  const auto is_left_out = [&](const std::string& name) {
+    return !left_out.empty() && is_of(left_out, name);
+  };
+  const std::string head = head_or_none(model);
   Tensors own = tensors_of(model);
   Tensors left = own;
   for (const auto& [name, given] : weights) {
+    if (is_left_out(name)) continue;
     const auto found = own.find(name);
     if (found == own.end()) refuse_unknown(name, own);
-    check_tensor(name, found->second, given);
+    check_tensor(name, found->second, given, !head.empty() && is_of(head, name));
     if (left.erase(name) == 0)
       throw usage_error({.refused = "weights " + name, .rule = "it is given twice"});
   }
   for (const auto& item : left) {
-    if (item.first.ends_with("num_batches_tracked")) continue;
+    if (item.first.ends_with("num_batches_tracked") || is_left_out(item.first)) continue;
     throw usage_error({.refused = "weights without " + item.first,
                        .rule = "every tensor of the model must be among them",
                        .value = concat(weights.size(), " tensors for ", own.size())});
   }
-  for (const auto& [name, given] : weights) own.at(name).copy_(given);
+  for (const auto& [name, given] : weights) {
+    if (!is_left_out(name)) own.at(name).copy_(given);
+  }
+}
+
+}  // namespace
+
+void load_weights(torch::nn::Module& model,
+                  const std::vector<std::pair<std::string, at::Tensor>>& weights) {
+  load_weights(model, weights, "");
+}
+
+std::string head_of(const torch::nn::Module& model) {
+  std::string head = head_or_none(model);
+  if (!head.empty()) return head;
+  throw usage_error({.refused = "the head of the model",
+                     .rule = "its last parameter is in a layer",
+                     .value = model.parameters().empty() ? "no parameters" : "in none"});
+}
+
+void load_weights_but_head(torch::nn::Module& model,
+                           const std::vector<std::pair<std::string, at::Tensor>>& weights) {
+  load_weights(model, weights, head_of(model));
 }
 
 }  // namespace muster::models

@@ -20,4 +20,14 @@ namespace muster::models {
 void load_weights(torch::nn::Module& model,
                   const std::vector<std::pair<std::string, at::Tensor>>& weights);
 
+/// The name of the layer that answers: the one with the model's last parameter, "fc" or
+/// "classifier.6". Throws a usage error for a model without parameters, or with its last one in no
+/// layer.
+std::string head_of(const torch::nn::Module& model);
+
+/// The same for all layers but that one, for weights of other classes: it keeps what it has, and
+/// whatever the weights have of it is passed over, or missing.
+void load_weights_but_head(torch::nn::Module& model,
+                           const std::vector<std::pair<std::string, at::Tensor>>& weights);
+
 }  // namespace muster::models

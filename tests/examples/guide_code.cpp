@@ -60,6 +60,16 @@ void ddp_shares() {
   ddp.weigh(cross_entropy(ddp->forward(x), y), x.size(0)).backward();   // one sum of 8 bytes over the ranks
 }
 
+void norms_over_ranks() {
+  Net net;
+  namespace mp = muster::parallel;
+  const muster::distributed::ProcessGroup group = muster::distributed::init_process_group();
+  mp::DistributedDataParallel ddp(net, group);
+  const torch::Tensor x = Data().x;
+  const mp::BatchNormsOverRanks norms(&group);
+  torch::Tensor normalized = ddp->forward(x);
+}
+
 void ddp_join() {
   Net net;
   muster::parallel::DistributedDataParallel ddp(net, muster::distributed::init_process_group());
@@ -173,7 +183,7 @@ void with_faults() {
 }  // namespace
 
 int main(int argc, char**) {
-  for (const auto run : {readme, ddp_options, ddp_shares, ddp_join, ddp_accumulation, ddp_hook, ddp_instead}) run();
+  for (const auto run : {readme, ddp_options, ddp_shares, norms_over_ranks, ddp_join, ddp_accumulation, ddp_hook, ddp_instead}) run();
   if (with_an_end() != 0) return 1;
   if (argc > 1) {  // not in the test: GPUs, a study's files, an error that is meant
     for (const auto run : {on_gpus, on_two_gpus, tuned, with_faults}) run();

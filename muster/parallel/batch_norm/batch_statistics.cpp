@@ -12,10 +12,12 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/var_mean.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "muster/base/error.h"
+#include "muster/base/text.h"
 
 namespace muster::parallel {
 namespace {
@@ -50,14 +52,17 @@ bool has_kernels(const at::Tensor& input) { return input.is_cuda() && input.nume
 struct Normalization : torch::CustomClassHolder {
   Normalization(distributed::ProcessGroup group,
                 BatchStatistics statistics,
-                at::Tensor inverse_deviation)
+                at::Tensor inverse_deviation,
+                bool counts)
       : group(std::move(group)),
         statistics(std::move(statistics)),
-        inverse_deviation(std::move(inverse_deviation)) {}
+        inverse_deviation(std::move(inverse_deviation)),
+        counts(counts) {}
 
   distributed::ProcessGroup group;
   BatchStatistics statistics;
   at::Tensor inverse_deviation;  // [C]
+  bool counts;                   // this rank's batch is in the statistics
 
   at::Tensor wide(const at::Tensor& tensor) const {
     return tensor.to(statistics.mean.scalar_type());
@@ -77,7 +82,7 @@ Sums local_sums(const Normalization& norm,
                 const at::Tensor& input,
                 const at::Tensor& weight,
                 const at::Tensor& gradient) {
-  if (has_kernels(input)) {
+  if (has_kernels(input) && norm.counts) {
     const auto sums = at::batch_norm_backward_reduce(gradient.contiguous(),
                                                      input.contiguous(),
                                                      norm.statistics.mean,
@@ -100,6 +105,11 @@ at::Tensor input_gradient(const Normalization& norm,
                           const at::Tensor& weight,
                           const at::Tensor& gradient,
                           const Sums& sums) {
+  if (!norm.counts) {  // the statistics do not depend on it
+    at::Tensor scale = norm.inverse_deviation;
+    if (weight.defined()) scale = scale * norm.wide(weight);
+    return (norm.wide(gradient) * spread(scale, input)).to(input.scalar_type());
+  }
   if (has_kernels(input)) {
     return at::batch_norm_backward_elemt(gradient.contiguous(),
                                          input.contiguous(),
@@ -162,7 +172,8 @@ struct NormalizeOverRanks : torch::autograd::Function<NormalizeOverRanks> {
     const Sums own = local_sums(norm, input, weight, gradient);
     variable_list out(4);
     if (context->needs_input_grad(0)) {
-      const at::Tensor both = at::cat({own.gradient, own.deviation});
+      at::Tensor both = at::cat({own.gradient, own.deviation});
+      if (!norm.counts) both = at::zeros_like(both);
       norm.group.all_reduce(both);
       const int64_t channels = own.gradient.numel();
       out[0] = input_gradient(norm,
@@ -182,9 +193,11 @@ struct NormalizeOverRanks : torch::autograd::Function<NormalizeOverRanks> {
 
 }  // namespace
 
-BatchStatistics gather_statistics(const at::Tensor& input, const distributed::ProcessGroup& group) {
+BatchStatistics gather_statistics(const at::Tensor& input,
+                                  const distributed::ProcessGroup& group,
+                                  bool counts) {
   const c10::NoGradGuard no_grad;
-  const int64_t channels = input.size(1), own = input.numel() / channels;
+  const int64_t channels = input.size(1), own = counts ? input.numel() / channels : 0;
   const auto options = input.options().dtype(statistics_type(input));
   // count, means, sums of squares
   at::Tensor part = at::zeros({1 + 2 * channels}, options);
@@ -196,12 +209,12 @@ BatchStatistics gather_statistics(const at::Tensor& input, const distributed::Pr
     part = at::cat({at::full({1}, static_cast<double>(own), options), mean, variance * own});
   }
   const at::Tensor all = group.all_gather(part);  // [ranks, 1 + 2 C]
-  const at::Tensor counts = all.select(1, 0), means = all.narrow(1, 1, channels);
-  BatchStatistics out{.counts = counts.contiguous(), .count = counts.sum().item<double>()};
+  const at::Tensor each = all.select(1, 0), means = all.narrow(1, 1, channels);
+  BatchStatistics out{.counts = each.contiguous(), .count = each.sum().item<double>()};
   if (out.count == 0) return out;
-  out.mean = (means * (counts / out.count).unsqueeze(1)).sum(0);
+  out.mean = (means * (each / out.count).unsqueeze(1)).sum(0);
   out.sum_squares =
-      (all.narrow(1, 1 + channels, channels) + counts.unsqueeze(1) * (means - out.mean).square())
+      (all.narrow(1, 1 + channels, channels) + each.unsqueeze(1) * (means - out.mean).square())
           .sum(0);
   return out;
 }
@@ -211,16 +224,39 @@ at::Tensor normalize_over_ranks(const at::Tensor& input,
                                 const at::Tensor& bias,
                                 const BatchStatistics& statistics,
                                 double epsilon,
-                                const distributed::ProcessGroup& group) {
+                                const distributed::ProcessGroup& group,
+                                bool counts) {
   const at::Tensor inverse = (statistics.sum_squares / statistics.count + epsilon).rsqrt();
   // An undefined tensor is no argument of an autograd function; an empty optional is.
   const auto given = [](const at::Tensor& tensor) {
     return tensor.defined() ? std::optional(tensor) : std::nullopt;
   };
-  return NormalizeOverRanks::apply(input,
-                                   given(weight),
-                                   given(bias),
-                                   c10::make_intrusive<Normalization>(group, statistics, inverse));
+  return NormalizeOverRanks::apply(
+      input,
+      given(weight),
+      given(bias),
+      c10::make_intrusive<Normalization>(group, statistics, inverse, counts));
+}
+
+at::Tensor batch_norm_over_ranks(const at::Tensor& input,
+                                 const BatchNormArguments& arguments,
+                                 const distributed::ProcessGroup& group,
+                                 bool counts) {
+  const BatchStatistics statistics = gather_statistics(input, group, counts);
+  if (statistics.count < 2) {
+    throw usage_error({.refused = "SyncBatchNorm in training",
+                       .rule = "a channel has at least two values over all ranks",
+                       .value = concat(statistics.count)});
+  }
+  if (arguments.running_mean.defined()) {
+    const c10::NoGradGuard no_grad;
+    const double kept = 1 - arguments.momentum;
+    const at::Tensor unbiased = statistics.sum_squares / (statistics.count - 1);
+    arguments.running_mean.mul_(kept).add_(statistics.mean, arguments.momentum);
+    arguments.running_var.mul_(kept).add_(unbiased, arguments.momentum);
+  }
+  return normalize_over_ranks(
+      input, arguments.weight, arguments.bias, statistics, arguments.epsilon, group, counts);
 }
 
 }  // namespace muster::parallel

@@ -16,17 +16,35 @@ struct BatchStatistics {
   double count = 0;        ///< their sum
 };
 
-/// `input` // [N, C, …]. Collective.
-BatchStatistics gather_statistics(const at::Tensor& input, const distributed::ProcessGroup& group);
+/// `input` // [N, C, …]; with `counts` false it has no part in them. Collective.
+BatchStatistics gather_statistics(const at::Tensor& input,
+                                  const distributed::ProcessGroup& group,
+                                  bool counts = true);
 
 /// (input - mean) / sqrt(variance + epsilon) * weight + bias, differentiable in input, weight and
-/// bias (also by way of the statistics); its backward is collective. Weight and bias may be
-/// undefined.
+/// bias (also by way of the statistics, unless `counts` is false); its backward is collective.
+/// Weight and bias may be undefined.
 at::Tensor normalize_over_ranks(const at::Tensor& input,
                                 const at::Tensor& weight,
                                 const at::Tensor& bias,
                                 const BatchStatistics& statistics,
                                 double epsilon,
-                                const distributed::ProcessGroup& group);
+                                const distributed::ProcessGroup& group,
+                                bool counts = true);
+
+/// What a batch normalisation learns and keeps // [C] each, or undefined
+struct BatchNormArguments {
+  at::Tensor weight, bias, running_mean, running_var;
+  double momentum = 0;
+  double epsilon = 0;
+};
+
+/// at::batch_norm in training, over the batches of all ranks: normalises and moves the running
+/// statistics. Collective, and so is its backward. Throws a usage error for fewer than two values
+/// per channel over all ranks.
+at::Tensor batch_norm_over_ranks(const at::Tensor& input,
+                                 const BatchNormArguments& arguments,
+                                 const distributed::ProcessGroup& group,
+                                 bool counts = true);
 
 }  // namespace muster::parallel

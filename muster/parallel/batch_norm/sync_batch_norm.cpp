@@ -6,7 +6,6 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/GradMode.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -68,8 +67,10 @@ double SyncBatchNormImpl::next_momentum() {
 at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input) {
   check(input);
   const double momentum = next_momentum();
-  if (is_training() && group_ && group_->world_size() > 1)
-    return forward_over_ranks(input, momentum);
+  if (is_training() && group_ && group_->world_size() > 1) {
+    return batch_norm_over_ranks(
+        input, {weight, bias, running_mean, running_var, momentum, options.eps()}, *group_);
+  }
   return at::batch_norm(input,
                         weight,
                         bias,
@@ -79,22 +80,6 @@ at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input) {
                         momentum,
                         options.eps(),
                         /*cudnn_enabled=*/true);
-}
-
-at::Tensor SyncBatchNormImpl::forward_over_ranks(const at::Tensor& input, double momentum) {
-  const BatchStatistics statistics = gather_statistics(input, *group_);
-  if (statistics.count < 2) {
-    throw usage_error({.refused = "SyncBatchNorm in training",
-                       .rule = "a channel has at least two values over all ranks",
-                       .value = concat(statistics.count)});
-  }
-  if (running_mean.defined()) {
-    const c10::NoGradGuard no_grad;
-    const at::Tensor unbiased = statistics.sum_squares / (statistics.count - 1);
-    running_mean.mul_(1 - momentum).add_(statistics.mean, momentum);
-    running_var.mul_(1 - momentum).add_(unbiased, momentum);
-  }
-  return normalize_over_ranks(input, weight, bias, statistics, options.eps(), *group_);
 }
 
 void SyncBatchNormImpl::pretty_print(std::ostream& stream) const {

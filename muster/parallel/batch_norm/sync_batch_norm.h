@@ -55,7 +55,6 @@ class SyncBatchNormImpl : public torch::nn::Module, public BatchNormTensors {
  private:
   void check(const at::Tensor& input) const;
   double next_momentum();
-  at::Tensor forward_over_ranks(const at::Tensor& input, double momentum);
 
   std::optional<distributed::ProcessGroup> group_;
 };
@@ -69,7 +68,8 @@ TORCH_MODULE(SyncBatchNorm);
 ///
 /// Where a class of its own calls a BatchNorm through a member, C++ has no way to put another
 /// module there: throws a usage error that names all of those, before anything is changed. Declare
-/// the member as SyncBatchNorm then; without a group that is a BatchNorm.
+/// the member as SyncBatchNorm then; without a group that is a BatchNorm. Or take a
+/// BatchNormsOverRanks, which reaches all of them and changes no module.
 void convert_sync_batchnorm(torch::nn::Module& module, const distributed::ProcessGroup& group);
 
 }  // namespace muster::parallel

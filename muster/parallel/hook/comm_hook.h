@@ -85,6 +85,7 @@ struct CommHookEntry {
   /// Null: DDP's own sum.
   std::shared_ptr<CommHook> (*make)(const distributed::ProcessGroup& group,
                                     const ParamValues& params);
+  bool keeps_errors = false;  ///< what a step lost is added to a later one
 };
 
 /// All communication hooks (generated; see Note [Generated tables]).

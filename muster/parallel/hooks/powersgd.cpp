@@ -358,6 +358,7 @@ extern constinit const CommHookEntry powersgd_entry{
     "powersgd",
     "thin matrices with error feedback: far fewer bytes, changed gradients",
     kPowersgdParams,
-    &make_powersgd};
+    &make_powersgd,
+    /*keeps_errors=*/true};
 
 }  // namespace muster::parallel

@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kPart = ".safetensors";
 
 [[noreturn]] void refuse_checkpoint(const fs::path& folder,
                                     const std::string& rule,
@@ -68,6 +69,18 @@ tensor::NamedTensorList read_part(const fs::path& folder,
   return tensor::read_safetensors(file, path.string()).tensors;
 }
 
+/// The files that only some runs have.
+void read_more(const fs::path& folder,
+               const formats::CheckpointIndex& index,
+               Checkpoint& checkpoint) {
+  for (const auto& [file, part] : index.files) {
+    if (!file.ends_with(kPart)) continue;  // of a later version
+    const std::string name = file.substr(0, file.size() - kPart.size());
+    if (name == "model" || name == "optimizer" || name == "rng") continue;
+    checkpoint.more[name] = read_part(folder, file, index);
+  }
+}
+
 /// Writes the files of a checkpoint into an empty folder.
 void write_parts(const fs::path& folder, const Checkpoint& checkpoint) {
   formats::CheckpointIndex index{.position = checkpoint.position,
@@ -88,6 +101,7 @@ void write_parts(const fs::path& folder, const Checkpoint& checkpoint) {
   write_part("model.safetensors", checkpoint.model);
   write_part("optimizer.safetensors", checkpoint.optimizer);
   write_part("rng.safetensors", checkpoint.rng);
+  for (const auto& [name, tensors] : checkpoint.more) write_part(concat(name, kPart), tensors);
   write_file_atomic(folder / "state.json", formats::to_state_json(index));
 }
 
@@ -179,6 +193,7 @@ Checkpoint read_checkpoint(const fs::path& path) {
   checkpoint.model = read_part(folder, "model.safetensors", index);
   checkpoint.optimizer = read_part(folder, "optimizer.safetensors", index);
   checkpoint.rng = read_part(folder, "rng.safetensors", index);
+  read_more(folder, index, checkpoint);
   return checkpoint;
 }
 
@@ -187,6 +202,21 @@ Checkpoint read_model(const fs::path& path) {
   formats::CheckpointIndex index = read_index(folder);
   Checkpoint checkpoint = without_tensors(folder, index);
   checkpoint.model = read_part(folder, "model.safetensors", index);
+  return checkpoint;
+}
+
+Checkpoint read_averages(const fs::path& path) {
+  const fs::path folder = without_slash(path);
+  formats::CheckpointIndex index = read_index(folder);
+  const std::string file = concat(kAverages, kPart);
+  if (!index.files.contains(file)) {
+    throw usage_error({.refused = concat("averaged weights of ", folder.string()),
+                       .rule = "the run was made with --ema-decay",
+                       .value = "it was not"});
+  }
+  Checkpoint checkpoint = without_tensors(folder, index);
+  checkpoint.model = read_part(folder, file, index);
+  checkpoint.is_averaged = true;
   return checkpoint;
 }
 

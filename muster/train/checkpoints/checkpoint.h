@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +23,9 @@ namespace muster::train {
 // checkpoint. A resumed run makes the same steps as an unbroken one, bit for bit, if it has the
 // same world size; with another one it keeps the global batch and the order of samples.
 
+/// The file of --ema-decay's averages in a checkpoint, and in Checkpoint::more.
+inline constexpr std::string_view kAverages = "ema";
+
 struct Checkpoint {
   formats::TrainPosition position;
   int64_t world_size = 1;
@@ -33,12 +37,15 @@ struct Checkpoint {
   int64_t best_step = -1;         ///< where the best epoch so far ended; -1: none has, or unknown
   tensor::NamedTensorList model;  ///< parameters and buffers by name
   tensor::NamedTensorList optimizer;
+  /// What only some runs have, by the name of its file: "ema", "comm_hook".
+  std::map<std::string, tensor::NamedTensorList> more;
   tensor::NamedTensorList rng;   ///< "rank.0", …: states of the ranks' generators // [5056] uint8
   std::filesystem::path folder;  ///< where it was read from; not stored
+  bool is_averaged = false;      ///< `model` has averages, not what was trained; not stored
   bool has_checksum = true;      ///< of state.json, when read: false for those of format 2
 };
 
-/// Writes `checkpoints/step-N` under `output`: three safetensors files and state.json with their
+/// Writes `checkpoints/step-N` under `output`: safetensors files and state.json with their
 /// sizes and CRC-32, in a temporary folder that is synced and then renamed; then points `best`
 /// (if it is the best epoch's) and `latest` to it. Returns the folder. Throws an environment error
 /// and leaves earlier checkpoints and `latest` as they were.

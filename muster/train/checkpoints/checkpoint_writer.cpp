@@ -67,6 +67,11 @@ void CheckpointWriter::start(Checkpoint checkpoint) {
     copy_tensors(checkpoint.*part, copy_.*part, taken_);
     checkpoint.*part = std::move(copy_.*part);
   }
+  for (auto& [name, tensors] : checkpoint.more) {
+    tensor::NamedTensorList& copy = copy_.more[name];
+    copy_tensors(tensors, copy, taken_);
+    tensors = std::move(copy);
+  }
   copy_ = std::move(checkpoint);
   due_ = true;
   lock.unlock();

@@ -50,7 +50,15 @@ Named named_by(const fs::path& run, const std::string& name) {
   return named;
 }
 
-Checkpoint read_named(const fs::path& run, const std::string& name) {
+/// What the run's validation and test would be of.
+Checkpoint read_scored(const fs::path& folder) {
+  Checkpoint trained = read_model(folder);
+  return trained.plan.value("ema_decay", 0.0) > 0 ? read_averages(folder) : std::move(trained);
+}
+
+using Reader = Checkpoint (*)(const fs::path& folder);
+
+Checkpoint read_named(const fs::path& run, const std::string& name, Reader read) {
   for (;;) {
     const Named named = named_by(run, name);
     if (named.folder.empty()) {
@@ -62,7 +70,7 @@ Checkpoint read_named(const fs::path& run, const std::string& name) {
            .hint = name == "best" ? "no epoch was the best so far: take --weights last" : ""});
     }
     try {
-      return read_model(named.folder);
+      return read(named.folder);
     } catch (const Error&) {
       // Else the run has removed or replaced it meanwhile.
       if (named_by(run, name) == named) throw;
@@ -77,20 +85,24 @@ fs::path checkpoint_at(const fs::path& run, const std::string& which) {
   std::vector<std::string> steps;
   for (const int64_t step : checkpoint_steps(run)) steps.push_back(concat("step-", step));
   throw usage_error({.refused = "--weights " + which,
-                     .rule = "last, best, or a checkpoint of the run",
+                     .rule = "last, ema, best, or a checkpoint of the run",
                      .hint = "it has " + join(steps, ", ")});
 }
 
 }  // namespace
 
 Checkpoint read_weights(const fs::path& run, const std::string& which) {
+  constexpr std::string_view kOfAverages = ":ema";
   check_is_run(run);
-  if (which == "best") return read_named(run, "best");
-  if (which != "last" && !which.empty()) return read_model(checkpoint_at(run, which));
-  Checkpoint last = read_named(run, "latest");
-  const bool tests_best =
-      which.empty() && last.best_step >= 0 && last.plan.value("test_weights", "last") == "best";
-  return tests_best && last.best_step != last.position.step ? read_named(run, "best")
+  if (which == "best") return read_named(run, "best", read_scored);
+  if (which == "last") return read_named(run, "latest", read_model);
+  if (which == "ema") return read_named(run, "latest", read_averages);
+  if (which.ends_with(kOfAverages))
+    return read_averages(checkpoint_at(run, which.substr(0, which.size() - kOfAverages.size())));
+  if (!which.empty()) return read_model(checkpoint_at(run, which));
+  Checkpoint last = read_named(run, "latest", read_scored);
+  const bool tests_best = last.best_step >= 0 && last.plan.value("test_weights", "last") == "best";
+  return tests_best && last.best_step != last.position.step ? read_named(run, "best", read_scored)
                                                             : std::move(last);
 }
 

@@ -205,6 +205,8 @@ AskedClassifier ask_classifier(const AskOptions& said,
                         .checkpoint = told.at("folder").get<std::string>(),
                         .step = told.at("step").get<int64_t>(),
                         .device = device};
+  if (told.at("averaged").get<bool>())
+    asked.notes.emplace_back("the weights are the averages of --ema-decay");
   const DatasetPtr samples = wanted_split(said.split, wanted, plan);
   check_fits(wanted, samples->spec(), seen);
   if (wanted.is_own) note_content(said.split, plan, samples, asked.notes);

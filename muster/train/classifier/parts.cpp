@@ -14,8 +14,13 @@ namespace muster::train {
 std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan, bool is_resumed) {
   std::shared_ptr<models::Classifier> model =
       models::make_model(plan.model_name, plan.model_shape, plan.model_params);
-  if (!is_resumed && !plan.options.weights.empty())
-    models::load_weights(*model, tensor::read_safetensors(plan.options.weights).tensors);
+  if (is_resumed || plan.options.weights.empty()) return model;
+  const tensor::NamedTensorList weights = tensor::read_safetensors(plan.options.weights).tensors;
+  if (plan.options.head == "new") {
+    models::load_weights_but_head(*model, weights);
+  } else {
+    models::load_weights(*model, weights);
+  }
   return model;
 }
 

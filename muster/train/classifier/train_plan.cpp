@@ -143,7 +143,8 @@ std::string explain(const TrainPlan& plan) {
        ", ",
        seen.classes,
        " classes",
-       options.weights.empty() ? "" : ", weights from " + options.weights.string());
+       options.weights.empty() ? "" : ", weights from " + options.weights.string(),
+       options.head == "new" ? ", its last layer drawn anew" : "");
   line("data",
        options.data,
        ": ",

@@ -27,6 +27,7 @@ Json told_by_first(const Checkpoint& saved, const distributed::ProcessGroup& gro
   const Json own = {{"plan", saved.plan},
                     {"step", saved.position.step},
                     {"epoch", saved.position.epoch},
+                    {"averaged", saved.is_averaged},
                     {"folder", saved.folder.string()},
                     {"task", saved.loop.value("task_name", Json())}};
   return parse_json(group.all_gather_text(group.rank() == 0 ? json_text(own) : "")[0],

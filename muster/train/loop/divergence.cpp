@@ -11,7 +11,7 @@ void Divergence::end(const Where& where, const NotFinite& found) const {
   const Error error = not_finite_error(plan_, where.position, where.lr, where.last_saved, found);
   log_.diverged(where.position.step, error.text().refused);
   if (group_.rank() == 0 && callbacks_.not_finite) callbacks_.not_finite(error);
-  throw error;
+  throw Diverged(error.kind(), error.text());
 }
 
 void Divergence::check_weights(const torch::nn::Module& model, const Where& where) const {

@@ -6,6 +6,7 @@
 
 #include <torch/nn/module.h>
 
+#include "muster/base/error.h"
 #include "muster/distributed/process_group.h"
 #include "muster/train/checkpoints/model_state.h"
 #include "muster/train/loop/messages.h"
@@ -14,6 +15,12 @@
 #include "muster/train/task/evaluation.h"
 
 namespace muster::train {
+
+/// What the run ends with.
+class Diverged : public Error {
+ public:
+  using Error::Error;
+};
 
 /// All ranks end alike, with the same error. What was saved before stays, and stays `latest` and
 /// `best`; the run's page says why there is no more. Used by the rank's own thread.
@@ -35,7 +42,7 @@ class Divergence {
     int64_t last_saved = -1;  ///< step of the newest checkpoint; -1: there is none
   };
 
-  /// Throws the error, an environment error, after rank 0 has told it.
+  /// Throws Diverged, an environment error, after rank 0 has told it.
   [[noreturn]] void end(const Where& where, const NotFinite& found) const;
 
   /// Ends the run if a parameter or buffer of any rank has a NaN or an infinity. A loss says nothing

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
@@ -12,6 +13,7 @@
 #include "muster/train/checkpoints/model_state.h"
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/loop/first_rank.h"
+#include "muster/train/loop/lr_find.h"
 #include "muster/train/loop/messages.h"
 #include "muster/train/loop/out_of_memory.h"
 #include "muster/train/loop/run_start.h"
@@ -21,6 +23,13 @@
 
 namespace muster::train {
 namespace {
+
+// Files in a checkpoint.
+constexpr const char* kCommHook = "comm_hook";
+
+void append(tensor::NamedTensorList own, tensor::NamedTensorList& all) {
+  all.insert(all.end(), std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));
+}
 
 void remark_shared_generator(const FitPlan& plan, RunLog& log) {
   if (plan.threads > 1)
@@ -67,6 +76,8 @@ Trainer::Trainer(const TaskMaker& make_task,
       output_(output),
       hooks_(callbacks, group, position_),
       callbacks_(hooks_.callbacks()),
+      owned_(owned),
+      resume_(resume ? &*resume : nullptr),
       data_({.train = data.train,
              .validation = first_batches(data.validation, plan, plan.options.limit_val_batches),
              .test = first_batches(data.test, plan, plan.options.limit_test_batches)}),
@@ -90,16 +101,21 @@ Trainer::Trainer(const TaskMaker& make_task,
   if (resume) check_task(*task_, *resume);
   divergence_.begin(module());
   make_parts();
+  make_average();
   if (resume) {
     rehearse();
     restore(*resume);
   }
-  on_first_rank(group, [&] {
-    mine_ = open_run_folder(plan, output, resume, owned, log_);
-    folder_ = owned != nullptr ? owned : mine_.get();
-    log_.open(resume ? resume->position.step : -1, *metrics_);
-    if (callbacks.folder_ready) callbacks.folder_ready();
-    writer_.emplace(output, plan.options.keep_checkpoints);
+}
+
+/// Nothing is written before.
+void Trainer::open_folder() {
+  on_first_rank(group_, [&] {
+    mine_ = open_run_folder(plan_, output_, resume_, owned_, log_);
+    folder_ = owned_ != nullptr ? owned_ : mine_.get();
+    log_.open(resume_ != nullptr ? resume_->position.step : -1, *metrics_);
+    if (callbacks_.folder_ready) callbacks_.folder_ready();
+    writer_.emplace(output_, plan_.options.keep_checkpoints);
   });
 }
 
@@ -176,6 +192,8 @@ void Trainer::restore(const Checkpoint& checkpoint) {
   groups_->check_resume(checkpoint.loop.value("groups", Json()));
   load_model_state(module(), checkpoint.model);
   for (const auto& part : parts_) part->load_state(checkpoint.optimizer);
+  load_hooks(checkpoint);
+  load_average(checkpoint);
   position_ = checkpoint.position;
   epoch_meter_.load(checkpoint.loop.at("epoch"));
   window_meter_.load(checkpoint.loop.at("window"));
@@ -211,6 +229,40 @@ void Trainer::load_scalers(const Json& state) {
     part->scaler().load_state(state.value(part->name(), Json::object()));
 }
 
+/// What a communication hook kept is of use to that very hook alone.
+void Trainer::load_hooks(const Checkpoint& checkpoint) {
+  const auto saved = checkpoint.more.find(kCommHook);
+  const bool is_same = checkpoint.plan.value("comm_hook", "none") == plan_.options.comm_hook;
+  const tensor::NamedTensorList none;
+  for (const auto& part : parts_) {
+    part->load_hook_state(is_same && saved != checkpoint.more.end() ? saved->second : none,
+                          group_,
+                          checkpoint.world_size);
+  }
+}
+
+void Trainer::make_average() {
+  const FitOptions& options = plan_.options;
+  if (options.ema_decay == 0) return;
+  ema_.emplace(module(), options.ema_decay, options.ema_buffers == "average");
+  log_.note(concat("averaged weights: ",
+                   human_bytes(static_cast<uint64_t>(ema_->bytes())),
+                   " more on each rank; validation and test are of the averages"));
+}
+
+void Trainer::load_average(const Checkpoint& checkpoint) {
+  if (!ema_) return;
+  const auto saved = checkpoint.more.find(std::string(kAverages));
+  if (saved == checkpoint.more.end()) {
+    throw usage_error({.refused = "--ema-decay",
+                       .rule = "a run that averages its weights does so from its start",
+                       .value = "the checkpoint has no averages",
+                       .hint = "begin a new run with --weights"});
+  }
+  const Json record = checkpoint.loop.value("ema", Json::object());
+  ema_->load(saved->second, record.value("updates", int64_t{1}));
+}
+
 bool Trainer::finished() const {
   const int64_t max_steps = plan_.options.max_steps;
   return position_.epoch >= plan_.options.epochs || stops_early() ||
@@ -218,6 +270,7 @@ bool Trainer::finished() const {
 }
 
 FitResult Trainer::run() {
+  open_folder();
   FitResult result;
   while (!finished()) {
     if (train_epoch() == Step::kStopped) {
@@ -254,11 +307,10 @@ void Trainer::save() {
   check_hooks();
   const tensor::NamedTensorList rng = gather_rng_states(group_, generator_);
   if (writer_) is_written();  // so that two states are not in memory at once
-  tensor::NamedTensorList optimizer;
+  tensor::NamedTensorList optimizer, hooks;
   for (const auto& part : parts_) {
-    tensor::NamedTensorList own = part->state();
-    optimizer.insert(
-        optimizer.end(), std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));
+    append(part->state(), optimizer);
+    append(part->hook_state(group_), hooks);
   }
   last_saved_ = position_.step;
   const auto place = folder_ != nullptr ? folder_->place() : std::nullopt;
@@ -273,6 +325,12 @@ void Trainer::save() {
                  {"task", task_->state()}};
     if (!groups_->record().is_null()) loop["groups"] = groups_->record();
     if (!device_.is_cpu()) loop[kDeviceKey] = c10::DeviceTypeName(device_.type(), true);
+    std::map<std::string, tensor::NamedTensorList> more;
+    if (!hooks.empty()) more[kCommHook] = std::move(hooks);
+    if (ema_) {
+      loop["ema"] = {{"updates", ema_->updates()}};
+      more[std::string(kAverages)] = ema_->state();
+    }
     writer_->start({.position = position_,
                     .world_size = group_.world_size(),
                     .global_batch = plan_.options.batch_size,
@@ -281,6 +339,7 @@ void Trainer::save() {
                     .best_step = best_step_,
                     .model = model_state(module()),
                     .optimizer = std::move(optimizer),
+                    .more = std::move(more),
                     .rng = rng});
   }
   on_first_rank(group_, [this] {
@@ -320,17 +379,26 @@ FitResult fit(const TaskMaker& make_task,
               const std::optional<Checkpoint>& resume,
               const FitCallbacks& callbacks,
               RunFolder* owned) {
-  std::optional<detail::Trainer> trainer;
-  try {
-    trainer.emplace(make_task, data, plan, group, output, resume, callbacks, owned);
-    return trainer->run();
-  } catch (const c10::OutOfMemoryError& error) {
-    throw out_of_memory(error,
-                        device_of_rank(plan, group.rank()),
-                        !trainer                ? "at the start"
-                        : trainer->steps() == 0 ? "in the first step"
-                                                : concat("after step ", trainer->steps()));
-  }
+  const auto run = [&](const FitPlan& resolved, const FitCallbacks& calls) {
+    std::optional<detail::Trainer> trainer;
+    try {
+      trainer.emplace(make_task, data, resolved, group, output, resume, calls, owned);
+      return trainer->run();
+    } catch (const c10::OutOfMemoryError& error) {
+      throw out_of_memory(error,
+                          device_of_rank(plan, group.rank()),
+                          !trainer                ? "at the start"
+                          : trainer->steps() == 0 ? "in the first step"
+                                                  : concat("after step ", trainer->steps()));
+    }
+  };
+  if (plan.options.lr.search.empty()) return run(plan, callbacks);
+  if (resume) return run(with_lr_of(plan, *resume), callbacks);
+  const FittedLr lr = with_memory_words(
+      device_of_rank(plan, group.rank()), "in the search for a learning rate", [&] {
+        return find_lr(make_task, data, plan, group, callbacks);
+      });
+  return run(lr.plan, also_writing(callbacks, lr, output));
 }
 
 }  // namespace muster::train

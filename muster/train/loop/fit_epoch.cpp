@@ -106,7 +106,10 @@ Trainer::Step Trainer::end_epoch() {
   return from_first_rank(group_, stops) && !finished() ? Step::kStopped : Step::kDone;
 }
 
+/// Of the averaged weights, where there are some.
 Evaluation Trainer::evaluate_split(const std::shared_ptr<const data::Dataset>& split, Phase phase) {
+  std::optional<WeightAverage::InPlace> averages;
+  if (ema_) averages.emplace(*ema_);
   Evaluation seen = evaluate_shown(
       *task_,
       split,
@@ -126,10 +129,13 @@ Evaluation Trainer::evaluate_split(const std::shared_ptr<const data::Dataset>& s
 
 void Trainer::load_best() {
   if (best_step_ < 0) return log_.note("no epoch was the best: the last weights are tested");
-  load_on_all_ranks(module(), group_, [&] {
+  const auto read = [&] {
     writer_->wait();
     return read_best(output_, best_step_);
-  });
+  };
+  if (!ema_) return load_on_all_ranks(module(), group_, read);
+  on_first_rank(group_, [&] { load_average(read()); });
+  for (const auto& [name, average] : ema_->state()) group_.broadcast(average);
 }
 
 void Trainer::test(FitResult& result) {

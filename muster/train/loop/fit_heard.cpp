@@ -48,6 +48,7 @@ void Trainer::record_heard() {
     made_.pop_front();
     gradient_norm_.reset();
     check_norm(step);
+    step_meter_ = step.sum;
     epoch_meter_.add(step.sum);
     window_meter_.add(step.sum);
     if (position_.step % plan_.options.log_every == 0) {

@@ -5,6 +5,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/parallel/batch_norm/batch_norms_over_ranks.h"
 #include "muster/train/loop/task_parts.h"
 #include "muster/train/loop/training.h"
 #include "muster/train/task/step.h"
@@ -30,6 +31,7 @@ void Trainer::train_step() {
   const optim::ScheduleValue rate =
       schedule_->at({.step = position_.step, .epoch = position_.epoch});
   made_.push_back({.before = position_, .answers_due = parts_.size(), .sum = Meter(metrics_)});
+  step_made_ = false;
   if (parts_.size() == 1 && !task_->has_own_weights()) {
     train_part(0, rate, batches, [&](int64_t) {
       Share share = next_share();
@@ -41,6 +43,7 @@ void Trainer::train_step() {
     for (size_t part = 0; part < parts_.size(); ++part)
       train_part(part, rate, batches, [&](int64_t i) { return shares[static_cast<size_t>(i)]; });
   }
+  if (ema_ && step_made_) ema_->update();
   timeline_.end_step();
   log_.count_step(samples, std::chrono::duration<double>(Clock::now() - started).count());
   after_step(samples);
@@ -56,7 +59,7 @@ Trainer::Share Trainer::next_share() {
   std::optional<data::ArrivedBatch> next = batches_.next();
   if (!next) {
     if (!stand_in_) stand_in_ = data::batch_on(stand_in_batch(*data_.train), device_);
-    return {.batch = *stand_in_};
+    return {.batch = *stand_in_, .is_stand_in = true};
   }
   if (log_.wants_images()) log_.images(task_->images(next->on_host()), position_);
   const double weight = weight_of(*task_, next->on_host());
@@ -119,6 +122,7 @@ void Trainer::update(TrainedPart& part, const StepSums& local) {
   const bool made =
       is_late() ? scaler.step(part.optimizer(), local.loss(), make)
                 : scaler.step(part.optimizer(), step_report_->ranks_not_finite() == 0, make);
+  step_made_ |= made;
   if (made || !scaler.exhausted()) return;
   hear_all();
   divergence_.end(
@@ -136,6 +140,8 @@ void Trainer::backward(size_t index, const Share& share, bool last, StepSums& su
     StepResult result;
     {
       const PrecisionGuard guard(plan_.precision.kind, device_of(share.batch));
+      const parallel::BatchNormsOverRanks norms(plan_.options.sync_batch_norm ? &group_ : nullptr,
+                                                /*counts=*/!share.is_stand_in);
       result = part.strategy().forward(
           [&] { return task_->train_step(share.batch, context(Phase::kTrain, index)); });
     }

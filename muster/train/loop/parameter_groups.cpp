@@ -94,6 +94,23 @@ void check_numbers(const ParameterGroup& group) {
   if (group.parameters.empty()) throw refused_group(group, "it has parameters", "none");
 }
 
+/// "*=0.1,fc=1" in its order: the later ones hold.
+std::vector<std::pair<std::string, double>> lr_factors(const std::string& text) {
+  std::vector<std::pair<std::string, double>> factors;
+  if (text.empty()) return factors;
+  for (const std::string& word : split(text, ',')) {
+    const size_t at = word.rfind('=');
+    const auto factor = at == word.npos ? std::nullopt : to_double(trim(word.substr(at + 1)));
+    if (!factor || !(*factor >= 0) || !std::isfinite(*factor) || at == 0) {
+      throw usage_error({.refused = "--lr-factor",
+                         .rule = "PATTERN=X, and X is not negative and finite",
+                         .value = word.empty() ? "\"\"" : word});
+    }
+    factors.emplace_back(trim(word.substr(0, at)), *factor);
+  }
+  return factors;
+}
+
 /// "3 frozen parameters, 2 groups": of a record.
 std::string counted(const Json& record) {
   if (record.is_null()) return "all parameters trained alike";
@@ -155,6 +172,11 @@ void ParameterGroups::take_patterns(const FitOptions& options) {
   const PatternSearch no_decay(*module_, "--no-decay", /*knows_norms=*/true);
   for (const at::Tensor& parameter : no_decay.find(options.no_decay))
     rules_[key_of(parameter)].weight_decay = 0;
+  const PatternSearch factors(*module_, "--lr-factor", /*knows_norms=*/false);
+  for (const auto& [pattern, factor] : lr_factors(options.lr_factor)) {
+    for (const at::Tensor& parameter : factors.find(pattern))
+      rules_[key_of(parameter)].lr_factor = factor;
+  }
   const PatternSearch frozen(*module_, "--freeze", /*knows_norms=*/false);
   for (const at::Tensor& parameter : frozen.find(options.freeze)) freeze(parameter);
 }

@@ -11,6 +11,7 @@
 #include "muster/optim/schedule.h"
 #include "muster/train/plan/option_checks.h"
 #include "muster/train/plan/placement.h"
+#include "muster/train/replicas/ddp_strategy.h"
 #include "muster/train/replicas/strategy.h"
 
 namespace muster::train {
@@ -184,6 +185,7 @@ void check_parts(const FitOptions& options, const FitNumbers& numbers) {
                     numbers.strategy_params,
                     concat("strategy ", numbers.strategy_name));
   strategies().at(numbers.strategy_name).check(options, numbers, numbers.strategy_params);
+  detail::check_comm_hook(options, numbers);
   optim::optimizers().at(numbers.optimizer_name).make({}, numbers.lr, numbers.optimizer_params);
   optim::make_schedule(options.lr_schedule,
                        {.lr = numbers.lr,
@@ -210,8 +212,12 @@ FitNumbers resolve_fit(FitOptions& options,
   std::tie(numbers.schedule_name, numbers.schedule_params) = split_spec(options.lr_schedule);
   const auto [precision, precision_params] = split_spec(options.precision);
   numbers.precision = parse_precision(precision, precision_params);
-  numbers.lr = options.lr.value_or(optim::optimizers().at(numbers.optimizer_name).default_lr);
-  options.lr = numbers.lr;
+  if (options.fast_dev_run && !options.lr.search.empty()) {
+    numbers.remarks.emplace_back("a fast dev run searches for no learning rate");
+    options.lr = {};
+  }
+  numbers.lr = options.lr.value.value_or(optim::optimizers().at(numbers.optimizer_name).default_lr);
+  if (options.lr.search.empty()) options.lr = numbers.lr;
   resolve_monitor(options, metrics, numbers);
   numbers.batch_per_rank = share_of_batch(options.batch_size, numbers.world_size);
   if (options.workers < 0)
@@ -229,6 +235,9 @@ FitNumbers resolve_fit(FitOptions& options,
       around.intraop_threads > 0 ? around.intraop_threads : at::get_num_threads();
   numbers.intraop_threads = std::max<int64_t>(1, threads / std::max<int64_t>(1, numbers.threads));
   check_parts(options, numbers);
+  if (options.comm_hook != "none" && numbers.world_size == 1)
+    numbers.remarks.push_back(
+        concat("--comm-hook ", options.comm_hook, ": one rank has nothing to send"));
   return numbers;
 }
 

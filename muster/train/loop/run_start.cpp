@@ -177,13 +177,12 @@ void begin_on_rank(const FitPlan& plan,
 
 std::unique_ptr<RunFolder> open_run_folder(const FitPlan& plan,
                                            const std::filesystem::path& output,
-                                           const std::optional<Checkpoint>& resume,
+                                           const Checkpoint* from,
                                            RunFolder* owned,
                                            const RunLog& log) {
   std::unique_ptr<RunFolder> mine;
   if (owned == nullptr) mine = std::make_unique<RunFolder>(output);
   RunFolder& folder = owned != nullptr ? *owned : *mine;
-  const Checkpoint* from = resume ? &*resume : nullptr;
   folder.check(from);
   if (from) check_best(plan, *from, output);
   for (const std::string& line : folder.prepare(from)) log.note(line);

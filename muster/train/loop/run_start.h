@@ -25,11 +25,12 @@ void begin_on_rank(const FitPlan& plan,
                    const std::optional<Checkpoint>& resume);
 
 /// Rank 0: makes `output` the run's folder. All that may be refused is refused before the first
-/// write; then the folder is prepared. Returns the
-/// hold on the folder unless it is `owned` by the caller.
+/// write; then the folder is prepared. `from` is
+/// the checkpoint to go on from, or null. Returns the hold on the folder unless it is `owned` by the
+/// caller.
 std::unique_ptr<RunFolder> open_run_folder(const FitPlan& plan,
                                            const std::filesystem::path& output,
-                                           const std::optional<Checkpoint>& resume,
+                                           const Checkpoint* from,
                                            RunFolder* owned,
                                            const RunLog& log);
 

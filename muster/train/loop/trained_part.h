@@ -34,7 +34,18 @@ class TrainedPart {
   /// Takes what is the part's own of a checkpoint's. Collective.
   void load_state(const tensor::NamedTensorList& state);
 
+  /// The communication hooks' state of all ranks, "rank.1/NAME", under the part's name; on rank 0.
+  /// Collective.
+  tensor::NamedTensorList hook_state(const distributed::ProcessGroup& group);
+  /// Takes this rank's own of a checkpoint's. If another number of ranks saved it, each takes the
+  /// mean: what is kept for later steps stays the same in sum. Not collective.
+  void load_hook_state(const tensor::NamedTensorList& state,
+                       const distributed::ProcessGroup& group,
+                       int64_t saved_ranks);
+
  private:
+  tensor::NamedTensorList named(tensor::NamedTensorList state) const;
+
   std::string name_;
   std::vector<at::Tensor> trained_;
   std::unique_ptr<Strategy> strategy_;

@@ -25,7 +25,10 @@
 #include "muster/train/loop/step_report.h"
 #include "muster/train/loop/step_timeline.h"
 #include "muster/train/loop/trained_part.h"
+#include "muster/train/loop/weight_average.h"
+#include "muster/train/metrics/meter.h"
 #include "muster/train/metrics/step_sums.h"
+#include "muster/train/plan/lr_search.h"
 #include "muster/train/plan/precision.h"
 #include "muster/train/record/run_log.h"
 
@@ -46,6 +49,8 @@ class Trainer {
           RunFolder* owned);
 
   FitResult run();
+  /// Instead of run(): how the loss answers to rising rates. See Note [Learning-rate search].
+  LrFound search_lr(const LrSearchOptions& options);
 
   /// Steps finished, of the whole run.
   int64_t steps() const { return position_.step; }
@@ -55,9 +60,10 @@ class Trainer {
 
   /// This rank's share of one of a step's batches.
   struct Share {
-    data::Batch batch;  // some other one where `weight` is 0
-    double weight = 0;  // of its mean loss
-    double factor = 0;  // that the loss is multiplied with; see Note [Weighted batches]
+    data::Batch batch;         // some other one where `weight` is 0
+    double weight = 0;         // of its mean loss
+    double factor = 0;         // that the loss is multiplied with; see Note [Weighted batches]
+    bool is_stand_in = false;  // this rank has no sample left: it only takes part
   };
 
   /// A step that is made or in hand, until the host knows what came of it: on the CPU at once, on a
@@ -75,6 +81,7 @@ class Trainer {
   torch::nn::Module& module() { return *module_; }
   optim::Optimizer& optimizer() const { return parts_[0]->optimizer(); }
   StepContext context(Phase phase, size_t part = 0) const;
+  void open_folder();
   void make_task(const TaskMaker& make);
   void make_parts();
   void rehearse();
@@ -91,6 +98,9 @@ class Trainer {
   std::shared_ptr<void> turn_of(size_t part);
   Json scaler_state() const;
   void load_scalers(const Json& state);
+  void load_hooks(const Checkpoint& checkpoint);
+  void make_average();
+  void load_average(const Checkpoint& checkpoint);
   int64_t skipped_steps() const;
   const LossScaler& scaler() const { return parts_[0]->scaler(); }
   void backward(size_t index, const Share& share, bool last, StepSums& sums);
@@ -135,6 +145,8 @@ class Trainer {
 
   std::unique_ptr<RunFolder> mine_;    // rank 0, if the caller has none
   const RunFolder* folder_ = nullptr;  // rank 0
+  RunFolder* owned_;                   // the caller's
+  const Checkpoint* resume_;           // until run()
   FitData data_;
   std::unique_ptr<data::Loader> loader_;
   data::DeviceBatches batches_{device_};
@@ -144,6 +156,7 @@ class Trainer {
   Meter::List metrics_;
   std::optional<ParameterGroups> groups_;
   std::vector<std::unique_ptr<TrainedPart>> parts_;
+  std::optional<WeightAverage> ema_;
   std::unique_ptr<optim::Schedule> schedule_;
   EarlyStopping best_;
   RunLog log_;
@@ -153,11 +166,13 @@ class Trainer {
   StepTimeline timeline_;
 
   std::deque<MadeStep> made_;
+  Meter step_meter_;                     // of all ranks, in the last step that is recorded
   Meter epoch_meter_;                    // since the start of the epoch: what the bar shows
   Meter window_meter_;                   // since the last row of metrics
   std::optional<double> gradient_norm_;  // of the last step that is recorded
   std::optional<data::Batch> stand_in_;
   bool stop_wished_ = false;
+  bool step_made_ = false;  // by some part: not left out by its loss scale
   int64_t best_step_ = -1;  // after which the best validation was
   int64_t validated_ = -1;  // after which this process made the newest one
   int64_t last_saved_ = -1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "muster/base/text.h"
+#include "muster/train/plan/lr_search.h"
 #include "muster/train/plan/placement.h"
 
 namespace muster::train {
@@ -22,6 +23,18 @@ std::string limits_of(const FitOptions& options) {
   add(options.limit_val_batches, "the validation", "no validation");
   add(options.limit_test_batches, "the test", "no test");
   return join(parts, ", ");
+}
+
+/// What --lr find will do.
+std::string searched(const std::string& spec) {
+  const LrSearchOptions search = parse_lr_search(spec);
+  return concat("searched from ",
+                shortest(search.min),
+                " to ",
+                shortest(search.max),
+                " in at most ",
+                search.steps,
+                " steps before the first");
 }
 
 }  // namespace
@@ -62,11 +75,19 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
   line("optimizer",
        options.optimizer,
        ", learning rate ",
-       shortest(plan.lr),
+       options.lr.search.empty() ? shortest(plan.lr) : searched(options.lr.search),
        ", schedule ",
        options.lr_schedule);
   if (!options.no_decay.empty()) line("no decay", "of parameters like ", options.no_decay);
+  if (!options.lr_factor.empty()) line("lr factors", options.lr_factor);
   if (!options.freeze.empty()) line("frozen", "parameters like ", options.freeze);
+  if (options.ema_decay > 0)
+    line("averages",
+         "decay ",
+         shortest(options.ema_decay),
+         " of weights",
+         options.ema_buffers == "average" ? " and buffers" : "",
+         ", validated and tested; one more copy of the model on every rank and in each checkpoint");
   line("loss",
        loss,
        options.gradient_clip_val > 0
@@ -82,6 +103,9 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
   line("device",
        names_of(plan.devices),
        plan.device_reason.empty() ? "" : concat(" (", plan.device_reason, ")"));
+  if (options.comm_hook != "none") line("comm hook", options.comm_hook);
+  if (options.find_unused_parameters) line("unused", "parameters are looked for in each step");
+  if (options.sync_batch_norm) line("batch norm", "over the samples of all ranks");
   line("batch",
        options.batch_size,
        " = ",

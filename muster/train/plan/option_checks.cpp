@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/train/plan/lr_search.h"
 #include "muster/train/plan/placement.h"
 
 namespace muster::train {
@@ -64,14 +65,21 @@ void check_numbers(const FitOptions& options) {
   count("--log-every", options.log_every, 1, kNoLimit);
   in_range("--gradient-clip-val", options.gradient_clip_val, 0, kUnbounded);
   in_range("--min-delta", options.min_delta, 0, kUnbounded);
-  if (options.lr && !(*options.lr > 0 && std::isfinite(*options.lr))) {
-    throw usage_error(
-        {.refused = "--lr", .rule = "a learning rate above 0", .value = shortest(*options.lr)});
+  if (!(options.ema_decay >= 0 && options.ema_decay < 1)) {
+    throw usage_error({.refused = "--ema-decay",
+                       .rule = "from 0 (no average) to below 1, which would never leave the start",
+                       .value = shortest(options.ema_decay)});
   }
+  const std::optional<double>& lr = options.lr.value;
+  if (lr && !(*lr > 0 && std::isfinite(*lr)))
+    throw usage_error(
+        {.refused = "--lr", .rule = "a learning rate above 0", .value = shortest(*lr)});
+  if (!options.lr.search.empty()) parse_lr_search(options.lr.search);
 }
 
 void check_names(const FitOptions& options) {
   one_of("--test-weights", options.test_weights, {"last", "best"});
+  one_of("--ema-buffers", options.ema_buffers, {"average", "copy"});
   one_of("--tensorboard", options.tensorboard, {"off", "scalars", "all"});
   if (options.lr_schedule.empty())
     throw usage_error({.refused = "--lr-schedule", .rule = "it is a name", .value = "\"\""});
@@ -88,6 +96,12 @@ void check_options(const TrainOptions& options) {
   check_options(static_cast<const FitOptions&>(options));
   count("--validation-samples", options.validation_samples, -1, kNoLimit);
   count("--top-k", options.top_k, 0);
+  one_of("--head", options.head, {"keep", "new"});
+  if (options.head == "new" && options.weights.empty()) {
+    throw usage_error({.refused = "--head new",
+                       .rule = "it leaves the last layer out of a file of weights",
+                       .hint = "name the file with --weights, or leave --head away"});
+  }
   in_range("--label-smoothing", options.label_smoothing, 0, 1);
 }
 

@@ -17,14 +17,32 @@ namespace muster::train {
 // stopping. The schedule's rate is that of the whole run's first step. fit() writes and saves as
 // ever to the folder it is given; a program gives it a temporary one, and removes it at the end.
 
+/// A learning rate: a number, none (the optimizer's own), or one that is searched for before the
+/// first step; see Note [Learning-rate search].
+struct LearningRate {
+  LearningRate() = default;
+  LearningRate(double rate) : value(rate) {}  // NOLINT(google-explicit-constructor): it is a number
+
+  std::optional<double> value;
+  std::string search;  ///< "find", "find:steps=50"; empty: none
+
+  bool operator==(const LearningRate&) const = default;
+};
+
+/// Whether the text of a flag asks for a search, well or badly.
+inline bool is_lr_search(std::string_view text) { return text.substr(0, 4) == "find"; }
+
 /// How any task is trained. Names that take parameters are written name:key=value,key=value.
 struct FitOptions {
   std::string strategy = "auto";  ///< a name of `muster list strategies`, or auto
   std::string device = "auto";    ///< auto, cpu, or a kind of device: cuda, or cuda:1
   std::string devices;            ///< "2": ranks that are threads of this process; "0,1": on these
   std::string backend = "auto";   ///< a name of `muster list backends`, or auto
+  std::string comm_hook = "none";       ///< how gradients travel: of `muster list comm-hooks`
+  bool find_unused_parameters = false;  ///< steps may leave out parameters (ddp, dp, zero)
+  bool sync_batch_norm = false;  ///< batch norms over all ranks; see Note [Batch norms over ranks]
   std::string optimizer = "sgd";
-  std::optional<double> lr;  ///< the optimizer's own default if not given
+  LearningRate lr;  ///< the optimizer's own default if not given
   std::string lr_schedule = "constant";
   std::string precision = "32";  ///< or bf16-mixed or 16-mixed, as Lightning's
   int64_t epochs = 5;
@@ -38,7 +56,11 @@ struct FitOptions {
   int64_t val_check_interval = 0;  ///< also validate after so many steps of an epoch; 0: do not
   std::string no_decay;            ///< patterns, "norm,bias": parameters without weight decay
   std::string freeze;              ///< patterns: parameters that are not trained
+  std::string lr_factor;           ///< "PATTERN=X,…": parts with X times the rate; the last holds
   double gradient_clip_val = 0;    ///< largest global 2-norm of the gradients; 0: no limit
+  double ema_decay =
+      0;  ///< of the average of weights that is tested; 0: none; see Note [Averaged weights]
+  std::string ema_buffers = "average";    ///< or copy: what the average has of buffers
   std::string monitor = "validate_loss";  ///< validate_METRIC: which epoch is the best
   int64_t patience = 0;               ///< stop after so many epochs without a better one; 0: never
   double min_delta = 0;               ///< what is better by no more than this is not better
@@ -61,6 +83,7 @@ struct TrainOptions : FitOptions {
   std::string data = "fashion-mnist";
   std::filesystem::path data_dir;  ///< empty: the dataset's own places
   std::filesystem::path weights;   ///< a safetensors file to start from; empty: drawn from the seed
+  std::string head = "keep";       ///< or new: the last layer is drawn, not taken from `weights`
   double label_smoothing = 0;      ///< 0 … 1
   int64_t validation_samples =
       -1;  ///< held out of the training split; -1: a twelfth, at most 5,000
@@ -138,6 +161,11 @@ void visit_options(Options& options, Visitor&& visit) {
                      kFixed,
                      false},
           options.weights);
+    visit(OptionInfo{"head",
+                     "keep|new",
+                     "with --weights; new: the last layer is drawn anew, for other classes",
+                     kFixed},
+          options.head);
   }
   visit(OptionInfo{"strategy", "NAME|auto", "how ranks share the work (muster list strategies)"},
         options.strategy);
@@ -153,6 +181,22 @@ void visit_options(Options& options, Visitor&& visit) {
         options.devices);
   visit(OptionInfo{"backend", "NAME|auto", "process group (muster list backends)"},
         options.backend);
+  visit(OptionInfo{"comm_hook",
+                   "NAME",
+                   "how gradients travel: fp16, powersgd:rank=2, … (muster list comm-hooks)"},
+        options.comm_hook);
+  visit(OptionInfo{"find_unused_parameters",
+                   "",
+                   "steps may leave out parameters: looked for in each step",
+                   kFree,
+                   false},
+        options.find_unused_parameters);
+  visit(OptionInfo{"sync_batch_norm",
+                   "",
+                   "batch norms over the samples of all ranks, as on one rank with the whole batch",
+                   kFixed,
+                   false},
+        options.sync_batch_norm);
   visit(OptionInfo{"epochs", "N", "times through the training data"}, options.epochs);
   visit(OptionInfo{"batch_size", "N", "samples per batch of all ranks together", kFixed},
         options.batch_size);
@@ -214,7 +258,18 @@ void visit_options(Options& options, Visitor&& visit) {
                    kFixed,
                    false},
         options.freeze);
-  visit(OptionInfo{"lr", "X", "learning rate [the optimizer's own]", kFree, false}, options.lr);
+  visit(OptionInfo{"lr_factor",
+                   "PATTERN=X,…",
+                   "X times the rate for parameters with this in their name: '*=0.1,fc=1'",
+                   kFixed,
+                   false},
+        options.lr_factor);
+  visit(OptionInfo{"lr",
+                   "X|find",
+                   "learning rate, or a search for one before the first step [the optimizer's own]",
+                   kFree,
+                   false},
+        options.lr);
   visit(OptionInfo{"lr_schedule",
                    "NAME",
                    "cosine, step:step_size=2, one_cycle, …, each with warmup=STEPS (muster list "
@@ -232,6 +287,17 @@ void visit_options(Options& options, Visitor&& visit) {
                    kFixed,
                    false},
         options.gradient_clip_val);
+  visit(OptionInfo{"ema_decay",
+                   "X",
+                   "validate and test an exponential average of the weights: 0.999 [no average]",
+                   kFixed,
+                   false},
+        options.ema_decay);
+  visit(OptionInfo{"ema_buffers",
+                   "average|copy",
+                   "what the average has of buffers (running statistics)",
+                   kFixed},
+        options.ema_buffers);
   if constexpr (kIsTrain) {
     visit(OptionInfo{"label_smoothing", "X", "0 to 1", kFixed}, options.label_smoothing);
   }

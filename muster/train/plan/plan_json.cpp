@@ -20,8 +20,9 @@ template <class Value>
 Json json_of(const Value& value) {
   if constexpr (std::is_same_v<Value, std::filesystem::path>) {
     return one_place(value);
-  } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
-    return value ? Json(*value) : Json();
+  } else if constexpr (std::is_same_v<Value, LearningRate>) {
+    if (!value.search.empty()) return value.search;
+    return value.value ? Json(*value.value) : Json();
   } else {
     return value;
   }
@@ -57,7 +58,10 @@ void take_options(const Json& plan, const std::vector<std::string>& said, Option
         name == "backend")
       return;
     const bool is_said = std::find(said.begin(), said.end(), name) != said.end();
-    if (is_said && info.on_resume == OnResume::kFree) return;
+    bool is_free = info.on_resume == OnResume::kFree;
+    // What was found at the run's start is its rate.
+    if constexpr (std::is_same_v<Value, LearningRate>) is_free = value.search.empty();
+    if (is_said && is_free) return;
     if (!plan.contains(name)) {  // newer than the checkpoint, which was made with its default
       if (is_said && defaults[name] != json_of(value))
         differences.push_back(
@@ -69,7 +73,7 @@ void take_options(const Json& plan, const std::vector<std::string>& said, Option
       before = plan.at(name).get<std::string>();
       if (is_said && one_place(value) != one_place(before))
         differences.push_back(concat(name, " was ", shown(before), ", now ", shown(value)));
-    } else if constexpr (std::is_same_v<Value, std::optional<double>>) {
+    } else if constexpr (std::is_same_v<Value, LearningRate>) {
       before = plan.at(name).get<double>();
     } else {
       before = plan.at(name).get<Value>();

@@ -49,6 +49,17 @@ void read_text(const std::string& flag, const std::string& text, std::optional<T
   value = read;
 }
 
+void read_text(const std::string& flag, const std::string& text, LearningRate& value) {
+  if (is_lr_search(text)) {
+    value = {};
+    value.search = text;
+    return;
+  }
+  double rate = 0;
+  read_text(flag, text, rate);
+  value = rate;
+}
+
 void read_text(const std::string&, const std::string& text, std::string& value) { value = text; }
 void read_text(const std::string&, const std::string& text, std::filesystem::path& value) {
   value = text;
@@ -58,6 +69,9 @@ std::string shown(int64_t value) { return std::to_string(value); }
 std::string shown(double value) { return shortest(value); }
 std::string shown(const std::string& value) { return value; }
 std::string shown(const std::filesystem::path& value) { return value.string(); }
+std::string shown(const LearningRate& rate) {
+  return rate.value ? shown(*rate.value) : rate.search;
+}
 template <class T>
 std::string shown(const std::optional<T>& value) {
   return value ? shown(*value) : "";

@@ -8,6 +8,7 @@
 #include "muster/track/page/curves.h"
 #include "muster/track/page/run_page.h"
 #include "muster/train/checkpoints/checkpoint.h"
+#include "muster/train/record/lr_search_files.h"
 
 namespace muster::train {
 namespace {
@@ -33,8 +34,13 @@ track::ConfusionMatrix for_page(const ConfusionMatrix& matrix) {
 /// The files of the folder, checkpoints by their step.
 std::vector<track::PageLink> links(const fs::path& output) {
   std::vector<track::PageLink> links;
-  for (const char* name :
-       {"metrics.csv", "metrics.jsonl", "confusion_matrix.csv", "curves.svg", "config.json"}) {
+  for (const char* name : {"metrics.csv",
+                           "metrics.jsonl",
+                           "confusion_matrix.csv",
+                           "curves.svg",
+                           kLrSearchPlot,
+                           kLrSearchTable,
+                           "config.json"}) {
     if (fs::exists(output / name)) links.push_back({name, ""});
   }
   const std::vector<int64_t> steps = checkpoint_steps(output);

@@ -175,7 +175,7 @@ void RunLog::finish(const FitResult& result) {
 }
 
 void RunLog::diverged(int64_t steps, const std::string& why) {
-  if (!is_first_) return;
+  if (!is_first_ || !metrics_) return;  // not open: there is no run's folder
   try {
     if (tensorboard_) tensorboard_->finish(track::RunStatus::kFailure);
     write_run_page(plan_,

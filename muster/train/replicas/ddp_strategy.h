@@ -15,8 +15,14 @@ struct DdpStrategyOptions {
 inline constexpr Param kDdpParams[] = {
     param<&DdpStrategyOptions::bucket_mb>("bucket_mb", "MiB of gradients that travel together")};
 
-/// The options that `params` say. Throws a usage error that names `owner`.
-parallel::DdpOptions ddp_options(const ParamValues& params, std::string_view owner);
+/// The options that `params` and the flags say, but for the communication hook. Throws a usage error
+/// that names `owner`.
+parallel::DdpOptions ddp_options(const FitOptions& fit,
+                                 const ParamValues& params,
+                                 std::string_view owner);
+
+/// Throws a usage error for --comm-hook that is no hook's name or has no sense in this run.
+void check_comm_hook(const FitOptions& options, const FitNumbers& numbers);
 
 /// A whole model and a whole optimizer on every rank; DistributedDataParallel averages the
 /// gradients during backward.
@@ -24,7 +30,8 @@ class DdpStrategy : public Strategy {
  public:
   DdpStrategy(StrategyRequest request,
               std::unique_ptr<optim::Optimizer> optimizer,
-              parallel::DdpOptions options);
+              parallel::DdpOptions options,
+              std::shared_ptr<parallel::CommHook> hook);
 
   StepResult forward(const std::function<StepResult()>& pass) override {
     return ddp_.run_forward(pass);
@@ -32,10 +39,14 @@ class DdpStrategy : public Strategy {
   void accumulate(const std::function<void()>& pass) override;
   optim::Optimizer& optimizer() override { return *optimizer_; }
   bool wants_rehearsal() const override;
+  tensor::NamedTensorList hook_state() const override;
+  void load_hook_state(const tensor::NamedTensorList& state) override;
 
  private:
   parallel::DistributedDataParallel<std::shared_ptr<torch::nn::Module>> ddp_;
   std::unique_ptr<optim::Optimizer> optimizer_;
+  std::shared_ptr<parallel::CommHook> hook_;  // null: DDP's own sum
+  tensor::NamedTensorList fresh_hook_state_;
 };
 
 /// Over the request's group, whatever its ranks are.

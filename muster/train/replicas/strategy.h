@@ -62,6 +62,12 @@ class Strategy {
   /// module has its weights already. Throws a usage error for a state that does not fit.
   virtual void load_optimizer_state(const tensor::NamedTensorList& state);
 
+  /// What the transfer of gradients depends on besides (a communication hook's): this rank's own;
+  /// names and shapes are alike on all ranks. Not collective, as its counterpart, which takes an
+  /// empty list for a hook that has seen nothing.
+  virtual tensor::NamedTensorList hook_state() const { return {}; }
+  virtual void load_hook_state(const tensor::NamedTensorList& /*state*/) {}
+
  protected:
   const std::shared_ptr<torch::nn::Module>& module() const { return request_.module; }
   const distributed::ProcessGroup& group() const { return request_.group; }

@@ -88,7 +88,8 @@ std::unique_ptr<Strategy> make_zero(int stage,
       make,
       plan.lr,
       parallel::ZeroOptions{.stage = stage,
-                            .bucket_bytes = bucket_bytes_of(options.bucket_mb, owner)});
+                            .bucket_bytes = bucket_bytes_of(options.bucket_mb, owner),
+                            .find_unused_parameters = plan.options.find_unused_parameters});
 }
 
 }  // namespace muster::train::detail

@@ -9,8 +9,8 @@ extern constinit const StrategyEntry ddp_entry{
     "a replica per process (`muster run`); gradients averaged during backward",
     RankSource::kProcesses,
     detail::kDdpParams,
-    [](const FitOptions&, const FitNumbers&, const ParamValues& params) {
-      detail::ddp_options(params, "strategy ddp");
+    [](const FitOptions& options, const FitNumbers&, const ParamValues& params) {
+      detail::ddp_options(options, params, "strategy ddp");
     },
     [](StrategyRequest request, const ParamValues& params) {
       return detail::make_ddp(std::move(request), params, "strategy ddp");

@@ -9,8 +9,8 @@ extern constinit const StrategyEntry dp_entry{
     "a replica per thread of this one process (--devices N); else as ddp",
     RankSource::kThreads,
     detail::kDdpParams,
-    [](const FitOptions&, const FitNumbers&, const ParamValues& params) {
-      detail::ddp_options(params, "strategy dp");
+    [](const FitOptions& options, const FitNumbers&, const ParamValues& params) {
+      detail::ddp_options(options, params, "strategy dp");
     },
     [](StrategyRequest request, const ParamValues& params) {
       return detail::make_ddp(std::move(request), params, "strategy dp");

@@ -120,5 +120,52 @@ TEST(Weights, ThatDoNotFitAreRefusedByNameAndNothingChanges) {
     EXPECT_TRUE(before[i].second.equal(after[i].second)) << before[i].first;
 }
 
+std::shared_ptr<Classifier> cnn_of(int64_t classes) {
+  return make_model(
+      "cnn", {.height = 8, .width = 8, .classes = classes}, {{"width", "2"}, {"hidden", "3"}});
+}
+
+TEST(WeightsButHead, ComeFromAModelOfOtherClassesAndLeaveTheHeadAsItWasDrawn) {
+  for (const int64_t classes : {10, 7}) {  // as many, too: the head is new
+    const auto from = cnn_of(7), to = cnn_of(classes);
+    EXPECT_EQ(head_of(*to), "fc2");
+    const Weights given = state_of(*from), drawn = state_of(*to);
+    load_weights_but_head(*to, given);
+    const Weights after = state_of(*to);
+    for (size_t i = 0; i < after.size(); ++i) {
+      const auto& [name, tensor] = after[i];
+      EXPECT_TRUE(tensor.equal(name.starts_with("fc2.") ? drawn[i].second : given[i].second))
+          << name;
+    }
+  }
+}
+
+TEST(WeightsButHead, MayLackTheHeadAndNothingElse) {
+  const auto to = cnn_of(4);
+  Weights given = state_of(*cnn_of(7));
+  std::erase_if(given, [](const auto& item) { return item.first.starts_with("fc2."); });
+  load_weights_but_head(*to, given);
+  EXPECT_TRUE(to->named_parameters()["fc1.weight"].equal(given[8].second)) << given[8].first;
+  const auto refused = [&](const Weights& weights) {
+    try {
+      load_weights_but_head(*to, weights);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing was thrown");
+  };
+  Weights other = given;
+  other[0].second = torch::zeros({3, 1, 3, 3});
+  EXPECT_THAT(refused(other), HasSubstr("weights conv1.weight"));
+  EXPECT_THAT(refused(Weights(given.begin() + 1, given.end())),
+              HasSubstr("weights without conv1.weight"));
+  given.emplace_back("fc3.weight", torch::zeros({2}));
+  EXPECT_THAT(refused(given), HasSubstr("fc3.weight"));
+}
+
+TEST(Weights, OfOtherClassesAreRefusedWithTheFlagThatTakesThem) {
+  EXPECT_THAT(refusal(*cnn_of(4), state_of(*cnn_of(7))), HasSubstr("--head new"));
+}
+
 }  // namespace
 }  // namespace muster::models

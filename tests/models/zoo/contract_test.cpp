@@ -44,6 +44,7 @@ class Contract : public ::testing::TestWithParam<std::string> {
   }
 
   void scores_every_class_of_every_image(Classifier& model) const;
+  void its_head_answers_for_the_classes(Classifier& model) const;
   void does_not_write_to_its_input(Classifier& model) const;
   void gradients_reach_every_parameter(Classifier& model) const;
   void in_eval_mode_an_image_is_scored_alone_as_in_a_batch(Classifier& model) const;
@@ -57,6 +58,15 @@ void Contract::scores_every_class_of_every_image(Classifier& model) const {
   EXPECT_EQ(scores.sizes(), (at::IntArrayRef{4, 3}));
   EXPECT_EQ(scores.scalar_type(), torch::kFloat);
   EXPECT_TRUE(scores.isfinite().all().item<bool>());
+}
+
+/// Where --head new takes effect.
+void Contract::its_head_answers_for_the_classes(Classifier& model) const {
+  SCOPED_TRACE(__func__);
+  const std::string head = head_of(model);
+  const auto parameters = model.named_parameters();
+  EXPECT_EQ(parameters[head + ".weight"].size(0), 3);
+  EXPECT_EQ(parameters[head + ".bias"].sizes(), (at::IntArrayRef{3}));
 }
 
 void Contract::does_not_write_to_its_input(Classifier& model) const {
@@ -131,6 +141,7 @@ TEST_P(Contract, OfAModelIsKept) {
   const auto model =
       make(1, has_param(entry(), "dropout") ? ParamValues{{"dropout", "0.5"}} : ParamValues{});
   scores_every_class_of_every_image(*model);
+  its_head_answers_for_the_classes(*model);
   does_not_write_to_its_input(*model);
   gradients_reach_every_parameter(*model);
   in_eval_mode_an_image_is_scored_alone_as_in_a_batch(*model);

@@ -1,0 +1,131 @@
+// --lr find: steps with rising rates, on a copy of the run that is thrown away.
+#include <limits>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/train/loop/first_rank.h"
+#include "muster/train/loop/lr_find.h"
+#include "muster/train/loop/training.h"
+
+namespace muster::train {
+namespace {
+
+/// What the next step of the search is made with, whatever its place.
+class SearchedRate final : public optim::Schedule {
+ public:
+  explicit SearchedRate(const LrSearch& search)
+      : Schedule({}, {.lr = 1, .total_steps = 1, .total_epochs = 1}, "--lr find"),
+        search_(search) {}
+
+ private:
+  optim::ScheduleValue value(int64_t) const override { return {.lr = search_.lr()}; }
+
+  const LrSearch& search_;
+};
+
+/// Only steps: nothing is validated, saved, averaged or written.
+FitPlan search_plan(const FitPlan& plan) {
+  FitPlan search = plan;
+  FitOptions& options = search.options;
+  options.val_check_interval = options.checkpoint_every = options.patience = 0;
+  options.ema_decay = 0;
+  options.tensorboard = "off";
+  options.log_every = std::numeric_limits<int64_t>::max();
+  return search;
+}
+
+FitPlan with_lr(const FitPlan& plan, const LrFound& found) {
+  FitPlan out = plan;
+  out.lr = found.lr();
+  out.options.lr = out.lr;
+  out.record["lr"] = out.lr;
+  out.explained +=
+      explained_line("found", concat("learning rate ", shortest(out.lr), ", by --lr find"));
+  return out;
+}
+
+std::string line_of(const LrFound& found) {
+  return concat("learning rate ",
+                shortest(found.lr()),
+                " found in ",
+                found.points.size(),
+                " steps from ",
+                shortest(found.points.front().lr),
+                " to ",
+                shortest(found.points.back().lr),
+                " (",
+                kLrSearchPlot,
+                ", ",
+                kLrSearchTable,
+                found.falls ? ")" : "); the loss fell nowhere: look at the plot");
+}
+
+}  // namespace
+
+namespace detail {
+
+LrFound Trainer::search_lr(const LrSearchOptions& options) {
+  if (parts_.size() > 1) {
+    throw usage_error({.refused = "--lr find",
+                       .rule = "one optimizer has one rate to be found",
+                       .value = concat("task ", task_->name(), " has ", parts_.size(), " parts"),
+                       .hint = "give --lr a number"});
+  }
+  LrSearch search(options);
+  schedule_ = std::make_unique<SearchedRate>(search);
+  groups_->train_mode();
+  try {
+    while (!search.is_over()) {
+      batches_.begin(loader_->epoch(position_.epoch, 0));
+      while (position_.samples < plan_.samples_per_epoch && !search.is_over()) {
+        train_step();
+        hear_all();
+        search.add(step_meter_.metrics()["loss"]);
+      }
+      ++position_.epoch;
+      position_.samples = 0;
+    }
+  } catch (const Diverged&) {
+    search.diverged();
+  }
+  return found_lr(search);
+}
+
+}  // namespace detail
+
+FittedLr find_lr(const TaskMaker& make_task,
+                 const FitData& data,
+                 const FitPlan& plan,
+                 const distributed::ProcessGroup& group,
+                 const FitCallbacks& callbacks) {
+  const LrSearchOptions options = parse_lr_search(plan.options.lr.search);
+  const FitPlan search = search_plan(plan);
+  const FitCallbacks silent;
+  LrFound found =
+      detail::Trainer(make_task, data, search, group, {}, {}, silent, nullptr).search_lr(options);
+  on_first_rank(group, [&] {
+    if (callbacks.note) callbacks.note(line_of(found));
+  });
+  return {.plan = with_lr(plan, found), .found = std::move(found)};
+}
+
+FitPlan with_lr_of(const FitPlan& plan, const Checkpoint& checkpoint) {
+  FitPlan out = plan;
+  out.lr = checkpoint.plan.value("lr", plan.lr);
+  out.options.lr = out.lr;
+  out.record["lr"] = out.lr;
+  return out;
+}
+
+FitCallbacks also_writing(const FitCallbacks& callbacks,
+                          const FittedLr& lr,
+                          const std::filesystem::path& output) {
+  FitCallbacks out = callbacks;
+  out.folder_ready = [&lr, output, ready = callbacks.folder_ready] {
+    write_lr_search(lr.found, lr.plan.title, output);
+    if (ready) ready();
+  };
+  return out;
+}
+
+}  // namespace muster::train
