@@ -99,14 +99,14 @@ TEST(TaskProgram, ErrorsAreInTheWordsOfMusterTrain) {
 TEST(TaskProgram, AConfigFileSaysFlagsAndAnErrorItsPlace) {
   const test::Folder folder;
   const auto file = folder.path() / "run.toml";
-  write_file(file, "hidden = 7\ntable = \"rows.csv\"\nlr = 0.25\n[optimizer]\nname = \"adam\"\n");
+  write_file_atomic(file, "hidden = 7\ntable = \"rows.csv\"\nlr = 0.25\n[optimizer]\nname = \"adam\"\n");
   const Said said = rows_program({"--config", file, "--explain", "--lr", "0.5"});
   EXPECT_EQ(said.code, 0) << said.err;
   EXPECT_THAT(
       said.out,
       AllOf(HasSubstr("0.5"), HasSubstr("adam"), HasSubstr((folder.path() / "rows.csv").string())));
   EXPECT_THAT(said.out, ::testing::ContainsRegex("hidden +7\n"));
-  write_file(file, "lr = 0.25\noptimizer = \"adm\"\n");
+  write_file_atomic(file, "lr = 0.25\noptimizer = \"adm\"\n");
   const Said wrong = rows_program({"--config", file, "--explain"});
   EXPECT_EQ(wrong.code, 2);
   EXPECT_THAT(wrong.err, HasSubstr("run.toml:2:"));
