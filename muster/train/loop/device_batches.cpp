@@ -15,9 +15,12 @@ c10::Device device_of(const torch::nn::Module& module) {
 }
 
 data::Batch DeviceBatches::operator()(data::Batch batch) const {
-  if (device_.is_cpu()) return batch;
+  if (device_.is_cpu() && !channels_last_) return batch;
   for (auto& [name, tensor] : batch.tensors) {
-    if (tensor.defined()) tensor = tensor.to(device_);
+    if (!tensor.defined()) continue;
+    tensor = tensor.to(device_);
+    if (channels_last_ && tensor.dim() == 4 && tensor.is_floating_point())
+      tensor = tensor.contiguous(at::MemoryFormat::ChannelsLast);
   }
   return batch;
 }

@@ -19,15 +19,18 @@ c10::Device device_of(const torch::nn::Module& module);
 /// Used by the rank's own thread.
 class DeviceBatches {
  public:
-  explicit DeviceBatches(c10::Device device) : device_(device) {}
+  explicit DeviceBatches(c10::Device device, bool channels_last = false)
+      : device_(device), channels_last_(channels_last) {}
 
-  /// The batch with all of its tensors on the device; as it is where that is the CPU.
+  /// The batch with all of its tensors on the device; as it is where that is the CPU. With
+  /// `channels_last` tensors of numbers // [N, C, H, W] are in that memory format.
   data::Batch operator()(data::Batch batch) const;
 
   c10::Device device() const { return device_; }
 
  private:
   c10::Device device_;
+  bool channels_last_;
 };
 
 }  // namespace muster::train

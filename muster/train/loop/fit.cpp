@@ -9,6 +9,7 @@
 #include "muster/base/text.h"
 #include "muster/data/sets/subset_dataset.h"
 #include "muster/tensor/device/generators.h"
+#include "muster/tensor/device/math_modes.h"
 #include "muster/train/checkpoints/model_state.h"
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/loop/first_rank.h"
@@ -111,6 +112,7 @@ void Trainer::make_task(const TaskMaker& make) {
   check_task_on_ranks(*task_, group_);
   // After its weights were drawn, which are so the same on every kind of device.
   if (!device_.is_cpu()) task_->move_to(device_);
+  if (plan_.options.channels_last) tensor::to_channels_last(module());
   for (Meter* meter : {&step_meter_, &epoch_meter_, &window_meter_}) *meter = Meter(metrics_);
   step_report_.emplace(group_, metrics_);
   // The same seed gave every rank the same weights; what a module draws later (dropout) differs.
@@ -315,6 +317,7 @@ FitResult fit(const TaskMaker& make_task,
               const std::optional<Checkpoint>& resume,
               const FitCallbacks& callbacks,
               RunFolder* owned) {
+  const tensor::MathModesGuard modes(math_modes_of(plan.options));
   std::optional<detail::Trainer> trainer;
   try {
     trainer.emplace(make_task, data, plan, group, output, resume, callbacks, owned);
