@@ -7,6 +7,7 @@
 #include <torch/torch.h>
 
 #include "muster/data.h"
+#include "muster/testing.h"
 #include "muster/train.h"
 
 namespace md = muster::data;
@@ -38,7 +39,8 @@ class Tagging final : public mt::Task {
 
   mt::StepResult train_step(const md::Batch& batch, const mt::StepContext&) override {
     const torch::Tensor& target = batch["target"];
-    const torch::Tensor mask = torch::arange(target.size(1)) < batch["length"].unsqueeze(1);
+    const torch::Tensor mask =
+        torch::arange(target.size(1), target.device()) < batch["length"].unsqueeze(1);
     const torch::Tensor said = net_->forward(batch["tokens"]).masked_select(mask);
     const torch::Tensor truth = target.masked_select(mask);
     const torch::Tensor right = said.detach().gt(0).eq(truth.gt(0.5)).sum();
@@ -62,6 +64,7 @@ std::shared_ptr<const md::Dataset> sequences(int64_t count) {
 
 int main(int argc, char** argv) {
   mt::TaskProgram program("tagging", "Tells which tokens of a sequence have come before.");
+  program.devices.push_back(muster::testing::kFakeDevices);  // --device fake:0
   program.options.optimizer = "adam";
   program.options.lr = 0.01;
   program.options.epochs = 4;

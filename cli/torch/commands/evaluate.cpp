@@ -47,7 +47,7 @@ int evaluate_command(std::span<const std::string> args, program::Console& consol
   const c10::Device device = placed.devices[0];
   const c10::OptionalDeviceGuard on_device(device);
   const distributed::ProcessGroup group =
-      distributed::init_process_group({.backend = flags.ask.backend}, env);
+      distributed::init_process_group({.backend = flags.ask.backend, .device = device}, env);
   train::AskedClassifier asked = train::ask_classifier(flags.ask, around, group, device);
   asked.notes.insert(asked.notes.end(), placed.remarks.begin(), placed.remarks.end());
   const bool first = group.rank() == 0;

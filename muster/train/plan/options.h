@@ -26,7 +26,10 @@ struct FitOptions {
   std::string optimizer = "sgd";
   std::optional<double> lr;  ///< the optimizer's own default if not given
   std::string lr_schedule = "constant";
-  std::string precision = "32";  ///< or bf16-mixed or 16-mixed, as Lightning's
+  std::string precision = "32";                      ///< or bf16-mixed or 16-mixed, as Lightning's
+  std::string float32_matmul_precision = "highest";  ///< or high or medium, as PyTorch's
+  bool deterministic = false;  ///< operators whose results differ from run to run are refused
+  bool channels_last = false;  ///< images and convolutions' weights in that memory format
   int64_t epochs = 5;
   int64_t batch_size = 128;             ///< global: all ranks together
   int64_t accumulate_grad_batches = 1;  ///< batches per optimizer step, as Lightning's
@@ -221,6 +224,23 @@ void visit_options(Options& options, Visitor&& visit) {
                    "float32, or products and convolutions in 16 bits (16-mixed scales the loss)",
                    kFixed},
         options.precision);
+  visit(OptionInfo{"float32_matmul_precision",
+                   "highest|high|medium",
+                   "float32 products: as they are, in TF32, or in bfloat16, where there are such"},
+        options.float32_matmul_precision);
+  visit(OptionInfo{"deterministic",
+                   "",
+                   "refuse operators whose results differ from run to run",
+                   kFree,
+                   false},
+        options.deterministic);
+  visit(OptionInfo{"channels_last",
+                   "",
+                   "images and weights with their channels last in memory: convolutions may be "
+                   "faster",
+                   kFree,
+                   false},
+        options.channels_last);
   visit(OptionInfo{"gradient_clip_val",
                    "X",
                    "largest global norm of the gradients [no limit]",
