@@ -7,8 +7,7 @@
 #include <string_view>
 
 #include "muster/base/entry.h"
-
-#include "cli/screen/console.h"
+#include "muster/program/screen/console.h"
 
 namespace muster::cli {
 
@@ -24,7 +23,7 @@ struct CommandEntry {
   std::string_view help;  ///< one line, for `muster --help`
   /// `args` are the words behind the command's name. Returns the exit code; throws muster::Error,
   /// which main prints.
-  int (*run)(std::span<const std::string> args, Console& console);
+  int (*run)(std::span<const std::string> args, program::Console& console);
 };
 
 /// The commands of this executable (generated; see Note [Generated tables]).

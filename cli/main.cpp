@@ -3,20 +3,18 @@
 // difference is the generated table, not this file.
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "muster/base/error.h"
-#include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/base/version.h"
-#include "muster/diagnose/record/failure_note.h"
+#include "muster/program/rank_failure.h"
+#include "muster/program/screen/console.h"
 
 #include "cli/command.h"
 #include "cli/overview.h"
-#include "cli/screen/console.h"
 
 namespace muster::cli {
 namespace {
@@ -38,14 +36,14 @@ void print_overview(std::ostream& out) {
 
 /// `muster help train` as `muster train --help`, `muster help study show` as `muster study show
 /// --help`.
-int run_help(std::vector<std::string> words, Console& console) {
+int run_help(std::vector<std::string> words, program::Console& console) {
   const std::string command = words[0];
   words.erase(words.begin());
   words.emplace_back("--help");
   return commands().at(command).run(words, console);
 }
 
-int run(const std::vector<std::string>& args, Console& console) {
+int run(const std::vector<std::string>& args, program::Console& console) {
   if (args.empty()) {
     print_overview(console.err());
     return kWrongUse;
@@ -68,22 +66,19 @@ int run(const std::vector<std::string>& args, Console& console) {
   return commands().at(args[0]).run(std::span(args).subspan(1), console);
 }
 
-/// A rank that has failed says so, and then ends with its own exit code, though its launcher may
-/// tell all ranks to end because of another one. See Note [Who was first]. Of the commands only
-/// these are ranks: a rank's script that calls another one passes its environment on.
+/// Of the commands only these are ranks: a rank's script that calls another one passes its
+/// environment on.
 void note_end(const std::vector<std::string>& args, const char* why) {
   constexpr std::array<std::string_view, 3> kRanks = {"train", "evaluate", "predict"};
   if (args.empty() || std::ranges::find(kRanks, args[0]) == kRanks.end()) return;
-  if (!process_environment("RANK")) return;
-  std::signal(SIGTERM, SIG_IGN);
-  diagnose::note_failure(why);
+  program::note_rank_failure(why);
 }
 
 }  // namespace
 }  // namespace muster::cli
 
 int main(int argc, char** argv) {
-  muster::cli::Console console = muster::cli::Console::of_process();
+  muster::program::Console console = muster::program::Console::of_process();
   const std::vector<std::string> args(argv + 1, argv + argc);
   const auto own_end = std::ranges::find(args, "--");  // behind it stands another program's line
   console.set_json_errors(std::find(args.begin(), own_end, "--json") != own_end);

@@ -6,6 +6,7 @@
 #include "muster/tensor/device/copy_stream.h"
 #include "muster/tensor/device/device_kinds.h"
 #include "muster/tensor/device/generators.h"
+#include "muster/tensor/device/math_modes.h"
 #include "muster/tensor/device/pinned_ring.h"
 #include "muster/tensor/intraop_threads.h"
 #include "muster/tensor/safetensors.h"

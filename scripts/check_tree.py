@@ -131,10 +131,10 @@ def guides_and_flags_agree(build):
 
 
 def flags_are_read_by_our_rules(build):
-    """CLI11 saturates numbers and refuses in words of its own: cli/line/value.h reads them."""
+    """CLI11 saturates numbers and refuses in words of its own: muster/program/line/value.h reads them."""
     for source in files(".cpp", ".h", folders=["cli"]):
         if "add_option(" in source.read_text() and source.name != "value.cpp":
-            yield f"{name(source)}: add_option: take add_value of cli/line/value.h"
+            yield f"{name(source)}: add_option: take add_value of muster/program/line/value.h"
 
 
 def main(build):

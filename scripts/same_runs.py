@@ -4,6 +4,7 @@
   scripts/same_runs.py OLD/build/bin/muster build/bin/muster       compare; exit 1 if a run differs
   scripts/same_runs.py build/bin/muster                            print the table of hashes
   scripts/same_runs.py -k resume OLD NEW                           runs whose name has `resume`
+  scripts/same_runs.py BIN BIN --more='--device fake'              with more flags for the second one
 
 Each run is trained by both programs, one after the other, in folders of their own: models x
 strategies x precision x accumulation x resume, on synthetic data, a minute or two in all. A hash is
@@ -97,7 +98,7 @@ def hash_of(folder):
     return digest.hexdigest()[:16]
 
 
-def train(muster, ranks, flags, resume, folder):
+def train(muster, ranks, flags, resume, folder, more):
     words = flags.split()
     said = {word for word in words if word.startswith("--")}
     small = SMALL.split()
@@ -110,7 +111,7 @@ def train(muster, ranks, flags, resume, folder):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     for each in rounds:
         done = subprocess.run(
-            command(muster, ranks, each, folder), env=environment, capture_output=True, text=True
+            command(muster, ranks, [*each, *more], folder), env=environment, capture_output=True, text=True
         )
         if done.returncode != 0:
             return "failed: " + (done.stderr.strip().splitlines() or ["?"])[-1]
@@ -123,6 +124,7 @@ def main():
     )
     parser.add_argument("programs", nargs="+", metavar="MUSTER", help="one, or two to compare")
     parser.add_argument("-k", default="", help="only runs whose name has this in it")
+    parser.add_argument("--more", default="", help="flags for the second program alone")
     asked = parser.parse_args()
     if len(asked.programs) > 2:
         parser.error("one or two programs")
@@ -134,7 +136,14 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         for index, (name, ranks, flags, resume) in enumerate(runs):
             hashes = [
-                train(program, ranks, flags, resume, pathlib.Path(scratch) / f"{index}-{which}")
+                train(
+                    program,
+                    ranks,
+                    flags,
+                    resume,
+                    pathlib.Path(scratch) / f"{index}-{which}",
+                    asked.more.split() if which else [],
+                )
                 for which, program in enumerate(programs)
             ]
             bad = len(set(hashes)) > 1 or any(text.startswith("failed") for text in hashes)

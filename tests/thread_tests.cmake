@@ -4,14 +4,8 @@ muster_room_tests(launch/launchers LIBRARIES muster::launch)
 muster_room_tests(tune/run LIBRARIES muster::tune)
 muster_room_tests(tune/trial LIBRARIES muster::tune)
 
-# The two parts of the program that write from a thread of their own.
-set(sources ${CMAKE_SOURCE_DIR}/cli/screen)
-add_executable(cli_thread_tests cli/screen/live_bar_test.cpp cli/screen/screen_writer_test.cpp ${sources}/console.cpp ${sources}/live_bar.cpp
-  ${sources}/progress_bar.cpp ${sources}/screen_writer.cpp ${sources}/terminal_buffer.cpp)
-target_include_directories(cli_thread_tests PRIVATE ${CMAKE_SOURCE_DIR})
-target_link_libraries(cli_thread_tests PRIVATE muster_compile muster_quick_compile muster::track GTest::gmock GTest::gtest_main)
-muster_use_test_pch(cli_thread_tests)
-add_test(NAME cli_thread_tests COMMAND cli_thread_tests)
+# The two parts of a program's screen that write from a thread of their own are in it.
+muster_room_tests(program/screen LIBRARIES muster::program)
 
 if(MUSTER_WITH_TORCH)
   muster_room_tests(tensor TORCH LIBRARIES muster::tensor SHARDS 1)

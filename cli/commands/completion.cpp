@@ -8,7 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/describe/describe_all.h"
-#include "cli/line/parse.h"
+#include "cli/line/app.h"
 
 namespace muster::cli {
 namespace {
@@ -22,18 +22,18 @@ constexpr const char* kCompletionExamples =
     "\n"
     "An installed Muster has put them where the shells look.";
 
-int run_completion_command(std::span<const std::string> args, Console& console) {
+int run_completion_command(std::span<const std::string> args, program::Console& console) {
   std::string shell;
   const auto app = make_app("completion",
                             "Print the completions of commands, flags and names for a shell.",
                             kCompletionExamples,
                             "muster completion bash|zsh|fish");
-  add_value(*app, "shell", shell, "the shell whose words to write")
+  program::add_value(*app, "shell", shell, "the shell whose words to write")
       ->type_name("bash|zsh|fish")
       ->required();
-  if (const auto done = parse(*app, args, console)) return *done;
+  if (const auto done = program::parse(*app, args, console)) return *done;
   const std::vector<std::string> known{"bash", "zsh", "fish"};
-  const std::vector<CommandText> all = describe_all(commands());
+  const std::vector<program::CommandText> all = describe_all(commands());
   if (shell == known[0]) {
     console.out() << bash_completion(all);
   } else if (shell == known[1]) {

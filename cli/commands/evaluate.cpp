@@ -8,7 +8,7 @@
 namespace muster::cli {
 namespace {
 
-int run_evaluate_command(std::span<const std::string> args, Console& console) {
+int run_evaluate_command(std::span<const std::string> args, program::Console& console) {
   EvaluateFlags flags;
   if (const auto over = help_only(*evaluate_app(flags), args, console)) return *over;
   exec_torch("evaluate", args);

@@ -10,7 +10,7 @@
 #include "cli/command.h"
 #include "cli/describe/describe_all.h"
 #include "cli/describe/man_page.h"
-#include "cli/line/parse.h"
+#include "cli/line/app.h"
 #include "cli/overview.h"
 
 namespace muster::cli {
@@ -23,17 +23,18 @@ constexpr const char* kManExamples =
     "\n"
     "An installed Muster has put them where `man muster-train` looks.";
 
-int run_man_command(std::span<const std::string> args, Console& console) {
+int run_man_command(std::span<const std::string> args, program::Console& console) {
   std::string command;
   std::filesystem::path output;
   const auto app = make_app("man",
                             "Print the manual page of a command, or write all of them.",
                             kManExamples,
                             "muster man [COMMAND] [--output DIR]");
-  add_value(*app, "command", command, "a command; without one the page muster(1)")
+  program::add_value(*app, "command", command, "a command; without one the page muster(1)")
       ->type_name("COMMAND");
-  add_value(*app, "--output", output, "write all pages into this folder")->type_name("DIR");
-  if (const auto done = parse(*app, args, console)) return *done;
+  program::add_value(*app, "--output", output, "write all pages into this folder")
+      ->type_name("DIR");
+  if (const auto done = program::parse(*app, args, console)) return *done;
   if (!command.empty()) commands().at(command);  // or refused with a suggestion
   const auto pages = man_pages(describe_all(commands()), version(), kMainExamples);
   if (output.empty()) {

@@ -4,7 +4,7 @@
 #include "muster/base/text.h"
 
 #include "cli/command.h"
-#include "cli/line/parse.h"
+#include "cli/line/app.h"
 #include "cli/project/new_project.h"
 
 namespace muster::cli {
@@ -19,7 +19,7 @@ constexpr const char* kNewExamples =
     "how to build, test, train on several ranks, resume and tune it.\n\n"
     "Exit codes: 0 written, 1 failed, 2 wrong use; then there is no folder.";
 
-int run_new_command(std::span<const std::string> args, Console& console) {
+int run_new_command(std::span<const std::string> args, program::Console& console) {
   std::filesystem::path folder;
   std::string task = "classify";
   const auto app =
@@ -28,13 +28,15 @@ int run_new_command(std::span<const std::string> args, Console& console) {
                "an installed Muster, and trains as it is.",
                kNewExamples,
                "muster new DIR [--task TASK]");
-  add_value(*app, "folder", folder, "the project's folder, which is named as its program will be")
+  program::add_value(
+      *app, "folder", folder, "the project's folder, which is named as its program will be")
       ->type_name("DIR")
       ->required();
-  add_value(*app, "--task", task, "rows to classes, rows to a number, or a task of your own")
+  program::add_value(
+      *app, "--task", task, "rows to classes, rows to a number, or a task of your own")
       ->type_name("classify|regress|own")
       ->capture_default_str();
-  if (const auto over = parse(*app, args, console)) return *over;
+  if (const auto over = program::parse(*app, args, console)) return *over;
   write_project(folder, task);
   console.note(concat("project in ",
                       folder.string(),

@@ -8,7 +8,7 @@
 namespace muster::cli {
 namespace {
 
-int run_predict_command(std::span<const std::string> args, Console& console) {
+int run_predict_command(std::span<const std::string> args, program::Console& console) {
   PredictFlags flags;
   if (const auto over = help_only(*predict_app(flags), args, console)) return *over;
   exec_torch("predict", args);

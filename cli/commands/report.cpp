@@ -9,10 +9,11 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/program/line/value.h"
 
 #include "cli/command.h"
-#include "cli/line/parse.h"
-#include "cli/line/value.h"
+#include "cli/line/app.h"
+#include "cli/line/reported_checkpoint.h"
 
 namespace muster::cli {
 namespace {
@@ -91,22 +92,23 @@ void open_standard_streams() {
   }
 }
 
-int run_report_command(std::span<const std::string> args, Console& console) {
+int run_report_command(std::span<const std::string> args, program::Console& console) {
   open_standard_streams();
   Words words;
   const auto app = make_app("report",
                             std::string(kDescription),
                             std::string(kReportExamples),
                             "muster report [step=N] NAME=NUMBER … [OPTIONS]");
-  add_value(*app, "metrics", words.pairs, "step=N and metrics, as name=number")
+  program::add_value(*app, "metrics", words.pairs, "step=N and metrics, as name=number")
       ->type_name("NAME=NUMBER …");
-  add_value(
+  program::add_value(
       *app, "--checkpoint", words.checkpoint, "a checkpoint that holds the state at this report")
       ->type_name("PATH");
-  add_value(*app, "--lease", words.lease_s, "how long the tuner may be out of reach, in seconds")
+  program::add_value(
+      *app, "--lease", words.lease_s, "how long the tuner may be out of reach, in seconds")
       ->type_name("SECONDS")
       ->capture_default_str();
-  if (const auto done = parse(*app, args, console)) return *done;
+  if (const auto done = program::parse(*app, args, console)) return *done;
 
   tune::Metrics metrics;
   tune::ReportOptions options{.checkpoint = reported_checkpoint(words.checkpoint)};

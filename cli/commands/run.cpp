@@ -10,11 +10,11 @@
 #include "muster/base/text.h"
 #include "muster/launch/job/launcher.h"
 #include "muster/launch/process/process_tree.h"
+#include "muster/program/line/parse.h"
+#include "muster/program/screen/live_bar.h"
 
 #include "cli/command.h"
-#include "cli/line/parse.h"
 #include "cli/line/run_flags.h"
-#include "cli/screen/live_bar.h"
 
 namespace muster::cli {
 namespace {
@@ -25,7 +25,7 @@ constexpr double kLastWordsS = 2;
 /// Lines of ranks, notes and progress, to the terminal.
 class RunOutput : public launch::JobObserver {
  public:
-  RunOutput(LiveBar& bar, const RunFlags& flags) : bar_(bar), prefix_(!flags.no_prefix) {
+  RunOutput(program::LiveBar& bar, const RunFlags& flags) : bar_(bar), prefix_(!flags.no_prefix) {
     const int64_t first = flags.spec.node_rank * flags.spec.nproc_per_node;
     for (const int64_t local : flags.local_ranks_filter) shown_.insert(first + local);
     const int64_t world = flags.spec.nproc_per_node * flags.spec.nnodes;
@@ -53,13 +53,13 @@ class RunOutput : public launch::JobObserver {
   int wake_fd() const override { return bar_.wake_fd(); }
 
  private:
-  LiveBar& bar_;
+  program::LiveBar& bar_;
   bool prefix_;
   size_t digits_ = 1;
   std::set<int64_t> shown_;
 };
 
-void report(const launch::JobOutcome& outcome, Console& console) {
+void report(const launch::JobOutcome& outcome, program::Console& console) {
   if (outcome.failure) console.error(launch::describe(*outcome.failure));
   if (outcome.interrupted_by != 0) {
     console.note(concat("stopped by SIG", ::sigabbrev_np(outcome.interrupted_by)));
@@ -74,8 +74,8 @@ void report(const launch::JobOutcome& outcome, Console& console) {
 }
 
 /// Runs the job; whatever happens, all of it is shown before this returns.
-launch::JobOutcome run_shown(const RunFlags& flags, Console& console) {
-  LiveBar bar(console);
+launch::JobOutcome run_shown(const RunFlags& flags, program::Console& console) {
+  program::LiveBar bar(console);
   RunOutput output(bar, flags);
   // Second line of defence: Note [No process is left].
   launch::adopt_orphans();
@@ -94,7 +94,7 @@ launch::JobOutcome run_shown(const RunFlags& flags, Console& console) {
   }
 }
 
-int run_run_command(std::span<const std::string> args, Console& console) {
+int run_run_command(std::span<const std::string> args, program::Console& console) {
   RunFlags flags;
   if (const auto done = parse_run_flags(args, console, flags)) return *done;
   const launch::JobOutcome outcome = run_shown(flags, console);

@@ -40,7 +40,7 @@ const StudyCommand& command_named(const std::string& name) {
                      .hint = suggestion(name, names)});
 }
 
-int run_study_command(std::span<const std::string> args, Console& console) {
+int run_study_command(std::span<const std::string> args, program::Console& console) {
   if (args.empty()) {
     print_overview(console.err());
     return kWrongUse;

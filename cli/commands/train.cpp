@@ -8,7 +8,7 @@
 namespace muster::cli {
 namespace {
 
-int run_train_command(std::span<const std::string> args, Console& console) {
+int run_train_command(std::span<const std::string> args, program::Console& console) {
   TrainFlags flags;
   if (const auto over = help_only(*train_app(flags), args, console)) return *over;
   exec_torch("train", args);

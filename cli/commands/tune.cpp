@@ -35,7 +35,7 @@ std::string words_of(const tune::Space& space, const tune::Values& values) {
 }
 
 /// The configurations that the study would begin with, each as if the ones before ran for ever.
-int dry_run(const TuneFlags& flags, Console& console) {
+int dry_run(const TuneFlags& flags, program::Console& console) {
   tune::StudyCore core(flags.spec);
   console.err() << core.scheduler_status() << '\n';
   for (int64_t i = 0; i < flags.dry_run; ++i) {
@@ -123,7 +123,7 @@ Json result_json(const tune::StudyCore& core,
 int conclude(const tune::StudyCore& core,
              const tune::TunerOutcome& outcome,
              const TuneFlags& flags,
-             Console& console) {
+             program::Console& console) {
   const auto best = best_of_all(core);
   if (flags.json) {
     console.out() << json_text(result_json(core, outcome, best)) << '\n';
@@ -153,7 +153,7 @@ const tune::ExecutorEntry& executor_of(const TuneFlags& flags) {
   });
 }
 
-int tune_shown(const TuneFlags& flags, Console& console) {
+int tune_shown(const TuneFlags& flags, program::Console& console) {
   tune::StatusOptions options = flags.status;
   options.width = static_cast<size_t>(console.width());
   LiveTable table(console, options);
@@ -214,7 +214,7 @@ void check_first_trial(const TuneFlags& flags) {
   });
 }
 
-int run_tune_command(std::span<const std::string> args, Console& console) {
+int run_tune_command(std::span<const std::string> args, program::Console& console) {
   TuneFlags flags;
   if (const auto done = parse_tune_flags(args, console, flags)) return *done;
   executor_of(flags);

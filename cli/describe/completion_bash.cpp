@@ -1,8 +1,8 @@
 #include "muster/base/text.h"
+#include "muster/program/line/shell_word.h"
 
 #include "cli/describe/completion.h"
 #include "cli/describe/completion_values.h"
-#include "cli/line/shell_word.h"
 
 namespace muster::cli {
 namespace {
@@ -67,9 +67,10 @@ complete -F _muster muster
 )sh";
 
 /// The flags of one command as shell variables.
-std::string bash_flags(const CommandText& command, std::span<const CommandText> commands) {
+std::string bash_flags(const program::CommandText& command,
+                       std::span<const program::CommandText> commands) {
   std::vector<std::string> all, files, folders, names, words, studies, own;
-  for (const OptionText& option : command.options) {
+  for (const program::OptionText& option : command.options) {
     const ValueOffers offers = offers_of(option, commands);
     if (option.flags.empty()) own.insert(own.end(), offers.words.begin(), offers.words.end());
     for (const std::string& flag : option.flags) {
@@ -81,9 +82,10 @@ std::string bash_flags(const CommandText& command, std::span<const CommandText> 
       if (!offers.words.empty()) words.push_back(concat(flag, '=', join(offers.words, ",")));
     }
   }
-  std::string out = concat("flags=", shell_quoted(join(all, " ")));
+  std::string out = concat("flags=", program::shell_quoted(join(all, " ")));
   const auto add = [&](const char* name, const std::vector<std::string>& values) {
-    if (!values.empty()) out += concat("\n      ", name, '=', shell_quoted(join(values, " ")));
+    if (!values.empty())
+      out += concat("\n      ", name, '=', program::shell_quoted(join(values, " ")));
   };
   add("files", files);
   add("folders", folders);
@@ -99,13 +101,13 @@ std::string bash_words_at(const char* place, const std::string& words) {
   return concat("if ((COMP_CWORD == ",
                 place,
                 ")); then COMPREPLY=($(compgen -W ",
-                shell_quoted(words),
+                program::shell_quoted(words),
                 " -- \"$cur\")); return; fi\n");
 }
 
 }  // namespace
 
-std::string bash_completion(std::span<const CommandText> commands) {
+std::string bash_completion(std::span<const program::CommandText> commands) {
   const auto top = command_level(commands, "");
   const std::string names = join(last_words(top), " ");
   std::string out(kBashHead);
@@ -113,7 +115,7 @@ std::string bash_completion(std::span<const CommandText> commands) {
   out += concat("  if [[ $command == help ]]; then\n    command=${COMP_WORDS[2]} at=3\n    ",
                 bash_words_at("2", names),
                 "  fi\n");
-  for (const CommandText* command : top) {
+  for (const program::CommandText* command : top) {
     const auto below = command_level(commands, command->name);
     if (below.empty()) continue;
     out += concat("  if [[ $command == ",
@@ -123,10 +125,13 @@ std::string bash_completion(std::span<const CommandText> commands) {
                   "    command+=\" ${COMP_WORDS[at]}\"\n  fi\n");
   }
   out += "  case $command in\n";
-  for (const CommandText& command : commands) {
+  for (const program::CommandText& command : commands) {
     if (command.options.empty()) continue;
-    out += concat(
-        "    ", shell_quoted(command.name), ")\n      ", bash_flags(command, commands), " ;;\n");
+    out += concat("    ",
+                  program::shell_quoted(command.name),
+                  ")\n      ",
+                  bash_flags(command, commands),
+                  " ;;\n");
   }
   return out + "  esac\n" + std::string(kBashTail);
 }

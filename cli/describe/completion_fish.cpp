@@ -1,8 +1,8 @@
 #include "muster/base/text.h"
+#include "muster/program/line/shell_word.h"
 
 #include "cli/describe/completion.h"
 #include "cli/describe/completion_values.h"
-#include "cli/line/shell_word.h"
 
 namespace muster::cli {
 namespace {
@@ -34,13 +34,13 @@ std::string fish_words(const ValueOffers& offers) {
 }
 
 std::string fish_option(const std::string& name,
-                        const OptionText& option,
-                        std::span<const CommandText> commands) {
+                        const program::OptionText& option,
+                        std::span<const program::CommandText> commands) {
   std::string out;
   const ValueOffers offers = offers_of(option, commands);
   const std::string words = fish_words(offers);
   const std::string condition = concat("complete -c muster -n '__muster_at ", name, "'");
-  std::string values = words.empty() ? "" : " -a " + shell_quoted(words);
+  std::string values = words.empty() ? "" : " -a " + program::shell_quoted(words);
   if (option.flags.empty()) return words.empty() ? "" : concat(condition, " -f", values, '\n');
   if (!option.value.empty()) values = (offers.files ? " -rF" : " -x") + values;
   for (const std::string& flag : option.flags) {
@@ -50,7 +50,7 @@ std::string fish_option(const std::string& name,
                   flag.substr(is_long ? 2 : 1),
                   values,
                   " -d ",
-                  shell_quoted(plain_line(option.help)),
+                  program::shell_quoted(plain_line(option.help)),
                   '\n');
   }
   return out;
@@ -58,9 +58,9 @@ std::string fish_option(const std::string& name,
 
 }  // namespace
 
-std::string fish_completion(std::span<const CommandText> commands) {
+std::string fish_completion(std::span<const program::CommandText> commands) {
   std::string out(kFishHead);
-  for (const CommandText& command : commands) {
+  for (const program::CommandText& command : commands) {
     std::vector<std::string> above = words_of(command);
     const std::string name = above.back();
     above.pop_back();
@@ -69,9 +69,9 @@ std::string fish_completion(std::span<const CommandText> commands) {
                   "' -a ",
                   name,
                   " -d ",
-                  shell_quoted(plain_line(command.help)),
+                  program::shell_quoted(plain_line(command.help)),
                   '\n');
-    for (const OptionText& option : command.options)
+    for (const program::OptionText& option : command.options)
       out += fish_option(command.name, option, commands);
   }
   return out;

@@ -17,7 +17,8 @@ bool stands_for_itself(const std::string& word) {
 
 }  // namespace
 
-ValueOffers offers_of(const OptionText& option, std::span<const CommandText> commands) {
+ValueOffers offers_of(const program::OptionText& option,
+                      std::span<const program::CommandText> commands) {
   ValueOffers offers;
   if (option.value.empty()) return offers;
   offers.list_kind = kind_of_names(option);
@@ -33,12 +34,14 @@ ValueOffers offers_of(const OptionText& option, std::span<const CommandText> com
   return offers;
 }
 
-std::vector<std::string> words_of(const CommandText& command) { return split(command.name, ' '); }
+std::vector<std::string> words_of(const program::CommandText& command) {
+  return split(command.name, ' ');
+}
 
-std::vector<const CommandText*> command_level(std::span<const CommandText> commands,
-                                              const std::string& above) {
-  std::vector<const CommandText*> out;
-  for (const CommandText& command : commands) {
+std::vector<const program::CommandText*> command_level(
+    std::span<const program::CommandText> commands, const std::string& above) {
+  std::vector<const program::CommandText*> out;
+  for (const program::CommandText& command : commands) {
     const std::vector<std::string> words = words_of(command);
     if (above.empty() ? words.size() == 1 : words.size() == 2 && words[0] == above)
       out.push_back(&command);
@@ -46,9 +49,9 @@ std::vector<const CommandText*> command_level(std::span<const CommandText> comma
   return out;
 }
 
-std::vector<std::string> last_words(const std::vector<const CommandText*>& commands) {
+std::vector<std::string> last_words(const std::vector<const program::CommandText*>& commands) {
   std::vector<std::string> names;
-  for (const CommandText* command : commands) names.push_back(words_of(*command).back());
+  for (const program::CommandText* command : commands) names.push_back(words_of(*command).back());
   return names;
 }
 

@@ -24,17 +24,18 @@ struct ValueOffers {
 };
 
 /// `commands` are all of the program, for COMMAND.
-ValueOffers offers_of(const OptionText& option, std::span<const CommandText> commands);
+ValueOffers offers_of(const program::OptionText& option,
+                      std::span<const program::CommandText> commands);
 
 /// "study list" -> {"study", "list"}.
-std::vector<std::string> words_of(const CommandText& command);
+std::vector<std::string> words_of(const program::CommandText& command);
 
 /// Commands of a level: {"run", …}, or those behind `study`.
-std::vector<const CommandText*> command_level(std::span<const CommandText> commands,
-                                              const std::string& above);
+std::vector<const program::CommandText*> command_level(
+    std::span<const program::CommandText> commands, const std::string& above);
 
 /// The last word of each.
-std::vector<std::string> last_words(const std::vector<const CommandText*>& commands);
+std::vector<std::string> last_words(const std::vector<const program::CommandText*>& commands);
 
 /// One line, without the brackets and backquotes that shells give a meaning.
 std::string plain_line(std::string text);

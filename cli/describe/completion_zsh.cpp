@@ -1,8 +1,8 @@
 #include "muster/base/text.h"
+#include "muster/program/line/shell_word.h"
 
 #include "cli/describe/completion.h"
 #include "cli/describe/completion_values.h"
-#include "cli/line/shell_word.h"
 
 namespace muster::cli {
 namespace {
@@ -32,15 +32,15 @@ std::string zsh_action(const ValueOffers& offers) {
   return one ? actions[0] : concat('{', join(actions, "; "), '}');
 }
 
-std::string zsh_arguments(const CommandText& command,
-                          std::span<const CommandText> commands,
+std::string zsh_arguments(const program::CommandText& command,
+                          std::span<const program::CommandText> commands,
                           const std::string& indent) {
   std::string out = indent + "_arguments";
   int place = 0;
   const auto add = [&](const std::string& spec) {
-    out += concat(" \\\n", indent, "  ", shell_quoted(spec));
+    out += concat(" \\\n", indent, "  ", program::shell_quoted(spec));
   };
-  for (const OptionText& option : command.options) {
+  for (const program::OptionText& option : command.options) {
     const std::string action = zsh_action(offers_of(option, commands));
     const std::string value = concat(zsh_text(option.value), ':', action);
     for (const std::string& flag : option.flags) {
@@ -54,21 +54,22 @@ std::string zsh_arguments(const CommandText& command,
   return out + '\n';
 }
 
-std::string zsh_commands(const std::vector<const CommandText*>& commands,
+std::string zsh_commands(const std::vector<const program::CommandText*>& commands,
                          const std::string& indent) {
   std::string out = indent + "local -a subcommands=(\n";
-  for (const CommandText* command : commands) {
-    out += concat(indent,
-                  "  ",
-                  shell_quoted(words_of(*command).back() + ':' + plain_line(command->help)),
-                  '\n');
+  for (const program::CommandText* command : commands) {
+    out +=
+        concat(indent,
+               "  ",
+               program::shell_quoted(words_of(*command).back() + ':' + plain_line(command->help)),
+               '\n');
   }
   return out + indent + ")\n" + indent + "_describe command subcommands\n";
 }
 
 }  // namespace
 
-std::string zsh_completion(std::span<const CommandText> commands) {
+std::string zsh_completion(std::span<const program::CommandText> commands) {
   std::string out =
       "#compdef muster\n# zsh completion for muster; written by `muster completion zsh`.\n"
       "_muster() {\n  if ((CURRENT == 2)); then\n";
@@ -76,7 +77,7 @@ std::string zsh_completion(std::span<const CommandText> commands) {
   out += zsh_commands(top, "    ") +
          "    return\n  fi\n  local command=$words[2]\n"
          "  shift words\n  ((CURRENT--))\n  case $command in\n";
-  for (const CommandText* command : top) {
+  for (const program::CommandText* command : top) {
     out += concat("    ", command->name, ")\n");
     const auto below = command_level(commands, command->name);
     if (below.empty()) {
@@ -85,7 +86,7 @@ std::string zsh_completion(std::span<const CommandText> commands) {
       out += "      if ((CURRENT == 2)); then\n" + zsh_commands(below, "        ") +
              "        return\n      fi\n      command=$words[2]\n      shift words\n"
              "      ((CURRENT--))\n      case $command in\n";
-      for (const CommandText* inner : below) {
+      for (const program::CommandText* inner : below) {
         out += concat("        ",
                       words_of(*inner).back(),
                       ")\n",

@@ -14,15 +14,15 @@ namespace muster::cli {
 namespace {
 
 /// What the command says of itself. Nothing of it is run: kDescribe is looked at before all else.
-CommandText ask(int (*run)(std::span<const std::string>, Console&),
-                std::string name,
-                std::string_view help) {
+program::CommandText ask(int (*run)(std::span<const std::string>, program::Console&),
+                         std::string name,
+                         std::string_view help) {
   std::ostringstream out, err;
-  Console console(out, err, /*err_is_terminal=*/false, /*colour=*/false);
-  const std::vector<std::string> words{std::string(kDescribe)};
+  program::Console console(out, err, /*err_is_terminal=*/false, /*colour=*/false);
+  const std::vector<std::string> words{std::string(program::kDescribe)};
   if (run(words, console) != kDone)
     throw internal_error({.refused = concat("muster ", name, " does not describe itself")});
-  CommandText text = command_text(parse_json(out.str(), name));
+  program::CommandText text = program::command_text(parse_json(out.str(), name));
   text.name = std::move(name);
   text.help = help;
   return text;
@@ -30,8 +30,8 @@ CommandText ask(int (*run)(std::span<const std::string>, Console&),
 
 }  // namespace
 
-std::vector<CommandText> describe_all(const EntryTable<CommandEntry>& table) {
-  std::vector<CommandText> all;
+std::vector<program::CommandText> describe_all(const EntryTable<CommandEntry>& table) {
+  std::vector<program::CommandText> all;
   for (const CommandEntry* entry : table) {
     if (entry->name != "study") {
       all.push_back(ask(entry->run, std::string(entry->name), entry->help));
@@ -47,7 +47,7 @@ std::vector<CommandText> describe_all(const EntryTable<CommandEntry>& table) {
   return all;
 }
 
-std::string kind_of_names(const OptionText& option) {
+std::string kind_of_names(const program::OptionText& option) {
   constexpr std::string_view kWords = "muster list ";
   const size_t at = option.help.find(kWords);
   if (at == std::string::npos) return "";

@@ -7,7 +7,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 
-#include "cli/line/parse.h"
+#include "cli/line/app.h"
 
 namespace muster::cli {
 namespace {
@@ -67,7 +67,7 @@ void print_row(const ListRow& row, size_t column, std::ostream& out) {
 std::span<const ListKind> list_kinds() { return kKinds; }
 
 ListRequest parse_list(std::span<const std::string> args,
-                       Console& console,
+                       program::Console& console,
                        std::optional<int>& done) {
   ListRequest request;
   const auto app = make_app("list",
@@ -76,10 +76,10 @@ ListRequest parse_list(std::span<const std::string> args,
                             "muster list [KIND] [--json | --names]");
   std::string known;
   for (const ListKind& kind : kKinds) known += concat(known.empty() ? "" : ", ", kind.name);
-  add_value(*app, "kind", request.kind, known)->type_name("KIND");
+  program::add_value(*app, "kind", request.kind, known)->type_name("KIND");
   app->add_flag("--json", request.json, "one JSON array instead of a table");
   app->add_flag("--names", request.names, "names alone, one a line");
-  done = parse(*app, args, console);
+  done = program::parse(*app, args, console);
   if (done || request.kind.empty()) return request;
   std::vector<std::string> names;
   for (const ListKind& kind : kKinds) names.emplace_back(kind.name);
@@ -97,7 +97,9 @@ ListRequest parse_list(std::span<const std::string> args,
   return request;
 }
 
-void print_rows(std::span<const ListRow> rows, const ListRequest& request, Console& console) {
+void print_rows(std::span<const ListRow> rows,
+                const ListRequest& request,
+                program::Console& console) {
   if (request.names) {
     for (const ListRow& row : rows) console.out() << row.name << '\n';
     console.out() << std::flush;

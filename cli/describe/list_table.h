@@ -10,8 +10,7 @@
 
 #include "muster/base/entry.h"
 #include "muster/base/params.h"
-
-#include "cli/screen/console.h"
+#include "muster/program/screen/console.h"
 
 namespace muster::cli {
 
@@ -56,11 +55,13 @@ struct ListRequest {
 /// Parses the words behind `muster list`. Sets `done` to the exit code if help was printed. Throws
 /// a usage error with a suggestion for an unknown kind or flag.
 ListRequest parse_list(std::span<const std::string> args,
-                       Console& console,
+                       program::Console& console,
                        std::optional<int>& done);
 
 /// To stdout: a table within 80 columns, names alone, or one JSON array of objects {"name", "help",
 /// "available", "params"}.
-void print_rows(std::span<const ListRow> rows, const ListRequest& request, Console& console);
+void print_rows(std::span<const ListRow> rows,
+                const ListRequest& request,
+                program::Console& console);
 
 }  // namespace muster::cli

@@ -48,7 +48,7 @@ std::string head(const std::string& name, std::string_view version, std::string_
                 '\n');
 }
 
-std::string option_item(const OptionText& option) {
+std::string option_item(const program::OptionText& option) {
   std::vector<std::string> names;
   for (const std::string& flag : option.flags) names.push_back("\\fB" + roff_text(flag) + "\\fR");
   std::string item = join(names, ", ");
@@ -62,11 +62,11 @@ std::string preformatted(std::string_view text) {
 }
 
 /// Usage, description, options, examples, each with the heading `request` of roff.
-std::string body(const CommandText& command, const std::string& request) {
+std::string body(const program::CommandText& command, const std::string& request) {
   std::string out = concat(request, " SYNOPSIS\n.nf\n", roff_lines(command.usage), ".fi\n");
   out += concat(request, " DESCRIPTION\n", roff_lines(command.about));
   if (!command.options.empty()) out += request + " OPTIONS\n";
-  for (const OptionText& option : command.options) out += option_item(option);
+  for (const program::OptionText& option : command.options) out += option_item(option);
   constexpr std::string_view kExamples = "Examples:\n";
   const bool has_examples = command.footer.starts_with(kExamples);
   const std::string_view rest =
@@ -76,12 +76,12 @@ std::string body(const CommandText& command, const std::string& request) {
   return out;
 }
 
-ManPage overview(std::span<const CommandText> commands,
+ManPage overview(std::span<const program::CommandText> commands,
                  std::string_view version,
                  std::string_view examples) {
   std::string out = head("muster", version, "train one model on many devices");
   out += ".SH SYNOPSIS\n.B muster\n.I COMMAND\n[\\fIOPTIONS\\fR]\n.SH COMMANDS\n";
-  for (const CommandText& command : commands) {
+  for (const program::CommandText& command : commands) {
     if (command.name.find(' ') != std::string::npos) continue;
     out += concat(
         ".TP\n\\fBmuster\\-", roff_text(command.name), "\\fR(1)\n", roff_lines(command.help));
@@ -91,11 +91,11 @@ ManPage overview(std::span<const CommandText> commands,
 
 }  // namespace
 
-std::vector<ManPage> man_pages(std::span<const CommandText> commands,
+std::vector<ManPage> man_pages(std::span<const program::CommandText> commands,
                                std::string_view version,
                                std::string_view examples) {
   std::vector<ManPage> pages{overview(commands, version, examples)};
-  for (const CommandText& command : commands) {
+  for (const program::CommandText& command : commands) {
     const std::vector<std::string> words = split(command.name, ' ');
     if (words.size() == 1) {
       const std::string name = "muster-" + command.name;

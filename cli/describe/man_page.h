@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/line/command_text.h"
+#include "muster/program/line/command_text.h"
 
 namespace muster::cli {
 
@@ -17,7 +17,7 @@ struct ManPage {
 
 /// muster(1), and a page for each command; those of `muster study` share one. `version` is shown in
 /// the footer, `examples` on the first page.
-std::vector<ManPage> man_pages(std::span<const CommandText> commands,
+std::vector<ManPage> man_pages(std::span<const program::CommandText> commands,
                                std::string_view version,
                                std::string_view examples);
 

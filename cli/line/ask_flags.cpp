@@ -1,6 +1,6 @@
 #include "cli/line/ask_flags.h"
 
-#include "cli/line/parse.h"
+#include "cli/line/app.h"
 
 namespace muster::cli {
 namespace {
@@ -31,38 +31,41 @@ constexpr const char* kPredictExamples =
     "Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted: no file.";
 
 void add_ask_flags(CLI::App& app, train::AskOptions& ask) {
-  add_value(app, "run", ask.run, "the folder of a run of `muster train`")
+  program::add_value(app, "run", ask.run, "the folder of a run of `muster train`")
       ->type_name("DIR")
       ->required();
-  add_value(
+  program::add_value(
       app,
       "--weights",
       ask.weights,
       "of which checkpoint: its folder, or its name in the run, step-N; ema: the last averages "
       "(--ema-decay) [the one that the run tests at its end]")
       ->type_name("last|best|ema|CHECKPOINT");
-  add_value(app, "--data", ask.data, "name:key=value,… (muster list datasets) [the run's own]")
+  program::add_value(
+      app, "--data", ask.data, "name:key=value,… (muster list datasets) [the run's own]")
       ->type_name("DATA");
-  add_value(app,
-            "--data-dir",
-            ask.data_dir,
-            "folder of the dataset's files [the run's, or the dataset's usual place]")
+  program::add_value(app,
+                     "--data-dir",
+                     ask.data_dir,
+                     "folder of the dataset's files [the run's, or the dataset's usual place]")
       ->type_name("DIR");
-  add_value(app, "--split", ask.split, "which samples; validation: those that the run held out")
+  program::add_value(
+      app, "--split", ask.split, "which samples; validation: those that the run held out")
       ->type_name("test|train|validation")
       ->capture_default_str();
-  add_value(app, "--batch-size", ask.batch_size, "samples per batch, on each rank")
+  program::add_value(app, "--batch-size", ask.batch_size, "samples per batch, on each rank")
       ->type_name("N")
       ->capture_default_str();
-  add_value(app, "--workers", ask.workers, "loader threads per rank [-1: from cores and ranks]")
+  program::add_value(
+      app, "--workers", ask.workers, "loader threads per rank [-1: from cores and ranks]")
       ->type_name("N");
-  add_value(app,
-            "--device",
-            ask.device,
-            "where to compute; a kind alone: each rank on the device of its number")
+  program::add_value(app,
+                     "--device",
+                     ask.device,
+                     "where to compute; a kind alone: each rank on the device of its number")
       ->type_name("auto|cpu|cuda|cuda:N")
       ->capture_default_str();
-  add_value(app, "--backend", ask.backend, "process group (muster list backends)")
+  program::add_value(app, "--backend", ask.backend, "process group (muster list backends)")
       ->type_name("NAME|auto")
       ->capture_default_str();
 }
@@ -88,7 +91,7 @@ std::unique_ptr<CLI::App> predict_app(PredictFlags& flags) {
                       kPredictExamples,
                       "muster predict RUN [OPTIONS]");
   add_ask_flags(*app, flags.ask);
-  add_value(*app, "--output", flags.output, "the CSV file; -: stdout")
+  program::add_value(*app, "--output", flags.output, "the CSV file; -: stdout")
       ->type_name("FILE")
       ->capture_default_str();
   app->add_flag("--probabilities", flags.probabilities, "a column for each class as well");

@@ -11,7 +11,7 @@
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 
-#include "cli/line/parse.h"
+#include "cli/line/app.h"
 
 namespace muster::cli {
 namespace {
@@ -66,64 +66,70 @@ std::unique_ptr<CLI::App> make(TypedRun& typed, RunFlags& flags) {
   auto app =
       make_app("run", kRunDescription, kRunFooter, "muster run [OPTIONS] [--] PROGRAM [ARGS]");
   launch::JobSpec& spec = flags.spec;
-  add_value(*app,
-            "--nproc-per-node",
-            typed.nproc_per_node,
-            "ranks on this machine; gpu, cpu: as many as there are; auto: GPUs if there are any")
+  program::add_value(
+      *app,
+      "--nproc-per-node",
+      typed.nproc_per_node,
+      "ranks on this machine; gpu, cpu: as many as there are; auto: GPUs if there are any")
       ->type_name("N|gpu|cpu|auto")
       ->capture_default_str();
-  add_value(*app, "--nnodes", typed.nnodes, "machines of the job; this command runs on each")
+  program::add_value(
+      *app, "--nnodes", typed.nnodes, "machines of the job; this command runs on each")
       ->type_name("N")
       ->capture_default_str();
-  add_value(
+  program::add_value(
       *app, "--node-rank", typed.node_rank, "number of this machine, from 0; needed with several")
       ->type_name("R");
-  add_value(
+  program::add_value(
       *app, "--rdzv-endpoint", typed.endpoint, "where rank 0 listens; the same on each machine")
       ->type_name("HOST:PORT");
-  add_value(*app,
-            "--master-addr",
-            typed.master_addr,
-            "the host of --rdzv-endpoint by itself; its port is 29500 then")
+  program::add_value(*app,
+                     "--master-addr",
+                     typed.master_addr,
+                     "the host of --rdzv-endpoint by itself; its port is 29500 then")
       ->type_name("HOST");
-  add_value(
+  program::add_value(
       *app, "--master-port", typed.master_port, "its port; on one machine a free one is chosen")
       ->type_name("PORT");
-  add_value(*app,
-            "--rdzv-id",
-            spec.run_id,
-            "name of the run and of its log folder, the same on each machine; made up if not given")
+  program::add_value(
+      *app,
+      "--rdzv-id",
+      spec.run_id,
+      "name of the run and of its log folder, the same on each machine; made up if not given")
       ->type_name("ID");
-  add_value(*app,
-            "--rdzv-backend",
-            typed.rdzv_backend,
-            "how machines meet; static: all are there from the start")
+  program::add_value(*app,
+                     "--rdzv-backend",
+                     typed.rdzv_backend,
+                     "how machines meet; static: all are there from the start")
       ->type_name("static")
       ->capture_default_str();
   app->add_flag("--standalone",
                 typed.standalone,
                 "one machine, as without it: for command lines of torchrun");
-  add_value(*app,
-            "--max-restarts",
-            spec.max_restarts,
-            "start all ranks again after a failure, so often; not with --nnodes above 1")
+  program::add_value(*app,
+                     "--max-restarts",
+                     spec.max_restarts,
+                     "start all ranks again after a failure, so often; not with --nnodes above 1")
       ->type_name("K")
       ->capture_default_str();
-  add_value(*app,
-            "--shutdown-timeout",
-            spec.shutdown_timeout_s,
-            "seconds between the first signal to the ranks and SIGKILL")
+  program::add_value(*app,
+                     "--shutdown-timeout",
+                     spec.shutdown_timeout_s,
+                     "seconds between the first signal to the ranks and SIGKILL")
       ->type_name("S")
       ->capture_default_str();
-  add_value(*app, "--log-dir", typed.log_dir, "folder for the logs of each rank")->type_name("DIR");
-  add_value(*app, "--local-ranks-filter", typed.filter, "show only these local ranks, such as 0,2")
+  program::add_value(*app, "--log-dir", typed.log_dir, "folder for the logs of each rank")
+      ->type_name("DIR");
+  program::add_value(
+      *app, "--local-ranks-filter", typed.filter, "show only these local ranks, such as 0,2")
       ->type_name("LIST");
   app->add_flag(
       "--no-prefix", flags.no_prefix, "show lines as they are, without the rank's number");
-  add_value(*app, "--role", spec.role, "the ranks' variable ROLE_NAME, for programs that read it")
+  program::add_value(
+      *app, "--role", spec.role, "the ranks' variable ROLE_NAME, for programs that read it")
       ->type_name("NAME")
       ->capture_default_str();
-  add_value(
+  program::add_value(
       *app, "--launcher", flags.launcher, "how ranks are started; see `muster list launchers`")
       ->type_name("NAME")
       ->capture_default_str();
@@ -210,12 +216,12 @@ void resolve(const TypedRun& typed, RunFlags& flags) {
 }  // namespace
 
 std::optional<int> parse_run_flags(std::span<const std::string> args,
-                                   Console& console,
+                                   program::Console& console,
                                    RunFlags& flags) {
   TypedRun typed;
   const auto app = make(typed, flags);
-  ProgramLine line = split_program(*app, args);
-  if (const auto done = parse(*app, line.flags, console)) return done;
+  program::ProgramLine line = program::split_program(*app, args);
+  if (const auto done = program::parse(*app, line.flags, console)) return done;
   resolve(typed, flags);
   flags.spec.argv = std::move(line.program);
   // `build/bin/muster run -- muster train …` works without an installation.

@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "muster/launch/job/job.h"
-
-#include "cli/screen/console.h"
+#include "muster/program/screen/console.h"
 
 namespace muster::cli {
 
@@ -23,7 +22,7 @@ struct RunFlags {
 
 /// Parses the words behind `muster run`. An exit code if help was printed. Throws a usage error.
 std::optional<int> parse_run_flags(std::span<const std::string> args,
-                                   Console& console,
+                                   program::Console& console,
                                    RunFlags& flags);
 
 /// Ranks per node from "4", "auto" (GPUs if there are any, else CPUs), "gpu" or "cpu". Throws a

@@ -4,8 +4,9 @@
 #include <type_traits>
 
 #include "muster/base/text.h"
+#include "muster/program/line/said.h"
 
-#include "cli/line/parse.h"
+#include "cli/line/app.h"
 
 namespace muster::cli {
 namespace {
@@ -30,59 +31,31 @@ constexpr const char* kTrainExamples =
 constexpr std::string_view kSpecs[] = {
     "model", "data", "strategy", "comm-hook", "optimizer", "lr-schedule", "precision"};
 constexpr std::string_view kPaths[] = {"data-dir", "weights", "output", "trace"};
-constexpr ConfigOwner kOwners[] = {{"model", "model"},
-                                   {"data", "dataset"},
-                                   {"strategy", "strategy"},
-                                   {"comm-hook", "communication hook"},
-                                   {"optimizer", "optimizer"},
-                                   {"lr-schedule", "lr schedule"},
-                                   {"backend", "backend"}};
-
-CLI::Option* add_rate(CLI::App& app,
-                      const std::string& flag,
-                      train::LearningRate& rate,
-                      const std::string& help) {
-  const auto read = [&rate](const std::string& name, const std::string& text) {
-    rate = {};
-    if (train::is_lr_search(text)) {
-      rate.search = text;
-    } else {
-      read_value(name, text, rate.value.emplace());
-    }
-  };
-  return detail::add_value(app, flag, help, read, [] { return std::string(); });
-}
+constexpr program::ConfigOwner kOwners[] = {{"model", "model"},
+                                            {"data", "dataset"},
+                                            {"strategy", "strategy"},
+                                            {"comm-hook", "communication hook"},
+                                            {"optimizer", "optimizer"},
+                                            {"lr-schedule", "lr schedule"},
+                                            {"backend", "backend"}};
 
 }  // namespace
 
-std::string flag_of_option(std::string_view name) {
-  std::string flag = concat("--", name);
-  std::replace(flag.begin(), flag.end(), '_', '-');
-  return flag;
-}
+program::ConfigKinds train_config_kinds() { return {.specs = kSpecs, .paths = kPaths}; }
 
-ConfigKinds train_config_kinds() { return {.specs = kSpecs, .paths = kPaths}; }
-
-std::span<const ConfigOwner> train_config_owners() { return kOwners; }
+std::span<const program::ConfigOwner> train_config_owners() { return kOwners; }
 
 std::unique_ptr<CLI::App> train_app(TrainFlags& flags) {
   auto app = make_app("train",
                       "Train a model on one device, or on many as ranks under `muster run`.",
                       kTrainExamples);
   const auto add = [&](const train::OptionInfo& info, auto& value) {
-    const std::string flag = flag_of_option(info.name), help(info.help);
-    if constexpr (std::is_same_v<decltype(value), bool&>) {
-      app->add_flag(flag, value, help);
-    } else if constexpr (std::is_same_v<decltype(value), train::LearningRate&>) {
-      add_rate(*app, flag, value, help)->type_name(std::string(info.value));
-    } else {
-      CLI::Option* option = add_value(*app, flag, value, help)->type_name(std::string(info.value));
-      if (info.show_default) option->capture_default_str();
-    }
+    program::add_option_flag(*app, info, value);
   };
   train::visit_options(flags.train, add);
   train::visit_run_flags(flags.run, add);
-  add_value(*app, "--config", flags.config, "read flags from a TOML file; flags given here win")
+  program::add_value(
+      *app, "--config", flags.config, "read flags from a TOML file; flags given here win")
       ->type_name("FILE");
   app->add_flag("--json", flags.json, "print the result as one JSON object");
   return app;

@@ -9,9 +9,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "muster/program/config/config_file.h"
 #include "muster/train/plan/options.h"
-
-#include "cli/config/config_file.h"
 
 namespace muster::cli {
 
@@ -26,12 +25,9 @@ struct TrainFlags {
 std::unique_ptr<CLI::App> train_app(TrainFlags& flags);
 
 /// Which of them a config file may write as tables, and which are paths.
-ConfigKinds train_config_kinds();
+program::ConfigKinds train_config_kinds();
 
 /// How errors of the library name what a flag of `muster train` says: {"lr-schedule", "lr schedule"}.
-std::span<const ConfigOwner> train_config_owners();
-
-/// "batch_size", as in a plan, -> "--batch-size".
-std::string flag_of_option(std::string_view name);
+std::span<const program::ConfigOwner> train_config_owners();
 
 }  // namespace muster::cli

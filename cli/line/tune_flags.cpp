@@ -13,7 +13,7 @@
 #include "muster/tune/files/sweep_yaml.h"
 #include "muster/tune/space/command_template.h"
 
-#include "cli/line/parse.h"
+#include "cli/line/app.h"
 
 namespace muster::cli {
 namespace {
@@ -53,44 +53,55 @@ struct TypedTune {
 };
 
 void add_what(CLI::App& app, TypedTune& typed) {
-  add_value(app, "study", typed.file, "study file: .toml, or a W&B sweep .yaml")->type_name("FILE");
-  add_value(app, "--param", typed.params, "a parameter: NAME=DOMAIN; may be given several times")
+  program::add_value(app, "study", typed.file, "study file: .toml, or a W&B sweep .yaml")
+      ->type_name("FILE");
+  program::add_value(
+      app, "--param", typed.params, "a parameter: NAME=DOMAIN; may be given several times")
       ->type_name("P")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add_value(app, "--metric", typed.metric, "what trials report and the study improves")
+  program::add_value(app, "--metric", typed.metric, "what trials report and the study improves")
       ->type_name("NAME");
-  add_value(app, "--mode", typed.mode, "whether more of it is better")->type_name("max|min");
-  add_value(app, "--scope", typed.scope, "which report is a trial's result [last]")
+  program::add_value(app, "--mode", typed.mode, "whether more of it is better")
+      ->type_name("max|min");
+  program::add_value(app, "--scope", typed.scope, "which report is a trial's result [last]")
       ->type_name("last|best");
-  add_value(app, "--num-samples", typed.num_samples, "trials, times the grid's size; -1: no end")
+  program::add_value(
+      app, "--num-samples", typed.num_samples, "trials, times the grid's size; -1: no end")
       ->type_name("N");
-  add_value(app, "--searcher", typed.searcher, "name:key=value,… (muster list searchers) [random]")
+  program::add_value(
+      app, "--searcher", typed.searcher, "name:key=value,… (muster list searchers) [random]")
       ->type_name("NAME");
-  add_value(app, "--scheduler", typed.scheduler, "name:key=value,… (muster list schedulers) [fifo]")
+  program::add_value(
+      app, "--scheduler", typed.scheduler, "name:key=value,… (muster list schedulers) [fifo]")
       ->type_name("NAME");
-  add_value(app, "--seed", typed.seed, "of draws")->type_name("N");
-  add_value(app, "--stop", typed.stop, "\"accuracy >= 0.95\": a trial that reports it is done")
+  program::add_value(app, "--seed", typed.seed, "of draws")->type_name("N");
+  program::add_value(
+      app, "--stop", typed.stop, "\"accuracy >= 0.95\": a trial that reports it is done")
       ->type_name("RULE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 void add_how(CLI::App& app, TypedTune& typed) {
-  add_value(app, "--name", typed.name, "the study's name [the file's]")->type_name("NAME");
-  add_value(app, "--storage", typed.storage, "SQLite file [./NAME.db]")->type_name("FILE");
-  add_value(app, "--max-concurrent", typed.max_concurrent, "trials at once [what fits]")
+  program::add_value(app, "--name", typed.name, "the study's name [the file's]")->type_name("NAME");
+  program::add_value(app, "--storage", typed.storage, "SQLite file [./NAME.db]")->type_name("FILE");
+  program::add_value(app, "--max-concurrent", typed.max_concurrent, "trials at once [what fits]")
       ->type_name("N");
-  add_value(app, "--cpu", typed.cpu, "cores per trial [1]")->type_name("X");
-  add_value(app, "--gpu", typed.gpu, "GPUs per trial, or a share of one [0]")->type_name("X");
-  add_value(app, "--time-budget", typed.time_budget_s, "seconds for the whole study")
+  program::add_value(app, "--cpu", typed.cpu, "cores per trial [1]")->type_name("X");
+  program::add_value(app, "--gpu", typed.gpu, "GPUs per trial, or a share of one [0]")
+      ->type_name("X");
+  program::add_value(app, "--time-budget", typed.time_budget_s, "seconds for the whole study")
       ->type_name("S");
-  add_value(app, "--trial-timeout", typed.trial_timeout_s, "seconds for one attempt of a trial")
+  program::add_value(
+      app, "--trial-timeout", typed.trial_timeout_s, "seconds for one attempt of a trial")
       ->type_name("S");
-  add_value(app, "--max-failures", typed.max_failures, "further attempts of a trial that fails [0]")
+  program::add_value(
+      app, "--max-failures", typed.max_failures, "further attempts of a trial that fails [0]")
       ->type_name("N");
   app.add_flag("--fail-fast", typed.fail_fast, "the first trial that has failed ends the study");
-  add_value(app, "--executor", typed.executor, "how trials are run (muster list executors) [local]")
+  program::add_value(
+      app, "--executor", typed.executor, "how trials are run (muster list executors) [local]")
       ->type_name("NAME");
   app.add_flag("--durable", typed.durable, "reports survive a power cut, not just kills");
   app.add_flag("--ray-files", typed.ray_files, "also write Ray's result.json, progress.csv, …");
@@ -98,14 +109,16 @@ void add_how(CLI::App& app, TypedTune& typed) {
 }
 
 void add_output(CLI::App& app, TypedTune& typed, TuneFlags& flags) {
-  add_value(app, "--metric-columns", typed.metric_columns, "metrics in the table, by commas")
+  program::add_value(
+      app, "--metric-columns", typed.metric_columns, "metrics in the table, by commas")
       ->type_name("NAMES")
       ->delimiter(',');
-  add_value(app, "--max-rows", flags.status.max_rows, "trials in the table")
+  program::add_value(app, "--max-rows", flags.status.max_rows, "trials in the table")
       ->type_name("N")
       ->capture_default_str();
   app.add_flag("--sort-by-metric", flags.status.sort_by_metric, "best trials first");
-  add_value(app, "--dry-run", flags.dry_run, "print N configurations and stop")->type_name("N");
+  program::add_value(app, "--dry-run", flags.dry_run, "print N configurations and stop")
+      ->type_name("N");
   app.add_flag("--json", flags.json, "print the result as one JSON object");
 }
 
@@ -197,7 +210,7 @@ fs::path trial_folder_of(const fs::path& storage, const std::string& study) {
 }
 
 std::optional<int> parse_tune_flags(std::span<const std::string> args,
-                                    Console& console,
+                                    program::Console& console,
                                     TuneFlags& flags) {
   TypedTune typed;
   auto app = make_app(
@@ -206,7 +219,7 @@ std::optional<int> parse_tune_flags(std::span<const std::string> args,
   add_how(*app, typed);
   add_output(*app, typed, flags);
   const auto dashes = std::find(args.begin(), args.end(), "--");
-  if (const auto done = parse(*app, {args.begin(), dashes}, console)) return done;
+  if (const auto done = program::parse(*app, {args.begin(), dashes}, console)) return done;
   const std::vector<tune::Parameter> params = parameters_of(typed.params);
   flags.spec = spec_of_file(typed.file, params);
   flags.executor = flags.spec.executor;

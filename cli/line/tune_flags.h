@@ -7,10 +7,9 @@
 #include <span>
 #include <string>
 
+#include "muster/program/screen/console.h"
 #include "muster/tune/core/study_spec.h"
 #include "muster/tune/views/status_view.h"
-
-#include "cli/screen/console.h"
 
 namespace muster::cli {
 
@@ -30,7 +29,7 @@ std::filesystem::path trial_folder_of(const std::filesystem::path& storage,
 /// An exit code if the command is over (--help). Throws a usage error for a wrong command line or
 /// study file.
 std::optional<int> parse_tune_flags(std::span<const std::string> args,
-                                    Console& console,
+                                    program::Console& console,
                                     TuneFlags& flags);
 
 /// The study that a file alone describes, with `storage` instead of its own unless that is empty;

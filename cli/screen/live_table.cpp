@@ -29,15 +29,15 @@ void write_stderr(std::string_view text) {
   }
 }
 
-ScreenWriter::Size size_of_stderr() {
+program::ScreenWriter::Size size_of_stderr() {
   winsize size{};
   if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
     return {};
   return {size.ws_col, size.ws_row};
 }
 
-ScreenWriter::Options screen_of(Console& console) {
-  ScreenWriter::Options options{
+program::ScreenWriter::Options screen_of(program::Console& console) {
+  program::ScreenWriter::Options options{
       .write = [&err = console.err()](std::string_view text) { err << text << std::flush; },
       .terminal = console.err_is_terminal()};
   if (&console.err() != &std::cerr) return options;
@@ -57,7 +57,7 @@ bool is_worth_a_line_above(const tune::Event& event) {
 constexpr size_t kLastLines = 4;
 
 /// Without so many of its rows: the head of the closing table stays in sight, too.
-ScreenWriter::Size below(ScreenWriter::Size size, size_t rows) {
+program::ScreenWriter::Size below(program::ScreenWriter::Size size, size_t rows) {
   size.rows -= std::min(size.rows - 1, rows);
   return size;
 }
@@ -67,7 +67,7 @@ ScreenWriter::Size below(ScreenWriter::Size size, size_t rows) {
 std::string table_within(const tune::StudyCore& core,
                          const tune::StatusFacts& facts,
                          tune::StatusOptions options,
-                         const ScreenWriter::Size& size) {
+                         const program::ScreenWriter::Size& size) {
   // One column stays free, since some terminals move on to the next line in the last one; one row
   // is the cursor's.
   options.width = std::max<size_t>(size.columns, 2) - 1;
@@ -85,10 +85,10 @@ std::string table_within(const tune::StudyCore& core,
   }
 }
 
-LiveTable::LiveTable(Console& console, tune::StatusOptions options)
+LiveTable::LiveTable(program::Console& console, tune::StatusOptions options)
     : LiveTable(screen_of(console), std::move(options)) {}
 
-LiveTable::LiveTable(ScreenWriter::Options screen, tune::StatusOptions options)
+LiveTable::LiveTable(program::ScreenWriter::Options screen, tune::StatusOptions options)
     : terminal_(screen.terminal),
       least_gap_s_(screen.least_gap_s),
       size_(screen.size),

@@ -6,10 +6,9 @@
 #include <string>
 #include <string_view>
 
+#include "muster/program/screen/console.h"
+#include "muster/program/screen/screen_writer.h"
 #include "muster/tune/views/status_view.h"
-
-#include "cli/screen/console.h"
-#include "cli/screen/screen_writer.h"
 
 namespace muster::cli {
 
@@ -19,10 +18,10 @@ namespace muster::cli {
 class LiveTable {
  public:
   /// `options.width` counts where there is no terminal; `options.max_rows` is the most.
-  LiveTable(Console& console, tune::StatusOptions options);
+  LiveTable(program::Console& console, tune::StatusOptions options);
 
   /// For tests: `screen` in the place of the console's stderr.
-  LiveTable(ScreenWriter::Options screen, tune::StatusOptions options);
+  LiveTable(program::ScreenWriter::Options screen, tune::StatusOptions options);
 
   void on_events(const tune::StudyCore& core, std::span<const tune::Event> events);
   void redraw(const tune::StudyCore& core, const tune::StatusFacts& facts);
@@ -35,9 +34,9 @@ class LiveTable {
  private:
   bool terminal_;
   double least_gap_s_;
-  std::function<ScreenWriter::Size()> size_;
+  std::function<program::ScreenWriter::Size()> size_;
   tune::StatusOptions options_;
-  ScreenWriter writer_;
+  program::ScreenWriter writer_;
   double drawn_s_ = 0;
 };
 
@@ -45,6 +44,6 @@ class LiveTable {
 std::string table_within(const tune::StudyCore& core,
                          const tune::StatusFacts& facts,
                          tune::StatusOptions options,
-                         const ScreenWriter::Size& size);
+                         const program::ScreenWriter::Size& size);
 
 }  // namespace muster::cli

@@ -8,13 +8,14 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/program/line/shell_word.h"
+#include "muster/program/line/value.h"
 #include "muster/tune/run/study.h"
 
 #include "cli/command.h"
-#include "cli/line/parse.h"
-#include "cli/line/shell_word.h"
+#include "cli/line/app.h"
+#include "cli/line/reported_checkpoint.h"
 #include "cli/line/tune_flags.h"
-#include "cli/line/value.h"
 #include "cli/study/study_commands.h"
 
 namespace muster::cli {
@@ -60,10 +61,10 @@ struct TellFlags {
 };
 
 void add_study(CLI::App& app, std::string& file, std::string& storage) {
-  add_value(app, "study", file, "study file: .toml, or a W&B sweep .yaml")
+  program::add_value(app, "study", file, "study file: .toml, or a W&B sweep .yaml")
       ->type_name("FILE")
       ->required();
-  add_value(app, "--storage", storage, "SQLite file [the study's]")->type_name("FILE");
+  program::add_value(app, "--storage", storage, "SQLite file [the study's]")->type_name("FILE");
 }
 
 /// A call waits that long before it says what for.
@@ -71,19 +72,19 @@ constexpr double kSayWaitS = 1;
 
 /// Waits for those who lock the storage, and says so.
 template <class Act>
-auto patiently(const tune::StudySpec& spec, Console& console, Act act) {
+auto patiently(const tune::StudySpec& spec, program::Console& console, Act act) {
   return tune::wait_for_lock(
       spec.storage_patience_s, [&](const std::string& line) { console.note(line); }, act);
 }
 
-tune::StudyOptions options_of(Console& console) {
+tune::StudyOptions options_of(program::Console& console) {
   return {.tuner = false,
           .lock_patience_s = kSayWaitS,
           .note = [&console](const std::string& line) { console.note(line); }};
 }
 
 /// Why there is nothing to run now, where that is no matter of waiting.
-void say_given_up(tune::Study& study, const tune::StudySpec& spec, Console& console) {
+void say_given_up(tune::Study& study, const tune::StudySpec& spec, program::Console& console) {
   study.look([&](const tune::StudyCore& core) {
     if (!core.has_given_up()) return;
     console.error(concat("given up: ",
@@ -91,7 +92,7 @@ void say_given_up(tune::Study& study, const tune::StudySpec& spec, Console& cons
                          "\nhint: mend it, then `muster study restart ",
                          spec.storage.string(),
                          " --study ",
-                         shell_word(spec.name),
+                         program::shell_word(spec.name),
                          "`"));
   });
 }
@@ -180,15 +181,15 @@ tune::Decision tell(tune::StudyCore& core, const TellFlags& flags, double now_s)
 
 }  // namespace
 
-int study_ask(std::span<const std::string> args, Console& console) {
+int study_ask(std::span<const std::string> args, program::Console& console) {
   AskFlags flags;
   auto app = make_app("study ask",
                       "Take the next trials of a study, to be run by the caller.",
                       kAskExamples,
                       "muster study ask STUDY [OPTIONS]");
   add_study(*app, flags.file, flags.storage);
-  add_value(*app, "--count", flags.count, "trials")->type_name("N")->capture_default_str();
-  if (const auto done = parse(*app, args, console)) return *done;
+  program::add_value(*app, "--count", flags.count, "trials")->type_name("N")->capture_default_str();
+  if (const auto done = program::parse(*app, args, console)) return *done;
   if (flags.count < 1) {
     throw usage_error(
         {.refused = "--count", .rule = "at least 1", .value = std::to_string(flags.count)});
@@ -206,24 +207,26 @@ int study_ask(std::span<const std::string> args, Console& console) {
   return kDone;
 }
 
-int study_tell(std::span<const std::string> args, Console& console) {
+int study_tell(std::span<const std::string> args, program::Console& console) {
   TellFlags flags;
   auto app = make_app("study tell",
                       "Tell a study what a trial that was asked for has reached, or that it ended.",
                       kTellExamples,
                       "muster study tell STUDY NUMBER [METRIC=VALUE…] [OPTIONS]");
   add_study(*app, flags.file, flags.storage);
-  add_value(*app, "number", flags.number, "the trial")->type_name("NUMBER")->required();
-  add_value(*app, "metrics", flags.metrics, "what it reports")->type_name("METRIC=VALUE");
-  add_value(*app, "--step", flags.step, "the time attribute [reports are counted]")->type_name("N");
-  add_value(*app, "--checkpoint", flags.checkpoint, "of the state at this report")
+  program::add_value(*app, "number", flags.number, "the trial")->type_name("NUMBER")->required();
+  program::add_value(*app, "metrics", flags.metrics, "what it reports")->type_name("METRIC=VALUE");
+  program::add_value(*app, "--step", flags.step, "the time attribute [reports are counted]")
+      ->type_name("N");
+  program::add_value(*app, "--checkpoint", flags.checkpoint, "of the state at this report")
       ->type_name("PATH");
   app->add_flag("--end", flags.end, "the trial is over");
-  add_value(*app, "--attempt", flags.attempt, "which attempt speaks [the one that was asked for]")
+  program::add_value(
+      *app, "--attempt", flags.attempt, "which attempt speaks [the one that was asked for]")
       ->type_name("N");
   app->add_flag("--json", flags.json, "for a script");
-  add_value(*app, "--failed", flags.failed, "the trial failed, and why")->type_name("WHY");
-  if (const auto done = parse(*app, args, console)) return *done;
+  program::add_value(*app, "--failed", flags.failed, "the trial failed, and why")->type_name("WHY");
+  if (const auto done = program::parse(*app, args, console)) return *done;
   if (flags.step && *flags.step < 0) {  // as `muster report`
     throw usage_error({.refused = "--step",
                        .rule = "a whole number of at least 0",

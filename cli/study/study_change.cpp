@@ -8,12 +8,12 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/program/line/parse.h"
+#include "muster/program/line/value.h"
 #include "muster/tune/execute/executor.h"
 
 #include "cli/command.h"
-#include "cli/line/parse.h"
 #include "cli/line/tune_flags.h"
-#include "cli/line/value.h"
 #include "cli/study/study_commands.h"
 
 namespace muster::cli {
@@ -77,7 +77,8 @@ fs::path files_of(const StudyFlags& flags, const std::string& study, const std::
 constexpr const char* kAnyStudy = "study";
 
 void add_folder(CLI::App& app, std::string& folder) {
-  add_value(app, "--trial-folder", folder, "the study file's trial_folder [STORAGE-trials/STUDY]")
+  program::add_value(
+      app, "--trial-folder", folder, "the study file's trial_folder [STORAGE-trials/STUDY]")
       ->type_name("DIR");
 }
 
@@ -132,7 +133,7 @@ Json json_of(const Removal& removal) {
   return {{"folders", std::move(folders)}, {"bytes", removal.bytes()}};
 }
 
-void tell(const Removal& removal, bool json, bool dry, Console& console) {
+void tell(const Removal& removal, bool json, bool dry, program::Console& console) {
   if (json) {
     console.out() << json_text(json_of(removal)) << '\n';
     return;
@@ -146,7 +147,7 @@ void tell(const Removal& removal, bool json, bool dry, Console& console) {
 
 }  // namespace
 
-int study_restart(std::span<const std::string> args, Console& console) {
+int study_restart(std::span<const std::string> args, program::Console& console) {
   StudyFlags flags;
   const auto app = study_app("restart",
                              "Puts failed trials into a study once more, with the same parameters, "
@@ -157,8 +158,9 @@ int study_restart(std::span<const std::string> args, Console& console) {
                              "Without --trial: all that have failed and were not put in before.\n",
                              flags);
   std::vector<int64_t> numbers;
-  add_value(*app, "--trial", numbers, "only this one; may be given several times")->type_name("N");
-  if (const auto done = parse(*app, args, console)) return *done;
+  program::add_value(*app, "--trial", numbers, "only this one; may be given several times")
+      ->type_name("N");
+  if (const auto done = program::parse(*app, args, console)) return *done;
   const std::string name = tune::find_study(flags.storage, flags.study).name;
   const auto restarted = tune::restart_failed_trials(flags.storage, name, numbers);
   if (flags.json) {
@@ -174,7 +176,7 @@ int study_restart(std::span<const std::string> args, Console& console) {
   return kDone;
 }
 
-int study_prune(std::span<const std::string> args, Console& console) {
+int study_prune(std::span<const std::string> args, program::Console& console) {
   StudyFlags flags;
   const auto app =
       study_app("prune",
@@ -188,12 +190,12 @@ int study_prune(std::span<const std::string> args, Console& console) {
   int64_t keep = 1;
   bool dry = false;
   std::string folder;
-  add_value(*app, "--keep", keep, "the best so many keep their checkpoints")
+  program::add_value(*app, "--keep", keep, "the best so many keep their checkpoints")
       ->type_name("N")
       ->capture_default_str();
   app->add_flag("--dry-run", dry, "only say what would be removed");
   add_folder(*app, folder);
-  if (const auto done = parse(*app, args, console)) return *done;
+  if (const auto done = program::parse(*app, args, console)) return *done;
   if (keep < 0)
     throw usage_error({.refused = "--keep", .rule = "at least 0", .value = std::to_string(keep)});
   Removal removal = left_by_deletions(files_of(flags, kAnyStudy, folder));
@@ -207,7 +209,7 @@ int study_prune(std::span<const std::string> args, Console& console) {
   return kDone;
 }
 
-int study_delete(std::span<const std::string> args, Console& console) {
+int study_delete(std::span<const std::string> args, program::Console& console) {
   StudyFlags flags;
   const auto app = study_app("delete",
                              "Removes a study from its file, with all trials, also those by "
@@ -220,7 +222,7 @@ int study_delete(std::span<const std::string> args, Console& console) {
   std::string folder;
   app->add_flag("--keep-files", keep_files, "leave the trials' output and checkpoints");
   add_folder(*app, folder);
-  if (const auto done = parse(*app, args, console)) return *done;
+  if (const auto done = program::parse(*app, args, console)) return *done;
   // Who repeats a deletion that was killed finds no study any more, but what was left.
   if (!keep_files) {
     const Removal left = left_by_deletions(files_of(flags, kAnyStudy, folder));

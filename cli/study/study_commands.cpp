@@ -4,7 +4,7 @@
 
 #include "muster/base/text.h"
 
-#include "cli/line/parse.h"
+#include "cli/line/app.h"
 
 namespace muster::cli {
 namespace {
@@ -45,10 +45,11 @@ std::unique_ptr<CLI::App> study_app(const std::string& command,
                                     StudyFlags& flags) {
   auto app = make_app(
       "study " + command, description, examples, "muster study " + command + " STORAGE [OPTIONS]");
-  add_value(*app, "storage", flags.storage, "the study's file, as `muster tune` or Optuna wrote it")
+  program::add_value(
+      *app, "storage", flags.storage, "the study's file, as `muster tune` or Optuna wrote it")
       ->type_name("STORAGE")
       ->required();
-  add_value(*app, "--study", flags.study, "its name; needed if the file has several")
+  program::add_value(*app, "--study", flags.study, "its name; needed if the file has several")
       ->type_name("STUDY");
   app->add_flag("--json", flags.json, "for a script");
   return app;
@@ -66,7 +67,7 @@ StoredStudy read_study(const StudyFlags& flags) {
 
 std::string trials_text(size_t count) { return concat(count, count == 1 ? " trial" : " trials"); }
 
-size_t line_width(const Console& console) {
+size_t line_width(const program::Console& console) {
   constexpr size_t kNoLimit = 1 << 20;
   return console.err_is_terminal() ? static_cast<size_t>(console.width()) : kNoLimit;
 }

@@ -11,32 +11,32 @@
 
 #include <CLI/CLI.hpp>
 
+#include "muster/program/screen/console.h"
 #include "muster/tune/storage/storage.h"
 #include "muster/tune/views/history.h"
-
-#include "cli/screen/console.h"
 
 namespace muster::cli {
 
 struct StudyCommand {
   std::string_view name;
   std::string_view help;  ///< one line, for `muster study --help`
-  int (*run)(std::span<const std::string> args, Console& console);  ///< as CommandEntry::run
+  int (*run)(std::span<const std::string> args,
+             program::Console& console);  ///< as CommandEntry::run
 };
 
 /// The commands, in the order of the help.
 std::span<const StudyCommand> study_commands();
 
-int study_list(std::span<const std::string> args, Console& console);
-int study_show(std::span<const std::string> args, Console& console);
-int study_best(std::span<const std::string> args, Console& console);
-int study_export(std::span<const std::string> args, Console& console);
-int study_ask(std::span<const std::string> args, Console& console);
-int study_tell(std::span<const std::string> args, Console& console);
-int study_stop(std::span<const std::string> args, Console& console);
-int study_restart(std::span<const std::string> args, Console& console);
-int study_prune(std::span<const std::string> args, Console& console);
-int study_delete(std::span<const std::string> args, Console& console);
+int study_list(std::span<const std::string> args, program::Console& console);
+int study_show(std::span<const std::string> args, program::Console& console);
+int study_best(std::span<const std::string> args, program::Console& console);
+int study_export(std::span<const std::string> args, program::Console& console);
+int study_ask(std::span<const std::string> args, program::Console& console);
+int study_tell(std::span<const std::string> args, program::Console& console);
+int study_stop(std::span<const std::string> args, program::Console& console);
+int study_restart(std::span<const std::string> args, program::Console& console);
+int study_prune(std::span<const std::string> args, program::Console& console);
+int study_delete(std::span<const std::string> args, program::Console& console);
 
 /// What every command takes.
 struct StudyFlags {
@@ -73,6 +73,6 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows,
 std::string trials_text(size_t count);
 
 /// Of a line for the reader of `console`: the terminal's, or no limit where there is none.
-size_t line_width(const Console& console);
+size_t line_width(const program::Console& console);
 
 }  // namespace muster::cli

@@ -5,13 +5,13 @@
 #include "muster/base/file.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/program/line/parse.h"
 #include "muster/tune/execute/stop_request.h"
 #include "muster/tune/views/export.h"
 #include "muster/tune/views/ray_files.h"
 #include "muster/tune/views/tensorboard_trials.h"
 
 #include "cli/command.h"
-#include "cli/line/parse.h"
 #include "cli/study/study_commands.h"
 
 namespace muster::cli {
@@ -47,7 +47,7 @@ void write_folder(const Format& format, const StoredStudy& study, const std::str
   }
 }
 
-void write_text(const std::string& text, const std::string& output, Console& console) {
+void write_text(const std::string& text, const std::string& output, program::Console& console) {
   if (output.empty()) {
     console.out() << text;
   } else {
@@ -57,7 +57,7 @@ void write_text(const std::string& text, const std::string& output, Console& con
 
 }  // namespace
 
-int study_export(std::span<const std::string> args, Console& console) {
+int study_export(std::span<const std::string> args, program::Console& console) {
   StudyFlags flags;
   const auto app = study_app("export",
                              "All trials of a study for another program.",
@@ -67,16 +67,16 @@ int study_export(std::span<const std::string> args, Console& console) {
                              "  muster study export fashion.db --format ray --output ray_results\n",
                              flags);
   std::string format_name = "csv", output;
-  add_value(*app,
-            "--format",
-            format_name,
-            "json: one file, with all reports; tensorboard: events of each trial, with "
-            "hyperparameters; ray: params.json, result.json, progress.csv of each trial")
+  program::add_value(*app,
+                     "--format",
+                     format_name,
+                     "json: one file, with all reports; tensorboard: events of each trial, with "
+                     "hyperparameters; ray: params.json, result.json, progress.csv of each trial")
       ->type_name("csv|json|tensorboard|ray")
       ->capture_default_str();
-  add_value(*app, "--output", output, "file or folder; a file goes to stdout without it")
+  program::add_value(*app, "--output", output, "file or folder; a file goes to stdout without it")
       ->type_name("PATH");
-  if (const auto done = parse(*app, args, console)) return *done;
+  if (const auto done = program::parse(*app, args, console)) return *done;
   const Format& format = format_named(flags.json ? "json" : format_name);
   const StoredStudy study = read_study(flags);
   if (format.is_folder) {
@@ -90,7 +90,7 @@ int study_export(std::span<const std::string> args, Console& console) {
   return kDone;
 }
 
-int study_stop(std::span<const std::string> args, Console& console) {
+int study_stop(std::span<const std::string> args, program::Console& console) {
   StudyFlags flags;
   const auto app = study_app("stop",
                              "Asks the tuner that runs a study to stop, as Ctrl-C would: running "
@@ -99,8 +99,8 @@ int study_stop(std::span<const std::string> args, Console& console) {
                              "  muster study stop fashion.db --trial 7\n",
                              flags);
   int64_t trial = -1;
-  add_value(*app, "--trial", trial, "end only this trial")->type_name("N");
-  if (const auto done = parse(*app, args, console)) return *done;
+  program::add_value(*app, "--trial", trial, "end only this trial")->type_name("N");
+  if (const auto done = program::parse(*app, args, console)) return *done;
   const std::string name = tune::find_study(flags.storage, flags.study).name;
   tune::request_stop(flags.storage, name, trial);
   if (flags.json) {

@@ -6,10 +6,10 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/program/line/parse.h"
 #include "muster/tune/views/export.h"
 
 #include "cli/command.h"
-#include "cli/line/parse.h"
 #include "cli/study/study_commands.h"
 
 namespace muster::cli {
@@ -129,13 +129,13 @@ std::string headline(const StoredStudy& study) {
 
 }  // namespace
 
-int study_list(std::span<const std::string> args, Console& console) {
+int study_list(std::span<const std::string> args, program::Console& console) {
   StudyFlags flags;
   const auto app = study_app(
       "list", "The studies of a file.", "Examples:\n  muster study list fashion.db\n", flags);
   bool names = false;
   app->add_flag("--names", names, "names alone, one a line");
-  if (const auto done = parse(*app, args, console)) return *done;
+  if (const auto done = program::parse(*app, args, console)) return *done;
   std::vector<std::vector<std::string>> rows = {{"study", "metric", "mode", "trials", "made by"}};
   Json json = Json::array();
   for (const tune::StudySummary& study : tune::studies_of(flags.storage)) {
@@ -157,7 +157,7 @@ int study_list(std::span<const std::string> args, Console& console) {
   return kDone;
 }
 
-int study_show(std::span<const std::string> args, Console& console) {
+int study_show(std::span<const std::string> args, program::Console& console) {
   StudyFlags flags;
   const auto app = study_app("show",
                              "A study's trials as a table, or the reports of one trial.",
@@ -166,9 +166,9 @@ int study_show(std::span<const std::string> args, Console& console) {
                              "  muster study show fashion.db --json | jq '.trials[].params'\n",
                              flags);
   std::string name;
-  add_value(*app, "--trial", name, "only this one, with its reports; o7 is Optuna's own 7")
+  program::add_value(*app, "--trial", name, "only this one, with its reports; o7 is Optuna's own 7")
       ->type_name("N");
-  if (const auto done = parse(*app, args, console)) return *done;
+  if (const auto done = program::parse(*app, args, console)) return *done;
   const StoredStudy study = read_study(flags);
   if (!name.empty()) {
     const TrialHistory& trial = trial_named(study, name);
@@ -188,14 +188,14 @@ int study_show(std::span<const std::string> args, Console& console) {
   return kDone;
 }
 
-int study_best(std::span<const std::string> args, Console& console) {
+int study_best(std::span<const std::string> args, program::Console& console) {
   StudyFlags flags;
   const auto app = study_app("best",
                              "The best trial and its parameters.",
                              "Examples:\n  muster study best fashion.db\n"
                              "  muster study best fashion.db --json | jq .params.lr\n",
                              flags);
-  if (const auto done = parse(*app, args, console)) return *done;
+  if (const auto done = program::parse(*app, args, console)) return *done;
   const StoredStudy study = read_study(flags);
   const TrialHistory* best = best_of(study.trials, study.facts);
   if (best == nullptr) {

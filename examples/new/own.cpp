@@ -31,7 +31,7 @@ class Denoising final : public mt::Task {
     const torch::Tensor rows = batch["data"];
     torch::Tensor noisy = rows;
     if (context.phase == mt::Phase::kTrain)
-      noisy = rows + 0.3 * torch::randn(rows.sizes(), generator_);
+      noisy = rows + 0.3 * torch::randn(rows.sizes(), generator_, rows.options());
     const torch::Tensor error = (net_->forward(noisy) - rows).pow(2).mean(1);
     return {.loss = error.mean(), .values = {{"worst", error.detach().max(), {}}}};
   }

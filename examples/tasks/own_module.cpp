@@ -6,6 +6,7 @@
 #include <torch/torch.h>
 
 #include "muster/data.h"
+#include "muster/testing.h"
 #include "muster/train.h"
 
 namespace md = muster::data;
@@ -40,6 +41,7 @@ class Clothes final : public mt::Task {
 
 int main(int argc, char** argv) {
   mt::TaskProgram program("clothes", "Trains a module of its own on Fashion-MNIST.");
+  program.devices.push_back(muster::testing::kFakeDevices);  // --device fake:0
   program.options.optimizer = "sgd:momentum=0.9";
   program.options.lr = 0.01;
   program.options.batch_size = 100;

@@ -7,6 +7,7 @@
 #include <torch/torch.h>
 
 #include "muster/data.h"
+#include "muster/testing.h"
 #include "muster/train.h"
 
 namespace md = muster::data;
@@ -48,6 +49,7 @@ std::shared_ptr<const md::Dataset> rows() {
 int main(int argc, char** argv) {
   int64_t hidden = 32;
   mt::TaskProgram program("regression", "Fits a network to rows of numbers.");
+  program.devices.push_back(muster::testing::kFakeDevices);  // --device fake:0
   program.flag("--hidden", &hidden, "units of the hidden layer");
   program.options.optimizer = "adam";
   program.options.lr = 0.01;

@@ -7,6 +7,7 @@
 #include <torch/torch.h>
 
 #include "muster/data.h"
+#include "muster/testing.h"
 #include "muster/train.h"
 
 namespace md = muster::data;
@@ -67,6 +68,7 @@ class Sequences final : public md::SampleDataset {
 
 int main(int argc, char** argv) {
   mt::TaskProgram program("tagging", "Tells which tokens of a sequence have come before.");
+  program.devices.push_back(muster::testing::kFakeDevices);  // --device fake:0
   program.options.optimizer = "adam";
   program.options.lr = 0.01;
   program.options.epochs = 4;

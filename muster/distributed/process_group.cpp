@@ -1,8 +1,6 @@
 #include "muster/distributed/process_group.h"
 
 #include <algorithm>
-#include <limits>
-#include <map>
 #include <utility>
 
 #include <ATen/MemoryOverlap.h>
@@ -10,170 +8,19 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/diagnose/record/failure_note.h"
 #include "muster/distributed/call/contribution.h"
 #include "muster/distributed/call/sparse_allreduce.h"
-#include "muster/distributed/meet/backend.h"
+#include "muster/distributed/group_parts.h"
 #include "muster/distributed/meet/choose_backend.h"
 #include "muster/distributed/meet/host.h"
-#include "muster/distributed/meet/store.h"
 #include "muster/distributed/thread/thread_groups.h"
 #include "muster/tensor/vector_math.h"
 
 namespace muster::distributed {
-
-struct ProcessGroup::State {
-  // Declared first: destroyed last, after the group that may still use it.
-  c10::intrusive_ptr<c10d::Store> store;
-  c10::intrusive_ptr<c10d::ProcessGroup> group;
-  std::string backend, reason;
-  at::Device device = at::kCPU;
-};
-
 namespace {
-
-/// A group in the making: a backend for each kind of device. The last that is added is the one that
-/// the group is called after.
-class GroupParts {
- public:
-  GroupParts(const BackendRequest& request, const MonitorOptions& monitor, int server_rank)
-      : request_(request),
-        monitor_(monitor),
-        server_rank_(server_rank),
-        state_(std::make_shared<ProcessGroup::State>()) {
-    state_->store = request.store;
-    state_->group =
-        c10::make_intrusive<c10d::ProcessGroup>(request.store, request.rank, request.world_size);
-  }
-
-  /// Collective. `name`: what tells it apart from other members; empty where it is alone.
-  void add(const BackendEntry& entry,
-           const std::vector<at::DeviceType>& kinds,
-           const std::string& name = "") {
-    BackendRequest request = request_;
-    MonitorOptions monitor = monitor_;
-    if (!name.empty()) {
-      request.store = c10::make_intrusive<c10d::PrefixStore>(name, request_.store);
-      monitor.group += "-" + name;
-    }
-    const auto backend = monitored(entry.make(request),
-                                   {.store = request.store,
-                                    .rank = request.rank,
-                                    .world_size = request.world_size,
-                                    .timeout = request.timeout,
-                                    .server_rank = server_rank_,
-                                    .threads = request.exchange != nullptr},
-                                   monitor);
-    for (const at::DeviceType kind : kinds) state_->group->setBackend(kind, entry.type, backend);
-    state_->group->setDefaultBackend(entry.type);
-    state_->backend = std::string(entry.name);
-    state_->device = kinds[0] == at::kCPU
-                         ? at::Device(at::kCPU)
-                         : at::Device(kinds[0], static_cast<at::DeviceIndex>(request.local_rank));
-  }
-
-  ProcessGroup group(const std::string& reason) const {
-    state_->reason = reason;
-    return ProcessGroup(state_);
-  }
-
- private:
-  const BackendRequest& request_;
-  const MonitorOptions& monitor_;
-  const int server_rank_;
-  const std::shared_ptr<ProcessGroup::State> state_;
-};
-
-std::string name_of(at::DeviceType kind) { return c10::DeviceTypeName(kind, true); }
-
-/// The backends that were asked for. A rank that cannot use one says so to all: they end with its
-/// reason, instead of waiting for it.
-ProcessGroup make_named_group(const std::vector<Member>& members,
-                              const BackendRequest& request,
-                              const MonitorOptions& monitor,
-                              int server_rank) {
-  std::vector<const BackendEntry*> entries;
-  for (const Member& member : members) entries.push_back(member.entry);
-  const std::vector<RankOffer> ranks = exchange_offers(request, entries);
-  for (const BackendEntry* entry : entries) {
-    if (const std::string why = why_refused(*entry, ranks); !why.empty()) {
-      throw environment_error({.refused = concat("backend ", entry->name, " cannot be used here"),
-                               .rule = why,
-                               .hint = "see `muster list backends`"});
-    }
-  }
-  GroupParts parts(request, monitor, server_rank);
-  const bool one = std::all_of(entries.begin(), entries.end(), [&](const BackendEntry* entry) {
-    return entry == entries[0];
-  });
-  std::vector<at::DeviceType> kinds;
-  for (const Member& member : members) {
-    kinds.push_back(member.kind);
-    if (!one) parts.add(*member.entry, {member.kind}, name_of(member.kind));
-  }
-  if (one) parts.add(*entries[0], kinds);
-  return parts.group("asked for");
-}
-
-/// What `auto` is to find.
-struct Wanted {
-  bool cpu = true;      ///< a backend for CPU tensors
-  bool device = false;  ///< one for a device's
-  bool device_if_any = true;
-};
-
-Wanted wanted_by(const std::vector<Member>& members) {
-  if (members.empty()) return {};
-  Wanted wanted{.cpu = false, .device_if_any = false};
-  for (const Member& member : members)
-    (member.kind == at::kCPU ? wanted.cpu : wanted.device) = true;
-  return wanted;
-}
-
-[[noreturn]] void refuse_all(const std::string& what, const std::string& why) {
-  throw environment_error(
-      {.refused = concat("no process-group backend for ", what, " is available"),
-       .rule = why,
-       .hint = "see `muster list backends`"});
-}
-
-/// For each kind of device the first choice that all ranks can make.
-ProcessGroup make_auto_group(const Wanted& wanted,
-                             const BackendRequest& request,
-                             const MonitorOptions& monitor,
-                             int server_rank) {
-  const std::vector<const BackendEntry*> entries = by_preference();
-  const std::vector<RankOffer> ranks = exchange_offers(request, entries);
-  std::map<const BackendEntry*, std::string> unfit;
-  const bool looks_for_device = wanted.device || wanted.device_if_any;
-  std::string why_device;
-  const BackendEntry* device =
-      looks_for_device ? choose(entries, at::kCUDA, ranks, unfit, why_device) : nullptr;
-  if (wanted.device && device == nullptr) refuse_all("cuda tensors", "auto" + why_device);
-  GroupParts parts(request, monitor, server_rank);
-  if (!wanted.cpu) {
-    parts.add(*device, {at::kCUDA});
-    return parts.group("auto" + why_device);
-  }
-  const std::string without_device = "auto" + (device == nullptr ? why_device : "");
-  std::string reason = without_device;
-  while (const BackendEntry* entry = choose(entries, at::kCPU, ranks, unfit, reason)) {
-    try {
-      parts.add(*entry, {at::kCPU}, device != nullptr ? "cpu" : "");
-      if (device == nullptr) return parts.group(reason);
-      parts.add(*device, {at::kCUDA});
-      return parts.group(concat("auto", why_device, "; for CPU tensors ", entry->name));
-    } catch (const BackendUnfit& why) {
-      unfit[entry] = why.text().refused;
-      reason = without_device;
-    }
-  }
-  refuse_all("CPU tensors", reason);
-}
 
 std::shared_ptr<ThreadGroups> groups_of(const std::shared_ptr<ThreadExchange>& first) {
   return first->shared<ThreadGroups>(
@@ -283,41 +130,6 @@ std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) 
     texts.emplace_back(row, row + lengths[other].item<int64_t>());
   }
   return texts;
-}
-
-ProcessGroup init_process_group(const GroupOptions& options, const std::optional<RankEnv>& env) {
-  tensor::initialize_vector_math();
-  if (env) diagnose::note_uncaught_exceptions();
-  const int64_t world_size = env ? env->world_size : 1;
-  const std::string& backend = options.backend;
-  if (world_size == 1 && (backend == "auto" || backend == "cpu:auto" || backend == "thread")) {
-    return ThreadWorld(1, options.timeout).group(0);
-  }
-  if (world_size > std::numeric_limits<int>::max())
-    throw usage_error(
-        {.refused = concat("world size ", world_size), .rule = "c10d counts ranks in 31 bits"});
-  const bool named = options.backend != "auto";
-  const std::vector<Member> members =
-      named ? named_members(options.backend) : std::vector<Member>();
-  for (const Member& member : members)
-    if (member.entry != nullptr && member.entry->name == "thread")
-      member.entry->make({});  // says why not, and waits for nobody
-  const RankEnv place = env.value_or(RankEnv{});
-  // Who was started alone talks to nobody: several such programs may run at once.
-  c10::intrusive_ptr<c10d::Store> store;
-  if (!env) store = c10::make_intrusive<c10d::HashStore>();
-  const BackendRequest request{.store = env ? connect_store(place, options.timeout) : store,
-                               .rank = static_cast<int>(place.rank),
-                               .world_size = static_cast<int>(place.world_size),
-                               .local_rank = static_cast<int>(place.local_rank),
-                               .timeout = options.timeout,
-                               .host = address_towards(place.master_addr),
-                               .host_identity = host_identity()};
-  const MonitorOptions monitor = with_environment(options.monitor);
-  const int server_rank = place.use_agent_store ? -1 : 0;
-  const bool finds = !named || members[0].entry == nullptr;
-  return finds ? make_auto_group(wanted_by(members), request, monitor, server_rank)
-               : make_named_group(members, request, monitor, server_rank);
 }
 
 ThreadWorld::ThreadWorld(int world_size,

@@ -27,6 +27,11 @@ struct GroupOptions {
   std::chrono::milliseconds timeout = kDefaultTimeout;  ///< of the meeting and of each operation
   /// Who names the culprit when an operation fails; costs some 0.5 µs each.
   MonitorOptions monitor;
+  /// Where this rank's model is; all ranks say the same kind. With `auto` the group has a backend
+  /// for the CPU and one for that kind, or for the CPU alone. Tensors of a kind that none of the
+  /// group's backends moves go by host memory (Note [Staged tensors]). Not said: a backend for the
+  /// CPU, and one for CUDA where there is one.
+  std::optional<at::Device> device;
 };
 
 /// A handle on a group, cheap to copy; copies are the same group. Used by one rank's thread at a

@@ -4,8 +4,8 @@
 
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/program/line/shell_word.h"
 
-#include "cli/line/shell_word.h"
 #include "tests/support/launched.h"
 #include "tests/support/paths.h"
 
@@ -52,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(Commands,
 
 TEST(Program, FailsIfItsOutputCannotBeWritten) {
   // The name of the program itself, as the shell's command line needs it.
-  const std::string muster = shell_word(test::program_path("muster"));
+  const std::string muster = program::shell_word(test::program_path("muster"));
   Launched full({"run", "--no-prefix", "--", "sh", "-c", muster + " completion bash > /dev/full"});
   EXPECT_EQ(full.wait().code, 1);
   EXPECT_THAT(full.err(), HasSubstr("cannot write to stdout: No space left on device"));

@@ -137,6 +137,25 @@ TEST(NamedBackends, AreOneForAllKindsOrOneForEach) {
   EXPECT_EQ(named_members("cpu:auto")[0].entry, nullptr);
 }
 
+TEST(Backends, NcclIsNotForRanksThatShareADevice) {
+  const distributed::BackendEntry& nccl = distributed::backends().at("nccl");
+  using Ranks = std::vector<distributed::RankOffer>;
+  const auto on = [](const char* host, const char* device) {
+    return distributed::RankOffer{.host_identity = host, .refusals = {}, .device = device};
+  };
+  EXPECT_EQ(nccl.unsuitable(Ranks{on("a", "cuda:0"), on("a", "cuda:1"), on("b", "cuda:0")}), "");
+  EXPECT_EQ(nccl.unsuitable(Ranks{on("a", "cuda:0"), on("b", "cuda:1"), on("a", "cuda:0")}),
+            "ranks 0 and 2 share cuda:0");
+  EXPECT_EQ(nccl.unsuitable(Ranks{on("a", ""), on("a", "")}), "");
+}
+
+TEST(Backends, SayHowTensorsOfADeviceWillTravel) {
+  using distributed::backend_outlook;
+  EXPECT_EQ(backend_outlook("auto", at::kCPU), "auto");
+  EXPECT_EQ(backend_outlook("gloo", at::kCUDA), "gloo; tensors of cuda go by host memory");
+  EXPECT_EQ(backend_outlook("cpu:gloo,cuda:nccl", at::kCUDA), "cpu:gloo,cuda:nccl");
+}
+
 TEST(ShmBackend, RefusesRanksOfOtherHostsOnAllRanks) {
   // Without a board: they meet in the store, as processes do.
   const auto store = c10::make_intrusive<c10d::HashStore>();

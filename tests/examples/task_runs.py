@@ -4,7 +4,8 @@
     task_runs.py MUSTER PROGRAM SOURCE [FLAGS OF THE PROGRAM]
 
 On each number of ranks: an unbroken run; one that is killed with SIGKILL when it has saved a step, and resumed. The checkpoints
-at the end are equal byte for byte. What the unbroken runs print agrees with the source's top comment, within 3 percent.
+at the end are equal byte for byte. What the unbroken runs print agrees with the source's top comment, within 3 percent; so does
+that of a run on fake devices, if the program offers them.
 """
 import os
 import pathlib
@@ -101,6 +102,9 @@ def main(muster, program, source, *flags):
             assert len(said) == len(expected), f"{ranks} ranks: expected {expected}, got {said}"
             for wanted, line in zip(expected, said):
                 assert run_example.same(wanted, line), f"{ranks} ranks: expected {wanted!r}, got {line!r}"
+            if "kFakeDevices" in pathlib.Path(source).read_text():
+                there = run(command(muster, ranks, [*words, str(whole) + "-fake", "--device", "fake"]))
+                assert run_example.same(said[-1], there[-1]), f"{ranks} ranks on fake devices: {there}"
             kill_at_a_step(command(muster, ranks, [*words, str(broken), "--checkpoint-every", "3"]), broken)
             before = latest(broken).name
             run(command(muster, ranks, [program, "--output", str(broken), "--resume", "auto"]))

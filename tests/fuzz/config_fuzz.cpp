@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/program/config/config_file.h"
 
-#include "cli/config/config_file.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace muster::fuzz {
@@ -15,15 +15,15 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-const std::vector<cli::ConfigKey>& keys() {
-  static const std::vector<cli::ConfigKey> all = {{.name = "epochs"},
-                                                  {.name = "lr"},
-                                                  {.name = "model", .is_spec = true},
-                                                  {.name = "schedule", .is_spec = true},
-                                                  {.name = "data-dir", .is_path = true},
-                                                  {.name = "tag", .separator = '\0'},
-                                                  {.name = "top-k"},
-                                                  {.name = "json", .is_switch = true}};
+const std::vector<program::ConfigKey>& keys() {
+  static const std::vector<program::ConfigKey> all = {{.name = "epochs"},
+                                                      {.name = "lr"},
+                                                      {.name = "model", .is_spec = true},
+                                                      {.name = "schedule", .is_spec = true},
+                                                      {.name = "data-dir", .is_path = true},
+                                                      {.name = "tag", .separator = '\0'},
+                                                      {.name = "top-k"},
+                                                      {.name = "json", .is_switch = true}};
   return all;
 }
 
@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace muster;
   fuzz::Words words;
   try {
-    words = cli::parse_config(fuzz::text_of(data, size), "folder/fuzz.toml", fuzz::keys());
+    words = program::parse_config(fuzz::text_of(data, size), "folder/fuzz.toml", fuzz::keys());
   } catch (const Error& error) {
     fuzz::require(error.kind() == ErrorKind::kUsage, "a bad file is a usage error");
     fuzz::require(std::string(error.what()).starts_with("folder/fuzz.toml:"), "the place is named");
@@ -58,8 +58,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::require(word.starts_with("--"), "each word is a flag");
     fuzz::require(word.find('\0') == std::string::npos, "a word can be an argument");
   }
-  const std::string toml = cli::config_toml(words, fuzz::keys());
-  fuzz::require(fuzz::normal(cli::parse_config(toml, "folder/again.toml", fuzz::keys())) ==
+  const std::string toml = program::config_toml(words, fuzz::keys());
+  fuzz::require(fuzz::normal(program::parse_config(toml, "folder/again.toml", fuzz::keys())) ==
                     fuzz::normal(words),
                 "what was written reads back");
   return 0;

@@ -9,14 +9,14 @@
 #include "muster/base/metric_text.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
+#include "muster/program/line/parse.h"
+#include "muster/program/screen/reporter.h"
 #include "muster/train/classifier/asked_classifier.h"
+#include "muster/train/program/torch_words.h"
 
 #include "cli/command.h"
 #include "cli/line/ask_flags.h"
-#include "cli/line/parse.h"
-#include "cli/screen/reporter.h"
 #include "cli/torch/device_kinds.h"
-#include "cli/torch/torch_words.h"
 
 namespace muster::cli {
 namespace {
@@ -39,20 +39,20 @@ void print_numbers(const train::Evaluation& seen, std::ostream& out) {
   out << std::flush;
 }
 
-int evaluate_command(std::span<const std::string> args, Console& console) {
+int evaluate_command(std::span<const std::string> args, program::Console& console) {
   EvaluateFlags flags;
-  if (const auto over = parse(*evaluate_app(flags), args, console)) return *over;
+  if (const auto over = program::parse(*evaluate_app(flags), args, console)) return *over;
   const auto env = rank_env_from();
   const train::Surroundings around = train::surroundings_of(env, device_kinds());
   const train::Placement placed = train::place_asked(flags.ask, around);
   const c10::Device device = placed.devices[0];
   const c10::OptionalDeviceGuard on_device(device);
   const distributed::ProcessGroup group =
-      distributed::init_process_group({.backend = flags.ask.backend}, env);
+      distributed::init_process_group({.backend = flags.ask.backend, .device = device}, env);
   train::AskedClassifier asked = train::ask_classifier(flags.ask, around, group, device);
   asked.notes.insert(asked.notes.end(), placed.remarks.begin(), placed.remarks.end());
   const bool first = group.rank() == 0;
-  Reporter reporter(console, env.has_value());
+  program::Reporter reporter(console, env.has_value());
   for (const std::string& note : asked.notes) {
     if (first) reporter.note("muster: " + note);
   }
@@ -85,8 +85,8 @@ int evaluate_command(std::span<const std::string> args, Console& console) {
   return kDone;
 }
 
-int run_evaluate_command(std::span<const std::string> args, Console& console) {
-  return in_torch_words([&] { return evaluate_command(args, console); });
+int run_evaluate_command(std::span<const std::string> args, program::Console& console) {
+  return train::in_torch_words([&] { return evaluate_command(args, console); });
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ std::vector<ListRow> rows_of(std::string_view kind) {
   throw internal_error({.refused = concat("muster-torch has no table of ", kind)});
 }
 
-int run_list_command(std::span<const std::string> args, Console& console) {
+int run_list_command(std::span<const std::string> args, program::Console& console) {
   std::optional<int> done;
   const ListRequest request = parse_list(args, console, done);
   if (done) return *done;

@@ -13,16 +13,16 @@
 #include "muster/base/file.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
+#include "muster/program/line/parse.h"
+#include "muster/program/screen/reporter.h"
 #include "muster/train/classifier/asked_classifier.h"
 #include "muster/train/classifier/predictions_csv.h"
 #include "muster/train/loop/first_rank.h"
+#include "muster/train/program/torch_words.h"
 
 #include "cli/command.h"
 #include "cli/line/ask_flags.h"
-#include "cli/line/parse.h"
-#include "cli/screen/reporter.h"
 #include "cli/torch/device_kinds.h"
-#include "cli/torch/torch_words.h"
 
 namespace muster::cli {
 namespace {
@@ -47,7 +47,7 @@ void watch_prediction_signals() {
 /// Where the lines go: a file that appears as a whole, or stdout.
 class Lines {
  public:
-  Lines(const fs::path& output, Console& console) : console_(console) {
+  Lines(const fs::path& output, program::Console& console) : console_(console) {
     if (output == "-") return;
     if (fs::exists(output) && !fs::is_regular_file(output)) {
       throw usage_error({.refused = "--output " + output.string(),
@@ -71,7 +71,7 @@ class Lines {
   }
 
  private:
-  Console& console_;
+  program::Console& console_;
   std::unique_ptr<AtomicFile> file_;
 };
 
@@ -80,8 +80,8 @@ void write_predictions(const PredictFlags& flags,
                        const train::AskedClassifier& asked,
                        const distributed::ProcessGroup& group,
                        Lines& lines,
-                       Console& console,
-                       Reporter& reporter) {
+                       program::Console& console,
+                       program::Reporter& reporter) {
   train::PredictionsCsv csv(asked.samples->spec().class_names,
                             flags.probabilities,
                             [&](std::string_view text) { lines.write(text); });
@@ -109,16 +109,16 @@ void write_predictions(const PredictFlags& flags,
                       flags.output == "-" ? "" : "; predictions in " + flags.output.string()));
 }
 
-int predict_command(std::span<const std::string> args, Console& console) {
+int predict_command(std::span<const std::string> args, program::Console& console) {
   PredictFlags flags;
-  if (const auto over = parse(*predict_app(flags), args, console)) return *over;
+  if (const auto over = program::parse(*predict_app(flags), args, console)) return *over;
   const auto env = rank_env_from();
   const train::Surroundings around = train::surroundings_of(env, device_kinds());
   const train::Placement placed = train::place_asked(flags.ask, around);
   const c10::Device device = placed.devices[0];
   const c10::OptionalDeviceGuard on_device(device);
   const distributed::ProcessGroup group =
-      distributed::init_process_group({.backend = flags.ask.backend}, env);
+      distributed::init_process_group({.backend = flags.ask.backend, .device = device}, env);
   train::AskedClassifier asked = train::ask_classifier(flags.ask, around, group, device);
   asked.notes.insert(asked.notes.end(), placed.remarks.begin(), placed.remarks.end());
   if (group.rank() == 0) watch_prediction_signals();
@@ -128,7 +128,7 @@ int predict_command(std::span<const std::string> args, Console& console) {
     train::predict(*asked.task, asked.samples, group, asked.options, {});
     return kDone;
   }
-  Reporter reporter(console, env.has_value());
+  program::Reporter reporter(console, env.has_value());
   for (const std::string& note : asked.notes) reporter.note("muster: " + note);
   try {
     write_predictions(flags, asked, group, *lines, console, reporter);
@@ -140,8 +140,8 @@ int predict_command(std::span<const std::string> args, Console& console) {
   return kDone;
 }
 
-int run_predict_command(std::span<const std::string> args, Console& console) {
-  return in_torch_words([&] { return predict_command(args, console); });
+int run_predict_command(std::span<const std::string> args, program::Console& console) {
+  return train::in_torch_words([&] { return predict_command(args, console); });
 }
 
 }  // namespace

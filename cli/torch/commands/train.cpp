@@ -9,76 +9,30 @@
 #include "muster/base/json.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
+#include "muster/program/config/config_file.h"
+#include "muster/program/line/parse.h"
+#include "muster/program/line/said.h"
+#include "muster/program/line/shell_word.h"
+#include "muster/program/screen/reporter.h"
 #include "muster/train/classifier/trainer.h"
 #include "muster/train/classifier/validation_split.h"
 #include "muster/train/program/run_program.h"
+#include "muster/train/program/torch_words.h"
 
 #include "cli/command.h"
-#include "cli/config/config_file.h"
-#include "cli/line/parse.h"
-#include "cli/line/shell_word.h"
 #include "cli/line/train_flags.h"
-#include "cli/screen/reporter.h"
 #include "cli/torch/device_kinds.h"
-#include "cli/torch/torch_words.h"
 
 namespace muster::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// The options given on the command line, by the names they have in a plan: "--batch-size" ->
-/// "batch_size".
-std::vector<std::string> said(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->count() == 0 || option->get_lnames().empty()) continue;
-    std::string name = option->get_lnames()[0];
-    std::replace(name.begin(), name.end(), '-', '_');
-    names.push_back(name);
-  }
-  return names;
-}
+// What is of one start of the program, and not of what it trains.
+constexpr std::string_view kOfOneStart[] = {
+    "output", "resume", "config", "explain", "json", "trace", "trace_steps"};
 
-/// What was said about the training itself, as words: what config.toml reproduces the run from.
-std::vector<std::string> said_words(const CLI::App& app) {
-  std::vector<std::string> words;
-  for (const std::string& name : said(app)) {
-    if (name == "output" || name == "resume" || name == "config" || name == "explain" ||
-        name == "json" || name == "trace" || name == "trace_steps")
-      continue;
-    const std::string flag = flag_of_option(name);
-    const CLI::Option& option = *app.get_option(flag);
-    const bool is_switch = option.get_items_expected_max() == 0;
-    words.push_back(is_switch ? flag : concat(flag, '=', option.results().front()));
-  }
-  return words;
-}
-
-/// config.toml: what was said; of a resumed run over what was said when it began.
-void write_config(const fs::path& file,
-                  bool is_resumed,
-                  const CLI::App& app,
-                  std::span<const ConfigKey> keys,
-                  const std::function<void(const std::string&)>& note) {
-  std::vector<std::string> words;
-  try {
-    if (is_resumed && fs::exists(file)) words = config_arguments(file, keys);
-  } catch (const Error& error) {
-    return note(concat(error.text().refused, ": the file stays as it is"));
-  }
-  const std::vector<std::string> now = said_words(app);
-  const auto flag = [](const std::string& word) { return word.substr(0, word.find('=')); };
-  std::erase_if(words, [&](const std::string& word) {
-    return std::any_of(now.begin(), now.end(), [&](const std::string& other) {
-      return flag(other) == flag(word);
-    });
-  });
-  words.insert(words.end(), now.begin(), now.end());
-  write_config_toml(file, words, keys);
-}
-
-int report_result(const train::ProgramEnd& end, bool json, Console& console) {
+int report_result(const train::ProgramEnd& end, bool json, program::Console& console) {
   const train::FitResult& result = end.result;
   if (result.interrupted) {
     console.note(train::end_text(end, "muster train"));
@@ -107,7 +61,7 @@ int report_result(const train::ProgramEnd& end, bool json, Console& console) {
 /// Where the numbers of a run come from, for its page.
 std::vector<std::pair<std::string, std::string>> facts_of(std::span<const std::string> args) {
   std::string command = "muster train";
-  for (const std::string& word : args) command += ' ' + shell_word(word);
+  for (const std::string& word : args) command += ' ' + program::shell_word(word);
   return train::run_facts(command);
 }
 
@@ -116,14 +70,14 @@ class Classifying final : public train::Program {
  public:
   Classifying(train::TrainOptions options,
               const CLI::App& app,
-              std::span<const ConfigKey> keys,
+              std::span<const program::ConfigKey> keys,
               std::function<void(const std::string&)> note)
       : options_(std::move(options)), app_(app), keys_(keys), note_(std::move(note)) {}
 
   const train::FitOptions& options() const override { return options_; }
   void take_over(const Json& record) override {
     options_.validation_split = train::with_whole_path(options_.validation_split);
-    train::take_over(record, said(app_), options_);
+    train::take_over(record, program::said_options(app_), options_);
   }
 
   train::FitPlan plan(const train::Surroundings& around, bool is_resumed) override {
@@ -141,26 +95,28 @@ class Classifying final : public train::Program {
     return train::classifier_maker(plan_, is_resumed);
   }
   void folder_ready(const fs::path& output, bool is_resumed) override {
-    write_config(output / "config.toml", is_resumed, app_, keys_, note_);
+    program::keep_config(
+        output / "config.toml", is_resumed, program::said_words(app_, kOfOneStart), keys_, note_);
   }
 
  private:
   train::TrainOptions options_;
   const CLI::App& app_;
-  std::span<const ConfigKey> keys_;
+  std::span<const program::ConfigKey> keys_;
   std::function<void(const std::string&)> note_;
   train::TrainData data_;
   train::TrainPlan plan_;
 };
 
 int train_command(std::span<const std::string> args,
-                  Console& console,
-                  std::vector<ConfigPlace>& places) {
+                  program::Console& console,
+                  std::vector<program::ConfigPlace>& places) {
   TrainFlags flags;
   const auto app = train_app(flags);
-  const std::vector<ConfigKey> keys = config_keys(*app, train_config_kinds());
-  if (const auto over = parse(*app, with_config(args, keys, &places), console)) return *over;
-  Reporter reporter(console, rank_env_from().has_value());
+  const std::vector<program::ConfigKey> keys = program::config_keys(*app, train_config_kinds());
+  if (const auto over = program::parse(*app, program::with_config(args, keys, &places), console))
+    return *over;
+  program::Reporter reporter(console, rank_env_from().has_value());
   const auto note = [&](const std::string& line) { reporter.note(line); };
   Classifying program(flags.train, *app, keys, note);
   const train::ProgramEnd end = train::run_program(
@@ -178,13 +134,13 @@ int train_command(std::span<const std::string> args,
   return report_result(end, flags.json, console);
 }
 
-int run_train_command(std::span<const std::string> args, Console& console) {
-  return in_torch_words([&] {
-    std::vector<ConfigPlace> places;
+int run_train_command(std::span<const std::string> args, program::Console& console) {
+  return train::in_torch_words([&] {
+    std::vector<program::ConfigPlace> places;
     try {
       return train_command(args, console, places);
     } catch (const Error& error) {
-      throw placed(error, places, train_config_owners());
+      throw program::placed(error, places, train_config_owners());
     }
   });
 }

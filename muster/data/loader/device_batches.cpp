@@ -29,7 +29,8 @@ Batch with_tensors(const Batch& batch, std::vector<at::Tensor> tensors) {
 
 }  // namespace
 
-DeviceBatches::DeviceBatches(c10::Device device) : device_(device) {
+DeviceBatches::DeviceBatches(c10::Device device, bool channels_last)
+    : device_(device), channels_last_(channels_last) {
   if (device.is_cpu()) return;
   copies_.emplace(device);
   device_ = copies_->device();
@@ -74,6 +75,7 @@ std::optional<ArrivedBatch> DeviceBatches::next() {
     std::optional<Batch> batch = epoch_->next();
     state_ = epoch_->state();
     if (!batch) return std::nullopt;
+    lay_out(*batch);
     return ArrivedBatch{.batch = std::move(*batch), .made = std::nullopt};
   }
   wait_for_device();
@@ -84,16 +86,25 @@ std::optional<ArrivedBatch> DeviceBatches::next() {
   if (!now.made) return std::nullopt;
   Batch batch = with_tensors(*now.made, copies_->arrive(std::move(now.copies)));
   if (arrived_) arrived_();
+  lay_out(batch);
   ahead_ = fetch();
   return ArrivedBatch{.batch = std::move(batch), .made = std::move(now.made)};
 }
 
-Batch batch_on(Batch batch, c10::Device device) {
-  if (device.is_cpu()) return batch;
+Batch DeviceBatches::place(Batch batch) const {
   for (auto& [name, tensor] : batch.tensors) {
-    if (tensor.defined()) tensor = tensor.to(device);
+    if (tensor.defined() && !device_.is_cpu()) tensor = tensor.to(device_);
   }
+  lay_out(batch);
   return batch;
+}
+
+void DeviceBatches::lay_out(Batch& batch) const {
+  if (!channels_last_) return;
+  for (auto& [name, tensor] : batch.tensors) {
+    if (tensor.defined() && tensor.dim() == 4 && tensor.is_floating_point())
+      tensor = tensor.contiguous(at::MemoryFormat::ChannelsLast);
+  }
 }
 
 }  // namespace muster::data

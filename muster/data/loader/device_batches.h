@@ -42,13 +42,17 @@ struct ArrivedBatch {
 /// One thread, whose current stream of the device computes.
 class DeviceBatches {
  public:
-  explicit DeviceBatches(c10::Device device);
+  /// With `channels_last`, tensors of numbers // [N, C, H, W] are in that memory format.
+  explicit DeviceBatches(c10::Device device, bool channels_last = false);
 
   /// Ends the epoch before. The first batch is asked for by next().
   void begin(Epoch epoch);
 
   /// As Epoch::next, errors included: one of batch n+1 is thrown when that is asked for.
   std::optional<ArrivedBatch> next();
+
+  /// A batch that no loader made, on the device at once, for the calling thread's current stream.
+  Batch place(Batch batch) const;
 
   /// Where to resume after the batches handed out so far, whatever is on its way. After begin().
   LoaderState state() const { return state_; }
@@ -75,8 +79,10 @@ class DeviceBatches {
 
   Ahead fetch();
   void wait_for_device();
+  void lay_out(Batch& batch) const;
 
   c10::Device device_;
+  bool channels_last_;
   std::optional<tensor::CopyStream> copies_;  // for an accelerator
   std::optional<Epoch> epoch_;
   std::optional<Ahead> ahead_;
@@ -86,8 +92,5 @@ class DeviceBatches {
   tensor::DeviceSpans* spans_ = nullptr;
   std::function<void()> arrived_;
 };
-
-/// The batch on a device, at once, for the calling thread's current stream: one that no loader made.
-Batch batch_on(Batch batch, c10::Device device);
 
 }  // namespace muster::data

@@ -31,6 +31,18 @@ std::string refuses(const BackendRequest& request) {
   return concat("local rank ", request.local_rank, " has no device of its own among ", devices);
 }
 
+/// NCCL counts a device of two ranks as a mistake, unless it is told otherwise.
+std::string share_devices(const std::vector<RankOffer>& ranks) {
+  for (size_t a = 0; a < ranks.size(); ++a) {
+    for (size_t b = a + 1; b < ranks.size(); ++b) {
+      const bool same = ranks[a].host_identity == ranks[b].host_identity &&
+                        ranks[a].device == ranks[b].device && !ranks[a].device.empty();
+      if (same) return concat("ranks ", a, " and ", b, " share ", ranks[a].device);
+    }
+  }
+  return "";
+}
+
 c10::intrusive_ptr<c10d::Backend> make_nccl(const BackendRequest& request) {
   const auto devices = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->deviceCount();
   if (request.local_rank >= devices) {
@@ -61,7 +73,7 @@ extern constinit const BackendEntry nccl_entry{
     &make_nccl,
     false,
     true,
-    nullptr,
+    &share_devices,
     &refuses};
 
 }  // namespace muster::distributed

@@ -41,6 +41,7 @@ struct BackendRequest {
   std::string host_identity;
   /// What the ranks are called in errors; empty: 0, 1, …
   std::vector<int> names;
+  std::string device;  ///< where this rank's model is: "cuda:0"; empty: not said
 };
 
 /// What a rank tells the others before a backend is chosen.
@@ -48,6 +49,7 @@ struct RankOffer {
   std::string host_identity;
   /// By backend name: why this rank cannot use it.
   std::map<std::string, std::string> refusals;
+  std::string device;  ///< where its model is: "cuda:0"; empty: not said
 };
 
 struct BackendEntry {
@@ -86,5 +88,9 @@ struct BackendEntry {
 
 /// All process-group backends (generated).
 EntryTable<BackendEntry> backends();
+
+/// What is to move tensors of this kind between processes if `asked` (auto, or a name) is asked for,
+/// in words, as far as one rank alone can tell.
+std::string backend_outlook(const std::string& asked, at::DeviceType kind);
 
 }  // namespace muster::distributed

@@ -13,20 +13,40 @@ namespace {
 
 /// Lines: the host, then "name<tab>reason" each.
 std::string offer_text(const RankOffer& offer) {
-  std::string text = offer.host_identity;
+  std::string text = concat(offer.host_identity, "\n\t", offer.device);
   for (const auto& [name, why] : offer.refusals) text += concat('\n', name, '\t', why);
   return text;
 }
 
 RankOffer offer_from(const std::string& text) {
   const std::vector<std::string> lines = split(text, '\n');
-  RankOffer offer{.host_identity = lines.at(0)};
+  RankOffer offer{.host_identity = lines.at(0), .refusals = {}, .device = {}};
   for (size_t i = 1; i < lines.size(); ++i) {
     const size_t tab = lines[i].find('\t');
-    if (tab != std::string::npos)
+    if (tab == 0)
+      offer.device = lines[i].substr(1);
+    else if (tab != std::string::npos)
       offer.refusals[lines[i].substr(0, tab)] = lines[i].substr(tab + 1);
   }
   return offer;
+}
+
+/// Throws the same on all ranks.
+void check_one_kind(const std::vector<RankOffer>& ranks) {
+  const auto kind = [](const RankOffer& offer) {
+    return offer.device.substr(0, offer.device.find(':'));
+  };
+  for (size_t rank = 1; rank < ranks.size(); ++rank) {
+    if (kind(ranks[rank]) == kind(ranks[0])) continue;
+    const auto name = [&](const RankOffer& offer) {
+      return offer.device.empty() ? std::string("none that it says") : offer.device;
+    };
+    throw usage_error(
+        {.refused = "the ranks' devices",
+         .rule = "all ranks of a job compute on one kind of device",
+         .value = concat("rank 0 on ", name(ranks[0]), ", rank ", rank, " on ", name(ranks[rank])),
+         .hint = "name the kind: --device cpu"});
+  }
 }
 
 std::string one_line(std::string text) {
@@ -52,7 +72,7 @@ std::vector<const BackendEntry*> by_preference() {
 
 std::vector<RankOffer> exchange_offers(const BackendRequest& request,
                                        const std::vector<const BackendEntry*>& entries) {
-  RankOffer mine{.host_identity = request.host_identity};
+  RankOffer mine{.host_identity = request.host_identity, .refusals = {}, .device = request.device};
   for (const BackendEntry* entry : entries) {
     std::string why = entry->available();
     if (why.empty() && entry->refuses != nullptr) why = entry->refuses(request);
@@ -62,6 +82,7 @@ std::vector<RankOffer> exchange_offers(const BackendRequest& request,
   for (const std::string& text :
        exchange_texts(*request.store, "offers", request.rank, request.world_size, offer_text(mine)))
     offers.push_back(offer_from(text));
+  check_one_kind(offers);
   return offers;
 }
 
@@ -133,6 +154,26 @@ const BackendEntry* choose(const std::vector<const BackendEntry*>& entries,
     reason += concat("; not ", entry->name, ": ", why);
   }
   return nullptr;
+}
+
+std::string backend_outlook(const std::string& asked, at::DeviceType kind) {
+  if (kind == at::kCPU) return asked;
+  const std::string by_host =
+      concat("tensors of ", c10::DeviceTypeName(kind, true), " go by host memory");
+  if (asked != "auto") {
+    const std::vector<Member> members = named_members(asked);
+    const bool is_moved = std::any_of(
+        members.begin(), members.end(), [&](const Member& own) { return own.kind == kind; });
+    return is_moved ? asked : concat(asked, "; ", by_host);
+  }
+  std::string why;
+  for (const BackendEntry* entry : by_preference()) {
+    if (!moves(*entry, kind)) continue;
+    const std::string reason = entry->available();
+    if (reason.empty()) return concat("auto: ", entry->name, " where each rank has its own device");
+    why += concat(" (not ", entry->name, ": ", reason, ")");
+  }
+  return concat("auto; ", by_host, why);
 }
 
 std::string why_refused(const BackendEntry& entry, const std::vector<RankOffer>& ranks) {

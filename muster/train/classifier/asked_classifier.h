@@ -33,15 +33,6 @@ struct AskedClassifier {
   std::vector<std::string> notes;    ///< for people: what keeps numbers from being compared
 };
 
-/// This machine, as one rank of the job that the environment names, or alone; `kinds` are those that
-/// --device may name.
-Surroundings surroundings_of(const std::optional<RankEnv>& env,
-                             const tensor::DeviceKinds& kinds = tensor::usual_devices());
-
-/// Where this rank is to answer, and opens that kind of device: before there is a group. Throws as
-/// place().
-Placement place_asked(const AskOptions& said, const Surroundings& around);
-
 /// Reads the run's plan and weights on rank 0, which alone need see its folder, and opens the
 /// samples on every rank; the task is on `device`. Nothing is written. Throws a usage error as read_weights(), for a run
 /// whose task is another, samples of other sizes or classes than the model was trained on, a split

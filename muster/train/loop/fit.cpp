@@ -10,6 +10,7 @@
 #include "muster/base/text.h"
 #include "muster/data/sets/subset_dataset.h"
 #include "muster/tensor/device/generators.h"
+#include "muster/tensor/device/math_modes.h"
 #include "muster/train/checkpoints/model_state.h"
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/loop/first_rank.h"
@@ -130,6 +131,7 @@ void Trainer::make_task(const TaskMaker& make) {
   check_task_on_ranks(*task_, group_);
   // After its weights were drawn, which are so the same on every kind of device.
   if (!device_.is_cpu()) task_->move_to(device_);
+  if (plan_.options.channels_last) tensor::to_channels_last(module());
   for (Meter* meter : {&epoch_meter_, &window_meter_}) *meter = Meter(metrics_);
   step_report_.emplace(group_, metrics_);
   // The same seed gave every rank the same weights; what a module draws later (dropout) differs.
@@ -161,7 +163,7 @@ void Trainer::rehearse() {
   for (size_t part = 0; part < parts_.size(); ++part) {
     Strategy& strategy = parts_[part]->strategy();
     if (!strategy.wants_rehearsal()) continue;
-    const data::Batch batch = data::batch_on(stand_in_batch(*data_.train), device_);
+    const data::Batch batch = batches_.place(stand_in_batch(*data_.train));
     const auto turn = turn_of(part);
     StepResult result;
     {
@@ -379,6 +381,7 @@ FitResult fit(const TaskMaker& make_task,
               const std::optional<Checkpoint>& resume,
               const FitCallbacks& callbacks,
               RunFolder* owned) {
+  const tensor::MathModesGuard modes(math_modes_of(plan.options));
   const auto run = [&](const FitPlan& resolved, const FitCallbacks& calls) {
     std::optional<detail::Trainer> trainer;
     try {

@@ -2,6 +2,7 @@
 #include <c10/core/AutogradState.h>
 
 #include "muster/train/loop/fit.h"
+#include "muster/train/loop/run_start.h"
 
 namespace muster::train {
 
@@ -12,6 +13,7 @@ FitResult fit_on_threads(const TaskMaker& make_task,
                          const std::optional<Checkpoint>& resume,
                          const FitCallbacks& callbacks,
                          RunFolder* owned) {
+  const tensor::MathModesGuard modes(math_modes_of(plan.options));
   const auto ranks = static_cast<int>(plan.world_size);
   FitResult result;
   distributed::ThreadWorld(ranks).run(

@@ -58,7 +58,7 @@ Trainer::Share Trainer::next_share() {
   timeline_.begin(diagnose::Phase::kDataWait);
   std::optional<data::ArrivedBatch> next = batches_.next();
   if (!next) {
-    if (!stand_in_) stand_in_ = data::batch_on(stand_in_batch(*data_.train), device_);
+    if (!stand_in_) stand_in_ = batches_.place(stand_in_batch(*data_.train));
     return {.batch = *stand_in_, .is_stand_in = true};
   }
   if (log_.wants_images()) log_.images(task_->images(next->on_host()), position_);

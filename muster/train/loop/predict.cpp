@@ -105,8 +105,9 @@ void predict(Task& task,
   const auto in_words = [&](const auto& action) {
     return with_memory_words(device, "in a prediction", action);
   };
+  data::DeviceBatches batches(device);
   const tensor::NamedTensorList example =
-      in_words([&] { return answers(data::batch_on(dataset->get(some), device)); });
+      in_words([&] { return answers(batches.place(dataset->get(some))); });
   const std::string form = form_of(example);
   for (const std::string& other : group.all_gather_text(form)) check_form(task, other, form);
 
@@ -115,7 +116,6 @@ void predict(Task& task,
       {.batch_size = options.batch_size, .workers = options.workers, .device = device},
       std::make_unique<data::ExactCoverSampler>(
           samples, data::ExactCoverSamplerOptions{.world_size = ranks, .rank = group.rank()}));
-  data::DeviceBatches batches(device);
   batches.begin(loader.epoch(0));
   const int64_t per_forward = std::min(options.batch_size, samples);
   for (int64_t first = 0; first < samples;) {

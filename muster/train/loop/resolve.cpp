@@ -1,6 +1,7 @@
 #include "muster/train/loop/resolve.h"
 
 #include <algorithm>
+#include <thread>
 
 #include <ATen/Parallel.h>
 
@@ -194,6 +195,23 @@ void check_parts(const FitOptions& options, const FitNumbers& numbers) {
 }
 
 }  // namespace
+
+Surroundings surroundings_of(const std::optional<RankEnv>& env, const tensor::DeviceKinds& kinds) {
+  return {.world_size = env ? env->world_size : 1,
+          .local_world_size = env ? env->local_world_size : 1,
+          .cores = std::max<int64_t>(1, std::thread::hardware_concurrency()),
+          .intraop_threads = 0,
+          .local_rank = env ? env->local_rank : 0,
+          .kinds = kinds};
+}
+
+Placement place_asked(const AskOptions& said, const Surroundings& around) {
+  return place({.device = said.device,
+                .devices = {},
+                .local_rank = around.local_rank,
+                .local_world_size = around.local_world_size,
+                .kinds = around.kinds});
+}
 
 FitNumbers resolve_fit(FitOptions& options,
                        const Surroundings& around,

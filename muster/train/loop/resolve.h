@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "muster/base/rank_env.h"
 #include "muster/tensor/device/device_kinds.h"
 #include "muster/train/metrics/metric.h"
+#include "muster/train/plan/ask_options.h"
 #include "muster/train/plan/fit_plan.h"
+#include "muster/train/plan/placement.h"
 
 namespace muster::train {
 
@@ -19,6 +23,15 @@ struct Surroundings {
   int64_t local_rank = 0;       ///< of this process on its machine
   tensor::DeviceKinds kinds = tensor::usual_devices();  ///< that --device may name
 };
+
+/// This machine, as one rank of the job that the environment names, or alone; `kinds` are those that
+/// --device may name.
+Surroundings surroundings_of(const std::optional<RankEnv>& env,
+                             const tensor::DeviceKinds& kinds = tensor::usual_devices());
+
+/// Where this rank is to answer, and opens that kind of device: before there is a group. Throws as
+/// place().
+Placement place_asked(const AskOptions& said, const Surroundings& around);
 
 /// Replaces auto and -1 in `options`, and counts. Throws a usage error, by the name of the flag, for
 /// an unknown name, a number out of range, a batch size that the ranks cannot share equally, a

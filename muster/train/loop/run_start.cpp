@@ -164,6 +164,11 @@ void check_limits(const FitOptions& options, const Checkpoint& resume) {
 
 }  // namespace
 
+tensor::MathModes math_modes_of(const FitOptions& options) {
+  return {.deterministic = options.deterministic,
+          .float32_matmul_precision = options.float32_matmul_precision};
+}
+
 void begin_on_rank(const FitPlan& plan,
                    const distributed::ProcessGroup& group,
                    const std::optional<Checkpoint>& resume) {

@@ -8,12 +8,16 @@
 #include <optional>
 
 #include "muster/distributed/process_group.h"
+#include "muster/tensor/device/math_modes.h"
 #include "muster/train/checkpoints/run_folder.h"
 #include "muster/train/plan/callbacks.h"
 #include "muster/train/plan/fit_plan.h"
 #include "muster/train/record/run_log.h"
 
 namespace muster::train {
+
+/// Of the process, while it trains.
+tensor::MathModes math_modes_of(const FitOptions& options);
 
 /// This rank's thread uses the plan's number of intra-op threads from here on. Throws a usage error
 /// if the run cannot go on with this plan although its options are the same (another number of

@@ -149,7 +149,7 @@ class Trainer {
   const Checkpoint* resume_;           // until run()
   FitData data_;
   std::unique_ptr<data::Loader> loader_;
-  data::DeviceBatches batches_{device_};
+  data::DeviceBatches batches_{device_, plan_.options.channels_last};
   at::Generator generator_;  // of what the module draws while it trains: this rank's own
   std::unique_ptr<Task> task_;
   std::shared_ptr<torch::nn::Module> module_;

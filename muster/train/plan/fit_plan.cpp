@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "muster/base/text.h"
+#include "muster/distributed/meet/backend.h"
 #include "muster/train/plan/lr_search.h"
 #include "muster/train/plan/placement.h"
 
@@ -93,13 +94,24 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
        options.gradient_clip_val > 0
            ? concat("; gradients clipped to a global norm of ", shortest(options.gradient_clip_val))
            : "");
-  line("precision", options.precision, ": ", describe(plan.precision));
+  line("precision",
+       options.precision,
+       ": ",
+       describe(plan.precision),
+       options.float32_matmul_precision == "highest"
+           ? ""
+           : concat("; float32 products in ", options.float32_matmul_precision, " precision"));
+  if (options.deterministic)
+    line("determinism", "operators with other results each time are refused");
+  if (options.channels_last) line("memory format", "channels last");
   line("strategy",
        options.strategy,
        " on ",
        plan.world_size,
        plan.world_size == 1 ? " rank" : " ranks",
-       plan.threads > 0 ? ", threads of this process" : ", backend " + options.backend);
+       plan.threads > 0
+           ? ", threads of this process"
+           : ", backend " + distributed::backend_outlook(options.backend, plan.devices[0].type()));
   line("device",
        names_of(plan.devices),
        plan.device_reason.empty() ? "" : concat(" (", plan.device_reason, ")"));

@@ -80,6 +80,9 @@ void check_numbers(const FitOptions& options) {
 void check_names(const FitOptions& options) {
   one_of("--test-weights", options.test_weights, {"last", "best"});
   one_of("--ema-buffers", options.ema_buffers, {"average", "copy"});
+  one_of("--float32-matmul-precision",
+         options.float32_matmul_precision,
+         {"highest", "high", "medium"});
   one_of("--tensorboard", options.tensorboard, {"off", "scalars", "all"});
   if (options.lr_schedule.empty())
     throw usage_error({.refused = "--lr-schedule", .rule = "it is a name", .value = "\"\""});

@@ -17,6 +17,9 @@ namespace muster::train {
 // stopping. The schedule's rate is that of the whole run's first step. fit() writes and saves as
 // ever to the folder it is given; a program gives it a temporary one, and removes it at the end.
 
+/// Whether the text of a flag asks for a search, well or badly.
+inline bool is_lr_search(std::string_view text) { return text.substr(0, 4) == "find"; }
+
 /// A learning rate: a number, none (the optimizer's own), or one that is searched for before the
 /// first step; see Note [Learning-rate search].
 struct LearningRate {
@@ -26,25 +29,34 @@ struct LearningRate {
   std::optional<double> value;
   std::string search;  ///< "find", "find:steps=50"; empty: none
 
+  /// Takes a text that asks for a search; false for another.
+  bool take_word(std::string_view text) {
+    if (!is_lr_search(text)) return false;
+    value.reset();
+    search = text;
+    return true;
+  }
+  const std::string& word() const { return search; }
+
   bool operator==(const LearningRate&) const = default;
 };
 
-/// Whether the text of a flag asks for a search, well or badly.
-inline bool is_lr_search(std::string_view text) { return text.substr(0, 4) == "find"; }
-
 /// How any task is trained. Names that take parameters are written name:key=value,key=value.
 struct FitOptions {
-  std::string strategy = "auto";  ///< a name of `muster list strategies`, or auto
-  std::string device = "auto";    ///< auto, cpu, or a kind of device: cuda, or cuda:1
-  std::string devices;            ///< "2": ranks that are threads of this process; "0,1": on these
-  std::string backend = "auto";   ///< a name of `muster list backends`, or auto
-  std::string comm_hook = "none";       ///< how gradients travel: of `muster list comm-hooks`
+  std::string strategy = "auto";   ///< a name of `muster list strategies`, or auto
+  std::string device = "auto";     ///< auto, cpu, or a kind of device: cuda, or cuda:1
+  std::string devices;             ///< "2": ranks that are threads of this process; "0,1": on these
+  std::string backend = "auto";    ///< a name of `muster list backends`, or auto
+  std::string comm_hook = "none";  ///< how gradients travel: of `muster list comm-hooks`
   bool find_unused_parameters = false;  ///< steps may leave out parameters (ddp, dp, zero)
   bool sync_batch_norm = false;  ///< batch norms over all ranks; see Note [Batch norms over ranks]
   std::string optimizer = "sgd";
   LearningRate lr;  ///< the optimizer's own default if not given
   std::string lr_schedule = "constant";
-  std::string precision = "32";  ///< or bf16-mixed or 16-mixed, as Lightning's
+  std::string precision = "32";                      ///< or bf16-mixed or 16-mixed, as Lightning's
+  std::string float32_matmul_precision = "highest";  ///< or high or medium, as PyTorch's
+  bool deterministic = false;  ///< operators whose results differ from run to run are refused
+  bool channels_last = false;  ///< images and convolutions' weights in that memory format
   int64_t epochs = 5;
   int64_t batch_size = 128;             ///< global: all ranks together
   int64_t accumulate_grad_batches = 1;  ///< batches per optimizer step, as Lightning's
@@ -281,6 +293,23 @@ void visit_options(Options& options, Visitor&& visit) {
                    "float32, or products and convolutions in 16 bits (16-mixed scales the loss)",
                    kFixed},
         options.precision);
+  visit(OptionInfo{"float32_matmul_precision",
+                   "highest|high|medium",
+                   "float32 products: as they are, in TF32, or in bfloat16, where there are such"},
+        options.float32_matmul_precision);
+  visit(OptionInfo{"deterministic",
+                   "",
+                   "refuse operators whose results differ from run to run",
+                   kFree,
+                   false},
+        options.deterministic);
+  visit(OptionInfo{"channels_last",
+                   "",
+                   "images and weights with their channels last in memory: convolutions may be "
+                   "faster",
+                   kFree,
+                   false},
+        options.channels_last);
   visit(OptionInfo{"gradient_clip_val",
                    "X",
                    "largest global norm of the gradients [no limit]",

@@ -1,14 +1,16 @@
 #include "muster/train/program/ask_task.h"
 
 #include <algorithm>
-#include <iostream>
 #include <memory>
-#include <thread>
+#include <ostream>
 #include <utility>
+
+#include <c10/core/DeviceGuard.h>
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/json.h"
+#include "muster/base/metric_text.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/data/loader/loader.h"
@@ -18,11 +20,14 @@
 #include "muster/train/loop/asked_run.h"
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/loop/first_rank.h"
+#include "muster/train/loop/out_of_memory.h"
 #include "muster/train/loop/predict.h"
+#include "muster/train/loop/resolve.h"
 #include "muster/train/loop/run_start.h"
 #include "muster/train/loop/task_parts.h"
 #include "muster/train/plan/fit_plan.h"
 #include "muster/train/program/rows_csv.h"
+#include "muster/train/program/task_flags.h"
 
 namespace muster::train {
 namespace {
@@ -44,13 +49,20 @@ Samples split_of(const FitData& data, const std::string& split) {
 }
 
 /// Whether the program's samples are what they were.
-void note_other_content(const Json& record, const std::string& split, const data::Dataset& now) {
+void note_other_content(const Json& record,
+                        const std::string& split,
+                        const data::Dataset& now,
+                        program::Console& console) {
   const std::string before = record.value(split + "_fingerprint", "");
   const std::string own = formats::crc32_text(now.fingerprint());
   if (before.empty() || before == own) return;
-  std::cerr << "the " << split
-            << " samples have other content than when the run began (fingerprint " << own
-            << ", before " << before << "): the numbers cannot be compared with the run's\n";
+  console.note(concat("the ",
+                      split,
+                      " samples have other content than when the run began (fingerprint ",
+                      own,
+                      ", before ",
+                      before,
+                      "): the numbers cannot be compared with the run's"));
 }
 
 void check_task_name(const Task& task, const Json& told, const fs::path& run) {
@@ -62,23 +74,16 @@ void check_task_name(const Task& task, const Json& told, const fs::path& run) {
        .value = concat("task ", before.is_string() ? before.get<std::string>() : "?")});
 }
 
-int64_t workers_of(const AskOptions& ask, const std::optional<RankEnv>& env) {
-  if (ask.workers >= 0) return ask.workers;
-  return data::default_workers(std::max<int64_t>(1, std::thread::hardware_concurrency()),
-                               env ? env->local_world_size : 1);
-}
-
-void print_evaluation(const Evaluation& seen, const Json& about, bool json) {
+void print_evaluation(const Evaluation& seen, const Json& about, bool json, std::ostream& out) {
   if (json) {
     Json all = about;
     for (const auto& [name, value] : seen.metrics) all[name] = value;
-    std::cout << json_text(all) << '\n' << std::flush;
+    out << json_text(all) << '\n' << std::flush;
     return;
   }
-  for (const auto& [name, value] : seen.metrics)
-    std::cout << name << ' ' << fixed(value, 4) << '\n';
-  for (const auto& [name, text] : seen.report.lines) std::cout << name << ' ' << text << '\n';
-  std::cout << std::flush;
+  for (const auto& [name, value] : seen.metrics) out << name << ' ' << metric_text(value) << '\n';
+  for (const auto& [name, text] : seen.report.lines) out << name << ' ' << text << '\n';
+  out << std::flush;
 }
 
 /// Rank 0 writes; the file appears when it is whole.
@@ -86,7 +91,8 @@ void write_predictions(Task& task,
                        const Samples& samples,
                        const distributed::ProcessGroup& group,
                        const EvaluateOptions& options,
-                       const fs::path& output) {
+                       const fs::path& output,
+                       std::ostream& out) {
   std::unique_ptr<AtomicFile> file;
   on_first_rank(group, [&] {
     if (output != "-") file = std::make_unique<AtomicFile>(output);
@@ -95,7 +101,7 @@ void write_predictions(Task& task,
     if (file) {
       file->write(text);
     } else {
-      std::cout << text << std::flush;
+      out << text << std::flush;
     }
   });
   predict(task, samples, group, options, [&](const PredictedRows& rows) { csv.add(rows); });
@@ -104,16 +110,22 @@ void write_predictions(Task& task,
 
 }  // namespace
 
-int ask_task(const TaskAskLine& line,
-             const std::string& name,
-             const std::vector<TaskProgram::Flag>& own,
-             const std::function<TaskParts()>& make) {
+void ask_task(const TaskAskLine& line,
+              const std::string& name,
+              const std::vector<TaskProgram::Flag>& own,
+              const std::function<TaskParts()>& make,
+              const tensor::DeviceKinds& kinds,
+              program::Console& console) {
   const AskOptions& ask = line.ask;
   if (ask.batch_size < 1) {
     throw usage_error(
         {.refused = "--batch-size", .rule = "at least 1", .value = std::to_string(ask.batch_size)});
   }
   const auto env = rank_env_from();
+  const Surroundings around = surroundings_of(env, kinds);
+  const Placement placed = place_asked(ask, around);
+  const c10::Device device = placed.devices[0];
+  const c10::OptionalDeviceGuard on_device(device);
   const distributed::ProcessGroup group =
       distributed::init_process_group({.backend = ask.backend}, env);
   Checkpoint saved;  // on rank 0
@@ -131,17 +143,22 @@ int ask_task(const TaskAskLine& line,
   const std::unique_ptr<Task> task = make_seeded(parts.task, trained.seed);
   check_task_name(*task, told, ask.run);
   const bool first = group.rank() == 0;
-  if (first) note_other_content(record, ask.split, *samples);
+  for (const std::string& remark : placed.remarks)
+    if (first) console.note(remark);
+  if (first) note_other_content(record, ask.split, *samples, console);
   check_same_samples(*samples, name, group);
+  if (!device.is_cpu()) with_memory_words(device, "at the start", [&] { task->move_to(device); });
   load_on_all_ranks(*task->module(), group, [&] { return std::move(saved); });
   const auto [precision, params] = split_spec(trained.precision);
-  const EvaluateOptions options{.batch_size = ask.batch_size,
-                                .workers = workers_of(ask, env),
-                                .precision = parse_precision(precision, params).kind,
-                                .step = told.at("step").get<int64_t>(),
-                                .epoch = told.at("epoch").get<int64_t>()};
+  const EvaluateOptions options{
+      .batch_size = ask.batch_size,
+      .workers = ask.workers >= 0 ? ask.workers
+                                  : data::default_workers(around.cores, around.local_world_size),
+      .precision = parse_precision(precision, params).kind,
+      .step = told.at("step").get<int64_t>(),
+      .epoch = told.at("epoch").get<int64_t>()};
   if (line.predicts) {
-    write_predictions(*task, samples, group, options, line.output);
+    write_predictions(*task, samples, group, options, line.output, console.out());
   } else {
     const Evaluation seen = evaluate(*task, samples, group, options);
     if (first)
@@ -151,10 +168,11 @@ int ask_task(const TaskAskLine& line,
                         {"samples", samples->size()},
                         {"step", options.step},
                         {"checkpoint", told.at("folder")}},
-                       line.json);
+                       line.json,
+                       console.out());
   }
   if (first)
-    std::cerr << concat(
+    console.note(concat(
         name,
         " after step ",
         options.step,
@@ -163,9 +181,7 @@ int ask_task(const TaskAskLine& line,
         ' ',
         ask.split,
         " samples",
-        line.predicts && line.output != "-" ? "; predictions in " + line.output.string() : "",
-        '\n');
-  return 0;
+        line.predicts && line.output != "-" ? "; predictions in " + line.output.string() : ""));
 }
 
 }  // namespace muster::train

@@ -117,11 +117,6 @@ TraceOptions trace_options(const RunFlags& flags) {
   return trace;
 }
 
-/// The model lives on the CPU, whatever else this machine has.
-std::string backend_of(const FitPlan& plan) {
-  return plan.options.backend == "auto" ? "cpu:auto" : plan.options.backend;
-}
-
 void note_start(const FitPlan& plan,
                 const distributed::ProcessGroup& group,
                 const fs::path& output,
@@ -195,8 +190,8 @@ ProgramEnd run_program(Program& program,
   if (first && !owned) owned = RunFolder::make_fresh(fs::path("runs") / program.default_output());
 
   // Ranks that are threads have a group of their own; this process alone settles the rest.
-  const distributed::ProcessGroup group =
-      distributed::init_process_group({.backend = backend_of(plan)}, env);
+  const distributed::ProcessGroup group = distributed::init_process_group(
+      {.backend = plan.options.backend, .device = plan.devices[0]}, env);
   watch_signals();  // from here on a signal means: save and stop; before, there is nothing to save
   // Told to all, so that they name the same folder in errors.
   end.output = group.all_gather_text(owned ? owned->path().string() : "")[0];

@@ -1,20 +1,22 @@
 #include "muster/train/program/task_program.h"
 
-#include <csignal>
-#include <iostream>
-
-#include <c10/util/Exception.h>
+#include <algorithm>
+#include <span>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
-#include "muster/diagnose/record/failure_note.h"
-#include "muster/track/progress_pipe.h"
+#include "muster/program/line/shell_word.h"
+#include "muster/program/rank_failure.h"
+#include "muster/program/screen/reporter.h"
 #include "muster/train/loop/task_parts.h"
+#include "muster/train/program/ask_flags.h"
 #include "muster/train/program/ask_task.h"
 #include "muster/train/program/run_program.h"
 #include "muster/train/program/task_flags.h"
+#include "muster/train/program/torch_words.h"
 
 namespace muster::train {
 namespace {
@@ -26,13 +28,22 @@ class OfTask final : public Program {
          std::string program,
          TaskLine& line,
          const std::vector<TaskProgram::Flag>& own,
-         const std::function<TaskParts()>& make)
-      : name_(std::move(name)), program_(std::move(program)), line_(line), own_(own), make_(make) {}
+         const std::function<TaskParts()>& make,
+         std::function<void(const std::string&)> note)
+      : name_(std::move(name)),
+        program_(std::move(program)),
+        line_(line),
+        own_(own),
+        make_(make),
+        note_(std::move(note)) {}
 
   const FitOptions& options() const override { return line_.options; }
   void take_over(const Json& record) override {
-    train::take_over(record, line_.said, line_.options);
-    take_own_values(record.value(kOwnFlags, Json::object()), line_.said, own_);
+    train::take_over(record, line_.said(), line_.options);
+    take_own_values(record.value(kOwnFlags, Json::object()), line_.said(), own_);
+  }
+  void folder_ready(const std::filesystem::path& output, bool is_resumed) override {
+    line_.keep_config(output / "config.toml", is_resumed, note_);
   }
   FitPlan plan(const Surroundings& around, bool) override {
     parts_ = make_();
@@ -68,18 +79,38 @@ class OfTask final : public Program {
   TaskLine& line_;
   const std::vector<TaskProgram::Flag>& own_;
   const std::function<TaskParts()>& make_;
+  std::function<void(const std::string&)> note_;
   TaskParts parts_;
 };
 
-/// A rank that has failed says so, and then ends with its own exit code, though its launcher may
-/// tell all ranks to end because of another one. See Note [Who was first].
-int fail(const std::string& name, const std::string& text, int code) {
-  if (process_environment("RANK")) {
-    std::signal(SIGTERM, SIG_IGN);
-    diagnose::note_failure(text);
+/// One JSON object, as `muster train --json` prints it.
+Json result_of(const ProgramEnd& end) {
+  Json object = Json::object();
+  for (const auto& [name, value] : end.result.test.metrics) object["test_" + name] = value;
+  object["steps"] = end.result.steps;
+  object["seconds"] = end.result.seconds;
+  if (end.is_kept) {
+    object["output"] = end.output.string();
+    object["checkpoint"] = end.result.checkpoint.string();
   }
-  std::cerr << name << ": error: " << text << '\n' << std::flush;
-  return code;
+  if (end.result.skipped_steps) object["skipped_steps"] = *end.result.skipped_steps;
+  return object;
+}
+
+/// The end of a run, told. Returns the exit code.
+int tell(const ProgramEnd& end, const TaskLine& line, program::Console& console) {
+  constexpr int kInterrupted = 130;
+  if (end.is_explained) return 0;
+  if (end.is_first && (!line.json || end.result.interrupted))
+    console.note(end_text(end, line.title()));
+  if (end.result.interrupted) return kInterrupted;
+  if (!end.is_first) return 0;
+  const Metrics& test = end.result.test.metrics;
+  if (line.json)
+    console.out() << json_text(result_of(end)) << '\n' << std::flush;
+  else if (!test.empty())
+    console.out() << "test " << text_of(test) << '\n' << std::flush;
+  return 0;
 }
 
 }  // namespace
@@ -93,44 +124,63 @@ void TaskProgram::flag(const std::string& name, Value value, const std::string& 
 
 int TaskProgram::run(int argc, const char* const* argv, const std::function<TaskParts()>& make) {
   const std::vector<std::string> words(argv, argv + argc);
+  const std::span<const std::string> behind = std::span(words).subspan(1);
+  program::Console console = program::Console::of_process(name_);
+  console.set_json_errors(std::find(behind.begin(), behind.end(), "--json") != behind.end());
   try {
-    const std::vector<std::string> behind(words.begin() + 1, words.end());
-    if (asks_run(behind)) {
-      const TaskAskLine line = read_ask_line(behind, words[0], flags_);
-      if (line.help.empty()) return ask_task(line, name_, flags_, make);
-      std::cout << line.help << std::flush;
-      return 0;
-    }
-    TaskLine line = read_task_line(behind, words[0], help_, options, flags_);
-    if (!line.help.empty()) {
-      std::cout << line.help << std::flush;
-      return 0;
-    }
-    track::ProgressPipe pipe;
-    OfTask program(name_, words[0], line, flags_, make);
-    const auto note = [](const std::string& text) { std::cerr << text << '\n' << std::flush; };
-    const ProgramEnd end =
-        run_program(program,
-                    line.run,
-                    {.print = [](const std::string& text) { std::cout << text << std::flush; },
-                     .say = note,
-                     .note = note,
-                     .progress = [&](const track::ProgressEvent& event) { pipe.write(event); },
-                     .finish_progress = {}},
-                    run_facts(join(words, " ")),
-                    devices);
-    if (end.is_explained) return 0;
-    if (end.is_first) note(end_text(end, words[0]));
-    if (end.result.interrupted) return 130;
-    if (end.is_first && !end.result.test.metrics.empty())
-      std::cout << "test " << text_of(end.result.test.metrics) << '\n' << std::flush;
-    return 0;
+    const auto work = [&] {
+      return asks_run(behind) ? ask_run(words[0], behind, make, console)
+                              : run_task(words[0], behind, make, console);
+    };
+    const int code = in_torch_words(work);
+    console.finish_out();
+    return code;
   } catch (const Error& error) {
-    return fail(name_, error.what(), error.exit_code());
-  } catch (const c10::Error& error) {  // without its forty lines of addresses
-    return fail(name_, concat("LibTorch: ", error.what_without_backtrace()), 1);
+    program::note_rank_failure(error.what());
+    console.error(error);
+    return error.exit_code();
   } catch (const std::exception& error) {
-    return fail(name_, error.what(), 1);
+    program::note_rank_failure(error.what());
+    console.error(error.what());
+    return 1;
+  }
+}
+
+int TaskProgram::ask_run(const std::string& title,
+                         std::span<const std::string> words,
+                         const std::function<TaskParts()>& make,
+                         program::Console& console) {
+  TaskAskLine line;
+  if (const auto over = read_ask_line(words, title, flags_, console, line)) return *over;
+  ask_task(line, name_, flags_, make, devices, console);
+  return 0;
+}
+
+int TaskProgram::run_task(const std::string& title,
+                          std::span<const std::string> words,
+                          const std::function<TaskParts()>& make,
+                          program::Console& console) {
+  TaskLine line(title, help_, options, flags_);
+  try {
+    if (const auto over = line.read(words, console)) return *over;
+    program::Reporter reporter(console, rank_env_from().has_value());
+    const auto note = [&](const std::string& text) { reporter.note(text); };
+    OfTask program(name_, title, line, flags_, make, note);
+    std::string command = program::shell_word(title);
+    for (const std::string& word : words) command += ' ' + program::shell_word(word);
+    const ProgramEnd end = run_program(
+        program,
+        line.run,
+        {.print = [&](const std::string& text) { console.out() << text << std::flush; },
+         .say = [&](const std::string& text) { console.note(text); },
+         .note = note,
+         .progress = [&](const track::ProgressEvent& event) { reporter.progress(event); },
+         .finish_progress = [&] { reporter.finish(); }},
+        run_facts(command),
+        devices);
+    return tell(end, line, console);
+  } catch (const Error& error) {
+    throw line.placed(error);
   }
 }
 

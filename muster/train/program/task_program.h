@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -11,6 +12,10 @@
 #include "muster/tensor/device/device_kinds.h"
 #include "muster/train/loop/fit.h"
 #include "muster/train/plan/options.h"
+
+namespace muster::program {
+class Console;
+}
 
 namespace muster::train {
 
@@ -30,7 +35,8 @@ struct TaskParts {
 };
 
 /// A program with the command line of `muster train`, for a task of its own: `--epochs`, `--lr`,
-/// `--resume`, …, alone, on the ranks of `muster run` or torchrun, and in the trials of a study.
+/// `--resume`, `--config`, …, its help and errors, and its progress bar; alone, on the ranks of
+/// `muster run` or torchrun, and in the trials of a study.
 ///
 ///     int main(int argc, char** argv) {
 ///       int64_t hidden = 32;
@@ -59,8 +65,9 @@ class TaskProgram {
   void flag(const std::string& name, Value value, const std::string& help);
 
   /// Trains, validates, tests; with the first word `evaluate` or `predict` asks a run of this program,
-  /// as the program muster does for its own: `PROGRAM evaluate RUN`. `make` is called once the flags are known. The last line on stdout is
-  /// the test's loss and metrics. Returns main()'s exit code: 0 trained and tested, 1 failed, 2 wrong
+  /// as the program muster does for its own: `PROGRAM evaluate RUN`. `make` is called once the flags
+  /// are known. The last line on stdout is the test's loss and metrics, or with --json one object with
+  /// the same. Returns main()'s exit code: 0 trained and tested, 1 failed, 2 wrong
   /// use, 130 interrupted with the state saved. Throws nothing.
   int run(int argc, const char* const* argv, const std::function<TaskParts()>& make);
 
@@ -71,6 +78,15 @@ class TaskProgram {
   };
 
  private:
+  int ask_run(const std::string& title,
+              std::span<const std::string> words,
+              const std::function<TaskParts()>& make,
+              program::Console& console);
+  int run_task(const std::string& title,
+               std::span<const std::string> words,
+               const std::function<TaskParts()>& make,
+               program::Console& console);
+
   std::string name_, help_;
   std::vector<Flag> flags_;
 };

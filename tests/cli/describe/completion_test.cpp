@@ -180,13 +180,13 @@ TEST(Completion, OffersInBashTheStudiesOfAFileAndRunsNoneOfThem) {
 }
 
 TEST(Completion, HasTheSameWordsInEveryShell) {
-  CommandText command{.name = "study x", .help = "x"};
+  program::CommandText command{.name = "study x", .help = "x"};
   command.options = {{.flags = {}, .value = "STORAGE"},
                      {.flags = {"--mode"}, .value = "max|min"},
                      {.flags = {"--backend"}, .value = "NAME|auto", .help = "muster list backends"},
                      {.flags = {"--resume"}, .value = "DIR|auto"},
                      {.flags = {"--study"}, .value = "STUDY"}};
-  const std::vector<CommandText> all{{.name = "study", .help = "studies"}, command};
+  const std::vector<program::CommandText> all{{.name = "study", .help = "studies"}, command};
   const std::string zsh = zsh_completion(all), fish = fish_completion(all);
   EXPECT_THAT(zsh, HasSubstr("'1:STORAGE:_files'"));
   EXPECT_THAT(zsh, HasSubstr("'*--mode=[]:max|min:{compadd - max min}'"));
@@ -208,12 +208,12 @@ TEST(Completion, RefusesAShellThatItDoesNotKnow) {
 
 // Texts of a command that would end a quotation, a spec or a line of roff.
 TEST(Completion, TextsOfCommandsStayText) {
-  CommandText command{.name = "x",
-                      .help = "it's [a] `b`: c",
-                      .about = ".SH no heading\n'nor this",
-                      .usage = "muster x"};
+  program::CommandText command{.name = "x",
+                               .help = "it's [a] `b`: c",
+                               .about = ".SH no heading\n'nor this",
+                               .usage = "muster x"};
   command.options.push_back({.flags = {"--y"}, .value = "Z", .help = "it's [a] `b`: c\\d"});
-  const std::vector<CommandText> all{command};
+  const std::vector<program::CommandText> all{command};
   EXPECT_THAT(zsh_completion(all), HasSubstr(R"('*--y=[it'\''s (a)  b \: c\d]:Z:')"));
   EXPECT_THAT(fish_completion(all), HasSubstr(R"(-l y -x -d 'it'\''s (a)  b : c\d')"));
   const std::string roff = man_pages(all, "1", "").at(1).roff;

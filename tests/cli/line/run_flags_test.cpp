@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 RunFlags parsed_run(const std::vector<std::string>& args) {
   std::ostringstream out, err;
-  Console console(out, err, false, false);
+  program::Console console(out, err, false, false);
   RunFlags flags;
   EXPECT_EQ(parse_run_flags(args, console, flags), std::nullopt);
   return flags;

@@ -43,7 +43,7 @@ struct Study {
 
 TEST(LiveTable, PrintsALinePerChangeAndTheClosingTableIntoALog) {
   std::ostringstream out, err;
-  Console console(out, err, false, false);
+  program::Console console(out, err, false, false);
   Study study;
   LiveTable table(console, {.width = 100});
   table.on_events(study.core, study.events);
@@ -63,7 +63,7 @@ TEST(LiveTable, PrintsALinePerChangeAndTheClosingTableIntoALog) {
 
 TEST(LiveTable, DrawsTheTableOnATerminalWithFailuresAboveIt) {
   std::ostringstream out, err;
-  Console console(out, err, true, true);
+  program::Console console(out, err, true, true);
   Study study;
   LiveTable table(console, {});
   table.on_events(study.core, study.events);
@@ -80,8 +80,8 @@ TEST(LiveTable, TheClosingTableLeavesItsHeadInSight) {
   Study study;
   for (int i = 0; i < 27; ++i) study.core.next(104);
   {
-    ScreenWriter::Options screen{.write = [&](std::string_view text) { written += text; },
-                                 .terminal = true};
+    program::ScreenWriter::Options screen{.write = [&](std::string_view text) { written += text; },
+                                          .terminal = true};
     LiveTable table(std::move(screen), {});
     table.finish(study.core, study.facts);
   }

@@ -48,7 +48,7 @@ class StudyCommands : public testing::Test {
   Said say(Command command, std::vector<std::string> flags = {}) {
     flags.insert(flags.begin(), file().string());
     std::ostringstream out, err;
-    Console console(out, err, false, false);
+    program::Console console(out, err, false, false);
     const int code = command(flags, console);
     return {code, out.str(), err.str()};
   }
@@ -92,7 +92,7 @@ TEST_F(StudyCommands, ShowSaysWhichTrialIsRunOnceMoreAndWhoPutItIn) {
       make.added(0), make.started(0), make.ended(0, tune::TrialState::kFailed, "exit code 1")};
   tune::open_storage(failed, space, test::description_of(space))->append(events);
   std::ostringstream out, err;
-  Console console(out, err, false, false);
+  program::Console console(out, err, false, false);
   const std::vector<std::string> words = {failed.string()}, json = {failed.string(), "--json"};
   EXPECT_EQ(study_restart(words, console), 0);
   EXPECT_THAT(err.str(), HasSubstr("once more: trial 0\n"));
@@ -135,7 +135,7 @@ TEST(StudyShow, MarksATrialThatWaitsInVainAndPromisesNothingOfIt) {
     std::vector<std::string> words = {file.string()};
     words.insert(words.end(), flags.begin(), flags.end());
     std::ostringstream out, err;
-    Console console(out, err, false, false);
+    program::Console console(out, err, false, false);
     EXPECT_EQ(study_show(words, console), 0);
     return Said{0, out.str(), err.str()};
   };
@@ -167,7 +167,7 @@ TEST(StudyShow, PromisesNothingOfATrialThatOptunaRuns) {
   finished_study(file, space, make);
   add_foreign(file, 1, "RUNNING");
   std::ostringstream out, err;
-  Console console(out, err, false, false);
+  program::Console console(out, err, false, false);
   const std::vector<std::string> words = {file.string()};
   EXPECT_EQ(study_show(words, console), 0);
   EXPECT_THAT(err.str(), AllOf(HasSubstr("1 COMPLETE, 1 RUNNING"), Not(HasSubstr("goes on"))));

@@ -1,5 +1,7 @@
 // `muster train --device`, evaluate and predict, on fake devices: the CPU's numbers, bit for bit, and
 // no race between streams, since each of these runs throws at the first one.
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +12,7 @@
 #include "tests/process/train/train_words.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -32,8 +35,12 @@ DeviceRun device_run(const Words& words, std::vector<std::string> environment = 
   return {code, program.out(), program.err()};
 }
 
+/// A small run; `more` may name another model.
 Words small(const fs::path& output, const Words& more = {}) {
-  return test::joined(test::train_uneven({"--epochs", "2", "--output", output}), more);
+  Words words = test::train_uneven({"--epochs", "2", "--output", output});
+  const auto model = std::find(words.begin(), words.end(), "--model");
+  if (std::find(more.begin(), more.end(), "--model") != more.end()) words.erase(model, model + 2);
+  return test::joined(words, more);
 }
 
 /// The newest checkpoint's files, as they are.
@@ -76,6 +83,74 @@ TEST(DeviceCommand, TrainsRanksOfOneProcessOnADeviceEach) {
                      {"--device", "fake"});
 }
 
+// Over gloo too, whose own tensors are the CPU's: gradients go by host memory.
+TEST(DeviceCommand, TrainsRanksThatAreProcessesOnADeviceEach) {
+  const test::Folder folder;
+  for (const char* strategy : {"ddp", "zero1", "zero2"}) {
+    const fs::path cpu = folder.path() / strategy / "cpu";
+    ASSERT_EQ(device_run(test::on_ranks(2, small(cpu, {"--strategy", strategy}))).code, 0);
+    for (const char* backend : {"auto", "gloo"}) {
+      const fs::path there = folder.path() / strategy / backend;
+      const DeviceRun run = device_run(test::on_ranks(
+          2, small(there, {"--strategy", strategy, "--device", "fake", "--backend", backend})));
+      ASSERT_EQ(run.code, 0) << run.err;
+      EXPECT_THAT(run.err, HasSubstr("; tensors of fake by host memory"));
+      EXPECT_EQ(saved_bits(there), saved_bits(cpu)) << strategy << ' ' << backend;
+    }
+  }
+}
+
+TEST(DeviceCommand, RanksOnOneNumberedDeviceSaySo) {
+  const test::Folder folder;
+  const DeviceRun run =
+      device_run(test::on_ranks(2, small(folder.path() / "a", {"--device", "fake:0"})));
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("2 ranks of this machine share fake:0"));
+  const DeviceRun listed = device_run(test::on_ranks(
+      2, small(folder.path() / "b", {"--device", "fake", "--devices", "3,1", "--explain"})));
+  EXPECT_THAT(listed.out, HasSubstr("device        fake:3"));
+  const DeviceRun few =
+      device_run(test::on_ranks(2, small(folder.path() / "c", {"--device", "fake"})),
+                 {"MUSTER_FAKE_DEVICES=1"});
+  EXPECT_NE(few.code, 0);
+  EXPECT_THAT(few.err, HasSubstr("each rank of a machine has a device of its own"));
+}
+
+TEST(DeviceCommand, RanksOnUnlikeKindsAreRefusedOnAllOfThem) {
+  const test::Folder folder;
+  std::string line = test::program_path("muster");
+  for (const std::string& word : small(folder.path() / "a")) line += concat(" '", word, "'");
+  const DeviceRun run = device_run(
+      {"run",
+       "--nproc-per-node",
+       "2",
+       "--",
+       "sh",
+       "-c",
+       concat(
+           "if [ $RANK = 0 ]; then kind=cpu; else kind=fake; fi; exec ", line, " --device $kind")});
+  EXPECT_NE(run.code, 0);
+  EXPECT_THAT(
+      run.err,
+      HasSubstr("all ranks of a job compute on one kind of device (got rank 0 on cpu, rank 1 "
+                "on fake:1)"));
+}
+
+TEST(DeviceCommand, ChannelsLastAndDeterminismDoNotDependOnTheDevice) {
+  expect_same_as_cpu({"--model", "cnn:width=4,hidden=16", "--channels-last"},
+                     {"--device", "fake:0"});
+  expect_same_as_cpu({"--model", "cnn:width=4,hidden=16", "--deterministic"},
+                     {"--device", "fake:0"});
+  expect_same_as_cpu({"--model",
+                      "cnn:width=4,hidden=16",
+                      "--channels-last",
+                      "--devices",
+                      "2",
+                      "--strategy",
+                      "zero2"},
+                     {"--device", "fake"});
+}
+
 TEST(DeviceCommand, GoesOnFromCpuToDeviceAndBackAsIfUnbroken) {
   const test::Folder folder;
   const fs::path whole = folder.path() / "whole", parts = folder.path() / "parts";
@@ -94,7 +169,10 @@ TEST(DeviceCommand, GoesOnFromCpuToDeviceAndBackAsIfUnbroken) {
 TEST(DeviceCommand, ABrokenRunWithDropoutGoesOnOnItsDevice) {
   const test::Folder folder;
   const fs::path whole = folder.path() / "whole", parts = folder.path() / "parts";
-  const Words flags{"--model", "cnn:width=4,hidden=16,dropout=0.2", "--device", "fake:0"};
+  const Words flags{"--model",
+                    "transformer:width=16,heads=2,layers=1,feedforward=32,dropout=0.2",
+                    "--device",
+                    "fake:0"};
   ASSERT_EQ(device_run(small(whole, flags)).code, 0);
   ASSERT_EQ(device_run(small(parts, test::joined(flags, {"--max-steps", "7"}))).code, 0);
   ASSERT_EQ(device_run({"train", "--resume", parts, "--max-steps", "0", "--device", "fake:0"}).code,

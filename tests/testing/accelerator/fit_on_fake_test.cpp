@@ -2,6 +2,7 @@
 #include <limits>
 #include <map>
 
+#include <c10/core/AutogradState.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -133,6 +134,8 @@ std::vector<std::string> rows_of(const fs::path& folder) {
 FakeRan ran(const FakeRun& run, const fs::path& output) {
   FakeRan all;
   testing::run_ranks(run.world, [&](const distributed::ProcessGroup& group) {
+    // Ranks that share a device: see Note [One replica per device].
+    c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
     FitPlan plan;
     FitOptions options = run.options;
     static_cast<FitNumbers&>(plan) =

@@ -13,6 +13,7 @@
 #include "muster/base/text.h"
 #include "muster/train/classifier/classifier_task.h"
 #include "muster/train/loop/evaluate.h"
+#include "muster/train/plan/placement.h"
 #include "muster/train/replicas/sharded_optimizer.h"
 
 #include "tests/support/error_of.h"

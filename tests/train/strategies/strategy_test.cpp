@@ -14,6 +14,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/data/sets/tensor_dataset.h"
+#include "muster/train/plan/placement.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
@@ -118,11 +119,20 @@ TEST(Strategies, DpIsOneProcessAndWantsItsDevices) {
   EXPECT_THAT(refusal_of([&] { plan_for(options); }), HasSubstr("--backend gloo"));
 }
 
-TEST(Strategies, DevicesAreRefusedWhereRanksAreProcesses) {
+TEST(Strategies, DevicesAreRanksOfOneProcessUnderAnyStrategyOfSeveral) {
   train::TrainOptions options = small_run();
-  options.strategy = "ddp";
-  options.devices = "3";
-  EXPECT_THAT(refusal_of([&] { plan_for(options, 1); }), HasSubstr("--nproc-per-node 3"));
+  options.devices = "2";
+  for (const char* strategy : {"ddp", "zero1", "zero2"}) {
+    options.strategy = strategy;
+    const train::TrainPlan plan = plan_for(options, 1);
+    EXPECT_EQ(plan.threads, 2);
+    EXPECT_EQ(plan.world_size, 2);
+    EXPECT_THAT(refusal_of([&] { plan_for(options, 2); }),
+                HasSubstr("ranks that are threads belong to one process (got 2 processes)"));
+  }
+  options.strategy = "single";
+  EXPECT_THAT(refusal_of([&] { plan_for(options, 1); }),
+              HasSubstr("it is for strategies with more than one rank"));
 }
 
 TEST(Dp, EqualsDdpBitForBitAndOneRankWithinRounding) {

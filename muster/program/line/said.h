@@ -1,0 +1,48 @@
+// What a command line has said, and the config file that says it again.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "muster/program/config/config_file.h"
+#include "muster/program/line/value.h"
+
+namespace muster::program {
+
+/// "batch_size", as in a plan, -> "--batch-size".
+std::string flag_of_option(std::string_view option);
+/// "--batch-size" -> "batch_size".
+std::string option_of_flag(std::string_view flag);
+
+/// The flag of an option that `info` describes (name, value, help, show_default); a bool is a switch.
+template <class Info, class T>
+void add_option_flag(CLI::App& app, const Info& info, T& value) {
+  const std::string flag = flag_of_option(info.name), help(info.help);
+  if constexpr (std::is_same_v<T, bool>) {
+    app.add_flag(flag, value, help);
+  } else {
+    CLI::Option* option = add_value(app, flag, value, help)->type_name(std::string(info.value));
+    if (info.show_default) option->capture_default_str();
+  }
+}
+
+/// The options given, by the names that they have in a plan.
+std::vector<std::string> said_options(const CLI::App& app);
+
+/// What was said, as words: "--lr=0.1", "--fast-dev-run"; but for these options.
+std::vector<std::string> said_words(const CLI::App& app, std::span<const std::string_view> but);
+
+/// Writes a config file that says `words`; of a run that goes on over what the file said when it
+/// began. A file that cannot be read stays as it is, and `note` is told.
+void keep_config(const std::filesystem::path& file,
+                 bool goes_on,
+                 const std::vector<std::string>& words,
+                 std::span<const ConfigKey> keys,
+                 const std::function<void(const std::string&)>& note);
+
+}  // namespace muster::program
