@@ -70,8 +70,8 @@ struct FitOptions {
   std::string freeze;              ///< patterns: parameters that are not trained
   std::string lr_factor;           ///< "PATTERN=X,…": parts with X times the rate; the last holds
   double gradient_clip_val = 0;    ///< largest global 2-norm of the gradients; 0: no limit
-  double ema_decay =
-      0;  ///< of the average of weights that is tested; 0: none; see Note [Averaged weights]
+  /// Of the average of weights that is tested; 0: none; see Note [Averaged weights].
+  double ema_decay = 0;
   std::string ema_buffers = "average";    ///< or copy: what the average has of buffers
   std::string monitor = "validate_loss";  ///< validate_METRIC: which epoch is the best
   int64_t patience = 0;               ///< stop after so many epochs without a better one; 0: never

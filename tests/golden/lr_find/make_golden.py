@@ -49,7 +49,7 @@ def main():
     cases = []
     for num, low, high, centre, noise in [(100, 1e-8, 1.0, 0.6, 0.02), (60, 1e-5, 10.0, 0.45, 0.0), (40, 1e-4, 0.1, 2.0, 0.3)]:
         losses = valley(num, centre, noise)
-        cases.append({"steps": num, "min": low, "max": high, "losses": losses, **search(losses, low, high, num)})
+        cases.append({"tolerance": 1e-12, "steps": num, "min": low, "max": high, "losses": losses, **search(losses, low, high, num)})
     Path(__file__).with_name("golden.json").write_text(json.dumps({"cases": cases}, indent=1) + "\n")
 
 
