@@ -19,11 +19,10 @@
 #include "tests/support/folder.h"
 #include "tests/testing/accelerator/fake.h"
 
-namespace muster {
+namespace muster::train {
 namespace {
 
 namespace fs = std::filesystem;
-using namespace train;  // NOLINT: names of the room under test
 using test::kFake0;
 using test::same_bits;
 using ::testing::AllOf;
@@ -297,4 +296,4 @@ TEST(FitOnFake, TheTraceShowsTheNextBatchesCopiesBesideEachStep) {
 }
 
 }  // namespace
-}  // namespace muster
+}  // namespace muster::train
