@@ -16,9 +16,9 @@ using namespace muster::tune;
 
 /// The result of `parse`, or nothing for a refusal; any other exception ends the program.
 template <class Parse>
-auto taken(Parse parse) -> std::optional<decltype(program::parse())> {
+auto taken(Parse parse) -> std::optional<decltype(parse())> {
   try {
-    return program::parse();
+    return parse();
   } catch (const Error& error) {
     fuzz::require(error.kind() == ErrorKind::kUsage, "a refusal is a usage error");
     return std::nullopt;

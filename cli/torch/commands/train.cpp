@@ -28,10 +28,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What is of one start of the program, and not of what it trains.
-constexpr std::string_view kOfOneStart[] = {
-    "output", "resume", "config", "explain", "json", "trace", "trace_steps"};
-
 int report_result(const train::ProgramEnd& end, bool json, program::Console& console) {
   const train::FitResult& result = end.result;
   if (result.interrupted) {
@@ -95,8 +91,11 @@ class Classifying final : public train::Program {
     return train::classifier_maker(plan_, is_resumed);
   }
   void folder_ready(const fs::path& output, bool is_resumed) override {
-    program::keep_config(
-        output / "config.toml", is_resumed, program::said_words(app_, kOfOneStart), keys_, note_);
+    program::keep_config(output / "config.toml",
+                         is_resumed,
+                         program::said_words(app_, train::kOfOneStart),
+                         keys_,
+                         note_);
   }
 
  private:

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -66,6 +67,10 @@ ProgramEnd run_program(Program& program,
                        const ProgramVoice& voice,
                        std::vector<std::pair<std::string, std::string>> about,
                        const tensor::DeviceKinds& kinds = tensor::usual_devices());
+
+/// Options of one start of a program, not of what it trains: the config.toml of a run leaves them out.
+inline constexpr std::string_view kOfOneStart[] = {
+    "output", "resume", "config", "explain", "json", "trace", "trace_steps"};
 
 /// Where a run's numbers come from, for its page: the command line, as it was typed, and where and
 /// when it was.

@@ -10,6 +10,7 @@
 #include "muster/base/text.h"
 #include "muster/program/line/parse.h"
 #include "muster/program/line/said.h"
+#include "muster/train/program/run_program.h"
 
 namespace muster::train {
 namespace {
@@ -30,10 +31,6 @@ constexpr program::ConfigOwner kTaskOwners[] = {{"strategy", "strategy"},
                                                 {"optimizer", "optimizer"},
                                                 {"lr-schedule", "lr schedule"},
                                                 {"backend", "backend"}};
-// What is of one start of the program, and not of what it trains.
-constexpr std::string_view kOfOneStart[] = {
-    "output", "resume", "config", "explain", "json", "trace", "trace_steps"};
-
 std::string_view kind_of(const TaskProgram::Value& value) {
   constexpr std::string_view kKinds[] = {"N", "X", "", "TEXT", "PATH"};
   return kKinds[value.index()];
