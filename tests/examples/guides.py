@@ -22,7 +22,7 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 INLINE = re.compile(r"`((?:build/bin/)?muster [^`]+)`")
 COMMAND = re.compile(r"(?:^|(?<=[\s(]))(?:\S*/)?muster ((?:run|train|evaluate|predict|new|tune|study|report|list|completion|man)\b.*)")
 # Words that depend on the machine.
-OF_MACHINE = re.compile(r"^(workers|threads|note) ")
+OF_MACHINE = re.compile(r"^(workers|threads|device|note) ")
 
 
 class Guides:
