@@ -44,12 +44,17 @@ Evaluation evaluate(Task& task,
   const int64_t samples = dataset->size();
   Meter own(std::make_shared<const std::vector<Metric>>(task.metrics()));
   task.begin_evaluation(options.phase, dataset->spec());
-  data::Loader loader(
-      std::move(dataset),
-      {.batch_size = options.batch_size, .workers = options.workers},
-      std::make_unique<data::ExactCoverSampler>(
-          samples,
-          data::ExactCoverSamplerOptions{.world_size = group.world_size(), .rank = group.rank()}));
+  // The order is nobody's business here, so data that has a cheap one is read in that.
+  std::shared_ptr<const data::Sampler> sampler = dataset->own_sampler(
+      {.world_size = group.world_size(), .rank = group.rank(), .shuffle = false});
+  if (!sampler) {
+    sampler = std::make_shared<data::ExactCoverSampler>(
+        samples,
+        data::ExactCoverSamplerOptions{.world_size = group.world_size(), .rank = group.rank()});
+  }
+  data::Loader loader(std::move(dataset),
+                      {.batch_size = options.batch_size, .workers = options.workers},
+                      std::move(sampler));
   const StepContext context{.phase = options.phase, .step = options.step, .epoch = options.epoch};
   int64_t done = 0;
   for (const data::Batch& batch : loader.epoch(0)) {
