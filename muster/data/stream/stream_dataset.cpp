@@ -53,8 +53,8 @@ uint32_t StreamDataset::fingerprint() const {
   const size_t most = 64, count = std::min(firsts.size(), most);
   for (size_t i = 0; i < count; ++i) {
     const int64_t first = firsts[firsts.size() * i / count];
-    for (const auto& [name, tensor] : samples({&first, 1})[0].tensors)
-      sum = fingerprint_of(tensor, sum);
+    const std::vector<Sample> one = samples({&first, 1});
+    for (const auto& [name, tensor] : one[0].tensors) sum = fingerprint_of(tensor, sum);
   }
   return sum;
 }

@@ -44,8 +44,8 @@ class ShardReader {
 };
 
 /// Derive, give the sizes of the shards, and open one. Sample i is the i-th of all shards one behind
-/// the other. Any sample may be asked for at any time, but only its own_sampler()'s order is fast: an
-/// evaluation, which is in the order of the samples, reads every shard on each rank.
+/// the other. Any sample may be asked for at any time, but only its own_sampler()'s order is fast:
+/// predictions, which are in the order of the samples, read every shard on each rank.
 class StreamDataset : public Dataset {
  public:
   int64_t size() const final { return starts_.back(); }

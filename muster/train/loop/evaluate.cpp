@@ -73,12 +73,18 @@ Evaluation evaluate(Task& task,
   const c10::Device device = device_of(*task.module());
   StepSums own(std::make_shared<const std::vector<Metric>>(task.metrics()), device);
   task.begin_evaluation(options.phase, dataset->spec());
+  // The order is nobody's business here, so data that has a cheap one is read in that.
+  std::shared_ptr<const data::Sampler> sampler = dataset->own_sampler(
+      {.world_size = group.world_size(), .rank = group.rank(), .shuffle = false});
+  if (!sampler) {
+    sampler = std::make_shared<data::ExactCoverSampler>(
+        samples,
+        data::ExactCoverSamplerOptions{.world_size = group.world_size(), .rank = group.rank()});
+  }
   data::Loader loader(
       std::move(dataset),
       {.batch_size = options.batch_size, .workers = options.workers, .device = device},
-      std::make_unique<data::ExactCoverSampler>(
-          samples,
-          data::ExactCoverSamplerOptions{.world_size = group.world_size(), .rank = group.rank()}));
+      std::move(sampler));
   const StepContext context{.phase = options.phase, .step = options.step, .epoch = options.epoch};
   data::DeviceBatches batches(device);
   batches.begin(loader.epoch(0));

@@ -297,6 +297,9 @@ TEST(MixedStrategies, TrainTheSameModelBitForBitAndOneRanksWithinRounding) {
     train::TrainOptions options = small_run();
     options.model = "mlp:hidden=16";
     options.optimizer = "adamw";
+    // A gradient at the edge of float16 may overflow on one rank and not in the shares of two; these
+    // samples have none.
+    options.validation_split = "tail";
     const test::Folder one_folder, ddp_folder;
     const Ran one = run_mixed(precision, options, 1, one_folder.path());
     options.strategy = "ddp";

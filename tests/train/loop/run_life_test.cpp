@@ -242,6 +242,7 @@ train::TrainOptions ever_worse() {
   options.lr = 3;
   options.epochs = 4;
   options.test_weights = "best";
+  options.validation_split = "tail";  // of these samples it is so
   return options;
 }
 

@@ -76,7 +76,7 @@ TEST(Plan, EveryWordThatHelpNamesIsTaken) {
       value = before;
     }
   });
-  EXPECT_EQ(words, 2 + 2 + 3 + 2 + 2 + 2 + 3);
+  EXPECT_EQ(words, 2 + 3 + 4 + 2 + 2 + 3);
 }
 
 TEST(Plan, TheBatchIsGlobalAndSharedEqually) {
