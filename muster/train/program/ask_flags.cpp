@@ -20,11 +20,12 @@ constexpr const char* kAskEpilogue =
 void add_ask_flags(CLI::App& app, AskOptions& ask) {
   using program::add_value;
   add_value(app, "run", ask.run, "the run's folder")->type_name("DIR")->required();
-  add_value(app,
-            "--weights",
-            ask.weights,
-            "of which checkpoint: its folder, or its name in the run, step-N; ema: the last averages "
-            "(--ema-decay) [the one that the run tests at its end]")
+  add_value(
+      app,
+      "--weights",
+      ask.weights,
+      "of which checkpoint: its folder, or its name in the run, step-N; ema: the last averages "
+      "(--ema-decay) [the one that the run tests at its end]")
       ->type_name("last|best|ema|CHECKPOINT");
   add_value(app, "--split", ask.split, "which samples")
       ->type_name("test|train|validation")
