@@ -32,6 +32,27 @@ std::vector<double> gradient_of(const std::vector<double>& values) {
   return out;
 }
 
+/// Whether some losses behind the suggestion are below those of the first steps by more than these
+/// scatter: else the steepest place may be chance.
+bool falls_behind(const std::vector<LrPoint>& points, size_t at) {
+  constexpr size_t kNear = 20, kMean = 5;
+  const auto mean = [&](size_t from, size_t count) {
+    double sum = 0;
+    for (size_t i = from; i < from + count; ++i) sum += points[i].loss;
+    return sum / static_cast<double>(count);
+  };
+  const double start = mean(0, kSkipBegin);
+  double scatter = 0;
+  for (size_t i = 0; i < kSkipBegin; ++i) scatter += std::pow(points[i].loss - start, 2);
+  scatter = std::sqrt(scatter / static_cast<double>(kSkipBegin - 1));
+  const size_t end = std::min(at + kNear, points.size());
+  const size_t count = std::min(kMean, end - at);
+  for (size_t i = at; i + count <= end; ++i) {
+    if (mean(i, count) < start - scatter) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 LrSearchOptions parse_lr_search(const std::string& spec) {
@@ -93,9 +114,7 @@ LrFound found_lr(const LrSearch& search) {
          .value = concat(search.points().size(), " before the loss diverged"),
          .hint = "give --lr a number, or search lower: --lr find:min=1e-12,max=0.01"});
   }
-  const std::vector<LrPoint>& points = search.points();
-  const double before = points[*at - 1].smoothed, after = points[*at + 1].smoothed;
-  return {.points = points, .at = *at, .falls = after < before};
+  return {.points = search.points(), .at = *at, .falls = falls_behind(search.points(), *at)};
 }
 
 }  // namespace muster::train
