@@ -32,25 +32,20 @@ std::vector<double> gradient_of(const std::vector<double>& values) {
   return out;
 }
 
-/// Whether some losses behind the suggestion are below those of the first steps by more than these
-/// scatter: else the steepest place may be chance.
+/// Whether the losses behind the suggestion, by their median, are below those of the first steps by
+/// more than these scatter: else the steepest place may be chance.
 bool falls_behind(const std::vector<LrPoint>& points, size_t at) {
-  constexpr size_t kNear = 20, kMean = 5;
-  const auto mean = [&](size_t from, size_t count) {
-    double sum = 0;
-    for (size_t i = from; i < from + count; ++i) sum += points[i].loss;
-    return sum / static_cast<double>(count);
-  };
-  const double start = mean(0, kSkipBegin);
-  double scatter = 0;
+  constexpr size_t kNear = 20;
+  double start = 0, scatter = 0;
+  for (size_t i = 0; i < kSkipBegin; ++i) start += points[i].loss / double{kSkipBegin};
   for (size_t i = 0; i < kSkipBegin; ++i) scatter += std::pow(points[i].loss - start, 2);
-  scatter = std::sqrt(scatter / static_cast<double>(kSkipBegin - 1));
-  const size_t end = std::min(at + kNear, points.size());
-  const size_t count = std::min(kMean, end - at);
-  for (size_t i = at; i + count <= end; ++i) {
-    if (mean(i, count) < start - scatter) return true;
-  }
-  return false;
+  scatter = std::sqrt(scatter / double{kSkipBegin - 1});
+  std::vector<double> behind;
+  for (size_t i = at; i < std::min(at + kNear, points.size()); ++i)
+    behind.push_back(points[i].loss);
+  const auto middle = behind.begin() + static_cast<std::ptrdiff_t>(behind.size() / 2);
+  std::nth_element(behind.begin(), middle, behind.end());
+  return *middle < start - scatter;
 }
 
 }  // namespace

@@ -68,8 +68,8 @@ struct LrFound {
   double lr() const { return points.at(at).lr; }
 };
 
-/// Throws a usage error if there is no suggestion. `falls` is false where no five of the next twenty
-/// losses are below the first ten by more than those scatter.
+/// Throws a usage error if there is no suggestion. `falls` is false where the median of the next
+/// twenty losses is not below the first ten by more than those scatter.
 LrFound found_lr(const LrSearch& search);
 
 }  // namespace muster::train
