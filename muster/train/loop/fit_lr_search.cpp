@@ -45,19 +45,20 @@ FitPlan with_lr(const FitPlan& plan, const LrFound& found) {
 }
 
 std::string line_of(const LrFound& found) {
-  return concat("learning rate ",
-                shortest(found.lr()),
-                " found in ",
-                found.points.size(),
-                " steps from ",
-                shortest(found.points.front().lr),
-                " to ",
-                shortest(found.points.back().lr),
-                " (",
-                kLrSearchPlot,
-                ", ",
-                kLrSearchTable,
-                found.falls ? ")" : "); the loss fell nowhere: look at the plot");
+  return concat(
+      "learning rate ",
+      shortest(found.lr()),
+      " found in ",
+      found.points.size(),
+      " steps from ",
+      shortest(found.points.front().lr),
+      " to ",
+      shortest(found.points.back().lr),
+      " (",
+      kLrSearchPlot,
+      ", ",
+      kLrSearchTable,
+      found.falls ? ")" : "); it may be chance, so noisy are the losses: look at the plot");
 }
 
 }  // namespace

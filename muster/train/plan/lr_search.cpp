@@ -32,6 +32,22 @@ std::vector<double> gradient_of(const std::vector<double>& values) {
   return out;
 }
 
+/// Whether the losses behind the suggestion, by their median, are below those of the first steps by
+/// more than these scatter: else the steepest place may be chance.
+bool falls_behind(const std::vector<LrPoint>& points, size_t at) {
+  constexpr size_t kNear = 20;
+  double start = 0, scatter = 0;
+  for (size_t i = 0; i < kSkipBegin; ++i) start += points[i].loss / double{kSkipBegin};
+  for (size_t i = 0; i < kSkipBegin; ++i) scatter += std::pow(points[i].loss - start, 2);
+  scatter = std::sqrt(scatter / double{kSkipBegin - 1});
+  std::vector<double> behind;
+  for (size_t i = at; i < std::min(at + kNear, points.size()); ++i)
+    behind.push_back(points[i].loss);
+  const auto middle = behind.begin() + static_cast<std::ptrdiff_t>(behind.size() / 2);
+  std::nth_element(behind.begin(), middle, behind.end());
+  return *middle < start - scatter;
+}
+
 }  // namespace
 
 LrSearchOptions parse_lr_search(const std::string& spec) {
@@ -93,9 +109,7 @@ LrFound found_lr(const LrSearch& search) {
          .value = concat(search.points().size(), " before the loss diverged"),
          .hint = "give --lr a number, or search lower: --lr find:min=1e-12,max=0.01"});
   }
-  const std::vector<LrPoint>& points = search.points();
-  const double before = points[*at - 1].smoothed, after = points[*at + 1].smoothed;
-  return {.points = points, .at = *at, .falls = after < before};
+  return {.points = search.points(), .at = *at, .falls = falls_behind(search.points(), *at)};
 }
 
 }  // namespace muster::train

@@ -64,11 +64,12 @@ class LrSearch {
 struct LrFound {
   std::vector<LrPoint> points;
   size_t at = 0;      ///< of the suggestion
-  bool falls = true;  ///< false: the smoothed loss falls nowhere
+  bool falls = true;  ///< false: it may be chance; see found_lr()
   double lr() const { return points.at(at).lr; }
 };
 
-/// Throws a usage error if there is no suggestion.
+/// Throws a usage error if there is no suggestion. `falls` is false where the median of the next
+/// twenty losses is not below the first ten by more than those scatter.
 LrFound found_lr(const LrSearch& search);
 
 }  // namespace muster::train

@@ -73,6 +73,17 @@ TEST(LrSearch, ReadsItsParametersAndRefusesOthers) {
     EXPECT_THAT(refusal_of([&] { train::parse_lr_search(bad); }), HasSubstr("--lr")) << bad;
 }
 
+TEST(LrSearch, SaysWhereTheSteepestPlaceMayBeChance) {
+  LrSearch noisy({.steps = 40}), clear({.steps = 40});
+  for (int step = 0; step < 40; ++step) {
+    const double noise = 0.1 * std::sin(step * 2.7);
+    noisy.add(1 + noise);
+    clear.add(1 + noise - (step > 20 ? 0.5 : 0));
+  }
+  EXPECT_FALSE(train::found_lr(noisy).falls);
+  EXPECT_TRUE(train::found_lr(clear).falls);
+}
+
 TEST(LrSearch, WritesATableAndAPicture) {
   LrSearch search({.steps = 30});
   while (!search.is_over()) {
