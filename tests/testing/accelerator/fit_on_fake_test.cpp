@@ -133,7 +133,7 @@ std::vector<std::string> rows_of(const fs::path& folder) {
 FakeRan ran(const FakeRun& run, const fs::path& output) {
   FakeRan all;
   testing::run_ranks(run.world, [&](const distributed::ProcessGroup& group) {
-    // Ranks that share a device: see Note [One replica per device].
+    // As fit_on_threads(): see Note [One replica per device].
     c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
     FitPlan plan;
     FitOptions options = run.options;
@@ -143,7 +143,10 @@ FakeRan ran(const FakeRun& run, const fs::path& output) {
                     run.data.facts(),
                     Masked().metrics());
     plan.options = options;
-    plan.devices = {run.device};
+    plan.threads = run.world;  // a device for each
+    plan.devices.clear();
+    for (int rank = 0; rank < run.world; ++rank)
+      plan.devices.push_back(run.device.is_cpu() ? run.device : FakeAccelerator::device(rank));
     plan.record = to_json(options, plan);
     std::optional<Checkpoint> checkpoint;
     if (run.resume) checkpoint = read_checkpoint(*run.resume);
@@ -178,7 +181,7 @@ void expect_same_weights(const FakeRan& a, const FakeRan& b) {
 // Each row and hook names its own step, though it is known a step later. Memory is NaN where nothing
 // was written, and a missing wait between streams throws.
 TEST(FitOnFake, HasTheCpusNumbersRowsAndHooksBitForBit) {
-  const FakeAccelerator fake({.poison = true});
+  const FakeAccelerator fake({.devices = 2, .poison = true});
   for (const int world : {1, 2}) {
     for (const int64_t accumulate : {1, 2}) {
       FakeRun run;
