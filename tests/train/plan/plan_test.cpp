@@ -82,11 +82,7 @@ TEST(Plan, EveryWordThatHelpNamesIsTaken) {
       value = before;
     }
   });
-<<<<<<< HEAD
-  EXPECT_EQ(words, 2 + 3 + 4 + 2 + 2 + 3);
-=======
   EXPECT_EQ(words, 2 + 3 + 3 + 3 + 2 + 2 + 3);
->>>>>>> e92422e62d79657c5a2725a50fe9acbe16446bd8
 }
 
 TEST(Plan, TheBatchIsGlobalAndSharedEqually) {
