@@ -4,7 +4,7 @@
 //     and read a row in next().
 // How to run: muster run --nproc-per-node 2 -- build/bin/examples/streaming --output runs/stream
 // Expected output (the last digits depend on the machine):
-//     test loss 0.0, absolute_error 0.0
+//     test loss 0.0319, absolute_error 0.0966
 #include <torch/torch.h>
 
 #include "muster/data.h"
