@@ -2,11 +2,13 @@
 
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <ATen/core/TensorBase.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/InferenceMode.h>
 
 #include "muster/base/error.h"
 #include "muster/testing/accelerator/allocators.h"
@@ -23,8 +25,12 @@ void refuse_layout(const std::string& op, const at::Tensor& tensor) {
                      .hint = "to_dense(), or the CPU"});
 }
 
-/// The same tensor over another storage, of another kind of device.
+/// The same tensor over another storage, of another kind of device. An inference tensor or not, as
+/// `tensor` is: in inference mode a parameter and its views have versions all the same.
 at::Tensor relabelled(const at::Tensor& tensor, c10::Storage storage, c10::DispatchKey key) {
+  std::optional<c10::InferenceMode> mode;
+  if (tensor.is_inference() != c10::InferenceMode::is_enabled())
+    mode.emplace(tensor.is_inference());
   at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage), c10::DispatchKeySet(key), tensor.dtype());
   c10::TensorImpl* const impl = result.unsafeGetTensorImpl();

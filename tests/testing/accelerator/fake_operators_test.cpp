@@ -223,5 +223,30 @@ TEST(FakeAutocast, LinearRunsInTheLowerTypeAndSoftmaxInFloat) {
   EXPECT_EQ(net->weight.grad().scalar_type(), at::kFloat);
 }
 
+// A parameter keeps its version there, as do its views; what is made there has none.
+TEST(FakeInference, NetsAnswerInInferenceModeAsOutsideOfIt) {
+  const FakeAccelerator fake;
+  torch::nn::Sequential net(torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 4, 3)),
+                            torch::nn::BatchNorm2d(4),
+                            torch::nn::ReLU(),
+                            torch::nn::Flatten(),
+                            torch::nn::Linear(4 * 36, 5));
+  net->to(kFake0);
+  net->eval();
+  const at::Tensor images = torch::randn({2, 3, 8, 8}, kFake0);
+  const at::Tensor outside = net->forward(images);
+  {
+    const c10::InferenceMode mode;
+    const at::Tensor inside = net->forward(images);
+    EXPECT_TRUE(inside.is_inference());
+    EXPECT_TRUE(same_bits(inside, outside.detach()));
+    const at::Tensor view = net->parameters()[0].view(-1);
+    EXPECT_FALSE(view.is_inference());
+  }
+  net->train();
+  net->forward(images).sum().backward();  // the parameters are as they were
+  EXPECT_TRUE(net->parameters()[0].grad().defined());
+}
+
 }  // namespace
 }  // namespace muster
