@@ -77,6 +77,7 @@ TEST(LrFind, MakesTheStepsOfALoopByHand) {
   train::TrainOptions options = small_mlp();
   options.optimizer = "sgd:momentum=0";
   options.lr = searched("find:steps=30,min=1e-3,max=10");
+  options.validation_split = "tail";  // the loop below takes the first 200
   options.max_steps = 1;
   const test::Folder folder;
   run_noted(options, folder.path());
