@@ -1,0 +1,181 @@
+// What of a run is in its checkpoints: taken up and saved. See Note [Exact resume].
+#include <iterator>
+#include <map>
+
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+#include "muster/train/checkpoints/model_state.h"
+#include "muster/train/loop/first_rank.h"
+#include "muster/train/loop/training.h"
+
+namespace muster::train {
+namespace {
+
+// Files in a checkpoint.
+constexpr const char* kCommHook = "comm_hook";
+
+void append(tensor::NamedTensorList own, tensor::NamedTensorList& all) {
+  all.insert(all.end(), std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));
+}
+
+constexpr const char* kDeviceKey = "device";  // kind of device of a checkpoint; none: the CPU
+
+std::string other_device_line(const std::string& before, const std::string& now) {
+  return concat("the checkpoint is of a run on ",
+                before,
+                ", and this one is on ",
+                now,
+                ": random numbers are drawn anew from the seed and the step, and sums round "
+                "otherwise");
+}
+
+}  // namespace
+
+namespace detail {
+
+void Trainer::restore(const Checkpoint& checkpoint) {
+  groups_->check_resume(checkpoint.loop.value("groups", Json()));
+  load_model_state(module(), checkpoint.model);
+  for (const auto& part : parts_) part->load_state(checkpoint.optimizer);
+  load_hooks(checkpoint);
+  load_average(checkpoint);
+  position_ = checkpoint.position;
+  epoch_meter_.load(checkpoint.loop.at("epoch"));
+  window_meter_.load(checkpoint.loop.at("window"));
+  schedule_->load_state(checkpoint.loop.at("schedule"));
+  load_scalers(checkpoint.loop.value("scaler", Json::object()));
+  best_.load_state(checkpoint.loop.at("best"));
+  if (checkpoint.loop.contains("task")) task_->load_state(checkpoint.loop.at("task"));
+  best_step_ = checkpoint.best_step;
+  const std::string kind = c10::DeviceTypeName(device_.type(), /*lower_case=*/true);
+  const std::string before = checkpoint.loop.value(kDeviceKey, std::string("cpu"));
+  restore_generator(generator_, checkpoint, group_, plan_.options.seed, kind == before);
+  if (kind != before) log_.note(other_device_line(before, kind));
+  last_saved_ = started_after_ = position_.step;
+}
+
+/// One part's scale as it is, those of several by their names.
+Json Trainer::scaler_state() const {
+  if (parts_.size() == 1) return parts_[0]->scaler().state();
+  Json all = Json::object();
+  for (const auto& part : parts_) all[part->name()] = part->scaler().state();
+  return all;
+}
+
+int64_t Trainer::skipped_steps() const {
+  int64_t all = 0;
+  for (const auto& part : parts_) all += part->scaler().skipped_steps();
+  return all;
+}
+
+void Trainer::load_scalers(const Json& state) {
+  if (parts_.size() == 1) return parts_[0]->scaler().load_state(state);
+  for (const auto& part : parts_)
+    part->scaler().load_state(state.value(part->name(), Json::object()));
+}
+
+/// What a communication hook kept is of use to that very hook alone.
+void Trainer::load_hooks(const Checkpoint& checkpoint) {
+  const auto saved = checkpoint.more.find(kCommHook);
+  const bool is_same = checkpoint.plan.value("comm_hook", "none") == plan_.options.comm_hook;
+  const tensor::NamedTensorList none;
+  for (const auto& part : parts_) {
+    part->load_hook_state(is_same && saved != checkpoint.more.end() ? saved->second : none,
+                          group_,
+                          checkpoint.world_size);
+  }
+}
+
+void Trainer::make_average() {
+  const FitOptions& options = plan_.options;
+  if (options.ema_decay == 0) return;
+  ema_.emplace(module(), options.ema_decay, options.ema_buffers == "average");
+  log_.note(concat("averaged weights: ",
+                   human_bytes(static_cast<uint64_t>(ema_->bytes())),
+                   " more on each rank; validation and test are of the averages"));
+}
+
+void Trainer::load_average(const Checkpoint& checkpoint) {
+  if (!ema_) return;
+  const auto saved = checkpoint.more.find(std::string(kAverages));
+  if (saved == checkpoint.more.end()) {
+    throw usage_error({.refused = "--ema-decay",
+                       .rule = "a run that averages its weights does so from its start",
+                       .value = "the checkpoint has no averages",
+                       .hint = "begin a new run with --weights"});
+  }
+  const Json record = checkpoint.loop.value("ema", Json::object());
+  ema_->load(saved->second, record.value("updates", int64_t{1}));
+}
+
+void Trainer::save() {
+  hear_all();
+  check_weights();
+  check_hooks();
+  const tensor::NamedTensorList rng = gather_rng_states(group_, generator_);
+  if (writer_) is_written();  // so that two states are not in memory at once
+  tensor::NamedTensorList optimizer, hooks;
+  for (const auto& part : parts_) {
+    append(part->state(), optimizer);
+    append(part->hook_state(group_), hooks);
+  }
+  last_saved_ = position_.step;
+  const auto place = folder_ != nullptr ? folder_->place() : std::nullopt;
+  if (place && *place != folder_->path()) writer_.emplace(*place, plan_.options.keep_checkpoints);
+  if (place) {
+    Json loop = {{"epoch", epoch_meter_.to_json()},
+                 {"window", window_meter_.to_json()},
+                 {"schedule", schedule_->state()},
+                 {"scaler", scaler_state()},
+                 {"best", best_.state()},
+                 {"task_name", task_->name()},
+                 {"task", task_->state()}};
+    if (!groups_->record().is_null()) loop["groups"] = groups_->record();
+    if (!device_.is_cpu()) loop[kDeviceKey] = c10::DeviceTypeName(device_.type(), true);
+    std::map<std::string, tensor::NamedTensorList> more;
+    if (!hooks.empty()) more[kCommHook] = std::move(hooks);
+    if (ema_) {
+      loop["ema"] = {{"updates", ema_->updates()}};
+      more[std::string(kAverages)] = ema_->state();
+    }
+    writer_->start({.position = position_,
+                    .world_size = group_.world_size(),
+                    .global_batch = plan_.options.batch_size,
+                    .plan = plan_.record,
+                    .loop = std::move(loop),
+                    .best_step = best_step_,
+                    .model = model_state(module()),
+                    .optimizer = std::move(optimizer),
+                    .more = std::move(more),
+                    .rng = rng});
+  }
+  on_first_rank(group_, [this] {
+    check_folder();
+    if (callbacks_.saved && is_written())
+      callbacks_.saved({.at = hooks_.here(), .path = writer_->wait()});
+  });
+}
+
+/// Rank 0: waits for the checkpoint in hand. False if the folder was moved under the writer's hands.
+bool Trainer::is_written() {
+  try {
+    writer_->wait();
+    return true;
+  } catch (const std::exception&) {
+    if (folder_->place() == folder_->path()) throw;
+    return false;
+  }
+}
+
+/// Rank 0: ends the run if its folder is not where it was. A new one there would be half a run, and
+/// whoever moved it looks for the whole in the other place.
+void Trainer::check_folder() {
+  const auto place = folder_->place();
+  if (place == folder_->path()) return;
+  if (place) writer_->wait();
+  throw folder_->gone(place);
+}
+
+}  // namespace detail
+}  // namespace muster::train
