@@ -206,6 +206,7 @@ AskedClassifier ask_classifier(const AskOptions& said,
   asked.task = make_seeded(classifier_maker(plan, /*is_resumed=*/true), plan.options.seed);
   if (!device.is_cpu())
     with_memory_words(device, "at the start", [&] { asked.task->move_to(device); });
+  take_dtype(*asked.task->module(), told);
   load_on_all_ranks(*asked.task->module(), group, [&] { return std::move(saved); });
   asked.options = {.batch_size = said.batch_size,
                    .workers = said.workers >= 0

@@ -7,6 +7,20 @@
 #include "muster/formats/crc32.h"
 
 namespace muster::train {
+namespace {
+
+/// As zero1 and zero2 keep them where they are told to: all that are not whole numbers.
+bool is_bfloat16(const tensor::NamedTensorList& weights) {
+  bool some = false;
+  for (const auto& [name, weight] : weights) {
+    if (!weight.is_floating_point()) continue;
+    if (weight.scalar_type() != at::kBFloat16) return false;
+    some = true;
+  }
+  return some;
+}
+
+}  // namespace
 
 void check_same_samples(const data::Dataset& samples,
                         const std::string& data,
@@ -23,11 +37,16 @@ void check_same_samples(const data::Dataset& samples,
   }
 }
 
+void take_dtype(torch::nn::Module& module, const Json& told) {
+  if (told.at("bfloat16").get<bool>()) module.to(at::kBFloat16);
+}
+
 Json told_by_first(const Checkpoint& saved, const distributed::ProcessGroup& group) {
   const Json own = {{"plan", saved.plan},
                     {"step", saved.position.step},
                     {"epoch", saved.position.epoch},
                     {"averaged", saved.is_averaged},
+                    {"bfloat16", is_bfloat16(saved.model)},
                     {"folder", saved.folder.string()},
                     {"task", saved.loop.value("task_name", Json())}};
   return parse_json(group.all_gather_text(group.rank() == 0 ? json_text(own) : "")[0],

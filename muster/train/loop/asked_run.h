@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include <torch/nn/module.h>
+
 #include "muster/base/json.h"
 #include "muster/data/dataset.h"
 #include "muster/distributed/process_group.h"
@@ -15,6 +17,10 @@ namespace muster::train {
 void check_same_samples(const data::Dataset& samples,
                         const std::string& data,
                         const distributed::ProcessGroup& group);
+
+/// The module in the dtype of the weights that rank 0 has read: in bfloat16 where the run kept them
+/// so. Before they are loaded.
+void take_dtype(torch::nn::Module& module, const Json& told);
 
 /// What rank 0 tells of the checkpoint that it alone has read: "plan", "step", "epoch", "folder", and
 /// "task", its name, of checkpoints that say it. Collective.

@@ -90,7 +90,7 @@ Evaluation evaluate(Task& task,
   batches.begin(loader.epoch(0));
   SumsShown shown(loader.batches_per_epoch(), after_batch);
   const auto in_words = [&](const auto& action) {
-    return with_memory_words(device, "in an evaluation", action);
+    return with_memory_words(device, kInEvaluation, action);
   };
   while (const auto next = in_words([&] { return batches.next(); })) {
     const StepResult result = in_words([&] {

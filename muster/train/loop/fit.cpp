@@ -232,7 +232,18 @@ FitResult fit(const TaskMaker& make_task,
     }
   };
   if (plan.options.lr.search.empty()) return run(plan, callbacks);
-  if (resume) return run(with_lr_of(plan, *resume), callbacks);
+  if (resume) {
+    const FitPlan kept = with_lr_of(plan, *resume);
+    on_first_rank(group, [&] {
+      if (callbacks.note)
+        callbacks.note(concat("--lr ",
+                              plan.options.lr.search,
+                              ": a run that goes on keeps its rate, ",
+                              shortest(kept.lr),
+                              ", unless --lr gives it a number"));
+    });
+    return run(kept, callbacks);
+  }
   const FittedLr lr = with_memory_words(
       device_of_rank(plan, group.rank()), "in the search for a learning rate", [&] {
         return find_lr(make_task, data, plan, group, callbacks);

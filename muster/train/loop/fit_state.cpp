@@ -52,6 +52,13 @@ void Trainer::restore(const Checkpoint& checkpoint) {
   const std::string before = checkpoint.loop.value(kDeviceKey, std::string("cpu"));
   restore_generator(generator_, checkpoint, group_, plan_.options.seed, kind == before);
   if (kind != before) log_.note(other_device_line(before, kind));
+  const std::string strategy = checkpoint.plan.value("strategy", plan_.options.strategy);
+  if (strategy != plan_.options.strategy) {
+    log_.note(concat("the checkpoint is of a run by --strategy ",
+                     strategy,
+                     ", and this one goes on by ",
+                     plan_.options.strategy));
+  }
   last_saved_ = started_after_ = position_.step;
 }
 

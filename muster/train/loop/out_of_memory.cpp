@@ -14,10 +14,15 @@ Error out_of_memory(const c10::OutOfMemoryError& error,
   const size_t free = text.find(" is free", tried == std::string::npos ? 0 : tried);
   if (tried != std::string::npos && free != std::string::npos)
     text = text.substr(tried, free + std::string(" is free").size() - tried);
-  return environment_error({.refused = concat(device, " is out of memory ", when),
-                            .rule = text,
-                            .hint = "take a smaller --batch-size (with --accumulate-grad-batches "
-                                    "for the same steps), --precision bf16-mixed, or more ranks"});
+  // Who only asks a run has no steps, and the precision is the run's.
+  const bool only_asks = when == kInEvaluation || when == kInPrediction;
+  return environment_error(
+      {.refused = concat(device, " is out of memory ", when),
+       .rule = text,
+       .hint = only_asks
+                   ? "take a smaller --batch-size, or another --device"
+                   : "take a smaller --batch-size (with --accumulate-grad-batches for the same "
+                     "steps), --precision bf16-mixed, or more devices"});
 }
 
 }  // namespace muster::train

@@ -10,6 +10,10 @@
 
 namespace muster::train {
 
+/// When: of work that has no optimizer step.
+inline constexpr const char* kInEvaluation = "in an evaluation";
+inline constexpr const char* kInPrediction = "in a prediction";
+
 /// In words of ours, with the bytes that LibTorch names. `when`: "at the start", "in step 3".
 Error out_of_memory(const c10::OutOfMemoryError& error,
                     c10::Device device,

@@ -103,7 +103,7 @@ void predict(Task& task,
   const std::vector<int64_t> some{0};
   const c10::Device device = device_of(*task.module());
   const auto in_words = [&](const auto& action) {
-    return with_memory_words(device, "in a prediction", action);
+    return with_memory_words(device, kInPrediction, action);
   };
   data::DeviceBatches batches(device);
   const tensor::NamedTensorList example =

@@ -228,6 +228,14 @@ FitNumbers resolve_fit(FitOptions& options,
   resolve_strategy(options, numbers, around);
   std::tie(numbers.optimizer_name, numbers.optimizer_params) = split_spec(options.optimizer);
   std::tie(numbers.schedule_name, numbers.schedule_params) = split_spec(options.lr_schedule);
+  const auto own_rate = numbers.schedule_params.find("max_lr");
+  if (!options.lr.search.empty() && own_rate != numbers.schedule_params.end() &&
+      to_double(own_rate->second).value_or(0) != 0) {
+    throw usage_error({.refused = "--lr " + options.lr.search,
+                       .rule = "what is found is the rate of the schedule",
+                       .value = "--lr-schedule " + options.lr_schedule,
+                       .hint = "leave max_lr away"});
+  }
   const auto [precision, precision_params] = split_spec(options.precision);
   numbers.precision = parse_precision(precision, precision_params);
   if (options.fast_dev_run && !options.lr.search.empty()) {

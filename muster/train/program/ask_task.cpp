@@ -148,6 +148,7 @@ void ask_task(const TaskAskLine& line,
   if (first) note_other_content(record, ask.split, *samples, console);
   check_same_samples(*samples, name, group);
   if (!device.is_cpu()) with_memory_words(device, "at the start", [&] { task->move_to(device); });
+  take_dtype(*task->module(), told);
   load_on_all_ranks(*task->module(), group, [&] { return std::move(saved); });
   const auto [precision, params] = split_spec(trained.precision);
   const EvaluateOptions options{

@@ -79,6 +79,17 @@ TEST(EvaluateCommand, GivesTheNumbersOfTheRunsOwnTest) {
   }
 }
 
+TEST(EvaluateCommand, AnswersInTheDtypeThatTheRunKeepsItsWeightsIn) {
+  const test::Folder folder;
+  const Json run = trained(folder.path(), 2, {"--strategy", "zero2:dtype=bfloat16"});
+  for (const int ranks : {1, 2}) {
+    const Json numbers =
+        object_of(asked(ranks, {"evaluate", folder.path() / "a", "--json", "--weights", "last"}));
+    EXPECT_NEAR(numbers.at("loss").get<double>(), run.at("test_loss").get<double>(), 1e-6);
+    EXPECT_EQ(numbers.at("accuracy"), run.at("test_accuracy"));
+  }
+}
+
 TEST(EvaluateCommand, TellsNumbersLineByLine) {
   const test::Folder folder;
   trained(folder.path(), 1);
