@@ -22,8 +22,9 @@ void check_same_samples(const data::Dataset& samples,
 /// so. Before they are loaded.
 void take_dtype(torch::nn::Module& module, const Json& told);
 
-/// What rank 0 tells of the checkpoint that it alone has read: "plan", "step", "epoch", "folder", and
-/// "task", its name, of checkpoints that say it. Collective.
+/// What rank 0 tells of the checkpoint that it alone has read: "plan", "step", "epoch", "folder",
+/// whether its weights are "averaged" (--ema-decay) or in "bfloat16", and "task", its name, of
+/// checkpoints that say it. Collective.
 Json told_by_first(const Checkpoint& saved, const distributed::ProcessGroup& group);
 
 }  // namespace muster::train
