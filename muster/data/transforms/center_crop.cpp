@@ -34,17 +34,18 @@ class CenterCrop final : public Transform {
   }
 
   const DataSpec& spec() const override { return spec_; }
-  void apply(Sample& sample, Rng&) const override {
-    at::Tensor& image = sample["data"];
-    image = image.narrow(-2, top_, size_).narrow(-1, left_, size_).contiguous();
-  }
+  void apply(Sample& sample, Rng&) const override { sample["data"] = middle_of(sample["data"]); }
   bool apply(Batch& batch, const BatchRng&) const override {
-    at::Tensor& images = batch["data"];
-    images = images.narrow(-2, top_, size_).narrow(-1, left_, size_).contiguous();
+    batch["data"] = middle_of(batch["data"]);
     return true;
   }
 
  private:
+  /// Of an image or of several // [..., H, W]
+  at::Tensor middle_of(const at::Tensor& images) const {
+    return images.narrow(-2, top_, size_).narrow(-1, left_, size_).contiguous();
+  }
+
   DataSpec spec_;
   int64_t size_, top_, left_;
 };

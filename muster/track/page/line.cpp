@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "muster/base/text.h"
+#include "muster/track/utf8.h"
 
 namespace muster::track {
 namespace {
@@ -83,6 +84,18 @@ std::string coordinate(double value) {
   std::string text = fixed(value, 1);
   if (text.ends_with(".0")) text.resize(text.size() - 2);
   return text == "-0" ? "0" : text;
+}
+
+std::string svg_text(std::string_view classes, double x, double y, std::string_view words) {
+  return concat("<text class=\"",
+                classes,
+                "\" x=\"",
+                coordinate(x),
+                "\" y=\"",
+                coordinate(y),
+                "\">",
+                escape_xml(words),
+                "</text>\n");
 }
 
 std::string path_data(std::span<const Point> points) {

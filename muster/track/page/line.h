@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace muster::track {
@@ -33,5 +34,8 @@ std::string path_data(std::span<const Point> points);
 
 /// A coordinate for SVG: at most one digit behind the point, no "-0".
 std::string coordinate(double value);
+
+/// Words in a drawing, of these classes: <text class="t end" x="…" y="…">…</text>, and a line's end.
+std::string svg_text(std::string_view classes, double x, double y, std::string_view words);
 
 }  // namespace muster::track

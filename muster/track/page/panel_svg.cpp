@@ -7,6 +7,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/track/page/axis.h"
+#include "muster/track/page/line.h"
 #include "muster/track/utf8.h"
 
 namespace muster::track {
@@ -98,18 +99,6 @@ class Drawing {
   double px(double x) const { return left_ + x_.place(x) * width(); }
   double py(double y) const { return bottom() - std::clamp(y_.place(y), -0.1, 1.1) * height(); }
 
-  static std::string text(std::string_view type, double x, double y, std::string_view words) {
-    return concat("<text class=\"",
-                  type,
-                  "\" x=\"",
-                  coordinate(x),
-                  "\" y=\"",
-                  coordinate(y),
-                  "\">",
-                  escape_xml(words),
-                  "</text>\n");
-  }
-
   static std::string line(std::string_view type, double x1, double y1, double x2, double y2) {
     return concat("<path class=\"",
                   type,
@@ -146,10 +135,11 @@ class Drawing {
                        "</tspan></text>\n");
       right -= kLetter * letters + 14;
     }
-    return text("title",
-                0,
-                20,
-                cut(panel_.title + (panel_.unit.empty() ? "" : " (" + panel_.unit + ")"), right)) +
+    return svg_text(
+               "title",
+               0,
+               20,
+               cut(panel_.title + (panel_.unit.empty() ? "" : " (" + panel_.unit + ")"), right)) +
            legend;
   }
 
@@ -170,18 +160,18 @@ class Drawing {
     for (size_t i = 0; i < y_.ticks.size(); ++i) {
       const double y = py(y_.ticks[i]);
       out += line("grid", left_, y, size_.width - kRight, y);
-      out += text("t end", left_ - 7, y + 4, y_.labels[i]);
+      out += svg_text("t end", left_ - 7, y + 4, y_.labels[i]);
     }
     for (size_t i = 0; i < x_.ticks.size(); ++i) {
       const double x = px(x_.ticks[i]);
       out += line("axis", x, bottom(), x, bottom() + 4);
-      out += text("t mid", x, bottom() + 17, x_.labels[i]);
+      out += svg_text("t mid", x, bottom() + 17, x_.labels[i]);
     }
     out += line("axis", left_, bottom(), size_.width - kRight, bottom());
-    return out + text("t dim mid",
-                      left_ + width() / 2,
-                      bottom() + 32,
-                      y_.log ? "optimizer step (logarithmic upwards)" : "optimizer step");
+    return out + svg_text("t dim mid",
+                          left_ + width() / 2,
+                          bottom() + 32,
+                          y_.log ? "optimizer step (logarithmic upwards)" : "optimizer step");
   }
 
   /// The numbers of the epochs to mark are multiples of this: 1, 2, 5, 10, … with room for labels.
@@ -205,10 +195,10 @@ class Drawing {
       const double x = px(static_cast<double>(mark.last_step));
       if (mark.epoch % stride != 0 || x - last < kEpochSpacing / 2) continue;
       out += line("epoch", x, kTop, x, bottom()) +
-             text("t dim mid", x, kTop - 10, std::to_string(mark.epoch));
+             svg_text("t dim mid", x, kTop - 10, std::to_string(mark.epoch));
       last = x;
     }
-    return out.empty() ? out : out + text("t dim end", left_ - 7, kTop - 10, "epoch");
+    return out.empty() ? out : out + svg_text("t dim end", left_ - 7, kTop - 10, "epoch");
   }
 
   std::vector<Point> drawn(std::span<const Point> stretch) const {

@@ -19,18 +19,6 @@ constexpr double kPlotWidth = 640, kPlotHeight = 400;
 constexpr double kPlotLeft = 60, kPlotRight = 20, kPlotTop = 64, kPlotBottom = 48;
 constexpr int kPlotTicks = 10;
 
-std::string words_at(std::string_view type, double x, double y, std::string_view words) {
-  return concat("<text class=\"",
-                type,
-                "\" x=\"",
-                coordinate(x),
-                "\" y=\"",
-                coordinate(y),
-                "\">",
-                track::escape_xml(words),
-                "</text>\n");
-}
-
 std::string path_of(std::string_view type, std::string_view data) {
   return concat("<path class=\"", type, "\" d=\"", data, "\"/>\n");
 }
@@ -68,20 +56,20 @@ class LrPlot {
       out += path_of("grid",
                      track::path_data(
                          std::vector<track::Point>{{kPlotLeft, y}, {kPlotWidth - kPlotRight, y}}));
-      out += words_at("end dim", kPlotLeft - 8, y + 4, y_.labels[i]);
+      out += track::svg_text("end dim", kPlotLeft - 8, y + 4, y_.labels[i]);
     }
     for (size_t i = 0; i < x_.ticks.size(); ++i) {
       const double x = px(x_.ticks[i]);
       out += path_of("axis",
                      track::path_data(std::vector<track::Point>{{x, bottom()}, {x, bottom() + 5}}));
-      out += words_at("mid dim", x, bottom() + 19, x_.labels[i]);
+      out += track::svg_text("mid dim", x, bottom() + 19, x_.labels[i]);
     }
     out += path_of("axis",
                    track::path_data(std::vector<track::Point>{
                        {kPlotLeft, bottom()}, {kPlotWidth - kPlotRight, bottom()}}));
-    out += words_at(
+    out += track::svg_text(
         "mid dim", (kPlotLeft + kPlotWidth - kPlotRight) / 2, kPlotHeight - 10, "learning rate");
-    return out + words_at("dim", 16, kPlotTop - 12, "loss, smoothed; pale: of each step");
+    return out + track::svg_text("dim", 16, kPlotTop - 12, "loss, smoothed; pale: of each step");
   }
 
   std::string curves() const {
@@ -106,7 +94,8 @@ class LrPlot {
                   "\" cy=\"",
                   coordinate(py(point.smoothed)),
                   "\" r=\"4.5\"/>\n") +
-           words_at(is_right ? "end k c1" : "k c1", is_right ? x - 8 : x + 8, kPlotTop + 12, words);
+           track::svg_text(
+               is_right ? "end k c1" : "k c1", is_right ? x - 8 : x + 8, kPlotTop + 12, words);
   }
 
   const LrFound& found_;
