@@ -1,5 +1,7 @@
 #include "cli/line/ask_flags.h"
 
+#include "muster/program/line/said.h"
+
 #include "cli/line/app.h"
 
 namespace muster::cli {
@@ -34,40 +36,9 @@ void add_ask_flags(CLI::App& app, train::AskOptions& ask) {
   program::add_value(app, "run", ask.run, "the folder of a run of `muster train`")
       ->type_name("DIR")
       ->required();
-  program::add_value(
-      app,
-      "--weights",
-      ask.weights,
-      "of which checkpoint: its folder, or its name in the run, step-N; ema: the last averages "
-      "(--ema-decay) [the one that the run tests at its end]")
-      ->type_name("last|best|ema|CHECKPOINT");
-  program::add_value(
-      app, "--data", ask.data, "name:key=value,… (muster list datasets) [the run's own]")
-      ->type_name("DATA");
-  program::add_value(app,
-                     "--data-dir",
-                     ask.data_dir,
-                     "folder of the dataset's files [the run's, or the dataset's usual place]")
-      ->type_name("DIR");
-  program::add_value(
-      app, "--split", ask.split, "which samples; validation: those that the run held out")
-      ->type_name("test|train|validation")
-      ->capture_default_str();
-  program::add_value(app, "--batch-size", ask.batch_size, "samples per batch, on each rank")
-      ->type_name("N")
-      ->capture_default_str();
-  program::add_value(
-      app, "--workers", ask.workers, "loader threads per rank [-1: from cores and ranks]")
-      ->type_name("N");
-  program::add_value(app,
-                     "--device",
-                     ask.device,
-                     "where to compute; a kind alone: each rank on the device of its number")
-      ->type_name("auto|cpu|cuda|cuda:N")
-      ->capture_default_str();
-  program::add_value(app, "--backend", ask.backend, "process group (muster list backends)")
-      ->type_name("NAME|auto")
-      ->capture_default_str();
+  train::visit_ask_options(ask, /*names_data=*/true, [&](const auto& info, auto& value) {
+    program::add_option_flag(app, info, value);
+  });
 }
 
 }  // namespace

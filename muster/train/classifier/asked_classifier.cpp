@@ -1,14 +1,12 @@
 #include "muster/train/classifier/asked_classifier.h"
 
 #include <algorithm>
-#include <thread>
 #include <tuple>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
-#include "muster/data/loader/loader.h"
 #include "muster/data/sets/subset_dataset.h"
 #include "muster/data/transform/transformed.h"
 #include "muster/formats/crc32.h"
@@ -17,8 +15,6 @@
 #include "muster/train/classifier/validation_split.h"
 #include "muster/train/loop/asked_run.h"
 #include "muster/train/loop/first_rank.h"
-#include "muster/train/loop/out_of_memory.h"
-#include "muster/train/loop/run_start.h"
 #include "muster/train/loop/task_parts.h"
 
 namespace muster::train {
@@ -167,11 +163,7 @@ AskedClassifier ask_classifier(const AskOptions& said,
                                const Surroundings& around,
                                const distributed::ProcessGroup& group,
                                c10::Device device) {
-  if (said.batch_size < 1) {
-    throw usage_error({.refused = "--batch-size",
-                       .rule = "at least 1",
-                       .value = std::to_string(said.batch_size)});
-  }
+  check_batch_size(said);
   Checkpoint saved;  // on rank 0
   on_first_rank(group, [&] {
     saved = read_weights(said.run, said.weights);
@@ -204,17 +196,8 @@ AskedClassifier ask_classifier(const AskOptions& said,
                                            .classes = spec.classes});
   asked.samples = as_model_sees(samples, plan.options.eval_transform, plan.model_shape);
   asked.task = make_seeded(classifier_maker(plan, /*is_resumed=*/true), plan.options.seed);
-  if (!device.is_cpu())
-    with_memory_words(device, "at the start", [&] { asked.task->move_to(device); });
-  take_dtype(*asked.task->module(), told);
-  load_on_all_ranks(*asked.task->module(), group, [&] { return std::move(saved); });
-  asked.options = {.batch_size = said.batch_size,
-                   .workers = said.workers >= 0
-                                  ? said.workers
-                                  : data::default_workers(around.cores, around.local_world_size),
-                   .precision = plan.precision.kind,
-                   .step = asked.step,
-                   .epoch = told.at("epoch").get<int64_t>()};
+  load_asked(*asked.task, device, told, std::move(saved), group);
+  asked.options = asked_options(said, around, told, plan.precision.kind);
   return asked;
 }
 

@@ -1,10 +1,15 @@
 #include "muster/train/loop/asked_run.h"
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/data/loader/loader.h"
 #include "muster/formats/crc32.h"
+#include "muster/train/loop/out_of_memory.h"
+#include "muster/train/loop/run_start.h"
 
 namespace muster::train {
 namespace {
@@ -22,6 +27,12 @@ bool is_bfloat16(const tensor::NamedTensorList& weights) {
 
 }  // namespace
 
+void check_batch_size(const AskOptions& ask) {
+  if (ask.batch_size >= 1) return;
+  throw usage_error(
+      {.refused = "--batch-size", .rule = "at least 1", .value = std::to_string(ask.batch_size)});
+}
+
 void check_same_samples(const data::Dataset& samples,
                         const std::string& data,
                         const distributed::ProcessGroup& group) {
@@ -37,10 +48,6 @@ void check_same_samples(const data::Dataset& samples,
   }
 }
 
-void take_dtype(torch::nn::Module& module, const Json& told) {
-  if (told.at("bfloat16").get<bool>()) module.to(at::kBFloat16);
-}
-
 Json told_by_first(const Checkpoint& saved, const distributed::ProcessGroup& group) {
   const Json own = {{"plan", saved.plan},
                     {"step", saved.position.step},
@@ -51,6 +58,29 @@ Json told_by_first(const Checkpoint& saved, const distributed::ProcessGroup& gro
                     {"task", saved.loop.value("task_name", Json())}};
   return parse_json(group.all_gather_text(group.rank() == 0 ? json_text(own) : "")[0],
                     "what rank 0 says");
+}
+
+void load_asked(Task& task,
+                c10::Device device,
+                const Json& told,
+                Checkpoint saved,
+                const distributed::ProcessGroup& group) {
+  if (!device.is_cpu()) with_memory_words(device, "at the start", [&] { task.move_to(device); });
+  if (told.at("bfloat16").get<bool>()) task.module()->to(at::kBFloat16);
+  load_on_all_ranks(*task.module(), group, [&] { return std::move(saved); });
+}
+
+EvaluateOptions asked_options(const AskOptions& ask,
+                              const Surroundings& around,
+                              const Json& told,
+                              Precision precision) {
+  return {.batch_size = ask.batch_size,
+          .workers = ask.workers >= 0
+                         ? ask.workers
+                         : data::default_workers(around.cores, around.local_world_size),
+          .precision = precision,
+          .step = told.at("step").get<int64_t>(),
+          .epoch = told.at("epoch").get<int64_t>()};
 }
 
 }  // namespace muster::train

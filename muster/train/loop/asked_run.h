@@ -3,14 +3,21 @@
 
 #include <string>
 
-#include <torch/nn/module.h>
+#include <c10/core/Device.h>
 
 #include "muster/base/json.h"
 #include "muster/data/dataset.h"
 #include "muster/distributed/process_group.h"
 #include "muster/train/checkpoints/checkpoint.h"
+#include "muster/train/loop/evaluate.h"
+#include "muster/train/loop/resolve.h"
+#include "muster/train/plan/ask_options.h"
+#include "muster/train/task/task.h"
 
 namespace muster::train {
+
+/// Throws a usage error for a batch size below 1.
+void check_batch_size(const AskOptions& ask);
 
 /// Throws a usage error, the same on all ranks, unless all have the same samples; `data` is what they
 /// are called. Collective.
@@ -18,13 +25,23 @@ void check_same_samples(const data::Dataset& samples,
                         const std::string& data,
                         const distributed::ProcessGroup& group);
 
-/// The module in the dtype of the weights that rank 0 has read: in bfloat16 where the run kept them
-/// so. Before they are loaded.
-void take_dtype(torch::nn::Module& module, const Json& told);
-
 /// What rank 0 tells of the checkpoint that it alone has read: "plan", "step", "epoch", "folder",
 /// whether its weights are "averaged" (--ema-decay) or in "bfloat16", and "task", its name, of
 /// checkpoints that say it. Collective.
 Json told_by_first(const Checkpoint& saved, const distributed::ProcessGroup& group);
+
+/// Moves the task to `device`, in the dtype that the run keeps its weights in, and gives every rank the
+/// weights that rank 0 has read. Collective.
+void load_asked(Task& task,
+                c10::Device device,
+                const Json& told,
+                Checkpoint saved,
+                const distributed::ProcessGroup& group);
+
+/// How the samples are asked about, under the run's precision.
+EvaluateOptions asked_options(const AskOptions& ask,
+                              const Surroundings& around,
+                              const Json& told,
+                              Precision precision);
 
 }  // namespace muster::train

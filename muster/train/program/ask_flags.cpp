@@ -18,32 +18,10 @@ constexpr const char* kAskEpilogue =
     "Exit codes: 0 done, 1 failed, 2 wrong use.";
 
 void add_ask_flags(CLI::App& app, AskOptions& ask) {
-  using program::add_value;
-  add_value(app, "run", ask.run, "the run's folder")->type_name("DIR")->required();
-  add_value(
-      app,
-      "--weights",
-      ask.weights,
-      "of which checkpoint: its folder, or its name in the run, step-N; ema: the last averages "
-      "(--ema-decay) [the one that the run tests at its end]")
-      ->type_name("last|best|ema|CHECKPOINT");
-  add_value(app, "--split", ask.split, "which samples")
-      ->type_name("test|train|validation")
-      ->capture_default_str();
-  add_value(app, "--batch-size", ask.batch_size, "samples per batch, on each rank")
-      ->type_name("N")
-      ->capture_default_str();
-  add_value(app, "--workers", ask.workers, "loader threads per rank [-1: from cores and ranks]")
-      ->type_name("N");
-  add_value(app,
-            "--device",
-            ask.device,
-            "where to compute; a kind alone: each rank on the device of its number")
-      ->type_name("auto|cpu|cuda|cuda:N")
-      ->capture_default_str();
-  add_value(app, "--backend", ask.backend, "process group (muster list backends)")
-      ->type_name("NAME|auto")
-      ->capture_default_str();
+  program::add_value(app, "run", ask.run, "the run's folder")->type_name("DIR")->required();
+  visit_ask_options(ask, /*names_data=*/false, [&](const AskInfo& info, auto& value) {
+    program::add_option_flag(app, info, value);
+  });
 }
 
 }  // namespace

@@ -13,17 +13,14 @@
 #include "muster/base/metric_text.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
-#include "muster/data/loader/loader.h"
 #include "muster/distributed/process_group.h"
 #include "muster/formats/crc32.h"
 #include "muster/train/checkpoints/saved_weights.h"
 #include "muster/train/loop/asked_run.h"
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/loop/first_rank.h"
-#include "muster/train/loop/out_of_memory.h"
 #include "muster/train/loop/predict.h"
 #include "muster/train/loop/resolve.h"
-#include "muster/train/loop/run_start.h"
 #include "muster/train/loop/task_parts.h"
 #include "muster/train/plan/fit_plan.h"
 #include "muster/train/program/rows_csv.h"
@@ -117,10 +114,7 @@ void ask_task(const TaskAskLine& line,
               const tensor::DeviceKinds& kinds,
               program::Console& console) {
   const AskOptions& ask = line.ask;
-  if (ask.batch_size < 1) {
-    throw usage_error(
-        {.refused = "--batch-size", .rule = "at least 1", .value = std::to_string(ask.batch_size)});
-  }
+  check_batch_size(ask);
   const auto env = rank_env_from();
   const Surroundings around = surroundings_of(env, kinds);
   const Placement placed = place_asked(ask, around);
@@ -147,17 +141,10 @@ void ask_task(const TaskAskLine& line,
     if (first) console.note(remark);
   if (first) note_other_content(record, ask.split, *samples, console);
   check_same_samples(*samples, name, group);
-  if (!device.is_cpu()) with_memory_words(device, "at the start", [&] { task->move_to(device); });
-  take_dtype(*task->module(), told);
-  load_on_all_ranks(*task->module(), group, [&] { return std::move(saved); });
+  load_asked(*task, device, told, std::move(saved), group);
   const auto [precision, params] = split_spec(trained.precision);
-  const EvaluateOptions options{
-      .batch_size = ask.batch_size,
-      .workers = ask.workers >= 0 ? ask.workers
-                                  : data::default_workers(around.cores, around.local_world_size),
-      .precision = parse_precision(precision, params).kind,
-      .step = told.at("step").get<int64_t>(),
-      .epoch = told.at("epoch").get<int64_t>()};
+  const EvaluateOptions options =
+      asked_options(ask, around, told, parse_precision(precision, params).kind);
   if (line.predicts) {
     write_predictions(*task, samples, group, options, line.output, console.out());
   } else {
