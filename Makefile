@@ -95,7 +95,7 @@ compat:
 plain:
 	@scripts/setup.sh
 	@cmake --preset plain
-	@cmake --build build-plain -j $(JOBS)
+	@cmake --build build-plain -j $(JOBS) -- -k 0
 	@cmake --build build-plain -j $(JOBS) --target verify_headers benchmark_programs parity_programs
 
 package:

@@ -75,8 +75,9 @@ std::optional<ArrivedBatch> DeviceBatches::next() {
     std::optional<Batch> batch = epoch_->next();
     state_ = epoch_->state();
     if (!batch) return std::nullopt;
+    std::optional<Batch> made = floats_ ? batch : std::nullopt;
     lay_out(*batch);
-    return ArrivedBatch{.batch = std::move(*batch), .made = std::nullopt};
+    return ArrivedBatch{.batch = std::move(*batch), .made = std::move(made)};
   }
   wait_for_device();
   if (!ahead_) ahead_ = fetch();
@@ -100,9 +101,11 @@ Batch DeviceBatches::place(Batch batch) const {
 }
 
 void DeviceBatches::lay_out(Batch& batch) const {
-  if (!channels_last_) return;
+  if (!channels_last_ && !floats_) return;
   for (auto& [name, tensor] : batch.tensors) {
-    if (tensor.defined() && tensor.dim() == 4 && tensor.is_floating_point())
+    if (!tensor.defined()) continue;
+    if (floats_ && tensor.scalar_type() == at::kFloat) tensor = tensor.to(*floats_);
+    if (channels_last_ && tensor.dim() == 4 && tensor.is_floating_point())
       tensor = tensor.contiguous(at::MemoryFormat::ChannelsLast);
   }
 }

@@ -10,6 +10,7 @@
 
 #include <c10/core/Device.h>
 #include <c10/core/Event.h>
+#include <c10/core/ScalarType.h>
 
 #include "muster/data/loader/loader.h"
 #include "muster/tensor/device/copy_stream.h"
@@ -44,6 +45,10 @@ class DeviceBatches {
  public:
   /// With `channels_last`, tensors of numbers // [N, C, H, W] are in that memory format.
   explicit DeviceBatches(c10::Device device, bool channels_last = false);
+
+  /// From now on float32 tensors of a batch become `dtype` there: of a module whose weights are.
+  /// Nothing: they stay.
+  void cast_floats(std::optional<c10::ScalarType> dtype) { floats_ = dtype; }
 
   /// Ends the epoch before. The first batch is asked for by next().
   void begin(Epoch epoch);
@@ -83,6 +88,7 @@ class DeviceBatches {
 
   c10::Device device_;
   bool channels_last_;
+  std::optional<c10::ScalarType> floats_;
   std::optional<tensor::CopyStream> copies_;  // for an accelerator
   std::optional<Epoch> epoch_;
   std::optional<Ahead> ahead_;

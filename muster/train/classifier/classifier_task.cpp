@@ -13,15 +13,10 @@ std::vector<Metric> classifier_metrics(int64_t top_k) {
 
 ClassifierTask::ClassifierTask(std::shared_ptr<models::Classifier> model,
                                const ClassifierOptions& options)
-    : model_(std::move(model)), options_(options) {
-  const std::vector<at::Tensor> parameters = model_->parameters();
-  if (!parameters.empty()) first_parameter_ = parameters[0];
-}
+    : model_(std::move(model)), options_(options) {}
 
 at::Tensor ClassifierTask::scores_of(const data::Batch& batch) {
-  at::Tensor images = batch["data"];
-  if (first_parameter_.defined()) images = images.to(first_parameter_.scalar_type());
-  return model_->forward(std::move(images)).to(at::kFloat);
+  return model_->forward(batch["data"]).to(at::kFloat);
 }
 
 StepResult ClassifierTask::train_step(const data::Batch& batch, const StepContext&) {

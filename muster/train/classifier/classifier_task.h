@@ -46,7 +46,6 @@ class ClassifierTask final : public Task {
   at::Tensor scores_of(const data::Batch& batch);
 
   std::shared_ptr<models::Classifier> model_;
-  at::Tensor first_parameter_;  // undefined for a model without one
   ClassifierOptions options_;
   std::optional<ConfusionMatrix> confusion_;  // of a test
 };

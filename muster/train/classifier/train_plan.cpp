@@ -108,6 +108,7 @@ FitPlan fit_plan(const TrainPlan& plan) {
   out.options = plan.options;
   out.title = concat(plan.model_name, " on ", plan.data_name);
   out.record = to_json(plan);
+  out.carried = carried_json(plan.options);
   out.explained = explain(plan);
   return out;
 }

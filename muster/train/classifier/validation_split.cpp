@@ -25,14 +25,25 @@ std::vector<int64_t> listed(const std::string& split) {
   return formats::parse_index_list(read_file(path), path.string());
 }
 
-void check_listed(const TrainOptions& options, size_t count) {
+/// What the file lists, read once in the life of a run.
+void read_list(TrainOptions& options) {
+  const std::string& split = options.validation_split;
+  if (options.held_out.empty()) options.held_out = listed(split);
+  const auto count = static_cast<int64_t>(options.held_out.size());
+  if (count == 0) {
+    throw usage_error({.refused = "--validation-split " + split,
+                       .rule = "a file with the number of a sample on each line",
+                       .value = "it has none",
+                       .hint = "--validation-samples 0 trains without validation"});
+  }
   const int64_t said = options.validation_samples;
-  if (said < 0 || said == static_cast<int64_t>(count)) return;
-  throw usage_error({.refused = "--validation-samples",
-                     .rule = concat(options.validation_split, " has ", count, " samples"),
-                     .value = std::to_string(said),
-                     .hint = "leave --validation-samples away, or the file as it was when the run "
-                             "began"});
+  if (said >= 0 && said != count) {
+    throw usage_error({.refused = "--validation-samples",
+                       .rule = concat(split, " has ", count, " samples"),
+                       .value = std::to_string(said),
+                       .hint = "leave --validation-samples away"});
+  }
+  options.validation_samples = count;
 }
 
 }  // namespace
@@ -52,9 +63,7 @@ void resolve_validation(TrainOptions& options, const data::Dataset& all) {
   const std::vector<std::string> known{"auto", "stratified", "random", "tail"};
   if (is_file(split)) {
     split = with_whole_path(split);
-    const size_t in_file = listed(split).size();
-    check_listed(options, in_file);
-    count = static_cast<int64_t>(in_file);
+    read_list(options);
   } else if (std::find(known.begin(), known.end(), split) == known.end()) {
     throw usage_error({.refused = "--validation-split",
                        .rule = join(known, ", ") + " or file:FILE",
@@ -86,8 +95,9 @@ TrainParts split_off(const TrainOptions& options, const std::shared_ptr<const da
   }
   std::vector<int64_t> held_out;
   if (is_file(split)) {
-    held_out = listed(split);
-    check_listed(options, held_out.size());
+    TrainOptions read = options;  // it is there already, but for checkpoints of before it was kept
+    read_list(read);
+    held_out = std::move(read.held_out);
   } else {
     held_out = split == "stratified" ? data::stratified_sample(all->targets(), count, seed)
                                      : data::random_sample(all->size(), count, seed);

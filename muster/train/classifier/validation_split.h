@@ -24,8 +24,7 @@ struct TrainParts {
 };
 
 /// The parts of a training split, by options that are resolved: the same for the same options and
-/// data, in any process. Throws as resolve_validation(), and if a file has changed its number of
-/// samples since.
+/// data, in any process, whatever became of a file that was named. Throws as resolve_validation().
 TrainParts split_off(const TrainOptions& options, const std::shared_ptr<const data::Dataset>& all);
 
 }  // namespace muster::train

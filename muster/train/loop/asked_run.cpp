@@ -1,5 +1,6 @@
 #include "muster/train/loop/asked_run.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,21 +9,18 @@
 #include "muster/base/text.h"
 #include "muster/data/loader/loader.h"
 #include "muster/formats/crc32.h"
+#include "muster/tensor/bfloat16.h"
 #include "muster/train/loop/out_of_memory.h"
 #include "muster/train/loop/run_start.h"
 
 namespace muster::train {
 namespace {
 
-/// As zero1 and zero2 keep them where they are told to: all that are not whole numbers.
+/// As zero1 and zero2 keep them where they are told to; see tensor::to_bfloat16.
 bool is_bfloat16(const tensor::NamedTensorList& weights) {
-  bool some = false;
-  for (const auto& [name, weight] : weights) {
-    if (!weight.is_floating_point()) continue;
-    if (weight.scalar_type() != at::kBFloat16) return false;
-    some = true;
-  }
-  return some;
+  return std::any_of(weights.begin(), weights.end(), [](const auto& weight) {
+    return weight.second.scalar_type() == at::kBFloat16;
+  });
 }
 
 }  // namespace
@@ -66,7 +64,7 @@ void load_asked(Task& task,
                 Checkpoint saved,
                 const distributed::ProcessGroup& group) {
   if (!device.is_cpu()) with_memory_words(device, "at the start", [&] { task.move_to(device); });
-  if (told.at("bfloat16").get<bool>()) task.module()->to(at::kBFloat16);
+  if (told.at("bfloat16").get<bool>()) tensor::to_bfloat16(*task.module());
   load_on_all_ranks(*task.module(), group, [&] { return std::move(saved); });
 }
 

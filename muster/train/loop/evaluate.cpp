@@ -87,6 +87,7 @@ Evaluation evaluate(Task& task,
       std::move(sampler));
   const StepContext context{.phase = options.phase, .step = options.step, .epoch = options.epoch};
   data::DeviceBatches batches(device);
+  batches.cast_floats(input_dtype_of(*task.module()));
   batches.begin(loader.epoch(0));
   SumsShown shown(loader.batches_per_epoch(), after_batch);
   const auto in_words = [&](const auto& action) {

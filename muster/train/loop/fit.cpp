@@ -134,6 +134,7 @@ void Trainer::make_parts() {
     parts_.push_back(std::make_unique<TrainedPart>(
         std::move(part.name), plan_, std::move(part.module), group_, std::move(rules)));
   }
+  batches_.cast_floats(input_dtype_of(module()));
 }
 
 /// A backward whose gradients are dropped, where the strategy wants one; see

@@ -140,6 +140,8 @@ void Trainer::save() {
                  {"task", task_->state()}};
     if (!groups_->record().is_null()) loop["groups"] = groups_->record();
     if (!device_.is_cpu()) loop[kDeviceKey] = c10::DeviceTypeName(device_.type(), true);
+    Json plan = plan_.record;
+    plan.update(plan_.carried);
     std::map<std::string, tensor::NamedTensorList> more;
     if (!hooks.empty()) more[kCommHook] = std::move(hooks);
     if (ema_) {
@@ -149,7 +151,7 @@ void Trainer::save() {
     writer_->start({.position = position_,
                     .world_size = group_.world_size(),
                     .global_batch = plan_.options.batch_size,
-                    .plan = plan_.record,
+                    .plan = std::move(plan),
                     .loop = std::move(loop),
                     .best_step = best_step_,
                     .model = model_state(module()),

@@ -106,6 +106,7 @@ void predict(Task& task,
     return with_memory_words(device, kInPrediction, action);
   };
   data::DeviceBatches batches(device);
+  batches.cast_floats(input_dtype_of(*task.module()));
   const tensor::NamedTensorList example =
       in_words([&] { return answers(batches.place(dataset->get(some))); });
   const std::string form = form_of(example);

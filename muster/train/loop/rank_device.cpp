@@ -14,4 +14,12 @@ c10::Device device_of(const torch::nn::Module& module) {
   return c10::kCPU;
 }
 
+std::optional<c10::ScalarType> input_dtype_of(const torch::nn::Module& module) {
+  for (const at::Tensor& parameter : module.parameters()) {
+    const c10::ScalarType dtype = parameter.scalar_type();
+    if (dtype == at::kBFloat16 || dtype == at::kHalf) return dtype;
+  }
+  return std::nullopt;
+}
+
 }  // namespace muster::train

@@ -58,10 +58,11 @@ struct FitNumbers {
 
 /// Resolved; only this is read by the training.
 struct FitPlan : FitNumbers {
-  FitOptions options;            ///< auto and -1 replaced
-  std::string title;             ///< "cnn on fashion-mnist": of the run's page
-  Json record = Json::object();  ///< for config.json and checkpoints; see to_json()
-  std::string explained;         ///< one line per decision
+  FitOptions options;             ///< auto and -1 replaced
+  std::string title;              ///< "cnn on fashion-mnist": of the run's page
+  Json record = Json::object();   ///< for config.json and checkpoints; see to_json()
+  Json carried = Json::object();  ///< for checkpoints besides: too long for people to read
+  std::string explained;          ///< one line per decision
 };
 
 /// The samples of the first `batches` batches; all of them if that is -1.
@@ -75,6 +76,8 @@ Json to_json(const FitOptions& options, const FitNumbers& numbers);
 Json to_json(const TrainOptions& options, const FitNumbers& numbers);
 /// The numbers alone.
 Json to_json(const FitNumbers& numbers);
+/// FitPlan::carried: the samples that --validation-split file:FILE listed when the run began.
+Json carried_json(const TrainOptions& options);
 
 /// Fills `options` from a checkpoint's plan. Options named in `said` were given by the user now and
 /// stay. Throws a usage error that lists the differences if one that shapes the numbers (model,

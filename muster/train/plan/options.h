@@ -102,6 +102,8 @@ struct TrainOptions : FitOptions {
   /// Which ones: stratified or random by the seed, the tail, or file:FILE; auto: stratified if the
   /// data tells its classes, else random.
   std::string validation_split = "auto";
+  /// What file:FILE lists, once it is read: a run that goes on has it from its checkpoint.
+  std::vector<int64_t> held_out;
   std::string train_transform;  ///< data::parse_transforms' chain, of training samples
   std::string eval_transform;   ///< of those of validation, test and `muster evaluate`
   int64_t top_k = 0;            ///< also count answers among the k best scores; 0: do not

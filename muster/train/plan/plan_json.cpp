@@ -4,10 +4,13 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/formats/index_list.h"
 #include "muster/train/plan/fit_plan.h"
 
 namespace muster::train {
 namespace {
+
+constexpr const char* kHeldOut = "held_out";
 
 /// One text for a place however it is written; "" for none.
 std::string one_place(const std::filesystem::path& path) {
@@ -113,6 +116,17 @@ void take_over(const Json& plan, const std::vector<std::string>& said, TrainOpti
   if (!plan.contains("validation_split"))
     whole["validation_split"] = "tail";  // before there was one
   take_options(whole, said, options);
+  const auto held_out = plan.find(kHeldOut);
+  if (held_out == plan.end() || !held_out->is_string()) return;
+  const auto& train = plan.value("train_samples", int64_t{0});
+  options.held_out = formats::parse_index_ranges(held_out->get_ref<const std::string&>(),
+                                                 "the validation's samples in the checkpoint",
+                                                 train + options.validation_samples);
+}
+
+Json carried_json(const TrainOptions& options) {
+  if (options.held_out.empty()) return Json::object();
+  return {{kHeldOut, formats::to_index_ranges(options.held_out)}};
 }
 
 }  // namespace muster::train

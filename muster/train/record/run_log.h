@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "muster/formats/checkpoint_index.h"
 #include "muster/track/metrics_log.h"
 #include "muster/track/progress.h"
 #include "muster/train/metrics/metric.h"

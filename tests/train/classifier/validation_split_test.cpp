@@ -103,15 +103,40 @@ TEST(ValidationSplit, IsWhatAFileSays) {
     return test::error_of([&] { parts_of(said); });
   };
   EXPECT_THAT(refused(asked(split, 4)), HasSubstr("has 3 samples (got 4)"));
-  std::ofstream(file, std::ios::app) << "8\n";  // since the run began
-  EXPECT_THAT(test::error_of([&] { split_off(options, sorted_by_class()); }),
-              HasSubstr("has 4 samples (got 3)"));
   std::ofstream(file) << "1\nx\n";
   EXPECT_THAT(refused(asked(split, -1)), HasSubstr("held.txt, line 2: the number of a sample"));
   std::ofstream(file) << "60\n";
   EXPECT_THAT(refused(asked(split, -1)), HasSubstr("among 0 to 59 (got 60)"));
+  std::ofstream(file) << "# none\n";
+  EXPECT_THAT(refused(asked(split, -1)), HasSubstr("it has none"));
   EXPECT_THAT(refused(asked("file:/no/such", -1)), HasSubstr("there is no such file"));
   EXPECT_THAT(refused(asked("tial", 4)), HasSubstr("did you mean \"tail\"?"));
+}
+
+TEST(ValidationSplit, OfAFileStaysWhatItWasWhenTheRunBegan) {
+  const test::Folder folder;
+  const std::filesystem::path file = folder.path() / "held.txt";
+  std::ofstream(file) << "7\n3\n4\n59\n";
+  TrainOptions options = asked("file:" + file.string(), -1);
+  resolve_validation(options, *sorted_by_class());
+  options.lr = 0.1;
+  Json checkpoint = to_json(options, FitNumbers{.train_samples = 56});
+  checkpoint.update(carried_json(options));
+  EXPECT_FALSE(to_json(options, FitNumbers{}).contains("held_out"));  // config.json is for people
+
+  std::ofstream(file) << "8\n9\n";
+  for (const bool is_there : {true, false}) {
+    if (!is_there) std::filesystem::remove(file);
+    TrainOptions resumed;
+    take_over(checkpoint, {}, resumed);
+    resolve_validation(resumed, *sorted_by_class());
+    EXPECT_THAT(numbers_of(*split_off(resumed, sorted_by_class()).validation),
+                ElementsAre(3, 4, 7, 59));
+  }
+  checkpoint["held_out"] = "0-99";
+  TrainOptions resumed;
+  EXPECT_THAT(test::error_of([&] { take_over(checkpoint, {}, resumed); }),
+              HasSubstr("the validation's samples in the checkpoint: at most 60 numbers"));
 }
 
 TEST(ValidationSplit, OfARunOfBeforeIsTheTail) {
