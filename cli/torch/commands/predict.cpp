@@ -1,16 +1,11 @@
 // `muster predict`: what a trained classifier says of each sample, alone or as one rank of a job.
 #include "muster/train/loop/predict.h"
 
-#include <atomic>
-#include <filesystem>
 #include <memory>
 #include <ostream>
 
 #include <c10/core/DeviceGuard.h>
-#include <signal.h>
 
-#include "muster/base/error.h"
-#include "muster/base/file.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/program/line/parse.h"
@@ -18,6 +13,7 @@
 #include "muster/train/classifier/asked_classifier.h"
 #include "muster/train/classifier/predictions_csv.h"
 #include "muster/train/loop/first_rank.h"
+#include "muster/train/program/prediction_output.h"
 #include "muster/train/program/torch_words.h"
 
 #include "cli/command.h"
@@ -27,59 +23,11 @@
 namespace muster::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
-/// Ends the work on rank 0, so that no half file is left under any name.
-struct PredictionStopped {};
-
-// Set by the first SIGINT or SIGTERM; the second one kills.
-std::atomic<bool> prediction_stop_wanted{false};
-
-void watch_prediction_signals() {
-  struct sigaction action {};
-  action.sa_handler = [](int) { prediction_stop_wanted = true; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
-  ::signal(SIGXFSZ, SIG_IGN);  // a file size limit is reported like a full disk, not by death
-}
-
-/// Where the lines go: a file that appears as a whole, or stdout.
-class Lines {
- public:
-  Lines(const fs::path& output, program::Console& console) : console_(console) {
-    if (output == "-") return;
-    if (fs::exists(output) && !fs::is_regular_file(output)) {
-      throw usage_error({.refused = "--output " + output.string(),
-                         .rule = fs::is_directory(output) ? "it is a folder, not a file"
-                                                          : "it is no file that can be replaced",
-                         .hint = "name a file, or - for stdout"});
-    }
-    file_ = std::make_unique<AtomicFile>(output);
-  }
-
-  void write(std::string_view text) {
-    if (file_) {
-      file_->write(text);
-    } else {
-      console_.out() << text << std::flush;
-    }
-  }
-
-  void finish() {
-    if (file_) file_->commit();
-  }
-
- private:
-  program::Console& console_;
-  std::unique_ptr<AtomicFile> file_;
-};
-
 /// Of rank 0.
 void write_predictions(const PredictFlags& flags,
                        const train::AskedClassifier& asked,
                        const distributed::ProcessGroup& group,
-                       Lines& lines,
+                       train::PredictionOutput& lines,
                        program::Console& console,
                        program::Reporter& reporter) {
   train::PredictionsCsv csv(asked.samples->spec().class_names,
@@ -88,7 +36,6 @@ void write_predictions(const PredictFlags& flags,
   const int64_t samples = asked.samples->size();
   train::predict(
       *asked.task, asked.samples, group, asked.options, [&](const train::PredictedRows& rows) {
-        if (prediction_stop_wanted) throw PredictionStopped();
         csv.add(rows);
         const int64_t per_round = asked.options.batch_size * group.world_size();
         reporter.progress({.phase = "predict",
@@ -121,9 +68,11 @@ int predict_command(std::span<const std::string> args, program::Console& console
       distributed::init_process_group({.backend = flags.ask.backend, .device = device}, env);
   train::AskedClassifier asked = train::ask_classifier(flags.ask, around, group, device);
   asked.notes.insert(asked.notes.end(), placed.remarks.begin(), placed.remarks.end());
-  if (group.rank() == 0) watch_prediction_signals();
-  std::unique_ptr<Lines> lines;
-  train::on_first_rank(group, [&] { lines = std::make_unique<Lines>(flags.output, console); });
+  if (group.rank() == 0) train::watch_prediction_signals();
+  std::unique_ptr<train::PredictionOutput> lines;
+  train::on_first_rank(group, [&] {
+    lines = std::make_unique<train::PredictionOutput>(flags.output, console.out());
+  });
   if (group.rank() != 0) {
     train::predict(*asked.task, asked.samples, group, asked.options, {});
     return kDone;
@@ -132,7 +81,7 @@ int predict_command(std::span<const std::string> args, program::Console& console
   for (const std::string& note : asked.notes) reporter.note("muster: " + note);
   try {
     write_predictions(flags, asked, group, *lines, console, reporter);
-  } catch (const PredictionStopped&) {
+  } catch (const train::PredictionStopped&) {
     reporter.finish();
     console.note("interrupted: nothing is written");
     return kInterrupted;

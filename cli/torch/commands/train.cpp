@@ -94,6 +94,7 @@ class Classifying final : public train::Program {
     program::keep_config(output / "config.toml",
                          is_resumed,
                          program::said_words(app_, train::kOfOneStart),
+                         train::kOfOnePlace,
                          keys_,
                          note_);
   }

@@ -43,6 +43,7 @@ std::vector<std::string> said_words(const CLI::App& app, std::span<const std::st
 void keep_config(const std::filesystem::path& file,
                  bool goes_on,
                  const std::vector<std::string>& words,
+                 std::span<const std::string_view> only_now,
                  std::span<const ConfigKey> keys,
                  const std::function<void(const std::string&)>& note) {
   std::vector<std::string> all;
@@ -53,6 +54,8 @@ void keep_config(const std::filesystem::path& file,
   }
   const auto flag = [](const std::string& word) { return word.substr(0, word.find('=')); };
   std::erase_if(all, [&](const std::string& word) {
+    if (std::find(only_now.begin(), only_now.end(), option_of_flag(flag(word))) != only_now.end())
+      return true;
     return std::any_of(words.begin(), words.end(), [&](const std::string& other) {
       return flag(other) == flag(word);
     });

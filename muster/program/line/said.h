@@ -38,10 +38,12 @@ std::vector<std::string> said_options(const CLI::App& app);
 std::vector<std::string> said_words(const CLI::App& app, std::span<const std::string_view> but);
 
 /// Writes a config file that says `words`; of a run that goes on over what the file said when it
-/// began. A file that cannot be read stays as it is, and `note` is told.
+/// began, but for the options of `only_now`. A file that cannot be read stays as it is, and `note` is
+/// told.
 void keep_config(const std::filesystem::path& file,
                  bool goes_on,
                  const std::vector<std::string>& words,
+                 std::span<const std::string_view> only_now,
                  std::span<const ConfigKey> keys,
                  const std::function<void(const std::string&)>& note);
 

@@ -28,6 +28,12 @@ void change(StatArray& stat, int64_t by) {
     stat[kAllPools].decrease(static_cast<size_t>(-by));
 }
 
+/// "98 KiB"; in bytes where that is what it is told apart from says, too.
+std::string told_apart(size_t bytes, size_t from) {
+  const std::string text = human_bytes(bytes);
+  return bytes != from && text == human_bytes(from) ? concat(bytes, " bytes") : text;
+}
+
 }  // namespace
 
 void DeviceMemory::begin(size_t capacity, bool poison) {
@@ -86,13 +92,13 @@ void DeviceMemory::refuse(size_t bytes, bool injected) {
   TORCH_CHECK_WITH(OutOfMemoryError,
                    false,
                    "fake out of memory. Tried to allocate ",
-                   human_bytes(bytes),
+                   told_apart(bytes, free),
                    ". Device ",
                    static_cast<int>(device_),
                    " has a total capacity of ",
                    human_bytes(capacity_),
                    " of which ",
-                   human_bytes(free),
+                   told_apart(free, bytes),
                    " is free",
                    injected ? ", but this allocation was to fail. " : ". ",
                    human_bytes(live),

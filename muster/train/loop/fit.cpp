@@ -187,7 +187,10 @@ FitResult Trainer::run() {
   }
   if (stops_early()) log_.note(early_stop_line(plan_, best_, best_step_));
   hear_all();
-  if (!result.interrupted) end_inside_epoch();
+  if (!result.interrupted) {
+    tell_end_inside_epoch();
+    end_inside_epoch();
+  }
   if (last_saved_ != position_.step) save();
   if (!result.interrupted) test(result);
   check_hooks();
@@ -245,11 +248,12 @@ FitResult fit(const TaskMaker& make_task,
     });
     return run(kept, callbacks);
   }
-  const FittedLr lr = with_memory_words(
+  const std::optional<FittedLr> lr = with_memory_words(
       device_of_rank(plan, group.rank()), "in the search for a learning rate", [&] {
         return find_lr(make_task, data, plan, group, callbacks);
       });
-  return run(lr.plan, also_writing(callbacks, lr, output));
+  if (!lr) return {.interrupted = true};
+  return run(lr->plan, also_writing(callbacks, *lr, output));
 }
 
 }  // namespace muster::train

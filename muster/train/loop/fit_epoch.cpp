@@ -49,6 +49,20 @@ void Trainer::end_inside_epoch() {
     write_train_row(optimizer().lr());
 }
 
+/// Who judges the run by its epochs is told of one that --max-steps has cut short.
+void Trainer::tell_end_inside_epoch() {
+  if (position_.samples == 0 || position_.step == started_after_) return;
+  if (!from_first_rank(group_, static_cast<bool>(callbacks_.ended_inside_epoch))) return;
+  EpochEnd end{.epoch = position_.epoch + 1, .train = epoch_meter_.metrics()};
+  if (is_validated()) end.validation = validated_ == position_.step ? validation_ : validate();
+  save();
+  on_first_rank(group_, [&] {
+    end.checkpoint = writer_->wait();
+    callbacks_.ended_inside_epoch(end);
+  });
+  check_hooks();
+}
+
 void Trainer::write_train_row(double lr) {
   log_.train(position_, window_meter_.metrics(), {.lr = lr, .gradient_norm = gradient_norm_});
 }
@@ -77,6 +91,7 @@ Metrics Trainer::validate() {
   log_.note(epoch_line(plan_, position_, epoch_meter_.metrics(), seen.metrics, scaler()));
   if (best_.after_epoch(seen.metrics[plan_.monitored])) best_step_ = position_.step;
   validated_ = position_.step;
+  validation_ = seen.metrics;
   return seen.metrics;
 }
 
@@ -84,7 +99,7 @@ Trainer::Step Trainer::end_epoch() {
   check_weights();
   log_.weights(module(), position_);
   EpochEnd end{.train = epoch_meter_.metrics()};
-  if (data_.validation && data_.validation->size() > 0) {
+  if (is_validated()) {
     end.validation = validate();
     const std::string_view metric = schedule_->metric();
     if (!metric.empty()) schedule_->after_epoch(end.validation[metric]);

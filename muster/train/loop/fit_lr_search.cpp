@@ -65,7 +65,7 @@ std::string line_of(const LrFound& found) {
 
 namespace detail {
 
-LrFound Trainer::search_lr(const LrSearchOptions& options) {
+std::optional<LrFound> Trainer::search_lr(const LrSearchOptions& options) {
   if (parts_.size() > 1) {
     throw usage_error({.refused = "--lr find",
                        .rule = "one optimizer has one rate to be found",
@@ -73,6 +73,7 @@ LrFound Trainer::search_lr(const LrSearchOptions& options) {
                        .hint = "give --lr a number"});
   }
   LrSearch search(options);
+  bool some_made = false;
   schedule_ = std::make_unique<SearchedRate>(search);
   groups_->train_mode();
   try {
@@ -81,6 +82,8 @@ LrFound Trainer::search_lr(const LrSearchOptions& options) {
       while (position_.samples < plan_.samples_per_epoch && !search.is_over()) {
         train_step();
         hear_all();
+        some_made |= step_made_;
+        if (stop_wished_) return std::nullopt;
         search.add(step_meter_.metrics()["loss"]);
       }
       ++position_.epoch;
@@ -89,25 +92,38 @@ LrFound Trainer::search_lr(const LrSearchOptions& options) {
   } catch (const Diverged&) {
     search.diverged();
   }
+  if (!some_made && scaler().enabled()) {
+    throw usage_error(
+        {.refused = "--lr find",
+         .rule = "some of its steps change the weights",
+         .value = concat("all ",
+                         search.points().size(),
+                         " were left out because of overflow, down to the loss scale ",
+                         shortest(scaler().scale())),
+         .hint = "search longer (find:steps=N), or begin with a smaller scale "
+                 "(--precision 16-mixed:init_scale=…)"});
+  }
   return found_lr(search);
 }
 
 }  // namespace detail
 
-FittedLr find_lr(const TaskMaker& make_task,
-                 const FitData& data,
-                 const FitPlan& plan,
-                 const distributed::ProcessGroup& group,
-                 const FitCallbacks& callbacks) {
+std::optional<FittedLr> find_lr(const TaskMaker& make_task,
+                                const FitData& data,
+                                const FitPlan& plan,
+                                const distributed::ProcessGroup& group,
+                                const FitCallbacks& callbacks) {
   const LrSearchOptions options = parse_lr_search(plan.options.lr.search);
   const FitPlan search = search_plan(plan);
-  const FitCallbacks silent;
-  LrFound found =
+  FitCallbacks silent;
+  silent.stop_requested = callbacks.stop_requested;
+  std::optional<LrFound> found =
       detail::Trainer(make_task, data, search, group, {}, {}, silent, nullptr).search_lr(options);
+  if (!found) return std::nullopt;
   on_first_rank(group, [&] {
-    if (callbacks.note) callbacks.note(line_of(found));
+    if (callbacks.note) callbacks.note(line_of(*found));
   });
-  return {.plan = with_lr(plan, found), .found = std::move(found)};
+  return FittedLr{.plan = with_lr(plan, *found), .found = std::move(*found)};
 }
 
 FitPlan with_lr_of(const FitPlan& plan, const Checkpoint& checkpoint) {

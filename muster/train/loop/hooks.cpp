@@ -24,6 +24,7 @@ Hooks::Hooks(const FitCallbacks& callbacks,
   guard("note", callbacks.note, callbacks_.note);
   guard("stop_requested", callbacks.stop_requested, callbacks_.stop_requested);
   guard("epoch_ended", callbacks.epoch_ended, callbacks_.epoch_ended);
+  guard("ended_inside_epoch", callbacks.ended_inside_epoch, callbacks_.ended_inside_epoch);
   guard("epoch_began", callbacks.epoch_began, callbacks_.epoch_began);
   guard("step_ended", callbacks.step_ended, callbacks_.step_ended);
   guard("evaluated", callbacks.evaluated, callbacks_.evaluated);

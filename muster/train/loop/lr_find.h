@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 
 #include "muster/distributed/process_group.h"
 #include "muster/train/loop/fit.h"
@@ -17,14 +18,14 @@ struct FittedLr {
 
 /// Steps with rising rates on a task, optimizer and loader of their own, which are gone afterwards:
 /// the run behind it is bit for bit the one that --lr with the found number makes. Notes the rate.
-/// Not interrupted by stop_requested. Throws a usage error, alike on all ranks, for a task of
+/// Nothing if stop_requested says so on some rank. Throws a usage error, alike on all ranks, for a task of
 /// several parts, and if the loss explodes too early for a suggestion; else as fit(). Collective.
 /// See Note [Learning-rate search].
-FittedLr find_lr(const TaskMaker& make_task,
-                 const FitData& data,
-                 const FitPlan& plan,
-                 const distributed::ProcessGroup& group,
-                 const FitCallbacks& callbacks);
+std::optional<FittedLr> find_lr(const TaskMaker& make_task,
+                                const FitData& data,
+                                const FitPlan& plan,
+                                const distributed::ProcessGroup& group,
+                                const FitCallbacks& callbacks);
 
 /// The plan with the rate that a run's start has found: a resumed run searches for none.
 FitPlan with_lr_of(const FitPlan& plan, const Checkpoint& checkpoint);

@@ -125,6 +125,7 @@ void resolve_strategy(FitOptions& options, FitNumbers& numbers, const Surroundin
                                   .local_world_size = around.local_world_size,
                                   .kinds = around.kinds});
   numbers.devices = placed.devices;
+  numbers.machine_devices = placed.on_machine;
   numbers.device_reason = placed.why;
   numbers.remarks.insert(numbers.remarks.end(), placed.remarks.begin(), placed.remarks.end());
   if (numbers.threads > around.cores && numbers.devices[0].is_cpu())

@@ -50,7 +50,8 @@ class Trainer {
 
   FitResult run();
   /// Instead of run(): how the loss answers to rising rates. See Note [Learning-rate search].
-  LrFound search_lr(const LrSearchOptions& options);
+  /// Nothing if it was stopped.
+  std::optional<LrFound> search_lr(const LrSearchOptions& options);
 
   /// Steps finished, of the whole run.
   int64_t steps() const { return position_.step; }
@@ -124,7 +125,9 @@ class Trainer {
     return (position_.samples + plan_.samples_per_step - 1) / plan_.samples_per_step;
   }
   void write_train_row(double lr);
+  bool is_validated() const { return data_.validation && data_.validation->size() > 0; }
   void end_inside_epoch();
+  void tell_end_inside_epoch();
   Metrics validate();
   Step end_epoch();
   Evaluation evaluate_split(const std::shared_ptr<const data::Dataset>& split, Phase phase);
@@ -175,6 +178,7 @@ class Trainer {
   bool step_made_ = false;  // by some part: not left out by its loss scale
   int64_t best_step_ = -1;  // after which the best validation was
   int64_t validated_ = -1;  // after which this process made the newest one
+  Metrics validation_;      // that one
   int64_t last_saved_ = -1;
   int64_t started_after_ = 0;  // the step that this process goes on from
   int64_t checked_ = -1;       // the step whose weights are known to be finite

@@ -79,6 +79,9 @@ struct FitCallbacks {
   /// Rank 0 only, before the next epoch. Waits for the checkpoint, so only where it is wanted. True:
   /// the run is to stop here, as by stop_requested.
   std::function<bool(const EpochEnd&)> epoch_ended;
+  /// Rank 0 only: the run is over by max_steps inside an epoch, which is validated and saved then (and
+  /// not where nobody sets this). `epoch` is that one.
+  std::function<void(const EpochEnd&)> ended_inside_epoch;
   /// Rank 0 only: what fit() is about to throw because a loss or a gradient is not finite.
   std::function<void(const Error&)> not_finite;
   TraceOptions trace;  ///< where rank 0 writes the timeline of the steps
@@ -99,7 +102,9 @@ struct FitCallbacks {
 };
 
 struct FitResult {
-  bool interrupted = false;              ///< stop_requested said so; the state is in `checkpoint`
+  /// stop_requested said so; the state is in `checkpoint`, which is empty if that was in the search
+  /// for a learning rate, before the first step.
+  bool interrupted = false;
   int64_t steps = 0;                     ///< optimizer steps of the whole run so far
   std::optional<int64_t> skipped_steps;  ///< of these, left out because of overflow; 16-mixed only
   double seconds = 0;                    ///< of the whole run so far, in all its processes

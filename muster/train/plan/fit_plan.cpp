@@ -113,7 +113,7 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
            ? ", threads of this process"
            : ", backend " + distributed::backend_outlook(options.backend, plan.devices[0].type()));
   line("device",
-       names_of(plan.devices),
+       names_of(plan.machine_devices),
        plan.device_reason.empty() ? "" : concat(" (", plan.device_reason, ")"));
   if (options.comm_hook != "none") line("comm hook", options.comm_hook);
   if (options.find_unused_parameters) line("unused", "parameters are looked for in each step");

@@ -48,8 +48,9 @@ struct FitNumbers {
   std::string test_fingerprint;
   std::string validation_fingerprint;
   int64_t threads = 0;  ///< ranks that are threads of this process; 0: it is one rank
-  std::vector<c10::Device> devices{c10::kCPU};  ///< where these ranks compute: one each
-  std::string device_reason;                    ///< what --device auto found; empty: asked for
+  std::vector<c10::Device> devices{c10::kCPU};          ///< where these ranks compute: one each
+  std::vector<c10::Device> machine_devices{c10::kCPU};  ///< those of all ranks of this machine
+  std::string device_reason;         ///< what --device auto found; empty: asked for
   int64_t intraop_threads = 1;       ///< per rank; with another number sums round otherwise
   std::string monitored;             ///< the metric of options.monitor: "accuracy"
   bool monitor_falls = false;        ///< the best epoch has the least value

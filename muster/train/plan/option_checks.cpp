@@ -80,6 +80,11 @@ void check_numbers(const FitOptions& options) {
 void check_names(const FitOptions& options) {
   one_of("--test-weights", options.test_weights, {"last", "best"});
   one_of("--ema-buffers", options.ema_buffers, {"average", "copy"});
+  if (options.ema_buffers != "average" && options.ema_decay == 0) {
+    throw usage_error({.refused = "--ema-buffers " + options.ema_buffers,
+                       .rule = "it says what an average of the weights has, and there is none",
+                       .hint = "say --ema-decay, or leave --ema-buffers away"});
+  }
   one_of("--float32-matmul-precision",
          options.float32_matmul_precision,
          {"highest", "high", "medium"});

@@ -118,6 +118,10 @@ struct RunFlags {
   bool explain = false;                ///< the plan is printed, and nothing trained
 };
 
+/// Options that a run which goes on does not have from before, but from where it is now.
+inline constexpr std::string_view kOfOnePlace[] = {
+    "strategy", "device", "devices", "workers", "backend"};
+
 /// What a resumed run may say anew.
 enum class OnResume {
   kFixed,  ///< shapes the numbers: as it was, or the resume is refused

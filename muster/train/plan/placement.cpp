@@ -31,7 +31,7 @@ class Dealer {
   bool are_enough() const { return wanted() <= there_are_; }
   int64_t there_are() const { return there_are_; }
 
-  std::vector<c10::Device> deal() const {
+  void deal(Placement& placed) const {
     if (!said_.indices.empty() && name_.index) {
       throw usage_error({.refused = concat("--devices ", request_.devices),
                          .rule = "the devices are named once",
@@ -48,14 +48,19 @@ class Dealer {
                          .value = concat(all.size(), " devices")});
     }
     if (by_number && !are_enough()) refuse_too_few();
-    if (request_.threads == 0) all = {all.at(static_cast<size_t>(request_.local_rank))};
-    std::vector<c10::Device> devices;
+    placed.on_machine.clear();
     for (const int64_t index : all) {
       if (index >= there_are_) refuse(index);
-      devices.emplace_back(kind_.type, static_cast<c10::DeviceIndex>(index));
+      placed.on_machine.emplace_back(kind_.type, static_cast<c10::DeviceIndex>(index));
     }
-    return devices;
+    placed.devices = placed.on_machine;
+    if (request_.threads == 0)
+      placed.devices = {placed.on_machine.at(static_cast<size_t>(request_.local_rank))};
+    if (std::string line = sharing(); !line.empty()) placed.remarks.push_back(line);
   }
+
+ private:
+  static constexpr const char* kSharing = ": they take turns, and its memory is for all of them";
 
   /// Ranks of this machine that compute on one device; nothing if none do.
   std::string sharing() const {
@@ -68,9 +73,6 @@ class Dealer {
     const auto ranks = std::count(all.begin(), all.end(), *twice);
     return concat(ranks, " ranks of this machine share ", kind_.name, ':', *twice, kSharing);
   }
-
- private:
-  static constexpr const char* kSharing = ": they take turns, and its memory is for all of them";
 
   [[noreturn]] void refuse(int64_t index) const {
     throw usage_error(
@@ -108,7 +110,7 @@ std::vector<c10::Device> on_cpu(const PlacementRequest& request) {
 }
 
 Placement place_automatically(const PlacementRequest& request) {
-  Placement placed{.devices = {}, .why = "auto", .remarks = {}};
+  Placement placed{.why = "auto"};
   for (const DeviceKind& kind : request.kinds) {
     if (!kind.is_automatic) continue;
     std::string why = kind.open();
@@ -116,8 +118,7 @@ Placement place_automatically(const PlacementRequest& request) {
       const Dealer dealer(request, kind, {.kind = std::string(kind.name), .index = {}});
       const bool names_some = !parse_devices(request.devices).indices.empty();
       if (names_some || dealer.are_enough()) {
-        placed.devices = dealer.deal();
-        if (std::string line = dealer.sharing(); !line.empty()) placed.remarks.push_back(line);
+        dealer.deal(placed);
         return placed;
       }
       why = concat(dealer.wanted(), " ranks, and ", dealer.there_are(), " of them");
@@ -157,7 +158,7 @@ DevicesSaid parse_devices(const std::string& text) {
 Placement place(const PlacementRequest& request) {
   const DeviceName name = tensor::parse_device(request.device, request.kinds, "--device");
   if (name.kind == "auto") return place_automatically(request);
-  Placement placed{.devices = {}, .why = {}, .remarks = {}};
+  Placement placed;
   if (name.kind == "cpu") {
     placed.devices = on_cpu(request);
     return placed;
@@ -171,8 +172,7 @@ Placement place(const PlacementRequest& request) {
                              .hint = "take --device cpu, or leave the flag away"});
   }
   const Dealer dealer(request, *kind, name);
-  placed.devices = dealer.deal();
-  if (std::string line = dealer.sharing(); !line.empty()) placed.remarks.push_back(line);
+  dealer.deal(placed);
   return placed;
 }
 

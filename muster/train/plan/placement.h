@@ -30,7 +30,8 @@ struct PlacementRequest {
 };
 
 struct Placement {
-  std::vector<c10::Device> devices{c10::kCPU};  ///< one per thread; one if there are none
+  std::vector<c10::Device> devices{c10::kCPU};     ///< one per thread; one if there are none
+  std::vector<c10::Device> on_machine{c10::kCPU};  ///< of all ranks of this machine
   std::string why;                   ///< what auto found: "auto; not cuda: …"; empty: asked for
   std::vector<std::string> remarks;  ///< for people
 };

@@ -1,5 +1,6 @@
 // A plan as JSON, and back as the options of a resumed run.
 #include <algorithm>
+#include <iterator>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
@@ -56,9 +57,7 @@ void take_options(const Json& plan, const std::vector<std::string>& said, Option
   visit_options(options, [&](const OptionInfo& info, auto& value) {
     using Value = std::remove_reference_t<decltype(value)>;
     const std::string name(info.name);
-    // What depends on where the run is now is not taken over.
-    if (name == "strategy" || name == "device" || name == "devices" || name == "workers" ||
-        name == "backend")
+    if (std::find(std::begin(kOfOnePlace), std::end(kOfOnePlace), name) != std::end(kOfOnePlace))
       return;
     const bool is_said = std::find(said.begin(), said.end(), name) != said.end();
     bool is_free = info.on_resume == OnResume::kFree;

@@ -8,7 +8,6 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "muster/base/error.h"
-#include "muster/base/file.h"
 #include "muster/base/json.h"
 #include "muster/base/metric_text.h"
 #include "muster/base/rank_env.h"
@@ -23,7 +22,9 @@
 #include "muster/train/loop/resolve.h"
 #include "muster/train/loop/task_parts.h"
 #include "muster/train/plan/fit_plan.h"
+#include "muster/train/program/prediction_output.h"
 #include "muster/train/program/rows_csv.h"
+#include "muster/train/program/run_program.h"
 #include "muster/train/program/task_flags.h"
 
 namespace muster::train {
@@ -83,36 +84,32 @@ void print_evaluation(const Evaluation& seen, const Json& about, bool json, std:
   out << std::flush;
 }
 
-/// Rank 0 writes; the file appears when it is whole.
-void write_predictions(Task& task,
+/// Rank 0 writes. False if a signal came, and nothing is written.
+bool write_predictions(Task& task,
                        const Samples& samples,
                        const distributed::ProcessGroup& group,
                        const EvaluateOptions& options,
                        const fs::path& output,
-                       std::ostream& out) {
-  std::unique_ptr<AtomicFile> file;
-  on_first_rank(group, [&] {
-    if (output != "-") file = std::make_unique<AtomicFile>(output);
-  });
-  RowsCsv csv([&](std::string_view text) {
-    if (file) {
-      file->write(text);
-    } else {
-      out << text << std::flush;
-    }
-  });
+                       std::ostream& out) try {
+  if (group.rank() == 0) watch_prediction_signals();
+  std::unique_ptr<PredictionOutput> lines;
+  on_first_rank(group, [&] { lines = std::make_unique<PredictionOutput>(output, out); });
+  RowsCsv csv([&](std::string_view text) { lines->write(text); });
   predict(task, samples, group, options, [&](const PredictedRows& rows) { csv.add(rows); });
-  if (file) file->commit();
+  if (lines) lines->finish();
+  return true;
+} catch (const PredictionStopped&) {
+  return false;
 }
 
 }  // namespace
 
-void ask_task(const TaskAskLine& line,
-              const std::string& name,
-              const std::vector<TaskProgram::Flag>& own,
-              const std::function<TaskParts()>& make,
-              const tensor::DeviceKinds& kinds,
-              program::Console& console) {
+int ask_task(const TaskAskLine& line,
+             const std::string& name,
+             const std::vector<TaskProgram::Flag>& own,
+             const std::function<TaskParts()>& make,
+             const tensor::DeviceKinds& kinds,
+             program::Console& console) {
   const AskOptions& ask = line.ask;
   check_batch_size(ask);
   const auto env = rank_env_from();
@@ -121,7 +118,7 @@ void ask_task(const TaskAskLine& line,
   const c10::Device device = placed.devices[0];
   const c10::OptionalDeviceGuard on_device(device);
   const distributed::ProcessGroup group =
-      distributed::init_process_group({.backend = ask.backend}, env);
+      distributed::init_process_group({.backend = ask.backend, .device = device}, env);
   Checkpoint saved;  // on rank 0
   on_first_rank(group, [&] { saved = read_weights(ask.run, ask.weights); });
   const Json told = told_by_first(saved, group);
@@ -146,7 +143,10 @@ void ask_task(const TaskAskLine& line,
   const EvaluateOptions options =
       asked_options(ask, around, told, parse_precision(precision, params).kind);
   if (line.predicts) {
-    write_predictions(*task, samples, group, options, line.output, console.out());
+    if (!write_predictions(*task, samples, group, options, line.output, console.out())) {
+      console.note("interrupted: nothing is written");
+      return kInterrupted;
+    }
   } else {
     const Evaluation seen = evaluate(*task, samples, group, options);
     if (first)
@@ -170,6 +170,7 @@ void ask_task(const TaskAskLine& line,
         ask.split,
         " samples",
         line.predicts && line.output != "-" ? "; predictions in " + line.output.string() : ""));
+  return 0;
 }
 
 }  // namespace muster::train

@@ -16,12 +16,13 @@ namespace muster::train {
 /// weights of its checkpoint, which rank 0 alone need see, and asks: alone, or as one rank of the job
 /// that the environment names; on one of `kinds` of devices. Numbers go to stdout, predictions to their
 /// file, both by rank 0. Throws as read_weights(), evaluate() and predict(), and a usage error for a run of
-/// another task and a split that the program has not.
-void ask_task(const TaskAskLine& line,
-              const std::string& name,
-              const std::vector<TaskProgram::Flag>& own,
-              const std::function<TaskParts()>& make,
-              const tensor::DeviceKinds& kinds,
-              program::Console& console);
+/// another task and a split that the program has not. Returns the exit code: 0, or 130 if a signal
+/// stopped the predictions.
+int ask_task(const TaskAskLine& line,
+             const std::string& name,
+             const std::vector<TaskProgram::Flag>& own,
+             const std::function<TaskParts()>& make,
+             const tensor::DeviceKinds& kinds,
+             program::Console& console);
 
 }  // namespace muster::train

@@ -132,7 +132,7 @@ void note_start(const FitPlan& plan,
              in_threads            ? " (threads)"
              : plan.world_size > 1 ? concat(" (", group.backend(), ")")
                                    : "",
-             plan.devices[0].is_cpu() ? "" : " on " + names_of(plan.devices),
+             plan.devices[0].is_cpu() ? "" : " on " + names_of(plan.machine_devices),
              ", batch ",
              plan.options.batch_size,
              ", ",
@@ -234,6 +234,8 @@ std::string end_text(const ProgramEnd& end, const std::string& command) {
                   end.output.string(),
                   " is gone");
   }
+  if (result.interrupted && result.checkpoint.empty())
+    return "interrupted in the search for a learning rate; there is nothing to go on from";
   if (result.interrupted) {
     return concat("interrupted after step ",
                   result.steps,

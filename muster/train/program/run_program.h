@@ -68,6 +68,9 @@ ProgramEnd run_program(Program& program,
                        std::vector<std::pair<std::string, std::string>> about,
                        const tensor::DeviceKinds& kinds = tensor::usual_devices());
 
+/// The exit code of a program that a signal has ended in order.
+inline constexpr int kInterrupted = 130;
+
 /// Options of one start of a program, not of what it trains: the config.toml of a run leaves them out.
 inline constexpr std::string_view kOfOneStart[] = {
     "output", "resume", "config", "explain", "json", "trace", "trace_steps"};

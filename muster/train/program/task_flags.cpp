@@ -91,7 +91,8 @@ std::vector<std::string> TaskLine::said() const { return program::said_options(*
 void TaskLine::keep_config(const std::filesystem::path& file,
                            bool goes_on,
                            const std::function<void(const std::string&)>& note) const {
-  program::keep_config(file, goes_on, program::said_words(*app_, kOfOneStart), keys_, note);
+  program::keep_config(
+      file, goes_on, program::said_words(*app_, kOfOneStart), kOfOnePlace, keys_, note);
 }
 
 Error TaskLine::placed(const Error& error) const {

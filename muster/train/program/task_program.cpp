@@ -99,7 +99,6 @@ Json result_of(const ProgramEnd& end) {
 
 /// The end of a run, told. Returns the exit code.
 int tell(const ProgramEnd& end, const TaskLine& line, program::Console& console) {
-  constexpr int kInterrupted = 130;
   if (end.is_explained) return 0;
   if (end.is_first && (!line.json || end.result.interrupted))
     console.note(end_text(end, line.title()));
@@ -152,8 +151,7 @@ int TaskProgram::ask_run(const std::string& title,
                          program::Console& console) {
   TaskAskLine line;
   if (const auto over = read_ask_line(words, title, flags_, console, line)) return *over;
-  ask_task(line, name_, flags_, make, devices, console);
-  return 0;
+  return ask_task(line, name_, flags_, make, devices, console);
 }
 
 int TaskProgram::run_task(const std::string& title,

@@ -11,11 +11,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The validation's numbers, or the training's where there is no validation.
+/// Those of the training under names of their own, also where there is no validation: `loss` is never
+/// now the one and now the other.
 tune::Metrics metrics_of(const EpochEnd& end) {
-  const bool is_validated = !end.validation.empty();
-  tune::Metrics metrics = (is_validated ? end.validation : end.train).items();
-  if (!is_validated) return metrics;
+  tune::Metrics metrics = end.validation.items();
   for (const auto& [name, value] : end.train) metrics.emplace_back(concat("train_", name), value);
   return metrics;
 }
@@ -44,6 +43,7 @@ void TrainAsTrial::attach(FitCallbacks& callbacks) {
   if (!tune::checkpoint_dir()) return;
   link_.emplace();
   callbacks.epoch_ended = [this](const EpochEnd& end) { return report(end); };
+  callbacks.ended_inside_epoch = [this](const EpochEnd& end) { report(end); };
   callbacks.not_finite = [](const Error& error) {
     tune::say_failure(tune::Failure::kNan, error.text().refused);
   };

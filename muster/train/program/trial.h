@@ -15,7 +15,7 @@ namespace muster::train {
 /// the command line says stays. Every attempt that starts anew has a folder of its own.
 void resolve_trial(std::filesystem::path& output, std::filesystem::path& resume);
 
-/// Of rank 0: reports each epoch, and why the run fails. Outside a study it does nothing.
+/// Of rank 0: reports each epoch, also one that --max-steps cuts short, and why the run fails. Outside a study it does nothing.
 class TrainAsTrial {
  public:
   /// `note` tells people when the tuner wants the run to pause or stop, which then ends with that

@@ -108,7 +108,7 @@ TEST(DeviceCommand, RanksOnOneNumberedDeviceSaySo) {
   EXPECT_THAT(run.err, HasSubstr("2 ranks of this machine share fake:0"));
   const DeviceRun listed = device_run(test::on_ranks(
       2, small(folder.path() / "b", {"--device", "fake", "--devices", "3,1", "--explain"})));
-  EXPECT_THAT(listed.out, HasSubstr("device        fake:3"));
+  EXPECT_THAT(listed.out, HasSubstr("device        fake:3, fake:1\n"));
   const DeviceRun few =
       device_run(test::on_ranks(2, small(folder.path() / "c", {"--device", "fake"})),
                  {"MUSTER_FAKE_DEVICES=1"});

@@ -194,6 +194,23 @@ TEST(RunFolderCommand, TheConfigOfAResumedRunHasWhatWasSaidLast) {
   EXPECT_EQ(plan.at("lr"), 0.001);
 }
 
+TEST(RunFolderCommand, TheConfigOfAResumedRunHasNoStrategyThatItHasNotNow) {
+  const test::Folder folder;
+  const fs::path output = folder.path() / "out";
+  train_fully(output, {"--epochs", "1", "--strategy", "ddp", "--devices", "2"});
+  EXPECT_THAT(read_file(output / "config.toml"), HasSubstr("strategy = \"ddp\""));
+  const Outcome more =
+      outcome({"train", "--resume", output, "--epochs", "2", "--device", "cpu"});  // on one rank
+  ASSERT_EQ(more.code, 0) << more.err;
+  EXPECT_THAT(read_file(output / "config.toml"),
+              AllOf(Not(HasSubstr("strategy")),
+                    Not(HasSubstr("devices")),
+                    HasSubstr("device = \"cpu\""),
+                    HasSubstr("epochs = 2")));
+  const Json plan = parse_json(read_file(output / "config.json"), "config.json");
+  EXPECT_EQ(plan.at("strategy"), "single");
+}
+
 TEST(RunFolderCommand, ARefusedResumeLeavesTheRecordsOfTheRun) {
   const test::Folder folder;
   const fs::path output = folder.path() / "out";

@@ -134,6 +134,41 @@ TEST(TuneOverTrain, ATrialThatWasPausedHasTheLossesOfAnUnbrokenRun) {
         << "epoch " << i + 1;
 }
 
+/// A study of one trial with these flags besides, which ends as `code` says.
+Json run_one_trial(const fs::path& folder,
+                   const Words& more,
+                   int code,
+                   std::string* err = nullptr) {
+  std::string command = concat('"', program(), '"');
+  for (const std::string& word : test::joined(train_words("8", "{lr}"), more))
+    command += ", \"" + word + '"';
+  std::ofstream(folder / "study.toml") << "name = \"one\"\nmetric = \"loss\"\nmode = \"min\"\n"
+                                          "num_samples = 1\ncommand = ["
+                                       << command << "]\n[space]\nlr = 0.01\n";
+  Launched tuner({"tune", folder / "study.toml"});
+  EXPECT_EQ(tuner.wait(std::chrono::seconds(60)).code, code) << tuner.err();
+  if (err != nullptr) *err = tuner.err();
+  Launched show({"study", "show", folder / "one.db", "--json"});
+  EXPECT_EQ(show.wait().code, 0) << show.err();
+  return parse_json(show.out(), "muster study show").at("trials").at(0);
+}
+
+TEST(TuneOverTrain, ATrialThatMaxStepsEndsInsideAnEpochReportsIt) {
+  const test::Folder folder;
+  const Json trial = run_one_trial(folder.path(), {"--max-steps", "3"}, 0);
+  EXPECT_EQ(trial["state"], "COMPLETE") << trial;
+  ASSERT_EQ(trial["reports"].size(), 1u);
+  EXPECT_TRUE(trial["metrics"].contains("loss") && trial["metrics"].contains("train_loss"));
+}
+
+TEST(TuneOverTrain, TheLossOfATrialWithoutValidationIsThatOfItsTraining) {
+  const test::Folder folder;
+  std::string err;
+  const Json trial = run_one_trial(folder.path(), {"--validation-samples", "0"}, 1, &err);
+  EXPECT_EQ(trial["state"], "FAIL") << trial;
+  EXPECT_THAT(err, HasSubstr("or the study have metric = \"train_loss\""));
+}
+
 TEST(TuneOverTrain, AFlagThatTrainHasNotIsRefusedBeforeTheFirstTrial) {
   const test::Folder folder;
   std::string text = study("stopping");

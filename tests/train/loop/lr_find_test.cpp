@@ -1,6 +1,7 @@
 // --lr find in a run: what it finds, and that it leaves no trace in the run behind it.
 #include "muster/train/loop/lr_find.h"
 
+#include <atomic>
 #include <functional>
 #include <string>
 
@@ -115,7 +116,7 @@ TEST(LrFind, TellsWhatItFoundAndAResumedRunSearchesNoMore) {
   train::TrainOptions options = small_mlp();
   options.lr = searched("find:min=1e-5");
   const test::Folder folder;
-  const test::Noted first = run_noted(options, folder.path(), {}, 3);
+  const test::Noted first = run_noted(options, folder.path(), {}, 103);  // 100 of the search
   EXPECT_THAT(first.notes, Contains(HasSubstr("learning rate ")));
   const double lr = found_in(folder.path());
   EXPECT_TRUE(fs::exists(folder.path() / "lr_find.svg"));
@@ -130,6 +131,24 @@ TEST(LrFind, TellsWhatItFoundAndAResumedRunSearchesNoMore) {
   EXPECT_EQ(found_in(folder.path()), lr);
 }
 
+TEST(LrFind, EndsWhenTheRunIsToStop) {
+  train::TrainOptions options = small_run();
+  options.lr = searched("find:steps=1000");
+  const test::Folder folder;
+  const train::TrainData data = train::open_data(options.data, {});
+  options.strategy = "ddp";
+  options.devices = "2";
+  const train::TrainPlan plan = train::resolve(options, {.cores = 2}, *data.train, *data.test);
+  std::atomic<int> asked = 0;
+  const train::FitResult result = train::train_on_threads(
+      plan, data, folder.path(), {}, {.stop_requested = [&] { return ++asked > 10; }});
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_LE(asked, 14);
+  EXPECT_EQ(result.steps, 0);
+  EXPECT_TRUE(result.checkpoint.empty());
+  EXPECT_FALSE(fs::exists(folder.path() / "config.json"));
+}
+
 TEST(LrFind, SaysSoWhereThereIsNothingToFind) {
   train::TrainOptions options = small_mlp();
   options.lr = searched("find:min=1e25,max=1e38");  // infinite at once
@@ -137,6 +156,11 @@ TEST(LrFind, SaysSoWhereThereIsNothingToFind) {
   EXPECT_THAT(refusal_of([&] { run_noted(options, folder.path()); }),
               HasSubstr("before the loss diverged"));
   EXPECT_FALSE(fs::exists(folder.path() / "config.json"));
+  options.lr = searched("find:steps=20");
+  options.precision = "16-mixed:init_scale=1e30";
+  EXPECT_THAT(refusal_of([&] { run_noted(options, folder.path()); }),
+              HasSubstr("some of its steps change the weights (got all 20 were left out"));
+  options.precision = "32";
   options.lr = searched("find");
   options.fast_dev_run = true;
   const train::TrainData data = train::open_data(options.data, {});

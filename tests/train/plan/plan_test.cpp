@@ -63,6 +63,7 @@ TEST(Plan, FillsInEveryDefault) {
 TEST(Plan, EveryWordThatHelpNamesIsTaken) {
   train::TrainOptions options;
   options.weights = "a.safetensors";  // --head new is about them
+  options.ema_decay = 0.9;            // and --ema-buffers about that
   int words = 0;
   const auto stands_for_another = [](char c) { return (c >= 'A' && c <= 'Z') || c == ','; };
   train::visit_options(options, [&](const train::OptionInfo& info, auto& value) {

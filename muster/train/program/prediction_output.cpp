@@ -1,0 +1,56 @@
+#include "muster/train/program/prediction_output.h"
+
+#include <atomic>
+#include <ostream>
+
+#include <signal.h>
+
+#include "muster/base/error.h"
+#include "muster/base/file.h"
+
+namespace muster::train {
+namespace fs = std::filesystem;
+namespace {
+
+// Set by the first SIGINT or SIGTERM; the second one kills.
+std::atomic<bool> prediction_stop_wanted{false};
+
+}  // namespace
+
+PredictionOutput::PredictionOutput(const fs::path& output, std::ostream& out) : out_(out) {
+  if (output == "-") return;
+  if (fs::exists(output) && !fs::is_regular_file(output)) {
+    throw usage_error({.refused = "--output " + output.string(),
+                       .rule = fs::is_directory(output) ? "it is a folder, not a file"
+                                                        : "it is no file that can be replaced",
+                       .hint = "name a file, or - for stdout"});
+  }
+  file_ = std::make_unique<AtomicFile>(output);
+}
+
+PredictionOutput::~PredictionOutput() = default;
+
+void PredictionOutput::write(std::string_view text) {
+  if (prediction_stop_wanted) throw PredictionStopped();
+  if (file_) {
+    file_->write(text);
+  } else {
+    out_ << text << std::flush;
+  }
+}
+
+void PredictionOutput::finish() {
+  if (prediction_stop_wanted) throw PredictionStopped();
+  if (file_) file_->commit();
+}
+
+void watch_prediction_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { prediction_stop_wanted = true; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+  ::signal(SIGXFSZ, SIG_IGN);
+}
+
+}  // namespace muster::train
