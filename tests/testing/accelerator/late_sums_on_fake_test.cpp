@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "muster/base/json.h"
 #include "muster/testing/run_ranks.h"
 #include "muster/train/loop/step_report.h"
 
