@@ -96,7 +96,7 @@ plain:
 	@scripts/setup.sh
 	@cmake --preset plain
 	@cmake --build build-plain -j $(JOBS) -- -k 0
-	@cmake --build build-plain -j $(JOBS) --target verify_headers benchmark_programs parity_programs
+	@cmake --build build-plain -j $(JOBS) --target verify_headers benchmark_programs parity_programs -- -k 0
 
 package:
 	@scripts/setup.sh
@@ -108,7 +108,7 @@ package:
 # Not part of `make test`: LibTorch makes a source cost 10 to 40 s here, and all headers of torch rooms, each by itself, 70 s.
 tidy: build
 	@scripts/setup.sh tidy
-	@cmake --build build -j $(JOBS) --target verify_headers
+	@cmake --build build -j $(JOBS) --target verify_headers -- -k 0
 	@cmake --preset tidy
 	@ninja -C build-tidy $$(ninja -C build-tidy -t targets all | sed -n 's/^\(.*\.pb\.h\):.*/\1/p')
 	@scripts/tidy.sh

@@ -215,7 +215,9 @@ TEST(FitOnFake, NoStepReadsANumberOfTheDevice) {
     const test::Folder folder;
     reads = 0;
     ran(run, folder.path());
-    if (before > 0) EXPECT_EQ(reads, before) << "of " << steps << " steps";
+    if (before > 0) {
+      EXPECT_EQ(reads, before) << "of " << steps << " steps";
+    }
     before = reads;
   }
   EXPECT_GT(before, 0) << "or the hook counts nothing";
