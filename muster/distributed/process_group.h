@@ -14,6 +14,7 @@
 
 #include "muster/base/rank_env.h"
 #include "muster/distributed/monitor/monitor.h"
+#include "muster/distributed/work.h"
 
 namespace muster::distributed {
 
@@ -52,17 +53,46 @@ class ProcessGroup {
   /// Where this group's tensors live: the CPU, or this rank's device.
   at::Device device() const;
 
-  /// In place; blocks until this rank's tensor holds the result. Any shape and dtype that the
-  /// backend moves, and sums of sparse COO tensors. Throws a usage error for other tensors, before
-  /// anybody waits.
+  // Collectives: any shape and dtype that the backend moves. They block until this rank has the
+  // result; the same with _async return at once, see Work. They throw a usage error for a tensor that
+  // cannot be moved, before anybody waits, and an environment error that names the culprit when one
+  // of the ranks does not come, fails, or calls something else.
+
+  /// In place. Sums of sparse COO tensors, too.
   void all_reduce(at::Tensor tensor, c10d::ReduceOp op = c10d::ReduceOp::SUM) const;
+  Work all_reduce_async(at::Tensor tensor, c10d::ReduceOp op = c10d::ReduceOp::SUM) const;
+  /// In place on the root; what the others' tensors hold afterwards is not said.
+  void reduce(at::Tensor tensor, int root = 0, c10d::ReduceOp op = c10d::ReduceOp::SUM) const;
+  Work reduce_async(at::Tensor tensor, int root = 0, c10d::ReduceOp op = c10d::ReduceOp::SUM) const;
   void broadcast(at::Tensor tensor, int root = 0) const;
+  Work broadcast_async(at::Tensor tensor, int root = 0) const;
   /// [world_size, …] of the ranks' tensors, which have one shape and dtype.
   at::Tensor all_gather(const at::Tensor& tensor) const;
+  Work all_gather_async(const at::Tensor& tensor) const;
+  /// The same on the root alone; undefined on the others.
+  at::Tensor gather(const at::Tensor& tensor, int root = 0) const;
+  Work gather_async(const at::Tensor& tensor, int root = 0) const;
+  /// Row r of the root's `all` // [world_size, …] becomes `tensor` // […] of rank r. Other ranks leave
+  /// `all` undefined.
+  void scatter(at::Tensor tensor, const at::Tensor& all = {}, int root = 0) const;
+  Work scatter_async(at::Tensor tensor, const at::Tensor& all = {}, int root = 0) const;
+  /// The sum over the ranks of row rank() of their `all` // [world_size, …] -> […]
+  at::Tensor reduce_scatter(const at::Tensor& all, c10d::ReduceOp op = c10d::ReduceOp::SUM) const;
+  Work reduce_scatter_async(const at::Tensor& all, c10d::ReduceOp op = c10d::ReduceOp::SUM) const;
+  /// Row r goes to rank r; row r of the result is from rank r // [world_size, …]
+  at::Tensor all_to_all(const at::Tensor& all) const;
+  Work all_to_all_async(const at::Tensor& all) const;
+  /// The next `counts[r]` rows go to rank r. // [sum of counts, …] -> [rows of all that are for this
+  /// rank, …], those of rank 0 first. The ranks tell each other their counts first.
+  at::Tensor all_to_all(const at::Tensor& rows, const std::vector<int64_t>& counts) const;
   void barrier() const;
+  Work barrier_async() const;
 
-  /// Every rank's text, by rank. Collective.
+  /// Bytes of any length, also none, by rank. On the root alone for gather_text, else empty.
   std::vector<std::string> all_gather_text(const std::string& text) const;
+  std::vector<std::string> gather_text(const std::string& text, int root = 0) const;
+  /// The root's.
+  std::string broadcast_text(const std::string& text, int root = 0) const;
 
   /// Made by init_process_group and ThreadWorld.
   struct State;

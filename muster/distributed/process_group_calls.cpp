@@ -1,0 +1,347 @@
+// What ranks do together: each call as c10d has it, checked first.
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/distributed/call/contribution.h"
+#include "muster/distributed/call/sparse_allreduce.h"
+#include "muster/distributed/group_parts.h"
+
+namespace muster::distributed {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+using Counts = std::vector<int64_t>;
+
+/// Before LibTorch looks at it, in words of its own. `written`: the result goes there.
+void check_for(const c10d::ProcessGroup& group,
+               const std::string& call,
+               const at::Tensor& tensor,
+               bool written) {
+  check_tensor(call, tensor);
+  const auto shape = [&] { return shape_text(tensor.scalar_type(), tensor.sizes()); };
+  const std::vector<at::Device> kinds = group.getDeviceTypes();
+  const auto is_kind = [&](at::Device device) { return device.type() == tensor.device().type(); };
+  if (std::none_of(kinds.begin(), kinds.end(), is_kind)) {
+    std::vector<std::string> names;
+    for (const at::Device kind : kinds) names.push_back(c10::DeviceTypeName(kind.type(), true));
+    throw usage_error(
+        {.refused = call,
+         .rule = concat("this group moves tensors of ", join(names, " and ")),
+         .value = concat(shape(), " on ", tensor.device()),
+         .hint = "move the tensor, or name a backend for its kind of device (cpu:A,cuda:B)"});
+  }
+  if (written && at::has_internal_overlap(tensor) == at::MemOverlap::Yes)
+    throw usage_error({.refused = call,
+                       .rule = "each element of a result has a place of its own",
+                       .value = concat(shape(), " of strides ", tensor.strides()),
+                       .hint = "an expanded tensor: clone() it first"});
+}
+
+/// With its values in its own memory, and nothing else. gloo takes what lies in the gaps of a
+/// tensor for elements; of a conjugated view, which is complex numbers yet to be conjugated, c10d's
+/// dispatcher would hand on a copy that nobody copies back.
+at::Tensor plain(const at::Tensor& tensor) {
+  return tensor.resolve_conj().resolve_neg().contiguous();
+}
+
+void check_root(const std::string& call, int root, int world_size) {
+  if (root >= 0 && root < world_size) return;
+  throw usage_error({.refused = call,
+                     .rule = concat("the root is one of the ranks 0 to ", world_size - 1),
+                     .value = std::to_string(root)});
+}
+
+/// A row for each rank.
+void check_rows(const std::string& call, const at::Tensor& all, int world_size) {
+  if (all.dim() > 0 && all.size(0) == world_size) return;
+  throw usage_error({.refused = call,
+                     .rule = concat("a row for each of the ", world_size, " ranks"),
+                     .value = shape_text(all.scalar_type(), all.sizes())});
+}
+
+std::vector<int64_t> row_shape(const at::Tensor& all) { return all.sizes().slice(1).vec(); }
+
+at::Tensor rows_like(const at::Tensor& row, int64_t rows) {
+  std::vector<int64_t> sizes = row.sizes().vec();
+  sizes.insert(sizes.begin(), rows);
+  return at::empty(sizes, row.options());
+}
+
+/// Of a call that works in place, on `moved`: `tensor` itself, or a plain copy of it.
+Work in_place(c10::intrusive_ptr<c10d::Work> work, const at::Tensor& tensor, at::Tensor moved) {
+  if (moved.is_same(tensor)) return {std::move(work), tensor};
+  return {std::move(work), tensor, [moved = std::move(moved)](at::Tensor& result) {
+            result.copy_(moved);
+          }};
+}
+
+/// The tensors that the call reads stay alive until somebody has waited for it.
+Work keeping(c10::intrusive_ptr<c10d::Work> work, at::Tensor result, Tensors read) {
+  return {std::move(work), std::move(result), [read = std::move(read)](at::Tensor&) {}};
+}
+
+template <class Options>
+Options call_options(bool async) {
+  Options options;
+  options.asyncOp = async;  // see Note [Who works]
+  return options;
+}
+
+/// c10d's own groups under the calls of ProcessGroup, waited for at once or not.
+struct Caller {
+  c10d::ProcessGroup& group;
+  bool async;
+
+  Work all_reduce(const at::Tensor& tensor, c10d::ReduceOp op) const {
+    const bool sparse = is_sparse({tensor});
+    if (sparse)
+      check_sparse_allreduce({tensor}, op);
+    else
+      check_for(group, "all_reduce", tensor, /*written=*/true);
+    auto options = call_options<c10d::AllreduceOptions>(async);
+    options.reduceOp = std::move(op);
+    Tensors tensors{sparse ? tensor : plain(tensor)};
+    auto work = group.allreduce(tensors, options);
+    return in_place(std::move(work), tensor, tensors[0]);
+  }
+
+  Work reduce(const at::Tensor& tensor, int root, c10d::ReduceOp op) const {
+    check_root("reduce", root, group.getSize());
+    check_for(group, "reduce", tensor, /*written=*/true);
+    auto options = call_options<c10d::ReduceOptions>(async);
+    options.reduceOp = std::move(op);
+    options.rootRank = root;
+    Tensors tensors{plain(tensor)};
+    auto work = group.reduce(tensors, options);
+    return in_place(std::move(work), tensor, tensors[0]);
+  }
+
+  Work broadcast(const at::Tensor& tensor, int root) const {
+    check_root("broadcast", root, group.getSize());
+    check_for(group, "broadcast", tensor, /*written=*/true);
+    auto options = call_options<c10d::BroadcastOptions>(async);
+    options.rootRank = root;
+    Tensors tensors{plain(tensor)};
+    auto work = group.broadcast(tensors, options);
+    return in_place(std::move(work), tensor, tensors[0]);
+  }
+
+  Work all_gather(const at::Tensor& tensor) const {
+    check_for(group, "all_gather", tensor, /*written=*/false);
+    const at::Tensor all = rows_like(tensor, group.getSize());
+    Tensors inputs{plain(tensor)};
+    std::vector<Tensors> outputs{all.unbind(0)};
+    auto work = group.allgather(outputs, inputs, call_options<c10d::AllgatherOptions>(async));
+    return keeping(std::move(work), all, std::move(inputs));
+  }
+
+  Work gather(const at::Tensor& tensor, int root) const {
+    check_root("gather", root, group.getSize());
+    check_for(group, "gather", tensor, /*written=*/false);
+    const bool is_root = group.getRank() == root;
+    const at::Tensor all = is_root ? rows_like(tensor, group.getSize()) : at::Tensor();
+    Tensors inputs{plain(tensor)};
+    std::vector<Tensors> outputs;
+    if (is_root) outputs.push_back(all.unbind(0));
+    auto options = call_options<c10d::GatherOptions>(async);
+    options.rootRank = root;
+    auto work = group.gather(outputs, inputs, options);
+    return keeping(std::move(work), all, std::move(inputs));
+  }
+
+  Work scatter(const at::Tensor& tensor, const at::Tensor& all, int root) const {
+    check_root("scatter", root, group.getSize());
+    check_for(group, "scatter", tensor, /*written=*/true);
+    const bool is_root = group.getRank() == root;
+    if (is_root != all.defined()) {
+      throw usage_error({.refused = "scatter",
+                         .rule = "the root gives a row for each rank, the others give none",
+                         .value = concat("rank ",
+                                         group.getRank(),
+                                         all.defined() ? " gives some" : " gives none",
+                                         ", the root is rank ",
+                                         root)});
+    }
+    std::vector<Tensors> inputs;
+    if (is_root) {
+      check_for(group, "scatter", all, /*written=*/false);
+      check_rows("scatter", all, group.getSize());
+      inputs.push_back(plain(all).unbind(0));
+    }
+    auto options = call_options<c10d::ScatterOptions>(async);
+    options.rootRank = root;
+    Tensors outputs{plain(tensor)};
+    auto work = group.scatter(outputs, inputs, options);
+    return in_place(std::move(work), tensor, outputs[0]);
+  }
+
+  Work reduce_scatter(const at::Tensor& all, c10d::ReduceOp op) const {
+    check_for(group, "reduce_scatter", all, /*written=*/false);
+    check_rows("reduce_scatter", all, group.getSize());
+    auto options = call_options<c10d::ReduceScatterOptions>(async);
+    options.reduceOp = std::move(op);
+    const at::Tensor output = at::empty(row_shape(all), all.options());
+    at::Tensor input = plain(all).view(-1), flat = output.view(-1);  // as gloo wants them
+    auto work = group._reduce_scatter_base(flat, input, options);
+    return keeping(std::move(work), output, {input});
+  }
+
+  Work all_to_all(const at::Tensor& all) const {
+    check_for(group, "all_to_all", all, /*written=*/false);
+    check_rows("all_to_all", all, group.getSize());
+    return exchange(all, {}, {});
+  }
+
+  /// Without counts: as many rows for each.
+  Work exchange(const at::Tensor& rows, Counts give, Counts take) const {
+    std::vector<int64_t> sizes = rows.sizes().vec();
+    if (!take.empty()) sizes[0] = std::accumulate(take.begin(), take.end(), int64_t{0});
+    at::Tensor input = plain(rows), output = at::empty(sizes, rows.options());
+    auto work =
+        group.alltoall_base(output, input, take, give, call_options<c10d::AllToAllOptions>(async));
+    return keeping(std::move(work), output, {input});
+  }
+
+  Work barrier() const {
+    return {group.barrier(call_options<c10d::BarrierOptions>(async)), at::Tensor()};
+  }
+};
+
+/// As bytes on the group's device; one more byte than there are, so that there is one.
+at::Tensor bytes_of(const std::string& text, int64_t size, at::Device device) {
+  at::Tensor bytes = at::zeros({std::max<int64_t>(1, size)}, at::kByte);
+  std::copy(text.begin(), text.end(), bytes.data_ptr<uint8_t>());
+  return bytes.to(device);
+}
+
+std::vector<std::string> texts_of(const at::Tensor& all, const at::Tensor& lengths) {
+  std::vector<std::string> texts;
+  for (int64_t rank = 0; rank < lengths.size(0); ++rank) {
+    const uint8_t* row = all[rank].const_data_ptr<uint8_t>();
+    texts.emplace_back(row, row + lengths[rank].item<int64_t>());
+  }
+  return texts;
+}
+
+}  // namespace
+
+void ProcessGroup::all_reduce(at::Tensor tensor, c10d::ReduceOp op) const {
+  Caller{*state_->group, false}.all_reduce(tensor, std::move(op)).wait();
+}
+Work ProcessGroup::all_reduce_async(at::Tensor tensor, c10d::ReduceOp op) const {
+  return Caller{*state_->group, true}.all_reduce(tensor, std::move(op));
+}
+
+void ProcessGroup::reduce(at::Tensor tensor, int root, c10d::ReduceOp op) const {
+  Caller{*state_->group, false}.reduce(tensor, root, std::move(op)).wait();
+}
+Work ProcessGroup::reduce_async(at::Tensor tensor, int root, c10d::ReduceOp op) const {
+  return Caller{*state_->group, true}.reduce(tensor, root, std::move(op));
+}
+
+void ProcessGroup::broadcast(at::Tensor tensor, int root) const {
+  Caller{*state_->group, false}.broadcast(tensor, root).wait();
+}
+Work ProcessGroup::broadcast_async(at::Tensor tensor, int root) const {
+  return Caller{*state_->group, true}.broadcast(tensor, root);
+}
+
+at::Tensor ProcessGroup::all_gather(const at::Tensor& tensor) const {
+  return Caller{*state_->group, false}.all_gather(tensor).wait();
+}
+Work ProcessGroup::all_gather_async(const at::Tensor& tensor) const {
+  return Caller{*state_->group, true}.all_gather(tensor);
+}
+
+at::Tensor ProcessGroup::gather(const at::Tensor& tensor, int root) const {
+  return Caller{*state_->group, false}.gather(tensor, root).wait();
+}
+Work ProcessGroup::gather_async(const at::Tensor& tensor, int root) const {
+  return Caller{*state_->group, true}.gather(tensor, root);
+}
+
+void ProcessGroup::scatter(at::Tensor tensor, const at::Tensor& all, int root) const {
+  Caller{*state_->group, false}.scatter(tensor, all, root).wait();
+}
+Work ProcessGroup::scatter_async(at::Tensor tensor, const at::Tensor& all, int root) const {
+  return Caller{*state_->group, true}.scatter(tensor, all, root);
+}
+
+at::Tensor ProcessGroup::reduce_scatter(const at::Tensor& all, c10d::ReduceOp op) const {
+  return Caller{*state_->group, false}.reduce_scatter(all, std::move(op)).wait();
+}
+Work ProcessGroup::reduce_scatter_async(const at::Tensor& all, c10d::ReduceOp op) const {
+  return Caller{*state_->group, true}.reduce_scatter(all, std::move(op));
+}
+
+at::Tensor ProcessGroup::all_to_all(const at::Tensor& all) const {
+  return Caller{*state_->group, false}.all_to_all(all).wait();
+}
+Work ProcessGroup::all_to_all_async(const at::Tensor& all) const {
+  return Caller{*state_->group, true}.all_to_all(all);
+}
+
+at::Tensor ProcessGroup::all_to_all(const at::Tensor& rows,
+                                    const std::vector<int64_t>& counts) const {
+  check_for(*state_->group, "all_to_all", rows, /*written=*/false);
+  const bool fits = static_cast<int64_t>(counts.size()) == world_size() && rows.dim() > 0 &&
+                    std::all_of(counts.begin(), counts.end(), [](int64_t n) { return n >= 0; }) &&
+                    std::accumulate(counts.begin(), counts.end(), int64_t{0}) == rows.size(0);
+  if (!fits) {
+    throw usage_error(
+        {.refused = "all_to_all",
+         .rule = concat("a count for each of the ",
+                        world_size(),
+                        " ranks, and together as many as there are rows"),
+         .value = concat(
+             c10::IntArrayRef(counts), " for ", shape_text(rows.scalar_type(), rows.sizes()))});
+  }
+  const at::Tensor give = at::tensor(counts, at::kLong).to(device());
+  const at::Tensor taken = all_to_all(give).cpu();
+  const int64_t* take = taken.const_data_ptr<int64_t>();
+  return Caller{*state_->group, false}.exchange(rows, counts, {take, take + world_size()}).wait();
+}
+
+void ProcessGroup::barrier() const { Caller{*state_->group, false}.barrier().wait(); }
+Work ProcessGroup::barrier_async() const { return Caller{*state_->group, true}.barrier(); }
+
+std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) const {
+  const auto length = static_cast<int64_t>(text.size());
+  const at::Tensor lengths = all_gather(at::full({}, length, at::kLong).to(device())).cpu();
+  const int64_t longest = lengths.max().item<int64_t>();
+  return texts_of(all_gather(bytes_of(text, longest, device())).cpu(), lengths);
+}
+
+std::vector<std::string> ProcessGroup::gather_text(const std::string& text, int root) const {
+  check_root("gather_text", root, world_size());
+  const auto length = static_cast<int64_t>(text.size());
+  const at::Tensor lengths = all_gather(at::full({}, length, at::kLong).to(device())).cpu();
+  const int64_t longest = lengths.max().item<int64_t>();
+  const at::Tensor all = gather(bytes_of(text, longest, device()), root);
+  return all.defined() ? texts_of(all.cpu(), lengths) : std::vector<std::string>();
+}
+
+std::string ProcessGroup::broadcast_text(const std::string& text, int root) const {
+  check_root("broadcast_text", root, world_size());
+  const bool is_root = rank() == root;
+  const auto length = static_cast<int64_t>(is_root ? text.size() : 0);
+  const at::Tensor size = at::full({}, length, at::kLong).to(device());
+  broadcast(size, root);
+  const auto bytes = size.cpu().item<int64_t>();
+  const at::Tensor all = bytes_of(is_root ? text : "", bytes, device());
+  broadcast(all, root);
+  const at::Tensor here = all.cpu();
+  const uint8_t* first = here.const_data_ptr<uint8_t>();
+  return {first, first + bytes};
+}
+
+}  // namespace muster::distributed

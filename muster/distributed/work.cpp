@@ -1,0 +1,27 @@
+#include "muster/distributed/work.h"
+
+#include <utility>
+
+namespace muster::distributed {
+
+struct Work::Call {
+  c10::intrusive_ptr<c10d::Work> work;  // null where nothing is left to wait for
+  at::Tensor result;
+  std::function<void(at::Tensor&)> finish;
+};
+
+Work::Work(c10::intrusive_ptr<c10d::Work> work,
+           at::Tensor result,
+           std::function<void(at::Tensor&)> finish)
+    : call_(std::make_shared<Call>(std::move(work), std::move(result), std::move(finish))) {}
+
+bool Work::is_completed() const { return !call_ || !call_->work || call_->work->isCompleted(); }
+
+at::Tensor Work::wait() const {
+  if (!call_) return {};
+  if (call_->work) call_->work->wait();
+  if (const auto finish = std::exchange(call_->finish, {})) finish(call_->result);
+  return call_->result;
+}
+
+}  // namespace muster::distributed
