@@ -71,8 +71,12 @@ ChainCounts difference(const ChainCounts& a, const ChainCounts& b) {
 
 }  // namespace
 
-StepBounds::StepBounds(const BlockSums& sums, const Simulator& simulator, int64_t stages)
-    : sums_(sums), stages_(stages), total_(sums.times(0, sums.count())) {
+StepBounds::StepBounds(const BlockSums& sums, const Simulator& simulator, const ActionLists& lists)
+    : sums_(sums),
+      placement_(lists.placement),
+      stages_(placement_.stages()),
+      total_(sums.times(0, sums.count())) {
+  count_work(lists);
   find_chains(simulator);
   for (const Chain& chain : chains_) bases_.push_back(least_of(chain));
   fill_rests();
@@ -140,9 +144,40 @@ void StepBounds::fill_slowest() {
       [](double own, double rest) { return std::max(own, rest); });
 }
 
+void StepBounds::count_work(const ActionLists& lists) {
+  work_.resize(static_cast<size_t>(stages_));
+  for (const auto& actions : lists.ranks) {
+    for (const Action& action : actions) {
+      if (is_compute(action.kind))
+        count_of(work_[static_cast<size_t>(action.stage)], action.kind) += 1;
+    }
+  }
+}
+
+double StepBounds::fullest_rank(const std::vector<StageTimes>& begun, int64_t next) const {
+  std::vector<double> loads(static_cast<size_t>(placement_.ranks()));
+  for (size_t s = 0; s < begun.size(); ++s)
+    loads[static_cast<size_t>(placement_.rank_of(static_cast<int64_t>(s)))] +=
+        work_[s].of(begun[s]);
+  double level = std::ranges::max(loads);
+  std::vector<double> open;  // loads of the ranks that still get something
+  for (int64_t rank = 0; rank < placement_.ranks(); ++rank) {
+    if (placement_.stages_of(rank).back() >= static_cast<int64_t>(begun.size()))
+      open.push_back(loads[static_cast<size_t>(rank)]);
+  }
+  std::ranges::sort(open);
+  double poured = least_of(work_).of(sums_.times(next, sums_.count()));
+  for (size_t i = 0; i < open.size(); ++i) {
+    poured += open[i];  // the work of the i + 1 emptiest, with what is poured over them
+    const double reached = poured / static_cast<double>(i + 1);
+    if (i + 1 == open.size() || reached <= open[i + 1]) return std::max(level, reached);
+  }
+  return level;
+}
+
 double StepBounds::at_least(const std::vector<StageTimes>& begun, int64_t next) const {
   const auto stage = static_cast<int64_t>(begun.size());
-  double most = slowest_[cell(stage, next)];
+  double most = std::max(slowest_[cell(stage, next)], fullest_rank(begun, next));
   for (size_t c = 0; c < chains_.size(); ++c) {
     double sum = rests_[c][cell(stage, next)];
     for (size_t s = 0; s < begun.size(); ++s) sum += chains_[c][s].of(begun[s]);

@@ -20,6 +20,8 @@ namespace muster::pipeline {
 //     at least `base` times has base times all blocks, and for the slowest stage the rest of its
 //     counts, so what the slowest stage adds is least when the slowest is fastest: by dynamic
 //     programming over the maximum.
+// And some rank has at least the level that the remaining blocks' work reaches when it is poured over
+// the ranks that still get a stage.
 // The search leaves out every split whose bound is no better than a split that it has.
 
 /// How often a chain has each kind of a stage's times.
@@ -38,7 +40,8 @@ using Chain = std::vector<ChainCounts>;  // by stage
 /// Lower bounds for all beginnings of splits of the same blocks.
 class StepBounds {
  public:
-  StepBounds(const BlockSums& sums, const Simulator& simulator, int64_t stages);
+  /// `lists` are those of the simulator.
+  StepBounds(const BlockSums& sums, const Simulator& simulator, const ActionLists& lists);
 
   /// For splits that begin with the stages in `begun`, the last of which ends where `next` begins.
   double at_least(const std::vector<StageTimes>& begun, int64_t next) const;
@@ -47,6 +50,8 @@ class StepBounds {
   void find_chains(const Simulator& simulator);
   void fill_rests();
   void fill_slowest();
+  void count_work(const ActionLists& lists);
+  double fullest_rank(const std::vector<StageTimes>& begun, int64_t next) const;
   double slowest_alone(int64_t stage, const StageTimes& times) const;
   size_t cell(int64_t stage, int64_t block) const {
     return static_cast<size_t>(stage * (sums_.count() + 1) + block);
@@ -56,7 +61,9 @@ class StepBounds {
   std::vector<double> best_rests(Cost&& cost, Combine&& combine) const;
 
   const BlockSums& sums_;
+  Placement placement_;
   int64_t stages_;
+  Chain work_;  // all that a stage computes in a step
   StageTimes total_;
   std::vector<Chain> chains_;
   std::vector<ChainCounts> bases_;          // by chain: the least of its counts over all stages

@@ -21,13 +21,14 @@ class Search {
         options_(options),
         stages_(lists.placement.stages()),
         simulator_(lists),
-        bounds_(sums, simulator_, stages_) {}
+        bounds_(sums, simulator_, lists) {}
 
   std::optional<Partition> run() {
     improve(even_split());
     split_ = {0};
     descend();
     if (best_.first_block.empty()) return {};
+    if (!best_.is_best) improve(best_.first_block);
     best_.at_least_s = best_.is_best ? best_.step_s : bounds_.at_least({}, 0);
     best_.rank_bytes = rank_bytes(sums_, best_.first_block, lists_);
     return best_;
@@ -56,15 +57,14 @@ class Search {
     return true;
   }
 
-  /// Takes the split if it is the best so far. Whether it is.
-  bool offer(const Split& split) {
-    if (!fits(split, sums_.count())) return false;
+  /// Takes the split if it is the best so far.
+  void offer(const Split& split) {
+    if (!fits(split, sums_.count())) return;
     ++best_.steps_simulated;
     const double step = simulator_.step_s(stage_times(sums_, split));
-    if (step >= best_s()) return false;
+    if (step >= best_s()) return;
     best_.step_s = step;
     best_.first_block = split;
-    return true;
   }
 
   /// Stages of about equal time, as a first guess.
@@ -84,21 +84,24 @@ class Search {
     return split;
   }
 
-  /// Moves one cut by one block as long as that helps: good bounds need a good split early.
-  void improve(Split split) {
+  /// Moves neighbouring cuts by one block as long as that helps: good bounds need a good split early.
+  void improve(const Split& split) {
     offer(split);
-    for (bool is_better = true; is_better;) {
-      is_better = false;
-      if (!best_.first_block.empty()) split = best_.first_block;
-      for (size_t s = 1; s < split.size() && !is_better; ++s) {
-        for (const int64_t by : {-1, 1}) {
-          Split moved = split;
-          moved[s] += by;
-          const int64_t next = s + 1 < moved.size() ? moved[s + 1] : sums_.count();
-          if (moved[s] > moved[s - 1] && moved[s] < next && offer(moved)) is_better = true;
+    Split from;
+    while (from != best_.first_block) {
+      from = best_.first_block;
+      for (size_t first = 1; first < from.size(); ++first) {
+        for (size_t last = first; last < from.size(); ++last) {
+          for (const int64_t by : {-1, 1}) offer_moved(from, first, last, by);
         }
       }
     }
+  }
+
+  void offer_moved(Split split, size_t first, size_t last, int64_t by) {
+    for (size_t s = first; s <= last; ++s) split[s] += by;
+    const int64_t next = last + 1 < split.size() ? split[last + 1] : sums_.count();
+    if (split[first] > split[first - 1] && split[last] < next) offer(split);
   }
 
   struct Child {
