@@ -40,6 +40,10 @@ ROOMS = {
         "executors": ["space", "trial", "core", "machine", "execute"],
         "views": ["space", "trial", "core", "storage"],
         "run": ["space", "trial", "core", "storage", "files", "machine", "execute"]}),
+    "pipeline": Room("who computes what when, stage by stage", ["base", "track"], {
+        "action": [], "order": ["action"], "schedule": ["action"], "schedules": ["action", "schedule"],
+        "simulate": ["action", "order"], "draw": ["action", "simulate"],
+        "partition": ["action", "schedule", "simulate"]}),
     "program": Room("what programs with a command line are made of", ["base", "diagnose", "track"], {
         "screen": [], "config": [], "line": ["screen", "config"], "": []}),
     "dash": Room("web pages over studies and runs", ["base", "launch", "track", "tune"], {"": []}),

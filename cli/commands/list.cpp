@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "muster/launch/job/launcher.h"
+#include "muster/pipeline/schedule/schedule.h"
 #include "muster/tune/execute/executor.h"
 #include "muster/tune/schedule/scheduler.h"
 #include "muster/tune/search/searcher.h"
@@ -27,6 +28,7 @@ std::vector<ListRow> rows_of(std::string_view kind) {
   if (kind.empty()) return kind_rows();
   if (kind == "launchers") return list_rows(launch::launchers());
   if (kind == "executors") return list_rows(tune::executors());
+  if (kind == "schedules") return list_rows(pipeline::schedules());
   if (kind == "schedulers") return list_rows(tune::schedulers());
   return list_rows(tune::searchers());
 }

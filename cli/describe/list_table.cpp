@@ -24,6 +24,7 @@ constexpr ListKind kKinds[] = {
     {"models", "models that `muster train --model` builds", true},
     {"optimizers", "optimizers of `muster train --optimizer`", true},
     {"schedulers", "which trials of `muster tune` go on", false},
+    {"schedules", "in which order the ranks of a pipeline compute: `muster pipeline`", false},
     {"searchers", "where the next trial of `muster tune` looks", false},
     {"strategies", "how ranks share the work: `muster train --strategy`", true},
     {"transforms", "changes of samples: `muster train --train-transform`", true},
@@ -84,7 +85,7 @@ ListRequest parse_list(std::span<const std::string> args,
   std::vector<std::string> names;
   for (const ListKind& kind : kKinds) names.emplace_back(kind.name);
   if (std::ranges::find(names, request.kind) == names.end()) {
-    // "schedules" is as near to schedulers as it is the end of lr-schedules.
+    // "hooks" is the end of comm-hooks, and nearer to nothing.
     std::vector<std::string> near;
     for (const std::string& name : names) {
       if (name.ends_with("-" + request.kind) || nearest(request.kind, std::span(&name, 1)))

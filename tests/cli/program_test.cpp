@@ -2,10 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "muster/base/file.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/program/line/shell_word.h"
 
+#include "tests/support/folder.h"
 #include "tests/support/launched.h"
 #include "tests/support/paths.h"
 
@@ -77,21 +79,24 @@ TEST_P(WrongUse, ExitsWithTwoAndSaysWhyOnStderr) {
 INSTANTIATE_TEST_SUITE_P(
     Commands,
     WrongUse,
-    ::testing::Values(
-        Refused{{}, "Usage: muster COMMAND"},
-        Refused{{"trian"}, "did you mean \"train\"?"},
-        Refused{{"--nproc"}, "a command comes first"},
-        Refused{{"run"}, "no program to run"},
-        Refused{{"run", "--nproc-per-node", "0", "--", "true"}, "world size 0"},
-        Refused{{"run", "--nproc", "2", "--", "true"}, "unknown flag --nproc"},
-        Refused{{"run", "--", "no-such-program"}, "program not found"},
-        Refused{{"run", "--launcher", "lokal", "--", "true"}, "did you mean \"local\"?"},
-        Refused{{"list", "lanchers"}, "did you mean \"launchers\"?"},
-        Refused{{"list", "--jsno"}, "did you mean --json?"},
-        Refused{{"help", "trian"}, "did you mean \"train\"?"},
-        Refused{{"list", "schedules"}, "did you mean \"lr-schedules\" or \"schedulers\"?"},
-        Refused{{"man", "trian"}, "did you mean \"train\"?"},
-        Refused{{"completion"}, "muster completion without bash|zsh|fish"}));
+    ::testing::Values(Refused{{}, "Usage: muster COMMAND"},
+                      Refused{{"trian"}, "did you mean \"train\"?"},
+                      Refused{{"--nproc"}, "a command comes first"},
+                      Refused{{"run"}, "no program to run"},
+                      Refused{{"run", "--nproc-per-node", "0", "--", "true"}, "world size 0"},
+                      Refused{{"run", "--nproc", "2", "--", "true"}, "unknown flag --nproc"},
+                      Refused{{"run", "--", "no-such-program"}, "program not found"},
+                      Refused{{"run", "--launcher", "lokal", "--", "true"},
+                              "did you mean \"local\"?"},
+                      Refused{{"list", "lanchers"}, "did you mean \"launchers\"?"},
+                      Refused{{"list", "--jsno"}, "did you mean --json?"},
+                      Refused{{"help", "trian"}, "did you mean \"train\"?"},
+                      Refused{{"list", "hooks"}, "did you mean \"comm-hooks\"?"},
+                      Refused{{"pipeline"}, "it is not said which schedule"},
+                      Refused{{"pipeline", "1f2b"}, "did you mean \"1f1b\"?"},
+                      Refused{{"pipeline", "zbv", "--stages", "4"}, "each rank has 2 stages"},
+                      Refused{{"man", "trian"}, "did you mean \"train\"?"},
+                      Refused{{"completion"}, "muster completion without bash|zsh|fish"}));
 
 TEST(List, ShowsTheKindsAndTheLaunchers) {
   Launched kinds({"list"});
@@ -111,6 +116,42 @@ TEST(List, ShowsWhatAStudyCanBeMadeOf) {
     EXPECT_EQ(list.wait().code, 0);
     EXPECT_THAT(list.out(), HasSubstr(expected));
   }
+}
+
+TEST(List, ShowsPipelineSchedules) {
+  Launched list({"list", "schedules"});
+  EXPECT_EQ(list.wait().code, 0);
+  EXPECT_THAT(list.out(), HasSubstr("1f1b         one forward, one backward"));
+  EXPECT_THAT(list.out(), HasSubstr("eager=bool"));
+}
+
+TEST(Pipeline, DrawsASchedule) {
+  Launched muster({"pipeline", "1f1b", "--ranks", "2", "--micro-batches", "3"});
+  EXPECT_EQ(muster.wait().code, 0);
+  EXPECT_EQ(muster.out(),
+            R"(1f1b, 2 stages on 2 ranks, 3 micro-batches: step 12, bubble 25.0 %, idle 3
+rank 0  F0 F1 ...B0--- F2 B1--- ...B2---
+rank 1  ...F0 B0--- F1 B1--- F2 B2--- ...
+activations in flight, at most: 2 1
+)");
+}
+
+TEST(Pipeline, ReadsWhatItWritesAndNamesTheFault) {
+  const test::Folder folder;
+  Launched written({"pipeline", "zbv", "--ranks", "2", "--csv"});
+  EXPECT_EQ(written.wait().code, 0);
+  const std::string csv = folder.path() / "order.csv";
+  write_file_atomic(csv, written.out());
+  Launched read({"pipeline", "--file", csv, "--json", "--svg", folder.path() / "order.svg"});
+  EXPECT_EQ(read.wait().code, 0);
+  const Json json = parse_json(read.out(), "stdout");
+  EXPECT_EQ(json["step"], 6 * 8 + 1);
+  EXPECT_EQ(json["ranks"][1]["stages"], Json({1, 2}));
+  EXPECT_THAT(read_file(folder.path() / "order.svg"), HasSubstr("order.csv, 4 stages on 2 ranks"));
+  write_file_atomic(csv, written.out() + "0F0\n");
+  Launched refused({"pipeline", "--file", csv});
+  EXPECT_EQ(refused.wait().code, 2);
+  EXPECT_THAT(refused.err(), HasSubstr("stage 0 is on two ranks"));
 }
 
 TEST(List, IsJsonOnRequest) {

@@ -2,7 +2,7 @@
 """The guides say what the program does: guides.py BUILD
 
 - Each command line of `muster` in a block or between backquotes names a command and flags that there are.
-- Each `$ muster train … --explain` prints what stands below it (where its files are), but for what depends on the machine.
+- Each `$ muster train … --explain` and `$ muster pipeline …` prints what stands below it (where its files are), but for what depends on the machine.
 - The config file of docs/train.md gives the plan that it is said to give.
 - Each block of TOML, YAML, Python or shell parses.
 """
@@ -20,7 +20,7 @@ import tomllib
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 INLINE = re.compile(r"`((?:build/bin/)?muster [^`]+)`")
-COMMAND = re.compile(r"(?:^|(?<=[\s(]))(?:\S*/)?muster ((?:run|train|evaluate|predict|new|tune|study|report|list|completion|man)\b.*)")
+COMMAND = re.compile(r"(?:^|(?<=[\s(]))(?:\S*/)?muster ((?:run|train|evaluate|predict|new|tune|study|report|list|pipeline|completion|man)\b.*)")
 # Words that depend on the machine.
 OF_MACHINE = re.compile(r"^(workers|threads|device|note) ")
 
@@ -79,10 +79,10 @@ class Guides:
         return [text for text in (done.stdout or done.stderr).splitlines() if not OF_MACHINE.match(text)]
 
     def plan_faults(self, block):
-        """Of commands with --explain in one block, each followed by what it prints or the first lines of that."""
+        """Of commands with --explain, and of `muster pipeline`, each followed by what it prints or the first lines of that."""
         lines = block.splitlines()
         for at, line in enumerate(lines):
-            if not line.startswith("$ muster train") or "--explain" not in line:
+            if not line.startswith("$ muster pipeline") and not (line.startswith("$ muster train") and "--explain" in line):
                 continue
             shown = []
             for text in lines[at + 1:]:

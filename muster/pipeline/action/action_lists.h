@@ -1,0 +1,47 @@
+// A schedule as data: what each rank does, one action after the other.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/pipeline/action/action.h"
+#include "muster/pipeline/action/placement.h"
+
+namespace muster::pipeline {
+
+/// See Note [Pipeline actions]. Any lists can stand here; find_fault() says whether they can be
+/// carried out.
+struct ActionLists {
+  Placement placement;
+  int64_t micro_batches = 1;
+  std::vector<std::vector<Action>> ranks;  ///< by rank, in order
+
+  bool has_messages() const;
+  bool operator==(const ActionLists&) const = default;
+};
+
+/// A line for each rank, actions between commas: PyTorch's file format (`_dump_csv`).
+std::string to_csv(const ActionLists& lists);
+
+/// The inverse. Idle slots, which PyTorch writes as empty cells, are left out; each stage is on the
+/// rank that computes it, and the micro-batches are counted. Throws a usage error for what cannot
+/// be read, for a stage that is on two ranks or none, and beyond a million actions.
+ActionLists parse_csv(std::string_view text);
+
+/// What a stage holds for one micro-batch, in bytes or in any unit.
+struct StageBytes {
+  double activation = 1;  ///< from the begin of F to the end of B or I
+  double kept = 1;        ///< of these, what stays from the end of I to the end of W
+};
+
+/// The most that each rank holds at once, a function of its list alone. One StageBytes per stage.
+std::vector<double> peak_bytes(const ActionLists& lists, std::span<const StageBytes> stages);
+
+/// How many activations each rank holds at most, one for each stage and micro-batch between F and
+/// the end of B or W.
+std::vector<int64_t> peak_in_flight(const ActionLists& lists);
+
+}  // namespace muster::pipeline

@@ -1,0 +1,87 @@
+#include "muster/pipeline/partition/blocks.h"
+
+#include <cmath>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
+namespace muster::pipeline {
+namespace {
+
+constexpr double BlockCosts::*kCosts[] = {&BlockCosts::forward_s,
+                                          &BlockCosts::backward_s,
+                                          &BlockCosts::input_s,
+                                          &BlockCosts::weight_s,
+                                          &BlockCosts::activation_s,
+                                          &BlockCosts::gradient_s,
+                                          &BlockCosts::activation_bytes,
+                                          &BlockCosts::kept_bytes,
+                                          &BlockCosts::parameter_bytes};
+
+void require_cost(double cost, size_t block) {
+  if (std::isfinite(cost) && cost >= 0) return;
+  throw usage_error({.refused = concat("a cost of block ", block, " makes no sense"),
+                     .rule = "it is finite and at least 0",
+                     .value = shortest(cost)});
+}
+
+int64_t end_of(const Split& split, size_t stage, const BlockSums& sums) {
+  return stage + 1 < split.size() ? split[stage + 1] : sums.count();
+}
+
+}  // namespace
+
+BlockSums::BlockSums(std::span<const BlockCosts> blocks) : blocks_(blocks.begin(), blocks.end()) {
+  before_.resize(blocks.size() + 1);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    for (const auto cost : kCosts) {
+      require_cost(blocks[i].*cost, i);
+      before_[i + 1].*cost = before_[i].*cost + blocks[i].*cost;
+    }
+  }
+}
+
+StageTimes BlockSums::times(int64_t begin, int64_t end) const {
+  const auto b = static_cast<size_t>(begin), e = static_cast<size_t>(end);
+  const auto sum = [&](double BlockCosts::*cost) { return before_[e].*cost - before_[b].*cost; };
+  return {.forward_s = sum(&BlockCosts::forward_s),
+          .backward_s = sum(&BlockCosts::backward_s),
+          .input_s = sum(&BlockCosts::input_s),
+          .weight_s = sum(&BlockCosts::weight_s),
+          .activation_s = end < count() ? blocks_[e - 1].activation_s : 0,
+          .gradient_s = begin > 0 ? blocks_[b - 1].gradient_s : 0};
+}
+
+StageBytes BlockSums::bytes(int64_t begin, int64_t end) const {
+  const BlockCosts &b = before_[static_cast<size_t>(begin)], &e = before_[static_cast<size_t>(end)];
+  return {.activation = e.activation_bytes - b.activation_bytes,
+          .kept = e.kept_bytes - b.kept_bytes};
+}
+
+double BlockSums::parameter_bytes(int64_t begin, int64_t end) const {
+  return before_[static_cast<size_t>(end)].parameter_bytes -
+         before_[static_cast<size_t>(begin)].parameter_bytes;
+}
+
+std::vector<StageTimes> stage_times(const BlockSums& sums, const Split& split) {
+  std::vector<StageTimes> out;
+  for (size_t s = 0; s < split.size(); ++s)
+    out.push_back(sums.times(split[s], end_of(split, s, sums)));
+  return out;
+}
+
+std::vector<double> rank_bytes(const BlockSums& sums,
+                               const Split& split,
+                               const ActionLists& lists) {
+  std::vector<StageBytes> bytes;
+  for (size_t s = 0; s < split.size(); ++s)
+    bytes.push_back(sums.bytes(split[s], end_of(split, s, sums)));
+  std::vector<double> out = peak_bytes(lists, bytes);
+  for (size_t s = 0; s < split.size(); ++s) {
+    const int64_t rank = lists.placement.rank_of(static_cast<int64_t>(s));
+    out[static_cast<size_t>(rank)] += sums.parameter_bytes(split[s], end_of(split, s, sums));
+  }
+  return out;
+}
+
+}  // namespace muster::pipeline

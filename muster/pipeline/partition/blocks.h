@@ -1,0 +1,54 @@
+// What a block of a model costs, and what a stage of several costs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "muster/pipeline/action/action_lists.h"
+#include "muster/pipeline/action/stage_times.h"
+
+namespace muster::pipeline {
+
+/// One block of a model, a place before and behind which it may be cut; for one micro-batch.
+struct BlockCosts {
+  double forward_s = 0;
+  double backward_s = 0;  ///< the whole backward
+  double input_s = 0;     ///< its two halves, for schedules that split it
+  double weight_s = 0;
+  double activation_s = 0;      ///< transfer of its output, if the next block is on another rank
+  double gradient_s = 0;        ///< transfer of its output's gradient, likewise
+  double activation_bytes = 0;  ///< held from its forward to its backward (of the input)
+  double kept_bytes = 0;        ///< of these, what its weights' gradients need
+  double parameter_bytes = 0;   ///< held always: parameters, gradients, optimizer state
+};
+
+/// Where each stage begins: stage s has blocks first[s] … first[s+1]-1, the last one those to the
+/// end.
+using Split = std::vector<int64_t>;
+
+/// Sums over blocks, for any stretch in constant time. Any thread.
+class BlockSums {
+ public:
+  /// Throws a usage error for a cost that is negative or not finite.
+  explicit BlockSums(std::span<const BlockCosts> blocks);
+
+  int64_t count() const { return static_cast<int64_t>(blocks_.size()); }
+
+  /// Of a stage with blocks begin … end-1.
+  StageTimes times(int64_t begin, int64_t end) const;
+  StageBytes bytes(int64_t begin, int64_t end) const;
+  double parameter_bytes(int64_t begin, int64_t end) const;
+
+ private:
+  std::vector<BlockCosts> blocks_;
+  std::vector<BlockCosts> before_;  // sums of the blocks before each; one more than blocks
+};
+
+/// One StageTimes for each stage of the split.
+std::vector<StageTimes> stage_times(const BlockSums& sums, const Split& split);
+
+/// The most that each rank holds: its parameters, and activations as its list has them in flight.
+std::vector<double> rank_bytes(const BlockSums& sums, const Split& split, const ActionLists& lists);
+
+}  // namespace muster::pipeline
