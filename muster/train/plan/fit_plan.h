@@ -80,8 +80,12 @@ Json to_json(const FitNumbers& numbers);
 /// FitPlan::carried: the samples that --validation-split file:FILE listed when the run began.
 Json carried_json(const TrainOptions& options);
 
+/// Options that a run which goes on does not have from before, but from where it is now.
+inline constexpr std::string_view kOfOnePlace[] = {
+    "strategy", "device", "devices", "workers", "backend"};
+
 /// Fills `options` from a checkpoint's plan. Options named in `said` were given by the user now and
-/// stay. Throws a usage error that lists the differences if one that shapes the numbers (model,
+/// stay, and so do those of kOfOnePlace. Throws a usage error that lists the differences if one that shapes the numbers (model,
 /// data, weights to start from, optimizer, batch size, seed, validation samples) was given anew with
 /// another value.
 void take_over(const Json& plan, const std::vector<std::string>& said, TrainOptions& options);

@@ -103,11 +103,10 @@ struct TrainOptions : FitOptions {
   /// Which ones: stratified or random by the seed, the tail, or file:FILE; auto: stratified if the
   /// data tells its classes, else random.
   std::string validation_split = "auto";
-  /// What file:FILE lists, once it is read: a run that goes on has it from its checkpoint.
-  std::vector<int64_t> held_out;
-  std::string train_transform;  ///< data::parse_transforms' chain, of training samples
-  std::string eval_transform;   ///< of those of validation, test and `muster evaluate`
-  int64_t top_k = 0;            ///< also count answers among the k best scores; 0: do not
+  std::vector<int64_t> held_out;  ///< what file:FILE lists, once it is read
+  std::string train_transform;    ///< data::parse_transforms' chain, of training samples
+  std::string eval_transform;     ///< of those of validation, test and `muster evaluate`
+  int64_t top_k = 0;              ///< also count answers among the k best scores; 0: do not
 };
 
 /// What is said about a run of any task besides: where it is, and what is shown of it.
@@ -118,10 +117,6 @@ struct RunFlags {
   std::optional<int64_t> trace_steps;  ///< of it; 100 if not said
   bool explain = false;                ///< the plan is printed, and nothing trained
 };
-
-/// Options that a run which goes on does not have from before, but from where it is now.
-inline constexpr std::string_view kOfOnePlace[] = {
-    "strategy", "device", "devices", "workers", "backend"};
 
 /// What a resumed run may say anew.
 enum class OnResume {

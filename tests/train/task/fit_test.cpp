@@ -1,123 +1,36 @@
 // fit() with tasks of one's own: what it trains is what a loop by hand trains.
 #include "muster/train/loop/fit.h"
 
-#include <atomic>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "muster/data/sets/tensor_dataset.h"
-#include "muster/testing/run_ranks.h"
-#include "muster/train/loop/resolve.h"
-
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
+#include "tests/train/task/own_fit.h"
 
 namespace muster::train {
 namespace {
 
 using distributed::ProcessGroup;
+using test::always;
+using test::kSamples;
+using test::Line;
+using test::maker;
+using test::numbers;
+using test::OwnRun;
+using test::run_own;
+using test::small_own;
+using test::weight_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-constexpr int64_t kSamples = 24, kBatch = 8;
-
-/// "x" // [24, 3], "y" // [24], "length" // [24] 0 … 5
-std::shared_ptr<const data::Dataset> numbers(int64_t samples = kSamples) {
-  const at::Generator generator = at::detail::createCPUGenerator(5);
-  const at::Tensor x = torch::rand({samples, 3}, generator);
-  return std::make_shared<data::TensorDataset>(tensor::NamedTensorList{
-      {"x", x}, {"y", x.sum(1).sin()}, {"length", torch::arange(samples).remainder(6)}});
-}
-
-FitOptions small() {
-  FitOptions options;
-  options.epochs = 2;
-  options.batch_size = kBatch;
-  options.workers = 0;
-  options.lr = 0.1;
-  options.optimizer = "sgd:momentum=0";
-  options.tensorboard = "off";
-  return options;
-}
-
-FitPlan planned(FitOptions options,
-                int world,
-                const FitData& data,
-                const std::vector<Metric>& metrics) {
-  FitPlan plan;
-  static_cast<FitNumbers&>(plan) = resolve_fit(
-      options, {.world_size = world, .local_world_size = world, .cores = 2}, data.facts(), metrics);
-  plan.options = options;
-  plan.record = to_json(options, plan);
-  return plan;
-}
-
-using Maker = std::function<std::unique_ptr<Task>(int rank)>;
-
-struct Ran {
-  FitResult result;
-  Checkpoint last;
-};
-
-Ran run(const FitOptions& options,
-        int world,
-        const FitData& data,
-        const Maker& make,
-        const std::filesystem::path& output,
-        const std::vector<Metric>& metrics = {},
-        const std::optional<std::filesystem::path>& resume = {}) {
-  std::vector<FitResult> results(static_cast<size_t>(world));
-  testing::run_ranks(world, [&](ProcessGroup group) {
-    std::optional<Checkpoint> checkpoint;
-    if (resume) checkpoint = read_checkpoint(*resume);
-    results[static_cast<size_t>(group.rank())] = fit([&] { return make(group.rank()); },
-                                                     data,
-                                                     planned(options, world, data, metrics),
-                                                     group,
-                                                     output,
-                                                     checkpoint,
-                                                     {});
-  });
-  return {results[0], read_checkpoint(results[0].checkpoint)};
-}
-
-const at::Tensor& weight_of(const Checkpoint& checkpoint, const std::string& name) {
-  for (const auto& [key, tensor] : checkpoint.model) {
-    if (key == name) return tensor;
-  }
-  throw std::runtime_error("no " + name);
-}
-
-/// y from x by one linear layer.
-class Line : public Task {
- public:
-  std::string name() const override { return "line"; }
-  std::shared_ptr<torch::nn::Module> module() override { return net_.ptr(); }
-  StepResult train_step(const data::Batch& batch, const StepContext&) override {
-    return {torch::mse_loss(net_->forward(batch["x"]).squeeze(1), batch["y"])};
-  }
-
- protected:
-  torch::nn::Linear net_{3, 1};
-};
-
-Maker always(std::function<std::unique_ptr<Task>()> make) {
-  return [make = std::move(make)](int) { return make(); };
-}
-
-template <class T>
-Maker maker() {
-  return always([] { return std::make_unique<T>(); });
-}
 
 TEST(Fit, EndsWithTheWeightsOfALoopByHand) {
   const FitData data{.train = numbers()};
   const test::Folder folder;
-  FitOptions options = small();
+  FitOptions options = small_own();
   options.batch_size = kSamples;  // one step per epoch: whatever the order
-  const Ran ran = run(options, 1, data, maker<Line>(), folder.path());
+  const OwnRun ran = run_own(options, 1, data, maker<Line>(), folder.path());
   torch::manual_seed(0);
   torch::nn::Linear net(3, 1);
   torch::optim::SGD optimizer(net->parameters(), 0.1);
@@ -171,7 +84,7 @@ class Pushing final : public Task {
 
 TEST(Fit, PartsStepOneAfterTheOtherWithOptimizersOfTheirOwn) {
   const FitData data{.train = numbers()};
-  FitOptions options = small();
+  FitOptions options = small_own();
   options.batch_size = kSamples;
   options.optimizer = "sgd:momentum=0.9";
   torch::manual_seed(0);
@@ -192,7 +105,7 @@ TEST(Fit, PartsStepOneAfterTheOtherWithOptimizersOfTheirOwn) {
   }
   for (const int world : {1, 2}) {
     const test::Folder folder;
-    const Ran ran = run(options, world, data, maker<Pushing>(), folder.path());
+    const OwnRun ran = run_own(options, world, data, maker<Pushing>(), folder.path());
     for (const auto& item : net->named_parameters())
       EXPECT_TRUE(torch::allclose(weight_of(ran.last, item.key()), item.value(), 0, 1e-6))
           << item.key() << " on " << world;
@@ -220,13 +133,13 @@ class Weighted final : public Task {
 
 TEST(Fit, AStepIsTheMeanOverAllWeightsOfAllRanksAndBatches) {
   const FitData data{.train = numbers(), .validation = numbers(18)};
-  FitOptions options = small();
+  FitOptions options = small_own();
   options.batch_size = 6;
   options.accumulate_grad_batches = 2;
-  std::optional<Ran> alone;
+  std::optional<OwnRun> alone;
   for (const int world : {1, 2, 3}) {
     const test::Folder folder;
-    const Ran ran = run(options, world, data, maker<Weighted>(), folder.path());
+    const OwnRun ran = run_own(options, world, data, maker<Weighted>(), folder.path());
     if (!alone) {
       alone = ran;
       continue;
@@ -234,53 +147,6 @@ TEST(Fit, AStepIsTheMeanOverAllWeightsOfAllRanksAndBatches) {
     EXPECT_TRUE(torch::allclose(
         weight_of(ran.last, "weight"), weight_of(alone->last, "weight"), 1e-5, 1e-6))
         << world;
-  }
-}
-
-/// Notes what its steps and weights are asked about.
-class Asked final : public Task {
- public:
-  explicit Asked(std::atomic<int>& wrong) : wrong_(wrong) {}
-  std::string name() const override { return "asked"; }
-  std::shared_ptr<torch::nn::Module> module() override { return net_.ptr(); }
-  bool has_own_weights() const override { return true; }
-  double weight(const data::Batch& batch) const override {
-    wrong_ += batch["y"].scalar_type() != torch::kFloat;  // a sum of 16 bits would be rounded
-    return static_cast<double>(batch.size());
-  }
-  StepResult train_step(const data::Batch& batch, const StepContext&) override {
-    wrong_ += batch["y"].scalar_type() != torch::kBFloat16;
-    wrong_ += batch["length"].scalar_type() != torch::kLong;
-    return {torch::mse_loss(net_->forward(batch["x"]).squeeze(1), batch["y"])};
-  }
-
- private:
-  torch::nn::Linear net_{3, 1};
-  std::atomic<int>& wrong_;
-};
-
-TEST(Fit, BatchesAreInBfloat16WhereTheWeightsAre) {
-  const FitData data{.train = numbers(), .validation = numbers(18), .test = numbers(5)};
-  FitOptions options = small();
-  const test::Folder float_folder;
-  const Ran in_float = run(options, 2, data, maker<Line>(), float_folder.path());
-  for (const char* strategy : {"zero1:dtype=bfloat16", "zero2:dtype=bfloat16"}) {
-    options.strategy = strategy;
-    std::atomic<int> wrong = 0;
-    const test::Folder folder;
-    const Ran ran = run(
-        options, 2, data, always([&] { return std::make_unique<Asked>(wrong); }), folder.path());
-    EXPECT_EQ(wrong, 0) << strategy;
-    EXPECT_EQ(weight_of(ran.last, "weight").scalar_type(), torch::kBFloat16);
-    EXPECT_NEAR(ran.result.test.metrics["loss"], in_float.result.test.metrics["loss"], 0.02);
-    const Ran again = run(options,
-                          2,
-                          data,
-                          always([&] { return std::make_unique<Asked>(wrong); }),
-                          folder.path(),
-                          {},
-                          checkpoint_folder(folder.path(), 3));
-    EXPECT_TRUE(torch::equal(weight_of(again.last, "weight"), weight_of(ran.last, "weight")));
   }
 }
 
@@ -318,7 +184,7 @@ TEST(Fit, MetricsAreOfAllSamplesOnAnyNumberOfRanks) {
   for (const int world : {1, 2, 4}) {
     const test::Folder folder;
     const Metrics seen =
-        run(small(), world, data, maker<Counting>(), folder.path(), Counting::list())
+        run_own(small_own(), world, data, maker<Counting>(), folder.path(), Counting::list())
             .result.test.metrics;
     EXPECT_NEAR(seen["mean_x"], x.mean().item<double>(), 1e-6) << world;
     EXPECT_EQ(seen["count"], 19) << world;
@@ -347,11 +213,11 @@ class Odd final : public Task {
 std::string error_with(const Odd::StepOf& step, int world = 1) {
   const test::Folder folder;
   return test::error_of([&] {
-    run(small(),
-        world,
-        {.train = numbers()},
-        always([&] { return std::make_unique<Odd>("odd", step); }),
-        folder.path());
+    run_own(small_own(),
+            world,
+            {.train = numbers()},
+            always([&] { return std::make_unique<Odd>("odd", step); }),
+            folder.path());
   });
 }
 
@@ -391,8 +257,9 @@ TEST(Fit, AnExceptionOfTheTaskOnOneRankEndsAll) {
       return {net(batch["x"]).mean()};
     });
   };
-  EXPECT_THAT(test::error_of([&] { run(small(), 2, {.train = numbers()}, make, folder.path()); }),
-              HasSubstr("no more tokens"));
+  EXPECT_THAT(
+      test::error_of([&] { run_own(small_own(), 2, {.train = numbers()}, make, folder.path()); }),
+      HasSubstr("no more tokens"));
 }
 
 TEST(Fit, RefusesRanksThatTrainOtherThings) {
@@ -401,25 +268,28 @@ TEST(Fit, RefusesRanksThatTrainOtherThings) {
   const Maker make = [&](int rank) {
     return std::make_unique<Odd>(rank == 0 ? "odd" : "even", step);
   };
-  EXPECT_THAT(test::error_of([&] { run(small(), 2, {.train = numbers()}, make, folder.path()); }),
-              AllOf(HasSubstr("all ranks train the same task"),
-                    HasSubstr("rank 0: task odd"),
-                    HasSubstr("rank 1: task even")));
+  EXPECT_THAT(
+      test::error_of([&] { run_own(small_own(), 2, {.train = numbers()}, make, folder.path()); }),
+      AllOf(HasSubstr("all ranks train the same task"),
+            HasSubstr("rank 0: task odd"),
+            HasSubstr("rank 1: task even")));
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "config.json"));
 }
 
 TEST(Fit, RefusesACheckpointOfAnotherTask) {
   const test::Folder folder;
   const FitData data{.train = numbers()};
-  const Ran ran = run(small(), 1, data, maker<Line>(), folder.path());
-  FitOptions more = small();
+  const OwnRun ran = run_own(small_own(), 1, data, maker<Line>(), folder.path());
+  FitOptions more = small_own();
   more.epochs = 4;
   EXPECT_THAT(
-      test::error_of(
-          [&] { run(more, 1, data, maker<Weighted>(), folder.path(), {}, ran.result.checkpoint); }),
+      test::error_of([&] {
+        run_own(more, 1, data, maker<Weighted>(), folder.path(), {}, ran.result.checkpoint);
+      }),
       AllOf(HasSubstr("the checkpoint is of the task that goes on, weighted"), HasSubstr("line")));
   EXPECT_EQ(
-      run(more, 1, data, maker<Line>(), folder.path(), {}, ran.result.checkpoint).result.steps, 12);
+      run_own(more, 1, data, maker<Line>(), folder.path(), {}, ran.result.checkpoint).result.steps,
+      12);
 }
 
 }  // namespace
