@@ -16,6 +16,7 @@ using distributed::ProcessGroup;
 using test::always;
 using test::kSamples;
 using test::Line;
+using test::Maker;
 using test::maker;
 using test::numbers;
 using test::OwnRun;

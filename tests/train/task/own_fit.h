@@ -25,6 +25,7 @@ using train::FitOptions;
 using train::FitPlan;
 using train::FitResult;
 using train::Metric;
+using train::read_checkpoint;
 using train::StepContext;
 using train::StepResult;
 using train::Task;
