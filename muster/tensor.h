@@ -10,4 +10,5 @@
 #include "muster/tensor/device/pinned_ring.h"
 #include "muster/tensor/intraop_threads.h"
 #include "muster/tensor/safetensors.h"
+#include "muster/tensor/saved_tensors.h"
 #include "muster/tensor/vector_math.h"

@@ -55,7 +55,8 @@ ROOMS = {
         "backends": ["meet", "call", "thread", "shm", "two_level", "nccl"]}, torch=True),
     "parallel": Room("one model over a group", ["base", "tensor", "distributed"], {
         "module": [], "hook": ["module"], "hooks": ["hook", "module"], "ddp": ["module", "hook"],
-        "sharded": ["module", "ddp"], "replicas": ["module", "ddp"], "batch_norm": ["module"], "precision": ["module"]},
+        "sharded": ["module", "ddp"], "replicas": ["module", "ddp"], "batch_norm": ["module"], "precision": ["module"],
+        "activations": ["batch_norm"]},
         torch=True),
     "optim": Room("optimizers, schedules, clipping", ["base", "tensor"], {"": [], "optimizers": [""], "schedules": [""]},
                   torch=True),

@@ -1,5 +1,5 @@
 // The code of the guides that belongs to no example: README.md, docs/ddp.md, choose-a-strategy.md,
-// from-ray-tune.md and when-a-rank-fails.md. quotes.py checks that the blocks of these pages stand
+// from-ray-tune.md, when-a-rank-fails.md and activation-checkpointing.md. quotes.py checks that the blocks of these pages stand
 // here line by line; the build, that they compile as they stand; a run, what needs no GPU.
 // The lines are those of the pages:
 // clang-format off
@@ -180,10 +180,66 @@ void with_faults() {
   muster::testing::run_ranks(3, rank_main, {.backend = "gloo", .monitor = {.faults = "skip@rank=1,op=broadcast,at=2"}});
 }
 
+struct Deep {
+  std::vector<Net> blocks;
+  torch::Tensor forward(torch::Tensor x) {
+    for (Net& block : blocks) x = muster::parallel::checkpointed(block, x);
+    return x;
+  }
+};
+
+void checkpointed_functions() {
+  namespace mp = muster::parallel;
+  Net net;
+  const auto x = torch::rand({6, 4});
+  auto [scores, hidden] = mp::checkpointed(
+      [net](const torch::Tensor& input, double scale) mutable {
+        const torch::Tensor h = net->forward(input) * scale;
+        return std::make_tuple(h.softmax(1), h.tanh());
+      },
+      x, 0.5);
+  (scores.sum() + hidden.sum()).backward();
+}
+
+void checkpointed_draws() {
+  namespace mp = muster::parallel;
+  Net block;
+  auto x = torch::rand({6, 4});
+  const at::Generator generator = torch::make_generator<at::CPUGeneratorImpl>(uint64_t{1});
+  const mp::RecomputeOptions options{.generators = {{generator}}};
+  x = mp::checkpointed(options, block, x);
+}
+
+void chosen_blocks() {
+  namespace mp = muster::parallel;
+  std::vector<Net> blocks(1);
+  const auto x = torch::rand({6, 4});
+  mp::BlockMeter meter;
+  torch::Tensor y = x;
+  for (Net& block : blocks)
+    y = meter.call([&](const torch::Tensor& input) { return block->forward(input); }, y);
+  const auto which = mp::cheapest_choice(meter.blocks(), /*budget_bytes=*/1 << 20);
+}
+
+void offloaded() {
+  namespace mp = muster::parallel;
+  Net net;
+  const auto x = torch::rand({6, 4});
+  mp::ActivationOffload offload({.min_bytes = 1 << 20});
+  torch::Tensor out;
+  {
+    const muster::tensor::SavedTensorScope scope(offload);
+    out = net->forward(x);
+  }
+  out.sum().backward();
+  const int64_t on_the_host = offload.bytes().offloaded;
+}
+
 }  // namespace
 
 int main(int argc, char**) {
-  for (const auto run : {readme, ddp_options, ddp_shares, norms_over_ranks, ddp_join, ddp_accumulation, ddp_hook, ddp_instead}) run();
+  for (const auto run : {readme, ddp_options, ddp_shares, norms_over_ranks, ddp_join, ddp_accumulation, ddp_hook, ddp_instead, checkpointed_functions,
+                         checkpointed_draws, chosen_blocks, offloaded}) run();
   if (with_an_end() != 0) return 1;
   if (argc > 1) {  // not in the test: GPUs, a study's files, an error that is meant
     for (const auto run : {on_gpus, on_two_gpus, tuned, with_faults}) run();

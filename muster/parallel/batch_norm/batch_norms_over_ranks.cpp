@@ -87,6 +87,8 @@ BatchNormsOverRanks::BatchNormsOverRanks(const distributed::ProcessGroup* group,
   norms_count = counts;
 }
 
+BatchNormsOverRanks::Holding BatchNormsOverRanks::holding() { return {norms_group, norms_count}; }
+
 BatchNormsOverRanks::~BatchNormsOverRanks() {
   norms_group = group_before_;
   norms_count = counts_before_;

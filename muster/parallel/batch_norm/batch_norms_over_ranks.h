@@ -27,6 +27,13 @@ class BatchNormsOverRanks {
   BatchNormsOverRanks(const BatchNormsOverRanks&) = delete;
   BatchNormsOverRanks& operator=(const BatchNormsOverRanks&) = delete;
 
+  /// What holds in this thread now: the arguments of a guard that makes another moment like it.
+  struct Holding {
+    const distributed::ProcessGroup* group = nullptr;
+    bool counts = true;
+  };
+  static Holding holding();
+
  private:
   const distributed::ProcessGroup* group_before_;
   bool counts_before_;

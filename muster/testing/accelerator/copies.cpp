@@ -24,10 +24,11 @@ void join_streams(const at::Tensor& waiting, const at::Tensor& other) {
                        machine.mark(current_stream(other.device().index())));
 }
 
-/// All bytes of pinned memory in a row, or undefined if the tensor has gaps.
+/// All bytes of pinned memory in a row, or undefined if the tensor has gaps. As bytes: copies of
+/// bool would make 1 of what is neither 0 nor 1.
 at::Tensor flat_pinned(const at::Tensor& host) {
   if (!host.is_cpu() || !host.is_non_overlapping_and_dense() || !host.is_pinned()) return {};
-  return host.as_strided({host.numel()}, {1});
+  return host.as_strided({host.numel()}, {1}).view(at::kByte);
 }
 
 void copy_in_place(const at::Tensor& from, const at::Tensor& to) {

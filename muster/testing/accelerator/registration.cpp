@@ -77,7 +77,7 @@ void register_operators() {
 void check_that_there_is_room() {
   const bool taken =
       c10::is_privateuse1_backend_registered() || c10::impl::hasDeviceGuardImpl(kFake);
-  const size_t threads = OpenEngine::threads(torch::autograd::Engine::get_default_engine());
+  const size_t threads = OpenEngine::threads(torch::autograd::Engine::get_base_engine());
   if (!taken && threads == 0) return;
   throw environment_error(
       {.refused = "fake devices",
@@ -100,7 +100,8 @@ void register_all() {
   at::RegisterPrivateUse1HooksInterface(new FakeHooks);
   register_operators();
   start_device_threads([] {
-    torch::autograd::Engine& engine = torch::autograd::Engine::get_default_engine();
+    // The one with the threads, also behind tensor::SavedTensorScope's.
+    torch::autograd::Engine& engine = torch::autograd::Engine::get_base_engine();
     engine.initialize_device_threads_pool();
     if (OpenEngine::threads(engine) == 0) OpenEngine::start(engine);  // a backward() came before
   });

@@ -57,6 +57,15 @@ TEST(FakePinned, ACopyThatBlocksIsThereAtOnce) {
   EXPECT_TRUE(same_bits(pageable, torch::ones({1000}))) << "CUDA waits where memory is not pinned";
 }
 
+TEST(FakePinned, NobodyIsTakenForAWriterOfBooleansOnTheirWay) {
+  const FakeAccelerator fake({.races = Races::kThrow});
+  const at::Tensor there = torch::ones({100}, kFake0) > 0;
+  const at::Tensor back = at::empty({100}, at::TensorOptions(at::kBool).pinned_memory(true));
+  back.copy_(there, true);
+  wait_for_event();
+  EXPECT_TRUE(same_bits(back, there));
+}
+
 TEST(FakePinned, MemoryOverwrittenWhileItIsReadIsARace) {
   FakeAccelerator fake({.races = Races::kCollect});
   const at::Tensor pinned = torch::randn({1000}).pin_memory();

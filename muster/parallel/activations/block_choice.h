@@ -1,0 +1,57 @@
+// Which blocks of a model run again in backward, so that it fits.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::parallel {
+
+// Note [Bytes of blocks]
+// Between forward and backward a block that is run plainly keeps what its operations saved; one
+// that is checkpointed keeps its input. Block i's output is block i + 1's input and is kept once,
+// by whichever of them saves it. Backward comes to the last block first; a checkpointed one then
+// has all of its activations for a moment, while the blocks before it still keep theirs. So the
+// peak is the most, over all blocks, of what the blocks before keep and this one has in full.
+// Parameters, gradients and what lies before and behind the blocks come on top.
+
+/// A block as a forward has found it, in bytes.
+struct BlockBytes {
+  int64_t input = 0;          ///< of the tensor that comes in
+  int64_t inner = 0;          ///< saved, input and output apart
+  int64_t output = 0;         ///< of the tensor that goes out
+  bool saves_input = true;    ///< so that running it plainly keeps it
+  bool saves_output = false;  ///< the same of its output
+  double cost = 1;            ///< of running it again, in any unit
+};
+
+/// The peak of blocks of which those with `again` are checkpointed.
+int64_t peak_bytes(std::span<const BlockBytes> blocks, const std::vector<bool>& again);
+
+/// Those to checkpoint so that the peak is at most `budget_bytes`, at the least cost (and among
+/// equal costs the one that keeps least); nothing if there is no such choice.
+std::optional<std::vector<bool>> cheapest_choice(std::span<const BlockBytes> blocks,
+                                                 int64_t budget_bytes);
+
+/// What is asked for: "off", "blocks" (every one), "every:K" (block K, 2 K, …, counted from 1) or
+/// "budget:BYTES" (1500000, 24KiB, 512MiB, 2GiB).
+struct BlockRule {
+  enum class Kind { kOff, kEvery, kBudget };
+  Kind kind = Kind::kOff;
+  int64_t every = 1;
+  int64_t budget_bytes = 0;
+
+  bool operator==(const BlockRule&) const = default;
+};
+
+/// Throws a usage error that names `flag`.
+BlockRule parse_block_rule(std::string_view text, std::string_view flag);
+
+/// The blocks that the rule means. Throws a usage error with the least possible peak if no choice
+/// is within the budget. `blocks` may be of zero bytes unless there is one.
+std::vector<bool> blocks_by_rule(const BlockRule& rule, std::span<const BlockBytes> blocks);
+
+}  // namespace muster::parallel
