@@ -34,7 +34,7 @@ struct PipelineWords {
   std::filesystem::path file, svg;
   int64_t ranks = 4, micro_batches = 8;
   std::optional<int64_t> stages;
-  double forward = 1, input = 1, weight = 1, transfer = 0;
+  double forward = 1, input = 1, weight = 1, transfer = 0, until = 0;
   bool csv = false, json = false;
 };
 
@@ -71,6 +71,9 @@ std::unique_ptr<CLI::App> pipeline_app(PipelineWords& words) {
       ->type_name("CSV");
   program::add_value(*app, "--svg", words.svg, "draw the step as a Gantt chart, too")
       ->type_name("FILE");
+  program::add_value(
+      *app, "--until", words.until, "end of the chart's time axis, to compare charts")
+      ->type_name("TIME");
   app->add_flag("--csv", words.csv, "the actions instead of a drawing");
   app->add_flag("--json", words.json, "times instead of a drawing, as one JSON object");
   return app;
@@ -130,7 +133,9 @@ int run_pipeline_command(std::span<const std::string> args, program::Console& co
                                             .gradient_s = words.transfer}));
   const std::string head = head_of(words, lists);
   if (!words.svg.empty())
-    write_file_atomic(words.svg, pipeline::gantt_svg(timeline, {.title = head, .unit = ""}));
+    write_file_atomic(
+        words.svg,
+        pipeline::gantt_svg(timeline, {.title = head, .unit = "", .until_s = words.until}));
   if (words.csv || words.json) {
     console.out() << (words.csv ? pipeline::to_csv(lists) : to_json(timeline, lists).dump(2) + "\n")
                   << std::flush;

@@ -130,8 +130,8 @@ TEST(Pipeline, DrawsASchedule) {
   EXPECT_EQ(muster.wait().code, 0);
   EXPECT_EQ(muster.out(),
             R"(1f1b, 2 stages on 2 ranks, 3 micro-batches: step 12, bubble 25.0 %, idle 3
-rank 0  F0 F1 ...B0--- F2 B1--- ...B2---
-rank 1  ...F0 B0--- F1 B1--- F2 B2--- ...
+rank 0  F0 F1 ......B0--- F2 B1--- ...B2---
+rank 1  ...F0 B0--- F1 B1--- F2 B2--- ......
 activations in flight, at most: 2 1
 )");
 }

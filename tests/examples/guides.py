@@ -74,7 +74,7 @@ class Guides:
         """What a command of `muster train` prints, but for lines of the machine; None if it names files that are not here."""
         words = shlex.split(line)
         done = subprocess.run([self.program, *words[1:]], capture_output=True, text=True, check=False, cwd=folder)
-        if done.returncode and "there is no such file" in done.stderr:
+        if done.returncode and "no such file" in done.stderr:
             return None
         return [text for text in (done.stdout or done.stderr).splitlines() if not OF_MACHINE.match(text)]
 

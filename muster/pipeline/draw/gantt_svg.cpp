@@ -19,7 +19,7 @@ using track::svg_text;
 
 constexpr double kWidth = 960, kLeft = 70, kRight = 16;
 constexpr double kTop = 62, kRow = 30, kBar = 24, kBottom = 42;
-constexpr double kLetter = 6.4;  // a guess, as nothing here measures letters
+constexpr double kLetter = 6.8;  // a guess, as nothing here measures letters
 constexpr int kTicks = 12;
 
 struct Look {
@@ -122,6 +122,11 @@ class Gantt {
     std::set<std::string_view> seen;
     std::string out;
     double right = kWidth - kRight;
+    if (has_virtual_stages(timeline_)) {
+      constexpr std::string_view kPaler = "paler: a rank's later stages";
+      out += svg_text("t dim end", right, 44, kPaler);
+      right -= kLetter * static_cast<double>(kPaler.size());
+    }
     for (auto kind = kinds.rbegin(); kind != kinds.rend(); ++kind) {
       const Look look = look_of(*kind);
       if (!seen.insert(look.name).second) continue;

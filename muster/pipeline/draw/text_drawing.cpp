@@ -11,13 +11,6 @@ namespace {
 
 constexpr int64_t kMostColumns = 100'000;
 
-bool has_virtual_stages(const Timeline& timeline) {
-  return std::ranges::any_of(timeline.ranks, [](const auto& spans) {
-    return std::ranges::any_of(
-        spans, [&](const Span& span) { return span.action.stage != spans.front().action.stage; });
-  });
-}
-
 /// How actions are named, and how many columns a second has.
 struct Scale {
   bool with_stage = false;
@@ -49,6 +42,9 @@ Scale scale_of(const Timeline& timeline, double columns) {
   if (timeline.step_s() > 0) {
     const double readable = static_cast<double>(longest) / shortest_s;
     scale.per_s = std::min(readable, columns / timeline.step_s());
+    // Whole columns for the shortest action: where times are multiples of it, equal ones look so.
+    const double whole = std::floor(scale.per_s * shortest_s + 1e-9);
+    if (whole >= 1) scale.per_s = whole / shortest_s;
   }
   return scale;
 }

@@ -16,8 +16,8 @@ struct TextDrawing {
 /// Time runs to the right, "." is idle, and an action is its kind and micro-batch, with the stage
 /// before it where ranks have several: 1F1B over two ranks, backward twice as long,
 ///
-///     rank 0  F0 F1 ...B0--- F2 B1--- ...B2---
-///     rank 1  ...F0 B0--- F1 B1--- F2 B2--- ...
+///     rank 0  F0 F1 ......B0--- F2 B1--- ...B2---
+///     rank 1  ...F0 B0--- F1 B1--- F2 B2--- ......
 ///
 /// Messages are "<" and ">", averages "=", where they take a rank's time. Where it is narrow names
 /// shrink to their letter. Pure; any thread.

@@ -219,24 +219,36 @@ Found too_many_in_flight(const ActionLists& lists, const std::vector<int64_t>& m
   return {};
 }
 
+/// Who waits for whom, where a circle goes from rank to rank.
 Found deadlock(const ActionLists& lists, Sends sends) {
   const Dependencies dependencies(lists, sends);
   const auto circle = dependencies.circle();
   if (circle.empty()) return {};
-  std::vector<std::string> steps;
+  const auto node = [&](size_t i) {
+    return dependencies.all()[static_cast<size_t>(circle[i % circle.size()])];
+  };
+  Dependency first = node(0);
+  std::vector<std::string> waits;
   for (size_t i = 0; i < circle.size(); ++i) {
-    const Dependency& node = dependencies.all()[static_cast<size_t>(circle[i])];
-    if (steps.size() < 8) steps.push_back(concat(to_text(node.action), " of rank ", node.rank));
+    const Dependency from = node(i), to = node(i + 1);
+    // Within a rank each waits for what stands before it; but for one that needs what comes later.
+    if (from.rank == to.rank && to.position < from.position) continue;
+    if (waits.empty()) first = from;
+    waits.push_back(concat("rank ",
+                           from.rank,
+                           " at ",
+                           to_text(from.action),
+                           " for ",
+                           to_text(to.action),
+                           " of rank ",
+                           to.rank));
   }
-  const Dependency& first = dependencies.all()[static_cast<size_t>(circle.front())];
   return Fault{first.rank,
                first.position,
                first.action,
-               concat("never runs: it waits in a circle",
-                      sends == Sends::kRendezvous ? " (a send waits for its receiver)" : "",
-                      ", ",
-                      join(steps, " for "),
-                      steps.size() < circle.size() ? " for …" : " for the first")};
+               concat("never runs: ranks wait in a circle",
+                      sends == Sends::kRendezvous ? ", as a send waits for its receiver: " : ": ",
+                      join(waits, ", "))};
 }
 
 }  // namespace

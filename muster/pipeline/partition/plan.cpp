@@ -1,7 +1,7 @@
 #include "muster/pipeline/partition/plan.h"
 
 #include <algorithm>
-#include <array>
+#include <cmath>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -80,8 +80,7 @@ std::string head_of(const PipelinePlan& plan) {
                 " %, at most ",
                 human_duration(plan.idle_s),
                 " idle on a rank",
-                gap_of(plan.partition),
-                "\n");
+                gap_of(plan.partition));
 }
 
 std::string memory_of(const PipelinePlan& plan) {
@@ -125,7 +124,7 @@ std::string explain(const PipelinePlan& plan,
                     std::span<const StageTimes> measured,
                     size_t width) {
   Column stage{"stage"}, from{"blocks"}, forward{"forward_ms"}, backward{"backward_ms"},
-      share{"share"};
+      share{"of slowest"};
   Column forward_seen{"measured_f_ms"}, backward_seen{"measured_b_ms"};
   double slowest = 0;
   for (const StageTimes& times : plan.stages)
@@ -135,10 +134,11 @@ std::string explain(const PipelinePlan& plan,
     const int64_t last = (s + 1 < first.size() ? first[s + 1] : blocks) - 1;
     const StageTimes& times = plan.stages[s];
     stage.cells.emplace_back(static_cast<int64_t>(s));
-    from.cells.emplace_back(concat(first[s], "-", last));
+    from.cells.emplace_back(first[s] == last ? concat(last) : concat(first[s], "-", last));
     forward.cells.emplace_back(1e3 * times.forward_s);
     backward.cells.emplace_back(1e3 * times.backward_s);
-    share.cells.emplace_back(slowest > 0 ? (times.forward_s + times.backward_s) / slowest : 1);
+    const double part = slowest > 0 ? (times.forward_s + times.backward_s) / slowest : 1;
+    share.cells.emplace_back(concat(std::llround(100 * part), " %"));
     if (s >= measured.size()) continue;
     forward_seen.cells.emplace_back(1e3 * measured[s].forward_s);
     backward_seen.cells.emplace_back(1e3 * measured[s].backward_s);

@@ -53,4 +53,11 @@ double Timeline::idle_s() const {
   return most;
 }
 
+bool has_virtual_stages(const Timeline& timeline) {
+  return std::ranges::any_of(timeline.ranks, [](const auto& spans) {
+    return std::ranges::any_of(
+        spans, [&](const Span& span) { return span.action.stage != spans.front().action.stage; });
+  });
+}
+
 }  // namespace muster::pipeline

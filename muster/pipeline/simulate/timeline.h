@@ -35,4 +35,7 @@ struct Timeline {
   double idle_s() const;
 };
 
+/// Whether a rank has actions of several stages.
+bool has_virtual_stages(const Timeline& timeline);
+
 }  // namespace muster::pipeline

@@ -71,6 +71,7 @@ TEST(PipelineDrawing, FitsItsColumnsAndLosesNamesFirst) {
     for (const std::string& line : split(text, '\n'))
       EXPECT_LE(static_cast<int64_t>(line.size()), columns);
   }
+  EXPECT_THAT(draw_text(timeline, {.columns = 80}), HasSubstr("rank 3  ......F0B0--F1B1--"));
   EXPECT_THAT(draw_text(timeline, {.columns = 41}), HasSubstr("rank 3  ...FB0FB1"));
 }
 
@@ -120,6 +121,8 @@ TEST(PipelineGantt, HasABarForEachActionATitleAnAxisAndALegend) {
   for (const char* kind : {">forward<", ">backward, input<", ">backward, weights<"})
     EXPECT_EQ(count_of(svg, kind), 1u) << kind;
   EXPECT_THAT(svg, Not(HasSubstr(">backward<")));
+  EXPECT_THAT(svg, Not(HasSubstr("paler")));
+  EXPECT_THAT(gantt_svg(unit_step("zbv", {4, 2, 3}), {}), HasSubstr("paler: a rank&#39;s later"));
   EXPECT_THAT(svg, HasSubstr("<title>forward of stage 3, micro-batch 0 (3F0): 3 to 4 F</title>"));
 }
 

@@ -75,10 +75,15 @@ TEST(PipelineCheck, RefusesWhatIsNotThere) {
 }
 
 TEST(PipelineCheck, RefusesACircleAndNamesIt) {
-  const std::string fault = fault_of("0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0");
-  EXPECT_THAT(fault, HasSubstr("waits in a circle"));
-  EXPECT_THAT(fault, HasSubstr("0B0 of rank 0"));
-  EXPECT_THAT(fault, HasSubstr("1F1 of rank 1"));
+  EXPECT_EQ(
+      fault_of("0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0"),
+      "rank 0, action 1: backward of stage 0, micro-batch 0 (0B0) never runs: ranks wait in a "
+      "circle: rank 0 at 0B0 for 1B0 of rank 1, rank 1 at 1F1 for 0F1 of rank 0");
+  // Two stages of one rank in the wrong order.
+  EXPECT_THAT(
+      fault_of(parse_csv("1F0,0F0,1B0,0B0\n")),
+      HasSubstr("rank 0, action 0: forward of stage 1, micro-batch 0 (1F0) never runs: ranks wait "
+                "in a circle: rank 0 at 1F0 for 0F0 of rank 0"));
 }
 
 TEST(PipelineCheck, RefusesMoreActivationsThanAllowed) {
@@ -118,7 +123,7 @@ TEST(PipelineCheck, SendsThatWaitForTheirReceiverCanStopBothRanks) {
   EXPECT_EQ(fault_of(csv, {.sends = Sends::kBuffered}), "none");
   const std::string fault = fault_of(csv, {.sends = Sends::kRendezvous});
   EXPECT_THAT(fault, HasSubstr("a send waits for its receiver"));
-  EXPECT_THAT(fault, HasSubstr("SEND_B0 of rank 1"));
+  EXPECT_THAT(fault, HasSubstr("rank 1 at 1SEND_B0 for "));
 }
 
 /// Every list with one action less, one more, or two neighbours swapped.
