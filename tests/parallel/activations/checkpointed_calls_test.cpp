@@ -15,6 +15,7 @@ namespace muster {
 namespace {
 
 using parallel::checkpointed;
+using parallel::RecomputeOptions;
 using Tensors = std::vector<torch::Tensor>;
 
 // The cases of tests/golden/activation_checkpointing/make_golden.py, by name.
