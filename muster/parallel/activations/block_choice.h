@@ -50,8 +50,8 @@ struct BlockRule {
 /// Throws a usage error that names `flag`.
 BlockRule parse_block_rule(std::string_view text, std::string_view flag);
 
-/// The blocks that the rule means. Throws a usage error with the least possible peak if no choice
-/// is within the budget. `blocks` may be of zero bytes unless there is one.
+/// The blocks that the rule means. Throws a usage error, with the peak of checkpointing all of them,
+/// if no choice is within the budget. `blocks` may be of zero bytes unless there is one.
 std::vector<bool> blocks_by_rule(const BlockRule& rule, std::span<const BlockBytes> blocks);
 
 }  // namespace muster::parallel
