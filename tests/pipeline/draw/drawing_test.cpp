@@ -71,7 +71,7 @@ TEST(PipelineDrawing, FitsItsColumnsAndLosesNamesFirst) {
     for (const std::string& line : split(text, '\n'))
       EXPECT_LE(static_cast<int64_t>(line.size()), columns);
   }
-  EXPECT_THAT(draw_text(timeline, {.columns = 80}), HasSubstr("rank 3  ......F0B0--F1B1--"));
+  EXPECT_THAT(draw_text(timeline, {.columns = 80}), HasSubstr("rank 3  ......F0B0- F1B1- "));
   EXPECT_THAT(draw_text(timeline, {.columns = 41}), HasSubstr("rank 3  ...FB0FB1"));
 }
 
