@@ -53,13 +53,6 @@ at::Tensor plain(const at::Tensor& tensor) {
   return tensor.resolve_conj().resolve_neg().contiguous();
 }
 
-void check_root(const std::string& call, int root, int world_size) {
-  if (root >= 0 && root < world_size) return;
-  throw usage_error({.refused = call,
-                     .rule = concat("the root is one of the ranks 0 to ", world_size - 1),
-                     .value = std::to_string(root)});
-}
-
 /// A row for each rank.
 void check_rows(const std::string& call, const at::Tensor& all, int world_size) {
   if (all.dim() > 0 && all.size(0) == world_size) return;
@@ -115,7 +108,6 @@ struct Caller {
   }
 
   Work reduce(const at::Tensor& tensor, int root, c10d::ReduceOp op) const {
-    check_root("reduce", root, group.getSize());
     check_for(group, "reduce", tensor, /*written=*/true);
     auto options = call_options<c10d::ReduceOptions>(async);
     options.reduceOp = std::move(op);
@@ -126,7 +118,6 @@ struct Caller {
   }
 
   Work broadcast(const at::Tensor& tensor, int root) const {
-    check_root("broadcast", root, group.getSize());
     check_for(group, "broadcast", tensor, /*written=*/true);
     auto options = call_options<c10d::BroadcastOptions>(async);
     options.rootRank = root;
@@ -145,7 +136,6 @@ struct Caller {
   }
 
   Work gather(const at::Tensor& tensor, int root) const {
-    check_root("gather", root, group.getSize());
     check_for(group, "gather", tensor, /*written=*/false);
     const bool is_root = group.getRank() == root;
     const at::Tensor all = is_root ? rows_like(tensor, group.getSize()) : at::Tensor();
@@ -159,7 +149,6 @@ struct Caller {
   }
 
   Work scatter(const at::Tensor& tensor, const at::Tensor& all, int root) const {
-    check_root("scatter", root, group.getSize());
     check_for(group, "scatter", tensor, /*written=*/true);
     const bool is_root = group.getRank() == root;
     if (is_root != all.defined()) {
@@ -322,7 +311,6 @@ std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) 
 }
 
 std::vector<std::string> ProcessGroup::gather_text(const std::string& text, int root) const {
-  check_root("gather_text", root, world_size());
   const auto length = static_cast<int64_t>(text.size());
   const at::Tensor lengths = all_gather(at::full({}, length, at::kLong).to(device())).cpu();
   const int64_t longest = lengths.max().item<int64_t>();
@@ -331,7 +319,6 @@ std::vector<std::string> ProcessGroup::gather_text(const std::string& text, int 
 }
 
 std::string ProcessGroup::broadcast_text(const std::string& text, int root) const {
-  check_root("broadcast_text", root, world_size());
   const bool is_root = rank() == root;
   const auto length = static_cast<int64_t>(is_root ? text.size() : 0);
   const at::Tensor size = at::full({}, length, at::kLong).to(device());

@@ -30,7 +30,7 @@ std::string to_index_ranges(const std::vector<int64_t>& numbers) {
   std::string text;
   for (size_t i = 0, last = 0; i < numbers.size(); i = last + 1) {
     last = i;
-    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    while (last + 1 < numbers.size() && numbers[last + 1] - 1 == numbers[last]) ++last;
     if (!text.empty()) text += ',';
     text += std::to_string(numbers[i]);
     if (last > i) text += concat('-', numbers[last]);

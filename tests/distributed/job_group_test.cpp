@@ -178,7 +178,8 @@ std::vector<std::string> errors_of_job_with_a_stranger(const std::string& key) {
           c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
       stranger->set(job + "/0/monitor/verdict", std::string("rank 7 is gone"));
     }
-    const auto until = Clock::now() + (key.empty() ? 20s : 1s);
+    // Without a key it is ended by that, whenever the monitor comes to read it.
+    const auto until = Clock::now() + (key.empty() ? 600s : 1s);
     torch::Tensor go_on = torch::ones({1});
     while (go_on.item<float>() > 0) {
       go_on.fill_(env.rank == 0 && Clock::now() > until ? 0 : 1);
@@ -190,7 +191,10 @@ std::vector<std::string> errors_of_job_with_a_stranger(const std::string& key) {
 }
 
 TEST(JobGroup, OfAJobWithAKeyIsNotEndedByAStranger) {
-  EXPECT_THAT(errors_of_job_with_a_stranger(""), ::testing::Each(HasSubstr("rank 7 is gone")));
+  // Who fails first closes the others' connections, which may be what they see first.
+  EXPECT_THAT(errors_of_job_with_a_stranger(""),
+              ::testing::AllOf(::testing::Contains(HasSubstr("rank 7 is gone")),
+                               ::testing::Not(::testing::Contains(test::kNoError))));
   EXPECT_THAT(errors_of_job_with_a_stranger(JobKey::make().text()),
               ::testing::Each(test::kNoError));
 }

@@ -154,13 +154,13 @@ TEST_P(Calls, ThatMakeNoSenseAreRefusedBeforeAnybodyWaits) {
   run([](ProcessGroup group) {
     const int world = group.world_size();
     torch::Tensor word = torch::zeros({2});
-    const std::string rule = "the root is one of the ranks 0 to " + std::to_string(world - 1);
-    EXPECT_THAT(error_of([&] { group.reduce(word, world); }), HasSubstr("reduce: " + rule));
-    EXPECT_THAT(error_of([&] { group.broadcast(word, -1); }), HasSubstr("broadcast: " + rule));
-    EXPECT_THAT(error_of([&] { group.gather(word, world); }), HasSubstr(rule));
-    EXPECT_THAT(error_of([&] { group.scatter(word, {}, -7); }), HasSubstr(rule));
-    EXPECT_THAT(error_of([&] { group.gather_text("", world); }), HasSubstr(rule));
-    EXPECT_THAT(error_of([&] { group.broadcast_text("", world); }), HasSubstr(rule));
+    const auto no_root = HasSubstr("ranks (got root ");
+    EXPECT_THAT(error_of([&] { group.reduce(word, world); }), no_root);
+    EXPECT_THAT(error_of([&] { group.broadcast(word, -1); }), no_root);
+    EXPECT_THAT(error_of([&] { group.gather(word, world); }), no_root);
+    EXPECT_THAT(error_of([&] { group.scatter(word, {}, -7); }), no_root);
+    EXPECT_THAT(error_of([&] { group.gather_text("", world); }), no_root);
+    EXPECT_THAT(error_of([&] { group.broadcast_text("", world); }), no_root);
     EXPECT_THAT(error_of([&] {
                   group.all_to_all(torch::zeros({world + 1, 2}));
                 }),
