@@ -212,6 +212,12 @@ at::Tensor bytes_of(const std::string& text, int64_t size, at::Device device) {
   return bytes.to(device);
 }
 
+/// [world_size] on the CPU. Collective.
+at::Tensor lengths_on_ranks(const ProcessGroup& group, const std::string& text) {
+  const auto length = static_cast<int64_t>(text.size());
+  return group.all_gather(at::full({}, length, at::kLong).to(group.device())).cpu();
+}
+
 std::vector<std::string> texts_of(const at::Tensor& all, const at::Tensor& lengths) {
   std::vector<std::string> texts;
   for (int64_t rank = 0; rank < lengths.size(0); ++rank) {
@@ -304,15 +310,13 @@ void ProcessGroup::barrier() const { Caller{*state_->group, false}.barrier().wai
 Work ProcessGroup::barrier_async() const { return Caller{*state_->group, true}.barrier(); }
 
 std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) const {
-  const auto length = static_cast<int64_t>(text.size());
-  const at::Tensor lengths = all_gather(at::full({}, length, at::kLong).to(device())).cpu();
+  const at::Tensor lengths = lengths_on_ranks(*this, text);
   const int64_t longest = lengths.max().item<int64_t>();
   return texts_of(all_gather(bytes_of(text, longest, device())).cpu(), lengths);
 }
 
 std::vector<std::string> ProcessGroup::gather_text(const std::string& text, int root) const {
-  const auto length = static_cast<int64_t>(text.size());
-  const at::Tensor lengths = all_gather(at::full({}, length, at::kLong).to(device())).cpu();
+  const at::Tensor lengths = lengths_on_ranks(*this, text);
   const int64_t longest = lengths.max().item<int64_t>();
   const at::Tensor all = gather(bytes_of(text, longest, device()), root);
   return all.defined() ? texts_of(all.cpu(), lengths) : std::vector<std::string>();

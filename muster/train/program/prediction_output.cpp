@@ -1,21 +1,15 @@
 #include "muster/train/program/prediction_output.h"
 
-#include <atomic>
 #include <ostream>
 
 #include <signal.h>
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+#include "muster/train/program/stop_signals.h"
 
 namespace muster::train {
 namespace fs = std::filesystem;
-namespace {
-
-// Set by the first SIGINT or SIGTERM; the second one kills.
-std::atomic<bool> prediction_stop_wanted{false};
-
-}  // namespace
 
 PredictionOutput::PredictionOutput(const fs::path& output, std::ostream& out) : out_(out) {
   if (output == "-") return;
@@ -31,7 +25,7 @@ PredictionOutput::PredictionOutput(const fs::path& output, std::ostream& out) : 
 PredictionOutput::~PredictionOutput() = default;
 
 void PredictionOutput::write(std::string_view text) {
-  if (prediction_stop_wanted) throw PredictionStopped();
+  if (stop_signalled()) throw PredictionStopped();
   if (file_) {
     file_->write(text);
   } else {
@@ -40,16 +34,12 @@ void PredictionOutput::write(std::string_view text) {
 }
 
 void PredictionOutput::finish() {
-  if (prediction_stop_wanted) throw PredictionStopped();
+  if (stop_signalled()) throw PredictionStopped();
   if (file_) file_->commit();
 }
 
 void watch_prediction_signals() {
-  struct sigaction action {};
-  action.sa_handler = [](int) { prediction_stop_wanted = true; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
+  watch_stop_signals();
   ::signal(SIGXFSZ, SIG_IGN);
 }
 

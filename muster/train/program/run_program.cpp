@@ -1,7 +1,6 @@
 #include "muster/train/program/run_program.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
@@ -19,25 +18,13 @@
 #include "muster/base/version.h"
 #include "muster/train/loop/step_timeline.h"
 #include "muster/train/plan/placement.h"
+#include "muster/train/program/stop_signals.h"
 #include "muster/train/program/trial.h"
 
 namespace muster::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Set by the first SIGINT or SIGTERM, which also puts the default action back: the second one
-// kills.
-std::atomic<bool> stop_wanted{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "it is written by a signal handler");
-
-void watch_signals() {
-  struct sigaction action {};
-  action.sa_handler = [](int) { stop_wanted = true; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
-}
 
 void survive_writes() {
   ::signal(SIGXFSZ, SIG_IGN);  // a file size limit is reported like a full disk, not by death
@@ -192,14 +179,14 @@ ProgramEnd run_program(Program& program,
   // Ranks that are threads have a group of their own; this process alone settles the rest.
   const distributed::ProcessGroup group = distributed::init_process_group(
       {.backend = plan.options.backend, .device = plan.devices[0]}, env);
-  watch_signals();  // from here on a signal means: save and stop; before, there is nothing to save
+  watch_stop_signals();  // from here on a signal means: save and stop; before, there is nothing to save
   // Told to all, so that they name the same folder in errors.
   end.output = group.all_gather_text(owned ? owned->path().string() : "")[0];
   if (first) note_start(plan, group, end.output, resume, voice.say);
   FitCallbacks callbacks{
       .progress = voice.progress,
       .note = voice.note,
-      .stop_requested = [] { return stop_wanted.load(); },
+      .stop_requested = [] { return stop_signalled(); },
       .folder_ready = [&] { program.folder_ready(end.output, resume.has_value()); },
       .trace = trace,
       .about = std::move(about)};
