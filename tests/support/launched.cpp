@@ -48,6 +48,8 @@ int pidfd_of(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid,
 
 }  // namespace
 
+bool is_alive(pid_t pid) { return parent_of(pid) != 0; }
+
 Launched::Launched(const std::vector<std::string>& args, const LaunchOptions& options) {
   static std::atomic<int> counter{0};
   token_ = concat("MUSTER_TEST_TOKEN=",
@@ -97,8 +99,15 @@ Launched::Launched(const std::vector<std::string>& args, const LaunchOptions& op
 }
 
 Launched::~Launched() {
-  for (const pid_t pid : processes()) ::kill(pid, SIGKILL);
-  if (!ended_) ::waitpid(pid_, nullptr, 0);
+  if (!ended_) {  // by its number: before its exec it does not carry the token
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  const auto until = Clock::now() + std::chrono::seconds(10);
+  for (auto left = processes(); !left.empty() && Clock::now() < until; left = processes()) {
+    for (const pid_t pid : left) ::kill(pid, SIGKILL);
+    ::poll(nullptr, 0, 1);
+  }
   std::error_code ignored;
   std::filesystem::remove_all(folder_, ignored);
 }

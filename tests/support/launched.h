@@ -31,7 +31,7 @@ class Launched {
  public:
   /// Runs build/bin/muster with these words.
   explicit Launched(const std::vector<std::string>& args, const LaunchOptions& options = {});
-  /// Kills whatever is left.
+  /// Kills whatever is left, also a launcher that has not come to its exec.
   ~Launched();
   Launched(const Launched&) = delete;
 
@@ -73,6 +73,9 @@ class Launched {
   std::optional<Ended> ended_;
   std::string out_, err_;
 };
+
+/// Whether a process runs; one that has ended and was not waited for does not.
+bool is_alive(pid_t pid);
 
 /// The path of muster_rank_program.
 std::string rank_program();
