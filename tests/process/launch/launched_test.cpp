@@ -1,11 +1,11 @@
 // What a kill loop leans on: a launch that is dropped at any instant is gone with all that it began.
+#include "tests/support/launched.h"
+
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/types.h>
-
-#include "tests/support/launched.h"
 
 namespace muster::testing_process {
 namespace {
