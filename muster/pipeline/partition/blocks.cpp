@@ -16,6 +16,8 @@ constexpr double BlockCosts::*kCosts[] = {&BlockCosts::forward_s,
                                           &BlockCosts::gradient_s,
                                           &BlockCosts::activation_bytes,
                                           &BlockCosts::kept_bytes,
+                                          &BlockCosts::input_bytes,
+                                          &BlockCosts::output_bytes,
                                           &BlockCosts::parameter_bytes};
 
 void require_cost(double cost, size_t block) {
@@ -54,7 +56,10 @@ StageTimes BlockSums::times(int64_t begin, int64_t end) const {
 
 StageBytes BlockSums::bytes(int64_t begin, int64_t end) const {
   const BlockCosts &b = before_[static_cast<size_t>(begin)], &e = before_[static_cast<size_t>(end)];
-  return {.activation = e.activation_bytes - b.activation_bytes,
+  const double ends = begin == end ? 0
+                                   : blocks_[static_cast<size_t>(begin)].input_bytes +
+                                         blocks_[static_cast<size_t>(end) - 1].output_bytes;
+  return {.activation = e.activation_bytes - b.activation_bytes + ends,
           .kept = e.kept_bytes - b.kept_bytes};
 }
 
