@@ -21,7 +21,8 @@ Handed on_device(Handed handed, c10::Device device) {
   for (at::Tensor& tensor : handed.tensors) {
     if (!tensor.defined()) continue;
     record_use(tensor);
-    if (tensor.device() != device) tensor = tensor.to(device, /*non_blocking=*/true);
+    // What comes to the host is read there at once.
+    if (tensor.device() != device) tensor = tensor.to(device, /*non_blocking=*/!device.is_cpu());
   }
   return handed;
 }
@@ -58,10 +59,14 @@ void ThreadCarrier::close(const std::string& why) {
   arrived_.notify_all();
 }
 
-void ThreadCarrier::open() {
+void ThreadCarrier::check() {
   const std::lock_guard lock(mutex_);
-  sent_.clear();
-  closed_.clear();
+  require_open();
+}
+
+void ThreadCarrier::require_open() const {
+  if (closed_.empty()) return;
+  throw environment_error({.refused = "the step was given up", .rule = closed_});
 }
 
 }  // namespace muster::parallel

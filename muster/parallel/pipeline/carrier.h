@@ -22,6 +22,8 @@ class Carrier {
   virtual ~Carrier() = default;
   /// `action` is SEND_F or SEND_B.
   virtual void send(const pipeline::Action& action, Handed handed) = 0;
+  /// Before each action: throws where the step has been given up.
+  virtual void check() {}
   /// RECV_F or RECV_B: what the partner sent, on `device`. Waits for it.
   virtual Handed receive(const pipeline::Action& action, c10::Device device) = 0;
 };
@@ -32,12 +34,13 @@ class Carrier {
 class ThreadCarrier : public Carrier {
  public:
   void send(const pipeline::Action& action, Handed handed) override;
-  /// Throws an environment error once close() was called.
+  /// Throws an environment error once close() was called, as check() does.
   Handed receive(const pipeline::Action& action, c10::Device device) override;
 
-  /// Ends all waits, now and later, until open() makes it empty and as new.
+  void check() override;
+
+  /// Ends all waits, now and later.
   void close(const std::string& why);
-  void open();
 
  private:
   using Key = std::tuple<pipeline::ActionKind, int64_t, int64_t>;
@@ -48,6 +51,8 @@ class ThreadCarrier : public Carrier {
   static Key key_of(const pipeline::Action& send) {
     return {send.kind, send.stage, send.micro_batch};
   }
+
+  void require_open() const;  // under the lock
 
   std::mutex mutex_;
   std::condition_variable arrived_;

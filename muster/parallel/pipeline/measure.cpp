@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones_like.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -33,9 +34,12 @@ class HeldMemory : public tensor::SavedTensorHooks {
     return std::make_unique<Held>(*this, tensor);
   }
 
-  bool has(const at::Tensor& tensor) const {
-    return tensor.defined() && tensor.has_storage() &&
-           counts_.contains(tensor.storage().unsafeGetStorageImpl());
+  /// All of them that there are.
+  bool has(const Tensors& tensors) const {
+    return std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
+      return !tensor.defined() || !tensor.has_storage() ||
+             counts_.contains(tensor.storage().unsafeGetStorageImpl());
+    });
   }
   double bytes() const {
     double sum = 0;
@@ -145,27 +149,49 @@ class Measurement {
               c10::Device device)
       : stage_({block}, device), inputs_(inputs), loss_(loss), targets_(targets), device_(device) {}
 
-  /// Times of one round, and bytes, which are the same in each.
-  BlockCosts round() {
+  /// Which of two neighbours hold the tensors between them.
+  struct Between {
+    bool in_forward = false;   ///< until backward of the input
+    bool after_input = false;  ///< and still then
+  };
+
+  /// Times of one round, and bytes, which are the same in each. `before`: what the block before
+  /// holds of this one's inputs, which are not counted again.
+  BlockCosts round(const Between& before) {
     BlockCosts costs;
     HeldMemory held;
-    stage_.begin(1);
+    stage_.begin(1, false);
     {
       const tensor::SavedTensorScope scope(held);
       costs.forward_s = timed([&] { forward(); });
     }
-    count_bytes(held, costs);
+    const double input_bytes = bytes_of(inputs_.tensors);
+    const bool holds_input = held.has(inputs_.tensors);
+    holds_output_.in_forward = loss_ == nullptr && held.has(outputs_.tensors);
+    costs.activation_bytes = held.bytes() - (holds_input && before.in_forward ? input_bytes : 0);
+    costs.input_bytes = holds_input && !before.in_forward ? 0 : input_bytes;
+    costs.output_bytes =
+        loss_ != nullptr || holds_output_.in_forward ? 0 : bytes_of(outputs_.tensors);
+    grow(costs.work_bytes, peak_ - now());
     costs.backward_s = timed([&] { stage_.backward(0, gradients_); });
+    grow(costs.work_bytes, peak_ - before_ + bytes_of(gradients_));
     {
       const tensor::SavedTensorScope scope(held);
       forward();
     }
     costs.input_s = timed([&] { stage_.backward_input(0, gradients_); });
-    costs.kept_bytes = held.bytes();
+    costs.caught_bytes = static_cast<double>(stage_.caught_bytes(0));
+    grow(costs.work_bytes, peak_ - before_ - costs.caught_bytes);
+    holds_output_.after_input = loss_ == nullptr && held.has(outputs_.tensors);
+    costs.kept_bytes =
+        held.bytes() - (held.has(inputs_.tensors) && before.after_input ? input_bytes : 0);
     costs.weight_s = timed([&] { stage_.backward_weight(0); });
+    grow(costs.work_bytes, peak_ - before_);
+    if (device_.is_cpu()) costs.work_bytes = input_bytes + bytes_of(outputs_.tensors);
     return costs;
   }
 
+  const Between& holds_output() const { return holds_output_; }
   Handed outputs() const { return outputs_; }
 
  private:
@@ -184,26 +210,33 @@ class Measurement {
   template <class Work>
   double timed(Work&& work) {
     synchronize();
+    before_ = now();
+    if (!device_.is_cpu()) at::accelerator::resetPeakStats(device_.index());
     const auto start = Clock::now();
     work();
     synchronize();
-    return std::chrono::duration<double>(Clock::now() - start).count();
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    peak_ = device_.is_cpu() ? 0 : static_cast<double>(allocated().peak);
+    return seconds;
   }
+
+  // Of the device's memory; the host's allocator does not say.
+  auto allocated() const {
+    return at::accelerator::getDeviceStats(device_.index()).allocated_bytes[0];
+  }
+  double now() const { return device_.is_cpu() ? 0 : static_cast<double>(allocated().current); }
+  static void grow(double& most, double value) { most = std::max(most, value); }
 
   void synchronize() const {
     if (!device_.is_cpu())
       c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
   }
 
-  void count_bytes(const HeldMemory& held, BlockCosts& costs) const {
-    costs.activation_bytes = held.bytes();
-    for (const at::Tensor& input : inputs_.tensors)
-      if (input.defined() && !held.has(input))
-        costs.input_bytes += static_cast<double>(input.nbytes());
-    if (loss_ != nullptr) return;
-    for (const at::Tensor& output : outputs_.tensors)
-      if (output.defined() && !held.has(output))
-        costs.output_bytes += static_cast<double>(output.nbytes());
+  static double bytes_of(const Tensors& tensors) {
+    double bytes = 0;
+    for (const at::Tensor& tensor : tensors)
+      if (tensor.defined()) bytes += static_cast<double>(tensor.nbytes());
+    return bytes;
   }
 
   Stage stage_;
@@ -213,6 +246,8 @@ class Measurement {
   c10::Device device_;
   Handed outputs_;
   Tensors gradients_;
+  Between holds_output_;
+  double before_ = 0, peak_ = 0;  // bytes of the device, of what was timed last
 };
 
 double median_of(const std::vector<BlockCosts>& rounds, double BlockCosts::*cost) {
@@ -223,7 +258,7 @@ double median_of(const std::vector<BlockCosts>& rounds, double BlockCosts::*cost
 }
 
 BlockCosts medians(const std::vector<BlockCosts>& rounds) {
-  BlockCosts costs = rounds.front();
+  BlockCosts costs = rounds.back();
   for (const auto cost : {&BlockCosts::forward_s,
                           &BlockCosts::backward_s,
                           &BlockCosts::input_s,
@@ -254,6 +289,7 @@ std::vector<BlockCosts> measure_blocks(const std::vector<Block>& blocks,
     Handed inputs =
         on_device({example.inputs, std::vector<bool>(example.inputs.size(), false)}, device);
     const Handed targets = on_device({example.targets, {}}, device);
+    Measurement::Between before;
     for (const Block& block : blocks) {
       const bool last = all.size() + 1 == blocks.size();
       const Borrowed borrowed(block, device);
@@ -261,11 +297,12 @@ std::vector<BlockCosts> measure_blocks(const std::vector<Block>& blocks,
           block, inputs, last && loss ? &loss : nullptr, &targets.tensors, device);
       std::vector<BlockCosts> rounds;
       for (int i = 0; i < options.warm_up + std::max(1, options.repeats); ++i) {
-        const BlockCosts round = measurement.round();
+        const BlockCosts round = measurement.round(before);
         if (i >= options.warm_up) rounds.push_back(round);
       }
       BlockCosts costs = medians(rounds);
       costs.parameter_bytes = borrowed.parameter_bytes() * (1 + options.bytes_beside_parameter);
+      before = measurement.holds_output();
       inputs = measurement.outputs();
       if (options.bytes_per_s > 0) {
         costs.activation_s = bytes_of(inputs, false) / options.bytes_per_s;

@@ -27,7 +27,8 @@ struct MeasureOptions {
 
 /// Runs each block by itself on `device`, forward and backward, whole and in halves (Note [Backward
 /// in two halves]), and takes times and the bytes that autograd keeps; the loss is the last block's.
-/// A block's module is on the device meanwhile, and then where it was: no device needs to hold the
+/// What a block needs while it runs is the device's own count; on the CPU it is taken for the
+/// gradients of its inputs and outputs. A block's module is on the device meanwhile, and then where it was: no device needs to hold the
 /// model. Parameters, buffers, gradients and LibTorch's default generators are left as they were.
 /// `example` is one micro-batch of the size that will be used. Throws what a block throws, with its
 /// name.

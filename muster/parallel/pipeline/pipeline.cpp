@@ -192,7 +192,7 @@ std::shared_ptr<Step> Pipeline::State::make_step(std::vector<MicroBatch> batches
 void Pipeline::State::drop_gradients(int64_t rank) {
   for (const int64_t number : placement.stages_of(rank)) {
     Stage& stage = stages[static_cast<size_t>(number)];
-    stage.begin(0);
+    stage.begin(0, false);
     for (const auto& [name, tensor] : stage.parameters()) tensor.mutable_grad() = at::Tensor();
   }
 }

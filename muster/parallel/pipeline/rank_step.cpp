@@ -1,5 +1,6 @@
 #include "muster/parallel/pipeline/rank_step.h"
 
+#include <algorithm>
 #include <exception>
 #include <optional>
 #include <string>
@@ -74,12 +75,15 @@ RankStep::Place RankStep::place() const {
 }
 
 void RankStep::run(Carrier& carrier) {
-  for (auto& [number, stage] : stages_) stage->begin(order_.lists.micro_batches);
+  const bool splits = std::ranges::any_of(
+      list_, [](const Action& action) { return action.kind == ActionKind::kBackwardInput; });
+  for (auto& [number, stage] : stages_) stage->begin(order_.lists.micro_batches, splits);
   for (size_t i = 0; i < list_.size(); ++i) {
     const auto start = Clock::now();
     since_.store(start.time_since_epoch().count(), std::memory_order_relaxed);
     position_.store(static_cast<int64_t>(i), std::memory_order_release);
     try {
+      carrier.check();
       carry_out(list_[i], carrier);
       const c10::Device device = stages_.at(list_[i].stage)->device();
       if (order_.synchronize && !device.is_cpu())

@@ -124,6 +124,15 @@ std::vector<at::Tensor> in_places_of(const std::vector<at::Tensor>& leaves,
 
 }  // namespace
 
+int64_t WeightGradients::bytes() const {
+  std::unordered_set<const void*> seen;
+  int64_t bytes = 0;
+  for (const at::Tensor& gradient : gradients_)
+    if (gradient.has_storage() && seen.insert(gradient.storage().unsafeGetStorageImpl()).second)
+      bytes += static_cast<int64_t>(gradient.storage().nbytes());
+  return bytes;
+}
+
 void WeightGradients::accumulate() {
   const Roots roots{std::exchange(from_, {}), std::exchange(gradients_, {})};
   run(roots, /*keeps_graph=*/false, /*accumulates=*/true, {});
@@ -149,8 +158,9 @@ InputGradients backward_of_inputs(const std::vector<at::Tensor>& outputs,
   }
   const variable_list found = run(on_way, /*keeps_graph=*/true, /*accumulates=*/false, caught);
 
-  for (size_t i = ends.size(); i < caught.size(); ++i) {
-    if (!found[i].defined()) continue;
+  for (size_t i = 0; i < caught.size(); ++i) {
+    const bool is_leaf = i < ends.size() && ends[i].function->next_edges().empty();
+    if (!found[i].defined() || is_leaf) continue;
     later.edges.push_back(caught[i]);
     later.gradients.push_back(found[i]);
   }

@@ -1,6 +1,7 @@
 // Backward in two halves: the gradients of a graph's inputs now, those of its parameters later.
 #pragma once
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,9 @@ class WeightGradients {
   WeightGradients(torch::autograd::edge_list from, torch::autograd::variable_list gradients)
       : from_(std::move(from)), gradients_(std::move(gradients)) {}
 
+  /// Of the gradients that are kept, memory that several have in common once.
+  int64_t bytes() const;
+
   /// Adds to `.grad` of all parameters behind, and frees the graph; once.
   void accumulate();
 
@@ -42,7 +46,8 @@ struct InputGradients {
 
 /// Runs the first half from `outputs`, whose gradients are `gradients` (undefined: 1 for a tensor of
 /// one element, else left out, as are outputs without a graph). `inputs` are leaves; those that need
-/// no gradient get none. Adds to no `.grad`. The graph can be gone through no other way afterwards.
+/// no gradient get none. An input that is no leaf is where the first half ends: what lies behind it
+/// is the second half's. Adds to no `.grad`. The graph can be gone through no other way afterwards.
 InputGradients backward_of_inputs(const std::vector<at::Tensor>& outputs,
                                   const std::vector<at::Tensor>& gradients,
                                   const std::vector<at::Tensor>& inputs);

@@ -1,5 +1,7 @@
 #include "muster/parallel/pipeline/stage.h"
 
+#include <algorithm>
+
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
@@ -14,8 +16,8 @@ namespace {
 
 /// The node behind a leaf. See Note [Between stages].
 struct Entrance : torch::autograd::Function<Entrance> {
-  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& leaf) {
-    return leaf.detach();
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& tensor) {
+    return tensor.detach();
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
                                                  torch::autograd::variable_list gradients) {
@@ -27,6 +29,16 @@ struct Entrance : torch::autograd::Function<Entrance> {
 at::Tensor leaf_of(const at::Tensor& tensor, bool needs_gradient) {
   if (!tensor.defined()) return tensor;
   return tensor.detach().requires_grad_(needs_gradient && c10::GradMode::is_enabled());
+}
+
+at::Tensor behind_entrance(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.requires_grad() ? Entrance::apply(tensor) : tensor;
+}
+
+bool none_needs_gradient(const Tensors& tensors) {
+  return std::none_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.requires_grad();
+  });
 }
 
 NamedTensors named(const std::vector<Block>& blocks, bool parameters) {
@@ -52,40 +64,42 @@ Stage::Stage(std::vector<Block> blocks, c10::Device device, std::vector<bool> ag
 NamedTensors Stage::parameters() const { return named(blocks_, true); }
 NamedTensors Stage::buffers() const { return named(blocks_, false); }
 
-void Stage::begin(int64_t micro_batches) {
+void Stage::begin(int64_t micro_batches, bool splits_backward) {
   kept_.clear();
   kept_.resize(static_cast<size_t>(micro_batches));
+  splits_backward_ = splits_backward;
 }
 
-Tensors Stage::run_blocks(Tensors tensors) const {
-  for (size_t i = 0; i < blocks_.size(); ++i) {
-    const Block& block = blocks_[i];
-    if (i < again_.size() && again_[i]) {
-      RecomputeOptions options;
-      if (block.module) options.buffers = block.module->buffers();
-      tensors = checkpointed(std::move(options), block.forward, std::move(tensors));
-    } else {
-      tensors = block.forward(tensors);
-    }
-  }
-  return tensors;
+Tensors Stage::run_block(size_t place, const Tensors& tensors) const {
+  const Block& block = blocks_[place];
+  if (place >= again_.size() || !again_[place]) return block.forward(tensors);
+  RecomputeOptions options;
+  if (block.module) options.buffers = block.module->buffers();
+  return checkpointed(std::move(options), block.forward, tensors);
 }
 
 Handed Stage::forward(int64_t micro_batch, const Handed& inputs) {
-  Tensors leaves, entered;
+  Tensors ends, tensors;
   for (size_t i = 0; i < inputs.tensors.size(); ++i) {
-    leaves.push_back(leaf_of(inputs.tensors[i], inputs.needs_gradient[i]));
-    const at::Tensor& leaf = leaves.back();
-    entered.push_back(leaf.defined() && leaf.requires_grad() ? Entrance::apply(leaf) : leaf);
+    const at::Tensor leaf = leaf_of(inputs.tensors[i], inputs.needs_gradient[i]);
+    tensors.push_back(behind_entrance(leaf));
+    ends.push_back(leaf);
   }
-  Tensors outputs = run_blocks(std::move(entered));
+  const bool ends_behind_first =
+      splits_backward_ && blocks_.size() > 1 && none_needs_gradient(ends);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    tensors = run_block(i, tensors);
+    if (i > 0 || !ends_behind_first) continue;
+    for (at::Tensor& tensor : tensors) tensor = behind_entrance(tensor);
+    ends = tensors;
+  }
   Handed handed;
-  for (const at::Tensor& output : outputs) {
+  for (const at::Tensor& output : tensors) {
     handed.tensors.push_back(output.defined() ? output.detach() : output);
     handed.needs_gradient.push_back(output.defined() && output.requires_grad());
   }
   if (c10::GradMode::is_enabled())
-    kept(micro_batch) = {std::move(leaves), std::move(outputs), {}, {}};
+    kept(micro_batch) = {std::move(ends), std::move(tensors), {}, {}};
   return handed;
 }
 

@@ -31,6 +31,10 @@ struct Handed {
 // stage may begin with an operation in place, which a leaf that needs a gradient refuses. What the
 // operation then writes to is what the stage before made, as it would be on one device; where that
 // one needs it unchanged for its backward, autograd notices in the same way.
+//
+// The first stage's inputs need no gradient, so nothing would be left for the first half of a split
+// backward, and all for the second. There the first half ends behind the first block instead, at
+// such a node: that block's backward is the second half's, and all others are split.
 
 /// One thread at a time.
 class Stage {
@@ -46,8 +50,9 @@ class Stage {
   NamedTensors parameters() const;
   NamedTensors buffers() const;
 
-  /// Begins a step of so many micro-batches; drops what an earlier one has left.
-  void begin(int64_t micro_batches);
+  /// Begins a step of so many micro-batches, with backwards in halves or not; drops what an earlier
+  /// one has left.
+  void begin(int64_t micro_batches, bool splits_backward);
 
   /// Forward of a micro-batch. With gradients off nothing is kept.
   Handed forward(int64_t micro_batch, const Handed& inputs);
@@ -69,20 +74,25 @@ class Stage {
   /// The two halves. See Note [Backward in two halves].
   Tensors backward_input(int64_t micro_batch, const Tensors& gradients);
   void backward_weight(int64_t micro_batch);
+  /// What the first half has left for the second, beside what autograd holds.
+  int64_t caught_bytes(int64_t micro_batch) const {
+    return kept_.at(static_cast<size_t>(micro_batch)).weights.bytes();
+  }
 
  private:
   struct Kept {
-    Tensors inputs;  // leaves
+    Tensors inputs;  // where backward ends
     Tensors outputs;
     WeightGradients weights;
     Tensors gradients;  // of the outputs, where no other stage says them
   };
   Kept& kept(int64_t micro_batch) { return kept_.at(static_cast<size_t>(micro_batch)); }
-  Tensors run_blocks(Tensors tensors) const;
+  Tensors run_block(size_t place, const Tensors& tensors) const;
 
   std::vector<Block> blocks_;
   c10::Device device_;
   std::vector<bool> again_;
+  bool splits_backward_ = false;
   std::vector<Kept> kept_;
 };
 

@@ -16,7 +16,7 @@
 #include "muster/parallel/pipeline/pipeline.h"
 #include "muster/pipeline/schedule/schedule.h"
 
-#include "tests/support/error_of.h"
+#include "tests/support/distance.h"
 #include "tests/testing/accelerator/fake.h"
 
 namespace muster {
@@ -47,8 +47,7 @@ torch::nn::Sequential layers(int count, int64_t width) {
 }
 
 struct Trained {
-  std::vector<at::Tensor> parameters;
-  std::vector<at::Tensor> losses;
+  std::vector<at::Tensor> tensors;  // losses, outputs, parameters
 };
 
 Trained train(const std::string& schedule,
@@ -65,16 +64,16 @@ Trained train(const std::string& schedule,
   for (int i = 0; i < 4; ++i) {
     const at::Tensor x = torch::randn({30, 48}), y = torch::randn({30, 48});
     optimizer.zero_grad();
-    trained.losses.push_back(pipe.step({x}, {y}).loss.cpu());
+    trained.tensors.push_back(pipe.step({x}, {y}).loss.cpu());
     optimizer.step();
   }
-  trained.losses.push_back(pipe.forward({torch::randn({7, 48})})[0].cpu());
-  for (const at::Tensor& parameter : pipe.parameters())
-    trained.parameters.push_back(parameter.cpu());
+  trained.tensors.push_back(pipe.forward({torch::randn({7, 48})})[0].cpu());
+  for (const at::Tensor& parameter : pipe.parameters()) trained.tensors.push_back(parameter.cpu());
   return trained;
 }
 
-// Bit for bit; a race between the streams of two ranks, or with the caller's, would throw.
+// A race between the streams of two ranks, or with the caller's, would throw; memory that is read too
+// early or too late is NaN.
 TEST(PipelineOnFake, HasTheNumbersOfRanksOnTheCpuWithoutARace) {
   const FakeAccelerator fake({.devices = 2, .poison = true});
   const std::vector<std::pair<std::string, pipeline::Split>> cases{{"gpipe", {0, 4}},
@@ -84,14 +83,14 @@ TEST(PipelineOnFake, HasTheNumbersOfRanksOnTheCpuWithoutARace) {
                                                                    {"zbv", {0, 1, 3, 6}}};
   for (const auto& [schedule, first] : cases) {
     SCOPED_TRACE(schedule);
-    const Trained expected = train(schedule, first, {at::kCPU, at::kCPU});
-    for (const std::vector<c10::Device>& devices :
-         {std::vector<c10::Device>{kFake0, kFake1}, {kFake0, kFake0}, {at::kCPU, kFake1}}) {
-      const Trained found = train(schedule, first, devices);
-      for (size_t i = 0; i < expected.parameters.size(); ++i)
-        EXPECT_TRUE(same_bits(found.parameters[i], expected.parameters[i])) << i;
-      for (size_t i = 0; i < expected.losses.size(); ++i)
-        EXPECT_TRUE(same_bits(found.losses[i], expected.losses[i])) << i;
+    const Trained on_cpu = train(schedule, first, {at::kCPU, at::kCPU});
+    const Trained on_one = train(schedule, first, {kFake0, kFake0});
+    const Trained on_two = train(schedule, first, {kFake0, kFake1});
+    const Trained on_both = train(schedule, first, {at::kCPU, kFake1});
+    for (size_t i = 0; i < on_two.tensors.size(); ++i) {
+      EXPECT_TRUE(same_bits(on_two.tensors[i], on_one.tensors[i])) << i;
+      EXPECT_LE(test::difference({on_two.tensors[i]}, {on_cpu.tensors[i]}), 1e-6) << i;
+      EXPECT_LE(test::difference({on_both.tensors[i]}, {on_cpu.tensors[i]}), 1e-6) << i;
     }
   }
 }
@@ -145,8 +144,8 @@ TEST(PipelineOnFake, PeakMemoryOfEachRankIsThatOfThePlan) {
     for (const int64_t micro_batches : {2, 4, 8}) {
       SCOPED_TRACE(concat(schedule, ", ", micro_batches));
       FakeAccelerator fake({.devices = 2});
-      const torch::nn::Sequential net = layers(12, kWidth);
-      const pipeline::Split first{0, 12};
+      const torch::nn::Sequential net = layers(24, kWidth);
+      const pipeline::Split first{0, 24};
       Pipeline pipe(blocks_of(net),
                     {kFake0, kFake1},
                     &mean_of_squares,
@@ -157,7 +156,7 @@ TEST(PipelineOnFake, PeakMemoryOfEachRankIsThatOfThePlan) {
                                         parallel::cut_batch({x}, {y}, micro_batches)[0],
                                         &mean_of_squares,
                                         kFake0,
-                                        {.warm_up = 0, .repeats = 1});
+                                        {.warm_up = 1, .repeats = 1});
       const auto lists = pipeline::make_schedule(
                              schedule, {.stages = 2, .ranks = 2, .micro_batches = micro_batches})
                              .lists;
