@@ -1,7 +1,7 @@
 // What it shows: one model on several devices of one process, first as it is usually written, then
 //     as a pipeline. Each device has some of the layers and a thread. With one micro-batch a device
 //     idles while the other works; with several both work, and the weights are still those of one
-//     device on the whole batch. What the blocks cost is measured, and the best of some schedules is
+//     device on the whole batch. What the blocks cost is measured; the best of some schedules is
 //     taken. Here the devices are the CPU, named twice; with GPUs: {"cuda:0", "cuda:1"}.
 // How to run: build/bin/examples/pipeline [FOLDER], where two drawings of real steps will lie
 // Expected output:
@@ -55,7 +55,7 @@ mp::Pipeline make_pipeline(const Sequential& net, int64_t micro_batches) {
 std::string actions(const mp::PipelineStep& step) {
   std::string text;
   for (const auto& span : step.timeline.ranks[0]) {
-    if (text.size() % 90 > 80) text += "\n ";
+    if (text.size() % 80 > 70) text += "\n ";
     text += " " + muster::pipeline::to_text(span.action);
   }
   return text;

@@ -7,8 +7,8 @@
 namespace muster::parallel {
 namespace {
 
-/// The allocator of the tensor's memory, which is of another thread's stream, hears that the calling
-/// thread's is at it, too.
+/// The allocator of the tensor's memory, which is of another thread's stream, hears that the
+/// calling thread's is at it, too.
 void record_use(const at::Tensor& tensor) {
   if (tensor.device().is_cpu()) return;
   at::Tensor(tensor).record_stream(

@@ -14,10 +14,10 @@ namespace muster::parallel {
 using Tensors = std::vector<at::Tensor>;
 
 // Note [Weights of micro-batches]
-// A step's gradient is that of the loss over the whole batch. A loss that is a mean over rows is put
-// together from the micro-batches' means by the rows that each has, n_i / N, so that uneven ones
-// count right; one that is a sum is added up. A mean over something else than rows (tokens that are
-// not padding) needs the count of that: MicroBatch::count.
+// A step's gradient is that of the loss over the whole batch. A loss that is a mean over rows is
+// put together from the micro-batches' means by the rows that each has, n_i / N, so that uneven
+// ones count right; one that is a sum is added up. A mean over something else than rows (tokens
+// that are not padding) needs the count of that: MicroBatch::count.
 
 /// One part of a batch.
 struct MicroBatch {
@@ -27,8 +27,8 @@ struct MicroBatch {
   double count = 0;
 };
 
-/// `rows` cut into `parts`, as even as can be, the longer ones first (torch.tensor_split's rule); as
-/// many parts as rows, if there are fewer.
+/// `rows` cut into `parts`, as even as can be, the longer ones first (torch.tensor_split's rule);
+/// as many parts as rows, if there are fewer.
 std::vector<int64_t> rows_of_micro_batches(int64_t rows, int64_t parts);
 
 /// Views of the tensors' rows (dimension 0), with the rows as counts. Undefined tensors and those

@@ -52,13 +52,14 @@ struct PipelineStep {
 };
 
 // Note [Pipelines in one process]
-// Each rank of the schedule has a thread and a device. It carries out its list of actions; what goes
-// to another rank is left in memory, where that one takes it (ThreadCarrier). There is no handshake,
-// no message that both must be ready for, and no process that could be missing. The gradients are
-// those of one device on the whole batch, up to the order of summation, which is the schedule's:
-// equal runs give equal bits. Batch statistics are each micro-batch's own, and running ones take
-// them up in turn, as in torch.distributed.pipelining; dropout on the CPU draws from LibTorch's one
-// generator in an order that races decide, unless each layer has its own (models::Dropout).
+// Each rank of the schedule has a thread and a device. It carries out its list of actions; what
+// goes to another rank is left in memory, where that one takes it (ThreadCarrier). There is no
+// handshake, no message that both must be ready for, and no process that could be missing. The
+// gradients are those of one device on the whole batch, up to the order of summation, which is the
+// schedule's: equal runs give equal bits. Batch statistics are each micro-batch's own, and running
+// ones take them up in turn, as in torch.distributed.pipelining; dropout on the CPU draws from
+// LibTorch's one generator in an order that races decide, unless each layer has its own
+// (models::Dropout).
 //
 // A rank that throws ends the step: the others are woken and the first error in time is thrown. One
 // whose action takes longer than stall_timeout is left behind in it, and named. Either way the
@@ -81,9 +82,9 @@ struct PipelineStep {
 /// Used by one thread at a time.
 class Pipeline {
  public:
-  /// Moves the modules to `devices`: one for each rank of the schedule; a device may be named several
-  /// times. Throws a usage error for a split or schedule that does not fit, unknown devices, and a
-  /// parameter that two stages have.
+  /// Moves the modules to `devices`: one for each rank of the schedule; a device may be named
+  /// several times. Throws a usage error for a split or schedule that does not fit, unknown
+  /// devices, and a parameter that two stages have.
   Pipeline(std::vector<Block> blocks,
            std::vector<c10::Device> devices,
            PipelineLoss loss,

@@ -51,8 +51,8 @@ class Way {
     return found != leads_there_.end() && found->second;
   }
 
-  /// Takes the node's edges to other nodes of the way away. Node::set_next_edge() does so only while a
-  /// graph is built: the node's height must not grow. It stays what it was here.
+  /// Takes the node's edges to other nodes of the way away. Node::set_next_edge() does so only
+  /// while a graph is built: the node's height must not grow. It stays what it was here.
   void cut_from(Node& node) const {
     for (Edge& edge : const_cast<edge_list&>(node.next_edges()))
       if (has(edge)) edge = Edge();

@@ -12,14 +12,14 @@
 namespace muster::parallel {
 
 // Note [Backward in two halves]
-// A node of the graph is on the way if an input lies behind it; all others lead to parameters alone.
-// The first half is a backward to the inputs, for which autograd runs the nodes on the way, and of
-// each only what that way needs: not the gradient of a Linear's weight. Where a node on the way also
-// leads to parameters (the *frontier*), the gradients that come in are kept. Then the edges between
-// it and the way are cut, so that nodes which lead to inputs alone are freed with what they saved:
-// what a ReLU keeps, not what a Linear does. The second half is a backward from the frontier, with
-// these gradients, through what is left of the graph. So a node of the frontier runs twice, each time
-// for one of its results, all others run once.
+// A node of the graph is on the way if an input lies behind it; all others lead to parameters
+// alone. The first half is a backward to the inputs, for which autograd runs the nodes on the way,
+// and of each only what that way needs: not the gradient of a Linear's weight. Where a node on the
+// way also leads to parameters (the *frontier*), the gradients that come in are kept. Then the
+// edges between it and the way are cut, so that nodes which lead to inputs alone are freed with
+// what they saved: what a ReLU keeps, not what a Linear does. The second half is a backward from
+// the frontier, with these gradients, through what is left of the graph. So a node of the frontier
+// runs twice, each time for one of its results, all others run once.
 
 /// What the second half needs. Movable; any thread, one at a time.
 class WeightGradients {
@@ -44,10 +44,11 @@ struct InputGradients {
   WeightGradients weights;
 };
 
-/// Runs the first half from `outputs`, whose gradients are `gradients` (undefined: 1 for a tensor of
-/// one element, else left out, as are outputs without a graph). `inputs` are leaves; those that need
-/// no gradient get none. An input that is no leaf is where the first half ends: what lies behind it
-/// is the second half's. Adds to no `.grad`. The graph can be gone through no other way afterwards.
+/// Runs the first half from `outputs`, whose gradients are `gradients` (undefined: 1 for a tensor
+/// of one element, else left out, as are outputs without a graph). `inputs` are leaves; those that
+/// need no gradient get none. An input that is no leaf is where the first half ends: what lies
+/// behind it is the second half's. Adds to no `.grad`. The graph can be gone through no other way
+/// afterwards.
 InputGradients backward_of_inputs(const std::vector<at::Tensor>& outputs,
                                   const std::vector<at::Tensor>& gradients,
                                   const std::vector<at::Tensor>& inputs);

@@ -10,9 +10,9 @@
 
 namespace muster::parallel {
 
-/// Two parameters, by name: `follower` has `owner`'s value, and its gradient is added to that one's.
-/// For layers on two devices, such as an embedding and the last Linear of a language model, where one
-/// tensor cannot be in both.
+/// Two parameters, by name: `follower` has `owner`'s value, and its gradient is added to that
+/// one's. For layers on two devices, such as an embedding and the last Linear of a language model,
+/// where one tensor cannot be in both.
 struct TiedParameter {
   std::string follower;
   std::string owner;

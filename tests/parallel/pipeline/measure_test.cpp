@@ -47,8 +47,8 @@ TEST(MeasureBlocks, CountsWhatAutogradKeepsOnceAndWhatTheSecondHalfNeeds) {
   EXPECT_EQ(costs[1].input_bytes, 5 * 8 * kFloat);
   EXPECT_EQ(costs[1].output_bytes, 0);
   EXPECT_EQ(costs[1].parameter_bytes, 0);
-  // The difference that the loss squares; its input is tanh's output, which is kept once. Behind the
-  // first half it is this one's alone.
+  // The difference that the loss squares; its input is tanh's output, which is kept once. Behind
+  // the first half it is this one's alone.
   EXPECT_EQ(costs[2].activation_bytes, 5 * 2 * kFloat);
   EXPECT_EQ(costs[2].input_bytes, 5 * 8 * kFloat);
   EXPECT_EQ(costs[2].kept_bytes, 5 * 8 * kFloat);

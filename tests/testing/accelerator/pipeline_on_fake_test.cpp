@@ -72,8 +72,8 @@ Trained train(const std::string& schedule,
   return trained;
 }
 
-// A race between the streams of two ranks, or with the caller's, would throw; memory that is read too
-// early or too late is NaN.
+// A race between the streams of two ranks, or with the caller's, would throw; memory that is read
+// too early or too late is NaN.
 TEST(PipelineOnFake, HasTheNumbersOfRanksOnTheCpuWithoutARace) {
   const FakeAccelerator fake({.devices = 2, .poison = true});
   const std::vector<std::pair<std::string, pipeline::Split>> cases{{"gpipe", {0, 4}},
