@@ -109,8 +109,10 @@ package:
 tidy: build
 	@scripts/setup.sh tidy
 	@cmake --build build -j $(JOBS) --target verify_headers -- -k 0
-	@cmake --preset tidy
-	@ninja -C build-tidy $$(ninja -C build-tidy -t targets all | sed -n 's/^\(.*\.pb\.h\):.*/\1/p')
+	@for build in build-tidy build-tidy/names; do \
+	  cmake --preset $$(echo $${build#build-} | tr / -) && \
+	  ninja -C $$build $$(ninja -C $$build -t targets all | sed -n 's/^\(.*\.pb\.h\):.*/\1/p') || exit; \
+	done
 	@scripts/tidy.sh
 
 format:

@@ -11,6 +11,8 @@
 #include "muster/parallel/ddp/ddp.h"
 #include "muster/parallel/ddp/join.h"
 #include "muster/parallel/hook/comm_hook.h"
+#include "muster/parallel/pipeline/measure.h"
+#include "muster/parallel/pipeline/pipeline.h"
 #include "muster/parallel/precision/autocast.h"
 #include "muster/parallel/precision/grad_scaler.h"
 #include "muster/parallel/replicas/data_parallel.h"

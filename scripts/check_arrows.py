@@ -53,10 +53,10 @@ ROOMS = {
         "nccl": ["meet"], "monitor": ["meet", "call"],
         "": ["meet", "call", "thread", "monitor"],
         "backends": ["meet", "call", "thread", "shm", "two_level", "nccl"]}, torch=True),
-    "parallel": Room("one model over a group", ["base", "tensor", "distributed"], {
-        "module": [], "hook": ["module"], "hooks": ["hook", "module"], "ddp": ["module", "hook"],
-        "sharded": ["module", "ddp"], "replicas": ["module", "ddp"], "batch_norm": ["module"], "precision": ["module"],
-        "activations": ["batch_norm"]},
+    "parallel": Room("one model over a group", ["base", "pipeline", "tensor", "distributed"], {
+        "module": [], "threads": [], "hook": ["module"], "hooks": ["hook", "module"], "ddp": ["module", "hook"],
+        "sharded": ["module", "ddp"], "replicas": ["module", "threads", "ddp"], "batch_norm": ["module"], "precision": ["module"],
+        "activations": ["batch_norm"], "pipeline": ["module", "threads", "precision", "activations"]},
         torch=True),
     "optim": Room("optimizers, schedules, clipping", ["base", "tensor"], {"": [], "optimizers": [""], "schedules": [""]},
                   torch=True),

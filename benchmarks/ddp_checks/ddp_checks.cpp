@@ -59,11 +59,11 @@ int main(int count, char** words) {
     mp::NamedTensors named;
     for (const auto& item : net->named_parameters()) named.emplace_back(item.key(), item.value());
     mp::ParameterIdentity identity(named);
-    identity.record_hooks(named);
+    identity.record(named, {});
     const mp::ModuleTree tree(*net);
     const double same = microseconds(2000, [&] {
       if (!tree.holds(*net)) std::abort();
-      identity.check_hooks();
+      identity.check();
     });
     mp::DesyncCheck watch(named, group, 1);
     const double hashes = microseconds(200, [&] {

@@ -12,8 +12,8 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/parallel/replicas/replica_threads.h"
 #include "muster/parallel/replicas/replica_timer.h"
+#include "muster/parallel/threads/device_threads.h"
 #include "muster/tensor/device/cuda.h"
 #include "muster/tensor/device/device_memory.h"
 
@@ -49,21 +49,6 @@ void check_weights(const DataParallelOptions& options, size_t devices) {
        .value = join(given, ", ")});
 }
 
-void check_device(at::Device device) {
-  if (device.is_cpu()) return;
-  std::string why;
-  if (device.is_cuda()) why = tensor::load_cuda();
-  if (why.empty() && !c10::impl::hasDeviceGuardImpl(device.type()))
-    why = "this LibTorch does not know such devices";
-  if (why.empty() && !device.has_index()) why = "it has no number";
-  if (why.empty() && device.index() >= c10::impl::getDeviceGuardImpl(device.type())->deviceCount())
-    why = "there are not so many";
-  if (why.empty()) return;
-  throw usage_error({.refused = concat("device ", device),
-                     .rule = why,
-                     .hint = "CPU replicas: at::kCPU, once per replica"});
-}
-
 // Note [One replica per device]
 // LibTorch has one autograd thread for each device but the CPU, whose backwards run on the thread
 // that calls them. That thread also runs what is to be done at the end of a backward, such as the
@@ -97,7 +82,7 @@ ReplicaGroup::ReplicaGroup(std::vector<at::Device> devices, DataParallelOptions 
          .hint = "several replicas on the CPU: std::vector<at::Device>(4, at::kCPU)"});
   }
   check_named_once(devices_);
-  for (const at::Device device : devices_) check_device(device);
+  for (const at::Device device : devices_) require_device(device);
   check_weights(options_, devices_.size());
   if (options_.shares == SharePolicy::kSpeed)
     speed_.emplace(devices_.size(),
@@ -113,7 +98,7 @@ ReplicaGroup::ReplicaGroup(std::vector<at::Device> devices, DataParallelOptions 
   const int threads = options_.threads_per_replica > 0
                           ? options_.threads_per_replica
                           : std::max(1, at::get_num_threads() / size());
-  threads_ = std::make_unique<ReplicaThreads>(devices_, threads);
+  threads_ = std::make_unique<DeviceThreads>(devices_, threads, "replica");
 }
 
 // The modules may live on, and LibTorch's zero_grad() throws on views. Members go in the order that

@@ -13,13 +13,14 @@
 
 #include "muster/distributed/process_group.h"
 #include "muster/parallel/ddp/gradient_sync.h"
+#include "muster/parallel/module/loss_reduction.h"
 #include "muster/parallel/replicas/batch_shares.h"
 #include "muster/parallel/replicas/replica_timer.h"
 #include "muster/tensor/device/pinned_ring.h"
 
 namespace muster::parallel {
 
-class ReplicaThreads;
+class DeviceThreads;
 
 /// How a batch is dealt out to the replicas.
 enum class SharePolicy {
@@ -28,9 +29,6 @@ enum class SharePolicy {
   kFreeMemory,  ///< in proportion to the bytes that are free for activations on each device
   kFixed,       ///< in proportion to `weights`; same bits on every run
 };
-
-/// What the loss function does over the rows of its shard.
-enum class LossReduction { kMean, kSum };
 
 struct DataParallelOptions {
   SharePolicy shares = SharePolicy::kEqual;
@@ -107,7 +105,7 @@ class ReplicaGroup {
   const DataParallelOptions options_;
   std::vector<NamedTensors> parameters_, buffers_;  // by replica
   std::vector<std::string> sparse_gradients_;
-  std::unique_ptr<ReplicaThreads> threads_;
+  std::unique_ptr<DeviceThreads> threads_;
   std::unique_ptr<distributed::ThreadWorld> world_;
   std::vector<std::unique_ptr<GradientSync>> syncs_;
   std::vector<ReplicaTimer> timers_;

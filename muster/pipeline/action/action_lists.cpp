@@ -90,10 +90,11 @@ std::vector<double> peak_bytes(const ActionLists& lists, std::span<const StageBy
       if (!is_compute(action.kind)) continue;
       const StageBytes& bytes = stages[static_cast<size_t>(action.stage)];
       if (action.kind == ActionKind::kForward) held += bytes.activation;
+      if (action.kind == ActionKind::kBackwardInput) held += bytes.caught;
+      peak = std::max(peak, held + bytes.work);
       if (action.kind == ActionKind::kBackward) held -= bytes.activation;
       if (action.kind == ActionKind::kBackwardInput) held -= bytes.activation - bytes.kept;
-      if (action.kind == ActionKind::kBackwardWeight) held -= bytes.kept;
-      peak = std::max(peak, held);
+      if (action.kind == ActionKind::kBackwardWeight) held -= bytes.kept + bytes.caught;
     }
     peaks.push_back(peak);
   }

@@ -35,6 +35,8 @@ ActionLists parse_csv(std::string_view text);
 struct StageBytes {
   double activation = 1;  ///< from the begin of F to the end of B or I
   double kept = 1;        ///< of these, what stays from the end of I to the end of W
+  double caught = 0;      ///< gradients, from the begin of I to the end of W
+  double work = 0;        ///< while one of its actions runs, beside what is held
 };
 
 /// The most that each rank holds at once, a function of its list alone. One StageBytes per stage.

@@ -1,5 +1,6 @@
 #include "muster/pipeline/partition/blocks.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "muster/base/error.h"
@@ -16,6 +17,10 @@ constexpr double BlockCosts::*kCosts[] = {&BlockCosts::forward_s,
                                           &BlockCosts::gradient_s,
                                           &BlockCosts::activation_bytes,
                                           &BlockCosts::kept_bytes,
+                                          &BlockCosts::caught_bytes,
+                                          &BlockCosts::work_bytes,
+                                          &BlockCosts::input_bytes,
+                                          &BlockCosts::output_bytes,
                                           &BlockCosts::parameter_bytes};
 
 void require_cost(double cost, size_t block) {
@@ -54,8 +59,16 @@ StageTimes BlockSums::times(int64_t begin, int64_t end) const {
 
 StageBytes BlockSums::bytes(int64_t begin, int64_t end) const {
   const BlockCosts &b = before_[static_cast<size_t>(begin)], &e = before_[static_cast<size_t>(end)];
-  return {.activation = e.activation_bytes - b.activation_bytes,
-          .kept = e.kept_bytes - b.kept_bytes};
+  const double ends = begin == end ? 0
+                                   : blocks_[static_cast<size_t>(begin)].input_bytes +
+                                         blocks_[static_cast<size_t>(end) - 1].output_bytes;
+  double work = 0;
+  for (int64_t i = begin; i < end; ++i)
+    work = std::max(work, blocks_[static_cast<size_t>(i)].work_bytes);
+  return {.activation = e.activation_bytes - b.activation_bytes + ends,
+          .kept = e.kept_bytes - b.kept_bytes,
+          .caught = e.caught_bytes - b.caught_bytes,
+          .work = work};
 }
 
 double BlockSums::parameter_bytes(int64_t begin, int64_t end) const {

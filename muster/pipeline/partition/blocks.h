@@ -20,6 +20,10 @@ struct BlockCosts {
   double gradient_s = 0;        ///< transfer of its output's gradient, likewise
   double activation_bytes = 0;  ///< held from its forward to its backward (of the input)
   double kept_bytes = 0;        ///< of these, what its weights' gradients need
+  double caught_bytes = 0;      ///< gradients that the backward of the input leaves for its weights
+  double work_bytes = 0;        ///< beside all these while it runs
+  double input_bytes = 0;       ///< held beside activation_bytes where a stage begins with it
+  double output_bytes = 0;      ///< the same where a stage ends with it
   double parameter_bytes = 0;   ///< held always: parameters, gradients, optimizer state
 };
 

@@ -1,6 +1,7 @@
 #include "muster/pipeline/simulate/timeline.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 namespace muster::pipeline {
@@ -51,6 +52,35 @@ double Timeline::idle_s() const {
     most = std::max(most, last - first - busy_s(static_cast<int64_t>(rank)));
   }
   return most;
+}
+
+std::vector<StageTimes> mean_times(const Timeline& timeline, int64_t stages) {
+  struct Sum {
+    double seconds = 0;
+    int64_t count = 0;
+    void add(double more) {
+      seconds += more;
+      ++count;
+    }
+    double mean() const { return count > 0 ? seconds / static_cast<double>(count) : 0; }
+  };
+  std::vector<std::array<Sum, kActionKinds>> sums(static_cast<size_t>(stages));
+  for (const auto& spans : timeline.ranks)
+    for (const Span& span : spans)
+      sums.at(static_cast<size_t>(span.action.stage))[static_cast<size_t>(span.action.kind)].add(
+          span.end_s - span.start_s);
+  std::vector<StageTimes> out;
+  for (const auto& of_stage : sums) {
+    const auto mean = [&](ActionKind kind) { return of_stage[static_cast<size_t>(kind)].mean(); };
+    StageTimes times{.forward_s = mean(ActionKind::kForward),
+                     .backward_s = mean(ActionKind::kBackward),
+                     .input_s = mean(ActionKind::kBackwardInput),
+                     .weight_s = mean(ActionKind::kBackwardWeight),
+                     .average_s = mean(ActionKind::kAverageGradients)};
+    if (times.backward_s == 0) times.backward_s = times.input_s + times.weight_s;
+    out.push_back(times);
+  }
+  return out;
 }
 
 bool has_virtual_stages(const Timeline& timeline) {

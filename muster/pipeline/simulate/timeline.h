@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "muster/pipeline/action/action.h"
+#include "muster/pipeline/action/stage_times.h"
 
 namespace muster::pipeline {
 
@@ -34,6 +35,11 @@ struct Timeline {
   /// Source: arXiv 2401.10241, section 5.
   double idle_s() const;
 };
+
+/// What the actions of each stage took, as means over its micro-batches; 0 where it had none. Where
+/// backward came in halves, backward_s is their sum. What a message took is not known: a receiver's
+/// time has its wait.
+std::vector<StageTimes> mean_times(const Timeline& timeline, int64_t stages);
 
 /// Whether a rank has actions of several stages.
 bool has_virtual_stages(const Timeline& timeline);

@@ -1,5 +1,5 @@
 // Threads of replicas, their streams and timers, with a fake device.
-#include "muster/parallel/replicas/replica_threads.h"
+#include "muster/parallel/threads/device_threads.h"
 
 #include <array>
 #include <mutex>
@@ -18,7 +18,7 @@
 namespace muster {
 namespace {
 
-using parallel::ReplicaThreads;
+using parallel::DeviceThreads;
 using parallel::ReplicaTimer;
 using tensor::StreamMark;
 using test::error_of;
@@ -31,8 +31,8 @@ using ::testing::IsEmpty;
 
 void no_failure(int, const std::string& why) { ADD_FAILURE() << why; }
 
-TEST(ReplicaThreads, EachTaskRunsWithItsDeviceAndAStreamOfItsOwn) {
-  ReplicaThreads threads({fake(2), fake(3)}, 1);
+TEST(DeviceThreads, EachTaskRunsWithItsDeviceAndAStreamOfItsOwn) {
+  DeviceThreads threads({fake(2), fake(3)}, 1, "replica");
   std::array<c10::Device, 2> devices{fake(0), fake(0)};
   std::array<c10::StreamId, 2> streams{};
   threads.run(
@@ -46,8 +46,8 @@ TEST(ReplicaThreads, EachTaskRunsWithItsDeviceAndAStreamOfItsOwn) {
   EXPECT_THAT(streams, ElementsAre(72, 73));
 }
 
-TEST(ReplicaThreads, StreamsOfReplicasStartAfterTheCallersAndTheCallersGoOnAfterTheirs) {
-  ReplicaThreads threads({fake(1)}, 1);
+TEST(DeviceThreads, StreamsOfReplicasStartAfterTheCallersAndTheCallersGoOnAfterTheirs) {
+  DeviceThreads threads({fake(1)}, 1, "replica");
   journal.take();
   threads.run([](int) { journal.add("task"); }, &no_failure);
   // The caller's stream is 0 and the replica's is 71, both on device 1.
@@ -56,8 +56,8 @@ TEST(ReplicaThreads, StreamsOfReplicasStartAfterTheCallersAndTheCallersGoOnAfter
       ElementsAre("record 0 on 1", "wait 71 on 1", "task", "record 71 on 1", "wait 0 on 1"));
 }
 
-TEST(ReplicaThreads, AFailedTaskIsWaitedForAsWell) {
-  ReplicaThreads threads({fake(1)}, 1);
+TEST(DeviceThreads, AFailedTaskIsWaitedForAsWell) {
+  DeviceThreads threads({fake(1)}, 1, "replica");
   journal.take();
   const auto fails = [](int) { throw usage_error({.refused = "this"}); };
   EXPECT_EQ(error_of([&] { threads.run(fails, [](int, const std::string&) {}); }),
@@ -66,8 +66,8 @@ TEST(ReplicaThreads, AFailedTaskIsWaitedForAsWell) {
               ElementsAre("record 0 on 1", "wait 71 on 1", "record 71 on 1", "wait 0 on 1"));
 }
 
-TEST(ReplicaThreads, TheFirstErrorInTimeIsTheOneThrown) {
-  ReplicaThreads threads({at::kCPU, at::kCPU, at::kCPU}, 1);
+TEST(DeviceThreads, TheFirstErrorInTimeIsTheOneThrown) {
+  DeviceThreads threads({at::kCPU, at::kCPU, at::kCPU}, 1, "replica");
   std::mutex mutex;
   std::condition_variable released;
   bool free = false;
@@ -88,8 +88,8 @@ TEST(ReplicaThreads, TheFirstErrorInTimeIsTheOneThrown) {
   }
 }
 
-TEST(ReplicaThreads, CallsOfSeveralThreadsTakeTurns) {
-  ReplicaThreads threads({at::kCPU, at::kCPU}, 1);
+TEST(DeviceThreads, CallsOfSeveralThreadsTakeTurns) {
+  DeviceThreads threads({at::kCPU, at::kCPU}, 1, "replica");
   int inside = 0;  // unguarded: ThreadSanitizer sees it if turns overlap
   std::array<int, 2> done{};
   const auto task = [&](int replica) {
@@ -107,8 +107,8 @@ TEST(ReplicaThreads, CallsOfSeveralThreadsTakeTurns) {
   EXPECT_THAT(done, ElementsAre(300, 300));
 }
 
-TEST(ReplicaThreads, GradModeIsTheCallersInEachTurn) {
-  ReplicaThreads threads({at::kCPU}, 1);
+TEST(DeviceThreads, GradModeIsTheCallersInEachTurn) {
+  DeviceThreads threads({at::kCPU}, 1, "replica");
   bool on = true;
   const auto look = [&](int) { on = c10::GradMode::is_enabled(); };
   {

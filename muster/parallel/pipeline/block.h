@@ -1,0 +1,59 @@
+// The pieces of a model that a pipeline does not cut.
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/sequential.h>
+
+#include "muster/parallel/pipeline/micro_batches.h"
+
+namespace muster::parallel {
+
+/// One piece: what it makes of the tensors that come in. A pipeline is a list of these, each of
+/// which takes what the one before gives; so a model may be cut between any two. What a later block
+/// needs of an earlier one (a skip connection, a mask) goes through those between them: they take
+/// it and give it on as it came, which costs nothing but the way between devices.
+struct Block {
+  std::string name;                                ///< in errors, and before its parameters' names
+  std::shared_ptr<torch::nn::Module> module = {};  ///< its parameters; null: it has none
+  std::function<Tensors(const Tensors&)> forward;
+};
+
+/// A block of a module, by its holder or shared pointer, whose forward takes a tensor each and
+/// returns a tensor or a list of them.
+template <class Module>
+Block block(std::string name, Module module) {
+  const auto call = [module](const Tensors& inputs) mutable -> Tensors {
+    auto& of = *module;
+    auto result = [&] {
+      if constexpr (requires { of.forward(inputs); }) {
+        return of.forward(inputs);
+      } else {
+        return of.forward(inputs.at(0));
+      }
+    }();
+    if constexpr (std::same_as<decltype(result), Tensors>) {
+      return result;
+    } else {
+      return {std::move(result)};
+    }
+  };
+  if constexpr (requires { module.ptr(); }) {
+    return {std::move(name), module.ptr(), call};
+  } else {
+    return {std::move(name), module, call};
+  }
+}
+
+/// The modules of a Sequential, each of which takes and gives one tensor; named as there: "0", "1",
+/// ….
+std::vector<Block> blocks_of(const torch::nn::Sequential& model);
+
+}  // namespace muster::parallel

@@ -1,0 +1,66 @@
+// The way of tensors from one rank of a pipeline to another.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "muster/parallel/pipeline/stage.h"
+#include "muster/pipeline/action/action.h"
+#include "muster/tensor/device/streams.h"
+
+namespace muster::parallel {
+
+/// Sends are buffered (pipeline::Sends::kBuffered): they wait for nobody.
+class Carrier {
+ public:
+  virtual ~Carrier() = default;
+  /// `action` is SEND_F or SEND_B.
+  virtual void send(const pipeline::Action& action, Handed handed) = 0;
+  /// Before each action: throws where the step has been given up.
+  virtual void check() {}
+  /// RECV_F or RECV_B: what the partner sent, on `device`. Waits for it.
+  virtual Handed receive(const pipeline::Action& action, c10::Device device) = 0;
+};
+
+/// Between threads of one process: what is sent lies there until it is taken, and the taker copies
+/// it to its device, on streams that wait for the sender's (no host thread waits for a device). On
+/// one device nothing is copied.
+class ThreadCarrier : public Carrier {
+ public:
+  void send(const pipeline::Action& action, Handed handed) override;
+  /// Throws an environment error once close() was called, as check() does.
+  Handed receive(const pipeline::Action& action, c10::Device device) override;
+
+  void check() override;
+
+  /// Ends all waits, now and later.
+  void close(const std::string& why);
+
+ private:
+  using Key = std::tuple<pipeline::ActionKind, int64_t, int64_t>;
+  struct Sent {
+    Handed handed;
+    tensor::StreamMark ready;
+  };
+  static Key key_of(const pipeline::Action& send) {
+    return {send.kind, send.stage, send.micro_batch};
+  }
+
+  void require_open() const;  // under the lock
+
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::map<Key, Sent> sent_;
+  std::string closed_;  // why
+};
+
+/// `handed` on `device`: the calling thread's streams do all of it, in order.
+Handed on_device(Handed handed, c10::Device device);
+
+}  // namespace muster::parallel

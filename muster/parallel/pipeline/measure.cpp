@@ -1,0 +1,332 @@
+#include "muster/parallel/pipeline/measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include <ATen/DeviceAccelerator.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones_like.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/parallel/pipeline/carrier.h"
+#include "muster/parallel/threads/device_threads.h"
+#include "muster/tensor/device/generators.h"
+#include "muster/tensor/saved_tensors.h"
+
+namespace muster::parallel {
+namespace {
+
+using pipeline::BlockCosts;
+using Clock = std::chrono::steady_clock;
+
+/// Memory that autograd holds now, each storage once, parameters apart.
+class HeldMemory : public tensor::SavedTensorHooks {
+ public:
+  std::unique_ptr<tensor::SavedTensor> pack(const at::Tensor& tensor) override {
+    return std::make_unique<Held>(*this, tensor);
+  }
+
+  /// All of them that there are.
+  bool has(const Tensors& tensors) const {
+    return std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
+      return !tensor.defined() || !tensor.has_storage() ||
+             counts_.contains(tensor.storage().unsafeGetStorageImpl());
+    });
+  }
+  double bytes() const {
+    double sum = 0;
+    for (const auto& [storage, count] : counts_) sum += static_cast<double>(storage->nbytes());
+    return sum;
+  }
+
+ private:
+  // Backward of a measured block runs in one thread at a time, and is over before anybody looks.
+  class Held : public tensor::SavedTensor {
+   public:
+    Held(HeldMemory& memory, const at::Tensor& tensor) : memory_(memory), tensor_(tensor) {
+      if (!tensor.has_storage() || tensor::is_of_parameter(tensor)) return;
+      storage_ = tensor.storage().unsafeGetStorageImpl();
+      ++memory_.counts_[storage_];
+    }
+    ~Held() override {
+      if (storage_ != nullptr && --memory_.counts_[storage_] == 0) memory_.counts_.erase(storage_);
+    }
+    at::Tensor unpack() override { return tensor_.get(); }
+
+   private:
+    HeldMemory& memory_;
+    tensor::UnchangedTensor tensor_;
+    c10::StorageImpl* storage_ = nullptr;
+  };
+
+  std::map<c10::StorageImpl*, int64_t> counts_;
+};
+
+/// A block's module on a device, as it was when this goes.
+class Borrowed {
+ public:
+  Borrowed(const Block& block, c10::Device device) : module_(block.module) {
+    if (!module_) return;
+    const at::NoGradGuard no_grad;
+    for (const at::Tensor& parameter : module_->parameters())
+      gradients_.push_back(std::exchange(parameter.mutable_grad(), at::Tensor()));
+    for (const at::Tensor& buffer : module_->buffers()) buffers_.push_back(buffer.clone());
+    const auto parameters = module_->parameters();
+    if (!parameters.empty()) home_ = parameters[0].device();
+    module_->to(device);
+  }
+  ~Borrowed() {
+    if (!module_) return;
+    const at::NoGradGuard no_grad;
+    drop_gradients();
+    if (home_) module_->to(*home_);
+    size_t next = 0;
+    for (const at::Tensor& buffer : module_->buffers()) at::Tensor(buffer).copy_(buffers_[next++]);
+    next = 0;
+    for (const at::Tensor& parameter : module_->parameters())
+      parameter.mutable_grad() = gradients_[next++];
+  }
+  Borrowed(const Borrowed&) = delete;
+
+  double parameter_bytes() const {
+    double bytes = 0;
+    for (const at::Tensor& parameter : parameters())
+      bytes += static_cast<double>(parameter.nbytes());
+    return bytes;
+  }
+  void drop_gradients() const {
+    for (const at::Tensor& parameter : parameters()) parameter.mutable_grad() = at::Tensor();
+  }
+
+ private:
+  std::vector<at::Tensor> parameters() const {
+    return module_ ? module_->parameters() : std::vector<at::Tensor>();
+  }
+
+  std::shared_ptr<torch::nn::Module> module_;
+  std::vector<at::Tensor> gradients_, buffers_;
+  std::optional<c10::Device> home_;
+};
+
+/// LibTorch's default generators, put back when this goes.
+class GeneratorsAsTheyWere {
+ public:
+  explicit GeneratorsAsTheyWere(c10::Device device) {
+    add(tensor::default_generator(c10::kCPU));
+    if (!device.is_cpu()) add(tensor::default_generator(device));
+  }
+  ~GeneratorsAsTheyWere() {
+    for (auto& [generator, state] : states_) {
+      const std::lock_guard lock(generator.mutex());
+      generator.set_state(state);
+    }
+  }
+
+ private:
+  void add(at::Generator generator) {
+    const std::lock_guard lock(generator.mutex());
+    at::Tensor state = generator.get_state();
+    states_.emplace_back(std::move(generator), std::move(state));
+  }
+  std::vector<std::pair<at::Generator, at::Tensor>> states_;
+};
+
+/// One block on one micro-batch.
+class Measurement {
+ public:
+  Measurement(const Block& block,
+              const Handed& inputs,
+              const PipelineLoss* loss,
+              const Tensors* targets,
+              c10::Device device)
+      : stage_({block}, device), inputs_(inputs), loss_(loss), targets_(targets), device_(device) {}
+
+  /// Which of two neighbours hold the tensors between them.
+  struct Between {
+    bool in_forward = false;   ///< until backward of the input
+    bool after_input = false;  ///< and still then
+  };
+
+  /// Times of one round, and bytes, which are the same in each. `before`: what the block before
+  /// holds of this one's inputs, which are not counted again.
+  BlockCosts round(const Between& before) {
+    BlockCosts costs;
+    HeldMemory held;
+    stage_.begin(1, false);
+    {
+      const tensor::SavedTensorScope scope(held);
+      costs.forward_s = timed([&] { forward(); });
+    }
+    const double input_bytes = bytes_of(inputs_.tensors);
+    const bool holds_input = held.has(inputs_.tensors);
+    holds_output_.in_forward = loss_ == nullptr && held.has(outputs_.tensors);
+    costs.activation_bytes = held.bytes() - (holds_input && before.in_forward ? input_bytes : 0);
+    costs.input_bytes = holds_input && !before.in_forward ? 0 : input_bytes;
+    costs.output_bytes =
+        loss_ != nullptr || holds_output_.in_forward ? 0 : bytes_of(outputs_.tensors);
+    grow(costs.work_bytes, peak_ - now());
+    costs.backward_s = timed([&] { stage_.backward(0, gradients_); });
+    grow(costs.work_bytes, peak_ - before_ + bytes_of(gradients_));
+    {
+      const tensor::SavedTensorScope scope(held);
+      forward();
+    }
+    costs.input_s = timed([&] { stage_.backward_input(0, gradients_); });
+    costs.caught_bytes = static_cast<double>(stage_.caught_bytes(0));
+    grow(costs.work_bytes, peak_ - before_ - costs.caught_bytes);
+    holds_output_.after_input = loss_ == nullptr && held.has(outputs_.tensors);
+    costs.kept_bytes =
+        held.bytes() - (held.has(inputs_.tensors) && before.after_input ? input_bytes : 0);
+    costs.weight_s = timed([&] { stage_.backward_weight(0); });
+    grow(costs.work_bytes, peak_ - before_);
+    if (device_.is_cpu()) costs.work_bytes = input_bytes + bytes_of(outputs_.tensors);
+    return costs;
+  }
+
+  const Between& holds_output() const { return holds_output_; }
+  Handed outputs() const { return outputs_; }
+
+ private:
+  void forward() {
+    outputs_ = stage_.forward(0, inputs_);
+    gradients_.clear();
+    if (loss_ != nullptr) {
+      stage_.loss(0, *loss_, *targets_, 1);
+      return;
+    }
+    for (size_t i = 0; i < outputs_.tensors.size(); ++i)
+      gradients_.push_back(outputs_.needs_gradient[i] ? at::ones_like(outputs_.tensors[i])
+                                                      : at::Tensor());
+  }
+
+  template <class Work>
+  double timed(Work&& work) {
+    synchronize();
+    before_ = now();
+    if (!device_.is_cpu()) at::accelerator::resetPeakStats(device_.index());
+    const auto start = Clock::now();
+    work();
+    synchronize();
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    peak_ = device_.is_cpu() ? 0 : static_cast<double>(allocated().peak);
+    return seconds;
+  }
+
+  // Of the device's memory; the host's allocator does not say.
+  auto allocated() const {
+    return at::accelerator::getDeviceStats(device_.index()).allocated_bytes[0];
+  }
+  double now() const { return device_.is_cpu() ? 0 : static_cast<double>(allocated().current); }
+  static void grow(double& most, double value) { most = std::max(most, value); }
+
+  void synchronize() const {
+    if (!device_.is_cpu())
+      c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
+  }
+
+  static double bytes_of(const Tensors& tensors) {
+    double bytes = 0;
+    for (const at::Tensor& tensor : tensors)
+      if (tensor.defined()) bytes += static_cast<double>(tensor.nbytes());
+    return bytes;
+  }
+
+  Stage stage_;
+  const Handed& inputs_;
+  const PipelineLoss* loss_;
+  const Tensors* targets_;
+  c10::Device device_;
+  Handed outputs_;
+  Tensors gradients_;
+  Between holds_output_;
+  double before_ = 0, peak_ = 0;  // bytes of the device, of what was timed last
+};
+
+double median_of(const std::vector<BlockCosts>& rounds, double BlockCosts::*cost) {
+  std::vector<double> values;
+  for (const BlockCosts& round : rounds) values.push_back(round.*cost);
+  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
+  return values[values.size() / 2];
+}
+
+BlockCosts medians(const std::vector<BlockCosts>& rounds) {
+  BlockCosts costs = rounds.back();
+  for (const auto cost : {&BlockCosts::forward_s,
+                          &BlockCosts::backward_s,
+                          &BlockCosts::input_s,
+                          &BlockCosts::weight_s})
+    costs.*cost = median_of(rounds, cost);
+  return costs;
+}
+
+double bytes_of(const Handed& handed, bool with_gradient) {
+  double bytes = 0;
+  for (size_t i = 0; i < handed.tensors.size(); ++i)
+    if (handed.tensors[i].defined() && (!with_gradient || handed.needs_gradient[i]))
+      bytes += static_cast<double>(handed.tensors[i].nbytes());
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<BlockCosts> measure_blocks(const std::vector<Block>& blocks,
+                                       const MicroBatch& example,
+                                       const PipelineLoss& loss,
+                                       c10::Device device,
+                                       const MeasureOptions& options) {
+  require_device(device);
+  const GeneratorsAsTheyWere generators(device);
+  std::vector<BlockCosts> all;
+  const auto measure = [&] {
+    Handed inputs =
+        on_device({example.inputs, std::vector<bool>(example.inputs.size(), false)}, device);
+    const Handed targets = on_device({example.targets, {}}, device);
+    Measurement::Between before;
+    for (const Block& block : blocks) {
+      const bool last = all.size() + 1 == blocks.size();
+      const Borrowed borrowed(block, device);
+      Measurement measurement(
+          block, inputs, last && loss ? &loss : nullptr, &targets.tensors, device);
+      std::vector<BlockCosts> rounds;
+      for (int i = 0; i < options.warm_up + std::max(1, options.repeats); ++i) {
+        const BlockCosts round = measurement.round(before);
+        if (i >= options.warm_up) rounds.push_back(round);
+      }
+      BlockCosts costs = medians(rounds);
+      costs.parameter_bytes = borrowed.parameter_bytes() * (1 + options.bytes_beside_parameter);
+      before = measurement.holds_output();
+      inputs = measurement.outputs();
+      if (options.bytes_per_s > 0) {
+        costs.activation_s = bytes_of(inputs, false) / options.bytes_per_s;
+        costs.gradient_s = bytes_of(inputs, true) / options.bytes_per_s;
+      }
+      all.push_back(costs);
+    }
+  };
+  // A thread of its own: its number of threads inside operations is the ranks'.
+  DeviceThreads({device}, options.threads_per_rank, "measurement")
+      .run(
+          [&](int) {
+            try {
+              measure();
+            } catch (const Error&) {
+              throw;
+            } catch (...) {
+              std::throw_with_nested(
+                  environment_error({.refused = concat("block ", blocks.at(all.size()).name),
+                                     .rule = "it takes what the block before gives"}));
+            }
+          },
+          [](int, const std::string&) {});
+  return all;
+}
+
+}  // namespace muster::parallel

@@ -1,0 +1,154 @@
+#include "muster/parallel/pipeline/stage.h"
+
+#include <algorithm>
+
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/parallel/activations/checkpointed.h"
+
+namespace muster::parallel {
+namespace {
+
+/// The node behind a leaf. See Note [Between stages].
+struct Entrance : torch::autograd::Function<Entrance> {
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& tensor) {
+    return tensor.detach();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list gradients) {
+    return gradients;
+  }
+};
+
+/// The leaf that a tensor becomes in this stage's graph.
+at::Tensor leaf_of(const at::Tensor& tensor, bool needs_gradient) {
+  if (!tensor.defined()) return tensor;
+  return tensor.detach().requires_grad_(needs_gradient && c10::GradMode::is_enabled());
+}
+
+at::Tensor behind_entrance(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.requires_grad() ? Entrance::apply(tensor) : tensor;
+}
+
+bool none_needs_gradient(const Tensors& tensors) {
+  return std::none_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.requires_grad();
+  });
+}
+
+NamedTensors named(const std::vector<Block>& blocks, bool parameters) {
+  NamedTensors found;
+  for (const Block& block : blocks) {
+    if (!block.module) continue;
+    const auto of_block =
+        parameters ? block.module->named_parameters() : block.module->named_buffers();
+    for (const auto& entry : of_block) {
+      bool known = false;
+      for (const auto& other : found) known = known || other.second.is_same(entry.value());
+      if (!known) found.emplace_back(concat(block.name, '.', entry.key()), entry.value());
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+Stage::Stage(std::vector<Block> blocks, c10::Device device, std::vector<bool> again)
+    : blocks_(std::move(blocks)), device_(device), again_(std::move(again)) {}
+
+NamedTensors Stage::parameters() const { return named(blocks_, true); }
+NamedTensors Stage::buffers() const { return named(blocks_, false); }
+
+void Stage::begin(int64_t micro_batches, bool splits_backward) {
+  kept_.clear();
+  kept_.resize(static_cast<size_t>(micro_batches));
+  splits_backward_ = splits_backward;
+}
+
+Tensors Stage::run_block(size_t place, const Tensors& tensors) const {
+  const Block& block = blocks_[place];
+  if (place >= again_.size() || !again_[place]) return block.forward(tensors);
+  RecomputeOptions options;
+  if (block.module) options.buffers = block.module->buffers();
+  return checkpointed(std::move(options), block.forward, tensors);
+}
+
+Handed Stage::forward(int64_t micro_batch, const Handed& inputs) {
+  Tensors ends, tensors;
+  for (size_t i = 0; i < inputs.tensors.size(); ++i) {
+    const at::Tensor leaf = leaf_of(inputs.tensors[i], inputs.needs_gradient[i]);
+    tensors.push_back(behind_entrance(leaf));
+    ends.push_back(leaf);
+  }
+  const bool ends_behind_first =
+      splits_backward_ && blocks_.size() > 1 && none_needs_gradient(ends);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    tensors = run_block(i, tensors);
+    if (i > 0 || !ends_behind_first) continue;
+    for (at::Tensor& tensor : tensors) tensor = behind_entrance(tensor);
+    ends = tensors;
+  }
+  Handed handed;
+  for (const at::Tensor& output : tensors) {
+    handed.tensors.push_back(output.defined() ? output.detach() : output);
+    handed.needs_gradient.push_back(output.defined() && output.requires_grad());
+  }
+  if (c10::GradMode::is_enabled())
+    kept(micro_batch) = {std::move(ends), std::move(tensors), {}, {}};
+  return handed;
+}
+
+at::Tensor Stage::loss(int64_t micro_batch,
+                       const PipelineLoss& loss,
+                       const Tensors& targets,
+                       double scale) {
+  Kept& mine = kept(micro_batch);
+  if (scale == 0) {
+    for (const at::Tensor& output : mine.outputs)
+      mine.gradients.push_back(output.defined() ? at::zeros_like(output) : output);
+    return at::zeros({}, at::device(device_));
+  }
+  const at::Tensor value = loss(mine.outputs, targets);
+  if (!value.defined() || value.numel() != 1 || !value.requires_grad())
+    throw usage_error({.refused = "the loss of a micro-batch",
+                       .rule = "it is one number, computed from the outputs with gradients on",
+                       .value = !value.defined()     ? "no tensor"
+                                : value.numel() != 1 ? concat(value.sizes())
+                                                     : "a number without graph"});
+  mine.outputs = {value.reshape({}) * scale};
+  return value.detach().reshape({});
+}
+
+Tensors Stage::outputs(int64_t micro_batch) const {
+  Tensors without_graph;
+  for (const at::Tensor& output : kept_.at(static_cast<size_t>(micro_batch)).outputs)
+    without_graph.push_back(output.defined() ? output.detach() : output);
+  return without_graph;
+}
+
+Tensors Stage::backward(int64_t micro_batch, const Tensors& gradients) {
+  Kept mine = std::move(kept(micro_batch));
+  kept(micro_batch) = {};
+  return backward_of_all(mine.outputs, gradients.empty() ? mine.gradients : gradients, mine.inputs);
+}
+
+Tensors Stage::backward_input(int64_t micro_batch, const Tensors& gradients) {
+  Kept mine = std::move(kept(micro_batch));
+  InputGradients found =
+      backward_of_inputs(mine.outputs, gradients.empty() ? mine.gradients : gradients, mine.inputs);
+  kept(micro_batch) = {{}, {}, std::move(found.weights), {}};
+  return std::move(found.gradients);
+}
+
+void Stage::backward_weight(int64_t micro_batch) {
+  WeightGradients weights = std::move(kept(micro_batch).weights);
+  kept(micro_batch) = {};
+  weights.accumulate();
+}
+
+}  // namespace muster::parallel

@@ -1,0 +1,176 @@
+// Pipelines over the fake accelerator: numbers, order between streams, and memory.
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/parallel/pipeline/measure.h"
+#include "muster/parallel/pipeline/pipeline.h"
+#include "muster/pipeline/schedule/schedule.h"
+
+#include "tests/support/distance.h"
+#include "tests/testing/accelerator/fake.h"
+
+namespace muster {
+namespace {
+
+using parallel::Block;
+using parallel::blocks_of;
+using parallel::Pipeline;
+using parallel::Tensors;
+using test::kFake0;
+using test::kFake1;
+using test::same_bits;
+using testing::FakeAccelerator;
+using ::testing::HasSubstr;
+
+at::Tensor mean_of_squares(const Tensors& outputs, const Tensors& targets) {
+  return (outputs[0] - targets[0]).pow(2).mean();
+}
+
+torch::nn::Sequential layers(int count, int64_t width) {
+  torch::manual_seed(3);
+  torch::nn::Sequential net;
+  for (int i = 0; i < count; ++i) {
+    net->push_back(torch::nn::Linear(width, width));
+    net->push_back(torch::nn::Functional(torch::relu));
+  }
+  return net;
+}
+
+struct Trained {
+  std::vector<at::Tensor> tensors;  // losses, outputs, parameters
+};
+
+Trained train(const std::string& schedule,
+              const pipeline::Split& first_block,
+              const std::vector<c10::Device>& devices) {
+  const torch::nn::Sequential net = layers(4, 48);
+  Pipeline pipe(blocks_of(net),
+                devices,
+                &mean_of_squares,
+                {.schedule = schedule, .micro_batches = 4, .first_block = first_block});
+  torch::optim::SGD optimizer(pipe.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  torch::manual_seed(5);
+  Trained trained;
+  for (int i = 0; i < 4; ++i) {
+    const at::Tensor x = torch::randn({30, 48}), y = torch::randn({30, 48});
+    optimizer.zero_grad();
+    trained.tensors.push_back(pipe.step({x}, {y}).loss.cpu());
+    optimizer.step();
+  }
+  trained.tensors.push_back(pipe.forward({torch::randn({7, 48})})[0].cpu());
+  for (const at::Tensor& parameter : pipe.parameters()) trained.tensors.push_back(parameter.cpu());
+  return trained;
+}
+
+// A race between the streams of two ranks, or with the caller's, would throw; memory that is read
+// too early or too late is NaN.
+TEST(PipelineOnFake, HasTheNumbersOfRanksOnTheCpuWithoutARace) {
+  const FakeAccelerator fake({.devices = 2, .poison = true});
+  const std::vector<std::pair<std::string, pipeline::Split>> cases{{"gpipe", {0, 4}},
+                                                                   {"1f1b", {0, 2}},
+                                                                   {"interleaved", {0, 2, 4, 6}},
+                                                                   {"zb1p", {0, 4}},
+                                                                   {"zbv", {0, 1, 3, 6}}};
+  for (const auto& [schedule, first] : cases) {
+    SCOPED_TRACE(schedule);
+    const Trained on_cpu = train(schedule, first, {at::kCPU, at::kCPU});
+    const Trained on_one = train(schedule, first, {kFake0, kFake0});
+    const Trained on_two = train(schedule, first, {kFake0, kFake1});
+    const Trained on_both = train(schedule, first, {at::kCPU, kFake1});
+    for (size_t i = 0; i < on_two.tensors.size(); ++i) {
+      EXPECT_TRUE(same_bits(on_two.tensors[i], on_one.tensors[i])) << i;
+      EXPECT_LE(test::difference({on_two.tensors[i]}, {on_cpu.tensors[i]}), 1e-6) << i;
+      EXPECT_LE(test::difference({on_both.tensors[i]}, {on_cpu.tensors[i]}), 1e-6) << i;
+    }
+  }
+}
+
+// Each stage is on its device alone: parameters are moved once, nothing of another stage is there.
+TEST(PipelineOnFake, AModelThatExceedsOneDeviceTrainsOnTwo) {
+  constexpr int64_t kWidth = 512;  // 1 MiB a layer, as much for its gradient
+  const FakeAccelerator fake({.devices = 2, .bytes_per_device = int64_t{12} << 20});
+  const auto step = [](const std::vector<c10::Device>& devices, const pipeline::Split& first) {
+    const torch::nn::Sequential net = layers(8, kWidth);
+    Pipeline pipe(
+        blocks_of(net), devices, &mean_of_squares, {.micro_batches = 4, .first_block = first});
+    return pipe.step({torch::randn({64, kWidth})}, {torch::randn({64, kWidth})})
+        .loss.item<double>();
+  };
+  EXPECT_THROW(step({kFake0}, {0}), std::exception);
+  EXPECT_GT(step({kFake0, kFake1}, {0, 8}), 0);
+}
+
+TEST(PipelineOnFake, OutOfMemoryIsNamedWithItsActionAndTheNextStepGoesOn) {
+  const FakeAccelerator fake({.devices = 2});
+  const torch::nn::Sequential net = layers(4, 64);
+  Pipeline pipe(blocks_of(net),
+                {kFake0, kFake1},
+                &mean_of_squares,
+                {.micro_batches = 4, .first_block = {0, 4}});
+  FakeAccelerator& device = const_cast<FakeAccelerator&>(fake);
+  const at::Tensor x = torch::randn({16, 64}), y = torch::randn({16, 64});
+  const double loss = pipe.step({x}, {y}).loss.item<double>();
+  pipe.zero_grad();
+  const int64_t live = device.memory(1).live;
+  for (const int64_t nth : {1, 4, 9, 17}) {
+    device.fail_allocation(1, nth);
+    try {
+      pipe.step({x}, {y});
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("rank 1 (fake:1): "));
+      EXPECT_THAT(error.what(), HasSubstr("stage 1, micro-batch"));
+    }
+    EXPECT_EQ(device.memory(1).live, live) << "something of the failed step is still there";
+    EXPECT_EQ(pipe.step({x}, {y}).loss.item<double>(), loss);
+    pipe.zero_grad();
+  }
+}
+
+/// The most that each device held in a step, beside what it holds between steps.
+TEST(PipelineOnFake, PeakMemoryOfEachRankIsThatOfThePlan) {
+  constexpr int64_t kWidth = 64, kRows = 512;  // activations far above what one operation needs
+  for (const std::string schedule : {"gpipe", "1f1b", "zb1p"}) {
+    for (const int64_t micro_batches : {2, 4, 8}) {
+      SCOPED_TRACE(concat(schedule, ", ", micro_batches));
+      FakeAccelerator fake({.devices = 2});
+      const torch::nn::Sequential net = layers(24, kWidth);
+      const pipeline::Split first{0, 24};
+      Pipeline pipe(blocks_of(net),
+                    {kFake0, kFake1},
+                    &mean_of_squares,
+                    {.schedule = schedule, .micro_batches = micro_batches, .first_block = first});
+      const at::Tensor x = torch::randn({kRows * micro_batches, kWidth});
+      const at::Tensor y = torch::randn({kRows * micro_batches, kWidth});
+      const auto costs = measure_blocks(blocks_of(net),
+                                        parallel::cut_batch({x}, {y}, micro_batches)[0],
+                                        &mean_of_squares,
+                                        kFake0,
+                                        {.warm_up = 1, .repeats = 1});
+      const auto lists = pipeline::make_schedule(
+                             schedule, {.stages = 2, .ranks = 2, .micro_batches = micro_batches})
+                             .lists;
+      const auto planned = rank_bytes(pipeline::BlockSums(costs), first, lists);
+      pipe.step({x}, {y});
+      for (int device = 0; device < 2; ++device) fake.reset_peak(device);
+      pipe.zero_grad();
+      pipe.step({x}, {y});
+      for (int device = 0; device < 2; ++device)
+        EXPECT_NEAR(double(fake.memory(device).peak) / planned[size_t(device)], 1, 0.1)
+            << fake.memory(device).peak << " of " << planned[size_t(device)];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace muster
