@@ -83,6 +83,9 @@ int main(int argc, char** argv) {
     busy.push_back(std::max(step.timeline.busy_s(0), step.timeline.busy_s(1)));
     loss = step.loss.item<double>();
   }
-  std::cout << muster::Json{{"one_core", one_core}, {"pipeline", pipeline}, {"busy", busy}, {"loss", loss}}
+  std::cout << muster::Json{{"one_core", one_core},
+                            {"pipeline", pipeline},
+                            {"busy", busy},
+                            {"loss", loss}}
             << '\n';
 }

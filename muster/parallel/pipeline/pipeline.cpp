@@ -125,7 +125,7 @@ struct Pipeline::State {
   std::vector<Stage> stages;
   std::optional<TiedParameters> tied;
   std::map<int64_t, ActionLists> lists;
-  bool failed = false;  // the step before has
+  bool failed = false;  // the step before has, and somebody was left behind in it
   std::unique_ptr<DeviceThreads> threads;
 };
 
@@ -198,7 +198,7 @@ void Pipeline::State::drop_gradients(int64_t rank) {
 }
 
 void Pipeline::State::run(const std::shared_ptr<Step>& step, const std::shared_ptr<State>& self) {
-  const bool after_failure = failed;
+  const bool after_failure = failed, trains = step->order.loss != nullptr;
   for (int64_t rank = 0; rank < std::ssize(devices); ++rank) {
     std::map<int64_t, Stage*> mine;
     for (const int64_t stage : placement.stages_of(rank))
@@ -218,8 +218,11 @@ void Pipeline::State::run(const std::shared_ptr<Step>& step, const std::shared_p
   try {
     threads->run(task, release, watch);
   } catch (...) {
-    for (int64_t rank = 0; threads->all_at_rest() && rank < std::ssize(devices); ++rank)
-      drop_gradients(rank);
+    if (!trains && threads->all_at_rest()) failed = after_failure;
+    if (trains && threads->all_at_rest()) {
+      for (int64_t rank = 0; rank < std::ssize(devices); ++rank) drop_gradients(rank);
+      failed = false;
+    }
     throw;
   }
   failed = false;
