@@ -32,11 +32,11 @@ using test::same_bits;
 using testing::FakeAccelerator;
 using ::testing::HasSubstr;
 
-at::Tensor mean_of_squares(const Tensors& outputs, const Tensors& targets) {
+at::Tensor mean_of_squared_errors(const Tensors& outputs, const Tensors& targets) {
   return (outputs[0] - targets[0]).pow(2).mean();
 }
 
-torch::nn::Sequential layers(int count, int64_t width) {
+torch::nn::Sequential deep_net(int count, int64_t width) {
   torch::manual_seed(3);
   torch::nn::Sequential net;
   for (int i = 0; i < count; ++i) {
@@ -46,30 +46,30 @@ torch::nn::Sequential layers(int count, int64_t width) {
   return net;
 }
 
-struct Trained {
+struct PipelineRun {
   std::vector<at::Tensor> tensors;  // losses, outputs, parameters
 };
 
-Trained train(const std::string& schedule,
-              const pipeline::Split& first_block,
-              const std::vector<c10::Device>& devices) {
-  const torch::nn::Sequential net = layers(4, 48);
+PipelineRun run_pipeline(const std::string& schedule,
+                         const pipeline::Split& first_block,
+                         const std::vector<c10::Device>& devices) {
+  const torch::nn::Sequential net = deep_net(4, 48);
   Pipeline pipe(blocks_of(net),
                 devices,
-                &mean_of_squares,
+                &mean_of_squared_errors,
                 {.schedule = schedule, .micro_batches = 4, .first_block = first_block});
   torch::optim::SGD optimizer(pipe.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
   torch::manual_seed(5);
-  Trained trained;
+  PipelineRun made;
   for (int i = 0; i < 4; ++i) {
     const at::Tensor x = torch::randn({30, 48}), y = torch::randn({30, 48});
     optimizer.zero_grad();
-    trained.tensors.push_back(pipe.step({x}, {y}).loss.cpu());
+    made.tensors.push_back(pipe.step({x}, {y}).loss.cpu());
     optimizer.step();
   }
-  trained.tensors.push_back(pipe.forward({torch::randn({7, 48})})[0].cpu());
-  for (const at::Tensor& parameter : pipe.parameters()) trained.tensors.push_back(parameter.cpu());
-  return trained;
+  made.tensors.push_back(pipe.forward({torch::randn({7, 48})})[0].cpu());
+  for (const at::Tensor& parameter : pipe.parameters()) made.tensors.push_back(parameter.cpu());
+  return made;
 }
 
 // A race between the streams of two ranks, or with the caller's, would throw; memory that is read
@@ -83,10 +83,10 @@ TEST(PipelineOnFake, HasTheNumbersOfRanksOnTheCpuWithoutARace) {
                                                                    {"zbv", {0, 1, 3, 6}}};
   for (const auto& [schedule, first] : cases) {
     SCOPED_TRACE(schedule);
-    const Trained on_cpu = train(schedule, first, {at::kCPU, at::kCPU});
-    const Trained on_one = train(schedule, first, {kFake0, kFake0});
-    const Trained on_two = train(schedule, first, {kFake0, kFake1});
-    const Trained on_both = train(schedule, first, {at::kCPU, kFake1});
+    const PipelineRun on_cpu = run_pipeline(schedule, first, {at::kCPU, at::kCPU});
+    const PipelineRun on_one = run_pipeline(schedule, first, {kFake0, kFake0});
+    const PipelineRun on_two = run_pipeline(schedule, first, {kFake0, kFake1});
+    const PipelineRun on_both = run_pipeline(schedule, first, {at::kCPU, kFake1});
     for (size_t i = 0; i < on_two.tensors.size(); ++i) {
       EXPECT_TRUE(same_bits(on_two.tensors[i], on_one.tensors[i])) << i;
       EXPECT_LE(test::difference({on_two.tensors[i]}, {on_cpu.tensors[i]}), 1e-6) << i;
@@ -100,9 +100,11 @@ TEST(PipelineOnFake, AModelThatExceedsOneDeviceTrainsOnTwo) {
   constexpr int64_t kWidth = 512;  // 1 MiB a layer, as much for its gradient
   const FakeAccelerator fake({.devices = 2, .bytes_per_device = int64_t{12} << 20});
   const auto step = [](const std::vector<c10::Device>& devices, const pipeline::Split& first) {
-    const torch::nn::Sequential net = layers(8, kWidth);
-    Pipeline pipe(
-        blocks_of(net), devices, &mean_of_squares, {.micro_batches = 4, .first_block = first});
+    const torch::nn::Sequential net = deep_net(8, kWidth);
+    Pipeline pipe(blocks_of(net),
+                  devices,
+                  &mean_of_squared_errors,
+                  {.micro_batches = 4, .first_block = first});
     return pipe.step({torch::randn({64, kWidth})}, {torch::randn({64, kWidth})})
         .loss.item<double>();
   };
@@ -112,10 +114,10 @@ TEST(PipelineOnFake, AModelThatExceedsOneDeviceTrainsOnTwo) {
 
 TEST(PipelineOnFake, OutOfMemoryIsNamedWithItsActionAndTheNextStepGoesOn) {
   const FakeAccelerator fake({.devices = 2});
-  const torch::nn::Sequential net = layers(4, 64);
+  const torch::nn::Sequential net = deep_net(4, 64);
   Pipeline pipe(blocks_of(net),
                 {kFake0, kFake1},
-                &mean_of_squares,
+                &mean_of_squared_errors,
                 {.micro_batches = 4, .first_block = {0, 4}});
   FakeAccelerator& device = const_cast<FakeAccelerator&>(fake);
   const at::Tensor x = torch::randn({16, 64}), y = torch::randn({16, 64});
@@ -144,17 +146,17 @@ TEST(PipelineOnFake, PeakMemoryOfEachRankIsThatOfThePlan) {
     for (const int64_t micro_batches : {2, 4, 8}) {
       SCOPED_TRACE(concat(schedule, ", ", micro_batches));
       FakeAccelerator fake({.devices = 2});
-      const torch::nn::Sequential net = layers(24, kWidth);
+      const torch::nn::Sequential net = deep_net(24, kWidth);
       const pipeline::Split first{0, 24};
       Pipeline pipe(blocks_of(net),
                     {kFake0, kFake1},
-                    &mean_of_squares,
+                    &mean_of_squared_errors,
                     {.schedule = schedule, .micro_batches = micro_batches, .first_block = first});
       const at::Tensor x = torch::randn({kRows * micro_batches, kWidth});
       const at::Tensor y = torch::randn({kRows * micro_batches, kWidth});
       const auto costs = measure_blocks(blocks_of(net),
                                         parallel::cut_batch({x}, {y}, micro_batches)[0],
-                                        &mean_of_squares,
+                                        &mean_of_squared_errors,
                                         kFake0,
                                         {.warm_up = 1, .repeats = 1});
       const auto lists = pipeline::make_schedule(
