@@ -4,6 +4,7 @@
 
 #include "muster/track/metrics_log.h"
 #include "muster/track/metrics_reader.h"
+#include "muster/track/page/curves.h"
 #include "muster/track/page/run_page.h"
 #include "muster/track/progress.h"
 #include "muster/track/tensorboard/hparams.h"

@@ -33,7 +33,9 @@ void sleep_units(int count) { std::this_thread::sleep_for(count * unit); }
 
 /// Sleeps in forward, and in backward for each of the two gradients.
 struct Sleep : torch::autograd::Function<Sleep> {
-  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x, const at::Tensor& w) {
+  static at::Tensor forward(torch::autograd::AutogradContext*,
+                            const at::Tensor& x,
+                            const at::Tensor& w) {
     sleep_units(1);
     return x * w;
   }
@@ -66,7 +68,8 @@ int main(int argc, char** argv) {
   unit = std::chrono::microseconds(1000 * number(4));
   const int64_t per_rank = schedules::schedules().at(schedule).stages_per_rank;
   std::vector<mp::Block> blocks;
-  for (int64_t i = 0; i < per_rank * ranks; ++i) blocks.push_back(mp::block(std::to_string(i), std::make_shared<SleeperImpl>()));
+  for (int64_t i = 0; i < per_rank * ranks; ++i)
+    blocks.push_back(mp::block(std::to_string(i), std::make_shared<SleeperImpl>()));
   mp::Pipeline pipeline(std::move(blocks),
                         std::vector<c10::Device>(static_cast<size_t>(ranks), c10::kCPU),
                         [](const mp::Tensors& out, const mp::Tensors&) { return out[0].sum(); },
@@ -81,9 +84,10 @@ int main(int argc, char** argv) {
     if (i == 0 || timeline.step_s() < best.step_s()) best = timeline;
   }
   const double unit_s = std::chrono::duration<double>(unit).count();
-  const schedules::Schedule made =
-      schedules::make_schedule(schedule, {.stages = per_rank * ranks, .ranks = ranks, .micro_batches = micro_batches});
-  schedules::StageTimes times{.forward_s = unit_s, .backward_s = 2 * unit_s, .input_s = unit_s, .weight_s = unit_s};
+  const schedules::Schedule made = schedules::make_schedule(
+      schedule, {.stages = per_rank * ranks, .ranks = ranks, .micro_batches = micro_batches});
+  schedules::StageTimes times{
+      .forward_s = unit_s, .backward_s = 2 * unit_s, .input_s = unit_s, .weight_s = unit_s};
   std::vector<schedules::StageTimes> stages(static_cast<size_t>(per_rank * ranks), times);
   stages[0].input_s = 0;
   const schedules::Timeline simulated = schedules::Simulator(made.lists).run(stages);

@@ -2,9 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <ATen/core/Generator.h>
 #include <torch/nn/module.h>
@@ -22,6 +26,21 @@ struct ImageShape {
   int64_t classes = 10;
 };
 
+// Note [Parts of models]
+// Most of a deep model is a row of parts, each of which takes and gives one tensor: what comes before
+// its blocks, the blocks (the encoder layers of a Transformer, the residual blocks of a ResNet, the
+// stages of a VGG), and the head. Between any two the model may be cut.
+
+/// One part. Calling all parts one after another is the model's forward.
+struct ModelPart {
+  std::string name;
+  /// Whose parameters and buffers it uses.
+  std::vector<std::shared_ptr<torch::nn::Module>> modules;
+  /// The model's own parameters that it uses beside those, by name.
+  std::vector<std::pair<std::string, at::Tensor>> parameters = {};
+  std::function<at::Tensor(const at::Tensor&)> forward;
+};
+
 /// A module from images to class scores. Models of the zoo derive from it, so that `muster train`
 /// can hold any of them.
 class Classifier : public torch::nn::Module {
@@ -33,6 +52,9 @@ class Classifier : public torch::nn::Module {
   /// without one. Ranks that are threads need a generator each. See Note [Dropout and generators]
   /// in dropout.h.
   void set_generator(const at::Generator& generator);
+
+  /// See Note [Parts of models]. They live as long as the model does. Empty: it is not cut.
+  virtual std::vector<ModelPart> parts() { return {}; }
 };
 
 /// One model. `make` draws the initial weights from torch's default CPU generator, layer by layer

@@ -88,11 +88,36 @@ std::vector<ResnetBlock> ResnetImpl::add_stage(int stage, int64_t blocks, bool b
   return made;
 }
 
-at::Tensor ResnetImpl::forward(at::Tensor images) {
-  at::Tensor x = bn1_->forward(conv1_->forward(images)).relu_();
-  x = at::max_pool2d(x, 3, 2, 1);
-  for (auto& block : blocks_) x = block->forward(x);
+at::Tensor ResnetImpl::stem(const at::Tensor& images) {
+  return at::max_pool2d(bn1_->forward(conv1_->forward(images)).relu_(), 3, 2, 1);
+}
+
+at::Tensor ResnetImpl::head(const at::Tensor& x) {
   return fc_->forward(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
+}
+
+at::Tensor ResnetImpl::forward(at::Tensor images) {
+  at::Tensor x = stem(images);
+  for (auto& block : blocks_) x = block->forward(x);
+  return head(x);
+}
+
+std::vector<ModelPart> ResnetImpl::parts() {
+  std::vector<ModelPart> parts;
+  parts.push_back({.name = "stem",
+                   .modules = {conv1_.ptr(), bn1_.ptr()},
+                   .forward = [this](const at::Tensor& images) { return stem(images); }});
+  for (const auto& name : named_modules().keys()) {
+    const auto block = std::dynamic_pointer_cast<ResnetBlockImpl>(named_modules()[name]);
+    if (!block) continue;
+    parts.push_back({.name = name, .modules = {block}, .forward = [block](const at::Tensor& x) {
+                       return block->forward(x);
+                     }});
+  }
+  parts.push_back({.name = "head", .modules = {fc_.ptr()}, .forward = [this](const at::Tensor& x) {
+                     return head(x);
+                   }});
+  return parts;
 }
 
 std::shared_ptr<Classifier> make_resnet(const ImageShape& shape,

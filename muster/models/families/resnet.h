@@ -54,7 +54,12 @@ class ResnetImpl : public Classifier {
   ResnetImpl(const ImageShape& shape, const ResnetPlan& plan, const ResnetOptions& options = {});
   at::Tensor forward(at::Tensor images) override;
 
+  /// "stem", each residual block ("layer1.0", …), "head".
+  std::vector<ModelPart> parts() override;
+
  private:
+  at::Tensor stem(const at::Tensor& images);
+  at::Tensor head(const at::Tensor& x);
   std::vector<ResnetBlock> add_stage(int stage, int64_t blocks, bool bottleneck);
 
   int64_t width_ = 64;  ///< channels so far while building

@@ -31,13 +31,17 @@ VggImpl::VggImpl(const ImageShape& shape,
   }
 }
 
-// The numbers count torchvision's ReLU and MaxPool modules too. Returns the channels at the end.
+// The numbers count torchvision's ReLU and MaxPool modules too. A stage ends with its pooling.
+// Returns the channels at the end.
 int64_t VggImpl::add_features(int64_t channels, std::span<const int64_t> widths, bool batch_norm) {
   const auto group = add_group(*this, "features");
   int number = 0;
+  bool is_whole = true;
   for (const int64_t width : widths) {
-    Layer& layer = features_.emplace_back();
-    if (width == 0) {
+    if (is_whole) stages_.emplace_back();
+    Layer& layer = stages_.back().emplace_back();
+    is_whole = width == 0;
+    if (is_whole) {
       ++number;
       continue;
     }
@@ -64,9 +68,8 @@ void VggImpl::add_classifier(int64_t features, int64_t classes, const VggOptions
   }
 }
 
-at::Tensor VggImpl::forward(at::Tensor images) {
-  at::Tensor x = images;
-  for (auto& layer : features_) {
+at::Tensor VggImpl::run(Stage& stage, at::Tensor x) {
+  for (Layer& layer : stage) {
     if (!layer.conv) {
       x = at::max_pool2d(x, 2);
       continue;
@@ -75,10 +78,41 @@ at::Tensor VggImpl::forward(at::Tensor images) {
     if (layer.norm) x = layer.norm->forward(x);
     x.relu_();
   }
+  return x;
+}
+
+at::Tensor VggImpl::classify(at::Tensor x) {
   x = at::adaptive_avg_pool2d(x, {kPooled, kPooled}).flatten(1);
   x = dropout_[0]->forward(linear_[0]->forward(x).relu_());
   x = dropout_[1]->forward(linear_[1]->forward(x).relu_());
   return linear_[2]->forward(x);
+}
+
+at::Tensor VggImpl::forward(at::Tensor images) {
+  at::Tensor x = images;
+  for (Stage& stage : stages_) x = run(stage, x);
+  return classify(x);
+}
+
+std::vector<ModelPart> VggImpl::parts() {
+  std::vector<ModelPart> parts;
+  for (Stage& stage : stages_) {
+    ModelPart part{.name = concat("stage", parts.size() + 1),
+                   .modules = {},
+                   .forward = [&stage](const at::Tensor& x) { return run(stage, x); }};
+    for (const Layer& layer : stage) {
+      if (layer.conv) part.modules.push_back(layer.conv.ptr());
+      if (layer.norm) part.modules.push_back(layer.norm.ptr());
+    }
+    parts.push_back(std::move(part));
+  }
+  ModelPart last{.name = "classifier", .modules = {}, .forward = [this](const at::Tensor& x) {
+                   return classify(x);
+                 }};
+  for (const auto& layer : linear_) last.modules.push_back(layer.ptr());
+  for (const auto& layer : dropout_) last.modules.push_back(layer.ptr());
+  parts.push_back(std::move(last));
+  return parts;
 }
 
 std::shared_ptr<Classifier> make_vgg(const ImageShape& shape,

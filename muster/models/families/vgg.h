@@ -29,15 +29,21 @@ class VggImpl : public Classifier {
   VggImpl(const ImageShape& shape, std::span<const int64_t> widths, const VggOptions& options = {});
   at::Tensor forward(at::Tensor images) override;
 
+  /// "stage1" to "stage5", convolutions with the pooling behind them, and "classifier".
+  std::vector<ModelPart> parts() override;
+
  private:
   struct Layer {  ///< a pooling where it has no convolution
     torch::nn::Conv2d conv{nullptr};
     torch::nn::BatchNorm2d norm{nullptr};
   };
+  using Stage = std::vector<Layer>;
+  static at::Tensor run(Stage& stage, at::Tensor x);
+  at::Tensor classify(at::Tensor x);
   int64_t add_features(int64_t channels, std::span<const int64_t> widths, bool batch_norm);
   void add_classifier(int64_t features, int64_t classes, const VggOptions& options);
 
-  std::vector<Layer> features_;
+  std::vector<Stage> stages_;
   std::vector<torch::nn::Linear> linear_;  ///< 3
   std::vector<Dropout> dropout_;           ///< 2
 };

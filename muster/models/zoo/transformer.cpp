@@ -143,7 +143,7 @@ at::Tensor TransformerImpl::tokens_of(const at::Tensor& input) {
                     : patches_->forward(input).flatten(2).transpose(1, 2);
 }
 
-at::Tensor TransformerImpl::forward(at::Tensor input) {
+at::Tensor TransformerImpl::with_positions(const at::Tensor& input) {
   at::Tensor x = tokens_of(input);
   const int64_t most = positions_.size(1);
   if (x.size(1) > most || (patches_ && x.size(1) != most)) {
@@ -152,9 +152,37 @@ at::Tensor TransformerImpl::forward(at::Tensor input) {
          .rule = concat("it was made for ", embedding_ ? "at most " : "", most, " tokens"),
          .value = concat(x.size(1))});
   }
-  x = dropout_->forward(x + positions_.narrow(1, 0, x.size(1)));
-  for (auto& layer : layers_) x = layer->forward(x);
+  return dropout_->forward(x + positions_.narrow(1, 0, x.size(1)));
+}
+
+at::Tensor TransformerImpl::head(const at::Tensor& x) {
   return head_->forward(norm_->forward(x).mean(1));
+}
+
+at::Tensor TransformerImpl::forward(at::Tensor input) {
+  at::Tensor x = with_positions(input);
+  for (auto& layer : layers_) x = layer->forward(x);
+  return head(x);
+}
+
+std::vector<ModelPart> TransformerImpl::parts() {
+  std::vector<ModelPart> parts;
+  std::shared_ptr<torch::nn::Module> first = patches_.ptr();
+  if (embedding_) first = embedding_.ptr();
+  parts.push_back({.name = "tokens",
+                   .modules = {first, dropout_.ptr()},
+                   .parameters = {{"positions", positions_}},
+                   .forward = [this](const at::Tensor& input) { return with_positions(input); }});
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const auto layer = layers_[i].ptr();
+    parts.push_back({.name = concat("layers.", i),
+                     .modules = {layer},
+                     .forward = [layer](const at::Tensor& x) { return layer->forward(x); }});
+  }
+  parts.push_back({.name = "head",
+                   .modules = {norm_.ptr(), head_.ptr()},
+                   .forward = [this](const at::Tensor& x) { return head(x); }});
+  return parts;
 }
 
 namespace {

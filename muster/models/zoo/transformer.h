@@ -63,7 +63,12 @@ class TransformerImpl : public Classifier {
   /// // [N, C, H, W] floating point, or token ids [N, T ≤ tokens] int64  ->  [N, classes]
   at::Tensor forward(at::Tensor input) override;
 
+  /// "tokens", each encoder layer ("layers.0", …), "head".
+  std::vector<ModelPart> parts() override;
+
  private:
+  at::Tensor with_positions(const at::Tensor& input);
+  at::Tensor head(const at::Tensor& x);
   at::Tensor tokens_of(const at::Tensor& input);
 
   torch::nn::Conv2d patches_{nullptr};

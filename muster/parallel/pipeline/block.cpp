@@ -1,9 +1,49 @@
 #include "muster/parallel/pipeline/block.h"
 
+#include <utility>
+
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 
 namespace muster::parallel {
+namespace {
+
+void add_once(NamedTensors& found, std::string name, const at::Tensor& tensor) {
+  for (const auto& other : found)
+    if (other.second.is_same(tensor)) return;
+  found.emplace_back(std::move(name), tensor);
+}
+
+template <class Named>
+NamedTensors of_modules(const Block& block, Named&& named) {
+  NamedTensors found;
+  for (size_t i = 0; i < block.modules.size(); ++i) {
+    const std::string prefix =
+        block.modules.size() == 1 ? concat(block.name, '.') : concat(block.name, '.', i, '.');
+    for (const auto& entry : named(*block.modules[i]))
+      add_once(found, prefix + entry.key(), entry.value());
+  }
+  return found;
+}
+
+}  // namespace
+
+NamedTensors parameters_of(const Block& block) {
+  NamedTensors found =
+      of_modules(block, [](const torch::nn::Module& module) { return module.named_parameters(); });
+  for (const auto& [name, tensor] : block.parameters) add_once(found, name, tensor);
+  return found;
+}
+
+NamedTensors buffers_of(const Block& block) {
+  return of_modules(block, [](const torch::nn::Module& module) { return module.named_buffers(); });
+}
+
+void move_to(const Block& block, c10::Device device) {
+  for (const auto& module : block.modules) module->to(device);
+  for (const auto& [name, tensor] : block.parameters)
+    at::Tensor(tensor).set_data(tensor.detach().to(device));
+}
 
 std::vector<Block> blocks_of(const torch::nn::Sequential& model) {
   std::vector<Block> blocks;
@@ -17,7 +57,7 @@ std::vector<Block> blocks_of(const torch::nn::Sequential& model) {
                            .hint = "make blocks with parallel::block(), which take lists"});
       return {module.forward(inputs[0])};
     };
-    blocks.push_back({name, module.ptr(), forward});
+    blocks.push_back({name, {module.ptr()}, forward});
   }
   return blocks;
 }

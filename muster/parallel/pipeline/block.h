@@ -9,9 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include <c10/core/Device.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/sequential.h>
 
+#include "muster/parallel/module/tensors.h"
 #include "muster/parallel/pipeline/micro_batches.h"
 
 namespace muster::parallel {
@@ -21,10 +23,21 @@ namespace muster::parallel {
 /// needs of an earlier one (a skip connection, a mask) goes through those between them: they take
 /// it and give it on as it came, which costs nothing but the way between devices.
 struct Block {
-  std::string name;                                ///< in errors, and before its parameters' names
-  std::shared_ptr<torch::nn::Module> module = {};  ///< its parameters; null: it has none
+  std::string name;  ///< in errors, and before its parameters' names
+  /// Whose parameters and buffers it uses; none: it has none.
+  std::vector<std::shared_ptr<torch::nn::Module>> modules = {};
   std::function<Tensors(const Tensors&)> forward;
+  /// Beside those of the modules, by name.
+  NamedTensors parameters = {};
 };
+
+/// Its parameters, or buffers, each once: "name.weight" of a module, "name.0.weight" where there
+/// are several.
+NamedTensors parameters_of(const Block& block);
+NamedTensors buffers_of(const Block& block);
+
+/// Moves all of it, as torch::nn::Module::to does: tensors stay the same objects.
+void move_to(const Block& block, c10::Device device);
 
 /// A block of a module, by its holder or shared pointer, whose forward takes a tensor each and
 /// returns a tensor or a list of them.
@@ -46,9 +59,9 @@ Block block(std::string name, Module module) {
     }
   };
   if constexpr (requires { module.ptr(); }) {
-    return {std::move(name), module.ptr(), call};
+    return {std::move(name), {module.ptr()}, call};
   } else {
-    return {std::move(name), module, call};
+    return {std::move(name), {module}, call};
   }
 }
 

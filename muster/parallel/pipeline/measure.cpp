@@ -17,6 +17,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/parallel/pipeline/carrier.h"
+#include "muster/parallel/pipeline/stage.h"
 #include "muster/parallel/threads/device_threads.h"
 #include "muster/tensor/device/generators.h"
 #include "muster/tensor/saved_tensors.h"
@@ -70,48 +71,40 @@ class HeldMemory : public tensor::SavedTensorHooks {
   std::map<c10::StorageImpl*, int64_t> counts_;
 };
 
-/// A block's module on a device, as it was when this goes.
+/// A block on a device, as it was when this goes.
 class Borrowed {
  public:
-  Borrowed(const Block& block, c10::Device device) : module_(block.module) {
-    if (!module_) return;
+  Borrowed(const Block& block, c10::Device device)
+      : block_(block), parameters_(parameters_of(block)) {
     const at::NoGradGuard no_grad;
-    for (const at::Tensor& parameter : module_->parameters())
+    for (const auto& [name, parameter] : parameters_)
       gradients_.push_back(std::exchange(parameter.mutable_grad(), at::Tensor()));
-    for (const at::Tensor& buffer : module_->buffers()) buffers_.push_back(buffer.clone());
-    const auto parameters = module_->parameters();
-    if (!parameters.empty()) home_ = parameters[0].device();
-    module_->to(device);
+    for (const auto& [name, buffer] : buffers_of(block)) buffers_.push_back(buffer.clone());
+    if (!parameters_.empty()) home_ = parameters_[0].second.device();
+    move_to(block, device);
   }
   ~Borrowed() {
-    if (!module_) return;
     const at::NoGradGuard no_grad;
-    drop_gradients();
-    if (home_) module_->to(*home_);
+    for (const auto& [name, parameter] : parameters_) parameter.mutable_grad() = at::Tensor();
+    if (home_) move_to(block_, *home_);
     size_t next = 0;
-    for (const at::Tensor& buffer : module_->buffers()) at::Tensor(buffer).copy_(buffers_[next++]);
+    for (const auto& [name, buffer] : buffers_of(block_))
+      at::Tensor(buffer).copy_(buffers_[next++]);
     next = 0;
-    for (const at::Tensor& parameter : module_->parameters())
-      parameter.mutable_grad() = gradients_[next++];
+    for (const auto& [name, parameter] : parameters_) parameter.mutable_grad() = gradients_[next++];
   }
   Borrowed(const Borrowed&) = delete;
 
   double parameter_bytes() const {
     double bytes = 0;
-    for (const at::Tensor& parameter : parameters())
+    for (const auto& [name, parameter] : parameters_)
       bytes += static_cast<double>(parameter.nbytes());
     return bytes;
   }
-  void drop_gradients() const {
-    for (const at::Tensor& parameter : parameters()) parameter.mutable_grad() = at::Tensor();
-  }
 
  private:
-  std::vector<at::Tensor> parameters() const {
-    return module_ ? module_->parameters() : std::vector<at::Tensor>();
-  }
-
-  std::shared_ptr<torch::nn::Module> module_;
+  const Block& block_;
+  NamedTensors parameters_;
   std::vector<at::Tensor> gradients_, buffers_;
   std::optional<c10::Device> home_;
 };

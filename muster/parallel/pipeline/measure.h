@@ -7,10 +7,9 @@
 #include <c10/core/Device.h>
 
 #include "muster/parallel/pipeline/block.h"
+#include "muster/parallel/pipeline/callbacks.h"
 #include "muster/parallel/pipeline/micro_batches.h"
-#include "muster/parallel/pipeline/stage.h"
 #include "muster/pipeline/partition/blocks.h"
-#include "muster/pipeline/simulate/timeline.h"
 
 namespace muster::parallel {
 

@@ -12,6 +12,8 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/parallel/pipeline/rank_step.h"
+#include "muster/parallel/pipeline/stage.h"
 #include "muster/parallel/threads/device_threads.h"
 #include "muster/pipeline/order/lower.h"
 #include "muster/pipeline/schedule/schedule.h"
@@ -158,8 +160,7 @@ Pipeline::State::State(std::vector<Block> all_blocks,
   }
   refuse_shared(parameters);
   for (const Stage& stage : stages)
-    for (const Block& block : stage.blocks())
-      if (block.module) block.module->to(stage.device());
+    for (const Block& block : stage.blocks()) move_to(block, stage.device());
   tied.emplace(options.tied, all);
   const int intra = options.threads_per_rank > 0
                         ? options.threads_per_rank
@@ -301,7 +302,7 @@ NamedTensors Pipeline::named_buffers() const {
 
 void Pipeline::train(bool on) {
   for (const Block& block : state_->blocks)
-    if (block.module) block.module->train(on);
+    for (const auto& module : block.modules) module->train(on);
 }
 
 void Pipeline::zero_grad() {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "muster/parallel/pipeline/callbacks.h"
 #include "muster/parallel/pipeline/carrier.h"
 #include "muster/parallel/pipeline/micro_batches.h"
 #include "muster/parallel/pipeline/stage.h"
@@ -16,9 +17,6 @@
 #include "muster/pipeline/simulate/timeline.h"
 
 namespace muster::parallel {
-
-/// REDUCE_GRAD of a stage: averages its gradients over its replicas.
-using AverageGradients = std::function<void(int64_t stage)>;
 
 /// What all ranks of a step have in common. Read by their threads.
 struct StepOrder {

@@ -41,16 +41,14 @@ bool none_needs_gradient(const Tensors& tensors) {
   });
 }
 
-NamedTensors named(const std::vector<Block>& blocks, bool parameters) {
+NamedTensors of_blocks(const std::vector<Block>& blocks, NamedTensors (*of_block)(const Block&)) {
   NamedTensors found;
   for (const Block& block : blocks) {
-    if (!block.module) continue;
-    const auto of_block =
-        parameters ? block.module->named_parameters() : block.module->named_buffers();
-    for (const auto& entry : of_block) {
-      bool known = false;
-      for (const auto& other : found) known = known || other.second.is_same(entry.value());
-      if (!known) found.emplace_back(concat(block.name, '.', entry.key()), entry.value());
+    for (auto& entry : of_block(block)) {
+      const bool known = std::any_of(found.begin(), found.end(), [&](const auto& other) {
+        return other.second.is_same(entry.second);
+      });
+      if (!known) found.push_back(std::move(entry));
     }
   }
   return found;
@@ -61,8 +59,8 @@ NamedTensors named(const std::vector<Block>& blocks, bool parameters) {
 Stage::Stage(std::vector<Block> blocks, c10::Device device, std::vector<bool> again)
     : blocks_(std::move(blocks)), device_(device), again_(std::move(again)) {}
 
-NamedTensors Stage::parameters() const { return named(blocks_, true); }
-NamedTensors Stage::buffers() const { return named(blocks_, false); }
+NamedTensors Stage::parameters() const { return of_blocks(blocks_, &parameters_of); }
+NamedTensors Stage::buffers() const { return of_blocks(blocks_, &buffers_of); }
 
 void Stage::begin(int64_t micro_batches, bool splits_backward) {
   kept_.clear();
@@ -74,7 +72,7 @@ Tensors Stage::run_block(size_t place, const Tensors& tensors) const {
   const Block& block = blocks_[place];
   if (place >= again_.size() || !again_[place]) return block.forward(tensors);
   RecomputeOptions options;
-  if (block.module) options.buffers = block.module->buffers();
+  options.buffers = tensors_of(buffers_of(block));
   return checkpointed(std::move(options), block.forward, tensors);
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,12 +11,10 @@
 
 #include "muster/parallel/module/tensors.h"
 #include "muster/parallel/pipeline/block.h"
+#include "muster/parallel/pipeline/callbacks.h"
 #include "muster/parallel/pipeline/split_backward.h"
 
 namespace muster::parallel {
-
-/// The loss of a micro-batch // [], from what the last stage made of it and its targets.
-using PipelineLoss = std::function<at::Tensor(const Tensors& outputs, const Tensors& targets)>;
 
 /// What one stage hands to the next, or a gradient on its way back. Undefined tensors stay so.
 struct Handed {

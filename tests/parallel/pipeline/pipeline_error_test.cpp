@@ -105,7 +105,7 @@ struct Visited {
   explicit Visited(int blocks, std::function<void(size_t block)> visit) : chain(blocks, 7) {
     for (const Block& inner : blocks_of(chain.net)) {
       const size_t number = this->blocks.size();
-      this->blocks.push_back({inner.name, inner.module, [inner, number, visit](const Tensors& in) {
+      this->blocks.push_back({inner.name, inner.modules, [inner, number, visit](const Tensors& in) {
                                 visit(number);
                                 return inner.forward(in);
                               }});

@@ -196,7 +196,7 @@ TEST(Pipeline, SkipConnectionsGoThroughTheBlocksBetween) {
   };
   std::vector<Block> blocks;
   const auto add = [&](int i, auto forward) {
-    blocks.push_back({concat("b", i), layers[size_t(i)].ptr(), forward});
+    blocks.push_back({concat("b", i), {layers[size_t(i)].ptr()}, forward});
   };
   add(0, [l = layers[0]](const Tensors& in) mutable -> Tensors {
     const torch::Tensor a = l(in[0]);
