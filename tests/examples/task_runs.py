@@ -107,7 +107,8 @@ def main(muster, program, source, *flags):
                 assert run_example.same(said[-1], there[-1]), f"{ranks} ranks on fake devices: {there}"
             kill_at_a_step(command(muster, ranks, [*words, str(broken), "--checkpoint-every", "3"]), broken)
             before = latest(broken).name
-            run(command(muster, ranks, [program, "--output", str(broken), "--resume", "auto"]))
+            # A checkpoint every 3 steps was to be killed soon; to the end they would be hundreds, each of some 20 fsyncs.
+            run(command(muster, ranks, [program, "--output", str(broken), "--resume", "auto", "--checkpoint-every", "1000"]))
             (name, state), (other, resumed) = state_of(whole), state_of(broken)
             assert name == other, f"{ranks} ranks: the unbroken run ends with {name}, the resumed one with {other}"
             unlike = [file for file in state if state[file] != resumed.get(file)]
