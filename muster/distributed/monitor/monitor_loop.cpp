@@ -21,7 +21,7 @@ void MonitorLoop::remove(const Monitor& monitor) {
   {
     std::unique_lock lock(mutex_);
     if (runner_ == std::this_thread::get_id()) {
-      if (monitors_.size() == 1 && thread_.joinable()) thread_.detach();
+      drops_itself_ = true;
       return;
     }
     changed_.wait(lock, [&] {
@@ -56,6 +56,8 @@ bool MonitorLoop::look_at_all(std::unique_lock<std::mutex>& lock) {
     runs_ = !monitors_.empty();
     const bool is_over = !runs_;
     if (is_over) runner_ = {};
+    // Perhaps nobody is there to join.
+    if (is_over && std::exchange(drops_itself_, false) && thread_.joinable()) thread_.detach();
     changed_.notify_all();
     lock.unlock();
     monitor.reset();  // perhaps the last who holds it

@@ -28,6 +28,7 @@ class MonitorLoop : public std::enable_shared_from_this<MonitorLoop> {
   std::condition_variable changed_;
   std::list<std::shared_ptr<Monitor>> monitors_;
   bool runs_ = false;
+  bool drops_itself_ = false;  // a callback of the loop's thread has dropped a group
   std::thread::id runner_;
   std::thread thread_;
 };
