@@ -13,6 +13,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "muster/base/rank_env.h"
+#include "muster/distributed/call/messages.h"
 #include "muster/distributed/monitor/monitor.h"
 #include "muster/distributed/work.h"
 
@@ -35,6 +36,21 @@ struct GroupOptions {
   std::optional<at::Device> device;
 };
 
+/// Of one message.
+struct MessageOptions {
+  int tag = 0;                           ///< 0 or more
+  std::chrono::milliseconds timeout{0};  ///< 0: the group's
+};
+
+/// The colour of ranks that go into no group, as MPI_UNDEFINED.
+inline constexpr int64_t kNoColor = -1;
+
+/// Of a group that is made from another. Ranks of one group say the same.
+struct SplitOptions {
+  std::string name;  ///< in messages and file names; empty: made from the parent's
+  std::chrono::milliseconds timeout{0};  ///< of its operations; 0: the parent's
+};
+
 /// A handle on a group, cheap to copy; copies are the same group. Used by one rank's thread at a
 /// time. There is no global group: it is passed to whoever needs it. Collectives must be called by
 /// all ranks in the same order.
@@ -54,9 +70,9 @@ class ProcessGroup {
   at::Device device() const;
 
   // Collectives: any shape and dtype that the backend moves. They block until this rank has the
-  // result; the same with _async return at once, see Work. They throw a usage error for a tensor that
-  // cannot be moved, before anybody waits, and an environment error that names the culprit when one
-  // of the ranks does not come, fails, or calls something else.
+  // result; the same with _async return at once, see Work. They throw a usage error for a tensor
+  // that cannot be moved, before anybody waits, and an environment error that names the culprit
+  // when one of the ranks does not come, fails, or calls something else.
 
   /// In place. Sums of sparse COO tensors, too.
   void all_reduce(at::Tensor tensor, c10d::ReduceOp op = c10d::ReduceOp::SUM) const;
@@ -72,8 +88,8 @@ class ProcessGroup {
   /// The same on the root alone; undefined on the others.
   at::Tensor gather(const at::Tensor& tensor, int root = 0) const;
   Work gather_async(const at::Tensor& tensor, int root = 0) const;
-  /// Row r of the root's `all` // [world_size, …] becomes `tensor` // […] of rank r. Other ranks leave
-  /// `all` undefined.
+  /// Row r of the root's `all` // [world_size, …] becomes `tensor` // […] of rank r. Other ranks
+  /// leave `all` undefined.
   void scatter(at::Tensor tensor, const at::Tensor& all = {}, int root = 0) const;
   Work scatter_async(at::Tensor tensor, const at::Tensor& all = {}, int root = 0) const;
   /// The sum over the ranks of row rank() of their `all` // [world_size, …] -> […]
@@ -82,17 +98,51 @@ class ProcessGroup {
   /// Row r goes to rank r; row r of the result is from rank r // [world_size, …]
   at::Tensor all_to_all(const at::Tensor& all) const;
   Work all_to_all_async(const at::Tensor& all) const;
-  /// The next `counts[r]` rows go to rank r. // [sum of counts, …] -> [rows of all that are for this
-  /// rank, …], those of rank 0 first. The ranks tell each other their counts first.
+  /// The next `counts[r]` rows go to rank r. // [sum of counts, …] -> [rows of all that are for
+  /// this rank, …], those of rank 0 first. The ranks tell each other their counts first.
   at::Tensor all_to_all(const at::Tensor& rows, const std::vector<int64_t>& counts) const;
   void barrier() const;
   Work barrier_async() const;
+
+  // Messages from one rank to another: Note [Messages] in call/messages.h says what is buffered,
+  // what waits, in which order they come, and what a timeout ends. What they throw concerns them
+  // alone.
+
+  /// Waits for nobody: the tensor may be written when it returns.
+  void send(const at::Tensor& tensor, int to, const MessageOptions& options = {}) const;
+  /// Its wait() returns when the message has left this rank.
+  Work send_async(const at::Tensor& tensor, int to, const MessageOptions& options = {}) const;
+  /// In place, a message of the tensor's dtype and number of elements; kAnyRank: of whoever sends.
+  /// Returns who sent it.
+  int recv(at::Tensor tensor, int from, const MessageOptions& options = {}) const;
+  /// Work::source() tells who sent it.
+  Work recv_async(at::Tensor tensor, int from, const MessageOptions& options = {}) const;
 
   /// Bytes of any length, also none, by rank. On the root alone for gather_text, else empty.
   std::vector<std::string> all_gather_text(const std::string& text) const;
   std::vector<std::string> gather_text(const std::string& text, int root = 0) const;
   /// The root's.
   std::string broadcast_text(const std::string& text, int root = 0) const;
+
+  // Groups of some of the ranks: Note [Groups of groups] in monitor/heartbeat_store.h. They have
+  // the backends, the device and the monitor of this group, and share its threads and its
+  // connection to the store; each may be dropped before or after the other, and may be split again.
+  // Collective over this group, also for those who go into none.
+
+  /// As MPI_Comm_split: ranks of one colour become a group, ordered by key, then by rank. Nothing
+  /// for kNoColor. Throws a usage error on all ranks for other colours below 0, or ranks of one
+  /// colour that do not say the same; an environment error on all ranks if one of the groups cannot
+  /// be made.
+  std::optional<ProcessGroup> split(int64_t color,
+                                    int64_t key = 0,
+                                    const SplitOptions& options = {}) const;
+  /// One group of these ranks, which have the places in it that they have in the list; nothing on
+  /// others. All ranks give the same list.
+  std::optional<ProcessGroup> subgroup(const std::vector<int>& ranks,
+                                       const SplitOptions& options = {}) const;
+  /// What rank `rank` of this group is in the group from which this one was made, and that one, to
+  /// the first: what a launcher calls it.
+  int world_rank(int rank) const;
 
   /// Made by init_process_group and ThreadWorld.
   struct State;
@@ -105,8 +155,8 @@ class ProcessGroup {
 /// The recorder of this rank in the group; null where the monitor is off. It may outlive the group.
 std::shared_ptr<const diagnose::FlightRecorder> flight_recorder(const ProcessGroup& group);
 
-/// Tells the monitor (and the fault plan) which optimizer step begins: messages and records name it.
-/// Nothing happens where the monitor is off.
+/// Tells the monitor (and the fault plan) which optimizer step begins: messages and records name
+/// it. Nothing happens where the monitor is off.
 void mark_step(const ProcessGroup& group, int64_t step);
 
 /// The group of this process, from what its launcher set. Without a launcher: a group of one, which

@@ -13,6 +13,7 @@
 #include "muster/base/text.h"
 #include "muster/distributed/call/contribution.h"
 #include "muster/distributed/call/sparse_allreduce.h"
+#include "muster/distributed/group_checks.h"
 #include "muster/distributed/group_parts.h"
 
 namespace muster::distributed {
@@ -20,31 +21,6 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 using Counts = std::vector<int64_t>;
-
-/// Before LibTorch looks at it, in words of its own. `written`: the result goes there.
-void check_for(const c10d::ProcessGroup& group,
-               const std::string& call,
-               const at::Tensor& tensor,
-               bool written) {
-  check_tensor(call, tensor);
-  const auto shape = [&] { return shape_text(tensor.scalar_type(), tensor.sizes()); };
-  const std::vector<at::Device> kinds = group.getDeviceTypes();
-  const auto is_kind = [&](at::Device device) { return device.type() == tensor.device().type(); };
-  if (std::none_of(kinds.begin(), kinds.end(), is_kind)) {
-    std::vector<std::string> names;
-    for (const at::Device kind : kinds) names.push_back(c10::DeviceTypeName(kind.type(), true));
-    throw usage_error(
-        {.refused = call,
-         .rule = concat("this group moves tensors of ", join(names, " and ")),
-         .value = concat(shape(), " on ", tensor.device()),
-         .hint = "move the tensor, or name a backend for its kind of device (cpu:A,cuda:B)"});
-  }
-  if (written && at::has_internal_overlap(tensor) == at::MemOverlap::Yes)
-    throw usage_error({.refused = call,
-                       .rule = "each element of a result has a place of its own",
-                       .value = concat(shape(), " of strides ", tensor.strides()),
-                       .hint = "an expanded tensor: clone() it first"});
-}
 
 /// With its values in its own memory, and nothing else. gloo takes what lies in the gaps of a
 /// tensor for elements; of a conjugated view, which is complex numbers yet to be conjugated, c10d's
@@ -99,7 +75,7 @@ struct Caller {
     if (sparse)
       check_sparse_allreduce({tensor}, op);
     else
-      check_for(group, "all_reduce", tensor, /*written=*/true);
+      check_movable(group, "all_reduce", tensor, /*written=*/true);
     auto options = call_options<c10d::AllreduceOptions>(async);
     options.reduceOp = std::move(op);
     Tensors tensors{sparse ? tensor : plain(tensor)};
@@ -108,7 +84,7 @@ struct Caller {
   }
 
   Work reduce(const at::Tensor& tensor, int root, c10d::ReduceOp op) const {
-    check_for(group, "reduce", tensor, /*written=*/true);
+    check_movable(group, "reduce", tensor, /*written=*/true);
     auto options = call_options<c10d::ReduceOptions>(async);
     options.reduceOp = std::move(op);
     options.rootRank = root;
@@ -118,7 +94,7 @@ struct Caller {
   }
 
   Work broadcast(const at::Tensor& tensor, int root) const {
-    check_for(group, "broadcast", tensor, /*written=*/true);
+    check_movable(group, "broadcast", tensor, /*written=*/true);
     auto options = call_options<c10d::BroadcastOptions>(async);
     options.rootRank = root;
     Tensors tensors{plain(tensor)};
@@ -127,7 +103,7 @@ struct Caller {
   }
 
   Work all_gather(const at::Tensor& tensor) const {
-    check_for(group, "all_gather", tensor, /*written=*/false);
+    check_movable(group, "all_gather", tensor, /*written=*/false);
     const at::Tensor all = rows_like(tensor, group.getSize());
     Tensors inputs{plain(tensor)};
     std::vector<Tensors> outputs{all.unbind(0)};
@@ -136,7 +112,7 @@ struct Caller {
   }
 
   Work gather(const at::Tensor& tensor, int root) const {
-    check_for(group, "gather", tensor, /*written=*/false);
+    check_movable(group, "gather", tensor, /*written=*/false);
     const bool is_root = group.getRank() == root;
     const at::Tensor all = is_root ? rows_like(tensor, group.getSize()) : at::Tensor();
     Tensors inputs{plain(tensor)};
@@ -149,7 +125,7 @@ struct Caller {
   }
 
   Work scatter(const at::Tensor& tensor, const at::Tensor& all, int root) const {
-    check_for(group, "scatter", tensor, /*written=*/true);
+    check_movable(group, "scatter", tensor, /*written=*/true);
     const bool is_root = group.getRank() == root;
     if (is_root != all.defined()) {
       throw usage_error({.refused = "scatter",
@@ -162,7 +138,7 @@ struct Caller {
     }
     std::vector<Tensors> inputs;
     if (is_root) {
-      check_for(group, "scatter", all, /*written=*/false);
+      check_movable(group, "scatter", all, /*written=*/false);
       check_rows("scatter", all, group.getSize());
       inputs.push_back(plain(all).unbind(0));
     }
@@ -174,7 +150,7 @@ struct Caller {
   }
 
   Work reduce_scatter(const at::Tensor& all, c10d::ReduceOp op) const {
-    check_for(group, "reduce_scatter", all, /*written=*/false);
+    check_movable(group, "reduce_scatter", all, /*written=*/false);
     check_rows("reduce_scatter", all, group.getSize());
     auto options = call_options<c10d::ReduceScatterOptions>(async);
     options.reduceOp = std::move(op);
@@ -185,7 +161,7 @@ struct Caller {
   }
 
   Work all_to_all(const at::Tensor& all) const {
-    check_for(group, "all_to_all", all, /*written=*/false);
+    check_movable(group, "all_to_all", all, /*written=*/false);
     check_rows("all_to_all", all, group.getSize());
     return exchange(all, {}, {});
   }
@@ -228,6 +204,30 @@ std::vector<std::string> texts_of(const at::Tensor& all, const at::Tensor& lengt
 }
 
 }  // namespace
+
+void check_movable(const c10d::ProcessGroup& group,
+                   const std::string& call,
+                   const at::Tensor& tensor,
+                   bool written) {
+  check_tensor(call, tensor);
+  const auto shape = [&] { return shape_text(tensor.scalar_type(), tensor.sizes()); };
+  const std::vector<at::Device> kinds = group.getDeviceTypes();
+  const auto is_kind = [&](at::Device device) { return device.type() == tensor.device().type(); };
+  if (std::none_of(kinds.begin(), kinds.end(), is_kind)) {
+    std::vector<std::string> names;
+    for (const at::Device kind : kinds) names.push_back(c10::DeviceTypeName(kind.type(), true));
+    throw usage_error(
+        {.refused = call,
+         .rule = concat("this group moves tensors of ", join(names, " and ")),
+         .value = concat(shape(), " on ", tensor.device()),
+         .hint = "move the tensor, or name a backend for its kind of device (cpu:A,cuda:B)"});
+  }
+  if (written && at::has_internal_overlap(tensor) == at::MemOverlap::Yes)
+    throw usage_error({.refused = call,
+                       .rule = "each element of a result has a place of its own",
+                       .value = concat(shape(), " of strides ", tensor.strides()),
+                       .hint = "an expanded tensor: clone() it first"});
+}
 
 void ProcessGroup::all_reduce(at::Tensor tensor, c10d::ReduceOp op) const {
   Caller{*state_->group, false}.all_reduce(tensor, std::move(op)).wait();
@@ -287,7 +287,7 @@ Work ProcessGroup::all_to_all_async(const at::Tensor& all) const {
 
 at::Tensor ProcessGroup::all_to_all(const at::Tensor& rows,
                                     const std::vector<int64_t>& counts) const {
-  check_for(*state_->group, "all_to_all", rows, /*written=*/false);
+  check_movable(*state_->group, "all_to_all", rows, /*written=*/false);
   const bool fits = static_cast<int64_t>(counts.size()) == world_size() && rows.dim() > 0 &&
                     std::all_of(counts.begin(), counts.end(), [](int64_t n) { return n >= 0; }) &&
                     std::accumulate(counts.begin(), counts.end(), int64_t{0}) == rows.size(0);

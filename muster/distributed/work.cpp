@@ -17,6 +17,13 @@ Work::Work(c10::intrusive_ptr<c10d::Work> work,
 
 bool Work::is_completed() const { return !call_ || !call_->work || call_->work->isCompleted(); }
 
+int Work::source() const {
+  if (!call_ || !call_->work) return -1;
+  const auto op = call_->work->retrieveOpType();
+  const bool receives = op == c10d::OpType::RECV || op == c10d::OpType::RECVANYSOURCE;
+  return receives ? call_->work->sourceRank() : -1;
+}
+
 at::Tensor Work::wait() const {
   if (!call_) return {};
   if (call_->work) call_->work->wait();

@@ -315,7 +315,8 @@ Diagnosis diagnose(const Stuck& stuck,
   const uint64_t proven = proven_calls(peers);
   for (int rank = 0; rank < static_cast<int>(peers.size()); ++rank)
     found[judge(stuck, rank, peers[static_cast<size_t>(rank)], stale_s)].push_back(rank);
-  const bool may_go_on = server != nullptr && outlives(stuck, store.server_rank, *server);
+  const bool may_go_on =
+      store.server_outside || (server != nullptr && outlives(stuck, store.server_rank, *server));
   if (!may_go_on && (store.lost || store.silent_s > stale_s || server_is_dead)) {
     const bool lost = store.lost || server_is_dead;
     Diagnosis result = of_store({lost, store.silent_s, store.server_rank}, peers);

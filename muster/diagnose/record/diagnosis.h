@@ -29,6 +29,8 @@ struct StoreView {
   bool lost = false;     ///< its connection broke
   double silent_s = 0;   ///< a request waits that long for its answer
   int server_rank = -1;  ///< who serves it; -1: nobody of the group
+  /// A rank that is not in the group does, and may end in order before it.
+  bool server_outside = false;
 };
 
 /// The operation that failed or does not end.

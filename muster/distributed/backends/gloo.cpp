@@ -20,6 +20,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/distributed/call/contribution.h"
+#include "muster/distributed/call/courier.h"
 #include "muster/distributed/call/ordered_bits.h"
 #include "muster/distributed/call/pending_work.h"
 #include "muster/distributed/call/sparse_allreduce.h"
@@ -89,17 +90,45 @@ class GlooKnowledge {
   std::map<std::pair<at::ScalarType, int>, std::string> refusals_;
 };
 
-/// Refuses at the call, in the words of all backends, what gloo would refuse in its own, or in a thread
-/// of its own, when the other ranks already wait: all ranks refuse it, and the group stays whole. And
-/// takes minima and maxima as the other backends do, see Note [NaN over gloo]. As c10d's callers know
-/// the operations; those of newer names come by these.
-class CheckedGloo final : public Gloo {
+/// Refuses at the call, in the words of all backends, what gloo would refuse in its own, or in a
+/// thread of its own, when the other ranks already wait: all ranks refuse it, and the group stays
+/// whole. And takes minima and maxima as the other backends do, see Note [NaN over gloo]. As c10d's
+/// callers know the operations; those of newer names come by these.
+class CheckedGloo final : public Gloo, public Messenger {
  public:
   CheckedGloo(const c10::intrusive_ptr<c10d::Store>& store,
               int rank,
               int size,
               const OptionsPtr& options)
-      : Gloo(store, rank, size, options), made_with_(options) {}
+      : Gloo(store, rank, size, options),
+        made_with_(options),
+        courier_(std::make_shared<Courier>(
+            rank,
+            size,
+            [this](const at::Tensor& bytes, int peer, int channel) {
+              Tensors one{bytes};
+              return Gloo::send(one, peer, channel);
+            },
+            [this](const at::Tensor& bytes, int peer, int channel) {
+              Tensors one{bytes};
+              return Gloo::recv(one, peer, channel);
+            })),
+        timeout_ms_(options->timeout.count()) {}
+
+  ~CheckedGloo() override {
+    if (std::uncaught_exceptions() == exceptions_) courier_->end_in_order();
+    courier_->close("the group was destroyed");
+  }
+
+  void end_in_order() override { courier_->end_in_order(); }
+  void abort() override {
+    courier_->close("the group was aborted");
+    Gloo::abort();
+  }
+  void setTimeout(std::chrono::milliseconds timeout) override {
+    timeout_ms_ = timeout.count();
+    Gloo::setTimeout(timeout);
+  }
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     Contribution part = contribution_of(OpType::BROADCAST, options);
@@ -223,16 +252,25 @@ class CheckedGloo final : public Gloo {
     return Gloo::alltoall_base(output, input, output_splits, input_splits, options);
   }
   WorkPtr send(Tensors& tensors, int to, int tag) override {
-    check_message("SEND", tensors, to, getSize());
-    return Gloo::send(tensors, to, tag);
+    check_message("SEND", tensors, to, tag, getSize());
+    return courier_->send(timed({tensors[0], to, tag}));
   }
   WorkPtr recv(Tensors& tensors, int from, int tag) override {
-    check_message("RECV", tensors, from, getSize());
-    return Gloo::recv(tensors, from, tag);
+    check_message("RECV", tensors, from, tag, getSize());
+    return courier_->receive(timed({tensors[0], from, tag}));
   }
   WorkPtr recvAnysource(Tensors& tensors, int tag) override {
-    check_message("RECVANYSOURCE", tensors, getRank(), getSize());
-    return Gloo::recvAnysource(tensors, tag);
+    check_message("RECVANYSOURCE", tensors, getRank(), tag, getSize());
+    return courier_->receive(timed({tensors[0], kAnyRank, tag}));
+  }
+  WorkPtr send_message(const Message& message) override {
+    check_message("SEND", {message.tensor}, message.peer, message.tag, getSize());
+    return courier_->send(timed(message));
+  }
+  WorkPtr receive_message(const Message& message) override {
+    const bool any = message.peer == kAnyRank;
+    check_message("RECV", {message.tensor}, any ? getRank() : message.peer, message.tag, getSize());
+    return courier_->receive(timed(message));
   }
 
  private:
@@ -284,7 +322,8 @@ class CheckedGloo final : public Gloo {
     return bits;
   }
 
-  /// A reduce-scatter, as gloo itself makes it, whose works say nothing of their end: an all-reduce.
+  /// A reduce-scatter, as gloo itself makes it, whose works say nothing of their end: an
+  /// all-reduce.
   WorkPtr own_part(const Contribution& part, const at::Tensor& bits) {
     c10d::AllreduceOptions options;
     options.reduceOp = part.reduce_op;
@@ -310,8 +349,16 @@ class CheckedGloo final : public Gloo {
     return work;
   }
 
+  Message timed(Message message) const {
+    if (message.timeout.count() <= 0) message.timeout = std::chrono::milliseconds(timeout_ms_);
+    return message;
+  }
+
   const OptionsPtr made_with_;
-  std::atomic<uint64_t> compared_{0};  // gloo's own works have no number
+  const std::shared_ptr<Courier> courier_;
+  std::atomic<int64_t> timeout_ms_;
+  const int exceptions_ = std::uncaught_exceptions();  // on their way when the group was made
+  std::atomic<uint64_t> compared_{0};                  // gloo's own works have no number
 };
 
 c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendRequest& request) {

@@ -1,5 +1,6 @@
 // Processes of one host through memory that they share. See Notes [Shared segment], [Steps],
 // [Slices], [Mailbox] and [Who works].
+#include <exception>
 #include <numeric>
 #include <utility>
 
@@ -29,24 +30,23 @@ class ShmBackend final : public PostingBackend {
         queue_(std::make_shared<OpQueue>([steps = steps_] { return steps->missing(); })),
         mailbox_(std::make_shared<ShmMailbox>(steps_)) {}
 
-  ~ShmBackend() override { close("the group was destroyed"); }
+  ~ShmBackend() override {
+    if (std::uncaught_exceptions() == exceptions_) mailbox_->end_in_order();
+    close("the group was destroyed");
+  }
 
+  void end_in_order() override { mailbox_->end_in_order(); }
   void give_up(const std::string& reason) override { steps_->end(reason); }
   void abort() override { close("the group was aborted"); }
   void shutdown() override { close("the group was shut down"); }
 
-  WorkPtr send(Tensors& tensors, int to, int tag) override {
-    return mailbox_->send(to, tag, only_message(tensors, to, "SEND"), options_->timeout);
-  }
-  WorkPtr recv(Tensors& tensors, int from, int tag) override {
-    return mailbox_->receive(from, tag, only_message(tensors, from, "RECV"), options_->timeout);
-  }
-  WorkPtr recvAnysource(Tensors& tensors, int tag) override {
-    return mailbox_->receive(
-        -1, tag, only_message(tensors, getRank(), "RECVANYSOURCE"), options_->timeout);
-  }
-
  protected:
+  WorkPtr post_send(const Message& message) override {
+    return mailbox_->send(message.peer, message.tag, message.tensor, message.timeout);
+  }
+  WorkPtr post_receive(const Message& message) override {
+    return mailbox_->receive(message.peer, message.tag, message.tensor, message.timeout);
+  }
   WorkPtr post(uint64_t sequence, Contribution part) override {
     auto work = c10::make_intrusive<PendingWork>(name_, part.op, sequence, part.results(), queue_);
     const bool now = !part.async;
@@ -77,6 +77,7 @@ class ShmBackend final : public PostingBackend {
   }
 
   const int name_;
+  const int exceptions_ = std::uncaught_exceptions();  // on their way when the group was made
   std::shared_ptr<ShmSteps> steps_;
   std::shared_ptr<OpQueue> queue_;
   std::shared_ptr<ShmMailbox> mailbox_;

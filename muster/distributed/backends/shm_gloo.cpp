@@ -15,6 +15,9 @@ c10::intrusive_ptr<c10d::Backend> make_shm_gloo(const BackendRequest& request) {
       exchange_texts(*request.store, "two_level/hosts", request.rank, request.world_size, mine));
   const BackendEntry& inside = backends().at("shm");
   if (hosts.size() == 1) return inside.make(request);
+  // Parts of a group may have a host for each of their ranks.
+  if (hosts.size() == static_cast<size_t>(request.world_size))
+    return backends().at("gloo").make(request);
   return c10::make_intrusive<TwoLevelBackend>(request, hosts, inside, backends().at("gloo"));
 }
 

@@ -21,20 +21,11 @@ class ThreadBackend final : public PostingBackend {
   void abort() override { give_up("the group was aborted"); }
   void shutdown() override { give_up("the group was shut down"); }
 
-  WorkPtr send(Tensors& tensors, int to, int tag) override {
-    return exchange_->send(
-        getRank(), to, tag, only_message(tensors, to, "SEND"), options_->timeout);
-  }
-  WorkPtr recv(Tensors& tensors, int from, int tag) override {
-    return exchange_->receive(
-        from, getRank(), tag, only_message(tensors, from, "RECV"), options_->timeout);
-  }
-  WorkPtr recvAnysource(Tensors& tensors, int tag) override {
-    return exchange_->receive(
-        -1, getRank(), tag, only_message(tensors, getRank(), "RECVANYSOURCE"), options_->timeout);
-  }
-
  protected:
+  WorkPtr post_send(const Message& message) override { return exchange_->send(getRank(), message); }
+  WorkPtr post_receive(const Message& message) override {
+    return exchange_->receive(getRank(), message);
+  }
   WorkPtr post(uint64_t sequence, Contribution part) override {
     const auto timeout = timeout_of(part);
     return exchange_->post(getRank(), sequence, std::move(part), timeout);

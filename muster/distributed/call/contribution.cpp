@@ -327,10 +327,8 @@ void check_tensor(const std::string& call, const at::Tensor& tensor) {
   refuse_tensor("tensors hold plain numbers", ", which is quantized", "dequantize() or int_repr()");
 }
 
-void check_message(const char* call,
-                   const std::vector<at::Tensor>& tensors,
-                   int peer,
-                   int world_size) {
+void check_message(
+    const char* call, const std::vector<at::Tensor>& tensors, int peer, int tag, int world_size) {
   if (tensors.size() != 1)
     throw usage_error(
         {.refused = call, .rule = "one tensor per message", .value = count_text(tensors.size())});
@@ -339,6 +337,9 @@ void check_message(const char* call,
     throw usage_error({.refused = call,
                        .rule = "the other side is a rank of the group",
                        .value = concat("rank ", peer, " of ", world_size)});
+  if (tag < 0)
+    throw usage_error(
+        {.refused = call, .rule = "a tag is 0 or more", .value = concat("tag ", tag)});
 }
 
 void check_contribution(const Contribution& part, int rank, int world_size) {

@@ -93,15 +93,14 @@ Error unequal_parts(int64_t from, int64_t gives, int64_t to, int64_t takes);
 /// has not. Throws a usage error.
 void check_contribution(const Contribution& part, int rank, int world_size);
 
-/// Refuses what no backend moves: a tensor that is undefined, that is not dense, or that holds no plain
-/// numbers. `call`: what an error begins with. Throws a usage error.
+/// Refuses what no backend moves: a tensor that is undefined, that is not dense, or that holds no
+/// plain numbers. `call`: what an error begins with. Throws a usage error.
 void check_tensor(const std::string& call, const at::Tensor& tensor);
 
-/// The same for send, recv and recvAnysource: one tensor, and a peer that is a rank of the group.
-void check_message(const char* call,
-                   const std::vector<at::Tensor>& tensors,
-                   int peer,
-                   int world_size);
+/// The same for send, recv and recvAnysource: one tensor, a peer that is a rank of the group, and a
+/// tag that is not negative.
+void check_message(
+    const char* call, const std::vector<at::Tensor>& tensors, int peer, int tag, int world_size);
 
 /// into = op(…op(op(values[0], values[1]), values[2])…), elementwise and in that order; AVG divides
 /// at the end. All have one dtype and number of elements. `into` may be values[0] and no other.

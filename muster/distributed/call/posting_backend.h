@@ -8,12 +8,13 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "muster/distributed/call/contribution.h"
+#include "muster/distributed/call/messages.h"
 
 namespace muster::distributed {
 
-/// Turns c10d's dozen virtual functions and option structs into `post`. Used by one rank's thread
-/// (and autograd's, one at a time).
-class PostingBackend : public c10d::Backend {
+/// Turns c10d's dozen virtual functions and option structs into `post`, and messages into two more.
+/// Used by one rank's thread (and autograd's, one at a time).
+class PostingBackend : public c10d::Backend, public Messenger {
  public:
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -57,6 +58,11 @@ class PostingBackend : public c10d::Backend {
                         std::vector<int64_t>& input_splits,
                         const c10d::AllToAllOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  WorkPtr send_message(const Message& message) override;
+  WorkPtr receive_message(const Message& message) override;
 
   /// This rank will take part in nothing any more; peers that wait for it are told why. Any thread.
   virtual void give_up(const std::string& /*reason*/) {}
@@ -66,9 +72,9 @@ class PostingBackend : public c10d::Backend {
   /// what other ranks do: that is the Work's.
   virtual WorkPtr post(uint64_t sequence, Contribution part) = 0;
 
-  /// What one call of send and recv is about. Throws a usage error for more than one tensor, a
-  /// sparse one, or a peer that is none.
-  const at::Tensor& only_message(const Tensors& tensors, int peer, const char* call) const;
+  /// Checked by check_message, with a timeout. See Note [Messages]. A usage error if not overridden.
+  virtual WorkPtr post_send(const Message& message);
+  virtual WorkPtr post_receive(const Message& message);
 
   std::chrono::milliseconds timeout_of(const Contribution& part) const {
     return part.timeout.count() > 0 ? part.timeout : options_->timeout;

@@ -148,21 +148,17 @@ void StagedBackend::setTimeout(std::chrono::milliseconds timeout) {
   inner_->setTimeout(timeout);
 }
 
-StagedBackend::WorkPtr StagedBackend::send(Tensors& tensors, int to, int tag) {
-  Tensors host = to_host({only_message(tensors, to, "SEND")});
-  return inner_->send(host, to, tag);
+StagedBackend::WorkPtr StagedBackend::post_send(const Message& message) {
+  Message host = message;
+  host.tensor = to_host({message.tensor})[0];
+  return send_over(*inner_, host);
 }
 
-StagedBackend::WorkPtr StagedBackend::recv(Tensors& tensors, int from, int tag) {
-  Tensors host = room_on_host({only_message(tensors, from, "RECV")});
+StagedBackend::WorkPtr StagedBackend::post_receive(const Message& message) {
+  Message host = message;
+  host.tensor = room_on_host({message.tensor})[0];
   return c10::make_intrusive<StagedReceipt>(
-      getRank(), inner_->recv(host, from, tag), host[0], tensors[0]);
-}
-
-StagedBackend::WorkPtr StagedBackend::recvAnysource(Tensors& tensors, int tag) {
-  Tensors host = room_on_host({only_message(tensors, getRank(), "RECVANYSOURCE")});
-  return c10::make_intrusive<StagedReceipt>(
-      getRank(), inner_->recvAnysource(host, tag), host[0], tensors[0]);
+      getRank(), receive_over(*inner_, host), host.tensor, message.tensor);
 }
 
 StagedBackend::WorkPtr StagedBackend::post(uint64_t sequence, Contribution part) {

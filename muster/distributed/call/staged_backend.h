@@ -12,9 +12,9 @@ namespace muster::distributed {
 // Not every kind of device has a backend of its own, and NCCL is not for ranks that share a device.
 // There a collective goes by host memory: what it reads is copied to the host, the inner backend
 // does it, and what it writes is copied back. The caller's streams are marked when it posts; the
-// thread that does the operation waits for them on its own, and the work's future, which is made for
-// the devices of its tensors, lets whoever waits for it wait for the copies back. Operations are
-// done in their order, by a thread of their own (Note [Who works]), so gradients travel while
+// thread that does the operation waits for them on its own, and the work's future, which is made
+// for the devices of its tensors, lets whoever waits for it wait for the copies back. Operations
+// are done in their order, by a thread of their own (Note [Who works]), so gradients travel while
 // backward computes on; the host waits for the device within that thread alone.
 
 /// As c10d's ProcessGroupGloo takes CUDA tensors, for any backend and any kind of device.
@@ -29,12 +29,12 @@ class StagedBackend final : public PostingBackend {
   void shutdown() override;
   void setTimeout(std::chrono::milliseconds timeout) override;
 
-  WorkPtr send(Tensors& tensors, int to, int tag) override;
-  WorkPtr recv(Tensors& tensors, int from, int tag) override;
-  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  void end_in_order() override { distributed::end_in_order(*inner_); }
 
  protected:
   WorkPtr post(uint64_t sequence, Contribution part) override;
+  WorkPtr post_send(const Message& message) override;
+  WorkPtr post_receive(const Message& message) override;
 
  private:
   c10::intrusive_ptr<c10d::Backend> inner_;

@@ -1,27 +1,11 @@
 #include "muster/distributed/monitor/decorated_backend.h"
 
+#include "muster/distributed/monitor/decorated_pass.h"
+
 namespace muster::distributed {
 namespace {
 
 using c10d::OpType;
-
-template <class Invoke, class... Arguments>
-class PostingOf final : public Posting {
- public:
-  PostingOf(Invoke invoke, Arguments&... arguments) : invoke_(invoke), arguments_(arguments...) {}
-
-  WorkPtr post() override { return std::apply(invoke_, arguments_); }
-  std::function<WorkPtr()> later() const override {
-    return [invoke = invoke_,
-            copies = std::tuple<std::remove_const_t<Arguments>...>(arguments_)]() mutable {
-      return std::apply(invoke, copies);
-    };
-  }
-
- private:
-  Invoke invoke_;
-  std::tuple<Arguments&...> arguments_;
-};
 
 template <class Options>
 std::chrono::milliseconds timeout_of(const Options& options) {
@@ -67,17 +51,6 @@ const std::vector<at::Tensor>& first_list(const std::vector<std::vector<at::Tens
 
 DecoratedBackend::DecoratedBackend(c10::intrusive_ptr<c10d::Backend> inner)
     : c10d::Backend(inner->getRank(), inner->getSize()), inner_(std::move(inner)) {}
-
-template <class Invoke, class... Arguments>
-DecoratedBackend::WorkPtr DecoratedBackend::pass(const OpCall& call,
-                                                 Invoke invoke,
-                                                 Arguments&... arguments) {
-  const auto bound = [inner = inner_.get(), invoke](auto&... each) {
-    return invoke(*inner, each...);
-  };
-  PostingOf<decltype(bound), Arguments...> posting(bound, arguments...);
-  return around(call, posting);
-}
 
 DecoratedBackend::WorkPtr DecoratedBackend::broadcast(Tensors& tensors,
                                                       const c10d::BroadcastOptions& options) {
@@ -349,35 +322,6 @@ DecoratedBackend::WorkPtr DecoratedBackend::barrier(const c10d::BarrierOptions& 
                     .blocks = blocks(options)};
   return pass(
       call, [](auto& inner, auto&... each) { return inner.barrier(each...); }, options);
-}
-
-DecoratedBackend::WorkPtr DecoratedBackend::send(Tensors& tensors, int to, int tag) {
-  const OpCall call{.kind = diagnose::OpKind::kSend,
-                    .type = OpType::SEND,
-                    .inputs = tensors,
-                    .root = to,
-                    .tag = tag};
-  return pass(
-      call, [](auto& inner, auto&... each) { return inner.send(each...); }, tensors, to, tag);
-}
-
-DecoratedBackend::WorkPtr DecoratedBackend::recv(Tensors& tensors, int from, int tag) {
-  const OpCall call{.kind = diagnose::OpKind::kRecv,
-                    .type = OpType::RECV,
-                    .inputs = tensors,
-                    .root = from,
-                    .tag = tag};
-  return pass(
-      call, [](auto& inner, auto&... each) { return inner.recv(each...); }, tensors, from, tag);
-}
-
-DecoratedBackend::WorkPtr DecoratedBackend::recvAnysource(Tensors& tensors, int tag) {
-  const OpCall call{.kind = diagnose::OpKind::kRecvAny,
-                    .type = OpType::RECVANYSOURCE,
-                    .inputs = tensors,
-                    .tag = tag};
-  return pass(
-      call, [](auto& inner, auto&... each) { return inner.recvAnysource(each...); }, tensors, tag);
 }
 
 void DecoratedBackend::setGroupUid(const std::string& uid) {

@@ -16,6 +16,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "muster/diagnose/record/op_record.h"
+#include "muster/distributed/call/messages.h"
 
 namespace muster::distributed {
 
@@ -43,7 +44,7 @@ class Posting {
 };
 
 /// Passes everything on to `inner`; operations by way of `around`.
-class DecoratedBackend : public c10d::Backend {
+class DecoratedBackend : public c10d::Backend, public Messenger {
  public:
   using Tensors = std::vector<at::Tensor>;
   using TensorLists = std::vector<Tensors>;
@@ -98,6 +99,9 @@ class DecoratedBackend : public c10d::Backend {
   WorkPtr send(Tensors& tensors, int to, int tag) override;
   WorkPtr recv(Tensors& tensors, int from, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  WorkPtr send_message(const Message& message) override;
+  WorkPtr receive_message(const Message& message) override;
+  void end_in_order() override { distributed::end_in_order(*inner_); }
 
   // Names of newer LibTorch (2.12 on) for three of the above. Both lead to the same place; without
   // these, c10d's forwarding from name to name would take a wrapped backend that knows only the old

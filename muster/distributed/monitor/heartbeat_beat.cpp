@@ -1,5 +1,6 @@
 // The thread of a HeartbeatStore.
 #include <algorithm>
+#include <list>
 #include <thread>
 #include <utility>
 
@@ -22,6 +23,12 @@ constexpr int kReadsPerBeat = 8;
 
 std::string state_key(int64_t rank) { return concat("state/", rank); }
 
+c10::intrusive_ptr<c10d::Store> below(const c10::intrusive_ptr<c10d::Store>& store,
+                                      const std::string& path) {
+  if (path.empty()) return store;
+  return c10::make_intrusive<c10d::PrefixStore>(path, store);
+}
+
 /// The value of a key that may not be there, without waiting for it: to compare an absent value
 /// with "" and to store "" changes nothing that anybody sees.
 std::string read(c10d::Store& store, const std::string& key) {
@@ -42,7 +49,7 @@ void HeartbeatStore::meet_server(Shared& shared) {
   const int server = shared.options.server_rank, rank = shared.options.rank;
   if (server < 0 || server == rank) shared.server = shared.process;
   if (server < 0) return;
-  const auto store = c10::make_intrusive<c10d::PrefixStore>("monitor", shared.store);
+  const auto store = c10::make_intrusive<c10d::PrefixStore>("monitor", shared.common->store);
   const std::string key = state_key(server);
   if (server == rank) {
     store->set(key, peer_state_text(diagnose::PeerState{.rank = rank, .process = shared.process}));
@@ -58,38 +65,34 @@ void HeartbeatStore::meet_server(Shared& shared) {
   }
 }
 
-/// The thread that talks to the store. Everything of it is done without the lock but where it says.
+/// One board, as the thread that talks to the store serves it. Everything of it is done without the
+/// lock but where it says.
 class HeartbeatStore::Beat {
  public:
-  Beat(Shared& shared, c10::intrusive_ptr<c10d::Store> store)
-      : s_(shared), options_(shared.options), store_(std::move(store)) {}
+  Beat(std::shared_ptr<Shared> shared, const c10::intrusive_ptr<c10d::Store>& store)
+      : shared_(std::move(shared)),
+        s_(*shared_),
+        options_(s_.options),
+        store_(c10::make_intrusive<c10d::PrefixStore>("monitor", below(store, options_.path))) {}
 
-  void run() {
-    // A request to a server that is gone prints c10d's warning: not at the end of a good run.
-    while (!server_is_gone()) {
-      if (tell()) break;
-      learn();
-      pause();
-    }
-    if (options_.server_rank == options_.rank) wait_for_goodbyes();
-  }
+  const std::shared_ptr<Shared>& board() const { return shared_; }
 
- private:
   /// Writes this rank's state. True if that was the last one.
   bool tell() {
     diagnose::PeerState mine;
     {
       const std::lock_guard lock(s_.mutex);
+      next_ = Clock::now() + (s_.fast() ? options_.heartbeat / 5 : options_.heartbeat);
       alarm_ = s_.alarm.has_value();
       reads_others_ = alarm_ || s_.verdict;
-      needs_server_ = !s_.server;
+      needs_server_ = !s_.server && options_.server_rank >= 0;
       proposal_ = s_.proposal;
       mine = diagnose::peer_state_of(*s_.recorder, s_.fast() ? diagnose::kMaxBriefs : kCalmOps);
       mine.ended = s_.stopping;
       mine.threw = s_.threw;
       mine.told = s_.verdict.has_value();
       mine.beat = ++s_.beats;
-      s_.asked_at = Clock::now();
+      note_request(true);
     }
     mine.rank = options_.rank;
     mine.process = s_.process;
@@ -97,8 +100,8 @@ class HeartbeatStore::Beat {
     return mine.ended;
   }
 
-  /// Reads the verdict (or writes it), alarms, the neighbour, and in alarm the others in turn; after
-  /// the verdict, too: who knows it?
+  /// Reads the verdict (or writes it), alarms, the neighbour, and in alarm the others in turn;
+  /// after the verdict, too: who knows it?
   void learn() {
     const std::string verdict = store_->compareSet(kVerdictKey, std::string(), proposal_);
     const int64_t alarms = store_->add("alarm", alarm_ ? 1 : 0);
@@ -107,15 +110,54 @@ class HeartbeatStore::Beat {
     if (!verdict.empty()) told_ = store_->add("told", std::exchange(has_told_, true) ? 0 : 1);
     const std::lock_guard lock(s_.mutex);
     s_.told = told_;
-    s_.asked_at.reset();
+    note_request(false);
     for (Look& look : looks) note(std::move(look));
-    is_news_ = !verdict.empty() && !s_.verdict;
-    if (is_news_) s_.verdict = verdict;
+    const bool is_news = !verdict.empty() && !s_.verdict;
+    if (is_news) s_.verdict = verdict;
     s_.alarms_heard = alarms != s_.alarms_seen ? 5 : std::max(0, s_.alarms_heard - 1);
     s_.alarms_seen = alarms;
+    const auto pause = s_.fast() ? options_.heartbeat / 5 : options_.heartbeat;
+    next_ = is_news ? Clock::now() : Clock::now() + pause;  // the verdict is acknowledged at once
     s_.bump();
   }
 
+  /// Under the lock: whether it is time to tell, and to learn, again.
+  bool is_due() const {
+    return Clock::now() >= next_ || s_.stopping || (s_.alarm.has_value() && !alarm_) ||
+           (s_.proposal != proposal_ && !s_.verdict);
+  }
+  Clock::time_point next() const { return next_; }
+
+  /// Answers what was asked meanwhile.
+  void answer() {
+    std::unique_lock lock(s_.mutex);
+    const auto questions = std::exchange(s_.questions, {});
+    if (questions.empty()) return;
+    note_request(true);
+    lock.unlock();
+    std::vector<bool> answers;
+    for (const auto& question : questions) answers.push_back(agrees(*question));
+    lock.lock();
+    note_request(false);
+    for (size_t i = 0; i < questions.size(); ++i) questions[i]->agrees = answers[i];
+    s_.bump();
+  }
+
+  /// The store ends with this process: its peers say goodbye first, if they come soon.
+  void wait_for_goodbyes() {
+    const auto until = Clock::now() + kGoodbye;
+    for (int rank = 0; rank < options_.world_size;) {
+      const auto state = rank == options_.rank ? std::nullopt : peer(rank);
+      if (!state || state->ended || diagnose::life_of(state->process) == diagnose::Life::kGone) {
+        ++rank;
+        continue;
+      }
+      if (Clock::now() >= until) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+
+ private:
   /// Each rank begins behind itself, so that not all read the same ones at once.
   std::vector<int> to_read() {
     const int others = options_.world_size - 1;
@@ -128,6 +170,12 @@ class HeartbeatStore::Beat {
       ranks.push_back(behind(turn_));
     }
     return ranks;
+  }
+
+  /// Under the lock: whether a request is on its way, which all boards wait for.
+  void note_request(bool is_asked) {
+    for (const auto& board : s_.common->boards)
+      board->asked_at = is_asked ? std::optional(Clock::now()) : std::nullopt;
   }
 
   struct Look {
@@ -163,29 +211,6 @@ class HeartbeatStore::Beat {
     if (look.rank == options_.server_rank) s_.server = peer.state->process;
   }
 
-  /// Until the next heartbeat; answers questions meanwhile.
-  void pause() {
-    std::unique_lock lock(s_.mutex);
-    if (is_news_) return;  // the verdict is acknowledged at once
-    const auto next = Clock::now() + (s_.fast() ? options_.heartbeat / 5 : options_.heartbeat);
-    while (true) {
-      s_.changed.wait_until(lock, next, [&] {
-        return s_.stopping || (s_.alarm.has_value() && !alarm_) ||
-               (s_.proposal != proposal_ && !s_.verdict) || !s_.questions.empty();
-      });
-      if (s_.questions.empty()) return;
-      const auto questions = std::exchange(s_.questions, {});
-      s_.asked_at = Clock::now();
-      lock.unlock();
-      std::vector<bool> answers;
-      for (const auto& question : questions) answers.push_back(agrees(*question));
-      lock.lock();
-      s_.asked_at.reset();
-      for (size_t i = 0; i < questions.size(); ++i) questions[i]->agrees = answers[i];
-      s_.bump();
-    }
-  }
-
   /// The first rank writes what it called; the rest compare.
   bool agrees(const Shared::Question& question) {
     const Call& call = question.call;
@@ -206,57 +231,129 @@ class HeartbeatStore::Beat {
     }
   }
 
-  bool server_is_gone() {
-    const int server = options_.server_rank;
-    if (server < 0 || server == options_.rank) return false;
-    std::optional<diagnose::ProcessId> process;
-    {
-      const std::lock_guard lock(s_.mutex);
-      process = s_.server;
-    }
-    if (!process || diagnose::life_of(*process) != diagnose::Life::kGone) return false;
-    const std::lock_guard lock(s_.mutex);
-    s_.lost = true;
-    return true;
-  }
-
-  /// The store ends with this process: its peers say goodbye first, if they come soon.
-  void wait_for_goodbyes() {
-    const auto until = Clock::now() + kGoodbye;
-    for (int rank = 0; rank < options_.world_size;) {
-      const auto state = rank == options_.rank ? std::nullopt : peer(rank);
-      if (!state || state->ended || diagnose::life_of(state->process) == diagnose::Life::kGone) {
-        ++rank;
-        continue;
-      }
-      if (Clock::now() >= until) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-  }
-
+  const std::shared_ptr<Shared> shared_;
   Shared& s_;
   const HeartbeatOptions options_;
   const c10::intrusive_ptr<c10d::Store> store_;
   std::string proposal_;  // as of the last heartbeat
-  bool alarm_ = false, reads_others_ = false, needs_server_ = false, is_news_ = false;
+  bool alarm_ = false, reads_others_ = false, needs_server_ = false;
+  Clock::time_point next_{};
   int turn_ = 1;  // who was read last, in steps behind this rank; the neighbour, 1, always is
   bool has_told_ = false;
   int64_t told_ = 0;
 };
 
-void HeartbeatStore::beat(const std::shared_ptr<Shared>& shared) {
+/// All boards of a rank, in turn.
+class HeartbeatStore::Beats {
+ public:
+  Beats(std::shared_ptr<Common> common, c10::intrusive_ptr<c10d::Store> store)
+      : common_(std::move(common)), store_(std::move(store)) {}
+
+  void run() {
+    adopt();
+    // A request to a server that is gone prints c10d's warning: not at the end of a good run.
+    while (!server_is_gone()) {
+      for (auto beat = beats_.begin(); beat != beats_.end();) {
+        if (!is_due(**beat)) {
+          ++beat;
+        } else if ((*beat)->tell()) {
+          if (end(*beat)) return;
+          beat = beats_.erase(beat);
+        } else {
+          (*beat++)->learn();
+        }
+      }
+      pause();
+    }
+  }
+
+ private:
+  /// Takes boards that were added. The first of all is that of the group that the store is for.
+  void adopt() {
+    const std::lock_guard lock(common_->mutex);
+    for (const auto& board : common_->boards) {
+      const bool known = std::any_of(
+          beats_.begin(), beats_.end(), [&](const auto& beat) { return beat->board() == board; });
+      if (!known) beats_.push_back(std::make_shared<Beat>(board, store_));
+      if (!first_) first_ = beats_.back();
+    }
+  }
+
+  bool is_due(const Beat& beat) const {
+    const std::lock_guard lock(common_->mutex);
+    return beat.is_due();
+  }
+
+  /// A board has told its last. True if it was the last board.
+  bool end(const std::shared_ptr<Beat>& beat) {
+    {
+      const std::lock_guard lock(common_->mutex);
+      std::erase(common_->boards, beat->board());
+      for (const auto& board : common_->boards) board->asked_at.reset();
+      common_->over = common_->boards.empty();
+    }
+    const HeartbeatOptions& options = first_->board()->options;
+    if (common_->over && options.server_rank == options.rank) first_->wait_for_goodbyes();
+    const std::lock_guard lock(common_->mutex);
+    beat->board()->finished = true;
+    beat->board()->bump();
+    return common_->over;
+  }
+
+  /// Until a board is due, or new; answers questions meanwhile.
+  void pause() {
+    std::unique_lock lock(common_->mutex);
+    const auto asks = [](const auto& beat) { return !beat->board()->questions.empty(); };
+    const auto due = [](const auto& beat) { return beat->is_due(); };
+    const auto any = [&](const auto& what) {
+      return std::any_of(beats_.begin(), beats_.end(), what);
+    };
+    while (true) {
+      auto next = Clock::now() + std::chrono::hours(1);
+      for (const auto& beat : beats_) next = std::min(next, beat->next());
+      const bool woken = common_->changed.wait_until(lock, next, [&] {
+        return any(due) || any(asks) || common_->boards.size() != beats_.size();
+      });
+      const bool has_new = common_->boards.size() != beats_.size();
+      const bool is_asked = any(asks);
+      if (woken && !has_new && !is_asked) return;
+      lock.unlock();
+      if (has_new) adopt();
+      for (const auto& beat : beats_) beat->answer();
+      lock.lock();
+      if (any(due)) return;
+    }
+  }
+
+  bool server_is_gone() {
+    const HeartbeatOptions& options = first_->board()->options;
+    if (options.server_rank < 0 || options.server_rank == options.rank) return false;
+    const std::lock_guard lock(common_->mutex);
+    return common_->server && diagnose::life_of(*common_->server) == diagnose::Life::kGone;
+  }
+
+  const std::shared_ptr<Common> common_;
+  const c10::intrusive_ptr<c10d::Store> store_;
+  std::list<std::shared_ptr<Beat>> beats_;
+  std::shared_ptr<Beat> first_;
+};
+
+void HeartbeatStore::run(const std::shared_ptr<Common>& common) {
   try {
     // A connection of its own: what another thread asks the store for may take until its timeout.
-    const auto store = std::exchange(shared->store, nullptr)->clone();
-    Beat(*shared, c10::make_intrusive<c10d::PrefixStore>("monitor", store)).run();
-  } catch (const std::exception&) {
-    const std::lock_guard lock(shared->mutex);
-    shared->lost = true;
-    shared->asked_at.reset();
+    const auto store = std::exchange(common->store, nullptr)->clone();
+    Beats(common, store).run();
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the store is lost
   }
-  const std::lock_guard lock(shared->mutex);
-  shared->finished = true;
-  shared->bump();
+  const std::lock_guard lock(common->mutex);
+  common->over = true;
+  for (const auto& board : std::exchange(common->boards, {})) {
+    board->lost = true;
+    board->asked_at.reset();
+    board->finished = true;
+  }
+  ++common->version;
+  common->changed.notify_all();
 }
 
 }  // namespace muster::distributed

@@ -8,14 +8,25 @@ namespace muster::distributed {
 
 HeartbeatStore::HeartbeatStore(c10::intrusive_ptr<c10d::Store> store,
                                HeartbeatOptions options,
-                               std::shared_ptr<diagnose::FlightRecorder> recorder)
-    : shared_(std::make_shared<Shared>()) {
-  shared_->options = options;
+                               std::shared_ptr<diagnose::FlightRecorder> recorder,
+                               const HeartbeatStore* parent)
+    : shared_(std::make_shared<Shared>(parent == nullptr ? std::make_shared<Common>()
+                                                         : parent->shared_->common)) {
+  const auto& common = shared_->common;
+  shared_->options = std::move(options);
   shared_->recorder = std::move(recorder);
-  shared_->peers.assign(static_cast<size_t>(options.world_size), {.since = Clock::now()});
-  shared_->store = std::move(store);
-  meet_server(*shared_);
-  std::thread([shared = shared_] { beat(shared); }).detach();
+  shared_->peers.assign(static_cast<size_t>(shared_->options.world_size), {.since = Clock::now()});
+  if (parent == nullptr) {
+    common->store = std::move(store);
+    meet_server(*shared_);
+    common->boards.push_back(shared_);
+    std::thread([common] { run(common); }).detach();
+    return;
+  }
+  const std::lock_guard lock(common->mutex);
+  shared_->lost = shared_->finished = common->over;
+  if (!common->over) common->boards.push_back(shared_);
+  shared_->bump();
 }
 
 HeartbeatStore::~HeartbeatStore() { close(); }
@@ -89,8 +100,8 @@ std::vector<diagnose::PeerView> HeartbeatStore::peers() const {
       const bool is_us = peer.state->process == own.process;  // a thread
       view.life = is_us ? diagnose::Life::kRuns : diagnose::life_of(peer.state->process);
     }
-    // Of a process that the kernel cannot be asked about, one that it wrote since is a sign of life,
-    // not one that was read since.
+    // Of a process that the kernel cannot be asked about, one that it wrote since is a sign of
+    // life, not one that was read since.
     const bool is_alive = view.life != diagnose::Life::kUnknown || peer.renewed_at >= alarm;
     view.is_fresh = alarm && peer.read_at && *peer.read_at >= *alarm && is_alive &&
                     (view.life != diagnose::Life::kGone || peer.was_gone);
@@ -103,7 +114,9 @@ std::vector<diagnose::PeerView> HeartbeatStore::peers() const {
 
 diagnose::StoreView HeartbeatStore::store() const {
   const std::lock_guard lock(shared_->mutex);
-  diagnose::StoreView view{.lost = shared_->lost, .server_rank = shared_->options.server_rank};
+  diagnose::StoreView view{.lost = shared_->lost,
+                           .server_rank = shared_->options.server_rank,
+                           .server_outside = shared_->options.server_outside};
   if (shared_->asked_at)
     view.silent_s = std::chrono::duration<double>(Clock::now() - *shared_->asked_at).count();
   return view;
@@ -146,12 +159,12 @@ bool HeartbeatStore::is_fresh(Clock::time_point since) const {
 
 uint64_t HeartbeatStore::version() const {
   const std::lock_guard lock(shared_->mutex);
-  return shared_->version;
+  return shared_->common->version;
 }
 
 void HeartbeatStore::wait_until(uint64_t seen, Clock::time_point until) {
   std::unique_lock lock(shared_->mutex);
-  shared_->changed.wait_until(lock, until, [&] { return shared_->version != seen; });
+  shared_->changed.wait_until(lock, until, [&] { return shared_->common->version != seen; });
 }
 
 void HeartbeatStore::wake() {

@@ -21,6 +21,10 @@ struct HeartbeatOptions {
   int world_size = 1;
   int server_rank = -1;
   std::chrono::milliseconds heartbeat{1000};
+  /// Of a group that was made from another: where in that one's store its own keys are.
+  std::string path = {};
+  /// The store is served by a rank that is not in the group, and may end in order before it.
+  bool server_outside = false;
 
   /// So much longer than a fast heartbeat takes a look at everybody, where they are many.
   std::chrono::milliseconds pass() const;
@@ -33,15 +37,30 @@ struct HeartbeatOptions {
 // as a whole, a larger one in several beats, which is given in addition to whatever waits for what
 // everybody shows.
 
-/// Runs a thread of its own, which alone talks to the store: the store may hang when the rank that
-/// serves it is stopped, and then nothing else may. All members may be called from any thread.
+// Note [Groups of groups]
+// A group that is made from another (split, subgroup, DeviceMesh) is a group like any other: a
+// backend of its own, under a prefix of the store, recorded and monitored by itself, so that a
+// failure in it is found as anywhere else and is no failure of its parent. But a rank of a pipeline
+// is in three groups or four, and what a monitor needs beside memory is needed once: one thread
+// beats for all groups of a rank that were made from each other, over one connection to the store
+// (HeartbeatStore), and one looks after their operations (MonitorLoop). They last as long as one of
+// these groups; each may be dropped before the others. What one of them waits for (a verdict, some
+// heartbeats) the others wait for as well: their failures are then found later by as much.
+//
+// Ranks have the numbers that they have in their group. Errors and records also say which ranks of
+// the first group they are, and launchers hear of those alone.
+
+/// Runs a thread, which alone talks to the store: the store may hang when the rank that serves it
+/// is stopped, and then nothing else may. All members may be called from any thread.
 class HeartbeatStore {
  public:
   using Clock = std::chrono::steady_clock;
 
+  /// With a `parent` that one's thread and connection serve this, too; `store` is not used then.
   HeartbeatStore(c10::intrusive_ptr<c10d::Store> store,
                  HeartbeatOptions options,
-                 std::shared_ptr<diagnose::FlightRecorder> recorder);
+                 std::shared_ptr<diagnose::FlightRecorder> recorder,
+                 const HeartbeatStore* parent = nullptr);
   ~HeartbeatStore();
   HeartbeatStore(const HeartbeatStore&) = delete;
 
@@ -49,8 +68,8 @@ class HeartbeatStore {
   /// ends the thread. Does not wait for a store that hangs. The destructor does it, too.
   void close(bool threw = false);
 
-  /// On: beats five times as often, and reads all peers, a few each time (see pass()). What was read
-  /// before it was switched on is not fresh (PeerView::is_fresh).
+  /// On: beats five times as often, and reads all peers, a few each time (see pass()). What was
+  /// read before it was switched on is not fresh (PeerView::is_fresh).
   void set_alarm(bool on);
   /// Written as the group's verdict unless there is one already.
   void propose(const std::string& verdict);
@@ -95,15 +114,34 @@ class HeartbeatStore {
  private:
   /// How long the end of a group waits for a store that does not answer.
   static constexpr auto kGoodbye = std::chrono::milliseconds(400);
+  struct Common;
   struct Shared;
   class Beat;
+  class Beats;
   static void meet_server(Shared& shared);
-  static void beat(const std::shared_ptr<Shared>& shared);
+  static void run(const std::shared_ptr<Common>& common);
   std::shared_ptr<Shared> shared_;
 };
 
-/// Of a board and its thread, which may outlive it.
+/// What the boards of a rank share, with the thread that serves them.
+struct HeartbeatStore::Common {
+  std::mutex mutex;  // of this and of all boards
+  std::condition_variable changed;
+  uint64_t version = 0;                         // rises with each change
+  c10::intrusive_ptr<c10d::Store> store;        // until the thread has its own
+  std::optional<diagnose::ProcessId> server;    // the process of the rank that serves the store
+  std::vector<std::shared_ptr<Shared>> boards;  // that are not finished, in their order
+  bool over = false;                            // the thread takes no more boards
+};
+
+/// Of a board and the thread, which may outlive it.
 struct HeartbeatStore::Shared {
+  explicit Shared(std::shared_ptr<Common> with)
+      : common(std::move(with)),
+        mutex(common->mutex),
+        changed(common->changed),
+        server(common->server) {}
+
   struct Question {
     Call call;
     bool withdraws = false;
@@ -117,20 +155,19 @@ struct HeartbeatStore::Shared {
     bool was_gone = false;                        // its process had ended by then
     Clock::duration silent{};                     // between reads that showed nothing new
   };
+  const std::shared_ptr<Common> common;
   HeartbeatOptions options;
   std::shared_ptr<diagnose::FlightRecorder> recorder;
   diagnose::ProcessId process = diagnose::this_process();
 
-  mutable std::mutex mutex;
-  std::condition_variable changed;
-  c10::intrusive_ptr<c10d::Store> store;
-  std::optional<diagnose::ProcessId> server;  // the process of the rank that serves the store
-  std::vector<Peer> peers;                    // by rank; only the board's thread writes there
+  std::mutex& mutex;
+  std::condition_variable& changed;
+  std::optional<diagnose::ProcessId>& server;
+  std::vector<Peer> peers;  // by rank; only the thread writes there
   std::optional<std::string> verdict;
   std::string proposal;
   std::vector<std::shared_ptr<Question>> questions;
   std::optional<Clock::time_point> asked_at;  // a request to the store is on its way since then
-  uint64_t version = 0;                       // rises with each change
   uint64_t beats = 0;
   int64_t alarms_seen = 0;
   int64_t told = 0;                        // ranks that have said that they know the verdict
@@ -139,7 +176,7 @@ struct HeartbeatStore::Shared {
   bool lost = false, stopping = false, threw = false, finished = false;
 
   void bump() {
-    ++version;
+    ++common->version;
     changed.notify_all();
   }
   bool fast() const { return alarm.has_value() || alarms_heard > 0; }

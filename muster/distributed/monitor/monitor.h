@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -61,9 +62,15 @@ struct MonitorRequest {
   std::chrono::milliseconds timeout{};
   int server_rank = -1;  ///< which rank serves the store; -1: none of them, or it cannot die alone
   bool threads = false;  ///< ranks are threads of one process
+  // Of a group that was made from another (Note [Groups of groups]):
+  c10d::Backend* parent = nullptr;    ///< that one's backend, whose threads the monitor shares
+  std::string path = {};              ///< in the store of the first of all groups
+  std::vector<int> world_ranks = {};  ///< by rank: the rank in the first of all groups; else empty
+  bool server_outside = false;        ///< a rank of that one which is not in this group serves it
 };
 
-/// The recorder of the monitor that a backend, as `monitored` made it, has around it; null without one.
+/// The recorder of the monitor that a backend, as `monitored` made it, has around it; null without
+/// one.
 std::shared_ptr<diagnose::FlightRecorder> recorder_of(c10d::Backend& backend);
 
 /// The backend with the faults of `options` in it and the monitor around it; itself if both are off

@@ -37,7 +37,10 @@ double age_s(const diagnose::OpRecord& op) {
 
 }  // namespace
 
-Monitor::Monitor(MonitorRequest request, MonitorOptions options, BackendTraits traits)
+Monitor::Monitor(MonitorRequest request,
+                 MonitorOptions options,
+                 BackendTraits traits,
+                 const Monitor* parent)
     : request_(std::move(request)),
       options_(std::move(options)),
       traits_(std::move(traits)),
@@ -46,8 +49,12 @@ Monitor::Monitor(MonitorRequest request, MonitorOptions options, BackendTraits t
                   {.rank = request_.rank,
                    .world_size = request_.world_size,
                    .server_rank = request_.server_rank,
-                   .heartbeat = heartbeat_of(request_, options_)},
-                  recorder_),
+                   .heartbeat = heartbeat_of(request_, options_),
+                   .path = request_.path,
+                   .server_outside = request_.server_outside},
+                  recorder_,
+                  parent == nullptr ? nullptr : &parent->heartbeats_),
+      loop_(parent == nullptr ? std::make_shared<MonitorLoop>() : parent->loop_),
       timeout_ms_(request_.timeout.count()) {}
 
 Monitor::~Monitor() = default;
@@ -55,7 +62,8 @@ Monitor::~Monitor() = default;
 void Monitor::start(std::function<void()> abort) {
   abort_ = std::move(abort);
   hear_own_failures();
-  thread_ = std::thread([self = shared_from_this()] { self->run(); });
+  started_ = true;
+  loop_->add(shared_from_this());
 }
 
 void Monitor::stop() {
@@ -64,32 +72,14 @@ void Monitor::stop() {
     stopping_ = true;
   }
   heartbeats_.wake();
-  if (!thread_.joinable()) return;
-  if (thread_.get_id() == std::this_thread::get_id())
-    thread_.detach();  // a callback of ours dropped the group
-  else
-    thread_.join();
+  if (!std::exchange(started_, false)) return;
+  loop_->remove(*this);
   heartbeats_.close(threw_);
 }
 
 bool Monitor::stopping() {
   const std::lock_guard lock(mutex_);
   return stopping_;
-}
-
-std::string Monitor::title(const diagnose::OpRecord& op) const {
-  std::string text = describe(op);
-  if (!diagnose::is_point_to_point(op.kind)) text += concat(" #", op.sequence);
-  text += concat(" of group ",
-                 options_.group,
-                 " (",
-                 traits_.name,
-                 ", rank ",
-                 request_.rank,
-                 " of ",
-                 request_.world_size);
-  if (op.step >= 0) text += concat(", step ", op.step);
-  return text + ")";
 }
 
 void Monitor::check_open(const diagnose::OpRecord& op) const {
@@ -135,17 +125,18 @@ std::vector<MonitoredWorkPtr> Monitor::open_works() {
   return {open_.begin(), open_.end()};
 }
 
-void Monitor::run() {
-  while (!stopping()) {
-    const uint64_t seen = heartbeats_.version();
-    const Clock::time_point next = tick();
-    bool pending = false;
-    {
-      const std::lock_guard lock(mutex_);
-      pending = !failures_.empty();
-    }
-    if (!pending) heartbeats_.wait_until(seen, next);
+bool Monitor::look(Clock::time_point& next) {
+  if (stopping()) {
+    finish();
+    return false;
   }
+  next = std::min(next, tick());
+  const std::lock_guard lock(mutex_);
+  if (!failures_.empty()) next = Clock::now();
+  return true;
+}
+
+void Monitor::finish() {
   std::vector<Failure> left;
   {
     const std::lock_guard lock(mutex_);
@@ -307,6 +298,8 @@ void Monitor::add_to_backends_error(const Failure& failure, const Error& error) 
   if (adds) parts.push_back(diagnosis.who);
   if (diagnosis.kind == Kind::kMismatch) parts.push_back("it was " + title(op));
   if (!diagnosis.common.empty()) parts.push_back(diagnosis.common);
+  if (const std::string words = world_words(diagnosis.culprits); !words.empty())
+    parts.push_back(words);
   text.rule = join(parts, "; ");
   if (text.hint.empty()) text.hint = diagnosis.hint;
   const std::string record = write_record(text.refused + ": " + text.rule);
@@ -332,6 +325,8 @@ void Monitor::conclude(const diagnose::Diagnosis& diagnosis, const std::string& 
   if (!cause.empty() && (!says_all || diagnosis.kind == Kind::kMissing))
     text += concat(text.empty() ? "" : "; ", cause);
   if (!diagnosis.common.empty()) text += "; " + diagnosis.common;
+  if (const std::string words = world_words(diagnosis.culprits); !words.empty())
+    text += "; " + words;
   const std::string verdict = verdict_text({.text = text,
                                             .hint = diagnosis.hint,
                                             .kind = diagnosis.kind,

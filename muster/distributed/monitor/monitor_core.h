@@ -9,7 +9,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <unordered_set>
 #include <vector>
 
@@ -22,6 +21,7 @@
 #include "muster/distributed/meet/waited_time.h"
 #include "muster/distributed/monitor/heartbeat_store.h"
 #include "muster/distributed/monitor/monitor.h"
+#include "muster/distributed/monitor/monitor_loop.h"
 #include "muster/distributed/monitor/verdict.h"
 
 namespace muster::distributed {
@@ -45,14 +45,28 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
  public:
   using Clock = HeartbeatStore::Clock;
 
-  Monitor(MonitorRequest request, MonitorOptions options, BackendTraits traits);
+  /// `parent`: whose threads it shares; or null.
+  Monitor(MonitorRequest request,
+          MonitorOptions options,
+          BackendTraits traits,
+          const Monitor* parent = nullptr);
   ~Monitor();
   Monitor(const Monitor&) = delete;
 
-  /// Starts the thread. `abort` interrupts the backend's waits when the group has failed.
+  /// From now on the loop looks at it. `abort` interrupts the backend's waits when the group has
+  /// failed.
   void start(std::function<void()> abort);
-  /// Ends the thread. What is still open is then failed without a diagnosis when it fails.
+  /// The loop is through with it. What is still open is then failed without a diagnosis when it
+  /// fails.
   void stop();
+
+  // For the loop.
+  /// What there is to do; `next` becomes when to look again, if that is sooner. False: it has
+  /// stopped.
+  bool look(Clock::time_point& next);
+  uint64_t version() const { return heartbeats_.version(); }
+  void wait_until(uint64_t seen, Clock::time_point until) { heartbeats_.wait_until(seen, until); }
+  void wake() { heartbeats_.wake(); }
 
   const std::shared_ptr<diagnose::FlightRecorder>& recorder() const { return recorder_; }
   const BackendTraits& traits() const { return traits_; }
@@ -60,6 +74,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   /// Throws what the group failed with, if it has.
   void check_open(const diagnose::OpRecord& op) const;
   bool has_failed() const { return failed_.load(std::memory_order_acquire); }
+  bool threw() const { return threw_; }
 
   /// Compares a call that this rank has not made before with what the first rank called under this
   /// number, before the backend sees it: gloo ends the process when it receives more than it
@@ -74,8 +89,8 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   void failed(const MonitoredWorkPtr& work, std::exception_ptr error);
   void succeeded(const diagnose::OpRecord& op) const;
   /// This rank gives the group up for a reason of its own: its flight record is written, unless the
-  /// failure of an operation has written it and nothing was called since. `why` may be empty; where the
-  /// process says it later (note_failure), it is put in.
+  /// failure of an operation has written it and nothing was called since. `why` may be empty; where
+  /// the process says it later (note_failure), it is put in.
   void failed_by_itself(const std::string& why);
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ms_ = timeout.count(); }
 
@@ -88,7 +103,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
     std::exception_ptr error;
   };
 
-  void run();
+  void finish();
   /// Returns when to look again.
   Clock::time_point tick();
   std::vector<MonitoredWorkPtr> open_works();
@@ -106,6 +121,8 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   diagnose::Diagnosis find_out(const diagnose::OpRecord& op, std::chrono::milliseconds patience);
   void fail_group(const std::string& verdict);
   void fail_works();
+  std::string world_words(const std::vector<int>& ranks) const;
+  int world_rank(int rank) const;
   void hear_own_failures();
   Json record_now(const std::string& verdict) const;
   std::string record_file() const;
@@ -121,8 +138,9 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   const BackendTraits traits_;
   std::shared_ptr<diagnose::FlightRecorder> recorder_;
   HeartbeatStore heartbeats_;
+  const std::shared_ptr<MonitorLoop> loop_;
   std::function<void()> abort_;
-  // Of the monitor's thread alone: calls that differ, since when and how long it has seen that; the
+  // Of the loop's thread alone: calls that differ, since when and how long it has seen that; the
   // oldest operation whose time is over without a word of who is missing.
   struct Difference {
     Clock::time_point since;
@@ -144,11 +162,11 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   std::string verdict_;
   std::atomic<bool> threw_ = false;  // this rank failed by itself
   bool stopping_ = false;
+  bool started_ = false;                      // of the thread that starts and stops it
   std::unordered_set<uint64_t> known_calls_;  // fingerprints
   HeartbeatStore::Call refused_;              // the last one, attempt counted from 1
-  std::thread thread_;
-  std::mutex record_mutex_;                 // of what is written, and of the next
-  std::optional<uint64_t> recorded_calls_;  // operations of this rank when it was written last
+  std::mutex record_mutex_;                   // of what is written, and of the next
+  std::optional<uint64_t> recorded_calls_;    // operations of this rank when it was written last
   diagnose::FailureListener own_failures_;
 };
 

@@ -70,6 +70,7 @@ Json Monitor::record_now(const std::string& verdict) const {
   json["backend"] = traits_.name;
   json["rank"] = request_.rank;
   json["world_size"] = request_.world_size;
+  if (!request_.world_ranks.empty()) json["world_ranks"] = request_.world_ranks;
   json["verdict"] = verdict;
   json["now_ns"] = diagnose::FlightRecorder::now_ns();
   json["now_unix_s"] =
@@ -97,8 +98,46 @@ std::string Monitor::write_record(const std::string& verdict) {
 
 std::string Monitor::record_file() const {
   return (std::filesystem::path(options_.flight_dir) /
-          concat(options_.group, "-rank-", request_.rank, ".json"))
+          concat(options_.group, "-rank-", world_rank(request_.rank), ".json"))
       .string();
+}
+
+std::string Monitor::title(const diagnose::OpRecord& op) const {
+  std::string text = describe(op);
+  if (!diagnose::is_point_to_point(op.kind)) text += concat(" #", op.sequence);
+  text += concat(" of group ",
+                 options_.group,
+                 " (",
+                 traits_.name,
+                 ", rank ",
+                 request_.rank,
+                 " of ",
+                 request_.world_size);
+  if (!request_.world_ranks.empty()) text += concat(", world rank ", world_rank(request_.rank));
+  if (op.step >= 0) text += concat(", step ", op.step);
+  return text + ")";
+}
+
+int Monitor::world_rank(int rank) const {
+  const std::vector<int>& ranks = request_.world_ranks;
+  return ranks.empty() ? rank : ranks[static_cast<size_t>(rank)];
+}
+
+/// "rank 1 of group stages is rank 3 of the world": of these, or of all where there are none to name.
+std::string Monitor::world_words(const std::vector<int>& ranks) const {
+  if (request_.world_ranks.empty()) return "";
+  std::vector<int> named = ranks;
+  for (int rank = 0; ranks.empty() && rank < request_.world_size; ++rank) named.push_back(rank);
+  std::vector<std::string> words;
+  for (const int rank : named)
+    words.push_back(concat("rank ",
+                           rank,
+                           " of group ",
+                           options_.group,
+                           " is rank ",
+                           world_rank(rank),
+                           " of the world"));
+  return join(words, ", ");
 }
 
 /// Thread ranks are no processes: who runs them says which one failed.
@@ -128,8 +167,8 @@ void Monitor::failed_by_itself(const std::string& why) {
       }));
 }
 
-/// That this rank fails only because others have, where it does: one that does not come, or of which
-/// nothing is known, need not have failed. See Note [Who was first].
+/// That this rank fails only because others have, where it does: one that does not come, or of
+/// which nothing is known, need not have failed. See Note [Who was first].
 void Monitor::tell_launcher(const Verdict& verdict, bool saw_an_end) const {
   using Kind = diagnose::Diagnosis::Kind;
   const std::vector<int>& culprits = verdict.culprits;
@@ -140,7 +179,10 @@ void Monitor::tell_launcher(const Verdict& verdict, bool saw_an_end) const {
   const bool others_failed =
       ended || saw_an_end || verdict.kind == Kind::kSilent || verdict.kind == Kind::kMismatch;
   if (request_.threads || is_ours || !others_failed) return;
-  diagnose::note_failure_of_peers(verdict.text, ended ? culprits : std::vector<int>());
+  std::vector<int> named;
+  for (const int rank : culprits)
+    if (ended) named.push_back(world_rank(rank));
+  diagnose::note_failure_of_peers(verdict.text, named);
 }
 
 void Monitor::succeeded(const diagnose::OpRecord& op) const {

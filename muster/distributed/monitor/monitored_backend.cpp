@@ -104,19 +104,30 @@ BackendTraits traits_of(const c10d::Backend& backend) {
 
 }  // namespace
 
+/// The monitor around the backend of the group that this one is made from, if there is one.
+const Monitor* MonitoredBackend::parent_of(const MonitorRequest& request) {
+  const MonitoredBackend* parent =
+      request.parent == nullptr ? nullptr : monitored_in(*request.parent);
+  return parent == nullptr ? nullptr : parent->monitor_.get();
+}
+
 MonitoredBackend::MonitoredBackend(c10::intrusive_ptr<c10d::Backend> inner,
                                    const MonitorRequest& request,
                                    const MonitorOptions& options)
     : DecoratedBackend(std::move(inner)),
-      monitor_(std::make_shared<Monitor>(request, options, traits_of(*inner_))) {
+      monitor_(
+          std::make_shared<Monitor>(request, options, traits_of(*inner_), parent_of(request))) {
   // The backend lives longer than the monitor's thread: stop() joins it.
   monitor_->start([backend = inner_.get()] { backend->abort(); });
 }
 
 // A gloo backend joins its threads at its end, and they wait for operations whose ranks will never
 // come until these time out. When the group has failed, nobody waits with them.
+//
+// To its peers a rank lives until it has given what it has sent.
 MonitoredBackend::~MonitoredBackend() {
   if (std::uncaught_exceptions() > exceptions_) monitor_->failed_by_itself("");
+  if (!monitor_->has_failed() && !monitor_->threw()) distributed::end_in_order(*inner_);
   monitor_->stop();
   if (!monitor_->has_failed() || !monitor_->traits().has_threads) return;
   std::thread([inner = std::move(inner_)]() mutable { inner.reset(); }).detach();
@@ -159,6 +170,9 @@ MonitoredBackend::WorkPtr MonitoredBackend::around(const OpCall& call, Posting& 
     monitor_->succeeded(record);
     return inner;
   }
+  const bool failed_at_once = call.kind == OpKind::kSend && call.blocks && inner->isCompleted() &&
+                              inner->exception() != nullptr;
+  if (failed_at_once) monitor_it(inner)->fail(inner->exception());
   auto work = monitor_it(std::move(inner));
   MonitoredWork::open(work);
   return work;

@@ -27,6 +27,8 @@ class MonitoredBackend : public DecoratedBackend {
   WorkPtr around(const OpCall& call, Posting& posting) override;
 
  private:
+  static const Monitor* parent_of(const MonitorRequest& request);
+
   std::shared_ptr<Monitor> monitor_;
   const int exceptions_ = std::uncaught_exceptions();  // on their way when the group was made
 };

@@ -39,12 +39,6 @@ std::string reason_in_hand() {
 
 }  // namespace
 
-std::string ShmMailbox::MessageHead::describe() const {
-  const auto type = static_cast<at::ScalarType>(dtype);
-  return dims > kMaxDims ? concat(c10::toString(type), " of ", elements, " elements")
-                         : shape_text(type, at::IntArrayRef(sizes, static_cast<size_t>(dims)));
-}
-
 ShmMailbox::ShmMailbox(std::shared_ptr<ShmSteps> steps)
     : steps_(std::move(steps)),
       segment_(steps_->segment()),
@@ -63,17 +57,13 @@ PendingWorkPtr ShmMailbox::send(int to,
                                                std::vector<at::Tensor>{tensor},
                                                weak_from_this());
   Send send{.to = to,
-            .bytes = tensor.contiguous().resolve_conj().resolve_neg(),
+            .head = MessageHead::of(tensor, tag),
+            .bytes = dense(tensor),
             .work = work,
             .timeout = timeout,
             .deadline = Clock::now() + timeout};
-  send.head.bytes = send.bytes.nbytes();
-  send.head.tag = tag;
-  send.head.dtype = static_cast<uint8_t>(tensor.scalar_type());
-  send.head.dims = static_cast<uint8_t>(tensor.dim());
-  send.head.elements = tensor.numel();
-  for (int d = 0; d < std::min<int>(MessageHead::kMaxDims, static_cast<int>(tensor.dim())); ++d)
-    send.head.sizes[d] = tensor.size(d);
+  // The caller may write its tensor when this returns.
+  if (!has_room(to, send.head.bytes)) send.bytes = own_copy(tensor);
   if (closed_) {
     outcomes_.push_back({work, text_of(send, "the group was destroyed")});
   } else {
@@ -106,6 +96,24 @@ PendingWorkPtr ShmMailbox::receive(int from,
   }
   complete_outcomes(lock);
   return work;
+}
+
+/// Whether a message of so many bytes would go at once.
+bool ShmMailbox::has_room(int to, uint64_t bytes) const {
+  const ChannelEnds& ends = segment_.ends(rank_, to);
+  const uint64_t used =
+      ends.written.load(std::memory_order_relaxed) - ends.read.load(std::memory_order_acquire);
+  return sends_[static_cast<size_t>(to)].empty() &&
+         bytes + sizeof(MessageHead) <= segment_.channel_bytes() - used;
+}
+
+/// Whether another rank is still to get something, and its time is not over.
+bool ShmMailbox::gives() const {
+  return std::any_of(sends_.begin(), sends_.end(), [&](const auto& sends) {
+    return std::any_of(sends.begin(), sends.end(), [&](const Send& send) {
+      return send.to != rank_ && send.work;
+    });
+  });
 }
 
 bool ShmMailbox::pending() const {
@@ -162,7 +170,7 @@ bool ShmMailbox::push(std::deque<Send>& sends, int to) {
     // The head is rung with the first bytes, so that a small message wakes the other side once.
     if (send.done > sizeof(MessageHead) || send.head.bytes == 0) ring(to);
     if (send.done < sizeof(MessageHead) + send.head.bytes) continue;
-    outcomes_.push_back({send.work, ""});
+    if (send.work) outcomes_.push_back({send.work, ""});
     sends.pop_front();
   }
   return moved;
@@ -199,13 +207,26 @@ bool ShmMailbox::open_next(int from, Inbox& inbox) {
 void ShmMailbox::take(Inbox& inbox, Receive& receive) {
   try {
     const at::Tensor& tensor = receive.tensor;
-    const bool direct = tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
-    inbox.bytes = direct ? tensor : tensor.contiguous().resolve_conj().resolve_neg();
+    inbox.bytes = dense(tensor);
   } catch (const std::exception&) {
     outcomes_.push_back({receive.work, text_of(receive, reason_in_hand())});
     return;
   }
   inbox.receive = std::move(receive);
+}
+
+/// Nobody waits any more for the message that comes out of the ring: what is there, and what is to
+/// come, is for the next who asks. Where there is no memory it is for nobody.
+void ShmMailbox::keep_rest(Inbox& inbox) {
+  try {
+    inbox.kept = {inbox.head, std::vector<std::byte>(inbox.head.bytes)};
+    if (inbox.done > 0) std::memcpy(inbox.kept.bytes.data(), inbox.bytes.data_ptr(), inbox.done);
+    inbox.keeps = true;
+  } catch (const std::exception&) {
+    inbox.keeps = false;
+  }
+  inbox.receive.reset();
+  inbox.bytes = at::Tensor();
 }
 
 /// Memory for a message that is in the way. Where there is none it stays in the ring, and whoever
@@ -276,15 +297,15 @@ void ShmMailbox::finish(int from, Inbox& inbox) {
 }
 
 void ShmMailbox::put_kept(const Receive& receive, const Kept& kept, int from) {
-  at::Tensor dense;
+  at::Tensor bytes;
   try {
-    dense = receive.tensor.contiguous().resolve_conj().resolve_neg();
-    if (!kept.bytes.empty()) std::memcpy(dense.data_ptr(), kept.bytes.data(), kept.bytes.size());
+    bytes = dense(receive.tensor);
+    if (!kept.bytes.empty()) std::memcpy(bytes.data_ptr(), kept.bytes.data(), kept.bytes.size());
   } catch (const std::exception&) {
     outcomes_.push_back({receive.work, text_of(receive, reason_in_hand())});
     return;
   }
-  put(receive, dense, from);
+  put(receive, bytes, from);
 }
 
 /// The message is there, all of it.
@@ -301,18 +322,10 @@ void ShmMailbox::put(const Receive& receive, const at::Tensor& bytes, int from) 
 }
 
 bool ShmMailbox::fits(const Receive& receive, const MessageHead& head, int from) {
-  if (head.bytes == receive.tensor.nbytes() &&
-      head.dtype == static_cast<uint8_t>(receive.tensor.scalar_type()))
-    return true;
+  if (head.fits(receive.tensor)) return true;
   outcomes_.push_back(
       {receive.work,
-       text_of(receive,
-               concat("rank ",
-                      steps_->name(from),
-                      " sent ",
-                      head.describe(),
-                      " for ",
-                      shape_text(receive.tensor.scalar_type(), receive.tensor.sizes()))),
+       text_of(receive, misfit_words(steps_->name(from), head.describe(), receive.tensor)),
        true});
   return false;
 }

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "muster/distributed/call/messages.h"
 #include "muster/distributed/call/pending_work.h"
 #include "muster/distributed/shm/shm_steps.h"
 
@@ -19,10 +20,14 @@ namespace muster::distributed {
 // Note [Mailbox]
 // From each rank to each there is a ring of bytes through which messages go whole, one after the
 // other: a header, then the tensor's bytes. A send is done when its last byte is in the ring, so a
-// small one needs nobody to wait; a large one moves on as the receiver makes room. The receiver
-// takes the message at the head of a ring if somebody asked for its tag. If only other tags are
-// asked for, it moves the message into memory of its own, so that no order of tags can block; if
-// nothing is asked for, it stays in the ring, which bounds what a sender can leave with others.
+// small one needs nobody to wait; a large one is copied, and moves on as the receiver makes room.
+// The receiver takes the message at the head of a ring if somebody asked for its tag. If only other
+// tags are asked for, it moves the message into memory of its own, so that no order of tags can
+// block; if nothing is asked for, it stays in the ring, and what is behind it with its sender.
+//
+// What was begun is ended: a ring that holds half a message would be lost for all that follow. So a
+// send whose time is over fails, and its copy goes on its way; a receive whose time is over fails,
+// and what had come for it goes on into memory of the mailbox, for the next one that asks for it.
 //
 // Whoever calls moves as much as can be moved at once. What is left is driven by the thread that
 // waits for it or, if none does, by the mailbox's own, started when it is first needed. A rank
@@ -41,6 +46,9 @@ class ShmMailbox : public WorkHelper, public std::enable_shared_from_this<ShmMai
                          const at::Tensor& tensor,
                          std::chrono::milliseconds timeout);
 
+  /// Waits until all that was sent is in the rings, as far as timeouts and peers allow. To
+  /// collectives this rank has ended before that, to who waits for a message after it.
+  void end_in_order();
   /// Fails what is pending. See OpQueue::close.
   void close(const std::string& reason);
 
@@ -48,22 +56,12 @@ class ShmMailbox : public WorkHelper, public std::enable_shared_from_this<ShmMai
   std::string missing() override { return ""; }
 
  private:
-  struct MessageHead {
-    static constexpr int kMaxDims = 4;
-    uint64_t bytes = 0;
-    int32_t tag = 0;
-    uint8_t dtype = 0;
-    uint8_t dims = 0;
-    int64_t sizes[kMaxDims] = {};
-    int64_t elements = 0;
-    std::string describe() const;
-  };
   struct Send {
     int to;
     MessageHead head;
-    at::Tensor bytes;   // dense
-    uint64_t done = 0;  // of head and bytes
-    PendingWorkPtr work;
+    at::Tensor bytes;     // dense
+    uint64_t done = 0;    // of head and bytes
+    PendingWorkPtr work;  // null: nobody waits any more
     std::chrono::milliseconds timeout;
     Clock::time_point deadline;
   };
@@ -101,6 +99,8 @@ class ShmMailbox : public WorkHelper, public std::enable_shared_from_this<ShmMai
   bool pull(int from);
   bool open_next(int from, Inbox& inbox);
   void take(Inbox& inbox, Receive& receive);
+  void keep_rest(Inbox& inbox);
+  bool has_room(int to, uint64_t bytes) const;
   bool make_room(int from, Inbox& inbox, const MessageHead& head);
   void finish(int from, Inbox& inbox);
   void put(const Receive& receive, const at::Tensor& bytes, int from);
@@ -108,11 +108,14 @@ class ShmMailbox : public WorkHelper, public std::enable_shared_from_this<ShmMai
   bool deliver_kept(Receive& receive);
   bool fits(const Receive& receive, const MessageHead& head, int from);
   void drop_hopeless();
+  void drop_sends(int to);
+  void drop_half(int from);
   void drive(std::unique_lock<std::mutex>& lock);
   void complete_outcomes(std::unique_lock<std::mutex>& lock);
   void start_thread();
   void serve();
   bool pending() const;
+  bool gives() const;
   void ring(int other) const;
   std::string text_of(const Send& send, const std::string& why) const;
   std::string text_of(const Receive& receive, const std::string& why) const;

@@ -3,8 +3,6 @@
 #include <map>
 #include <utility>
 
-#include "muster/base/error.h"
-#include "muster/base/text.h"
 #include "muster/distributed/shm/futex.h"
 #include "muster/distributed/shm/shm_mailbox.h"
 
@@ -16,29 +14,13 @@ constexpr auto kMailboxSlice = std::chrono::milliseconds(10);
 }  // namespace
 
 std::string ShmMailbox::text_of(const Send& send, const std::string& why) const {
-  return concat("SEND ",
-                send.head.describe(),
-                " tag ",
-                send.head.tag,
-                " from rank ",
-                steps_->name(rank_),
-                " to rank ",
-                steps_->name(send.to),
-                ": ",
-                why);
+  return send_failure(
+      send.head.describe(), send.head.tag, steps_->name(rank_), steps_->name(send.to), why);
 }
 
 std::string ShmMailbox::text_of(const Receive& receive, const std::string& why) const {
-  return concat("RECV ",
-                shape_text(receive.tensor.scalar_type(), receive.tensor.sizes()),
-                " tag ",
-                receive.tag,
-                " of rank ",
-                steps_->name(rank_),
-                " from ",
-                receive.from < 0 ? "any rank" : concat("rank ", steps_->name(receive.from)),
-                ": ",
-                why);
+  const int from = receive.from < 0 ? receive.from : steps_->name(receive.from);
+  return receive_failure(receive.tensor, receive.tag, steps_->name(rank_), from, why);
 }
 
 /// Tells works how they ended, which runs callbacks: without the lock.
@@ -50,9 +32,7 @@ void ShmMailbox::complete_outcomes(std::unique_lock<std::mutex>& lock) {
       if (outcome.failure.empty()) {
         outcome.work->complete();
       } else if (outcome.misfit) {
-        outcome.work->fail(std::make_exception_ptr(
-            usage_error({.refused = outcome.failure,
-                         .rule = "a message is received into a tensor of its dtype and size"})));
+        outcome.work->fail(std::make_exception_ptr(misfit(outcome.failure)));
       } else {
         outcome.work->fail(outcome.failure);
       }
@@ -62,45 +42,52 @@ void ShmMailbox::complete_outcomes(std::unique_lock<std::mutex>& lock) {
   }
 }
 
+/// Of a rank that is gone all, else what has waited too long. Within a ring order is kept: what was
+/// begun goes on, though nobody waits for it any more.
+void ShmMailbox::drop_sends(int to) {
+  auto& sends = sends_[static_cast<size_t>(to)];
+  if (sends.empty()) return;
+  const std::string gone = to == rank_ ? "" : steps_->departure(to);
+  const auto now = Clock::now();
+  std::erase_if(sends, [&](Send& send) {
+    if (gone.empty() && send.deadline > now) return false;
+    if (send.work)
+      outcomes_.push_back(
+          {send.work, text_of(send, gone.empty() ? late_words(send.timeout) : gone)});
+    send.work.reset();
+    return !gone.empty() || send.done == 0;
+  });
+}
+
+/// The message that is coming out of this rank's ring.
+void ShmMailbox::drop_half(int from) {
+  Inbox& inbox = inboxes_[static_cast<size_t>(from)];
+  if (!inbox.open || from == rank_) return;
+  const std::string gone = steps_->sender_departure(from);
+  const bool is_late = inbox.receive && inbox.receive->deadline <= Clock::now();
+  if ((gone.empty() && !is_late) || pull(from) || !inbox.open) return;
+  if (inbox.receive)
+    outcomes_.push_back({inbox.receive->work,
+                         text_of(*inbox.receive,
+                                 (gone.empty() ? late_words(inbox.receive->timeout) : gone) +
+                                     ", with the message half there")});
+  if (gone.empty()) return keep_rest(inbox);
+  inbox.receive.reset();
+  inbox.open = false;
+}
+
 /// Fails what waits for a rank that is gone, or has waited too long.
 void ShmMailbox::drop_hopeless() {
   const auto now = Clock::now();
-  const auto late = [](std::chrono::milliseconds timeout) {
-    return concat("timed out after ", timeout.count(), " ms");
-  };
-  for (int to = 0; to < steps_->world_size(); ++to) {
-    auto& sends = sends_[static_cast<size_t>(to)];
-    if (sends.empty()) continue;
-    const std::string gone = to == rank_ ? "" : steps_->departure(to);
-    // Within a ring order is kept, so a message that is given up half-way ends what is behind it.
-    const bool stuck = sends.front().deadline <= now;
-    if (gone.empty() && !stuck) continue;
-    for (const Send& send : sends)
-      outcomes_.push_back({send.work, text_of(send, gone.empty() ? late(send.timeout) : gone)});
-    if (sends.front().done > 0) steps_->end(outcomes_.back().failure);  // the ring holds a half
-    sends.clear();
-  }
-  for (int from = 0; from < steps_->world_size(); ++from) {
-    Inbox& inbox = inboxes_[static_cast<size_t>(from)];
-    if (!inbox.open || from == rank_) continue;
-    const std::string gone = steps_->departure(from);
-    const bool is_late = inbox.receive && inbox.receive->deadline <= now;
-    if ((gone.empty() && !is_late) || pull(from)) continue;
-    const std::string half = gone.empty() ? "a message came half" : gone;
-    if (inbox.receive)
-      outcomes_.push_back({inbox.receive->work,
-                           text_of(*inbox.receive,
-                                   (gone.empty() ? late(inbox.receive->timeout) : gone) +
-                                       ", with the message half there")});
-    steps_->end(half);
-    inbox.receive.reset();
-    inbox.open = false;
+  for (int other = 0; other < steps_->world_size(); ++other) {
+    drop_sends(other);
+    drop_half(other);
   }
   // Who is gone now has sent all that it will: what is not in the ring after this never comes.
   std::map<int, std::string> gone;
   for (const Receive& receive : receives_) {
     if (receive.from < 0 || receive.from == rank_ || gone.contains(receive.from)) continue;
-    if (const std::string why = steps_->departure(receive.from); !why.empty())
+    if (const std::string why = steps_->sender_departure(receive.from); !why.empty())
       gone.emplace(receive.from, why);
   }
   for (int from = 0; from < steps_->world_size(); ++from) pull(from);
@@ -109,7 +96,7 @@ void ShmMailbox::drop_hopeless() {
     const bool left = departed != gone.end();
     if (!left && receive.deadline > now) return false;
     outcomes_.push_back(
-        {receive.work, text_of(receive, left ? departed->second : late(receive.timeout))});
+        {receive.work, text_of(receive, left ? departed->second : late_words(receive.timeout))});
     return true;
   });
 }
@@ -164,13 +151,34 @@ void ShmMailbox::serve() {
   }
 }
 
+void ShmMailbox::end_in_order() {
+  std::unique_lock lock(mutex_);
+  if (closed_ || steps_->has_ended()) return;
+  std::atomic<uint32_t>& told = segment_.rank(rank_).gives;
+  if (gives()) told.store(1, std::memory_order_release);
+  lock.unlock();
+  steps_->end();
+  lock.lock();
+  while (!closed_ && gives()) {
+    if (!driving_) {
+      drive(lock);
+    } else {
+      changed_.wait_for(lock, kMailboxSlice);
+    }
+  }
+  told.store(0, std::memory_order_release);
+  for (int other = 0; other < steps_->world_size(); ++other) ring(other);
+}
+
 void ShmMailbox::close(const std::string& reason) {
   std::thread thread;
   {
     std::unique_lock lock(mutex_);
     closed_ = true;
     for (auto& sends : sends_) {
-      for (const Send& send : sends) outcomes_.push_back({send.work, text_of(send, reason)});
+      for (const Send& send : sends) {
+        if (send.work) outcomes_.push_back({send.work, text_of(send, reason)});
+      }
       sends.clear();
     }
     for (const Receive& receive : receives_)

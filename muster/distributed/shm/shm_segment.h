@@ -54,6 +54,7 @@ struct alignas(64) RankBlock {
   char reason[kReasonBytes] = {};    ///< why it failed; written before `state`
   alignas(64) std::atomic<uint32_t> doorbell{0};  ///< rung by peers; a futex
   std::atomic<uint32_t> listeners{0};             ///< on doorbell
+  std::atomic<uint32_t> gives{0};  ///< not 0: it has ended, and still gives what it has sent
 };
 
 /// The two ends of a ring of bytes from one rank to another. Ever growing.

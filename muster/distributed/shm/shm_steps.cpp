@@ -122,6 +122,11 @@ std::string ShmSteps::departure(int other) const {
   return concat(name, " is dead: its process ", process.pid(), " was killed or crashed");
 }
 
+std::string ShmSteps::sender_departure(int other) const {
+  const bool gives = segment_->rank(other).gives.load(std::memory_order_acquire) != 0;
+  return gives && peers_[static_cast<size_t>(other)].alive() ? "" : departure(other);
+}
+
 /// Who makes it hopeless to wait for `step`, and why.
 std::string ShmSteps::culprit(uint32_t step, std::string& reason) const {
   for (int other = 0; other < world_size(); ++other) {

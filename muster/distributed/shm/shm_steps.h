@@ -74,6 +74,9 @@ class ShmSteps {
 
   /// Whether rank `other` can still be waited for; if not, why, in words. Any thread.
   std::string departure(int other) const;
+  /// The same, for whoever waits for a message of it: who has ended may still have some to give.
+  std::string sender_departure(int other) const;
+  bool has_ended() const { return ended_.load(std::memory_order_acquire); }
 
  private:
   void wait_for_all(uint32_t step);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <c10/core/GradMode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -23,7 +24,11 @@ std::vector<c10::Device> devices_of(const Contribution& part) {
 ThreadExchange::ThreadExchange(int world_size)
     : world_size_(world_size), watchdog_([this] { run_watchdog(); }) {}
 
+ThreadExchange::ThreadExchange(int world_size, std::shared_ptr<ThreadExchange> first)
+    : world_size_(world_size), first_(std::move(first)) {}
+
 ThreadExchange::~ThreadExchange() {
+  if (first_) return;
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
@@ -107,7 +112,7 @@ PendingWorkPtr ThreadExchange::post(int rank,
       }
     }
   }
-  changed_.notify_all();
+  wake_watchdog();
   for (const auto& other : failed) {
     if (other) other->fail(failure);
   }
@@ -124,86 +129,168 @@ PendingWorkPtr ThreadExchange::post(int rank,
   return work;
 }
 
-PendingWorkPtr ThreadExchange::send(
-    int from, int to, int tag, at::Tensor tensor, std::chrono::milliseconds timeout) {
+std::string ThreadExchange::Receive::failure(const std::string& why) const {
+  return receive_failure(tensor, tag, to, from, why);
+}
+
+PendingWorkPtr ThreadExchange::send(int from, const Message& message) {
   auto work = c10::make_intrusive<PendingWork>(
-      from, c10d::OpType::SEND, messages_++, std::vector<at::Tensor>{tensor});
-  return meet({from, to, tag, true, std::move(tensor), work, timeout, Clock::now() + timeout});
-}
-
-PendingWorkPtr ThreadExchange::receive(
-    int source, int to, int tag, at::Tensor tensor, std::chrono::milliseconds timeout) {
-  const auto op = source < 0 ? c10d::OpType::RECVANYSOURCE : c10d::OpType::RECV;
-  auto work =
-      c10::make_intrusive<PendingWork>(to, op, messages_++, std::vector<at::Tensor>{tensor});
-  return meet({source, to, tag, false, std::move(tensor), work, timeout, Clock::now() + timeout});
-}
-
-PendingWorkPtr ThreadExchange::meet(Pending mine) {
+      from, c10d::OpType::SEND, messages_++, std::vector<at::Tensor>{message.tensor});
+  Sent mine{from, message.peer, message.tag, message.tensor};
   std::unique_lock lock(mutex_);
-  const auto match = std::find_if(pending_.begin(), pending_.end(), [&](const Pending& other) {
-    const Pending& sends = mine.sends ? mine : other;
-    const Pending& takes = mine.sends ? other : mine;
-    return mine.sends != other.sends && sends.to == takes.to && sends.tag == takes.tag &&
-           (takes.from == sends.from || takes.from == -1);
-  });
-  PendingWorkPtr work = mine.work;
-  if (match == pending_.end()) {
-    const int awaited = mine.sends ? mine.to : mine.from;
-    std::string gone = departure(mine.sends ? mine.from : mine.to);
-    if (gone.empty()) gone = departure(awaited);  // -1, any, never leaves
-    if (gone.empty()) {
-      mine.ready = tensor::StreamMark::of_current(tensor::stream_devices({mine.tensor}));
-      pending_.push_back(std::move(mine));
-      changed_.notify_all();
-      return work;
-    }
-    lock.unlock();
-    work->fail(mine.sends
-                   ? concat("send from rank ", mine.from, " to rank ", mine.to, ": ", gone)
-                   : concat("receive of rank ", mine.to, " from rank ", mine.from, ": ", gone));
-    return work;
-  }
-  const Pending other = std::move(*match);
-  pending_.erase(match);
-  lock.unlock();
-  const Pending& sender = mine.sends ? mine : other;
-  const Pending& receiver = mine.sends ? other : mine;
-  const auto fail_both = [&](const std::exception_ptr& error) {
-    receiver.work->fail(error);
-    sender.work->fail(error);
-    return work;
+  const auto gone = [&] {
+    const std::string self = departure(from);
+    return self.empty() ? departure(message.peer) : self;
   };
-  try {
-    other.ready.wait_on_current();
-    deliver(sender, receiver);
-  } catch (const c10::Error& error) {
-    return fail_both(std::make_exception_ptr(
-        usage_error({.refused = concat("message of rank ", sender.from, " to rank ", receiver.to),
-                     .rule = error.what_without_backtrace()})));
-  } catch (...) {  // nobody else knows of the two any more
-    return fail_both(std::current_exception());
+  const auto waiting = [&] {
+    return std::find_if(receives_.begin(), receives_.end(), [&](const Receive& receive) {
+      return receive.takes(mine);
+    });
+  };
+  std::string why = gone();
+  if (why.empty() && waiting() == receives_.end()) {
+    lock.unlock();
+    mine.tensor = own_copy(message.tensor);
+    mine.ready = tensor::StreamMark::of_current(tensor::stream_devices({mine.tensor}));
+    lock.lock();
+    why = gone();  // meanwhile
   }
-  receiver.work->set_source(sender.from);
-  receiver.work->complete();
-  sender.work->complete();
+  const auto found = why.empty() ? waiting() : receives_.end();
+  if (found != receives_.end()) {
+    const Receive receive = std::move(*found);
+    receives_.erase(found);
+    lock.unlock();
+    deliver(mine, receive);
+  } else {
+    if (why.empty()) sent_.push_back(std::move(mine));
+    lock.unlock();
+  }
+  if (why.empty())
+    work->complete();
+  else
+    work->fail(send_failure(MessageHead::of(message.tensor, message.tag).describe(),
+                            message.tag,
+                            from,
+                            message.peer,
+                            why));
   return work;
 }
 
-void ThreadExchange::deliver(const Pending& sender, const Pending& receiver) {
-  const auto text = [](const at::Tensor& tensor) {
-    return shape_text(tensor.scalar_type(), tensor.sizes());
-  };
-  if (sender.tensor.scalar_type() != receiver.tensor.scalar_type() ||
-      sender.tensor.numel() != receiver.tensor.numel()) {
-    throw usage_error(
-        {.refused = concat("message of rank ", sender.from, " to rank ", receiver.to),
-         .rule = "a message is received into a tensor of its dtype and size",
-         .value = concat(
-             "rank ", sender.from, " sent ", text(sender.tensor), " for ", text(receiver.tensor))});
+PendingWorkPtr ThreadExchange::receive(int to, const Message& message) {
+  const auto op = message.peer < 0 ? c10d::OpType::RECVANYSOURCE : c10d::OpType::RECV;
+  auto work = c10::make_intrusive<PendingWork>(
+      to, op, messages_++, std::vector<at::Tensor>{message.tensor});
+  Receive mine{message.peer,
+               to,
+               message.tag,
+               message.tensor,
+               work,
+               message.timeout,
+               Clock::now() + message.timeout};
+  std::unique_lock lock(mutex_);
+  const auto found =
+      std::find_if(sent_.begin(), sent_.end(), [&](const Sent& sent) { return mine.takes(sent); });
+  if (found != sent_.end()) {
+    const Sent sent = std::move(*found);
+    sent_.erase(found);
+    lock.unlock();
+    deliver(sent, mine);
+    return work;
   }
-  const c10::NoGradGuard no_grad;
-  at::Tensor(receiver.tensor).copy_(sender.tensor.reshape(receiver.tensor.sizes()));
+  std::string gone = departure(to);
+  if (gone.empty()) gone = departure(message.peer);  // any rank never leaves
+  if (gone.empty()) {
+    mine.ready = tensor::StreamMark::of_current(tensor::stream_devices({mine.tensor}));
+    receives_.push_back(std::move(mine));
+    lock.unlock();
+    wake_watchdog();
+    return work;
+  }
+  lock.unlock();
+  work->fail(mine.failure(gone));
+  return work;
+}
+
+void ThreadExchange::deliver(const Sent& sent, const Receive& receive) {
+  const at::Tensor& from = sent.tensor;
+  const at::Tensor& into = receive.tensor;
+  const MessageHead head = MessageHead::of(from, sent.tag);
+  if (!head.fits(into)) {
+    return receive.work->fail(std::make_exception_ptr(
+        misfit(receive.failure(misfit_words(sent.from, head.describe(), into)))));
+  }
+  try {
+    sent.ready.wait_on_current();
+    receive.ready.wait_on_current();
+    const c10::NoGradGuard no_grad;
+    at::Tensor(into).copy_(from.reshape(into.sizes()));
+    // The copy of a message may be freed before the device has read it.
+    if (from.device().type() != at::kCPU)
+      at::Tensor(from).record_stream(
+          c10::impl::VirtualGuardImpl(from.device().type()).getStream(from.device()));
+  } catch (const c10::Error& error) {
+    return receive.work->fail(std::make_exception_ptr(
+        usage_error({.refused = receive.failure(error.what_without_backtrace())})));
+  } catch (...) {  // nobody else knows of it any more
+    return receive.work->fail(std::current_exception());
+  }
+  receive.work->set_source(sent.from);
+  receive.work->complete();
+}
+
+std::shared_ptr<ThreadExchange> ThreadExchange::part(const std::string& key,
+                                                     const std::vector<int>& members,
+                                                     int place) {
+  std::vector<std::pair<int, std::string>> left;
+  std::shared_ptr<ThreadExchange> exchange;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(parts_, [](const auto& part) { return part.second.exchange.expired(); });
+    Part& part = parts_[key];
+    if (!part.made) {
+      const auto first = first_ ? first_ : shared_from_this();
+      part.made.reset(new ThreadExchange(static_cast<int>(members.size()), first));
+      part.exchange = part.made;
+      part.members = part.awaited = members;
+      for (size_t i = 0; i < members.size(); ++i) {
+        const auto gone = left_.find(members[i]);
+        if (gone == left_.end()) continue;
+        left.emplace_back(static_cast<int>(i), gone->second);
+        std::erase(part.awaited, members[i]);
+      }
+    }
+    exchange = part.made;
+    part.came(members[static_cast<size_t>(place)]);
+  }
+  for (const auto& [gone, why] : left) exchange->leave(gone, why);
+  return exchange;
+}
+
+void ThreadExchange::Part::came(int rank) {
+  std::erase(awaited, rank);
+  if (awaited.empty()) made.reset();
+}
+
+/// The groups that `rank` leaves, with its place there.
+std::vector<std::pair<std::shared_ptr<ThreadExchange>, int>> ThreadExchange::parts_of(int rank) {
+  std::vector<std::pair<std::shared_ptr<ThreadExchange>, int>> found;
+  const std::lock_guard lock(mutex_);
+  for (auto& [key, part] : parts_) {
+    const auto place = std::find(part.members.begin(), part.members.end(), rank);
+    const auto exchange = part.exchange.lock();
+    part.came(rank);
+    if (exchange && place != part.members.end())
+      found.emplace_back(exchange, static_cast<int>(place - part.members.begin()));
+  }
+  return found;
+}
+
+std::vector<std::shared_ptr<ThreadExchange>> ThreadExchange::live_parts() {
+  std::vector<std::shared_ptr<ThreadExchange>> live;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, part] : parts_)
+    if (auto exchange = part.exchange.lock()) live.push_back(std::move(exchange));
+  return live;
 }
 
 void ThreadExchange::leave(int rank, const std::string& why, bool withdraw) {
@@ -222,26 +309,52 @@ void ThreadExchange::leave(int rank, const std::string& why, bool withdraw) {
       }
       op = collectives_.erase(op);
     }
-    std::erase_if(pending_, [&](const Pending& message) {
-      const int here = message.sends ? message.from : message.to;
-      const int other = message.sends ? message.to : message.from;
-      if (other != rank && !(withdraw && here == rank)) return false;
-      const std::string whom = other < 0 ? "any rank" : concat("rank ", other);
-      failed.emplace_back(
-          message.work,
-          concat(message.sends ? "send to " : "receive from ", whom, ": ", departure(rank)));
+    std::erase_if(sent_, [&](const Sent& sent) { return sent.to == rank; });
+    std::erase_if(receives_, [&](const Receive& receive) {
+      if (receive.from != rank && !(withdraw && receive.to == rank)) return false;
+      failed.emplace_back(receive.work, receive.failure(departure(rank)));
       return true;
     });
   }
   for (const auto& [work, text] : failed) work->fail(text);
+  if (withdraw) return;  // of this group alone
+  for (const auto& [part, place] : parts_of(rank)) part->leave(place, why);
+}
+
+void ThreadExchange::wake_watchdog() {
+  ThreadExchange& with_one = first_ ? *first_ : *this;
+  {
+    const std::lock_guard lock(with_one.mutex_);
+    with_one.woken_ = true;
+  }
+  with_one.changed_.notify_all();
 }
 
 void ThreadExchange::run_watchdog() {
+  const auto gone = gone_;
   std::unique_lock lock(mutex_);
   while (!closing_) {
+    woken_ = false;
+    lock.unlock();
+    const auto next = fail_late();
+    if (*gone) return;
+    lock.lock();
+    // A fixed far point instead of max(): adding to it inside wait_until would overflow.
+    changed_.wait_until(lock, std::min(next, Clock::now() + std::chrono::hours(1)), [&] {
+      return closing_ || woken_;
+    });
+  }
+}
+
+/// Fails what is late here and in the groups that were made from this one. Returns when the next
+/// will be. Callbacks of the works may drop the last handle of any of them.
+ThreadExchange::Clock::time_point ThreadExchange::fail_late() {
+  const auto gone = gone_;
+  auto next = Clock::time_point::max();
+  std::vector<std::pair<PendingWorkPtr, std::string>> late;
+  {
+    const std::lock_guard lock(mutex_);
     const auto now = Clock::now();
-    auto next = Clock::time_point::max();
-    std::vector<std::pair<PendingWorkPtr, std::string>> late;
     for (auto op = collectives_.begin(); op != collectives_.end();) {
       if (op->second.deadline > now) {
         next = std::min(next, op->second.deadline);
@@ -255,33 +368,21 @@ void ThreadExchange::run_watchdog() {
       }
       op = collectives_.erase(op);
     }
-    std::erase_if(pending_, [&](const Pending& message) {
-      const bool is_late = message.deadline <= now;
-      if (!is_late) next = std::min(next, message.deadline);
-      if (is_late) {
-        late.emplace_back(message.work,
-                          concat(message.sends ? "send" : "receive",
-                                 " between rank ",
-                                 message.from,
-                                 " and rank ",
-                                 message.to,
-                                 ": the other side did not come within ",
-                                 message.timeout.count(),
-                                 " ms"));
-      }
+    std::erase_if(receives_, [&](const Receive& receive) {
+      const bool is_late = receive.deadline <= now;
+      if (!is_late) next = std::min(next, receive.deadline);
+      if (is_late) late.emplace_back(receive.work, receive.failure(late_words(receive.timeout)));
       return is_late;
     });
-    if (!late.empty()) {
-      const auto gone = gone_;
-      lock.unlock();
-      for (const auto& [work, text] : late) work->fail(text);
-      if (*gone) return;
-      lock.lock();
-      continue;
-    }
-    // A fixed far point instead of max(): adding to it inside wait_until would overflow.
-    changed_.wait_until(lock, std::min(next, now + std::chrono::hours(1)));
   }
+  for (const auto& [work, text] : late) work->fail(text);
+  if (*gone) return next;
+  for (auto& part : live_parts()) {
+    next = std::min(next, part->fail_late());
+    part.reset();  // perhaps the last handle on it, and with it the last on us
+    if (*gone) return next;
+  }
+  return next;
 }
 
 }  // namespace muster::distributed

@@ -6,14 +6,17 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "muster/distributed/call/contribution.h"
+#include "muster/distributed/call/messages.h"
 #include "muster/distributed/call/pending_work.h"
 #include "muster/tensor/device/streams.h"
 
@@ -29,7 +32,7 @@ namespace muster::distributed {
 // hanging.
 
 /// Shared by the backends of all ranks of one group. Every member may be called from any thread.
-class ThreadExchange {
+class ThreadExchange : public std::enable_shared_from_this<ThreadExchange> {
  public:
   explicit ThreadExchange(int world_size);
   ~ThreadExchange();
@@ -43,16 +46,21 @@ class ThreadExchange {
                       Contribution contribution,
                       std::chrono::milliseconds timeout);
 
-  /// Point to point: completes when both sides are there. `source` -1 takes from any rank.
-  PendingWorkPtr send(
-      int from, int to, int tag, at::Tensor tensor, std::chrono::milliseconds timeout);
-  PendingWorkPtr receive(
-      int source, int to, int tag, at::Tensor tensor, std::chrono::milliseconds timeout);
+  /// Point to point: see Note [Messages]. A send is complete when it returns.
+  PendingWorkPtr send(int from, const Message& message);
+  PendingWorkPtr receive(int to, const Message& message);
 
   /// The rank takes part in nothing any more. Fails whatever waits for it; `why` is empty for a
   /// normal end. `withdraw`: it does not wait itself any more either, so what it has posted and
   /// what is not complete fails, too.
   void leave(int rank, const std::string& why, bool withdraw = false);
+
+  /// The exchange of a group of `members`, ranks of this one, of which the caller is number
+  /// `place`: the same for all who ask for `key`. This one's watchdog looks after it, and who
+  /// leaves this one leaves it, too. Each of the members asks once.
+  std::shared_ptr<ThreadExchange> part(const std::string& key,
+                                       const std::vector<int>& members,
+                                       int place);
 
   /// What the ranks share beside the board: made by the first that asks for `key`, and kept.
   template <class T, class Make>
@@ -73,22 +81,46 @@ class ThreadExchange {
     std::chrono::milliseconds timeout{};
     Clock::time_point deadline;
   };
-  struct Pending {
+  /// A message that nobody has received, in memory of ours.
+  struct Sent {
     int from;
     int to;
     int tag;
-    bool sends;
+    at::Tensor tensor;
+    tensor::StreamMark ready = {};
+  };
+  struct Receive {
+    int from;
+    int to;
+    int tag;
     at::Tensor tensor;
     PendingWorkPtr work;
     std::chrono::milliseconds timeout;
     Clock::time_point deadline;
     tensor::StreamMark ready = {};
+    bool takes(const Sent& sent) const {
+      return sent.to == to && sent.tag == tag && (from == sent.from || from < 0);
+    }
+    std::string failure(const std::string& why) const;
   };
 
-  PendingWorkPtr meet(Pending mine);
-  /// Copies. Throws if the two do not fit, or what the copy throws.
-  static void deliver(const Pending& sender, const Pending& receiver);
+  /// Copies, and ends the receive.
+  static void deliver(const Sent& sent, const Receive& receive);
+  struct Part {
+    std::shared_ptr<ThreadExchange> made;  // until all members have come for it, or left
+    std::weak_ptr<ThreadExchange> exchange;
+    std::vector<int> members;
+    std::vector<int> awaited;  // of them
+    void came(int rank);
+  };
+
+  /// Of a group that was made from another; `first` is the first of all.
+  ThreadExchange(int world_size, std::shared_ptr<ThreadExchange> first);
   void run_watchdog();
+  void wake_watchdog();
+  Clock::time_point fail_late();
+  std::vector<std::shared_ptr<ThreadExchange>> live_parts();
+  std::vector<std::pair<std::shared_ptr<ThreadExchange>, int>> parts_of(int rank);
   std::string missing_text(uint64_t sequence,
                            const Collective& op,
                            const std::string& reason) const;
@@ -98,11 +130,16 @@ class ThreadExchange {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<uint64_t, Collective> collectives_;
-  std::vector<Pending> pending_;
+  std::deque<Sent> sent_;            // in the order in which they were sent
+  std::deque<Receive> receives_;     // in the order in which they were asked for
   std::map<int, std::string> left_;  // rank -> why
   std::map<std::string, std::shared_ptr<void>> shared_;
+  std::map<std::string, Part> parts_;
+  const std::shared_ptr<ThreadExchange>
+      first_;  // whose watchdog looks after this; null: it has one
   std::atomic<uint64_t> messages_{0};
   bool closing_ = false;
+  bool woken_ = false;  // the watchdog
   /// Set where the watchdog itself drops the last handle, in a callback of a work that it fails.
   const std::shared_ptr<std::atomic<bool>> gone_ = std::make_shared<std::atomic<bool>>(false);
   std::thread watchdog_;

@@ -20,8 +20,8 @@ namespace {
 constexpr const char* kFailureKey = "two_level/failure";
 constexpr auto kLookAround = std::chrono::milliseconds(500);
 
-/// Of what a connection between hosts failed with, where nobody has said more. It stands in the words
-/// of every rank that fails because of it.
+/// Of what a connection between hosts failed with, where nobody has said more. It stands in the
+/// words of every rank that fails because of it.
 constexpr const char* kBetweenHosts = "between hosts: ";
 
 [[noreturn]] void throw_failure(const ErrorText& text) {
@@ -192,7 +192,10 @@ TwoLevelBackend::TwoLevelBackend(const BackendRequest& request,
       parts_(std::make_shared<Parts>(request, hosts, inside, between)),
       queue_(std::make_shared<OpQueue>([] { return std::string(); })) {}
 
-TwoLevelBackend::~TwoLevelBackend() { close("the group was destroyed"); }
+TwoLevelBackend::~TwoLevelBackend() {
+  if (std::uncaught_exceptions() == exceptions_) TwoLevelBackend::end_in_order();
+  close("the group was destroyed");
+}
 
 void TwoLevelBackend::close(const std::string& reason) {
   parts_->close(reason);
@@ -239,28 +242,30 @@ TwoLevelBackend::WorkPtr TwoLevelBackend::post(uint64_t sequence, Contribution p
   return work;
 }
 
-TwoLevelBackend::WorkPtr TwoLevelBackend::send(Tensors& tensors, int to, int tag) {
-  const at::Tensor& tensor = only_message(tensors, to, "SEND");
-  if (parts_->same_host(to)) return parts_->inside->send(tensors, parts_->local_rank(to), tag);
-  Tensors bytes{tensor.contiguous().view(-1).view(at::kByte)};
-  return parts_->all->send(bytes, to, tag);
+TwoLevelBackend::WorkPtr TwoLevelBackend::post_send(const Message& message) {
+  if (!parts_->same_host(message.peer)) return send_over(*parts_->all, message);
+  Message inside = message;
+  inside.peer = parts_->local_rank(message.peer);
+  return send_over(*parts_->inside, inside);
 }
 
-TwoLevelBackend::WorkPtr TwoLevelBackend::recv(Tensors& tensors, int from, int tag) {
-  const at::Tensor& tensor = only_message(tensors, from, "RECV");
-  if (parts_->same_host(from)) return parts_->inside->recv(tensors, parts_->local_rank(from), tag);
-  if (!tensor.is_contiguous()) {
-    throw usage_error({.refused = concat("RECV from rank ", from, " of another host"),
-                       .rule = "the tensor that a message of another host goes to is contiguous"});
+TwoLevelBackend::WorkPtr TwoLevelBackend::post_receive(const Message& message) {
+  if (message.peer == kAnyRank) {
+    throw usage_error({.refused = "RECVANYSOURCE over " + getBackendName(),
+                       .rule = "a message may come from this host or another, through two backends",
+                       .hint = "name the source, or use the backend gloo"});
   }
-  Tensors bytes{tensor.view(-1).view(at::kByte)};
-  return parts_->all->recv(bytes, from, tag);
+  if (!parts_->same_host(message.peer)) return receive_over(*parts_->all, message);
+  Message inside = message;
+  inside.peer = parts_->local_rank(message.peer);
+  return receive_over(*parts_->inside, inside);
 }
 
-TwoLevelBackend::WorkPtr TwoLevelBackend::recvAnysource(Tensors&, int) {
-  throw usage_error({.refused = "RECVANYSOURCE over " + getBackendName(),
-                     .rule = "a message may come from this host or another, through two backends",
-                     .hint = "name the source, or use the backend gloo"});
+/// Inside a host first: there ranks see at once that this one has ended, and two that wait for each
+/// other to take something do not wait.
+void TwoLevelBackend::end_in_order() {
+  distributed::end_in_order(*parts_->inside);
+  distributed::end_in_order(*parts_->all);
 }
 
 }  // namespace muster::distributed

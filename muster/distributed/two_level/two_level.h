@@ -1,6 +1,7 @@
 // One group over several hosts: shared memory inside each, another backend between them.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -50,13 +51,13 @@ class TwoLevelBackend final : public PostingBackend {
   void shutdown() override { close("the group was shut down"); }
   void setTimeout(std::chrono::milliseconds timeout) override;
 
-  WorkPtr send(Tensors& tensors, int to, int tag) override;
-  WorkPtr recv(Tensors& tensors, int from, int tag) override;
-  /// Refused: a message may come through either of two backends.
-  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  void end_in_order() override;
 
  protected:
   WorkPtr post(uint64_t sequence, Contribution part) override;
+  WorkPtr post_send(const Message& message) override;
+  /// From any rank: refused, a message may come through either of two backends.
+  WorkPtr post_receive(const Message& message) override;
 
  private:
   class Run;
@@ -65,6 +66,7 @@ class TwoLevelBackend final : public PostingBackend {
 
   std::shared_ptr<Parts> parts_;
   std::shared_ptr<OpQueue> queue_;
+  const int exceptions_ = std::uncaught_exceptions();  // on their way when the group was made
 };
 
 }  // namespace muster::distributed

@@ -274,6 +274,16 @@ TEST(Diagnosis, TheEndOfTheStoreIsNoEndForThoseWhoDoNotNeedItsServer) {
   EXPECT_THAT(group.diagnose(lost).culprits, ElementsAre(1));
 }
 
+TEST(Diagnosis, TheEndOfAStoreThatNoRankOfTheGroupServesProvesNothing) {
+  Group group(2);
+  group.call(0, allreduce(9));
+  const StoreView lost{.lost = true, .server_outside = true};
+  EXPECT_EQ(group.diagnose(lost).kind, Kind::kMissing);
+  group.view(1).life = Life::kGone;
+  EXPECT_EQ(group.diagnose(lost).kind, Kind::kGone);
+  EXPECT_THAT(group.diagnose(lost).culprits, ElementsAre(1));
+}
+
 TEST(Diagnosis, ACollectiveThatTheServerHasDoneOutlivesIt) {
   Group group(3);
   OpRecord gather = allreduce(4);

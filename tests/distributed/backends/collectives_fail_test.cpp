@@ -182,7 +182,7 @@ TEST_P(CollectivesOfHostsThatFail, SetTimeoutHoldsForCollectivesAndForMessagesIn
       Tensors tensor{torch::ones({5})};
       if (group.rank() == 0) {
         EXPECT_THAT(error_of([&] { backend.recv(tensor, neighbour_of_0, 1)->wait(); }),
-                    HasSubstr("timed out after 600 ms"));
+                    HasSubstr("timed out after 400 ms"));
       }
       backend.allreduce(tensor)->wait();
     });

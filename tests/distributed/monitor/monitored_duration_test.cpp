@@ -108,7 +108,6 @@ TEST_P(MonitoredDuration, OfAnOperationThatMustWaitForARankHasThatInIt) {
 }
 
 TEST_P(MonitoredDuration, OfPointToPointIsThatOfTheMessage) {
-  if (GetParam() == "gloo") return;  // its point-to-point works end where they are waited for
   run_unseen(GetParam(), [](const ProcessGroup& group) {
     group.barrier();
     std::vector<at::Tensor> word{torch::ones({3})};

@@ -1,0 +1,56 @@
+// Messages between two ranks of a group. See Note [Messages].
+#include <utility>
+
+#include "muster/distributed/call/contribution.h"
+#include "muster/distributed/group_checks.h"
+#include "muster/distributed/group_parts.h"
+
+namespace muster::distributed {
+namespace {
+
+/// What is wrong is refused before it is recorded, or counted by a fault plan.
+Message checked_send(const c10d::ProcessGroup& group,
+                     const at::Tensor& tensor,
+                     int to,
+                     const MessageOptions& options) {
+  check_movable(group, "send", tensor, /*written=*/false);
+  check_message("send", {tensor}, to, options.tag, group.getSize());
+  return {.tensor = tensor, .peer = to, .tag = options.tag, .timeout = options.timeout};
+}
+
+c10d::Backend& backend_for(c10d::ProcessGroup& group, const at::Tensor& tensor) {
+  return *group.getBackend(tensor.device().type());
+}
+
+}  // namespace
+
+Work ProcessGroup::send_async(const at::Tensor& tensor,
+                              int to,
+                              const MessageOptions& options) const {
+  const Message message = checked_send(*state_->group, tensor, to, options);
+  return {send_over(backend_for(*state_->group, tensor), message), at::Tensor()};
+}
+
+void ProcessGroup::send(const at::Tensor& tensor, int to, const MessageOptions& options) const {
+  Message message = checked_send(*state_->group, tensor, to, options);
+  message.blocks = true;
+  const auto work = send_over(backend_for(*state_->group, tensor), message);
+  if (work->isCompleted()) work->wait();
+}
+
+Work ProcessGroup::recv_async(at::Tensor tensor, int from, const MessageOptions& options) const {
+  check_movable(*state_->group, "recv", tensor, /*written=*/true);
+  const int peer = from == kAnyRank ? rank() : from;
+  check_message("recv", {tensor}, peer, options.tag, world_size());
+  const Message message{
+      .tensor = tensor, .peer = from, .tag = options.tag, .timeout = options.timeout};
+  return {receive_over(backend_for(*state_->group, tensor), message), tensor};
+}
+
+int ProcessGroup::recv(at::Tensor tensor, int from, const MessageOptions& options) const {
+  const Work received = recv_async(std::move(tensor), from, options);
+  received.wait();
+  return received.source();
+}
+
+}  // namespace muster::distributed
