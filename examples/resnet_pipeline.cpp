@@ -59,17 +59,21 @@ double milliseconds(Step&& step) {
 
 int main(int argc, char** argv) {
   const std::string name = argc > 3 ? argv[1] : "resnet18", folder = argc > 4 ? argv[4] : "";
-  const int64_t batch = argc > 3 ? std::atoll(argv[2]) : 8, size = argc > 3 ? std::atoll(argv[3]) : 64;
+  const int64_t batch = argc > 3 ? std::atoll(argv[2]) : 8,
+                size = argc > 3 ? std::atoll(argv[3]) : 64;
   torch::manual_seed(0);
-  const auto model =
-      muster::models::make_model(name, {.channels = 3, .height = size, .width = size, .classes = 10});
+  const auto model = muster::models::make_model(
+      name, {.channels = 3, .height = size, .width = size, .classes = 10});
   const torch::Tensor images = torch::randn({batch, 3, size, size});
   const torch::Tensor labels = torch::randint(10, {batch});
 
   // Cut where the halves take equally long.
   const std::vector<mp::Block> blocks = blocks_of(*model);
-  const auto costs = mp::measure_blocks(
-      blocks, {{images}, {labels}, double(batch)}, &loss_of, at::kCPU, {.warm_up = 1, .repeats = 3});
+  const auto costs = mp::measure_blocks(blocks,
+                                        {{images}, {labels}, double(batch)},
+                                        &loss_of,
+                                        at::kCPU,
+                                        {.warm_up = 1, .repeats = 3});
   const auto halves = muster::pipeline::partition(
       costs, muster::pipeline::make_schedule("gpipe", {.stages = 2, .ranks = 2}).lists);
   const auto first = halves->first_block;
@@ -87,8 +91,8 @@ int main(int argc, char** argv) {
   };
   mp::Pipeline alone = pipeline_of(1, {at::kCPU});
   double loss = 0, loss_of_halves = 0;
-  const double one_device = milliseconds(
-      [&] { loss = alone.step({images}, {labels}).loss.item<double>(); });
+  const double one_device =
+      milliseconds([&] { loss = alone.step({images}, {labels}).loss.item<double>(); });
   std::fprintf(stderr, "%.0f ms on one device\n", one_device);
 
   muster::track::Series measured{"measured", {}}, formula{"formula", {}};
@@ -113,16 +117,17 @@ int main(int argc, char** argv) {
   if (!folder.empty())
     std::ofstream(folder + "/split_sizes.svg") << muster::track::render_curves_svg(
         {.title = name + ": a step over two stages",
-         .panels = {{.title = "ms a step, by number of micro-batches",
-                     .series = {measured, formula}}}});
+         .panels = {
+             {.title = "ms a step, by number of micro-batches", .series = {measured, formula}}}});
   const auto number = [](int64_t value) { return static_cast<long long>(value); };
-  std::printf("%s, %lld images of %lld x %lld pixels: %zu parts in 2 stages, 1 to %.0f micro-batches\n",
-              name.c_str(),
-              number(batch),
-              number(size),
-              number(size),
-              blocks.size(),
-              measured.points.back().x);
+  std::printf(
+      "%s, %lld images of %lld x %lld pixels: %zu parts in 2 stages, 1 to %.0f micro-batches\n",
+      name.c_str(),
+      number(batch),
+      number(size),
+      number(size),
+      blocks.size(),
+      measured.points.back().x);
   std::printf("cut in two, a batch that is not has the loss of one device: %s\n",
               std::abs(loss - loss_of_halves) < 1e-5 ? "yes" : "no");
 }

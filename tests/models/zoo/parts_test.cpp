@@ -23,11 +23,12 @@ struct ModelOfParts {
 
 TEST(ModelParts, OneAfterAnotherAreTheModelAndHaveEachParameterOnce) {
   const ImageShape shape{.channels = 3, .height = 64, .width = 64, .classes = 7};
-  const std::vector<ModelOfParts> cases{{"resnet18", {}, 1 + 8 + 1},
-                                        {"resnet50", {}, 1 + 16 + 1},
-                                        {"vgg11", {{"hidden", "16"}}, 5 + 1},
-                                        {"vgg11", {{"hidden", "16"}, {"batch_norm", "true"}}, 5 + 1},
-                                        {"transformer", {{"patch", "16"}, {"layers", "3"}}, 1 + 3 + 1}};
+  const std::vector<ModelOfParts> cases{
+      {"resnet18", {}, 1 + 8 + 1},
+      {"resnet50", {}, 1 + 16 + 1},
+      {"vgg11", {{"hidden", "16"}}, 5 + 1},
+      {"vgg11", {{"hidden", "16"}, {"batch_norm", "true"}}, 5 + 1},
+      {"transformer", {{"patch", "16"}, {"layers", "3"}}, 1 + 3 + 1}};
   for (const ModelOfParts& one : cases) {
     SCOPED_TRACE(one.name);
     torch::manual_seed(1);
@@ -63,9 +64,7 @@ TEST(ModelParts, OneAfterAnotherAreTheModelAndHaveEachParameterOnce) {
   }
 }
 
-TEST(ModelParts, AModelThatIsNotCutHasNone) {
-  EXPECT_TRUE(make_model("mlp", {})->parts().empty());
-}
+TEST(ModelParts, AModelThatIsNotCutHasNone) { EXPECT_TRUE(make_model("mlp", {})->parts().empty()); }
 
 }  // namespace
 }  // namespace muster
