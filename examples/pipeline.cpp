@@ -6,8 +6,8 @@
 // How to run: build/bin/examples/pipeline [FOLDER], where two drawings of real steps will lie
 // Expected output:
 //     one micro-batch: 0F0 0SEND_F0 0RECV_B0 0B0 0REDUCE_GRAD
-//     four of them:    0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0F2 0SEND_F2 0RECV_B1 0B1 0F3 0SEND_F3 0RECV_B2
-//       0B2 0RECV_B3 0B3 0REDUCE_GRAD
+//     four of them:    0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0F2 0SEND_F2 0RECV_B1 0B1 0F3 0SEND_F3
+//       0RECV_B2 0B2 0RECV_B3 0B3 0REDUCE_GRAD
 //     after 40 steps: largest difference from one device below 1e-5: yes
 //     a plan for 8 blocks on 2 ranks: 2 stages
 #include "muster/pipeline.h"

@@ -167,8 +167,12 @@ at::Tensor TransformerImpl::forward(at::Tensor input) {
 
 std::vector<ModelPart> TransformerImpl::parts() {
   std::vector<ModelPart> parts;
-  std::shared_ptr<torch::nn::Module> first = patches_.ptr();
-  if (embedding_) first = embedding_.ptr();
+  std::shared_ptr<torch::nn::Module> first;
+  if (embedding_) {
+    first = embedding_.ptr();
+  } else {
+    first = patches_.ptr();
+  }
   parts.push_back({.name = "tokens",
                    .modules = {first, dropout_.ptr()},
                    .parameters = {{"positions", positions_}},

@@ -45,16 +45,21 @@ void move_to(const Block& block, c10::Device device) {
     at::Tensor(tensor).set_data(tensor.detach().to(device));
 }
 
+void require_one(const Tensors& inputs) {
+  if (inputs.size() == 1) return;
+  throw usage_error({.refused = "what comes into a block",
+                     .rule = "its module takes one tensor",
+                     .value = concat(inputs.size(), " tensors"),
+                     .hint = "give it a forward(const std::vector<at::Tensor>&), or the Block a "
+                             "function that picks"});
+}
+
 std::vector<Block> blocks_of(const torch::nn::Sequential& model) {
   std::vector<Block> blocks;
   for (torch::nn::AnyModule module : *model) {
     std::string name = std::to_string(blocks.size());
-    const auto forward = [module, name](const Tensors& inputs) mutable -> Tensors {
-      if (inputs.size() != 1)
-        throw usage_error({.refused = concat("block ", name),
-                           .rule = "a module of a Sequential takes one tensor",
-                           .value = concat(inputs.size()),
-                           .hint = "make blocks with parallel::block(), which take lists"});
+    const auto forward = [module](const Tensors& inputs) mutable -> Tensors {
+      require_one(inputs);
       return {module.forward(inputs[0])};
     };
     blocks.push_back({name, {module.ptr()}, forward});

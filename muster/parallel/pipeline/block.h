@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/core/Generator.h>
 #include <c10/core/Device.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -29,6 +30,9 @@ struct Block {
   std::function<Tensors(const Tensors&)> forward;
   /// Beside those of the modules, by name.
   NamedTensors parameters = {};
+  /// What it draws random numbers from, where that is not LibTorch's default generator: a block
+  /// that is checkpointed draws the same again.
+  std::vector<at::Generator> generators = {};
 };
 
 /// Its parameters, or buffers, each once: "name.weight" of a module, "name.0.weight" where there
@@ -39,6 +43,9 @@ NamedTensors buffers_of(const Block& block);
 /// Moves all of it, as torch::nn::Module::to does: tensors stay the same objects.
 void move_to(const Block& block, c10::Device device);
 
+/// Throws a usage error for another number of tensors than one.
+void require_one(const Tensors& inputs);
+
 /// A block of a module, by its holder or shared pointer, whose forward takes a tensor each and
 /// returns a tensor or a list of them.
 template <class Module>
@@ -46,10 +53,17 @@ Block block(std::string name, Module module) {
   const auto call = [module](const Tensors& inputs) mutable -> Tensors {
     auto& of = *module;
     auto result = [&] {
-      if constexpr (requires { of.forward(inputs); }) {
+      constexpr bool is_sequential =
+          std::derived_from<std::remove_cvref_t<decltype(of)>, torch::nn::SequentialImpl>;
+      if constexpr (!is_sequential && requires { of.forward(inputs); }) {
         return of.forward(inputs);
       } else {
-        return of.forward(inputs.at(0));
+        require_one(inputs);
+        if constexpr (is_sequential) {
+          return of.template forward<at::Tensor>(inputs[0]);
+        } else {
+          return of.forward(inputs[0]);
+        }
       }
     }();
     if constexpr (std::same_as<decltype(result), Tensors>) {

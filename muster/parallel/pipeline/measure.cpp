@@ -74,26 +74,25 @@ class HeldMemory : public tensor::SavedTensorHooks {
 /// A block on a device, as it was when this goes.
 class Borrowed {
  public:
-  Borrowed(const Block& block, c10::Device device)
-      : block_(block), parameters_(parameters_of(block)) {
+  explicit Borrowed(const Block& block) : block_(block), parameters_(parameters_of(block)) {
     const at::NoGradGuard no_grad;
+    const NamedTensors buffers = buffers_of(block);
+    for (const auto& [name, buffer] : buffers) buffers_.push_back(buffer.clone());
+    if (!parameters_.empty() || !buffers.empty())
+      home_ = (parameters_.empty() ? buffers : parameters_)[0].second.device();
     for (const auto& [name, parameter] : parameters_)
       gradients_.push_back(std::exchange(parameter.mutable_grad(), at::Tensor()));
-    for (const auto& [name, buffer] : buffers_of(block)) buffers_.push_back(buffer.clone());
-    if (!parameters_.empty()) home_ = parameters_[0].second.device();
-    move_to(block, device);
   }
   ~Borrowed() {
-    const at::NoGradGuard no_grad;
-    for (const auto& [name, parameter] : parameters_) parameter.mutable_grad() = at::Tensor();
-    if (home_) move_to(block_, *home_);
-    size_t next = 0;
-    for (const auto& [name, buffer] : buffers_of(block_))
-      at::Tensor(buffer).copy_(buffers_[next++]);
-    next = 0;
-    for (const auto& [name, parameter] : parameters_) parameter.mutable_grad() = gradients_[next++];
+    try {
+      give_back();
+    } catch (const std::exception&) {
+      // A device that has failed gives nothing back; what it failed with is on its way already.
+    }
   }
   Borrowed(const Borrowed&) = delete;
+
+  void bring_to(c10::Device device) const { move_to(block_, device); }
 
   double parameter_bytes() const {
     double bytes = 0;
@@ -103,6 +102,17 @@ class Borrowed {
   }
 
  private:
+  void give_back() {
+    const at::NoGradGuard no_grad;
+    for (const auto& [name, parameter] : parameters_) parameter.mutable_grad() = at::Tensor();
+    if (home_) move_to(block_, *home_);
+    for (size_t i = 0; i < parameters_.size(); ++i)
+      parameters_[i].second.mutable_grad() = gradients_[i];
+    size_t next = 0;
+    for (const auto& [name, buffer] : buffers_of(block_))
+      at::Tensor(buffer).copy_(buffers_[next++]);
+  }
+
   const Block& block_;
   NamedTensors parameters_;
   std::vector<at::Tensor> gradients_, buffers_;
@@ -192,7 +202,7 @@ class Measurement {
     outputs_ = stage_.forward(0, inputs_);
     gradients_.clear();
     if (loss_ != nullptr) {
-      stage_.loss(0, *loss_, *targets_, 1);
+      stage_.loss(0, *loss_, *targets_, 1, 1);
       return;
     }
     for (size_t i = 0; i < outputs_.tensors.size(); ++i)
@@ -285,13 +295,15 @@ std::vector<BlockCosts> measure_blocks(const std::vector<Block>& blocks,
     Measurement::Between before;
     for (const Block& block : blocks) {
       const bool last = all.size() + 1 == blocks.size();
-      const Borrowed borrowed(block, device);
+      const Borrowed borrowed(block);
+      borrowed.bring_to(device);
       Measurement measurement(
           block, inputs, last && loss ? &loss : nullptr, &targets.tensors, device);
       std::vector<BlockCosts> rounds;
-      for (int i = 0; i < options.warm_up + std::max(1, options.repeats); ++i) {
+      const int warm_up = std::max(0, options.warm_up);
+      for (int i = 0; i < warm_up + std::max(1, options.repeats); ++i) {
         const BlockCosts round = measurement.round(before);
-        if (i >= options.warm_up) rounds.push_back(round);
+        if (i >= warm_up) rounds.push_back(round);
       }
       BlockCosts costs = medians(rounds);
       costs.parameter_bytes = borrowed.parameter_bytes() * (1 + options.bytes_beside_parameter);

@@ -1,22 +1,25 @@
 #include "muster/parallel/pipeline/pipeline.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/parallel/pipeline/pipeline_checks.h"
 #include "muster/parallel/pipeline/rank_step.h"
 #include "muster/parallel/pipeline/stage.h"
 #include "muster/parallel/threads/device_threads.h"
 #include "muster/pipeline/order/lower.h"
 #include "muster/pipeline/schedule/schedule.h"
+#include "muster/tensor/device/streams.h"
 
 namespace muster::parallel {
 namespace {
@@ -24,34 +27,8 @@ namespace {
 using pipeline::ActionLists;
 using std::chrono::milliseconds;
 
-/// Where each stage begins, checked.
-pipeline::Split split_of(const PipelineOptions& options, size_t blocks) {
-  pipeline::Split first = options.first_block;
-  if (first.empty())
-    for (size_t i = 0; i < blocks; ++i) first.push_back(static_cast<int64_t>(i));
-  bool fine = !first.empty() && first[0] == 0 && first.back() < static_cast<int64_t>(blocks);
-  for (size_t i = 1; i < first.size(); ++i) fine = fine && first[i - 1] < first[i];
-  if (fine) return first;
-  throw usage_error(
-      {.refused = "first blocks of stages",
-       .rule = concat("they begin with 0, rise, and are among the ", blocks, " blocks"),
-       .value = concat(at::IntArrayRef(first))});
-}
-
 std::vector<Block> blocks_between(const std::vector<Block>& blocks, int64_t from, int64_t to) {
   return {blocks.begin() + from, blocks.begin() + to};
-}
-
-void refuse_shared(const std::vector<NamedTensors>& stages) {
-  for (size_t a = 0; a < stages.size(); ++a)
-    for (size_t b = a + 1; b < stages.size(); ++b)
-      for (const auto& [name, tensor] : stages[a])
-        for (const auto& [other, same] : stages[b])
-          if (tensor.is_same(same))
-            throw usage_error(
-                {.refused = concat("parameter ", name, " and ", other),
-                 .rule = concat("stages ", a, " and ", b, " have no tensor in common"),
-                 .hint = "give each its own, and tie them by PipelineOptions::tied"});
 }
 
 /// The forwards of the lists, and what they send.
@@ -71,32 +48,59 @@ Tensors put_together(const std::vector<Tensors>& parts) {
   for (size_t i = 0; !parts.empty() && i < parts[0].size(); ++i) {
     Tensors column;
     for (const Tensors& part : parts) column.push_back(part.at(i));
-    const bool has_rows = column[0].defined() && column[0].dim() > 0;
-    whole.push_back(has_rows ? at::cat(column) : column[0]);
+    const bool is_there = column[0].defined();
+    whole.push_back(!is_there              ? column[0]
+                    : column[0].dim() == 0 ? at::stack(column)
+                                           : at::cat(column));
   }
   return whole;
 }
 
+/// The model, cut. Threads that are left behind keep it.
+struct Stages {
+  void drop_gradients(int64_t rank) {
+    for (const int64_t number : placement.stages_of(rank)) {
+      Stage& stage = stages[static_cast<size_t>(number)];
+      stage.begin(0, false);
+      for (const auto& [name, tensor] : stage.parameters()) tensor.mutable_grad() = at::Tensor();
+    }
+  }
+  void drop_gradients() {
+    for (int64_t rank = 0; rank < placement.ranks(); ++rank) drop_gradients(rank);
+  }
+
+  pipeline::Placement placement;
+  std::vector<Stage> stages;
+};
+
 /// All that threads need while they are at a step: those that are left behind keep it.
 struct Step {
+  std::shared_ptr<Stages> model;
   StepOrder order;
   ThreadCarrier carrier;
   std::vector<std::unique_ptr<RankStep>> ranks;
 };
 
-/// The action that lasts longest of those that last too long; ranks that wait are no cause.
+/// The action that lasts longest of those that last too long. A rank that waits for another's
+/// message is no cause, unless all wait: then a message does not get through.
 std::exception_ptr find_stall(const Step& step,
                               const std::vector<c10::Device>& devices,
                               milliseconds timeout) {
   const auto now = RankStep::Clock::now();
   std::optional<RankStep::Place> worst;
   size_t rank = 0;
-  for (size_t i = 0; i < step.ranks.size(); ++i) {
-    const RankStep::Place place = step.ranks[i]->place();
-    if (place.action == nullptr || is_receive(place.action->kind)) continue;
-    if (now - place.since <= timeout || (worst && worst->since <= place.since)) continue;
-    worst = place;
-    rank = i;
+  bool all_wait = true;
+  for (const bool waiting : {false, true}) {
+    for (size_t i = 0; i < step.ranks.size() && (!waiting || (!worst && all_wait)); ++i) {
+      const RankStep::Place place = step.ranks[i]->place();
+      if (place.action == nullptr) continue;
+      if (!is_receive(place.action->kind)) all_wait = false;
+      if (is_receive(place.action->kind) != waiting) continue;
+      if (std::chrono::duration_cast<milliseconds>(now - place.since) <= timeout) continue;
+      if (worst && worst->since <= place.since) continue;
+      worst = place;
+      rank = i;
+    }
   }
   if (!worst) return nullptr;
   return std::make_exception_ptr(environment_error(
@@ -115,16 +119,19 @@ struct Pipeline::State {
 
   const ActionLists& lists_for(int64_t micro_batches);
   std::shared_ptr<Step> make_step(std::vector<MicroBatch> batches);
-  void run(const std::shared_ptr<Step>& step, const std::shared_ptr<State>& self);
-  void drop_gradients(int64_t rank);
+  void run(const std::shared_ptr<Step>& step);
+  PipelineStep result_of(const Step& step);
+  const RankStep& last_rank_of(const Step& step) const {
+    return *step.ranks[static_cast<size_t>(
+        model->placement.rank_of(model->placement.stages() - 1))];
+  }
 
   std::vector<Block> blocks;
   std::vector<c10::Device> devices;  // by rank
   PipelineLoss loss;
   PipelineOptions options;
   pipeline::Split first_block;
-  pipeline::Placement placement;
-  std::vector<Stage> stages;
+  std::shared_ptr<Stages> model = std::make_shared<Stages>();
   std::optional<TiedParameters> tied;
   std::map<int64_t, ActionLists> lists;
   bool failed = false;  // the step before has, and somebody was left behind in it
@@ -143,23 +150,37 @@ Pipeline::State::State(std::vector<Block> all_blocks,
   if (devices.empty())
     throw usage_error({.refused = "no device", .rule = "a pipeline has one rank at least"});
   for (const c10::Device device : devices) require_device(device);
-  placement = lists_for(options.micro_batches).placement;
-  std::vector<NamedTensors> parameters;
+  stall_timeout_of(options.stall_timeout);
+  refuse_repeated_names(blocks);
+  if (!options.checkpointed.empty() && options.checkpointed.size() != blocks.size())
+    throw usage_error({.refused = "which blocks are checkpointed",
+                       .rule = "that is said of all or none",
+                       .value = concat(options.checkpointed.size(), " of ", blocks.size())});
+  model->placement = lists_for(options.micro_batches).placement;
+  const pipeline::Placement& placement = model->placement;
+  std::vector<NamedTensors> parameters, buffers;
   NamedTensors all;
   for (size_t s = 0; s < first_block.size(); ++s) {
     const bool last = s + 1 == first_block.size();
     const int64_t from = first_block[s];
     const int64_t to = last ? static_cast<int64_t>(blocks.size()) : first_block[s + 1];
-    const auto& marks = options.checkpointed;
-    const auto mark = [&](int64_t i) { return std::min<int64_t>(i, std::ssize(marks)); };
-    stages.emplace_back(blocks_between(blocks, from, to),
-                        devices[static_cast<size_t>(placement.rank_of(static_cast<int64_t>(s)))],
-                        std::vector<bool>(marks.begin() + mark(from), marks.begin() + mark(to)));
-    parameters.push_back(stages.back().parameters());
+    const c10::Device device =
+        devices[static_cast<size_t>(placement.rank_of(static_cast<int64_t>(s)))];
+    const bool shares = std::count(devices.begin(), devices.end(), device) > 1;
+    std::vector<bool> again;
+    if (!options.checkpointed.empty())
+      again.assign(options.checkpointed.begin() + from, options.checkpointed.begin() + to);
+    for (int64_t i = from; shares && !again.empty() && i < to; ++i)
+      if (options.checkpointed[static_cast<size_t>(i)])
+        refuse_shared_draws(blocks[static_cast<size_t>(i)], device);
+    model->stages.emplace_back(blocks_between(blocks, from, to), device, std::move(again), shares);
+    parameters.push_back(model->stages.back().parameters());
+    buffers.push_back(model->stages.back().buffers());
     all.insert(all.end(), parameters.back().begin(), parameters.back().end());
   }
   refuse_shared(parameters);
-  for (const Stage& stage : stages)
+  refuse_shared(buffers);
+  for (const Stage& stage : model->stages)
     for (const Block& block : stage.blocks()) move_to(block, stage.device());
   tied.emplace(options.tied, all);
   const int intra = options.threads_per_rank > 0
@@ -184,30 +205,28 @@ std::shared_ptr<Step> Pipeline::State::make_step(std::vector<MicroBatch> batches
   if (batches.empty())
     throw usage_error({.refused = "a step without micro-batches", .rule = "there is one at least"});
   auto step = std::make_shared<Step>();
+  step->model = model;
+  Tensors all;
+  for (const MicroBatch& batch : batches)
+    for (const Tensors* tensors : {&batch.inputs, &batch.targets})
+      all.insert(all.end(), tensors->begin(), tensors->end());
+  step->order.ready = tensor::StreamMark::of_current(tensor::stream_devices(all));
   step->order.lists = lists_for(std::ssize(batches));
   step->order.batches = std::move(batches);
   step->order.synchronize = options.synchronizes;
   return step;
 }
 
-void Pipeline::State::drop_gradients(int64_t rank) {
-  for (const int64_t number : placement.stages_of(rank)) {
-    Stage& stage = stages[static_cast<size_t>(number)];
-    stage.begin(0, false);
-    for (const auto& [name, tensor] : stage.parameters()) tensor.mutable_grad() = at::Tensor();
-  }
-}
-
-void Pipeline::State::run(const std::shared_ptr<Step>& step, const std::shared_ptr<State>& self) {
+void Pipeline::State::run(const std::shared_ptr<Step>& step) {
   const bool after_failure = failed, trains = step->order.loss != nullptr;
   for (int64_t rank = 0; rank < std::ssize(devices); ++rank) {
     std::map<int64_t, Stage*> mine;
-    for (const int64_t stage : placement.stages_of(rank))
-      mine[stage] = &stages[static_cast<size_t>(stage)];
+    for (const int64_t stage : model->placement.stages_of(rank))
+      mine[stage] = &model->stages[static_cast<size_t>(stage)];
     step->ranks.push_back(std::make_unique<RankStep>(step->order, rank, std::move(mine)));
   }
-  const auto task = [step, self, after_failure](int rank) {
-    if (after_failure) self->drop_gradients(rank);  // of whom was left behind, too
+  const auto task = [step, after_failure](int rank) {
+    if (after_failure) step->model->drop_gradients(rank);  // of whom was left behind, too
     step->ranks[static_cast<size_t>(rank)]->run(step->carrier);
   };
   const auto release = [step](int, const std::string& why) { step->carrier.close(why); };
@@ -219,9 +238,8 @@ void Pipeline::State::run(const std::shared_ptr<Step>& step, const std::shared_p
   try {
     threads->run(task, release, watch);
   } catch (...) {
-    if (!trains && threads->all_at_rest()) failed = after_failure;
-    if (trains && threads->all_at_rest()) {
-      for (int64_t rank = 0; rank < std::ssize(devices); ++rank) drop_gradients(rank);
+    if (threads->all_at_rest()) {
+      if (trains || after_failure) model->drop_gradients();
       failed = false;
     }
     throw;
@@ -252,6 +270,11 @@ PipelineStep Pipeline::step(std::vector<MicroBatch> batches, double scale) {
                        .hint = "forward() computes without gradients"});
   if (!state.loss)
     throw usage_error({.refused = "a step of a pipeline", .rule = "it was made with a loss"});
+  if (!std::isfinite(scale))
+    throw usage_error({.refused = "the scale of a pipeline's gradients",
+                       .rule = "it is finite",
+                       .value = concat(scale)});
+  refuse_inputs_with_graph(batches);
   const auto step = state.make_step(std::move(batches));
   step->order.weights = weights_of(step->order.batches, state.options.reduction);
   step->order.scale = scale;
@@ -259,15 +282,23 @@ PipelineStep Pipeline::step(std::vector<MicroBatch> batches, double scale) {
   step->order.average = state.options.average;
   step->order.keeps_outputs = state.options.keeps_outputs;
   state.tied->copy_values();
-  state.run(step, state_);
-  state.tied->add_gradients();
+  state.run(step);
+  try {
+    return state.result_of(*step);
+  } catch (...) {
+    state.model->drop_gradients();
+    throw;
+  }
+}
 
+PipelineStep Pipeline::State::result_of(const Step& step) {
   PipelineStep made;
-  const RankStep& last = *step->ranks[static_cast<size_t>(state.placement.rank_of(stages() - 1))];
+  const RankStep& last = last_rank_of(step);
   for (const at::Tensor& loss : last.losses())
     made.loss = made.loss.defined() ? made.loss + loss : loss;
-  if (state.options.keeps_outputs) made.outputs = put_together(last.outputs());
-  for (const auto& rank : step->ranks) made.timeline.ranks.push_back(rank->spans());
+  if (options.keeps_outputs) made.outputs = put_together(last.outputs());
+  for (const auto& rank : step.ranks) made.timeline.ranks.push_back(rank->spans());
+  tied->add_gradients();
   return made;
 }
 
@@ -278,14 +309,13 @@ Tensors Pipeline::forward(const Tensors& inputs) {
   step->order.lists = forward_part(std::move(step->order.lists));
   step->order.keeps_outputs = true;
   state.tied->copy_values();
-  state.run(step, state_);
-  return put_together(
-      step->ranks[static_cast<size_t>(state.placement.rank_of(stages() - 1))]->outputs());
+  state.run(step);
+  return put_together(state.last_rank_of(*step).outputs());
 }
 
 NamedTensors Pipeline::named_parameters() const {
   NamedTensors found;
-  for (const Stage& stage : state_->stages)
+  for (const Stage& stage : state_->model->stages)
     for (const auto& entry : stage.parameters())
       if (!state_->tied->is_follower(entry.second)) found.push_back(entry);
   return found;
@@ -295,7 +325,7 @@ std::vector<at::Tensor> Pipeline::parameters() const { return tensors_of(named_p
 
 NamedTensors Pipeline::named_buffers() const {
   NamedTensors found;
-  for (const Stage& stage : state_->stages)
+  for (const Stage& stage : state_->model->stages)
     for (const auto& entry : stage.buffers()) found.push_back(entry);
   return found;
 }
@@ -306,18 +336,22 @@ void Pipeline::train(bool on) {
 }
 
 void Pipeline::zero_grad() {
-  for (const Stage& stage : state_->stages)
+  if (!state_->threads->all_at_rest())
+    return;  // the next step drops them, when nobody adds any more
+  for (const Stage& stage : state_->model->stages)
     for (const auto& [name, tensor] : stage.parameters()) tensor.mutable_grad() = at::Tensor();
 }
 
-int64_t Pipeline::stages() const { return std::ssize(state_->stages); }
+int64_t Pipeline::stages() const { return std::ssize(state_->model->stages); }
 int64_t Pipeline::ranks() const { return std::ssize(state_->devices); }
 c10::Device Pipeline::device_of_stage(int64_t stage) const {
-  return state_->stages.at(static_cast<size_t>(stage)).device();
+  return state_->model->stages.at(static_cast<size_t>(stage)).device();
 }
 NamedTensors Pipeline::parameters_of_stage(int64_t stage) const {
-  return state_->stages.at(static_cast<size_t>(stage)).parameters();
+  return state_->model->stages.at(static_cast<size_t>(stage)).parameters();
 }
-void Pipeline::set_stall_timeout(milliseconds timeout) { state_->options.stall_timeout = timeout; }
+void Pipeline::set_stall_timeout(milliseconds timeout) {
+  state_->options.stall_timeout = stall_timeout_of(timeout);
+}
 
 }  // namespace muster::parallel

@@ -61,8 +61,9 @@ struct PipelineStep {
 // (models::Dropout).
 //
 // A rank that throws ends the step: the others are woken and the first error in time is thrown. One
-// whose action takes longer than stall_timeout is left behind in it, and named. Either way the
-// gradients are dropped, and the next step() begins anew, once whoever was left behind is back.
+// whose action takes longer than stall_timeout is left behind in it, and named. Either way all
+// gradients are dropped, also those that earlier steps have added up, and the next step() begins
+// anew, once whoever was left behind is back. Until then nobody else touches the model.
 
 /// Trains a model that is cut over devices:
 ///

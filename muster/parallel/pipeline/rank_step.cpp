@@ -77,6 +77,7 @@ RankStep::Place RankStep::place() const {
 void RankStep::run(Carrier& carrier) {
   const bool splits = std::ranges::any_of(
       list_, [](const Action& action) { return action.kind == ActionKind::kBackwardInput; });
+  order_.ready.wait_on_current();
   for (auto& [number, stage] : stages_) stage->begin(order_.lists.micro_batches, splits);
   for (size_t i = 0; i < list_.size(); ++i) {
     const auto start = Clock::now();
@@ -149,8 +150,7 @@ void RankStep::forward(const Action& action) {
     const Handed targets = on_device({given, {}}, stage.device());
     const double weight = order_.weights[batch];
     losses_[batch] =
-        stage.loss(action.micro_batch, order_.loss, targets.tensors, weight * order_.scale) *
-        weight;
+        stage.loss(action.micro_batch, order_.loss, targets.tensors, weight, order_.scale) * weight;
     return;
   }
   if (order_.lists.placement.crosses_after(action.stage)) {

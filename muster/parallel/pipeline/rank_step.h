@@ -24,6 +24,7 @@ struct StepOrder {
   std::vector<MicroBatch> batches;
   std::vector<double> weights;  ///< of the micro-batches' losses
   double scale = 1;             ///< of the gradients
+  tensor::StreamMark ready;     ///< of the batches, where they are on no rank's device
   PipelineLoss loss;            ///< none: forward alone, gradients are off
   AverageGradients average;     ///< none: REDUCE_GRAD does nothing
   bool keeps_outputs = false;   ///< of the last stage

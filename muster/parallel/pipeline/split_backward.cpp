@@ -30,7 +30,7 @@ Roots roots_of(const std::vector<at::Tensor>& outputs, const std::vector<at::Ten
     const at::Tensor& output = outputs[i];
     if (!output.defined() || !output.requires_grad()) continue;
     at::Tensor gradient = i < gradients.size() ? gradients[i] : at::Tensor();
-    if (!gradient.defined() && output.numel() == 1) gradient = at::ones_like(output);
+    if (gradients.empty() && output.numel() == 1) gradient = at::ones_like(output);
     if (!gradient.defined()) continue;
     roots.edges.push_back(torch::autograd::impl::gradient_edge(output));
     roots.gradients.push_back(std::move(gradient));

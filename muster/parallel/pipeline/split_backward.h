@@ -44,11 +44,11 @@ struct InputGradients {
   WeightGradients weights;
 };
 
-/// Runs the first half from `outputs`, whose gradients are `gradients` (undefined: 1 for a tensor
-/// of one element, else left out, as are outputs without a graph). `inputs` are leaves; those that
-/// need no gradient get none. An input that is no leaf is where the first half ends: what lies
-/// behind it is the second half's. Adds to no `.grad`. The graph can be gone through no other way
-/// afterwards.
+/// Runs the first half from `outputs`, whose gradients are `gradients` (an empty list: 1 for a
+/// tensor of one element). Undefined ones are left out, as are outputs without a graph. `inputs`
+/// are leaves; those that need no gradient get none. An input that is no leaf is where the first
+/// half ends: what lies behind it is the second half's. Adds to no `.grad`. The graph can be gone
+/// through no other way afterwards.
 InputGradients backward_of_inputs(const std::vector<at::Tensor>& outputs,
                                   const std::vector<at::Tensor>& gradients,
                                   const std::vector<at::Tensor>& inputs);

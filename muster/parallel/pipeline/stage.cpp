@@ -56,8 +56,14 @@ NamedTensors of_blocks(const std::vector<Block>& blocks, NamedTensors (*of_block
 
 }  // namespace
 
-Stage::Stage(std::vector<Block> blocks, c10::Device device, std::vector<bool> again)
-    : blocks_(std::move(blocks)), device_(device), again_(std::move(again)) {}
+Stage::Stage(std::vector<Block> blocks,
+             c10::Device device,
+             std::vector<bool> again,
+             bool shares_device)
+    : blocks_(std::move(blocks)),
+      device_(device),
+      again_(std::move(again)),
+      shares_device_(shares_device) {}
 
 NamedTensors Stage::parameters() const { return of_blocks(blocks_, &parameters_of); }
 NamedTensors Stage::buffers() const { return of_blocks(blocks_, &buffers_of); }
@@ -73,6 +79,7 @@ Tensors Stage::run_block(size_t place, const Tensors& tensors) const {
   if (place >= again_.size() || !again_[place]) return block.forward(tensors);
   RecomputeOptions options;
   options.buffers = tensors_of(buffers_of(block));
+  if (!block.generators.empty() || shares_device_) options.generators = block.generators;
   return checkpointed(std::move(options), block.forward, tensors);
 }
 
@@ -104,9 +111,10 @@ Handed Stage::forward(int64_t micro_batch, const Handed& inputs) {
 at::Tensor Stage::loss(int64_t micro_batch,
                        const PipelineLoss& loss,
                        const Tensors& targets,
+                       double weight,
                        double scale) {
   Kept& mine = kept(micro_batch);
-  if (scale == 0) {
+  if (weight == 0) {
     for (const at::Tensor& output : mine.outputs)
       mine.gradients.push_back(output.defined() ? at::zeros_like(output) : output);
     return at::zeros({}, at::device(device_));
@@ -118,15 +126,8 @@ at::Tensor Stage::loss(int64_t micro_batch,
                        .value = !value.defined()     ? "no tensor"
                                 : value.numel() != 1 ? concat(value.sizes())
                                                      : "a number without graph"});
-  mine.outputs = {value.reshape({}) * scale};
+  mine.outputs = {value.reshape({}) * (weight * scale)};
   return value.detach().reshape({});
-}
-
-Tensors Stage::outputs(int64_t micro_batch) const {
-  Tensors without_graph;
-  for (const at::Tensor& output : kept_.at(static_cast<size_t>(micro_batch)).outputs)
-    without_graph.push_back(output.defined() ? output.detach() : output);
-  return without_graph;
 }
 
 Tensors Stage::backward(int64_t micro_batch, const Tensors& gradients) {

@@ -38,7 +38,12 @@ class Stage {
  public:
   /// The blocks' modules are on `device` already. `again`: which blocks are checkpointed (Note
   /// [Recomputation]), by their place in the stage; others, and those beyond, run plainly.
-  Stage(std::vector<Block> blocks, c10::Device device, std::vector<bool> again = {});
+  /// `shares_device`: with another rank, so that LibTorch's default generator is not this one's
+  /// alone.
+  Stage(std::vector<Block> blocks,
+        c10::Device device,
+        std::vector<bool> again = {},
+        bool shares_device = false);
 
   c10::Device device() const { return device_; }
   const std::vector<Block>& blocks() const { return blocks_; }
@@ -55,15 +60,14 @@ class Stage {
   Handed forward(int64_t micro_batch, const Handed& inputs);
 
   /// The last stage's: what backward begins with, in place of its outputs. Returns the loss without
-  /// graph; times `scale` it is what the gradients are of. It is not asked for a scale of 0: it may
-  /// be a mean over nothing. Throws a usage error for a loss that is no number with a graph.
+  /// graph; times `weight` and `scale` it is what the gradients are of. It is not asked for a
+  /// weight of 0: it may be a mean over nothing. Throws a usage error for a loss that is no number
+  /// with a graph.
   at::Tensor loss(int64_t micro_batch,
                   const PipelineLoss& loss,
                   const Tensors& targets,
+                  double weight,
                   double scale);
-
-  /// Without graph: the last stage's outputs of the micro-batch, which it holds until its backward.
-  Tensors outputs(int64_t micro_batch) const;
 
   /// The whole backward; `gradients` of its outputs (the last stage: none). Adds to the parameters'
   /// gradients and returns the inputs'.
@@ -89,6 +93,7 @@ class Stage {
   std::vector<Block> blocks_;
   c10::Device device_;
   std::vector<bool> again_;
+  bool shares_device_;
   bool splits_backward_ = false;
   std::vector<Kept> kept_;
 };

@@ -36,7 +36,7 @@ TiedParameters::TiedParameters(const std::vector<TiedParameter>& tied, const Nam
       throw usage_error({.refused = concat("tied parameter ", names.follower),
                          .rule = concat("it has the shape of ", names.owner),
                          .value = concat(follower.sizes(), " and ", owner.sizes())});
-    pairs_.push_back({follower, owner, {nullptr, 0}});
+    pairs_.push_back({follower, owner});
   }
   copy_values();
 }
@@ -50,10 +50,7 @@ bool TiedParameters::is_follower(const at::Tensor& parameter) const {
 void TiedParameters::copy_values() {
   const at::NoGradGuard no_grad;
   for (Pair& pair : pairs_) {
-    const std::pair<const void*, uint64_t> now{pair.owner.const_data_ptr(), pair.owner._version()};
-    if (pair.copied == now) continue;
     pair.follower.copy_(pair.owner);
-    pair.copied = now;
   }
 }
 

@@ -27,7 +27,7 @@ class TiedParameters {
 
   bool is_follower(const at::Tensor& parameter) const;
 
-  /// Before a forward: the values, where the owners' have changed.
+  /// Before a forward: the owners' values, always; a version tells little of who wrote by .data().
   void copy_values();
   /// Behind the last backward: adds the followers' gradients to the owners', in the order given.
   void add_gradients();
@@ -35,7 +35,6 @@ class TiedParameters {
  private:
   struct Pair {
     at::Tensor follower, owner;
-    std::pair<const void*, uint64_t> copied;  // memory and version of the owner's value
   };
   std::vector<Pair> pairs_;
 };

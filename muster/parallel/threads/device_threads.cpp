@@ -198,8 +198,12 @@ void DeviceThreads::run(const Task& task, const Failed& failed, const Watch& wat
   if (!given_up) shared.turn = nullptr;  // who was left behind may not have taken it yet
   for (size_t i = 0; i < shared.done.size(); ++i) {
     if (!shared.at_rest[i]) continue;
-    shared.done[i].wait_on_current();
-    shared.done[i] = {};
+    const tensor::StreamMark mark = std::exchange(shared.done[i], {});
+    try {
+      mark.wait_on_current();
+    } catch (...) {
+      if (!shared.first_error) shared.first_error = std::current_exception();
+    }
   }
   if (shared.first_error) std::rethrow_exception(std::exchange(shared.first_error, nullptr));
 }
@@ -240,10 +244,12 @@ void DeviceThreads::Shared::work(size_t place,
   // Casts of weights are kept until the caller's autocast ends, which this thread does not see; the
   // optimizer changes the weights meanwhile.
   if (at::autocast::is_autocast_enabled(device.type())) at::autocast::clear_cache();
-  tensor::StreamMark mark = tensor::StreamMark::of_current({device});
-  {
+  try {
+    tensor::StreamMark mark = tensor::StreamMark::of_current({device});
     const std::lock_guard lock(mutex);
     done[place] = std::move(mark);
+  } catch (...) {  // a device that has failed fails again; the first error is the one to tell
+    if (!error) error = std::current_exception();
   }
   if (error) std::rethrow_exception(error);
 }

@@ -7,6 +7,7 @@
 #include <torch/torch.h>
 
 #include "muster/models/model.h"
+#include "muster/models/zoo/transformer.h"
 
 namespace muster {
 namespace {
@@ -62,6 +63,19 @@ TEST(ModelParts, OneAfterAnotherAreTheModelAndHaveEachParameterOnce) {
       EXPECT_EQ(count, 1U);
     }
   }
+}
+
+TEST(ModelParts, OfAModelOfTextToo) {
+  models::TransformerOptions options;
+  options.vocabulary = 11;
+  options.tokens = 6;
+  options.layers = 2;
+  models::Transformer model(ImageShape{.classes = 3}, options);
+  model->eval();
+  const at::Tensor tokens = torch::randint(11, {2, 6});
+  at::Tensor x = tokens;
+  for (const ModelPart& part : model->parts()) x = part.forward(x);
+  EXPECT_TRUE(torch::equal(x, model->forward(tokens)));
 }
 
 TEST(ModelParts, AModelThatIsNotCutHasNone) { EXPECT_TRUE(make_model("mlp", {})->parts().empty()); }

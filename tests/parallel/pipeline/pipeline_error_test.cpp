@@ -1,6 +1,7 @@
 // Pipelines when something is wrong: refusals, stages that throw or stall, and what comes after.
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <mutex>
 #include <stdexcept>
@@ -61,6 +62,57 @@ TEST(PipelineErrors, WhatCannotBeAPipelineIsRefused) {
               HasSubstr("shape"));
 }
 
+TEST(PipelineErrors, WhatWouldBeGuessedIsRefused) {
+  EXPECT_THAT(refused({.first_block = {0, 2}, .checkpointed = {true}}), HasSubstr("1 of 4"));
+  EXPECT_THAT(refused({.first_block = {0, 2}, .stall_timeout = std::chrono::milliseconds(0)}),
+              HasSubstr("above 0"));
+  Chain chain(2, 3);
+  std::vector<Block> twice = blocks_of(chain.net);
+  twice[1].name = "0";
+  EXPECT_THAT(refusal_of([&] { Pipeline(twice, ranks_on_cpu(2), &squares); }),
+              HasSubstr("two blocks of one name"));
+  Pipeline pipe(blocks_of(chain.net), ranks_on_cpu(2), &squares);
+  const torch::Tensor x = chain.inputs(4), y = chain.targets(4);
+  EXPECT_THAT(refusal_of([&] { pipe.step({x}, {y}, INFINITY); }), HasSubstr("finite"));
+  EXPECT_THAT(refusal_of([&] { pipe.step({x.clone().requires_grad_()}, {y}); }),
+              HasSubstr("needs a gradient"));
+  const torch::nn::Linear one(3, 3);
+  EXPECT_THAT(refusal_of([&] {
+                parallel::block("one", one).forward({x.to(torch::kFloat), x});
+              }),
+              HasSubstr("2 tensors"));
+  // A dropout that is run again on the generator that all ranks draw from.
+  const torch::nn::Sequential drops(torch::nn::Linear(3, 3), torch::nn::Dropout(0.5));
+  EXPECT_THAT(
+      refusal_of([&] {
+        Pipeline(blocks_of(drops), ranks_on_cpu(2), &squares, {.checkpointed = {true, true}});
+      }),
+      HasSubstr("block 1 is checkpointed"));
+}
+
+TEST(PipelineErrors, WhatFailsBehindTheLastBackwardLeavesNoGradientEither) {
+  Chain chain(2, 3);
+  Pipeline pipe(blocks_of(chain.net),
+                ranks_on_cpu(2),
+                [](const Tensors& out, const Tensors& target) { return squares(out, target); },
+                {.micro_batches = 2, .keeps_outputs = true});
+  const torch::Tensor x = chain.inputs(4), y = chain.targets(4);
+  pipe.step({x}, {y});
+  // Outputs of unlike widths cannot be put together.
+  std::vector<Block> blocks = blocks_of(chain.net);
+  std::atomic<int> calls = 0;
+  blocks[1].forward = [&calls, inner = blocks[1].forward](const Tensors& in) -> Tensors {
+    const Tensors out = inner(in);
+    return {calls++ == 0 ? out[0] : out[0].narrow(1, 0, 1)};
+  };
+  Pipeline odd(blocks,
+               ranks_on_cpu(2),
+               [](const Tensors& out, const Tensors&) { return out[0].sum(); },
+               {.micro_batches = 2, .keeps_outputs = true});
+  EXPECT_NE(test::error_of([&] { odd.step({x}, {y}); }), test::kNoError);
+  for (const torch::Tensor& parameter : odd.parameters()) EXPECT_FALSE(parameter.grad().defined());
+}
+
 TEST(PipelineErrors, AParameterOfTwoStagesIsRefused) {
   torch::nn::Linear layer(3, 3);
   const auto make = [&](const pipeline::Split& first) {
@@ -69,7 +121,7 @@ TEST(PipelineErrors, AParameterOfTwoStagesIsRefused) {
                   &squares,
                   {.first_block = first});
   };
-  EXPECT_THAT(refusal_of([&] { make({0, 1}); }), HasSubstr("parameter a.weight and b.weight"));
+  EXPECT_THAT(refusal_of([&] { make({0, 1}); }), HasSubstr("a.weight and b.weight"));
   make({0});  // in one stage it is one
 }
 
@@ -222,6 +274,27 @@ TEST(PipelineErrors, APipelineThatGoesWhileAStageStallsLeavesItItsMemory) {
   }
   gate->release();
   left->wait();  // it computed to its end on modules that nobody else has any more
+}
+
+TEST(PipelineErrors, NothingIsHeldForEverByAStepThatStalled) {
+  const auto gate = std::make_shared<Gate>();
+  std::weak_ptr<torch::nn::Module> module;
+  {
+    const auto closed = std::make_shared<std::atomic<bool>>(true);
+    Visited visited(2, [gate, closed](size_t block) {
+      if (block == 1 && *closed) gate->wait();
+    });
+    module = visited.blocks[0].modules[0];
+    Pipeline pipe(visited.blocks, ranks_on_cpu(2), &squares, {.micro_batches = 1});
+    const torch::Tensor x = visited.chain.inputs(4), y = visited.chain.targets(4);
+    pipe.set_stall_timeout(std::chrono::milliseconds(20));
+    EXPECT_NE(test::error_of([&] { pipe.step({x}, {y}); }), test::kNoError);
+    *closed = false;
+    gate->release();
+    pipe.set_stall_timeout(std::chrono::minutes(30));
+    pipe.step({x}, {y});
+  }
+  EXPECT_TRUE(module.expired());
 }
 
 }  // namespace

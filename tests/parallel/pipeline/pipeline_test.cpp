@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -289,6 +290,76 @@ TEST(Pipeline, CheckpointedBlocksChangeNoBit) {
     const auto plain = of({}), again = of({true, true, false, true, true, true});
     for (size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(torch::equal(plain[i], again[i])) << i;
   }
+}
+
+/// A dropout with a generator of its own, as models::Dropout.
+struct OwnDropoutImpl : torch::nn::Module {
+  explicit OwnDropoutImpl(uint64_t seed) : generator(at::detail::createCPUGenerator(seed)) {}
+  torch::Tensor forward(const torch::Tensor& x) {
+    return x * torch::empty_like(x).bernoulli_(0.5, generator);
+  }
+  at::Generator generator;
+};
+TORCH_MODULE(OwnDropout);
+
+TEST(Pipeline, CheckpointedDropoutsDrawTheSameAgain) {
+  const auto of = [](bool checkpointed) {
+    Chain chain(2, 41, torch::kDouble, /*in_place=*/false);
+    std::vector<Block> blocks = blocks_of(chain.net);
+    for (const size_t at : {1, 3}) {
+      OwnDropout dropout(at);
+      Block drop = block(concat("drop", at), dropout);
+      drop.generators = {dropout->generator};
+      blocks.insert(blocks.begin() + std::ptrdiff_t(at), drop);
+    }
+    Pipeline pipe(blocks,
+                  ranks_on_cpu(2),
+                  &squares,
+                  {.micro_batches = 4,
+                   .first_block = {0, 2},
+                   .checkpointed = std::vector<bool>(4, checkpointed)});
+    pipe.step({chain.inputs(8)}, {chain.targets(8)});
+    return gradients_of(pipe.parameters());
+  };
+  const auto plain = of(false), again = of(true);
+  for (size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(torch::equal(plain[i], again[i])) << i;
+}
+
+TEST(Pipeline, AnOutputThatTheNextStageIgnoresCountsNothing) {
+  torch::nn::Linear first(3, 4), last(4, 2);
+  first->to(torch::kDouble);
+  last->to(torch::kDouble);
+  const torch::Tensor x = torch::randn({4, 3}, torch::kDouble),
+                      y = torch::randn({4, 2}, torch::kDouble);
+  squares({last(first(x))}, {y}).backward();
+  const std::vector<torch::Tensor> parameters{first->weight, first->bias, last->weight, last->bias};
+  const auto expected = gradients_of(parameters);
+  for (const std::string schedule : {"1f1b", "zb1p"}) {
+    for (const torch::Tensor& parameter : parameters) parameter.mutable_grad() = torch::Tensor();
+    Pipeline pipe({{"first",
+                    {first.ptr()},
+                    [first](const Tensors& in) mutable -> Tensors {
+                      const torch::Tensor h = first(in[0]);
+                      return {h, h.mean()};
+                    }},
+                   {"last",
+                    {last.ptr()},
+                    [last](const Tensors& in) mutable -> Tensors { return {last(in[0])}; }}},
+                  ranks_on_cpu(2),
+                  &squares,
+                  {.schedule = schedule, .micro_batches = 2});
+    pipe.step({x}, {y});
+    EXPECT_LE(difference(gradients_of(parameters), expected), 1e-12);
+  }
+}
+
+TEST(Pipeline, ASequentialMayBeABlock) {
+  Chain chain(3, 43);
+  const torch::Tensor x = chain.inputs(4), y = chain.targets(4);
+  const auto expected = gradients_on_one_device(chain, x, y);
+  Pipeline pipe({block("all", chain.net)}, ranks_on_cpu(1), &squares, {.micro_batches = 2});
+  pipe.step({x}, {y});
+  EXPECT_LE(difference(gradients_of(chain.net->parameters()), expected), 1e-12);
 }
 
 TEST(Pipeline, ATimelineHasEachActionOfEachRankInOrder) {

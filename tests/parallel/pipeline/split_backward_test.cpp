@@ -108,6 +108,18 @@ TEST(SplitBackward, WithoutInputsThatNeedAGradientAllIsLeftForTheSecondHalf) {
   EXPECT_TRUE(w.grad().defined());
 }
 
+TEST(SplitBackward, AnOutputWithoutAGradientCountsNothing) {
+  const auto x = leaf({3, 4}), w = leaf({4, 2});
+  const torch::Tensor out = x.matmul(w), unused = out.mean();
+  InputGradients halves =
+      backward_of_inputs({out, unused}, {torch::zeros_like(out), torch::Tensor()}, {x});
+  halves.weights.accumulate();
+  EXPECT_EQ(w.grad().abs().max().item<double>(), 0);
+  const torch::Tensor again = x.matmul(w), mean = again.mean();
+  parallel::backward_of_all({again, mean}, {torch::zeros_like(again), torch::Tensor()}, {x});
+  EXPECT_EQ(w.grad().abs().max().item<double>(), 0);
+}
+
 /// What only the way to the inputs needs goes with the first half.
 TEST(SplitBackward, FreesWhatOnlyTheInputsNeeded) {
   const auto x = leaf({3, 4}), w = leaf({4, 4});
