@@ -118,7 +118,7 @@ int main(int argc, char** argv) {
     std::ofstream(folder + "/split_sizes.svg") << muster::track::render_curves_svg(
         {.title = name + ": a step over two stages",
          .panels = {
-             {.title = "ms a step, by number of micro-batches", .series = {measured, formula}}}});
+             {.title = "ms a step", .series = {measured, formula}, .x_name = "micro-batches"}}});
   const auto number = [](int64_t value) { return static_cast<long long>(value); };
   std::printf(
       "%s, %lld images of %lld x %lld pixels: %zu parts in 2 stages, 1 to %.0f micro-batches\n",

@@ -36,15 +36,22 @@ void ThreadCarrier::send(const pipeline::Action& action, Handed handed) {
   arrived_.notify_all();
 }
 
+void ThreadCarrier::await_sent(const Key& key, std::unique_lock<std::mutex>& lock) {
+  arrived_.wait(lock, [&] { return !closed_.empty() || sent_.contains(key); });
+  require_open();
+}
+
+void ThreadCarrier::await(const pipeline::Action& action) {
+  std::unique_lock lock(mutex_);
+  await_sent(key_of(pipeline::partner_of(action)), lock);
+}
+
 Handed ThreadCarrier::receive(const pipeline::Action& action, c10::Device device) {
   const Key key = key_of(pipeline::partner_of(action));
   Sent sent;
   {
     std::unique_lock lock(mutex_);
-    arrived_.wait(lock, [&] { return !closed_.empty() || sent_.contains(key); });
-    if (!closed_.empty())
-      throw environment_error(
-          {.refused = "what another rank would have sent does not come", .rule = closed_});
+    await_sent(key, lock);
     sent = std::move(sent_.extract(key).mapped());
   }
   sent.ready.wait_on_current();

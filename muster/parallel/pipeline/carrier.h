@@ -24,7 +24,9 @@ class Carrier {
   virtual void send(const pipeline::Action& action, Handed handed) = 0;
   /// Before each action: throws where the step has been given up.
   virtual void check() {}
-  /// RECV_F or RECV_B: what the partner sent, on `device`. Waits for it.
+  /// RECV_F or RECV_B: waits until the partner has sent.
+  virtual void await(const pipeline::Action& action) = 0;
+  /// What it sent, on `device`. Waits for it, too.
   virtual Handed receive(const pipeline::Action& action, c10::Device device) = 0;
 };
 
@@ -34,7 +36,8 @@ class Carrier {
 class ThreadCarrier : public Carrier {
  public:
   void send(const pipeline::Action& action, Handed handed) override;
-  /// Throws an environment error once close() was called, as check() does.
+  /// These throw an environment error once close() was called, as check() does.
+  void await(const pipeline::Action& action) override;
   Handed receive(const pipeline::Action& action, c10::Device device) override;
 
   void check() override;
@@ -52,7 +55,9 @@ class ThreadCarrier : public Carrier {
     return {send.kind, send.stage, send.micro_batch};
   }
 
-  void require_open() const;  // under the lock
+  // Both under the lock.
+  void require_open() const;
+  void await_sent(const Key& key, std::unique_lock<std::mutex>& lock);
 
   std::mutex mutex_;
   std::condition_variable arrived_;

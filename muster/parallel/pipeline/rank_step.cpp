@@ -80,11 +80,15 @@ void RankStep::run(Carrier& carrier) {
   order_.ready.wait_on_current();
   for (auto& [number, stage] : stages_) stage->begin(order_.lists.micro_batches, splits);
   for (size_t i = 0; i < list_.size(); ++i) {
-    const auto start = Clock::now();
+    auto start = Clock::now();
     since_.store(start.time_since_epoch().count(), std::memory_order_relaxed);
     position_.store(static_cast<int64_t>(i), std::memory_order_release);
     try {
       carrier.check();
+      if (is_receive(list_[i].kind)) {  // what it waits is nobody's work
+        carrier.await(list_[i]);
+        start = Clock::now();
+      }
       carry_out(list_[i], carrier);
       const c10::Device device = stages_.at(list_[i].stage)->device();
       if (order_.synchronize && !device.is_cpu())

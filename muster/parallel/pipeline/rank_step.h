@@ -54,7 +54,7 @@ class RankStep {
   /// The losses by micro-batch, and the outputs, on the rank of the last stage.
   const std::vector<at::Tensor>& losses() const { return losses_; }
   const std::vector<Tensors>& outputs() const { return outputs_; }
-  /// Seconds of the steady clock.
+  /// Seconds of the steady clock. A receive begins when its message is there.
   const std::vector<pipeline::Span>& spans() const { return spans_; }
 
  private:

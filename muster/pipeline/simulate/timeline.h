@@ -37,8 +37,7 @@ struct Timeline {
 };
 
 /// What the actions of each stage took, as means over its micro-batches; 0 where it had none. Where
-/// backward came in halves, backward_s is their sum. What a message took is not known: a receiver's
-/// time has its wait.
+/// backward came in halves, backward_s is their sum. What messages took is not among them.
 std::vector<StageTimes> mean_times(const Timeline& timeline, int64_t stages);
 
 /// Whether a rank has actions of several stages.

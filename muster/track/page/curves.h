@@ -19,13 +19,14 @@ struct Series {
   std::vector<Point> points;
 };
 
-/// One chart: a quantity against the step, a curve for each phase that has it.
+/// One chart: a quantity against the step, or another number, a curve for each phase that has it.
 struct Panel {
   std::string title;
   std::vector<Series> series;
   std::string unit = "";     ///< "nats"; may be empty
   bool is_share = false;     ///< values are 0 … 1, and so is the axis
   bool log_if_wide = false;  ///< logarithmic when all values are above 0 and span over two decades
+  std::string x_name = "optimizer step";
 };
 
 struct EpochMark {

@@ -171,7 +171,7 @@ class Drawing {
     return out + svg_text("t dim mid",
                           left_ + width() / 2,
                           bottom() + 32,
-                          y_.log ? "optimizer step (logarithmic upwards)" : "optimizer step");
+                          y_.log ? panel_.x_name + " (logarithmic upwards)" : panel_.x_name);
   }
 
   /// The numbers of the epochs to mark are multiples of this: 1, 2, 5, 10, … with room for labels.
