@@ -25,7 +25,7 @@ namespace muster::parallel {
 class WeightGradients {
  public:
   WeightGradients() = default;
-  WeightGradients(torch::autograd::edge_list from, torch::autograd::variable_list gradients)
+  WeightGradients(std::vector<torch::autograd::Edge> from, std::vector<at::Tensor> gradients)
       : from_(std::move(from)), gradients_(std::move(gradients)) {}
 
   /// Of the gradients that are kept, memory that several have in common once.
@@ -35,8 +35,8 @@ class WeightGradients {
   void accumulate();
 
  private:
-  torch::autograd::edge_list from_;
-  torch::autograd::variable_list gradients_;
+  std::vector<torch::autograd::Edge> from_;
+  std::vector<at::Tensor> gradients_;
 };
 
 struct InputGradients {
