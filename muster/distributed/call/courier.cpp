@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/what_of.h"
 
 namespace muster::distributed {
 namespace {
@@ -29,16 +30,6 @@ std::string lost_words(int peer, const std::string& error) {
                 " has ended, or the connection to it was lost (",
                 error.substr(0, error.find('\n')),
                 ")");
-}
-
-std::string words_in_hand() {
-  try {
-    throw;
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
 }
 
 std::exception_ptr environment_pointer(const std::string& text) {
@@ -209,7 +200,7 @@ bool Courier::send_first(int to) {
     moved = move(send_, bytes_of_head(head), to, kHeads) &&
             (head.bytes == 0 || move(send_, bytes, to, kBytes));
   } catch (const std::exception&) {
-    why = lost_words(to, words_in_hand());
+    why = lost_words(to, tensor::what_of(std::current_exception()));
   }
   lock.lock();
   there.under_way = false;
@@ -250,7 +241,7 @@ bool Courier::receive_next(int from) {
     take(from, head, bytes);
     return true;
   } catch (const std::exception&) {
-    fail_receives(from, lost_words(from, words_in_hand()));
+    fail_receives(from, lost_words(from, tensor::what_of(std::current_exception())));
     return false;
   }
 }
@@ -286,7 +277,7 @@ Courier::Outcome Courier::put(const Receive& receive, int from, const Kept& kept
     receive.work->set_source(from);
     return {receive.work, nullptr};
   } catch (const std::exception&) {
-    return {receive.work, environment_pointer(failure(words_in_hand()))};
+    return {receive.work, environment_pointer(failure(tensor::what_of(std::current_exception())))};
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "muster/base/text.h"
 #include "muster/distributed/shm/futex.h"
+#include "muster/tensor/what_of.h"
 
 namespace muster::distributed {
 namespace {
@@ -24,17 +25,6 @@ void ring_read(const std::byte* ring, size_t capacity, uint64_t at, void* into, 
   const size_t start = at % capacity, first = std::min(size, capacity - start);
   std::memcpy(into, ring + start, first);
   std::memcpy(static_cast<std::byte*>(into) + first, ring, size - first);
-}
-
-/// What went wrong, in a catch block.
-std::string reason_in_hand() {
-  try {
-    throw;
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
 }
 
 }  // namespace
@@ -209,7 +199,8 @@ void ShmMailbox::take(Inbox& inbox, Receive& receive) {
     const at::Tensor& tensor = receive.tensor;
     inbox.bytes = dense(tensor);
   } catch (const std::exception&) {
-    outcomes_.push_back({receive.work, text_of(receive, reason_in_hand())});
+    outcomes_.push_back(
+        {receive.work, text_of(receive, tensor::what_of(std::current_exception()))});
     return;
   }
   inbox.receive = std::move(receive);
@@ -244,7 +235,7 @@ bool ShmMailbox::make_room(int from, Inbox& inbox, const MessageHead& head) {
                                    " tag ",
                                    head.tag,
                                    " before, for which there is no memory: ",
-                                   reason_in_hand());
+                                   tensor::what_of(std::current_exception()));
     receives_.remove_if([&](const Receive& one) {
       if (one.from != from && one.from >= 0) return false;
       outcomes_.push_back({one.work, text_of(one, why)});
@@ -302,7 +293,8 @@ void ShmMailbox::put_kept(const Receive& receive, const Kept& kept, int from) {
     bytes = dense(receive.tensor);
     if (!kept.bytes.empty()) std::memcpy(bytes.data_ptr(), kept.bytes.data(), kept.bytes.size());
   } catch (const std::exception&) {
-    outcomes_.push_back({receive.work, text_of(receive, reason_in_hand())});
+    outcomes_.push_back(
+        {receive.work, text_of(receive, tensor::what_of(std::current_exception()))});
     return;
   }
   put(receive, bytes, from);
@@ -316,7 +308,7 @@ void ShmMailbox::put(const Receive& receive, const at::Tensor& bytes, int from) 
     if (!bytes.is_same(receive.tensor)) at::Tensor(receive.tensor).copy_(bytes);
     receive.work->set_source(from);
   } catch (const std::exception&) {
-    failure = text_of(receive, reason_in_hand());
+    failure = text_of(receive, tensor::what_of(std::current_exception()));
   }
   outcomes_.push_back({receive.work, failure});
 }

@@ -251,7 +251,7 @@ Pipeline::Pipeline(std::vector<Block> blocks,
                    std::vector<c10::Device> devices,
                    PipelineLoss loss,
                    PipelineOptions options)
-    : state_(std::make_shared<State>(
+    : state_(std::make_unique<State>(
           std::move(blocks), std::move(devices), std::move(loss), std::move(options))) {}
 
 Pipeline::~Pipeline() = default;
@@ -338,8 +338,7 @@ void Pipeline::train(bool on) {
 void Pipeline::zero_grad() {
   if (!state_->threads->all_at_rest())
     return;  // the next step drops them, when nobody adds any more
-  for (const Stage& stage : state_->model->stages)
-    for (const auto& [name, tensor] : stage.parameters()) tensor.mutable_grad() = at::Tensor();
+  state_->model->drop_gradients();
 }
 
 int64_t Pipeline::stages() const { return std::ssize(state_->model->stages); }

@@ -122,7 +122,7 @@ class Pipeline {
 
  private:
   struct State;
-  std::shared_ptr<State> state_;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace muster::parallel

@@ -7,11 +7,11 @@
 
 #include <ATen/autocast_mode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <c10/util/Exception.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/parallel/precision/autocast.h"
+#include "muster/tensor/what_of.h"
 
 namespace muster::parallel {
 namespace {
@@ -21,26 +21,6 @@ using pipeline::ActionKind;
 
 double seconds(RankStep::Clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
-}
-
-/// The exception in hand, behind one of ours that names the action. Inside a handler only.
-[[noreturn]] void throw_with_action(const Action& action) {
-  ErrorKind kind = ErrorKind::kEnvironment;
-  ErrorText text;
-  try {
-    throw;
-  } catch (const Error& ours) {
-    kind = ours.kind();
-    text = ours.text();
-  } catch (const c10::Error& torch) {
-    text.refused = torch.what_without_backtrace();
-  } catch (const std::exception& other) {
-    text.refused = other.what();
-  } catch (...) {
-    text.refused = "an exception of unknown type";
-  }
-  text.refused = concat(describe(action), ": ", text.refused);
-  std::throw_with_nested(Error(kind, text));
 }
 
 /// Backward runs in the dtypes that forward chose, whatever the caller's autocast says.
@@ -94,7 +74,7 @@ void RankStep::run(Carrier& carrier) {
       if (order_.synchronize && !device.is_cpu())
         c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
     } catch (...) {
-      throw_with_action(list_[i]);
+      tensor::throw_behind(describe(list_[i]));
     }
     spans_.push_back({list_[i], seconds(start), seconds(Clock::now())});
   }

@@ -10,7 +10,6 @@
 #include <c10/core/Stream.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
-#include <c10/util/Exception.h>
 #include <pthread.h>
 
 #include "muster/base/error.h"
@@ -18,39 +17,17 @@
 #include "muster/tensor/device/cuda.h"
 #include "muster/tensor/device/streams.h"
 #include "muster/tensor/intraop_threads.h"
+#include "muster/tensor/what_of.h"
 
 namespace muster::parallel {
 namespace {
 
 /// The exception in hand, behind one of ours that names the place. Inside a handler only.
 std::exception_ptr with_place(const std::string& who, size_t place, c10::Device device) {
-  ErrorKind kind = ErrorKind::kEnvironment;
-  ErrorText text;
   try {
-    throw;
-  } catch (const Error& ours) {
-    kind = ours.kind();
-    text = ours.text();
-  } catch (const c10::Error& torch) {
-    text.refused = torch.what_without_backtrace();
-  } catch (const std::exception& other) {
-    text.refused = other.what();
-  } catch (...) {
-    text.refused = "an exception of unknown type";
-  }
-  text.refused = concat(who, " ", place, " (", device, "): ", text.refused);
-  try {
-    std::throw_with_nested(Error(kind, text));
+    tensor::throw_behind(concat(who, " ", place, " (", device, ")"));
   } catch (...) {
     return std::current_exception();
-  }
-}
-
-std::string words_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& known) {
-    return known.what();
   }
 }
 
@@ -189,7 +166,7 @@ void DeviceThreads::run(const Task& task, const Failed& failed, const Watch& wat
     if (given_up) break;
     lock.unlock();
     const std::exception_ptr error = watch.look();
-    if (error) failed(-1, words_of(error));
+    if (error) failed(-1, tensor::what_of(error));
     lock.lock();
     given_up = error != nullptr;
     if (error && !shared.first_error) shared.first_error = error;
@@ -266,7 +243,7 @@ void DeviceThreads::Shared::play(size_t place,
       const std::lock_guard lock(mutex);
       if (!first_error) first_error = error;
     }
-    turn.failed(static_cast<int>(place), words_of(error));
+    turn.failed(static_cast<int>(place), tensor::what_of(error));
   }
 }
 
