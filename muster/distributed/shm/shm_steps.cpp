@@ -35,13 +35,15 @@ void ShmSteps::begin(const OpSignature& signature, std::chrono::milliseconds tim
   signature_ = signature;
   timeout_ = timeout;
   first_turn_ = true;
+  if (ended_.load(std::memory_order_acquire)) {
+    // Others may still read what this rank wrote for the step that it gave up.
+    const std::lock_guard lock(end_mutex_);
+    throw environment_error({.refused = signature.describe() + " on a group that has failed",
+                             .rule = failure_.empty() ? "the group was destroyed" : failure_});
+  }
   RankBlock& mine = segment_->rank(rank_);
   mine.last_op.store(signature.sequence << 8 | signature.op, std::memory_order_relaxed);
   mine.signatures[(step_ + 1) & 1] = signature;
-  if (!ended_.load(std::memory_order_acquire)) return;
-  const std::lock_guard lock(end_mutex_);
-  throw environment_error({.refused = signature.describe() + " on a group that has failed",
-                           .rule = failure_.empty() ? "the group was destroyed" : failure_});
 }
 
 void ShmSteps::turn() {

@@ -64,5 +64,16 @@ TEST_F(ShmStepsBesideAPeer, AStepIsDoneIfThePeerEndedBehindIt) {
   EXPECT_THAT(turn(), AllOf(HasSubstr("rank 0 did not come"), HasSubstr("rank 0 has ended")));
 }
 
+// What waits in the queue of a rank that leaves is still begun; the peers read the step before it.
+TEST_F(ShmStepsBesideAPeer, WhatIsBegunAfterTheEndLeavesTheStepThatPeersReadAsItWas) {
+  steps_.end();
+  segment_->rank(1).signatures[1] = signature_;
+  OpSignature next = signature_;
+  next.op = static_cast<uint8_t>(c10d::OpType::ALLREDUCE);
+  EXPECT_THAT(test::error_of([&] { steps_.begin(next, std::chrono::seconds(5)); }),
+              HasSubstr("the group was destroyed"));
+  EXPECT_TRUE(segment_->rank(1).signatures[1].fits(signature_));
+}
+
 }  // namespace
 }  // namespace muster
