@@ -176,8 +176,12 @@ struct Caller {
     return keeping(std::move(work), output, {input});
   }
 
+  /// Not by c10d's own barrier: before LibTorch 2.15 the tensor that it is dispatched by is one for
+  /// all threads, and is freed twice where thread ranks meet.
   Work barrier() const {
-    return {group.barrier(call_options<c10d::BarrierOptions>(async)), at::Tensor()};
+    const bool is_nccl = group.getBackendType() == c10d::ProcessGroup::BackendType::NCCL;
+    c10d::Backend& backend = *group.getBackend(is_nccl ? at::kCUDA : at::kCPU);
+    return {backend.barrier(call_options<c10d::BarrierOptions>(async)), at::Tensor()};
   }
 };
 

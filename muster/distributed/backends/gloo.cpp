@@ -16,6 +16,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/version.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -35,6 +36,16 @@ using OptionsPtr = c10::intrusive_ptr<Gloo::Options>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<Tensors>;
+
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 15
+/// c10d's own flight recorder keeps the groups it has seen in a map that it writes without its lock
+/// (mended by LibTorch 2.15): two groups of two threads corrupt the heap. It is off unless asked
+/// for, and before any thread may read the environment; Muster's recorder has what it would tell.
+[[maybe_unused]] const bool without_c10d_recorder = [] {
+  const bool asked = std::getenv("TORCH_NCCL_TRACE_BUFFER_SIZE") != nullptr;
+  return asked || ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0) == 0;
+}();
+#endif
 
 /// What gloo does not know, by asking it: a group of one. Any thread.
 class GlooKnowledge {
