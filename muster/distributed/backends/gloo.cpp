@@ -16,15 +16,16 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <torch/version.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/distributed/call/c10d_recorder.h"
 #include "muster/distributed/call/contribution.h"
 #include "muster/distributed/call/courier.h"
 #include "muster/distributed/call/ordered_bits.h"
 #include "muster/distributed/call/pending_work.h"
 #include "muster/distributed/call/sparse_allreduce.h"
+#include "muster/distributed/call/without_sigpipe.h"
 #include "muster/distributed/meet/backend.h"
 
 namespace muster::distributed {
@@ -36,16 +37,6 @@ using OptionsPtr = c10::intrusive_ptr<Gloo::Options>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<Tensors>;
-
-#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 15
-/// c10d's own flight recorder keeps the groups it has seen in a map that it writes without its lock
-/// (mended by LibTorch 2.15): two groups of two threads corrupt the heap. It is off unless asked
-/// for, and before any thread may read the environment; Muster's recorder has what it would tell.
-[[maybe_unused]] const bool without_c10d_recorder = [] {
-  const bool asked = std::getenv("TORCH_NCCL_TRACE_BUFFER_SIZE") != nullptr;
-  return asked || ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0) == 0;
-}();
-#endif
 
 /// What gloo does not know, by asking it: a group of one. Any thread.
 class GlooKnowledge {
@@ -117,10 +108,12 @@ class CheckedGloo final : public Gloo, public Messenger {
             rank,
             size,
             [this](const at::Tensor& bytes, int peer, int channel) {
+              const WithoutSigpipe guard;
               Tensors one{bytes};
               return Gloo::send(one, peer, channel);
             },
             [this](const at::Tensor& bytes, int peer, int channel) {
+              const WithoutSigpipe guard;
               Tensors one{bytes};
               return Gloo::recv(one, peer, channel);
             })),
@@ -142,14 +135,10 @@ class CheckedGloo final : public Gloo, public Messenger {
   }
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
-    Contribution part = contribution_of(OpType::BROADCAST, options);
-    part.inputs = tensors;
-    check(part);
+    checked(OpType::BROADCAST, options, tensors);
     return Gloo::broadcast(tensors, options);
   }
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
-    Contribution part = contribution_of(OpType::ALLREDUCE, options);
-    part.inputs = tensors;
     if (is_sparse(tensors)) {
       check_sparse_allreduce(tensors, options.reduceOp);
       if (options.reduceOp != c10d::ReduceOp::SUM)
@@ -159,24 +148,20 @@ class CheckedGloo final : public Gloo, public Messenger {
              .hint = "divide the sum by the number of ranks, or take the backend shm"});
       return Gloo::allreduce(tensors, options);
     }
-    check(part);
+    const Contribution part = checked(OpType::ALLREDUCE, options, tensors);
     if (!compares(part)) return Gloo::allreduce(tensors, options);
     Tensors bits = bits_of(tensors, part);
     return floats_of(tensors, bits, Gloo::allreduce(bits, options));
   }
   WorkPtr allreduce_coalesced(Tensors& tensors,
                               const c10d::AllreduceCoalescedOptions& options) override {
-    Contribution part = contribution_of(OpType::ALLREDUCE_COALESCED, options);
-    part.inputs = tensors;
-    check(part);
+    const Contribution part = checked(OpType::ALLREDUCE_COALESCED, options, tensors);
     if (!compares(part)) return Gloo::allreduce_coalesced(tensors, options);
     Tensors bits = bits_of(tensors, part);
     return floats_of(tensors, bits, Gloo::allreduce_coalesced(bits, options));
   }
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
-    Contribution part = contribution_of(OpType::REDUCE, options);
-    part.inputs = tensors;
-    check(part);
+    const Contribution part = checked(OpType::REDUCE, options, tensors);
     if (!compares(part)) return Gloo::reduce(tensors, options);
     Tensors bits = bits_of(tensors, part);
     const bool is_root = getRank() == part.root;
@@ -185,46 +170,32 @@ class CheckedGloo final : public Gloo, public Messenger {
   WorkPtr allgather(TensorLists& outputs,
                     Tensors& inputs,
                     const c10d::AllgatherOptions& options) override {
-    Contribution part = contribution_of(OpType::ALLGATHER, options);
-    part.inputs = inputs;
-    if (!outputs.empty()) part.outputs = outputs[0];
-    check(part);
+    checked(OpType::ALLGATHER, options, inputs, outputs.empty() ? Tensors() : outputs[0]);
     return Gloo::allgather(outputs, inputs, options);
   }
   WorkPtr _allgather_base(at::Tensor& output,
                           at::Tensor& input,
                           const c10d::AllgatherOptions& options) override {
-    Contribution part = contribution_of(OpType::_ALLGATHER_BASE, options);
-    part.inputs = {input};
-    part.outputs = {output};
-    check(part);
+    checked(OpType::_ALLGATHER_BASE, options, {input}, {output});
     return Gloo::_allgather_base(output, input, options);
   }
   WorkPtr gather(TensorLists& outputs,
                  Tensors& inputs,
                  const c10d::GatherOptions& options) override {
-    Contribution part = contribution_of(OpType::GATHER, options);
-    part.inputs = inputs;
-    if (!outputs.empty()) part.outputs = outputs[0];
-    check(part);
+    checked(OpType::GATHER, options, inputs, outputs.empty() ? Tensors() : outputs[0]);
     return Gloo::gather(outputs, inputs, options);
   }
   WorkPtr scatter(Tensors& outputs,
                   TensorLists& inputs,
                   const c10d::ScatterOptions& options) override {
-    Contribution part = contribution_of(OpType::SCATTER, options);
-    if (!inputs.empty()) part.inputs = inputs[0];
-    part.outputs = outputs;
-    check(part);
+    checked(OpType::SCATTER, options, inputs.empty() ? Tensors() : inputs[0], outputs);
     return Gloo::scatter(outputs, inputs, options);
   }
   WorkPtr reduce_scatter(Tensors& outputs,
                          TensorLists& inputs,
                          const c10d::ReduceScatterOptions& options) override {
-    Contribution part = contribution_of(OpType::REDUCE_SCATTER, options);
-    if (!inputs.empty()) part.inputs = inputs[0];
-    part.outputs = outputs;
-    check(part);
+    const Contribution part =
+        checked(OpType::REDUCE_SCATTER, options, inputs.empty() ? Tensors() : inputs[0], outputs);
     if (!compares(part)) return Gloo::reduce_scatter(outputs, inputs, options);
     Tensors rows;
     for (const at::Tensor& bits : bits_of(part.inputs, part)) rows.push_back(bits.view(-1));
@@ -233,20 +204,14 @@ class CheckedGloo final : public Gloo, public Messenger {
   WorkPtr _reduce_scatter_base(at::Tensor& output,
                                at::Tensor& input,
                                const c10d::ReduceScatterOptions& options) override {
-    Contribution part = contribution_of(OpType::_REDUCE_SCATTER_BASE, options);
-    part.inputs = {input};
-    part.outputs = {output};
-    check(part);
+    const Contribution part = checked(OpType::_REDUCE_SCATTER_BASE, options, {input}, {output});
     if (!compares(part)) return Gloo::_reduce_scatter_base(output, input, options);
     return own_part(part, ordered_bits(input, part.reduce_op.op_));
   }
   WorkPtr alltoall(Tensors& outputs,
                    Tensors& inputs,
                    const c10d::AllToAllOptions& options) override {
-    Contribution part = contribution_of(OpType::ALLTOALL, options);
-    part.inputs = inputs;
-    part.outputs = outputs;
-    check(part);
+    checked(OpType::ALLTOALL, options, inputs, outputs);
     return Gloo::alltoall(outputs, inputs, options);
   }
   WorkPtr alltoall_base(at::Tensor& output,
@@ -296,6 +261,19 @@ class CheckedGloo final : public Gloo, public Messenger {
                                          " and ",
                                          shape_text(tensor.scalar_type(), tensor.sizes()))});
     }
+  }
+
+  /// The call, if nothing is wrong with it.
+  template <class Options>
+  Contribution checked(OpType op,
+                       const Options& options,
+                       Tensors inputs,
+                       Tensors outputs = {}) const {
+    Contribution part = contribution_of(op, options);
+    part.inputs = std::move(inputs);
+    part.outputs = std::move(outputs);
+    check(part);
+    return part;
   }
 
   /// What every backend refuses, and what gloo does not know.
@@ -373,6 +351,7 @@ class CheckedGloo final : public Gloo, public Messenger {
 };
 
 c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendRequest& request) {
+  const WithoutSigpipe guard;  // for gloo's threads, too, which begin here
   try {
     auto options = Gloo::Options::create(request.timeout);
     const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
