@@ -13,6 +13,7 @@
 #include "muster/parallel/hook/comm_hook.h"
 #include "muster/parallel/pipeline/measure.h"
 #include "muster/parallel/pipeline/pipeline.h"
+#include "muster/parallel/pipeline_ranks/distributed_pipeline.h"
 #include "muster/parallel/precision/autocast.h"
 #include "muster/parallel/precision/grad_scaler.h"
 #include "muster/parallel/replicas/data_parallel.h"

@@ -7,57 +7,22 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/cat.h>
-#include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/parallel/pipeline/cut.h"
 #include "muster/parallel/pipeline/pipeline_checks.h"
 #include "muster/parallel/pipeline/rank_step.h"
 #include "muster/parallel/pipeline/stage.h"
 #include "muster/parallel/threads/device_threads.h"
-#include "muster/pipeline/order/lower.h"
-#include "muster/pipeline/schedule/schedule.h"
 #include "muster/tensor/device/streams.h"
 
 namespace muster::parallel {
-namespace {
-
-using pipeline::ActionLists;
 using std::chrono::milliseconds;
 
-std::vector<Block> blocks_between(const std::vector<Block>& blocks, int64_t from, int64_t to) {
-  return {blocks.begin() + from, blocks.begin() + to};
-}
-
-/// The forwards of the lists, and what they send.
-ActionLists forward_part(ActionLists lists) {
-  for (auto& list : lists.ranks)
-    std::erase_if(list, [](const pipeline::Action& action) {
-      return action.kind != pipeline::ActionKind::kForward &&
-             action.kind != pipeline::ActionKind::kSendActivation &&
-             action.kind != pipeline::ActionKind::kReceiveActivation;
-    });
-  return lists;
-}
-
-/// Outputs of the micro-batches, by row.
-Tensors put_together(const std::vector<Tensors>& parts) {
-  Tensors whole;
-  for (size_t i = 0; !parts.empty() && i < parts[0].size(); ++i) {
-    Tensors column;
-    for (const Tensors& part : parts) column.push_back(part.at(i));
-    const bool is_there = column[0].defined();
-    whole.push_back(!is_there              ? column[0]
-                    : column[0].dim() == 0 ? at::stack(column)
-                                           : at::cat(column));
-  }
-  return whole;
-}
-
 /// The model, cut. Threads that are left behind keep it.
-struct Stages {
+struct PipelineStages {
   void drop_gradients(int64_t rank) {
     for (const int64_t number : placement.stages_of(rank)) {
       Stage& stage = stages[static_cast<size_t>(number)];
@@ -74,16 +39,18 @@ struct Stages {
 };
 
 /// All that threads need while they are at a step: those that are left behind keep it.
-struct Step {
-  std::shared_ptr<Stages> model;
+struct PipelineRun {
+  std::shared_ptr<PipelineStages> model;
   StepOrder order;
   ThreadCarrier carrier;
   std::vector<std::unique_ptr<RankStep>> ranks;
 };
 
+namespace {
+
 /// The action that lasts longest of those that last too long. A rank that waits for another's
 /// message is no cause, unless all wait: then a message does not get through.
-std::exception_ptr find_stall(const Step& step,
+std::exception_ptr find_stall(const PipelineRun& step,
                               const std::vector<c10::Device>& devices,
                               milliseconds timeout) {
   const auto now = RankStep::Clock::now();
@@ -117,11 +84,10 @@ struct Pipeline::State {
         PipelineLoss its_loss,
         PipelineOptions its_options);
 
-  const ActionLists& lists_for(int64_t micro_batches);
-  std::shared_ptr<Step> make_step(std::vector<MicroBatch> batches);
-  void run(const std::shared_ptr<Step>& step);
-  PipelineStep result_of(const Step& step);
-  const RankStep& last_rank_of(const Step& step) const {
+  std::shared_ptr<PipelineRun> make_step(std::vector<MicroBatch> batches);
+  void run(const std::shared_ptr<PipelineRun>& step);
+  PipelineStep result_of(const PipelineRun& step);
+  const RankStep& last_rank_of(const PipelineRun& step) const {
     return *step.ranks[static_cast<size_t>(
         model->placement.rank_of(model->placement.stages() - 1))];
   }
@@ -131,9 +97,9 @@ struct Pipeline::State {
   PipelineLoss loss;
   PipelineOptions options;
   pipeline::Split first_block;
-  std::shared_ptr<Stages> model = std::make_shared<Stages>();
+  std::shared_ptr<PipelineStages> model = std::make_shared<PipelineStages>();
   std::optional<TiedParameters> tied;
-  std::map<int64_t, ActionLists> lists;
+  StepLists lists;
   bool failed = false;  // the step before has, and somebody was left behind in it
   std::unique_ptr<DeviceThreads> threads;
 };
@@ -146,42 +112,27 @@ Pipeline::State::State(std::vector<Block> all_blocks,
       devices(std::move(their_devices)),
       loss(std::move(its_loss)),
       options(std::move(its_options)),
-      first_block(split_of(options, blocks.size())) {
+      first_block(split_of(options.first_block, blocks.size())),
+      lists(options.schedule,
+            std::ssize(first_block),
+            std::ssize(devices),
+            pipeline::Sends::kBuffered) {
   if (devices.empty())
     throw usage_error({.refused = "no device", .rule = "a pipeline has one rank at least"});
   for (const c10::Device device : devices) require_device(device);
   stall_timeout_of(options.stall_timeout);
-  refuse_repeated_names(blocks);
-  if (!options.checkpointed.empty() && options.checkpointed.size() != blocks.size())
-    throw usage_error({.refused = "which blocks are checkpointed",
-                       .rule = "that is said of all or none",
-                       .value = concat(options.checkpointed.size(), " of ", blocks.size())});
-  model->placement = lists_for(options.micro_batches).placement;
-  const pipeline::Placement& placement = model->placement;
-  std::vector<NamedTensors> parameters, buffers;
-  NamedTensors all;
-  for (size_t s = 0; s < first_block.size(); ++s) {
-    const bool last = s + 1 == first_block.size();
-    const int64_t from = first_block[s];
-    const int64_t to = last ? static_cast<int64_t>(blocks.size()) : first_block[s + 1];
-    const c10::Device device =
-        devices[static_cast<size_t>(placement.rank_of(static_cast<int64_t>(s)))];
-    const bool shares = std::count(devices.begin(), devices.end(), device) > 1;
-    std::vector<bool> again;
-    if (!options.checkpointed.empty())
-      again.assign(options.checkpointed.begin() + from, options.checkpointed.begin() + to);
-    for (int64_t i = from; shares && !again.empty() && i < to; ++i)
-      if (options.checkpointed[static_cast<size_t>(i)])
-        refuse_shared_draws(blocks[static_cast<size_t>(i)], device);
-    model->stages.emplace_back(blocks_between(blocks, from, to), device, std::move(again), shares);
-    parameters.push_back(model->stages.back().parameters());
-    buffers.push_back(model->stages.back().buffers());
-    all.insert(all.end(), parameters.back().begin(), parameters.back().end());
+  model->placement = lists.of(options.micro_batches).placement;
+  std::vector<StagePlace> places;
+  for (int64_t stage = 0; stage < std::ssize(first_block); ++stage) {
+    const c10::Device device = devices[static_cast<size_t>(model->placement.rank_of(stage))];
+    places.push_back({device, std::count(devices.begin(), devices.end(), device) > 1});
   }
-  refuse_shared(parameters);
-  refuse_shared(buffers);
-  for (const Stage& stage : model->stages)
+  model->stages = cut(blocks, first_block, options.checkpointed, places);
+  NamedTensors all;
+  for (const Stage& stage : model->stages) {
     for (const Block& block : stage.blocks()) move_to(block, stage.device());
+    for (const auto& entry : stage.parameters()) all.push_back(entry);
+  }
   tied.emplace(options.tied, all);
   const int intra = options.threads_per_rank > 0
                         ? options.threads_per_rank
@@ -189,35 +140,23 @@ Pipeline::State::State(std::vector<Block> all_blocks,
   threads = std::make_unique<DeviceThreads>(devices, intra, "rank");
 }
 
-const ActionLists& Pipeline::State::lists_for(int64_t micro_batches) {
-  const auto found = lists.find(micro_batches);
-  if (found != lists.end()) return found->second;
-  const pipeline::Schedule schedule = pipeline::make_schedule(options.schedule,
-                                                              {.stages = std::ssize(first_block),
-                                                               .ranks = std::ssize(devices),
-                                                               .micro_batches = micro_batches});
-  return lists
-      .emplace(micro_batches, lower(with_averages(schedule.lists), pipeline::Sends::kBuffered))
-      .first->second;
-}
-
-std::shared_ptr<Step> Pipeline::State::make_step(std::vector<MicroBatch> batches) {
+std::shared_ptr<PipelineRun> Pipeline::State::make_step(std::vector<MicroBatch> batches) {
   if (batches.empty())
     throw usage_error({.refused = "a step without micro-batches", .rule = "there is one at least"});
-  auto step = std::make_shared<Step>();
+  auto step = std::make_shared<PipelineRun>();
   step->model = model;
   Tensors all;
   for (const MicroBatch& batch : batches)
     for (const Tensors* tensors : {&batch.inputs, &batch.targets})
       all.insert(all.end(), tensors->begin(), tensors->end());
   step->order.ready = tensor::StreamMark::of_current(tensor::stream_devices(all));
-  step->order.lists = lists_for(std::ssize(batches));
+  step->order.lists = lists.of(std::ssize(batches));
   step->order.batches = std::move(batches);
   step->order.synchronize = options.synchronizes;
   return step;
 }
 
-void Pipeline::State::run(const std::shared_ptr<Step>& step) {
+void Pipeline::State::run(const std::shared_ptr<PipelineRun>& step) {
   const bool after_failure = failed, trains = step->order.loss != nullptr;
   for (int64_t rank = 0; rank < std::ssize(devices); ++rank) {
     std::map<int64_t, Stage*> mine;
@@ -291,7 +230,7 @@ PipelineStep Pipeline::step(std::vector<MicroBatch> batches, double scale) {
   }
 }
 
-PipelineStep Pipeline::State::result_of(const Step& step) {
+PipelineStep Pipeline::State::result_of(const PipelineRun& step) {
   PipelineStep made;
   const RankStep& last = last_rank_of(step);
   for (const at::Tensor& loss : last.losses())

@@ -10,8 +10,7 @@
 
 namespace muster::parallel {
 
-pipeline::Split split_of(const PipelineOptions& options, size_t blocks) {
-  pipeline::Split first = options.first_block;
+pipeline::Split split_of(pipeline::Split first, size_t blocks) {
   if (first.empty())
     for (size_t i = 0; i < blocks; ++i) first.push_back(static_cast<int64_t>(i));
   bool fine = !first.empty() && first[0] == 0 && first.back() < static_cast<int64_t>(blocks);

@@ -9,8 +9,8 @@
 
 namespace muster::parallel {
 
-/// Where each stage begins: as asked for, or every block a stage. They begin with 0 and rise.
-pipeline::Split split_of(const PipelineOptions& options, size_t blocks);
+/// Where each stage begins: as asked for, or, if nothing is, every block a stage. They begin with 0 and rise.
+pipeline::Split split_of(pipeline::Split first_block, size_t blocks);
 
 /// Above 0.
 std::chrono::milliseconds stall_timeout_of(std::chrono::milliseconds timeout);

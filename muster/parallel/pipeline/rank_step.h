@@ -48,6 +48,8 @@ class RankStep {
     Clock::time_point since;
   };
   Place place() const;
+  /// Its place in the list; -1 before the first, behind the last their number.
+  int64_t position() const { return position_.load(std::memory_order_acquire); }
 
   // What it made, once run() is over.
 

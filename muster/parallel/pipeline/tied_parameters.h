@@ -27,15 +27,17 @@ class TiedParameters {
 
   bool is_follower(const at::Tensor& parameter) const;
 
+  struct Pair {
+    at::Tensor follower, owner;
+  };
+  const std::vector<Pair>& pairs() const { return pairs_; }
+
   /// Before a forward: the owners' values, always; a version tells little of who wrote by .data().
   void copy_values();
   /// Behind the last backward: adds the followers' gradients to the owners', in the order given.
   void add_gradients();
 
  private:
-  struct Pair {
-    at::Tensor follower, owner;
-  };
   std::vector<Pair> pairs_;
 };
 

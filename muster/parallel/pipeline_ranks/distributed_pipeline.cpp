@@ -1,0 +1,382 @@
+#include "muster/parallel/pipeline_ranks/distributed_pipeline.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <c10/core/GradMode.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/parallel/pipeline/pipeline_checks.h"
+#include "muster/parallel/pipeline/rank_step.h"
+#include "muster/parallel/pipeline_ranks/group_carrier.h"
+#include "muster/parallel/pipeline_ranks/rank_model.h"
+#include "muster/parallel/pipeline_ranks/stage_averages.h"
+#include "muster/parallel/pipeline_ranks/step_verdict.h"
+#include "muster/pipeline/simulate/timeline.h"
+
+namespace muster::parallel {
+namespace {
+
+using distributed::ProcessGroup;
+
+std::string bytes_of(const std::vector<pipeline::Span>& spans) {
+  static_assert(std::is_trivially_copyable_v<pipeline::Span>);
+  std::string bytes(spans.size() * sizeof(pipeline::Span), '\0');
+  std::memcpy(bytes.data(), spans.data(), bytes.size());
+  return bytes;
+}
+
+std::vector<pipeline::Span> spans_of(const std::string& bytes) {
+  std::vector<pipeline::Span> spans(bytes.size() / sizeof(pipeline::Span));
+  std::memcpy(spans.data(), bytes.data(), bytes.size());
+  return spans;
+}
+
+/// What a rank says of a step before it begins.
+enum StepWord { kStep, kTrains, kMicroBatches, kRows, kScale, kWords };
+
+}  // namespace
+
+/// What a caller of a rank wants.
+struct StepRequest {
+  bool trains = true;
+  std::vector<MicroBatch> batches;  ///< of the first stage's rank, and of the last one's
+  int64_t rows = -1;                ///< of the batch, where this rank knows them
+  double scale = 1;
+  std::optional<RankFailure> failure;  ///< why it cannot be made
+};
+
+struct DistributedPipeline::State {
+  StepRequest request(const Tensors& inputs, const Tensors& targets, bool trains) const;
+  void check_training(const StepRequest& request) const;
+  PipelineStep run(StepRequest request);
+  void agree_on_step(StepRequest& request, StepOrder& order);
+  void prepare(StepRequest& request, StepOrder& order);
+  std::optional<RankFailure> carry_out(StepRequest& request,
+                                       StepOrder& order,
+                                       std::optional<StageAverages>& averages,
+                                       PipelineStep& made);
+  void conclude(const std::optional<RankFailure>& failure, bool trains, PipelineStep& made);
+
+  PipelineLoss loss;
+  DistributedPipelineOptions options;
+  RankModel model;
+  int64_t steps = 0;
+  std::string lost;  // why no step can be made any more
+};
+
+/// A batch, cut; what is wrong with it is for all ranks to hear.
+StepRequest DistributedPipeline::State::request(const Tensors& inputs,
+                                                const Tensors& targets,
+                                                bool trains) const {
+  StepRequest made;
+  made.trains = trains;
+  try {
+    const bool gives_targets = model.is_last() && trains && !targets.empty();
+    if (model.is_first()) {
+      made.batches = cut_batch(inputs, gives_targets ? targets : Tensors(), options.micro_batches);
+    } else if (gives_targets) {
+      made.batches = cut_batch(targets, {}, options.micro_batches);
+      for (MicroBatch& batch : made.batches) std::swap(batch.inputs, batch.targets);
+    }
+    if (!made.batches.empty()) {
+      made.rows = 0;
+      for (const MicroBatch& batch : made.batches) made.rows += static_cast<int64_t>(batch.count);
+    }
+  } catch (...) {
+    made.failure = failure_now();
+  }
+  return made;
+}
+
+void DistributedPipeline::State::check_training(const StepRequest& request) const {
+  if (!c10::GradMode::is_enabled())
+    throw usage_error({.refused = "a step of a pipeline",
+                       .rule = "grad mode is on",
+                       .hint = "forward() computes without gradients"});
+  if (!loss)
+    throw usage_error({.refused = "a step of a pipeline", .rule = "it was made with a loss"});
+  if (!std::isfinite(request.scale))
+    throw usage_error({.refused = "the scale of a pipeline's gradients",
+                       .rule = "it is finite",
+                       .value = concat(request.scale)});
+  refuse_inputs_with_graph(request.batches);
+}
+
+/// All ranks hear what the step is; what is wrong is wrong on all.
+void DistributedPipeline::State::agree_on_step(StepRequest& request, StepOrder& order) {
+  std::vector<int64_t> words(kWords);
+  words[kStep] = steps;
+  words[kTrains] = request.trains;
+  words[kMicroBatches] = std::ssize(request.batches);
+  words[kRows] = request.rows;
+  words[kScale] = std::bit_cast<int64_t>(request.scale);
+  const auto all = agree(model.ranks, "the step was not begun", words, request.failure);
+  const auto same = [&](StepWord word, int64_t unknown, const std::string& what) {
+    int64_t common = unknown;
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      const int64_t theirs = all[rank][word];
+      if (theirs == unknown) continue;
+      if (common != unknown && common != theirs)
+        throw usage_error({.refused = "the ranks of a pipeline are not at the same step",
+                           .rule = concat("all give the same ", what),
+                           .value = word == kScale
+                                        ? concat("rank ", rank, " another one")
+                                        : concat(common, ", and ", theirs, " on rank ", rank)});
+      common = theirs;
+    }
+    return common;
+  };
+  same(kStep, -1, "number of calls");
+  same(kTrains, -1, "call, a step or a forward");
+  same(kScale, -1, "scale");
+  const int64_t rows = same(kRows, -1, "rows");
+  const int64_t micro_batches = same(kMicroBatches, 0, "number of micro-batches");
+  if (micro_batches == 0)
+    throw usage_error({.refused = "a step without micro-batches",
+                       .rule = "the first stage's rank gives one at least"});
+  order.lists = model.lists->of(micro_batches);
+  if (!request.trains) order.lists = forward_part(std::move(order.lists));
+  if (request.batches.empty()) {  // of a rank in the middle, or of targets that the loss needs not
+    request.batches.resize(static_cast<size_t>(micro_batches));
+    const auto counts = rows < 0 ? std::vector<int64_t>(static_cast<size_t>(micro_batches), 1)
+                                 : rows_of_micro_batches(rows, micro_batches);
+    for (size_t i = 0; i < counts.size(); ++i)
+      request.batches[i].count = static_cast<double>(counts[i]);
+  }
+}
+
+/// What may fail on this rank alone.
+void DistributedPipeline::State::prepare(StepRequest& request, StepOrder& order) {
+  Tensors given;
+  for (const MicroBatch& batch : request.batches)
+    for (const Tensors* tensors : {&batch.inputs, &batch.targets})
+      given.insert(given.end(), tensors->begin(), tensors->end());
+  order.ready = tensor::StreamMark::of_current(tensor::stream_devices(given));
+  order.scale = request.scale;
+  order.synchronize = options.synchronizes;
+  order.keeps_outputs = options.keeps_outputs || !request.trains;
+  if (request.trains) {
+    order.loss = loss;
+    order.weights = model.is_last() ? weights_of(request.batches, options.reduction)
+                                    : std::vector<double>(request.batches.size(), 1);
+  }
+  order.batches = std::move(request.batches);
+}
+
+std::optional<RankFailure> DistributedPipeline::State::carry_out(
+    StepRequest& request,
+    StepOrder& order,
+    std::optional<StageAverages>& averages,
+    PipelineStep& made) {
+  GroupCarrier carrier(model.post, model.placement);
+  TiedLetters letters = model.tied_letters();
+  std::optional<RankStep> step;
+  try {
+    letters.copy_values();
+    prepare(request, order);
+    if (averages) order.average = [&](int64_t stage) { averages->post(stage); };
+    std::map<int64_t, Stage*> here;
+    for (const int64_t stage : model.mine) here[stage] = &model.stage(stage);
+    step.emplace(order, model.ranks.rank(), std::move(here));
+    step->run(carrier);
+    if (averages) averages->finish();
+    if (request.trains) letters.add_gradients();
+    for (const at::Tensor& each : step->losses())
+      if (each.defined()) made.loss = made.loss.defined() ? made.loss + each : each;
+    if (order.keeps_outputs && model.is_last()) made.outputs = put_together(step->outputs());
+    made.timeline.ranks.resize(static_cast<size_t>(model.ranks.world_size()));
+    made.timeline.ranks[static_cast<size_t>(model.ranks.rank())] = step->spans();
+    return std::nullopt;
+  } catch (...) {
+    const RankFailure failure = failure_now(carrier.was_let_down());
+    const auto& list = order.lists.ranks[static_cast<size_t>(model.ranks.rank())];
+    // What others wait for, in the order in which it would have come.
+    const bool whole = carrier.give_up(list, static_cast<size_t>(step ? step->position() + 1 : 0));
+    if ((request.trains && !letters.give_up()) || !whole)
+      lost = "a rank was lost in an earlier step";
+    return failure;
+  }
+}
+
+/// Nobody returns before all know that all have done their part.
+void DistributedPipeline::State::conclude(const std::optional<RankFailure>& failure,
+                                          bool trains,
+                                          PipelineStep& made) {
+  enum { kDtype, kLoss };
+  std::vector<int64_t> words{-1, 0};
+  std::optional<RankFailure> found = failure;
+  try {
+    if (!found && made.loss.defined()) {
+      words[kDtype] = static_cast<int64_t>(made.loss.scalar_type());
+      words[kLoss] = std::bit_cast<int64_t>(made.loss.item<double>());
+    }
+  } catch (...) {  // a device that failed behind our back
+    found = failure_now();
+  }
+  std::exception_ptr error;
+  try {
+    const auto all = agree(model.ranks, "the step was given up", words, found);
+    const auto& last =
+        all[static_cast<size_t>(model.placement.rank_of(model.placement.stages() - 1))];
+    if (trains && !model.is_last() && last[kDtype] >= 0)
+      made.loss = at::scalar_tensor(std::bit_cast<double>(last[kLoss]),
+                                    static_cast<at::ScalarType>(last[kDtype]));
+  } catch (...) {
+    error = std::current_exception();
+    found = failure_now(found && found->let_down);  // with the words of whoever failed
+  }
+  if (trains && options.replicas) {
+    try {
+      agree(*options.replicas, "a replica gave the step up", {}, found);
+    } catch (...) {
+      if (!error) error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+PipelineStep DistributedPipeline::State::run(StepRequest request) {
+  if (!lost.empty())
+    throw environment_error({.refused = "a step of a pipeline",
+                             .rule = lost,
+                             .hint = "make the group and the pipeline anew"});
+  const bool trains = request.trains;
+  model.post.begin(++steps);
+  StepOrder order;
+  std::optional<StageAverages> averages;
+  if (trains && options.replicas) averages.emplace(*options.replicas, model.trained());
+  std::optional<RankFailure> failure;
+  PipelineStep made;
+  try {
+    agree_on_step(request, order);
+  } catch (...) {
+    failure = failure_now();
+  }
+  if (!failure) failure = carry_out(request, order, averages, made);
+  if (failure && averages) {
+    try {
+      averages->give_up();
+    } catch (const std::exception&) {  // conclude() says what happened
+    }
+  }
+  try {
+    conclude(failure, trains, made);
+  } catch (...) {
+    if (trains) model.drop_gradients();
+    throw;
+  }
+  if (trains && options.gathers_timeline) {
+    auto& spans = made.timeline.ranks;
+    const auto all =
+        model.ranks.all_gather_text(bytes_of(spans[static_cast<size_t>(model.ranks.rank())]));
+    for (size_t rank = 0; rank < all.size(); ++rank) spans[rank] = spans_of(all[rank]);
+  }
+  return made;
+}
+
+DistributedPipeline::DistributedPipeline(std::vector<Block> blocks,
+                                         const ProcessGroup& ranks,
+                                         PipelineLoss loss,
+                                         DistributedPipelineOptions options)
+    : state_(new State{.loss = std::move(loss),
+                       .options = options,
+                       .model = RankModel(std::move(blocks), ranks, options)}) {}
+
+DistributedPipeline::~DistributedPipeline() = default;
+DistributedPipeline::DistributedPipeline(DistributedPipeline&&) noexcept = default;
+DistributedPipeline& DistributedPipeline::operator=(DistributedPipeline&&) noexcept = default;
+
+PipelineStep DistributedPipeline::step(const Tensors& inputs,
+                                       const Tensors& targets,
+                                       double scale) {
+  StepRequest request = state_->request(inputs, targets, true);
+  request.scale = scale;
+  try {
+    state_->check_training(request);
+  } catch (...) {
+    if (!request.failure) request.failure = failure_now();
+  }
+  return state_->run(std::move(request));
+}
+
+PipelineStep DistributedPipeline::step(std::vector<MicroBatch> batches, double scale) {
+  StepRequest request;
+  request.batches = std::move(batches);
+  request.scale = scale;
+  try {
+    state_->check_training(request);
+  } catch (...) {
+    request.failure = failure_now();
+  }
+  return state_->run(std::move(request));
+}
+
+Tensors DistributedPipeline::forward(const Tensors& inputs) {
+  const at::NoGradGuard no_grad;
+  return state_->run(state_->request(inputs, {}, false)).outputs;
+}
+
+void DistributedPipeline::gather_model(int root) {
+  const at::NoGradGuard no_grad;
+  State& state = *state_;
+  state.model.post.begin(++state.steps);
+  for (int64_t number = 0; number < state.model.placement.stages(); ++number) {
+    const int owner = static_cast<int>(state.model.placement.rank_of(number));
+    const int tag = static_cast<int>(2 * number);
+    if (owner == root || (state.model.ranks.rank() != owner && state.model.ranks.rank() != root))
+      continue;
+    const Stage& stage = state.model.stage(number);
+    Tensors all;
+    for (const NamedTensors& part : {stage.parameters(), stage.buffers()})
+      for (const auto& [name, tensor] : part) all.push_back(tensor.detach());
+    if (state.model.ranks.rank() == owner) {
+      state.model.post.send(root, tag, {all, {}});
+      continue;
+    }
+    state.model.post.await(owner, tag);
+    const Tensors theirs = state.model.post.receive(owner, tag, at::kCPU).tensors;
+    for (size_t i = 0; i < all.size(); ++i) all[i].copy_(theirs.at(i));
+  }
+  if (state.model.ranks.rank() == root) state.model.tied->copy_values();
+}
+
+bool DistributedPipeline::has_first_stage() const { return state_->model.is_first(); }
+bool DistributedPipeline::has_last_stage() const { return state_->model.is_last(); }
+std::vector<int64_t> DistributedPipeline::stages() const { return state_->model.mine; }
+c10::Device DistributedPipeline::device() const { return state_->model.ranks.device(); }
+
+NamedTensors DistributedPipeline::named_parameters() const {
+  NamedTensors found;
+  for (const int64_t stage : state_->model.mine)
+    for (const auto& entry : state_->model.stage(stage).parameters())
+      if (!state_->model.tied->is_follower(entry.second)) found.push_back(entry);
+  return found;
+}
+
+std::vector<at::Tensor> DistributedPipeline::parameters() const {
+  return tensors_of(named_parameters());
+}
+
+NamedTensors DistributedPipeline::named_buffers() const {
+  NamedTensors found;
+  for (const int64_t stage : state_->model.mine)
+    for (const auto& entry : state_->model.stage(stage).buffers()) found.push_back(entry);
+  return found;
+}
+
+void DistributedPipeline::train(bool on) {
+  for (const Block& block : state_->model.blocks)
+    for (const auto& module : block.modules) module->train(on);
+}
+
+void DistributedPipeline::zero_grad() { state_->model.drop_gradients(); }
+
+}  // namespace muster::parallel

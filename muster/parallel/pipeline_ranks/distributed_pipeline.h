@@ -1,0 +1,123 @@
+// One model cut into stages on the ranks of a group, a process each.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "muster/distributed/process_group.h"
+#include "muster/parallel/module/loss_reduction.h"
+#include "muster/parallel/module/tensors.h"
+#include "muster/parallel/pipeline/block.h"
+#include "muster/parallel/pipeline/callbacks.h"
+#include "muster/parallel/pipeline/micro_batches.h"
+#include "muster/parallel/pipeline/pipeline.h"
+#include "muster/parallel/pipeline/tied_parameters.h"
+#include "muster/pipeline/partition/blocks.h"
+
+namespace muster::parallel {
+
+struct DistributedPipelineOptions {
+  std::string schedule = "1f1b";  ///< of `muster list schedules`, "interleaved", "zb1p", …
+  int64_t micro_batches = 1;      ///< into which a batch is cut; fewer if it has fewer rows
+  /// By stage, the block that it begins with. Empty: each block is a stage.
+  pipeline::Split first_block = {};
+  LossReduction reduction = LossReduction::kMean;
+  std::vector<TiedParameter> tied = {};
+  /// By block, whether it is checkpointed (Note [Recomputation]). Empty: none.
+  std::vector<bool> checkpointed = {};
+  /// The ranks that have the same stages as this one, in other pipelines: gradients are averaged
+  /// over them as soon as they are whole, as DDP does.
+  std::optional<distributed::ProcessGroup> replicas = {};
+  bool keeps_outputs = false;     ///< PipelineStep::outputs on the last stage's rank
+  bool synchronizes = false;      ///< devices behind each action: times are true, steps slower
+  bool gathers_timeline = false;  ///< PipelineStep::timeline has all ranks; else this one alone
+  /// A message that takes longer ends the step; 0: the group's timeout.
+  std::chrono::milliseconds timeout{0};
+};
+
+// Note [Pipelines across processes]
+// The schedules, stages and gradients are those of Pipeline; what goes to another rank is a message
+// of the group (Note [Letters]), so ranks may be on several hosts. All ranks make the whole model,
+// alike, and keep their own stages' blocks on their device. A step begins and ends with a few
+// numbers that all ranks tell each other: it is the same step to all, of as many micro-batches, or
+// none takes it; and none returns before all have done their part, so that no optimizer steps where
+// another's part failed. With `replicas` that holds over all pipelines.
+//
+// A rank that throws tells those that wait for it, and all throw: it what it threw, the others what
+// it said. The gradients of this step and of those added up before are dropped, and the next step
+// begins anew. A rank that has died or stalls ends the group, as it ends any other.
+
+/// Trains a model that is cut over processes:
+///
+///     const distributed::DeviceMesh mesh(world, {{"data", -1}, {"pipeline", 4}});
+///     parallel::DistributedPipeline pipe(parallel::blocks_of(net), mesh.group("pipeline"), loss,
+///                                        {.schedule = "1f1b", .micro_batches = 8,
+///                                         .first_block = {0, 3, 6, 9},
+///                                         .replicas = mesh.group("data")});
+///     torch::optim::SGD optimizer(pipe.parameters(), 0.1);
+///     for (…) {
+///       optimizer.zero_grad();
+///       auto loss = pipe.step(pipe.has_first_stage() ? Tensors{x} : Tensors{},
+///                             pipe.has_last_stage() ? Tensors{y} : Tensors{}).loss;
+///       optimizer.step();
+///     }
+///
+/// All calls but those that say otherwise are collective over the group and the replicas. Used by
+/// one thread at a time. Source of the semantics: torch.distributed.pipelining, Megatron-LM.
+class DistributedPipeline {
+ public:
+  /// Moves this rank's stages to the group's device, or to the CPU if the group moves CPU tensors
+  /// and the modules are there. Replicas begin with what replica 0 has. Throws a usage error, on
+  /// all ranks alike, if they do not make the same model and give the same options, or what
+  /// Pipeline refuses.
+  DistributedPipeline(std::vector<Block> blocks,
+                      const distributed::ProcessGroup& ranks,
+                      PipelineLoss loss,
+                      DistributedPipelineOptions options = {});
+  ~DistributedPipeline();
+  DistributedPipeline(DistributedPipeline&&) noexcept;
+  DistributedPipeline& operator=(DistributedPipeline&&) noexcept;
+
+  /// Forward and backward of a batch: the rank of the first stage gives the inputs, that of the
+  /// last the targets; others give none, and what they give all the same is not looked at. Adds to
+  /// the gradients of this rank's stages `scale` times those of the loss over the batch, averaged
+  /// over the replicas. The loss is on all ranks, of this pipeline's batch.
+  PipelineStep step(const Tensors& inputs, const Tensors& targets, double scale = 1);
+  /// The same of micro-batches that are cut already, as many on all ranks; their counts matter on
+  /// the last stage's rank.
+  PipelineStep step(std::vector<MicroBatch> batches, double scale = 1);
+
+  /// The last stage's outputs on its rank, nothing on others. Without gradients; not over the
+  /// replicas. Say eval() before.
+  Tensors forward(const Tensors& inputs);
+
+  /// Makes the whole model that rank `root` was given current: blocks of other ranks' stages get
+  /// their parameters and buffers. Not over the replicas.
+  void gather_model(int root = 0);
+
+  // Not collective.
+
+  bool has_first_stage() const;
+  bool has_last_stage() const;
+  std::vector<int64_t> stages() const;  ///< of this rank
+  c10::Device device() const;
+  /// Of this rank's stages, by "block.parameter", without tied followers.
+  NamedTensors named_parameters() const;
+  std::vector<at::Tensor> parameters() const;
+  NamedTensors named_buffers() const;
+  void train(bool on = true);
+  void eval() { train(false); }
+  void zero_grad();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace muster::parallel

@@ -1,0 +1,134 @@
+#include "muster/parallel/pipeline_ranks/rank_model.h"
+
+#include <algorithm>
+#include <string>
+
+#include <ATen/core/grad_mode.h>
+#include <c10/util/ArrayRef.h>
+
+#include "muster/base/text.h"
+#include "muster/parallel/module/module_agreement.h"
+#include "muster/parallel/pipeline/pipeline_checks.h"
+#include "muster/parallel/pipeline_ranks/step_verdict.h"
+
+namespace muster::parallel {
+namespace {
+
+/// What else than the module must be the same on all ranks, in lines.
+std::string words_of(const DistributedPipelineOptions& options,
+                     const pipeline::Split& first_block) {
+  std::string text = concat("schedule ", options.schedule, "\n");
+  text += concat("first blocks ", at::IntArrayRef(first_block), "\n");
+  text += concat("micro-batches ", options.micro_batches, "\n");
+  text +=
+      concat("a loss that is a ", options.reduction == LossReduction::kMean ? "mean" : "sum", "\n");
+  for (size_t i = 0; i < options.checkpointed.size(); ++i)
+    if (options.checkpointed[i]) text += concat("checkpointed block ", i, "\n");
+  for (const TiedParameter& tied : options.tied)
+    text += concat("tied ", tied.follower, " to ", tied.owner, "\n");
+  text +=
+      options.replicas ? concat(options.replicas->world_size(), " replicas\n") : "no replicas\n";
+  return text;
+}
+
+}  // namespace
+
+RankModel::RankModel(std::vector<Block> all_blocks,
+                     const distributed::ProcessGroup& group,
+                     const DistributedPipelineOptions& options)
+    : blocks(std::move(all_blocks)), ranks(group), post(ranks, options.timeout) {
+  std::optional<RankFailure> failure;
+  try {
+    cut_here(options);
+  } catch (...) {
+    failure = failure_now();
+  }
+  agree(ranks, "the pipeline was not made", {}, failure);
+  agree_on_model(options);
+  for (const int64_t number : mine)
+    for (const Block& block : stage(number).blocks()) move_to(block, ranks.device());
+  begin_alike(options);
+}
+
+void RankModel::cut_here(const DistributedPipelineOptions& options) {
+  first_block = split_of(options.first_block, blocks.size());
+  lists.emplace(
+      options.schedule,
+      std::ssize(first_block),
+      ranks.world_size(),
+      ranks.backend() == "nccl" ? pipeline::Sends::kRendezvous : pipeline::Sends::kBuffered);
+  placement = lists->of(options.micro_batches).placement;
+  mine = placement.stages_of(ranks.rank());
+  const std::vector<StagePlace> places(first_block.size(), {ranks.device(), false});
+  stages = cut(blocks, first_block, options.checkpointed, places);
+  NamedTensors all;
+  std::vector<int> rank_of;
+  for (int64_t stage = 0; stage < std::ssize(stages); ++stage) {
+    for (const auto& entry : stages[static_cast<size_t>(stage)].parameters()) {
+      all.push_back(entry);
+      rank_of.push_back(static_cast<int>(placement.rank_of(stage)));
+    }
+  }
+  tied.emplace(options.tied, all);
+  const auto rank_of_parameter = [&](const at::Tensor& parameter) {
+    const auto found = std::find_if(
+        all.begin(), all.end(), [&](const auto& entry) { return entry.second.is_same(parameter); });
+    return rank_of[static_cast<size_t>(found - all.begin())];
+  };
+  for (const auto& [follower, owner] : tied->pairs())
+    pairs.push_back({follower, owner, rank_of_parameter(follower), rank_of_parameter(owner)});
+}
+
+void RankModel::agree_on_model(const DistributedPipelineOptions& options) {
+  NamedTensors trained, frozen, buffers;
+  for (const Stage& stage : stages) {
+    for (const auto& entry : stage.parameters())
+      (entry.second.requires_grad() ? trained : frozen).push_back(entry);
+    for (const auto& entry : stage.buffers()) buffers.push_back(entry);
+  }
+  const std::string words = words_of(options, first_block);
+  verify_same_module(words, trained, frozen, buffers, ranks);
+  if (!options.replicas) return;
+  verify_same_module(concat(words, "rank ", ranks.rank(), " of the pipeline\n"),
+                     trained,
+                     frozen,
+                     buffers,
+                     *options.replicas);
+}
+
+/// Replicas have what replica 0 has; tied followers what their owners have.
+void RankModel::begin_alike(const DistributedPipelineOptions& options) {
+  const at::NoGradGuard no_grad;
+  if (options.replicas) {
+    std::vector<distributed::Work> works;
+    for (const int64_t stage : mine) {
+      const Stage& here = stages[static_cast<size_t>(stage)];
+      for (const NamedTensors& part : {here.parameters(), here.buffers()})
+        for (const auto& [name, tensor] : part)
+          works.push_back(options.replicas->broadcast_async(tensor.detach()));
+    }
+    for (const distributed::Work& work : works) work.wait();
+  }
+  tied_letters().copy_values();
+}
+
+std::vector<std::pair<int64_t, Tensors>> RankModel::trained() const {
+  std::vector<std::pair<int64_t, Tensors>> found;
+  for (const int64_t stage : mine) {
+    Tensors tensors;
+    for (const auto& [name, tensor] : stages[static_cast<size_t>(stage)].parameters())
+      if (tensor.requires_grad()) tensors.push_back(tensor);
+    found.emplace_back(stage, std::move(tensors));
+  }
+  return found;
+}
+
+void RankModel::drop_gradients() {
+  for (const int64_t number : mine) {
+    Stage& stage = stages[static_cast<size_t>(number)];
+    stage.begin(0, false);
+    for (const auto& [name, tensor] : stage.parameters()) tensor.mutable_grad() = at::Tensor();
+  }
+}
+
+}  // namespace muster::parallel

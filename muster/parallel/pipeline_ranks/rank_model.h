@@ -1,0 +1,54 @@
+// What a rank of a distributed pipeline has of the model.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "muster/distributed/process_group.h"
+#include "muster/parallel/pipeline/cut.h"
+#include "muster/parallel/pipeline/stage.h"
+#include "muster/parallel/pipeline/tied_parameters.h"
+#include "muster/parallel/pipeline_ranks/distributed_pipeline.h"
+#include "muster/parallel/pipeline_ranks/tensor_post.h"
+#include "muster/parallel/pipeline_ranks/tied_letters.h"
+
+namespace muster::parallel {
+
+struct RankModel {
+  /// Collective over `group` and the replicas; what DistributedPipeline's constructor says.
+  RankModel(std::vector<Block> all_blocks,
+            const distributed::ProcessGroup& group,
+            const DistributedPipelineOptions& options);
+
+  bool is_first() const { return placement.rank_of(0) == ranks.rank(); }
+  bool is_last() const { return placement.rank_of(placement.stages() - 1) == ranks.rank(); }
+  Stage& stage(int64_t number) { return stages[static_cast<size_t>(number)]; }
+  const Stage& stage(int64_t number) const { return stages[static_cast<size_t>(number)]; }
+  /// Of each of this rank's stages, the parameters that need gradients.
+  std::vector<std::pair<int64_t, Tensors>> trained() const;
+  void drop_gradients();
+  /// Of a step.
+  TiedLetters tied_letters() {
+    return {post, pairs, ranks.rank(), static_cast<int>(2 * placement.stages())};
+  }
+
+  std::vector<Block> blocks;
+  distributed::ProcessGroup ranks;
+  pipeline::Split first_block;
+  pipeline::Placement placement;
+  std::optional<StepLists> lists;
+  std::vector<Stage> stages;  // all; only this rank's are on its device
+  std::vector<int64_t> mine;
+  std::optional<TiedParameters> tied;
+  std::vector<TiedLetters::Pair> pairs;
+  TensorPost post;
+
+ private:
+  void cut_here(const DistributedPipelineOptions& options);
+  void agree_on_model(const DistributedPipelineOptions& options);
+  void begin_alike(const DistributedPipelineOptions& options);
+};
+
+}  // namespace muster::parallel

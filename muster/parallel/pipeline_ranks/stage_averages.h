@@ -1,0 +1,53 @@
+// Gradients of a stage, averaged over the replicas of a pipeline.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "muster/distributed/process_group.h"
+#include "muster/distributed/work.h"
+#include "muster/parallel/module/tensors.h"
+
+namespace muster::parallel {
+
+// Note [Averages of stages]
+// A stage's gradients travel as soon as they are whole, while its rank computes on. Those of one
+// rank's stages leave in one order, the later stage first, whatever the number of micro-batches,
+// which may differ between replicas. A parameter counts as zero where it has no gradient, and stays
+// without one if none of the replicas has: each dtype's gradients go as one tensor, with a number at
+// its end for each of them that says who has one. A replica that fails still takes part, with zeros,
+// so that nobody waits for it.
+
+/// One thread; one for each step.
+class StageAverages {
+ public:
+  /// `stages`: of this rank, by number, with the parameters that need gradients. They are the same
+  /// in all replicas.
+  StageAverages(distributed::ProcessGroup replicas,
+                std::vector<std::pair<int64_t, Tensors>> stages);
+
+  /// The stage's gradients are whole. Throws a usage error for sparse ones.
+  void post(int64_t stage);
+  /// All are posted: the parameters have the averages when it returns.
+  void finish();
+  /// Takes part with nothing in what was not posted, and leaves the gradients as they are.
+  void give_up();
+
+ private:
+  struct Sum {
+    Tensors parameters;
+    at::Tensor flat;
+    distributed::Work work;
+  };
+  void post_next(bool with_gradients);
+
+  distributed::ProcessGroup replicas_;
+  std::vector<std::pair<int64_t, Tensors>> stages_;  // the later stage first
+  size_t next_ = 0;                                  // of stages_
+  std::set<int64_t> whole_;
+  std::vector<Sum> sums_;
+};
+
+}  // namespace muster::parallel

@@ -1,0 +1,168 @@
+#include "muster/parallel/pipeline_ranks/tensor_post.h"
+
+#include <algorithm>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include "muster/parallel/pipeline/carrier.h"
+
+namespace muster::parallel {
+namespace {
+
+using Words = std::vector<int64_t>;
+
+// A head: step, given up, number of words about the tensors, and as many of them as fit in.
+constexpr int64_t kHeadWords = 64;
+constexpr int64_t kFixedWords = 3;
+
+// The words about a tensor; one that is undefined has the first alone.
+enum TensorWord { kDtype, kAwaited, kChannelsLast, kDims, kSizes };
+constexpr int64_t kUndefined = -1;
+
+/// Images of several channels are often stored a pixel at a time; what is right for a stage's
+/// kernels stays so on the way.
+bool is_channels_last(const at::Tensor& tensor) {
+  return !tensor.is_contiguous() && tensor.is_contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+/// The tensor with its elements in the order of its memory.
+at::Tensor in_memory_order(const at::Tensor& tensor) {
+  return is_channels_last(tensor) ? tensor.permute({0, 2, 3, 1}) : tensor;
+}
+
+Words words_of(const Handed& handed) {
+  Words words;
+  for (size_t i = 0; i < handed.tensors.size(); ++i) {
+    const at::Tensor& tensor = handed.tensors[i];
+    const bool awaited = i < handed.needs_gradient.size() && handed.needs_gradient[i];
+    if (!tensor.defined()) {
+      words.push_back(kUndefined);
+      continue;
+    }
+    words.insert(words.end(),
+                 {static_cast<int64_t>(tensor.scalar_type()),
+                  awaited,
+                  is_channels_last(tensor),
+                  tensor.dim()});
+    words.insert(words.end(), tensor.sizes().begin(), tensor.sizes().end());
+  }
+  return words;
+}
+
+}  // namespace
+
+TensorPost::TensorPost(distributed::ProcessGroup group, std::chrono::milliseconds timeout)
+    : group_(std::move(group)),
+      timeout_(timeout),
+      head_device_(moves(at::kCPU) ? c10::Device(at::kCPU) : group_.device()) {}
+
+bool TensorPost::moves(c10::DeviceType type) const {
+  const auto& types = group_.c10d()->getDeviceTypes();
+  return std::any_of(types.begin(), types.end(), [&](auto other) { return other.type() == type; });
+}
+
+void TensorPost::send_head(int to, int tag, Head head) {
+  const auto count = std::ssize(head.words);
+  const int64_t inside = std::min(count, kHeadWords - kFixedWords);
+  Words fixed(kHeadWords);
+  fixed[0] = head.step;
+  fixed[1] = head.given_up;
+  fixed[2] = count;
+  std::copy_n(head.words.begin(), inside, fixed.begin() + kFixedWords);
+  group_.send(
+      at::from_blob(fixed.data(), kHeadWords, at::kLong).to(head_device_), to, options_for(tag));
+  if (inside == count) return;
+  group_.send(at::from_blob(head.words.data() + inside, count - inside, at::kLong).to(head_device_),
+              to,
+              options_for(tag));
+}
+
+TensorPost::Head TensorPost::receive_head(int from, int tag) {
+  const auto words = [&](int64_t count) {
+    const at::Tensor message = at::empty(count, at::device(head_device_).dtype(at::kLong));
+    group_.recv(message, from, options_for(tag));
+    const at::Tensor here = message.cpu();
+    return Words(here.const_data_ptr<int64_t>(), here.const_data_ptr<int64_t>() + count);
+  };
+  const Words fixed = words(kHeadWords);
+  Head head{.step = fixed[0], .given_up = fixed[1] != 0};
+  const int64_t inside = std::min(fixed[2], kHeadWords - kFixedWords);
+  head.words.assign(fixed.begin() + kFixedWords, fixed.begin() + kFixedWords + inside);
+  if (fixed[2] > inside) {
+    const Words rest = words(fixed[2] - inside);
+    head.words.insert(head.words.end(), rest.begin(), rest.end());
+  }
+  return head;
+}
+
+void TensorPost::send(int to, int tag, const Handed& handed) {
+  send_head(to, tag, {.step = step_, .words = words_of(handed)});
+  for (const at::Tensor& tensor : handed.tensors) {
+    if (!tensor.defined()) continue;
+    const at::Tensor ordered = in_memory_order(tensor);
+    group_.send(moves(tensor.device().type()) ? ordered : ordered.cpu(), to, options_for(tag));
+  }
+}
+
+void TensorPost::send_given_up(int to, int tag) {
+  send_head(to, tag, {.step = step_, .given_up = true});
+}
+
+bool TensorPost::await(int from, int tag) {
+  while (true) {
+    Head head = receive_head(from, tag);
+    if (head.step == step_) {
+      const bool is_there = !head.given_up;
+      if (is_there) found_[{from, tag}] = std::move(head);
+      return is_there;
+    }
+    read(head, from, tag, head_device_);
+  }
+}
+
+Handed TensorPost::receive(int from, int tag, c10::Device device) {
+  const auto found = found_.find({from, tag});
+  Handed handed = read(found->second, from, tag, device);
+  found_.erase(found);
+  return handed;
+}
+
+void TensorPost::discard(int from, int tag) {
+  if (await(from, tag)) receive(from, tag, head_device_);
+}
+
+void TensorPost::discard_found() {
+  while (!found_.empty()) {
+    const auto [from, tag] = found_.begin()->first;
+    Head head = std::move(found_.extract(found_.begin()).mapped());
+    read(head, from, tag, head_device_);
+  }
+}
+
+/// Goes on behind the last tensor that was read.
+Handed TensorPost::read(Head& head, int from, int tag, c10::Device device) {
+  Handed handed;
+  const c10::Device way = moves(device.type()) ? device : head_device_;
+  while (head.next < head.words.size()) {
+    const int64_t* word = &head.words[head.next];
+    if (*word == kUndefined) {
+      handed.tensors.emplace_back();
+      handed.needs_gradient.push_back(false);
+      ++head.next;
+      continue;
+    }
+    const Words sizes(word + kSizes, word + kSizes + word[kDims]);
+    const at::Tensor tensor = at::empty(
+        sizes,
+        at::device(way).dtype(static_cast<at::ScalarType>(word[kDtype])),
+        word[kChannelsLast] != 0 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+    group_.recv(in_memory_order(tensor), from, options_for(tag));
+    handed.tensors.push_back(tensor);
+    handed.needs_gradient.push_back(word[kAwaited] != 0);
+    head.next += static_cast<size_t>(kSizes + word[kDims]);
+  }
+  return on_device(std::move(handed), device);
+}
+
+}  // namespace muster::parallel

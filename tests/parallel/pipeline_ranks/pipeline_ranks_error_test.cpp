@@ -1,0 +1,182 @@
+// What happens to a pipeline of ranks when one of them cannot do its part.
+#include <array>
+#include <atomic>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "muster/base/text.h"
+#include "muster/distributed/device_mesh.h"
+#include "muster/parallel/pipeline_ranks/distributed_pipeline.h"
+#include "muster/pipeline/schedule/schedule.h"
+
+#include "tests/support/distance.h"
+#include "tests/support/error_of.h"
+#include "tests/support/seed.h"
+
+namespace muster {
+namespace {
+
+using distributed::DeviceMesh;
+using distributed::ProcessGroup;
+using distributed::ThreadWorld;
+using parallel::Block;
+using parallel::DistributedPipeline;
+using parallel::Tensors;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+torch::Tensor mean_of(const Tensors& outputs, const Tensors& targets) {
+  return (outputs[0] - targets[0]).pow(2).mean();
+}
+
+/// Passes on, and throws in the forward or the backward that it was told to.
+struct Faulty : torch::autograd::Function<Faulty> {
+  static torch::Tensor forward(torch::autograd::AutogradContext* context,
+                               const torch::Tensor& x,
+                               int64_t countdown) {
+    context->saved_data["countdown"] = countdown;
+    return x.clone();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    auto* left = reinterpret_cast<std::atomic<int>*>(context->saved_data["countdown"].toInt());
+    if (--*left == 0) throw std::runtime_error("a fault in backward");
+    return {gradients[0], torch::Tensor()};
+  }
+};
+
+/// The blocks of one rank, alike on all; those with a number above 0 fail at that call.
+struct Faults {
+  std::array<std::atomic<int>, 8> forward{}, backward{};
+};
+
+std::vector<Block> blocks_with(torch::nn::Sequential net, Faults& faults) {
+  std::vector<Block> blocks;
+  for (size_t i = 0; i < net->size(); ++i) {
+    auto linear = std::static_pointer_cast<torch::nn::LinearImpl>(net->ptr(i));
+    blocks.push_back({.name = std::to_string(i),
+                      .modules = {linear},
+                      .forward = [linear, i, &faults](const Tensors& inputs) -> Tensors {
+                        if (--faults.forward[i] == 0)
+                          throw std::runtime_error("a fault in forward");
+                        return {Faulty::apply(torch::tanh(linear->forward(inputs[0])),
+                                              reinterpret_cast<int64_t>(&faults.backward[i]))};
+                      }});
+  }
+  return blocks;
+}
+
+torch::nn::Sequential net_of(int blocks) {
+  torch::manual_seed(4);
+  torch::nn::Sequential net;
+  for (int i = 0; i < blocks; ++i) net->push_back(torch::nn::Linear(3, 3));
+  net->to(torch::kDouble);
+  return net;
+}
+
+TEST(PipelineOfRanksFails, OnAllRanksWithTheCauseAndGoesOn) {
+  const unsigned seed = test::seed_of_test();
+  SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
+  std::mt19937 random(seed);
+  const std::vector<std::string> schedules{"gpipe", "1f1b", "zb1p", "interleaved", "zbv"};
+  torch::manual_seed(1);
+  const torch::Tensor x = torch::randn({12, 3}, torch::kDouble);
+  const torch::Tensor y = torch::randn({12, 3}, torch::kDouble);
+  auto alone = net_of(6);
+  Faults none;
+  Tensors out{x};
+  for (const Block& block : blocks_with(alone, none)) out = block.forward(out);
+  mean_of(out, {y}).backward();
+  for (int round = 0; round < 40; ++round) {
+    const std::string schedule = schedules[random() % schedules.size()];
+    const int64_t per_rank = schedule == "interleaved" || schedule == "zbv" ? 2 : 1;
+    const int64_t ranks = per_rank == 2 ? 2 + int64_t(random() % 2) : 2 + int64_t(random() % 3);
+    const bool replicates = random() % 3 == 0;
+    const size_t block = random() % 6;
+    const bool backward = random() % 2 == 0;
+    const int call = 1 + int(random() % 6);
+    const char* backend = random() % 2 == 0 ? "thread" : "shm";
+    pipeline::Split split{0};
+    for (int64_t i = 1; i < ranks * per_rank; ++i) split.push_back(i);
+    const size_t stage = std::min(block, split.size() - 1);
+    SCOPED_TRACE(concat(schedule,
+                        ", ",
+                        ranks,
+                        " ranks over ",
+                        backend,
+                        replicates ? ", two replicas" : "",
+                        ": block ",
+                        block,
+                        backward ? " backward " : " forward ",
+                        call));
+    const int world_size = int(ranks) * (replicates ? 2 : 1);
+    std::vector<torch::nn::Sequential> nets;
+    for (int i = 0; i < world_size; ++i) nets.push_back(net_of(6));
+    std::vector<Faults> faults(static_cast<size_t>(world_size));
+    for (int64_t rank = 0; rank < ranks; ++rank)  // of the first replica
+      (backward ? faults[size_t(rank)].backward : faults[size_t(rank)].forward)[block] = call;
+    ThreadWorld(world_size, std::chrono::minutes(1), backend).run([&](const ProcessGroup& world) {
+      const DeviceMesh mesh(world, {{"data", replicates ? 2 : 1}, {"pipeline", ranks}});
+      const auto me = size_t(world.rank());
+      DistributedPipeline pipe(
+          blocks_with(nets[me], faults[me]),
+          mesh.group("pipeline"),
+          &mean_of,
+          {.schedule = schedule,
+           .micro_batches = 6,
+           .first_block = split,
+           .replicas = replicates ? std::optional(mesh.group("data")) : std::nullopt});
+      const std::string error = test::error_of([&] { pipe.step({x}, {y}); });
+      const std::string where = concat("stage ", stage, ", micro-batch ");
+      EXPECT_THAT(
+          error,
+          AllOf(HasSubstr(where), HasSubstr(backward ? "fault in backward" : "fault in forward")));
+      const bool is_its = std::ranges::count(pipe.stages(), int64_t(stage)) > 0;
+      if (mesh.coordinate("data") == 1) {
+        EXPECT_THAT(error, HasSubstr("a replica gave the step up: rank 0 failed"));
+      } else if (!is_its) {
+        EXPECT_THAT(error, HasSubstr("the step was given up: rank "));
+      }
+      for (const torch::Tensor& parameter : pipe.parameters())
+        EXPECT_FALSE(parameter.grad().defined());
+      for (int i = 0; i < 2; ++i) {
+        pipe.zero_grad();
+        pipe.step({x}, {y});
+      }
+      const auto all = nets[me]->parameters();
+      for (const torch::Tensor& parameter : pipe.parameters()) {
+        for (size_t i = 0; i < all.size(); ++i) {
+          if (all[i].is_same(parameter)) {
+            EXPECT_LE(test::difference({parameter.grad()}, {alone->parameters()[i].grad()}), 1e-12);
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST(PipelineOfRanksFails, NamingTheRankThatHasEnded) {
+  std::vector<torch::nn::Sequential> nets{net_of(3), net_of(3), net_of(3)};
+  std::vector<Faults> faults(3);
+  const torch::Tensor x = torch::randn({4, 3}, torch::kDouble);
+  const std::string first = test::error_of([&] {
+    ThreadWorld(3, std::chrono::minutes(1), "shm").run([&](ProcessGroup group) {
+      const auto me = size_t(group.rank());
+      DistributedPipeline pipe(
+          blocks_with(nets[me], faults[me]), group, &mean_of, {.micro_batches = 4});
+      pipe.step({x}, {x});
+      if (group.rank() == 1) throw std::runtime_error("rank 1 loses its machine");
+      const std::string error = test::error_of([&] { pipe.step({x}, {x}); });
+      EXPECT_THAT(error, HasSubstr("rank 1"));
+    });
+  });
+  EXPECT_THAT(first, HasSubstr("loses its machine"));
+}
+
+}  // namespace
+}  // namespace muster
