@@ -196,7 +196,8 @@ std::optional<RankFailure> DistributedPipeline::State::carry_out(
     made.timeline.ranks[static_cast<size_t>(model.ranks.rank())] = step->spans();
     return std::nullopt;
   } catch (...) {
-    const RankFailure failure = failure_now(carrier.was_let_down());
+    const RankFailure failure = failure_now(carrier.was_let_down() || letters.was_let_down() ||
+                                            (averages && averages->was_let_down()));
     const auto& list = order.lists.ranks[static_cast<size_t>(model.ranks.rank())];
     // What others wait for, in the order in which it would have come.
     const bool whole = carrier.give_up(list, static_cast<size_t>(step ? step->position() + 1 : 0));
@@ -221,26 +222,23 @@ void DistributedPipeline::State::conclude(const std::optional<RankFailure>& fail
   } catch (...) {  // a device that failed behind our back
     found = failure_now();
   }
-  std::exception_ptr error;
+  const ProcessGroup& everyone = trains ? model.groups.everyone : model.ranks;
+  std::vector<std::vector<int64_t>> all;
   try {
-    const auto all = agree(model.ranks, "the step was given up", words, found);
-    const auto& last =
-        all[static_cast<size_t>(model.placement.rank_of(model.placement.stages() - 1))];
-    if (trains && !model.is_last() && last[kDtype] >= 0)
-      made.loss = at::scalar_tensor(std::bit_cast<double>(last[kLoss]),
-                                    static_cast<at::ScalarType>(last[kDtype]));
+    all = agree(everyone, "the step was given up", words, found);
   } catch (...) {
-    error = std::current_exception();
-    found = failure_now(found && found->let_down);  // with the words of whoever failed
+    // Whoever is missing there is the cause where this rank has none of its own.
+    if (found && !found->let_down) std::rethrow_exception(found->error);
+    throw;
   }
-  if (trains && options.replicas) {
-    try {
-      agree(*options.replicas, "a replica gave the step up", {}, found);
-    } catch (...) {
-      if (!error) error = std::current_exception();
-    }
+  if (!trains || model.is_last()) return;
+  const int last_rank = static_cast<int>(model.placement.rank_of(model.placement.stages() - 1));
+  for (int rank = 0; rank < everyone.world_size(); ++rank) {
+    const std::vector<int64_t>& theirs = all[static_cast<size_t>(rank)];
+    if (everyone.world_rank(rank) == model.ranks.world_rank(last_rank) && theirs[kDtype] >= 0)
+      made.loss = at::scalar_tensor(std::bit_cast<double>(theirs[kLoss]),
+                                    static_cast<at::ScalarType>(theirs[kDtype]));
   }
-  if (error) std::rethrow_exception(error);
 }
 
 PipelineStep DistributedPipeline::State::run(StepRequest request) {
@@ -252,7 +250,7 @@ PipelineStep DistributedPipeline::State::run(StepRequest request) {
   model.post.begin(++steps);
   StepOrder order;
   std::optional<StageAverages> averages;
-  if (trains && options.replicas) averages.emplace(*options.replicas, model.trained());
+  if (trains && model.groups.replicas) averages.emplace(*model.groups.replicas, model.trained());
   std::optional<RankFailure> failure;
   PipelineStep made;
   try {
@@ -288,7 +286,16 @@ DistributedPipeline::DistributedPipeline(std::vector<Block> blocks,
                                          DistributedPipelineOptions options)
     : state_(new State{.loss = std::move(loss),
                        .options = options,
-                       .model = RankModel(std::move(blocks), ranks, options)}) {}
+                       .model = RankModel(std::move(blocks), PipelineGroups(ranks), options)}) {}
+
+DistributedPipeline::DistributedPipeline(std::vector<Block> blocks,
+                                         const distributed::DeviceMesh& mesh,
+                                         PipelineLoss loss,
+                                         DistributedPipelineOptions options)
+    : state_(new State{
+          .loss = std::move(loss),
+          .options = options,
+          .model = RankModel(std::move(blocks), PipelineGroups(mesh, options), options)}) {}
 
 DistributedPipeline::~DistributedPipeline() = default;
 DistributedPipeline::DistributedPipeline(DistributedPipeline&&) noexcept = default;

@@ -4,12 +4,12 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "muster/distributed/device_mesh.h"
 #include "muster/distributed/process_group.h"
 #include "muster/parallel/module/loss_reduction.h"
 #include "muster/parallel/module/tensors.h"
@@ -31,9 +31,9 @@ struct DistributedPipelineOptions {
   std::vector<TiedParameter> tied = {};
   /// By block, whether it is checkpointed (Note [Recomputation]). Empty: none.
   std::vector<bool> checkpointed = {};
-  /// The ranks that have the same stages as this one, in other pipelines: gradients are averaged
-  /// over them as soon as they are whole, as DDP does.
-  std::optional<distributed::ProcessGroup> replicas = {};
+  /// Of a mesh: whose ranks have the stages; and whose have the same stages of other pipelines,
+  /// over which gradients are averaged as soon as they are whole, as DDP does. There may be none.
+  std::string pipeline_axis = "pipeline", data_axis = "data";
   bool keeps_outputs = false;     ///< PipelineStep::outputs on the last stage's rank
   bool synchronizes = false;      ///< devices behind each action: times are true, steps slower
   bool gathers_timeline = false;  ///< PipelineStep::timeline has all ranks; else this one alone
@@ -47,7 +47,7 @@ struct DistributedPipelineOptions {
 // alike, and keep their own stages' blocks on their device. A step begins and ends with a few
 // numbers that all ranks tell each other: it is the same step to all, of as many micro-batches, or
 // none takes it; and none returns before all have done their part, so that no optimizer steps where
-// another's part failed. With `replicas` that holds over all pipelines.
+// another's part failed. With replicas that holds over all pipelines.
 //
 // A rank that throws tells those that wait for it, and all throw: it what it threw, the others what
 // it said. The gradients of this step and of those added up before are dropped, and the next step
@@ -56,10 +56,9 @@ struct DistributedPipelineOptions {
 /// Trains a model that is cut over processes:
 ///
 ///     const distributed::DeviceMesh mesh(world, {{"data", -1}, {"pipeline", 4}});
-///     parallel::DistributedPipeline pipe(parallel::blocks_of(net), mesh.group("pipeline"), loss,
+///     parallel::DistributedPipeline pipe(parallel::blocks_of(net), mesh, loss,
 ///                                        {.schedule = "1f1b", .micro_batches = 8,
-///                                         .first_block = {0, 3, 6, 9},
-///                                         .replicas = mesh.group("data")});
+///                                         .first_block = {0, 3, 6, 9}});
 ///     torch::optim::SGD optimizer(pipe.parameters(), 0.1);
 ///     for (…) {
 ///       optimizer.zero_grad();
@@ -78,6 +77,11 @@ class DistributedPipeline {
   /// Pipeline refuses.
   DistributedPipeline(std::vector<Block> blocks,
                       const distributed::ProcessGroup& ranks,
+                      PipelineLoss loss,
+                      DistributedPipelineOptions options = {});
+  /// The same with replicas, if the mesh has an axis for them. Collective over the mesh.
+  DistributedPipeline(std::vector<Block> blocks,
+                      const distributed::DeviceMesh& mesh,
                       PipelineLoss loss,
                       DistributedPipelineOptions options = {});
   ~DistributedPipeline();

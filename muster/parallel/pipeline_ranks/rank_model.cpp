@@ -26,28 +26,40 @@ std::string words_of(const DistributedPipelineOptions& options,
     if (options.checkpointed[i]) text += concat("checkpointed block ", i, "\n");
   for (const TiedParameter& tied : options.tied)
     text += concat("tied ", tied.follower, " to ", tied.owner, "\n");
-  text +=
-      options.replicas ? concat(options.replicas->world_size(), " replicas\n") : "no replicas\n";
   return text;
 }
 
 }  // namespace
 
+PipelineGroups::PipelineGroups(const distributed::DeviceMesh& mesh,
+                               const DistributedPipelineOptions& options)
+    : ranks(mesh.group(options.pipeline_axis)), everyone(ranks) {
+  const bool has_replicas = std::ranges::any_of(mesh.axes(), [&](const auto& axis) {
+    return axis.name == options.data_axis && axis.size > 1;
+  });
+  if (!has_replicas) return;
+  replicas = mesh.group(options.data_axis);
+  everyone = mesh.group_over({options.data_axis, options.pipeline_axis});
+}
+
 RankModel::RankModel(std::vector<Block> all_blocks,
-                     const distributed::ProcessGroup& group,
+                     PipelineGroups their_groups,
                      const DistributedPipelineOptions& options)
-    : blocks(std::move(all_blocks)), ranks(group), post(ranks, options.timeout) {
+    : blocks(std::move(all_blocks)),
+      groups(std::move(their_groups)),
+      ranks(groups.ranks),
+      post(ranks, options.timeout) {
   std::optional<RankFailure> failure;
   try {
     cut_here(options);
   } catch (...) {
     failure = failure_now();
   }
-  agree(ranks, "the pipeline was not made", {}, failure);
+  agree(groups.everyone, "the pipeline was not made", {}, failure);
   agree_on_model(options);
   for (const int64_t number : mine)
     for (const Block& block : stage(number).blocks()) move_to(block, ranks.device());
-  begin_alike(options);
+  begin_alike();
 }
 
 void RankModel::cut_here(const DistributedPipelineOptions& options) {
@@ -86,26 +98,19 @@ void RankModel::agree_on_model(const DistributedPipelineOptions& options) {
       (entry.second.requires_grad() ? trained : frozen).push_back(entry);
     for (const auto& entry : stage.buffers()) buffers.push_back(entry);
   }
-  const std::string words = words_of(options, first_block);
-  verify_same_module(words, trained, frozen, buffers, ranks);
-  if (!options.replicas) return;
-  verify_same_module(concat(words, "rank ", ranks.rank(), " of the pipeline\n"),
-                     trained,
-                     frozen,
-                     buffers,
-                     *options.replicas);
+  verify_same_module(words_of(options, first_block), trained, frozen, buffers, groups.everyone);
 }
 
 /// Replicas have what replica 0 has; tied followers what their owners have.
-void RankModel::begin_alike(const DistributedPipelineOptions& options) {
+void RankModel::begin_alike() {
   const at::NoGradGuard no_grad;
-  if (options.replicas) {
+  if (groups.replicas) {
     std::vector<distributed::Work> works;
     for (const int64_t stage : mine) {
       const Stage& here = stages[static_cast<size_t>(stage)];
       for (const NamedTensors& part : {here.parameters(), here.buffers()})
         for (const auto& [name, tensor] : part)
-          works.push_back(options.replicas->broadcast_async(tensor.detach()));
+          works.push_back(groups.replicas->broadcast_async(tensor.detach()));
     }
     for (const distributed::Work& work : works) work.wait();
   }

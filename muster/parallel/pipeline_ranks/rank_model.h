@@ -16,10 +16,21 @@
 
 namespace muster::parallel {
 
+/// The ranks that one has to do with.
+struct PipelineGroups {
+  distributed::ProcessGroup ranks;  ///< of one pipeline: rank r has the schedule's rank r
+  std::optional<distributed::ProcessGroup> replicas;  ///< the same stages, in other pipelines
+  distributed::ProcessGroup everyone;                 ///< of all pipelines
+
+  explicit PipelineGroups(const distributed::ProcessGroup& group) : ranks(group), everyone(group) {}
+  /// Collective over the mesh.
+  PipelineGroups(const distributed::DeviceMesh& mesh, const DistributedPipelineOptions& options);
+};
+
 struct RankModel {
-  /// Collective over `group` and the replicas; what DistributedPipeline's constructor says.
+  /// Collective over everyone; what DistributedPipeline's constructor says.
   RankModel(std::vector<Block> all_blocks,
-            const distributed::ProcessGroup& group,
+            PipelineGroups their_groups,
             const DistributedPipelineOptions& options);
 
   bool is_first() const { return placement.rank_of(0) == ranks.rank(); }
@@ -35,7 +46,8 @@ struct RankModel {
   }
 
   std::vector<Block> blocks;
-  distributed::ProcessGroup ranks;
+  PipelineGroups groups;
+  distributed::ProcessGroup ranks;  // groups.ranks
   pipeline::Split first_block;
   pipeline::Placement placement;
   std::optional<StepLists> lists;
@@ -48,7 +60,7 @@ struct RankModel {
  private:
   void cut_here(const DistributedPipelineOptions& options);
   void agree_on_model(const DistributedPipelineOptions& options);
-  void begin_alike(const DistributedPipelineOptions& options);
+  void begin_alike();
 };
 
 }  // namespace muster::parallel

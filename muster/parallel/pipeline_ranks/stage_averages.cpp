@@ -61,7 +61,9 @@ void StageAverages::post_next(bool with_gradients) {
     at::Tensor sum = at::cat(parts);
     // As DDP: divided first, so that a sum of halves does not overflow.
     sum.narrow(0, 0, sum.numel() - std::ssize(marks)).div_(replicas_.world_size());
+    waits_ = true;
     distributed::Work work = replicas_.all_reduce_async(sum);
+    waits_ = false;
     sums_.push_back({std::move(parameters), std::move(sum), std::move(work)});
   }
 }
@@ -69,7 +71,9 @@ void StageAverages::post_next(bool with_gradients) {
 void StageAverages::finish() {
   const at::NoGradGuard no_grad;
   for (Sum& sum : sums_) {
+    waits_ = true;
     sum.work.wait();
+    waits_ = false;
     const auto count = std::ssize(sum.parameters);
     const at::Tensor marks = sum.flat.narrow(0, sum.flat.numel() - count, count).cpu();
     int64_t from = 0;

@@ -32,6 +32,8 @@ class StageAverages {
   void post(int64_t stage);
   /// All are posted: the parameters have the averages when it returns.
   void finish();
+  /// Whether what post() or finish() threw is another's failure.
+  bool was_let_down() const { return waits_; }
   /// Takes part with nothing in what was not posted, and leaves the gradients as they are.
   void give_up();
 
@@ -47,6 +49,7 @@ class StageAverages {
   std::vector<std::pair<int64_t, Tensors>> stages_;  // the later stage first
   size_t next_ = 0;                                  // of stages_
   std::set<int64_t> whole_;
+  bool waits_ = false;  // for other ranks
   std::vector<Sum> sums_;
 };
 

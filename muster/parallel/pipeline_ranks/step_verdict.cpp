@@ -51,9 +51,14 @@ std::vector<std::vector<int64_t>> agree(const distributed::ProcessGroup& group,
       group.all_gather_text(failure ? tensor::what_of(failure->error) : "");
   if (failure && (!failure->let_down || culprit == group.rank()))
     std::rethrow_exception(failure->error);
+  const int in_world = group.world_rank(culprit);
   throw environment_error(
       {.refused = what,
-       .rule = concat("rank ", culprit, " failed: ", texts[static_cast<size_t>(culprit)])});
+       .rule = concat("rank ",
+                      culprit,
+                      in_world == culprit ? "" : concat(" (rank ", in_world, " of the world)"),
+                      " failed: ",
+                      texts[static_cast<size_t>(culprit)])});
 }
 
 }  // namespace muster::parallel

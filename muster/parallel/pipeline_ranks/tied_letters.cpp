@@ -10,9 +10,11 @@
 namespace muster::parallel {
 
 at::Tensor TiedLetters::receive(int from, int tag, c10::Device device) {
+  waits_ = true;
   if (!post_.await(from, tag))
     throw environment_error(
         {.refused = "the step was given up", .rule = concat("rank ", from, " has given it up")});
+  waits_ = false;
   return post_.receive(from, tag, device).tensors.at(0);
 }
 

@@ -28,6 +28,8 @@ class TiedLetters {
   void add_gradients();
   /// Writes and reads the letters that are left of both, empty. False if this rank lost somebody.
   bool give_up() noexcept;
+  /// Whether what the others threw is another's failure.
+  bool was_let_down() const { return waits_; }
 
  private:
   int value_tag(size_t pair) const { return first_tag_ + static_cast<int>(2 * pair); }
@@ -38,6 +40,7 @@ class TiedLetters {
   const std::vector<Pair>& pairs_;
   int rank_, first_tag_;
   size_t values_done_ = 0, gradients_done_ = 0;
+  bool waits_ = false;  // for another rank
 };
 
 }  // namespace muster::parallel

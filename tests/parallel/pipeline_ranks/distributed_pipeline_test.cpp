@@ -161,12 +161,11 @@ TEST(DistributedPipeline, TwentyOptimizerStepsWithReplicasAreThoseOfOneDevice) {
       const Chain& mine = nets[size_t(world.rank())];
       DistributedPipeline pipe(
           blocks_of(mine.net),
-          mesh.group("pipeline"),
+          mesh,
           &squares,
           {.schedule = schedule,
            .micro_batches = 4,
-           .first_block = schedule == "zbv" ? pipeline::Split{0, 2, 3, 6} : pipeline::Split{0, 4},
-           .replicas = mesh.group("data")});
+           .first_block = schedule == "zbv" ? pipeline::Split{0, 2, 3, 6} : pipeline::Split{0, 4}});
       torch::optim::AdamW two(pipe.parameters(), 0.01);
       for (const auto& [x, y] : batches) {
         two.zero_grad();

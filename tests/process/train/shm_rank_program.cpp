@@ -1,16 +1,20 @@
-// A rank in the tests of `shm` between processes: `muster_shm_rank MODE BACKEND`.
-//     sum   all-reduces for ever, "ready" after the first; prints the error that ends it
-//     ddp   trains a small model for three steps and prints its parameters' bits
+// A rank in the tests of groups between processes: `muster_shm_rank MODE BACKEND`.
+//     sum        all-reduces for ever, "ready" after the first; prints the error that ends it
+//     ddp        trains a small model for three steps and prints its parameters' bits
+//     SCHEDULE   trains a pipeline of two ranks, with replicas if there are more, for ever; as sum
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <string>
 
 #include <signal.h>
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 
+#include "muster/distributed/device_mesh.h"
 #include "muster/parallel/ddp/ddp.h"
+#include "muster/parallel/pipeline_ranks/distributed_pipeline.h"
 
 namespace md = muster::distributed;
 namespace mp = muster::parallel;
@@ -51,6 +55,30 @@ void train(const md::ProcessGroup& group) {
   say("parameters " + std::to_string(bits));
 }
 
+void pipe_for_ever(const md::ProcessGroup& world, const std::string& schedule) {
+  const md::DeviceMesh mesh(world, {{"data", -1}, {"pipeline", 2}});
+  torch::manual_seed(0);
+  torch::nn::Sequential net;
+  for (int i = 0; i < 8; ++i) net->push_back(torch::nn::Linear(64, 64));
+  const bool chunks = schedule == "interleaved" || schedule == "zbv";
+  using Cuts = muster::pipeline::Split;
+  mp::DistributedPipeline pipe(
+      mp::blocks_of(net),
+      mesh,
+      [](const mp::Tensors& outputs, const mp::Tensors&) { return outputs[0].pow(2).mean(); },
+      {.schedule = schedule,
+       .micro_batches = 4,
+       .first_block = chunks ? Cuts{0, 2, 4, 6} : Cuts{0, 4}});
+  torch::optim::SGD optimizer(pipe.parameters(), 0.1);
+  const torch::Tensor x = torch::randn({256, 64});
+  for (int64_t i = 0;; ++i) {
+    optimizer.zero_grad();
+    pipe.step({x}, {});
+    optimizer.step();
+    if (i == 0) say("ready");
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -60,12 +88,11 @@ int main(int argc, char** argv) {
   try {
     const auto group =
         md::init_process_group({.backend = argv[2], .timeout = std::chrono::seconds(30)});
-    if (std::string(argv[1]) == "ddp") {
-      train(group);
-      group.barrier();
-    } else {
-      sum_for_ever(group);
-    }
+    const std::string mode = argv[1];
+    if (mode == "sum") sum_for_ever(group);
+    if (mode != "ddp") pipe_for_ever(group, mode);
+    train(group);
+    group.barrier();
   } catch (const std::exception& error) {
     say("saw: " + std::string(error.what()));
     return 1;
