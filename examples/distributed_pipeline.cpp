@@ -95,8 +95,8 @@ int main() {
   const Sequential alone = trained_alone(x, y);
   double largest = 0;
   for (size_t i = 0; i < net->parameters().size(); ++i)
-    largest = std::max(
-        largest, (net->parameters()[i] - alone->parameters()[i]).abs().max().item<double>());
+    largest = std::max(largest,
+                       (net->parameters()[i] - alone->parameters()[i]).abs().max().item<double>());
   std::printf("after 40 steps: largest difference from one process below 1e-5: %s\n",
               largest < 1e-5 ? "yes" : "no");
 }

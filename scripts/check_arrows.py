@@ -56,7 +56,8 @@ ROOMS = {
     "parallel": Room("one model over a group", ["base", "pipeline", "tensor", "distributed"], {
         "module": [], "threads": [], "hook": ["module"], "hooks": ["hook", "module"], "ddp": ["module", "hook"],
         "sharded": ["module", "ddp"], "replicas": ["module", "threads", "ddp"], "batch_norm": ["module"], "precision": ["module"],
-        "activations": ["batch_norm"], "pipeline": ["module", "threads", "precision", "activations"]},
+        "activations": ["batch_norm"], "pipeline": ["module", "threads", "precision", "activations"],
+        "pipeline_ranks": ["module", "pipeline"]},
         torch=True),
     "optim": Room("optimizers, schedules, clipping", ["base", "tensor"], {"": [], "optimizers": [""], "schedules": [""]},
                   torch=True),
