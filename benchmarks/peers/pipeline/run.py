@@ -1,4 +1,4 @@
-"""Pipelines: a step of Muster's in-process Pipeline beside torch.distributed.pipelining over gloo and one core.
+"""Pipelines: a step of Muster's, of threads and of processes, beside torch.distributed.pipelining over gloo and one core.
 
     .venv/bin/python benchmarks/peers/pipeline/run.py [--turns 5] [--build build] [--write-docs]
 
@@ -44,7 +44,7 @@ def ms(values):
     return 1e3 * statistics.median(values)
 
 
-def row(setting, ours, theirs):
+def row(setting, ours, processes, theirs):
     schedule, micro_batches, batch = setting
     steps = [s for answer in ours for s in answer["pipeline"][2:]]
     one = [s for answer in ours for s in answer["one_core"][2:]]
@@ -58,8 +58,9 @@ def row(setting, ours, theirs):
     of_bound = statistics.median(bound * b / s for b, s in zip(busy, steps))
     speedup = statistics.median(o / s for o, s in zip(one, steps))
     python = ms([s for answer in theirs for s in answer["pipeline"][2:]]) if theirs else None
-    return (f"| `{schedule}` | {batch} | {micro_batches} | {ms(one):.0f} | {ms(steps):.0f} | {speedup:.2f} | {of_bound:.2f} | "
-            + (f"{python:.0f} | {python / ms(steps):.2f} |" if python else "– | – |"))
+    apart = ms([s for answer in processes for s in answer["pipeline"][2:]])
+    return (f"| `{schedule}` | {batch} | {micro_batches} | {ms(one):.0f} | {ms(steps):.0f} | {speedup:.2f} | {of_bound:.2f} | {apart:.0f} | "
+            + (f"{python:.0f} | {python / ms(steps):.2f} | {python / apart:.2f} |" if python else "– | – | – |"))
 
 
 def main():
@@ -69,26 +70,29 @@ def main():
     parser.add_argument("--write-docs", action="store_true", help="put the table into docs/benchmarks.md")
     arguments = parser.parse_args()
     load = load_average("pipeline")
-    subprocess.run(["cmake", "--build", str(ROOT / arguments.build), "--target", "pipeline_step"], check=True, stdout=sys.stderr)
+    subprocess.run(["cmake", "--build", str(ROOT / arguments.build), "--target", "pipeline_step", "muster"], check=True, stdout=sys.stderr)
     ours, theirs = [str(ROOT / arguments.build / "bin" / "pipeline_step")], [sys.executable, str(HERE / "peer.py")]
+    apart = [str(ROOT / arguments.build / "bin" / "muster"), "run", "--nproc-per-node", "2", "--no-prefix", "--", *ours]
     rows = []
     for setting in SETTINGS:
-        found = ([], [])
+        found = ([], [], [])
         for _ in range(arguments.turns):
             found[0].append(once(ours, setting))
+            found[1].append(once(apart, setting))
             if setting[0] in PEERS:
-                found[1].append(once(theirs, setting))
-        if found[1] and abs(found[0][-1]["loss"] / found[1][-1]["loss"] - 1) > 0.01:
-            sys.exit(f"pipeline: the loss is {found[0][-1]['loss']} here and {found[1][-1]['loss']} in Python: the sides differ")
+                found[2].append(once(theirs, setting))
+        for other in found[1:]:
+            if other and abs(found[0][-1]["loss"] / other[-1]["loss"] - 1) > 0.01:
+                sys.exit(f"pipeline: the loss is {found[0][-1]['loss']} here and {other[-1]['loss']} there: the sides differ")
         rows.append(row(setting, *found))
         print(rows[-1], file=sys.stderr)
     words = " ".join(["benchmarks/peers/pipeline/run.py", *sys.argv[1:]])
     text = "\n".join([
         f"{datetime.date.today()}, {machine()}, load average {load:.2f} at the start; PyTorch {torch_version()} on both sides, eight Linear "
-        f"layers of 1024 with ReLU, float32, two stages with a thread each; Python's are two processes over gloo. Medians of "
+        f"layers of 1024 with ReLU, float32, two stages with a thread each, or with a process each (over shm; Python's over gloo). Medians of "
         f"{arguments.turns} starts:", f"`{words}`", "",
-        "| schedule | batch | micro-batches | one core, ms | pipeline, ms | times one core | of the bound | Python, ms | Python / ours |",
-        "|---|---|---|---|---|---|---|---|---|", *rows])
+        "| schedule | batch | micro-batches | one core, ms | threads, ms | times one core | of the bound | processes, ms | Python, ms | Python / threads "
+        "| Python / processes |", "|---|---|---|---|---|---|---|---|---|---|---|", *rows])
     print(text)
     if arguments.write_docs:
         write_docs("pipeline", text)
