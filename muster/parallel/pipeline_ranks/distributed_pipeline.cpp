@@ -332,27 +332,12 @@ Tensors DistributedPipeline::forward(const Tensors& inputs) {
 }
 
 void DistributedPipeline::gather_model(int root) {
-  const at::NoGradGuard no_grad;
-  State& state = *state_;
-  state.model.post.begin(++state.steps);
-  for (int64_t number = 0; number < state.model.placement.stages(); ++number) {
-    const int owner = static_cast<int>(state.model.placement.rank_of(number));
-    const int tag = static_cast<int>(2 * number);
-    if (owner == root || (state.model.ranks.rank() != owner && state.model.ranks.rank() != root))
-      continue;
-    const Stage& stage = state.model.stage(number);
-    Tensors all;
-    for (const NamedTensors& part : {stage.parameters(), stage.buffers()})
-      for (const auto& [name, tensor] : part) all.push_back(tensor.detach());
-    if (state.model.ranks.rank() == owner) {
-      state.model.post.send(root, tag, {all, {}});
-      continue;
-    }
-    state.model.post.await(owner, tag);
-    const Tensors theirs = state.model.post.receive(owner, tag, at::kCPU).tensors;
-    for (size_t i = 0; i < all.size(); ++i) all[i].copy_(theirs.at(i));
-  }
-  if (state.model.ranks.rank() == root) state.model.tied->copy_values();
+  state_->model.post.begin(++state_->steps);
+  state_->model.gather(root);
+}
+
+double DistributedPipeline::clip_grad_norm(double max_norm) {
+  return state_->model.clip_grad_norm(max_norm);
 }
 
 bool DistributedPipeline::has_first_stage() const { return state_->model.is_first(); }
@@ -361,11 +346,7 @@ std::vector<int64_t> DistributedPipeline::stages() const { return state_->model.
 c10::Device DistributedPipeline::device() const { return state_->model.ranks.device(); }
 
 NamedTensors DistributedPipeline::named_parameters() const {
-  NamedTensors found;
-  for (const int64_t stage : state_->model.mine)
-    for (const auto& entry : state_->model.stage(stage).parameters())
-      if (!state_->model.tied->is_follower(entry.second)) found.push_back(entry);
-  return found;
+  return state_->model.named_parameters();
 }
 
 std::vector<at::Tensor> DistributedPipeline::parameters() const {

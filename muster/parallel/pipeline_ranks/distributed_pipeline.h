@@ -105,6 +105,12 @@ class DistributedPipeline {
   /// their parameters and buffers. Not over the replicas.
   void gather_model(int root = 0);
 
+  /// As optim::clip_grad_norm with the 2-norm: scales the gradients of all ranks' stages so that
+  /// the norm of all of them together is at most `max_norm`. Returns the norm before, the same on
+  /// every rank. Not over the replicas, whose gradients are the same. Throws a usage error if
+  /// max_norm is negative or NaN.
+  double clip_grad_norm(double max_norm);
+
   // Not collective.
 
   bool has_first_stage() const;

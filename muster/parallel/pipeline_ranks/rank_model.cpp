@@ -1,11 +1,15 @@
 #include "muster/parallel/pipeline_ranks/rank_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/ArrayRef.h>
 
+#include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/parallel/module/module_agreement.h"
 #include "muster/parallel/pipeline/pipeline_checks.h"
@@ -134,6 +138,56 @@ void RankModel::drop_gradients() {
     stage.begin(0, false);
     for (const auto& [name, tensor] : stage.parameters()) tensor.mutable_grad() = at::Tensor();
   }
+}
+
+NamedTensors RankModel::named_parameters() const {
+  NamedTensors found;
+  for (const int64_t number : mine)
+    for (const auto& entry : stage(number).parameters())
+      if (!tied->is_follower(entry.second)) found.push_back(entry);
+  return found;
+}
+
+double RankModel::clip_grad_norm(double max_norm) {
+  if (!(max_norm >= 0))
+    throw usage_error({.refused = "the largest norm of gradients",
+                       .rule = "it is 0 or more",
+                       .value = concat(max_norm)});
+  const at::NoGradGuard no_grad;
+  Tensors gradients;
+  at::Tensor squares = at::zeros({}, at::device(ranks.device()).dtype(at::kDouble));
+  for (const auto& [name, parameter] : named_parameters()) {
+    if (!parameter.grad().defined()) continue;
+    gradients.push_back(parameter.grad());
+    squares += at::linalg_vector_norm(parameter.grad(), 2, {}, false, at::kDouble).square();
+  }
+  ranks.all_reduce(squares);
+  const double norm = std::sqrt(squares.item<double>());
+  const double scale = max_norm / (norm + 1e-6);
+  if (!(scale >= 1))  // also where the norm is no number: nobody steps by such gradients unseen
+    for (at::Tensor& gradient : gradients) gradient.mul_(scale);
+  return norm;
+}
+
+void RankModel::gather(int root) {
+  const at::NoGradGuard no_grad;
+  for (int64_t number = 0; number < placement.stages(); ++number) {
+    const int owner = static_cast<int>(placement.rank_of(number));
+    const int tag = static_cast<int>(2 * number);
+    if (owner == root || (ranks.rank() != owner && ranks.rank() != root)) continue;
+    const Stage& here = stage(number);
+    Tensors all;
+    for (const NamedTensors& part : {here.parameters(), here.buffers()})
+      for (const auto& [name, tensor] : part) all.push_back(tensor.detach());
+    if (ranks.rank() == owner) {
+      post.send(root, tag, {all, {}});
+      continue;
+    }
+    post.await(owner, tag);
+    const Tensors theirs = post.receive(owner, tag, at::kCPU).tensors;
+    for (size_t i = 0; i < all.size(); ++i) all[i].copy_(theirs.at(i));
+  }
+  if (ranks.rank() == root) tied->copy_values();
 }
 
 }  // namespace muster::parallel

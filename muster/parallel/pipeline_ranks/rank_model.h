@@ -39,7 +39,12 @@ struct RankModel {
   const Stage& stage(int64_t number) const { return stages[static_cast<size_t>(number)]; }
   /// Of each of this rank's stages, the parameters that need gradients.
   std::vector<std::pair<int64_t, Tensors>> trained() const;
+  /// Of this rank, without tied followers.
+  NamedTensors named_parameters() const;
   void drop_gradients();
+  // As DistributedPipeline has them; the post has begun a step for the second.
+  double clip_grad_norm(double max_norm);
+  void gather(int root);
   /// Of a step.
   TiedLetters tied_letters() {
     return {post, pairs, ranks.rank(), static_cast<int>(2 * placement.stages())};

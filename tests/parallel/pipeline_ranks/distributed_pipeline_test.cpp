@@ -251,6 +251,25 @@ TEST(DistributedPipeline, InfersAndGathersTheTimesOfAllRanks) {
   });
 }
 
+TEST(DistributedPipeline, GradientsAreClippedByTheNormOfAllRanks) {
+  const auto nets = chains(3, 5, 3, torch::kDouble);
+  const torch::Tensor x = nets[0].inputs(7), y = nets[0].targets(7);
+  Chain alone(5, 3);
+  squares({alone.net->forward(x)}, {y}).backward();
+  const double norm = torch::nn::utils::clip_grad_norm_(alone.net->parameters(), 0.01);
+  ThreadWorld(3).run([&](ProcessGroup group) {
+    const Chain& mine = nets[size_t(group.rank())];
+    DistributedPipeline pipe(
+        blocks_of(mine.net), group, &squares, {.micro_batches = 2, .first_block = {0, 1, 4}});
+    step_of(pipe, x, y);
+    EXPECT_NEAR(pipe.clip_grad_norm(0.01), norm, 1e-12 * norm);
+    expect_own_gradients(pipe, mine, gradients_of(alone.net->parameters()), 1e-12);
+    EXPECT_NEAR(pipe.clip_grad_norm(1.0), 0.01, 1e-6);
+    expect_own_gradients(pipe, mine, gradients_of(alone.net->parameters()), 1e-12);
+    EXPECT_THAT(test::error_of([&] { pipe.clip_grad_norm(-1); }), HasSubstr("0 or more"));
+  });
+}
+
 TEST(DistributedPipeline, ABadBatchOfOneRankIsRefusedOnAllAndTheNextIsTaken) {
   const auto nets = chains(2, 4, 3, torch::kDouble);
   const torch::Tensor x = nets[0].inputs(6), y = nets[0].targets(6);
