@@ -112,13 +112,23 @@ std::vector<diagnose::PeerView> HeartbeatStore::peers() const {
   return views;
 }
 
+void HeartbeatStore::look() const {
+  const std::lock_guard lock(shared_->mutex);
+  const auto now = Clock::now();
+  if (now - shared_->looked_at > 2 * shared_->options.heartbeat) shared_->went_on_at = now;
+  shared_->looked_at = now;
+}
+
 diagnose::StoreView HeartbeatStore::store() const {
+  look();
   const std::lock_guard lock(shared_->mutex);
   diagnose::StoreView view{.lost = shared_->lost,
                            .server_rank = shared_->options.server_rank,
                            .server_outside = shared_->options.server_outside};
   if (shared_->asked_at)
-    view.silent_s = std::chrono::duration<double>(Clock::now() - *shared_->asked_at).count();
+    view.silent_s = std::chrono::duration<double>(Clock::now() -
+                                                  std::max(*shared_->asked_at, shared_->went_on_at))
+                        .count();
   return view;
 }
 

@@ -90,7 +90,10 @@ class HeartbeatStore {
   std::optional<std::string> verdict() const;
   /// By rank, with this rank's own state as it is now.
   std::vector<diagnose::PeerView> peers() const;
+  /// Since when the store is silent does not count a pause of this process, in which its answer could
+  /// not be read: one between two looks, of which this is one, that is longer than two heartbeats.
   diagnose::StoreView store() const;
+  void look() const;
   /// Each rank knows the verdict, or has ended, or is gone.
   bool all_told() const;
   /// Whether the neighbour's chain and ours differ.
@@ -167,7 +170,9 @@ struct HeartbeatStore::Shared {
   std::optional<std::string> verdict;
   std::string proposal;
   std::vector<std::shared_ptr<Question>> questions;
-  std::optional<Clock::time_point> asked_at;  // a request to the store is on its way since then
+  std::optional<Clock::time_point> asked_at;   // a request to the store is on its way since then
+  Clock::time_point looked_at = Clock::now();  // by whoever judges its silence
+  Clock::time_point went_on_at = looked_at;    // behind the last pause of this process
   uint64_t beats = 0;
   int64_t alarms_seen = 0;
   int64_t told = 0;                        // ranks that have said that they know the verdict

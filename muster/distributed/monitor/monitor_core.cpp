@@ -204,6 +204,7 @@ bool Monitor::is_certain(const diagnose::OpRecord& op, const diagnose::Diagnosis
 
 Monitor::Clock::time_point Monitor::tick() {
   const auto now = Clock::now();
+  heartbeats_.look();
   if (has_failed()) {
     fail_works();  // posted while the group failed
     return now + heartbeats_.heartbeat();
@@ -259,16 +260,17 @@ void Monitor::handle(Failure failure) {
   conclude(diagnosis, "the backend says: " + first_line(tensor::what_of(failure.error)));
 }
 
-/// Waits until the diagnosis is certain, or another rank has pronounced the verdict.
+/// Waits until the diagnosis is certain, or another rank has pronounced the verdict. A pause of this
+/// process does not count: nobody's silence was heard in it.
 diagnose::Diagnosis Monitor::find_out(const diagnose::OpRecord& op, milliseconds patience) {
   heartbeats_.set_alarm(true);
-  const auto until = Clock::now() + patience;
+  WaitedTime waited(half_heartbeat());
   while (true) {
     const uint64_t seen = heartbeats_.version();
     diagnose::Diagnosis diagnosis = diagnose_now(op);
-    if (diagnosis.certain || heartbeats_.verdict() || stopping() || Clock::now() >= until)
+    if (diagnosis.certain || heartbeats_.verdict() || stopping() || waited.look() >= patience)
       return diagnosis;
-    heartbeats_.wait_until(seen, std::min(until, Clock::now() + heartbeats_.fast_heartbeat()));
+    heartbeats_.wait_until(seen, Clock::now() + heartbeats_.fast_heartbeat());
   }
 }
 
@@ -276,14 +278,14 @@ diagnose::Diagnosis Monitor::find_out(const diagnose::OpRecord& op, milliseconds
 void Monitor::add_to_backends_error(const Failure& failure, const Error& error) {
   const diagnose::OpRecord& op = failure.work->record();
   const auto start = Clock::now();
-  const auto until =
-      start + heartbeats_.heartbeat() + heartbeats_.fast_heartbeat() + heartbeats_.pass();
+  const Clock::duration patience =
+      heartbeats_.heartbeat() + heartbeats_.fast_heartbeat() + heartbeats_.pass();
+  WaitedTime waited(half_heartbeat());
   heartbeats_.set_alarm(true);
   diagnose::Diagnosis diagnosis = diagnose_now(op);
-  while (!heartbeats_.is_fresh(start) && !heartbeats_.store().lost && Clock::now() < until &&
+  while (!heartbeats_.is_fresh(start) && !heartbeats_.store().lost && waited.look() < patience &&
          !stopping()) {
-    heartbeats_.wait_until(heartbeats_.version(),
-                           std::min(until, Clock::now() + heartbeats_.fast_heartbeat()));
+    heartbeats_.wait_until(heartbeats_.version(), Clock::now() + heartbeats_.fast_heartbeat());
     diagnosis = diagnose_now(op);
   }
   // Who compared the ranks' calls has seen them all come.
