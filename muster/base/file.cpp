@@ -88,7 +88,17 @@ void AtomicFile::commit(bool sync) {
 }
 
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes) {
-  AtomicFile file(path);
+  std::error_code none;
+  const auto status = std::filesystem::status(path, none);
+  const bool is_file = status.type() == std::filesystem::file_type::regular;
+  const std::string text = path.string();
+  if (exists(status) && !is_directory(status) &&
+      (!is_file || text.starts_with("/dev/") || text.starts_with("/proc/"))) {
+    const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
+    if (!fd) throw file_error("open", path, errno);
+    return write_all(fd.get(), bytes, path);
+  }
+  AtomicFile file(is_symlink(path, none) && is_file ? canonical(path) : path);
   file.write(bytes);
   file.commit();
 }

@@ -55,7 +55,8 @@ class AtomicFile {
 };
 
 /// Readers see the old file or the new one, never a part: temporary file beside it, fsync, rename,
-/// fsync of the folder. Throws an environment error (unwritable, full) and leaves the old file and
+/// fsync of the folder. A link stays, and its file is replaced; a device, a pipe or a socket is
+/// written to as it is. Throws an environment error (unwritable, full) and leaves the old file and
 /// no temporary behind.
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);
 

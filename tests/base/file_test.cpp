@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "muster/base/error.h"
@@ -74,6 +75,23 @@ TEST_F(FileTest, FullDeviceIsNamedWithAHint) {
   EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
   EXPECT_THAT(error.what(), HasSubstr("cannot write /dev/full: No space left on device (ENOSPC)"));
   EXPECT_THAT(error.text().hint, HasSubstr("free some space"));
+}
+
+TEST_F(FileTest, APipeIsWrittenToAndALinkStays) {
+  const fs::path pipe = folder_ / "pipe", link = folder_ / "link", file = folder_ / "file";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const UniqueFd reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  write_file_atomic(pipe, "drawn");
+  char got[8] = {};
+  EXPECT_EQ(::read(reader.get(), got, sizeof got), 5);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  write_file_atomic(file, "old");
+  fs::create_symlink(file, link);
+  write_file_atomic(link, "new");
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(read_file(file), "new");
+  EXPECT_THAT(muster_error_of([] { write_file_atomic("/dev/full", "x"); }).what(),
+              HasSubstr("No space left"));
 }
 
 TEST_F(FileTest, AFolderInTheWayLeavesNoTemporary) {

@@ -24,7 +24,7 @@ constexpr size_t kBlock = 16384;
 constexpr size_t kVector = 16, kVectors = 4, kStride = kVector * kVectors;
 
 /// All of the stride is read before any of it is written: a target may be a value.
-template <class T, bool kMean>
+template <class T, bool IsMean>
 void sum_stride(Values values, Targets into, size_t at) {
   typedef T Vector __attribute__((vector_size(kVector), aligned(alignof(T)), may_alias));
   Vector sums[kVectors];
@@ -36,7 +36,7 @@ void sum_stride(Values values, Targets into, size_t at) {
 #pragma GCC unroll 4
     for (size_t v = 0; v < kVectors; ++v) sums[v] = sums[v] + next[v];
   }
-  if constexpr (kMean) {
+  if constexpr (IsMean) {
     const auto divisor = static_cast<T>(values.size());
 #pragma GCC unroll 4
     for (size_t v = 0; v < kVectors; ++v) sums[v] = sums[v] / divisor;
@@ -48,12 +48,12 @@ void sum_stride(Values values, Targets into, size_t at) {
   }
 }
 
-/// kMean: divided by their number at the end.
-template <class T, bool kMean = false>
+/// IsMean: divided by their number at the end.
+template <class T, bool IsMean = false>
 void sum(Values values, Targets into, size_t count) {
   const size_t bytes = count * sizeof(T);
   size_t at = 0;
-  for (; at + kStride <= bytes; at += kStride) sum_stride<T, kMean>(values, into, at);
+  for (; at + kStride <= bytes; at += kStride) sum_stride<T, IsMean>(values, into, at);
   for (; at < bytes; at += sizeof(T)) {
     T sum, next;
     std::memcpy(&sum, values[0] + at, sizeof(T));
@@ -61,7 +61,7 @@ void sum(Values values, Targets into, size_t count) {
       std::memcpy(&next, values[r] + at, sizeof(T));
       sum += next;
     }
-    if constexpr (kMean) sum /= static_cast<T>(values.size());
+    if constexpr (IsMean) sum /= static_cast<T>(values.size());
     for (std::byte* target : into) std::memcpy(target + at, &sum, sizeof(T));
   }
 }

@@ -53,13 +53,13 @@ Block block(std::string name, Module module) {
   const auto call = [module](const Tensors& inputs) mutable -> Tensors {
     auto& of = *module;
     auto result = [&] {
-      constexpr bool is_sequential =
+      constexpr bool kIsSequential =
           std::derived_from<std::remove_cvref_t<decltype(of)>, torch::nn::SequentialImpl>;
-      if constexpr (!is_sequential && requires { of.forward(inputs); }) {
+      if constexpr (!kIsSequential && requires { of.forward(inputs); }) {
         return of.forward(inputs);
       } else {
         require_one(inputs);
-        if constexpr (is_sequential) {
+        if constexpr (kIsSequential) {
           return of.template forward<at::Tensor>(inputs[0]);
         } else {
           return of.forward(inputs[0]);

@@ -18,8 +18,14 @@ void record_use(const at::Tensor& tensor) {
 }  // namespace
 
 Handed on_device(Handed handed, c10::Device device) {
-  for (at::Tensor& tensor : handed.tensors) {
+  const Tensors given = handed.tensors;
+  for (size_t i = 0; i < given.size(); ++i) {
+    at::Tensor& tensor = handed.tensors[i];
     if (!tensor.defined()) continue;
+    if (const size_t same = first_same(given, i); same < i) {
+      tensor = handed.tensors[same];
+      continue;
+    }
     record_use(tensor);
     // What comes to the host is read there at once.
     if (tensor.device() != device) tensor = tensor.to(device, /*non_blocking=*/!device.is_cpu());

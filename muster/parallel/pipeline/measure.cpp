@@ -210,6 +210,12 @@ class Measurement {
                                                       : at::Tensor());
   }
 
+  // Of the device's memory; the host's allocator does not say.
+  auto allocated() const {
+    return at::accelerator::getDeviceStats(device_.index()).allocated_bytes[0];
+  }
+  double now() const { return device_.is_cpu() ? 0 : static_cast<double>(allocated().current); }
+
   template <class Work>
   double timed(Work&& work) {
     synchronize();
@@ -223,11 +229,6 @@ class Measurement {
     return seconds;
   }
 
-  // Of the device's memory; the host's allocator does not say.
-  auto allocated() const {
-    return at::accelerator::getDeviceStats(device_.index()).allocated_bytes[0];
-  }
-  double now() const { return device_.is_cpu() ? 0 : static_cast<double>(allocated().current); }
   static void grow(double& most, double value) { most = std::max(most, value); }
 
   void synchronize() const {

@@ -73,7 +73,7 @@ std::exception_ptr find_stall(const PipelineRun& step,
   return std::make_exception_ptr(environment_error(
       {.refused = concat("rank ", rank, " (", devices[rank], "): ", describe(*worst->action)),
        .rule = concat("a stall: it has not ended within ", timeout.count(), " ms"),
-       .hint = "the step was given up; the next one waits until this action is over"}));
+       .hint = "the step was given up; until this action is over the next one is refused"}));
 }
 
 }  // namespace

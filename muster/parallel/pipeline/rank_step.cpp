@@ -121,7 +121,10 @@ void RankStep::forward(const Action& action) {
   Stage& stage = *stages_.at(action.stage);
   Handed inputs;
   if (action.stage == 0) {
-    const Tensors& given = order_.batches[batch].inputs;
+    // Views of one batch, which a block may write to, count their versions together.
+    Tensors given = order_.batches[batch].inputs;
+    for (at::Tensor& tensor : given)
+      if (tensor.defined()) tensor = tensor.variable_data();
     inputs = on_device({given, std::vector<bool>(given.size(), false)}, stage.device());
   } else {
     inputs = std::move(inputs_.extract(key).mapped());

@@ -56,6 +56,12 @@ NamedTensors of_blocks(const std::vector<Block>& blocks, NamedTensors (*of_block
 
 }  // namespace
 
+size_t first_same(const Tensors& tensors, size_t place) {
+  for (size_t i = 0; i < place && tensors[place].defined(); ++i)
+    if (tensors[i].is_same(tensors[place])) return i;
+  return place;
+}
+
 Stage::Stage(std::vector<Block> blocks,
              c10::Device device,
              std::vector<bool> again,
@@ -86,6 +92,11 @@ Tensors Stage::run_block(size_t place, const Tensors& tensors) const {
 Handed Stage::forward(int64_t micro_batch, const Handed& inputs) {
   Tensors ends, tensors;
   for (size_t i = 0; i < inputs.tensors.size(); ++i) {
+    if (const size_t same = first_same(inputs.tensors, i); same < i) {
+      tensors.push_back(tensors[same]);
+      ends.emplace_back();  // the other one gets the gradient of both
+      continue;
+    }
     const at::Tensor leaf = leaf_of(inputs.tensors[i], inputs.needs_gradient[i]);
     tensors.push_back(behind_entrance(leaf));
     ends.push_back(leaf);
@@ -95,12 +106,20 @@ Handed Stage::forward(int64_t micro_batch, const Handed& inputs) {
   for (size_t i = 0; i < blocks_.size(); ++i) {
     tensors = run_block(i, tensors);
     if (i > 0 || !ends_behind_first) continue;
-    for (at::Tensor& tensor : tensors) tensor = behind_entrance(tensor);
+    ends = tensors;
+    for (size_t t = 0; t < ends.size(); ++t) {
+      const size_t same = first_same(ends, t);
+      tensors[t] = same < t ? tensors[same] : behind_entrance(ends[t]);
+    }
     ends = tensors;
   }
   Handed handed;
-  for (const at::Tensor& output : tensors) {
-    handed.tensors.push_back(output.defined() ? output.detach() : output);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const at::Tensor& output = tensors[i];
+    const size_t same = first_same(tensors, i);
+    handed.tensors.push_back(same < i           ? handed.tensors[same]
+                             : output.defined() ? output.detach()
+                                                : output);
     handed.needs_gradient.push_back(output.defined() && output.requires_grad());
   }
   if (c10::GradMode::is_enabled())

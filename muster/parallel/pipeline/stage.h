@@ -16,11 +16,15 @@
 
 namespace muster::parallel {
 
-/// What one stage hands to the next, or a gradient on its way back. Undefined tensors stay so.
+/// What one stage hands to the next, or a gradient on its way back. Undefined tensors stay so, and
+/// one that is handed on twice is one on the other side, too.
 struct Handed {
   Tensors tensors;                   ///< without graph
   std::vector<bool> needs_gradient;  ///< of each, whether one is awaited
 };
+
+/// The place of the first tensor that is the same as this one; its own place if there is none.
+size_t first_same(const Tensors& tensors, size_t place);
 
 // Note [Between stages]
 // A stage's inputs are leaves of its own graph, so that a graph ends where the stage does and

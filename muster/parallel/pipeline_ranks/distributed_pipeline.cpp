@@ -19,6 +19,7 @@
 #include "muster/parallel/pipeline_ranks/rank_model.h"
 #include "muster/parallel/pipeline_ranks/stage_averages.h"
 #include "muster/parallel/pipeline_ranks/step_verdict.h"
+#include "muster/parallel/pipeline_ranks/step_words.h"
 #include "muster/pipeline/simulate/timeline.h"
 
 namespace muster::parallel {
@@ -39,9 +40,6 @@ std::vector<pipeline::Span> spans_of(const std::string& bytes) {
   return spans;
 }
 
-/// What a rank says of a step before it begins.
-enum StepWord { kStep, kTrains, kMicroBatches, kRows, kScale, kWords };
-
 }  // namespace
 
 /// What a caller of a rank wants.
@@ -50,6 +48,7 @@ struct StepRequest {
   std::vector<MicroBatch> batches;  ///< of the first stage's rank, and of the last one's
   int64_t rows = -1;                ///< of the batch, where this rank knows them
   double scale = 1;
+  bool has_targets = false;            ///< this rank was given some, whether it needs them or not
   std::optional<RankFailure> failure;  ///< why it cannot be made
 };
 
@@ -57,6 +56,8 @@ struct DistributedPipeline::State {
   StepRequest request(const Tensors& inputs, const Tensors& targets, bool trains) const;
   void check_training(const StepRequest& request) const;
   PipelineStep run(StepRequest request);
+  std::vector<std::vector<int64_t>> agree_on_call(std::vector<int64_t> words,
+                                                  const std::optional<RankFailure>& failure);
   void agree_on_step(StepRequest& request, StepOrder& order);
   void prepare(StepRequest& request, StepOrder& order);
   std::optional<RankFailure> carry_out(StepRequest& request,
@@ -78,6 +79,7 @@ StepRequest DistributedPipeline::State::request(const Tensors& inputs,
                                                 bool trains) const {
   StepRequest made;
   made.trains = trains;
+  made.has_targets = trains && !targets.empty();
   try {
     const bool gives_targets = model.is_last() && trains && !targets.empty();
     if (model.is_first()) {
@@ -110,38 +112,44 @@ void DistributedPipeline::State::check_training(const StepRequest& request) cons
   refuse_inputs_with_graph(request.batches);
 }
 
+/// All ranks hear which call it is.
+std::vector<std::vector<int64_t>> DistributedPipeline::State::agree_on_call(
+    std::vector<int64_t> words, const std::optional<RankFailure>& failure) {
+  words[kPipeline] = model.ranks.world_rank(0);
+  words[kStep] = steps;
+  auto all = agree(model.groups.everyone, "the step was not begun", words, failure);
+  common_word(all, kStep, -1, "number of calls");
+  common_word(all, kCall, -1, "call: 0 is forward(), 1 step(), 2 gather_model()");
+  return all;
+}
+
 /// All ranks hear what the step is; what is wrong is wrong on all.
 void DistributedPipeline::State::agree_on_step(StepRequest& request, StepOrder& order) {
   std::vector<int64_t> words(kWords);
-  words[kStep] = steps;
-  words[kTrains] = request.trains;
+  words[kCall] = request.trains ? kTrain : kForward;
   words[kMicroBatches] = std::ssize(request.batches);
   words[kRows] = request.rows;
   words[kScale] = std::bit_cast<int64_t>(request.scale);
-  const auto all = agree(model.ranks, "the step was not begun", words, request.failure);
-  const auto same = [&](StepWord word, int64_t unknown, const std::string& what) {
-    int64_t common = unknown;
-    for (size_t rank = 0; rank < all.size(); ++rank) {
-      const int64_t theirs = all[rank][word];
-      if (theirs == unknown) continue;
-      if (common != unknown && common != theirs)
-        throw usage_error({.refused = "the ranks of a pipeline are not at the same step",
-                           .rule = concat("all give the same ", what),
-                           .value = word == kScale
-                                        ? concat("rank ", rank, " another one")
-                                        : concat(common, ", and ", theirs, " on rank ", rank)});
-      common = theirs;
-    }
-    return common;
-  };
-  same(kStep, -1, "number of calls");
-  same(kTrains, -1, "call, a step or a forward");
-  same(kScale, -1, "scale");
-  const int64_t rows = same(kRows, -1, "rows");
-  const int64_t micro_batches = same(kMicroBatches, 0, "number of micro-batches");
-  if (micro_batches == 0)
-    throw usage_error({.refused = "a step without micro-batches",
-                       .rule = "the first stage's rank gives one at least"});
+  words[kTargets] = request.has_targets;
+  const auto all = agree_on_call(std::move(words), request.failure);
+  common_word(all, kScale, -1, "scale");
+  int64_t rows = -1, micro_batches = 0;
+  const int64_t last = model.placement.rank_of(model.placement.stages() - 1);
+  for (const auto& theirs : by_pipeline(all)) {
+    const int64_t their_rows = common_word(theirs, kRows, -1, "rows");
+    const int64_t parts = common_word(theirs, kMicroBatches, 0, "number of micro-batches");
+    if (parts == 0)
+      throw usage_error({.refused = "a step without micro-batches",
+                         .rule = "the first stage's rank gives one at least"});
+    for (size_t rank = 0; rank < theirs.size(); ++rank)
+      if (theirs[rank][kTargets] != 0 && theirs[static_cast<size_t>(last)][kTargets] == 0)
+        throw usage_error({.refused = "the targets of a step",
+                           .rule = concat("rank ", last, ", which has the last stage, gives them"),
+                           .value = concat("they were given on rank ", rank)});
+    if (theirs[0][kPipeline] != model.ranks.world_rank(0)) continue;
+    rows = their_rows;
+    micro_batches = parts;
+  }
   order.lists = model.lists->of(micro_batches);
   if (!request.trains) order.lists = forward_part(std::move(order.lists));
   if (request.batches.empty()) {  // of a rank in the middle, or of targets that the loss needs not
@@ -242,23 +250,28 @@ void DistributedPipeline::State::conclude(const std::optional<RankFailure>& fail
 }
 
 PipelineStep DistributedPipeline::State::run(StepRequest request) {
-  if (!lost.empty())
-    throw environment_error({.refused = "a step of a pipeline",
-                             .rule = lost,
-                             .hint = "make the group and the pipeline anew"});
   const bool trains = request.trains;
+  if (!lost.empty()) {  // the others hear it, too
+    try {
+      throw environment_error({.refused = "a step of a pipeline",
+                               .rule = lost,
+                               .hint = "make the group and the pipeline anew"});
+    } catch (...) {
+      request.failure = failure_now();
+    }
+  }
   model.post.begin(++steps);
   StepOrder order;
   std::optional<StageAverages> averages;
   if (trains && model.groups.replicas) averages.emplace(*model.groups.replicas, model.trained());
-  std::optional<RankFailure> failure;
   PipelineStep made;
   try {
     agree_on_step(request, order);
-  } catch (...) {
-    failure = failure_now();
+  } catch (...) {  // on all ranks: none goes on
+    if (trains) model.drop_gradients();
+    throw;
   }
-  if (!failure) failure = carry_out(request, order, averages, made);
+  const std::optional<RankFailure> failure = carry_out(request, order, averages, made);
   if (failure && averages) {
     try {
       averages->give_up();
@@ -332,8 +345,23 @@ Tensors DistributedPipeline::forward(const Tensors& inputs) {
 }
 
 void DistributedPipeline::gather_model(int root) {
-  state_->model.post.begin(++state_->steps);
-  state_->model.gather(root);
+  State& state = *state_;
+  state.model.post.begin(++state.steps);
+  std::optional<RankFailure> failure;
+  try {
+    if (root < 0 || root >= state.model.ranks.world_size())
+      throw usage_error(
+          {.refused = "the root of gather_model()",
+           .rule = concat("it is one of the pipeline's ", state.model.ranks.world_size(), " ranks"),
+           .value = concat(root)});
+  } catch (...) {
+    failure = failure_now();
+  }
+  std::vector<int64_t> words(kWords);
+  words[kCall] = kGather;
+  words[kRoot] = root;
+  common_word(state.agree_on_call(std::move(words), failure), kRoot, -1, "root");
+  state.model.gather(root);
 }
 
 double DistributedPipeline::clip_grad_norm(double max_norm) {

@@ -67,14 +67,13 @@ struct DistributedPipelineOptions {
 ///       optimizer.step();
 ///     }
 ///
-/// All calls but those that say otherwise are collective over the group and the replicas. Used by
+/// All calls but those that say otherwise are collective over the group, and over all replicas. Used by
 /// one thread at a time. Source of the semantics: torch.distributed.pipelining, Megatron-LM.
 class DistributedPipeline {
  public:
-  /// Moves this rank's stages to the group's device, or to the CPU if the group moves CPU tensors
-  /// and the modules are there. Replicas begin with what replica 0 has. Throws a usage error, on
-  /// all ranks alike, if they do not make the same model and give the same options, or what
-  /// Pipeline refuses.
+  /// Moves this rank's stages to the group's device. Replicas begin with what replica 0 has. Throws
+  /// a usage error, on all ranks alike, if they do not make the same model and give the same
+  /// options, or what Pipeline refuses.
   DistributedPipeline(std::vector<Block> blocks,
                       const distributed::ProcessGroup& ranks,
                       PipelineLoss loss,
@@ -91,18 +90,19 @@ class DistributedPipeline {
   /// Forward and backward of a batch: the rank of the first stage gives the inputs, that of the
   /// last the targets; others give none, and what they give all the same is not looked at. Adds to
   /// the gradients of this rank's stages `scale` times those of the loss over the batch, averaged
-  /// over the replicas. The loss is on all ranks, of this pipeline's batch.
+  /// over the replicas, which count alike whatever rows they have. The loss is on all ranks, of
+  /// this pipeline's batch.
   PipelineStep step(const Tensors& inputs, const Tensors& targets, double scale = 1);
   /// The same of micro-batches that are cut already, as many on all ranks; their counts matter on
   /// the last stage's rank.
   PipelineStep step(std::vector<MicroBatch> batches, double scale = 1);
 
-  /// The last stage's outputs on its rank, nothing on others. Without gradients; not over the
-  /// replicas. Say eval() before.
+  /// The last stage's outputs on its rank, nothing on others, of each replica's own inputs. Without
+  /// gradients. Say eval() before.
   Tensors forward(const Tensors& inputs);
 
   /// Makes the whole model that rank `root` was given current: blocks of other ranks' stages get
-  /// their parameters and buffers. Not over the replicas.
+  /// their parameters and buffers. Each replica has a root.
   void gather_model(int root = 0);
 
   /// As optim::clip_grad_norm with the 2-norm: scales the gradients of all ranks' stages so that

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 #include <string>
 
 #include <ATen/core/grad_mode.h>
@@ -20,9 +21,11 @@ namespace {
 
 /// What else than the module must be the same on all ranks, in lines.
 std::string words_of(const DistributedPipelineOptions& options,
+                     const std::vector<Block>& blocks,
                      const pipeline::Split& first_block) {
   std::string text = concat("schedule ", options.schedule, "\n");
   text += concat("first blocks ", at::IntArrayRef(first_block), "\n");
+  for (size_t i = 0; i < blocks.size(); ++i) text += concat("block ", i, " ", blocks[i].name, "\n");
   text += concat("micro-batches ", options.micro_batches, "\n");
   text +=
       concat("a loss that is a ", options.reduction == LossReduction::kMean ? "mean" : "sum", "\n");
@@ -30,6 +33,7 @@ std::string words_of(const DistributedPipelineOptions& options,
     if (options.checkpointed[i]) text += concat("checkpointed block ", i, "\n");
   for (const TiedParameter& tied : options.tied)
     text += concat("tied ", tied.follower, " to ", tied.owner, "\n");
+  if (options.gathers_timeline) text += "a gathered timeline\n";
   return text;
 }
 
@@ -38,9 +42,21 @@ std::string words_of(const DistributedPipelineOptions& options,
 PipelineGroups::PipelineGroups(const distributed::DeviceMesh& mesh,
                                const DistributedPipelineOptions& options)
     : ranks(mesh.group(options.pipeline_axis)), everyone(ranks) {
-  const bool has_replicas = std::ranges::any_of(mesh.axes(), [&](const auto& axis) {
-    return axis.name == options.data_axis && axis.size > 1;
-  });
+  bool has_replicas = false;
+  for (const distributed::MeshAxis& axis : mesh.axes()) {
+    if (axis.size == 1 || axis.name == options.pipeline_axis) continue;
+    has_replicas = axis.name == options.data_axis;
+    if (!has_replicas)
+      throw usage_error(
+          {.refused = "a mesh of a pipeline",
+           .rule = concat("its axes are ",
+                          options.pipeline_axis,
+                          " (pipeline_axis) and, for replicas, ",
+                          options.data_axis,
+                          " (data_axis)"),
+           .value = axis.name,
+           .hint = "name its axis in the options, or give the group of one pipeline"});
+  }
   if (!has_replicas) return;
   replicas = mesh.group(options.data_axis);
   everyone = mesh.group_over({options.data_axis, options.pipeline_axis});
@@ -59,7 +75,11 @@ RankModel::RankModel(std::vector<Block> all_blocks,
   } catch (...) {
     failure = failure_now();
   }
-  agree(groups.everyone, "the pipeline was not made", {}, failure);
+  // A number that no other pipeline over these ranks has: the first rank's.
+  std::random_device random;
+  const int64_t drawn = static_cast<int64_t>(uint64_t{random()} << 32 | random());
+  const auto all = agree(groups.everyone, "the pipeline was not made", {drawn}, failure);
+  post.begin_series(all[0][0]);
   agree_on_model(options);
   for (const int64_t number : mine)
     for (const Block& block : stage(number).blocks()) move_to(block, ranks.device());
@@ -102,7 +122,8 @@ void RankModel::agree_on_model(const DistributedPipelineOptions& options) {
       (entry.second.requires_grad() ? trained : frozen).push_back(entry);
     for (const auto& entry : stage.buffers()) buffers.push_back(entry);
   }
-  verify_same_module(words_of(options, first_block), trained, frozen, buffers, groups.everyone);
+  verify_same_module(
+      words_of(options, blocks, first_block), trained, frozen, buffers, groups.everyone);
 }
 
 /// Replicas have what replica 0 has; tied followers what their owners have.

@@ -12,13 +12,14 @@ namespace {
 
 using Words = std::vector<int64_t>;
 
-// A head: step, given up, number of words about the tensors, and as many of them as fit in.
+// A head: pipeline, step, given up, number of words about the tensors, and as many of them as fit in.
 constexpr int64_t kHeadWords = 64;
-constexpr int64_t kFixedWords = 3;
+constexpr int64_t kFixedWords = 4;
 
-// The words about a tensor; one that is undefined has the first alone.
+// The words about a tensor; one that is undefined or came before has the first alone.
 enum TensorWord { kDtype, kAwaited, kChannelsLast, kDims, kSizes };
 constexpr int64_t kUndefined = -1;
+constexpr int64_t kSameAs = -2;  // and below: the same as the first tensor, the second, …
 
 /// Images of several channels are often stored a pixel at a time; what is right for a stage's
 /// kernels stays so on the way.
@@ -38,6 +39,10 @@ Words words_of(const Handed& handed) {
     const bool awaited = i < handed.needs_gradient.size() && handed.needs_gradient[i];
     if (!tensor.defined()) {
       words.push_back(kUndefined);
+      continue;
+    }
+    if (const size_t same = first_same(handed.tensors, i); same < i) {
+      words.push_back(kSameAs - static_cast<int64_t>(same));
       continue;
     }
     words.insert(words.end(),
@@ -66,9 +71,10 @@ void TensorPost::send_head(int to, int tag, Head head) {
   const auto count = std::ssize(head.words);
   const int64_t inside = std::min(count, kHeadWords - kFixedWords);
   Words fixed(kHeadWords);
-  fixed[0] = head.step;
-  fixed[1] = head.given_up;
-  fixed[2] = count;
+  fixed[0] = series_;
+  fixed[1] = head.step;
+  fixed[2] = head.given_up;
+  fixed[3] = count;
   std::copy_n(head.words.begin(), inside, fixed.begin() + kFixedWords);
   group_.send(
       at::from_blob(fixed.data(), kHeadWords, at::kLong).to(head_device_), to, options_for(tag));
@@ -86,11 +92,11 @@ TensorPost::Head TensorPost::receive_head(int from, int tag) {
     return Words(here.const_data_ptr<int64_t>(), here.const_data_ptr<int64_t>() + count);
   };
   const Words fixed = words(kHeadWords);
-  Head head{.step = fixed[0], .given_up = fixed[1] != 0};
-  const int64_t inside = std::min(fixed[2], kHeadWords - kFixedWords);
+  Head head{.is_ours = fixed[0] == series_, .step = fixed[1], .given_up = fixed[2] != 0};
+  const int64_t inside = std::min(fixed[3], kHeadWords - kFixedWords);
   head.words.assign(fixed.begin() + kFixedWords, fixed.begin() + kFixedWords + inside);
-  if (fixed[2] > inside) {
-    const Words rest = words(fixed[2] - inside);
+  if (fixed[3] > inside) {
+    const Words rest = words(fixed[3] - inside);
     head.words.insert(head.words.end(), rest.begin(), rest.end());
   }
   return head;
@@ -98,8 +104,9 @@ TensorPost::Head TensorPost::receive_head(int from, int tag) {
 
 void TensorPost::send(int to, int tag, const Handed& handed) {
   send_head(to, tag, {.step = step_, .words = words_of(handed)});
-  for (const at::Tensor& tensor : handed.tensors) {
-    if (!tensor.defined()) continue;
+  for (size_t i = 0; i < handed.tensors.size(); ++i) {
+    const at::Tensor& tensor = handed.tensors[i];
+    if (!tensor.defined() || first_same(handed.tensors, i) < i) continue;
     const at::Tensor ordered = in_memory_order(tensor);
     group_.send(moves(tensor.device().type()) ? ordered : ordered.cpu(), to, options_for(tag));
   }
@@ -112,7 +119,7 @@ void TensorPost::send_given_up(int to, int tag) {
 bool TensorPost::await(int from, int tag) {
   while (true) {
     Head head = receive_head(from, tag);
-    if (head.step == step_) {
+    if (head.is_ours && head.step == step_) {
       const bool is_there = !head.given_up;
       if (is_there) found_[{from, tag}] = std::move(head);
       return is_there;
@@ -149,6 +156,14 @@ Handed TensorPost::read(Head& head, int from, int tag, c10::Device device) {
     if (*word == kUndefined) {
       handed.tensors.emplace_back();
       handed.needs_gradient.push_back(false);
+      ++head.next;
+      continue;
+    }
+    if (*word <= kSameAs) {
+      const auto same = static_cast<size_t>(kSameAs - *word);
+      // Where a letter is read again behind a failure, nobody looks at its tensors.
+      handed.tensors.push_back(same < handed.tensors.size() ? handed.tensors[same] : at::Tensor());
+      handed.needs_gradient.push_back(same < handed.tensors.size() && handed.needs_gradient[same]);
       ++head.next;
       continue;
     }

@@ -18,7 +18,7 @@ namespace muster::parallel {
 // for each tensor behind it. All letters of a step are written, in any case: a rank that fails
 // writes that it has given up, in place of what it cannot make any more, so that whoever waits for
 // it goes on at once, and no letter of one step is ever taken for another's. The head has the number
-// of its step for whoever comes back from a step that he had to leave.
+// of its step, and of its pipeline, for whoever comes back from a step that he had to leave.
 
 /// One thread. Letters are read from a rank in the order in which it wrote them under their tag.
 class TensorPost {
@@ -29,7 +29,10 @@ class TensorPost {
   /// `timeout` of a message; 0: the group's.
   TensorPost(distributed::ProcessGroup group, std::chrono::milliseconds timeout);
 
-  /// Letters of other steps are not read any more.
+  /// Letters with another number are not read any more: those of a pipeline that was made over the
+  /// same group before. The same on all ranks.
+  void begin_series(int64_t number) { series_ = number; }
+  /// Nor are letters of other steps.
   void begin(int64_t step) { step_ = step; }
 
   /// Waits for nobody.
@@ -48,6 +51,7 @@ class TensorPost {
 
  private:
   struct Head {
+    bool is_ours = true;  // and not of a pipeline that the group had before
     int64_t step = 0;
     bool given_up = false;
     std::vector<int64_t> words;  // of the tensors
@@ -62,7 +66,7 @@ class TensorPost {
   distributed::ProcessGroup group_;
   std::chrono::milliseconds timeout_;
   c10::Device head_device_;
-  int64_t step_ = 0;
+  int64_t series_ = 0, step_ = 0;
   std::map<std::pair<int, int>, Head> found_;  // by rank and tag
 };
 
