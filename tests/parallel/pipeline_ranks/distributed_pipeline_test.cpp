@@ -1,11 +1,8 @@
 // Pipelines of ranks: the gradients of one device, over every backend, with replicas too.
 #include "muster/parallel/pipeline_ranks/distributed_pipeline.h"
 
-#include <atomic>
-#include <chrono>
 #include <random>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,6 +16,7 @@
 #include "muster/pipeline/schedule/schedule.h"
 
 #include "tests/parallel/pipeline/nets.h"
+#include "tests/parallel/pipeline_ranks/ranks.h"
 #include "tests/support/distance.h"
 #include "tests/support/error_of.h"
 #include "tests/support/seed.h"
@@ -36,43 +34,16 @@ using parallel::DistributedPipelineOptions;
 using parallel::PipelineStep;
 using parallel::Tensors;
 using test::Chain;
+using test::chains;
 using test::difference;
+using test::expect_own_gradients;
 using test::gradients_of;
 using test::gradients_on_one_device;
 using test::random_split;
 using test::squares;
+using test::step_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-/// The same chain for each rank: made here, because LibTorch's seed is one for all threads.
-std::vector<Chain> chains(int64_t ranks, int blocks, unsigned seed, torch::Dtype dtype) {
-  std::vector<Chain> all;
-  for (int64_t rank = 0; rank < ranks; ++rank) all.emplace_back(blocks, seed, dtype);
-  return all;
-}
-
-/// Of a rank: what it gives to a step.
-PipelineStep step_of(DistributedPipeline& pipe, const torch::Tensor& x, const torch::Tensor& y) {
-  return pipe.step(pipe.has_first_stage() ? Tensors{x} : Tensors{},
-                   pipe.has_last_stage() ? Tensors{y} : Tensors{});
-}
-
-/// Puts a rank's gradients where they belong among those of all blocks.
-void expect_own_gradients(const DistributedPipeline& pipe,
-                          const Chain& mine,
-                          const std::vector<torch::Tensor>& expected,
-                          double tolerance) {
-  const auto all = mine.net->parameters();
-  size_t found = 0;
-  for (const torch::Tensor& parameter : pipe.parameters()) {
-    for (size_t i = 0; i < all.size(); ++i) {
-      if (!all[i].is_same(parameter)) continue;
-      ++found;
-      EXPECT_LE(difference({parameter.grad()}, {expected[i]}), tolerance);
-    }
-  }
-  EXPECT_EQ(found, pipe.parameters().size());
-}
 
 std::vector<std::string> schedules_with_options() {
   std::vector<std::string> names;
@@ -323,145 +294,6 @@ TEST(DistributedPipeline, RanksThatDoNotMakeTheSameModelAreToldWhatDiffers) {
   EXPECT_THAT(error_with({{.first_block = {0, 1}}, {.first_block = {0, 1}}},
                          {blocks_of(nets[0].net), blocks_of(other.net)}),
               HasSubstr("the ranks' modules differ"));
-}
-
-/// What one block hands on twice is one tensor behind the cut, too: the next one writes to it.
-std::vector<Block> skip_blocks(torch::nn::Sequential net) {
-  const auto linear = [net](size_t i) {
-    return std::static_pointer_cast<torch::nn::LinearImpl>(net->ptr(i));
-  };
-  return {{.name = "a",
-           .modules = {linear(0)},
-           .forward = [first = linear(0)](const Tensors& in) -> Tensors {
-             const torch::Tensor h = first->forward(in[0]);
-             return {h, h};
-           }},
-          {.name = "b",
-           .modules = {linear(1)},
-           .forward = [second = linear(1)](const Tensors& in) -> Tensors {
-             torch::Tensor(in[0]).relu_();
-             return {second->forward(in[0]) + in[1]};
-           }}};
-}
-
-TEST(DistributedPipeline, ATensorThatIsHandedOnTwiceIsOneBehindTheCut) {
-  const auto make = [] {
-    torch::manual_seed(3);
-    torch::nn::Sequential net(torch::nn::Linear(4, 4), torch::nn::Linear(4, 4));
-    net->to(torch::kDouble);
-    return net;
-  };
-  torch::nn::Sequential alone = make(), threads = make();
-  const std::vector<torch::nn::Sequential> nets{make(), make()};
-  const torch::Tensor x = torch::randn({6, 4}, torch::kDouble);
-  const torch::Tensor y = torch::randn({6, 4}, torch::kDouble);
-  Tensors out{x};
-  for (const Block& block : skip_blocks(alone)) out = block.forward(out);
-  squares(out, {y}).backward();
-  const auto expected = gradients_of(alone->parameters());
-  for (const char* schedule : {"1f1b", "zb1p"}) {
-    parallel::Pipeline pipe(skip_blocks(threads),
-                            test::ranks_on_cpu(2),
-                            &squares,
-                            {.schedule = schedule, .micro_batches = 3});
-    pipe.zero_grad();
-    pipe.step({x}, {y});
-    EXPECT_LE(difference(gradients_of(threads->parameters()), expected), 1e-12) << schedule;
-    ThreadWorld(2).run([&](ProcessGroup group) {
-      const auto rank = size_t(group.rank());
-      DistributedPipeline ranks(
-          skip_blocks(nets[rank]), group, &squares, {.schedule = schedule, .micro_batches = 3});
-      ranks.zero_grad();
-      ranks.step({x}, {y});
-      const auto mine = nets[rank]->ptr(rank)->parameters();
-      const Tensors theirs(expected.begin() + 2 * int64_t(rank),
-                           expected.begin() + 2 * int64_t(rank) + 2);
-      EXPECT_LE(difference(gradients_of(mine), theirs), 1e-12) << schedule;
-    });
-  }
-}
-
-TEST(DistributedPipeline, BlocksMayWriteToTheirInputs) {
-  torch::nn::Sequential net(torch::nn::ReLU(torch::nn::ReLUOptions(true)), torch::nn::Linear(3, 3));
-  const torch::Tensor x = torch::randn({6, 3}), y = torch::randn({6, 3});
-  squares({net->forward(x.clone())}, {y}).backward();
-  const auto expected = gradients_of(net->parameters());
-  parallel::Pipeline pipe(
-      blocks_of(net), test::ranks_on_cpu(1), &squares, {.micro_batches = 3, .first_block = {0}});
-  pipe.zero_grad();
-  pipe.step({x.clone()}, {y});
-  EXPECT_LE(difference(gradients_of(net->parameters()), expected), 1e-6);
-}
-
-TEST(DistributedPipeline, LettersOfAnEarlierPipelineOfTheGroupAreNotRead) {
-  const auto nets = chains(2, 4, 3, torch::kDouble);
-  Chain alone = nets[0];
-  const torch::Tensor x = alone.inputs(6), y = alone.targets(6), other = alone.inputs(6);
-  const auto expected = gradients_on_one_device(alone, x, y);
-  ThreadWorld(2, std::chrono::minutes(1), "shm").run([&](ProcessGroup group) {
-    const Chain& mine = nets[size_t(group.rank())];
-    std::atomic<bool> slow = group.rank() == 1;
-    auto blocks = blocks_of(mine.net);
-    blocks[2].forward = [inner = blocks[2].forward, &slow](const Tensors& in) {
-      if (slow.exchange(false)) std::this_thread::sleep_for(std::chrono::milliseconds(200));
-      return inner(in);
-    };
-    {  // rank 0 does not wait for its gradients
-      DistributedPipeline pipe(
-          blocks,
-          group,
-          &squares,
-          {.micro_batches = 3, .first_block = {0, 2}, .timeout = std::chrono::milliseconds(20)});
-      EXPECT_NE(test::error_of([&] { step_of(pipe, other, y); }), test::kNoError);
-    }
-    DistributedPipeline pipe(blocks, group, &squares, {.micro_batches = 3, .first_block = {0, 2}});
-    for (int i = 0; i < 3; ++i) {
-      pipe.zero_grad();
-      step_of(pipe, x, y);
-      expect_own_gradients(pipe, mine, expected, 1e-12);
-    }
-  });
-}
-
-TEST(DistributedPipeline, WhatRanksAreGivenOtherwiseIsRefusedOnAll) {
-  const auto nets = chains(4, 4, 3, torch::kDouble);
-  const torch::Tensor x = nets[0].inputs(6), y = nets[0].targets(6);
-  ThreadWorld(4).run([&](const ProcessGroup& world) {
-    const auto blocks = blocks_of(nets[size_t(world.rank())].net);
-    const DeviceMesh mesh(world, {{"data", 2}, {"pipeline", 2}});
-    const DeviceMesh odd(world, {{"dp", 2}, {"pipeline", 2}});
-    EXPECT_THAT(test::error_of([&] {
-                  DistributedPipeline(blocks, odd, &squares, {.first_block = {0, 2}});
-                }),
-                AllOf(HasSubstr("data_axis"), HasSubstr("got dp")));
-    auto named = blocks;
-    if (world.rank() == 3) named[1].name = "other";
-    EXPECT_THAT(test::error_of([&] {
-                  DistributedPipeline(named, mesh, &squares, {.first_block = {0, 2}});
-                }),
-                HasSubstr("block 1 other"));
-    DistributedPipeline pipe(blocks, mesh, &squares, {.micro_batches = 2, .first_block = {0, 2}});
-    EXPECT_THAT(
-        test::error_of([&] { pipe.step({x}, pipe.has_last_stage() ? Tensors{} : Tensors{y}); }),
-        AllOf(HasSubstr("targets"), HasSubstr("on rank 0")));
-    EXPECT_THAT(
-        test::error_of([&] { pipe.step({x}, {y}, mesh.coordinate("data") == 0 ? 1.0 : 2.0); }),
-        HasSubstr("the same scale"));
-    for (const torch::Tensor& parameter : pipe.parameters())
-      EXPECT_FALSE(parameter.grad().defined());
-    EXPECT_THAT(
-        test::error_of([&] { pipe.gather_model(mesh.coordinate("pipeline") == 0 ? 0 : 1); }),
-        HasSubstr("root"));
-    EXPECT_THAT(test::error_of([&] { pipe.gather_model(7); }), HasSubstr("(got 7)"));
-    EXPECT_THAT(test::error_of([&] {
-                  if (pipe.has_first_stage())
-                    pipe.step({x}, {y});
-                  else
-                    pipe.gather_model();
-                }),
-                HasSubstr("not at the same step"));
-    pipe.step({x}, {y});
-  });
 }
 
 }  // namespace
