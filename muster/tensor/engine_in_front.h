@@ -16,10 +16,10 @@ template <class>
 struct GraphRootOf;
 template <class Result, class Task, class Root, class Inputs>
 struct GraphRootOf<Result (torch::autograd::Engine::*)(Task, Root, Inputs)> {
-  using type = Root;
+  using Type = Root;
 };
 using GraphRoot =
-    typename GraphRootOf<decltype(&torch::autograd::Engine::execute_with_graph_task)>::type;
+    typename GraphRootOf<decltype(&torch::autograd::Engine::execute_with_graph_task)>::Type;
 
 /// For engines that answer a question of their own. It has no threads and no queues.
 class EngineInFront : public torch::autograd::Engine {

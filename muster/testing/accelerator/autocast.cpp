@@ -47,19 +47,19 @@ bool names_a_type(const c10::OperatorHandle& op, const torch::jit::Stack& stack)
   return false;
 }
 
-template <Cast policy>
+template <Cast Policy>
 void run_cast(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard once(c10::DispatchKey::AutocastPrivateUse1);
   at::ScalarType to = at::kFloat;
-  if (policy == Cast::kLower || policy == Cast::kWidest)
+  if (Policy == Cast::kLower || Policy == Cast::kWidest)
     to = at::autocast::get_autocast_dtype(kFake);
-  if (policy == Cast::kWidest) {
+  if (Policy == Cast::kWidest) {
     change_arguments(op, *stack, [&](const at::Tensor& tensor) {
       if (tensor.defined() && tensor.scalar_type() == at::kFloat) to = at::kFloat;
       return tensor;
     });
   }
-  if (policy != Cast::kFloatOutput || !names_a_type(op, *stack)) {
+  if (Policy != Cast::kFloatOutput || !names_a_type(op, *stack)) {
     change_arguments(op, *stack, [&](const at::Tensor& tensor) {
       return tensor.defined() ? at::autocast::cached_cast(to, tensor, kFake) : tensor;
     });
@@ -67,10 +67,10 @@ void run_cast(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   op.callBoxed(stack);
 }
 
-template <Cast policy>
+template <Cast Policy>
 void add_casts(torch::Library& casts, const std::vector<const char*>& ops) {
   for (const char* const op : ops)
-    casts.impl(op, torch::CppFunction::makeFromBoxedFunction<&run_cast<policy>>());
+    casts.impl(op, torch::CppFunction::makeFromBoxedFunction<&run_cast<Policy>>());
 }
 
 }  // namespace
