@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
