@@ -11,4 +11,5 @@
 #include "muster/tensor/intraop_threads.h"
 #include "muster/tensor/safetensors.h"
 #include "muster/tensor/saved_tensors.h"
+#include "muster/tensor/unit_call.h"
 #include "muster/tensor/vector_math.h"

@@ -1,7 +1,9 @@
 #include "muster/parallel/sharded/sharded_parameters.h"
 
+#include <limits>
 #include <map>
 #include <sstream>
+#include <tuple>
 #include <unordered_set>
 
 #include <ATen/ops/as_strided.h>
@@ -41,15 +43,27 @@ NamedTensors trained(const NamedTensors& parameters) {
   return out;
 }
 
-std::vector<ShardInput> inputs_of(const NamedTensors& parameters) {
-  std::map<std::pair<int, std::string>, int> kinds;  // dtype and device, numbered as they come
+std::vector<ShardInput> inputs_of(const NamedTensors& parameters, const ShardOptions& options) {
+  std::map<std::tuple<size_t, int, std::string>, int> kinds;  // unit, dtype and device, as they come
   std::vector<ShardInput> inputs;
   for (const auto& [name, tensor] : parameters) {
-    const auto key = std::make_pair(static_cast<int>(tensor.scalar_type()), tensor.device().str());
+    const auto key = std::make_tuple(options.unit_of ? options.unit_of(tensor) : 0,
+                                     static_cast<int>(tensor.scalar_type()),
+                                     tensor.device().str());
     const int kind = kinds.emplace(key, static_cast<int>(kinds.size())).first->second;
     inputs.push_back({tensor.numel(), tensor.element_size(), kind});
   }
   return inputs;
+}
+
+/// What those hear that look at weights that are not there.
+std::string text_of_released(const std::string& first) {
+  return usage_error({.refused = concat("weights in shards: parameter ", first, ", or one of its unit"),
+                      .rule = "they are whole while their unit runs, and in its backward",
+                      .hint = "run the model by zero->forward(), call each unit by "
+                              "tensor::call_unit() with its name, and keep zero.whole_weights() "
+                              "to look at weights between steps"})
+      .what();
 }
 
 }  // namespace
@@ -65,7 +79,13 @@ ShardedParameters::ShardedParameters(const NamedTensors& parameters,
   }
   verify(parameters);
   for (const auto& [name, tensor] : parameters_) numels_.push_back(tensor.numel());
-  layout_ = lay_out_shards(inputs_of(parameters_), group_.world_size(), options.bucket_bytes);
+  layout_ = lay_out_shards(
+      inputs_of(parameters_, options),
+      group_.world_size(),
+      options.unit_of ? std::numeric_limits<int64_t>::max() : options.bucket_bytes);
+  for (const ShardBucket& bucket : layout_)
+    units_.push_back(options.unit_of ? options.unit_of(parameters_[bucket.parameters[0]].second) : 0);
+  shards_weights_ = options.unit_of && group_.world_size() > 1;
   const c10::NoGradGuard no_grad;
   move_into_buckets();
   make_shards(options.master_weights);
@@ -95,6 +115,7 @@ void ShardedParameters::verify(const NamedTensors& all) const {
 
 void ShardedParameters::move_into_buckets() {
   ties_.resize(parameters_.size());
+  bucket_of_.resize(parameters_.size());
   for (const ShardBucket& bucket : layout_) {
     const at::Tensor& first = parameters_[bucket.parameters[0]].second;
     const at::Tensor flat =
@@ -105,16 +126,24 @@ void ShardedParameters::move_into_buckets() {
           at::as_strided(flat, parameter.sizes(), parameter.strides(), bucket.offsets[i]);
       place.copy_(parameter.detach());
       parameter.set_data(place);
+      bucket_of_[bucket.parameters[i]] = flats_.size();
       ties_[bucket.parameters[i]] = {.memory = place, .version = parameter._version()};
     }
     if (group_.world_size() > 1) group_.broadcast(flat);
     flats_.push_back(flat);
+    const at::Tensor own = flat.narrow(0, group_.rank() * bucket.chunk, bucket.chunk);
+    chunks_.push_back(shards_weights_ ? own.clone() : own);
+    weights_.emplace_back();
+    if (!shards_weights_) continue;
+    weights_.back() = ReleasableTensor(flat, text_of_released(parameters_[bucket.parameters[0]].first));
+    weights_.back().release();
   }
+  gathers_.resize(layout_.size());
 }
 
 void ShardedParameters::make_shards(bool master_weights) {
   for (size_t b = 0; b < layout_.size(); ++b) {
-    at::Tensor chunk = own_chunk(b);
+    at::Tensor chunk = chunks_[b];
     if (master_weights && has_16_bits(chunk)) {
       chunk = chunk.to(at::kFloat);
       has_masters_ = true;
@@ -126,7 +155,7 @@ void ShardedParameters::make_shards(bool master_weights) {
       places_[name] = {.bucket = b, .piece = piece, .tensor = shard.back().second};
     }
   }
-  stand_in_ = own_chunk(0).narrow(0, 0, 0);
+  stand_in_ = chunks_[0].narrow(0, 0, 0);
 }
 
 void ShardedParameters::take_weights() {
@@ -135,16 +164,75 @@ void ShardedParameters::take_weights() {
     at::Tensor parameter = parameters_[i].second;
     Tie& tie = ties_[i];
     if (!tie.memory.defined()) continue;
-    const bool moved = parameter.const_data_ptr() != tie.memory.const_data_ptr() ||
+    const bool moved = parameter.storage().unsafeGetStorageImpl() !=
+                           tie.memory.storage().unsafeGetStorageImpl() ||
+                       parameter.storage_offset() != tie.memory.storage_offset() ||
                        parameter.strides() != tie.memory.strides();
-    if (!moved && parameter._version() == tie.version) continue;
-    if (moved) {
-      tie.memory.copy_(parameter.detach());
-      parameter.set_data(tie.memory);
-    }
+    if (!moved && (shards_weights_ || parameter._version() == tie.version)) continue;
+    if (moved) take_moved(i);
     tie.version = parameter._version();
     take_into_master(parameters_[i].first);
   }
+  for (size_t b = 0; b < layout_.size(); ++b) take_written(b);
+}
+
+/// A parameter with memory of its own gets its place in the bucket again.
+void ShardedParameters::take_moved(size_t i) {
+  const auto& [name, tensor] = parameters_[i];
+  at::Tensor parameter = tensor;
+  const at::Tensor given = parameter.detach();
+  const Place* place = place_of(name);
+  if (shards_weights_ && place != nullptr) {
+    const ShardPiece& piece = place->piece;
+    chunks_[place->bucket]
+        .narrow(0, piece.offset, piece.end - piece.begin)
+        .copy_(piece_of(name, given));
+  }
+  const bool is_there = !shards_weights_ || is_gathered(bucket_of_[i]);
+  if (is_there) ties_[i].memory.copy_(given);
+  parameter.set_data(ties_[i].memory);
+}
+
+/// What was written to gathered weights.
+void ShardedParameters::take_written(size_t bucket) {
+  if (!shards_weights_ || !is_gathered(bucket)) return;
+  for (const ShardPiece& piece : layout_[bucket].pieces(group_.rank(), numels_)) {
+    const auto& [name, parameter] = parameters_[piece.parameter];
+    Tie& tie = ties_[piece.parameter];
+    if (parameter._version() == tie.version) continue;
+    tie.version = parameter._version();
+    const int64_t length = piece.end - piece.begin;
+    const int64_t begin = group_.rank() * layout_[bucket].chunk + piece.offset;
+    chunks_[bucket].narrow(0, piece.offset, length).copy_(flats_[bucket].narrow(0, begin, length));
+    take_into_master(name);
+  }
+}
+
+void ShardedParameters::start_gather(size_t bucket) {
+  if (!shards_weights_ || is_gathered(bucket)) return;
+  const c10::NoGradGuard no_grad;
+  weights_[bucket].restore();
+  gathers_[bucket] =
+      distributed::detail::all_gather_single(*group_.c10d(), flats_[bucket], chunks_[bucket]);
+}
+
+void ShardedParameters::finish_gather(size_t bucket) {
+  const auto work = std::exchange(gathers_[bucket], {});
+  if (!work) return;
+  try {
+    work->wait();
+  } catch (...) {
+    weights_[bucket].release();
+    throw;
+  }
+}
+
+void ShardedParameters::release(size_t bucket) {
+  if (!shards_weights_ || !is_gathered(bucket)) return;
+  const c10::NoGradGuard no_grad;
+  finish_gather(bucket);  // it is under way, and writes to the memory
+  take_written(bucket);
+  weights_[bucket].release();
 }
 
 /// A master that rounds to what its parameter is stays: it may come from a checkpoint, and be more
@@ -154,15 +242,11 @@ void ShardedParameters::take_into_master(const std::string& name) const {
   if (place == places_.end()) return;
   const auto& [bucket, piece, master] = place->second;
   if (master.scalar_type() == flats_[bucket].scalar_type()) return;
-  const at::Tensor own = own_chunk(bucket).narrow(0, piece.offset, piece.end - piece.begin);
+  const at::Tensor own = chunks_[bucket].narrow(0, piece.offset, piece.end - piece.begin);
   const at::Tensor same = master.to(own.scalar_type()).eq(own);
   at::Tensor(master).copy_(at::where(same, master, own.to(master.scalar_type())));
 }
 
-at::Tensor ShardedParameters::own_chunk(size_t bucket) const {
-  const int64_t chunk = layout_[bucket].chunk;
-  return flats_[bucket].narrow(0, group_.rank() * chunk, chunk);
-}
 
 NamedTensors ShardedParameters::shard() const {
   NamedTensors all;
@@ -197,15 +281,15 @@ void ShardedParameters::drop_gradients(size_t bucket) const {
 void ShardedParameters::publish(size_t bucket) {
   const c10::NoGradGuard no_grad;
   if (has_masters_ && has_16_bits(flats_[bucket])) {
-    const at::Tensor chunk = own_chunk(bucket);
+    const at::Tensor chunk = chunks_[bucket];
     for (const auto& [name, master] : shards_[bucket]) {
       const ShardPiece& piece = places_.at(name).piece;
       chunk.narrow(0, piece.offset, piece.end - piece.begin).copy_(master);
     }
   }
-  if (group_.world_size() == 1) return;
+  if (group_.world_size() == 1 || shards_weights_) return;
   works_.push_back(
-      distributed::detail::all_gather_single(*group_.c10d(), flats_[bucket], own_chunk(bucket)));
+      distributed::detail::all_gather_single(*group_.c10d(), flats_[bucket], chunks_[bucket]));
 }
 
 void ShardedParameters::wait() {

@@ -13,6 +13,7 @@
 
 #include "muster/distributed/process_group.h"
 #include "muster/parallel/ddp/gradient_sync.h"
+#include "muster/parallel/sharded/releasable_tensor.h"
 #include "muster/parallel/sharded/shard_layout.h"
 
 namespace muster::parallel {
@@ -23,6 +24,10 @@ struct ShardOptions {
   /// optimizer updates and from which the parameters are rounded; without, it updates the
   /// parameters themselves and loses what 16 bits cannot hold.
   bool master_weights = true;
+  /// Said: each rank keeps its chunks alone, and a bucket is whole between start_gather() and
+  /// release(). It is the number, from 0, of the unit that a parameter belongs to: a unit's
+  /// parameters (of one dtype and device) are a bucket, whatever bucket_bytes says.
+  std::function<size_t(const at::Tensor&)> unit_of = {};
 };
 
 /// The trained parameters of a module, each storage once, laid out by Note [Shards]. Used by the
@@ -31,6 +36,7 @@ struct ShardOptions {
 /// Construction moves the parameters' memory into one flat tensor per bucket (the parameters stay
 /// the same tensors with the same values, shapes and strides) and makes every rank's those of rank
 /// 0. Do it before anything else keeps the parameters' memory, DistributedDataParallel included.
+/// Where weights are in shards, the flat tensors are released then; see Note [Released weights].
 class ShardedParameters {
  public:
   /// Collective. `parameters` that do not require gradients are left alone, but must be the same on
@@ -48,6 +54,20 @@ class ShardedParameters {
 
   /// Elements of each of parameters().
   const std::vector<int64_t>& numels() const { return numels_; }
+
+  // Of weights in shards; where they are whole, and on one rank, these do nothing.
+
+  bool shards_weights() const { return shards_weights_; }
+  size_t unit(size_t bucket) const { return units_[bucket]; }
+  /// Collective, in the same order on all ranks: the bucket's weights begin to come in.
+  void start_gather(size_t bucket);
+  /// They are there. Throws what the transfer throws; they are released then.
+  void finish_gather(size_t bucket);
+  /// The memory is free again, and whoever looks at its parameters gets an error. Values that were
+  /// written to them meanwhile, alike on all ranks, become those of the shard.
+  void release(size_t bucket);
+  /// Whether start_gather() was called since the last release().
+  bool is_gathered(size_t bucket) const { return weights_[bucket].is_there(); }
 
   /// What this rank updates of a bucket, under the parameters' names // each [piece], views of the
   /// parameters' memory or float32 masters. An optimizer over them must treat each element alone.
@@ -72,7 +92,8 @@ class ShardedParameters {
   void take_weights();
 
   /// After the optimizer's step over shard(bucket): starts to send this rank's part to all others
-  /// and to receive theirs. Collective, in the same order on all ranks.
+  /// and to receive theirs; weights in shards are sent when they are gathered. Collective, in the
+  /// same order on all ranks.
   void publish(size_t bucket);
   /// Until then the parameters are not to be used.
   void wait();
@@ -93,6 +114,10 @@ class ShardedParameters {
   /// the shapes of the parameters, kind by kind, parameters in the module's order; elsewhere it is
   /// empty.
   NamedTensors gather(const NamedTensors& state) const;
+
+  /// This rank's pieces of the parameters themselves, "kind/parameter" // [piece]: what gather()
+  /// makes whole.
+  NamedTensors pieces(const std::string& kind) const;
 
   /// The float32 copies, "master/parameter" // [piece]; empty if there are none.
   NamedTensors masters() const;
@@ -120,7 +145,8 @@ class ShardedParameters {
   void move_into_buckets();
   void make_shards(bool master_weights);
   void take_into_master(const std::string& name) const;
-  at::Tensor own_chunk(size_t bucket) const;
+  void take_moved(size_t parameter);
+  void take_written(size_t bucket);
   const Place* place_of(const std::string& name) const;       // null: nothing of it is this rank's
   std::vector<ShardPiece> pieces_of(size_t parameter) const;  // by rank; empty where begin == end
   at::Tensor collect(const std::string& name,
@@ -133,13 +159,19 @@ class ShardedParameters {
   NamedTensors parameters_;
   std::vector<int64_t> numels_;
   std::vector<ShardBucket> layout_;
+  std::vector<size_t> units_;         // by bucket
+  std::vector<size_t> bucket_of_;     // by parameter
   std::vector<at::Tensor> flats_;     // [world_size * chunk] per bucket: all parameters
+  std::vector<at::Tensor> chunks_;    // [chunk] per bucket: this rank's, within the flat one or not
+  std::vector<ReleasableTensor> weights_;  // the flat ones, where weights are in shards
+  std::vector<c10::intrusive_ptr<c10d::Work>> gathers_;  // by bucket, on their way
   std::vector<Tie> ties_;             // by parameter; no memory for one without elements
   std::vector<NamedTensors> shards_;  // by bucket
   std::unordered_map<std::string, Place> places_;
   std::vector<c10::intrusive_ptr<c10d::Work>> works_;
   at::Tensor stand_in_;  // for the shard of a rank without pieces
   bool has_masters_ = false;
+  bool shards_weights_ = false;
 };
 
 }  // namespace muster::parallel

@@ -184,6 +184,19 @@ std::vector<ShardPiece> ShardedParameters::pieces_of(size_t parameter) const {
   return by_rank;
 }
 
+NamedTensors ShardedParameters::pieces(const std::string& kind) const {
+  NamedTensors out;
+  for (const auto& [name, parameter] : parameters_) {
+    const Place* place = place_of(name);
+    if (place == nullptr) continue;
+    const ShardPiece& piece = place->piece;
+    out.emplace_back(
+        concat(kind, '/', name),
+        chunks_[place->bucket].narrow(0, piece.offset, piece.end - piece.begin));
+  }
+  return out;
+}
+
 NamedTensors ShardedParameters::masters() const {
   NamedTensors out;
   if (!has_masters_) return out;
@@ -202,7 +215,13 @@ void ShardedParameters::reload(const std::function<at::Tensor(const std::string&
     const Place* place = place_of(name);
     if (place == nullptr || place->tensor.scalar_type() == parameter.scalar_type()) continue;
     const at::Tensor exact = master ? master(name) : at::Tensor();
-    at::Tensor(place->tensor).copy_(piece_of(name, exact.defined() ? exact : parameter.detach()));
+    if (exact.defined() || !shards_weights_) {
+      at::Tensor(place->tensor).copy_(piece_of(name, exact.defined() ? exact : parameter.detach()));
+      continue;
+    }
+    const ShardPiece& piece = place->piece;
+    at::Tensor(place->tensor)
+        .copy_(chunks_[place->bucket].narrow(0, piece.offset, piece.end - piece.begin));
   }
 }
 

@@ -39,25 +39,50 @@ std::string text_of_marks() {
       .what();
 }
 
+ShardOptions shard_options(const ZeroOptions& options, const std::optional<UnitMap>& units) {
+  ShardOptions out{.bucket_bytes = options.bucket_bytes, .master_weights = options.master_weights};
+  if (units)
+    out.unit_of = [&units](const at::Tensor& parameter) { return units->of(parameter); };
+  return out;
+}
+
+/// The units of stage 3.
+std::optional<UnitMap> units_of(const ZeroOptions& options, const NamedTensors& parameters) {
+  if (options.stage < 1 || options.stage > 3) {
+    throw usage_error({.refused = "ZeRO stage",
+                       .rule = "1 (optimizer state), 2 (and gradients) or 3 (and weights)",
+                       .value = std::to_string(options.stage)});
+  }
+  if ((options.stage == 3) == options.units.empty()) {
+    throw usage_error({.refused = "ZeroOptions: units",
+                       .rule = "stage 3 gathers weights unit by unit, the other stages have them all",
+                       .value = concat("stage ", options.stage, " with ", options.units.size()),
+                       .hint = "name the submodules that forward calls by tensor::call_unit()"});
+  }
+  if (options.stage != 3) return std::nullopt;
+  return UnitMap(options.units, parameters);
+}
+
 }  // namespace
 
 ZeroCore::ZeroCore(const NamedTensors& parameters,
                    const NamedTensors& buffers,
                    distributed::ProcessGroup group,
                    const ZeroOptions& options)
-    : parameters_(parameters,
-                  std::move(group),
-                  {.bucket_bytes = options.bucket_bytes, .master_weights = options.master_weights}),
+    : ZeroCore(parameters, buffers, std::move(group), options, units_of(options, parameters)) {}
+
+ZeroCore::ZeroCore(const NamedTensors& parameters,
+                   const NamedTensors& buffers,
+                   distributed::ProcessGroup group,
+                   const ZeroOptions& options,
+                   std::optional<UnitMap> units)
+    : parameters_(parameters, std::move(group), shard_options(options, units)),
+      units_(units ? std::make_shared<ShardedUnits>(parameters_, *std::move(units)) : nullptr),
       identity_(parameters),
       marks_(parameters_.shard_tensors(), text_of_marks()) {
   NamedTensors frozen;
   for (const auto& named : parameters) {
     if (!named.second.requires_grad()) frozen.push_back(named);
-  }
-  if (options.stage != 1 && options.stage != 2) {
-    throw usage_error({.refused = "ZeRO stage",
-                       .rule = "1 (optimizer state) or 2 (and gradients)",
-                       .value = std::to_string(options.stage)});
   }
   if (options.stage == 1) {
     identity_.record(parameters_.parameters(), frozen);
@@ -91,7 +116,7 @@ void ZeroCore::broadcast(const std::vector<at::Tensor>& tensors) const {
 
 void ZeroCore::before_forward() {
   if (dropped()) zero_grad();
-  if (c10::GradMode::is_enabled()) take_weights();
+  if (units_ || c10::GradMode::is_enabled()) take_weights();
   broadcast(buffers_);
 }
 
@@ -118,6 +143,14 @@ bool ZeroCore::dropped() const {
                      .rule = "gradients add up, or are dropped, of all parameters together",
                      .value = concat(gone, " of ", marks_.size(), " pieces"),
                      .hint = "write zero.zero_grad()"});
+}
+
+NamedTensors ZeroCore::gather_weights() const {
+  constexpr std::string_view kKind = "weight";
+  NamedTensors out;
+  for (auto& [name, tensor] : parameters_.gather(parameters_.pieces(std::string(kKind))))
+    out.emplace_back(name.substr(kKind.size() + 1), std::move(tensor));
+  return out;
 }
 
 void ZeroCore::take_weights() {
@@ -182,6 +215,7 @@ void ZeroCore::require_shard(const std::vector<at::Tensor>& tensors) const {
 void ZeroCore::step(const std::function<void()>& update) {
   if (dropped()) zero_grad();
   take_weights();
+  if (units_) units_->release_all();  // what was gathered is of yesterday behind the step
   const PutAtEnd marks{marks_};
   marks_.lift();  // that of a rank without pieces too: its optimizer steps as all others
   for (size_t b = 0; b < parameters_.buckets(); ++b)
@@ -197,6 +231,7 @@ void ZeroCore::step(const std::function<void()>& update) {
 void ZeroCore::step_by_bucket(const std::function<void(size_t)>& update) {
   if (dropped()) zero_grad();
   take_weights();
+  if (units_) units_->release_all();  // what was gathered is of yesterday behind the step
   const PutAtEnd marks{marks_};
   marks_.lift();  // that of a rank without pieces too: its optimizer steps as all others
   for (size_t b = 0; b < parameters_.buckets(); ++b) {

@@ -1,9 +1,10 @@
-// ZeRO-1 and ZeRO-2: data parallel without N copies of optimizer state and gradients.
+// ZeRO-1, -2 and -3 (FSDP): data parallel without N copies of optimizer state, gradients, weights.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -14,28 +15,33 @@
 #include "muster/parallel/sharded/gradient_marks.h"
 #include "muster/parallel/sharded/sharded_gradients.h"
 #include "muster/parallel/sharded/sharded_parameters.h"
+#include "muster/parallel/sharded/sharded_units.h"
+#include "muster/tensor/unit_call.h"
 
 namespace muster::parallel {
 
 struct ZeroOptions {
-  int stage = 2;                        ///< 1: optimizer state is sharded; 2: gradients as well
+  int stage = 2;  ///< 1: optimizer state is sharded; 2: gradients as well; 3: weights, too
   int64_t bucket_bytes = 25 << 20;      ///< of parameters, and of gradients, that travel together
   bool master_weights = true;           ///< see ShardOptions
   bool broadcast_buffers = true;        ///< as DdpOptions
   bool find_unused_parameters = false;  ///< as DdpOptions
+  /// Stage 3: what is gathered and released together. See Note [Sharded units].
+  std::vector<ShardUnit> units = {};
 };
 
 // Note [ZeRO]
 // Source: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter
-// Models", sections 5.1 and 5.2. With N ranks and Adam, bytes per parameter on each rank:
+// Models", sections 5.1 to 5.3. With N ranks and Adam, bytes per parameter on each rank:
 //
-//                                     DDP      stage 1      stage 2
-//     float32                          16     8 +  8/N     4 + 12/N
-//     bfloat16, float32 masters        16     4 + 12/N     2 + 14/N
+//                                     DDP      stage 1      stage 2     stage 3
+//     float32                          16     8 +  8/N     4 + 12/N        16/N
+//     bfloat16, float32 masters        16     4 + 12/N     2 + 14/N        16/N
 //
 // (parameter + gradient + two moments and, below, the master). What travels per step is DDP's
 // all-reduce cut in two: a reduce-scatter of gradients (stage 1: an all-reduce) and an all-gather
-// of parameters.
+// of parameters. Stage 3 gathers parameters twice, for forward and for backward: half as much again
+// as DDP; while it computes two units and the rest are whole, see Note [Sharded units].
 //
 // The optimizer must treat each element alone, as SGD, Adam, AdamW and RMSprop do; one that takes a
 // norm over a whole tensor (LARS, LAMB) or factors it (Adafactor) would see a piece of it.
@@ -51,6 +57,12 @@ class ZeroCore {
 
   ShardedParameters& parameters() { return parameters_; }
   bool shards_gradients() const { return gradients_ != nullptr; }
+  /// Null but in stage 3.
+  const std::shared_ptr<ShardedUnits>& units() const { return units_; }
+  /// The trained parameters, whole, under their names on rank 0's CPU; nothing elsewhere.
+  /// Collective: no rank ever holds more of the others' than one tensor.
+  NamedTensors gather_weights() const;
+
   /// Collective: rank 0's buffers go to all, in stage 2 (in stage 1 DDP does it). Where gradients
   /// are on: weights loaded since are taken; throws a usage error for a parameter that is of
   /// another dtype, device or shape than when it was wrapped, or was unfrozen since.
@@ -87,6 +99,12 @@ class ZeroCore {
   void zero_grad();
 
  private:
+  ZeroCore(const NamedTensors& parameters,
+           const NamedTensors& buffers,
+           distributed::ProcessGroup group,
+           const ZeroOptions& options,
+           std::optional<UnitMap> units);
+
   void broadcast(const std::vector<at::Tensor>& tensors) const;
   void take_weights();
   void watch_backwards();
@@ -94,9 +112,10 @@ class ZeroCore {
   bool dropped() const;
 
   ShardedParameters parameters_;
+  std::shared_ptr<ShardedUnits> units_;  // stage 3
   ParameterIdentity identity_;
   std::vector<at::Tensor> buffers_;
-  std::unique_ptr<ShardedGradients> gradients_;  // stage 2
+  std::unique_ptr<ShardedGradients> gradients_;  // stages 2 and 3
   GradientMarks marks_;                          // of the shard
   std::weak_ptr<void> backward_;                 // stage 1: the one under way
   AccumulatorHooks hooks_;                       // stage 1
@@ -167,7 +186,7 @@ class ZeroOptimizer {
 ///     zero.step(adam);                                      // instead of adam.step()
 ///
 /// Results are DDP's: bit for bit over backends that sum in rank order, else within rounding. In
-/// stage 2 the parameters have no gradients after backward: the sums are in the shards, and
+/// stages 2 and 3 the parameters have no gradients after backward: the sums are in the shards, and
 /// zero_grad() of the optimizer or of the whole module drops those. adam.step() by itself throws,
 /// as whatever else reads gradients where there are none; see Note [Gradient marks]. Used by the
 /// rank's own thread; construction, forward, backward and step are collective. Make it before
@@ -180,6 +199,18 @@ class ZeroOptimizer {
 ///     scaler.unscale(sharded);                              // only to clip: zero.clip_grad_norm()
 ///     scaler.step(sharded);                                 // zero.step(adam), or left out
 ///     scaler.update();
+///
+/// Stage 3 shards the weights, too: FSDP. The model's units are named, and its forward says where they
+/// are:
+///
+///     for (size_t i = 0; i < layers.size(); ++i)
+///       x = muster::tensor::call_unit("layers." + std::to_string(i), layers[i], x);
+///     …
+///     muster::parallel::ShardedDataParallel zero(net, group, {.stage = 3, .units = {{"layers.0"}, …}});
+///
+/// Weights are there within forward and backward and while whole_weights() are kept; else whoever
+/// reads or writes them gets an error that says so. Parameters that are frozen when it is made are
+/// whole on every rank.
 ///
 /// Throws a usage error for a module with sparse gradients.
 template <class Module>
@@ -216,7 +247,8 @@ class ShardedDataParallel {
     check_module();
     core_->before_forward();
     if (ddp_) return ddp_->run_forward(pass);
-    return pass();
+    if (core_->units() == nullptr) return pass();
+    return run_units(pass);
   }
   template <class... Arguments>
   auto operator()(Arguments&&... arguments) {
@@ -241,6 +273,13 @@ class ShardedDataParallel {
   double clip_grad_norm(double max_norm) { return core_->clip_grad_norm(max_norm); }
   void zero_grad() { core_->zero_grad(); }
 
+  /// Stage 3: while it lives, between steps, all weights are whole on every rank, for whoever looks
+  /// at them, loads them (alike on all ranks) or runs the module itself. Collective to make. Outlives
+  /// neither this nor a step.
+  WholeWeights whole_weights() { return WholeWeights(core_->units()); }
+  /// See ZeroCore.
+  NamedTensors gather_weights() const { return core_->gather_weights(); }
+
   /// Runs `pass`, a forward and backward whose gradients add up with those of the next. Stage 1
   /// averages them in the next backward outside; stage 2 sums each backward into the shards.
   template <class Pass>
@@ -254,6 +293,25 @@ class ShardedDataParallel {
   Module& module() { return module_; }
 
  private:
+  /// Stage 3.
+  template <class Pass>
+  auto run_units(Pass& pass) {
+    ShardedUnits& units = *core_->units();
+    const tensor::UnitCallScope scope(units);
+    units.begin_forward();
+    if constexpr (std::is_void_v<decltype(pass())>) {
+      pass();
+      units.end_forward({});
+    } else {
+      auto result = pass();
+      std::vector<at::Tensor> outputs;
+      const auto add = [&](at::Tensor& tensor) { outputs.push_back(tensor); };
+      detail::visit_tensors(result, add);
+      units.end_forward(outputs);
+      return result;
+    }
+  }
+
   void check_module() {
     if constexpr (detail::kIsTorchModule<Module>) {
       if (tree_->holds(detail::module_of(module_))) return;

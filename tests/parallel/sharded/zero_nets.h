@@ -57,13 +57,25 @@ struct RandomNetImpl : torch::nn::Module {
 
   torch::Tensor forward(torch::Tensor x) {
     for (size_t i = 0; i < linears.size(); ++i) {
-      x = linears[i]->forward(x);
+      x = tensor::call_unit("linear" + std::to_string(i), linears[i], x);
       if (layer_norms[i]) x = layer_norms[i]->forward(x);
       if (batch_norms[i]) x = batch_norms[i]->forward(x);
       x = torch::tanh(x);
     }
-    if (square) x = torch::tanh(torch::linear(torch::tanh(square->forward(x)), tied));
-    return head->forward(x);
+    if (square) {
+      const torch::Tensor h = tensor::call_unit("square", square, x);
+      x = torch::tanh(torch::linear(torch::tanh(h), tied));
+    }
+    return tensor::call_unit("head", head, x);
+  }
+
+  /// For stage 3: each linear layer; norms, and what is tied, are the rest.
+  std::vector<parallel::ShardUnit> units() const {
+    std::vector<parallel::ShardUnit> units;
+    for (size_t i = 0; i < linears.size(); ++i) units.push_back({"linear" + std::to_string(i)});
+    if (square) units.push_back({"square"});
+    units.push_back({"head"});
+    return units;
   }
 
   std::vector<torch::nn::Linear> linears;

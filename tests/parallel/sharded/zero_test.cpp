@@ -87,11 +87,14 @@ Tensors train_ddp(const Case& c) {
 
 Tensors train_zero(const Case& c, int stage) {
   const auto nets = c.modules();
+  std::vector<Tensors> trained(nets.size());
+  Tensors state;  // of rank 0
   run_ranks(c.world,
             [&](ProcessGroup group) {
               RandomNet net = nets[group.rank()];
-              ShardedDataParallel zero(
-                  net, group, {.stage = stage, .bucket_bytes = c.bucket_bytes});
+              ZeroOptions options{.stage = stage, .bucket_bytes = c.bucket_bytes};
+              if (stage == 3) options.units = net->units();
+              ShardedDataParallel zero(net, group, options);
               const auto optimizer = make_optimizer(c.optimizer, zero.shard());
               for (int step = 0; step < c.steps; ++step) {
                 zero.zero_grad();
@@ -99,12 +102,15 @@ Tensors train_zero(const Case& c, int stage) {
                 if (c.clip > 0) zero.clip_grad_norm(c.clip);
                 zero.step(*optimizer);
               }
+              const auto whole = zero.whole_weights();
+              trained[group.rank()] = copies(trained_of(*net));
+              if (group.rank() == 0) state = copies(state_of(*net));
             },
             {.backend = c.backend});
-  for (const RandomNet& net : nets) {  // buffers are rank 0's from the next forward on
-    EXPECT_TRUE(bit_equal(trained_of(*net), trained_of(*nets[0]))) << "ranks differ";
+  for (const Tensors& each : trained) {  // buffers are rank 0's from the next forward on
+    EXPECT_TRUE(bit_equal(each, trained[0])) << "ranks differ";
   }
-  return copies(state_of(*nets[0]));
+  return state;
 }
 
 /// Seeds of networks without BatchNorm, whose batch statistics differ by design between ranks.
@@ -161,7 +167,7 @@ TEST_P(Zero, ClipsByTheNormOfAllShardsAndTiedWeightsOnce) {
 
 INSTANTIATE_TEST_SUITE_P(Stage,
                          Zero,
-                         ::testing::Combine(::testing::Values(1, 2), ::testing::Range(1, 5)),
+                         ::testing::Combine(::testing::Values(1, 2, 3), ::testing::Range(1, 5)),
                          [](const auto& info) {
                            return concat(std::get<0>(info.param), "_on_", std::get<1>(info.param));
                          });
@@ -170,7 +176,7 @@ INSTANTIATE_TEST_SUITE_P(Stage,
 class ZeroOver : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ZeroOver, AgreesWithDdpWithinRounding) {
-  for (const int stage : {1, 2}) {
+  for (const int stage : {1, 2, 3}) {
     for (const unsigned seed : {3U, 5U}) {
       // Not Adam, which divides tiny gradients by themselves, rounding and all.
       Case c{.seed = seed,
@@ -192,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(Backend, ZeroOver, ::testing::Values("shm", "gloo"), []
 TEST(ZeroBackends, ThatSumInTheOrderOfRanksGiveTheSameBits) {
   for (const std::string backend : {"thread", "shm"}) {
     if (distributed::backends().find(backend) == nullptr) continue;
-    for (const int stage : {1, 2}) {
+    for (const int stage : {1, 2, 3}) {
       Case c{.seed = 3, .world = 3, .backend = backend};
       const Tensors got = train_zero(c, stage);
       c.backend = "thread";
@@ -205,9 +211,12 @@ TEST(ZeroBackends, ThatSumInTheOrderOfRanksGiveTheSameBits) {
 Tensors accumulate_two(int stage, int world) {
   const Case c{.seed = plain_seeds(1)[0], .world = world, .dtype = torch::kDouble};
   const auto nets = c.modules();
+  Tensors state;
   run_ranks(world, [&](ProcessGroup group) {
     RandomNet net = nets[group.rank()];
-    ShardedDataParallel zero(net, group, {.stage = stage, .bucket_bytes = 2000});
+    ZeroOptions options{.stage = stage, .bucket_bytes = 2000};
+    if (stage == 3) options.units = net->units();
+    ShardedDataParallel zero(net, group, options);
     torch::optim::SGD sgd(zero.shard(), 0.1);
     for (int step = 0; step < 4; step += 2) {
       const auto pass = [&](int batch) {
@@ -218,8 +227,10 @@ Tensors accumulate_two(int stage, int world) {
       pass(step + 1);
       zero.step(sgd);
     }
+    const auto whole = zero.whole_weights();
+    if (group.rank() == 0) state = copies(state_of(*net));
   });
-  return copies(state_of(*nets[0]));
+  return state;
 }
 
 TEST(ZeroGradients, AddUpOverSeveralBackwards) {
@@ -227,6 +238,8 @@ TEST(ZeroGradients, AddUpOverSeveralBackwards) {
   EXPECT_LE(difference(accumulate_two(1, 2), alone), 1e-12);
   EXPECT_LE(difference(accumulate_two(2, 2), alone), 1e-12);
   EXPECT_LE(difference(accumulate_two(2, 3), alone), 1e-12);
+  EXPECT_LE(difference(accumulate_two(3, 2), alone), 1e-12);
+  EXPECT_LE(difference(accumulate_two(3, 3), alone), 1e-12);
 }
 
 TEST(ZeroGradients, OfStageTwoAreGoneFromTheParameters) {
