@@ -84,10 +84,10 @@ template <class Forward>
 at::Tensor call_unit(std::string_view unit, Forward& forward, const at::Tensor& input) {
   UnitCalls* calls = UnitCallScope::innermost();
   if (calls == nullptr) return detail::run_unit(forward, input);
-  const auto call = [callee = std::decay_t<Forward>(forward)](
-                        const std::vector<at::Tensor>& inputs) mutable {
-    return std::vector<at::Tensor>{detail::run_unit(callee, inputs[0])};
-  };
+  const auto call =
+      [callee = std::decay_t<Forward>(forward)](const std::vector<at::Tensor>& inputs) mutable {
+        return std::vector<at::Tensor>{detail::run_unit(callee, inputs[0])};
+      };
   return calls->call(unit, call, {input})[0];
 }
 
@@ -98,10 +98,10 @@ std::vector<at::Tensor> call_unit(std::string_view unit,
                                   const std::vector<at::Tensor>& inputs) {
   UnitCalls* calls = UnitCallScope::innermost();
   if (calls == nullptr) return detail::run_unit(forward, inputs);
-  const auto call = [callee = std::decay_t<Forward>(forward)](
-                        const std::vector<at::Tensor>& list) mutable {
-    return detail::run_unit(callee, list);
-  };
+  const auto call =
+      [callee = std::decay_t<Forward>(forward)](const std::vector<at::Tensor>& list) mutable {
+        return detail::run_unit(callee, list);
+      };
   return calls->call(unit, call, inputs);
 }
 

@@ -44,7 +44,8 @@ NamedTensors trained(const NamedTensors& parameters) {
 }
 
 std::vector<ShardInput> inputs_of(const NamedTensors& parameters, const ShardOptions& options) {
-  std::map<std::tuple<size_t, int, std::string>, int> kinds;  // unit, dtype and device, as they come
+  std::map<std::tuple<size_t, int, std::string>, int>
+      kinds;  // unit, dtype and device, as they come
   std::vector<ShardInput> inputs;
   for (const auto& [name, tensor] : parameters) {
     const auto key = std::make_tuple(options.unit_of ? options.unit_of(tensor) : 0,
@@ -58,11 +59,12 @@ std::vector<ShardInput> inputs_of(const NamedTensors& parameters, const ShardOpt
 
 /// What those hear that look at weights that are not there.
 std::string text_of_released(const std::string& first) {
-  return usage_error({.refused = concat("weights in shards: parameter ", first, ", or one of its unit"),
-                      .rule = "they are whole while their unit runs, and in its backward",
-                      .hint = "run the model by zero->forward(), call each unit by "
-                              "tensor::call_unit() with its name, and keep zero.whole_weights() "
-                              "to look at weights between steps"})
+  return usage_error(
+             {.refused = concat("weights in shards: parameter ", first, ", or one of its unit"),
+              .rule = "they are whole while their unit runs, and in its backward",
+              .hint = "run the model by zero->forward(), call each unit by "
+                      "tensor::call_unit() with its name, and keep zero.whole_weights() "
+                      "to look at weights between steps"})
       .what();
 }
 
@@ -79,12 +81,13 @@ ShardedParameters::ShardedParameters(const NamedTensors& parameters,
   }
   verify(parameters);
   for (const auto& [name, tensor] : parameters_) numels_.push_back(tensor.numel());
-  layout_ = lay_out_shards(
-      inputs_of(parameters_, options),
-      group_.world_size(),
-      options.unit_of ? std::numeric_limits<int64_t>::max() : options.bucket_bytes);
+  layout_ =
+      lay_out_shards(inputs_of(parameters_, options),
+                     group_.world_size(),
+                     options.unit_of ? std::numeric_limits<int64_t>::max() : options.bucket_bytes);
   for (const ShardBucket& bucket : layout_)
-    units_.push_back(options.unit_of ? options.unit_of(parameters_[bucket.parameters[0]].second) : 0);
+    units_.push_back(options.unit_of ? options.unit_of(parameters_[bucket.parameters[0]].second)
+                                     : 0);
   shards_weights_ = options.unit_of && group_.world_size() > 1;
   const c10::NoGradGuard no_grad;
   move_into_buckets();
@@ -135,7 +138,8 @@ void ShardedParameters::move_into_buckets() {
     chunks_.push_back(shards_weights_ ? own.clone() : own);
     weights_.emplace_back();
     if (!shards_weights_) continue;
-    weights_.back() = ReleasableTensor(flat, text_of_released(parameters_[bucket.parameters[0]].first));
+    weights_.back() =
+        ReleasableTensor(flat, text_of_released(parameters_[bucket.parameters[0]].first));
     weights_.back().release();
   }
   gathers_.resize(layout_.size());
@@ -164,10 +168,10 @@ void ShardedParameters::take_weights() {
     at::Tensor parameter = parameters_[i].second;
     Tie& tie = ties_[i];
     if (!tie.memory.defined()) continue;
-    const bool moved = parameter.storage().unsafeGetStorageImpl() !=
-                           tie.memory.storage().unsafeGetStorageImpl() ||
-                       parameter.storage_offset() != tie.memory.storage_offset() ||
-                       parameter.strides() != tie.memory.strides();
+    const bool moved =
+        parameter.storage().unsafeGetStorageImpl() != tie.memory.storage().unsafeGetStorageImpl() ||
+        parameter.storage_offset() != tie.memory.storage_offset() ||
+        parameter.strides() != tie.memory.strides();
     if (!moved && (shards_weights_ || parameter._version() == tie.version)) continue;
     if (moved) take_moved(i);
     tie.version = parameter._version();
@@ -246,7 +250,6 @@ void ShardedParameters::take_into_master(const std::string& name) const {
   const at::Tensor same = master.to(own.scalar_type()).eq(own);
   at::Tensor(master).copy_(at::where(same, master, own.to(master.scalar_type())));
 }
-
 
 NamedTensors ShardedParameters::shard() const {
   NamedTensors all;

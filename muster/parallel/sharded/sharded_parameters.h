@@ -159,10 +159,10 @@ class ShardedParameters {
   NamedTensors parameters_;
   std::vector<int64_t> numels_;
   std::vector<ShardBucket> layout_;
-  std::vector<size_t> units_;         // by bucket
-  std::vector<size_t> bucket_of_;     // by parameter
-  std::vector<at::Tensor> flats_;     // [world_size * chunk] per bucket: all parameters
-  std::vector<at::Tensor> chunks_;    // [chunk] per bucket: this rank's, within the flat one or not
+  std::vector<size_t> units_;       // by bucket
+  std::vector<size_t> bucket_of_;   // by parameter
+  std::vector<at::Tensor> flats_;   // [world_size * chunk] per bucket: all parameters
+  std::vector<at::Tensor> chunks_;  // [chunk] per bucket: this rank's, within the flat one or not
   std::vector<ReleasableTensor> weights_;  // the flat ones, where weights are in shards
   std::vector<c10::intrusive_ptr<c10d::Work>> gathers_;  // by bucket, on their way
   std::vector<Tie> ties_;             // by parameter; no memory for one without elements

@@ -190,9 +190,8 @@ NamedTensors ShardedParameters::pieces(const std::string& kind) const {
     const Place* place = place_of(name);
     if (place == nullptr) continue;
     const ShardPiece& piece = place->piece;
-    out.emplace_back(
-        concat(kind, '/', name),
-        chunks_[place->bucket].narrow(0, piece.offset, piece.end - piece.begin));
+    out.emplace_back(concat(kind, '/', name),
+                     chunks_[place->bucket].narrow(0, piece.offset, piece.end - piece.begin));
   }
   return out;
 }

@@ -33,8 +33,7 @@ struct Reset {
 
 }  // namespace
 
-UnitMap::UnitMap(const std::vector<ShardUnit>& units, const NamedTensors& parameters)
-    : names_{""} {
+UnitMap::UnitMap(const std::vector<ShardUnit>& units, const NamedTensors& parameters) : names_{""} {
   for (const ShardUnit& unit : units) {
     if (unit.name.empty()) throw refused_unit("", "units have names", "an empty one", "");
     if (named(unit.name) != 0) throw refused_unit(unit.name, "each unit once", "twice", "");

@@ -41,8 +41,7 @@ std::string text_of_marks() {
 
 ShardOptions shard_options(const ZeroOptions& options, const std::optional<UnitMap>& units) {
   ShardOptions out{.bucket_bytes = options.bucket_bytes, .master_weights = options.master_weights};
-  if (units)
-    out.unit_of = [&units](const at::Tensor& parameter) { return units->of(parameter); };
+  if (units) out.unit_of = [&units](const at::Tensor& parameter) { return units->of(parameter); };
   return out;
 }
 
@@ -54,10 +53,11 @@ std::optional<UnitMap> units_of(const ZeroOptions& options, const NamedTensors& 
                        .value = std::to_string(options.stage)});
   }
   if ((options.stage == 3) == options.units.empty()) {
-    throw usage_error({.refused = "ZeroOptions: units",
-                       .rule = "stage 3 gathers weights unit by unit, the other stages have them all",
-                       .value = concat("stage ", options.stage, " with ", options.units.size()),
-                       .hint = "name the submodules that forward calls by tensor::call_unit()"});
+    throw usage_error(
+        {.refused = "ZeroOptions: units",
+         .rule = "stage 3 gathers weights unit by unit, the other stages have them all",
+         .value = concat("stage ", options.stage, " with ", options.units.size()),
+         .hint = "name the submodules that forward calls by tensor::call_unit()"});
   }
   if (options.stage != 3) return std::nullopt;
   return UnitMap(options.units, parameters);

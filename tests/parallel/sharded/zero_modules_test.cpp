@@ -117,8 +117,8 @@ TEST(ZeroModules, WithoutAParameterOrWithAnUnknownStageAreRefused) {
     EXPECT_THAT(error_of([&] { ShardedDataParallel zero(torch::nn::Flatten(), group, {}); }),
                 HasSubstr("at least one parameter"));
     EXPECT_THAT(
-        error_of([&] { ShardedDataParallel zero(torch::nn::Linear(2, 2), group, {.stage = 3}); }),
-        HasSubstr("ZeRO stage: 1 (optimizer state) or 2 (and gradients) (got 3)"));
+        error_of([&] { ShardedDataParallel zero(torch::nn::Linear(2, 2), group, {.stage = 4}); }),
+        HasSubstr("ZeRO stage: 1 (optimizer state), 2 (and gradients) or 3 (and weights) (got 4)"));
   });
 }
 
