@@ -12,6 +12,25 @@ void Classifier::set_generator(const at::Generator& generator) {
   models::set_generator(*this, generator);
 }
 
+std::vector<tensor::Unit> Classifier::units() {
+  std::vector<tensor::Unit> units;
+  for (const ModelPart& part : parts()) {
+    tensor::Unit& unit = units.emplace_back(part.name);
+    for (const auto& module : part.modules) {
+      for (at::Tensor& parameter : module->parameters())
+        unit.parameters.push_back(std::move(parameter));
+    }
+    for (const auto& [name, parameter] : part.parameters) unit.parameters.push_back(parameter);
+  }
+  return units;
+}
+
+at::Tensor Classifier::forward_parts(at::Tensor x) {
+  if (called_parts_.empty()) called_parts_ = parts();
+  for (const ModelPart& part : called_parts_) x = tensor::call_unit(part.name, part.forward, x);
+  return x;
+}
+
 std::shared_ptr<Classifier> make_model(std::string_view name,
                                        const ImageShape& shape,
                                        const ParamValues& params) {

@@ -15,6 +15,7 @@
 
 #include "muster/base/entry.h"
 #include "muster/base/params.h"
+#include "muster/tensor/unit_call.h"
 
 namespace muster::models {
 
@@ -43,7 +44,7 @@ struct ModelPart {
 
 /// A module from images to class scores. Models of the zoo derive from it, so that `muster train`
 /// can hold any of them.
-class Classifier : public torch::nn::Module {
+class Classifier : public torch::nn::Module, public tensor::HasUnits {
  public:
   /// images // [N, C, H, W] float32  ->  scores before softmax // [N, classes] float32
   virtual at::Tensor forward(at::Tensor images) = 0;
@@ -55,6 +56,15 @@ class Classifier : public torch::nn::Module {
 
   /// See Note [Parts of models]. They live as long as the model does. Empty: it is not cut.
   virtual std::vector<ModelPart> parts() { return {}; }
+  /// The parts.
+  std::vector<tensor::Unit> units() override;
+
+ protected:
+  /// The forward of a model of parts: each is called as a unit. See tensor::call_unit().
+  at::Tensor forward_parts(at::Tensor x);
+
+ private:
+  std::vector<ModelPart> called_parts_;  // from the first forward on
 };
 
 /// One model. `make` draws the initial weights from torch's default CPU generator, layer by layer

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -22,6 +23,20 @@ namespace muster::tensor {
 // Without a scope that is layer->forward(x) and a look at a thread-local pointer. With one, its
 // UnitCalls are asked. Scopes are the thread's and nest: the innermost one is asked first and hands on
 // to the one outside of it, the last of which calls the unit.
+
+/// A unit of a model, and the parameters that it uses.
+struct Unit {
+  std::string name;
+  std::vector<at::Tensor> parameters = {};
+};
+
+/// A module that knows its units, in the order in which it calls them: a base beside
+/// torch::nn::Module, for whoever treats modules of any type.
+class HasUnits {
+ public:
+  virtual ~HasUnits() = default;
+  virtual std::vector<Unit> units() = 0;
+};
 
 /// What a unit makes of the tensors that come in. It may be called again, in another thread.
 using UnitForward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;

@@ -96,11 +96,7 @@ at::Tensor ResnetImpl::head(const at::Tensor& x) {
   return fc_->forward(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
 }
 
-at::Tensor ResnetImpl::forward(at::Tensor images) {
-  at::Tensor x = stem(images);
-  for (auto& block : blocks_) x = block->forward(x);
-  return head(x);
-}
+at::Tensor ResnetImpl::forward(at::Tensor images) { return forward_parts(std::move(images)); }
 
 std::vector<ModelPart> ResnetImpl::parts() {
   std::vector<ModelPart> parts;

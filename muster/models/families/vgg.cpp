@@ -88,11 +88,7 @@ at::Tensor VggImpl::classify(at::Tensor x) {
   return linear_[2]->forward(x);
 }
 
-at::Tensor VggImpl::forward(at::Tensor images) {
-  at::Tensor x = images;
-  for (Stage& stage : stages_) x = run(stage, x);
-  return classify(x);
-}
+at::Tensor VggImpl::forward(at::Tensor images) { return forward_parts(std::move(images)); }
 
 std::vector<ModelPart> VggImpl::parts() {
   std::vector<ModelPart> parts;

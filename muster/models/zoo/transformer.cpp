@@ -159,11 +159,7 @@ at::Tensor TransformerImpl::head(const at::Tensor& x) {
   return head_->forward(norm_->forward(x).mean(1));
 }
 
-at::Tensor TransformerImpl::forward(at::Tensor input) {
-  at::Tensor x = with_positions(input);
-  for (auto& layer : layers_) x = layer->forward(x);
-  return head(x);
-}
+at::Tensor TransformerImpl::forward(at::Tensor input) { return forward_parts(std::move(input)); }
 
 std::vector<ModelPart> TransformerImpl::parts() {
   std::vector<ModelPart> parts;

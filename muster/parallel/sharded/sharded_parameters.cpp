@@ -177,7 +177,7 @@ void ShardedParameters::take_weights() {
     tie.version = parameter._version();
     take_into_master(parameters_[i].first);
   }
-  for (size_t b = 0; b < layout_.size(); ++b) take_written(b);
+  for (size_t b = 0; b < layout_.size(); ++b) take_written(b, /*all=*/false);
 }
 
 /// A parameter with memory of its own gets its place in the bucket again.
@@ -197,13 +197,18 @@ void ShardedParameters::take_moved(size_t i) {
   parameter.set_data(ties_[i].memory);
 }
 
-/// What was written to gathered weights.
-void ShardedParameters::take_written(size_t bucket) {
+void ShardedParameters::take_whole(size_t bucket) {
+  const c10::NoGradGuard no_grad;
+  take_written(bucket, /*all=*/true);
+}
+
+/// What was written to gathered weights, as far as their versions tell, or all of them.
+void ShardedParameters::take_written(size_t bucket, bool all) {
   if (!shards_weights_ || !is_gathered(bucket)) return;
   for (const ShardPiece& piece : layout_[bucket].pieces(group_.rank(), numels_)) {
     const auto& [name, parameter] = parameters_[piece.parameter];
     Tie& tie = ties_[piece.parameter];
-    if (parameter._version() == tie.version) continue;
+    if (!all && parameter._version() == tie.version) continue;
     tie.version = parameter._version();
     const int64_t length = piece.end - piece.begin;
     const int64_t begin = group_.rank() * layout_[bucket].chunk + piece.offset;
@@ -235,7 +240,7 @@ void ShardedParameters::release(size_t bucket) {
   if (!shards_weights_ || !is_gathered(bucket)) return;
   const c10::NoGradGuard no_grad;
   finish_gather(bucket);  // it is under way, and writes to the memory
-  take_written(bucket);
+  take_written(bucket, /*all=*/false);
   weights_[bucket].release();
 }
 

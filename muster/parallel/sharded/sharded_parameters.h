@@ -66,6 +66,8 @@ class ShardedParameters {
   /// The memory is free again, and whoever looks at its parameters gets an error. Values that were
   /// written to them meanwhile, alike on all ranks, become those of the shard.
   void release(size_t bucket);
+  /// The values of a bucket that is gathered become those of the shard.
+  void take_whole(size_t bucket);
   /// Whether start_gather() was called since the last release().
   bool is_gathered(size_t bucket) const { return weights_[bucket].is_there(); }
 
@@ -115,9 +117,8 @@ class ShardedParameters {
   /// empty.
   NamedTensors gather(const NamedTensors& state) const;
 
-  /// This rank's pieces of the parameters themselves, "kind/parameter" // [piece]: what gather()
-  /// makes whole.
-  NamedTensors pieces(const std::string& kind) const;
+  /// This rank's pieces of the parameters themselves // [piece], views, under their names.
+  NamedTensors own_weights() const;
 
   /// The float32 copies, "master/parameter" // [piece]; empty if there are none.
   NamedTensors masters() const;
@@ -146,7 +147,7 @@ class ShardedParameters {
   void make_shards(bool master_weights);
   void take_into_master(const std::string& name) const;
   void take_moved(size_t parameter);
-  void take_written(size_t bucket);
+  void take_written(size_t bucket, bool all);
   const Place* place_of(const std::string& name) const;       // null: nothing of it is this rank's
   std::vector<ShardPiece> pieces_of(size_t parameter) const;  // by rank; empty where begin == end
   at::Tensor collect(const std::string& name,

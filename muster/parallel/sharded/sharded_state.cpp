@@ -184,14 +184,13 @@ std::vector<ShardPiece> ShardedParameters::pieces_of(size_t parameter) const {
   return by_rank;
 }
 
-NamedTensors ShardedParameters::pieces(const std::string& kind) const {
+NamedTensors ShardedParameters::own_weights() const {
   NamedTensors out;
   for (const auto& [name, parameter] : parameters_) {
     const Place* place = place_of(name);
     if (place == nullptr) continue;
     const ShardPiece& piece = place->piece;
-    out.emplace_back(concat(kind, '/', name),
-                     chunks_[place->bucket].narrow(0, piece.offset, piece.end - piece.begin));
+    out.emplace_back(name, chunks_[place->bucket].narrow(0, piece.offset, piece.end - piece.begin));
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
 
@@ -201,6 +202,23 @@ void ShardedUnits::before_backward(size_t unit, Number before) {
   if (before) start(*before);
 }
 
+UnitsInForward::UnitsInForward(ShardedUnits& units)
+    : scope_(units), autocast_caches_(at::autocast::is_autocast_cache_enabled()) {
+  units.begin_forward();
+  at::autocast::set_autocast_cache_enabled(false);
+}
+
+UnitsInForward::~UnitsInForward() { at::autocast::set_autocast_cache_enabled(autocast_caches_); }
+
+void ShardedUnits::stand_aside() {
+  begin_forward();
+  for (const size_t unit : last_order_) {
+    gather(unit);
+    release(unit);
+  }
+  release(0);
+}
+
 void ShardedUnits::release_all() {
   if (holds_ > 0) {
     throw usage_error({.refused = "a step of ZeRO while all weights are held whole",
@@ -218,6 +236,8 @@ void ShardedUnits::hold() {
 
 void ShardedUnits::release_held() {
   if (--holds_ > 0) return;
+  // Whoever wrote may have done it past the version counters, as some backends' broadcasts do.
+  for (size_t bucket = 0; bucket < parameters_.buckets(); ++bucket) parameters_.take_whole(bucket);
   release_but(0);
   release(0);
 }

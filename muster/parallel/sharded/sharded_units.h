@@ -20,12 +20,8 @@
 namespace muster::parallel {
 
 /// A part of a model whose weights come and go together: the calls of that name by
-/// tensor::call_unit().
-struct ShardUnit {
-  std::string name;
-  /// What it uses; empty: the parameters of the submodule of that name.
-  std::vector<at::Tensor> parameters = {};
-};
+/// tensor::call_unit(). Without parameters it has those of the submodule of that name.
+using ShardUnit = tensor::Unit;
 
 // Note [Sharded units]
 // Forward: a unit's weights are gathered before it runs and released behind it; while it runs, those
@@ -76,6 +72,10 @@ class ShardedUnits final : public tensor::UnitCalls,
                                const tensor::UnitForward& forward,
                                const std::vector<at::Tensor>& inputs) override;
 
+  /// Takes part in a forward without gradients of the other ranks, which call their units as this
+  /// one did last, or in the order in which they were named. Collective.
+  void stand_aside();
+
   /// What an optimizer's step, or a forward that threw, must not leave. Throws a usage error while
   /// all weights are held.
   void release_all();
@@ -102,6 +102,20 @@ class ShardedUnits final : public tensor::UnitCalls,
   Number in_backward_;
   std::weak_ptr<void> backward_;  // the one under way
   int holds_ = 0;
+};
+
+/// Units of the calling thread are called by `units` while it lives.
+class UnitsInForward {
+ public:
+  /// Collective: the rest is there from now on.
+  explicit UnitsInForward(ShardedUnits& units);
+  ~UnitsInForward();
+  UnitsInForward(const UnitsInForward&) = delete;
+  UnitsInForward& operator=(const UnitsInForward&) = delete;
+
+ private:
+  tensor::UnitCallScope scope_;
+  bool autocast_caches_;  // casts of weights, which would keep all units' at a time
 };
 
 /// All weights of a model are whole while it lives.

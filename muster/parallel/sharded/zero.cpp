@@ -146,10 +146,11 @@ bool ZeroCore::dropped() const {
 }
 
 NamedTensors ZeroCore::gather_weights() const {
-  constexpr std::string_view kKind = "weight";
-  NamedTensors out;
-  for (auto& [name, tensor] : parameters_.gather(parameters_.pieces(std::string(kKind))))
-    out.emplace_back(name.substr(kKind.size() + 1), std::move(tensor));
+  const std::string kind = "weight/";
+  NamedTensors own, out;
+  for (const auto& [name, piece] : parameters_.own_weights()) own.emplace_back(kind + name, piece);
+  for (auto& [name, tensor] : parameters_.gather(own))
+    out.emplace_back(name.substr(kind.size()), std::move(tensor));
   return out;
 }
 

@@ -279,6 +279,14 @@ class ShardedDataParallel {
   WholeWeights whole_weights() { return WholeWeights(core_->units()); }
   /// See ZeroCore.
   NamedTensors gather_weights() const { return core_->gather_weights(); }
+  /// This rank's pieces of the parameters // each [piece], in their own dtype, under their names.
+  NamedTensors own_weights() const { return core_->parameters().own_weights(); }
+  /// Stage 3: takes part in a forward without gradients that other ranks make and this one, which has
+  /// no batch left, does not. Collective.
+  void stand_aside() {
+    core_->before_forward();
+    core_->units()->stand_aside();
+  }
 
   /// Runs `pass`, a forward and backward whose gradients add up with those of the next. Stage 1
   /// averages them in the next backward outside; stage 2 sums each backward into the shards.
@@ -297,8 +305,7 @@ class ShardedDataParallel {
   template <class Pass>
   auto run_units(Pass& pass) {
     ShardedUnits& units = *core_->units();
-    const tensor::UnitCallScope scope(units);
-    units.begin_forward();
+    const UnitsInForward scope(units);
     if constexpr (std::is_void_v<decltype(pass())>) {
       pass();
       units.end_forward({});

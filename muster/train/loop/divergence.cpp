@@ -14,8 +14,8 @@ void Divergence::end(const Where& where, const NotFinite& found) const {
   throw Diverged(error.kind(), error.text());
 }
 
-void Divergence::check_weights(const torch::nn::Module& model, const Where& where) const {
-  const std::string mine = first_not_finite(model_state(model), infinite_).value_or("");
+void Divergence::check_weights(const tensor::NamedTensorList& own, const Where& where) const {
+  const std::string mine = first_not_finite(own, infinite_).value_or("");
   for (const std::string& name : group_.all_gather_text(mine)) {
     if (!name.empty())
       end(where, {.what = "the tensor " + name, .value = "NaN or infinity", .after = true});

@@ -48,7 +48,7 @@ class Divergence {
   /// Ends the run if a parameter or buffer of any rank has a NaN or an infinity. A loss says nothing
   /// of the step that it leads to: a gradient may be NaN where the loss is not, and behind the last
   /// step no loss comes. Collective.
-  void check_weights(const torch::nn::Module& model, const Where& where) const;
+  void check_weights(const tensor::NamedTensorList& own, const Where& where) const;
 
   /// Ends the run if the loss of an evaluation, the same on all ranks, is not finite.
   void check_loss(const Evaluation& seen, const std::string& what, const Where& where) const;

@@ -35,6 +35,13 @@ Meter sum_over_ranks(const Meter& own, const distributed::ProcessGroup& group) {
   return all;
 }
 
+/// Of all ranks, the most batches.
+int64_t most_batches(int64_t own, const distributed::ProcessGroup& group) {
+  const at::Tensor most = at::tensor({own}, at::kLong).to(group.device());
+  if (group.world_size() > 1) group.all_reduce(most, c10d::ReduceOp::MAX);
+  return most.item<int64_t>();
+}
+
 /// Tells the sums behind each batch, on a device when the next batch is queued.
 class SumsShown {
  public:
@@ -90,6 +97,10 @@ Evaluation evaluate(Task& task,
   batches.cast_floats(input_dtype_of(*task.module()));
   batches.begin(loader.epoch(0));
   SumsShown shown(loader.batches_per_epoch(), after_batch);
+  Strategy* sharded = options.strategy != nullptr && options.strategy->shards_weights()
+                          ? options.strategy
+                          : nullptr;
+  int64_t left = sharded != nullptr ? most_batches(loader.batches_per_epoch(), group) : 0;
   const auto in_words = [&](const auto& action) {
     return with_memory_words(device, kInEvaluation, action);
   };
@@ -97,12 +108,15 @@ Evaluation evaluate(Task& task,
     const StepResult result = in_words([&] {
       const c10::InferenceMode inference(task.evaluates_in_inference_mode());
       const PrecisionGuard guard(options.precision, device_of(next->batch));
-      return task.evaluate_step(next->batch, context);
+      const auto pass = [&] { return task.evaluate_step(next->batch, context); };
+      return sharded != nullptr ? sharded->evaluate(pass) : pass();
     });
+    --left;
     check_result(task, result, /*trains=*/false);
     add_to(own, task, result, weight_of(task, next->on_host()));
     shown.after_batch(own);
   }
+  for (; left > 0; --left) sharded->stand_aside();
   shown.end();
   task.end_evaluation(options.phase, group);
   const Meter all = sum_over_ranks(own.read(), group);

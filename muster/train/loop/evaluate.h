@@ -9,6 +9,7 @@
 #include "muster/distributed/process_group.h"
 #include "muster/train/metrics/meter.h"
 #include "muster/train/plan/precision.h"
+#include "muster/train/replicas/strategy.h"
 #include "muster/train/task/evaluation.h"
 #include "muster/train/task/task.h"
 
@@ -19,7 +20,8 @@ struct EvaluateOptions {
   int64_t workers = 0;
   Precision precision = Precision::kFloat32;  ///< that forward and loss run in
   Phase phase = Phase::kTest;
-  int64_t step = 0, epoch = 0;  ///< for the StepContext
+  int64_t step = 0, epoch = 0;   ///< for the StepContext
+  Strategy* strategy = nullptr;  ///< whose weights may be in shards; null: the module has them
 };
 
 /// Called with the batches that this rank has done, those it has, and what they sum up to.

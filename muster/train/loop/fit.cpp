@@ -134,6 +134,12 @@ void Trainer::make_parts() {
     parts_.push_back(std::make_unique<TrainedPart>(
         std::move(part.name), plan_, std::move(part.module), group_, std::move(rules)));
   }
+  if (parts_.size() > 1 && parts_[0]->strategy().shards_weights()) {
+    throw usage_error({.refused = concat("--strategy ", plan_.options.strategy),
+                       .rule = "weights in shards are those of the whole module",
+                       .value = concat("task ", task_->name(), " has ", parts_.size(), " parts"),
+                       .hint = "take --strategy zero2"});
+  }
   batches_.cast_floats(input_dtype_of(module()));
 }
 

@@ -1,5 +1,6 @@
 // An epoch of fit(): its steps, what comes between them, its end, and the test.
 #include "muster/train/checkpoints/checkpoint.h"
+#include "muster/train/checkpoints/model_state.h"
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/loop/first_rank.h"
 #include "muster/train/loop/messages.h"
@@ -69,7 +70,8 @@ void Trainer::write_train_row(double lr) {
 
 /// Before weights are scored or saved.
 void Trainer::check_weights() {
-  if (checked_ != position_.step) divergence_.check_weights(module(), here());
+  if (checked_ != position_.step)
+    divergence_.check_weights(parts_[0]->strategy().own_state(model_state(module())), here());
   checked_ = position_.step;
 }
 
@@ -97,7 +99,10 @@ Metrics Trainer::validate() {
 
 Trainer::Step Trainer::end_epoch() {
   check_weights();
-  log_.weights(module(), position_);
+  if (plan_.options.tensorboard == "all") {
+    const auto whole = parts_[0]->strategy().whole_weights();
+    log_.weights(module(), position_);
+  }
   EpochEnd end{.train = epoch_meter_.metrics()};
   if (is_validated()) {
     end.validation = validate();
@@ -133,7 +138,8 @@ Evaluation Trainer::evaluate_split(const std::shared_ptr<const data::Dataset>& s
        .precision = plan_.precision.kind,
        .phase = phase,
        .step = position_.step,
-       .epoch = position_.epoch},
+       .epoch = position_.epoch,
+       .strategy = &parts_[0]->strategy()},
       [&](int64_t done, int64_t batches, const Metrics& metrics) {
         log_.progress(std::string(name_of(phase)), position_, done, batches, metrics);
       });
@@ -148,7 +154,10 @@ void Trainer::load_best() {
     writer_->wait();
     return read_best(output_, best_step_);
   };
-  if (!ema_) return load_on_all_ranks(module(), group_, read);
+  if (!ema_) {
+    const auto whole = parts_[0]->strategy().whole_weights();
+    return load_on_all_ranks(module(), group_, read);
+  }
   on_first_rank(group_, [&] { load_average(read()); });
   for (const auto& [name, average] : ema_->state()) group_.broadcast(average);
 }

@@ -36,7 +36,10 @@ namespace detail {
 
 void Trainer::restore(const Checkpoint& checkpoint) {
   groups_->check_resume(checkpoint.loop.value("groups", Json()));
-  load_model_state(module(), checkpoint.model);
+  {
+    const auto whole = parts_[0]->strategy().whole_weights();
+    load_model_state(module(), checkpoint.model);
+  }
   for (const auto& part : parts_) part->load_state(checkpoint.optimizer);
   load_hooks(checkpoint);
   load_average(checkpoint);
@@ -127,6 +130,7 @@ void Trainer::save() {
     append(part->state(), optimizer);
     append(part->hook_state(group_), hooks);
   }
+  tensor::NamedTensorList model = parts_[0]->strategy().whole_state(model_state(module()));
   last_saved_ = position_.step;
   const auto place = folder_ != nullptr ? folder_->place() : std::nullopt;
   if (place && *place != folder_->path()) writer_.emplace(*place, plan_.options.keep_checkpoints);
@@ -154,7 +158,7 @@ void Trainer::save() {
                     .plan = std::move(plan),
                     .loop = std::move(loop),
                     .best_step = best_step_,
-                    .model = model_state(module()),
+                    .model = std::move(model),
                     .optimizer = std::move(optimizer),
                     .more = std::move(more),
                     .rng = rng});

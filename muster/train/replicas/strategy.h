@@ -62,6 +62,22 @@ class Strategy {
   /// module has its weights already. Throws a usage error for a state that does not fit.
   virtual void load_optimizer_state(const tensor::NamedTensorList& state);
 
+  // A strategy that shards the module's weights says so by all of these; else they are whole on every
+  // rank, and these do nothing.
+
+  virtual bool shards_weights() const { return false; }
+  /// While what it returns lives, the weights are whole on every rank, to be read, and written alike
+  /// on all.
+  virtual std::shared_ptr<void> whole_weights() { return nullptr; }
+  /// Runs `pass`, a task's evaluation of a batch, without gradients.
+  virtual StepResult evaluate(const std::function<StepResult()>& pass) { return pass(); }
+  /// Takes part in evaluate() of the other ranks, where this one has no batch left.
+  virtual void stand_aside() {}
+  /// `state` is the module's, by name: with whole weights on rank 0, on its CPU.
+  virtual tensor::NamedTensorList whole_state(tensor::NamedTensorList state) { return state; }
+  /// The same with this rank's pieces instead, as far as it has some. Not collective.
+  virtual tensor::NamedTensorList own_state(tensor::NamedTensorList state) { return state; }
+
   /// What the transfer of gradients depends on besides (a communication hook's): this rank's own;
   /// names and shapes are alike on all ranks. Not collective, as its counterpart, which takes an
   /// empty list for a hook that has seen nothing.

@@ -1,5 +1,7 @@
 #include "muster/train/replicas/zero_strategy.h"
 
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include <ATen/ops/scalar_tensor.h>
@@ -28,6 +30,23 @@ class ZeroStrategy final : public Strategy {
   optim::Optimizer& optimizer() override { return optimizer_; }
   tensor::NamedTensorList optimizer_state() override { return optimizer_.gather_state(); }
 
+  bool shards_weights() const override { return zero_.core().units() != nullptr; }
+  std::shared_ptr<void> whole_weights() override {
+    return std::make_shared<parallel::WholeWeights>(zero_.whole_weights());
+  }
+  StepResult evaluate(const std::function<StepResult()>& pass) override {
+    return shards_weights() ? zero_.run_forward(pass) : pass();
+  }
+  void stand_aside() override {
+    if (shards_weights()) zero_.stand_aside();
+  }
+  tensor::NamedTensorList whole_state(tensor::NamedTensorList state) override {
+    return shards_weights() ? with_weights(std::move(state), zero_.gather_weights()) : state;
+  }
+  tensor::NamedTensorList own_state(tensor::NamedTensorList state) override {
+    return shards_weights() ? with_weights(std::move(state), zero_.own_weights()) : state;
+  }
+
   at::Tensor clip_gradients(double max_norm) override {
     // In stage 1 every rank has all gradients, and the norm is ddp's to the last bit.
     if (!zero_.core().shards_gradients()) return Strategy::clip_gradients(max_norm);
@@ -38,6 +57,22 @@ class ZeroStrategy final : public Strategy {
   bool wants_rehearsal() const override { return !shards_gradients_ && group().world_size() > 2; }
 
  private:
+  /// `state` with `weights` in the place of those in shards; those that are not there are left out.
+  tensor::NamedTensorList with_weights(tensor::NamedTensorList state,
+                                       const tensor::NamedTensorList& weights) {
+    std::map<std::string_view, at::Tensor> in_shards;
+    for (const auto& [name, parameter] : zero_.core().parameters().parameters())
+      in_shards[name] = at::Tensor();
+    for (const auto& [name, tensor] : weights) in_shards[name] = tensor;
+    tensor::NamedTensorList out;
+    for (auto& [name, tensor] : state) {
+      const auto found = in_shards.find(name);
+      const at::Tensor& given = found == in_shards.end() ? tensor : found->second;
+      if (given.defined()) out.emplace_back(name, given);
+    }
+    return out;
+  }
+
   parallel::ShardedDataParallel<std::shared_ptr<torch::nn::Module>> zero_;
   bool shards_gradients_ = zero_.core().shards_gradients();
   ShardedOptimizer optimizer_;
@@ -45,29 +80,35 @@ class ZeroStrategy final : public Strategy {
 
 }  // namespace
 
-ZeroStrategyOptions zero_options(const FitOptions& fit,
-                                 const FitNumbers& numbers,
-                                 const ParamValues& params,
-                                 std::string_view owner) {
-  auto options = resolve_params<ZeroStrategyOptions>(kZeroParams, params, owner);
-  bucket_bytes_of(options.bucket_mb, owner);
+void check_shards(const FitOptions& fit,
+                  const FitNumbers& numbers,
+                  const std::string& dtype,
+                  std::string_view owner) {
   const optim::OptimizerEntry& entry = optim::optimizers().at(numbers.optimizer_name);
   if (!entry.elementwise) {
     throw usage_error({.refused = concat(owner, " with optimizer ", entry.name),
                        .rule = "the optimizer looks at each element of a parameter alone",
                        .hint = "take --strategy ddp"});
   }
-  if (options.dtype != "float32" && options.dtype != "bfloat16") {
-    throw usage_error({.refused = concat(owner, ": dtype"),
-                       .rule = "float32 or bfloat16",
-                       .value = options.dtype});
+  if (dtype != "float32" && dtype != "bfloat16") {
+    throw usage_error(
+        {.refused = concat(owner, ": dtype"), .rule = "float32 or bfloat16", .value = dtype});
   }
-  if (options.dtype == "bfloat16" && numbers.precision.kind != Precision::kFloat32) {
+  if (dtype == "bfloat16" && numbers.precision.kind != Precision::kFloat32) {
     throw usage_error({.refused = concat("--precision ", fit.precision),
                        .rule = "mixed precision keeps weights and gradients in float32",
                        .value = concat(owner, " with dtype=bfloat16"),
                        .hint = "leave one of the two away"});
   }
+}
+
+ZeroStrategyOptions zero_options(const FitOptions& fit,
+                                 const FitNumbers& numbers,
+                                 const ParamValues& params,
+                                 std::string_view owner) {
+  auto options = resolve_params<ZeroStrategyOptions>(kZeroParams, params, owner);
+  bucket_bytes_of(options.bucket_mb, owner);
+  check_shards(fit, numbers, options.dtype, owner);
   return options;
 }
 
@@ -77,19 +118,23 @@ std::unique_ptr<Strategy> make_zero(int stage,
                                     std::string_view owner) {
   const FitPlan& plan = request.plan;
   const ZeroStrategyOptions options = zero_options(plan.options, plan, params, owner);
-  if (options.dtype == "bfloat16") tensor::to_bfloat16(*request.module);
+  return make_sharded({.stage = stage, .bucket_bytes = bucket_bytes_of(options.bucket_mb, owner)},
+                      options.dtype,
+                      std::move(request));
+}
+
+std::unique_ptr<Strategy> make_sharded(parallel::ZeroOptions options,
+                                       const std::string& dtype,
+                                       StrategyRequest request) {
+  const FitPlan& plan = request.plan;
+  if (dtype == "bfloat16") tensor::to_bfloat16(*request.module);
   // A shard's pieces have their parameters' names, so groups are kept within each bucket.
   const ParameterRules rules = request.rules;
   const OptimizerMaker make = [&plan, &rules](tensor::NamedTensorList parameters) {
     return make_optimizer(plan, rules, std::move(parameters));
   };
-  return std::make_unique<ZeroStrategy>(
-      std::move(request),
-      make,
-      plan.lr,
-      parallel::ZeroOptions{.stage = stage,
-                            .bucket_bytes = bucket_bytes_of(options.bucket_mb, owner),
-                            .find_unused_parameters = plan.options.find_unused_parameters});
+  options.find_unused_parameters = plan.options.find_unused_parameters;
+  return std::make_unique<ZeroStrategy>(std::move(request), make, plan.lr, options);
 }
 
 }  // namespace muster::train::detail

@@ -1,4 +1,4 @@
-// What zero1 and zero2 share.
+// What zero1, zero2 and fsdp share.
 #pragma once
 
 #include <memory>
@@ -27,6 +27,17 @@ ZeroStrategyOptions zero_options(const FitOptions& fit,
                                  const FitNumbers& numbers,
                                  const ParamValues& params,
                                  std::string_view owner);
+
+/// Throws a usage error that names `owner` for a dtype or an optimizer that shards do not go with.
+void check_shards(const FitOptions& fit,
+                  const FitNumbers& numbers,
+                  const std::string& dtype,
+                  std::string_view owner);
+
+/// A module in shards as `options` say, but for unused parameters, which the plan knows of.
+std::unique_ptr<Strategy> make_sharded(parallel::ZeroOptions options,
+                                       const std::string& dtype,
+                                       StrategyRequest request);
 
 /// A whole model on every rank; optimizer state, and in stage 2 gradients, in shards. See Note
 /// [ZeRO].

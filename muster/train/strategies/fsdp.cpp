@@ -1,0 +1,57 @@
+// Source: Rajbhandari et al. 2020, "ZeRO", section 5.3; Zhao et al. 2023, "PyTorch FSDP".
+#include "muster/base/text.h"
+#include "muster/tensor/unit_call.h"
+#include "muster/train/replicas/zero_strategy.h"
+
+namespace muster::train {
+namespace {
+
+constexpr std::string_view kFsdp = "strategy fsdp";
+
+struct FsdpOptions {
+  std::string dtype = "float32";
+};
+
+constexpr Param kFsdpParams[] = {param<&FsdpOptions::dtype>(
+    "dtype", "of parameters and gradients; bfloat16 keeps float32 masters in shards")};
+
+void check_fsdp(const FitOptions& options, const FitNumbers& numbers, const ParamValues& params) {
+  const auto own = resolve_params<FsdpOptions>(kFsdpParams, params, kFsdp);
+  detail::check_shards(options, numbers, own.dtype, kFsdp);
+  if (options.ema_decay != 0) {
+    throw usage_error(
+        {.refused = concat(kFsdp, " with --ema-decay"),
+         .rule = "averaged weights are whole on every rank, and those of fsdp are not",
+         .hint = "take --strategy zero2, or leave --ema-decay away"});
+  }
+}
+
+std::unique_ptr<Strategy> make_fsdp(StrategyRequest request, const ParamValues& params) {
+  auto* model = dynamic_cast<tensor::HasUnits*>(request.module.get());
+  parallel::ZeroOptions options{.stage = 3};
+  if (model != nullptr) options.units = model->units();
+  if (options.units.empty()) {
+    throw usage_error({.refused = kFsdp,
+                       .rule = "the model is made of parts, whose weights come and go",
+                       .value = "one that has none",
+                       .hint =
+                           "of the zoo: resnet18, resnet34, resnet50, transformer, vgg11, vgg16; "
+                           "a module of your own derives from tensor::HasUnits and calls its "
+                           "units by tensor::call_unit(); or take --strategy zero2"});
+  }
+  return detail::make_sharded(std::move(options),
+                              resolve_params<FsdpOptions>(kFsdpParams, params, kFsdp).dtype,
+                              std::move(request));
+}
+
+}  // namespace
+
+extern constinit const StrategyEntry fsdp_entry{
+    "fsdp",
+    "as zero2, with the weights in shards too, gathered part by part (ZeRO-3)",
+    RankSource::kProcesses,
+    kFsdpParams,
+    &check_fsdp,
+    &make_fsdp};
+
+}  // namespace muster::train
