@@ -1,5 +1,7 @@
 #include "muster/models/zoo/alexnet.h"
 
+#include <utility>
+
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/max_pool2d.h>
 
@@ -49,16 +51,32 @@ AlexnetImpl::AlexnetImpl(const ImageShape& shape, const AlexnetOptions& options)
   linear("6", options.hidden, shape.classes);
 }
 
-at::Tensor AlexnetImpl::forward(at::Tensor images) {
-  at::Tensor x = images;
+at::Tensor AlexnetImpl::forward(at::Tensor images) { return forward_parts(std::move(images)); }
+
+std::vector<ModelPart> AlexnetImpl::parts() {
+  std::vector<ModelPart> parts;
   for (size_t i = 0; i < conv_.size(); ++i) {
-    x = conv_[i]->forward(x).relu_();
-    if (kLayers[i].pooled) x = at::max_pool2d(x, 3, 2);
+    const bool is_last = i + 1 == conv_.size();
+    parts.push_back(
+        {.name = concat("conv", i + 1),
+         .modules = {conv_[i].ptr()},
+         .forward = [this, i, is_last](const at::Tensor& images) {
+           at::Tensor x = conv_[i]->forward(images).relu_();
+           if (kLayers[i].pooled) x = at::max_pool2d(x, 3, 2);
+           return is_last ? at::adaptive_avg_pool2d(x, {kPooled, kPooled}).flatten(1) : x;
+         }});
   }
-  x = at::adaptive_avg_pool2d(x, {kPooled, kPooled}).flatten(1);
-  x = linear_[0]->forward(dropout_[0]->forward(x)).relu_();
-  x = linear_[1]->forward(dropout_[1]->forward(x)).relu_();
-  return linear_[2]->forward(x);
+  for (size_t i = 0; i < dropout_.size(); ++i) {
+    parts.push_back({.name = concat("fc", i + 1),
+                     .modules = {linear_[i].ptr(), dropout_[i].ptr()},
+                     .forward = [this, i](const at::Tensor& x) {
+                       return linear_[i]->forward(dropout_[i]->forward(x)).relu_();
+                     }});
+  }
+  parts.push_back({.name = "fc3",
+                   .modules = {linear_.back().ptr()},
+                   .forward = [this](const at::Tensor& x) { return linear_.back()->forward(x); }});
+  return parts;
 }
 
 namespace {

@@ -25,6 +25,9 @@ class AlexnetImpl : public Classifier {
   explicit AlexnetImpl(const ImageShape& shape, const AlexnetOptions& options = {});
   at::Tensor forward(at::Tensor images) override;
 
+  /// "conv1" to "conv5", each with the pooling behind it, and "fc1" to "fc3".
+  std::vector<ModelPart> parts() override;
+
  private:
   std::vector<torch::nn::Conv2d> conv_;    ///< 5
   std::vector<torch::nn::Linear> linear_;  ///< 3

@@ -1,5 +1,7 @@
 #include "muster/models/zoo/cnn.h"
 
+#include <utility>
+
 #include <ATen/ops/max_pool2d.h>
 
 #include "muster/base/text.h"
@@ -26,10 +28,27 @@ CnnImpl::CnnImpl(const ImageShape& shape, const CnnOptions& options) {
   fc2_ = register_module("fc2", torch::nn::Linear(options.hidden, shape.classes));
 }
 
-at::Tensor CnnImpl::forward(at::Tensor images) {
-  at::Tensor x = at::max_pool2d(bn1_->forward(conv1_->forward(images)).relu_(), 2);
-  x = at::max_pool2d(bn2_->forward(conv2_->forward(x)).relu_(), 2).flatten(1);
-  return fc2_->forward(fc1_->forward(x).relu_());
+at::Tensor CnnImpl::forward(at::Tensor images) { return forward_parts(std::move(images)); }
+
+std::vector<ModelPart> CnnImpl::parts() {
+  return {{.name = "block1",
+           .modules = {conv1_.ptr(), bn1_.ptr()},
+           .forward =
+               [this](const at::Tensor& images) {
+                 return at::max_pool2d(bn1_->forward(conv1_->forward(images)).relu_(), 2);
+               }},
+          {.name = "block2",
+           .modules = {conv2_.ptr(), bn2_.ptr()},
+           .forward =
+               [this](const at::Tensor& x) {
+                 return at::max_pool2d(bn2_->forward(conv2_->forward(x)).relu_(), 2).flatten(1);
+               }},
+          {.name = "fc1",
+           .modules = {fc1_.ptr()},
+           .forward = [this](const at::Tensor& x) { return fc1_->forward(x).relu_(); }},
+          {.name = "fc2", .modules = {fc2_.ptr()}, .forward = [this](const at::Tensor& x) {
+             return fc2_->forward(x);
+           }}};
 }
 
 namespace {

@@ -22,6 +22,9 @@ class CnnImpl : public Classifier {
   explicit CnnImpl(const ImageShape& shape, const CnnOptions& options = {});
   at::Tensor forward(at::Tensor images) override;
 
+  /// "block1" and "block2", a convolution with what is behind it, "fc1", "fc2".
+  std::vector<ModelPart> parts() override;
+
  private:
   torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr};
   torch::nn::BatchNorm2d bn1_{nullptr}, bn2_{nullptr};

@@ -1,5 +1,7 @@
 #include "muster/models/zoo/lenet.h"
 
+#include <utility>
+
 #include <ATen/ops/max_pool2d.h>
 
 namespace muster::models {
@@ -27,10 +29,30 @@ LenetImpl::LenetImpl(const ImageShape& shape) {
   fc3_ = register_module("fc3", torch::nn::Linear(84, shape.classes));
 }
 
-at::Tensor LenetImpl::forward(at::Tensor images) {
-  at::Tensor x = at::max_pool2d(conv1_->forward(images).relu(), 2);
-  x = at::max_pool2d(conv2_->forward(x).relu(), 2).flatten(1);
-  return fc3_->forward(fc2_->forward(fc1_->forward(x).relu()).relu());
+at::Tensor LenetImpl::forward(at::Tensor images) { return forward_parts(std::move(images)); }
+
+std::vector<ModelPart> LenetImpl::parts() {
+  return {{.name = "conv1",
+           .modules = {conv1_.ptr()},
+           .forward =
+               [this](const at::Tensor& images) {
+                 return at::max_pool2d(conv1_->forward(images).relu(), 2);
+               }},
+          {.name = "conv2",
+           .modules = {conv2_.ptr()},
+           .forward =
+               [this](const at::Tensor& x) {
+                 return at::max_pool2d(conv2_->forward(x).relu(), 2).flatten(1);
+               }},
+          {.name = "fc1",
+           .modules = {fc1_.ptr()},
+           .forward = [this](const at::Tensor& x) { return fc1_->forward(x).relu(); }},
+          {.name = "fc2",
+           .modules = {fc2_.ptr()},
+           .forward = [this](const at::Tensor& x) { return fc2_->forward(x).relu(); }},
+          {.name = "fc3", .modules = {fc3_.ptr()}, .forward = [this](const at::Tensor& x) {
+             return fc3_->forward(x);
+           }}};
 }
 
 namespace {

@@ -17,6 +17,9 @@ class LenetImpl : public Classifier {
   explicit LenetImpl(const ImageShape& shape);
   at::Tensor forward(at::Tensor images) override;
 
+  /// "conv1", "conv2", "fc1", "fc2", "fc3", each with what is behind it.
+  std::vector<ModelPart> parts() override;
+
  private:
   torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr};
   torch::nn::Linear fc1_{nullptr}, fc2_{nullptr}, fc3_{nullptr};

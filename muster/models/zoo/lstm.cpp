@@ -1,6 +1,7 @@
 #include "muster/models/zoo/lstm.h"
 
 #include <cmath>
+#include <utility>
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -106,8 +107,17 @@ at::Tensor LstmImpl::last_state(const at::Tensor& sequence) {
   return directions == 1 ? state[-1] : at::cat({state[-2], state[-1]}, 1);
 }
 
-at::Tensor LstmImpl::forward(at::Tensor input) {
-  return fc_->forward(dropout_->forward(last_state(features_of(input))));
+at::Tensor LstmImpl::forward(at::Tensor input) { return forward_parts(std::move(input)); }
+
+std::vector<ModelPart> LstmImpl::parts() {
+  ModelPart body{.name = "lstm", .modules = {lstm_}, .forward = [this](const at::Tensor& input) {
+                   return last_state(features_of(input));
+                 }};
+  if (embedding_) body.modules.push_back(embedding_.ptr());
+  return {std::move(body),
+          {.name = "head",
+           .modules = {dropout_.ptr(), fc_.ptr()},
+           .forward = [this](const at::Tensor& x) { return fc_->forward(dropout_->forward(x)); }}};
 }
 
 namespace {

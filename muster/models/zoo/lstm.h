@@ -37,6 +37,9 @@ class LstmImpl : public Classifier {
   /// // [N, C, H, W] floating point, or token ids [N, T] int64  ->  [N, classes]
   at::Tensor forward(at::Tensor input) override;
 
+  /// "lstm", with the embedding in front of it, and "head".
+  std::vector<ModelPart> parts() override;
+
  private:
   void add_lstm(int64_t features);
   at::Tensor features_of(const at::Tensor& input);

@@ -1,5 +1,7 @@
 #include "muster/models/zoo/mlp.h"
 
+#include <utility>
+
 #include "muster/base/text.h"
 
 namespace muster::models {
@@ -18,10 +20,20 @@ MlpImpl::MlpImpl(const ImageShape& shape, const MlpOptions& options) {
   }
 }
 
-at::Tensor MlpImpl::forward(at::Tensor images) {
-  at::Tensor x = images.flatten(1);
-  for (size_t i = 0; i + 1 < layers_.size(); ++i) x = layers_[i]->forward(x).relu();
-  return layers_.back()->forward(x);
+at::Tensor MlpImpl::forward(at::Tensor images) { return forward_parts(std::move(images)); }
+
+std::vector<ModelPart> MlpImpl::parts() {
+  std::vector<ModelPart> parts;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const bool is_last = i + 1 == layers_.size();
+    parts.push_back({.name = concat("fc", i + 1),
+                     .modules = {layers_[i].ptr()},
+                     .forward = [this, i, is_last](const at::Tensor& x) {
+                       const at::Tensor out = layers_[i]->forward(i == 0 ? x.flatten(1) : x);
+                       return is_last ? out : out.relu();
+                     }});
+  }
+  return parts;
 }
 
 namespace {

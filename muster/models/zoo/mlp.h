@@ -19,6 +19,9 @@ class MlpImpl : public Classifier {
   explicit MlpImpl(const ImageShape& shape, const MlpOptions& options = {});
   at::Tensor forward(at::Tensor images) override;
 
+  /// "fc1", …, each with its ReLU.
+  std::vector<ModelPart> parts() override;
+
  private:
   std::vector<torch::nn::Linear> layers_;
 };

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/logger.hpp>
@@ -167,6 +168,8 @@ void GradientSync::sort_parameters(NamedTensors parameters, NamedTensors buffers
 
 void GradientSync::broadcast(const std::vector<at::Tensor>& tensors, int root) const {
   if (tensors.empty() || group_.world_size() == 1) return;
+  // A forward in inference mode would have tensors travel that other threads may not write to.
+  const c10::InferenceMode no_inference(false);
   const c10::NoGradGuard no_grad;
   std::vector<at::Tensor> detached;
   for (const at::Tensor& tensor : tensors) detached.push_back(tensor.detach());

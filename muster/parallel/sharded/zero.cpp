@@ -12,6 +12,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
@@ -110,6 +111,8 @@ ZeroCore::ZeroCore(const NamedTensors& parameters,
 
 void ZeroCore::broadcast(const std::vector<at::Tensor>& tensors) const {
   if (tensors.empty()) return;
+  // A forward in inference mode would have tensors travel that other threads may not write to.
+  const c10::InferenceMode no_inference(false);
   const c10::NoGradGuard no_grad;
   c10d::broadcast_coalesced(parameters_.group().c10d(), tensors, kBroadcastBytes, 0);
 }

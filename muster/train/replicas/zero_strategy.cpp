@@ -30,21 +30,21 @@ class ZeroStrategy final : public Strategy {
   optim::Optimizer& optimizer() override { return optimizer_; }
   tensor::NamedTensorList optimizer_state() override { return optimizer_.gather_state(); }
 
-  bool shards_weights() const override { return zero_.core().units() != nullptr; }
+  bool shards_weights() const override { return shards_weights_; }
   std::shared_ptr<void> whole_weights() override {
     return std::make_shared<parallel::WholeWeights>(zero_.whole_weights());
   }
   StepResult evaluate(const std::function<StepResult()>& pass) override {
-    return shards_weights() ? zero_.run_forward(pass) : pass();
+    return shards_weights_ ? zero_.run_forward(pass) : pass();
   }
   void stand_aside() override {
-    if (shards_weights()) zero_.stand_aside();
+    if (shards_weights_) zero_.stand_aside();
   }
   tensor::NamedTensorList whole_state(tensor::NamedTensorList state) override {
-    return shards_weights() ? with_weights(std::move(state), zero_.gather_weights()) : state;
+    return shards_weights_ ? with_weights(std::move(state), zero_.gather_weights()) : state;
   }
   tensor::NamedTensorList own_state(tensor::NamedTensorList state) override {
-    return shards_weights() ? with_weights(std::move(state), zero_.own_weights()) : state;
+    return shards_weights_ ? with_weights(std::move(state), zero_.own_weights()) : state;
   }
 
   at::Tensor clip_gradients(double max_norm) override {
@@ -75,6 +75,7 @@ class ZeroStrategy final : public Strategy {
 
   parallel::ShardedDataParallel<std::shared_ptr<torch::nn::Module>> zero_;
   bool shards_gradients_ = zero_.core().shards_gradients();
+  bool shards_weights_ = zero_.core().units() != nullptr;
   ShardedOptimizer optimizer_;
 };
 

@@ -31,13 +31,12 @@ std::unique_ptr<Strategy> make_fsdp(StrategyRequest request, const ParamValues& 
   parallel::ZeroOptions options{.stage = 3};
   if (model != nullptr) options.units = model->units();
   if (options.units.empty()) {
-    throw usage_error({.refused = kFsdp,
-                       .rule = "the model is made of parts, whose weights come and go",
-                       .value = "one that has none",
-                       .hint =
-                           "of the zoo: resnet18, resnet34, resnet50, transformer, vgg11, vgg16; "
-                           "a module of your own derives from tensor::HasUnits and calls its "
-                           "units by tensor::call_unit(); or take --strategy zero2"});
+    throw usage_error(
+        {.refused = std::string(kFsdp),
+         .rule = "the model is made of parts, whose weights come and go",
+         .value = "one that has none",
+         .hint = "a module derives from tensor::HasUnits, as all of the zoo, and calls its "
+                 "units by tensor::call_unit(); or take --strategy zero2"});
   }
   return detail::make_sharded(std::move(options),
                               resolve_params<FsdpOptions>(kFsdpParams, params, kFsdp).dtype,

@@ -29,7 +29,12 @@ TEST(ModelParts, OneAfterAnotherAreTheModelAndHaveEachParameterOnce) {
       {"resnet50", {}, 1 + 16 + 1},
       {"vgg11", {{"hidden", "16"}}, 5 + 1},
       {"vgg11", {{"hidden", "16"}, {"batch_norm", "true"}}, 5 + 1},
-      {"transformer", {{"patch", "16"}, {"layers", "3"}}, 1 + 3 + 1}};
+      {"transformer", {{"patch", "16"}, {"layers", "3"}}, 1 + 3 + 1},
+      {"alexnet", {{"hidden", "16"}}, 5 + 3},
+      {"cnn", {}, 2 + 2},
+      {"lenet", {}, 2 + 3},
+      {"lstm", {}, 2},
+      {"mlp", {{"layers", "3"}}, 4}};
   for (const ModelOfParts& one : cases) {
     SCOPED_TRACE(one.name);
     torch::manual_seed(1);
@@ -78,7 +83,33 @@ TEST(ModelParts, OfAModelOfTextToo) {
   EXPECT_TRUE(torch::equal(x, model->forward(tokens)));
 }
 
-TEST(ModelParts, AModelThatIsNotCutHasNone) { EXPECT_TRUE(make_model("mlp", {})->parts().empty()); }
+/// Writes down which units a forward calls.
+struct Calls final : tensor::UnitCalls {
+  std::vector<at::Tensor> call(std::string_view unit,
+                               const tensor::UnitForward& forward,
+                               const std::vector<at::Tensor>& inputs) override {
+    names.emplace_back(unit);
+    return forward(inputs);
+  }
+  std::vector<std::string> names;
+};
+
+TEST(ModelParts, OfEveryModelAreTheUnitsThatItsForwardCalls) {
+  for (const models::ModelEntry* entry : models::models()) {
+    SCOPED_TRACE(entry->name);
+    const auto model = make_model(entry->name, {.channels = 3, .height = 64, .width = 64});
+    model->eval();
+    Calls calls;
+    {
+      const tensor::UnitCallScope scope(calls);
+      (void)model->forward(torch::zeros({1, 3, 64, 64}));
+    }
+    std::vector<std::string> units;
+    for (const tensor::Unit& unit : model->units()) units.push_back(unit.name);
+    EXPECT_GE(units.size(), 2U);
+    EXPECT_EQ(calls.names, units);
+  }
+}
 
 }  // namespace
 }  // namespace muster

@@ -17,6 +17,7 @@ using distributed::ProcessGroup;
 using muster::testing::run_ranks;
 using parallel::DistributedDataParallel;
 using parallel::ShardedDataParallel;
+using test::batch_of;
 using test::bit_equal;
 using test::copies;
 using test::error_of;
@@ -109,6 +110,35 @@ TEST(ZeroModules, MayHaveTheirChannelsLast) {
             torch::equal(shards.piece_of(name, shards.parameter(name).contiguous()), piece));
     });
     EXPECT_TRUE(bit_equal(got, want)) << "stage " << stage;
+  }
+}
+
+// A rank's tensors in inference mode are not to be written to by a peer that is another thread.
+TEST(ZeroModules, AndDdpsRunInInferenceModeWithBuffers) {
+  unsigned seed = 0;
+  while (RandomNet(seed)->buffers().empty()) ++seed;
+  for (const int stage : {0, 1, 2, 3}) {
+    std::vector<RandomNet> nets{RandomNet(seed), RandomNet(seed)};
+    run_ranks(2, [&](ProcessGroup group) {
+      RandomNet net = nets[group.rank()];
+      net->eval();
+      const torch::Tensor rows = batch_of(0, 0, 1, torch::kFloat);
+      const auto run = [&](auto& wrapped) {
+        for (int i = 0; i < 3; ++i) {
+          const c10::InferenceMode inference;
+          (void)wrapped->forward(rows);
+        }
+        EXPECT_TRUE(wrapped->forward(rows).requires_grad());
+      };
+      if (stage == 0) {
+        parallel::DistributedDataParallel ddp(net, group);
+        return run(ddp);
+      }
+      parallel::ZeroOptions options{.stage = stage};
+      if (stage == 3) options.units = net->units();
+      ShardedDataParallel zero(net, group, options);
+      run(zero);
+    });
   }
 }
 

@@ -240,7 +240,7 @@ TEST(FindUnusedParameters, LetsAStepLeaveOutPartsOfTheModule) {
   train::FitOptions options;
   options.find_unused_parameters = true;
   const train::Checkpoint alone = run_forked(options, 1, alone_folder.path());
-  for (const char* strategy : {"ddp", "zero1", "zero2"}) {
+  for (const char* strategy : {"ddp", "zero1", "zero2", "fsdp"}) {
     const test::Folder folder;
     options.strategy = strategy;
     EXPECT_LE(model_difference(run_forked(options, 2, folder.path()), alone), 1e-6) << strategy;

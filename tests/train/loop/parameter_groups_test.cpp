@@ -105,7 +105,7 @@ TEST(Freeze, LeavesWeightsStatisticsAndOptimizerStateAloneUnderEveryStrategy) {
   options.freeze = "conv*,bn1";
   options.optimizer = "adamw";
   const Tensors start = start_of(options);
-  for (const std::string strategy : {"single", "ddp", "zero1", "zero2"}) {
+  for (const std::string strategy : {"single", "ddp", "zero1", "zero2", "fsdp"}) {
     options.strategy = strategy;
     const test::Folder folder;
     const Ran ran = run(options, strategy == "single" ? 1 : 2, folder.path());
@@ -273,7 +273,7 @@ TEST(ParameterGroups, OfATaskTrainAsTorchsOptimizerWithGroups) {
     torch::mse_loss(net->forward(x), y).backward();
     optimizer.step();
   }
-  for (const std::string strategy : {"ddp", "zero1", "zero2"}) {
+  for (const std::string strategy : {"ddp", "zero1", "zero2", "fsdp"}) {
     options.strategy = strategy;
     const test::Folder folder;
     testing::run_ranks(2, [&](distributed::ProcessGroup group) {

@@ -99,7 +99,7 @@ TEST(Strategies, AreCheckedWhenThePlanIsMade) {
                   HasSubstr("strategy " + name + ": bucket_mb: from 1 to 1048576"));
     }
   }
-  for (const std::string name : {"zero1", "zero2"}) {
+  for (const std::string name : {"zero1", "zero2", "fsdp"}) {
     EXPECT_THAT(refusal_of([&] { plan(name + ":dtype=float16"); }),
                 HasSubstr("dtype: float32 or bfloat16"));
     EXPECT_THAT(refusal_of([&] { plan(name + ":dtype=bfloat16", "bf16-mixed"); }),
@@ -122,7 +122,7 @@ TEST(Strategies, DpIsOneProcessAndWantsItsDevices) {
 TEST(Strategies, DevicesAreRanksOfOneProcessUnderAnyStrategyOfSeveral) {
   train::TrainOptions options = small_run();
   options.devices = "2";
-  for (const char* strategy : {"ddp", "zero1", "zero2"}) {
+  for (const char* strategy : {"ddp", "zero1", "zero2", "fsdp"}) {
     options.strategy = strategy;
     const train::TrainPlan plan = plan_for(options, 1);
     EXPECT_EQ(plan.threads, 2);

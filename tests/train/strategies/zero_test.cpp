@@ -38,10 +38,13 @@ Ran run_as(const std::string& strategy,
   return run(options, world, output, resume, stop_after, backend);
 }
 
+/// Stage 3 is strategy fsdp.
+std::string strategy_of(int stage) { return stage == 3 ? "fsdp" : concat("zero", stage); }
+
 /// stage, ranks
 class ZeroStrategy : public ::testing::TestWithParam<std::tuple<int, int>> {
  protected:
-  std::string name() const { return concat("zero", std::get<0>(GetParam())); }
+  std::string name() const { return strategy_of(std::get<0>(GetParam())); }
   int world() const { return std::get<1>(GetParam()); }
 };
 
@@ -85,7 +88,7 @@ TEST_P(ZeroStrategy, ResumesBitForBit) {
 
 INSTANTIATE_TEST_SUITE_P(Stage,
                          ZeroStrategy,
-                         ::testing::Combine(::testing::Values(1, 2), ::testing::Range(1, 5)),
+                         ::testing::Combine(::testing::Values(1, 2, 3), ::testing::Range(1, 5)),
                          [](const auto& info) {
                            return concat(std::get<0>(info.param), "_on_", std::get<1>(info.param));
                          });
@@ -122,6 +125,11 @@ INSTANTIATE_TEST_SUITE_P(Of,
                                            Change{"zero2", 2, "zero1", 4},
                                            Change{"zero1", 4, "zero2", 3},
                                            Change{"ddp", 2, "zero2", 4},
+                                           Change{"fsdp", 3, "ddp", 2},
+                                           Change{"fsdp", 2, "fsdp", 4},
+                                           Change{"zero2", 3, "fsdp", 2},
+                                           Change{"single", 1, "fsdp", 3},
+                                           Change{"fsdp", 2, "single", 1},
                                            Change{"single", 1, "zero1", 3}),
                          [](const auto& info) {
                            const Change& c = info.param;
@@ -134,12 +142,47 @@ TEST(ZeroTraining, ClipsAndAccumulatesAsDdp) {
   options.gradient_clip_val = 0.05;
   options.accumulate_grad_batches = 3;
   options.batch_size = 12;
-  const test::Folder ddp_folder, one_folder, two_folder;
+  const test::Folder ddp_folder, one_folder, two_folder, three_folder;
   const Ran ddp = run_as("ddp", options, 3, ddp_folder.path());
   expect_same_state(run_as("zero1", options, 3, one_folder.path()).last, ddp.last);
   EXPECT_LE(test::model_difference(run_as("zero2", options, 3, two_folder.path()).last, ddp.last),
             2e-6);
+  EXPECT_LE(test::model_difference(run_as("fsdp", options, 3, three_folder.path()).last, ddp.last),
+            2e-6);
   EXPECT_THAT(read_file(two_folder.path() / "metrics.jsonl"), HasSubstr("\"gradient_norm\""));
+}
+
+// Of three ranks one has no sample of the test, and gathers weights for the others all the same.
+TEST(FsdpTraining, EvaluatesWithRanksThatHaveNoBatch) {
+  train::TrainOptions options = small_run();
+  options.data = "synthetic:samples=40,test_samples=2,size=8,classes=4,noise=0.3";
+  options.validation_samples = 4;
+  options.batch_size = 12;
+  options.test_weights = "best";
+  const test::Folder ddp_folder, fsdp_folder;
+  const Ran ddp = run_as("ddp", options, 3, ddp_folder.path());
+  const Ran fsdp = run_as("fsdp", options, 3, fsdp_folder.path());
+  expect_same_state(fsdp.last, ddp.last);
+  EXPECT_EQ(fsdp.result.test.metrics["loss"], ddp.result.test.metrics["loss"]);
+}
+
+TEST(FsdpTraining, EndsWhereAPieceOfSomeRankIsNotFinite) {
+  train::TrainOptions options = small_run();
+  options.model = "mlp:hidden=16";
+  options.lr = 1e300;
+  options.max_steps = 1;
+  options.batch_size = 12;
+  const test::Folder folder;
+  EXPECT_THAT(test::error_of([&] { run_as("fsdp", options, 3, folder.path()); }),
+              HasSubstr("the tensor fc1."));
+}
+
+TEST(FsdpTraining, DoesNotAverageWeights) {
+  train::TrainOptions options = small_run();
+  options.ema_decay = 0.9;
+  const test::Folder folder;
+  EXPECT_THAT(test::error_of([&] { run_as("fsdp", options, 2, folder.path()); }),
+              HasSubstr("strategy fsdp with --ema-decay"));
 }
 
 TEST(ZeroTraining, OverGlooAgreesWithDdpAndResumesBitForBit) {
@@ -148,7 +191,7 @@ TEST(ZeroTraining, OverGlooAgreesWithDdpAndResumesBitForBit) {
   options.epochs = 1;
   const test::Folder ddp_folder;
   const Ran ddp = run_as("ddp", options, 3, ddp_folder.path(), {}, 0, "gloo");
-  for (const char* strategy : {"zero1", "zero2"}) {
+  for (const char* strategy : {"zero1", "zero2", "fsdp"}) {
     const test::Folder whole_folder, broken_folder;
     const std::filesystem::path broken_path = broken_folder.path();
     const Ran whole = run_as(strategy, options, 3, whole_folder.path(), {}, 0, "gloo");
@@ -305,6 +348,10 @@ TEST_P(ZeroZoo, TrainsInBfloat16NearFloat32) {
   const test::Folder exact_folder, mixed_folder;
   const Ran exact = run_as("zero2", options, 2, exact_folder.path());
   const Ran mixed = run_as("zero2:dtype=bfloat16", options, 2, mixed_folder.path());
+  // The same shards in another order; sums of two ranks do not depend on it.
+  const test::Folder units_folder;
+  expect_same_state(run_as("fsdp:dtype=bfloat16", options, 2, units_folder.path()).last,
+                    mixed.last);
   EXPECT_NEAR(mixed.result.test.metrics["loss"], exact.result.test.metrics["loss"], 0.1);
   int masters = 0;
   for (const auto& [name, tensor] : mixed.last.optimizer) {
