@@ -76,6 +76,11 @@ bool is_file_of(int fd, const std::string& path) {
 
 }  // namespace
 
+std::string text_of(const LockHolder& holder) {
+  return concat(holder.pid > 0 ? concat("process ", holder.pid) : "another process",
+                holder.host.empty() ? "" : " on host " + holder.host);
+}
+
 std::unique_ptr<ProcessLock> ProcessLock::take(const fs::path& path, LockHolder& holder) {
   std::unique_ptr<ProcessLock> mine(new ProcessLock);
   const std::string name = one_name(path);

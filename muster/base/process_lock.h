@@ -16,6 +16,8 @@ struct LockHolder {
   int64_t pid = 0;   ///< 0: unknown
   std::string host;  ///< empty: unknown
 };
+/// "process 12 on host a", or what is known of that.
+std::string text_of(const LockHolder& holder);
 
 /// A lock by fcntl on a whole file. It belongs to the process: the kernel frees it when the process
 /// ends, however it ends and whatever children are left, and NFS carries it between machines (an

@@ -10,6 +10,7 @@
 #include "muster/base/file.h"
 #include "muster/base/host.h"
 #include "muster/base/mapped_file.h"
+#include "muster/base/process_lock.h"
 #include "muster/base/text.h"
 #include "muster/formats/crc32.h"
 #include "muster/train/checkpoints/folders.h"
@@ -253,9 +254,13 @@ std::optional<fs::path> checkpoint_before(const fs::path& output, int64_t step) 
 fs::path find_checkpoint(const fs::path& path) {
   if (fs::exists(path / "state.json")) return without_slash(path);
   if (!fs::exists(path / "latest")) {
-    throw usage_error({.refused = "nothing to resume in " + path.string(),
-                       .rule = "a run's folder has a file `latest`, a checkpoint a file state.json",
-                       .hint = "name the folder that an earlier run got as --output"});
+    const auto owner = ProcessLock::holder_of(path / kRunLock);
+    throw usage_error(
+        {.refused = "nothing to resume in " + path.string(),
+         .rule = "a run's folder has a file `latest`, a checkpoint a file state.json",
+         .value = owner ? concat(text_of(*owner), " trains there, and has saved nothing yet") : "",
+         .hint = owner ? "wait for its first checkpoint"
+                       : "name the folder that an earlier run got as --output"});
   }
   if (const auto step = step_named_by(path / "latest")) return checkpoint_folder(path, *step);
   const auto newest = checkpoint_before(path, INT64_MAX);

@@ -6,6 +6,9 @@
 
 namespace muster::train {
 
+/// Whoever trains in a run's folder holds this file in it; see ProcessLock.
+inline constexpr const char* kRunLock = ".lock";
+
 /// Lets two folders change places in one step: 0, or -1 with errno.
 using ExchangeFolders = std::function<int(const char* one, const char* other)>;
 

@@ -15,7 +15,6 @@ namespace muster::train {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kLock = ".lock";
 constexpr const char* kAbandoned = "abandoned";
 constexpr const char* kCheckpoints = "checkpoints";
 
@@ -87,7 +86,7 @@ RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
   made_here_ = missing_folders(path_);
   make_writable_folder(path_, "output folder");
   LockHolder owner;
-  lock_ = ProcessLock::take(path_ / kLock, owner);
+  lock_ = ProcessLock::take(path_ / kRunLock, owner);
   if (lock_) {
     folder_.reset(::open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     return;
@@ -95,8 +94,7 @@ RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
   throw usage_error(
       {.refused = "the run in " + path_.string(),
        .rule = "one process at a time trains in a folder",
-       .value = concat(owner.pid > 0 ? concat("process ", owner.pid) : "another process",
-                       owner.host.empty() ? "" : " on host " + owner.host),
+       .value = text_of(owner),
        .hint = "wait for it or end it, or name another folder with --output"});
 }
 
@@ -135,7 +133,7 @@ Error RunFolder::gone(const std::optional<fs::path>& saved_in) const {
 
 RunFolder::~RunFolder() {
   std::error_code none;
-  if (const auto moved = place(); moved && *moved != path_) fs::remove(*moved / kLock, none);
+  if (const auto moved = place(); moved && *moved != path_) fs::remove(*moved / kRunLock, none);
   lock_.reset();
   for (const fs::path& folder : made_here_) fs::remove(folder, none);  // only where it is empty
 }

@@ -5,10 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include "muster/base/file.h"
 #include "muster/base/host.h"
 #include "muster/base/json.h"
+#include "muster/base/process_lock.h"
 #include "muster/base/text.h"
 
 #include "tests/process/train/train_words.h"
@@ -73,7 +75,8 @@ TEST(RunFolderCommand, ASecondProcessIsRefusedByNameAndTheFirstOnesDeathFreesThe
   const fs::path output = folder.path() / "out";
   const Words words = train_in(output, {"--epochs", "100000", "--resume", "auto"});
   Launched first(words);
-  ASSERT_TRUE(first.wait_for("epoch 2/")) << first.err();
+  // A line is shown before its epoch's checkpoint is written; that of the third, when the first one is.
+  ASSERT_TRUE(first.wait_for("epoch 3/")) << first.err();
   const std::string owner = concat("process ", first.pid(), " on host ", host_name());
   for (const Words& second : {words, Words{"train", "--resume", output}}) {
     const Outcome refused = outcome(second);
@@ -87,6 +90,19 @@ TEST(RunFolderCommand, ASecondProcessIsRefusedByNameAndTheFirstOnesDeathFreesThe
       outcome({"train", "--resume", output, "--max-steps", test::latest_step(output)});
   EXPECT_EQ(third.code, 0) << third.err;
   EXPECT_FALSE(fs::exists(output / ".lock"));
+}
+
+TEST(RunFolderCommand, AFolderWhoseOwnerHasSavedNothingYetNamesTheOwner) {
+  const test::Folder folder;
+  LockHolder other;
+  const auto lock = ProcessLock::take(folder.path() / ".lock", other);
+  const Outcome refused = outcome({"train", "--resume", folder.path()});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(
+      refused.err,
+      AllOf(HasSubstr("nothing to resume in "),
+            HasSubstr(concat("process ", ::getpid(), " on host ", host_name(), " trains there")),
+            HasSubstr("hint: wait for its first checkpoint")));
 }
 
 TEST(RunFolderCommand, AFolderWhoseNameBeginsAnothersIsNotThatOne) {
