@@ -1,6 +1,7 @@
 #include "muster/models/model.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -25,8 +26,9 @@ std::vector<tensor::Unit> Classifier::units() {
   return units;
 }
 
-at::Tensor Classifier::forward_parts(at::Tensor x) {
+at::Tensor Classifier::forward(at::Tensor images) {
   if (called_parts_.empty()) called_parts_ = parts();
+  at::Tensor x = std::move(images);
   for (const ModelPart& part : called_parts_) x = tensor::call_unit(part.name, part.forward, x);
   return x;
 }

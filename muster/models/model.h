@@ -47,21 +47,19 @@ struct ModelPart {
 class Classifier : public torch::nn::Module, public tensor::HasUnits {
  public:
   /// images // [N, C, H, W] float32  ->  scores before softmax // [N, classes] float32
-  virtual at::Tensor forward(at::Tensor images) = 0;
+  /// A model of parts calls them, each as a unit: see tensor::call_unit().
+  virtual at::Tensor forward(at::Tensor images);
 
   /// Every dropout of the model draws from this generator from now on; nothing happens for a model
   /// without one. Ranks that are threads need a generator each. See Note [Dropout and generators]
   /// in dropout.h.
   void set_generator(const at::Generator& generator);
 
-  /// See Note [Parts of models]. They live as long as the model does. Empty: it is not cut.
+  /// See Note [Parts of models]. They live as long as the model does. Empty: it is not cut, and has a
+  /// forward of its own.
   virtual std::vector<ModelPart> parts() { return {}; }
   /// The parts.
   std::vector<tensor::Unit> units() override;
-
- protected:
-  /// The forward of a model of parts: each is called as a unit. See tensor::call_unit().
-  at::Tensor forward_parts(at::Tensor x);
 
  private:
   std::vector<ModelPart> called_parts_;  // from the first forward on

@@ -1,5 +1,5 @@
 // The code of the guides that belongs to no example: README.md, docs/ddp.md, choose-a-strategy.md,
-// from-ray-tune.md, when-a-rank-fails.md and activation-checkpointing.md. quotes.py checks that the blocks of these pages stand
+// fsdp.md, from-ray-tune.md, when-a-rank-fails.md and activation-checkpointing.md. quotes.py checks that the blocks of these pages stand
 // here line by line; the build, that they compile as they stand; a run, what needs no GPU.
 // The lines are those of the pages:
 // clang-format off
@@ -10,6 +10,7 @@
 #include "muster/diagnose.h"
 #include "muster/optim.h"      // for clip_grad_norm
 #include "muster/parallel.h"
+#include "muster/tensor.h"
 #include "muster/testing.h"
 #include "muster/tune.h"
 
@@ -39,6 +40,32 @@ void readme() {
   muster::parallel::DistributedDataParallel ddp(net, group);   // any module
   loss(ddp->forward(x), y).backward();                          // as before; gradients are averaged
   optimizer.step();                                             // any optimizer over net->parameters()
+}
+
+struct UnitsImpl : torch::nn::Module {
+  UnitsImpl() {
+    for (int i = 0; i < 2; ++i) layers.push_back(register_module("layer" + std::to_string(i), torch::nn::Linear(4, 4)));
+    head = register_module("head", torch::nn::Linear(4, 3));
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    for (size_t i = 0; i < layers.size(); ++i)
+      x = muster::tensor::call_unit("layer" + std::to_string(i), layers[i], x);
+    return head->forward(x);
+  }
+  std::vector<torch::nn::Linear> layers;
+  torch::nn::Linear head{nullptr};
+};
+TORCH_MODULE(Units);
+
+void fsdp() {
+  Units net;
+  const muster::distributed::ProcessGroup group = muster::distributed::init_process_group();
+  const torch::Tensor x = torch::rand({6, 4}), y = torch::rand({6, 3});
+  muster::parallel::ShardedDataParallel zero(net, group, {.stage = 3, .units = {{"layer0"}, {"layer1"}}});
+  torch::optim::AdamW adam(zero.shard(), 1e-3);
+  adam.zero_grad();
+  torch::mse_loss(zero->forward(x), y).backward();
+  zero.step(adam);
 }
 
 void ddp_options() {
@@ -238,7 +265,7 @@ void offloaded() {
 }  // namespace
 
 int main(int argc, char**) {
-  for (const auto run : {readme, ddp_options, ddp_shares, norms_over_ranks, ddp_join, ddp_accumulation, ddp_hook, ddp_instead, checkpointed_functions,
+  for (const auto run : {readme, fsdp, ddp_options, ddp_shares, norms_over_ranks, ddp_join, ddp_accumulation, ddp_hook, ddp_instead, checkpointed_functions,
                          checkpointed_draws, chosen_blocks, offloaded}) run();
   if (with_an_end() != 0) return 1;
   if (argc > 1) {  // not in the test: GPUs, a study's files, an error that is meant

@@ -58,6 +58,18 @@ inline Ran run(const train::TrainOptions& options,
   return {results[0], train::read_checkpoint(results[0].checkpoint)};
 }
 
+/// The same by that strategy.
+inline Ran run_as(const std::string& strategy,
+                  train::TrainOptions options,
+                  int world,
+                  const std::filesystem::path& output,
+                  const std::optional<std::filesystem::path>& resume = {},
+                  int64_t stop_after = 0,
+                  const std::string& backend = "thread") {
+  options.strategy = strategy;
+  return run(options, world, output, resume, stop_after, backend);
+}
+
 inline void expect_same_state(const train::Checkpoint& a, const train::Checkpoint& b) {
   EXPECT_EQ(a.position, b.position);
   const auto same = [](const tensor::NamedTensorList& x, const tensor::NamedTensorList& y) {

@@ -96,8 +96,6 @@ at::Tensor ResnetImpl::head(const at::Tensor& x) {
   return fc_->forward(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
 }
 
-at::Tensor ResnetImpl::forward(at::Tensor images) { return forward_parts(std::move(images)); }
-
 std::vector<ModelPart> ResnetImpl::parts() {
   std::vector<ModelPart> parts;
   parts.push_back({.name = "stem",

@@ -52,8 +52,6 @@ TORCH_MODULE(ResnetBlock);
 class ResnetImpl : public Classifier {
  public:
   ResnetImpl(const ImageShape& shape, const ResnetPlan& plan, const ResnetOptions& options = {});
-  at::Tensor forward(at::Tensor images) override;
-
   /// "stem", each residual block ("layer1.0", …), "head".
   std::vector<ModelPart> parts() override;
 

@@ -88,8 +88,6 @@ at::Tensor VggImpl::classify(at::Tensor x) {
   return linear_[2]->forward(x);
 }
 
-at::Tensor VggImpl::forward(at::Tensor images) { return forward_parts(std::move(images)); }
-
 std::vector<ModelPart> VggImpl::parts() {
   std::vector<ModelPart> parts;
   for (Stage& stage : stages_) {

@@ -27,8 +27,6 @@ class VggImpl : public Classifier {
   /// `widths`: output channels of each 3x3 convolution; 0 stands for 2x2 max pooling. Throws a
   /// usage error for a dropout outside 0 … 1 or a hidden width below 1.
   VggImpl(const ImageShape& shape, std::span<const int64_t> widths, const VggOptions& options = {});
-  at::Tensor forward(at::Tensor images) override;
-
   /// "stage1" to "stage5", convolutions with the pooling behind them, and "classifier".
   std::vector<ModelPart> parts() override;
 

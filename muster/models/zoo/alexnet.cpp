@@ -1,7 +1,5 @@
 #include "muster/models/zoo/alexnet.h"
 
-#include <utility>
-
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/max_pool2d.h>
 
@@ -50,8 +48,6 @@ AlexnetImpl::AlexnetImpl(const ImageShape& shape, const AlexnetOptions& options)
   linear("4", options.hidden, options.hidden);
   linear("6", options.hidden, shape.classes);
 }
-
-at::Tensor AlexnetImpl::forward(at::Tensor images) { return forward_parts(std::move(images)); }
 
 std::vector<ModelPart> AlexnetImpl::parts() {
   std::vector<ModelPart> parts;

@@ -23,8 +23,6 @@ class AlexnetImpl : public Classifier {
  public:
   /// Throws a usage error for a dropout outside 0 … 1 or a hidden width below 1.
   explicit AlexnetImpl(const ImageShape& shape, const AlexnetOptions& options = {});
-  at::Tensor forward(at::Tensor images) override;
-
   /// "conv1" to "conv5", each with the pooling behind it, and "fc1" to "fc3".
   std::vector<ModelPart> parts() override;
 

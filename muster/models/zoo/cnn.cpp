@@ -1,7 +1,5 @@
 #include "muster/models/zoo/cnn.h"
 
-#include <utility>
-
 #include <ATen/ops/max_pool2d.h>
 
 #include "muster/base/text.h"
@@ -27,8 +25,6 @@ CnnImpl::CnnImpl(const ImageShape& shape, const CnnOptions& options) {
                                         options.hidden));
   fc2_ = register_module("fc2", torch::nn::Linear(options.hidden, shape.classes));
 }
-
-at::Tensor CnnImpl::forward(at::Tensor images) { return forward_parts(std::move(images)); }
 
 std::vector<ModelPart> CnnImpl::parts() {
   return {{.name = "block1",

@@ -20,8 +20,6 @@ struct CnnOptions {
 class CnnImpl : public Classifier {
  public:
   explicit CnnImpl(const ImageShape& shape, const CnnOptions& options = {});
-  at::Tensor forward(at::Tensor images) override;
-
   /// "block1" and "block2", a convolution with what is behind it, "fc1", "fc2".
   std::vector<ModelPart> parts() override;
 

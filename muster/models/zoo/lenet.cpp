@@ -1,7 +1,5 @@
 #include "muster/models/zoo/lenet.h"
 
-#include <utility>
-
 #include <ATen/ops/max_pool2d.h>
 
 namespace muster::models {
@@ -28,8 +26,6 @@ LenetImpl::LenetImpl(const ImageShape& shape) {
   fc2_ = register_module("fc2", torch::nn::Linear(120, 84));
   fc3_ = register_module("fc3", torch::nn::Linear(84, shape.classes));
 }
-
-at::Tensor LenetImpl::forward(at::Tensor images) { return forward_parts(std::move(images)); }
 
 std::vector<ModelPart> LenetImpl::parts() {
   return {{.name = "conv1",

@@ -15,8 +15,6 @@ namespace muster::models {
 class LenetImpl : public Classifier {
  public:
   explicit LenetImpl(const ImageShape& shape);
-  at::Tensor forward(at::Tensor images) override;
-
   /// "conv1", "conv2", "fc1", "fc2", "fc3", each with what is behind it.
   std::vector<ModelPart> parts() override;
 

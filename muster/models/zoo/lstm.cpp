@@ -107,8 +107,6 @@ at::Tensor LstmImpl::last_state(const at::Tensor& sequence) {
   return directions == 1 ? state[-1] : at::cat({state[-2], state[-1]}, 1);
 }
 
-at::Tensor LstmImpl::forward(at::Tensor input) { return forward_parts(std::move(input)); }
-
 std::vector<ModelPart> LstmImpl::parts() {
   ModelPart body{.name = "lstm", .modules = {lstm_}, .forward = [this](const at::Tensor& input) {
                    return last_state(features_of(input));

@@ -1,7 +1,5 @@
 #include "muster/models/zoo/mlp.h"
 
-#include <utility>
-
 #include "muster/base/text.h"
 
 namespace muster::models {
@@ -19,8 +17,6 @@ MlpImpl::MlpImpl(const ImageShape& shape, const MlpOptions& options) {
     width = next;
   }
 }
-
-at::Tensor MlpImpl::forward(at::Tensor images) { return forward_parts(std::move(images)); }
 
 std::vector<ModelPart> MlpImpl::parts() {
   std::vector<ModelPart> parts;

@@ -17,8 +17,6 @@ struct MlpOptions {
 class MlpImpl : public Classifier {
  public:
   explicit MlpImpl(const ImageShape& shape, const MlpOptions& options = {});
-  at::Tensor forward(at::Tensor images) override;
-
   /// "fc1", …, each with its ReLU.
   std::vector<ModelPart> parts() override;
 

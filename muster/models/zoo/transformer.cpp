@@ -159,8 +159,6 @@ at::Tensor TransformerImpl::head(const at::Tensor& x) {
   return head_->forward(norm_->forward(x).mean(1));
 }
 
-at::Tensor TransformerImpl::forward(at::Tensor input) { return forward_parts(std::move(input)); }
-
 std::vector<ModelPart> TransformerImpl::parts() {
   std::vector<ModelPart> parts;
   std::shared_ptr<torch::nn::Module> first;

@@ -47,7 +47,8 @@ class EncoderLayerImpl : public torch::nn::Module {
 TORCH_MODULE(EncoderLayer);
 
 /// Tokens with learned positions through the encoder; the class is told from the mean of the
-/// normalised tokens at the end. An image becomes patches, as in ViT (Dosovitskiy et al. 2020,
+/// normalised tokens at the end: // [N, C, H, W] floating point, or token ids [N, T ≤ tokens] int64  ->
+/// [N, classes]. An image becomes patches, as in ViT (Dosovitskiy et al. 2020,
 /// without its class token); token ids are embedded.
 ///
 /// Parameters, in the order of the draws: patches (nn.Conv2d) or embedding (nn.Embedding),
@@ -59,9 +60,6 @@ class TransformerImpl : public Classifier {
   /// width that heads do not divide, an image that patches do not divide, or a dropout outside
   /// 0 … 1.
   explicit TransformerImpl(const ImageShape& shape, const TransformerOptions& options = {});
-
-  /// // [N, C, H, W] floating point, or token ids [N, T ≤ tokens] int64  ->  [N, classes]
-  at::Tensor forward(at::Tensor input) override;
 
   /// "tokens", each encoder layer ("layers.0", …), "head".
   std::vector<ModelPart> parts() override;

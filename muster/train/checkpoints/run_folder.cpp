@@ -91,11 +91,10 @@ RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
     folder_.reset(::open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     return;
   }
-  throw usage_error(
-      {.refused = "the run in " + path_.string(),
-       .rule = "one process at a time trains in a folder",
-       .value = text_of(owner),
-       .hint = "wait for it or end it, or name another folder with --output"});
+  throw usage_error({.refused = "the run in " + path_.string(),
+                     .rule = "one process at a time trains in a folder",
+                     .value = text_of(owner),
+                     .hint = "wait for it or end it, or name another folder with --output"});
 }
 
 std::unique_ptr<RunFolder> RunFolder::make_fresh(const fs::path& first) {

@@ -23,20 +23,9 @@ using parallel::ShardedDataParallel;
 using tensor::NamedTensorList;
 using test::expect_same_state;
 using test::Ran;
-using test::run;
+using test::run_as;
 using test::small_run;
 using ::testing::HasSubstr;
-
-Ran run_as(const std::string& strategy,
-           train::TrainOptions options,
-           int world,
-           const std::filesystem::path& output,
-           const std::optional<std::filesystem::path>& resume = {},
-           int64_t stop_after = 0,
-           const std::string& backend = "thread") {
-  options.strategy = strategy;
-  return run(options, world, output, resume, stop_after, backend);
-}
 
 /// Stage 3 is strategy fsdp.
 std::string strategy_of(int stage) { return stage == 3 ? "fsdp" : concat("zero", stage); }
@@ -150,39 +139,6 @@ TEST(ZeroTraining, ClipsAndAccumulatesAsDdp) {
   EXPECT_LE(test::model_difference(run_as("fsdp", options, 3, three_folder.path()).last, ddp.last),
             2e-6);
   EXPECT_THAT(read_file(two_folder.path() / "metrics.jsonl"), HasSubstr("\"gradient_norm\""));
-}
-
-// Of three ranks one has no sample of the test, and gathers weights for the others all the same.
-TEST(FsdpTraining, EvaluatesWithRanksThatHaveNoBatch) {
-  train::TrainOptions options = small_run();
-  options.data = "synthetic:samples=40,test_samples=2,size=8,classes=4,noise=0.3";
-  options.validation_samples = 4;
-  options.batch_size = 12;
-  options.test_weights = "best";
-  const test::Folder ddp_folder, fsdp_folder;
-  const Ran ddp = run_as("ddp", options, 3, ddp_folder.path());
-  const Ran fsdp = run_as("fsdp", options, 3, fsdp_folder.path());
-  expect_same_state(fsdp.last, ddp.last);
-  EXPECT_EQ(fsdp.result.test.metrics["loss"], ddp.result.test.metrics["loss"]);
-}
-
-TEST(FsdpTraining, EndsWhereAPieceOfSomeRankIsNotFinite) {
-  train::TrainOptions options = small_run();
-  options.model = "mlp:hidden=16";
-  options.lr = 1e300;
-  options.max_steps = 1;
-  options.batch_size = 12;
-  const test::Folder folder;
-  EXPECT_THAT(test::error_of([&] { run_as("fsdp", options, 3, folder.path()); }),
-              HasSubstr("the tensor fc1."));
-}
-
-TEST(FsdpTraining, DoesNotAverageWeights) {
-  train::TrainOptions options = small_run();
-  options.ema_decay = 0.9;
-  const test::Folder folder;
-  EXPECT_THAT(test::error_of([&] { run_as("fsdp", options, 2, folder.path()); }),
-              HasSubstr("strategy fsdp with --ema-decay"));
 }
 
 TEST(ZeroTraining, OverGlooAgreesWithDdpAndResumesBitForBit) {
