@@ -6,6 +6,7 @@
 #include "muster/parallel/activations/blocks.h"
 #include "muster/parallel/activations/checkpointed.h"
 #include "muster/parallel/activations/offload.h"
+#include "muster/parallel/activations/unit_checkpoints.h"
 #include "muster/parallel/batch_norm/batch_norms_over_ranks.h"
 #include "muster/parallel/batch_norm/sync_batch_norm.h"
 #include "muster/parallel/ddp/ddp.h"

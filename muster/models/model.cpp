@@ -20,6 +20,7 @@ std::vector<tensor::Unit> Classifier::units() {
     for (const auto& module : part.modules) {
       for (at::Tensor& parameter : module->parameters())
         unit.parameters.push_back(std::move(parameter));
+      for (at::Tensor& buffer : module->buffers()) unit.buffers.push_back(std::move(buffer));
     }
     for (const auto& [name, parameter] : part.parameters) unit.parameters.push_back(parameter);
   }

@@ -24,10 +24,11 @@ namespace muster::tensor {
 // UnitCalls are asked. Scopes are the thread's and nest: the innermost one is asked first and hands on
 // to the one outside of it, the last of which calls the unit.
 
-/// A unit of a model, and the parameters that it uses.
+/// A unit of a model, and what it uses.
 struct Unit {
   std::string name;
   std::vector<at::Tensor> parameters = {};
+  std::vector<at::Tensor> buffers = {};  ///< running statistics: what its forward writes to
 };
 
 /// A module that knows its units, in the order in which it calls them: a base beside

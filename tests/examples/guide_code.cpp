@@ -248,6 +248,20 @@ void chosen_blocks() {
   const auto which = mp::cheapest_choice(meter.blocks(), /*budget_bytes=*/1 << 20);
 }
 
+void checkpointed_units() {
+  namespace mp = muster::parallel;
+  Units net;
+  const auto x = torch::rand({6, 4});
+  const std::vector<muster::tensor::Unit> units{{"layer0", net->layers[0]->parameters()}, {"layer1", net->layers[1]->parameters()}};
+  torch::Tensor out;
+  mp::UnitCheckpoints checkpoints(mp::parse_block_rule("every:2", "--blocks"), units);
+  {
+    const muster::tensor::UnitCallScope scope(checkpoints);
+    out = net->forward(x);
+  }
+  out.sum().backward();
+}
+
 void offloaded() {
   namespace mp = muster::parallel;
   Net net;
@@ -266,7 +280,7 @@ void offloaded() {
 
 int main(int argc, char**) {
   for (const auto run : {readme, fsdp, ddp_options, ddp_shares, norms_over_ranks, ddp_join, ddp_accumulation, ddp_hook, ddp_instead, checkpointed_functions,
-                         checkpointed_draws, chosen_blocks, offloaded}) run();
+                         checkpointed_draws, chosen_blocks, checkpointed_units, offloaded}) run();
   if (with_an_end() != 0) return 1;
   if (argc > 1) {  // not in the test: GPUs, a study's files, an error that is meant
     for (const auto run : {on_gpus, on_two_gpus, tuned, with_faults}) run();

@@ -82,6 +82,7 @@ Trainer::Trainer(const TaskMaker& make_task,
   if (resume) check_task(*task_, *resume);
   divergence_.begin(module());
   make_parts();
+  make_checkpoints();
   make_average();
   if (resume) {
     rehearse();
@@ -141,6 +142,25 @@ void Trainer::make_parts() {
                        .hint = "take --strategy zero2"});
   }
   batches_.cast_floats(input_dtype_of(module()));
+}
+
+void Trainer::make_checkpoints() {
+  constexpr std::string_view kFlag = "--activation-checkpointing";
+  const std::string& said = plan_.options.activation_checkpointing;
+  const parallel::BlockRule rule = parallel::parse_block_rule(said, kFlag);
+  if (rule.kind == parallel::BlockRule::Kind::kOff) return;
+  auto* model = dynamic_cast<tensor::HasUnits*>(module_.get());
+  std::vector<tensor::Unit> units;
+  if (model != nullptr) units = model->units();
+  if (units.empty()) {
+    throw usage_error({.refused = concat(kFlag, ' ', said),
+                       .rule = "the model is made of parts, which can be run again",
+                       .value = concat("task ", task_->name(), " has none"),
+                       .hint = "its module derives from tensor::HasUnits and calls its units by "
+                               "tensor::call_unit()"});
+  }
+  checkpoints_.emplace(
+      rule, std::move(units), parallel::RecomputeOptions{.generators = {{generator_}}});
 }
 
 /// A backward whose gradients are dropped, where the strategy wants one; see

@@ -142,6 +142,8 @@ void Trainer::backward(size_t index, const Share& share, bool last, StepSums& su
       const PrecisionGuard guard(plan_.precision.kind, device_of(share.batch));
       const parallel::BatchNormsOverRanks norms(plan_.options.sync_batch_norm ? &group_ : nullptr,
                                                 /*counts=*/!share.is_stand_in);
+      std::optional<tensor::UnitCallScope> units;
+      if (checkpoints_) units.emplace(*checkpoints_);
       result = part.strategy().forward(
           [&] { return task_->train_step(share.batch, context(Phase::kTrain, index)); });
     }

@@ -14,6 +14,7 @@
 
 #include "muster/data/loader/device_batches.h"
 #include "muster/optim/schedule.h"
+#include "muster/parallel/activations/unit_checkpoints.h"
 #include "muster/tensor/device/host_copy.h"
 #include "muster/train/checkpoints/checkpoint_writer.h"
 #include "muster/train/loop/divergence.h"
@@ -85,6 +86,7 @@ class Trainer {
   void open_folder();
   void make_task(const TaskMaker& make);
   void make_parts();
+  void make_checkpoints();
   void rehearse();
   void restore(const Checkpoint& checkpoint);
   Step train_epoch();
@@ -159,6 +161,7 @@ class Trainer {
   Meter::List metrics_;
   std::optional<ParameterGroups> groups_;
   std::vector<std::unique_ptr<TrainedPart>> parts_;
+  std::optional<parallel::UnitCheckpoints> checkpoints_;
   std::optional<WeightAverage> ema_;
   std::unique_ptr<optim::Schedule> schedule_;
   EarlyStopping best_;

@@ -118,6 +118,9 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
   if (options.comm_hook != "none") line("comm hook", options.comm_hook);
   if (options.find_unused_parameters) line("unused", "parameters are looked for in each step");
   if (options.sync_batch_norm) line("batch norm", "over the samples of all ranks");
+  if (options.activation_checkpointing != "off") {
+    line("activations", "run again in backward: ", options.activation_checkpointing);
+  }
   line("batch",
        options.batch_size,
        " = ",

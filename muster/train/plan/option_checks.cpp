@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/parallel/activations/block_choice.h"
 #include "muster/train/plan/lr_search.h"
 #include "muster/train/plan/placement.h"
 
@@ -47,6 +48,7 @@ void one_of(std::string_view flag,
 }
 
 void check_numbers(const FitOptions& options) {
+  parallel::parse_block_rule(options.activation_checkpointing, "--activation-checkpointing");
   count("--epochs", options.epochs, 1);
   count("--batch-size", options.batch_size, 1);
   parse_devices(options.devices);

@@ -50,6 +50,8 @@ struct FitOptions {
   std::string backend = "auto";    ///< a name of `muster list backends`, or auto
   std::string comm_hook = "none";  ///< how gradients travel: of `muster list comm-hooks`
   bool find_unused_parameters = false;  ///< steps may leave out parameters (ddp, dp, zero)
+  /// Parts that are run again in backward instead of keeping their activations: parse_block_rule's.
+  std::string activation_checkpointing = "off";
   bool sync_batch_norm = false;  ///< batch norms over all ranks; see Note [Batch norms over ranks]
   std::string optimizer = "sgd";
   LearningRate lr;  ///< the optimizer's own default if not given
@@ -211,6 +213,10 @@ void visit_options(Options& options, Visitor&& visit) {
                    kFixed,
                    false},
         options.sync_batch_norm);
+  visit(OptionInfo{"activation_checkpointing",
+                   "off|blocks|every:K|budget:BYTES",
+                   "parts of the model that run again in backward and keep no activations"},
+        options.activation_checkpointing);
   visit(OptionInfo{"epochs", "N", "times through the training data"}, options.epochs);
   visit(OptionInfo{"batch_size", "N", "samples per batch of all ranks together", kFixed},
         options.batch_size);

@@ -83,9 +83,9 @@ TEST(Plan, EveryWordThatHelpNamesIsTaken) {
       value = before;
     }
   });
-  // head, strategy and backend, device, precision, matmul precision, buffers, split, monitor, test
-  // weights, tensorboard
-  EXPECT_EQ(words, 2 + 2 + 3 + 3 + 3 + 2 + 4 + 2 + 2 + 3);
+  // activations, head, strategy and backend, device, precision, matmul precision, buffers, split,
+  // monitor, test weights, tensorboard
+  EXPECT_EQ(words, 2 + 2 + 2 + 3 + 3 + 3 + 2 + 4 + 2 + 2 + 3);
 }
 
 TEST(Plan, TheBatchIsGlobalAndSharedEqually) {
