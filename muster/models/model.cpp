@@ -16,21 +16,22 @@ void Classifier::set_generator(const at::Generator& generator) {
 std::vector<tensor::Unit> Classifier::units() {
   std::vector<tensor::Unit> units;
   for (const ModelPart& part : parts()) {
-    tensor::Unit& unit = units.emplace_back(part.name);
+    tensor::Unit unit{.name = part.name};
     for (const auto& module : part.modules) {
       for (at::Tensor& parameter : module->parameters())
         unit.parameters.push_back(std::move(parameter));
       for (at::Tensor& buffer : module->buffers()) unit.buffers.push_back(std::move(buffer));
     }
     for (const auto& [name, parameter] : part.parameters) unit.parameters.push_back(parameter);
+    if (!unit.parameters.empty()) units.push_back(std::move(unit));
   }
   return units;
 }
 
 at::Tensor Classifier::forward(at::Tensor images) {
-  if (called_parts_.empty()) called_parts_ = parts();
+  std::call_once(called_.once, [this] { called_.parts = parts(); });
   at::Tensor x = std::move(images);
-  for (const ModelPart& part : called_parts_) x = tensor::call_unit(part.name, part.forward, x);
+  for (const ModelPart& part : called_.parts) x = tensor::call_unit(part.name, part.forward, x);
   return x;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,11 +59,19 @@ class Classifier : public torch::nn::Module, public tensor::HasUnits {
   /// See Note [Parts of models]. They live as long as the model does. Empty: it is not cut, and has a
   /// forward of its own.
   virtual std::vector<ModelPart> parts() { return {}; }
-  /// The parts.
+  /// The parts that have parameters.
   std::vector<tensor::Unit> units() override;
 
  private:
-  std::vector<ModelPart> called_parts_;  // from the first forward on
+  /// From the first forward on, which may be several threads'. A copy of the model has none yet.
+  struct CalledParts {
+    CalledParts() = default;
+    CalledParts(const CalledParts& /*other*/) {}
+    CalledParts& operator=(const CalledParts& /*other*/) = delete;
+    std::once_flag once;
+    std::vector<ModelPart> parts;
+  };
+  CalledParts called_;
 };
 
 /// One model. `make` draws the initial weights from torch's default CPU generator, layer by layer

@@ -27,9 +27,13 @@ void ReleasableTensor::release() {
   is_there_ = false;
 }
 
-void ReleasableTensor::restore() {
+at::Tensor ReleasableTensor::fresh() const {
+  return at::empty(tensor_.sizes(), tensor_.options().requires_grad(false));
+}
+
+void ReleasableTensor::put_back(at::Tensor filled) {
   if (is_there_) return;
-  counterpart_ = at::empty(tensor_.sizes(), tensor_.options().requires_grad(false));
+  counterpart_ = std::move(filled);
   c10::StorageImpl* storage = tensor_.storage().unsafeGetStorageImpl();
   storage->swap_data_ptr(*counterpart_.storage().unsafeGetStorageImpl());
   is_there_ = true;

@@ -23,8 +23,10 @@ class ReleasableTensor {
 
   bool is_there() const { return is_there_; }
   void release();
-  /// Memory without values. Throws what the allocator throws; it is released then.
-  void restore();
+  /// Memory for it, without values, which nobody sees until put_back().
+  at::Tensor fresh() const;
+  /// It has the memory, and the values, of what fresh() gave.
+  void put_back(at::Tensor filled);
 
   const at::Tensor& tensor() const { return tensor_; }
 

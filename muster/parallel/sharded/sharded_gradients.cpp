@@ -53,6 +53,9 @@ ShardedGradients::ShardedGradients(const ShardedParameters& parameters,
   shards_.resize(parameters.buckets());
   order_.resize(parameters.buckets());
   std::iota(order_.begin(), order_.end(), 0);
+  // Buckets of units are in the order of the model, and backward comes to the last one first.
+  if (parameters.shards_weights()) std::reverse(order_.begin(), order_.end());
+  put_late_last();
   reset();
   for (size_t i = 0; i < count; ++i) {
     const at::Tensor& parameter = parameters.parameters()[i].second;
@@ -101,6 +104,7 @@ void ShardedGradients::zero_grad() {
 
 void ShardedGradients::reset() {
   backward_.reset();
+  is_ending_ = false;
   next_ = 0;
   flights_.clear();
   filled_.clear();
@@ -174,7 +178,32 @@ void ShardedGradients::fill(size_t parameter, const at::Tensor& gradient) {
 }
 
 void ShardedGradients::launch_full() {
-  while (next_ < order_.size() && filling_[order_[next_]].missing == 0) launch(order_[next_++]);
+  while (next_ < order_.size() && filling_[order_[next_]].missing == 0 &&
+         (is_ending_ || !is_late(order_[next_]))) {
+    launch(order_[next_++]);
+  }
+}
+
+bool ShardedGradients::is_late(size_t bucket) const {
+  return options_.find_unused_parameters && parameters_.shards_weights() &&
+         parameters_.unit(bucket) == 0;
+}
+
+void ShardedGradients::put_late_last() {
+  std::stable_partition(
+      order_.begin(), order_.end(), [this](size_t bucket) { return !is_late(bucket); });
+}
+
+void ShardedGradients::begin() {
+  if (backward_.expired()) begin_backward();
+}
+
+void ShardedGradients::complete(size_t bucket) {
+  const c10::NoGradGuard no_grad;
+  for (const size_t parameter : parameters_.layout(bucket).parameters) {
+    if (!arrived_[parameter]) fill(parameter, {});
+  }
+  launch_full();
 }
 
 void ShardedGradients::launch(size_t bucket) {
@@ -205,6 +234,7 @@ void ShardedGradients::land() {
 void ShardedGradients::end_backward() {
   const c10::NoGradGuard no_grad;
   backward_.reset();
+  is_ending_ = true;
   if (next_ < order_.size()) {
     if (!options_.find_unused_parameters) refuse_missing();
     for (size_t i = 0; i < arrived_.size(); ++i) {
@@ -223,6 +253,7 @@ void ShardedGradients::learn_order() {
   const distributed::ProcessGroup& group = parameters_.group();
   if (group.world_size() == 1) {
     order_ = filled_;
+    put_late_last();
     return;
   }
   at::Tensor order = at::empty({static_cast<int64_t>(filled_.size())}, at::kLong);
@@ -232,6 +263,7 @@ void ShardedGradients::learn_order() {
   order = order.cpu();
   const int64_t* learnt = order.const_data_ptr<int64_t>();
   order_.assign(learnt, learnt + order.numel());
+  put_late_last();
 }
 
 /// A parameter counts as reached where any rank reached it.

@@ -32,6 +32,10 @@ struct ShardedGradientOptions {
 // never holds more gradients than its shard, those buckets and the ones that backward is filling. A
 // second backward before zero_grad() adds to the shards: accumulation costs communication but no
 // memory.
+//
+// Where weights are in shards, all-gathers lie between these transfers, in an order that all ranks
+// share. A unit's bucket is full behind its backward at the latest: what was not reached is completed
+// there. The rest's, of which some rank may not reach a part, waits for the end then.
 
 /// Averages and shards the gradients of one rank's parameters. Used by the rank's own thread; on
 /// devices the hooks run on autograd's thread for the device while that one waits in backward().
@@ -48,6 +52,13 @@ class ShardedGradients {
   /// Has someone called the module's zero_grad() since the last backward? Its smallest parameter
   /// has a mark; see Note [Gradient marks].
   bool module_dropped() const { return backward_.expired() && mark_.gone() > 0; }
+
+  /// A backward is under way, though no gradient may come on this rank.
+  void begin();
+  /// In a backward: no more gradients come for this bucket. Where unused parameters are looked for and
+  /// weights are in shards, this has to be said at the same place on all ranks, since transfers of
+  /// weights lie between those of gradients.
+  void complete(size_t bucket);
 
   /// Drops this rank's shard alone.
   void drop();
@@ -76,6 +87,8 @@ class ShardedGradients {
   void reset();
   void complete_unused();
   void learn_order();
+  bool is_late(size_t bucket) const;
+  void put_late_last();
   [[noreturn]] void refuse_missing();
 
   const ShardedParameters& parameters_;
@@ -90,6 +103,7 @@ class ShardedGradients {
   std::vector<size_t> filled_;  // buckets in the order in which this backward filled them
   size_t next_ = 0;             // index into order_
   bool order_learnt_ = false;
+  bool is_ending_ = false;  // the backward: every bucket is launched
   /// Of the backward under way: gone with it, whether it ends or throws.
   std::weak_ptr<void> backward_;
   GradientMarks mark_;

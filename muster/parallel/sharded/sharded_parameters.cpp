@@ -142,7 +142,7 @@ void ShardedParameters::move_into_buckets() {
         ReleasableTensor(flat, text_of_released(parameters_[bucket.parameters[0]].first));
     weights_.back().release();
   }
-  gathers_.resize(layout_.size());
+  coming_.resize(layout_.size());
 }
 
 void ShardedParameters::make_shards(bool master_weights) {
@@ -218,28 +218,25 @@ void ShardedParameters::take_written(size_t bucket, bool all) {
 }
 
 void ShardedParameters::start_gather(size_t bucket) {
-  if (!shards_weights_ || is_gathered(bucket)) return;
+  if (!shards_weights_ || is_gathered(bucket) || coming_[bucket].work) return;
   const c10::NoGradGuard no_grad;
-  weights_[bucket].restore();
-  gathers_[bucket] =
-      distributed::detail::all_gather_single(*group_.c10d(), flats_[bucket], chunks_[bucket]);
+  const at::Tensor memory = weights_[bucket].fresh();
+  auto work = distributed::detail::all_gather_single(*group_.c10d(), memory, chunks_[bucket]);
+  coming_[bucket] = {.work = std::move(work), .memory = memory};
 }
 
 void ShardedParameters::finish_gather(size_t bucket) {
-  const auto work = std::exchange(gathers_[bucket], {});
-  if (!work) return;
-  try {
-    work->wait();
-  } catch (...) {
-    weights_[bucket].release();
-    throw;
-  }
+  Coming coming = std::exchange(coming_[bucket], {});
+  if (!coming.work) return;
+  coming.work->wait();
+  weights_[bucket].put_back(std::move(coming.memory));
 }
 
 void ShardedParameters::release(size_t bucket) {
-  if (!shards_weights_ || !is_gathered(bucket)) return;
+  if (!shards_weights_) return;
   const c10::NoGradGuard no_grad;
-  finish_gather(bucket);  // it is under way, and writes to the memory
+  finish_gather(bucket);  // it is under way, and writes to its memory
+  if (!is_gathered(bucket)) return;
   take_written(bucket, /*all=*/false);
   weights_[bucket].release();
 }

@@ -61,14 +61,15 @@ class ShardedParameters {
   size_t unit(size_t bucket) const { return units_[bucket]; }
   /// Collective, in the same order on all ranks: the bucket's weights begin to come in.
   void start_gather(size_t bucket);
-  /// They are there. Throws what the transfer throws; they are released then.
+  /// They are there; before, whoever looks at them gets an error still. Throws what the transfer
+  /// throws.
   void finish_gather(size_t bucket);
   /// The memory is free again, and whoever looks at its parameters gets an error. Values that were
   /// written to them meanwhile, alike on all ranks, become those of the shard.
   void release(size_t bucket);
   /// The values of a bucket that is gathered become those of the shard.
   void take_whole(size_t bucket);
-  /// Whether start_gather() was called since the last release().
+  /// Whether they are there.
   bool is_gathered(size_t bucket) const { return weights_[bucket].is_there(); }
 
   /// What this rank updates of a bucket, under the parameters' names // each [piece], views of the
@@ -165,7 +166,11 @@ class ShardedParameters {
   std::vector<at::Tensor> flats_;   // [world_size * chunk] per bucket: all parameters
   std::vector<at::Tensor> chunks_;  // [chunk] per bucket: this rank's, within the flat one or not
   std::vector<ReleasableTensor> weights_;  // the flat ones, where weights are in shards
-  std::vector<c10::intrusive_ptr<c10d::Work>> gathers_;  // by bucket, on their way
+  struct Coming {
+    c10::intrusive_ptr<c10d::Work> work;
+    at::Tensor memory;
+  };
+  std::vector<Coming> coming_;        // by bucket; without work: none
   std::vector<Tie> ties_;             // by parameter; no memory for one without elements
   std::vector<NamedTensors> shards_;  // by bucket
   std::unordered_map<std::string, Place> places_;

@@ -6,7 +6,9 @@
 
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/custom_class.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -127,16 +129,49 @@ void ShardedUnits::release_but(size_t kept) {
   }
 }
 
-void ShardedUnits::begin_forward() {
-  if (!order_.empty()) last_order_ = std::exchange(order_, {});
+void ShardedUnits::begin_forward(bool in_named_order) {
+  if (c10::GradMode::is_enabled() && !order_.empty()) last_order_ = std::exchange(order_, {});
+  called_ = 0;
+  in_named_order_ = in_named_order;
   release_but(0);
+  rest_stays_ = is_whole(0);
   gather(0);
 }
 
-void ShardedUnits::end_forward(const std::vector<at::Tensor>& outputs) {
-  if (c10::GradMode::is_enabled()) return watch_backward(outputs, 0, std::nullopt);
+void ShardedUnits::end_forward() {
+  if (c10::GradMode::is_enabled()) return;
   release_but(0);
-  release(0);
+  if (!rest_stays_) release(0);
+  if (!in_named_order_ || called_ + 1 == buckets_.size()) return;
+  throw refused_unit(units_.name(called_ + 1),
+                     "a forward that other ranks stand aside from calls every unit",
+                     concat(called_, " of ", buckets_.size() - 1, " calls"),
+                     "");
+}
+
+bool ShardedUnits::is_whole(size_t unit) const {
+  return std::all_of(buckets_[unit].begin(), buckets_[unit].end(), [this](size_t bucket) {
+    return parameters_.is_gathered(bucket);
+  });
+}
+
+/// What is sent for while `unit` runs: what came next last time, or by name.
+ShardedUnits::Number ShardedUnits::next_of(size_t unit) {
+  if (c10::GradMode::is_enabled()) {
+    const size_t next = order_.size();  // it is in
+    const bool as_before = next < last_order_.size() && last_order_[next - 1] == unit;
+    return as_before ? Number(last_order_[next]) : std::nullopt;
+  }
+  ++called_;
+  if (in_named_order_ && unit != called_) {
+    throw refused_unit(
+        units_.name(unit),
+        "a forward that other ranks stand aside from calls units in the order in which "
+        "they were named",
+        concat("call ", called_),
+        "name them in the order of their calls");
+  }
+  return unit + 1 < buckets_.size() ? Number(unit + 1) : std::nullopt;
 }
 
 std::vector<at::Tensor> ShardedUnits::call(std::string_view name,
@@ -152,34 +187,68 @@ std::vector<at::Tensor> ShardedUnits::call(std::string_view name,
   }
   const Reset reset{running_};
   running_ = unit;
-  const size_t position = order_.size();
-  const Number before = position > 0 ? Number(order_.back()) : std::nullopt;
-  order_.push_back(unit);
-  const bool as_before = position < last_order_.size() && last_order_[position] == unit;
-  gather(unit);
-  if (as_before && position + 1 < last_order_.size()) start(last_order_[position + 1]);
-  std::vector<at::Tensor> outputs = hand_on(name, forward, inputs);
   const bool with_gradients = c10::GradMode::is_enabled();
-  if (with_gradients) watch_backward(outputs, unit, before);
+  const Run run{.unit = unit,
+                .before = order_.empty() ? std::nullopt : Number(order_.back()),
+                .is_first = std::find(order_.begin(), order_.end(), unit) == order_.end()};
+  if (with_gradients) order_.push_back(unit);
+  const Number next = next_of(unit);
+  gather(unit);
+  if (next) start(*next);
+  std::vector<at::Tensor> outputs = hand_on(name, forward, inputs);
   // Of the last one backward begins at once.
-  const bool is_last = as_before && position + 1 == last_order_.size();
-  if (!with_gradients || !is_last) release(unit);
+  const bool is_last = with_gradients && order_ == last_order_;
+  if (!is_last) release(unit);
+  return with_gradients ? gated(std::move(outputs), run) : outputs;
+}
+
+/// Behind a unit's outputs: backward comes here before it comes to the unit.
+struct ShardedUnits::Gate : torch::autograd::Function<Gate> {
+  struct Kept : torch::CustomClassHolder {
+    std::weak_ptr<ShardedUnits> units;
+    Run run;
+  };
+
+  /// The same memory and version, and no view: it may be changed in place as any result.
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
+                                                const c10::intrusive_ptr<Kept>& kept,
+                                                at::TensorList outputs) {
+    context->set_materialize_grads(false);
+    context->saved_data["kept"] = c10::IValue::make_capsule(kept);
+    torch::autograd::variable_list same;
+    for (const at::Tensor& output : outputs) same.push_back(output.detach());
+    return same;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto kept =
+        c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
+    if (const auto units = kept->units.lock()) units->before_backward(kept->run);
+    gradients.insert(gradients.begin(), at::Tensor());  // of `kept`
+    return gradients;
+  }
+};
+
+std::vector<at::Tensor> ShardedUnits::gated(std::vector<at::Tensor> outputs, const Run& run) {
+  if (!parameters_.shards_weights()) return outputs;
+  std::vector<at::Tensor> in_graph;
+  for (const at::Tensor& output : outputs) {
+    if (output.defined() && output.requires_grad()) in_graph.push_back(output);
+  }
+  if (in_graph.empty()) return outputs;
+  const auto kept = c10::make_intrusive<Gate::Kept>();
+  kept->units = weak_from_this();
+  kept->run = run;
+  const auto same = Gate::apply(kept, at::TensorList(in_graph));
+  size_t next = 0;
+  for (at::Tensor& output : outputs) {
+    if (output.defined() && output.requires_grad()) output = same[next++];
+  }
   return outputs;
 }
 
-void ShardedUnits::watch_backward(const std::vector<at::Tensor>& outputs,
-                                  size_t unit,
-                                  Number before) {
-  if (!parameters_.shards_weights()) return;
-  for (const at::Tensor& output : outputs) {
-    if (!output.defined() || !output.requires_grad() || output.is_leaf()) continue;
-    output.register_hook([self = weak_from_this(), unit, before](const at::Tensor& /*gradient*/) {
-      if (const auto units = self.lock()) units->before_backward(unit, before);
-    });
-  }
-}
-
-void ShardedUnits::before_backward(size_t unit, Number before) {
+void ShardedUnits::before_backward(const Run& run) {
   const c10::NoGradGuard no_grad;
   if (backward_.expired()) {
     const auto alive = std::make_shared<char>();
@@ -191,32 +260,40 @@ void ShardedUnits::before_backward(size_t unit, Number before) {
       units->backward_.reset();
       units->in_backward_.reset();
       units->release_but(0);
-      units->release(0);
     });
+    if (begins_) begins_();
   }
+  leave_backward();
+  release_but(run.unit);
   gather(0);
-  if (unit == 0 || in_backward_ == unit) return;  // by another one of its outputs
-  in_backward_ = unit;
-  release_but(unit);
-  gather(unit);
-  if (before) start(*before);
+  gather(run.unit);
+  if (run.before) start(*run.before);
+  in_backward_ = run;
 }
 
-UnitsInForward::UnitsInForward(ShardedUnits& units)
+void ShardedUnits::leave_backward() {
+  const auto left = std::exchange(in_backward_, std::nullopt);
+  if (!left || !left->is_first || !over_) return;
+  for (const size_t bucket : buckets_[left->unit]) over_(bucket);
+}
+
+UnitsInForward::UnitsInForward(ShardedUnits& units, bool in_named_order)
     : scope_(units), autocast_caches_(at::autocast::is_autocast_cache_enabled()) {
-  units.begin_forward();
+  units.begin_forward(in_named_order);
   at::autocast::set_autocast_cache_enabled(false);
 }
 
 UnitsInForward::~UnitsInForward() { at::autocast::set_autocast_cache_enabled(autocast_caches_); }
 
 void ShardedUnits::stand_aside() {
+  const c10::NoGradGuard no_grad;
   begin_forward();
-  for (const size_t unit : last_order_) {
+  for (size_t unit = 1; unit < buckets_.size(); ++unit) {
     gather(unit);
+    if (unit + 1 < buckets_.size()) start(unit + 1);
     release(unit);
   }
-  release(0);
+  end_forward();
 }
 
 void ShardedUnits::release_all() {
@@ -230,16 +307,22 @@ void ShardedUnits::release_all() {
 }
 
 void ShardedUnits::hold() {
+  if (holds_ == 0) rest_stays_ = is_whole(0);
   for (size_t unit = 0; unit < buckets_.size(); ++unit) gather(unit);
   ++holds_;
 }
 
-void ShardedUnits::release_held() {
-  if (--holds_ > 0) return;
+void ShardedUnits::take_held() {
+  if (holds_ == 0) return;
   // Whoever wrote may have done it past the version counters, as some backends' broadcasts do.
   for (size_t bucket = 0; bucket < parameters_.buckets(); ++bucket) parameters_.take_whole(bucket);
+}
+
+void ShardedUnits::release_held() {
+  if (holds_ == 1) take_held();
+  if (--holds_ > 0) return;
   release_but(0);
-  release(0);
+  if (!rest_stays_) release(0);
 }
 
 }  // namespace muster::parallel

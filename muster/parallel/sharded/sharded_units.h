@@ -28,7 +28,11 @@ using ShardUnit = tensor::Unit;
 // of the unit that came next last time are on their way. Backward: a hook on the unit's outputs
 // gathers them again, releases the unit whose backward is over and sends for the unit that ran before
 // this one. So no more than two units are whole at a time, and the rest: what belongs to no unit, or
-// to several of them, is gathered at the beginning of a forward and stays until backward is over.
+// to several of them, is gathered at the beginning of a forward and stays until the step.
+//
+// The hook is a node of its own behind all outputs of a unit: it runs before any of the unit's, also
+// where an output is changed in place outside, is a view, or is an input that was passed on. What a
+// unit computes beside its outputs (a member that keeps an attention map) must not go into the loss.
 //
 // A unit is released when the backward of the one before it begins, and not when its last gradient
 // is there: what is frozen, or looked at besides, has been used by then, since autograd takes what
@@ -64,21 +68,34 @@ class ShardedUnits final : public tensor::UnitCalls,
   /// `parameters` outlive it; their buckets are the map's units.
   ShardedUnits(ShardedParameters& parameters, UnitMap units);
 
-  /// The rest is there from now on. Collective.
-  void begin_forward();
-  /// `outputs`: what forward gave. Without gradients nothing stays.
-  void end_forward(const std::vector<at::Tensor>& outputs);
+  /// `begins`: called before the first unit's backward. `over`: behind a unit's, where it ran several
+  /// times of its first run, with each of its buckets; not behind the last one's.
+  void watch_backward(std::function<void()> begins, std::function<void(size_t bucket)> over) {
+    begins_ = std::move(begins);
+    over_ = std::move(over);
+  }
+
+  /// The rest is there from now on. With `in_named_order` a usage error is thrown if units are called
+  /// in another order than they were named in. Collective.
+  void begin_forward(bool in_named_order = false);
+  /// Without gradients nothing stays that was not there.
+  void end_forward();
   std::vector<at::Tensor> call(std::string_view unit,
                                const tensor::UnitForward& forward,
                                const std::vector<at::Tensor>& inputs) override;
 
-  /// Takes part in a forward without gradients of the other ranks, which call their units as this
-  /// one did last, or in the order in which they were named. Collective.
+  /// Takes part in a forward without gradients of the other ranks, in the order in which units were
+  /// named. Collective.
   void stand_aside();
 
   /// What an optimizer's step, or a forward that threw, must not leave. Throws a usage error while
   /// all weights are held.
   void release_all();
+
+  /// Weights of units that an error left behind.
+  void release_units() { release_but(0); }
+  /// What was written to weights that are held becomes the shards'.
+  void take_held();
 
   /// All weights are whole from hold() to release_held(). Collective.
   void hold();
@@ -91,16 +108,32 @@ class ShardedUnits final : public tensor::UnitCalls,
   void gather(size_t unit);
   void release(size_t unit);
   void release_but(size_t kept);
-  void watch_backward(const std::vector<at::Tensor>& outputs, size_t unit, Number before);
-  void before_backward(size_t unit, Number before);
+  /// A unit's run in a forward.
+  struct Run {
+    size_t unit;
+    Number before;  ///< the unit that ran before it
+    bool is_first;  ///< of this unit in the forward
+  };
+  struct Gate;
+
+  Number next_of(size_t unit);
+  bool is_whole(size_t unit) const;
+  std::vector<at::Tensor> gated(std::vector<at::Tensor> outputs, const Run& run);
+  void before_backward(const Run& run);
+  void leave_backward();
 
   ShardedParameters& parameters_;
   UnitMap units_;
   std::vector<std::vector<size_t>> buckets_;  // by unit
   std::vector<size_t> order_, last_order_;    // of units, in this forward and in the one before
   Number running_;                            // the unit that forward is in
-  Number in_backward_;
+  size_t called_ = 0;                         // units, in a forward without gradients
+  bool in_named_order_ = false;
+  bool rest_stays_ = false;  // was there before the forward, or before all weights were held
+  std::optional<Run> in_backward_;
   std::weak_ptr<void> backward_;  // the one under way
+  std::function<void()> begins_;
+  std::function<void(size_t)> over_;
   int holds_ = 0;
 };
 
@@ -108,7 +141,7 @@ class ShardedUnits final : public tensor::UnitCalls,
 class UnitsInForward {
  public:
   /// Collective: the rest is there from now on.
-  explicit UnitsInForward(ShardedUnits& units);
+  explicit UnitsInForward(ShardedUnits& units, bool in_named_order = false);
   ~UnitsInForward();
   UnitsInForward(const UnitsInForward&) = delete;
   UnitsInForward& operator=(const UnitsInForward&) = delete;

@@ -98,6 +98,10 @@ ZeroCore::ZeroCore(const NamedTensors& parameters,
                                marks_.put();
                                gradients_->drop();
                              }});
+  if (units_ && options.find_unused_parameters) {
+    units_->watch_backward([this] { gradients_->begin(); },
+                           [this](size_t bucket) { gradients_->complete(bucket); });
+  }
   identity_.record(parameters_.parameters(), frozen);
   if (parameters_.group().world_size() == 1) return;
   std::vector<at::Tensor> untrained;  // the trained ones are rank 0's already
@@ -119,6 +123,7 @@ void ZeroCore::broadcast(const std::vector<at::Tensor>& tensors) const {
 
 void ZeroCore::before_forward() {
   if (dropped()) zero_grad();
+  if (units_) units_->release_units();
   if (units_ || c10::GradMode::is_enabled()) take_weights();
   broadcast(buffers_);
 }
@@ -148,10 +153,16 @@ bool ZeroCore::dropped() const {
                      .hint = "write zero.zero_grad()"});
 }
 
-NamedTensors ZeroCore::gather_weights() const {
+NamedTensors ZeroCore::own_weights() {
+  take_weights();
+  if (units_) units_->take_held();
+  return parameters_.own_weights();
+}
+
+NamedTensors ZeroCore::gather_weights() {
   const std::string kind = "weight/";
   NamedTensors own, out;
-  for (const auto& [name, piece] : parameters_.own_weights()) own.emplace_back(kind + name, piece);
+  for (const auto& [name, piece] : own_weights()) own.emplace_back(kind + name, piece);
   for (auto& [name, tensor] : parameters_.gather(own))
     out.emplace_back(name.substr(kind.size()), std::move(tensor));
   return out;

@@ -61,7 +61,9 @@ class ZeroCore {
   const std::shared_ptr<ShardedUnits>& units() const { return units_; }
   /// The trained parameters, whole, under their names on rank 0's CPU; nothing elsewhere.
   /// Collective: no rank ever holds more of the others' than one tensor.
-  NamedTensors gather_weights() const;
+  NamedTensors gather_weights();
+  /// This rank's pieces of them // each [piece], in their own dtype, under their names.
+  NamedTensors own_weights();
 
   /// Collective: rank 0's buffers go to all, in stage 2 (in stage 1 DDP does it). Where gradients
   /// are on: weights loaded since are taken; throws a usage error for a parameter that is of
@@ -278,11 +280,17 @@ class ShardedDataParallel {
   /// neither this nor a step.
   WholeWeights whole_weights() { return WholeWeights(core_->units()); }
   /// See ZeroCore.
-  NamedTensors gather_weights() const { return core_->gather_weights(); }
-  /// This rank's pieces of the parameters // each [piece], in their own dtype, under their names.
-  NamedTensors own_weights() const { return core_->parameters().own_weights(); }
-  /// Stage 3: takes part in a forward without gradients that other ranks make and this one, which has
-  /// no batch left, does not. Collective.
+  NamedTensors gather_weights() { return core_->gather_weights(); }
+  NamedTensors own_weights() { return core_->own_weights(); }
+  /// Stage 3: a forward without gradients from which other ranks may stand aside. Throws a usage error
+  /// unless it calls all units, once each, in the order in which they were named.
+  template <class Pass>
+  auto evaluate(Pass&& pass) {
+    check_module();
+    core_->before_forward();
+    return run_units(pass, /*in_named_order=*/true);
+  }
+  /// Stage 3: takes part in evaluate() of the other ranks; this one has no batch left. Collective.
   void stand_aside() {
     core_->before_forward();
     core_->units()->stand_aside();
@@ -303,18 +311,15 @@ class ShardedDataParallel {
  private:
   /// Stage 3.
   template <class Pass>
-  auto run_units(Pass& pass) {
+  auto run_units(Pass& pass, bool in_named_order = false) {
     ShardedUnits& units = *core_->units();
-    const UnitsInForward scope(units);
+    const UnitsInForward scope(units, in_named_order);
     if constexpr (std::is_void_v<decltype(pass())>) {
       pass();
-      units.end_forward({});
+      units.end_forward();
     } else {
       auto result = pass();
-      std::vector<at::Tensor> outputs;
-      const auto add = [&](at::Tensor& tensor) { outputs.push_back(tensor); };
-      detail::visit_tensors(result, add);
-      units.end_forward(outputs);
+      units.end_forward();
       return result;
     }
   }

@@ -130,16 +130,17 @@ void Trainer::make_parts() {
   if (const std::string line = groups_->line(); !line.empty()) log_.note(line);
   std::vector<TaskPart> parts = task_->parts();
   if (parts.empty()) parts.push_back({"", module_});
+  const StrategyEntry& strategy = strategies().at(plan_.strategy_name);
+  if (strategy.takes_whole_task && (parts.size() > 1 || parts[0].module != module_)) {
+    throw usage_error({.refused = concat("--strategy ", strategy.name),
+                       .rule = "weights in shards are those of the whole module",
+                       .value = concat("task ", task_->name(), " has parts of its own"),
+                       .hint = "take --strategy zero2"});
+  }
   for (TaskPart& part : parts) {
     ParameterRules rules = groups_->rules_of(*part.module, part.name);
     parts_.push_back(std::make_unique<TrainedPart>(
         std::move(part.name), plan_, std::move(part.module), group_, std::move(rules)));
-  }
-  if (parts_.size() > 1 && parts_[0]->strategy().shards_weights()) {
-    throw usage_error({.refused = concat("--strategy ", plan_.options.strategy),
-                       .rule = "weights in shards are those of the whole module",
-                       .value = concat("task ", task_->name(), " has ", parts_.size(), " parts"),
-                       .hint = "take --strategy zero2"});
   }
   batches_.cast_floats(input_dtype_of(module()));
 }

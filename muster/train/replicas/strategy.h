@@ -117,6 +117,7 @@ struct StrategyEntry {
   void (*check)(const FitOptions& options, const FitNumbers& numbers, const ParamValues& params);
   /// Collective; `params` have been checked.
   std::unique_ptr<Strategy> (*make)(StrategyRequest request, const ParamValues& params);
+  bool takes_whole_task = false;  ///< not one of several parts of a task
 };
 
 /// Bytes of `bucket_mb` MiB. Throws a usage error that names `owner` for none, and for more than a

@@ -35,7 +35,7 @@ class ZeroStrategy final : public Strategy {
     return std::make_shared<parallel::WholeWeights>(zero_.whole_weights());
   }
   StepResult evaluate(const std::function<StepResult()>& pass) override {
-    return shards_weights_ ? zero_.run_forward(pass) : pass();
+    return shards_weights_ ? zero_.evaluate(pass) : pass();
   }
   void stand_aside() override {
     if (shards_weights_) zero_.stand_aside();

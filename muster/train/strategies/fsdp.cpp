@@ -51,6 +51,7 @@ extern constinit const StrategyEntry fsdp_entry{
     RankSource::kProcesses,
     kFsdpParams,
     &check_fsdp,
-    &make_fsdp};
+    &make_fsdp,
+    /*takes_whole_task=*/true};
 
 }  // namespace muster::train
