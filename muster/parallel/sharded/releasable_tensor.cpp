@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <ATen/ops/empty.h>
+#include <c10/core/InferenceMode.h>
 
 namespace muster::parallel {
 
@@ -28,6 +29,8 @@ void ReleasableTensor::release() {
 }
 
 at::Tensor ReleasableTensor::fresh() const {
+  // Other threads write to it, which an inference tensor refuses.
+  const c10::InferenceMode no_inference(false);
   return at::empty(tensor_.sizes(), tensor_.options().requires_grad(false));
 }
 

@@ -17,6 +17,12 @@
 
 namespace muster::train {
 
+// Note [Fast dev run]
+// As Lightning's: does the program run at all? One epoch of one step on one batch, a batch of the
+// validation, one of the test, whatever --epochs, --max-steps and the limits say; without early
+// stopping. The schedule's rate is that of the whole run's first step. fit() writes and saves as
+// ever to the folder it is given; a program gives it a temporary one, and removes it at the end.
+
 /// Samples of the splits; a run may be without validation, or without test.
 struct SplitFacts {
   int64_t train = 0;

@@ -96,8 +96,9 @@ Bytes of_zero(int stage, int world, torch::Dtype dtype, int peak_from = 3) {
     if (peak_from == 1) step_done();
     for (int step = 0; step < 4; ++step) {
       zero.zero_grad();
-      const torch::Tensor scores =
-          zero.run_forward([&] { return run(net, torch::ones({1, kWidth}).to(dtype)); });
+      const torch::Tensor scores = zero.run_forward([&] {
+        return run(net, torch::ones({1, kWidth}).to(dtype));
+      });
       pass(scores).backward();
       zero.step(adam);
       step_done();

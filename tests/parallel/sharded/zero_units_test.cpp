@@ -10,6 +10,7 @@
 #include "muster/parallel/sharded/zero.h"
 #include "muster/testing/run_ranks.h"
 
+#include "tests/parallel/sharded/unit_net.h"
 #include "tests/parallel/sharded/zero_nets.h"
 #include "tests/support/error_of.h"
 
@@ -25,57 +26,15 @@ using test::bit_equal;
 using test::copies;
 using test::difference;
 using test::error_of;
+using test::kUnitWidth;
+using test::rows_of;
 using test::state_of;
+using test::UnitNet;
+using test::UnitNetImpl;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 using Tensors = std::vector<torch::Tensor>;
-
-constexpr int64_t kUnitWidth = 6;
-
-/// Layers as units between two that are none; what runs, and how, is the test's.
-struct UnitNetImpl : torch::nn::Module {
-  explicit UnitNetImpl(int64_t count) {
-    torch::manual_seed(11);
-    first = register_module("first", torch::nn::Linear(kUnitWidth, kUnitWidth));
-    for (int64_t i = 0; i < count; ++i) {
-      layers.push_back(
-          register_module("layer" + std::to_string(i), torch::nn::Linear(kUnitWidth, kUnitWidth)));
-    }
-    last = register_module("last", torch::nn::Linear(kUnitWidth, 2));
-    to(torch::kDouble);
-  }
-
-  torch::Tensor layer(size_t i, const torch::Tensor& x) {
-    return torch::tanh(tensor::call_unit("layer" + std::to_string(i), layers.at(i), x));
-  }
-  torch::Tensor forward(const torch::Tensor& x) {
-    torch::Tensor h = first(x);
-    for (const size_t i : order.empty() ? in_order() : order) h = layer(i, h);
-    return last(h);
-  }
-  std::vector<size_t> in_order() const {
-    std::vector<size_t> all;
-    for (size_t i = 0; i < layers.size(); ++i) all.push_back(i);
-    return all;
-  }
-  std::vector<ShardUnit> units() const {
-    std::vector<ShardUnit> all;
-    for (size_t i = 0; i < layers.size(); ++i) all.push_back({"layer" + std::to_string(i)});
-    return all;
-  }
-
-  torch::nn::Linear first{nullptr}, last{nullptr};
-  std::vector<torch::nn::Linear> layers;
-  std::vector<size_t> order;  ///< of calls, if not each once
-};
-TORCH_MODULE(UnitNet);
-
-torch::Tensor rows_of(int rank, int world) {
-  auto generator = torch::make_generator<at::CPUGeneratorImpl>(uint64_t{5});
-  return torch::randn({12, kUnitWidth}, generator, torch::kDouble)
-      .narrow(0, rank * 12 / world, 12 / world);
-}
 
 /// The weights after `train(net, zero-or-null, rows)` on each of so many ranks, or on one without
 /// shards.
@@ -272,115 +231,6 @@ TEST(ZeroUnits, SayWhatIsWrongWhereWeightsAreNotThere) {
                 }),
                 text);
   });
-}
-
-/// What a test runs between the units of a net, on one device and with shards alike: the norm of all
-/// gradients of two backwards.
-using UnitsPass = std::function<torch::Tensor(UnitNet&, const torch::Tensor&)>;
-
-void expect_same_norm(const UnitsPass& pass) {
-  UnitNet alone(3);
-  double expected = 0;
-  for (int i = 0; i < 2; ++i) {
-    alone->zero_grad();
-    pass(alone, rows_of(0, 1)).backward();
-    double squares = 0;
-    for (const torch::Tensor& parameter : alone->parameters()) {
-      if (parameter.grad().defined()) squares += parameter.grad().square().sum().item<double>();
-    }
-    expected = std::sqrt(squares);
-  }
-  for (const char* backend : {"thread", "gloo"}) {
-    std::vector<UnitNet> nets{UnitNet(3), UnitNet(3)};
-    run_ranks(
-        2,
-        [&](ProcessGroup group) {
-          UnitNet net = nets[group.rank()];
-          ShardedDataParallel zero(
-              net, group, {.stage = 3, .find_unused_parameters = true, .units = net->units()});
-          for (int i = 0; i < 2; ++i) {
-            zero.zero_grad();
-            zero.run_forward([&] { return pass(net, rows_of(0, 1)); }).backward();
-            EXPECT_NEAR(zero.clip_grad_norm(1e9), expected, 1e-10) << backend << i;
-          }
-        },
-        {.backend = backend});
-  }
-}
-
-torch::Tensor unit(UnitNet& net, size_t i, const torch::Tensor& x) {
-  return tensor::call_unit("layer" + std::to_string(i), net->layers[i], x);
-}
-
-// linear() of three dimensions ends in a view.
-TEST(ZeroUnits, MayHaveTheirOutputsChangedInPlace) {
-  expect_same_norm([](UnitNet& net, const torch::Tensor& rows) {
-    torch::Tensor x = rows.view({2, 6, kUnitWidth});
-    for (const size_t i : {0, 1, 2}) x = unit(net, i, x).relu_();
-    return x.sum();
-  });
-  // One whose own operations keep the output: refused as it is without shards.
-  std::vector<UnitNet> nets{UnitNet(1), UnitNet(1)};
-  run_ranks(2, [&](ProcessGroup group) {
-    UnitNet net = nets[group.rank()];
-    ShardedDataParallel zero(net, group, {.stage = 3, .units = net->units()});
-    const auto tanh_of = [&](const torch::Tensor& x) { return torch::tanh(net->layers[0](x)); };
-    const torch::Tensor loss = zero.run_forward(
-        [&] { return tensor::call_unit("layer0", tanh_of, rows_of(0, 1)).mul_(2).sum(); });
-    EXPECT_THAT(error_of([&] { loss.backward(); }), HasSubstr("inplace operation"));
-  });
-}
-
-TEST(ZeroUnits, MayPassTheirInputsOn) {
-  expect_same_norm([](UnitNet& net, const torch::Tensor& rows) {
-    const auto same = [](const torch::Tensor& x) { return x; };
-    const torch::Tensor x = unit(net, 0, rows);
-    const torch::Tensor y = tensor::call_unit("layer1", same, x);
-    return unit(net, 2, torch::tanh(y)).sum();
-  });
-  expect_same_norm([](UnitNet& net, const torch::Tensor& rows) {
-    const auto both = [&](const Tensors& in) { return Tensors{net->layers[1](in[0]), in[0]}; };
-    const Tensors two = tensor::call_unit("layer1", both, Tensors{unit(net, 0, rows)});
-    return unit(net, 2, two[0] * two[1]).sum();
-  });
-}
-
-// Ranks that reach unlike parameters of the same units: transfers of weights and of gradients take
-// turns all the same.
-TEST(ZeroUnits, MayBeReachedInUnlikePartsOnTheRanks) {
-  UnitNet alone(4);
-  const auto pass = [](UnitNet& net, int rank, const torch::Tensor& rows) {
-    torch::Tensor x = net->first(rows);
-    for (size_t i = 0; i < 4; ++i) {
-      const bool without_bias = static_cast<int>(i) == rank + 1;
-      const auto layer = [&net, i, without_bias](const torch::Tensor& in) {
-        return without_bias ? torch::linear(in, net->layers[i]->weight) : net->layers[i](in);
-      };
-      x = torch::tanh(tensor::call_unit("layer" + std::to_string(i), layer, x));
-    }
-    return rank == 0 ? net->last(x).sum() : x.sum();
-  };
-  double squares = 0;
-  for (int rank = 0; rank < 3; ++rank) (pass(alone, rank, rows_of(rank, 3)) / 3).backward();
-  for (const torch::Tensor& parameter : alone->parameters())
-    squares += parameter.grad().square().sum().item<double>();
-  for (const char* backend : {"thread", "shm", "gloo"}) {
-    std::vector<UnitNet> nets{UnitNet(4), UnitNet(4), UnitNet(4)};
-    run_ranks(
-        3,
-        [&](ProcessGroup group) {
-          UnitNet net = nets[group.rank()];
-          ShardedDataParallel zero(
-              net, group, {.stage = 3, .find_unused_parameters = true, .units = net->units()});
-          for (int i = 0; i < 3; ++i) {
-            zero.zero_grad();
-            zero.run_forward([&] { return pass(net, group.rank(), rows_of(group.rank(), 3)); })
-                .backward();
-            EXPECT_NEAR(zero.clip_grad_norm(1e9), std::sqrt(squares), 1e-10) << backend << i;
-          }
-        },
-        {.backend = backend});
-  }
 }
 
 TEST(ZeroUnits, AreNotSeenWhileTheyAreOnTheirWay) {
