@@ -190,7 +190,7 @@ std::vector<at::Tensor> ShardedUnits::call(std::string_view name,
   const bool with_gradients = c10::GradMode::is_enabled();
   const Run run{.unit = unit,
                 .before = order_.empty() ? std::nullopt : Number(order_.back()),
-                .is_first = std::find(order_.begin(), order_.end(), unit) == order_.end()};
+                .is_first = std::ranges::find(order_, unit) == order_.end()};
   if (with_gradients) order_.push_back(unit);
   const Number next = next_of(unit);
   gather(unit);

@@ -9,6 +9,7 @@
 
 #include "muster/base/text.h"
 #include "muster/data/sets/tensor_dataset.h"
+#include "muster/tensor/unit_call.h"
 #include "muster/testing/run_ranks.h"
 #include "muster/train/loop/fit.h"
 #include "muster/train/loop/resolve.h"
@@ -185,7 +186,9 @@ TEST(CommHookRun, IsRefusedWhereItHasNoSense) {
 }
 
 /// Two ways through, taken in turn.
-struct ForkedImpl : torch::nn::Module {
+struct ForkedImpl : torch::nn::Module, tensor::HasUnits {
+  std::vector<tensor::Unit> units() override { return {{"stem", stem->parameters()}}; }
+
   torch::nn::Linear stem = register_module("stem", torch::nn::Linear(3, 4));
   torch::nn::Linear left = register_module("left", torch::nn::Linear(4, 1));
   torch::nn::Linear right = register_module("right", torch::nn::Linear(4, 1));
@@ -199,7 +202,8 @@ class ForkedTask final : public train::Task {
   train::StepResult train_step(const data::Batch& batch,
                                const train::StepContext& context) override {
     torch::nn::Linear& way = context.step % 2 == 0 ? net_->left : net_->right;
-    const torch::Tensor out = way(torch::tanh(net_->stem(batch["x"]))).squeeze(1);
+    const torch::Tensor stem = tensor::call_unit("stem", net_->stem, batch["x"]);
+    const torch::Tensor out = way(torch::tanh(stem)).squeeze(1);
     return {torch::mse_loss(out, batch["y"])};
   }
 

@@ -273,7 +273,7 @@ TEST(ParameterGroups, OfATaskTrainAsTorchsOptimizerWithGroups) {
     torch::mse_loss(net->forward(x), y).backward();
     optimizer.step();
   }
-  for (const std::string strategy : {"ddp", "zero1", "zero2", "fsdp"}) {
+  for (const std::string strategy : {"ddp", "zero1", "zero2"}) {
     options.strategy = strategy;
     const test::Folder folder;
     testing::run_ranks(2, [&](distributed::ProcessGroup group) {
