@@ -21,6 +21,9 @@ class ReleasableTensor {
   /// at it when it is released.
   ReleasableTensor(at::Tensor tensor, const std::string& text);
 
+  /// Whether the error has the text; with LibTorch 2.11 it is LibTorch's own.
+  static bool has_text();
+
   bool is_there() const { return is_there_; }
   void release();
   /// Memory for it, without values, which nobody sees until put_back().
