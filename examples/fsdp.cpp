@@ -1,5 +1,6 @@
-// What it shows: weights in shards (ZeRO's stage 3, FSDP). A module of one's own says where its units
-//     are by tensor::call_unit(); between steps each rank keeps its part of weights, gradients and
+// What it shows: weights in shards (ZeRO's stage 3, FSDP). A module of one's own says by
+//     tensor::call_unit() where its units are; between steps each rank keeps its part of weights,
+//     gradients and
 //     Adam's state alone. Numbers are those of stage 2, where each rank has all weights.
 // How to run: build/bin/muster run --nproc-per-node 2 -- build/bin/examples/fsdp
 // Expected output (of rank 0):

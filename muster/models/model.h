@@ -29,9 +29,9 @@ struct ImageShape {
 };
 
 // Note [Parts of models]
-// Most of a deep model is a row of parts, each of which takes and gives one tensor: what comes before
-// its blocks, the blocks (the encoder layers of a Transformer, the residual blocks of a ResNet, the
-// stages of a VGG), and the head. Between any two the model may be cut.
+// Most of a deep model is a row of parts, each of which takes and gives one tensor: what comes
+// before its blocks, the blocks (the encoder layers of a Transformer, the residual blocks of a
+// ResNet, the stages of a VGG), and the head. Between any two the model may be cut.
 
 /// One part. Calling all parts one after another is the model's forward.
 struct ModelPart {
@@ -56,8 +56,8 @@ class Classifier : public torch::nn::Module, public tensor::HasUnits {
   /// in dropout.h.
   void set_generator(const at::Generator& generator);
 
-  /// See Note [Parts of models]. They live as long as the model does. Empty: it is not cut, and has a
-  /// forward of its own.
+  /// See Note [Parts of models]. They live as long as the model does. Empty: it is not cut, and has
+  /// a forward of its own.
   virtual std::vector<ModelPart> parts() { return {}; }
   /// The parts that have parameters.
   std::vector<tensor::Unit> units() override;

@@ -13,16 +13,17 @@
 namespace muster::tensor {
 
 // Note [Units]
-// Weights in shards have to be gathered before a layer runs, and activations that are computed again
-// need a function to be called again. Python does both behind forward hooks and a replaced forward().
-// A C++ module calls its members by their types, and nobody can step between. So a model whose units
-// (the layers of an encoder, the blocks of a ResNet) are to be treated one by one says where they are:
+// Weights in shards have to be gathered before a layer runs, and activations that are computed
+// again need a function to be called again. Python does both behind forward hooks and a replaced
+// forward(). A C++ module calls its members by their types, and nobody can step between. So a model
+// whose units (the layers of an encoder, the blocks of a ResNet) are to be treated one by one says
+// where they are:
 //
 //     for (auto& layer : layers_) x = tensor::call_unit("layers." + ..., layer, x);
 //
 // Without a scope that is layer->forward(x) and a look at a thread-local pointer. With one, its
-// UnitCalls are asked. Scopes are the thread's and nest: the innermost one is asked first and hands on
-// to the one outside of it, the last of which calls the unit.
+// UnitCalls are asked. Scopes are the thread's and nest: the innermost one is asked first and hands
+// on to the one outside of it, the last of which calls the unit.
 
 /// A unit of a model, and what it uses.
 struct Unit {

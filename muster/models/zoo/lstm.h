@@ -34,7 +34,8 @@ class LstmImpl : public Classifier {
   /// dropout outside 0 … 1.
   explicit LstmImpl(const ImageShape& shape, const LstmOptions& options = {});
 
-  /// // [N, C, H, W] floating point, or token ids [N, T] int64  ->  [N, classes]. "lstm", with the embedding in front of it, and "head".
+  /// // [N, C, H, W] floating point, or token ids [N, T] int64  ->  [N, classes]. "lstm", with the
+  /// embedding in front of it, and "head".
   std::vector<ModelPart> parts() override;
 
  private:

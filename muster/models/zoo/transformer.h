@@ -47,9 +47,9 @@ class EncoderLayerImpl : public torch::nn::Module {
 TORCH_MODULE(EncoderLayer);
 
 /// Tokens with learned positions through the encoder; the class is told from the mean of the
-/// normalised tokens at the end: // [N, C, H, W] floating point, or token ids [N, T ≤ tokens] int64  ->
-/// [N, classes]. An image becomes patches, as in ViT (Dosovitskiy et al. 2020,
-/// without its class token); token ids are embedded.
+/// normalised tokens at the end: // [N, C, H, W] floating point, or token ids [N, T ≤ tokens] int64
+/// -> [N, classes]. An image becomes patches, as in ViT (Dosovitskiy et al. 2020, without its class
+/// token); token ids are embedded.
 ///
 /// Parameters, in the order of the draws: patches (nn.Conv2d) or embedding (nn.Embedding),
 /// positions (N(0, 0.02²)), layers.0 …, norm, head. Each layer is drawn by itself; Python's

@@ -16,9 +16,9 @@ namespace muster::parallel {
 
 // Note [Units within a budget]
 // A budget is of the bytes that blocks keep, which depend on the batch; so they are measured in the
-// first forward with gradients. There each unit runs twice, the first time to be measured, and all are
-// checkpointed: no more than one unit's activations are there at a time. Random numbers and running
-// statistics are those of one run.
+// first forward with gradients. There each unit runs twice, the first time to be measured, and all
+// are checkpointed: no more than one unit's activations are there at a time. Random numbers and
+// running statistics are those of one run.
 
 /// In a scope around a model's forward it has units by `rule` recomputed in backward; see
 /// checkpointed(). Inside of it may be the scope of weights in shards. One thread.
@@ -29,8 +29,8 @@ class UnitCheckpoints final : public tensor::UnitCalls {
                   std::vector<tensor::Unit> units,
                   RecomputeOptions options = {});
 
-  /// Throws a usage error, under a budget, for a unit of several tensors and where no choice is within
-  /// the budget.
+  /// Throws a usage error, under a budget, for a unit of several tensors and where no choice is
+  /// within the budget.
   std::vector<at::Tensor> call(std::string_view unit,
                                const tensor::UnitForward& forward,
                                const std::vector<at::Tensor>& inputs) override;

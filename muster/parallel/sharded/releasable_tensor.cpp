@@ -8,9 +8,9 @@
 namespace muster::parallel {
 namespace {
 
-// A storage that throws is one for good in LibTorch 2.11, where none can change places with another.
-// There a released one has no memory and nothing else: LibTorch's own text says that it is "not
-// allocated yet". Templates, so that the name that is not there is not looked up.
+// A storage that throws is one for good in LibTorch 2.11, where none can change places with
+// another. There a released one has no memory and nothing else: LibTorch's own text says that it is
+// "not allocated yet". Templates, so that the name that is not there is not looked up.
 template <class Storage>
 constexpr bool kSwaps = requires(Storage& storage) {
   storage.swap_data_ptr(storage);
@@ -42,8 +42,8 @@ bool ReleasableTensor::has_text() { return kSwaps<c10::StorageImpl>; }
 
 ReleasableTensor::ReleasableTensor(at::Tensor tensor, const std::string& text)
     : tensor_(std::move(tensor)) {
-  // An error's text stays with a storage, whether it throws changes hands: so this one gets the text,
-  // and gives the state to a storage that keeps it for the times of release.
+  // An error's text stays with a storage, whether it throws changes hands: so this one gets the
+  // text, and gives the state to a storage that keeps it for the times of release.
   counterpart_ = at::empty({0}, tensor_.options().requires_grad(false));
   c10::StorageImpl& storage = storage_of(tensor_);
   const size_t bytes = storage.nbytes();

@@ -8,11 +8,11 @@
 namespace muster::parallel {
 
 // Note [Released weights]
-// Parameters are views of a flat tensor, and so is what autograd saved of them. When the flat tensor
-// is released its storage loses its memory, and when it is restored the same storage gets other
-// memory: all views see it, and none of them, nor their version counters, has to be touched. So what
-// a forward saved is valid in its backward again, as long as the numbers are the same. Whoever reads
-// or writes a view meanwhile gets an error with a text instead of a crash.
+// Parameters are views of a flat tensor, and so is what autograd saved of them. When the flat
+// tensor is released its storage loses its memory, and when it is restored the same storage gets
+// other memory: all views see it, and none of them, nor their version counters, has to be touched.
+// So what a forward saved is valid in its backward again, as long as the numbers are the same.
+// Whoever reads or writes a view meanwhile gets an error with a text instead of a crash.
 
 class ReleasableTensor {
  public:

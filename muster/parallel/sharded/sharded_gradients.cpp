@@ -117,9 +117,9 @@ void ShardedGradients::reset() {
 void ShardedGradients::begin_backward() {
   reset();  // an earlier one may have thrown
   if (options_.before_backward) options_.before_backward();
-  // Autograd holds the callback as long as the backward, and drops it if that throws. It also drops it
-  // at the end: of a backward on a device in that device's thread, when backward() may have returned
-  // and the next one begun. So what belongs to the end is done in the callback.
+  // Autograd holds the callback as long as the backward, and drops it if that throws. It also drops
+  // it at the end: of a backward on a device in that device's thread, when backward() may have
+  // returned and the next one begun. So what belongs to the end is done in the callback.
   const std::shared_ptr<bool> ended(new bool(false), [mark = mark_](bool* was_ended) {
     if (!*was_ended) mark.put();
     delete was_ended;

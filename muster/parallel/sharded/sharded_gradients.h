@@ -34,8 +34,8 @@ struct ShardedGradientOptions {
 // memory.
 //
 // Where weights are in shards, all-gathers lie between these transfers, in an order that all ranks
-// share. A unit's bucket is full behind its backward at the latest: what was not reached is completed
-// there. The rest's, of which some rank may not reach a part, waits for the end then.
+// share. A unit's bucket is full behind its backward at the latest: what was not reached is
+// completed there. The rest's, of which some rank may not reach a part, waits for the end then.
 
 /// Averages and shards the gradients of one rank's parameters. Used by the rank's own thread; on
 /// devices the hooks run on autograd's thread for the device while that one waits in backward().
@@ -55,9 +55,9 @@ class ShardedGradients {
 
   /// A backward is under way, though no gradient may come on this rank.
   void begin();
-  /// In a backward: no more gradients come for this bucket. Where unused parameters are looked for and
-  /// weights are in shards, this has to be said at the same place on all ranks, since transfers of
-  /// weights lie between those of gradients.
+  /// In a backward: no more gradients come for this bucket. Where unused parameters are looked for
+  /// and weights are in shards, this has to be said at the same place on all ranks, since transfers
+  /// of weights lie between those of gradients.
   void complete(size_t bucket);
 
   /// Drops this rank's shard alone.

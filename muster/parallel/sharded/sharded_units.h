@@ -24,20 +24,22 @@ namespace muster::parallel {
 using ShardUnit = tensor::Unit;
 
 // Note [Sharded units]
-// Forward: a unit's weights are gathered before it runs and released behind it; while it runs, those
-// of the unit that came next last time are on their way. Backward: a hook on the unit's outputs
-// gathers them again, releases the unit whose backward is over and sends for the unit that ran before
-// this one. So no more than two units are whole at a time, and the rest: what belongs to no unit, or
-// to several of them, is gathered at the beginning of a forward and stays until the step.
+// Forward: a unit's weights are gathered before it runs and released behind it; while it runs,
+// those of the unit that came next last time are on their way. Backward: a hook on the unit's
+// outputs gathers them again, releases the unit whose backward is over and sends for the unit that
+// ran before this one. So no more than two units are whole at a time, and the rest: what belongs to
+// no unit, or to several of them, is gathered at the beginning of a forward and stays until the
+// step.
 //
-// The hook is a node of its own behind all outputs of a unit: it runs before any of the unit's, also
-// where an output is changed in place outside, is a view, or is an input that was passed on. What a
-// unit computes beside its outputs (a member that keeps an attention map) must not go into the loss.
+// The hook is a node of its own behind all outputs of a unit: it runs before any of the unit's,
+// also where an output is changed in place outside, is a view, or is an input that was passed on.
+// What a unit computes beside its outputs (a member that keeps an attention map) must not go into
+// the loss.
 //
 // A unit is released when the backward of the one before it begins, and not when its last gradient
 // is there: what is frozen, or looked at besides, has been used by then, since autograd takes what
-// forward did last first. Transfers begin in the order of forward and of backward, which are the same
-// on all ranks.
+// forward did last first. Transfers begin in the order of forward and of backward, which are the
+// same on all ranks.
 
 /// Names of units, and which of a model's parameters are whose.
 class UnitMap {
@@ -68,15 +70,15 @@ class ShardedUnits final : public tensor::UnitCalls,
   /// `parameters` outlive it; their buckets are the map's units.
   ShardedUnits(ShardedParameters& parameters, UnitMap units);
 
-  /// `begins`: called before the first unit's backward. `over`: behind a unit's, where it ran several
-  /// times of its first run, with each of its buckets; not behind the last one's.
+  /// `begins`: called before the first unit's backward. `over`: behind a unit's, where it ran
+  /// several times of its first run, with each of its buckets; not behind the last one's.
   void watch_backward(std::function<void()> begins, std::function<void(size_t bucket)> over) {
     begins_ = std::move(begins);
     over_ = std::move(over);
   }
 
-  /// The rest is there from now on. With `in_named_order` a usage error is thrown if units are called
-  /// in another order than they were named in. Collective.
+  /// The rest is there from now on. With `in_named_order` a usage error is thrown if units are
+  /// called in another order than they were named in. Collective.
   void begin_forward(bool in_named_order = false);
   /// Without gradients nothing stays that was not there.
   void end_forward();

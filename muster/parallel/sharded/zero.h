@@ -202,13 +202,14 @@ class ZeroOptimizer {
 ///     scaler.step(sharded);                                 // zero.step(adam), or left out
 ///     scaler.update();
 ///
-/// Stage 3 shards the weights, too: FSDP. The model's units are named, and its forward says where they
-/// are:
+/// Stage 3 shards the weights, too: FSDP. The model's units are named, and its forward says where
+/// they are:
 ///
 ///     for (size_t i = 0; i < layers.size(); ++i)
 ///       x = muster::tensor::call_unit("layers." + std::to_string(i), layers[i], x);
 ///     …
-///     muster::parallel::ShardedDataParallel zero(net, group, {.stage = 3, .units = {{"layers.0"}, …}});
+///     muster::parallel::ShardedDataParallel zero(
+///         net, group, {.stage = 3, .units = {{"layers.0"}, …}});
 ///
 /// Weights are there within forward and backward and while whole_weights() are kept; else whoever
 /// reads or writes them gets an error that says so. Parameters that are frozen when it is made are
@@ -276,14 +277,14 @@ class ShardedDataParallel {
   void zero_grad() { core_->zero_grad(); }
 
   /// Stage 3: while it lives, between steps, all weights are whole on every rank, for whoever looks
-  /// at them, loads them (alike on all ranks) or runs the module itself. Collective to make. Outlives
-  /// neither this nor a step.
+  /// at them, loads them (alike on all ranks) or runs the module itself. Collective to make.
+  /// Outlives neither this nor a step.
   WholeWeights whole_weights() { return WholeWeights(core_->units()); }
   /// See ZeroCore.
   NamedTensors gather_weights() { return core_->gather_weights(); }
   NamedTensors own_weights() { return core_->own_weights(); }
-  /// Stage 3: a forward without gradients from which other ranks may stand aside. Throws a usage error
-  /// unless it calls all units, once each, in the order in which they were named.
+  /// Stage 3: a forward without gradients from which other ranks may stand aside. Throws a usage
+  /// error unless it calls all units, once each, in the order in which they were named.
   template <class Pass>
   auto evaluate(Pass&& pass) {
     check_module();

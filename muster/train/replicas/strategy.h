@@ -62,12 +62,12 @@ class Strategy {
   /// module has its weights already. Throws a usage error for a state that does not fit.
   virtual void load_optimizer_state(const tensor::NamedTensorList& state);
 
-  // A strategy that shards the module's weights says so by all of these; else they are whole on every
-  // rank, and these do nothing.
+  // A strategy that shards the module's weights says so by all of these; else they are whole on
+  // every rank, and these do nothing.
 
   virtual bool shards_weights() const { return false; }
-  /// While what it returns lives, the weights are whole on every rank, to be read, and written alike
-  /// on all.
+  /// While what it returns lives, the weights are whole on every rank, to be read, and written
+  /// alike on all.
   virtual std::shared_ptr<void> whole_weights() { return nullptr; }
   /// Runs `pass`, a task's evaluation of a batch, without gradients.
   virtual StepResult evaluate(const std::function<StepResult()>& pass) { return pass(); }

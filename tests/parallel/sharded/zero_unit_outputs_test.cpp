@@ -27,8 +27,8 @@ using ::testing::HasSubstr;
 
 using Tensors = std::vector<torch::Tensor>;
 
-/// What a test runs between the units of a net, on one device and with shards alike: the norm of all
-/// gradients of two backwards.
+/// What a test runs between the units of a net, on one device and with shards alike: the norm of
+/// all gradients of two backwards.
 using UnitsPass = std::function<torch::Tensor(UnitNet&, const torch::Tensor&)>;
 
 void expect_same_norm(const UnitsPass& pass) {

@@ -75,7 +75,8 @@ TEST(RunFolderCommand, ASecondProcessIsRefusedByNameAndTheFirstOnesDeathFreesThe
   const fs::path output = folder.path() / "out";
   const Words words = train_in(output, {"--epochs", "100000", "--resume", "auto"});
   Launched first(words);
-  // A line is shown before its epoch's checkpoint is written; that of the third, when the first one is.
+  // A line is shown before its epoch's checkpoint is written; that of the third, when the first one
+  // is.
   ASSERT_TRUE(first.wait_for("epoch 3/")) << first.err();
   const std::string owner = concat("process ", first.pid(), " on host ", host_name());
   for (const Words& second : {words, Words{"train", "--resume", output}}) {

@@ -1,4 +1,5 @@
-// A model's units run again in backward: the memory that this saves, in the fake device's allocator.
+// A model's units run again in backward: the memory that this saves, in the fake device's
+// allocator.
 #include <optional>
 #include <string>
 
