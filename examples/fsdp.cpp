@@ -1,7 +1,6 @@
 // What it shows: weights in shards (ZeRO's stage 3, FSDP). A module of one's own says by
 //     tensor::call_unit() where its units are; between steps each rank keeps its part of weights,
-//     gradients and
-//     Adam's state alone. Numbers are those of stage 2, where each rank has all weights.
+//     gradients and Adam's state alone. Numbers are stage 2's, where each rank has all weights.
 // How to run: build/bin/muster run --nproc-per-node 2 -- build/bin/examples/fsdp
 // Expected output (of rank 0):
 //     zero2: loss 0.1583, weights on this rank 1.856 MB of 1.856 MB
