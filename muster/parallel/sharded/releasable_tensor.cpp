@@ -9,8 +9,8 @@ namespace muster::parallel {
 namespace {
 
 // A storage that throws is one for good in LibTorch 2.11, where none can change places with
-// another. There a released one has no memory and nothing else: LibTorch's own text says that it is
-// "not allocated yet". Templates, so that the name that is not there is not looked up.
+// another. There a released one has no memory, and nothing that would say so. Templates, so that
+// the name that is not there is not looked up.
 template <class Storage>
 constexpr bool kSwaps = requires(Storage& storage) {
   storage.swap_data_ptr(storage);
@@ -38,7 +38,7 @@ c10::StorageImpl& storage_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-bool ReleasableTensor::has_text() { return kSwaps<c10::StorageImpl>; }
+bool ReleasableTensor::has_error() { return kSwaps<c10::StorageImpl>; }
 
 ReleasableTensor::ReleasableTensor(at::Tensor tensor, const std::string& text)
     : tensor_(std::move(tensor)) {

@@ -21,8 +21,8 @@ class ReleasableTensor {
   /// at it when it is released.
   ReleasableTensor(at::Tensor tensor, const std::string& text);
 
-  /// Whether the error has the text; with LibTorch 2.11 it is LibTorch's own.
-  static bool has_text();
+  /// Whether there is an error at all: not with LibTorch 2.11, where whoever looks at it crashes.
+  static bool has_error();
 
   bool is_there() const { return is_there_; }
   void release();

@@ -57,9 +57,4 @@ inline torch::Tensor rows_of(int rank, int world) {
       .narrow(0, rank * 12 / world, 12 / world);
 }
 
-/// What those hear that look at weights that are not there.
-inline std::string released_text() {
-  return parallel::ReleasableTensor::has_text() ? "weights in shards" : "not allocated yet";
-}
-
 }  // namespace muster::test

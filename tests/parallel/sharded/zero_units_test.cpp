@@ -19,6 +19,7 @@ namespace {
 
 using distributed::ProcessGroup;
 using muster::testing::run_ranks;
+using parallel::ReleasableTensor;
 using parallel::ShardedDataParallel;
 using parallel::ShardUnit;
 using parallel::ZeroOptions;
@@ -27,7 +28,6 @@ using test::copies;
 using test::difference;
 using test::error_of;
 using test::kUnitWidth;
-using test::released_text;
 using test::rows_of;
 using test::state_of;
 using test::UnitNet;
@@ -213,12 +213,13 @@ TEST(ZeroUnits, GoOnAfterAForwardThatThrew) {
 }
 
 TEST(ZeroUnits, SayWhatIsWrongWhereWeightsAreNotThere) {
+  if (!ReleasableTensor::has_error()) GTEST_SKIP() << "this LibTorch crashes";
   std::vector<UnitNet> nets{UnitNet(2), UnitNet(2)};
   run_ranks(2, [&](ProcessGroup group) {
     UnitNet net = nets[group.rank()];
     ShardedDataParallel zero(net, group, {.stage = 3, .units = net->units()});
     const bool has_text = parallel::ReleasableTensor::has_text();
-    const auto text = AllOf(HasSubstr(released_text()),
+    const auto text = AllOf(HasSubstr("weights in shards"),
                             HasSubstr(has_text ? "whole_weights()" : "not allocated"));
     EXPECT_THAT(error_of([&] { (void)net->layers[0]->weight.sum(); }), text);
     EXPECT_THAT(error_of([&] { (void)net->forward(rows_of(0, 1)); }), text);
@@ -237,6 +238,7 @@ TEST(ZeroUnits, SayWhatIsWrongWhereWeightsAreNotThere) {
 }
 
 TEST(ZeroUnits, AreNotSeenWhileTheyAreOnTheirWay) {
+  if (!ReleasableTensor::has_error()) GTEST_SKIP() << "this LibTorch crashes";
   std::vector<UnitNet> nets{UnitNet(3), UnitNet(3)};
   run_ranks(2, [&](ProcessGroup group) {
     UnitNet net = nets[group.rank()];
@@ -244,7 +246,7 @@ TEST(ZeroUnits, AreNotSeenWhileTheyAreOnTheirWay) {
     zero->forward(rows_of(0, 1)).sum().backward();
     const auto peek = [&](const torch::Tensor& x) {
       EXPECT_THAT(error_of([&] { (void)net->layers[1]->weight.sum(); }),
-                  HasSubstr(released_text()));
+                  HasSubstr("weights in shards"));
       return net->layers[0](x);
     };
     (void)zero.run_forward([&] { return tensor::call_unit("layer0", peek, rows_of(0, 1)); });
