@@ -180,6 +180,11 @@ void ShardedParameters::take_weights() {
   for (size_t b = 0; b < layout_.size(); ++b) take_written(b, /*all=*/false);
 }
 
+/// In this rank's chunk: a view.
+at::Tensor ShardedParameters::own_piece(size_t bucket, const ShardPiece& piece) const {
+  return chunks_[bucket].narrow(0, piece.offset, piece.end - piece.begin);
+}
+
 /// A parameter with memory of its own gets its place in the bucket again.
 void ShardedParameters::take_moved(size_t i) {
   const auto& [name, tensor] = parameters_[i];
@@ -187,10 +192,7 @@ void ShardedParameters::take_moved(size_t i) {
   const at::Tensor given = parameter.detach();
   const Place* place = place_of(name);
   if (shards_weights_ && place != nullptr) {
-    const ShardPiece& piece = place->piece;
-    chunks_[place->bucket]
-        .narrow(0, piece.offset, piece.end - piece.begin)
-        .copy_(piece_of(name, given));
+    own_piece(place->bucket, place->piece).copy_(piece_of(name, given));
   }
   const bool is_there = !shards_weights_ || is_gathered(bucket_of_[i]);
   if (is_there) ties_[i].memory.copy_(given);
@@ -210,9 +212,8 @@ void ShardedParameters::take_written(size_t bucket, bool all) {
     Tie& tie = ties_[piece.parameter];
     if (!all && parameter._version() == tie.version) continue;
     tie.version = parameter._version();
-    const int64_t length = piece.end - piece.begin;
     const int64_t begin = group_.rank() * layout_[bucket].chunk + piece.offset;
-    chunks_[bucket].narrow(0, piece.offset, length).copy_(flats_[bucket].narrow(0, begin, length));
+    own_piece(bucket, piece).copy_(flats_[bucket].narrow(0, begin, piece.end - piece.begin));
     take_into_master(name);
   }
 }
@@ -248,7 +249,7 @@ void ShardedParameters::take_into_master(const std::string& name) const {
   if (place == places_.end()) return;
   const auto& [bucket, piece, master] = place->second;
   if (master.scalar_type() == flats_[bucket].scalar_type()) return;
-  const at::Tensor own = chunks_[bucket].narrow(0, piece.offset, piece.end - piece.begin);
+  const at::Tensor own = own_piece(bucket, piece);
   const at::Tensor same = master.to(own.scalar_type()).eq(own);
   at::Tensor(master).copy_(at::where(same, master, own.to(master.scalar_type())));
 }

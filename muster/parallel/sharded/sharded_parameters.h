@@ -147,6 +147,7 @@ class ShardedParameters {
   void move_into_buckets();
   void make_shards(bool master_weights);
   void take_into_master(const std::string& name) const;
+  at::Tensor own_piece(size_t bucket, const ShardPiece& piece) const;
   void take_moved(size_t parameter);
   void take_written(size_t bucket, bool all);
   const Place* place_of(const std::string& name) const;       // null: nothing of it is this rank's

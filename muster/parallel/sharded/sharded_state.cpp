@@ -188,9 +188,7 @@ NamedTensors ShardedParameters::own_weights() const {
   NamedTensors out;
   for (const auto& [name, parameter] : parameters_) {
     const Place* place = place_of(name);
-    if (place == nullptr) continue;
-    const ShardPiece& piece = place->piece;
-    out.emplace_back(name, chunks_[place->bucket].narrow(0, piece.offset, piece.end - piece.begin));
+    if (place != nullptr) out.emplace_back(name, own_piece(place->bucket, place->piece));
   }
   return out;
 }
@@ -217,9 +215,7 @@ void ShardedParameters::reload(const std::function<at::Tensor(const std::string&
       at::Tensor(place->tensor).copy_(piece_of(name, exact.defined() ? exact : parameter.detach()));
       continue;
     }
-    const ShardPiece& piece = place->piece;
-    at::Tensor(place->tensor)
-        .copy_(chunks_[place->bucket].narrow(0, piece.offset, piece.end - piece.begin));
+    at::Tensor(place->tensor).copy_(own_piece(place->bucket, place->piece));
   }
 }
 
