@@ -51,8 +51,32 @@ def kill_at_a_step(words, output):
     while time.monotonic() < until and step_of(latest(output)) < least:
         assert process.poll() is None, f"{words} ended before it saved a step: {process.stderr.read()}"
         time.sleep(0.002)
+    trained = processes_of(output)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    # The launcher is gone; its ranks, in groups of their own, end when they hear of it, and let go of the folder then.
+    while any(is_running(pid) for pid in trained):
+        assert time.monotonic() < until + PATIENCE_S, f"{trained} go on in {output}"
+        time.sleep(0.01)
+
+
+def processes_of(output):
+    """The processes with that folder on their command line."""
+    found = []
+    for line in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if str(output).encode() in line.read_bytes().split(b"\0"):
+                found.append(int(line.parent.name))
+        except OSError:  # it has ended
+            pass
+    return found
+
+
+def is_running(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def state_of(output):
