@@ -67,8 +67,8 @@ ROOMS = {
     "models": Room("layers, families, zoo", ["base", "tensor"], {
         "layers": [], "": ["layers"], "families": ["", "layers"], "zoo": ["", "layers", "families"]}, torch=True),
     "memory": Room("allocator tags, leaks, step guard", ["base", "tensor", "diagnose"], {"": []}, torch=True),
-    "train": Room("the training loop", ["base", "formats", "diagnose", "track", "program", "tune", "tensor", "distributed", "parallel", "optim", "data",
-                                        "models", "memory"], {
+    "train": Room("the training loop", ["base", "formats", "diagnose", "track", "pipeline", "program", "tune", "tensor", "distributed", "parallel",
+                                        "optim", "data", "models", "memory"], {
         "metrics": [], "checkpoints": [], "task": ["metrics"], "plan": ["metrics", "task"],
         "replicas": ["metrics", "task", "plan"], "strategies": ["plan", "replicas"],
         "record": ["metrics", "task", "plan", "checkpoints"],

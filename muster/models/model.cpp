@@ -13,19 +13,18 @@ void Classifier::set_generator(const at::Generator& generator) {
   models::set_generator(*this, generator);
 }
 
-std::vector<tensor::Unit> Classifier::units() {
-  std::vector<tensor::Unit> units;
-  for (const ModelPart& part : parts()) {
-    tensor::Unit unit{.name = part.name};
-    for (const auto& module : part.modules) {
-      for (at::Tensor& parameter : module->parameters())
-        unit.parameters.push_back(std::move(parameter));
-      for (at::Tensor& buffer : module->buffers()) unit.buffers.push_back(std::move(buffer));
-    }
-    for (const auto& [name, parameter] : part.parameters) unit.parameters.push_back(parameter);
-    if (!unit.parameters.empty()) units.push_back(std::move(unit));
+std::vector<tensor::ChainedUnit> Classifier::chain() {
+  std::vector<tensor::ChainedUnit> chain;
+  for (ModelPart& part : parts()) {
+    chain.push_back(
+        {.name = std::move(part.name),
+         .modules = std::move(part.modules),
+         .parameters = std::move(part.parameters),
+         .forward = [forward = std::move(part.forward)](const std::vector<at::Tensor>& inputs) {
+           return std::vector<at::Tensor>{forward(inputs.at(0))};
+         }});
   }
-  return units;
+  return chain;
 }
 
 at::Tensor Classifier::forward(at::Tensor images) {

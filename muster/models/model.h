@@ -59,8 +59,8 @@ class Classifier : public torch::nn::Module, public tensor::HasUnits {
   /// See Note [Parts of models]. They live as long as the model does. Empty: it is not cut, and has
   /// a forward of its own.
   virtual std::vector<ModelPart> parts() { return {}; }
-  /// The parts that have parameters.
-  std::vector<tensor::Unit> units() override;
+  /// The parts.
+  std::vector<tensor::ChainedUnit> chain() override;
 
  private:
   /// From the first forward on, which may be several threads'. A copy of the model has none yet.

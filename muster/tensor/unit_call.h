@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -9,6 +10,10 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+
+namespace torch::nn {
+class Module;
+}
 
 namespace muster::tensor {
 
@@ -32,16 +37,55 @@ struct Unit {
   std::vector<at::Tensor> buffers = {};  ///< running statistics: what its forward writes to
 };
 
+/// What a unit makes of the tensors that come in. It may be called again, in another thread.
+using UnitForward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
+
+/// A unit that can be called by itself. See HasUnits::chain().
+struct ChainedUnit {
+  std::string name;
+  /// Whose parameters and buffers it uses.
+  std::vector<std::shared_ptr<torch::nn::Module>> modules = {};
+  /// The model's own parameters that it uses beside those, by name.
+  std::vector<std::pair<std::string, at::Tensor>> parameters = {};
+  UnitForward forward;
+};
+
 /// A module that knows its units, in the order in which it calls them: a base beside
 /// torch::nn::Module, for whoever treats modules of any type.
 class HasUnits {
  public:
   virtual ~HasUnits() = default;
-  virtual std::vector<Unit> units() = 0;
+  /// Those that have parameters; as it is written here, those of chain().
+  virtual std::vector<Unit> units();
+  /// Of a model that is a row of units, each of which takes what the one before gives and nothing
+  /// else: all of them, also those without parameters; it may be cut between any two. Before the
+  /// first unit and behind the last one its forward may compute, between them it may not. Empty: it
+  /// is no such row.
+  virtual std::vector<ChainedUnit> chain() { return {}; }
 };
 
-/// What a unit makes of the tensors that come in. It may be called again, in another thread.
-using UnitForward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
+/// What the module says of itself; nothing where it is no HasUnits.
+std::vector<Unit> units_of(torch::nn::Module& module);
+std::vector<ChainedUnit> chain_of(torch::nn::Module& module);
+
+/// A module, by its holder or shared pointer, as a unit that takes and gives a tensor, or a list.
+template <class Module>
+ChainedUnit chained_unit(std::string name, Module module) {
+  ChainedUnit unit{.name = std::move(name), .modules = {}, .parameters = {}, .forward = {}};
+  if constexpr (requires { module.ptr(); }) {
+    unit.modules = {module.ptr()};
+  } else {
+    unit.modules = {module};
+  }
+  unit.forward = [module](const std::vector<at::Tensor>& inputs) mutable {
+    if constexpr (requires { module->forward(inputs[0]); }) {
+      return std::vector<at::Tensor>{module->forward(inputs.at(0))};
+    } else {
+      return module->forward(inputs);
+    }
+  };
+  return unit;
+}
 
 /// Decides how units run. One thread at a time has it in a scope.
 class UnitCalls {

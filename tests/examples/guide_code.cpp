@@ -57,6 +57,25 @@ struct UnitsImpl : torch::nn::Module {
 };
 TORCH_MODULE(Units);
 
+struct RowOfLayers : torch::nn::Module, muster::tensor::HasUnits {
+  RowOfLayers() {
+    for (int i = 0; i < 4; ++i)
+      layers.push_back(register_module("layer" + std::to_string(i), torch::nn::Linear(8, 8)));
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    for (size_t i = 0; i < layers.size(); ++i)
+      x = muster::tensor::call_unit("layer" + std::to_string(i), layers[i], x);
+    return x;
+  }
+  std::vector<muster::tensor::ChainedUnit> chain() override {
+    std::vector<muster::tensor::ChainedUnit> chain;
+    for (size_t i = 0; i < layers.size(); ++i)
+      chain.push_back(muster::tensor::chained_unit("layer" + std::to_string(i), layers[i]));
+    return chain;
+  }
+  std::vector<torch::nn::Linear> layers;
+};
+
 void fsdp() {
   Units net;
   const muster::distributed::ProcessGroup group = muster::distributed::init_process_group();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <tuple>
 #include <utility>
 
 #include "muster/base/error.h"
@@ -13,7 +15,9 @@ namespace {
 
 /// What a way through the first blocks has come to.
 struct Way {
-  int64_t kept = 0;  ///< bytes that these blocks keep
+  int64_t kept = 0;  ///< bytes that these blocks keep, but for
+  int64_t last = 0;  ///< the last one's output, which may be the next one's input
+  int64_t peak = 0;  ///< and have while backward is at one of them
   double cost = 0;
   std::vector<bool> again;
 
@@ -24,32 +28,42 @@ bool keeps_input(std::span<const BlockBytes> blocks, size_t i, bool again, bool 
   return again || blocks[i].saves_input || (after_plain && blocks[i - 1].saves_output);
 }
 
-/// One block more. Sets `peak` to what there is while backward is at it.
-Way longer(const Way& way, std::span<const BlockBytes> blocks, bool again, int64_t& peak) {
+/// One block more.
+Way longer(const Way& way, std::span<const BlockBytes> blocks, bool again) {
   const size_t i = way.again.size();
   const BlockBytes& block = blocks[i];
   Way next = way;
   if (keeps_input(blocks, i, again, way.last_is_plain())) next.kept += block.input;
-  peak = next.kept + block.inner + (block.saves_output ? block.output : 0);
+  next.peak = std::max(way.peak, next.kept + block.inner + (block.saves_output ? block.output : 0));
   if (!again) next.kept += block.inner;
   if (again) next.cost += block.cost;
+  next.last = !again && block.saves_output ? block.output : 0;
   next.again.push_back(again);
   return next;
 }
 
-bool is_better(const Way& a, const Way& b) {
-  return std::pair(a.cost, a.kept) < std::pair(b.cost, b.kept);
+/// What there is of all micro-batches.
+int64_t bytes_of(const Way& way, int64_t in_flight) {
+  return way.peak + (in_flight - 1) * (way.kept + way.last);
 }
 
-/// Leaves out ways that another one with the same last block beats in cost and in bytes.
-void keep_the_best(std::vector<Way>& ways) {
+bool is_better(const Way& a, const Way& b) {
+  return std::tuple(a.cost, a.kept, a.peak) < std::tuple(b.cost, b.kept, b.peak);
+}
+
+/// Leaves out ways that another one with the same last block beats in cost and in bytes. With one
+/// micro-batch a peak within the budget is as good as a lower one; with several it is not.
+void keep_the_best(std::vector<Way>& ways, int64_t in_flight) {
   std::sort(ways.begin(), ways.end(), is_better);
   std::vector<Way> kept;
-  std::array<std::optional<int64_t>, 2> least;
+  std::array<std::map<int64_t, int64_t>, 2> seen;  // peaks by bytes kept: less with more of these
   for (Way& way : ways) {
-    std::optional<int64_t>& seen = least[way.last_is_plain() ? 1 : 0];
-    if (seen && *seen <= way.kept) continue;
-    seen = way.kept;
+    std::map<int64_t, int64_t>& fronts = seen[way.last_is_plain() ? 1 : 0];
+    const int64_t peak = in_flight > 1 ? way.peak : 0;
+    auto behind = fronts.upper_bound(way.kept);
+    if (behind != fronts.begin() && std::prev(behind)->second <= peak) continue;
+    while (behind != fronts.end() && behind->second >= peak) behind = fronts.erase(behind);
+    fronts[way.kept] = peak;
     kept.push_back(std::move(way));
   }
   ways = std::move(kept);
@@ -59,10 +73,14 @@ void keep_the_best(std::vector<Way>& ways) {
 // way that fits by less may be overlooked. Blocks of a few kinds have far fewer.
 constexpr size_t kMostWays = 20'000;
 
-void round_up(std::vector<Way>& ways, int64_t budget_bytes) {
-  const int64_t unit = std::max<int64_t>(1, budget_bytes / 4096);
-  for (Way& way : ways) way.kept = (way.kept + unit - 1) / unit * unit;
-  keep_the_best(ways);
+void round_up(std::vector<Way>& ways, int64_t budget_bytes, int64_t in_flight) {
+  const int64_t unit = std::max<int64_t>(1, budget_bytes / 4096 / in_flight);
+  const auto up = [unit](int64_t& bytes) { bytes = (bytes + unit - 1) / unit * unit; };
+  for (Way& way : ways) {
+    up(way.kept);
+    if (in_flight > 1) up(way.peak);
+  }
+  keep_the_best(ways, in_flight);
 }
 
 [[noreturn]] void refuse_rule(std::string_view text, std::string_view flag) {
@@ -90,31 +108,28 @@ std::optional<int64_t> bytes_of(std::string_view text) {
 
 }  // namespace
 
-int64_t peak_bytes(std::span<const BlockBytes> blocks, const std::vector<bool>& again) {
-  int64_t most = 0;
+int64_t peak_bytes(std::span<const BlockBytes> blocks,
+                   const std::vector<bool>& again,
+                   int64_t in_flight) {
   Way way;
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    int64_t peak = 0;
-    way = longer(way, blocks, again[i], peak);
-    most = std::max(most, peak);
-  }
-  return most;
+  for (size_t i = 0; i < blocks.size(); ++i) way = longer(way, blocks, again[i]);
+  return bytes_of(way, in_flight);
 }
 
 std::optional<std::vector<bool>> cheapest_choice(std::span<const BlockBytes> blocks,
-                                                 int64_t budget_bytes) {
+                                                 int64_t budget_bytes,
+                                                 int64_t in_flight) {
   std::vector<Way> ways(1);
   for (size_t i = 0; i < blocks.size(); ++i) {
     std::vector<Way> next;
     for (const Way& way : ways) {
       for (const bool again : {false, true}) {
-        int64_t peak = 0;
-        Way more = longer(way, blocks, again, peak);
-        if (peak <= budget_bytes) next.push_back(std::move(more));
+        Way more = longer(way, blocks, again);
+        if (bytes_of(more, in_flight) <= budget_bytes) next.push_back(std::move(more));
       }
     }
-    keep_the_best(next);
-    if (next.size() > kMostWays) round_up(next, budget_bytes);
+    keep_the_best(next, in_flight);
+    if (next.size() > kMostWays) round_up(next, budget_bytes, in_flight);
     ways = std::move(next);
   }
   if (ways.empty()) return std::nullopt;
@@ -135,20 +150,23 @@ BlockRule parse_block_rule(std::string_view text, std::string_view flag) {
   refuse_rule(text, flag);
 }
 
-std::vector<bool> blocks_by_rule(const BlockRule& rule, std::span<const BlockBytes> blocks) {
+std::vector<bool> blocks_by_rule(const BlockRule& rule,
+                                 std::span<const BlockBytes> blocks,
+                                 int64_t in_flight) {
   std::vector<bool> again(blocks.size());
   if (rule.kind == BlockRule::Kind::kEvery) {
     for (size_t i = 0; i < again.size(); ++i)
       again[i] = (static_cast<int64_t>(i) + 1) % rule.every == 0;
   }
   if (rule.kind != BlockRule::Kind::kBudget) return again;
-  if (auto choice = cheapest_choice(blocks, rule.budget_bytes)) return *choice;
+  if (auto choice = cheapest_choice(blocks, rule.budget_bytes, in_flight)) return *choice;
   const std::vector<bool> all(blocks.size(), true);
-  throw usage_error({.refused = concat("activations of ", blocks.size(), " blocks within a budget"),
-                     .rule = concat("with every block checkpointed they need ",
-                                    human_bytes(static_cast<uint64_t>(peak_bytes(blocks, all)))),
-                     .value = human_bytes(static_cast<uint64_t>(rule.budget_bytes)),
-                     .hint = "a larger budget, or a smaller batch"});
+  throw usage_error(
+      {.refused = concat("activations of ", blocks.size(), " blocks within a budget"),
+       .rule = concat("with every block checkpointed they need ",
+                      human_bytes(static_cast<uint64_t>(peak_bytes(blocks, all, in_flight)))),
+       .value = human_bytes(static_cast<uint64_t>(rule.budget_bytes)),
+       .hint = "a larger budget, or a smaller batch"});
 }
 
 }  // namespace muster::parallel

@@ -16,7 +16,9 @@ namespace muster::parallel {
 // by whichever of them saves it. Backward comes to the last block first; a checkpointed one then
 // has all of its activations for a moment, while the blocks before it still keep theirs. So the
 // peak is the most, over all blocks, of what the blocks before keep and this one has in full.
-// Parameters, gradients and what lies before and behind the blocks come on top.
+// Parameters, gradients and what lies before and behind the blocks come on top. Where several
+// micro-batches are between forward and backward (in flight), as in a pipeline, each keeps as much,
+// and one of them is in backward.
 
 /// A block as a forward has found it, in bytes.
 struct BlockBytes {
@@ -29,12 +31,15 @@ struct BlockBytes {
 };
 
 /// The peak of blocks of which those with `again` are checkpointed.
-int64_t peak_bytes(std::span<const BlockBytes> blocks, const std::vector<bool>& again);
+int64_t peak_bytes(std::span<const BlockBytes> blocks,
+                   const std::vector<bool>& again,
+                   int64_t in_flight = 1);
 
 /// Those to checkpoint so that the peak is at most `budget_bytes`, at the least cost (and among
 /// equal costs the one that keeps least); nothing if there is no such choice.
 std::optional<std::vector<bool>> cheapest_choice(std::span<const BlockBytes> blocks,
-                                                 int64_t budget_bytes);
+                                                 int64_t budget_bytes,
+                                                 int64_t in_flight = 1);
 
 /// What is asked for: "off", "blocks" (every one), "every:K" (block K, 2 K, …, counted from 1) or
 /// "budget:BYTES" (1500000, 24KiB, 512MiB, 2GiB).
@@ -52,6 +57,8 @@ BlockRule parse_block_rule(std::string_view text, std::string_view flag);
 
 /// The blocks that the rule means. Throws a usage error, with the peak of checkpointing all of them,
 /// if no choice is within the budget. `blocks` may be of zero bytes unless there is one.
-std::vector<bool> blocks_by_rule(const BlockRule& rule, std::span<const BlockBytes> blocks);
+std::vector<bool> blocks_by_rule(const BlockRule& rule,
+                                 std::span<const BlockBytes> blocks,
+                                 int64_t in_flight = 1);
 
 }  // namespace muster::parallel

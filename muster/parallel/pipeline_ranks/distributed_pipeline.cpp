@@ -10,6 +10,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -132,10 +133,10 @@ void DistributedPipeline::State::agree_on_step(StepRequest& request, StepOrder& 
   words[kScale] = std::bit_cast<int64_t>(request.scale);
   words[kTargets] = request.has_targets;
   const auto all = agree_on_call(std::move(words), request.failure);
-  common_word(all, kScale, -1, "scale");
   int64_t rows = -1, micro_batches = 0;
   const int64_t last = model.placement.rank_of(model.placement.stages() - 1);
   for (const auto& theirs : by_pipeline(all)) {
+    common_word(theirs, kScale, -1, "scale");
     const int64_t their_rows = common_word(theirs, kRows, -1, "rows");
     const int64_t parts = common_word(theirs, kMicroBatches, 0, "number of micro-batches");
     if (parts == 0)
@@ -340,6 +341,7 @@ PipelineStep DistributedPipeline::step(std::vector<MicroBatch> batches, double s
 }
 
 Tensors DistributedPipeline::forward(const Tensors& inputs) {
+  const c10::InferenceMode no_inference(false);  // backends write in threads of their own
   const at::NoGradGuard no_grad;
   return state_->run(state_->request(inputs, {}, false)).outputs;
 }
@@ -371,7 +373,7 @@ double DistributedPipeline::clip_grad_norm(double max_norm) {
 bool DistributedPipeline::has_first_stage() const { return state_->model.is_first(); }
 bool DistributedPipeline::has_last_stage() const { return state_->model.is_last(); }
 std::vector<int64_t> DistributedPipeline::stages() const { return state_->model.mine; }
-c10::Device DistributedPipeline::device() const { return state_->model.ranks.device(); }
+c10::Device DistributedPipeline::device() const { return state_->model.device; }
 
 NamedTensors DistributedPipeline::named_parameters() const {
   return state_->model.named_parameters();

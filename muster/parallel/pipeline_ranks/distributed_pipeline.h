@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include "muster/distributed/device_mesh.h"
 #include "muster/distributed/process_group.h"
@@ -37,6 +39,7 @@ struct DistributedPipelineOptions {
   bool keeps_outputs = false;     ///< PipelineStep::outputs on the last stage's rank
   bool synchronizes = false;      ///< devices behind each action: times are true, steps slower
   bool gathers_timeline = false;  ///< PipelineStep::timeline has all ranks; else this one alone
+  std::optional<c10::Device> device = {};  ///< of this rank's stages; else the group's
   /// A message that takes longer ends the step; 0: the group's timeout.
   std::chrono::milliseconds timeout{0};
 };
@@ -71,7 +74,7 @@ struct DistributedPipelineOptions {
 /// one thread at a time. Source of the semantics: torch.distributed.pipelining, Megatron-LM.
 class DistributedPipeline {
  public:
-  /// Moves this rank's stages to the group's device. Replicas begin with what replica 0 has. Throws
+  /// Moves this rank's stages to its device. Replicas begin with what replica 0 has. Throws
   /// a usage error, on all ranks alike, if they do not make the same model and give the same
   /// options, or what Pipeline refuses.
   DistributedPipeline(std::vector<Block> blocks,
@@ -90,8 +93,8 @@ class DistributedPipeline {
   /// Forward and backward of a batch: the rank of the first stage gives the inputs, that of the
   /// last the targets; others give none, and what they give all the same is not looked at. Adds to
   /// the gradients of this rank's stages `scale` times those of the loss over the batch, averaged
-  /// over the replicas, which count alike whatever rows they have. The loss is on all ranks, of
-  /// this pipeline's batch.
+  /// over the replicas, which count alike whatever rows they have, unless each gives a scale of its
+  /// own. The loss is on all ranks, of this pipeline's batch.
   PipelineStep step(const Tensors& inputs, const Tensors& targets, double scale = 1);
   /// The same of micro-batches that are cut already, as many on all ranks; their counts matter on
   /// the last stage's rank.

@@ -68,6 +68,7 @@ RankModel::RankModel(std::vector<Block> all_blocks,
     : blocks(std::move(all_blocks)),
       groups(std::move(their_groups)),
       ranks(groups.ranks),
+      device(options.device.value_or(ranks.device())),
       post(ranks, options.timeout) {
   std::optional<RankFailure> failure;
   try {
@@ -82,7 +83,7 @@ RankModel::RankModel(std::vector<Block> all_blocks,
   post.begin_series(all[0][0]);
   agree_on_model(options);
   for (const int64_t number : mine)
-    for (const Block& block : stage(number).blocks()) move_to(block, ranks.device());
+    for (const Block& block : stage(number).blocks()) move_to(block, device);
   begin_alike();
 }
 
@@ -95,7 +96,7 @@ void RankModel::cut_here(const DistributedPipelineOptions& options) {
       ranks.backend() == "nccl" ? pipeline::Sends::kRendezvous : pipeline::Sends::kBuffered);
   placement = lists->of(options.micro_batches).placement;
   mine = placement.stages_of(ranks.rank());
-  const std::vector<StagePlace> places(first_block.size(), {ranks.device(), false});
+  const std::vector<StagePlace> places(first_block.size(), {device, false});
   stages = cut(blocks, first_block, options.checkpointed, places);
   NamedTensors all;
   std::vector<int> rank_of;
@@ -176,12 +177,13 @@ double RankModel::clip_grad_norm(double max_norm) {
                        .value = concat(max_norm)});
   const at::NoGradGuard no_grad;
   Tensors gradients;
-  at::Tensor squares = at::zeros({}, at::device(ranks.device()).dtype(at::kDouble));
+  at::Tensor squares = at::zeros({}, at::device(device).dtype(at::kDouble));
   for (const auto& [name, parameter] : named_parameters()) {
     if (!parameter.grad().defined()) continue;
     gradients.push_back(parameter.grad());
     squares += at::linalg_vector_norm(parameter.grad(), 2, {}, false, at::kDouble).square();
   }
+  squares = squares.to(ranks.device());
   ranks.all_reduce(squares);
   const double norm = std::sqrt(squares.item<double>());
   const double scale = max_norm / (norm + 1e-6);

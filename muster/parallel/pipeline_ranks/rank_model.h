@@ -53,6 +53,7 @@ struct RankModel {
   std::vector<Block> blocks;
   PipelineGroups groups;
   distributed::ProcessGroup ranks;  // groups.ranks
+  c10::Device device;
   pipeline::Split first_block;
   pipeline::Placement placement;
   std::optional<StepLists> lists;

@@ -17,7 +17,7 @@ constexpr int64_t kHeadWords = 64;
 constexpr int64_t kFixedWords = 4;
 
 // The words about a tensor; one that is undefined or came before has the first alone.
-enum TensorWord { kDtype, kAwaited, kChannelsLast, kDims, kSizes };
+enum TensorWord { kDtype, kAwaited, kChannelsLast, kWay, kDims, kSizes };
 constexpr int64_t kUndefined = -1;
 constexpr int64_t kSameAs = -2;  // and below: the same as the first tensor, the second, …
 
@@ -32,7 +32,9 @@ at::Tensor in_memory_order(const at::Tensor& tensor) {
   return is_channels_last(tensor) ? tensor.permute({0, 2, 3, 1}) : tensor;
 }
 
-Words words_of(const Handed& handed) {
+/// `way_of`: on which kind of device a tensor goes.
+template <class WayOf>
+Words words_of(const Handed& handed, WayOf&& way_of) {
   Words words;
   for (size_t i = 0; i < handed.tensors.size(); ++i) {
     const at::Tensor& tensor = handed.tensors[i];
@@ -49,6 +51,7 @@ Words words_of(const Handed& handed) {
                  {static_cast<int64_t>(tensor.scalar_type()),
                   awaited,
                   is_channels_last(tensor),
+                  static_cast<int64_t>(way_of(tensor)),
                   tensor.dim()});
     words.insert(words.end(), tensor.sizes().begin(), tensor.sizes().end());
   }
@@ -103,12 +106,18 @@ TensorPost::Head TensorPost::receive_head(int from, int tag) {
 }
 
 void TensorPost::send(int to, int tag, const Handed& handed) {
-  send_head(to, tag, {.step = step_, .words = words_of(handed)});
+  const auto way_of = [this](const at::Tensor& tensor) {
+    return moves(tensor.device().type()) ? tensor.device().type() : head_device_.type();
+  };
+  send_head(to, tag, {.step = step_, .words = words_of(handed, way_of)});
   for (size_t i = 0; i < handed.tensors.size(); ++i) {
     const at::Tensor& tensor = handed.tensors[i];
     if (!tensor.defined() || first_same(handed.tensors, i) < i) continue;
     const at::Tensor ordered = in_memory_order(tensor);
-    group_.send(moves(tensor.device().type()) ? ordered : ordered.cpu(), to, options_for(tag));
+    group_.send(
+        ordered.to(way_of(tensor) == tensor.device().type() ? tensor.device() : head_device_),
+        to,
+        options_for(tag));
   }
 }
 
@@ -150,7 +159,13 @@ void TensorPost::discard_found() {
 /// Goes on behind the last tensor that was read.
 Handed TensorPost::read(Head& head, int from, int tag, c10::Device device) {
   Handed handed;
-  const c10::Device way = moves(device.type()) ? device : head_device_;
+  // A backend for each kind of device: a tensor is received on the kind that it was sent on.
+  const auto way_of = [&](int64_t said) {
+    const auto type = static_cast<c10::DeviceType>(said);
+    for (const c10::Device own : {device, group_.device(), head_device_})
+      if (own.type() == type) return own;
+    return c10::Device(type, type == c10::DeviceType::CPU ? -1 : 0);
+  };
   while (head.next < head.words.size()) {
     const int64_t* word = &head.words[head.next];
     if (*word == kUndefined) {
@@ -170,7 +185,7 @@ Handed TensorPost::read(Head& head, int from, int tag, c10::Device device) {
     const Words sizes(word + kSizes, word + kSizes + word[kDims]);
     const at::Tensor tensor = at::empty(
         sizes,
-        at::device(way).dtype(static_cast<at::ScalarType>(word[kDtype])),
+        at::device(way_of(word[kWay])).dtype(static_cast<at::ScalarType>(word[kDtype])),
         word[kChannelsLast] != 0 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
     group_.recv(in_memory_order(tensor), from, options_for(tag));
     handed.tensors.push_back(tensor);

@@ -25,10 +25,11 @@ std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan, bo
 }
 
 void check_model(const TrainPlan& plan) {
+  const int64_t replicas = plan.world_size / plan.ranks_per_replica;
   const int64_t last = plan.samples_per_epoch % plan.options.batch_size;
   const bool always = plan.batch_per_rank == 1;
   // The ranks' shares of a batch differ by one at most.
-  const bool one_sample = always || (last > 0 && last < 2 * plan.world_size);
+  const bool one_sample = always || (last > 0 && last < 2 * replicas);
   if (!one_sample && plan.model_params.empty()) return;
   const auto model = make_initial_model(plan, /*is_resumed=*/true);  // whatever its weights
   if (!one_sample) return;
@@ -45,13 +46,13 @@ void check_model(const TrainPlan& plan) {
          .rule = concat("its BatchNorm cannot train on one sample, which ",
                         always ? "is all that a rank gets"
                                : "is all that an epoch's last batch leaves to a rank"),
-         .value = always ? concat(plan.options.batch_size, " for ", plan.world_size, " ranks")
+         .value = always ? concat(plan.options.batch_size, " for ", replicas, " ranks")
                          : concat("batches of ",
                                   plan.options.batch_size,
                                   " from ",
                                   plan.samples_per_epoch,
                                   " samples"),
-         .hint = always ? concat("take --batch-size ", 2 * plan.world_size, " or more")
+         .hint = always ? concat("take --batch-size ", 2 * replicas, " or more")
                         : "take --drop-last, or another --batch-size"});
   }
 }

@@ -14,6 +14,7 @@
 #include "muster/train/loop/evaluation_mode.h"
 #include "muster/train/loop/out_of_memory.h"
 #include "muster/train/loop/rank_device.h"
+#include "muster/train/loop/task_parts.h"
 #include "muster/train/task/step.h"
 
 namespace muster::train {
@@ -75,21 +76,23 @@ Evaluation evaluate(Task& task,
                     const AfterBatch& after_batch) {
   const c10::NoGradGuard no_grad;
   dataset = as_task_takes(task, std::move(dataset));
-  const EvaluationMode mode(*task.module(), group);
+  const EvaluationMode mode(*task.module(), group, options.strategy);
   const int64_t samples = dataset->size();
-  const c10::Device device = device_of(*task.module());
+  const c10::Device device = options.device.value_or(device_of(*task.module()));
   StepSums own(std::make_shared<const std::vector<Metric>>(task.metrics()), device);
   task.begin_evaluation(options.phase, dataset->spec());
   // The order is nobody's business here, so data that has a cheap one is read in that.
-  std::shared_ptr<const data::Sampler> sampler = dataset->own_sampler(
-      {.world_size = group.world_size(), .rank = group.rank(), .shuffle = false});
+  const auto ranks_per_replica = static_cast<int>(options.ranks_per_replica);
+  const int replicas = group.world_size() / ranks_per_replica;
+  const int replica = group.rank() / ranks_per_replica;
+  std::shared_ptr<const data::Sampler> sampler =
+      dataset->own_sampler({.world_size = replicas, .rank = replica, .shuffle = false});
   if (!sampler) {
     sampler = std::make_shared<data::ExactCoverSampler>(
-        samples,
-        data::ExactCoverSamplerOptions{.world_size = group.world_size(), .rank = group.rank()});
+        samples, data::ExactCoverSamplerOptions{.world_size = replicas, .rank = replica});
   }
   data::Loader loader(
-      std::move(dataset),
+      dataset,
       {.batch_size = options.batch_size, .workers = options.workers, .device = device},
       std::move(sampler));
   const StepContext context{.phase = options.phase, .step = options.step, .epoch = options.epoch};
@@ -104,19 +107,31 @@ Evaluation evaluate(Task& task,
   const auto in_words = [&](const auto& action) {
     return with_memory_words(device, kInEvaluation, action);
   };
-  while (const auto next = in_words([&] { return batches.next(); })) {
-    const StepResult result = in_words([&] {
+  /// `run` of a pass over `batch`.
+  const auto on_batch = [&](const data::Batch& batch, const auto& run) {
+    return in_words([&] {
       const c10::InferenceMode inference(task.evaluates_in_inference_mode());
-      const PrecisionGuard guard(options.precision, device_of(next->batch));
-      const auto pass = [&] { return task.evaluate_step(next->batch, context); };
+      const PrecisionGuard guard(options.precision, device_of(batch));
+      return run([&] { return task.evaluate_step(batch, context); });
+    });
+  };
+  while (const auto next = in_words([&] { return batches.next(); })) {
+    const auto result = on_batch(next->batch, [&](const auto& pass) -> std::optional<StepResult> {
       return sharded != nullptr ? sharded->evaluate(pass) : pass();
     });
     --left;
-    check_result(task, result, /*trains=*/false);
-    add_to(own, task, result, weight_of(task, next->on_host()));
+    if (result) {
+      check_result(task, *result, /*trains=*/false);
+      add_to(own, task, *result, weight_of(task, next->on_host()));
+    }
     shown.after_batch(own);
   }
-  for (; left > 0; --left) sharded->stand_aside();
+  for (; left > 0; --left) {
+    on_batch(batches.place(stand_in_batch(*dataset)), [&](const auto& pass) {
+      sharded->stand_aside(pass);
+      return 0;
+    });
+  }
   shown.end();
   task.end_evaluation(options.phase, group);
   const Meter all = sum_over_ranks(own.read(), group);

@@ -3,7 +3,10 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+
+#include <c10/core/Device.h>
 
 #include "muster/data/dataset.h"
 #include "muster/distributed/process_group.h"
@@ -20,7 +23,9 @@ struct EvaluateOptions {
   int64_t workers = 0;
   Precision precision = Precision::kFloat32;  ///< that forward and loss run in
   Phase phase = Phase::kTest;
-  int64_t step = 0, epoch = 0;   ///< for the StepContext
+  int64_t step = 0, epoch = 0;    ///< for the StepContext
+  int64_t ranks_per_replica = 1;  ///< that hold one model between them and see the same samples
+  std::optional<c10::Device> device = {};  ///< where steps are; else where the module is
   Strategy* strategy = nullptr;  ///< whose weights may be in shards; null: the module has them
 };
 

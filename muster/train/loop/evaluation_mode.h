@@ -4,6 +4,7 @@
 #include <torch/nn/module.h>
 
 #include "muster/distributed/process_group.h"
+#include "muster/train/replicas/strategy.h"
 
 namespace muster::train {
 
@@ -11,10 +12,14 @@ namespace muster::train {
 /// mode back, whatever happens.
 class EvaluationMode {
  public:
-  /// Collective.
-  EvaluationMode(torch::nn::Module& module, const distributed::ProcessGroup& group)
+  /// `strategy`: the module's, or null. Collective.
+  EvaluationMode(torch::nn::Module& module,
+                 const distributed::ProcessGroup& group,
+                 Strategy* strategy = nullptr)
       : module_(module), was_training_(module.is_training()) {
-    if (group.world_size() > 1) {
+    if (strategy != nullptr) {
+      strategy->share_buffers();
+    } else if (group.world_size() > 1) {
       for (const at::Tensor& buffer : module.buffers()) group.broadcast(buffer);
     }
     module_.eval();

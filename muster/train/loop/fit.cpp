@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
@@ -139,8 +140,18 @@ void Trainer::make_parts() {
   }
   for (TaskPart& part : parts) {
     ParameterRules rules = groups_->rules_of(*part.module, part.name);
-    parts_.push_back(std::make_unique<TrainedPart>(
-        std::move(part.name), plan_, std::move(part.module), group_, std::move(rules)));
+    StrategyRequest request{.plan = plan_,
+                            .module = std::move(part.module),
+                            .group = group_,
+                            .rules = std::move(rules),
+                            .device = device_,
+                            .generator = generator_};
+    request.example = [this, number = parts_.size()](int64_t samples) {
+      return example_step(number, samples);
+    };
+    if (resume_ != nullptr) request.record = resume_->loop.value(kStrategyKey, Json());
+    parts_.push_back(std::make_unique<TrainedPart>(std::move(part.name), std::move(request)));
+    if (const std::string line = parts_.back()->strategy().line(); !line.empty()) log_.note(line);
   }
   batches_.cast_floats(input_dtype_of(module()));
 }
@@ -150,9 +161,8 @@ void Trainer::make_checkpoints() {
   const std::string& said = plan_.options.activation_checkpointing;
   const parallel::BlockRule rule = parallel::parse_block_rule(said, kFlag);
   if (rule.kind == parallel::BlockRule::Kind::kOff) return;
-  auto* model = dynamic_cast<tensor::HasUnits*>(module_.get());
-  std::vector<tensor::Unit> units;
-  if (model != nullptr) units = model->units();
+  if (strategies().at(plan_.strategy_name).recomputes_units) return;
+  std::vector<tensor::Unit> units = tensor::units_of(*module_);
   if (units.empty()) {
     throw usage_error({.refused = concat(kFlag, ' ', said),
                        .rule = "the model is made of parts, which can be run again",
@@ -162,6 +172,15 @@ void Trainer::make_checkpoints() {
   }
   checkpoints_.emplace(
       rule, std::move(units), parallel::RecomputeOptions{.generators = {{generator_}}});
+}
+
+/// The task's step on the first samples of the training.
+StepResult Trainer::example_step(size_t part, int64_t samples) {
+  std::vector<int64_t> indices(static_cast<size_t>(std::min(samples, data_.train->size())));
+  std::iota(indices.begin(), indices.end(), 0);
+  groups_->train_mode();
+  const data::Batch batch = batches_.place(data_.train->get(indices));
+  return task_->train_step(batch, context(Phase::kTrain, part));
 }
 
 /// A backward whose gradients are dropped, where the strategy wants one; see

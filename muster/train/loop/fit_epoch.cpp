@@ -139,6 +139,8 @@ Evaluation Trainer::evaluate_split(const std::shared_ptr<const data::Dataset>& s
        .phase = phase,
        .step = position_.step,
        .epoch = position_.epoch,
+       .ranks_per_replica = plan_.ranks_per_replica,
+       .device = device_,
        .strategy = &parts_[0]->strategy()},
       [&](int64_t done, int64_t batches, const Metrics& metrics) {
         log_.progress(std::string(name_of(phase)), position_, done, batches, metrics);

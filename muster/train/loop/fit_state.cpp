@@ -143,6 +143,8 @@ void Trainer::save() {
                  {"task_name", task_->name()},
                  {"task", task_->state()}};
     if (!groups_->record().is_null()) loop["groups"] = groups_->record();
+    if (Json own = parts_[0]->strategy().record(); !own.is_null())
+      loop[kStrategyKey] = std::move(own);
     if (!device_.is_cpu()) loop[kDeviceKey] = c10::DeviceTypeName(device_.type(), true);
     Json plan = plan_.record;
     plan.update(plan_.carried);

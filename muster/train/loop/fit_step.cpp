@@ -11,6 +11,15 @@
 #include "muster/train/task/step.h"
 
 namespace muster::train::detail {
+namespace {
+
+data::Batch on_host(const data::Batch& batch) {
+  data::Batch copy = batch;
+  for (auto& [name, tensor] : copy.tensors) tensor = tensor.cpu();
+  return copy;
+}
+
+}  // namespace
 
 // Note [Weighted batches]
 // An optimizer step takes the next `samples_per_step` samples of the epoch's order, or what is left
@@ -50,7 +59,7 @@ void Trainer::train_step() {
 }
 
 double Trainer::factor_of(double weight, double of_all) const {
-  return weight * static_cast<double>(group_.world_size()) / of_all;
+  return weight * static_cast<double>(group_.world_size() / plan_.ranks_per_replica) / of_all;
 }
 
 /// This rank's share of the next batch.
@@ -78,7 +87,7 @@ std::vector<Trainer::Share> Trainer::all_shares(int64_t batches, int64_t samples
   if (task_->has_own_weights()) {
     const at::Tensor sum = at::full({1}, own, at::kDouble).to(group_.device());
     if (group_.world_size() > 1) group_.all_reduce(sum);
-    all = sum.item<double>();
+    all = sum.item<double>() / static_cast<double>(plan_.ranks_per_replica);
   }
   if (!(all > 0)) {
     throw usage_error(
@@ -135,6 +144,11 @@ void Trainer::update(TrainedPart& part, const StepSums& local) {
 /// averages the gradients over the ranks, and posts what the ranks tell each other.
 void Trainer::backward(size_t index, const Share& share, bool last, StepSums& sums) {
   TrainedPart& part = *parts_[index];
+  if (part.strategy().trains_in_pieces()) {
+    backward_in_pieces(index, share, sums);
+    if (last) post(index, sums);
+    return;
+  }
   const auto run = [&] {
     timeline_.begin(diagnose::Phase::kForward);
     StepResult result;
@@ -149,11 +163,7 @@ void Trainer::backward(size_t index, const Share& share, bool last, StepSums& su
     }
     check_result(*task_, result, /*trains=*/true);
     if (share.weight > 0) add_to(sums, *task_, result, share.weight);
-    if (last) {
-      const bool asks = index + 1 == parts_.size() && callbacks_.stop_requested;
-      const bool stop = asks && callbacks_.stop_requested();
-      step_report_->post({.stop = stop, .hook_failed = hooks_.failed()}, sums);
-    }
+    if (last) post(index, sums);
     timeline_.begin(diagnose::Phase::kBackward);
     part.scaler().scale(share.factor == 1 ? result.loss : result.loss * share.factor).backward();
   };
@@ -162,6 +172,39 @@ void Trainer::backward(size_t index, const Share& share, bool last, StepSums& su
   } else {
     part.strategy().accumulate(run);
   }
+}
+
+/// The same where the strategy makes both, a piece of the batch after the other.
+void Trainer::backward_in_pieces(size_t index, const Share& share, StepSums& sums) {
+  TrainedPart& part = *parts_[index];
+  timeline_.begin(diagnose::Phase::kForward);
+  const auto pass = [&](const data::Batch& piece) {
+    StepResult result = task_->train_step(piece, context(Phase::kTrain, index));
+    check_result(*task_, result, /*trains=*/true);
+    return result;
+  };
+  const auto weight = [&](const data::Batch& piece) {
+    return weight_of(*task_, task_->has_own_weights() ? on_host(piece) : piece);
+  };
+  const PrecisionGuard guard(plan_.precision.kind, device_of(share.batch));
+  double scale = share.factor;
+  if (part.scaler().enabled()) {  // which hears of the step by this, too
+    const at::Tensor factor = at::full({}, scale, at::device(device_).dtype(at::kDouble));
+    scale = part.scaler().scale(factor).item<double>();
+  }
+  const std::vector<WeighedResult> seen = part.strategy().forward_backward(
+      {.batch = share.batch, .pass = pass, .weight = weight, .scale = scale});
+  if (share.weight == 0) return;
+  for (const auto& [result, of_piece] : seen) {
+    if (of_piece > 0) add_to(sums, *task_, result, of_piece);
+  }
+}
+
+/// What the ranks tell each other of a step, or of a part's.
+void Trainer::post(size_t index, const StepSums& sums) {
+  const bool asks = index + 1 == parts_.size() && callbacks_.stop_requested;
+  const bool stop = asks && callbacks_.stop_requested();
+  step_report_->post({.stop = stop, .hook_failed = hooks_.failed()}, sums);
 }
 
 void Trainer::clip_gradients(TrainedPart& part) {

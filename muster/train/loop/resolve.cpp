@@ -115,9 +115,15 @@ void resolve_strategy(FitOptions& options, FitNumbers& numbers, const Surroundin
   if (options.strategy == "auto")
     options.strategy = processes > 1 ? "ddp" : devices > 0 ? "dp" : "single";
   std::tie(numbers.strategy_name, numbers.strategy_params) = split_spec(options.strategy);
-  check_ranks(strategies().at(numbers.strategy_name), options, processes, devices);
+  const StrategyEntry& strategy = strategies().at(numbers.strategy_name);
+  check_ranks(strategy, options, processes, devices);
   numbers.threads = processes == 1 ? devices : 0;
   numbers.world_size = numbers.threads > 0 ? numbers.threads : processes;
+  if (strategy.ranks_per_replica != nullptr) {
+    check_param_names(strategy.params, numbers.strategy_params, concat("strategy ", strategy.name));
+    numbers.ranks_per_replica =
+        strategy.ranks_per_replica(numbers.world_size, numbers.strategy_params);
+  }
   const Placement placed = place({.device = options.device,
                                   .devices = options.devices,
                                   .threads = numbers.threads,
@@ -246,7 +252,8 @@ FitNumbers resolve_fit(FitOptions& options,
   numbers.lr = options.lr.value.value_or(optim::optimizers().at(numbers.optimizer_name).default_lr);
   if (options.lr.search.empty()) options.lr = numbers.lr;
   resolve_monitor(options, metrics, numbers);
-  numbers.batch_per_rank = share_of_batch(options.batch_size, numbers.world_size);
+  numbers.batch_per_rank =
+      share_of_batch(options.batch_size, numbers.world_size / numbers.ranks_per_replica);
   if (options.workers < 0)
     options.workers =
         data::default_workers(around.cores, std::max(around.local_world_size, numbers.threads));

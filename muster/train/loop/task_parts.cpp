@@ -91,7 +91,10 @@ std::unique_ptr<data::Loader> make_loader(const FitPlan& plan,
                                           const distributed::ProcessGroup& group) {
   const auto seed = static_cast<uint64_t>(plan.options.seed);
   const data::EpochShare share{
-      .world_size = group.world_size(), .rank = group.rank(), .seed = seed, .shuffle = true};
+      .world_size = group.world_size() / static_cast<int>(plan.ranks_per_replica),
+      .rank = group.rank() / static_cast<int>(plan.ranks_per_replica),
+      .seed = seed,
+      .shuffle = true};
   std::shared_ptr<const data::Sampler> sampler = train->own_sampler(share);
   if (!sampler) {
     sampler = std::make_shared<data::ExactCoverSampler>(

@@ -19,22 +19,13 @@ tensor::NamedTensorList below(const std::string& prefix, const tensor::NamedTens
 
 }  // namespace
 
-TrainedPart::TrainedPart(std::string name,
-                         const FitPlan& plan,
-                         std::shared_ptr<torch::nn::Module> module,
-                         const distributed::ProcessGroup& group,
-                         ParameterRules rules)
-    : name_(std::move(name)), scaler_(plan.precision, group) {
-  for (const at::Tensor& parameter : module->parameters()) {
+TrainedPart::TrainedPart(std::string name, StrategyRequest request)
+    : name_(std::move(name)), scaler_(request.plan.precision, request.group) {
+  for (const at::Tensor& parameter : request.module->parameters()) {
     if (parameter.requires_grad()) trained_.push_back(parameter);
   }
-  strategy_ = strategies()
-                  .at(plan.strategy_name)
-                  .make({.plan = plan,
-                         .module = std::move(module),
-                         .group = group,
-                         .rules = std::move(rules)},
-                        plan.strategy_params);
+  const FitPlan& plan = request.plan;
+  strategy_ = strategies().at(plan.strategy_name).make(std::move(request), plan.strategy_params);
 }
 
 void TrainedPart::require_gradients(bool on) {

@@ -14,11 +14,7 @@ namespace muster::train::detail {
 class TrainedPart {
  public:
   /// `name` is empty for the whole. Collective.
-  TrainedPart(std::string name,
-              const FitPlan& plan,
-              std::shared_ptr<torch::nn::Module> module,
-              const distributed::ProcessGroup& group,
-              ParameterRules rules = {});
+  TrainedPart(std::string name, StrategyRequest request);
 
   const std::string& name() const { return name_; }
   Strategy& strategy() { return *strategy_; }

@@ -37,6 +37,9 @@ namespace muster::train::detail {
 
 using Clock = std::chrono::steady_clock;
 
+/// Of a checkpoint's loop: Strategy::record().
+inline constexpr const char* kStrategyKey = "strategy";
+
 /// One run on one rank. Everything collective happens in the same order on all ranks.
 class Trainer {
  public:
@@ -87,6 +90,7 @@ class Trainer {
   void make_task(const TaskMaker& make);
   void make_parts();
   void make_checkpoints();
+  StepResult example_step(size_t part, int64_t samples);
   void rehearse();
   void restore(const Checkpoint& checkpoint);
   Step train_epoch();
@@ -107,6 +111,8 @@ class Trainer {
   int64_t skipped_steps() const;
   const LossScaler& scaler() const { return parts_[0]->scaler(); }
   void backward(size_t index, const Share& share, bool last, StepSums& sums);
+  void backward_in_pieces(size_t index, const Share& share, StepSums& sums);
+  void post(size_t index, const StepSums& sums);
   void update(TrainedPart& part, const StepSums& local);
   bool is_late() const { return !device_.is_cpu(); }
   void hear(size_t keep);

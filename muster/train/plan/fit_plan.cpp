@@ -124,7 +124,7 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
   line("batch",
        options.batch_size,
        " = ",
-       plan.world_size,
+       plan.world_size / plan.ranks_per_replica,
        " x ",
        plan.batch_per_rank,
        options.accumulate_grad_batches == 1 ? ""

@@ -40,8 +40,9 @@ struct FitNumbers {
   PrecisionOptions precision;
   double lr = 0;
   int64_t world_size = 1;
-  int64_t batch_per_rank = 0;    ///< samples of a rank per forward; an epoch's last may be fewer
-  int64_t samples_per_step = 0;  ///< of all ranks, per optimizer step
+  int64_t ranks_per_replica = 1;  ///< that hold one model between them and see the same samples
+  int64_t batch_per_rank = 0;     ///< samples of a rank per forward; an epoch's last may be fewer
+  int64_t samples_per_step = 0;   ///< of all ranks, per optimizer step
   int64_t train_samples = 0;
   int64_t validation_samples = 0;
   int64_t test_samples = 0;

@@ -24,6 +24,11 @@ at::Tensor Strategy::clip_gradients(double max_norm) {
   return optim::clip_grad_norm(module()->parameters(), max_norm);
 }
 
+void Strategy::share_buffers() {
+  if (group().world_size() == 1) return;
+  for (const at::Tensor& buffer : module()->buffers()) group().broadcast(buffer);
+}
+
 void Strategy::load_optimizer_state(const tensor::NamedTensorList& state) {
   optimizer().load_state({state, {}});
 }
@@ -39,7 +44,8 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const FitPlan& plan,
                                                  const ParameterRules& rules,
                                                  tensor::NamedTensorList parameters) {
   const optim::OptimizerEntry& entry = optim::optimizers().at(plan.optimizer_name);
-  if (rules.empty()) return entry.make(std::move(parameters), plan.lr, plan.optimizer_params);
+  if (rules.empty() || parameters.empty())
+    return entry.make(std::move(parameters), plan.lr, plan.optimizer_params);
   std::map<ParameterRule, tensor::NamedTensorList> by_rule;
   for (auto& named : parameters) {
     const auto rule = rules.find(named.first);

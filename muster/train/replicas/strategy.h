@@ -3,12 +3,17 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include <ATen/core/Generator.h>
 #include <torch/nn/module.h>
 
 #include "muster/base/entry.h"
+#include "muster/base/json.h"
 #include "muster/base/params.h"
 #include "muster/distributed/process_group.h"
 #include "muster/optim/optimizer.h"
@@ -25,6 +30,28 @@ struct StrategyRequest {
   std::shared_ptr<torch::nn::Module> module;  ///< with the same weights on every rank
   distributed::ProcessGroup group;
   ParameterRules rules;  ///< alike on all ranks
+  // For a strategy that runs the module's units itself.
+  c10::Device device = c10::kCPU;  ///< of the module
+  at::Generator generator = {};    ///< what the module draws from while it trains
+  /// The task's step on so many samples, for what is found out before the first one. It counts
+  /// nothing, and what it draws and changes is put back by whoever calls it. Not collective.
+  std::function<StepResult(int64_t samples)> example = {};
+  Json record = {};  ///< Strategy::record() of the run that goes on; else null
+};
+
+/// A batch of a step, to be trained on in pieces.
+struct BatchInPieces {
+  const data::Batch& batch;
+  /// The task's step on some of the batch's rows.
+  std::function<StepResult(const data::Batch& piece)> pass;
+  std::function<double(const data::Batch& piece)> weight;  ///< of its mean loss
+  double scale = 1;                                        ///< of the gradients
+};
+
+/// What a step found in a piece of a batch.
+struct WeighedResult {
+  StepResult result;  ///< without graph
+  double weight = 0;
 };
 
 /// One rank's module with its gradients and optimizer, as the training loop sees them. Used by the
@@ -42,6 +69,13 @@ class Strategy {
   /// Runs `pass`, a forward and its backward, for a batch that is not the last one of its step: the
   /// average over the ranks may wait for the last.
   virtual void accumulate(const std::function<void()>& pass) { pass(); }
+
+  /// Whether forward and backward are one: the loop then calls forward_backward() for each batch, and
+  /// none of forward() and the loss's backward().
+  virtual bool trains_in_pieces() const { return false; }
+  /// Adds the gradients of the batch's mean loss, times its scale, to those of the step, averaged
+  /// over replicas. Returns what this rank has seen of it, which may be nothing.
+  virtual std::vector<WeighedResult> forward_backward(const BatchInPieces& /*batch*/) { return {}; }
 
   /// Whose step() updates all parameters on every rank, and whose zero_grad() drops all gradients.
   virtual optim::Optimizer& optimizer() = 0;
@@ -69,10 +103,16 @@ class Strategy {
   /// While what it returns lives, the weights are whole on every rank, to be read, and written
   /// alike on all.
   virtual std::shared_ptr<void> whole_weights() { return nullptr; }
-  /// Runs `pass`, a task's evaluation of a batch, without gradients.
-  virtual StepResult evaluate(const std::function<StepResult()>& pass) { return pass(); }
-  /// Takes part in evaluate() of the other ranks, where this one has no batch left.
-  virtual void stand_aside() {}
+  /// Runs `pass`, a task's evaluation of a batch, without gradients. Nothing where another rank has
+  /// the result.
+  virtual std::optional<StepResult> evaluate(const std::function<StepResult()>& pass) {
+    return pass();
+  }
+  /// Takes part in evaluate() of the other ranks, where this one has no batch left; `pass` is of some
+  /// other one.
+  virtual void stand_aside(const std::function<StepResult()>& /*pass*/) {}
+  /// Gives the module's buffers of rank 0, or of the first replica, to the others.
+  virtual void share_buffers();
   /// `state` is the module's, by name: with whole weights on rank 0, on its CPU.
   virtual tensor::NamedTensorList whole_state(tensor::NamedTensorList state) { return state; }
   /// The same with this rank's pieces instead, as far as it has some. Not collective.
@@ -83,6 +123,12 @@ class Strategy {
   /// empty list for a hook that has seen nothing.
   virtual tensor::NamedTensorList hook_state() const { return {}; }
   virtual void load_hook_state(const tensor::NamedTensorList& /*state*/) {}
+
+  /// What it has found out and a run that goes on must not find otherwise; alike on all ranks. Null:
+  /// nothing.
+  virtual Json record() const { return nullptr; }
+  /// The same in a line for people, or nothing.
+  virtual std::string line() const { return ""; }
 
  protected:
   const std::shared_ptr<torch::nn::Module>& module() const { return request_.module; }
@@ -118,6 +164,11 @@ struct StrategyEntry {
   /// Collective; `params` have been checked.
   std::unique_ptr<Strategy> (*make)(StrategyRequest request, const ParamValues& params);
   bool takes_whole_task = false;  ///< not one of several parts of a task
+  /// Recomputes the module's units as --activation-checkpointing says by itself.
+  bool recomputes_units = false;
+  /// How many of the ranks hold one model between them and see the same samples; null: each rank
+  /// has its own. Throws a usage error unless they are whole replicas.
+  int64_t (*ranks_per_replica)(int64_t world_size, const ParamValues& params) = nullptr;
 };
 
 /// Bytes of `bucket_mb` MiB. Throws a usage error that names `owner` for none, and for more than a

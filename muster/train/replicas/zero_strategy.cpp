@@ -34,10 +34,10 @@ class ZeroStrategy final : public Strategy {
   std::shared_ptr<void> whole_weights() override {
     return std::make_shared<parallel::WholeWeights>(zero_.whole_weights());
   }
-  StepResult evaluate(const std::function<StepResult()>& pass) override {
+  std::optional<StepResult> evaluate(const std::function<StepResult()>& pass) override {
     return shards_weights_ ? zero_.evaluate(pass) : pass();
   }
-  void stand_aside() override {
+  void stand_aside(const std::function<StepResult()>& /*pass*/) override {
     if (shards_weights_) zero_.stand_aside();
   }
   tensor::NamedTensorList whole_state(tensor::NamedTensorList state) override {

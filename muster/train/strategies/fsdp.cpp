@@ -27,9 +27,7 @@ void check_fsdp(const FitOptions& options, const FitNumbers& numbers, const Para
 }
 
 std::unique_ptr<Strategy> make_fsdp(StrategyRequest request, const ParamValues& params) {
-  auto* model = dynamic_cast<tensor::HasUnits*>(request.module.get());
-  parallel::ZeroOptions options{.stage = 3};
-  if (model != nullptr) options.units = model->units();
+  parallel::ZeroOptions options{.stage = 3, .units = tensor::units_of(*request.module)};
   if (options.units.empty()) {
     throw usage_error(
         {.refused = std::string(kFsdp),

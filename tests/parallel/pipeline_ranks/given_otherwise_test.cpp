@@ -137,6 +137,27 @@ TEST(PipelineOfRanksTakes, LettersOfAnEarlierPipelineOfTheGroupAreNotRead) {
   });
 }
 
+// So that replicas with unlike numbers of rows count by them.
+TEST(PipelineOfRanksTakes, AScaleOfEachReplicasOwn) {
+  const auto nets = chains(4, 4, 3, torch::kDouble);
+  const torch::Tensor x = nets[0].inputs(6), y = nets[0].targets(6);
+  ThreadWorld(4).run([&](const ProcessGroup& world) {
+    const DeviceMesh mesh(world, {{"data", 2}, {"pipeline", 2}});
+    DistributedPipeline pipe(blocks_of(nets[size_t(world.rank())].net),
+                             mesh,
+                             &squares,
+                             {.micro_batches = 2, .first_block = {0, 2}});
+    pipe.step({x}, {y});
+    std::vector<torch::Tensor> alike;
+    for (const torch::Tensor& parameter : pipe.parameters())
+      alike.push_back(parameter.grad().clone());
+    pipe.zero_grad();
+    pipe.step({x}, {y}, mesh.coordinate("data") == 0 ? 1.0 : 2.0);
+    for (size_t i = 0; i < alike.size(); ++i)
+      EXPECT_TRUE(torch::allclose(pipe.parameters()[i].grad(), 1.5 * alike[i], 1e-12, 1e-12));
+  });
+}
+
 TEST(PipelineOfRanksTakes, WhatRanksAreGivenOtherwiseIsRefusedOnAll) {
   const auto nets = chains(4, 4, 3, torch::kDouble);
   const torch::Tensor x = nets[0].inputs(6), y = nets[0].targets(6);
@@ -159,7 +180,7 @@ TEST(PipelineOfRanksTakes, WhatRanksAreGivenOtherwiseIsRefusedOnAll) {
         test::error_of([&] { pipe.step({x}, pipe.has_last_stage() ? Tensors{} : Tensors{y}); }),
         AllOf(HasSubstr("targets"), HasSubstr("on rank 0")));
     EXPECT_THAT(
-        test::error_of([&] { pipe.step({x}, {y}, mesh.coordinate("data") == 0 ? 1.0 : 2.0); }),
+        test::error_of([&] { pipe.step({x}, {y}, mesh.coordinate("pipeline") == 0 ? 1.0 : 2.0); }),
         HasSubstr("the same scale"));
     for (const torch::Tensor& parameter : pipe.parameters())
       EXPECT_FALSE(parameter.grad().defined());

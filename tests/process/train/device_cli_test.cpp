@@ -77,7 +77,7 @@ TEST(DeviceCommand, TrainsToTheBitsOfTheCpu) {
 }
 
 TEST(DeviceCommand, TrainsRanksOfOneProcessOnADeviceEach) {
-  for (const char* strategy : {"dp", "ddp", "zero1", "zero2", "fsdp"})
+  for (const char* strategy : {"dp", "ddp", "zero1", "zero2", "fsdp", "pipeline:split=0/1"})
     expect_same_as_cpu({"--strategy", strategy, "--devices", "2"}, {"--device", "fake"});
   expect_same_as_cpu({"--strategy", "zero1:dtype=bfloat16", "--devices", "2"},
                      {"--device", "fake"});
@@ -86,7 +86,7 @@ TEST(DeviceCommand, TrainsRanksOfOneProcessOnADeviceEach) {
 // Over gloo too, whose own tensors are the CPU's: gradients go by host memory.
 TEST(DeviceCommand, TrainsRanksThatAreProcessesOnADeviceEach) {
   const test::Folder folder;
-  for (const char* strategy : {"ddp", "zero1", "zero2", "fsdp"}) {
+  for (const char* strategy : {"ddp", "zero1", "zero2", "fsdp", "pipeline:split=0/1"}) {
     const fs::path cpu = folder.path() / strategy / "cpu";
     ASSERT_EQ(device_run(test::on_ranks(2, small(cpu, {"--strategy", strategy}))).code, 0);
     for (const char* backend : {"auto", "gloo"}) {

@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 using test::Words;
 using testing_process::Launched;
 
-constexpr int kKinds = 4;
+constexpr int kKinds = 5;
 constexpr int kKills = 200;                     // of all kinds together
 constexpr std::chrono::seconds kRunLimit{180};  // of a run; it writes some 500 files
 
@@ -177,7 +177,16 @@ INSTANTIATE_TEST_SUITE_P(
               "adam",
               "--lr-schedule",
               "plateau:patience=0"}},
-        Kind{"TwoRanks", 2, 1, {"--model", "cnn:width=4,hidden=16", "--gradient-clip-val", "1"}}),
+        Kind{"TwoRanks", 2, 1, {"--model", "cnn:width=4,hidden=16", "--gradient-clip-val", "1"}},
+        Kind{"TwoStages",
+             2,
+             1,
+             {"--model",
+              "cnn:width=4,hidden=16",
+              "--optimizer",
+              "adamw",
+              "--strategy",
+              "pipeline:split=0/2,micro_batches=2"}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

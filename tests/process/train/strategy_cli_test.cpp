@@ -32,7 +32,9 @@ TEST(StrategyCommand, ListsThemWithTheirParameters) {
   const Json rows = Json::parse(program.out());
   std::vector<std::string> names;
   for (const Json& row : rows) names.push_back(row.at("name"));
-  EXPECT_THAT(names, ::testing::IsSupersetOf({"ddp", "dp", "fsdp", "single", "zero1", "zero2"}));
+  EXPECT_THAT(
+      names,
+      ::testing::IsSupersetOf({"ddp", "dp", "fsdp", "pipeline", "single", "zero1", "zero2"}));
 }
 
 TEST(StrategyCommand, DpTrainsInOneProcessWhatDdpTrainsInTwo) {

@@ -190,7 +190,7 @@ std::vector<train::FitResult> run_all(const train::TrainOptions& options,
 }
 
 TEST(MixedOverflow, IsLeftOutByAllRanksTogetherAndCountedByThePositionButNotByAdam) {
-  for (const char* strategy : {"ddp", "zero1", "zero2", "fsdp"}) {
+  for (const char* strategy : {"ddp", "zero1", "zero2", "fsdp", "pipeline:micro_batches=2"}) {
     train::TrainOptions options = small_run();
     options.strategy = strategy;
     options.optimizer = "adamw";
@@ -337,7 +337,7 @@ TEST(MixedStrategies, AccumulateAndClipScaledGradientsAsUnscaledOnes) {
   options.gradient_clip_val = 0.1;
   const test::Folder plain_folder;
   const Ran plain = run_mixed("32", options, 1, plain_folder.path());
-  for (const char* strategy : {"ddp", "zero1", "zero2", "fsdp"}) {
+  for (const char* strategy : {"ddp", "zero1", "zero2", "fsdp", "pipeline:micro_batches=2"}) {
     options.strategy = strategy;
     const test::Folder folder;
     const Ran mixed = run_mixed("16-mixed:init_scale=1024", options, 2, folder.path());

@@ -134,7 +134,8 @@ TEST(CommHookRun, OtherNumbersOfRanksTakeTheMeanOfTheErrors) {
   const train::FitPlan resolved = train::fit_plan(plan);
   testing::run_ranks(4, [&](ProcessGroup group) {
     const auto task = train::make_seeded(train::classifier_maker(plan, true), options.seed);
-    train::detail::TrainedPart part("", resolved, task->module(), group);
+    train::detail::TrainedPart part(
+        "", {.plan = resolved, .module = task->module(), .group = group, .rules = {}});
     part.load_hook_state(two.more.at("comm_hook"), group, /*saved_ranks=*/2);
     int64_t errors = 0;
     for (const auto& [name, tensor] : part.hook_state(group)) {

@@ -105,7 +105,7 @@ TEST(Freeze, LeavesWeightsStatisticsAndOptimizerStateAloneUnderEveryStrategy) {
   options.freeze = "conv*,bn1";
   options.optimizer = "adamw";
   const Tensors start = start_of(options);
-  for (const std::string strategy : {"single", "ddp", "zero1", "zero2", "fsdp"}) {
+  for (const std::string strategy : {"single", "ddp", "zero1", "zero2", "fsdp", "pipeline"}) {
     options.strategy = strategy;
     const test::Folder folder;
     const Ran ran = run(options, strategy == "single" ? 1 : 2, folder.path());

@@ -1,0 +1,36 @@
+#include "muster/train/replicas/gather_named.h"
+
+#include <string>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+
+#include "muster/base/json.h"
+
+namespace muster::train {
+
+tensor::NamedTensorList gather_named(const distributed::ProcessGroup& group,
+                                     const tensor::NamedTensorList& own) {
+  Json heads = Json::array();
+  for (const auto& [name, tensor] : own)
+    heads.push_back({name, static_cast<int>(tensor.scalar_type()), tensor.sizes().vec()});
+  const std::vector<std::string> all = group.gather_text(heads.dump());
+  tensor::NamedTensorList gathered;
+  if (group.rank() != 0) {
+    for (const auto& [name, tensor] : own) group.send(tensor.contiguous().to(group.device()), 0);
+    return gathered;
+  }
+  for (const auto& [name, tensor] : own) gathered.emplace_back(name, tensor.cpu());
+  for (int rank = 1; rank < group.world_size(); ++rank) {
+    for (const Json& head : Json::parse(all[static_cast<size_t>(rank)])) {
+      const auto dtype = static_cast<at::ScalarType>(head[1].get<int>());
+      const at::Tensor tensor = at::empty(head[2].get<std::vector<int64_t>>(),
+                                          at::TensorOptions().dtype(dtype).device(group.device()));
+      group.recv(tensor, rank);
+      gathered.emplace_back(head[0].get<std::string>(), tensor.cpu());
+    }
+  }
+  return gathered;
+}
+
+}  // namespace muster::train

@@ -1,0 +1,14 @@
+// Tensors that ranks have by name, put together on one of them.
+#pragma once
+
+#include "muster/distributed/process_group.h"
+#include "muster/tensor/named_tensors.h"
+
+namespace muster::train {
+
+/// What all ranks have, in the order of ranks, on the CPU of rank 0; nothing on the others.
+/// Collective.
+tensor::NamedTensorList gather_named(const distributed::ProcessGroup& group,
+                                     const tensor::NamedTensorList& own);
+
+}  // namespace muster::train

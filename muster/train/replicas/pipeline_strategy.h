@@ -1,0 +1,36 @@
+// What strategy pipeline is made of.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "muster/train/replicas/pipeline_cut.h"
+#include "muster/train/replicas/strategy.h"
+
+namespace muster::train::detail {
+
+inline constexpr Param kPipelineParams[] = {
+    param<&PipelineStrategyOptions::ranks>(
+        "ranks", "of one pipeline; 0: all. What more ranks there are form replicas of it"),
+    param<&PipelineStrategyOptions::schedule>("schedule", "of `muster list schedules`"),
+    param<&PipelineStrategyOptions::micro_batches>(
+        "micro_batches", "into which a batch is cut; fewer if it has fewer samples"),
+    param<&PipelineStrategyOptions::split>(
+        "split", "the units that stages begin with, by number: 0/3/5; auto: measured")};
+
+/// The options that `params` say. Throws a usage error that names `owner` for what makes no
+/// pipeline.
+PipelineStrategyOptions pipeline_options(const ParamValues& params, std::string_view owner);
+
+/// How many ranks have one pipeline. Throws a usage error unless `world_size` are whole pipelines.
+int64_t ranks_of_pipeline(int64_t world_size,
+                          const PipelineStrategyOptions& options,
+                          std::string_view owner);
+
+/// The module's chain in stages over the ranks. Collective.
+std::unique_ptr<Strategy> make_pipeline(StrategyRequest request,
+                                        const ParamValues& params,
+                                        std::string_view owner);
+
+}  // namespace muster::train::detail

@@ -1,0 +1,47 @@
+// Source: Huang et al. 2019, "GPipe"; Narayanan et al. 2021, "Megatron-LM".
+#include "muster/base/text.h"
+#include "muster/train/replicas/pipeline_strategy.h"
+
+namespace muster::train {
+namespace {
+
+constexpr std::string_view kPipeline = "strategy pipeline";
+
+void check_pipeline(const FitOptions& options, const FitNumbers&, const ParamValues& params) {
+  detail::pipeline_options(params, kPipeline);
+  const auto refuse = [](const std::string& flag, std::string rule, std::string hint) {
+    return usage_error({.refused = concat(kPipeline, " with ", flag),
+                        .rule = std::move(rule),
+                        .hint = std::move(hint)});
+  };
+  if (options.ema_decay != 0) {
+    throw refuse("--ema-decay",
+                 "averaged weights are whole on every rank, and those of a pipeline are not",
+                 "take --strategy ddp, or leave --ema-decay away");
+  }
+  if (options.sync_batch_norm) {
+    throw refuse("--sync-batch-norm",
+                 "a batch normalisation sees one micro-batch at a time",
+                 "take --strategy ddp, or fewer micro-batches: pipeline:micro_batches=1");
+  }
+}
+
+}  // namespace
+
+extern constinit const StrategyEntry pipeline_entry{
+    "pipeline",
+    "the model cut into stages on the ranks, batches into micro-batches that pass through them",
+    RankSource::kProcesses,
+    detail::kPipelineParams,
+    &check_pipeline,
+    [](StrategyRequest request, const ParamValues& params) {
+      return detail::make_pipeline(std::move(request), params, kPipeline);
+    },
+    /*takes_whole_task=*/true,
+    /*recomputes_units=*/true,
+    [](int64_t world_size, const ParamValues& params) {
+      return detail::ranks_of_pipeline(
+          world_size, detail::pipeline_options(params, kPipeline), kPipeline);
+    }};
+
+}  // namespace muster::train

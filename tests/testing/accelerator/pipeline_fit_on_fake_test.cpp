@@ -1,0 +1,177 @@
+// --strategy pipeline on fake devices: the CPU's bits, what a budget of activations leaves, and a model
+// that one device does not hold.
+#include <c10/core/AutogradState.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "muster/base/text.h"
+#include "muster/data/sets/tensor_dataset.h"
+#include "muster/tensor/unit_call.h"
+#include "muster/testing/run_ranks.h"
+#include "muster/train/loop/fit.h"
+#include "muster/train/loop/resolve.h"
+
+#include "tests/support/error_of.h"
+#include "tests/support/folder.h"
+#include "tests/testing/accelerator/fake.h"
+
+namespace muster::train {
+namespace {
+
+using muster::testing::FakeAccelerator;
+using ::testing::HasSubstr;
+
+constexpr int64_t kRowWidth = 192, kRowLayers = 8, kRowTanhs = 6;
+constexpr int64_t kRowLayerBytes = 4 * kRowWidth * kRowWidth;
+
+struct RowLayerImpl : torch::nn::Module {
+  RowLayerImpl()
+      : linear(register_module(
+            "linear",
+            torch::nn::Linear(torch::nn::LinearOptions(kRowWidth, kRowWidth).bias(false)))) {}
+  torch::Tensor forward(const torch::Tensor& x) {
+    torch::Tensor y = linear->forward(x);
+    for (int i = 0; i < kRowTanhs; ++i) y = y.tanh();  // activations
+    return y;
+  }
+  torch::nn::Linear linear{nullptr};
+};
+TORCH_MODULE(RowLayer);
+
+struct RowNetImpl : torch::nn::Module, tensor::HasUnits {
+  RowNetImpl() {
+    for (int64_t i = 0; i < kRowLayers; ++i)
+      layers.push_back(register_module(concat("layer", i), RowLayer()));
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    for (size_t i = 0; i < layers.size(); ++i)
+      x = tensor::call_unit(concat("layer", i), layers[i], x);
+    return x;
+  }
+  std::vector<tensor::ChainedUnit> chain() override {
+    std::vector<tensor::ChainedUnit> chain;
+    for (size_t i = 0; i < layers.size(); ++i)
+      chain.push_back(tensor::chained_unit(concat("layer", i), layers[i]));
+    return chain;
+  }
+  std::vector<RowLayer> layers;
+};
+TORCH_MODULE(RowNet);
+
+class RowTask final : public Task {
+ public:
+  std::shared_ptr<torch::nn::Module> module() override { return net_.ptr(); }
+  StepResult train_step(const data::Batch& batch, const StepContext&) override {
+    return {torch::mse_loss(net_->forward(batch["x"]), batch["x"])};
+  }
+
+ private:
+  RowNet net_;
+};
+
+FitData rows_for_fake(int64_t samples) {
+  const at::Generator generator = at::detail::createCPUGenerator(5);
+  const auto rows = std::make_shared<data::TensorDataset>(
+      tensor::NamedTensorList{{"x", torch::rand({samples, kRowWidth}, generator)}});
+  return {.train = rows, .test = rows};
+}
+
+struct RowRun {
+  std::string strategy = "pipeline:split=0/4";
+  std::string again = "off";
+  int world = 2;
+  bool on_cpu = false;
+  int64_t samples = 64;  // one batch
+};
+
+/// The last checkpoint of three steps with Adam.
+Checkpoint trained(const RowRun& run) {
+  const test::Folder folder;
+  FitResult result;
+  testing::run_ranks(run.world, [&](const distributed::ProcessGroup& group) {
+    c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+    FitOptions options;
+    options.epochs = 3;
+    options.batch_size = run.samples;
+    options.workers = 0;
+    options.optimizer = "adam";
+    options.tensorboard = "off";
+    options.strategy = run.strategy;
+    options.activation_checkpointing = run.again;
+    const FitData data = rows_for_fake(run.samples);
+    FitPlan plan;
+    static_cast<FitNumbers&>(plan) =
+        resolve_fit(options,
+                    {.world_size = run.world, .local_world_size = run.world, .cores = 2},
+                    data.facts(),
+                    {});
+    plan.options = options;
+    plan.threads = run.world;  // a device for each
+    plan.devices.clear();
+    for (int rank = 0; rank < run.world; ++rank)
+      plan.devices.push_back(run.on_cpu ? c10::Device(c10::kCPU) : FakeAccelerator::device(rank));
+    plan.record = to_json(options, plan);
+    FitResult own = fit([] { return std::make_unique<RowTask>(); },
+                        data,
+                        plan,
+                        group,
+                        folder.path(),
+                        std::nullopt,
+                        {});
+    if (group.rank() == 0) result = std::move(own);
+  });
+  return read_checkpoint(result.checkpoint);
+}
+
+void expect_same_bits(const Checkpoint& a, const Checkpoint& b) {
+  ASSERT_EQ(a.model.size(), b.model.size());
+  for (size_t i = 0; i < a.model.size(); ++i)
+    EXPECT_TRUE(test::same_bits(a.model[i].second, b.model[i].second)) << a.model[i].first;
+}
+
+TEST(PipelineFitOnFake, HasTheNumbersOfTheCpuWithoutARace) {
+  const FakeAccelerator fake({.devices = 2, .poison = true});
+  for (const char* strategy : {"pipeline:split=0/4", "pipeline:split=0/4,schedule=zb1p"}) {
+    const Checkpoint expected = trained({.strategy = strategy, .on_cpu = true});
+    expect_same_bits(trained({.strategy = strategy}), expected);
+    expect_same_bits(trained({.strategy = strategy, .again = "blocks"}), expected);
+  }
+  expect_same_bits(trained({.strategy = "pipeline:split=0,ranks=1"}),
+                   trained({.strategy = "pipeline:split=0,ranks=1", .on_cpu = true}));
+}
+
+// Weights, gradients and Adam's state are 16 bytes per parameter: too many for one device, and half
+// of them are not.
+TEST(PipelineFitOnFake, TrainsAModelOnTwoDevicesThatOneDoesNotHold) {
+  const int64_t all = 4 * kRowLayers * kRowLayerBytes;
+  const FakeAccelerator fake({.devices = 2, .bytes_per_device = all * 8 / 10});
+  EXPECT_THAT(test::error_of([] { trained({.strategy = "ddp"}); }), HasSubstr("out of memory"));
+  EXPECT_NO_THROW(trained({}));
+  EXPECT_NO_THROW(trained({.strategy = "pipeline"}));  // units are measured one by one
+}
+
+// A rank's budget is of all micro-batches that it has under way: two of four on the first rank.
+TEST(PipelineFitOnFake, KeepsActivationsWithinABudget) {
+  constexpr int64_t kSamples = 1024;
+  const auto peak = [](const std::string& rule) {
+    FakeAccelerator fake({.devices = 2});
+    trained({.again = rule, .samples = kSamples});
+    return static_cast<double>(fake.memory(0).peak);
+  };
+  const double tensor = 4 * kRowWidth * (kSamples / 4);  // of a micro-batch
+  // What a layer keeps is its input, and what each tanh made.
+  const double kept = 2 * tensor * (kRowTanhs + 1) * (kRowLayers / 2);
+  // Weights, gradients, Adam's state; the batch; and what operations take while they run.
+  const double beside = (4 * kRowLayers / 2 * kRowLayerBytes) + (4 * tensor) + (5 * tensor);
+  const double off = peak("off"), all = peak("blocks");
+  EXPECT_LT(all, off - (kept / 2));
+  for (const double share : {0.5, 0.75}) {
+    const double within = peak(concat("budget:", static_cast<int64_t>(share * kept)));
+    EXPECT_LE(within, beside + (share * kept)) << share;
+    EXPECT_GT(within, all) << share;
+  }
+}
+
+}  // namespace
+}  // namespace muster::train

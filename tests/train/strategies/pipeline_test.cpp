@@ -1,0 +1,306 @@
+// Strategy pipeline in `muster train`: one rank's numbers, whatever the schedule and the cut, and
+// checkpoints that any strategy goes on with.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "muster/base/file.h"
+#include "muster/base/text.h"
+#include "muster/tensor/unit_call.h"
+
+#include "tests/support/error_of.h"
+#include "tests/support/folder.h"
+#include "tests/train/small_run.h"
+#include "tests/train/task/own_fit.h"
+
+namespace muster {
+namespace {
+
+using test::error_of;
+using test::expect_same_state;
+using test::model_difference;
+using test::Ran;
+using test::run_as;
+using test::small_run;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// Four units without batch normalisation or dropout, so that it does not matter who sees which
+/// rows.
+train::TrainOptions small_chain() {
+  train::TrainOptions options = small_run();
+  options.model = "lenet";
+  options.data = "synthetic:samples=100,test_samples=30,size=28,classes=4,noise=0.3";
+  options.validation_samples = 10;
+  options.batch_size = 12;
+  options.epochs = 1;
+  return options;
+}
+
+struct Way {
+  const char* strategy;
+  int ranks;
+};
+
+class PipelineWay : public ::testing::TestWithParam<Way> {};
+
+TEST_P(PipelineWay, TrainsTheModelOfOneRank) {
+  const Way& way = GetParam();
+  train::TrainOptions options = small_chain();
+  options.optimizer = "adamw";
+  options.lr = 0.001;
+  options.lr_schedule = "one_cycle";
+  const test::Folder one_folder, cut_folder;
+  const Ran one = run_as("single", options, 1, one_folder.path());
+  const Ran cut = run_as(way.strategy, options, way.ranks, cut_folder.path());
+  EXPECT_EQ(cut.last.position, one.last.position);
+  EXPECT_LE(model_difference(cut.last, one.last), 2e-5);
+  ASSERT_EQ(cut.last.optimizer.size(), one.last.optimizer.size());
+  for (size_t i = 0; i < one.last.optimizer.size(); ++i) {
+    const auto& [name, tensor] = one.last.optimizer[i];
+    EXPECT_EQ(cut.last.optimizer[i].first, name);
+    EXPECT_TRUE(at::allclose(cut.last.optimizer[i].second, tensor, 1e-3, 1e-6)) << name;
+  }
+  EXPECT_NEAR(cut.result.test.metrics["loss"], one.result.test.metrics["loss"], 1e-4);
+  EXPECT_EQ(cut.result.test.weight, one.result.test.weight);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of,
+                         PipelineWay,
+                         ::testing::Values(Way{"pipeline", 1},
+                                           Way{"pipeline", 2},
+                                           Way{"pipeline:micro_batches=3,split=0/1/3", 3},
+                                           Way{"pipeline:schedule=gpipe,micro_batches=5", 2},
+                                           Way{"pipeline:schedule=interleaved,split=0/1/2/3", 2},
+                                           Way{"pipeline:schedule=zb1p,micro_batches=2", 2},
+                                           Way{"pipeline:schedule=zbv,split=0/1/2/3", 2},
+                                           Way{"pipeline:ranks=2", 4},
+                                           Way{"pipeline:ranks=1,micro_batches=2", 3}),
+                         [](const auto& info) {
+                           std::string name = concat(info.param.strategy, "_on_", info.param.ranks);
+                           std::ranges::replace_if(
+                               name, [](char c) { return std::isalnum(c) == 0; }, '_');
+                           return name;
+                         });
+
+// Where each micro-batch is normalised by itself and drops units by chance, the cut changes nothing:
+// neither who runs a unit nor who runs it a second time.
+TEST(PipelineTraining, LeavesTheBitsOfAMicroBatchToTheMicroBatch) {
+  train::TrainOptions options = small_run();
+  options.batch_size = 12;
+  options.epochs = 1;
+  options.gradient_clip_val = 0.5;
+  const test::Folder one_folder, two_folder;
+  const Ran one = run_as("pipeline:micro_batches=3", options, 1, one_folder.path());
+  const Ran two = run_as("pipeline:micro_batches=3,split=0/2", options, 2, two_folder.path());
+  EXPECT_LE(model_difference(two.last, one.last), 2e-6);
+  for (const char* rule : {"blocks", "budget:60KiB", "budget:1GiB"}) {
+    const test::Folder again_folder;
+    options.activation_checkpointing = rule;
+    expect_same_state(
+        run_as("pipeline:micro_batches=3,split=0/2", options, 2, again_folder.path()).last,
+        two.last);
+  }
+}
+
+TEST(PipelineTraining, AccumulatesAndClipsAsOneRank) {
+  train::TrainOptions options = small_chain();
+  options.gradient_clip_val = 0.05;
+  options.accumulate_grad_batches = 3;
+  options.test_weights = "best";
+  const test::Folder one_folder, cut_folder;
+  const Ran one = run_as("single", options, 1, one_folder.path());
+  const Ran cut = run_as("pipeline:ranks=2", options, 4, cut_folder.path());
+  EXPECT_LE(model_difference(cut.last, one.last), 2e-5);
+  EXPECT_NEAR(cut.result.test.metrics["loss"], one.result.test.metrics["loss"], 1e-4);
+}
+
+TEST(PipelineTraining, ResumesBitForBitWithTheCutThatItHad) {
+  train::TrainOptions options = small_run();
+  options.model = "transformer";  // with dropout
+  options.batch_size = 12;
+  options.epochs = 1;
+  const test::Folder whole_folder, broken_folder;
+  const Ran whole = run_as("pipeline:micro_batches=2,split=0/2", options, 2, whole_folder.path());
+  const Ran broken =
+      run_as("pipeline:micro_batches=2,split=0/2", options, 2, broken_folder.path(), {}, 7);
+  ASSERT_TRUE(broken.result.interrupted);
+  // Nothing is measured anew: times would choose another.
+  const Ran resumed = run_as(
+      "pipeline:micro_batches=2", options, 2, broken_folder.path(), broken.result.checkpoint);
+  expect_same_state(resumed.last, whole.last);
+}
+
+struct CutChange {
+  const char* from;
+  int before;
+  const char* to;
+  int after;
+};
+
+class PipelineChange : public ::testing::TestWithParam<CutChange> {};
+
+TEST_P(PipelineChange, GoesOnAsAnUnbrokenRunButForRounding) {
+  const CutChange& change = GetParam();
+  train::TrainOptions options = small_chain();
+  options.optimizer = "sgd:momentum=0.9";
+  const test::Folder whole_folder, broken_folder;
+  const Ran whole = run_as("single", options, 1, whole_folder.path());
+  const Ran broken = run_as(change.from, options, change.before, broken_folder.path(), {}, 4);
+  const Ran resumed =
+      run_as(change.to, options, change.after, broken_folder.path(), broken.result.checkpoint);
+  EXPECT_EQ(resumed.last.position, whole.last.position);
+  EXPECT_LE(model_difference(resumed.last, whole.last), 2e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of,
+                         PipelineChange,
+                         ::testing::Values(CutChange{"pipeline", 3, "ddp", 2},
+                                           CutChange{"pipeline", 2, "single", 1},
+                                           CutChange{"single", 1, "pipeline", 3},
+                                           CutChange{"fsdp", 2, "pipeline:ranks=2", 4},
+                                           CutChange{"pipeline:ranks=2", 4, "pipeline", 3}),
+                         [](const auto& info) {
+                           const CutChange& c = info.param;
+                           std::string name =
+                               concat(c.from, '_', c.before, "_to_", c.to, '_', c.after);
+                           std::ranges::replace_if(
+                               name, [](char x) { return std::isalnum(x) == 0; }, '_');
+                           return name;
+                         });
+
+// Of three pipelines one has no sample of the test, and its ranks take part all the same.
+TEST(PipelineTraining, EvaluatesWithReplicasThatHaveNoBatch) {
+  train::TrainOptions options = small_chain();
+  options.data = "synthetic:samples=40,test_samples=2,size=28,classes=4,noise=0.3";
+  options.validation_samples = 4;
+  const test::Folder one_folder, cut_folder;
+  const Ran one = run_as("single", options, 1, one_folder.path());
+  const Ran cut = run_as("pipeline:ranks=2", options, 6, cut_folder.path());
+  EXPECT_NEAR(cut.result.test.metrics["loss"], one.result.test.metrics["loss"], 1e-4);
+  EXPECT_EQ(cut.result.test.weight, 2);
+}
+
+TEST(PipelineTraining, AgreesOverGloo) {
+  const train::TrainOptions options = small_chain();
+  const test::Folder thread_folder, gloo_folder;
+  const std::string strategy = "pipeline:split=0/2";
+  const Ran threads = run_as(strategy, options, 2, thread_folder.path());
+  const Ran gloo = run_as(strategy, options, 2, gloo_folder.path(), {}, 0, "gloo");
+  expect_same_state(gloo.last, threads.last);
+}
+
+TEST(PipelineTraining, SaysWhatCannotBe) {
+  const auto refusal = [](const std::string& strategy, auto&& change) {
+    train::TrainOptions options = small_run();
+    options.batch_size = 12;
+    change(options);
+    const test::Folder folder;
+    return error_of([&] { run_as(strategy, options, 2, folder.path()); });
+  };
+  const auto as_it_is = [](train::TrainOptions&) {};
+  EXPECT_THAT(refusal("pipeline", [](auto& options) { options.ema_decay = 0.9; }),
+              HasSubstr("strategy pipeline with --ema-decay"));
+  EXPECT_THAT(refusal("pipeline", [](auto& options) { options.sync_batch_norm = true; }),
+              HasSubstr("strategy pipeline with --sync-batch-norm"));
+  EXPECT_THAT(refusal("pipeline", [](auto& options) { options.comm_hook = "fp16"; }),
+              HasSubstr("the gradients of a replica travel by it"));
+  EXPECT_THAT(
+      refusal("pipeline", [](auto& options) { options.activation_checkpointing = "budget:1KiB"; }),
+      HasSubstr("blocks within a budget"));
+  EXPECT_THAT(refusal("pipeline:ranks=3", as_it_is),
+              AllOf(HasSubstr("strategy pipeline: ranks"), HasSubstr("the 2 ranks are whole")));
+  EXPECT_THAT(refusal("pipeline:micro_batches=0", as_it_is), HasSubstr("micro_batches"));
+  EXPECT_THAT(refusal("pipeline:split=0/x", as_it_is), HasSubstr("as in 0/3/5"));
+  EXPECT_THAT(refusal("pipeline:split=0/9", as_it_is), HasSubstr("9"));
+  EXPECT_THAT(refusal("pipeline:schedule=fifo", as_it_is), HasSubstr("fifo"));
+  EXPECT_THAT(refusal("pipeline:schedule=interleaved",
+                      [](auto& options) { options.model = "mlp:hidden=16"; }),
+              HasSubstr("too few"));
+}
+
+using test::FitOptions;
+using test::numbers;
+using test::run_own;
+using test::small_own;
+using test::StepContext;
+using test::StepResult;
+using test::Task;
+
+/// Three layers; with `between` it computes where only units may.
+struct ChainNetImpl : torch::nn::Module, tensor::HasUnits {
+  explicit ChainNetImpl(bool between = false) : between(between) {
+    for (int64_t i = 0; i < 3; ++i)
+      layers.push_back(register_module(concat("layer", i), torch::nn::Linear(3, i == 2 ? 1 : 3)));
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    x = x * 2;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      x = tensor::call_unit(concat("layer", i), layers[i], x);
+      if (between) x = x.tanh();
+    }
+    return x.tanh();
+  }
+  std::vector<tensor::ChainedUnit> chain() override {
+    std::vector<tensor::ChainedUnit> chain;
+    for (size_t i = 0; i < layers.size(); ++i)
+      chain.push_back(tensor::chained_unit(concat("layer", i), layers[i]));
+    return chain;
+  }
+  bool between;
+  std::vector<torch::nn::Linear> layers;
+};
+TORCH_MODULE(ChainNet);
+
+/// A loss with weights of its own, a metric, and something before the first unit and behind the last.
+class ChainTask : public Task {
+ public:
+  explicit ChainTask(bool between = false) : net_(between) {}
+  std::string name() const override { return "chain"; }
+  std::shared_ptr<torch::nn::Module> module() override { return net_.ptr(); }
+  std::vector<train::Metric> metrics() const override { return {{.name = "size"}}; }
+  StepResult train_step(const data::Batch& batch, const StepContext&) override {
+    const torch::Tensor weight = (batch["length"] + 1).to(torch::kFloat);
+    const torch::Tensor made = net_->forward(batch["x"] + 1).squeeze(1);
+    return {.loss = ((made - batch["y"]).square() * weight).sum() / weight.sum(),
+            .values = {{"size", made.detach().abs().sum(), {}}}};
+  }
+  double weight(const data::Batch& batch) const override {
+    return (batch["length"] + 1).sum().item<double>();
+  }
+  bool has_own_weights() const override { return true; }
+
+ private:
+  ChainNet net_;
+};
+
+TEST(PipelineTraining, TakesTasksOfOnesOwnWhoseModuleIsAChain) {
+  FitOptions options = small_own();
+  const train::FitData data{.train = numbers(22), .test = numbers(7)};
+  const std::vector<train::Metric> metrics{{.name = "size"}};
+  const test::Folder one_folder, cut_folder;
+  const auto make = test::always([] { return std::make_unique<ChainTask>(); });
+  const auto one = run_own(options, 1, data, make, one_folder.path(), metrics);
+  options.strategy = "pipeline:ranks=2,micro_batches=3";
+  const auto cut = run_own(options, 4, data, make, cut_folder.path(), metrics);
+  EXPECT_LE(model_difference(cut.last, one.last), 1e-6);
+  EXPECT_NEAR(cut.result.test.metrics["loss"], one.result.test.metrics["loss"], 1e-6);
+  EXPECT_NEAR(cut.result.test.metrics["size"], one.result.test.metrics["size"], 1e-5);
+}
+
+TEST(PipelineTraining, NoticesAModuleThatIsNoChain) {
+  FitOptions options = small_own();
+  options.strategy = "pipeline:split=0/1";
+  const train::FitData data{.train = numbers()};
+  const auto refusal = [&](const test::Maker& make) {
+    const test::Folder folder;
+    return error_of([&] { run_own(options, 2, data, make, folder.path(), {{.name = "size"}}); });
+  };
+  EXPECT_THAT(refusal(test::always([] { return std::make_unique<ChainTask>(true); })),
+              HasSubstr("each unit takes what the one before gives"));
+  EXPECT_THAT(refusal(test::maker<test::Line>()),
+              HasSubstr("the model is a row of units, between which it can be cut"));
+}
+
+}  // namespace
+}  // namespace muster
