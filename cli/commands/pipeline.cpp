@@ -74,8 +74,9 @@ std::unique_ptr<CLI::App> pipeline_app(PipelineWords& words) {
   program::add_value(
       *app, "--until", words.until, "end of the chart's time axis, to compare charts")
       ->type_name("TIME");
-  app->add_flag("--csv", words.csv, "the actions instead of a drawing");
-  app->add_flag("--json", words.json, "times instead of a drawing, as one JSON object");
+  CLI::Option* csv = app->add_flag("--csv", words.csv, "the actions instead of a drawing");
+  app->add_flag("--json", words.json, "times instead of a drawing, as one JSON object")
+      ->excludes(csv);
   return app;
 }
 
@@ -141,11 +142,11 @@ int run_pipeline_command(std::span<const std::string> args, program::Console& co
                   << std::flush;
     return kDone;
   }
-  std::string held;
+  std::string held = "activations in flight, at most:";
   for (const int64_t count : pipeline::peak_in_flight(lists)) held += concat(" ", count);
   console.out() << head << ": " << pipeline::summary_text(timeline) << '\n'
                 << pipeline::draw_text(timeline, {.columns = console.width()})
-                << "activations in flight, at most:" << held << '\n'
+                << wrap(held, static_cast<size_t>(console.width())) << '\n'
                 << std::flush;
   return kDone;
 }

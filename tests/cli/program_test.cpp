@@ -136,6 +136,16 @@ activations in flight, at most: 2 1
 )");
 }
 
+TEST(Pipeline, RefusesTimesThatDoNotAddUpAndTwoFormsOfOutput) {
+  Launched endless({"pipeline", "gpipe", "--ranks", "2", "--forward-time", "1e308"});
+  EXPECT_EQ(endless.wait().code, 2);
+  EXPECT_THAT(endless.err(), HasSubstr("from 0 to 1e+100 (got 1e+308)"));
+  EXPECT_EQ(endless.out(), "");
+  Launched both({"pipeline", "gpipe", "--csv", "--json"});
+  EXPECT_EQ(both.wait().code, 2);
+  EXPECT_THAT(both.err(), HasSubstr("--json"));
+}
+
 TEST(Pipeline, ReadsWhatItWritesAndNamesTheFault) {
   const test::Folder folder;
   Launched written({"pipeline", "zbv", "--ranks", "2", "--csv"});

@@ -121,6 +121,10 @@ Pipeline::State::State(std::vector<Block> all_blocks,
     throw usage_error({.refused = "no device", .rule = "a pipeline has one rank at least"});
   for (const c10::Device device : devices) require_device(device);
   stall_timeout_of(options.stall_timeout);
+  if (options.threads_per_rank < 0)
+    throw usage_error({.refused = "PipelineOptions::threads_per_rank",
+                       .rule = "0, the caller's number divided by ranks, or more",
+                       .value = concat(options.threads_per_rank)});
   model->placement = lists.of(options.micro_batches).placement;
   std::vector<StagePlace> places;
   for (int64_t stage = 0; stage < std::ssize(first_block); ++stage) {

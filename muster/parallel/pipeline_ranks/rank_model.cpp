@@ -88,6 +88,10 @@ RankModel::RankModel(std::vector<Block> all_blocks,
 }
 
 void RankModel::cut_here(const DistributedPipelineOptions& options) {
+  if (options.timeout < std::chrono::milliseconds(0))
+    throw usage_error({.refused = "DistributedPipelineOptions::timeout",
+                       .rule = "0, the group's, or more",
+                       .value = concat(options.timeout.count(), " ms")});
   first_block = split_of(options.first_block, blocks.size());
   lists.emplace(
       options.schedule,

@@ -43,6 +43,8 @@ double start_s(const Dependency& node,
   return start;
 }
 
+constexpr double kLongest = 1e100;  // sums of any number of them are finite
+
 void require_times(std::span<const StageTimes> stages, int64_t count) {
   if (static_cast<int64_t>(stages.size()) != count)
     throw usage_error({.refused = "the times do not suit the schedule",
@@ -57,9 +59,9 @@ void require_times(std::span<const StageTimes> stages, int64_t count) {
                               t.activation_s,
                               t.gradient_s,
                               t.average_s}) {
-      if (std::isfinite(time) && time >= 0) continue;
+      if (time >= 0 && time <= kLongest) continue;
       throw usage_error({.refused = concat("a time of stage ", stage, " makes no sense"),
-                         .rule = "it is finite and at least 0",
+                         .rule = concat("from 0 to ", shortest(kLongest)),
                          .value = shortest(time)});
     }
   }

@@ -66,6 +66,7 @@ TEST(PipelineErrors, WhatWouldBeGuessedIsRefused) {
   EXPECT_THAT(refused({.first_block = {0, 2}, .checkpointed = {true}}), HasSubstr("1 of 4"));
   EXPECT_THAT(refused({.first_block = {0, 2}, .stall_timeout = std::chrono::milliseconds(0)}),
               HasSubstr("above 0"));
+  EXPECT_THAT(refused({.first_block = {0, 2}, .threads_per_rank = -1}), HasSubstr("(got -1)"));
   Chain chain(2, 3);
   std::vector<Block> twice = blocks_of(chain.net);
   twice[1].name = "0";

@@ -175,6 +175,14 @@ TEST(PipelineOfRanksTakes, WhatRanksAreGivenOtherwiseIsRefusedOnAll) {
                   DistributedPipeline(named, mesh, &squares, {.first_block = {0, 2}});
                 }),
                 HasSubstr("block 1 other"));
+    EXPECT_THAT(test::error_of([&] {
+                  DistributedPipeline(blocks,
+                                      mesh,
+                                      &squares,
+                                      {.first_block = {0, 2},
+                                       .timeout = std::chrono::milliseconds(-5)});
+                }),
+                HasSubstr("(got -5 ms)"));
     DistributedPipeline pipe(blocks, mesh, &squares, {.micro_batches = 2, .first_block = {0, 2}});
     EXPECT_THAT(
         test::error_of([&] { pipe.step({x}, pipe.has_last_stage() ? Tensors{} : Tensors{y}); }),
