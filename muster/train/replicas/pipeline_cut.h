@@ -17,6 +17,7 @@ struct PipelineStrategyOptions {
   std::string schedule = "1f1b";
   int64_t micro_batches = 4;
   std::string split = "auto";
+  std::string gantt;
 };
 
 inline constexpr std::string_view kMeasuredSplit = "auto";

@@ -1,6 +1,7 @@
 #include "muster/train/replicas/pipeline_strategy.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -9,9 +10,11 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
 
+#include "muster/base/file.h"
 #include "muster/base/text.h"
 #include "muster/distributed/device_mesh.h"
 #include "muster/parallel/pipeline_ranks/distributed_pipeline.h"
+#include "muster/pipeline/draw/gantt_svg.h"
 #include "muster/pipeline/schedule/schedule.h"
 #include "muster/train/plan/fit_plan.h"
 #include "muster/train/replicas/chain_calls.h"
@@ -25,6 +28,7 @@ using parallel::Tensors;
 
 constexpr const char* kData = "data";
 constexpr const char* kStages = "pipeline";
+constexpr int64_t kDrawnStep = 3;  // of the process: the first ones make what later ones reuse
 
 /// Rows of a batch as batches of their own. Throws a usage error for a tensor that has no row for
 /// each sample.
@@ -80,6 +84,8 @@ class PipelineStrategy final : public Strategy {
                                                        .checkpointed = cut_.checkpointed,
                                                        .pipeline_axis = kStages,
                                                        .data_axis = kData,
+                                                       .synchronizes = !options_.gantt.empty(),
+                                                       .gathers_timeline = !options_.gantt.empty(),
                                                        .device = device_});
     find_own();
     move_others(c10::kCPU);
@@ -119,6 +125,7 @@ class PipelineStrategy final : public Strategy {
 
  private:
   at::Tensor loss_of(const Tensors& outputs, size_t piece);
+  void draw(const parallel::PipelineStep& step) const;
   Tensors infer(const std::function<StepResult()>& pass) {
     return pipe_->forward(pipe_->has_first_stage() ? calls_.inputs_of(pass) : Tensors());
   }
@@ -142,6 +149,7 @@ class PipelineStrategy final : public Strategy {
   std::vector<data::Batch> pieces_;
   std::vector<double> weights_;
   const BatchInPieces* batch_ = nullptr;
+  int64_t steps_ = 0;
   std::vector<WeighedResult> results_;
 };
 
@@ -184,10 +192,25 @@ std::vector<WeighedResult> PipelineStrategy::forward_backward(const BatchInPiece
     micro_batch.count = batch.weight(pieces_[i]);
     weights_.push_back(micro_batch.count);
   }
-  pipe_->step(std::move(micro_batches), batch.scale);
+  const parallel::PipelineStep step = pipe_->step(std::move(micro_batches), batch.scale);
+  if (++steps_ == kDrawnStep && group().rank() == 0 && !options_.gantt.empty()) draw(step);
   pieces_.clear();
   batch_ = nullptr;
   return std::exchange(results_, {});
+}
+
+void PipelineStrategy::draw(const parallel::PipelineStep& step) const {
+  const std::string title = concat(options_.schedule,
+                                   ", ",
+                                   cut_.first_block.size(),
+                                   " stages on ",
+                                   mesh_.size(kStages),
+                                   " ranks: step ",
+                                   kDrawnStep,
+                                   ", bubble ",
+                                   fixed(100 * step.timeline.bubble(), 1),
+                                   " %");
+  write_file_atomic(options_.gantt, pipeline::gantt_svg(step.timeline, {.title = title}));
 }
 
 /// On the last stage's rank.
@@ -279,6 +302,12 @@ PipelineStrategyOptions pipeline_options(const ParamValues& params, std::string_
                        .value = std::to_string(options.micro_batches)});
   }
   if (options.split != kMeasuredSplit) split_from(options.split, owner);
+  const std::filesystem::path folder = std::filesystem::path(options.gantt).parent_path();
+  if (!options.gantt.empty() && !folder.empty() && !std::filesystem::is_directory(folder)) {
+    throw usage_error({.refused = concat(owner, ": gantt"),
+                       .rule = "the file's folder is there",
+                       .value = options.gantt});
+  }
   return options;
 }
 

@@ -17,7 +17,9 @@ inline constexpr Param kPipelineParams[] = {
     param<&PipelineStrategyOptions::micro_batches>(
         "micro_batches", "into which a batch is cut; fewer if it has fewer samples"),
     param<&PipelineStrategyOptions::split>(
-        "split", "the units that stages begin with, by number: 0/3/5; auto: measured")};
+        "split", "the units that stages begin with, by number: 0/3/5; auto: measured"),
+    param<&PipelineStrategyOptions::gantt>(
+        "gantt", "an SVG file: who did what when in the third step; steps of devices are slower")};
 
 /// The options that `params` say. Throws a usage error that names `owner` for what makes no
 /// pipeline.

@@ -176,11 +176,11 @@ TEST(PipelineOfRanksTakes, WhatRanksAreGivenOtherwiseIsRefusedOnAll) {
                 }),
                 HasSubstr("block 1 other"));
     EXPECT_THAT(test::error_of([&] {
-                  DistributedPipeline(blocks,
-                                      mesh,
-                                      &squares,
-                                      {.first_block = {0, 2},
-                                       .timeout = std::chrono::milliseconds(-5)});
+                  DistributedPipeline(
+                      blocks,
+                      mesh,
+                      &squares,
+                      {.first_block = {0, 2}, .timeout = std::chrono::milliseconds(-5)});
                 }),
                 HasSubstr("(got -5 ms)"));
     DistributedPipeline pipe(blocks, mesh, &squares, {.micro_batches = 2, .first_block = {0, 2}});

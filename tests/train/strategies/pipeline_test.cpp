@@ -190,6 +190,15 @@ TEST(PipelineTraining, AgreesOverGloo) {
   expect_same_state(gloo.last, threads.last);
 }
 
+TEST(PipelineTraining, DrawsARealStep) {
+  const train::TrainOptions options = small_chain();
+  const test::Folder folder;
+  const std::string file = folder.path() / "step.svg";
+  run_as("pipeline:split=0/2,gantt=" + file, options, 2, folder.path() / "run");
+  EXPECT_THAT(read_file(file),
+              AllOf(HasSubstr("1f1b, 2 stages on 2 ranks: step 3, bubble "), HasSubstr("F3")));
+}
+
 TEST(PipelineTraining, SaysWhatCannotBe) {
   const auto refusal = [](const std::string& strategy, auto&& change) {
     train::TrainOptions options = small_run();
@@ -213,6 +222,8 @@ TEST(PipelineTraining, SaysWhatCannotBe) {
   EXPECT_THAT(refusal("pipeline:micro_batches=0", as_it_is), HasSubstr("micro_batches"));
   EXPECT_THAT(refusal("pipeline:split=0/x", as_it_is), HasSubstr("as in 0/3/5"));
   EXPECT_THAT(refusal("pipeline:split=0/9", as_it_is), HasSubstr("9"));
+  EXPECT_THAT(refusal("pipeline:gantt=/nowhere/step.svg", as_it_is),
+              HasSubstr("/nowhere/step.svg"));
   EXPECT_THAT(refusal("pipeline:schedule=fifo", as_it_is), HasSubstr("fifo"));
   EXPECT_THAT(refusal("pipeline:schedule=interleaved",
                       [](auto& options) { options.model = "mlp:hidden=16"; }),
