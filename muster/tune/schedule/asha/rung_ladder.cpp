@@ -22,20 +22,21 @@ double uniform_of(uint64_t seed, int64_t number) {
 
 }  // namespace
 
-std::vector<double> rung_ladder(int64_t r, int64_t R, double eta, size_t limit) {
+std::vector<double> rung_ladder(int64_t min_t, int64_t max_t, double eta, size_t limit) {
   std::vector<double> rungs;
-  auto rung = static_cast<double>(r);
-  for (; rung <= static_cast<double>(R) && rungs.size() < limit; rung *= eta) rungs.push_back(rung);
+  auto rung = static_cast<double>(min_t);
+  for (; rung <= static_cast<double>(max_t) && rungs.size() < limit; rung *= eta)
+    rungs.push_back(rung);
   return rungs;
 }
 
-std::vector<double> ray_rung_ladder(int64_t r, int64_t R, double eta, int64_t s) {
-  const double ratio = static_cast<double>(R) / static_cast<double>(r);
+std::vector<double> ray_rung_ladder(int64_t min_t, int64_t max_t, double eta, int64_t s) {
+  const double ratio = static_cast<double>(max_t) / static_cast<double>(min_t);
   const auto count =
       static_cast<int64_t>(std::log(ratio) / std::log(eta) - static_cast<double>(s) + 1);
   std::vector<double> rungs;
   for (int64_t k = 0; k < count; ++k)
-    rungs.push_back(static_cast<double>(r) * std::pow(eta, static_cast<double>(k + s)));
+    rungs.push_back(static_cast<double>(min_t) * std::pow(eta, static_cast<double>(k + s)));
   return rungs;
 }
 
