@@ -12,9 +12,9 @@
 #include "muster/program/screen/reporter.h"
 #include "muster/train/classifier/asked_classifier.h"
 #include "muster/train/classifier/predictions_csv.h"
-#include "muster/train/loop/first_rank.h"
 #include "muster/train/program/prediction_output.h"
 #include "muster/train/program/torch_words.h"
+#include "muster/train/replicas/first_rank.h"
 
 #include "cli/command.h"
 #include "cli/line/ask_flags.h"

@@ -12,8 +12,8 @@
 namespace muster::diagnose {
 namespace {
 
-constexpr std::array<std::string_view, 4> kPhases = {
-    "data wait", "forward", "backward", "optimizer"};
+constexpr std::array<std::string_view, 5> kPhases = {
+    "data wait", "forward", "backward", "optimizer", "stage wait"};
 // Rows of a rank.
 constexpr int kStepsRow = 0, kPhasesRow = 1, kCollectivesRow = 2;
 

@@ -122,6 +122,10 @@ void Timeline::end() {
   spans_.back().end_ns = options_.clock();
 }
 
+void Timeline::add(Phase phase, int64_t begin_ns, int64_t end_ns) {
+  if (keeps_ && end_ns > begin_ns) spans_.push_back({phase, begin_ns, end_ns});
+}
+
 void Timeline::add_operation(const OpRecord& record) {
   std::string call = describe(record);
   const auto [known, is_new] =
@@ -137,7 +141,7 @@ void Timeline::add_operation(const OpRecord& record) {
 
 // See Note [What the time of a step is].
 void Timeline::add_step_to_summary(const Step& step, std::span<const OpRecord> operations) {
-  std::vector<Interval> phases[4], under_way, stands_still;
+  std::vector<Interval> phases[5], under_way, stands_still;
   for (size_t i = first_span_; i < spans_.size(); ++i)
     phases[static_cast<size_t>(spans_[i].phase)].push_back({spans_[i].begin_ns, spans_[i].end_ns});
   for (const OpRecord& operation : operations) summary_.bytes += operation.bytes;
@@ -156,9 +160,11 @@ void Timeline::add_step_to_summary(const Step& step, std::span<const OpRecord> o
     }
     if (last_call != 0) stands_still.push_back({last_call, std::min(all_done, backward.end)});
   }
-  const IntervalSet communication(under_way), data(phases[0]), backward(phases[2]);
+  const IntervalSet waits(phases[4]);
+  const IntervalSet communication = IntervalSet(under_way) | waits;
+  const IntervalSet data(phases[0]), backward(phases[2]);
   const IntervalSet working = IntervalSet(phases[1]) | backward | IntervalSet(phases[3]);
-  const IntervalSet exposed = IntervalSet(stands_still) & communication;
+  const IntervalSet exposed = (IntervalSet(stands_still) & communication) | waits;
   ++summary_.steps;
   summary_.total_s += seconds(step.end_ns - step.begin_ns);
   summary_.data_s += seconds((data - exposed).length());

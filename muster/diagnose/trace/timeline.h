@@ -25,6 +25,7 @@ namespace muster::diagnose {
 //                       until all that were called there are done. DDP's Reducer waits there by
 //                       futures, which no mark can show, and hands its last bucket over with the
 //                       last gradient, so that nothing is left to compute by then.
+//                     - in a pipeline, it waits for a stage of another rank (the bubble)
 //   compute         forward, backward and optimizer, less what is exposed within them
 //   data            data wait, less what is exposed within it
 //   other           the rest of the step
@@ -34,9 +35,9 @@ namespace muster::diagnose {
 // On a device the host does not learn when an operation ends: then communication, what is exposed
 // of it, and overlap are unknown, and said to be.
 
-enum class Phase : uint8_t { kDataWait, kForward, kBackward, kOptimizer };
+enum class Phase : uint8_t { kDataWait, kForward, kBackward, kOptimizer, kStageWait };
 
-/// "data wait", "forward", "backward" or "optimizer".
+/// "data wait", "forward", "backward", "optimizer" or "stage wait".
 std::string_view name_of(Phase phase);
 
 /// Sums over steps, seconds.
@@ -86,6 +87,8 @@ class Timeline {
   void end_step();
   void begin(Phase phase);
   void end();
+  /// What is known afterwards, on the timeline's clock; begin_ns rises from call to call.
+  void add(Phase phase, int64_t begin_ns, int64_t end_ns);
 
   /// `timeline` may be null: then nothing happens.
   class Scope {

@@ -145,7 +145,9 @@ at::Tensor Stage::loss(int64_t micro_batch,
                        .value = !value.defined()     ? "no tensor"
                                 : value.numel() != 1 ? concat(value.sizes())
                                                      : "a number without graph"});
-  mine.outputs = {value.reshape({}) * (weight * scale)};
+  // A loss scale may be more than 16 bits hold.
+  const bool is_short = value.element_size() < 4 && value.is_floating_point();
+  mine.outputs = {(is_short ? value.to(at::kFloat) : value).reshape({}) * (weight * scale)};
   return value.detach().reshape({});
 }
 

@@ -71,7 +71,8 @@ struct DistributedPipeline::State {
   DistributedPipelineOptions options;
   RankModel model;
   int64_t steps = 0;
-  std::string lost;  // why no step can be made any more
+  std::vector<Tensors> outputs;  // of forward(), by micro-batch
+  std::string lost;              // why no step can be made any more
 };
 
 /// A batch, cut; what is wrong with it is for all ranks to hear.
@@ -200,7 +201,13 @@ std::optional<RankFailure> DistributedPipeline::State::carry_out(
     if (request.trains) letters.add_gradients();
     for (const at::Tensor& each : step->losses())
       if (each.defined()) made.loss = made.loss.defined() ? made.loss + each : each;
-    if (order.keeps_outputs && model.is_last()) made.outputs = put_together(step->outputs());
+    if (order.keeps_outputs && model.is_last()) {
+      if (request.trains) {
+        made.outputs = put_together(step->outputs());
+      } else {
+        outputs = step->outputs();
+      }
+    }
     made.timeline.ranks.resize(static_cast<size_t>(model.ranks.world_size()));
     made.timeline.ranks[static_cast<size_t>(model.ranks.rank())] = step->spans();
     return std::nullopt;
@@ -329,10 +336,15 @@ PipelineStep DistributedPipeline::step(const Tensors& inputs,
 }
 
 PipelineStep DistributedPipeline::step(std::vector<MicroBatch> batches, double scale) {
+  return step([&] { return std::move(batches); }, scale);
+}
+
+PipelineStep DistributedPipeline::step(const std::function<std::vector<MicroBatch>()>& make,
+                                       double scale) {
   StepRequest request;
-  request.batches = std::move(batches);
   request.scale = scale;
   try {
+    request.batches = make();
     state_->check_training(request);
   } catch (...) {
     request.failure = failure_now();
@@ -343,7 +355,22 @@ PipelineStep DistributedPipeline::step(std::vector<MicroBatch> batches, double s
 Tensors DistributedPipeline::forward(const Tensors& inputs) {
   const c10::InferenceMode no_inference(false);  // backends write in threads of their own
   const at::NoGradGuard no_grad;
-  return state_->run(state_->request(inputs, {}, false)).outputs;
+  state_->run(state_->request(inputs, {}, false));
+  return put_together(std::exchange(state_->outputs, {}));
+}
+
+std::vector<Tensors> DistributedPipeline::forward(
+    const std::function<std::vector<MicroBatch>()>& make) {
+  const c10::InferenceMode no_inference(false);
+  const at::NoGradGuard no_grad;
+  StepRequest request{.trains = false};
+  try {
+    request.batches = make();
+  } catch (...) {
+    request.failure = failure_now();
+  }
+  state_->run(std::move(request));
+  return std::exchange(state_->outputs, {});
 }
 
 void DistributedPipeline::gather_model(int root) {

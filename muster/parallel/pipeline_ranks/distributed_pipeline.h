@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -99,10 +100,14 @@ class DistributedPipeline {
   /// The same of micro-batches that are cut already, as many on all ranks; their counts matter on
   /// the last stage's rank.
   PipelineStep step(std::vector<MicroBatch> batches, double scale = 1);
+  /// The same of those that `make` makes; what it throws on one rank ends the step on all.
+  PipelineStep step(const std::function<std::vector<MicroBatch>()>& make, double scale = 1);
 
   /// The last stage's outputs on its rank, nothing on others, of each replica's own inputs. Without
   /// gradients. Say eval() before.
   Tensors forward(const Tensors& inputs);
+  /// The same of micro-batches, as many on all ranks, each by itself.
+  std::vector<Tensors> forward(const std::function<std::vector<MicroBatch>()>& make);
 
   /// Makes the whole model that rank `root` was given current: blocks of other ranks' stages get
   /// their parameters and buffers. Each replica has a root.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 namespace muster::tensor {
@@ -12,5 +13,18 @@ at::Generator new_generator(c10::Device device);
 
 /// LibTorch's default one of the device, which all threads share.
 at::Generator default_generator(c10::Device device);
+
+/// Puts a generator back to where it was, when this goes. Of an undefined one nothing.
+class GeneratorAsItWas {
+ public:
+  explicit GeneratorAsItWas(at::Generator generator);
+  ~GeneratorAsItWas();
+  GeneratorAsItWas(const GeneratorAsItWas&) = delete;
+  GeneratorAsItWas& operator=(const GeneratorAsItWas&) = delete;
+
+ private:
+  at::Generator generator_;
+  at::Tensor state_;
+};
 
 }  // namespace muster::tensor

@@ -17,8 +17,9 @@ namespace {
 std::string hint_of(const at::Tensor& own, const at::Tensor& saved) {
   if (own.sizes() != saved.sizes()) return "";
   if (saved.scalar_type() == at::kBFloat16 && own.scalar_type() == at::kFloat)
-    return "the run keeps its weights in bfloat16: go on with --strategy zero1:dtype=bfloat16, or "
-           "zero2";
+    return "the run keeps its weights in bfloat16: go on with zero1, zero2 or fsdp, as in "
+           "--strategy "
+           "zero1:dtype=bfloat16";
   if (saved.scalar_type() == at::kFloat && own.scalar_type() == at::kBFloat16)
     return "the run keeps its weights in float32: leave dtype=bfloat16 away";
   return "";

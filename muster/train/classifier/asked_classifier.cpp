@@ -14,8 +14,8 @@
 #include "muster/train/classifier/trainer.h"
 #include "muster/train/classifier/validation_split.h"
 #include "muster/train/loop/asked_run.h"
-#include "muster/train/loop/first_rank.h"
 #include "muster/train/loop/task_parts.h"
+#include "muster/train/replicas/first_rank.h"
 
 namespace muster::train {
 namespace {

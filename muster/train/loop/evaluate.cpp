@@ -107,28 +107,35 @@ Evaluation evaluate(Task& task,
   const auto in_words = [&](const auto& action) {
     return with_memory_words(device, kInEvaluation, action);
   };
-  /// `run` of a pass over `batch`.
-  const auto on_batch = [&](const data::Batch& batch, const auto& run) {
+  const auto pass = [&](const data::Batch& piece) { return task.evaluate_step(piece, context); };
+  /// Of batches on the device.
+  const auto weight = [&](const data::Batch& piece) {
+    return weight_of(task, task.has_own_weights() ? on_host(piece) : piece);
+  };
+  const auto guarded = [&](const data::Batch& batch, const auto& action) {
     return in_words([&] {
       const c10::InferenceMode inference(task.evaluates_in_inference_mode());
       const PrecisionGuard guard(options.precision, device_of(batch));
-      return run([&] { return task.evaluate_step(batch, context); });
+      return action();
     });
   };
   while (const auto next = in_words([&] { return batches.next(); })) {
-    const auto result = on_batch(next->batch, [&](const auto& pass) -> std::optional<StepResult> {
-      return sharded != nullptr ? sharded->evaluate(pass) : pass();
-    });
+    const std::vector<WeighedResult> seen =
+        guarded(next->batch, [&]() -> std::vector<WeighedResult> {
+          if (sharded == nullptr) return {{pass(next->batch), weight_of(task, next->on_host())}};
+          return sharded->evaluate({.batch = next->batch, .pass = pass, .weight = weight});
+        });
     --left;
-    if (result) {
-      check_result(task, *result, /*trains=*/false);
-      add_to(own, task, *result, weight_of(task, next->on_host()));
+    for (const auto& [result, of_result] : seen) {
+      check_result(task, result, /*trains=*/false);
+      add_to(own, task, result, of_result);
     }
     shown.after_batch(own);
   }
   for (; left > 0; --left) {
-    on_batch(batches.place(stand_in_batch(*dataset)), [&](const auto& pass) {
-      sharded->stand_aside(pass);
+    const data::Batch batch = batches.place(stand_in_batch(*dataset));
+    guarded(batch, [&] {
+      sharded->stand_aside({.batch = batch, .pass = pass, .weight = weight});
       return 0;
     });
   }

@@ -8,7 +8,8 @@
 
 namespace muster::train {
 
-/// Evaluation mode, with rank 0's buffers on every rank, as DDP's forward would make them. Puts the
+/// Evaluation mode, with rank 0's buffers on every rank, or the first replica's, as DDP's forward
+/// would make them. Puts the
 /// mode back, whatever happens.
 class EvaluationMode {
  public:
@@ -17,9 +18,8 @@ class EvaluationMode {
                  const distributed::ProcessGroup& group,
                  Strategy* strategy = nullptr)
       : module_(module), was_training_(module.is_training()) {
-    if (strategy != nullptr) {
-      strategy->share_buffers();
-    } else if (group.world_size() > 1) {
+    const bool are_shared = strategy != nullptr && strategy->shares_buffers();
+    if (!are_shared && group.world_size() > 1) {
       for (const at::Tensor& buffer : module.buffers()) group.broadcast(buffer);
     }
     module_.eval();

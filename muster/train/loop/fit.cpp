@@ -12,13 +12,13 @@
 #include "muster/tensor/device/math_modes.h"
 #include "muster/train/checkpoints/model_state.h"
 #include "muster/train/loop/evaluate.h"
-#include "muster/train/loop/first_rank.h"
 #include "muster/train/loop/lr_find.h"
 #include "muster/train/loop/messages.h"
 #include "muster/train/loop/out_of_memory.h"
 #include "muster/train/loop/run_start.h"
 #include "muster/train/loop/task_parts.h"
 #include "muster/train/loop/training.h"
+#include "muster/train/replicas/first_rank.h"
 #include "muster/train/task/step.h"
 
 namespace muster::train {
@@ -84,6 +84,7 @@ Trainer::Trainer(const TaskMaker& make_task,
   divergence_.begin(module());
   make_parts();
   make_checkpoints();
+  measure_budget();
   make_average();
   if (resume) {
     rehearse();
@@ -134,10 +135,11 @@ void Trainer::make_parts() {
   const StrategyEntry& strategy = strategies().at(plan_.strategy_name);
   if (strategy.takes_whole_task && (parts.size() > 1 || parts[0].module != module_)) {
     throw usage_error({.refused = concat("--strategy ", strategy.name),
-                       .rule = "weights in shards are those of the whole module",
+                       .rule = "what is divided among the ranks is the whole module",
                        .value = concat("task ", task_->name(), " has parts of its own"),
-                       .hint = "take --strategy zero2"});
+                       .hint = "take --strategy ddp or zero2"});
   }
+  batches_.cast_floats(input_dtype_of(module()));
   for (TaskPart& part : parts) {
     ParameterRules rules = groups_->rules_of(*part.module, part.name);
     StrategyRequest request{.plan = plan_,
@@ -174,13 +176,46 @@ void Trainer::make_checkpoints() {
       rule, std::move(units), parallel::RecomputeOptions{.generators = {{generator_}}});
 }
 
-/// The task's step on the first samples of the training.
-StepResult Trainer::example_step(size_t part, int64_t samples) {
+/// What a budget of activations leaves, found before anything is written: it may leave nothing.
+void Trainer::measure_budget() {
+  if (!checkpoints_ || checkpoints_->choice()) return;
+  const c10::NoGradGuard no_grad;  // of the copies
+  std::vector<at::Tensor> before;
+  for (const at::Tensor& buffer : module().buffers()) before.push_back(buffer.clone());
+  const tensor::GeneratorAsItWas generator(generator_);
+  {
+    const c10::AutoGradMode with_grad(true);
+    const auto pass = example_step(0, plan_.batch_per_rank);
+    const PrecisionGuard guard(plan_.precision.kind, device_);
+    const tensor::UnitCallScope units(*checkpoints_);
+    Strategy& strategy = parts_[0]->strategy();
+    const StepResult result = strategy.forward(pass);
+    check_result(*task_, result, /*trains=*/true);
+    result.loss.backward();
+    strategy.optimizer().zero_grad();
+  }
+  size_t next = 0;
+  for (const at::Tensor& buffer : module().buffers()) at::Tensor(buffer).copy_(before[next++]);
+  if (!checkpoints_->choice()) return;
+  const std::vector<bool>& again = *checkpoints_->choice();
+  log_.note(
+      concat("activations within ",
+             plan_.options.activation_checkpointing.substr(std::string_view("budget:").size()),
+             ": ",
+             std::ranges::count(again, true),
+             " of ",
+             again.size(),
+             " parts run again"));
+}
+
+/// The task's step on the first samples of the training, which are read now.
+std::function<StepResult()> Trainer::example_step(size_t part, int64_t samples) {
   std::vector<int64_t> indices(static_cast<size_t>(std::min(samples, data_.train->size())));
   std::iota(indices.begin(), indices.end(), 0);
   groups_->train_mode();
-  const data::Batch batch = batches_.place(data_.train->get(indices));
-  return task_->train_step(batch, context(Phase::kTrain, part));
+  return [this, part, batch = batches_.place(data_.train->get(indices))] {
+    return task_->train_step(batch, context(Phase::kTrain, part));
+  };
 }
 
 /// A backward whose gradients are dropped, where the strategy wants one; see

@@ -2,10 +2,10 @@
 #include "muster/train/checkpoints/checkpoint.h"
 #include "muster/train/checkpoints/model_state.h"
 #include "muster/train/loop/evaluate.h"
-#include "muster/train/loop/first_rank.h"
 #include "muster/train/loop/messages.h"
 #include "muster/train/loop/run_start.h"
 #include "muster/train/loop/training.h"
+#include "muster/train/replicas/first_rank.h"
 
 namespace muster::train::detail {
 
@@ -100,7 +100,7 @@ Metrics Trainer::validate() {
 Trainer::Step Trainer::end_epoch() {
   check_weights();
   if (plan_.options.tensorboard == "all") {
-    const auto whole = parts_[0]->strategy().whole_weights();
+    const auto whole = parts_[0]->strategy().whole_on_first_rank();
     log_.weights(module(), position_);
   }
   EpochEnd end{.train = epoch_meter_.metrics()};

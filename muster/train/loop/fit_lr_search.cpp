@@ -3,9 +3,9 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/train/loop/first_rank.h"
 #include "muster/train/loop/lr_find.h"
 #include "muster/train/loop/training.h"
+#include "muster/train/replicas/first_rank.h"
 
 namespace muster::train {
 namespace {

@@ -6,8 +6,8 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/train/checkpoints/model_state.h"
-#include "muster/train/loop/first_rank.h"
 #include "muster/train/loop/training.h"
+#include "muster/train/replicas/first_rank.h"
 
 namespace muster::train {
 namespace {
@@ -131,6 +131,9 @@ void Trainer::save() {
     append(part->hook_state(group_), hooks);
   }
   tensor::NamedTensorList model = parts_[0]->strategy().whole_state(model_state(module()));
+  Json of_task = task_->state();
+  if (const int rank = parts_[0]->strategy().seeing_rank(); rank != 0)
+    of_task = parse_json(group_.broadcast_text(json_text(of_task), rank), "a task's state");
   last_saved_ = position_.step;
   const auto place = folder_ != nullptr ? folder_->place() : std::nullopt;
   if (place && *place != folder_->path()) writer_.emplace(*place, plan_.options.keep_checkpoints);
@@ -141,7 +144,7 @@ void Trainer::save() {
                  {"scaler", scaler_state()},
                  {"best", best_.state()},
                  {"task_name", task_->name()},
-                 {"task", task_->state()}};
+                 {"task", std::move(of_task)}};
     if (!groups_->record().is_null()) loop["groups"] = groups_->record();
     if (Json own = parts_[0]->strategy().record(); !own.is_null())
       loop[kStrategyKey] = std::move(own);

@@ -11,20 +11,12 @@
 #include "muster/train/task/step.h"
 
 namespace muster::train::detail {
-namespace {
-
-data::Batch on_host(const data::Batch& batch) {
-  data::Batch copy = batch;
-  for (auto& [name, tensor] : copy.tensors) tensor = tensor.cpu();
-  return copy;
-}
-
-}  // namespace
 
 // Note [Weighted batches]
 // An optimizer step takes the next `samples_per_step` samples of the epoch's order, or what is left
 // of it, in one or more batches shared by the ranks. Each rank and batch adds its mean loss times
-// (its weight * world size / weight of the step), and DDP divides by the world size: the gradient is
+// (its weight * world size / weight of the step), and DDP divides by the world size (a pipeline's
+// ranks are one in both): the gradient is
 // the mean over exactly the samples of the step, also where the last shares differ by one. With
 // equal shares the factor is 1 and no multiplication is made. A rank that has no sample left in the
 // last batch takes part with factor 0, so that the collectives match. The weight of a batch is its
@@ -177,7 +169,8 @@ void Trainer::backward(size_t index, const Share& share, bool last, StepSums& su
 /// The same where the strategy makes both, a piece of the batch after the other.
 void Trainer::backward_in_pieces(size_t index, const Share& share, StepSums& sums) {
   TrainedPart& part = *parts_[index];
-  timeline_.begin(diagnose::Phase::kForward);
+  timeline_.end();
+  const double started = std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
   const auto pass = [&](const data::Batch& piece) {
     StepResult result = task_->train_step(piece, context(Phase::kTrain, index));
     check_result(*task_, result, /*trains=*/true);
@@ -192,11 +185,29 @@ void Trainer::backward_in_pieces(size_t index, const Share& share, StepSums& sum
     const at::Tensor factor = at::full({}, scale, at::device(device_).dtype(at::kDouble));
     scale = part.scaler().scale(factor).item<double>();
   }
-  const std::vector<WeighedResult> seen = part.strategy().forward_backward(
-      {.batch = share.batch, .pass = pass, .weight = weight, .scale = scale});
+  const std::vector<WeighedResult> seen =
+      part.strategy().forward_backward({.batch = share.batch,
+                                        .pass = pass,
+                                        .weight = weight,
+                                        .scale = scale,
+                                        .step = position_.step});
+  mark_stages(part.strategy().last_spans(), started);
   if (share.weight == 0) return;
   for (const auto& [result, of_piece] : seen) {
     if (of_piece > 0) add_to(sums, *task_, result, of_piece);
+  }
+}
+
+/// What a rank of a pipeline did since `started_s`, and how long it waited for others in between.
+void Trainer::mark_stages(const std::vector<pipeline::Span>& spans, double started_s) {
+  for (const pipeline::Span& span : spans) {
+    if (!pipeline::is_compute(span.action.kind)) continue;
+    timeline_.add(diagnose::Phase::kStageWait, started_s, span.start_s);
+    timeline_.add(span.action.kind == pipeline::ActionKind::kForward ? diagnose::Phase::kForward
+                                                                     : diagnose::Phase::kBackward,
+                  span.start_s,
+                  span.end_s);
+    started_s = span.end_s;
   }
 }
 

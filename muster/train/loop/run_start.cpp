@@ -9,7 +9,7 @@
 #include "muster/base/text.h"
 #include "muster/tensor/intraop_threads.h"
 #include "muster/train/checkpoints/model_state.h"
-#include "muster/train/loop/first_rank.h"
+#include "muster/train/replicas/first_rank.h"
 
 namespace muster::train {
 namespace {

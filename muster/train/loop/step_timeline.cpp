@@ -127,6 +127,11 @@ void StepTimeline::begin(diagnose::Phase phase) {
   phase_on_device_ = device_spans_->begin(kOnDevice, std::string(diagnose::name_of(phase)));
 }
 
+void StepTimeline::add(diagnose::Phase phase, double begin_s, double end_s) {
+  const auto ns = [](double seconds) { return static_cast<int64_t>(seconds * 1e9); };
+  if (timeline_) timeline_->add(phase, ns(begin_s), ns(end_s));
+}
+
 void StepTimeline::end_on_device(std::optional<size_t>& span) {
   if (span) device_spans_->end(*span);
   span.reset();

@@ -32,6 +32,8 @@ class StepTimeline {
   /// Ends the phase before it.
   void begin(diagnose::Phase phase);
   void end();
+  /// A stretch that is known afterwards, by std::chrono::steady_clock.
+  void add(diagnose::Phase phase, double begin_s, double end_s);
   /// The step's batch is on the device, and computing with it may begin.
   void batch_arrived();
   /// Where other streams' work is marked; null on the CPU, and without a file.

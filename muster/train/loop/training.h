@@ -90,7 +90,8 @@ class Trainer {
   void make_task(const TaskMaker& make);
   void make_parts();
   void make_checkpoints();
-  StepResult example_step(size_t part, int64_t samples);
+  void measure_budget();
+  std::function<StepResult()> example_step(size_t part, int64_t samples);
   void rehearse();
   void restore(const Checkpoint& checkpoint);
   Step train_epoch();
@@ -113,6 +114,7 @@ class Trainer {
   void backward(size_t index, const Share& share, bool last, StepSums& sums);
   void backward_in_pieces(size_t index, const Share& share, StepSums& sums);
   void post(size_t index, const StepSums& sums);
+  void mark_stages(const std::vector<pipeline::Span>& spans, double started_s);
   void update(TrainedPart& part, const StepSums& local);
   bool is_late() const { return !device_.is_cpu(); }
   void hear(size_t keep);

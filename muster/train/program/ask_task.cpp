@@ -17,7 +17,6 @@
 #include "muster/train/checkpoints/saved_weights.h"
 #include "muster/train/loop/asked_run.h"
 #include "muster/train/loop/evaluate.h"
-#include "muster/train/loop/first_rank.h"
 #include "muster/train/loop/predict.h"
 #include "muster/train/loop/resolve.h"
 #include "muster/train/loop/task_parts.h"
@@ -26,6 +25,7 @@
 #include "muster/train/program/rows_csv.h"
 #include "muster/train/program/run_program.h"
 #include "muster/train/program/task_flags.h"
+#include "muster/train/replicas/first_rank.h"
 
 namespace muster::train {
 namespace {

@@ -1,11 +1,16 @@
 #include "muster/train/replicas/chain_calls.h"
 
 #include <algorithm>
+#include <mutex>
+#include <optional>
 #include <string_view>
 #include <utility>
 
+#include <c10/util/Exception.h>
+
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/device/generators.h"
 
 namespace muster::train {
 namespace {
@@ -19,6 +24,23 @@ Error not_as_the_chain_says(std::string rule, std::string value) {
                       .value = std::move(value),
                       .hint = "let chain() be empty where the forward is another"});
 }
+
+Error computes_between_units(std::string value) {
+  return not_as_the_chain_says("between its units it computes nothing", std::move(value));
+}
+
+/// While it lives a generator draws from a seed of its own.
+class DrawsFrom {
+ public:
+  DrawsFrom(at::Generator generator, uint64_t seed) : before_(generator) {
+    if (!generator.defined()) return;
+    const std::lock_guard lock(generator.mutex());
+    generator.set_current_seed(seed);
+  }
+
+ private:
+  tensor::GeneratorAsItWas before_;
+};
 
 /// Leaves the step: no error, and nobody between who catches errors should take it for one.
 struct FirstUnitReached {};
@@ -41,8 +63,8 @@ class Entrance final : public tensor::UnitCalls {
 
 class Exit final : public tensor::UnitCalls {
  public:
-  Exit(const std::vector<std::string>& units, Tensors outputs)
-      : units_(units), outputs_(std::move(outputs)) {}
+  Exit(const std::vector<std::string>& units, Tensors outputs, std::optional<DrawsFrom>& draws)
+      : units_(units), outputs_(std::move(outputs)), draws_(draws) {}
 
   Tensors call(std::string_view unit, const UnitForward&, const Tensors& inputs) override {
     if (next_ == units_.size() || unit != units_[next_]) {
@@ -50,30 +72,33 @@ class Exit final : public tensor::UnitCalls {
           concat("its forward calls each of them once, in this order: ", join(units_, ", ")),
           concat(unit, " as call ", next_ + 1));
     }
-    const auto same = [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); };
-    if (next_ > 0 && !std::ranges::equal(inputs, given_, same)) {
-      throw not_as_the_chain_says("each unit takes what the one before gives",
-                                  concat(unit, " gets another tensor"));
-    }
-    given_ = ++next_ == units_.size() ? std::move(outputs_) : inputs;
-    return given_;
+    const auto is_defined = [](const at::Tensor& tensor) { return tensor.defined(); };
+    if (next_ > 0 && std::ranges::any_of(inputs, is_defined))
+      throw computes_between_units(concat(unit, " gets what no unit gave"));
+    draws_.reset();
+    return ++next_ == units_.size() ? std::move(outputs_) : Tensors(kMostBetween);
   }
 
+  bool is_between() const { return next_ > 0 && next_ < units_.size(); }
   void check_end() const {
     if (next_ < units_.size())
       throw not_as_the_chain_says(concat("its forward calls ", units_[next_], ", too"), "");
   }
 
  private:
+  // How many tensors a unit gives is known where it runs; here a forward finds as many as it takes.
+  static constexpr size_t kMostBetween = 64;
+
   const std::vector<std::string>& units_;
   Tensors outputs_;
-  Tensors given_;  // by the unit before
+  std::optional<DrawsFrom>& draws_;
   size_t next_ = 0;
 };
 
 }  // namespace
 
-Tensors ChainCalls::inputs_of(const Pass& pass) const {
+Tensors ChainCalls::inputs_of(const Pass& pass, uint64_t seed) const {
+  const DrawsFrom draws(generator_, seed);
   Entrance entrance;
   try {
     const tensor::UnitCallScope scope(entrance);
@@ -85,11 +110,18 @@ Tensors ChainCalls::inputs_of(const Pass& pass) const {
                               entrance.unit().empty() ? "it calls none" : entrance.unit());
 }
 
-StepResult ChainCalls::with_outputs(Tensors outputs, const Pass& pass) const {
-  Exit exit(units_, std::move(outputs));
+StepResult ChainCalls::with_outputs(Tensors outputs, const Pass& pass, uint64_t seed) const {
+  std::optional<DrawsFrom> draws;
+  draws.emplace(generator_, seed);
+  Exit exit(units_, std::move(outputs), draws);
   StepResult result = [&] {
     const tensor::UnitCallScope scope(exit);
-    return pass();
+    try {
+      return pass();
+    } catch (const c10::Error& error) {
+      if (!exit.is_between()) throw;
+      throw computes_between_units(error.what_without_backtrace());
+    }
   }();
   exit.check_end();
   return result;

@@ -25,8 +25,7 @@ void check_comm_hook(const FitOptions& options, const FitNumbers& numbers) {
   // A hook asks its group nothing before the first bucket: this one is for its refusals alone.
   const auto hook = parallel::make_comm_hook(options.comm_hook, distributed::ProcessGroup(nullptr));
   if (hook == nullptr) return;
-  const bool has_replicas = numbers.strategy_name == "ddp" || numbers.strategy_name == "dp";
-  if (!has_replicas && numbers.world_size > 1) {
+  if (!strategies().at(numbers.strategy_name).takes_comm_hook && numbers.world_size > 1) {
     throw usage_error({.refused = flag,
                        .rule = "the gradients of a replica travel by it",
                        .value = "--strategy " + numbers.strategy_name,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <utility>
@@ -18,9 +17,12 @@
 #include "muster/pipeline/partition/plan.h"
 #include "muster/pipeline/schedule/schedule.h"
 #include "muster/tensor/device/device_memory.h"
+#include "muster/tensor/device/generators.h"
 #include "muster/tensor/unit_call.h"
 #include "muster/train/plan/fit_plan.h"
+#include "muster/train/plan/precision.h"
 #include "muster/train/replicas/chain_calls.h"
+#include "muster/train/replicas/first_rank.h"
 
 namespace muster::train::detail {
 namespace {
@@ -28,6 +30,8 @@ namespace {
 using parallel::Block;
 using parallel::BlockBytes;
 using parallel::Tensors;
+
+constexpr uint64_t kExampleSeed = 1;
 
 // Of Strategy::record().
 constexpr const char* kRanksKey = "ranks";
@@ -52,25 +56,6 @@ void require_parameters_in_units(const torch::nn::Module& module,
   }
 }
 
-/// A generator as it was, when this goes.
-class GeneratorAsItWas {
- public:
-  explicit GeneratorAsItWas(at::Generator generator) : generator_(std::move(generator)) {
-    const std::lock_guard lock(generator_.mutex());
-    state_ = generator_.get_state();
-  }
-  ~GeneratorAsItWas() {
-    const std::lock_guard lock(generator_.mutex());
-    generator_.set_state(state_);
-  }
-  GeneratorAsItWas(const GeneratorAsItWas&) = delete;
-  GeneratorAsItWas& operator=(const GeneratorAsItWas&) = delete;
-
- private:
-  at::Generator generator_;
-  at::Tensor state_;
-};
-
 /// How many micro-batches of a stage are at most between their forward and the end of their backward.
 int64_t in_flight_of(int64_t stage, const pipeline::ActionLists& lists) {
   using pipeline::ActionKind;
@@ -86,28 +71,11 @@ int64_t in_flight_of(int64_t stage, const pipeline::ActionLists& lists) {
 }
 
 /// What rank 0 finds: what is measured differs from rank to rank, and what follows must not.
-std::string from_first_rank(const distributed::ProcessGroup& group,
-                            std::string_view owner,
-                            const std::function<std::string()>& find) {
-  if (group.world_size() == 1) return find();
+std::string found_by_first_rank(const distributed::ProcessGroup& group,
+                                const std::function<std::string()>& find) {
   std::string found;
-  std::exception_ptr failure;
-  if (group.rank() == 0) {
-    try {
-      found = concat('+', find());
-    } catch (const std::exception& error) {
-      failure = std::current_exception();
-      found = concat('-', error.what());
-    }
-  }
-  found = group.broadcast_text(found);
-  if (failure) std::rethrow_exception(failure);
-  if (found[0] == '-') {
-    throw environment_error({.refused = std::string(owner),
-                             .rule = "rank 0 measures the units",
-                             .value = found.substr(1)});
-  }
-  return found.substr(1);
+  on_first_rank(group, [&] { found = find(); });
+  return group.world_size() > 1 ? group.broadcast_text(found) : found;
 }
 
 /// Bytes of optimizer state for each byte of a parameter, as a step on a small one leaves them.
@@ -138,6 +106,36 @@ std::vector<double> room_of_ranks(const StrategyRequest& request, int64_t ranks)
   return room;
 }
 
+/// Throws a usage error, which lists the units, unless each stage has some.
+void require_stages(const PipelineCut& cut, std::string_view owner) {
+  const bool rises =
+      std::ranges::adjacent_find(cut.first_block, std::greater_equal<>()) == cut.first_block.end();
+  if (rises && cut.first_block.front() == 0 && cut.first_block.back() < std::ssize(cut.blocks))
+    return;
+  std::vector<std::string> units;
+  for (size_t i = 0; i < cut.blocks.size(); ++i)
+    units.push_back(concat(i, ' ', cut.blocks[i].name));
+  throw usage_error(
+      {.refused = concat(owner, ": split"),
+       .rule = concat("it begins with 0 and rises; the units are ", join(units, ", ")),
+       .value = text_of_split(cut.first_block)});
+}
+
+/// Throws a usage error unless there is a unit for each stage that the schedule makes.
+void require_units(const std::vector<Block>& blocks,
+                   const pipeline::ScheduleEntry& schedule,
+                   int64_t ranks,
+                   std::string_view owner) {
+  if (std::ssize(blocks) >= ranks * schedule.stages_per_rank) return;
+  throw usage_error({.refused = std::string(owner),
+                     .rule = concat("the model has a unit for each of the ",
+                                    ranks * schedule.stages_per_rank,
+                                    " stages of ",
+                                    schedule.name),
+                     .value = concat(blocks.size(), blocks.size() == 1 ? " unit" : " units"),
+                     .hint = "take fewer ranks, or several pipelines: pipeline:ranks=N"});
+}
+
 /// What the units of a module cost: measured on this rank's device, one unit after the other, so that
 /// no device has to hold more than one at work.
 class Measurements {
@@ -150,8 +148,10 @@ class Measurements {
         request_(request),
         options_(options),
         ranks_(ranks),
-        calls_(names_of(blocks)),
-        rows_(std::max<int64_t>(1, request.plan.batch_per_rank / options.micro_batches)) {}
+        calls_(names_of(blocks), request.generator),
+        rows_(std::max(
+            std::min<int64_t>(2, request.plan.batch_per_rank),
+            (request.plan.batch_per_rank + options.micro_batches - 1) / options.micro_batches)) {}
 
   /// With which a step is shortest, of those with which ranks have room enough, if there are such.
   pipeline::Split split(const std::vector<double>& room) const;
@@ -161,7 +161,6 @@ class Measurements {
                                 const pipeline::Split& first_block) const;
 
  private:
-  StepResult pass() const { return request_.example(rows_); }
   std::vector<BlockBytes> bytes() const;
 
   const std::vector<Block>& blocks_;
@@ -173,12 +172,14 @@ class Measurements {
 };
 
 pipeline::Split Measurements::split(const std::vector<double>& room) const {
-  const GeneratorAsItWas generator(request_.generator);
+  const tensor::GeneratorAsItWas generator(request_.generator);
+  const PrecisionGuard guard(request_.plan.precision.kind, request_.device);
+  const Pass pass = request_.example(rows_);
   const std::vector<pipeline::BlockCosts> costs = parallel::measure_blocks(
       blocks_,
-      {.inputs = calls_.inputs_of([&] { return pass(); }), .count = static_cast<double>(rows_)},
+      {.inputs = calls_.inputs_of(pass, kExampleSeed), .count = static_cast<double>(rows_)},
       [&](const Tensors& outputs, const Tensors&) {
-        return calls_.with_outputs(outputs, [&] { return pass(); }).loss;
+        return calls_.with_outputs(outputs, pass, kExampleSeed).loss;
       },
       request_.device,
       {.warm_up = 1,
@@ -198,21 +199,32 @@ pipeline::Split Measurements::split(const std::vector<double>& room) const {
 }
 
 std::vector<BlockBytes> Measurements::bytes() const {
-  const GeneratorAsItWas generator(request_.generator);
-  Tensors x = calls_.inputs_of([&] { return pass(); });
+  const tensor::GeneratorAsItWas generator(request_.generator);
+  const PrecisionGuard guard(request_.plan.precision.kind, request_.device);
+  Tensors x = calls_.inputs_of(request_.example(rows_), kExampleSeed);
   std::vector<BlockBytes> bytes;
   for (const Block& block : blocks_) {
     const parallel::RunState state(x, {{request_.generator}});
     parallel::BlockMeter meter;
     at::Tensor made;
-    parallel::require_one(x);
+    if (x.size() != 1) {
+      throw usage_error({.refused = concat("unit ", block.name, " within a budget of activations"),
+                         .rule = "a unit whose bytes are weighed takes and gives one tensor",
+                         .value = concat(x.size()),
+                         .hint = "take --activation-checkpointing blocks or every:K"});
+    }
     state.run_in(parallel::tensors_of(parallel::buffers_of(block)), [&] {
       const bool needs_gradient = !bytes.empty() && x[0].is_floating_point();
       const at::Tensor input = x[0].detach().requires_grad_(needs_gradient);
-      made = meter.call([&](const at::Tensor& one) { return block.forward({one}).at(0); }, input);
+      made = meter.call(
+          [&](const at::Tensor& one) {
+            x = block.forward({one});
+            return x.at(0);
+          },
+          input);
     });
     bytes.push_back(meter.blocks()[0]);
-    x = {made.detach()};
+    for (at::Tensor& tensor : x) tensor = tensor.detach();
   }
   return bytes;
 }
@@ -227,16 +239,23 @@ std::vector<bool> Measurements::checkpoints(const parallel::BlockRule& budget,
   for (int64_t rank = 0; rank < ranks_; ++rank) {
     std::vector<size_t> mine;
     std::vector<BlockBytes> theirs;
-    int64_t in_flight = 1;
+    int64_t in_flight = 1, ends = 0;
     for (const int64_t stage : lists.placement.stages_of(rank)) {
       in_flight = std::max(in_flight, in_flight_of(stage, lists));
+      const size_t first = theirs.size();
       for (size_t block = 0; block < blocks_.size(); ++block) {
         if (stage_of(block, first_block) != stage) continue;
         mine.push_back(block);
         theirs.push_back(all[block]);
       }
+      // A stage keeps what came in and what went out, whoever needs it.
+      theirs[first].saves_input = true;
+      theirs.back().saves_output = false;
+      ends += theirs.back().output;
     }
-    const std::vector<bool> chosen = parallel::blocks_by_rule(budget, theirs, in_flight);
+    parallel::BlockRule within = budget;
+    within.budget_bytes = std::max<int64_t>(0, budget.budget_bytes - (in_flight * ends));
+    const std::vector<bool> chosen = parallel::blocks_by_rule(within, theirs, in_flight);
     for (size_t i = 0; i < mine.size(); ++i) again[mine[i]] = chosen[i];
   }
   return again;
@@ -244,15 +263,14 @@ std::vector<bool> Measurements::checkpoints(const parallel::BlockRule& budget,
 
 std::vector<bool> chosen_checkpoints(const PipelineCut& cut,
                                      const Measurements& measured,
-                                     const StrategyRequest& request,
-                                     std::string_view owner) {
+                                     const StrategyRequest& request) {
   using Kind = parallel::BlockRule::Kind;
   const auto rule = parallel::parse_block_rule(request.plan.options.activation_checkpointing,
                                                "--activation-checkpointing");
   if (rule.kind == Kind::kOff) return {};
   if (rule.kind != Kind::kBudget)
     return parallel::blocks_by_rule(rule, std::vector<BlockBytes>(cut.blocks.size()));
-  const std::string chosen = from_first_rank(request.group, owner, [&] {
+  const std::string chosen = found_by_first_rank(request.group, [&] {
     std::string text;
     for (const bool again : measured.checkpoints(rule, cut.first_block)) text += again ? '1' : '0';
     return text;
@@ -337,14 +355,17 @@ PipelineCut cut_module(std::vector<Block> blocks,
       before.value(kRanksKey, int64_t{0}) == ranks &&
       before.value(kScheduleKey, std::string()) == options.schedule)
     split = before.value(kSplitKey, split);
+  const auto& schedule = pipeline::schedules().at(parse_spec(options.schedule).name);
+  if (split == kMeasuredSplit) require_units(cut.blocks, schedule, ranks, owner);
+  if (split == kMeasuredSplit && ranks == 1 && schedule.stages_per_rank == 1) split = "0";
   if (split == kMeasuredSplit) {
     cut.is_measured = true;
     const std::vector<double> room = room_of_ranks(request, ranks);
-    split =
-        from_first_rank(request.group, owner, [&] { return text_of_split(measured.split(room)); });
+    split = found_by_first_rank(request.group, [&] { return text_of_split(measured.split(room)); });
   }
   cut.first_block = split_from(split, owner);
-  cut.checkpointed = chosen_checkpoints(cut, measured, request, owner);
+  require_stages(cut, owner);
+  cut.checkpointed = chosen_checkpoints(cut, measured, request);
   return cut;
 }
 

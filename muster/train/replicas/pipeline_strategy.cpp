@@ -8,6 +8,8 @@
 #include <utility>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/scalar_tensor.h>
 
 #include "muster/base/file.h"
@@ -30,12 +32,13 @@ constexpr const char* kData = "data";
 constexpr const char* kStages = "pipeline";
 constexpr int64_t kDrawnStep = 3;  // of the process: the first ones make what later ones reuse
 
-/// Rows of a batch as batches of their own. Throws a usage error for a tensor that has no row for
-/// each sample.
+/// Rows of a batch as batches of their own, of two rows at least where it has as many: a batch
+/// normalisation needs two. Throws a usage error for a tensor that has no row for each sample.
 std::vector<data::Batch> cut(const data::Batch& batch, int64_t parts, std::string_view owner) {
   std::vector<data::Batch> pieces;
+  const int64_t most = std::max<int64_t>(1, batch.size() / 2);
   int64_t begin = 0;
-  for (const int64_t rows : parallel::rows_of_micro_batches(batch.size(), parts)) {
+  for (const int64_t rows : parallel::rows_of_micro_batches(batch.size(), std::min(parts, most))) {
     data::Batch& piece = pieces.emplace_back();
     piece.indices.assign(batch.indices.begin() + begin, batch.indices.begin() + begin + rows);
     for (const auto& [name, tensor] : batch.tensors) {
@@ -51,6 +54,23 @@ std::vector<data::Batch> cut(const data::Batch& batch, int64_t parts, std::strin
     begin += rows;
   }
   return pieces;
+}
+
+/// Of a piece's pass, the same on all ranks that see it, and another one in each step.
+uint64_t seed_of(const data::Batch& piece, int64_t step, int64_t run) {
+  uint64_t seed = 0x9E3779B97F4A7C15;
+  const auto mix = [&](int64_t number) {
+    seed = (seed ^ static_cast<uint64_t>(number)) * 0xBF58476D1CE4E5B9;
+    seed ^= seed >> 31;
+  };
+  mix(run);
+  mix(step);
+  for (const int64_t index : piece.indices) mix(index);
+  return seed;
+}
+
+std::string counted(int64_t count, std::string_view one, std::string_view several) {
+  return concat(count, ' ', count == 1 ? one : several);
 }
 
 /// A micro-batch's number on its way to the loss: a shape is known without looking into memory, so
@@ -71,7 +91,8 @@ class PipelineStrategy final : public Strategy {
         device_(request.device),
         mesh_(group(), {{kData, -1}, {kStages, ranks}}),
         cut_(cut_module(blocks_of(request, owner), request, options_, ranks, owner)),
-        calls_(names_of(cut_.blocks)) {
+        calls_(names_of(cut_.blocks), request.generator),
+        seed_(request.plan.options.seed) {
     const auto loss = [this](const Tensors& outputs, const Tensors& targets) {
       return loss_of(outputs, number_from(targets));
     };
@@ -93,7 +114,8 @@ class PipelineStrategy final : public Strategy {
   }
 
   bool trains_in_pieces() const override { return true; }
-  std::vector<WeighedResult> forward_backward(const BatchInPieces& batch) override;
+  std::vector<WeighedResult> forward_backward(const BatchToCut& batch) override;
+  std::vector<pipeline::Span> last_spans() const override { return spans_; }
   optim::Optimizer& optimizer() override { return *optimizer_; }
   at::Tensor clip_gradients(double max_norm) override {
     return at::scalar_tensor(pipe_->clip_grad_norm(max_norm), at::kDouble);
@@ -104,13 +126,14 @@ class PipelineStrategy final : public Strategy {
 
   bool shards_weights() const override { return true; }
   std::shared_ptr<void> whole_weights() override;
-  std::optional<StepResult> evaluate(const std::function<StepResult()>& pass) override {
-    Tensors outputs = infer(pass);
-    if (!pipe_->has_last_stage()) return std::nullopt;
-    return calls_.with_outputs(std::move(outputs), pass);
+  std::shared_ptr<void> whole_on_first_rank() override {
+    pipe_->gather_model(0);
+    return nullptr;
   }
-  void stand_aside(const std::function<StepResult()>& pass) override { infer(pass); }
-  void share_buffers() override;
+  std::vector<WeighedResult> evaluate(const BatchToCut& batch) override;
+  void stand_aside(const BatchToCut& batch) override { infer(batch); }
+  bool shares_buffers() override;
+  int seeing_rank() const override { return seeing_rank_; }
   tensor::NamedTensorList whole_state(tensor::NamedTensorList state) override {
     pipe_->gather_model(0);  // into the module, whose tensors these are
     return state;
@@ -125,10 +148,16 @@ class PipelineStrategy final : public Strategy {
 
  private:
   at::Tensor loss_of(const Tensors& outputs, size_t piece);
-  void draw(const parallel::PipelineStep& step) const;
-  Tensors infer(const std::function<StepResult()>& pass) {
-    return pipe_->forward(pipe_->has_first_stage() ? calls_.inputs_of(pass) : Tensors());
+  std::vector<MicroBatch> micro_batches_of(const BatchToCut& batch);
+  std::vector<Tensors> infer(const BatchToCut& batch) {
+    return pipe_->forward([&] { return micro_batches_of(batch); });
   }
+  StepResult result_of(Tensors outputs, size_t piece) const {
+    return calls_.with_outputs(
+        std::move(outputs), [&] { return batch_->pass(pieces_.at(piece)); }, seeds_.at(piece));
+  }
+  void draw(const parallel::PipelineStep& step) const;
+  void check_other_buffers();
   void find_own();
   bool is_own(const at::Tensor& tensor) const {
     return own_.contains(tensor.storage().unsafeGetStorageImpl());
@@ -142,21 +171,39 @@ class PipelineStrategy final : public Strategy {
   distributed::DeviceMesh mesh_;
   PipelineCut cut_;
   ChainCalls calls_;
+  int64_t seed_;  // of the run
   std::optional<parallel::DistributedPipeline> pipe_;
+  int seeing_rank_ = 0;
   std::set<const void*> own_;  // memory of parameters and buffers of this rank's stages
   std::unique_ptr<optim::Optimizer> optimizer_;
+  tensor::NamedTensorList other_buffers_;  // which no unit has, as they were
+  int64_t steps_ = 0;
   // Of the batch in hand.
+  const BatchToCut* batch_ = nullptr;
   std::vector<data::Batch> pieces_;
   std::vector<double> weights_;
-  const BatchInPieces* batch_ = nullptr;
-  int64_t steps_ = 0;
+  std::vector<uint64_t> seeds_;
   std::vector<WeighedResult> results_;
+  std::vector<pipeline::Span> spans_;  // of the last step, this rank's
 };
 
 void PipelineStrategy::find_own() {
   for (const auto& tensors : {pipe_->named_parameters(), pipe_->named_buffers()}) {
     for (const auto& [name, tensor] : tensors) own_.insert(tensor.storage().unsafeGetStorageImpl());
   }
+  std::set<const void*> in_units;
+  for (const parallel::Block& block : cut_.blocks)
+    for (const auto& [name, buffer] : parallel::buffers_of(block))
+      in_units.insert(buffer.unsafeGetTensorImpl());
+  for (const auto& item : module()->named_buffers())
+    if (!in_units.contains(item.value().unsafeGetTensorImpl()))
+      other_buffers_.emplace_back(item.key(), item.value().clone());
+  // The first replica's last stage.
+  const auto own =
+      static_cast<int64_t>(pipe_->has_last_stage() ? mesh_.coordinate(kStages) + 1 : 0);
+  const at::Tensor last = at::full({1}, own, at::kLong).to(group().device());
+  if (group().world_size() > 1) group().all_reduce(last, c10d::ReduceOp::MAX);
+  seeing_rank_ = static_cast<int>(last.item<int64_t>() - 1);
 }
 
 /// By their names in the module, under which any strategy saves their state.
@@ -178,25 +225,55 @@ void PipelineStrategy::move_others(c10::Device device) {
   }
 }
 
-std::vector<WeighedResult> PipelineStrategy::forward_backward(const BatchInPieces& batch) {
+/// What this rank gives to a step; what the loss needs besides stays here.
+std::vector<MicroBatch> PipelineStrategy::micro_batches_of(const BatchToCut& batch) {
   batch_ = &batch;
   pieces_ = cut(batch.batch, options_.micro_batches, owner_);
-  results_.clear();
   weights_.clear();
+  seeds_.clear();
   std::vector<MicroBatch> micro_batches(pieces_.size());
+  double all = 0;
   for (size_t i = 0; i < pieces_.size(); ++i) {
-    MicroBatch& micro_batch = micro_batches[i];
+    seeds_.push_back(seed_of(pieces_[i], batch.step, seed_));
+    weights_.push_back(batch.weight(pieces_[i]));
+    all += weights_[i];
     if (pipe_->has_first_stage())
-      micro_batch.inputs = calls_.inputs_of([&] { return batch.pass(pieces_[i]); });
-    micro_batch.targets = number_of(i);
-    micro_batch.count = batch.weight(pieces_[i]);
-    weights_.push_back(micro_batch.count);
+      micro_batches[i].inputs = calls_.inputs_of([&] { return batch.pass(pieces_[i]); }, seeds_[i]);
+    micro_batches[i].targets = number_of(i);
   }
-  const parallel::PipelineStep step = pipe_->step(std::move(micro_batches), batch.scale);
+  // A batch that weighs nothing takes part all the same, and its scale is 0.
+  for (size_t i = 0; i < pieces_.size(); ++i) micro_batches[i].count = all > 0 ? weights_[i] : 1;
+  return micro_batches;
+}
+
+std::vector<WeighedResult> PipelineStrategy::forward_backward(const BatchToCut& batch) {
+  results_.clear();
+  const parallel::PipelineStep step =
+      pipe_->step([&] { return micro_batches_of(batch); }, batch.scale);
+  spans_ = step.timeline.ranks.at(static_cast<size_t>(mesh_.coordinate(kStages)));
+  if (steps_ == 0) check_other_buffers();
   if (++steps_ == kDrawnStep && group().rank() == 0 && !options_.gantt.empty()) draw(step);
-  pieces_.clear();
-  batch_ = nullptr;
   return std::exchange(results_, {});
+}
+
+std::vector<WeighedResult> PipelineStrategy::evaluate(const BatchToCut& batch) {
+  std::vector<Tensors> outputs = infer(batch);
+  std::vector<WeighedResult> results;
+  for (size_t i = 0; i < outputs.size() && pipe_->has_last_stage(); ++i)
+    results.push_back({result_of(std::move(outputs[i]), i), weights_[i]});
+  return results;
+}
+
+/// A buffer of no unit is on no rank more than on another: one that changes would be lost.
+void PipelineStrategy::check_other_buffers() {
+  for (const auto& [name, before] : other_buffers_) {
+    const at::Tensor* now = module()->named_buffers().find(name);
+    if (now == nullptr || at::equal(*now, before)) continue;
+    throw usage_error({.refused = owner_,
+                       .rule = "what a step changes belongs to one of the model's units",
+                       .value = concat("the buffer ", name),
+                       .hint = "name its module in a unit of chain()"});
+  }
 }
 
 void PipelineStrategy::draw(const parallel::PipelineStep& step) const {
@@ -215,11 +292,10 @@ void PipelineStrategy::draw(const parallel::PipelineStep& step) const {
 
 /// On the last stage's rank.
 at::Tensor PipelineStrategy::loss_of(const Tensors& outputs, size_t piece) {
-  const data::Batch& rows = pieces_.at(piece);
-  StepResult result = calls_.with_outputs(outputs, [&] { return batch_->pass(rows); });
+  StepResult result = result_of(outputs, piece);
   at::Tensor loss = result.loss;
   result.loss = loss.detach();
-  results_.push_back({std::move(result), weights_[piece]});
+  results_.push_back({std::move(result), weights_.at(piece)});
   return loss;
 }
 
@@ -259,35 +335,41 @@ void PipelineStrategy::load_optimizer_state(const tensor::NamedTensorList& state
 std::shared_ptr<void> PipelineStrategy::whole_weights() {
   move_others(device_);
   for (int rank = 0; rank < mesh_.size(kStages); ++rank) pipe_->gather_model(rank);
-  return {this, [](PipelineStrategy* self) { self->move_others(c10::kCPU); }};
+  return {this, [](PipelineStrategy* self) {
+            try {
+              self->move_others(c10::kCPU);
+            } catch (const std::exception&) {
+              // They stay where they are: there was room for them.
+            }
+          }};
 }
 
-void PipelineStrategy::share_buffers() {
+bool PipelineStrategy::shares_buffers() {
   const distributed::ProcessGroup& replicas = mesh_.group(kData);
-  if (replicas.world_size() == 1) return;
+  if (replicas.world_size() == 1) return true;
   for (const auto& [name, buffer] : pipe_->named_buffers()) replicas.broadcast(buffer);
+  return true;
 }
 
 std::string PipelineStrategy::line() const {
   std::vector<std::string> stages;
   for (const int64_t first : cut_.first_block)
     stages.push_back(cut_.blocks.at(static_cast<size_t>(first)).name);
+  const auto again = std::ranges::count(cut_.checkpointed, true);
   return concat(
       "pipeline: ",
       options_.schedule,
       " of ",
-      options_.micro_batches,
-      " micro-batches, ",
-      stages.size(),
-      stages.size() == 1 ? " stage on " : " stages on ",
-      mesh_.size(kStages),
-      mesh_.size(kStages) == 1 ? " rank" : " ranks",
+      counted(options_.micro_batches, "micro-batch, ", "micro-batches, "),
+      counted(std::ssize(stages), "stage on ", "stages on "),
+      counted(mesh_.size(kStages), "rank", "ranks"),
       mesh_.size(kData) > 1 ? concat(", ", mesh_.size(kData), " replicas") : "",
-      "; they begin with ",
+      stages.size() == 1 ? "; it begins with " : "; they begin with ",
       join(stages, ", "),
       cut_.is_measured
           ? concat(" (measured; the same again: split=", text_of_split(cut_.first_block), ")")
-          : "");
+          : "",
+      again > 0 ? concat("; ", again, " of ", cut_.blocks.size(), " units run again") : "");
 }
 
 }  // namespace
@@ -315,11 +397,18 @@ int64_t ranks_of_pipeline(int64_t world_size,
                           const PipelineStrategyOptions& options,
                           std::string_view owner) {
   const int64_t ranks = options.ranks == 0 ? world_size : options.ranks;
-  if (ranks >= 1 && ranks <= world_size && world_size % ranks == 0) return ranks;
-  throw usage_error({.refused = concat(owner, ": ranks"),
-                     .rule = concat("the ", world_size, " ranks are whole pipelines"),
-                     .value = std::to_string(options.ranks),
-                     .hint = "take 0: one pipeline over all of them"});
+  if (ranks < 1 || ranks > world_size || world_size % ranks != 0) {
+    throw usage_error({.refused = concat(owner, ": ranks"),
+                       .rule = concat("it divides the number of all ranks, ", world_size),
+                       .value = std::to_string(options.ranks),
+                       .hint = "take 0: one pipeline over all of them"});
+  }
+  const auto& schedule = pipeline::schedules().at(parse_spec(options.schedule).name);
+  const int64_t stages = options.split == kMeasuredSplit
+                             ? ranks * schedule.stages_per_rank
+                             : std::ssize(split_from(options.split, owner));
+  pipeline::make_schedule(options.schedule, {stages, ranks, options.micro_batches});
+  return ranks;
 }
 
 std::unique_ptr<Strategy> make_pipeline(StrategyRequest request,

@@ -17,6 +17,7 @@
 #include "muster/base/params.h"
 #include "muster/distributed/process_group.h"
 #include "muster/optim/optimizer.h"
+#include "muster/pipeline/simulate/timeline.h"
 #include "muster/tensor/named_tensors.h"
 #include "muster/train/plan/fit_plan.h"
 #include "muster/train/replicas/parameter_rules.h"
@@ -33,19 +34,20 @@ struct StrategyRequest {
   // For a strategy that runs the module's units itself.
   c10::Device device = c10::kCPU;  ///< of the module
   at::Generator generator = {};    ///< what the module draws from while it trains
-  /// The task's step on so many samples, for what is found out before the first one. It counts
-  /// nothing, and what it draws and changes is put back by whoever calls it. Not collective.
-  std::function<StepResult(int64_t samples)> example = {};
+  /// The task's step on the first so many samples, which are read once, for what is found out before
+  /// the first one. Whoever calls it puts back what it draws and what units change. Not collective.
+  std::function<std::function<StepResult()>(int64_t samples)> example = {};
   Json record = {};  ///< Strategy::record() of the run that goes on; else null
 };
 
-/// A batch of a step, to be trained on in pieces.
-struct BatchInPieces {
+/// A batch that may be cut by rows.
+struct BatchToCut {
   const data::Batch& batch;
-  /// The task's step on some of the batch's rows.
+  /// The task's step on some of the batch's rows, or on all.
   std::function<StepResult(const data::Batch& piece)> pass;
   std::function<double(const data::Batch& piece)> weight;  ///< of its mean loss
   double scale = 1;                                        ///< of the gradients
+  int64_t step = 0;                                        ///< of the run
 };
 
 /// What a step found in a piece of a batch.
@@ -55,8 +57,8 @@ struct WeighedResult {
 };
 
 /// One rank's module with its gradients and optimizer, as the training loop sees them. Used by the
-/// rank's own thread. All members but optimizer() are collective: every rank calls them in the same
-/// order.
+/// rank's own thread. All members that do something are collective: every rank calls them in the
+/// same order.
 class Strategy {
  public:
   explicit Strategy(StrategyRequest request) : request_(std::move(request)) {}
@@ -75,7 +77,9 @@ class Strategy {
   virtual bool trains_in_pieces() const { return false; }
   /// Adds the gradients of the batch's mean loss, times its scale, to those of the step, averaged
   /// over replicas. Returns what this rank has seen of it, which may be nothing.
-  virtual std::vector<WeighedResult> forward_backward(const BatchInPieces& /*batch*/) { return {}; }
+  virtual std::vector<WeighedResult> forward_backward(const BatchToCut& /*batch*/) { return {}; }
+  /// What this rank did in the last of these, and when, by std::chrono::steady_clock.
+  virtual std::vector<pipeline::Span> last_spans() const { return {}; }
 
   /// Whose step() updates all parameters on every rank, and whose zero_grad() drops all gradients.
   virtual optim::Optimizer& optimizer() = 0;
@@ -103,16 +107,19 @@ class Strategy {
   /// While what it returns lives, the weights are whole on every rank, to be read, and written
   /// alike on all.
   virtual std::shared_ptr<void> whole_weights() { return nullptr; }
-  /// Runs `pass`, a task's evaluation of a batch, without gradients. Nothing where another rank has
-  /// the result.
-  virtual std::optional<StepResult> evaluate(const std::function<StepResult()>& pass) {
-    return pass();
-  }
-  /// Takes part in evaluate() of the other ranks, where this one has no batch left; `pass` is of some
+  /// The same on rank 0 alone, to be read.
+  virtual std::shared_ptr<void> whole_on_first_rank() { return whole_weights(); }
+  /// A task's evaluation of a batch, without gradients. Returns what this rank has seen of it, which
+  /// may be nothing.
+  virtual std::vector<WeighedResult> evaluate(const BatchToCut& batch);
+  /// Takes part in evaluate() of the other ranks, where this one has no batch left; `batch` is some
   /// other one.
-  virtual void stand_aside(const std::function<StepResult()>& /*pass*/) {}
-  /// Gives the module's buffers of rank 0, or of the first replica, to the others.
-  virtual void share_buffers();
+  virtual void stand_aside(const BatchToCut& /*batch*/) {}
+  /// Gives the buffers of the first replica to the others and returns true, where ranks have unlike
+  /// parts of the module; else false.
+  virtual bool shares_buffers() { return false; }
+  /// Which rank's task has seen whole steps.
+  virtual int seeing_rank() const { return 0; }
   /// `state` is the module's, by name: with whole weights on rank 0, on its CPU.
   virtual tensor::NamedTensorList whole_state(tensor::NamedTensorList state) { return state; }
   /// The same with this rank's pieces instead, as far as it has some. Not collective.
@@ -166,6 +173,7 @@ struct StrategyEntry {
   bool takes_whole_task = false;  ///< not one of several parts of a task
   /// Recomputes the module's units as --activation-checkpointing says by itself.
   bool recomputes_units = false;
+  bool takes_comm_hook = false;  ///< of --comm-hook
   /// How many of the ranks hold one model between them and see the same samples; null: each rank
   /// has its own. Throws a usage error unless they are whole replicas.
   int64_t (*ranks_per_replica)(int64_t world_size, const ParamValues& params) = nullptr;

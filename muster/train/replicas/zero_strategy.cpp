@@ -34,10 +34,11 @@ class ZeroStrategy final : public Strategy {
   std::shared_ptr<void> whole_weights() override {
     return std::make_shared<parallel::WholeWeights>(zero_.whole_weights());
   }
-  std::optional<StepResult> evaluate(const std::function<StepResult()>& pass) override {
-    return shards_weights_ ? zero_.evaluate(pass) : pass();
+  std::vector<WeighedResult> evaluate(const BatchToCut& batch) override {
+    const auto pass = [&] { return batch.pass(batch.batch); };
+    return {{shards_weights_ ? zero_.evaluate(pass) : pass(), batch.weight(batch.batch)}};
   }
-  void stand_aside(const std::function<StepResult()>& /*pass*/) override {
+  void stand_aside(const BatchToCut& /*batch*/) override {
     if (shards_weights_) zero_.stand_aside();
   }
   tensor::NamedTensorList whole_state(tensor::NamedTensorList state) override {

@@ -14,6 +14,9 @@ extern constinit const StrategyEntry dp_entry{
     },
     [](StrategyRequest request, const ParamValues& params) {
       return detail::make_ddp(std::move(request), params, "strategy dp");
-    }};
+    },
+    /*takes_whole_task=*/false,
+    /*recomputes_units=*/false,
+    /*takes_comm_hook=*/true};
 
 }  // namespace muster::train

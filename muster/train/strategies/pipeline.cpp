@@ -19,10 +19,15 @@ void check_pipeline(const FitOptions& options, const FitNumbers&, const ParamVal
                  "averaged weights are whole on every rank, and those of a pipeline are not",
                  "take --strategy ddp, or leave --ema-decay away");
   }
+  if (options.find_unused_parameters) {
+    throw refuse("--find-unused-parameters",
+                 "every unit of a pipeline takes part in every step",
+                 "leave it away");
+  }
   if (options.sync_batch_norm) {
     throw refuse("--sync-batch-norm",
                  "a batch normalisation sees one micro-batch at a time",
-                 "take --strategy ddp, or fewer micro-batches: pipeline:micro_batches=1");
+                 "take --strategy ddp");
   }
 }
 
@@ -39,6 +44,7 @@ extern constinit const StrategyEntry pipeline_entry{
     },
     /*takes_whole_task=*/true,
     /*recomputes_units=*/true,
+    /*takes_comm_hook=*/false,
     [](int64_t world_size, const ParamValues& params) {
       return detail::ranks_of_pipeline(
           world_size, detail::pipeline_options(params, kPipeline), kPipeline);

@@ -15,6 +15,13 @@ c10::Device device_of(const data::Batch& batch) {
   return c10::kCPU;
 }
 
+data::Batch on_host(const data::Batch& batch) {
+  data::Batch copy = batch;
+  for (auto& [name, tensor] : copy.tensors)
+    if (tensor.defined()) tensor = tensor.cpu();
+  return copy;
+}
+
 double weight_of(const Task& task, const data::Batch& batch) {
   if (!task.has_own_weights()) return static_cast<double>(batch.size());
   const double own = task.weight(batch);

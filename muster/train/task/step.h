@@ -13,6 +13,9 @@ namespace muster::train {
 /// Where the batch is: the device of its first tensor.
 c10::Device device_of(const data::Batch& batch);
 
+/// A copy in host memory.
+data::Batch on_host(const data::Batch& batch);
+
 /// What the batch's mean loss weighs.
 double weight_of(const Task& task, const data::Batch& batch);
 

@@ -6,12 +6,10 @@
 
 #include "muster/base/file.h"
 #include "muster/base/text.h"
-#include "muster/tensor/unit_call.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 #include "tests/train/small_run.h"
-#include "tests/train/task/own_fit.h"
 
 namespace muster {
 namespace {
@@ -199,6 +197,27 @@ TEST(PipelineTraining, DrawsARealStep) {
               AllOf(HasSubstr("1f1b, 2 stages on 2 ranks: step 3, bubble "), HasSubstr("F3")));
 }
 
+// A rank that has next to nothing to do waits for the other one, and the trace says so.
+TEST(PipelineTraining, TracesWhatRanksWaitForEachOther) {
+  const test::Folder folder;
+  const std::string file = folder.path() / "trace.json";
+  train::TrainOptions options = small_run();
+  options.model = "lenet";
+  options.data = "synthetic:samples=100,test_samples=30,size=28,classes=4,noise=0.3";
+  options.strategy = "pipeline:split=0/4";
+  std::vector<std::string> notes;
+  testing::run_ranks(2, [&](const distributed::ProcessGroup& group) {
+    const train::TrainData data = train::open_data(options.data, {});
+    const train::TrainPlan plan = train::resolve(
+        options, {.world_size = 2, .local_world_size = 2, .cores = 2}, *data.train, *data.test);
+    train::FitCallbacks callbacks{.trace = {.file = file, .steps = 4, .warm_up = 1}};
+    if (group.rank() == 0) callbacks.note = [&](const std::string& line) { notes.push_back(line); };
+    train::train(plan, data, group, folder.path() / "run", {}, callbacks);
+  });
+  EXPECT_THAT(read_file(file), AllOf(HasSubstr("\"stage wait\""), HasSubstr("\"backward\"")));
+  EXPECT_THAT(notes, ::testing::Contains(HasSubstr("exposed communication")));
+}
+
 TEST(PipelineTraining, SaysWhatCannotBe) {
   const auto refusal = [](const std::string& strategy, auto&& change) {
     train::TrainOptions options = small_run();
@@ -218,99 +237,19 @@ TEST(PipelineTraining, SaysWhatCannotBe) {
       refusal("pipeline", [](auto& options) { options.activation_checkpointing = "budget:1KiB"; }),
       HasSubstr("blocks within a budget"));
   EXPECT_THAT(refusal("pipeline:ranks=3", as_it_is),
-              AllOf(HasSubstr("strategy pipeline: ranks"), HasSubstr("the 2 ranks are whole")));
+              AllOf(HasSubstr("strategy pipeline: ranks"),
+                    HasSubstr("divides the number of all ranks, 2")));
   EXPECT_THAT(refusal("pipeline:micro_batches=0", as_it_is), HasSubstr("micro_batches"));
   EXPECT_THAT(refusal("pipeline:split=0/x", as_it_is), HasSubstr("as in 0/3/5"));
-  EXPECT_THAT(refusal("pipeline:split=0/9", as_it_is), HasSubstr("9"));
+  EXPECT_THAT(refusal("pipeline:split=0/9", as_it_is),
+              HasSubstr("the units are 0 block1, 1 block2, 2 fc1, 3 fc2 (got 0/9)"));
+  EXPECT_THAT(refusal("pipeline:schedule=1f1b:eager=maybe", as_it_is), HasSubstr("true or false"));
   EXPECT_THAT(refusal("pipeline:gantt=/nowhere/step.svg", as_it_is),
               HasSubstr("/nowhere/step.svg"));
   EXPECT_THAT(refusal("pipeline:schedule=fifo", as_it_is), HasSubstr("fifo"));
   EXPECT_THAT(refusal("pipeline:schedule=interleaved",
                       [](auto& options) { options.model = "mlp:hidden=16"; }),
-              HasSubstr("too few"));
-}
-
-using test::FitOptions;
-using test::numbers;
-using test::run_own;
-using test::small_own;
-using test::StepContext;
-using test::StepResult;
-using test::Task;
-
-/// Three layers; with `between` it computes where only units may.
-struct ChainNetImpl : torch::nn::Module, tensor::HasUnits {
-  explicit ChainNetImpl(bool between = false) : between(between) {
-    for (int64_t i = 0; i < 3; ++i)
-      layers.push_back(register_module(concat("layer", i), torch::nn::Linear(3, i == 2 ? 1 : 3)));
-  }
-  torch::Tensor forward(torch::Tensor x) {
-    x = x * 2;
-    for (size_t i = 0; i < layers.size(); ++i) {
-      x = tensor::call_unit(concat("layer", i), layers[i], x);
-      if (between) x = x.tanh();
-    }
-    return x.tanh();
-  }
-  std::vector<tensor::ChainedUnit> chain() override {
-    std::vector<tensor::ChainedUnit> chain;
-    for (size_t i = 0; i < layers.size(); ++i)
-      chain.push_back(tensor::chained_unit(concat("layer", i), layers[i]));
-    return chain;
-  }
-  bool between;
-  std::vector<torch::nn::Linear> layers;
-};
-TORCH_MODULE(ChainNet);
-
-/// A loss with weights of its own, a metric, and something before the first unit and behind the last.
-class ChainTask : public Task {
- public:
-  explicit ChainTask(bool between = false) : net_(between) {}
-  std::string name() const override { return "chain"; }
-  std::shared_ptr<torch::nn::Module> module() override { return net_.ptr(); }
-  std::vector<train::Metric> metrics() const override { return {{.name = "size"}}; }
-  StepResult train_step(const data::Batch& batch, const StepContext&) override {
-    const torch::Tensor weight = (batch["length"] + 1).to(torch::kFloat);
-    const torch::Tensor made = net_->forward(batch["x"] + 1).squeeze(1);
-    return {.loss = ((made - batch["y"]).square() * weight).sum() / weight.sum(),
-            .values = {{"size", made.detach().abs().sum(), {}}}};
-  }
-  double weight(const data::Batch& batch) const override {
-    return (batch["length"] + 1).sum().item<double>();
-  }
-  bool has_own_weights() const override { return true; }
-
- private:
-  ChainNet net_;
-};
-
-TEST(PipelineTraining, TakesTasksOfOnesOwnWhoseModuleIsAChain) {
-  FitOptions options = small_own();
-  const train::FitData data{.train = numbers(22), .test = numbers(7)};
-  const std::vector<train::Metric> metrics{{.name = "size"}};
-  const test::Folder one_folder, cut_folder;
-  const auto make = test::always([] { return std::make_unique<ChainTask>(); });
-  const auto one = run_own(options, 1, data, make, one_folder.path(), metrics);
-  options.strategy = "pipeline:ranks=2,micro_batches=3";
-  const auto cut = run_own(options, 4, data, make, cut_folder.path(), metrics);
-  EXPECT_LE(model_difference(cut.last, one.last), 1e-6);
-  EXPECT_NEAR(cut.result.test.metrics["loss"], one.result.test.metrics["loss"], 1e-6);
-  EXPECT_NEAR(cut.result.test.metrics["size"], one.result.test.metrics["size"], 1e-5);
-}
-
-TEST(PipelineTraining, NoticesAModuleThatIsNoChain) {
-  FitOptions options = small_own();
-  options.strategy = "pipeline:split=0/1";
-  const train::FitData data{.train = numbers()};
-  const auto refusal = [&](const test::Maker& make) {
-    const test::Folder folder;
-    return error_of([&] { run_own(options, 2, data, make, folder.path(), {{.name = "size"}}); });
-  };
-  EXPECT_THAT(refusal(test::always([] { return std::make_unique<ChainTask>(true); })),
-              HasSubstr("each unit takes what the one before gives"));
-  EXPECT_THAT(refusal(test::maker<test::Line>()),
-              HasSubstr("the model is a row of units, between which it can be cut"));
+              HasSubstr("a unit for each of the 4 stages of interleaved (got 3 units)"));
 }
 
 }  // namespace

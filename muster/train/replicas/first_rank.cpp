@@ -1,4 +1,4 @@
-#include "muster/train/loop/first_rank.h"
+#include "muster/train/replicas/first_rank.h"
 
 #include <optional>
 
