@@ -45,7 +45,7 @@ double difference_of_training(Module cpu, const Loss& loss_of) {
   return worst;
 }
 
-const auto cross_entropy_of_images = [](auto& module, c10::Device device) {
+const auto kCrossEntropyOfImages = [](auto& module, c10::Device device) {
   const at::Tensor image =
       torch::sin(torch::arange(8 * 3 * 256).to(at::kFloat)).view({8, 3, 16, 16});
   const at::Tensor label = torch::arange(8);
@@ -67,7 +67,7 @@ TEST(FakeOperators, AConvolutionalNetTrainsAsOnTheCpu) {
                      nn::AdaptiveAvgPool2d(2),
                      nn::Flatten(),
                      nn::Linear(128, 10));
-  EXPECT_EQ(difference_of_training(net, cross_entropy_of_images), 0);
+  EXPECT_EQ(difference_of_training(net, kCrossEntropyOfImages), 0);
 }
 
 TEST(FakeOperators, DropoutDrawsTheSameNumbersFromItsOwnGenerator) {
@@ -75,7 +75,7 @@ TEST(FakeOperators, DropoutDrawsTheSameNumbersFromItsOwnGenerator) {
   const FakeAccelerator fake({.devices = 2});
   nn::Sequential net(
       nn::Flatten(), nn::Linear(768, 64), nn::ReLU(), nn::Dropout(0.5), nn::Linear(64, 10));
-  EXPECT_EQ(difference_of_training(net, cross_entropy_of_images), 0);
+  EXPECT_EQ(difference_of_training(net, kCrossEntropyOfImages), 0);
 }
 
 TEST(FakeOperators, ATransformerTrainsAsOnTheCpu) {

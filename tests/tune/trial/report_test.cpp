@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/trial/wire.h"
 
