@@ -332,11 +332,11 @@ TEST(FreePort, IsHeldForWhoKnowsItsNumber) {
 TEST_F(LocalLauncher, HoldsTheFirstPortOfAJobAndLetsThoseAfterItGo) {
   std::vector<bool> held;
   struct Watch : Heard {
-    explicit Watch(std::vector<bool>& held) : held_(held) {}
+    explicit Watch(std::vector<bool>& found) : held(found) {}
     void on_line(int64_t, Stream, std::string_view line) override {
-      held_.push_back(listen_at(to_int(line).value_or(0), /*reuses=*/false) == EADDRINUSE);
+      held.push_back(listen_at(to_int(line).value_or(0), /*reuses=*/false) == EADDRINUSE);
     }
-    std::vector<bool>& held_;
+    std::vector<bool>& held;
   } watch(held);
   launchers().at("local").run({.argv = {"sh", "-c", "echo $MASTER_PORT; exit 98"},
                                .run_id = "test",
