@@ -1,9 +1,7 @@
 #include "muster/parallel/pipeline_ranks/distributed_pipeline.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <utility>
 
@@ -16,32 +14,14 @@
 #include "muster/base/text.h"
 #include "muster/parallel/pipeline/pipeline_checks.h"
 #include "muster/parallel/pipeline/rank_step.h"
+#include "muster/parallel/pipeline_ranks/gathered_spans.h"
 #include "muster/parallel/pipeline_ranks/group_carrier.h"
 #include "muster/parallel/pipeline_ranks/rank_model.h"
 #include "muster/parallel/pipeline_ranks/stage_averages.h"
 #include "muster/parallel/pipeline_ranks/step_verdict.h"
 #include "muster/parallel/pipeline_ranks/step_words.h"
-#include "muster/pipeline/simulate/timeline.h"
 
 namespace muster::parallel {
-namespace {
-
-using distributed::ProcessGroup;
-
-std::string bytes_of(const std::vector<pipeline::Span>& spans) {
-  static_assert(std::is_trivially_copyable_v<pipeline::Span>);
-  std::string bytes(spans.size() * sizeof(pipeline::Span), '\0');
-  std::memcpy(bytes.data(), spans.data(), bytes.size());
-  return bytes;
-}
-
-std::vector<pipeline::Span> spans_of(const std::string& bytes) {
-  std::vector<pipeline::Span> spans(bytes.size() / sizeof(pipeline::Span));
-  std::memcpy(spans.data(), bytes.data(), bytes.size());
-  return spans;
-}
-
-}  // namespace
 
 /// What a caller of a rank wants.
 struct StepRequest {
@@ -238,7 +218,7 @@ void DistributedPipeline::State::conclude(const std::optional<RankFailure>& fail
   } catch (...) {  // a device that failed behind our back
     found = failure_now();
   }
-  const ProcessGroup& everyone = trains ? model.groups.everyone : model.ranks;
+  const distributed::ProcessGroup& everyone = trains ? model.groups.everyone : model.ranks;
   std::vector<std::vector<int64_t>> all;
   try {
     all = agree(everyone, "the step was given up", words, found);
@@ -292,17 +272,14 @@ PipelineStep DistributedPipeline::State::run(StepRequest request) {
     if (trains) model.drop_gradients();
     throw;
   }
-  if (trains && options.gathers_timeline) {
-    auto& spans = made.timeline.ranks;
-    const auto all =
-        model.ranks.all_gather_text(bytes_of(spans[static_cast<size_t>(model.ranks.rank())]));
-    for (size_t rank = 0; rank < all.size(); ++rank) spans[rank] = spans_of(all[rank]);
-  }
+  auto& spans = made.timeline.ranks;
+  if (trains && options.gathers_timeline)
+    spans = gather_spans(model.ranks, spans[static_cast<size_t>(model.ranks.rank())]);
   return made;
 }
 
 DistributedPipeline::DistributedPipeline(std::vector<Block> blocks,
-                                         const ProcessGroup& ranks,
+                                         const distributed::ProcessGroup& ranks,
                                          PipelineLoss loss,
                                          DistributedPipelineOptions options)
     : state_(new State{.loss = std::move(loss),
@@ -410,12 +387,7 @@ std::vector<at::Tensor> DistributedPipeline::parameters() const {
   return tensors_of(named_parameters());
 }
 
-NamedTensors DistributedPipeline::named_buffers() const {
-  NamedTensors found;
-  for (const int64_t stage : state_->model.mine)
-    for (const auto& entry : state_->model.stage(stage).buffers()) found.push_back(entry);
-  return found;
-}
+NamedTensors DistributedPipeline::named_buffers() const { return state_->model.named_buffers(); }
 
 void DistributedPipeline::train(bool on) {
   for (const Block& block : state_->model.blocks)

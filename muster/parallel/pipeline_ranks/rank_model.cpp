@@ -174,6 +174,13 @@ NamedTensors RankModel::named_parameters() const {
   return found;
 }
 
+NamedTensors RankModel::named_buffers() const {
+  NamedTensors found;
+  for (const int64_t number : mine)
+    for (const auto& entry : stage(number).buffers()) found.push_back(entry);
+  return found;
+}
+
 double RankModel::clip_grad_norm(double max_norm) {
   if (!(max_norm >= 0))
     throw usage_error({.refused = "the largest norm of gradients",

@@ -41,6 +41,7 @@ struct RankModel {
   std::vector<std::pair<int64_t, Tensors>> trained() const;
   /// Of this rank, without tied followers.
   NamedTensors named_parameters() const;
+  NamedTensors named_buffers() const;
   void drop_gradients();
   // As DistributedPipeline has them; the post has begun a step for the second.
   double clip_grad_norm(double max_norm);

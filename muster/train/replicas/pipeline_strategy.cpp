@@ -19,6 +19,7 @@
 #include "muster/pipeline/draw/gantt_svg.h"
 #include "muster/pipeline/schedule/schedule.h"
 #include "muster/train/plan/fit_plan.h"
+#include "muster/train/replicas/batch_pieces.h"
 #include "muster/train/replicas/chain_calls.h"
 #include "muster/train/replicas/gather_named.h"
 
@@ -31,43 +32,6 @@ using parallel::Tensors;
 constexpr const char* kData = "data";
 constexpr const char* kStages = "pipeline";
 constexpr int64_t kDrawnStep = 3;  // of the process: the first ones make what later ones reuse
-
-/// Rows of a batch as batches of their own, of two rows at least where it has as many: a batch
-/// normalisation needs two. Throws a usage error for a tensor that has no row for each sample.
-std::vector<data::Batch> cut(const data::Batch& batch, int64_t parts, std::string_view owner) {
-  std::vector<data::Batch> pieces;
-  const int64_t most = std::max<int64_t>(1, batch.size() / 2);
-  int64_t begin = 0;
-  for (const int64_t rows : parallel::rows_of_micro_batches(batch.size(), std::min(parts, most))) {
-    data::Batch& piece = pieces.emplace_back();
-    piece.indices.assign(batch.indices.begin() + begin, batch.indices.begin() + begin + rows);
-    for (const auto& [name, tensor] : batch.tensors) {
-      const bool has_rows = tensor.defined() && tensor.dim() > 0;
-      if (has_rows && tensor.size(0) != batch.size()) {
-        throw usage_error({.refused = concat(owner, ": \"", name, "\" of a batch"),
-                           .rule = "it has a row for each sample, so that it can be cut",
-                           .value = concat(tensor.size(0), " rows of ", batch.size(), " samples"),
-                           .hint = "take --strategy ddp or fsdp"});
-      }
-      piece.tensors.emplace_back(name, has_rows ? tensor.narrow(0, begin, rows) : tensor);
-    }
-    begin += rows;
-  }
-  return pieces;
-}
-
-/// Of a piece's pass, the same on all ranks that see it, and another one in each step.
-uint64_t seed_of(const data::Batch& piece, int64_t step, int64_t run) {
-  uint64_t seed = 0x9E3779B97F4A7C15;
-  const auto mix = [&](int64_t number) {
-    seed = (seed ^ static_cast<uint64_t>(number)) * 0xBF58476D1CE4E5B9;
-    seed ^= seed >> 31;
-  };
-  mix(run);
-  mix(step);
-  for (const int64_t index : piece.indices) mix(index);
-  return seed;
-}
 
 std::string counted(int64_t count, std::string_view one, std::string_view several) {
   return concat(count, ' ', count == 1 ? one : several);
@@ -228,13 +192,13 @@ void PipelineStrategy::move_others(c10::Device device) {
 /// What this rank gives to a step; what the loss needs besides stays here.
 std::vector<MicroBatch> PipelineStrategy::micro_batches_of(const BatchToCut& batch) {
   batch_ = &batch;
-  pieces_ = cut(batch.batch, options_.micro_batches, owner_);
+  pieces_ = cut_by_samples(batch.batch, options_.micro_batches, owner_);
   weights_.clear();
   seeds_.clear();
   std::vector<MicroBatch> micro_batches(pieces_.size());
   double all = 0;
   for (size_t i = 0; i < pieces_.size(); ++i) {
-    seeds_.push_back(seed_of(pieces_[i], batch.step, seed_));
+    seeds_.push_back(seed_of_piece(pieces_[i], batch.step, seed_));
     weights_.push_back(batch.weight(pieces_[i]));
     all += weights_[i];
     if (pipe_->has_first_stage())
