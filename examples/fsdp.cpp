@@ -28,7 +28,7 @@ struct NetImpl : torch::nn::Module {
   NetImpl() {
     first = register_module("first", torch::nn::Linear(8, kWidth));
     for (int i = 0; i < 7; ++i)
-      layers.push_back(register_module(name(i), torch::nn::Linear(kWidth, kWidth)));
+      layers.emplace_back(register_module(name(i), torch::nn::Linear(kWidth, kWidth)));
     last = register_module("last", torch::nn::Linear(kWidth, 4));
   }
   static std::string name(int i) { return "layer" + std::to_string(i); }
@@ -59,7 +59,7 @@ void train(const md::ProcessGroup& group, int stage) {
   mp::ShardedDataParallel zero(net, group, options);
   torch::optim::Adam adam(zero.shard(), 1e-3);
 
-  const torch::Tensor grid = torch::linspace(-2, 2, 64 * 8).view({64, 8});
+  const torch::Tensor grid = torch::linspace(-2, 2, 512).view({64, 8});
   const torch::Tensor x = grid.slice(0, group.rank(), 64, group.world_size());
   const torch::Tensor y = torch::sin(x.narrow(1, 0, 4) * 2);
   torch::Tensor loss;

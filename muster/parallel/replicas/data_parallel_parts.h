@@ -97,6 +97,7 @@ Result gather(std::vector<std::optional<Result>> parts,
   size_t place = 0;
   const auto put = [&](at::Tensor& tensor) {
     std::vector<at::Tensor> row;
+    row.reserve(tensors.size());
     for (const auto& part : tensors) row.push_back(part[place]);
     tensor = gather_tensors(row, rows, device);
     ++place;

@@ -221,7 +221,7 @@ class ShardedDataParallel {
  public:
   explicit ShardedDataParallel(Module module,
                                distributed::ProcessGroup group,
-                               ZeroOptions options = {})
+                               const ZeroOptions& options = {})
       : module_(std::move(module)),
         core_(std::make_unique<ZeroCore>(detail::shardable_parameters_of(module_),
                                          detail::named_buffers_of(module_),
