@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
   const auto first = halves->first_block;
   std::fprintf(stderr, "the second stage begins with %s\n", blocks[size_t(first[1])].name.c_str());
 
-  const auto pipeline_of = [&](int64_t micro_batches, std::vector<at::Device> devices) {
+  const auto pipeline_of = [&](int64_t micro_batches, const std::vector<at::Device>& devices) {
     const bool cut = devices.size() > 1;
     return mp::Pipeline(blocks,
                         devices,

@@ -53,7 +53,7 @@ LockHolder said_in(int fd) {
 /// Who has what `lock`, filled in by F_GETLK, tells of. The kernel knows processes of this machine
 /// alone, but those for sure: the words in the file may be those of the holder before.
 LockHolder who(const struct flock& lock, int fd) {
-  const LockHolder said = said_in(fd);
+  LockHolder said = said_in(fd);
   if (lock.l_pid <= 0 || said.pid == lock.l_pid) return said;
   return {.pid = lock.l_pid, .host = host_name()};
 }

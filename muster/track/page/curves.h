@@ -23,7 +23,7 @@ struct Series {
 struct Panel {
   std::string title;
   std::vector<Series> series;
-  std::string unit = "";     ///< "nats"; may be empty
+  std::string unit = {};     ///< "nats"; may be empty
   bool is_share = false;     ///< values are 0 … 1, and so is the axis
   bool log_if_wide = false;  ///< logarithmic when all values are above 0 and span over two decades
   std::string x_name = "optimizer step";
