@@ -135,7 +135,7 @@ void add_device_spans(RankEvents& events, const Json& part, int first_row) {
   std::vector<std::string> titles;
   for (const Json& span : rows(part, "device", "ttnn")) {
     const auto title = span[0].get<std::string>();
-    const auto known = std::find(titles.begin(), titles.end(), title);
+    const auto known = std::ranges::find(titles, title);
     const int row = first_row + static_cast<int>(known - titles.begin());
     if (known == titles.end()) {
       titles.push_back(title);

@@ -13,8 +13,9 @@ namespace {
 constexpr int64_t kExpansion = 4;  // of a bottleneck's last convolution
 
 torch::nn::Conv2d convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
-  return torch::nn::Conv2d(
+  torch::nn::Conv2d made(
       torch::nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
+  return made;
 }
 
 }  // namespace
@@ -81,7 +82,7 @@ std::vector<ResnetBlock> ResnetImpl::add_stage(int stage, int64_t blocks, bool b
   std::vector<ResnetBlock> made;
   for (int64_t i = 0; i < blocks; ++i) {
     const int64_t stride = stage > 0 && i == 0 ? 2 : 1;
-    made.push_back(
+    made.emplace_back(
         group->register_module(std::to_string(i), ResnetBlock(width_, planes, stride, bottleneck)));
     width_ = bottleneck ? planes * kExpansion : planes;
   }
