@@ -60,10 +60,10 @@ void VggImpl::add_classifier(int64_t features, int64_t classes, const VggOptions
   const auto group = add_group(*this, "classifier");
   const int64_t widths[] = {features, options.hidden, options.hidden, classes};
   for (int i = 0; i < 3; ++i) {
-    linear_.push_back(
+    linear_.emplace_back(
         group->register_module(std::to_string(3 * i), torch::nn::Linear(widths[i], widths[i + 1])));
     if (i < 2)
-      dropout_.push_back(
+      dropout_.emplace_back(
           group->register_module(std::to_string(3 * i + 2), Dropout(options.dropout)));
   }
 }
