@@ -31,19 +31,6 @@ torch::Tensor loss_of(const mp::Tensors& scores, const mp::Tensors& labels) {
   return torch::nn::functional::cross_entropy(scores[0], labels[0]);
 }
 
-// A model's parts as blocks of a pipeline.
-std::vector<mp::Block> blocks_of(muster::models::Classifier& model) {
-  std::vector<mp::Block> blocks;
-  for (auto& part : model.parts())
-    blocks.push_back({.name = part.name,
-                      .modules = part.modules,
-                      .forward = [forward = part.forward](const mp::Tensors& in) -> mp::Tensors {
-                        return {forward(in[0])};
-                      },
-                      .parameters = part.parameters});
-  return blocks;
-}
-
 // The shortest of some steps, in milliseconds: whatever else runs makes them longer.
 template <class Step>
 double milliseconds(Step&& step) {
@@ -70,7 +57,7 @@ int main(int argc, char** argv) {
   // Cut where the halves take equally long, with micro-batches of the size that they will have: smaller ones
   // cost more per image, and not every part as much more.
   const int64_t rows = std::max<int64_t>(2, batch / 8);
-  const std::vector<mp::Block> blocks = blocks_of(*model);
+  const std::vector<mp::Block> blocks = mp::blocks_of_chain(*model);
   const auto costs =
       mp::measure_blocks(blocks,
                          {{images.narrow(0, 0, rows)}, {labels.narrow(0, 0, rows)}, double(rows)},

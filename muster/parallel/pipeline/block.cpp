@@ -4,6 +4,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/unit_call.h"
 
 namespace muster::parallel {
 namespace {
@@ -63,6 +64,19 @@ std::vector<Block> blocks_of(const torch::nn::Sequential& model) {
       return {module.forward(inputs[0])};
     };
     blocks.push_back({name, {module.ptr()}, forward});
+  }
+  return blocks;
+}
+
+std::vector<Block> blocks_of_chain(torch::nn::Module& module,
+                                   const std::vector<at::Generator>& generators) {
+  std::vector<Block> blocks;
+  for (tensor::ChainedUnit& unit : tensor::chain_of(module)) {
+    blocks.push_back({.name = std::move(unit.name),
+                      .modules = std::move(unit.modules),
+                      .forward = std::move(unit.forward),
+                      .parameters = std::move(unit.parameters),
+                      .generators = generators});
   }
   return blocks;
 }

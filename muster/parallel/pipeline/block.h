@@ -83,4 +83,9 @@ Block block(std::string name, Module module) {
 /// ….
 std::vector<Block> blocks_of(const torch::nn::Sequential& model);
 
+/// The units of a module that is a row of them, see tensor::HasUnits::chain(); empty for another.
+/// `generators`: what they draw random numbers from.
+std::vector<Block> blocks_of_chain(torch::nn::Module& module,
+                                   const std::vector<at::Generator>& generators = {});
+
 }  // namespace muster::parallel

@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -117,29 +116,6 @@ class Borrowed {
   NamedTensors parameters_;
   std::vector<at::Tensor> gradients_, buffers_;
   std::optional<c10::Device> home_;
-};
-
-/// LibTorch's default generators, put back when this goes.
-class GeneratorsAsTheyWere {
- public:
-  explicit GeneratorsAsTheyWere(c10::Device device) {
-    add(tensor::default_generator(c10::kCPU));
-    if (!device.is_cpu()) add(tensor::default_generator(device));
-  }
-  ~GeneratorsAsTheyWere() {
-    for (auto& [generator, state] : states_) {
-      const std::lock_guard lock(generator.mutex());
-      generator.set_state(state);
-    }
-  }
-
- private:
-  void add(at::Generator generator) {
-    const std::lock_guard lock(generator.mutex());
-    at::Tensor state = generator.get_state();
-    states_.emplace_back(std::move(generator), std::move(state));
-  }
-  std::vector<std::pair<at::Generator, at::Tensor>> states_;
 };
 
 /// One block on one micro-batch.
@@ -287,7 +263,8 @@ std::vector<BlockCosts> measure_blocks(const std::vector<Block>& blocks,
                                        c10::Device device,
                                        const MeasureOptions& options) {
   require_device(device);
-  const GeneratorsAsTheyWere generators(device);
+  const tensor::GeneratorAsItWas host(tensor::default_generator(c10::kCPU));
+  const tensor::GeneratorAsItWas own(tensor::default_generator(device));
   std::vector<BlockCosts> all;
   const auto measure = [&] {
     Handed inputs =

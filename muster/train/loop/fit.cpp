@@ -185,14 +185,7 @@ void Trainer::measure_budget() {
   const tensor::GeneratorAsItWas generator(generator_);
   {
     const c10::AutoGradMode with_grad(true);
-    const auto pass = example_step(0, plan_.batch_per_rank);
-    const PrecisionGuard guard(plan_.precision.kind, device_);
-    const tensor::UnitCallScope units(*checkpoints_);
-    Strategy& strategy = parts_[0]->strategy();
-    const StepResult result = strategy.forward(pass);
-    check_result(*task_, result, /*trains=*/true);
-    result.loss.backward();
-    strategy.optimizer().zero_grad();
+    drop_step(parts_[0]->strategy(), example_step(0, plan_.batch_per_rank));
   }
   size_t next = 0;
   for (const at::Tensor& buffer : module().buffers()) at::Tensor(buffer).copy_(before[next++]);
@@ -227,16 +220,23 @@ void Trainer::rehearse() {
     if (!strategy.wants_rehearsal()) continue;
     const data::Batch batch = batches_.place(stand_in_batch(*data_.train));
     const auto turn = turn_of(part);
-    StepResult result;
-    {
-      const PrecisionGuard guard(plan_.precision.kind, device_of(batch));
-      result =
-          strategy.forward([&] { return task_->train_step(batch, context(Phase::kTrain, part)); });
-    }
-    check_result(*task_, result, /*trains=*/true);
-    result.loss.backward();
-    strategy.optimizer().zero_grad();
+    drop_step(strategy,
+              [&] { return task_->train_step(batch, context(Phase::kTrain, part)); });
   }
+}
+
+/// A forward and its backward, whose gradients are dropped.
+void Trainer::drop_step(Strategy& strategy, const std::function<StepResult()>& pass) {
+  StepResult result;
+  {
+    const PrecisionGuard guard(plan_.precision.kind, device_);
+    std::optional<tensor::UnitCallScope> units;  // around the strategy's own
+    if (checkpoints_) units.emplace(*checkpoints_);
+    result = strategy.forward(pass);
+  }
+  check_result(*task_, result, /*trains=*/true);
+  result.loss.backward();
+  strategy.optimizer().zero_grad();
 }
 
 /// While it lives, only the parameters of that part require gradients.

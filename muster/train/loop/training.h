@@ -93,6 +93,7 @@ class Trainer {
   void measure_budget();
   std::function<StepResult()> example_step(size_t part, int64_t samples);
   void rehearse();
+  void drop_step(Strategy& strategy, const std::function<StepResult()>& pass);
   void restore(const Checkpoint& checkpoint);
   Step train_epoch();
   void train_step();

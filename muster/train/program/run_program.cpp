@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <ostream>
+#include <string_view>
 #include <system_error>
 #include <thread>
 
@@ -16,6 +19,7 @@
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/base/version.h"
+#include "muster/program/line/shell_word.h"
 #include "muster/train/loop/step_timeline.h"
 #include "muster/train/plan/placement.h"
 #include "muster/train/program/stop_signals.h"
@@ -133,6 +137,36 @@ void note_start(const FitPlan& plan,
   if (resume) say(concat("resuming after step ", resume->position.step));
 }
 
+/// What kOfOnePlace say, by name.
+std::map<std::string_view, std::string> place_options(const FitOptions& options) {
+  std::map<std::string_view, std::string> texts;
+  visit_options(options, [&](const OptionInfo& info, const auto& value) {
+    if constexpr (requires(std::ostream& out) { out << value; }) {
+      if (std::ranges::find(kOfOnePlace, info.name) != std::end(kOfOnePlace))
+        texts[info.name] = concat(value);
+    }
+  });
+  return texts;
+}
+
+/// Those that are not as they are when nobody says them, as words behind a command.
+std::string place_flags(const FitOptions& options) {
+  auto defaults = place_options({});
+  std::string words;
+  for (const auto& [name, text] : place_options(options))
+    if (text != defaults[name]) words += concat(" --", name, ' ', program::shell_word(text));
+  return words;
+}
+
+/// What started this process as a rank, as words in front of its own: "muster run … -- ", or "".
+std::string launcher_words() {
+  const std::optional<RankEnv> env = rank_env_from();
+  if (!env || env->world_size == 1) return "";
+  const std::string nodes =
+      env->group_world_size > 1 ? concat("--nnodes ", env->group_world_size, " … ") : "";
+  return concat("muster run ", nodes, "--nproc-per-node ", env->local_world_size, " -- ");
+}
+
 }  // namespace
 
 ProgramEnd run_program(Program& program,
@@ -166,7 +200,10 @@ ProgramEnd run_program(Program& program,
                     .local_rank = env ? env->local_rank : 0,
                     .kinds = kinds},
                    resume.has_value());
-  ProgramEnd end{.is_explained = flags.explain, .is_first = first, .is_kept = is_kept};
+  ProgramEnd end{.is_explained = flags.explain,
+                 .is_first = first,
+                 .is_kept = is_kept,
+                 .place_flags = place_flags(program.options())};
   if (flags.explain) {
     if (first) voice.print(plan.explained);
     return end;
@@ -229,9 +266,11 @@ std::string end_text(const ProgramEnd& end, const std::string& command) {
                   "; saved in ",
                   result.checkpoint.string(),
                   "\nhint: go on with `",
+                  launcher_words(),
                   command,
                   " --resume ",
-                  end.output.string(),
+                  program::shell_word(end.output.string()),
+                  end.place_flags,
                   "`");
   }
   return concat("finished ",

@@ -18,7 +18,6 @@
 #include "muster/pipeline/schedule/schedule.h"
 #include "muster/tensor/device/device_memory.h"
 #include "muster/tensor/device/generators.h"
-#include "muster/tensor/unit_call.h"
 #include "muster/train/plan/fit_plan.h"
 #include "muster/train/plan/precision.h"
 #include "muster/train/replicas/chain_calls.h"
@@ -321,22 +320,14 @@ Json record_of(const PipelineCut& cut, const PipelineStrategyOptions& options, i
 }
 
 std::vector<Block> blocks_of(const StrategyRequest& request, std::string_view owner) {
-  std::vector<tensor::ChainedUnit> chain = tensor::chain_of(*request.module);
-  if (chain.empty()) {
+  std::vector<Block> blocks = parallel::blocks_of_chain(*request.module, {request.generator});
+  if (blocks.empty()) {
     throw usage_error(
         {.refused = std::string(owner),
          .rule = "the model is a row of units, between which it can be cut",
          .value = "one that is not",
          .hint = "a module says so by tensor::HasUnits::chain(), as all of the zoo; or take "
                  "--strategy fsdp"});
-  }
-  std::vector<Block> blocks;
-  for (tensor::ChainedUnit& unit : chain) {
-    blocks.push_back({.name = std::move(unit.name),
-                      .modules = std::move(unit.modules),
-                      .forward = std::move(unit.forward),
-                      .parameters = std::move(unit.parameters),
-                      .generators = {request.generator}});
   }
   require_parameters_in_units(*request.module, blocks, owner);
   return blocks;

@@ -61,6 +61,10 @@ TEST(StrategyCommand, CtrlCSavesADpRunAndDdpGoesOnWithIt) {
   program.signal(SIGINT);
   EXPECT_EQ(program.wait(kStrategyLimit).code, 130) << program.err();
   EXPECT_THAT(program.err(), HasSubstr("interrupted after step"));
+  EXPECT_THAT(program.err(),
+              HasSubstr(concat("hint: go on with `muster train --resume ",
+                               output.string(),
+                               " --devices 3`")));
   EXPECT_TRUE(program.nothing_left());
   Launched resumed(
       on_ranks(2, {"train", "--resume", output, "--max-steps", test::latest_step(output)}));

@@ -1,0 +1,89 @@
+"""The Python side of benchmarks/peers/fsdp: fully_shard (FSDP2) or DistributedDataParallel over gloo. Takes the commands of fsdp_step.cpp.
+
+AdamW is the fused one, the fastest of PyTorch's on a CPU.
+"""
+
+import json
+import re
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+
+def bytes_of_process(name):
+    return 1024 * int(re.search(rf"{name}:\s+(\d+)", Path("/proc/self/status").read_text())[1])
+
+
+class Side:
+    def __init__(self, strategy, count, width, batch, tokens):
+        torch.manual_seed(1)
+        self.net = torch.nn.Sequential(*(torch.nn.TransformerEncoderLayer(width, 4, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True)
+                                         for _ in range(count)))
+        torch.manual_seed(100 + dist.get_rank())
+        self.input = torch.randn(batch, tokens, width)
+        if strategy == "ddp":
+            self.net = DistributedDataParallel(self.net, gradient_as_bucket_view=True)
+        else:
+            mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+            for layer in self.net:
+                fully_shard(layer, mesh=mesh)
+            fully_shard(self.net, mesh=mesh)
+        self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=1e-3, fused=True)
+
+    def step(self):
+        self.optimizer.zero_grad()
+        loss = self.net(self.input).square().mean()
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+
+def most_of_ranks(value):
+    most = torch.tensor([value], dtype=torch.double)
+    dist.all_reduce(most, dist.ReduceOp.MAX)
+    return most.item()
+
+
+def steps(side, count):
+    dist.barrier()
+    start = time.perf_counter()
+    for _ in range(count):
+        loss = side.step()
+    seconds = most_of_ranks(time.perf_counter() - start)
+    dist.all_reduce(loss)
+    return {"seconds": seconds, "loss": loss.item() / dist.get_world_size()}
+
+
+def next_order():
+    text = torch.zeros(256, dtype=torch.uint8)
+    if dist.get_rank() == 0:
+        line = sys.stdin.readline().rstrip("\n").encode()
+        text[:len(line)] = torch.tensor(list(line), dtype=torch.uint8)
+    dist.broadcast(text, 0)
+    return bytes(text.tolist()).rstrip(b"\0").decode().split()
+
+
+def main():
+    dist.init_process_group("gloo")
+    side, before = None, bytes_of_process("VmRSS")
+    while order := next_order():
+        answer = {}
+        if order[0] == "setup":
+            side = Side(sys.argv[1], *map(int, order[1:]))
+        elif order[0] == "step":
+            answer = steps(side, int(order[1]))
+        else:
+            answer = {"peak_bytes": most_of_ranks(bytes_of_process("VmHWM") - before)}
+        if dist.get_rank() == 0:
+            print(json.dumps(answer), flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
