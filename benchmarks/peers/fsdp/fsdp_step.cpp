@@ -71,7 +71,8 @@ class Side {
     if (strategy == "ddp") {
       ddp_ = std::make_unique<Ddp>(
           net, group, muster::parallel::DdpOptions{.gradient_as_bucket_view = true});
-      for (const auto& item : net->named_parameters()) updated.emplace_back(item.key(), item.value());
+      for (const auto& item : net->named_parameters())
+        updated.emplace_back(item.key(), item.value());
     } else {
       muster::parallel::ZeroOptions options{.stage = strategy == "fsdp" ? 3 : 2};
       for (int64_t i = 0; options.stage == 3 && i < sizes.layers; ++i)
@@ -145,7 +146,8 @@ int main(int argc, char** argv) {
       int64_t count = 0;
       Sizes sizes;
       words >> command;
-      if (command == "setup" && words >> sizes.layers >> sizes.width >> sizes.batch >> sizes.tokens) {
+      if (command == "setup" &&
+          words >> sizes.layers >> sizes.width >> sizes.batch >> sizes.tokens) {
         side = std::make_unique<Side>(argv[2], sizes, group);
       } else if (command == "step" && words >> count && side) {
         answer = steps(*side, count, group);

@@ -220,8 +220,7 @@ void Trainer::rehearse() {
     if (!strategy.wants_rehearsal()) continue;
     const data::Batch batch = batches_.place(stand_in_batch(*data_.train));
     const auto turn = turn_of(part);
-    drop_step(strategy,
-              [&] { return task_->train_step(batch, context(Phase::kTrain, part)); });
+    drop_step(strategy, [&] { return task_->train_step(batch, context(Phase::kTrain, part)); });
   }
 }
 

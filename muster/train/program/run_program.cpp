@@ -141,7 +141,7 @@ void note_start(const FitPlan& plan,
 std::map<std::string_view, std::string> place_options(const FitOptions& options) {
   std::map<std::string_view, std::string> texts;
   visit_options(options, [&](const OptionInfo& info, const auto& value) {
-    if constexpr (requires(std::ostream& out) { out << value; }) {
+    if constexpr (requires(std::ostream & out) { out << value; }) {
       if (std::ranges::find(kOfOnePlace, info.name) != std::end(kOfOnePlace))
         texts[info.name] = concat(value);
     }

@@ -56,7 +56,7 @@ struct ProgramEnd {
   bool is_kept = true;        ///< false: a fast dev run, whose folder is gone
   FitResult result;
   std::filesystem::path output;
-  std::string place_flags;  ///< what a run does not keep for --resume, as it was said: " --strategy ddp"
+  std::string place_flags;  ///< what --resume does not take over, as it was said: " --strategy ddp"
 };
 
 /// Runs it, alone or as one rank of the job that the environment names. The first SIGINT or SIGTERM

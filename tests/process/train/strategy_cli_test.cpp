@@ -64,7 +64,7 @@ TEST(StrategyCommand, CtrlCSavesADpRunAndDdpGoesOnWithIt) {
   EXPECT_THAT(program.err(),
               HasSubstr(concat("hint: go on with `muster train --resume ",
                                output.string(),
-                               " --devices 3`")));
+                               " --devices 3 --workers 0`")));
   EXPECT_TRUE(program.nothing_left());
   Launched resumed(
       on_ranks(2, {"train", "--resume", output, "--max-steps", test::latest_step(output)}));

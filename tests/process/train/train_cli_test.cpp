@@ -72,15 +72,18 @@ TEST(TrainCommand, CtrlCSavesTheStateAndResumeGoesOn) {
   const test::Folder folder;
   const std::string output = folder.path() / "out";
   Launched program(test::on_ranks(
-      2, train_small({"--output", output, "--epochs", "100000", "--log-every", "1", "--strategy", "zero1"})));
+      2,
+      train_small(
+          {"--output", output, "--epochs", "100000", "--log-every", "1", "--strategy", "zero1"})));
   ASSERT_TRUE(program.wait_for("epoch 2/")) << program.err();
   program.signal(SIGINT);
   EXPECT_EQ(program.wait(std::chrono::seconds(60)).code, 130) << program.err();
   EXPECT_THAT(program.err(), HasSubstr("interrupted after step"));
-  EXPECT_THAT(program.err(),
-              HasSubstr(concat("go on with `muster run --nproc-per-node 2 -- muster train --resume ",
-                               output,
-                               " --strategy zero1`")));
+  EXPECT_THAT(
+      program.err(),
+      HasSubstr(concat("go on with `muster run --nproc-per-node 2 -- muster train --resume ",
+                       output,
+                       " --strategy zero1`")));
   EXPECT_TRUE(program.nothing_left());
 
   Launched resumed({"train", "--resume", output, "--max-steps", test::latest_step(output)});
