@@ -277,17 +277,16 @@ diagnose::Diagnosis Monitor::find_out(const diagnose::OpRecord& op, milliseconds
 /// The backend has named the culprit: its words stay, and what it cannot know is added.
 void Monitor::add_to_backends_error(const Failure& failure, const Error& error) {
   const diagnose::OpRecord& op = failure.work->record();
-  const auto start = Clock::now();
+  heartbeats_.set_alarm(true);
+  const auto start = Clock::now();  // behind the alarm: what is read since is fresh for both
   const Clock::duration patience =
       heartbeats_.heartbeat() + heartbeats_.fast_heartbeat() + heartbeats_.pass();
   WaitedTime waited(half_heartbeat());
-  heartbeats_.set_alarm(true);
-  diagnose::Diagnosis diagnosis = diagnose_now(op);
   while (!heartbeats_.is_fresh(start) && !heartbeats_.store().lost && waited.look() < patience &&
-         !stopping()) {
+         !stopping())
     heartbeats_.wait_until(heartbeats_.version(), Clock::now() + heartbeats_.fast_heartbeat());
-    diagnosis = diagnose_now(op);
-  }
+  // Behind the wait: of what came last the question above knows, and a diagnosis before it would not.
+  diagnose::Diagnosis diagnosis = diagnose_now(op);
   // Who compared the ranks' calls has seen them all come.
   if (error.kind() == ErrorKind::kUsage && diagnosis.kind == diagnose::Diagnosis::Kind::kMissing)
     diagnosis = {.common = diagnosis.common};
