@@ -18,8 +18,38 @@ find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}
-    CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=10G ${CCACHE_PROGRAM})
+    CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1 CCACHE_MAXSIZE=10G ${CCACHE_PROGRAM})
 endif()
+
+# Clang's precompiled headers hold the checkout's path, so that of another checkout would never be the same for ccache. It takes the
+# sum beside a header for the header. CMake would also name the header's source, by a path that ccache does not make relative.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -Xclang -include-pch -Xclang <PCH_FILE>)
+endif()
+
+# muster_pch_sum(test_pch gmock/gmock.h …)   what the headers are once they are preprocessed; none of them is of this checkout
+function(muster_pch_sum target)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    return()
+  endif()
+  list(TRANSFORM ARGN REPLACE "(.+)" "#include <\\1>" OUTPUT_VARIABLE lines)
+  list(JOIN lines "\n" text)
+  set(source ${CMAKE_BINARY_DIR}/${target}/all.cpp)
+  file(WRITE ${source} "${text}\n")
+  set(compiler ${CMAKE_CXX_COMPILER} -std=c++20)
+  execute_process(COMMAND ${compiler} -E -P ${source} OUTPUT_VARIABLE preprocessed RESULT_VARIABLE failed ERROR_QUIET)
+  execute_process(COMMAND ${compiler} -M ${source} OUTPUT_VARIABLE rule RESULT_VARIABLE failed_too ERROR_QUIET)
+  set(sum ${CMAKE_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx.pch.sum)
+  if(failed OR failed_too)
+    file(REMOVE ${sum})  # then ccache looks at the precompiled header itself
+    return()
+  endif()
+  string(SHA256 hash "${preprocessed}")
+  file(WRITE ${sum} "${hash}\n")
+  string(REGEX MATCHALL "/[^ \\\n]+" headers "${rule}")
+  list(REMOVE_ITEM headers ${source})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${headers})
+endfunction()
 
 # -O2: -O3 costs compile time, and the work is in LibTorch's kernels.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")

@@ -27,8 +27,10 @@ if(MUSTER_PCH)
   add_library(test_pch STATIC ${CMAKE_BINARY_DIR}/test_pch/empty.cpp)
   target_link_libraries(test_pch PRIVATE muster_compile muster_quick_compile GTest::gmock nlohmann_json::nlohmann_json)
   target_compile_options(test_pch PRIVATE -fpch-preprocess)
-  target_precompile_headers(test_pch PRIVATE <filesystem> <fstream> <functional> <sstream> <gmock/gmock.h> <gtest/gtest.h>
-    <nlohmann/json.hpp>)
+  set(headers filesystem fstream functional sstream gmock/gmock.h gtest/gtest.h nlohmann/json.hpp)
+  muster_pch_sum(test_pch ${headers})
+  list(TRANSFORM headers REPLACE "(.+)" "<\\1>")
+  target_precompile_headers(test_pch PRIVATE ${headers})
 endif()
 
 # The one object that knows where checkout and build lie: all others are the same in each checkout, for a compiler cache.
