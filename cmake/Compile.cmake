@@ -14,17 +14,18 @@ endif()
 
 # Settings that let ccache hit with a precompiled header and from a second checkout (time_macros, base folder, no hash of
 # the working folder). `cmake -E env` puts them in front of each compiler call, so no shell set-up is needed.
+#
+# Clang's precompiled headers hold the checkout's path, so that of another checkout would never be the same. There ccache takes the
+# sum beside a header for the header; CMake would also name the header's source, by a path that ccache does not make relative.
+set(ccache_settings CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+  CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=10G)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  list(APPEND ccache_settings CCACHE_PCH_EXTSUM=1)
+  set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -Xclang -include-pch -Xclang <PCH_FILE>)
+endif()
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
-    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}
-    CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1 CCACHE_MAXSIZE=10G ${CCACHE_PROGRAM})
-endif()
-
-# Clang's precompiled headers hold the checkout's path, so that of another checkout would never be the same for ccache. It takes the
-# sum beside a header for the header. CMake would also name the header's source, by a path that ccache does not make relative.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -Xclang -include-pch -Xclang <PCH_FILE>)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env ${ccache_settings} ${CCACHE_PROGRAM})
 endif()
 
 # muster_pch_sum(test_pch gmock/gmock.h …)   what the headers are once they are preprocessed; none of them is of this checkout
