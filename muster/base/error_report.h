@@ -15,7 +15,7 @@ inline constexpr std::string_view kErrorFileEnv = "TORCHELASTIC_ERROR_FILE";
 
 struct ErrorReport {
   std::string message;
-  std::optional<int64_t> timestamp_s;  ///< seconds since 1970, cut off
+  std::optional<int64_t> timestamp_s;  ///< seconds since 1970: cut off, of a consequence rounded up
   /// CLOCK_MONOTONIC, which all processes of a host share and nobody sets. Muster's own.
   std::optional<int64_t> monotonic_ns;
   /// The rank fails only because others had failed before. Muster's own.

@@ -105,7 +105,10 @@ void write_report(ErrorReport report) {
   Noted& noted = Noted::of_process();
   const std::string file = process_environment(kErrorFileEnv).value_or("");
   if (file.empty() || !is_the_rank()) return;
-  report.timestamp_s = static_cast<int64_t>(std::time(nullptr));
+  // torchrun takes the least second for the root cause, and of equal ones the least rank: so a
+  // consequence is rounded up, and never has the second of its cause.
+  report.timestamp_s =
+      static_cast<int64_t>(std::time(nullptr)) + static_cast<int64_t>(report.is_consequence);
   report.monotonic_ns = FlightRecorder::now_ns();
   const std::lock_guard lock(noted.mutex);
   if (noted.says_own) return;

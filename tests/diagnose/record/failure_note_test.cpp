@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <ctime>
 #include <exception>
 #include <filesystem>
 #include <functional>
@@ -71,6 +72,14 @@ TEST_F(FailureNote, SaysWhatAndWhenForItsUserAlone) {
   ASSERT_EQ(::stat(file_.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600U);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1);
+}
+
+// torchrun compares nothing but whole seconds.
+TEST_F(FailureNote, OfPeersIsOfALaterSecondThanItsCause) {
+  const auto cause_s = static_cast<int64_t>(std::time(nullptr));
+  const Left left = left_by([] { note_failure_of_peers("rank 1 is gone", {1}); });
+  ASSERT_TRUE(left.report);
+  EXPECT_GT(left.report->timestamp_s, cause_s);
 }
 
 TEST_F(FailureNote, IsTheFirstOfItsProcess) {
