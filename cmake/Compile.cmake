@@ -30,7 +30,7 @@ endif()
 
 # muster_pch_sum(test_pch gmock/gmock.h …)   what the headers are once they are preprocessed; none of them is of this checkout
 function(muster_pch_sum target)
-  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang" OR NOT CCACHE_PROGRAM)
     return()
   endif()
   list(TRANSFORM ARGN REPLACE "(.+)" "#include <\\1>" OUTPUT_VARIABLE lines)

@@ -37,7 +37,7 @@ need_venv_module() {
 install_requirements() {
   local try
   for try in 1 2 3; do  # pip itself gives up where the network stops in the middle of a file
-    .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --timeout 30 --retries 2 -r "$requirements" >&2 && return
+    .venv/bin/python -m pip install -q --no-compile --disable-pip-version-check --no-deps --timeout 30 --retries 2 -r "$requirements" >&2 && return
     [ "$try" = 3 ] || { say "pip failed; trying again"; sleep $((5 * try)); }
   done
   return 1

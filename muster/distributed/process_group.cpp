@@ -6,6 +6,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/diagnose/record/failure_note.h"
 #include "muster/distributed/group_parts.h"
 #include "muster/distributed/meet/choose_backend.h"
 #include "muster/distributed/meet/host.h"
@@ -30,6 +31,10 @@ const c10::intrusive_ptr<c10d::ProcessGroup>& ProcessGroup::c10d() const { retur
 const c10::intrusive_ptr<c10d::Store>& ProcessGroup::store() const { return state_->store; }
 
 at::Device ProcessGroup::device() const { return state_->device; }
+
+void ProcessGroup::note_told_failure(int rank, const std::string& what) const {
+  if (!state_->made_from.exchange) diagnose::note_failure_of_peers(what, {world_rank(rank)});
+}
 
 ThreadWorld::ThreadWorld(int world_size,
                          std::chrono::milliseconds timeout,

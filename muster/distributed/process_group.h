@@ -144,6 +144,12 @@ class ProcessGroup {
   /// the first: what a launcher calls it.
   int world_rank(int rank) const;
 
+  /// Rank `rank`, which goes on until it ends of it by itself, has told this one why it failed, and
+  /// this one throws `what` because of that: a launcher takes its end for a consequence. Nothing
+  /// happens where the ranks are threads. See Note [Who was first] in
+  /// diagnose/record/failure_note.h.
+  void note_told_failure(int rank, const std::string& what) const;
+
   /// Made by init_process_group and ThreadWorld.
   struct State;
   explicit ProcessGroup(std::shared_ptr<State> state) : state_(std::move(state)) {}

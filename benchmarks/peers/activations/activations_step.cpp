@@ -3,10 +3,9 @@
 //
 //     activations_step off|blocks LAYERS WIDTH BATCH TOKENS STEPS
 //
-// One line of JSON: {"seconds": [of each step], "loss": of the last, "peak_bytes": of the process
+// One line of JSON: {"seconds": [of each step], "loss": of the last, "peak_mib": of the process
 // above what it had before the first step, "threads": ATen's}.
 #include <chrono>
-#include <fstream>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -20,18 +19,7 @@
 #include "muster/models/zoo/transformer.h"
 #include "muster/parallel/activations/checkpointed.h"
 
-namespace {
-
-int64_t bytes_of_process(const std::string& name) {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    int64_t kilobytes = 0;
-    if (word == name + ":" && status >> kilobytes) return kilobytes * 1024;
-  }
-  return 0;
-}
-
-}  // namespace
+#include "benchmarks/peers/process_status.h"
 
 int main(int argc, char** argv) {
   if (argc != 7) return 2;
@@ -46,7 +34,7 @@ int main(int argc, char** argv) {
   }
   torch::optim::SGD optimizer(parameters, 0.01);
   const at::Tensor input = at::randn({number(4), number(5), number(3)});
-  const int64_t before = bytes_of_process("VmRSS");
+  const double before = status_mib("VmRSS");
   muster::Json answer{{"seconds", std::vector<double>()}, {"threads", at::get_num_threads()}};
   for (int64_t step = 0; step < number(6); ++step) {
     const auto start = std::chrono::steady_clock::now();
@@ -61,6 +49,6 @@ int main(int argc, char** argv) {
     answer["seconds"].push_back(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
-  answer["peak_bytes"] = bytes_of_process("VmHWM") - before;
+  answer["peak_mib"] = status_mib("VmHWM") - before;
   std::cout << answer.dump() << "\n";
 }

@@ -1,7 +1,6 @@
 """The Python side of benchmarks/peers/activations: torch.utils.checkpoint(use_reentrant=False). As activations_step.cpp."""
 
 import json
-import re
 import sys
 import time
 from pathlib import Path
@@ -9,9 +8,8 @@ from pathlib import Path
 import torch
 from torch.utils.checkpoint import checkpoint
 
-
-def bytes_of_process(name):
-    return 1024 * int(re.search(rf"{name}:\s+(\d+)", Path("/proc/self/status").read_text())[1])
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from process_status import status_mib
 
 
 def main():
@@ -22,7 +20,7 @@ def main():
         torch.nn.TransformerEncoderLayer(width, 4, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True) for _ in range(count))
     optimizer = torch.optim.SGD(layers.parameters(), 0.01)
     data = torch.randn(batch, tokens, width)
-    before = bytes_of_process("VmRSS")
+    before = status_mib("VmRSS")
     seconds, loss = [], None
     for _ in range(steps):
         start = time.perf_counter()
@@ -35,7 +33,7 @@ def main():
         optimizer.step()
         value = loss.item()
         seconds.append(time.perf_counter() - start)
-    print(json.dumps({"seconds": seconds, "loss": value, "peak_bytes": bytes_of_process("VmHWM") - before,
+    print(json.dumps({"seconds": seconds, "loss": value, "peak_mib": status_mib("VmHWM") - before,
                       "threads": torch.get_num_threads()}))
 
 

@@ -27,7 +27,7 @@ SIDES = {"muster": "Muster", "python": "Python"}
 def once(command, rule):
     done = subprocess.run([*command, rule, *map(str, (LAYERS, WIDTH, BATCH, TOKENS, STEPS))], capture_output=True, text=True, check=True)
     answer = json.loads(done.stdout)
-    return {"ms": 1e3 * statistics.median(answer["seconds"][1:]), "mib": answer["peak_bytes"] / 2**20, "loss": answer["loss"],
+    return {"ms": 1e3 * statistics.median(answer["seconds"][1:]), "mib": answer["peak_mib"], "loss": answer["loss"],
             "threads": answer["threads"]}
 
 

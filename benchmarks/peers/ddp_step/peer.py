@@ -14,6 +14,9 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from rank_orders import next_order
+
 
 def train_peer():
     """benchmarks/peers/train/peer.py, whose models these are."""
@@ -75,15 +78,6 @@ class Side:
         dist.all_reduce(sums)
         forward, backward, update = (sums[:3] / dist.get_world_size()).tolist()
         return {"seconds": wall.item(), "forward": forward, "backward": backward, "update": update, "cpu_seconds": sums[3].item()}
-
-
-def next_order():
-    text = torch.zeros(256, dtype=torch.uint8)
-    if dist.get_rank() == 0:
-        line = sys.stdin.readline().rstrip("\n").encode()
-        text[:len(line)] = torch.tensor(list(line), dtype=torch.uint8)
-    dist.broadcast(text, 0)
-    return bytes(text.tolist()).rstrip(b"\0").decode().split()
 
 
 def answer_to(command, words, sides):

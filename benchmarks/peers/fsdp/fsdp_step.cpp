@@ -8,10 +8,9 @@
 //     setup LAYERS WIDTH BATCH TOKENS   the model, the rank's batch, AdamW
 //     step COUNT     {"seconds": of COUNT steps on the slowest rank, "loss": of the last one, mean of
 //                    the ranks}
-//     memory         {"peak_bytes": the most that a rank's process had above what it had before
+//     memory         {"peak_mib": the most that a rank's process had above what it had before
 //                    setup}
 // The end of stdin ends all ranks.
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <sstream>
@@ -29,6 +28,7 @@
 #include "muster/parallel/ddp/ddp.h"
 #include "muster/parallel/sharded/zero.h"
 
+#include "benchmarks/peers/process_status.h"
 #include "benchmarks/peers/rank_program.h"
 
 namespace {
@@ -106,15 +106,6 @@ class Side {
   at::Tensor input_;
 };
 
-int64_t bytes_of_process(const std::string& name) {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    int64_t kilobytes = 0;
-    if (word == name + ":" && status >> kilobytes) return kilobytes * 1024;
-  }
-  return 0;
-}
-
 double most_of_ranks(double value, const ProcessGroup& group) {
   const at::Tensor most = at::tensor({value}, at::kDouble);
   group.all_reduce(most, c10d::ReduceOp::MAX);
@@ -138,7 +129,7 @@ int main(int argc, char** argv) {
   try {
     const ProcessGroup group = muster::distributed::init_process_group({.backend = argv[1]});
     std::unique_ptr<Side> side;
-    const int64_t before = bytes_of_process("VmRSS");
+    const double before = status_mib("VmRSS");
     for (std::string order = next_order(group); !order.empty(); order = next_order(group)) {
       std::istringstream words(order);
       std::string command;
@@ -152,8 +143,7 @@ int main(int argc, char** argv) {
       } else if (command == "step" && words >> count && side) {
         answer = steps(*side, count, group);
       } else if (command == "memory") {
-        const auto above = static_cast<double>(bytes_of_process("VmHWM") - before);
-        answer["peak_bytes"] = most_of_ranks(above, group);
+        answer["peak_mib"] = most_of_ranks(status_mib("VmHWM") - before, group);
       } else {
         throw muster::usage_error({.refused = "command " + order});
       }

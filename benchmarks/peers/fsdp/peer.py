@@ -4,7 +4,6 @@ AdamW is the fused one, the fastest of PyTorch's on a CPU.
 """
 
 import json
-import re
 import sys
 import time
 from pathlib import Path
@@ -15,9 +14,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-
-def bytes_of_process(name):
-    return 1024 * int(re.search(rf"{name}:\s+(\d+)", Path("/proc/self/status").read_text())[1])
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from process_status import status_mib
+from rank_orders import next_order
 
 
 class Side:
@@ -60,18 +59,9 @@ def steps(side, count):
     return {"seconds": seconds, "loss": loss.item() / dist.get_world_size()}
 
 
-def next_order():
-    text = torch.zeros(256, dtype=torch.uint8)
-    if dist.get_rank() == 0:
-        line = sys.stdin.readline().rstrip("\n").encode()
-        text[:len(line)] = torch.tensor(list(line), dtype=torch.uint8)
-    dist.broadcast(text, 0)
-    return bytes(text.tolist()).rstrip(b"\0").decode().split()
-
-
 def main():
     dist.init_process_group("gloo")
-    side, before = None, bytes_of_process("VmRSS")
+    side, before = None, status_mib("VmRSS")
     while order := next_order():
         answer = {}
         if order[0] == "setup":
@@ -79,7 +69,7 @@ def main():
         elif order[0] == "step":
             answer = steps(side, int(order[1]))
         else:
-            answer = {"peak_bytes": most_of_ranks(bytes_of_process("VmHWM") - before)}
+            answer = {"peak_mib": most_of_ranks(status_mib("VmHWM") - before)}
         if dist.get_rank() == 0:
             print(json.dumps(answer), flush=True)
     dist.destroy_process_group()

@@ -62,7 +62,7 @@ def measure(size, program, turns):
             answer = groups[side]("step", count)
             if turn >= 2:
                 times[side].append(1e3 * answer["seconds"] / count)
-    memory = {side: group("memory")["peak_bytes"] / 2**20 for side, group in groups.items()}
+    memory = {side: group("memory")["peak_mib"] for side, group in groups.items()}
     for group in groups.values():
         group.close()
     return times, memory

@@ -17,17 +17,16 @@ import json
 import logging
 import os
 import subprocess
+import sys
 import time
 import warnings
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from process_status import status_mib
+
 REPORTS = 20
 warnings.filterwarnings("ignore")
-
-
-def status_mib(field):
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field + ":"))
 
 
 def timed(study):

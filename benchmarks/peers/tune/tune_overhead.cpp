@@ -13,17 +13,11 @@
 #include "muster/base/text.h"
 #include "muster/tune/run/run.h"
 
+#include "benchmarks/peers/process_status.h"
+
 namespace tune = muster::tune;
 
 namespace {
-
-/// A field of /proc/self/status in MiB.
-double status_mib(std::string_view field) {
-  std::ifstream in("/proc/self/status");
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with(field)) return std::stod(line.substr(field.size() + 1)) / 1024;
-  return -1;
-}
 
 struct Options {
   std::string which;

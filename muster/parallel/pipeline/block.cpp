@@ -46,6 +46,21 @@ void move_to(const Block& block, c10::Device device) {
     at::Tensor(tensor).set_data(tensor.detach().to(device));
 }
 
+BlockOnDevice::BlockOnDevice(const Block& block, c10::Device device) : block_(block) {
+  NamedTensors tensors = parameters_of(block);
+  if (tensors.empty()) tensors = buffers_of(block);
+  if (!tensors.empty()) home_ = tensors[0].second.device();
+  move_to(block, device);
+}
+
+BlockOnDevice::~BlockOnDevice() {
+  try {
+    if (home_) move_to(block_, *home_);
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
+    // A device that has failed gives nothing back; what it failed with is on its way already.
+  }
+}
+
 void require_one(const Tensors& inputs) {
   if (inputs.size() == 1) return;
   throw usage_error({.refused = "what comes into a block",

@@ -43,6 +43,20 @@ NamedTensors buffers_of(const Block& block);
 /// Moves all of it, as torch::nn::Module::to does: tensors stay the same objects.
 void move_to(const Block& block, c10::Device device);
 
+/// A block on a device while this lives, and where it was again: as a device that has failed allows.
+class BlockOnDevice {
+ public:
+  /// `block` outlives it.
+  BlockOnDevice(const Block& block, c10::Device device);
+  ~BlockOnDevice();
+  BlockOnDevice(const BlockOnDevice&) = delete;
+  BlockOnDevice& operator=(const BlockOnDevice&) = delete;
+
+ private:
+  const Block& block_;
+  std::optional<c10::Device> home_;
+};
+
 /// Throws a usage error for another number of tensors than one.
 void require_one(const Tensors& inputs);
 

@@ -77,8 +77,6 @@ class Borrowed {
     const at::NoGradGuard no_grad;
     const NamedTensors buffers = buffers_of(block);
     for (const auto& [name, buffer] : buffers) buffers_.push_back(buffer.clone());
-    if (!parameters_.empty() || !buffers.empty())
-      home_ = (parameters_.empty() ? buffers : parameters_)[0].second.device();
     for (const auto& [name, parameter] : parameters_)
       gradients_.push_back(std::exchange(parameter.mutable_grad(), at::Tensor()));
   }
@@ -91,7 +89,7 @@ class Borrowed {
   }
   Borrowed(const Borrowed&) = delete;
 
-  void bring_to(c10::Device device) const { move_to(block_, device); }
+  void bring_to(c10::Device device) { there_.emplace(block_, device); }
 
   double parameter_bytes() const {
     double bytes = 0;
@@ -104,7 +102,7 @@ class Borrowed {
   void give_back() {
     const at::NoGradGuard no_grad;
     for (const auto& [name, parameter] : parameters_) parameter.mutable_grad() = at::Tensor();
-    if (home_) move_to(block_, *home_);
+    there_.reset();
     for (size_t i = 0; i < parameters_.size(); ++i)
       parameters_[i].second.mutable_grad() = gradients_[i];
     size_t next = 0;
@@ -115,7 +113,7 @@ class Borrowed {
   const Block& block_;
   NamedTensors parameters_;
   std::vector<at::Tensor> gradients_, buffers_;
-  std::optional<c10::Device> home_;
+  std::optional<BlockOnDevice> there_;
 };
 
 /// One block on one micro-batch.
@@ -273,7 +271,7 @@ std::vector<BlockCosts> measure_blocks(const std::vector<Block>& blocks,
     Measurement::Between before;
     for (const Block& block : blocks) {
       const bool last = all.size() + 1 == blocks.size();
-      const Borrowed borrowed(block);
+      Borrowed borrowed(block);
       borrowed.bring_to(device);
       Measurement measurement(
           block, inputs, last && loss ? &loss : nullptr, &targets.tensors, device);

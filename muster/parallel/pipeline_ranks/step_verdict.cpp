@@ -52,13 +52,15 @@ std::vector<std::vector<int64_t>> agree(const distributed::ProcessGroup& group,
   if (failure && (!failure->let_down || culprit == group.rank()))
     std::rethrow_exception(failure->error);
   const int in_world = group.world_rank(culprit);
-  throw environment_error(
+  const Error told = environment_error(
       {.refused = what,
        .rule = concat("rank ",
                       culprit,
                       in_world == culprit ? "" : concat(" (rank ", in_world, " of the world)"),
                       " failed: ",
                       texts[static_cast<size_t>(culprit)])});
+  group.note_told_failure(culprit, told.what());
+  throw told;
 }
 
 }  // namespace muster::parallel

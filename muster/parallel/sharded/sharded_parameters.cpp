@@ -43,6 +43,17 @@ NamedTensors trained(const NamedTensors& parameters) {
   return out;
 }
 
+/// The others, each storage once, as far as they can be cut.
+NamedTensors untrained(const NamedTensors& parameters) {
+  NamedTensors out;
+  std::unordered_set<const void*> seen;
+  for (const auto& [name, tensor] : parameters) {
+    if (is_frozen_and_shardable(tensor) && seen.insert(tensor.unsafeGetTensorImpl()).second)
+      out.emplace_back(name, tensor);
+  }
+  return out;
+}
+
 std::vector<ShardInput> inputs_of(const NamedTensors& parameters, const ShardOptions& options) {
   std::map<std::tuple<size_t, int, std::string>, int>
       kinds;  // unit, dtype and device, as they come
@@ -50,7 +61,7 @@ std::vector<ShardInput> inputs_of(const NamedTensors& parameters, const ShardOpt
   for (const auto& [name, tensor] : parameters) {
     const auto key = std::make_tuple(options.unit_of ? options.unit_of(tensor) : 0,
                                      static_cast<int>(tensor.scalar_type()),
-                                     tensor.device().str());
+                                     options.device.value_or(tensor.device()).str());
     const int kind = kinds.emplace(key, static_cast<int>(kinds.size())).first->second;
     inputs.push_back({tensor.numel(), tensor.element_size(), kind});
   }
@@ -70,10 +81,16 @@ std::string text_of_released(const std::string& first) {
 
 }  // namespace
 
+bool is_frozen_and_shardable(const at::Tensor& parameter) {
+  return !parameter.requires_grad() && parameter.is_floating_point() &&
+         parameter.is_non_overlapping_and_dense() && parameter.numel() > 0;
+}
+
 ShardedParameters::ShardedParameters(const NamedTensors& parameters,
                                      distributed::ProcessGroup group,
                                      ShardOptions options)
-    : group_(std::move(group)), parameters_(trained(parameters)) {
+    : group_(std::move(group)),
+      parameters_(options.frozen ? untrained(parameters) : trained(parameters)) {
   if (options.bucket_bytes < 1) {
     throw usage_error({.refused = "ZeroOptions: bucket_bytes",
                        .rule = "at least 1",
@@ -90,7 +107,7 @@ ShardedParameters::ShardedParameters(const NamedTensors& parameters,
                                      : 0);
   shards_weights_ = options.unit_of && group_.world_size() > 1;
   const c10::NoGradGuard no_grad;
-  move_into_buckets();
+  move_into_buckets(options.device);
   make_shards(options.master_weights);
 }
 
@@ -116,13 +133,14 @@ void ShardedParameters::verify(const NamedTensors& all) const {
   }
 }
 
-void ShardedParameters::move_into_buckets() {
+void ShardedParameters::move_into_buckets(std::optional<c10::Device> device) {
   ties_.resize(parameters_.size());
   bucket_of_.resize(parameters_.size());
   for (const ShardBucket& bucket : layout_) {
     const at::Tensor& first = parameters_[bucket.parameters[0]].second;
     const at::Tensor flat =
-        at::zeros({bucket.chunk * group_.world_size()}, first.options().requires_grad(false));
+        at::zeros({bucket.chunk * group_.world_size()},
+                  first.options().requires_grad(false).device(device.value_or(first.device())));
     for (size_t i = 0; i < bucket.parameters.size(); ++i) {
       at::Tensor parameter = parameters_[bucket.parameters[i]].second;
       const at::Tensor place =

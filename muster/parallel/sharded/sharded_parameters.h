@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -28,10 +29,17 @@ struct ShardOptions {
   /// release(). It is the number, from 0, of the unit that a parameter belongs to: a unit's
   /// parameters (of one dtype and device) are a bucket, whatever bucket_bytes says.
   std::function<size_t(const at::Tensor&)> unit_of = {};
+  /// Those that are not trained, instead of those that are; of floating point, without gaps.
+  bool frozen = false;
+  /// Where the buckets are; not said: where their parameters are.
+  std::optional<c10::Device> device = {};
 };
 
-/// The trained parameters of a module, each storage once, laid out by Note [Shards]. Used by the
-/// rank's own thread.
+/// Whether it is one that ShardOptions::frozen means.
+bool is_frozen_and_shardable(const at::Tensor& parameter);
+
+/// The trained parameters of a module (or the others), each storage once, laid out by Note [Shards].
+/// Used by the rank's own thread.
 ///
 /// Construction moves the parameters' memory into one flat tensor per bucket (the parameters stay
 /// the same tensors with the same values, shapes and strides) and makes every rank's those of rank
@@ -39,9 +47,9 @@ struct ShardOptions {
 /// Where weights are in shards, the flat tensors are released then; see Note [Released weights].
 class ShardedParameters {
  public:
-  /// Collective. `parameters` that do not require gradients are left alone, but must be the same on
-  /// all ranks. Throws a usage error, the same on every rank, if there is no parameter that
-  /// requires gradients, if one has gaps or overlaps in memory, or if the ranks' parameters differ.
+  /// Collective. The other `parameters` are left alone, but must be the same on all ranks. Throws a
+  /// usage error, the same on every rank, if there is none to shard, if one that is trained has gaps
+  /// or overlaps in memory, or if the ranks' parameters differ.
   ShardedParameters(const NamedTensors& parameters,
                     distributed::ProcessGroup group,
                     ShardOptions options = {});
@@ -49,7 +57,7 @@ class ShardedParameters {
   const distributed::ProcessGroup& group() const { return group_; }
   size_t buckets() const { return layout_.size(); }
   const ShardBucket& layout(size_t bucket) const { return layout_[bucket]; }
-  /// All trained parameters, in the module's order: what ShardBucket::parameters counts.
+  /// All that are in shards, in the module's order: what ShardBucket::parameters counts.
   const NamedTensors& parameters() const { return parameters_; }
 
   /// Elements of each of parameters().
@@ -101,6 +109,7 @@ class ShardedParameters {
   /// Until then the parameters are not to be used.
   void wait();
 
+  bool has(const std::string& name) const;
   /// The parameter of that name. Throws a usage error with a suggestion.
   const at::Tensor& parameter(const std::string& name) const;
 
@@ -120,6 +129,9 @@ class ShardedParameters {
 
   /// This rank's pieces of the parameters themselves // [piece], views, under their names.
   NamedTensors own_weights() const;
+  /// The values `whole` // shape of the parameter, of any device, given alike on all ranks, become
+  /// the parameter's. Throws a usage error for another shape, or no such parameter.
+  void load_weight(const std::string& name, const at::Tensor& whole) const;
 
   /// The float32 copies, "master/parameter" // [piece]; empty if there are none.
   NamedTensors masters() const;
@@ -144,7 +156,7 @@ class ShardedParameters {
   };
 
   void verify(const NamedTensors& all) const;
-  void move_into_buckets();
+  void move_into_buckets(std::optional<c10::Device> device);
   void make_shards(bool master_weights);
   void take_into_master(const std::string& name) const;
   at::Tensor own_piece(size_t bucket, const ShardPiece& piece) const;

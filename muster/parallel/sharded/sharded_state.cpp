@@ -67,6 +67,10 @@ const ShardedParameters::Place* ShardedParameters::place_of(const std::string& n
   return found == places_.end() ? nullptr : &found->second;
 }
 
+bool ShardedParameters::has(const std::string& name) const {
+  return std::ranges::any_of(parameters_, [&](const auto& named) { return named.first == name; });
+}
+
 const at::Tensor& ShardedParameters::parameter(const std::string& name) const {
   std::vector<std::string> names;
   for (const auto& [known, tensor] : parameters_) {
@@ -191,6 +195,19 @@ NamedTensors ShardedParameters::own_weights() const {
     if (place != nullptr) out.emplace_back(name, own_piece(place->bucket, place->piece));
   }
   return out;
+}
+
+void ShardedParameters::load_weight(const std::string& name, const at::Tensor& whole) const {
+  const c10::NoGradGuard no_grad;
+  const at::Tensor piece = piece_of(name, whole);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].first != name || !ties_[i].memory.defined()) continue;
+    if (!shards_weights_ || is_gathered(bucket_of_[i])) at::Tensor(ties_[i].memory).copy_(whole);
+  }
+  const Place* place = place_of(name);
+  if (place == nullptr) return;
+  own_piece(place->bucket, place->piece).copy_(piece);
+  take_into_master(name);
 }
 
 NamedTensors ShardedParameters::masters() const {

@@ -103,24 +103,27 @@ size_t UnitMap::named(std::string_view name) const {
   return found == names_.end() ? 0 : static_cast<size_t>(found - names_.begin());
 }
 
-ShardedUnits::ShardedUnits(ShardedParameters& parameters, UnitMap units)
+ShardedUnits::ShardedUnits(ShardedParameters& parameters, ShardedParameters* frozen, UnitMap units)
     : parameters_(parameters), units_(std::move(units)), buckets_(units_.size()) {
-  for (size_t b = 0; b < parameters.buckets(); ++b) buckets_[parameters.unit(b)].push_back(b);
+  for (ShardedParameters* part : {&parameters, frozen}) {
+    for (size_t b = 0; part != nullptr && b < part->buckets(); ++b)
+      buckets_[part->unit(b)].push_back({part, b});
+  }
   for (size_t unit = 1; unit < units_.size(); ++unit) last_order_.push_back(unit);
 }
 
 void ShardedUnits::start(size_t unit) {
-  for (const size_t bucket : buckets_[unit]) parameters_.start_gather(bucket);
+  for (const Bucket& bucket : buckets_[unit]) bucket.of->start_gather(bucket.number);
 }
 
 void ShardedUnits::gather(size_t unit) {
   start(unit);
-  for (const size_t bucket : buckets_[unit]) parameters_.finish_gather(bucket);
+  for (const Bucket& bucket : buckets_[unit]) bucket.of->finish_gather(bucket.number);
 }
 
 void ShardedUnits::release(size_t unit) {
   if (holds_ > 0) return;
-  for (const size_t bucket : buckets_[unit]) parameters_.release(bucket);
+  for (const Bucket& bucket : buckets_[unit]) bucket.of->release(bucket.number);
 }
 
 void ShardedUnits::release_but(size_t kept) {
@@ -150,9 +153,8 @@ void ShardedUnits::end_forward() {
 }
 
 bool ShardedUnits::is_whole(size_t unit) const {
-  return std::all_of(buckets_[unit].begin(), buckets_[unit].end(), [this](size_t bucket) {
-    return parameters_.is_gathered(bucket);
-  });
+  return std::ranges::all_of(
+      buckets_[unit], [](const Bucket& bucket) { return bucket.of->is_gathered(bucket.number); });
 }
 
 /// What is sent for while `unit` runs: what came next last time, or by name.
@@ -274,7 +276,8 @@ void ShardedUnits::before_backward(const Run& run) {
 void ShardedUnits::leave_backward() {
   const auto left = std::exchange(in_backward_, std::nullopt);
   if (!left || !left->is_first || !over_) return;
-  for (const size_t bucket : buckets_[left->unit]) over_(bucket);
+  for (const Bucket& bucket : buckets_[left->unit])
+    if (bucket.of == &parameters_) over_(bucket.number);
 }
 
 UnitsInForward::UnitsInForward(ShardedUnits& units, bool in_named_order)
@@ -315,7 +318,8 @@ void ShardedUnits::hold() {
 void ShardedUnits::take_held() {
   if (holds_ == 0) return;
   // Whoever wrote may have done it past the version counters, as some backends' broadcasts do.
-  for (size_t bucket = 0; bucket < parameters_.buckets(); ++bucket) parameters_.take_whole(bucket);
+  for (const auto& of_unit : buckets_)
+    for (const Bucket& bucket : of_unit) bucket.of->take_whole(bucket.number);
 }
 
 void ShardedUnits::release_held() {

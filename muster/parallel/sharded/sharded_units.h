@@ -67,11 +67,12 @@ class UnitMap {
 class ShardedUnits final : public tensor::UnitCalls,
                            public std::enable_shared_from_this<ShardedUnits> {
  public:
-  /// `parameters` outlive it; their buckets are the map's units.
-  ShardedUnits(ShardedParameters& parameters, UnitMap units);
+  /// `parameters`, and those that are `frozen` if there are any, outlive it; their buckets are the
+  /// map's units.
+  ShardedUnits(ShardedParameters& parameters, ShardedParameters* frozen, UnitMap units);
 
   /// `begins`: called before the first unit's backward. `over`: behind a unit's, where it ran
-  /// several times of its first run, with each of its buckets; not behind the last one's.
+  /// several times of its first run, with each bucket of its trained ones; not behind the last one's.
   void watch_backward(std::function<void()> begins, std::function<void(size_t bucket)> over) {
     begins_ = std::move(begins);
     over_ = std::move(over);
@@ -124,9 +125,14 @@ class ShardedUnits final : public tensor::UnitCalls,
   void before_backward(const Run& run);
   void leave_backward();
 
+  struct Bucket {
+    ShardedParameters* of;
+    size_t number;
+  };
+
   ShardedParameters& parameters_;
   UnitMap units_;
-  std::vector<std::vector<size_t>> buckets_;  // by unit
+  std::vector<std::vector<Bucket>> buckets_;  // by unit
   std::vector<size_t> order_, last_order_;    // of units, in this forward and in the one before
   Number running_;                            // the unit that forward is in
   size_t called_ = 0;                         // units, in a forward without gradients

@@ -41,7 +41,9 @@ std::string text_of_marks() {
 }
 
 ShardOptions shard_options(const ZeroOptions& options, const std::optional<UnitMap>& units) {
-  ShardOptions out{.bucket_bytes = options.bucket_bytes, .master_weights = options.master_weights};
+  ShardOptions out{.bucket_bytes = options.bucket_bytes,
+                   .master_weights = options.master_weights,
+                   .device = options.device};
   if (units) out.unit_of = [&units](const at::Tensor& parameter) { return units->of(parameter); };
   return out;
 }
@@ -64,6 +66,28 @@ std::optional<UnitMap> units_of(const ZeroOptions& options, const NamedTensors& 
   return UnitMap(options.units, parameters);
 }
 
+void bring_to(c10::Device device, const NamedTensors& tensors) {
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.defined() && tensor.device() != device)
+      at::Tensor(tensor).set_data(tensor.detach().to(device));
+  }
+}
+
+/// Of stage 3.
+std::unique_ptr<ShardedParameters> shard_frozen(const NamedTensors& parameters,
+                                                const distributed::ProcessGroup& group,
+                                                const ZeroOptions& options,
+                                                const std::optional<UnitMap>& units) {
+  if (!units || std::ranges::none_of(parameters, [](const auto& named) {
+        return is_frozen_and_shardable(named.second);
+      }))
+    return nullptr;
+  ShardOptions own = shard_options(options, units);
+  own.frozen = true;
+  own.master_weights = false;
+  return std::make_unique<ShardedParameters>(parameters, group, own);
+}
+
 }  // namespace
 
 ZeroCore::ZeroCore(const NamedTensors& parameters,
@@ -78,12 +102,18 @@ ZeroCore::ZeroCore(const NamedTensors& parameters,
                    const ZeroOptions& options,
                    std::optional<UnitMap> units)
     : parameters_(parameters, std::move(group), shard_options(options, units)),
-      units_(units ? std::make_shared<ShardedUnits>(parameters_, *std::move(units)) : nullptr),
+      frozen_(shard_frozen(parameters, parameters_.group(), options, units)),
+      units_(units ? std::make_shared<ShardedUnits>(parameters_, frozen_.get(), *std::move(units))
+                   : nullptr),
       identity_(parameters),
       marks_(parameters_.shard_tensors(), text_of_marks()) {
   NamedTensors frozen;
   for (const auto& named : parameters) {
     if (!named.second.requires_grad()) frozen.push_back(named);
+  }
+  if (options.device) {
+    bring_to(*options.device, parameters);  // what is in shards is there
+    bring_to(*options.device, buffers);
   }
   if (options.stage == 1) {
     identity_.record(parameters_.parameters(), frozen);
@@ -109,7 +139,14 @@ ZeroCore::ZeroCore(const NamedTensors& parameters,
     if (buffer.defined()) untrained.push_back(buffer.detach());
   }
   if (options.broadcast_buffers) buffers_ = untrained;
-  for (const auto& [name, parameter] : frozen) untrained.push_back(parameter.detach());
+  std::unordered_set<const void*> in_shards;  // tied ones have several names
+  if (frozen_)
+    for (const auto& [name, parameter] : frozen_->parameters())
+      in_shards.insert(parameter.unsafeGetTensorImpl());
+  for (const auto& [name, parameter] : frozen) {
+    if (!in_shards.contains(parameter.unsafeGetTensorImpl()))
+      untrained.push_back(parameter.detach());
+  }
   broadcast(untrained);
 }
 
@@ -156,21 +193,52 @@ bool ZeroCore::dropped() const {
 NamedTensors ZeroCore::own_weights() {
   take_weights();
   if (units_) units_->take_held();
-  return parameters_.own_weights();
+  NamedTensors own = parameters_.own_weights();
+  if (frozen_) {
+    for (auto& named : frozen_->own_weights()) own.push_back(std::move(named));
+  }
+  return own;
+}
+
+void ZeroCore::load_weights(const NamedTensors& weights) {
+  take_weights();
+  for (const auto& [name, whole] : weights) {
+    if (frozen_ && frozen_->has(name)) {
+      frozen_->load_weight(name, whole);
+      continue;
+    }
+    if (!parameters_.has(name)) {
+      std::vector<std::string> names;
+      for (const auto& [own, piece] : parameters_.parameters()) names.push_back(own);
+      if (frozen_)
+        for (const auto& [own, piece] : frozen_->parameters()) names.push_back(own);
+      throw usage_error({.refused = concat("weight ", name),
+                         .rule = "a parameter of the module that is in shards has that name",
+                         .hint = suggestion(name, names)});
+    }
+    parameters_.load_weight(name, whole);
+  }
 }
 
 NamedTensors ZeroCore::gather_weights() {
   const std::string kind = "weight/";
-  NamedTensors own, out;
-  for (const auto& [name, piece] : own_weights()) own.emplace_back(kind + name, piece);
-  for (auto& [name, tensor] : parameters_.gather(own))
-    out.emplace_back(name.substr(kind.size()), std::move(tensor));
+  take_weights();
+  if (units_) units_->take_held();
+  NamedTensors out;
+  for (const ShardedParameters* part : {&std::as_const(parameters_), frozen()}) {
+    if (part == nullptr) continue;
+    NamedTensors own;
+    for (const auto& [name, piece] : part->own_weights()) own.emplace_back(kind + name, piece);
+    for (auto& [name, tensor] : part->gather(own))
+      out.emplace_back(name.substr(kind.size()), std::move(tensor));
+  }
   return out;
 }
 
 void ZeroCore::take_weights() {
   identity_.check();
   parameters_.take_weights();
+  if (frozen_) frozen_->take_weights();
 }
 
 at::Tensor ZeroCore::gradient(size_t bucket, const ShardPiece& piece) const {

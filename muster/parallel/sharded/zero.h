@@ -28,6 +28,10 @@ struct ZeroOptions {
   bool find_unused_parameters = false;  ///< as DdpOptions
   /// Stage 3: what is gathered and released together. See Note [Sharded units].
   std::vector<ShardUnit> units = {};
+  /// Where the module is to be from now on: what is elsewhere is brought there bucket by bucket, in
+  /// stage 3 unit by unit, so that no device ever has more than that and its shards. Not said: where
+  /// its tensors are.
+  std::optional<c10::Device> device = {};
 };
 
 // Note [ZeRO]
@@ -56,14 +60,19 @@ class ZeroCore {
            const ZeroOptions& options);
 
   ShardedParameters& parameters() { return parameters_; }
+  /// Stage 3: the frozen parameters that are in shards, too; null if there are none.
+  const ShardedParameters* frozen() const { return frozen_.get(); }
   bool shards_gradients() const { return gradients_ != nullptr; }
   /// Null but in stage 3.
   const std::shared_ptr<ShardedUnits>& units() const { return units_; }
-  /// The trained parameters, whole, under their names on rank 0's CPU; nothing elsewhere.
+  /// The parameters in shards, whole, under their names on rank 0's CPU; nothing elsewhere.
   /// Collective: no rank ever holds more of the others' than one tensor.
   NamedTensors gather_weights();
   /// This rank's pieces of them // each [piece], in their own dtype, under their names.
   NamedTensors own_weights();
+  /// The reverse, between steps: `weights` // whole, of any device, by name, given alike on all ranks,
+  /// become the parameters'. Throws a usage error for another shape, or a name that none in shards has.
+  void load_weights(const NamedTensors& weights);
 
   /// Collective: rank 0's buffers go to all, in stage 2 (in stage 1 DDP does it). Where gradients
   /// are on: weights loaded since are taken; throws a usage error for a parameter that is of
@@ -114,7 +123,8 @@ class ZeroCore {
   bool dropped() const;
 
   ShardedParameters parameters_;
-  std::shared_ptr<ShardedUnits> units_;  // stage 3
+  std::unique_ptr<ShardedParameters> frozen_;  // stage 3
+  std::shared_ptr<ShardedUnits> units_;        // stage 3
   ParameterIdentity identity_;
   std::vector<at::Tensor> buffers_;
   std::unique_ptr<ShardedGradients> gradients_;  // stages 2 and 3
@@ -212,8 +222,8 @@ class ZeroOptimizer {
 ///         net, group, {.stage = 3, .units = {{"layers.0"}, …}});
 ///
 /// Weights are there within forward and backward and while whole_weights() are kept; else whoever
-/// reads or writes them gets an error that says so. Parameters that are frozen when it is made are
-/// whole on every rank.
+/// reads or writes them gets an error that says so. Parameters that are frozen when it is made are in
+/// shards as the others, without gradients.
 ///
 /// Throws a usage error for a module with sparse gradients.
 template <class Module>
@@ -283,6 +293,7 @@ class ShardedDataParallel {
   /// See ZeroCore.
   NamedTensors gather_weights() { return core_->gather_weights(); }
   NamedTensors own_weights() { return core_->own_weights(); }
+  void load_weights(const NamedTensors& weights) { core_->load_weights(weights); }
   /// Stage 3: a forward without gradients from which other ranks may stand aside. Throws a usage
   /// error unless it calls all units, once each, in the order in which they were named.
   template <class Pass>

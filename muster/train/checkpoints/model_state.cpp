@@ -39,12 +39,12 @@ tensor::NamedTensorList model_state(const torch::nn::Module& module) {
   return state;
 }
 
-void load_model_state(torch::nn::Module& module, const tensor::NamedTensorList& state) {
-  const c10::NoGradGuard no_grad;
+std::vector<tensor::LoadedTensor> match_model_state(const torch::nn::Module& module,
+                                                    const tensor::NamedTensorList& state) {
   const tensor::NamedTensorList own = model_state(module);
   std::unordered_map<std::string_view, const at::Tensor*> saved;
   for (const auto& [name, tensor] : state) saved.emplace(name, &tensor);
-  std::vector<std::pair<at::Tensor, at::Tensor>> copies;
+  std::vector<tensor::LoadedTensor> matched;
   for (const auto& [name, tensor] : own) {
     const auto found = saved.find(name);
     if (found == saved.end())
@@ -58,13 +58,18 @@ void load_model_state(torch::nn::Module& module, const tensor::NamedTensorList& 
            .value = concat(c10::toString(value.scalar_type()), value.sizes()),
            .hint = hint_of(tensor, value)});
     }
-    copies.emplace_back(tensor, value);
+    matched.push_back({name, tensor, value});
     saved.erase(found);
   }
   if (!saved.empty())
     throw usage_error({.refused = concat("the saved model has a tensor ", saved.begin()->first),
                        .rule = "the model has none of that name"});
-  for (auto& [to, from] : copies) to.copy_(from);
+  return matched;
+}
+
+void load_model_state(torch::nn::Module& module, const tensor::NamedTensorList& state) {
+  const c10::NoGradGuard no_grad;
+  for (auto& [name, own, saved] : match_model_state(module, state)) own.copy_(saved);
 }
 
 std::set<std::string> infinite_buffers(const torch::nn::Module& module) {

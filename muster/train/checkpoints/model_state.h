@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <torch/nn/module.h>
 
@@ -16,8 +17,12 @@ namespace muster::train {
 /// Parameters, then buffers, by name, each storage once; they share memory with the module.
 tensor::NamedTensorList model_state(const torch::nn::Module& module);
 
-/// Copies into the module. Throws a usage error that names the tensor if one is missing, of another
-/// shape or dtype, or unknown to the module; nothing is changed then.
+/// Those of model_state(), in its order. Throws a usage error that names the tensor if one is
+/// missing, of another shape or dtype, or unknown to the module.
+std::vector<tensor::LoadedTensor> match_model_state(const torch::nn::Module& module,
+                                                    const tensor::NamedTensorList& state);
+
+/// Copies into the module. Throws as match_model_state(); nothing is changed then.
 void load_model_state(torch::nn::Module& module, const tensor::NamedTensorList& state);
 
 /// The buffers with an infinite element: masks of attention, say.

@@ -65,7 +65,11 @@ void load_asked(Task& task,
                 const distributed::ProcessGroup& group) {
   if (!device.is_cpu()) with_memory_words(device, "at the start", [&] { task.move_to(device); });
   if (told.at("bfloat16").get<bool>()) tensor::to_bfloat16(*task.module());
-  load_on_all_ranks(*task.module(), group, [&] { return std::move(saved); });
+  load_on_all_ranks(
+      *task.module(),
+      group,
+      [&] { return std::move(saved); },
+      [](const tensor::LoadedTensor& tensor) { tensor.own.detach().copy_(tensor.saved); });
 }
 
 EvaluateOptions asked_options(const AskOptions& ask,

@@ -19,6 +19,7 @@
 #include "muster/train/loop/task_parts.h"
 #include "muster/train/loop/training.h"
 #include "muster/train/replicas/first_rank.h"
+#include "muster/train/replicas/move_but_units.h"
 #include "muster/train/task/step.h"
 
 namespace muster::train {
@@ -113,7 +114,13 @@ void Trainer::make_task(const TaskMaker& make) {
   metrics_ = std::make_shared<const std::vector<Metric>>(task_->metrics());
   check_task_on_ranks(*task_, group_);
   // After its weights were drawn, which are so the same on every kind of device.
-  if (!device_.is_cpu()) task_->move_to(device_);
+  if (!device_.is_cpu()) {
+    if (strategies().at(plan_.strategy_name).places_units) {
+      move_but_units(*task_, device_);
+    } else {
+      task_->move_to(device_);
+    }
+  }
   if (plan_.options.channels_last) tensor::to_channels_last(module());
   for (Meter* meter : {&epoch_meter_, &window_meter_}) *meter = Meter(metrics_);
   step_report_.emplace(group_, metrics_);

@@ -100,8 +100,7 @@ Metrics Trainer::validate() {
 Trainer::Step Trainer::end_epoch() {
   check_weights();
   if (plan_.options.tensorboard == "all") {
-    const auto whole = parts_[0]->strategy().whole_on_first_rank();
-    log_.weights(module(), position_);
+    log_.weights(whole_parameters(), position_);
   }
   EpochEnd end{.train = epoch_meter_.metrics()};
   if (is_validated()) {
@@ -157,8 +156,9 @@ void Trainer::load_best() {
     return read_best(output_, best_step_);
   };
   if (!ema_) {
-    const auto whole = parts_[0]->strategy().whole_weights();
-    return load_on_all_ranks(module(), group_, read);
+    return load_on_all_ranks(module(), group_, read, [this](const tensor::LoadedTensor& tensor) {
+      parts_[0]->strategy().load_weights({tensor});
+    });
   }
   on_first_rank(group_, [&] { load_average(read()); });
   for (const auto& [name, average] : ema_->state()) group_.broadcast(average);

@@ -1,6 +1,7 @@
 // What of a run is in its checkpoints: taken up and saved. See Note [Exact resume].
 #include <iterator>
 #include <map>
+#include <set>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
@@ -36,10 +37,7 @@ namespace detail {
 
 void Trainer::restore(const Checkpoint& checkpoint) {
   groups_->check_resume(checkpoint.loop.value("groups", Json()));
-  {
-    const auto whole = parts_[0]->strategy().whole_weights();
-    load_model_state(module(), checkpoint.model);
-  }
+  parts_[0]->strategy().load_weights(match_model_state(module(), checkpoint.model));
   for (const auto& part : parts_) part->load_state(checkpoint.optimizer);
   load_hooks(checkpoint);
   load_average(checkpoint);
@@ -63,6 +61,18 @@ void Trainer::restore(const Checkpoint& checkpoint) {
                      plan_.options.strategy));
   }
   last_saved_ = started_after_ = position_.step;
+}
+
+/// Whole on rank 0; the other ranks may have less. Collective where a strategy shards weights.
+tensor::NamedTensorList Trainer::whole_parameters() {
+  Strategy& strategy = parts_[0]->strategy();
+  tensor::NamedTensorList parameters;
+  std::set<const void*> seen;  // of tied ones a strategy knows the first name
+  for (const auto& item : module().named_parameters()) {
+    if (!strategy.shards_weights() || seen.insert(item.value().unsafeGetTensorImpl()).second)
+      parameters.emplace_back(item.key(), item.value());
+  }
+  return strategy.shards_weights() ? strategy.whole_state(std::move(parameters)) : parameters;
 }
 
 /// One part's scale as it is, those of several by their names.

@@ -75,11 +75,14 @@ std::optional<Error> Hooks::first_failure() const {
   Json own = nullptr;
   if (failure_)
     own = {static_cast<int>(failure_->kind()), failure_->text().refused, failure_->text().rule};
-  for (const std::string& text : group_.all_gather_text(json_text(own))) {
-    const Json told = parse_json(text, "what a rank says of its hooks");
+  const std::vector<std::string> texts = group_.all_gather_text(json_text(own));
+  for (int rank = 0; rank < group_.world_size(); ++rank) {
+    const Json told = parse_json(texts[static_cast<size_t>(rank)], "what a rank says of its hooks");
     if (told.is_null()) continue;
-    return Error(static_cast<ErrorKind>(told[0].get<int>()),
-                 {.refused = told[1].get<std::string>(), .rule = told[2].get<std::string>()});
+    Error error(static_cast<ErrorKind>(told[0].get<int>()),
+                {.refused = told[1].get<std::string>(), .rule = told[2].get<std::string>()});
+    if (!failure_) group_.note_told_failure(rank, error.what());
+    return error;
   }
   return std::nullopt;
 }

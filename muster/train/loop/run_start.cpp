@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tensor/intraop_threads.h"
 #include "muster/train/checkpoints/model_state.h"
+#include "muster/train/loop/alike_on_ranks.h"
 #include "muster/train/replicas/first_rank.h"
 
 namespace muster::train {
@@ -25,13 +27,6 @@ Value planned(const Checkpoint& checkpoint, const char* name, const Value& other
   } catch (const Json::exception&) {
     return otherwise;
   }
-}
-
-std::string start_of(const std::optional<Checkpoint>& resume) {
-  if (!resume) return "no checkpoint";
-  return concat("step ",
-                resume->position.step,
-                resume->folder.empty() ? "" : " of " + resume->folder.string());
 }
 
 /// --test-weights best needs the checkpoint of the best epoch so far: found out now, not after the
@@ -97,39 +92,6 @@ std::vector<std::string> resume_notes(const FitPlan& plan, const Checkpoint& res
   return notes;
 }
 
-/// Throws the same on all ranks, so that none waits for one that has left.
-void check_same_start(const FitPlan& plan,
-                      const distributed::ProcessGroup& group,
-                      const std::optional<Checkpoint>& resume) {
-  if (group.world_size() == 1) return;
-  // Ranks may see the folder under different paths; plan and sums tell a checkpoint from that of
-  // another run at the same step.
-  const auto tell = [&] {
-    const std::string data =
-        concat(plan.train_samples, ' ', plan.train_fingerprint, ' ', plan.validation_fingerprint);
-    if (!resume) return data;
-    size_t digest = std::hash<std::string>{}(json_text(resume->plan) + json_text(resume->loop));
-    return concat(data, ' ', resume->position.step, ' ', digest);
-  };
-  const std::string start = concat(start_of(resume),
-                                   " and ",
-                                   plan.train_samples,
-                                   " samples (fingerprint ",
-                                   plan.train_fingerprint,
-                                   ")");
-  const std::vector<std::string> all = group.all_gather_text(concat(tell(), '\n', start));
-  const auto key = [](const std::string& text) { return text.substr(0, text.find('\n')); };
-  const auto name = [](const std::string& text) { return text.substr(text.find('\n') + 1); };
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    if (key(all[rank]) == key(all[0])) continue;
-    throw usage_error(
-        {.refused = resume ? "--resume" : "--data",
-         .rule = "all ranks go on from one checkpoint and train on the same data",
-         .value = concat("rank 0 has ", name(all[0]), ", rank ", rank, " has ", name(all[rank])),
-         .hint = "name an output folder that all machines see, and one copy of the data for each"});
-  }
-}
-
 void check_resume(const FitPlan& plan, const Checkpoint& resume) {
   const auto before = planned(resume, "train_samples", plan.train_samples);
   if (before == plan.train_samples) return;
@@ -174,7 +136,7 @@ void begin_on_rank(const FitPlan& plan,
                    const std::optional<Checkpoint>& resume) {
   if (at::get_num_threads() != plan.intraop_threads)
     tensor::set_own_intraop_threads(static_cast<int>(plan.intraop_threads));
-  check_same_start(plan, group, resume);
+  check_alike_on_ranks(plan, group, resume);
   if (!resume) return;
   check_resume(plan, *resume);
   check_limits(plan.options, *resume);
@@ -197,11 +159,19 @@ std::unique_ptr<RunFolder> open_run_folder(const FitPlan& plan,
   return mine;
 }
 
-void load_on_all_ranks(torch::nn::Module& model,
+void load_on_all_ranks(const torch::nn::Module& model,
                        const distributed::ProcessGroup& group,
-                       const std::function<Checkpoint()>& read) {
-  on_first_rank(group, [&] { load_model_state(model, read().model); });
-  for (const auto& [name, tensor] : model_state(model)) group.broadcast(tensor.detach());
+                       const std::function<Checkpoint()>& read,
+                       const std::function<void(const tensor::LoadedTensor& tensor)>& load) {
+  std::vector<tensor::LoadedTensor> matched;
+  on_first_rank(group, [&] { matched = match_model_state(model, read().model); });
+  size_t next = 0;
+  for (const auto& [name, own] : model_state(model)) {
+    at::Tensor told = group.rank() == 0 ? std::move(matched[next++].saved)
+                                        : at::empty(own.sizes(), own.options().device(at::kCPU));
+    if (group.world_size() > 1) group.broadcast(told);
+    load({.name = name, .own = own, .saved = told});
+  }
 }
 
 }  // namespace muster::train

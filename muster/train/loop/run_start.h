@@ -38,10 +38,12 @@ std::unique_ptr<RunFolder> open_run_folder(const FitPlan& plan,
                                            RunFolder* owned,
                                            const RunLog& log);
 
-/// Copies the model that `read` returns on rank 0 into `model` on every rank. What it throws is
-/// thrown on every rank. Collective.
-void load_on_all_ranks(torch::nn::Module& model,
+/// Calls load() on every rank for each tensor of `model` with what `read` returns of it on rank 0, on
+/// the CPU: no rank but 0 holds more than one at a time. What `read` throws, and what
+/// match_model_state() does, is thrown on every rank. Collective.
+void load_on_all_ranks(const torch::nn::Module& model,
                        const distributed::ProcessGroup& group,
-                       const std::function<Checkpoint()>& read);
+                       const std::function<Checkpoint()>& read,
+                       const std::function<void(const tensor::LoadedTensor& tensor)>& load);
 
 }  // namespace muster::train

@@ -95,6 +95,7 @@ class Trainer {
   void rehearse();
   void drop_step(Strategy& strategy, const std::function<StepResult()>& pass);
   void restore(const Checkpoint& checkpoint);
+  tensor::NamedTensorList whole_parameters();
   Step train_epoch();
   void train_step();
   Share next_share();

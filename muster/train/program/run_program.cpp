@@ -19,6 +19,7 @@
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/base/version.h"
+#include "muster/program/line/said.h"
 #include "muster/program/line/shell_word.h"
 #include "muster/train/loop/step_timeline.h"
 #include "muster/train/plan/placement.h"
@@ -154,7 +155,8 @@ std::string place_flags(const FitOptions& options) {
   auto defaults = place_options({});
   std::string words;
   for (const auto& [name, text] : place_options(options))
-    if (text != defaults[name]) words += concat(" --", name, ' ', program::shell_word(text));
+    if (text != defaults[name])
+      words += concat(' ', program::flag_of_option(name), ' ', program::shell_word(text));
   return words;
 }
 

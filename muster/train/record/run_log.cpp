@@ -116,9 +116,10 @@ void RunLog::images(const at::Tensor& images, const formats::TrainPosition& posi
   if (images.defined() && images.dim() == 4) tensorboard_->images(images, position.step);
 }
 
-void RunLog::weights(const torch::nn::Module& model, const formats::TrainPosition& position) {
+void RunLog::weights(const tensor::NamedTensorList& parameters,
+                     const formats::TrainPosition& position) {
   if (is_first_ && plan_.options.tensorboard == "all")
-    tensorboard_->histograms(model, position.step);
+    tensorboard_->histograms(parameters, position.step);
 }
 
 void RunLog::evaluated(const std::string& phase,

@@ -52,7 +52,7 @@ class RunLog {
   /// weights and gradients.
   bool wants_images() const { return pictures_due_; }
   void images(const at::Tensor& images, const formats::TrainPosition& position);
-  void weights(const torch::nn::Module& model, const formats::TrainPosition& position);
+  void weights(const tensor::NamedTensorList& parameters, const formats::TrainPosition& position);
 
   /// To the progress bar, at most some ten times a second unless `step` is the last one. `metrics`
   /// are of all ranks; empty ones: numbers are not known yet.

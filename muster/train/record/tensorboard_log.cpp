@@ -61,18 +61,18 @@ void TensorBoardLog::row(const track::MetricsRow& row) {
   }
 }
 
-void TensorBoardLog::histograms(const torch::nn::Module& model, int64_t step) {
+void TensorBoardLog::histograms(const tensor::NamedTensorList& parameters, int64_t step) {
   const auto add = [&](const std::string& tag, const at::Tensor& tensor) {
     const at::Tensor flat = tensor.detach().cpu().to(at::kFloat).contiguous();
     // A diverged weight has no histogram; its loss is reported as not finite elsewhere.
     if (flat.numel() > 0 && flat.isfinite().all().item<bool>())
       writer_.add_histogram(tag, values_of(flat), step);
   };
-  for (const auto& item : model.named_parameters()) {
-    add("parameters/" + item.key(), item.value());
-    const at::Tensor& gradient = item.value().grad();
+  for (const auto& [name, parameter] : parameters) {
+    add("parameters/" + name, parameter);
+    const at::Tensor& gradient = parameter.grad();
     if (gradient.defined() && !parallel::is_gradient_mark(gradient))
-      add("gradients/" + item.key(), gradient);
+      add("gradients/" + name, gradient);
   }
 }
 

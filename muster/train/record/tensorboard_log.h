@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "muster/tensor/named_tensors.h"
 #include "muster/track/metrics_row.h"
 #include "muster/track/tensorboard/tensorboard.h"
 #include "muster/train/metrics/metric.h"
@@ -27,7 +28,7 @@ class TensorBoardLog {
 
   void row(const track::MetricsRow& row);
   /// Every parameter, and every gradient that there is.
-  void histograms(const torch::nn::Module& model, int64_t step);
+  void histograms(const tensor::NamedTensorList& parameters, int64_t step);
   /// The first samples of a batch // [N, C, H, W] float32 with 1 or 3 channels, stretched to
   /// the range from black to white; others are left out.
   void images(const at::Tensor& batch, int64_t step);

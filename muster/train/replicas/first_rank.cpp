@@ -29,11 +29,13 @@ void on_first_rank(const distributed::ProcessGroup& group, const std::function<v
   }
   if (own) throw *own;
   if (outcome.is_null()) return;
-  throw Error(static_cast<ErrorKind>(outcome[0].get<int>()),
-              {.refused = outcome[1].get<std::string>(),
-               .rule = outcome[2].get<std::string>(),
-               .value = outcome[3].get<std::string>(),
-               .hint = outcome[4].get<std::string>()});
+  const Error told(static_cast<ErrorKind>(outcome[0].get<int>()),
+                   {.refused = outcome[1].get<std::string>(),
+                    .rule = outcome[2].get<std::string>(),
+                    .value = outcome[3].get<std::string>(),
+                    .hint = outcome[4].get<std::string>()});
+  group.note_told_failure(0, told.what());
+  throw told;
 }
 
 bool from_first_rank(const distributed::ProcessGroup& group, bool value) {

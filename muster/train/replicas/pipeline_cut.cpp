@@ -89,13 +89,17 @@ double state_bytes_per_byte(const FitPlan& plan) {
   return bytes / static_cast<double>(parameter.nbytes());
 }
 
-/// By rank of a pipeline, the bytes that it may hold on its device, which has the whole module now.
+/// By rank of a pipeline, the bytes that it may hold on its device: its share of what is free
+/// among the ranks of this machine that have the same device, and what of the module is there now.
 /// Nothing on the CPU, whose memory the ranks share. Collective.
 std::vector<double> room_of_ranks(const StrategyRequest& request, int64_t ranks) {
   if (request.device.is_cpu()) return {};
-  auto free = static_cast<double>(tensor::free_bytes_of(request.device));
+  const auto sharing = std::ranges::count(request.plan.machine_devices, request.device);
+  double free = static_cast<double>(tensor::free_bytes_of(request.device)) /
+                static_cast<double>(std::max<int64_t>(1, sharing));
   for (const auto& tensors : {request.module->parameters(), request.module->buffers()})
-    for (const at::Tensor& tensor : tensors) free += static_cast<double>(tensor.nbytes());
+    for (const at::Tensor& tensor : tensors)
+      if (tensor.device() == request.device) free += static_cast<double>(tensor.nbytes());
   std::vector<double> room(static_cast<size_t>(ranks), free);
   int64_t rank = 0;
   for (const std::string& theirs : request.group.all_gather_text(shortest(free))) {
@@ -212,6 +216,7 @@ std::vector<BlockBytes> Measurements::bytes() const {
                          .value = concat(x.size()),
                          .hint = "take --activation-checkpointing blocks or every:K"});
     }
+    const parallel::BlockOnDevice there(block, request_.device);
     state.run_in(parallel::tensors_of(parallel::buffers_of(block)), [&] {
       const bool needs_gradient = !bytes.empty() && x[0].is_floating_point();
       const at::Tensor input = x[0].detach().requires_grad_(needs_gradient);

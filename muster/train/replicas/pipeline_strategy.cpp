@@ -42,6 +42,17 @@ std::string counted(int64_t count, std::string_view one, std::string_view severa
 Tensors number_of(size_t piece) { return {at::empty({static_cast<int64_t>(piece), 0})}; }
 size_t number_from(const Tensors& targets) { return static_cast<size_t>(targets.at(0).size(0)); }
 
+/// The weights that rank 0 has become those of all, as under any strategy.
+std::vector<parallel::Block> alike_blocks_of(const StrategyRequest& request,
+                                             std::string_view owner) {
+  std::vector<parallel::Block> blocks = blocks_of(request, owner);
+  if (request.group.world_size() == 1) return blocks;
+  for (const auto& tensors : {request.module->parameters(), request.module->buffers()}) {
+    for (const at::Tensor& tensor : tensors) request.group.broadcast(tensor.detach());
+  }
+  return blocks;
+}
+
 /// A replica on each row of ranks, a stage or several on each rank of it.
 class PipelineStrategy final : public Strategy {
  public:
@@ -54,7 +65,7 @@ class PipelineStrategy final : public Strategy {
         owner_(owner),
         device_(request.device),
         mesh_(group(), {{kData, -1}, {kStages, ranks}}),
-        cut_(cut_module(blocks_of(request, owner), request, options_, ranks, owner)),
+        cut_(cut_module(alike_blocks_of(request, owner), request, options_, ranks, owner)),
         calls_(names_of(cut_.blocks), request.generator),
         seed_(request.plan.options.seed) {
     const auto loss = [this](const Tensors& outputs, const Tensors& targets) {
@@ -73,7 +84,6 @@ class PipelineStrategy final : public Strategy {
                                                        .gathers_timeline = !options_.gantt.empty(),
                                                        .device = device_});
     find_own();
-    move_others(c10::kCPU);
     optimizer_ = make_optimizer(request.plan, request.rules, own_parameters());
   }
 
@@ -89,11 +99,6 @@ class PipelineStrategy final : public Strategy {
   void load_optimizer_state(const tensor::NamedTensorList& state) override;
 
   bool shards_weights() const override { return true; }
-  std::shared_ptr<void> whole_weights() override;
-  std::shared_ptr<void> whole_on_first_rank() override {
-    pipe_->gather_model(0);
-    return nullptr;
-  }
   std::vector<WeighedResult> evaluate(const BatchToCut& batch) override;
   void stand_aside(const BatchToCut& batch) override { infer(batch); }
   bool shares_buffers() override;
@@ -127,7 +132,6 @@ class PipelineStrategy final : public Strategy {
     return own_.contains(tensor.storage().unsafeGetStorageImpl());
   }
   tensor::NamedTensorList own_parameters() const;
-  void move_others(c10::Device device);
 
   PipelineStrategyOptions options_;
   std::string owner_;
@@ -177,16 +181,6 @@ tensor::NamedTensorList PipelineStrategy::own_parameters() const {
     if (is_own(item.value())) own.emplace_back(item.key(), item.value());
   }
   return own;
-}
-
-/// The units of other ranks' stages.
-void PipelineStrategy::move_others(c10::Device device) {
-  if (device_.is_cpu()) return;
-  const std::vector<int64_t> own = pipe_->stages();
-  for (size_t block = 0; block < cut_.blocks.size(); ++block) {
-    if (std::ranges::find(own, stage_of(block, cut_.first_block)) == own.end())
-      parallel::move_to(cut_.blocks[block], device);
-  }
 }
 
 /// What this rank gives to a step; what the loss needs besides stays here.
@@ -294,18 +288,6 @@ void PipelineStrategy::load_optimizer_state(const tensor::NamedTensorList& state
     if (!others.contains(entry.first.substr(entry.first.find('/') + 1))) own.push_back(entry);
   }
   optimizer().load_state({own, {}});
-}
-
-std::shared_ptr<void> PipelineStrategy::whole_weights() {
-  move_others(device_);
-  for (int rank = 0; rank < mesh_.size(kStages); ++rank) pipe_->gather_model(rank);
-  return {this, [](PipelineStrategy* self) {
-            try {
-              self->move_others(c10::kCPU);
-            } catch (const std::exception&) {
-              // They stay where they are: there was room for them.
-            }
-          }};
 }
 
 bool PipelineStrategy::shares_buffers() {

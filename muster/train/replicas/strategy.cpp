@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include <c10/core/GradMode.h>
+
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/optim/clip.h"
@@ -30,6 +32,11 @@ std::vector<WeighedResult> Strategy::evaluate(const BatchToCut& batch) {
 
 void Strategy::load_optimizer_state(const tensor::NamedTensorList& state) {
   optimizer().load_state({state, {}});
+}
+
+void Strategy::load_weights(const std::vector<tensor::LoadedTensor>& tensors) {
+  const c10::NoGradGuard no_grad;
+  for (const auto& [name, own, saved] : tensors) own.copy_(saved);
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const StrategyRequest& request) {

@@ -32,7 +32,7 @@ struct StrategyRequest {
   distributed::ProcessGroup group;
   ParameterRules rules;  ///< alike on all ranks
   // For a strategy that runs the module's units itself.
-  c10::Device device = c10::kCPU;  ///< of the module
+  c10::Device device = c10::kCPU;  ///< where the module trains; see StrategyEntry::places_units
   at::Generator generator = {};    ///< what the module draws from while it trains
   /// The task's step on the first so many samples, which are read once, for what is found out before
   /// the first one. Whoever calls it puts back what it draws and what units change. Not collective.
@@ -100,15 +100,13 @@ class Strategy {
   /// module has its weights already. Throws a usage error for a state that does not fit.
   virtual void load_optimizer_state(const tensor::NamedTensorList& state);
 
+  /// The module's tensors become what is saved of them; given alike on every rank.
+  virtual void load_weights(const std::vector<tensor::LoadedTensor>& tensors);
+
   // A strategy that shards the module's weights says so by all of these; else they are whole on
   // every rank, and these do nothing.
 
   virtual bool shards_weights() const { return false; }
-  /// While what it returns lives, the weights are whole on every rank, to be read, and written
-  /// alike on all.
-  virtual std::shared_ptr<void> whole_weights() { return nullptr; }
-  /// The same on rank 0 alone, to be read.
-  virtual std::shared_ptr<void> whole_on_first_rank() { return whole_weights(); }
   /// A task's evaluation of a batch, without gradients. Returns what this rank has seen of it, which
   /// may be nothing.
   virtual std::vector<WeighedResult> evaluate(const BatchToCut& batch);
@@ -120,7 +118,8 @@ class Strategy {
   virtual bool shares_buffers() { return false; }
   /// Which rank's task has seen whole steps.
   virtual int seeing_rank() const { return 0; }
-  /// `state` is the module's, by name: with whole weights on rank 0, on its CPU.
+  /// `state` is the module's, or a part of it, by name: with whole weights on rank 0, where they have
+  /// room.
   virtual tensor::NamedTensorList whole_state(tensor::NamedTensorList state) { return state; }
   /// The same with this rank's pieces instead, as far as it has some. Not collective.
   virtual tensor::NamedTensorList own_state(tensor::NamedTensorList state) { return state; }
@@ -177,6 +176,9 @@ struct StrategyEntry {
   /// How many of the ranks hold one model between them and see the same samples; null: each rank
   /// has its own. Throws a usage error unless they are whole replicas.
   int64_t (*ranks_per_replica)(int64_t world_size, const ParamValues& params) = nullptr;
+  /// Gets the module's units on the CPU, and brings them by itself to where it needs them, so that
+  /// no device ever has to hold all of them.
+  bool places_units = false;
 };
 
 /// Bytes of `bucket_mb` MiB. Throws a usage error that names `owner` for none, and for more than a

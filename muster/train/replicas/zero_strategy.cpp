@@ -1,6 +1,7 @@
 #include "muster/train/replicas/zero_strategy.h"
 
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -31,9 +32,7 @@ class ZeroStrategy final : public Strategy {
   tensor::NamedTensorList optimizer_state() override { return optimizer_.gather_state(); }
 
   bool shards_weights() const override { return shards_weights_; }
-  std::shared_ptr<void> whole_weights() override {
-    return std::make_shared<parallel::WholeWeights>(zero_.whole_weights());
-  }
+  void load_weights(const std::vector<tensor::LoadedTensor>& tensors) override;
   std::vector<WeighedResult> evaluate(const BatchToCut& batch) override {
     const auto pass = [&] { return batch.pass(batch.batch); };
     return {{shards_weights_ ? zero_.evaluate(pass) : pass(), batch.weight(batch.batch)}};
@@ -62,8 +61,7 @@ class ZeroStrategy final : public Strategy {
   tensor::NamedTensorList with_weights(tensor::NamedTensorList state,
                                        const tensor::NamedTensorList& weights) {
     std::map<std::string_view, at::Tensor> in_shards;
-    for (const auto& [name, parameter] : zero_.core().parameters().parameters())
-      in_shards[name] = at::Tensor();
+    for (const std::string& name : names_in_shards_) in_shards[name] = at::Tensor();
     for (const auto& [name, tensor] : weights) in_shards[name] = tensor;
     tensor::NamedTensorList out;
     for (auto& [name, tensor] : state) {
@@ -74,11 +72,37 @@ class ZeroStrategy final : public Strategy {
     return out;
   }
 
+  std::set<std::string, std::less<>> find_names_in_shards() {
+    std::set<std::string, std::less<>> names;
+    for (const parallel::ShardedParameters* part :
+         {&std::as_const(zero_.core().parameters()), zero_.core().frozen()}) {
+      if (part == nullptr) continue;
+      for (const auto& [name, parameter] : part->parameters()) names.insert(name);
+    }
+    return names;
+  }
+
   parallel::ShardedDataParallel<std::shared_ptr<torch::nn::Module>> zero_;
+  std::set<std::string, std::less<>> names_in_shards_ = find_names_in_shards();
   bool shards_gradients_ = zero_.core().shards_gradients();
   bool shards_weights_ = zero_.core().units() != nullptr;
   ShardedOptimizer optimizer_;
 };
+
+void ZeroStrategy::load_weights(const std::vector<tensor::LoadedTensor>& tensors) {
+  if (!shards_weights_) return Strategy::load_weights(tensors);
+  std::vector<tensor::LoadedTensor> whole;
+  tensor::NamedTensorList in_shards;
+  for (const tensor::LoadedTensor& tensor : tensors) {
+    if (names_in_shards_.contains(tensor.name)) {
+      in_shards.emplace_back(tensor.name, tensor.saved);
+    } else {
+      whole.push_back(tensor);
+    }
+  }
+  Strategy::load_weights(whole);
+  zero_.load_weights(in_shards);
+}
 
 }  // namespace
 

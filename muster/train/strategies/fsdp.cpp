@@ -27,7 +27,8 @@ void check_fsdp(const FitOptions& options, const FitNumbers& numbers, const Para
 }
 
 std::unique_ptr<Strategy> make_fsdp(StrategyRequest request, const ParamValues& params) {
-  parallel::ZeroOptions options{.stage = 3, .units = tensor::units_of(*request.module)};
+  parallel::ZeroOptions options{
+      .stage = 3, .units = tensor::units_of(*request.module), .device = request.device};
   if (options.units.empty()) {
     throw usage_error(
         {.refused = std::string(kFsdp),
@@ -50,6 +51,10 @@ extern constinit const StrategyEntry fsdp_entry{
     kFsdpParams,
     &check_fsdp,
     &make_fsdp,
-    /*takes_whole_task=*/true};
+    /*takes_whole_task=*/true,
+    /*recomputes_units=*/false,
+    /*takes_comm_hook=*/false,
+    /*ranks_per_replica=*/nullptr,
+    /*places_units=*/true};
 
 }  // namespace muster::train

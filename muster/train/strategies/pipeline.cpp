@@ -48,6 +48,7 @@ extern constinit const StrategyEntry pipeline_entry{
     [](int64_t world_size, const ParamValues& params) {
       return detail::ranks_of_pipeline(
           world_size, detail::pipeline_options(params, kPipeline), kPipeline);
-    }};
+    },
+    /*places_units=*/true};
 
 }  // namespace muster::train

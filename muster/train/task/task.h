@@ -111,7 +111,8 @@ class Task {
 
   /// From now on all steps are on this device: batches, and the generator of set_generator(). Called
   /// once, before anything is trained, where it is not the CPU. The default moves module(); override
-  /// it, and call that, for tensors that are not the module's.
+  /// it, and call that, for tensors that are not the module's. Under a strategy that spreads the
+  /// module's units over devices (fsdp, pipeline) their tensors have no elements meanwhile.
   virtual void move_to(c10::Device device);
 
   /// For optimizers of their own (a GAN): parts of module(), disjoint, in the order in which they

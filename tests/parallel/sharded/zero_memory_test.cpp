@@ -89,8 +89,12 @@ parallel::ZeroOptions zero_options(int stage) {
 }
 
 /// With `peak_from` 1 the peak is that of all steps.
-Bytes of_zero(int stage, int world, torch::Dtype dtype, int peak_from = 3) {
+/// The first `frozen` layers are not trained.
+Bytes of_zero(int stage, int world, torch::Dtype dtype, int peak_from = 3, size_t frozen = 0) {
   const auto train = [&](ProcessGroup group, auto net, const auto& step_done) {
+    for (size_t i = 0; i < frozen; ++i) {
+      for (auto& parameter : net[i]->parameters()) parameter.set_requires_grad(false);
+    }
     ShardedDataParallel zero(net, group, zero_options(stage));
     torch::optim::Adam adam(zero.shard(), 1e-3);
     if (peak_from == 1) step_done();
@@ -139,6 +143,14 @@ TEST_P(ZeroMemoryOf, IsAsTheFormulasSay) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ZeroMemoryOf, ::testing::Values(1, 2, 4));
+
+// 4/N of what is frozen, as long as nothing of it is needed; 16/N of the rest.
+TEST_P(ZeroMemoryOf, FrozenLayersIsThatOfTheirWeightsInShards) {
+  const double n = GetParam();
+  expect("stage 3, 5 of 6 frozen",
+         of_zero(3, GetParam(), torch::kFloat, 3, 5),
+         (5.0 * 4 + 16) / 6 / n);
+}
 
 // Backward of stage 2 holds the shard, two buckets on their way with their sums, and the one that
 // is being filled; never all gradients.

@@ -29,6 +29,7 @@ using test::difference;
 using test::error_of;
 using test::kUnitWidth;
 using test::rows_of;
+using test::sharded_and_alone;
 using test::state_of;
 using test::UnitNet;
 using test::UnitNetImpl;
@@ -36,46 +37,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 using Tensors = std::vector<torch::Tensor>;
-
-/// The weights after `train(net, zero-or-null, rows)` on each of so many ranks, or on one without
-/// shards.
-template <class Change>
-std::pair<Tensors, Tensors> sharded_and_alone(int world,
-                                              int64_t layers,
-                                              const Change& change,
-                                              ZeroOptions options = {}) {
-  UnitNet alone(layers);
-  change(*alone);
-  torch::optim::SGD sgd(test::trained_of(*alone), 0.1);
-  for (int step = 0; step < 3; ++step) {
-    sgd.zero_grad();
-    alone->forward(rows_of(0, 1)).square().mean().backward();
-    sgd.step();
-  }
-  Tensors state;
-  run_ranks(world, [&](ProcessGroup group) {
-    static std::mutex draws;
-    UnitNet net{nullptr};
-    {
-      const std::lock_guard lock(draws);
-      net = UnitNet(layers);
-    }
-    change(*net);
-    ZeroOptions mine = options;
-    mine.stage = 3;
-    if (mine.units.empty()) mine.units = net->units();
-    ShardedDataParallel zero(net, group, mine);
-    torch::optim::SGD sgd(zero.shard(), 0.1);
-    for (int step = 0; step < 3; ++step) {
-      sgd.zero_grad();
-      zero->forward(rows_of(group.rank(), world)).square().mean().backward();
-      zero.step(sgd);
-    }
-    const auto whole = zero.whole_weights();
-    if (group.rank() == 0) state = copies(state_of(*net));
-  });
-  return {state, state_of(*alone)};
-}
 
 TEST(ZeroUnits, MayRunInAnyOrderAndSeveralTimes) {
   for (const std::vector<size_t>& order : std::vector<std::vector<size_t>>{
@@ -89,16 +50,6 @@ TEST(ZeroUnits, MayRunInAnyOrderAndSeveralTimes) {
 TEST(ZeroUnits, MayBeSomeOfTheLayersOnly) {
   const auto [sharded, alone] =
       sharded_and_alone(2, 3, [](UnitNetImpl&) {}, {.units = {{"layer1"}}});
-  EXPECT_LE(difference(sharded, alone), 1e-12);
-}
-
-TEST(ZeroUnits, MayHaveFrozenParameters) {
-  const auto freeze = [](UnitNetImpl& net) {
-    net.layers[1]->weight.set_requires_grad(false);
-    net.layers[2]->bias.set_requires_grad(false);
-    net.first->weight.set_requires_grad(false);
-  };
-  const auto [sharded, alone] = sharded_and_alone(2, 3, freeze);
   EXPECT_LE(difference(sharded, alone), 1e-12);
 }
 

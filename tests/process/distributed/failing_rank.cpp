@@ -6,6 +6,8 @@
 //   note:MS         the same, and notes it first, as `muster train` does
 //   exit:MS         says it, and exits after MS without a look back
 //   segv:MS         the same, by a signal
+//   tell:MS         tells the others, and then as note
+//   told            hears of that, and fails because of it
 //   second          waits until one of the others has failed, and then fails by itself
 //   leave           returns in good order
 //   send:MS         sends to the next rank after MS, and returns in good order
@@ -48,6 +50,18 @@ std::string fifo() {
 void be_late() {
   if (!fifo().empty()) ::close(::open(fifo().c_str(), O_WRONLY));
   std::this_thread::sleep_for(std::chrono::milliseconds(late_ms));
+}
+
+/// One of the ranks says why it fails; who hears of it ends of that.
+void end_of_what_is_told(const ProcessGroup& group, const std::string& how) {
+  const auto texts = group.all_gather_text(how == "tell" ? "my own error" : "");
+  if (how == "tell") throw std::runtime_error("my own error");
+  int culprit = 0;
+  while (texts[static_cast<size_t>(culprit)].empty()) ++culprit;
+  const std::string what =
+      muster::concat("rank ", culprit, " said: ", texts[static_cast<size_t>(culprit)]);
+  group.note_told_failure(culprit, what);
+  throw std::runtime_error(what);
 }
 
 void fail(const std::string& how) {
@@ -104,6 +118,7 @@ void train(const std::string& backend, const std::string& how) {
     if (how == "leave") return;
     if (how == "again") return make_another_group(backend);
     if (how == "send" || how == "receive") return pass_on(group, how == "send");
+    if (how == "tell" || how == "told") end_of_what_is_told(group, how);
     if (step == 3) fail(how);
   }
 }
@@ -128,7 +143,9 @@ int main(int argc, char** argv) {
     train(argv[1], words[0]);
     return 0;
   } catch (const std::exception& error) {
-    if (words[0] == "note") muster::diagnose::note_failure(error.what());
+    const bool notes = words[0] == "note" || words[0] == "tell" || words[0] == "told";
+    if (words[0] == "tell") be_late();
+    if (notes) muster::diagnose::note_failure(error.what());
     std::fprintf(stderr, "error: %s\n", error.what());
     if (words[0] == "catch" || words[0] == "note") be_late();
   }

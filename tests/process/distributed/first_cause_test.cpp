@@ -36,6 +36,7 @@ struct Failure {
 const Failure kFailures[] = {{"throw", false},
                              {"catch", false},
                              {"note", false},
+                             {"tell", false},
                              {"exit", false},
                              {"segv", false},
                              {"throw", true},
@@ -65,7 +66,7 @@ TEST(FirstCause, IsNamedThoughItsEndIsSeenLater) {
     const int first = ranks.part();
     const std::string backend = backends.part() == 0 ? "gloo" : "shm";
     const int late = late_ms(lateness.share());
-    std::vector<std::string> hows(kRanksOfJob, "go-on");
+    std::vector<std::string> hows(kRanksOfJob, failure.how == "tell" ? "told" : "go-on");
     hows[size_t(first)] = concat(failure.how, ":", late);
     if (failure.has_second) hows[size_t((first + 1) % kRanksOfJob)] = "second";
     SCOPED_TRACE(concat("job ", job, ": ", backend, " ", join(hows, ",")));

@@ -242,6 +242,42 @@ TEST(DeviceCommand, ADeviceThatIsTooSmallEndsTheRunWithWhatItLacks) {
   EXPECT_THAT(step.err, HasSubstr("fake:0 is out of memory in the first step: "));
 }
 
+// Of 1.6 MB of weights no device holds more than 1.5, at no time: not at the start, nor where a cut
+// is measured, a run goes on, or its best weights are tested.
+TEST(DeviceCommand, AModelWhoseWeightsNoDeviceHoldsTrainsOnSeveral) {
+  const test::Folder folder;
+  const std::vector<std::string> environment{"MUSTER_FAKE_DEVICES=4", "MUSTER_FAKE_BYTES=1500000"};
+  const Words model{"--model",
+                    "mlp:hidden=128,layers=24",
+                    "--optimizer",
+                    "sgd:momentum=0",
+                    "--test-weights",
+                    "best",
+                    "--limit-train-batches",
+                    "3",
+                    "--limit-val-batches",
+                    "1"};
+  const auto on = [&](const char* name, const Words& more) {
+    return test::joined(small(folder.path() / name, model), more);
+  };
+  const DeviceRun one = device_run(on("one", {"--device", "fake:0"}), environment);
+  EXPECT_EQ(one.code, 1);
+  EXPECT_THAT(one.err, HasSubstr("fake:0 is out of memory at the start"));
+  const DeviceRun cpu = device_run(on("cpu", {"--strategy", "single"}));
+  ASSERT_EQ(cpu.code, 0) << cpu.err;
+  for (const std::string strategy : {"fsdp", "pipeline:micro_batches=2"}) {
+    SCOPED_TRACE(strategy);
+    const std::string name = strategy.substr(0, 4);
+    const Words place{"--strategy", strategy, "--device", "fake", "--devices", "4"};
+    const DeviceRun run = device_run(on(name.c_str(), place), environment);
+    ASSERT_EQ(run.code, 0) << run.err;
+    const DeviceRun more = device_run(
+        test::joined({"train", "--resume", folder.path() / name, "--epochs", "3"}, place),
+        environment);
+    EXPECT_EQ(more.code, 0) << more.err;
+  }
+}
+
 TEST(DeviceCommand, RanksThatShareADeviceSaySo) {
   const test::Folder folder;
   const DeviceRun run =

@@ -10,6 +10,7 @@
 #include "tests/process/train/train_words.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -95,6 +96,43 @@ void kill_rank(Launched& job, int rank, std::string_view seen, int times) {
   ::kill(ranks[static_cast<size_t>(rank)], SIGKILL);
   EXPECT_EQ(job.wait(kStrategyLimit).code, 1) << job.err();
   EXPECT_TRUE(job.nothing_left());
+}
+
+// On several machines each is told by itself.
+TEST(StrategyCommand, RefusesRanksThatWereToldUnlikeThings) {
+  const test::Folder folder;
+  const std::string words =
+      join(test::train_uneven({"--epochs", "1", "--output", folder.path() / "out"}), " ");
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"--lr 0.0$((RANK+1))", "lr 0.01 on rank 0, 0.02 on rank 1"},
+      {"--strategy $([ $RANK = 0 ] && echo ddp || echo zero2)",
+       "strategy ddp on rank 0, zero2 on rank 1"},
+      {"--seed $RANK --precision $([ $RANK = 0 ] && echo 32 || echo bf16-mixed)",
+       "precision 32 on rank 0, bf16-mixed on rank 1; seed 0 on rank 0, 1 on rank 1"},
+  };
+  for (const auto& [flags, says] : cases) {
+    SCOPED_TRACE(flags);
+    Launched program({"run",
+                      "--nproc-per-node",
+                      "2",
+                      "--",
+                      "sh",
+                      "-c",
+                      concat("exec ", test::program_path("muster"), ' ', words, ' ', flags)});
+    EXPECT_NE(program.wait(kStrategyLimit).code, 0);
+    EXPECT_THAT(program.err(), HasSubstr(concat("all ranks train alike (got ", says, ")")));
+    EXPECT_FALSE(fs::exists(folder.path() / "out" / "metrics.csv"));
+  }
+  Launched of_each(
+      {"run",
+       "--nproc-per-node",
+       "2",
+       "--",
+       "sh",
+       "-c",
+       concat(
+           "export OMP_NUM_THREADS=$((RANK+1)); exec ", test::program_path("muster"), ' ', words)});
+  EXPECT_EQ(of_each.wait(kStrategyLimit).code, 0) << of_each.err();
 }
 
 TEST(ZeroCommand, AKilledRunGoesOnWithOtherRanksAndStrategies) {

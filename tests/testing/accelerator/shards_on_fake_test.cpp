@@ -18,7 +18,7 @@ using parallel::ShardedDataParallel;
 using testing::FakeAccelerator;
 using ::testing::HasSubstr;
 
-constexpr int64_t kDeepWidth = 256, kDeepLayers = 12;
+constexpr int64_t kDeepWidth = 256, kDeepLayers = 24;
 constexpr int64_t kDeepLayerBytes = 4 * kDeepWidth * kDeepWidth;
 
 struct DeepNetImpl : torch::nn::Module {
@@ -100,6 +100,67 @@ TEST(ShardsOnFake, OfAModelThatOneDeviceDoesNotHoldAreTrainedOnTwo) {
   EXPECT_THAT(test::error_of([] { train_sharded(2, /*on_cpu=*/false); }),
               HasSubstr("out of memory"));
   EXPECT_NO_THROW(train_sharded(3, /*on_cpu=*/false));
+}
+
+struct DeepRun {
+  std::vector<torch::Tensor> trained, loaded;  // weights on rank 0
+};
+
+/// SGD on four ranks, of a module that stays on the CPU until it is wrapped; and its weights as
+/// another module has them that they were loaded into.
+DeepRun train_from_host(bool on_cpu) {
+  constexpr int kRanks = 4;
+  std::vector<DeepNet> nets, others;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    nets.emplace_back();
+    others.emplace_back();
+  }
+  DeepRun run;
+  testing::run_ranks(kRanks, [&](ProcessGroup group) {
+    const auto rank = static_cast<size_t>(group.rank());
+    const c10::Device device = on_cpu ? c10::kCPU : FakeAccelerator::device(group.rank());
+    parallel::ZeroOptions options = sharding_of(3);
+    options.device = device;
+    parallel::NamedTensors of_first_rank, whole;
+    {
+      ShardedDataParallel zero(nets[rank], group, options);
+      torch::optim::SGD sgd(zero.shard(), 0.1);
+      const torch::Tensor rows = torch::linspace(-1, 1, 8 * kDeepWidth).view({8, kDeepWidth});
+      const torch::Tensor own = rows.narrow(0, group.rank() * 2, 2).to(device);
+      for (int step = 0; step < 3; ++step) {
+        sgd.zero_grad();
+        zero->forward(own).square().mean().backward();
+        zero.step(sgd);
+      }
+      of_first_rank = zero.gather_weights();
+    }
+    for (const auto& item : others[rank]->named_parameters()) {
+      const at::Tensor told = rank == 0 ? of_first_rank.at(whole.size()).second
+                                        : torch::empty({kDeepWidth, kDeepWidth});
+      group.broadcast(told);
+      whole.emplace_back(item.key(), told);
+      if (rank == 0) run.trained.push_back(told);
+    }
+    ShardedDataParallel zero(others[rank], group, options);
+    zero.load_weights(whole);
+    for (const auto& [name, tensor] : zero.gather_weights()) run.loaded.push_back(tensor);
+  });
+  return run;
+}
+
+TEST(ShardsOnFake, OfWeightsThatNoDeviceHoldsComeFromTheHostUnitByUnit) {
+  const DeepRun expected = train_from_host(/*on_cpu=*/true);
+  const int64_t all = kDeepLayers * kDeepLayerBytes;
+  const FakeAccelerator fake({.devices = 4, .bytes_per_device = all * 95 / 100});
+  EXPECT_THAT(test::error_of([] { DeepNet()->to(FakeAccelerator::device(0)); }),
+              HasSubstr("out of memory"));
+  const DeepRun run = train_from_host(/*on_cpu=*/false);
+  ASSERT_EQ(run.trained.size(), static_cast<size_t>(kDeepLayers));
+  ASSERT_EQ(run.loaded.size(), static_cast<size_t>(kDeepLayers));
+  for (size_t i = 0; i < run.trained.size(); ++i) {
+    EXPECT_TRUE(test::same_bits(run.trained[i], expected.trained[i])) << i;
+    EXPECT_TRUE(test::same_bits(run.loaded[i], run.trained[i])) << i;
+  }
 }
 
 }  // namespace

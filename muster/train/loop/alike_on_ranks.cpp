@@ -1,0 +1,139 @@
+#include "muster/train/loop/alike_on_ranks.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+
+namespace muster::train {
+namespace {
+
+using Words = std::map<std::string, std::string>;
+
+/// What a rank has, for comparison and for people.
+struct Start {
+  std::string key, words;
+};
+
+// Ranks may see the folder under different paths; plan and sums tell a checkpoint from that of
+// another run at the same step.
+Start start_of(const std::optional<Checkpoint>& resume) {
+  if (!resume) return {"", "no checkpoint"};
+  const size_t digest = std::hash<std::string>{}(json_text(resume->plan) + json_text(resume->loop));
+  return {concat(resume->position.step, ' ', digest),
+          concat("step ",
+                 resume->position.step,
+                 resume->folder.empty() ? "" : " of " + resume->folder.string())};
+}
+
+Start data_of(const FitPlan& plan) {
+  return {concat(plan.train_samples,
+                 ' ',
+                 plan.train_fingerprint,
+                 ' ',
+                 plan.validation_fingerprint,
+                 ' ',
+                 plan.test_fingerprint),
+          concat(plan.train_samples,
+                 " samples (fingerprint ",
+                 plan.train_fingerprint,
+                 ", to test ",
+                 plan.test_fingerprint,
+                 ")")};
+}
+
+/// `key` is what is compared; the words are of checkpoint and data, whichever differs.
+void check_same_start(const std::string& key,
+                      const FitPlan& plan,
+                      const distributed::ProcessGroup& group,
+                      const std::optional<Checkpoint>& resume) {
+  const std::string words = concat(start_of(resume).words, " and ", data_of(plan).words);
+  const std::vector<std::string> all = group.all_gather_text(concat(key, '\n', words));
+  const auto key_of = [](const std::string& text) { return text.substr(0, text.find('\n')); };
+  const auto words_of = [](const std::string& text) { return text.substr(text.find('\n') + 1); };
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (key_of(all[rank]) == key_of(all[0])) continue;
+    throw usage_error(
+        {.refused = resume ? "--resume" : "--data",
+         .rule = "all ranks go on from one checkpoint and train on the same data",
+         .value =
+             concat("rank 0 has ", words_of(all[0]), ", rank ", rank, " has ", words_of(all[rank])),
+         .hint = "name an output folder that all machines see, and one copy of the data for each"});
+  }
+}
+
+/// Options that may differ: how a machine computes; where its data and weights are, of which the data
+/// are compared and the weights are rank 0's; how many samples are held out, if the data say it.
+constexpr std::string_view kMayDiffer[] = {"device",
+                                           "devices",
+                                           "backend",
+                                           "workers",
+                                           "data",
+                                           "data_dir",
+                                           "weights",
+                                           "validation_split",
+                                           "validation_samples"};
+
+/// By name what must be alike: options of a fit, of the program's more if it recorded them, and the
+/// numbers and switches among the flags of its own, whose texts may be paths.
+Words options_of(const FitPlan& plan) {
+  const FitNumbers none;
+  const Json numbers = to_json(none), known = to_json(TrainOptions(), none);
+  Words words;
+  const auto take = [&](const std::string& name, const Json& value) {
+    if (std::ranges::find(kMayDiffer, name) == std::end(kMayDiffer) && !numbers.contains(name))
+      words[name] = value.is_string() ? value.get<std::string>() : json_text(value);
+  };
+  const Json own = to_json(plan.options, none);
+  for (const auto& [name, value] : own.items()) take(name, value);
+  for (const auto& [name, value] : plan.record.items()) {
+    if (known.contains(name)) take(name, value);
+    if (!value.is_object()) continue;
+    for (const auto& [flag, said] : value.items())
+      if (said.is_number() || said.is_boolean()) take(flag, said);
+  }
+  return words;
+}
+
+/// Machines of one run may each have been told something else.
+void check_same_options(const FitPlan& plan, const distributed::ProcessGroup& group) {
+  const std::vector<std::string> all = group.all_gather_text(json_text(Json(options_of(plan))));
+  const auto words_of = [&](size_t rank) {
+    return parse_json(all[rank], "what a rank says of its options").get<Words>();
+  };
+  const Words first = words_of(0);
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    const Words theirs = words_of(rank);
+    std::vector<std::string> differences;
+    for (const auto& [name, word] : first) {
+      const auto found = theirs.find(name);  // rank 0 alone may have recorded more
+      if (found == theirs.end() || found->second == word) continue;
+      differences.push_back(
+          concat(name, ' ', word, " on rank 0, ", found->second, " on rank ", rank));
+    }
+    if (differences.empty()) continue;
+    throw usage_error({.refused = "the ranks' options",
+                       .rule = "all ranks train alike",
+                       .value = join(differences, "; "),
+                       .hint = "give every machine the same flags"});
+  }
+}
+
+}  // namespace
+
+void check_alike_on_ranks(const FitPlan& plan,
+                          const distributed::ProcessGroup& group,
+                          const std::optional<Checkpoint>& resume) {
+  if (group.world_size() == 1) return;
+  check_same_start(start_of(resume).key, plan, group, resume);
+  check_same_options(plan, group);
+  check_same_start(data_of(plan).key, plan, group, resume);
+}
+
+}  // namespace muster::train
