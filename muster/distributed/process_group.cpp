@@ -32,6 +32,12 @@ const c10::intrusive_ptr<c10d::Store>& ProcessGroup::store() const { return stat
 
 at::Device ProcessGroup::device() const { return state_->device; }
 
+at::Device ProcessGroup::host_device() const {
+  for (const at::Device kind : c10d()->getDeviceTypes())
+    if (kind.is_cpu()) return at::kCPU;
+  return device();
+}
+
 void ProcessGroup::note_told_failure(int rank, const std::string& what) const {
   if (!state_->made_from.exchange) diagnose::note_failure_of_peers(what, {world_rank(rank)});
 }

@@ -68,6 +68,9 @@ class ProcessGroup {
 
   /// Where this group's tensors live: the CPU, or this rank's device.
   at::Device device() const;
+  /// From and to where weights and state travel that are for a host: the CPU, where a message takes
+  /// nothing of a device's memory, or device(), if this group moves no tensors of the CPU.
+  at::Device host_device() const;
 
   // Collectives: any shape and dtype that the backend moves. They block until this rank has the
   // result; the same with _async return at once, see Work. They throw a usage error for a tensor

@@ -214,6 +214,7 @@ void RankModel::gather(int root) {
     for (const NamedTensors& part : {here.parameters(), here.buffers()})
       for (const auto& [name, tensor] : part) all.push_back(tensor.detach());
     if (ranks.rank() == owner) {
+      for (at::Tensor& tensor : all) tensor = tensor.to(ranks.host_device());
       post.send(root, tag, {all, {}});
       continue;
     }

@@ -105,7 +105,7 @@ at::Tensor ShardedParameters::collect(const std::string& name,
                                       const std::vector<ShardPiece>& pieces) const {
   if (group_.rank() != 0) {
     if (own.defined()) {
-      std::vector<at::Tensor> sent{own.contiguous().to(group_.device())};
+      std::vector<at::Tensor> sent{own.contiguous().to(group_.host_device())};
       group_.c10d()->send(sent, 0, 0)->wait();
     }
     return {};
@@ -119,7 +119,7 @@ at::Tensor ShardedParameters::collect(const std::string& name,
     at::Tensor part = own;
     if (rank != 0) {
       std::vector<at::Tensor> received{at::empty(
-          {piece.end - piece.begin}, at::TensorOptions().dtype(dtype).device(group_.device()))};
+          {piece.end - piece.begin}, at::TensorOptions().dtype(dtype).device(group_.host_device()))};
       group_.c10d()->recv(received, rank, 0)->wait();
       part = received[0];
     }
@@ -133,12 +133,12 @@ at::Tensor ShardedParameters::collect_number(const at::Tensor& own,
                                              int owner) const {
   if (owner == 0) return group_.rank() == 0 ? own.cpu() : at::Tensor();
   if (group_.rank() == owner) {
-    std::vector<at::Tensor> sent{own.reshape({1}).to(group_.device())};
+    std::vector<at::Tensor> sent{own.reshape({1}).to(group_.host_device())};
     group_.c10d()->send(sent, 0, 0)->wait();
   }
   if (group_.rank() != 0) return {};
   std::vector<at::Tensor> received{
-      at::empty({1}, at::TensorOptions().dtype(dtype).device(group_.device()))};
+      at::empty({1}, at::TensorOptions().dtype(dtype).device(group_.host_device()))};
   group_.c10d()->recv(received, owner, 0)->wait();
   return received[0].cpu().reshape({});
 }

@@ -88,10 +88,12 @@ std::optional<std::string> first_not_finite(const tensor::NamedTensorList& tenso
   const c10::NoGradGuard no_grad;
   const auto is_finite = [](const at::Tensor& tensor) {
     if (!tensor.is_floating_point() && !tensor.is_complex()) return true;
-    // The sum in float64 of finite float32 values is finite, and one with a NaN or an infinity is
-    // not; it takes no memory. Only values of float64 may be finite and their sum not.
-    if (tensor.is_floating_point() && std::isfinite(tensor.sum(at::kDouble).item<double>()))
-      return true;
+    // A sum with a NaN or an infinity in it is not finite, and in its own dtype it takes no memory.
+    // Only large finite values have such a sum, too.
+    if (tensor.is_floating_point()) {
+      const auto sum = tensor.element_size() < 4 ? tensor.sum(at::kFloat) : tensor.sum();
+      if (std::isfinite(sum.item<double>())) return true;
+    }
     return tensor.isfinite().all().item<bool>();
   };
   for (const auto& [name, tensor] : tensors) {

@@ -17,7 +17,8 @@ tensor::NamedTensorList gather_named(const distributed::ProcessGroup& group,
   const std::vector<std::string> all = group.gather_text(heads.dump());
   tensor::NamedTensorList gathered;
   if (group.rank() != 0) {
-    for (const auto& [name, tensor] : own) group.send(tensor.contiguous().to(group.device()), 0);
+    for (const auto& [name, tensor] : own)
+      group.send(tensor.contiguous().to(group.host_device()), 0);
     return gathered;
   }
   for (const auto& [name, tensor] : own) gathered.emplace_back(name, tensor.cpu());
@@ -25,7 +26,7 @@ tensor::NamedTensorList gather_named(const distributed::ProcessGroup& group,
     for (const Json& head : Json::parse(all[static_cast<size_t>(rank)])) {
       const auto dtype = static_cast<at::ScalarType>(head[1].get<int>());
       const at::Tensor tensor = at::empty(head[2].get<std::vector<int64_t>>(),
-                                          at::TensorOptions().dtype(dtype).device(group.device()));
+                                          at::TensorOptions().dtype(dtype).device(group.host_device()));
       group.recv(tensor, rank);
       gathered.emplace_back(head[0].get<std::string>(), tensor.cpu());
     }
