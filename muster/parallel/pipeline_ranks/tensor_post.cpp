@@ -61,9 +61,7 @@ Words words_of(const Handed& handed, WayOf&& way_of) {
 }  // namespace
 
 TensorPost::TensorPost(distributed::ProcessGroup group, std::chrono::milliseconds timeout)
-    : group_(std::move(group)),
-      timeout_(timeout),
-      head_device_(group_.host_device()) {}
+    : group_(std::move(group)), timeout_(timeout), head_device_(group_.host_device()) {}
 
 bool TensorPost::moves(c10::DeviceType type) const {
   const auto& types = group_.c10d()->getDeviceTypes();

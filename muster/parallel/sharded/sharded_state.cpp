@@ -118,8 +118,9 @@ at::Tensor ShardedParameters::collect(const std::string& name,
     if (piece.begin == piece.end) continue;
     at::Tensor part = own;
     if (rank != 0) {
-      std::vector<at::Tensor> received{at::empty(
-          {piece.end - piece.begin}, at::TensorOptions().dtype(dtype).device(group_.host_device()))};
+      std::vector<at::Tensor> received{
+          at::empty({piece.end - piece.begin},
+                    at::TensorOptions().dtype(dtype).device(group_.host_device()))};
       group_.c10d()->recv(received, rank, 0)->wait();
       part = received[0];
     }

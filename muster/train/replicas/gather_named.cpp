@@ -25,8 +25,9 @@ tensor::NamedTensorList gather_named(const distributed::ProcessGroup& group,
   for (int rank = 1; rank < group.world_size(); ++rank) {
     for (const Json& head : Json::parse(all[static_cast<size_t>(rank)])) {
       const auto dtype = static_cast<at::ScalarType>(head[1].get<int>());
-      const at::Tensor tensor = at::empty(head[2].get<std::vector<int64_t>>(),
-                                          at::TensorOptions().dtype(dtype).device(group.host_device()));
+      const at::Tensor tensor =
+          at::empty(head[2].get<std::vector<int64_t>>(),
+                    at::TensorOptions().dtype(dtype).device(group.host_device()));
       group.recv(tensor, rank);
       gathered.emplace_back(head[0].get<std::string>(), tensor.cpu());
     }
