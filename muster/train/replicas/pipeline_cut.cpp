@@ -1,6 +1,7 @@
 #include "muster/train/replicas/pipeline_cut.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <optional>
 #include <set>
@@ -156,8 +157,13 @@ class Measurements {
             std::min<int64_t>(2, request.plan.batch_per_rank),
             (request.plan.batch_per_rank + options.micro_batches - 1) / options.micro_batches)) {}
 
-  /// With which a step is shortest, of those with which ranks have room enough, if there are such.
-  pipeline::Split split(const std::vector<double>& room) const;
+  struct Found {
+    pipeline::Split first_block;
+    double times_room = 1;  // of PipelineCut
+  };
+  /// With which a step is shortest, of those for which ranks have room enough; if there are none, of
+  /// those that want least more than there is (within 1 %).
+  Found split(const std::vector<double>& room) const;
   /// A rank's units within a budget of bytes, all micro-batches together that its schedule has in
   /// flight there.
   std::vector<bool> checkpoints(const parallel::BlockRule& budget,
@@ -174,7 +180,7 @@ class Measurements {
   int64_t rows_;  // of a micro-batch
 };
 
-pipeline::Split Measurements::split(const std::vector<double>& room) const {
+Measurements::Found Measurements::split(const std::vector<double>& room) const {
   const tensor::GeneratorAsItWas generator(request_.generator);
   const PrecisionGuard guard(request_.plan.precision.kind, request_.device);
   const Pass pass = request_.example(rows_);
@@ -189,16 +195,29 @@ pipeline::Split Measurements::split(const std::vector<double>& room) const {
        .repeats = 3,
        .threads_per_rank = at::get_num_threads(),
        .bytes_beside_parameter = 1 + state_bytes_per_byte(request_.plan)});
-  const auto choose = [&](const std::vector<double>& memory_bytes) {
+  const auto within = [&](std::vector<double> memory_bytes, double times) {
+    for (double& bytes : memory_bytes) bytes *= times;
     return pipeline::choose_plan([&](int64_t) { return costs; },
                                  {.ranks = ranks_,
                                   .schedules = {options_.schedule},
                                   .micro_batches = {options_.micro_batches}},
                                  {.memory_bytes = memory_bytes});
   };
-  std::optional<pipeline::PipelinePlan> plan = choose(room);
-  if (!plan) plan = choose({});
-  return plan.value().partition.first_block;
+  if (const auto plan = within(room, 1)) return {plan->partition.first_block};
+  pipeline::Partition least = within({}, 1).value().partition;
+  double fits = 1, too_small = 1;  // these times the room
+  for (size_t rank = 0; rank < room.size(); ++rank)
+    fits = std::max(fits, least.rank_bytes[rank] / std::max(1.0, room[rank]));
+  while (fits > 1.01 * too_small) {
+    const double between = std::sqrt(fits * too_small);
+    if (const auto plan = within(room, between)) {
+      least = plan->partition;
+      fits = between;
+    } else {
+      too_small = between;
+    }
+  }
+  return {least.first_block, fits};
 }
 
 std::vector<BlockBytes> Measurements::bytes() const {
@@ -357,7 +376,13 @@ PipelineCut cut_module(std::vector<Block> blocks,
   if (split == kMeasuredSplit) {
     cut.is_measured = true;
     const std::vector<double> room = room_of_ranks(request, ranks);
-    split = found_by_first_rank(request.group, [&] { return text_of_split(measured.split(room)); });
+    const std::string found = found_by_first_rank(request.group, [&] {
+      const Measurements::Found first = measured.split(room);
+      return concat(text_of_split(first.first_block), ' ', shortest(first.times_room));
+    });
+    const size_t space = found.find(' ');
+    split = found.substr(0, space);
+    cut.times_room = to_double(found.substr(space + 1)).value();
   }
   cut.first_block = split_from(split, owner);
   require_stages(cut, owner);

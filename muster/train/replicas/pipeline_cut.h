@@ -28,6 +28,9 @@ struct PipelineCut {
   pipeline::Split first_block;     ///< by stage
   std::vector<bool> checkpointed;  ///< by block; empty: none
   bool is_measured = false;        ///< the stages, now
+  /// Of a measured one where none fits into the ranks' memory: how many times what a rank has it
+  /// takes, which is the least; else 1.
+  double times_room = 1;
 };
 
 /// "0/3/5" -> {0, 3, 5}. Throws a usage error that names `owner` for another text.

@@ -315,6 +315,11 @@ std::string PipelineStrategy::line() const {
       cut_.is_measured
           ? concat(" (measured; the same again: split=", text_of_split(cut_.first_block), ")")
           : "",
+      cut_.times_room > 1
+          ? concat("; no cut fits into the memory that is free: this one wants least, ",
+                   fixed(100 * (cut_.times_room - 1), 0),
+                   " % more")
+          : "",
       again > 0 ? concat("; ", again, " of ", cut_.blocks.size(), " units run again") : "");
 }
 

@@ -19,6 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::Words;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using testing_process::Launched;
 
@@ -287,6 +288,14 @@ TEST(DeviceCommand, AModelWhoseWeightsNoDeviceHoldsTrainsOnSeveral) {
         environment);
     EXPECT_EQ(more.code, 0) << more.err;
   }
+  const DeviceRun none = device_run(
+      on("none", {"--strategy", "pipeline:micro_batches=2", "--device", "fake", "--devices", "4"}),
+      devices_of(700'000));
+  EXPECT_EQ(none.code, 1);
+  EXPECT_THAT(none.err,
+              ContainsRegex("no cut fits into the memory that is free: this one wants "
+                            "least, (29|30|31) % more\n"));
+  EXPECT_THAT(none.err, HasSubstr("backward of stage "));
 }
 
 TEST(DeviceCommand, RanksThatShareADeviceSaySo) {
