@@ -11,6 +11,7 @@
 #include "muster/distributed/meet/choose_backend.h"
 #include "muster/distributed/meet/host.h"
 #include "muster/distributed/thread/thread_groups.h"
+#include "muster/distributed/thread/told_failure.h"
 #include "muster/tensor/vector_math.h"
 
 namespace muster::distributed {
@@ -39,7 +40,10 @@ at::Device ProcessGroup::host_device() const {
 }
 
 void ProcessGroup::note_told_failure(int rank, const std::string& what) const {
-  if (!state_->made_from.exchange) diagnose::note_failure_of_peers(what, {world_rank(rank)});
+  if (state_->made_from.exchange)
+    told_failure_of_thread() = what;
+  else
+    diagnose::note_failure_of_peers(what, {world_rank(rank)});
 }
 
 ThreadWorld::ThreadWorld(int world_size,

@@ -13,6 +13,7 @@
 #include "muster/distributed/monitor/monitored_backend.h"
 #include "muster/distributed/process_group.h"
 #include "muster/distributed/thread/thread_groups.h"
+#include "muster/distributed/thread/told_failure.h"
 #include "muster/tensor/intraop_threads.h"
 #include "muster/tensor/what_of.h"
 
@@ -49,7 +50,7 @@ void ThreadWorld::run(const std::function<void(ProcessGroup)>& rank_main,
       ->shared<ThreadGroups>("groups", [&] { return std::make_shared<ThreadGroups>(world_size()); })
       ->begin_again();
   std::mutex mutex;
-  std::exception_ptr first;
+  std::exception_ptr first, first_told;
   const auto play = [&](int rank) {
     tensor::set_own_intraop_threads(intraop_threads);
     // Dropped after the error is kept: the others fail when it is, and come second.
@@ -60,10 +61,14 @@ void ThreadWorld::run(const std::function<void(ProcessGroup)>& rank_main,
       leave(rank, "");
     } catch (...) {
       const std::exception_ptr error = error_of_rank(rank);
+      const std::string& told = told_failure_of_thread();
+      const bool was_told = !told.empty() && tensor::what_of(error).find(told) != std::string::npos;
       {
-        // Kept before the others are released, so that their follow-up errors come second.
+        // Kept before the others are released, so that their follow-up errors come second. What a
+        // rank was told of another comes second, whoever is quicker.
         const std::lock_guard lock(mutex);
-        if (!first) first = error;
+        std::exception_ptr& kept = was_told ? first_told : first;
+        if (!kept) kept = error;
       }
       if (mine) record_failure(*mine, tensor::what_of(error));
       leave(rank, tensor::what_of(error));
@@ -73,6 +78,7 @@ void ThreadWorld::run(const std::function<void(ProcessGroup)>& rank_main,
   for (int rank = 0; rank < world_size(); ++rank) threads.emplace_back(play, rank);
   for (std::thread& thread : threads) thread.join();
   if (first) std::rethrow_exception(first);
+  if (first_told) std::rethrow_exception(first_told);
 }
 
 }  // namespace muster::distributed

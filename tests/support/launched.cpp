@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include <errno.h>
@@ -104,8 +105,15 @@ Launched::~Launched() {
     ::waitpid(pid_, nullptr, 0);
   }
   const auto until = Clock::now() + std::chrono::seconds(10);
-  for (auto left = processes(); !left.empty() && Clock::now() < until; left = processes()) {
-    for (const pid_t pid : left) ::kill(pid, SIGKILL);
+  // One that is dying has given its environment back, token and all, before it is gone.
+  std::set<pid_t> killed;
+  const auto left = [&] {
+    std::erase_if(killed, [](pid_t pid) { return !is_alive(pid); });
+    for (const pid_t pid : processes()) killed.insert(pid);
+    return !killed.empty();
+  };
+  while (left() && Clock::now() < until) {
+    for (const pid_t pid : processes()) ::kill(pid, SIGKILL);
     ::poll(nullptr, 0, 1);
   }
   std::error_code ignored;

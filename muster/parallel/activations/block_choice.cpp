@@ -152,21 +152,23 @@ BlockRule parse_block_rule(std::string_view text, std::string_view flag) {
 
 std::vector<bool> blocks_by_rule(const BlockRule& rule,
                                  std::span<const BlockBytes> blocks,
-                                 int64_t in_flight) {
+                                 int64_t in_flight,
+                                 int64_t beside_bytes) {
   std::vector<bool> again(blocks.size());
   if (rule.kind == BlockRule::Kind::kEvery) {
     for (size_t i = 0; i < again.size(); ++i)
       again[i] = (static_cast<int64_t>(i) + 1) % rule.every == 0;
   }
   if (rule.kind != BlockRule::Kind::kBudget) return again;
-  if (auto choice = cheapest_choice(blocks, rule.budget_bytes, in_flight)) return *choice;
+  const int64_t left = std::max<int64_t>(0, rule.budget_bytes - beside_bytes);
+  if (auto choice = cheapest_choice(blocks, left, in_flight)) return *choice;
   const std::vector<bool> all(blocks.size(), true);
-  throw usage_error(
-      {.refused = concat("activations of ", blocks.size(), " blocks within a budget"),
-       .rule = concat("with every block checkpointed they need ",
-                      human_bytes(static_cast<uint64_t>(peak_bytes(blocks, all, in_flight)))),
-       .value = human_bytes(static_cast<uint64_t>(rule.budget_bytes)),
-       .hint = "a larger budget, or a smaller batch"});
+  throw usage_error({.refused = concat("activations of ", blocks.size(), " blocks within a budget"),
+                     .rule = concat("with every block checkpointed they need ",
+                                    peak_bytes(blocks, all, in_flight) + beside_bytes,
+                                    " bytes"),
+                     .value = human_bytes(static_cast<uint64_t>(rule.budget_bytes)),
+                     .hint = "a larger budget, or a smaller batch"});
 }
 
 }  // namespace muster::parallel

@@ -56,9 +56,11 @@ struct BlockRule {
 BlockRule parse_block_rule(std::string_view text, std::string_view flag);
 
 /// The blocks that the rule means. Throws a usage error, with the peak of checkpointing all of them,
-/// if no choice is within the budget. `blocks` may be of zero bytes unless there is one.
+/// if no choice is within the budget, of which `beside_bytes` are held in any case. `blocks` may be
+/// of zero bytes unless there is one.
 std::vector<bool> blocks_by_rule(const BlockRule& rule,
                                  std::span<const BlockBytes> blocks,
-                                 int64_t in_flight = 1);
+                                 int64_t in_flight = 1,
+                                 int64_t beside_bytes = 0);
 
 }  // namespace muster::parallel

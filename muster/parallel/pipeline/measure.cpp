@@ -12,6 +12,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones_like.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -20,6 +21,7 @@
 #include "muster/parallel/threads/device_threads.h"
 #include "muster/tensor/device/generators.h"
 #include "muster/tensor/saved_tensors.h"
+#include "muster/tensor/what_of.h"
 
 namespace muster::parallel {
 namespace {
@@ -300,6 +302,8 @@ std::vector<BlockCosts> measure_blocks(const std::vector<Block>& blocks,
               measure();
             } catch (const Error&) {
               throw;
+            } catch (const c10::OutOfMemoryError&) {
+              tensor::throw_behind(concat("block ", blocks.at(all.size()).name));
             } catch (...) {
               std::throw_with_nested(
                   environment_error({.refused = concat("block ", blocks.at(all.size()).name),

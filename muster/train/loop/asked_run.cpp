@@ -63,7 +63,10 @@ void load_asked(Task& task,
                 const Json& told,
                 Checkpoint saved,
                 const distributed::ProcessGroup& group) {
-  if (!device.is_cpu()) with_memory_words(device, "at the start", [&] { task.move_to(device); });
+  if (!device.is_cpu()) {
+    with_memory_words(
+        device, "at the start", "take another --device", [&] { task.move_to(device); });
+  }
   if (told.at("bfloat16").get<bool>()) tensor::to_bfloat16(*task.module());
   load_on_all_ranks(
       *task.module(),

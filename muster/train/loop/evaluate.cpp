@@ -105,7 +105,8 @@ Evaluation evaluate(Task& task,
                           : nullptr;
   int64_t left = sharded != nullptr ? most_batches(loader.batches_per_epoch(), group) : 0;
   const auto in_words = [&](const auto& action) {
-    return with_memory_words(device, kInEvaluation, action);
+    return with_memory_words(
+        device, "in an evaluation", smaller_by(options.batch_size_flag), action);
   };
   const auto pass = [&](const data::Batch& piece) { return task.evaluate_step(piece, context); };
   /// Of batches on the device.

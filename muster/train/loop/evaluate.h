@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
+#include <string_view>
 
 #include <c10/core/Device.h>
 
@@ -20,6 +20,7 @@ namespace muster::train {
 
 struct EvaluateOptions {
   int64_t batch_size = 256;  ///< per rank; the result does not depend on it but for rounding
+  std::string_view batch_size_flag = "--batch-size";  ///< to name where memory runs out
   int64_t workers = 0;
   Precision precision = Precision::kFloat32;  ///< that forward and loss run in
   Phase phase = Phase::kTest;

@@ -154,7 +154,8 @@ void Trainer::make_parts() {
                             .group = group_,
                             .rules = std::move(rules),
                             .device = device_,
-                            .generator = generator_};
+                            .generator = generator_,
+                            .note = [this](const std::string& line) { log_.note(line); }};
     request.example = [this, number = parts_.size()](int64_t samples) {
       return example_step(number, samples);
     };
@@ -314,12 +315,11 @@ FitResult fit(const TaskMaker& make_task,
     try {
       trainer.emplace(make_task, data, resolved, group, output, resume, calls, owned);
       return trainer->run();
-    } catch (const c10::OutOfMemoryError& error) {
-      throw out_of_memory(error,
-                          device_of_rank(plan, group.rank()),
-                          !trainer                ? "at the start"
-                          : trainer->steps() == 0 ? "in the first step"
-                                                  : concat("after step ", trainer->steps()));
+    } catch (...) {
+      rethrow_in_memory_words(device_of_rank(plan, group.rank()),
+                              !trainer                ? "at the start"
+                              : trainer->steps() == 0 ? "in the first step"
+                                                      : concat("after step ", trainer->steps()));
     }
   };
   if (plan.options.lr.search.empty()) return run(plan, callbacks);
@@ -336,7 +336,7 @@ FitResult fit(const TaskMaker& make_task,
     return run(kept, callbacks);
   }
   const std::optional<FittedLr> lr = with_memory_words(
-      device_of_rank(plan, group.rank()), "in the search for a learning rate", [&] {
+      device_of_rank(plan, group.rank()), "in the search for a learning rate", kSmallerSteps, [&] {
         return find_lr(make_task, data, plan, group, callbacks);
       });
   if (!lr) return {.interrupted = true};

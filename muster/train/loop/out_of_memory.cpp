@@ -1,28 +1,61 @@
 #include "muster/train/loop/out_of_memory.h"
 
-#include "muster/base/text.h"
+#include <exception>
+#include <optional>
+#include <string>
 
 namespace muster::train {
+namespace {
 
-Error out_of_memory(const c10::OutOfMemoryError& error,
-                    c10::Device device,
-                    const std::string& when) {
-  // "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB of which
-  // 1.20 GiB is free. …": what follows is for readers of allocators.
-  std::string text = error.what_without_backtrace();
+struct Found {
+  std::string where;  // "backward of stage 0"; empty: nobody says
+  std::string bytes;
+  std::string begins;  // its first line
+};
+
+/// "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB of which
+/// 1.20 GiB is free. …": what follows is for readers of allocators.
+std::string bytes_of(const c10::OutOfMemoryError& error) {
+  const std::string text = error.what_without_backtrace();
   const size_t tried = text.find("Tried to allocate");
   const size_t free = text.find(" is free", tried == std::string::npos ? 0 : tried);
-  if (tried != std::string::npos && free != std::string::npos)
-    text = text.substr(tried, free + std::string(" is free").size() - tried);
-  // Who only asks a run has no steps, and the precision is the run's.
-  const bool only_asks = when == kInEvaluation || when == kInPrediction;
-  return environment_error(
-      {.refused = concat(device, " is out of memory ", when),
-       .rule = text,
-       .hint = only_asks
-                   ? "take a smaller --batch-size, or another --device"
-                   : "take a smaller --batch-size (with --accumulate-grad-batches for the same "
-                     "steps), --precision bf16-mixed, or more devices"});
+  if (tried == std::string::npos || free == std::string::npos) return text;
+  return text.substr(tried, free + std::string_view(" is free").size() - tried);
+}
+
+/// The error in hand, or what is nested in it.
+std::optional<Found> find_out_of_memory() {
+  try {
+    throw;
+  } catch (const c10::OutOfMemoryError& error) {
+    const std::string text = error.what_without_backtrace();
+    return Found{.bytes = bytes_of(error), .begins = text.substr(0, text.find('\n'))};
+  } catch (const std::exception& around) {
+    try {
+      std::rethrow_if_nested(around);
+      return std::nullopt;
+    } catch (...) {
+      std::optional<Found> found = find_out_of_memory();
+      // Whoever threw the one around put his words in front.
+      const std::string all = around.what();
+      const size_t at = found ? all.find(found->begins) : std::string::npos;
+      if (at != std::string::npos && at > 0) found->where = all.substr(0, all.rfind(": ", at));
+      return found;
+    }
+  } catch (...) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+void rethrow_in_memory_words(c10::Device device, std::string_view when, std::string_view hint) {
+  const std::optional<Found> found = find_out_of_memory();
+  if (!found) throw;
+  // A part that has a device of its own is named in its place; LibTorch's words number that device.
+  const std::string who = found->where.empty() ? concat(device, " is out of memory ", when)
+                                               : concat("out of memory ", when, ", ", found->where);
+  throw environment_error({.refused = who, .rule = found->bytes, .hint = std::string(hint)});
 }
 
 }  // namespace muster::train

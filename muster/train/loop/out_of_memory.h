@@ -2,30 +2,43 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include <c10/core/Device.h>
 #include <c10/util/Exception.h>
 
 #include "muster/base/error.h"
+#include "muster/base/text.h"
 
 namespace muster::train {
 
-/// When: of work that has no optimizer step.
-inline constexpr const char* kInEvaluation = "in an evaluation";
-inline constexpr const char* kInPrediction = "in a prediction";
+/// What makes a training step smaller.
+inline constexpr std::string_view kSmallerSteps =
+    "take a smaller --batch-size (with --accumulate-grad-batches for the same steps), --precision "
+    "bf16-mixed, or more devices";
 
-/// In words of ours, with the bytes that LibTorch names. `when`: "at the start", "in step 3".
-Error out_of_memory(const c10::OutOfMemoryError& error,
-                    c10::Device device,
-                    const std::string& when);
+/// What makes work without steps smaller; its precision is the run's.
+inline std::string smaller_by(std::string_view batch_size_flag) {
+  return concat("take a smaller ", batch_size_flag, ", or another --device");
+}
+
+/// The error in hand: if it is LibTorch's out-of-memory, or one of ours around it, thrown in words of
+/// ours, with the bytes that LibTorch names and what the one around says of where; else as it is.
+/// `when`: "at the start", "in step 3". Inside a handler only.
+[[noreturn]] void rethrow_in_memory_words(c10::Device device,
+                                          std::string_view when,
+                                          std::string_view hint = kSmallerSteps);
 
 /// work(), whose out-of-memory is told so.
 template <class Work>
-auto with_memory_words(c10::Device device, const char* when, const Work& work) {
+auto with_memory_words(c10::Device device,
+                       std::string_view when,
+                       std::string_view hint,
+                       const Work& work) {
   try {
     return work();
-  } catch (const c10::OutOfMemoryError& error) {
-    throw out_of_memory(error, device, when);
+  } catch (...) {
+    rethrow_in_memory_words(device, when, hint);
   }
 }
 

@@ -103,7 +103,8 @@ void predict(Task& task,
   const std::vector<int64_t> some{0};
   const c10::Device device = device_of(*task.module());
   const auto in_words = [&](const auto& action) {
-    return with_memory_words(device, kInPrediction, action);
+    return with_memory_words(
+        device, "in a prediction", smaller_by(options.batch_size_flag), action);
   };
   data::DeviceBatches batches(device);
   batches.cast_floats(input_dtype_of(*task.module()));

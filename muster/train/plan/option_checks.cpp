@@ -51,6 +51,7 @@ void check_numbers(const FitOptions& options) {
   parallel::parse_block_rule(options.activation_checkpointing, "--activation-checkpointing");
   count("--epochs", options.epochs, 1);
   count("--batch-size", options.batch_size, 1);
+  count("--eval-batch-size", options.eval_batch_size, 1);
   parse_devices(options.devices);
   count("--accumulate-grad-batches", options.accumulate_grad_batches, 1);
   count("--patience", options.patience, 0);

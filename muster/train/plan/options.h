@@ -43,9 +43,8 @@ struct FitOptions {
   std::string devices;             ///< "2": ranks that are threads of this process; "0,1": on these
   std::string backend = "auto";    ///< a name of `muster list backends`, or auto
   std::string comm_hook = "none";  ///< how gradients travel: of `muster list comm-hooks`
-  bool find_unused_parameters = false;  ///< steps may leave out parameters (ddp, dp, zero)
-  /// Parts that are run again in backward instead of keeping their activations: parse_block_rule's.
-  std::string activation_checkpointing = "off";
+  bool find_unused_parameters = false;           ///< steps may leave out parameters (ddp, dp, zero)
+  std::string activation_checkpointing = "off";  ///< what runs again: parse_block_rule's words
   bool sync_batch_norm = false;  ///< batch norms over all ranks; see Note [Batch norms over ranks]
   std::string optimizer = "sgd";
   LearningRate lr;  ///< the optimizer's own default if not given
@@ -56,6 +55,7 @@ struct FitOptions {
   bool channels_last = false;  ///< images and convolutions' weights in that memory format
   int64_t epochs = 5;
   int64_t batch_size = 128;             ///< global: all ranks together
+  int64_t eval_batch_size = 256;        ///< per rank, in validation and test
   int64_t accumulate_grad_batches = 1;  ///< batches per optimizer step, as Lightning's
   bool drop_last = false;               ///< leave out an epoch's last batch where it is smaller
   int64_t limit_train_batches = -1;     ///< only the first ones of each epoch's order; -1: all
@@ -67,8 +67,7 @@ struct FitOptions {
   std::string freeze;              ///< patterns: parameters that are not trained
   std::string lr_factor;           ///< "PATTERN=X,…": parts with X times the rate; the last holds
   double gradient_clip_val = 0;    ///< largest global 2-norm of the gradients; 0: no limit
-  /// Of the average of weights that is tested; 0: none; see Note [Averaged weights].
-  double ema_decay = 0;
+  double ema_decay = 0;  ///< of the average that is tested; 0: none; see Note [Averaged weights]
   std::string ema_buffers = "average";    ///< or copy: what the average has of buffers
   std::string monitor = "validate_loss";  ///< validate_METRIC: which epoch is the best
   int64_t patience = 0;               ///< stop after so many epochs without a better one; 0: never
@@ -76,9 +75,8 @@ struct FitOptions {
   std::string test_weights = "last";  ///< or best: which weights the test at the end uses
   int64_t max_steps = 0;              ///< stop after so many steps of the whole run; 0: no limit
   int64_t seed = 0;
-  int64_t workers = -1;  ///< loader threads per rank; -1: from cores and ranks
-  /// Steps between checkpoints, besides one per epoch; 0: only those.
-  int64_t checkpoint_every = 0;
+  int64_t workers = -1;                 ///< loader threads per rank; -1: from cores and ranks
+  int64_t checkpoint_every = 0;         ///< steps between, besides one per epoch; 0: only those
   int64_t keep_checkpoints = 3;         ///< newest ones; the best one stays besides
   int64_t log_every = 50;               ///< steps per row of metrics
   std::string tensorboard = "scalars";  ///< off; or all: histograms and images as well
@@ -214,6 +212,8 @@ void visit_options(Options& options, Visitor&& visit) {
   visit(OptionInfo{"epochs", "N", "times through the training data"}, options.epochs);
   visit(OptionInfo{"batch_size", "N", "samples per batch of all ranks together", kFixed},
         options.batch_size);
+  visit(OptionInfo{"eval_batch_size", "N", "samples per batch of each rank in validation and test"},
+        options.eval_batch_size);
   visit(OptionInfo{"accumulate_grad_batches", "N", "batches per optimizer step", kFixed},
         options.accumulate_grad_batches);
   visit(OptionInfo{"drop_last",

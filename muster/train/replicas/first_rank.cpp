@@ -1,33 +1,43 @@
 #include "muster/train/replicas/first_rank.h"
 
-#include <optional>
+#include <exception>
 
 #include <ATen/ops/full.h>
+#include <c10/util/Exception.h>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
+#include "muster/tensor/what_of.h"
 
 namespace muster::train {
 
 void on_first_rank(const distributed::ProcessGroup& group, const std::function<void()>& work) {
   Json outcome = nullptr;
-  std::optional<Error> own;
+  std::exception_ptr own;
   if (group.rank() == 0) {
+    // Ours, and what is nested in them, and LibTorch's out-of-memory stay what they are.
+    const auto keep = [&](const Error& error) {
+      if (!own) own = std::current_exception();
+      const ErrorText& text = error.text();
+      outcome = {static_cast<int>(error.kind()), text.refused, text.rule, text.value, text.hint};
+    };
     try {
       work();
     } catch (const Error& error) {
-      own = error;
-      const ErrorText& text = error.text();
-      outcome = {static_cast<int>(error.kind()), text.refused, text.rule, text.value, text.hint};
-    } catch (const std::exception& error) {  // of the file system: no rank may wait for this one
-      own = environment_error({.refused = error.what()});
-      outcome = {static_cast<int>(own->kind()), own->text().refused, "", "", ""};
+      keep(error);
+    } catch (const c10::OutOfMemoryError& error) {
+      own = std::current_exception();
+      keep(environment_error({.refused = error.what_without_backtrace()}));
+    } catch (const std::exception&) {  // of the file system: no rank may wait for this one
+      const Error error = environment_error({.refused = tensor::what_of(std::current_exception())});
+      own = std::make_exception_ptr(error);
+      keep(error);
     }
   }
   if (group.world_size() > 1) {
     outcome = parse_json(group.all_gather_text(json_text(outcome))[0], "what rank 0 says");
   }
-  if (own) throw *own;
+  if (own) std::rethrow_exception(own);
   if (outcome.is_null()) return;
   const Error told(static_cast<ErrorKind>(outcome[0].get<int>()),
                    {.refused = outcome[1].get<std::string>(),

@@ -33,6 +33,10 @@ using parallel::Tensors;
 
 constexpr uint64_t kExampleSeed = 1;
 
+// Of what is free on a device, what a cut may take: pieces that lie unused, tensors that wait to be
+// fetched and what an evaluation needs are not counted.
+constexpr double kShareOfRoom = 0.95;
+
 // Of Strategy::record().
 constexpr const char* kRanksKey = "ranks";
 constexpr const char* kScheduleKey = "schedule";
@@ -101,6 +105,7 @@ std::vector<double> room_of_ranks(const StrategyRequest& request, int64_t ranks)
   for (const auto& tensors : {request.module->parameters(), request.module->buffers()})
     for (const at::Tensor& tensor : tensors)
       if (tensor.device() == request.device) free += static_cast<double>(tensor.nbytes());
+  free *= kShareOfRoom;
   std::vector<double> room(static_cast<size_t>(ranks), free);
   int64_t rank = 0;
   for (const std::string& theirs : request.group.all_gather_text(shortest(free))) {
@@ -112,17 +117,13 @@ std::vector<double> room_of_ranks(const StrategyRequest& request, int64_t ranks)
 
 /// Throws a usage error, which lists the units, unless each stage has some.
 void require_stages(const PipelineCut& cut, std::string_view owner) {
-  const bool rises =
-      std::ranges::adjacent_find(cut.first_block, std::greater_equal<>()) == cut.first_block.end();
-  if (rises && cut.first_block.front() == 0 && cut.first_block.back() < std::ssize(cut.blocks))
-    return;
+  if (cut.first_block.back() < std::ssize(cut.blocks)) return;
   std::vector<std::string> units;
   for (size_t i = 0; i < cut.blocks.size(); ++i)
     units.push_back(concat(i, ' ', cut.blocks[i].name));
-  throw usage_error(
-      {.refused = concat(owner, ": split"),
-       .rule = concat("it begins with 0 and rises; the units are ", join(units, ", ")),
-       .value = text_of_split(cut.first_block)});
+  throw usage_error({.refused = concat(owner, ": split"),
+                     .rule = concat("the units are ", join(units, ", ")),
+                     .value = text_of_split(cut.first_block)});
 }
 
 /// Throws a usage error unless there is a unit for each stage that the schedule makes.
@@ -276,9 +277,8 @@ std::vector<bool> Measurements::checkpoints(const parallel::BlockRule& budget,
       theirs.back().saves_output = false;
       ends += theirs.back().output;
     }
-    parallel::BlockRule within = budget;
-    within.budget_bytes = std::max<int64_t>(0, budget.budget_bytes - (in_flight * ends));
-    const std::vector<bool> chosen = parallel::blocks_by_rule(within, theirs, in_flight);
+    const std::vector<bool> chosen =
+        parallel::blocks_by_rule(budget, theirs, in_flight, in_flight * ends);
     for (size_t i = 0; i < mine.size(); ++i) again[mine[i]] = chosen[i];
   }
   return again;
@@ -309,11 +309,11 @@ pipeline::Split split_from(const std::string& text, std::string_view owner) {
   pipeline::Split first_block;
   for (const std::string& part : split(text, '/')) {
     const auto number = to_int(part);
-    if (!number || *number < 0) {
+    if (!number || (first_block.empty() ? *number != 0 : *number <= first_block.back())) {
       throw usage_error({.refused = concat(owner, ": split"),
-                         .rule = "auto, or by stage the number of the unit that it begins with, as "
-                                 "in 0/3/5",
-                         .value = text});
+                         .rule = "auto, or by stage the number of the unit that it begins with, "
+                                 "from 0 and rising, as in 0/3/5",
+                         .value = text.empty() ? "\"\"" : text});
     }
     first_block.push_back(*number);
   }

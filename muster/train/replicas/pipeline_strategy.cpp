@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -21,6 +22,7 @@
 #include "muster/train/plan/fit_plan.h"
 #include "muster/train/replicas/batch_pieces.h"
 #include "muster/train/replicas/chain_calls.h"
+#include "muster/train/replicas/first_rank.h"
 #include "muster/train/replicas/gather_named.h"
 
 namespace muster::train::detail {
@@ -67,7 +69,8 @@ class PipelineStrategy final : public Strategy {
         mesh_(group(), {{kData, -1}, {kStages, ranks}}),
         cut_(cut_module(alike_blocks_of(request, owner), request, options_, ranks, owner)),
         calls_(names_of(cut_.blocks), request.generator),
-        seed_(request.plan.options.seed) {
+        seed_(request.plan.options.seed),
+        note_(request.note) {
     const auto loss = [this](const Tensors& outputs, const Tensors& targets) {
       return loss_of(outputs, number_from(targets));
     };
@@ -83,6 +86,12 @@ class PipelineStrategy final : public Strategy {
                                                        .synchronizes = !options_.gantt.empty(),
                                                        .gathers_timeline = !options_.gantt.empty(),
                                                        .device = device_});
+    if (!options_.gantt.empty()) {
+      on_first_rank(group(), [&] {
+        make_writable_folder(std::filesystem::absolute(options_.gantt).parent_path(),
+                             "folder of gantt");
+      });
+    }
     find_own();
     optimizer_ = make_optimizer(request.plan, request.rules, own_parameters());
   }
@@ -140,6 +149,7 @@ class PipelineStrategy final : public Strategy {
   PipelineCut cut_;
   ChainCalls calls_;
   int64_t seed_;  // of the run
+  std::function<void(const std::string&)> note_;
   std::optional<parallel::DistributedPipeline> pipe_;
   int seeing_rank_ = 0;
   std::set<const void*> own_;  // memory of parameters and buffers of this rank's stages
@@ -245,7 +255,11 @@ void PipelineStrategy::draw(const parallel::PipelineStep& step) const {
                                    ", bubble ",
                                    fixed(100 * step.timeline.bubble(), 1),
                                    " %");
-  write_file_atomic(options_.gantt, pipeline::gantt_svg(step.timeline, {.title = title}));
+  try {
+    write_file_atomic(options_.gantt, pipeline::gantt_svg(step.timeline, {.title = title}));
+  } catch (const Error& error) {  // a picture: the run goes on
+    if (note_) note_(concat("no drawing of a step: ", error.what()));
+  }
 }
 
 /// On the last stage's rank.
@@ -315,11 +329,11 @@ std::string PipelineStrategy::line() const {
       cut_.is_measured
           ? concat(" (measured; the same again: split=", text_of_split(cut_.first_block), ")")
           : "",
-      cut_.times_room > 1
-          ? concat("; no cut fits into the memory that is free: this one wants least, ",
-                   fixed(100 * (cut_.times_room - 1), 0),
-                   " % more")
-          : "",
+      cut_.times_room > 1 ? concat("; no cut fits into the memory that is free, less a twentieth: "
+                                   "this one wants least, ",
+                                   fixed(100 * (cut_.times_room - 1), 0),
+                                   " % more")
+                          : "",
       again > 0 ? concat("; ", again, " of ", cut_.blocks.size(), " units run again") : "");
 }
 
@@ -335,10 +349,9 @@ PipelineStrategyOptions pipeline_options(const ParamValues& params, std::string_
                        .value = std::to_string(options.micro_batches)});
   }
   if (options.split != kMeasuredSplit) split_from(options.split, owner);
-  const std::filesystem::path folder = std::filesystem::path(options.gantt).parent_path();
-  if (!options.gantt.empty() && !folder.empty() && !std::filesystem::is_directory(folder)) {
+  if (std::filesystem::is_directory(options.gantt)) {
     throw usage_error({.refused = concat(owner, ": gantt"),
-                       .rule = "the file's folder is there",
+                       .rule = "the drawing is a file, and this is a folder",
                        .value = options.gantt});
   }
   return options;
@@ -349,10 +362,11 @@ int64_t ranks_of_pipeline(int64_t world_size,
                           std::string_view owner) {
   const int64_t ranks = options.ranks == 0 ? world_size : options.ranks;
   if (ranks < 1 || ranks > world_size || world_size % ranks != 0) {
-    throw usage_error({.refused = concat(owner, ": ranks"),
-                       .rule = concat("it divides the number of all ranks, ", world_size),
-                       .value = std::to_string(options.ranks),
-                       .hint = "take 0: one pipeline over all of them"});
+    throw usage_error(
+        {.refused = concat(owner, ": ranks"),
+         .rule = concat("0, for one pipeline over all, or a divisor of the number of ranks, ",
+                        world_size),
+         .value = std::to_string(options.ranks)});
   }
   const auto& schedule = pipeline::schedules().at(parse_spec(options.schedule).name);
   const int64_t stages = options.split == kMeasuredSplit

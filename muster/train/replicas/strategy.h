@@ -38,6 +38,7 @@ struct StrategyRequest {
   /// the first one. Whoever calls it puts back what it draws and what units change. Not collective.
   std::function<std::function<StepResult()>(int64_t samples)> example = {};
   Json record = {};  ///< Strategy::record() of the run that goes on; else null
+  std::function<void(const std::string& line)> note = {};  ///< shows it to the user, on rank 0
 };
 
 /// A batch that may be cut by rows.

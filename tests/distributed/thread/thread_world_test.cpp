@@ -99,6 +99,22 @@ TEST(ThreadWorld, TellsAGroupThatIsMadeLaterWhoHasLeft) {
   });
 }
 
+// As after a step that all ranks end together: the one that was only told may be the first to leave.
+TEST(ThreadWorld, ThrowsTheErrorOfTheRankThatFailedAndNotOfOneThatWasTold) {
+  const ThreadWorld world(2, 60s);
+  const std::string error = test::error_of([&] {
+    world.run([](const ProcessGroup& group) {
+      if (group.rank() == 0) {
+        group.note_told_failure(1, "rank 1 failed: no memory");
+        throw std::runtime_error("rank 1 failed: no memory");
+      }
+      EXPECT_THAT(test::error_of([&] { sum_over(group); }), HasSubstr("rank 1 failed"));
+      throw std::runtime_error("no memory here");
+    });
+  });
+  EXPECT_EQ(error, "no memory here");
+}
+
 // Who completes an operation does so for others: a callback that throws is none of its business.
 TEST(CallbackThatThrows, IsToldToWhoeverWaitsForItsWorkAndToNobodyElse) {
   const ThreadWorld world(2, 60s);

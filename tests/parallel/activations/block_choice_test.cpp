@@ -150,7 +150,7 @@ TEST(BlockChoice, RefusesOtherWordsAndBudgetsThatNothingFits) {
                 HasSubstr("--flag: off, blocks, every:K or budget:BYTES"));
   const std::vector<BlockBytes> two(2, {.input = 10, .inner = 100, .output = 10});
   EXPECT_THAT(refusal_of([&] { blocks_by_rule(parse_block_rule("budget:50", "--x"), two); }),
-              HasSubstr("with every block checkpointed they need 120 B (got 50 B)"));
+              HasSubstr("with every block checkpointed they need 120 bytes (got 50 B)"));
 }
 
 }  // namespace

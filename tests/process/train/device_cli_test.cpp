@@ -243,6 +243,39 @@ TEST(DeviceCommand, ADeviceThatIsTooSmallEndsTheRunWithWhatItLacks) {
   EXPECT_THAT(step.err, HasSubstr("fake:0 is out of memory in the first step: "));
 }
 
+TEST(DeviceCommand, AnEvaluationThatIsTooLargeSaysWhichBatchIsIts) {
+  const test::Folder folder;
+  const std::vector<std::string> memory{"MUSTER_FAKE_BYTES=600000"};
+  const Words model{"--model", "mlp:hidden=512,layers=1", "--optimizer", "sgd:momentum=0"};
+  const Words data{"--data",
+                   "synthetic:samples=220,test_samples=600,size=8,classes=4",
+                   "--batch-size",
+                   "12",
+                   "--workers",
+                   "0",
+                   "--epochs",
+                   "1",
+                   "--device",
+                   "fake:0"};
+  const Words words = test::joined({"train"}, test::joined(model, data));
+  const DeviceRun large =
+      device_run(test::joined(words, {"--output", folder.path() / "a"}), memory);
+  EXPECT_EQ(large.code, 1);
+  EXPECT_THAT(large.err, HasSubstr("fake:0 is out of memory in an evaluation: Tried to allocate "));
+  EXPECT_THAT(large.err,
+              HasSubstr("\nhint: take a smaller --eval-batch-size, or another --device"));
+  const DeviceRun small = device_run(
+      test::joined(words, {"--output", folder.path() / "b", "--eval-batch-size", "32"}), memory);
+  EXPECT_EQ(small.code, 0) << small.err;
+  const DeviceRun none = device_run(test::joined(words, {"--eval-batch-size", "0"}), memory);
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, HasSubstr("--eval-batch-size: at least 1 (got 0)"));
+  // Who resumes the first with a smaller one loses nothing.
+  const DeviceRun again =
+      device_run({"train", "--resume", folder.path() / "a", "--eval-batch-size", "32"}, memory);
+  EXPECT_EQ(again.code, 0) << again.err;
+}
+
 // Of 1.6 MB of weights, and as much of gradients, no device ever holds more than the cap: not at the
 // start, nor where a cut is measured, weights are looked at and saved, a run goes on, or its best
 // weights are tested. Seven units of a pipeline's stage take 0.93 MB; a stage has no more, whatever
@@ -293,9 +326,21 @@ TEST(DeviceCommand, AModelWhoseWeightsNoDeviceHoldsTrainsOnSeveral) {
       devices_of(700'000));
   EXPECT_EQ(none.code, 1);
   EXPECT_THAT(none.err,
-              ContainsRegex("no cut fits into the memory that is free: this one wants "
-                            "least, (29|30|31) % more\n"));
-  EXPECT_THAT(none.err, HasSubstr("backward of stage "));
+              ContainsRegex("no cut fits into the memory that is free, less a twentieth: this one "
+                            "wants least, (36|37|38) % more\n"));
+  EXPECT_THAT(none.err,
+              ContainsRegex("muster: error: rank [0-9]: out of memory in the first step, "
+                            "[a-z]+ of stage [0-9], micro-batch [01] "));
+  EXPECT_THAT(none.err, HasSubstr("\nhint: take a smaller --batch-size (with "));
+  // A measured unit needs its weights and their gradients.
+  const DeviceRun one_unit = device_run(
+      on("unit", {"--strategy", "pipeline:micro_batches=2", "--device", "fake", "--devices", "4"}),
+      devices_of(100'000));
+  EXPECT_EQ(one_unit.code, 1);
+  EXPECT_THAT(one_unit.err,
+              ContainsRegex("error: rank 0: out of memory at the start, measurement 0 .fake:0.: "
+                            "block fc[12]: Tried to allocate "));
+  EXPECT_THAT(one_unit.err, HasSubstr("\nhint: take a smaller --batch-size (with "));
 }
 
 TEST(DeviceCommand, RanksThatShareADeviceSaySo) {

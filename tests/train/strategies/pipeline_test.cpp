@@ -238,14 +238,18 @@ TEST(PipelineTraining, SaysWhatCannotBe) {
       HasSubstr("blocks within a budget"));
   EXPECT_THAT(refusal("pipeline:ranks=3", as_it_is),
               AllOf(HasSubstr("strategy pipeline: ranks"),
-                    HasSubstr("divides the number of all ranks, 2")));
+                    HasSubstr("or a divisor of the number of ranks, 2")));
   EXPECT_THAT(refusal("pipeline:micro_batches=0", as_it_is), HasSubstr("micro_batches"));
   EXPECT_THAT(refusal("pipeline:split=0/x", as_it_is), HasSubstr("as in 0/3/5"));
   EXPECT_THAT(refusal("pipeline:split=0/9", as_it_is),
               HasSubstr("the units are 0 block1, 1 block2, 2 fc1, 3 fc2 (got 0/9)"));
   EXPECT_THAT(refusal("pipeline:schedule=1f1b:eager=maybe", as_it_is), HasSubstr("true or false"));
-  EXPECT_THAT(refusal("pipeline:gantt=/nowhere/step.svg", as_it_is),
-              HasSubstr("/nowhere/step.svg"));
+  EXPECT_THAT(refusal("pipeline:gantt=/proc/nowhere/step.svg", as_it_is),
+              HasSubstr("/proc/nowhere"));
+  EXPECT_THAT(refusal("pipeline:gantt=/proc", as_it_is), HasSubstr("this is a folder"));
+  for (const char* split : {"1/2", "0/0", "0/2/1"})
+    EXPECT_THAT(refusal(concat("pipeline:split=", split), as_it_is),
+                HasSubstr("from 0 and rising"));
   EXPECT_THAT(refusal("pipeline:schedule=fifo", as_it_is), HasSubstr("fifo"));
   EXPECT_THAT(refusal("pipeline:schedule=interleaved",
                       [](auto& options) { options.model = "mlp:hidden=16"; }),
