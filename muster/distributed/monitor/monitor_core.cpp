@@ -130,7 +130,7 @@ bool Monitor::look(Clock::time_point& next) {
     finish();
     return false;
   }
-  next = std::min(next, tick());
+  next = std::min(next, tick_or_fail());
   const std::lock_guard lock(mutex_);
   if (!failures_.empty()) next = Clock::now();
   return true;
@@ -200,6 +200,20 @@ bool Monitor::is_certain(const diagnose::OpRecord& op, const diagnose::Diagnosis
   if (diagnosis.kind != diagnose::Diagnosis::Kind::kUnknown || diagnosis.certain) return true;
   if (!over_ || over_->op != op.id) over_ = {op.id, WaitedTime(half_heartbeat())};
   return over_->waited.look() > 3 * heartbeats_.heartbeat() + heartbeats_.pass();
+}
+
+/// What no tick expects, no memory, say, ends the group and not the process.
+Monitor::Clock::time_point Monitor::tick_or_fail() {
+  try {
+    return tick();
+  } catch (const std::exception&) {
+    const std::string why = first_line(tensor::what_of(std::current_exception()));
+    if (!has_failed()) {
+      fail_group(verdict_text(
+          {.text = concat("rank ", request_.rank, " cannot watch the group any more: ", why)}));
+    }
+    return Clock::now() + heartbeats_.heartbeat();
+  }
 }
 
 Monitor::Clock::time_point Monitor::tick() {
