@@ -71,7 +71,8 @@ void Console::error(std::string_view text) {
     return;
   }
   const std::string head = name_ + ": error:";
-  err_ << (colour_ ? concat("\x1b[31;1m", head, "\x1b[0m ") : head + ' ') << text << '\n'
+  // In one write: lines of ranks that share a terminal or a launcher do not mix.
+  err_ << concat(colour_ ? concat("\x1b[31;1m", head, "\x1b[0m ") : head + ' ', text, '\n')
        << std::flush;
 }
 
@@ -84,6 +85,6 @@ void Console::finish_out() {
                            .rule = why != 0 ? errno_text(why) : "not all was written"});
 }
 
-void Console::note(std::string_view text) { err_ << name_ << ": " << text << '\n' << std::flush; }
+void Console::note(std::string_view text) { err_ << concat(name_, ": ", text, '\n') << std::flush; }
 
 }  // namespace muster::program

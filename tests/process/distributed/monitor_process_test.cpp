@@ -242,6 +242,27 @@ TEST(RankZero, MayReturnBeforeThoseWhoDoNotNeedItAnyMore) {
   }
 }
 
+// Whether it is the one that serves the store or another one, nobody waits for it (a minute).
+TEST(Ranks, ThatEndBeforeTheyMeetTheOthersAreNamed) {
+  const auto job_without = [](int rank) {
+    const std::string program = test::program_path("muster_monitored_rank") + " gloo 20000";
+    Launched job({"run",
+                  "--nproc-per-node",
+                  "3",
+                  "--",
+                  "sh",
+                  "-c",
+                  concat("[ $RANK = ", rank, " ] || exec ", program)});
+    EXPECT_EQ(job.wait(kLimit).code, 1) << job.err();
+    return job.err();
+  };
+  EXPECT_THAT(job_without(0),
+              AllOf(HasSubstr("error: no answer from rank 0 at "),
+                    HasSubstr("it has ended before this rank met it")));
+  EXPECT_THAT(job_without(2),
+              HasSubstr("rank 2 has ended and did not come to the meeting of ranks"));
+}
+
 // It serves the store: who has been in a group of the job knows that it was there.
 TEST(RankZero, ThatHasEndedIsNamedToWhoComesToTheNextGroup) {
   Launched job({"run",
