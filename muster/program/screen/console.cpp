@@ -5,6 +5,7 @@
 #include <iostream>
 #include <utility>
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -23,7 +24,21 @@ Console::Console(
       colour_(colour),
       name_(std::move(name)) {}
 
+namespace {
+
+/// Of a process that was started without one of its standard streams, what it opens next would get
+/// that number, and what is printed would go there. Such a stream stays one that cannot be written.
+void hold_standard_streams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    // open() takes the lowest number that is free
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF && ::open("/dev/null", O_RDONLY) < 0) return;
+  }
+}
+
+}  // namespace
+
 Console Console::of_process(std::string name) {
+  hold_standard_streams();
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
