@@ -97,9 +97,9 @@ TEST_F(FileTest, APipeIsWrittenToAndALinkStays) {
 TEST_F(FileTest, IsForThoseWhomTheUmaskLetsIn) {
   const auto mode_under = [&](mode_t mask) {
     const mode_t before = ::umask(mask);
-    write_file_atomic(path_, "secret");
+    write_file_atomic(folder_ / "f", "secret");
     ::umask(before);
-    return static_cast<unsigned>(std::filesystem::status(path_).permissions());
+    return static_cast<unsigned>(fs::status(folder_ / "f").permissions());
   };
   EXPECT_EQ(mode_under(077), 0600U);
   EXPECT_EQ(mode_under(022), 0644U);
