@@ -303,7 +303,8 @@ bool is_of_one_launcher(const RankEnv& env) {
 
 StorePtr connect_store(const RankEnv& env,
                        std::chrono::milliseconds timeout,
-                       const std::string& key_text) {
+                       const std::string& key_text,
+                       const std::string& program) {
   std::optional<JobKey> key;
   if (!key_text.empty()) key = JobKey::parse(key_text);
   const bool serves = env.rank == 0 && !env.use_agent_store;
@@ -325,13 +326,21 @@ StorePtr connect_store(const RankEnv& env,
   const int64_t round = meet(*prefixed(concat(meeting, "/meeting/", group), by_key ? sealed : open),
                              env.rank,
                              env.world_size,
-                             job_card(env, program_name(), print),
+                             job_card(env, program, print),
                              timeout,
                              serves                ? StoreServer::kThisProcess
                              : env.use_agent_store ? StoreServer::kLauncher
                                                    : StoreServer::kRankZero,
                              [&](int64_t rank) { return has_ended(env.master_port, rank); });
   return prefixed(concat("muster/", env.run_id, '/', round, '/', mark, '/', group), sealed);
+}
+
+void attend_as(const RankEnv& env, const std::string& program, std::chrono::milliseconds patience) {
+  try {
+    connect_store(env, patience, process_environment(kJobKeyEnv).value_or(""), program);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kUsage) throw;
+  }
 }
 
 std::string address_towards(const std::string& remote) {
