@@ -273,6 +273,9 @@ TEST(Backends, SayWhyTheyCannotBeUsed) {
   for (const distributed::BackendEntry* entry : distributed::backends()) {
     EXPECT_FALSE(entry->help.empty());
     EXPECT_TRUE(entry->moves_cpu || entry->moves_cuda) << entry->name;
+    const std::string why = entry->available();
+    if (entry->moves_cpu) EXPECT_EQ(why, "") << entry->name;
+    if (!entry->moves_cpu && !at::hasCUDA()) EXPECT_NE(why, "") << entry->name;
   }
   EXPECT_THAT(distributed::backends().names(), ::testing::IsSupersetOf({"gloo", "nccl", "thread"}));
 }
