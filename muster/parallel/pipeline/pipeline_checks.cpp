@@ -1,5 +1,6 @@
 #include "muster/parallel/pipeline/pipeline_checks.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 
