@@ -274,8 +274,10 @@ TEST(Backends, SayWhyTheyCannotBeUsed) {
     EXPECT_FALSE(entry->help.empty());
     EXPECT_TRUE(entry->moves_cpu || entry->moves_cuda) << entry->name;
     const std::string why = entry->available();
-    if (entry->moves_cpu) EXPECT_EQ(why, "") << entry->name;
-    if (!entry->moves_cpu && !at::hasCUDA()) EXPECT_NE(why, "") << entry->name;
+    const bool has_device = entry->moves_cpu || at::hasCUDA();
+    if (entry->moves_cpu || !has_device) {
+      EXPECT_EQ(why.empty(), has_device) << entry->name << ": " << why;
+    }
   }
   EXPECT_THAT(distributed::backends().names(), ::testing::IsSupersetOf({"gloo", "nccl", "thread"}));
 }
@@ -284,7 +286,7 @@ TEST(Backends, SayWhyTheyCannotBeUsed) {
 TEST(Timeout, MayBeTheLongestThatThereIsAndNotNone) {
   constexpr auto kMax = std::chrono::milliseconds::max();
   const distributed::ThreadWorld world(2, kMax);
-  world.run([](const ProcessGroup& group) {
+  world.run([&](const distributed::ProcessGroup& group) {
     const at::Tensor tensor = torch::ones({2});
     group.all_reduce(tensor);
     if (group.rank() == 0) group.send(tensor, 1, {.timeout = kMax});
@@ -296,7 +298,7 @@ TEST(Timeout, MayBeTheLongestThatThereIsAndNotNone) {
   });
   EXPECT_THAT(test::refusal_of([] { distributed::ThreadWorld(2, std::chrono::milliseconds(0)); }),
               HasSubstr("1 ms at least (got 0 ms)"));
-  EXPECT_THAT(test::refusal_of([] { distributed::init_process_group({.timeout = -kMax}, {}); }),
+  EXPECT_THAT(test::refusal_of([&] { distributed::init_process_group({.timeout = -kMax}, {}); }),
               HasSubstr("GroupOptions::timeout: 1 ms at least"));
 }
 
