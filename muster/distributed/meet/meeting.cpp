@@ -159,7 +159,7 @@ class Meeting {
   /// What is said; at the deadline, or when somebody will never come, that.
   std::string await(const char* what, Clock::time_point deadline) {
     while (!is_said(what, deadline)) {
-      const std::vector<std::string> ended = missing(has_ended_);
+      const auto ended = has_ended_ ? missing(has_ended_) : std::vector<std::string>();
       if (!ended.empty()) return say(what, concat(kEnded, '\n', join(ended, ", ")));
       if (Clock::now() < deadline) continue;
       const auto late = missing([](int64_t) { return true; });
@@ -171,9 +171,10 @@ class Meeting {
 
   /// False when it is time to look around.
   bool is_said(const char* what, Clock::time_point deadline) {
+    if (has_ended_) return is_seen(what, std::min(deadline, Clock::now() + kLookAround));
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     try {
-      store_.wait({key(what)}, std::clamp(left, std::chrono::milliseconds(1), kLookAround));
+      store_.wait({key(what)}, std::max(left, std::chrono::milliseconds(1)));
       return true;
     } catch (const c10::DistNetworkError&) {
       throw;
@@ -182,6 +183,18 @@ class Meeting {
     } catch (const std::exception&) {
       return false;
     }
+  }
+
+  /// By asking again and again, the more seldom the longer this rank has waited: of a wait that is over
+  /// c10d prints a warning.
+  bool is_seen(const char* what, Clock::time_point until) {
+    while (!store_.check({key(what)})) {
+      const auto now = Clock::now();
+      if (now >= until) return false;
+      std::this_thread::sleep_for(std::clamp<Clock::duration>(
+          (now - came_) / 16, std::chrono::milliseconds(1), std::chrono::milliseconds(50)));
+    }
+    return true;
   }
 
   /// Unless somebody was faster, whose word it then is.
@@ -257,6 +270,7 @@ class Meeting {
   const std::chrono::milliseconds timeout_;
   const StoreServer server_;
   const HasEnded& has_ended_;
+  const Clock::time_point came_ = Clock::now();
   /// What is in the way may be an earlier attempt's; not after a round that was begun now.
   bool may_begin_again_;
   std::string round_;

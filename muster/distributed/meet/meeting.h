@@ -59,7 +59,7 @@ enum class StoreServer {
   kLauncher      ///< it outlives the ranks: Note [Meeting], on rounds
 };
 
-/// Whether the process of a rank is known to have ended.
+/// Whether the process of a rank is known to have ended; null where nothing is ever known.
 using HasEnded = std::function<bool(int64_t rank)>;
 
 /// Collective: returns once all ranks have come, with cards that fit, each of them once; the round in
@@ -67,13 +67,12 @@ using HasEnded = std::function<bool(int64_t rank)>;
 /// come if a card does not fit or a rank was started twice; an environment error that names who is
 /// missing after `timeout`, also on those who come after that, or if the store is lost; or, within a
 /// second, one that has not come and `has_ended`, if some launcher of a rank that waits says so.
-int64_t meet(
-    c10d::Store& store,
-    int64_t rank,
-    int64_t world_size,
-    const JobCard& card,
-    std::chrono::milliseconds timeout,
-    StoreServer server,
-    const HasEnded& has_ended = [](int64_t) { return false; });
+int64_t meet(c10d::Store& store,
+             int64_t rank,
+             int64_t world_size,
+             const JobCard& card,
+             std::chrono::milliseconds timeout,
+             StoreServer server,
+             const HasEnded& has_ended = nullptr);
 
 }  // namespace muster::distributed

@@ -318,6 +318,9 @@ StorePtr connect_store(const RankEnv& env,
   StorePtr sealed = open;
   if (key) sealed = c10::make_intrusive<SealedStore>(open, *key);
   const int64_t group = Jobs::of_process().next_group(env, job);
+  HasEnded ends;
+  if (process_environment(kEndedRanksEnv))
+    ends = [&](int64_t rank) { return has_ended(env.master_port, rank); };
   // See Note [Names of meetings].
   const bool by_key = key && is_of_one_launcher(env);
   const std::string meeting = by_key                ? "muster/" + job
@@ -331,7 +334,7 @@ StorePtr connect_store(const RankEnv& env,
                              serves                ? StoreServer::kThisProcess
                              : env.use_agent_store ? StoreServer::kLauncher
                                                    : StoreServer::kRankZero,
-                             [&](int64_t rank) { return has_ended(env.master_port, rank); });
+                             ends);
   return prefixed(concat("muster/", env.run_id, '/', round, '/', mark, '/', group), sealed);
 }
 
