@@ -94,6 +94,17 @@ TEST_F(FileTest, APipeIsWrittenToAndALinkStays) {
               HasSubstr("No space left"));
 }
 
+TEST_F(FileTest, IsForThoseWhomTheUmaskLetsIn) {
+  const auto mode_under = [&](mode_t mask) {
+    const mode_t before = ::umask(mask);
+    write_file_atomic(folder_ / "f", "secret");
+    ::umask(before);
+    return static_cast<unsigned>(fs::status(folder_ / "f").permissions());
+  };
+  EXPECT_EQ(mode_under(077), 0600U);
+  EXPECT_EQ(mode_under(022), 0644U);
+}
+
 TEST_F(FileTest, AFolderInTheWayLeavesNoTemporary) {
   fs::create_directory(folder_ / "a");
   EXPECT_EQ(muster_error_of([&] { write_file_atomic(folder_ / "a", "x"); }).kind(),

@@ -277,6 +277,9 @@ diagnose::Diagnosis Monitor::find_out(const diagnose::OpRecord& op, milliseconds
 /// The backend has named the culprit: its words stay, and what it cannot know is added.
 void Monitor::add_to_backends_error(const Failure& failure, const Error& error) {
   const diagnose::OpRecord& op = failure.work->record();
+  // Before its time was over: the backend has seen a peer end.
+  const bool saw_an_end =
+      age_s(op) < 0.9 * std::chrono::duration<double>(limit_of(*failure.work)).count();
   heartbeats_.set_alarm(true);
   const auto start = Clock::now();  // behind the alarm: what is read since is fresh for both
   const Clock::duration patience =
@@ -287,8 +290,10 @@ void Monitor::add_to_backends_error(const Failure& failure, const Error& error) 
     heartbeats_.wait_until(heartbeats_.version(), Clock::now() + heartbeats_.fast_heartbeat());
   // Behind the wait: of what came last the question above knows, and a diagnosis before it would not.
   diagnose::Diagnosis diagnosis = diagnose_now(op);
-  // Who compared the ranks' calls has seen them all come.
-  if (error.kind() == ErrorKind::kUsage && diagnosis.kind == diagnose::Diagnosis::Kind::kMissing)
+  // Who compared the ranks' calls has seen them all come; and who is late when one has ended is not
+  // to blame.
+  if (diagnosis.kind == diagnose::Diagnosis::Kind::kMissing &&
+      (error.kind() == ErrorKind::kUsage || saw_an_end))
     diagnosis = {.common = diagnosis.common};
   ErrorText text = error.text();
   std::vector<std::string> parts;
@@ -310,8 +315,7 @@ void Monitor::add_to_backends_error(const Failure& failure, const Error& error) 
                    .hint = {},
                    .kind = diagnosis.kind,
                    .culprits = diagnosis.culprits},
-                  // Before its time was over: the backend has seen a peer end.
-                  age_s(op) < 0.9 * std::chrono::duration<double>(limit_of(*failure.work)).count());
+                  saw_an_end);
   failure.work->complete(std::make_exception_ptr(Error(error.kind(), text)));
 }
 

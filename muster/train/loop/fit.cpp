@@ -284,11 +284,8 @@ FitResult Trainer::run() {
   check_hooks();
   result.steps = position_.step;
   if (scaler().enabled()) result.skipped_steps = skipped_steps();
-  bool kept = true;
-  on_first_rank(group_, [&] { kept = is_written(); });
-  if (!from_first_rank(group_, kept)) save();  // where the folder is now; that ends the run
+  settle_folder();
   on_first_rank(group_, [&] {
-    check_folder();
     result.checkpoint = writer_->wait();
     if (result.checkpoint.empty()) result.checkpoint = find_checkpoint(output_);
   });
