@@ -23,12 +23,20 @@ std::string reason_of(bool asked, const std::string& why) {
 StudyCore::Impl::Impl(const StudySpec& given)
     : spec(given), has_functions(!spec.space.opaque().empty()), variants(spec), rules(spec) {
   searcher = located(spec, "searcher", [&] {
-    return make_searcher(
-        spec.searcher, {.space = spec.space, .seed = spec.seed, .num_samples = variants.trials()});
+    return make_searcher(spec.searcher,
+                         {.space = spec.space,
+                          .seed = spec.seed,
+                          .num_samples = variants.trials(),
+                          .mode = spec.mode,
+                          .metric = spec.metric});
   });
   scheduler = located(spec, "scheduler", [&] {
     return make_scheduler(spec.scheduler,
-                          {.seed = spec.seed, .mode = spec.mode, .metric = spec.metric});
+                          {.seed = spec.seed,
+                           .mode = spec.mode,
+                           .metric = spec.metric,
+                           .space = spec.space,
+                           .planned_trials = variants.trials()});
   });
 }
 
@@ -220,7 +228,7 @@ void StudyCore::Impl::add_trial(TrialAdded added, double now_s) {
   if (added.given) ++given_count;
   if (added.adopted >= 0) adopted.insert(added.adopted);
   emit(number, now_s, std::move(added));
-  scheduler->on_start(number);
+  scheduler->on_start(number, trials.back().point);
 }
 
 void StudyCore::Impl::start_attempt(Trial& trial, std::string reason, double now_s) {

@@ -86,7 +86,7 @@ class Study {
       return true;
     }
     if (next_ == trials_) return false;
-    scheduler_.on_start(next_);
+    scheduler_.on_start(next_, {});
     running_.insert(next_++);
     return true;
   }
@@ -170,7 +170,7 @@ TEST_P(SchedulerContract, MinimisingIsMaximisingMirrored) {
 
 TEST_P(SchedulerContract, TheFirstTrialIsNotPrunedWhileItIsAlone) {
   const auto scheduler = make();
-  scheduler->on_start(0);
+  scheduler->on_start(0, {});
   for (int64_t t = 1; t <= 200; ++t) {
     const Decision decision = scheduler->on_report(0, t, static_cast<double>(t) / 200);
     ASSERT_TRUE(decision.action != Action::kStop || decision.complete) << decision.reason;
@@ -191,7 +191,7 @@ TEST_P(SchedulerContract, WhateverIsReportedTheStudyEnds) {
 TEST_P(SchedulerContract, ATrialOfNothingButNanIsBorne) {
   const auto scheduler = make();
   for (int64_t number = 0; number < 5; ++number) {
-    scheduler->on_start(number);
+    scheduler->on_start(number, {});
     for (int64_t t = 1; t < 40; ++t) {
       const Decision decision = scheduler->on_report(number, t, kNan);
       EXPECT_NE(decision.action, Action::kPause) << "NaN is nothing to promote";
@@ -204,7 +204,7 @@ TEST_P(SchedulerContract, ATrialOfNothingButNanIsBorne) {
 
 TEST_P(SchedulerContract, TimesOfATrialRise) {
   const auto scheduler = make();
-  scheduler->on_start(7);
+  scheduler->on_start(7, {});
   scheduler->on_report(7, 2, 0.5);
   for (const int64_t t : {2, 1}) {
     const std::string refusal = refusal_of([&] { scheduler->on_report(7, t, 0.5); });
@@ -216,7 +216,7 @@ TEST_P(SchedulerContract, TimesOfATrialRise) {
 TEST_P(SchedulerContract, ATrialThatEndedIsForgotten) {
   const auto scheduler = make();
   for (int round = 0; round < 3; ++round) {
-    scheduler->on_start(0);
+    scheduler->on_start(0, {});
     for (int64_t t = 1; t < 4; ++t) {
       if (scheduler->on_report(0, t, 0.5).action != Action::kContinue) break;
     }
