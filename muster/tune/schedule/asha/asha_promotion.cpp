@@ -13,7 +13,7 @@ class Promotion final : public Halving<PromotionRung> {
   Promotion(const SchedulerContext& context, const AshaOptions& options, const Ladders& ladders)
       : Halving(context, options, ladders, options.reduction_factor) {}
 
-  void on_start(int64_t number) override { progress_of(number); }
+  void on_start(int64_t number, const Point& /*point*/) override { progress_of(number); }
 
   Decision on_report(int64_t number, int64_t t, double score) override {
     Progress& trial = progress_of(number);

@@ -36,7 +36,7 @@ class Stopping final : public Halving<Recorded> {
       // Ray hands this to numpy as a percentage, which rounds twice.
       : Halving(context, options, ladders, (1 - 1 / options.reduction_factor) * 100 / 100) {}
 
-  void on_start(int64_t number) override { progress_of(number); }
+  void on_start(int64_t number, const Point& /*point*/) override { progress_of(number); }
 
   Decision on_report(int64_t number, int64_t t, double score) override {
     Progress& trial = progress_of(number);
