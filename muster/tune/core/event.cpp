@@ -7,13 +7,14 @@
 namespace muster::tune {
 namespace {
 
-constexpr std::array<std::string_view, 7> kKinds = {"trial_added",
+constexpr std::array<std::string_view, 8> kKinds = {"trial_added",
                                                     "attempt_started",
                                                     "reported",
                                                     "attempt_ended",
                                                     "tuner",
                                                     "outside_trial",
-                                                    "checkpoint"};
+                                                    "checkpoint",
+                                                    "stop_ordered"};
 
 /// `,"key":"text"` unless the text is empty.
 void add_text(PayloadWriter& out, std::string_view key, std::string_view text) {
@@ -32,18 +33,24 @@ void add_list(PayloadWriter& out, const Items& items, Write write) {
   }
 }
 
-void write(PayloadWriter& out, const TrialAdded& what) {
-  out.raw("{\"point\":[");
-  add_list(out, what.point, [&](double x) { out.number(x); });
+void add_point(PayloadWriter& out, const Point& point, const Values& values) {
+  out.raw("\"point\":[");
+  add_list(out, point, [&](double x) { out.number(x); });
   out.raw("],\"values\":[");
-  add_list(out, what.values, [&](const Value& value) { out.value(value); });
+  add_list(out, values, [&](const Value& value) { out.value(value); });
   out.raw("]");
+}
+
+void write(PayloadWriter& out, const TrialAdded& what) {
+  out.raw("{");
+  add_point(out, what.point, what.values);
   if (what.given) out.raw(",\"given\":true");
   if (what.adopted >= 0) {
     out.raw(",\"adopted\":");
     out.integer(what.adopted);
   }
   add_text(out, ",\"reason\":", what.reason);
+  add_text(out, ",\"memo\":", what.memo);
 }
 
 void write(PayloadWriter& out, const AttemptStarted& what) {
@@ -51,6 +58,15 @@ void write(PayloadWriter& out, const AttemptStarted& what) {
   out.integer(what.attempt);
   add_text(out, ",\"from_checkpoint\":", what.from_checkpoint);
   add_text(out, ",\"reason\":", what.reason);
+  if (what.asked != was_asked_in_words(what.reason))
+    out.raw(what.asked ? ",\"asked\":true" : ",\"asked\":false");
+  if (what.donor >= 0) {
+    out.raw(",\"donor\":");
+    out.integer(what.donor);
+  }
+  if (what.point.empty()) return;
+  out.raw(",");
+  add_point(out, what.point, what.values);
 }
 
 void write(PayloadWriter& out, const Reported& what) {
@@ -90,6 +106,12 @@ void write(PayloadWriter& out, const AttemptEnded& what) {
     out.raw(",\"retry_in_s\":");
     out.number(what.retry_in_s);
   }
+  if (what.ordered) out.raw(",\"ordered\":true");
+}
+
+void write(PayloadWriter& out, const StopOrdered& what) {
+  out.raw("{\"reason\":");
+  out.text(what.reason);
 }
 
 void write(PayloadWriter& out, const TunerNote& what) {
@@ -101,6 +123,7 @@ void write(PayloadWriter& out, const TunerNote& what) {
     out.raw(",\"in_vain\":");
     out.integer(what.in_vain);
   }
+  if (what.last) out.raw(",\"last\":true");
 }
 
 void write(PayloadWriter& out, const OutsideTrial& what) {
@@ -126,6 +149,8 @@ void write(PayloadWriter& out, const CheckpointSaved& what) {
 }
 
 }  // namespace
+
+bool was_asked_in_words(std::string_view reason) { return reason.starts_with("asked"); }
 
 std::string_view kind_of(const Event& event) { return kKinds[event.what.index()]; }
 

@@ -15,7 +15,10 @@ namespace muster::tune {
 // StudyCore turns calls into events; storage keeps them, and a core that is fed the stored events
 // again (StudyCore::replay) is in the same state, with searcher and scheduler having been called in
 // the same order. Decisions are stored too, so that replaying checks them: a decision that comes
-// out differently is an internal error that names the event.
+// out differently is an internal error that names the event. Points are data: a searcher is told what
+// it had suggested (Note [Searchers]) and a scheduler what it had a trial go on with. That they are
+// of the space, that the grid's part of them is the grid's and that values follow from points is
+// checked.
 
 /// A trial got its number and its point.
 struct TrialAdded {
@@ -24,6 +27,7 @@ struct TrialAdded {
   std::string reason;    ///< of the searcher; may be empty
   bool given = false;    ///< the point is not the searcher's: see StudyCore::offer
   int64_t adopted = -1;  ///< Optuna's number of the waiting trial that this one is; -1: of none
+  std::string memo;      ///< the searcher's own: Searcher::Suggestion::memo
 };
 
 /// An attempt of the trial starts; attempt 1 is the first. `from_checkpoint` is empty for a start
@@ -32,6 +36,10 @@ struct AttemptStarted {
   int32_t attempt = 1;
   std::string from_checkpoint;
   std::string reason;  ///< "promoted to rung 4: 2 of 6", "retry after crash"; may be empty
+  bool asked = false;  ///< for somebody who is not there all the time: see StudyCore::next
+  int64_t donor = -1;  ///< of another trial is the checkpoint; -1: it is its own
+  Point point;         ///< what the trial has from now on, with its values; empty: what it had
+  Values values;
 };
 
 /// A report and its answer. `t` is the time attribute that was used.
@@ -49,15 +57,23 @@ struct AttemptEnded {
   std::string message;  ///< "exit code 1", "killed by SIGKILL", with the last line of its output
   TrialState then = TrialState::kComplete;  ///< the trial's state from now on
   double retry_in_s = 0;                    ///< with then == kPending
+  bool ordered = false;                     ///< a paused trial: the scheduler said so
 };
 
-/// The tuner's own: started (with its process id), stopped (with the reason). Of a trial: it is to
-/// end early, and why.
+/// A trial is to end early, as somebody said who is not the scheduler: one that runs when its
+/// attempt ends.
+struct StopOrdered {
+  std::string reason;
+};
+
+/// The tuner's own: started (with its process id), stopped (with the reason). Of a trial, in logs
+/// of older versions: as StopOrdered.
 struct TunerNote {
   std::string text;
   bool session = false;   ///< a tuner begins; what the ones before had running ends behind it
   bool forgives = false;  ///< failures so far give the study up no more, as with a session
   int64_t in_vain = -1;   ///< Optuna's number of a waiting trial that cannot be run; -1: of none
+  bool last = false;      ///< no trial is to come: Scheduler::no_more_trials was called
 };
 
 /// A trial that another program (Optuna) finished in this study, which the searcher was told of.
@@ -87,12 +103,13 @@ struct Event {
                AttemptEnded,
                TunerNote,
                OutsideTrial,
-               CheckpointSaved>
+               CheckpointSaved,
+               StopOrdered>
       what;
 };
 
 /// "trial_added", "attempt_started", "reported", "attempt_ended", "tuner", "outside_trial",
-/// "checkpoint".
+/// "checkpoint", "stop_ordered".
 std::string_view kind_of(const Event& event);
 
 /// The event's own fields, without id, time, trial and kind. Doubles that JSON has not (NaN,

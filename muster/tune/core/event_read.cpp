@@ -29,15 +29,21 @@ int32_t read_attempt(PayloadReader& in) {
   return static_cast<int32_t>(in.integer());  // one that does not fit is not written back equal
 }
 
+/// What stands behind `"point":[`.
+void read_point(PayloadReader& in, Point& point, Values& values) {
+  read_list(in, "]", [&] { point.push_back(in.number()); });
+  in.expect(",\"values\":[");
+  read_list(in, "]", [&] { values.push_back(in.value()); });
+}
+
 TrialAdded read_added(PayloadReader& in) {
   TrialAdded what;
   in.expect("{\"point\":[");
-  read_list(in, "]", [&] { what.point.push_back(in.number()); });
-  in.expect(",\"values\":[");
-  read_list(in, "]", [&] { what.values.push_back(in.value()); });
+  read_point(in, what.point, what.values);
   what.given = in.skip(",\"given\":true");
   if (in.skip(",\"adopted\":")) what.adopted = in.integer();
   what.reason = text_if(in, ",\"reason\":");
+  what.memo = text_if(in, ",\"memo\":");
   return what;
 }
 
@@ -46,6 +52,11 @@ AttemptStarted read_started(PayloadReader& in) {
   what.attempt = read_attempt(in);
   what.from_checkpoint = text_if(in, ",\"from_checkpoint\":");
   what.reason = text_if(in, ",\"reason\":");
+  what.asked = was_asked_in_words(what.reason);
+  if (in.skip(",\"asked\":true")) what.asked = true;
+  if (in.skip(",\"asked\":false")) what.asked = false;
+  if (in.skip(",\"donor\":")) what.donor = in.integer();
+  if (in.skip(",\"point\":[")) read_point(in, what.point, what.values);
   return what;
 }
 
@@ -80,6 +91,7 @@ AttemptEnded read_ended(PayloadReader& in) {
   in.expect(",\"then\":");
   what.then = static_cast<TrialState>(in.word(kStateWords));
   if (in.skip(",\"retry_in_s\":")) what.retry_in_s = in.number();
+  what.ordered = in.skip(",\"ordered\":true");
   return what;
 }
 
@@ -89,6 +101,7 @@ TunerNote read_note(PayloadReader& in) {
   note.session = in.skip(",\"session\":true");
   note.forgives = in.skip(",\"forgives\":true");
   if (in.skip(",\"in_vain\":")) note.in_vain = in.integer();
+  note.last = in.skip(",\"last\":true");
   return note;
 }
 
@@ -117,6 +130,11 @@ CheckpointSaved read_saved(PayloadReader& in) {
   return what;
 }
 
+StopOrdered read_stop(PayloadReader& in) {
+  in.expect("{\"reason\":");
+  return {.reason = in.text()};
+}
+
 using What = decltype(Event::what);
 
 std::optional<What> read_what(PayloadReader& in, std::string_view kind) {
@@ -127,6 +145,7 @@ std::optional<What> read_what(PayloadReader& in, std::string_view kind) {
   if (kind == "tuner") return read_note(in);
   if (kind == "outside_trial") return read_outside(in);
   if (kind == "checkpoint") return read_saved(in);
+  if (kind == "stop_ordered") return read_stop(in);
   return std::nullopt;
 }
 

@@ -24,6 +24,10 @@ inline constexpr std::string_view kFailureWords[] = {
     "none", "crash", "oom", "nan", "timeout", "lost", "interrupted"};
 inline constexpr std::string_view kActionWords[] = {"continue", "pause", "stop"};
 
+/// How logs of older versions say that an attempt was asked for: by how its reason begins. Where a
+/// log has no field for it, this holds.
+bool was_asked_in_words(std::string_view reason);
+
 /// Appends to a text that it keeps.
 class PayloadWriter {
  public:

@@ -11,11 +11,11 @@ namespace muster::tune {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr std::string_view kAsked = "asked";  // how the reason of such an attempt begins
 
-/// Why an attempt starts. That it was asked for is in the log by this.
-std::string reason_of(bool asked, const std::string& why) {
-  return asked ? concat(kAsked, why.empty() ? "" : ": ", why) : why;
+Error bad_order(const StudySpec& spec, const Scheduler::Promotion& order, std::string rule) {
+  return internal_error({.refused = concat("an order of scheduler ", spec.scheduler),
+                         .rule = std::move(rule),
+                         .value = concat("trial ", order.number, ": ", order.reason)});
 }
 
 }  // namespace
@@ -90,8 +90,9 @@ StudyCore::Next StudyCore::next(double now_s, bool asked) {
   Next next;
   impl_->end_leases(now_s);
   if (!is_stopped() &&
-      (impl_->start_retry(now_s, asked, next) || impl_->start_promoted(now_s, asked, next) ||
-       impl_->start_new(now_s, asked, next))) {
+      (impl_->start_retry(now_s, asked, next) || impl_->obey_orders(now_s, asked, next) ||
+       impl_->start_new(now_s, asked, next) ||
+       (impl_->say_last(now_s) && impl_->obey_orders(now_s, asked, next)))) {
     return next;
   }
   return impl_->nothing_to_start(now_s, asked);
@@ -100,19 +101,81 @@ StudyCore::Next StudyCore::next(double now_s, bool asked) {
 bool StudyCore::Impl::start_retry(double now_s, bool asked, Next& next) {
   if (retries.empty() || retries.begin()->first > now_s) return false;
   Trial& trial = trials[static_cast<size_t>(retries.begin()->second)];
-  start_attempt(trial, reason_of(asked, concat("again: ", trial.reason)), now_s);
+  start_attempt(trial, {.reason = concat("again: ", trial.reason), .asked = asked}, now_s);
   next = {.kind = Next::kStart, .trial = trial.number};
   return true;
 }
 
-bool StudyCore::Impl::start_promoted(double now_s, bool asked, Next& next) {
-  const auto promotion = scheduler->promote();
-  if (!promotion) return false;
-  start_attempt(trials.at(static_cast<size_t>(promotion->number)),
-                reason_of(asked, promotion->reason),
+/// What the scheduler has decided of paused trials, up to the first that goes on.
+bool StudyCore::Impl::obey_orders(double now_s, bool asked, Next& next) {
+  while (const auto order = scheduler->promote()) {
+    const auto number = static_cast<size_t>(order->number);
+    if (number >= trials.size() || trials[number].state != TrialState::kPaused)
+      throw bad_order(spec, *order, "it names a trial that is paused");
+    Trial& trial = trials[number];
+    if (!order->end) {
+      start_attempt(trial, attempt_of(*order, asked), now_s);
+      next = {.kind = Next::kStart, .trial = order->number};
+      return true;
+    }
+    end_attempt(trial,
+                {.attempt = trial.attempt,
+                 .message = order->reason,
+                 .then = order->complete ? TrialState::kComplete : TrialState::kPruned,
+                 .ordered = true},
                 now_s);
-  next = {.kind = Next::kStart, .trial = promotion->number};
+  }
+  return false;
+}
+
+/// The attempt that an order begins.
+AttemptStarted StudyCore::Impl::attempt_of(const Scheduler::Promotion& order, bool asked) const {
+  AttemptStarted started{.reason = order.reason, .asked = asked, .donor = order.donor};
+  if (order.donor >= 0) {
+    const auto donor = static_cast<size_t>(order.donor);
+    if (donor >= trials.size() || trials[donor].checkpoint.empty())
+      throw bad_order(spec, order, concat("trial ", order.donor, " has a checkpoint to give"));
+  }
+  if (order.point.empty()) return started;
+  started.point = point_of(order);
+  started.values = spec.space.resolve(started.point);
+  return started;
+}
+
+/// Where its point is open although the parameter applies, the trial's own draw.
+Point StudyCore::Impl::point_of(const Scheduler::Promotion& order) const {
+  if (order.point.size() != spec.space.dimensions().size())
+    throw bad_order(spec, order, "its point has a number for each dimension");
+  Point point =
+      spec.space.with_conditions(draw_open(spec.space, order.point, spec.seed, order.number));
+  if (const auto outside = spec.space.outside(point))
+    throw bad_order(spec, order, concat("its point is in the space: ", *outside));
+  return point;
+}
+
+/// No trial is to come, so that brackets which are not full need not wait: for the scheduler, and
+/// once until one comes all the same. False: there may be more.
+bool StudyCore::Impl::say_last(double now_s) {
+  if (last_said || !scheduler->pauses() || (running_count == 0 && paused_count == 0)) return false;
+  const bool is_stuck = waiting && running_count == 0 && retries.empty();
+  if (may_suggest() && !is_stuck) return false;
+  no_more_trials(
+      {.text = is_stuck ? "the searcher waits for what is paused" : "no more trials are to come",
+       .last = true},
+      now_s);
   return true;
+}
+
+void StudyCore::Impl::no_more_trials(TunerNote note, double now_s) {
+  last_said = true;
+  scheduler->no_more_trials();
+  emit(-1, now_s, std::move(note));
+}
+
+bool StudyCore::Impl::may_suggest() const {
+  const int64_t planned = variants.trials();
+  const int64_t suggested = static_cast<int64_t>(trials.size()) - given_count;
+  return !exhausted && (planned < 0 || suggested < planned);
 }
 
 Searcher::Suggestion StudyCore::Impl::suggest_next() {
@@ -124,22 +187,22 @@ Searcher::Suggestion StudyCore::Impl::suggest_next() {
 }
 
 bool StudyCore::Impl::start_new(double now_s, bool asked, Next& next) {
-  const int64_t planned = variants.trials();
   waiting = false;
   TrialAdded added;
   if (!offered.empty()) {
     added = take_given();
   } else {
-    const int64_t suggested = static_cast<int64_t>(trials.size()) - given_count;
-    if (exhausted || (planned >= 0 && suggested >= planned)) return false;
+    if (!may_suggest()) return false;
     Searcher::Suggestion suggestion = suggest_next();
     exhausted = suggestion.kind == Searcher::Suggestion::kFinished;
     waiting = suggestion.kind == Searcher::Suggestion::kWait;
     if (suggestion.kind != Searcher::Suggestion::kPoint) return false;
-    added = {.point = std::move(suggestion.point), .reason = std::move(suggestion.reason)};
+    added = {.point = std::move(suggestion.point),
+             .reason = std::move(suggestion.reason),
+             .memo = std::move(suggestion.memo)};
   }
   add_trial(std::move(added), now_s);
-  start_attempt(trials.back(), reason_of(asked, ""), now_s);
+  start_attempt(trials.back(), {.asked = asked}, now_s);
   next = {.kind = Next::kStart, .trial = trials.back().number};
   return true;
 }
@@ -227,14 +290,31 @@ void StudyCore::Impl::add_trial(TrialAdded added, double now_s) {
   records.try_emplace(number);
   if (added.given) ++given_count;
   if (added.adopted >= 0) adopted.insert(added.adopted);
+  if (!added.given) searcher->suggested(number, added.point, added.memo);
   emit(number, now_s, std::move(added));
+  last_said = false;
   scheduler->on_start(number, trials.back().point);
 }
 
-void StudyCore::Impl::start_attempt(Trial& trial, std::string reason, double now_s) {
-  const bool goes_on = trial.state == TrialState::kPaused ||
-                       spec.failures[static_cast<size_t>(trial.failure)].from_checkpoint;
-  if (!goes_on) trial.checkpoint.clear();
+/// `started` says why, for whom, and what of the trial changes; the rest is filled in here.
+void StudyCore::Impl::start_attempt(Trial& trial, AttemptStarted started, double now_s) {
+  const bool was_paused = trial.state == TrialState::kPaused;
+  const bool goes_on =
+      was_paused || spec.failures[static_cast<size_t>(trial.failure)].from_checkpoint;
+  if (!goes_on && !trial.checkpoint.empty()) {
+    trial.checkpoint.clear();
+    scheduler->on_checkpoint(trial.number, 0);
+  }
+  if (started.donor >= 0) {
+    const Trial& donor = trials[static_cast<size_t>(started.donor)];
+    trial.checkpoint = donor.checkpoint;
+    trial.checkpoint_t = donor.checkpoint_t;
+    scheduler->on_checkpoint(trial.number, trial.checkpoint_t);
+  }
+  if (!started.point.empty()) {
+    trial.point = started.point;
+    trial.values = started.values;
+  }
   retries.erase({trial.due_s, trial.number});
   trial.state = TrialState::kRunning;
   ++trial.attempt;
@@ -244,16 +324,18 @@ void StudyCore::Impl::start_attempt(Trial& trial, std::string reason, double now
   unlogged.erase(trial.number);
   record.attempt = {.started_s = now_s,
                     .base_t = trial.checkpoint.empty() ? 0 : trial.checkpoint_t,
-                    .asked = reason.starts_with(kAsked)};
+                    .asked = started.asked};
   record.decision = {};
   record.fails.reset();
   ++running_count;
-  if (record.attempt.asked) renew_lease(trial, now_s);
-  emit(trial.number,
-       now_s,
-       AttemptStarted{.attempt = trial.attempt,
-                      .from_checkpoint = trial.checkpoint,
-                      .reason = std::move(reason)});
+  if (started.asked) renew_lease(trial, now_s);
+  if (was_paused) {
+    --paused_count;
+    scheduler->on_resume(trial.number, trial.point);
+  }
+  started.attempt = trial.attempt;
+  started.from_checkpoint = trial.checkpoint;
+  emit(trial.number, now_s, std::move(started));
 }
 
 // ---- What is known ----

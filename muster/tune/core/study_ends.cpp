@@ -101,6 +101,7 @@ void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s
     --running_count;
     trial.run_s += now_s - record.attempt.started_s;
   }
+  if (trial.state == TrialState::kPaused) --paused_count;
   trial.state = ended.then;
   trial.failure = ended.failure;
   // What an attempt before has failed of says nothing of one that ended well.
@@ -110,17 +111,23 @@ void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s
     trial.due_s = now_s + ended.retry_in_s;
     retries.insert({trial.due_s, trial.number});
   }
-  if (ended.then == TrialState::kPaused) scheduler->on_pause(trial.number);
+  if (ended.then == TrialState::kPaused) {
+    ++paused_count;
+    scheduler->on_pause(trial.number);
+    searcher->paused(trial.number);
+  }
   if (is_over(ended.then)) {
     trial.ended_s = now_s;
     scheduler->on_end(trial.number, trial.state);
     rules.on_end(trial.number);
     const double result = result_of(trial);
-    searcher->told({.number = trial.number,
-                    .point = trial.point,
-                    .state = trial.state,
-                    .score = score_of(result, spec.mode),
-                    .step = trial.last_t});
+    searcher->told(
+        {.number = trial.number,
+         .point = trial.point,
+         .state = trial.state,
+         .score = score_of(result, spec.mode),
+         .step = trial.last_t,
+         .failure = trial.state == TrialState::kFailed ? trial.failure : Failure::kNone});
     note_best(trial);
     if (trial.state == TrialState::kFailed) count_failure(trial);
   }
@@ -148,9 +155,13 @@ void StudyCore::Impl::stop_trial(Trial& trial, const std::string& reason, double
     return end_attempt(
         trial, {.attempt = trial.attempt, .message = reason, .then = TrialState::kPruned}, now_s);
   }
+  mark_stopped(trial, reason);
+  emit(trial.number, now_s, StopOrdered{.reason = reason});
+}
+
+void StudyCore::Impl::mark_stopped(Trial& trial, const std::string& reason) {
   records.at(trial.number).decision = {.action = Action::kStop, .reason = reason};
   trial.reason = reason;
-  emit(trial.number, now_s, TunerNote{.text = reason});
 }
 
 bool StudyCore::learn(const OutsideTrial& trial, double now_s) {
@@ -164,11 +175,13 @@ bool StudyCore::Impl::learn(const OutsideTrial& trial, double now_s) {
                        .value = concat(trial.point.size(), " numbers")});
   }
   if (!outside.insert(trial.number).second) return false;
-  searcher->told({.number = outside_number(trial.number),
-                  .point = trial.point,
-                  .state = trial.state,
-                  .score = score_of(trial.metric, spec.mode),
-                  .step = trial.step});
+  searcher->told(
+      {.number = outside_number(trial.number),
+       .point = trial.point,
+       .state = trial.state,
+       .score = score_of(trial.metric, spec.mode),
+       .step = trial.step,
+       .failure = trial.state == TrialState::kFailed ? Failure::kCrash : Failure::kNone});
   emit(-1, now_s, trial);
   return true;
 }

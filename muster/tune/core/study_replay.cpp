@@ -18,6 +18,15 @@ bool same_point(const Point& a, const Point& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), &same_number);
 }
 
+/// The same but for what another libm makes of a logarithm.
+bool near(const Point& a, const Point& b) {
+  constexpr double kRounding = 1e-9;
+  const auto alike = [](double x, double y) {
+    return same_number(x, y) || std::abs(x - y) <= kRounding * std::max(std::abs(x), std::abs(y));
+  };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), alike);
+}
+
 bool same_stored_value(const Value& a, const Value& b) {
   return a.is_double() && b.is_double() ? same_number(a.as_double(), b.as_double()) : a == b;
 }
@@ -43,27 +52,21 @@ class StudyReplay {
   void operator()(const TrialAdded& added) {
     if (event_.trial != static_cast<int64_t>(core_.trials.size()))
       differs(event_, concat("trial ", event_.trial), concat("trial ", core_.trials.size()));
-    if (added.given) {
-      check_given(added);
-    } else {
-      const auto suggestion = core_.suggest_next();
-      if (suggestion.kind != Searcher::Suggestion::kPoint ||
-          !same_point(suggestion.point, added.point)) {
-        differs(event_, "another point", "the searcher's suggestion");
-      }
-    }
+    check_point(added.point);
+    if (!added.given) check_fixed(added.point);
     core_.add_trial(added, event_.time_s);
-    take_values(added.values);
+    check_values(core_.trials.back().values, added.values);
+    core_.trials.back().values = added.values;
   }
 
   void operator()(const AttemptStarted& started) {
     Trial& trial = trial_of_event();
     if (trial.state == TrialState::kPaused) {
-      const auto promotion = core_.scheduler->promote();
-      if (!promotion || promotion->number != trial.number)
-        differs(event_, concat("trial ", trial.number, " goes on"), "another one");
+      check_order(order_of(trial.number, /*end=*/false), started);
+    } else if (started.donor >= 0 || !started.point.empty()) {
+      differs(event_, "it goes on as another", "it is not paused");
     }
-    core_.start_attempt(trial, started.reason, event_.time_s);
+    core_.start_attempt(trial, started, event_.time_s);
   }
 
   void operator()(const Reported& reported) {
@@ -76,12 +79,19 @@ class StudyReplay {
   }
 
   void operator()(const AttemptEnded& ended) {
-    core_.end_attempt(trial_of_event(), ended, event_.time_s);
+    Trial& trial = trial_of_event();
+    if (ended.ordered && trial.state == TrialState::kPaused) order_of(trial.number, /*end=*/true);
+    core_.end_attempt(trial, ended, event_.time_s);
+  }
+
+  void operator()(const StopOrdered& stop) {
+    core_.stop_trial(core_.running(event_.trial), stop.reason, event_.time_s);
   }
 
   void operator()(const TunerNote& note) {
-    if (event_.trial >= 0) return core_.stop_trial(trial_of_event(), note.text, event_.time_s);
-    core_.emit(-1, event_.time_s, note);
+    if (event_.trial >= 0) core_.mark_stopped(core_.running(event_.trial), note.text);
+    if (note.last) return core_.no_more_trials(note, event_.time_s);
+    core_.emit(event_.trial, event_.time_s, note);
   }
 
   void operator()(const OutsideTrial& trial) { core_.learn(trial, event_.time_s); }
@@ -96,17 +106,51 @@ class StudyReplay {
   }
 
  private:
-  void check_given(const TrialAdded& added) const {
+  /// Whoever made the point made one of the space.
+  void check_point(const Point& point) const {
     const size_t wanted = core_.spec.space.dimensions().size();
-    if (added.point.size() != wanted)
-      differs(event_, concat(added.point.size(), " numbers"), concat(wanted, " dimensions"));
+    if (point.size() != wanted)
+      differs(event_, concat(point.size(), " numbers"), concat(wanted, " dimensions"));
+    if (const auto outside = core_.spec.space.outside(point))
+      differs(event_, *outside, "no such point");
+    if (!same_point(core_.spec.space.with_conditions(point), point))
+      differs(event_, "another point", "what applies");
+  }
+
+  /// The grid's part of it and that of the points to evaluate are nobody's to choose.
+  void check_fixed(const Point& point) const {
+    const auto number = static_cast<int64_t>(core_.trials.size()) - core_.given_count;
+    const Point fixed = core_.variants.partial(number);
+    for (size_t d = 0; d < point.size() && !core_.spec.constant_grid_search; ++d) {
+      if (!std::isnan(fixed[d]) && !std::isnan(point[d]) && fixed[d] != point[d])
+        differs(event_,
+                shortest(point[d]),
+                concat(core_.spec.space.dimensions()[d].name, " = ", shortest(fixed[d])));
+    }
+  }
+
+  /// The scheduler's order for a trial, which it gives here or nowhere.
+  Scheduler::Promotion order_of(int64_t trial, bool end) const {
+    auto order = core_.scheduler->promote();
+    if (!order || order->number != trial || order->end != end)
+      differs(event_, concat("trial ", trial, end ? " ends" : " goes on"), "another one");
+    return *order;
+  }
+
+  void check_order(const Scheduler::Promotion& order, const AttemptStarted& stored) const {
+    if (order.donor != stored.donor)
+      differs(event_, concat("donor ", stored.donor), concat("donor ", order.donor));
+    if (order.point.empty() != stored.point.empty()) differs(event_, "its point", "another");
+    if (stored.point.empty()) return;
+    check_point(stored.point);
+    if (!near(core_.point_of(order), stored.point)) differs(event_, "another point", "the order's");
+    check_values(core_.spec.space.resolve(stored.point), stored.values);
   }
 
   /// A C++ function in the space may not repeat itself, so what is stored counts. Else values
   /// follow from the point: that they do is checked, since a further attempt is started with them.
-  void take_values(const Values& stored) {
+  void check_values(const Values& values, const Values& stored) const {
     const auto parameters = core_.spec.space.parameters();
-    Values& values = core_.trials.back().values;
     if (stored.size() != values.size())
       differs(event_, concat(stored.size(), " values"), concat(values.size(), " parameters"));
     for (size_t i = 0; i < values.size() && !core_.has_functions; ++i) {
@@ -115,7 +159,6 @@ class StudyReplay {
               concat(parameters[i].name, " = ", value_text(stored[i])),
               concat(parameters[i].name, " = ", value_text(values[i])));
     }
-    values = stored;
   }
 
   Trial& trial_of_event() {

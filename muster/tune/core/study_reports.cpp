@@ -106,17 +106,25 @@ Decision StudyCore::Impl::take_report(Trial& trial, const Report& report, double
 void StudyCore::Impl::save_checkpoint(Trial& trial, CheckpointSaved saved, double now_s) {
   trial.checkpoint = saved.checkpoint;
   trial.checkpoint_t = saved.t;
+  scheduler->on_checkpoint(trial.number, saved.t);
   emit(trial.number, now_s, std::move(saved));
 }
 
 Decision StudyCore::Impl::decide(Trial& trial, const Report& report, int64_t t, double now_s) {
   TrialRecord& record = records.at(trial.number);
   const double* metric = find_metric(report.metrics, spec.metric);
+  if (!report.checkpoint.empty()) {
+    trial.checkpoint = report.checkpoint;
+    trial.checkpoint_t = t;
+    scheduler->on_checkpoint(trial.number, t);
+  }
   Decision decision;
   if (metric == nullptr) {
     decision.reason = concat("no ", spec.metric, " in the report at ", t);
   } else {
-    decision = scheduler->on_report(trial.number, t, score_of(*metric, spec.mode));
+    const double score = score_of(*metric, spec.mode);
+    decision = scheduler->on_report(trial.number, t, score);
+    searcher->reported(trial.number, t, score);
     trial.last_metric = *metric;
     if (std::isnan(trial.best_metric) || is_better(*metric, trial.best_metric))
       trial.best_metric = *metric;
@@ -130,7 +138,6 @@ Decision StudyCore::Impl::decide(Trial& trial, const Report& report, int64_t t, 
   ++trial.reports;
   ++reports;
   trial.last_metrics = report.metrics;
-  if (!report.checkpoint.empty()) trial.checkpoint = report.checkpoint, trial.checkpoint_t = t;
   const double run_s = trial.run_s + now_s - record.attempt.started_s;
   auto rule = rules.on_report(trial.number, t, report.metrics, run_s);
   if (rule && !record.fails) decision = std::move(*rule);

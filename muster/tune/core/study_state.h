@@ -45,22 +45,28 @@ struct StudyCore::Impl {
   // What next() does, in this order.
   void end_leases(double now_s);
   bool start_retry(double now_s, bool asked, Next& next);
-  bool start_promoted(double now_s, bool asked, Next& next);
+  bool obey_orders(double now_s, bool asked, Next& next);
   bool start_new(double now_s, bool asked, Next& next);
+  bool say_last(double now_s);
   Next nothing_to_start(double now_s, bool asked);
   bool give_up_paused(double now_s);
 
   // Each changes the state as its event says; live calls and replay go through the same.
   void add_trial(TrialAdded added, double now_s);
-  void start_attempt(Trial& trial, std::string reason, double now_s);
+  void start_attempt(Trial& trial, AttemptStarted started, double now_s);
+  AttemptStarted attempt_of(const Scheduler::Promotion& order, bool asked) const;
+  Point point_of(const Scheduler::Promotion& order) const;
+  void no_more_trials(TunerNote note, double now_s);
   Decision take_report(Trial& trial, const Report& report, double now_s);
   Decision decide(Trial& trial, const Report& report, int64_t t, double now_s);
   void stop_trial(Trial& trial, const std::string& reason, double now_s);
+  void mark_stopped(Trial& trial, const std::string& reason);
   bool learn(const OutsideTrial& trial, double now_s);
   void end_attempt(Trial& trial, AttemptEnded ended, double now_s);
   void save_checkpoint(Trial& trial, CheckpointSaved saved, double now_s);
 
   Searcher::Suggestion suggest_next();
+  bool may_suggest() const;
   int64_t time_of(const Trial& trial, const Report& report) const;
   void check_metrics(const Trial& trial, const Report& report) const;
   void check_stop_metrics(const Trial& trial, const std::vector<std::string>& reported) const;
@@ -91,10 +97,11 @@ struct StudyCore::Impl {
   std::vector<Event> events;
   int64_t next_event = 1;
   std::set<int64_t> outside;  // trials of other programs that the searcher was told of
-  int64_t running_count = 0;
+  int64_t running_count = 0, paused_count = 0;
   int64_t best = -1;
   bool exhausted = false;      // the searcher has no more points
   bool waiting = false;        // it has none before more is told
+  bool last_said = false;      // to the scheduler, that no trial is to come
   std::string stopped;         // why no more trials start: what this process was told
   std::string given_up;        // the same, because trials fail: what the log says
   int64_t failed = 0;          // trials, since the newest session began

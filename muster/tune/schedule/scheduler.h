@@ -47,7 +47,8 @@ class Scheduler {
   /// Throws a usage error if `t` is not above the trial's t before.
   virtual Decision on_report(int64_t number, int64_t t, double score) = 0;
 
-  /// The trial's newest checkpoint is now one of its state at `t`: it may be a donor.
+  /// The trial's newest checkpoint, from which it would go on, is now one of the state at `t`: it may
+  /// be a donor. 0: it has none any more (a retry from the start).
   virtual void on_checkpoint(int64_t /*number*/, int64_t /*t*/) {}
 
   /// The trial ended, with its last report; kComplete, kPruned or kFailed.

@@ -15,10 +15,18 @@ class ConcurrencyLimiter final : public Searcher {
 
   Suggestion suggest(int64_t number, const Point& partial) override {
     if (running_.size() + finished_.size() >= max_concurrent_) return {.kind = Suggestion::kWait};
-    Suggestion suggestion = searcher_->suggest(number, partial);
-    if (suggestion.kind == Suggestion::kPoint) running_.insert(number);
-    return suggestion;
+    return searcher_->suggest(number, partial);
   }
+
+  void suggested(int64_t number, const Point& point, const std::string& memo) override {
+    running_.insert(number);
+    searcher_->suggested(number, point, memo);
+  }
+
+  void reported(int64_t number, int64_t t, double score) override {
+    searcher_->reported(number, t, score);
+  }
+  void paused(int64_t number) override { searcher_->paused(number); }
 
   void told(const FinishedTrial& trial) override {
     // Trials that were not suggested here (of another program, say) are news, and fill no place.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "muster/base/text.h"
 #include "muster/tune/search/searcher.h"
 
 namespace muster::tune {
@@ -21,31 +22,32 @@ class GridSearch final : public Searcher {
 
   Suggestion suggest(int64_t /*number*/, const Point& partial) override {
     std::vector<size_t> open;
-    std::vector<double> fixed;
+    std::string fixed;
     for (size_t d = 0; d < partial.size(); ++d) {
       if (std::isnan(partial[d])) {
         open.push_back(d);
       } else {
-        fixed.push_back(partial[d]);
+        fixed += concat(d, '=', shortest(partial[d]), ' ');
       }
     }
     if (open.empty()) return {.point = partial};
-    Walk& walk = walks_[{open, fixed}];
-    if (walk.next == 0) walk.grid = Grid(space_, open);
-    if (walk.next == walk.grid.size()) return {.kind = Suggestion::kFinished};
+    const Grid grid(space_, open);
+    const std::string memo = "fixed " + fixed;
+    const auto tried = tried_.find(memo);
+    const int64_t next = tried == tried_.end() ? 0 : tried->second;
+    if (next == grid.size()) return {.kind = Suggestion::kFinished};
     Point point = partial;
-    walk.grid.fill(point, walk.next++);
-    return {.point = std::move(point)};
+    grid.fill(point, next);
+    return {.point = std::move(point), .memo = memo};
+  }
+
+  void suggested(int64_t /*number*/, const Point& /*point*/, const std::string& memo) override {
+    if (!memo.empty()) ++tried_[memo];
   }
 
  private:
-  struct Walk {
-    Grid grid;
-    int64_t next = 0;
-  };
-
   const Space& space_;
-  std::map<std::pair<std::vector<size_t>, std::vector<double>>, Walk> walks_;  // by what is given
+  std::map<std::string, int64_t> tried_;  // of the grid of what is open, by what is fixed
 };
 
 std::unique_ptr<Searcher> make_grid(const SearcherContext& context, const ParamValues& params) {

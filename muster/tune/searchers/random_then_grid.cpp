@@ -7,7 +7,7 @@
 // the n1 were spread evenly), and `shrink` times that in each later one. Whole and stepped numbers
 // always have their neighbours in the grid; categories have the best one's neighbours in the list,
 // and others in turn. What was tried is left out. A round ends when all of its trials have
-// finished. There is no peer to compare with; tests/tune/searchers/random_then_grid_test.cpp says
+// finished or paused. There is no peer to compare with; tests/tune/searchers/random_then_grid_test.cpp says
 // what must hold.
 #include "muster/tune/searchers/random_then_grid.h"
 
@@ -16,7 +16,9 @@
 #include <cmath>
 #include <deque>
 #include <limits>
+#include <string_view>
 #include <tuple>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "muster/base/philox.h"
@@ -59,20 +61,50 @@ class RandomThenGrid final : public Searcher {
       suggestion = drawn(number, concat("random start ", started_ + 1, " of ", options_.startup));
     } else {
       if (queue_.empty() && !open_.empty()) return {.kind = Suggestion::kWait};
-      if (queue_.empty() && !used_up_) next_round();
       suggestion = queue_.empty() ? drawn(number, "random: the grids around the best are used up")
                                   : queued();
     }
     suggestion.point = keep_fixed(std::move(suggestion.point), partial);
-    seen_.insert(fingerprint(suggestion.point));
-    open_.insert(number);
-    ++started_;
     return suggestion;
+  }
+
+  void suggested(int64_t number, const Point& point, const std::string& memo) override {
+    if (!queue_.empty() && (memo == kOfGrid || is_of_older_log(point, memo))) queue_.pop_front();
+    seen_.insert(fingerprint(point));
+    open_[number] = {
+        .number = number, .point = point, .state = TrialState::kPruned, .score = kNone};
+    ++started_;
+  }
+
+  void reported(int64_t number, int64_t t, double score) override {
+    const auto trial = open_.find(number);
+    if (trial == open_.end()) return;
+    trial->second.step = t;
+    trial->second.score = score;
+  }
+
+  /// What it has come to counts as that of a stopped one, until it ends.
+  void paused(int64_t number) override {
+    const auto trial = open_.find(number);
+    if (trial == open_.end()) return;
+    note(trial->second);
+    open_.erase(trial);
+    begin_round_if_due();
   }
 
   void told(const FinishedTrial& trial) override {
     open_.erase(trial.number);
     seen_.insert(fingerprint(trial.point));
+    std::erase_if(best_, [&](const auto& paused) { return paused.number == trial.number; });
+    note(trial);
+    begin_round_if_due();
+  }
+
+ private:
+  static constexpr std::string_view kOfGrid = "grid";  // the memo of a point of a round
+  static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+  void note(const FinishedTrial& trial) {
     if (trial.state == TrialState::kFailed || !std::isfinite(trial.score)) return;
     best_.push_back(trial);
     std::ranges::sort(best_, {}, [](const FinishedTrial& t) {
@@ -85,7 +117,22 @@ class RandomThenGrid final : public Searcher {
     if (used_up_ && is_news) used_up_ = false, width_ = first_width_;
   }
 
- private:
+  /// Here, not when it is asked for: what it holds then hangs on what was told alone.
+  void begin_round_if_due() {
+    if (started_ >= options_.startup && queue_.empty() && open_.empty() && !used_up_) next_round();
+  }
+
+  /// Of a log without memos: whether the point is the round's next one.
+  bool is_of_older_log(const Point& point, const std::string& memo) const {
+    if (!memo.empty() || started_ < options_.startup) return false;
+    const Point& next = queue_.front().point;
+    for (size_t d = 0; d < next.size(); ++d) {
+      if (!std::isnan(point[d]) && !space_.dimensions()[d].grid && point[d] != next[d])
+        return false;
+    }
+    return true;
+  }
+
   struct Candidate {
     Point point;
     int64_t centre;
@@ -96,11 +143,11 @@ class RandomThenGrid final : public Searcher {
     return {.point = draw_open(space_, open, seed_, number), .reason = std::move(reason)};
   }
 
-  Suggestion queued() {
-    Candidate candidate = std::move(queue_.front());
-    queue_.pop_front();
-    return {.point = std::move(candidate.point),
-            .reason = concat("round ", round_, " around ", trial_phrase(candidate.centre))};
+  Suggestion queued() const {
+    const Candidate& candidate = queue_.front();
+    return {.point = candidate.point,
+            .reason = concat("round ", round_, " around ", trial_phrase(candidate.centre)),
+            .memo = std::string(kOfGrid)};
   }
 
   void next_round() {
@@ -198,8 +245,8 @@ class RandomThenGrid final : public Searcher {
   int64_t started_ = 0;
   int64_t round_ = 0;
   std::deque<Candidate> queue_;
-  std::vector<FinishedTrial> best_;  // the best first
-  std::unordered_set<int64_t> open_;
+  std::vector<FinishedTrial> best_;                  // the best first
+  std::unordered_map<int64_t, FinishedTrial> open_;  // as they would be if they stopped now
   std::unordered_set<uint64_t> seen_;
 };
 

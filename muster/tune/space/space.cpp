@@ -151,6 +151,23 @@ Values Space::resolve(const Point& point) const {
   return impl_->values_at(point, {});
 }
 
+std::optional<std::string> Space::outside(const Point& point) const {
+  check_size(point, impl_->dimensions.size());
+  for (size_t d = 0; d < point.size(); ++d) {
+    if (std::isnan(point[d])) continue;
+    const auto& [name, distribution, parameter, grid] = impl_->dimensions[d];
+    const auto* categories = std::get_if<CategoricalDistribution>(&distribution);
+    const bool is_inside = categories == nullptr
+                               ? number_of(distribution, point[d]).has_value()
+                               : point[d] >= 0 && std::trunc(point[d]) == point[d] &&
+                                     point[d] < static_cast<double>(categories->choices.size());
+    if (!is_inside)
+      return concat(
+          name, " = ", shortest(point[d]), " is none of ", distribution_text(distribution));
+  }
+  return std::nullopt;
+}
+
 Point Space::with_conditions(Point point) const {
   check_size(point, impl_->dimensions.size());
   // Conditions depend on no function, so none is called.

@@ -76,6 +76,10 @@ class Space {
   /// are not looked at. Throws a usage error if an expression has no value there (1/0), naming it.
   Values resolve(const Point& point) const;
 
+  /// The first number of `point` that its dimension cannot have, in words: "lr = 3 is none of
+  /// loguniform(1e-4, 0.1)"; nothing if all are inside. NaN is nobody's.
+  std::optional<std::string> outside(const Point& point) const;
+
   /// `point` with NaN at every dimension whose parameter does not apply there.
   Point with_conditions(Point point) const;
 

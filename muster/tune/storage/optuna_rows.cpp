@@ -38,6 +38,7 @@ OptunaRows::OptunaRows(Database& database, Target target, const Space& space)
   add_param_ = database.prepare(
       "INSERT OR REPLACE INTO trial_params "
       "(trial_id, param_name, param_value, distribution_json) VALUES (?, ?, ?, ?)");
+  drop_params_ = database.prepare("DELETE FROM trial_params WHERE trial_id = ?");
   add_attribute_ = database.prepare(
       "INSERT OR REPLACE INTO trial_user_attributes (trial_id, \"key\", value_json) "
       "VALUES (?, ?, ?)");
@@ -165,7 +166,7 @@ void OptunaRows::add(const Event& event, const TrialAdded& added) {
   const int64_t trial_id =
       added.adopted < 0 ? add_trial_row(start) : adopt_trial_row(added.adopted, start);
   add_own_.bind(1, trial_id).bind(2, target_.study_id).bind(3, event.trial).run();
-  add_params(trial_id, added);
+  add_params(trial_id, added.point, added.values);
   rows_[event.trial] = {
       .trial_id = trial_id, .last = kNone, .best = kNone, .started_s = event.time_s};
 }
@@ -184,11 +185,11 @@ int64_t OptunaRows::adopt_trial_row(int64_t optuna_number, const std::string& st
                         .rule = "it waits to be run when it is taken over"});
 }
 
-void OptunaRows::add_params(int64_t trial_id, const TrialAdded& added) {
+void OptunaRows::add_params(int64_t trial_id, const Point& point, const Values& values) {
   for (const Column& column : columns_) {
-    double number = column.image.empty() ? added.point.at(column.dimension) : kNone;
+    double number = column.image.empty() ? point.at(column.dimension) : kNone;
     if (!column.image.empty()) {
-      const auto at = std::ranges::find(column.image, added.values.at(column.parameter));
+      const auto at = std::ranges::find(column.image, values.at(column.parameter));
       if (at != column.image.end()) number = static_cast<double>(at - column.image.begin());
     }
     if (std::isnan(number)) continue;  // does not apply in this trial
@@ -199,7 +200,7 @@ void OptunaRows::add_params(int64_t trial_id, const TrialAdded& added) {
         .run();
   }
   for (const Attribute& attribute : attributes_) {
-    const Value& value = added.values.at(attribute.parameter);
+    const Value& value = values.at(attribute.parameter);
     if (value.is_none()) continue;
     set_attribute(
         trial_id, attribute.name, attribute.constant ? *attribute.constant : python_json(value));
@@ -213,6 +214,10 @@ void OptunaRows::set_attribute(int64_t trial_id, std::string_view key, std::stri
 /// The trial has started when its first attempt has.
 void OptunaRows::start(const Event& event, const AttemptStarted& started) {
   Row& row = row_of(event.trial);
+  if (!started.point.empty()) {
+    drop_params_.bind(1, row.trial_id).run();
+    add_params(row.trial_id, started.point, started.values);
+  }
   if (started.attempt != 1 || row.started_s == event.time_s) return;
   row.started_s = event.time_s;
   set_start_.bind(1, to_datetime(event.time_s)).bind(2, row.trial_id).run();

@@ -25,6 +25,8 @@ namespace muster::tune {
 //   has no dimension (constants, C++ functions) is a user attribute.
 // - Reports: the study's metric at t, a moment later in a busy study (Note [Busy studies]). All
 //   metrics are in the log, and in the view muster_metrics.
+// - A trial that goes on with other values (AttemptStarted::point) has these as its parameters from
+//   then on; what it had before is in the log.
 // - COMPLETE has a value, or Optuna's samplers fail: a trial that ends well without a number (no
 //   metric, NaN) is FAIL there, as Optuna itself has it.
 // - The user attribute muster_reason says why it ended.
@@ -82,7 +84,7 @@ class OptunaRows {
   void add(const Event& event, const TrialAdded& added);
   int64_t add_trial_row(const std::string& start);
   int64_t adopt_trial_row(int64_t optuna_number, const std::string& start);
-  void add_params(int64_t trial_id, const TrialAdded& added);
+  void add_params(int64_t trial_id, const Point& point, const Values& values);
   void start(const Event& event, const AttemptStarted& started);
   void report(const Event& event, const Reported& reported);
   void end(const Event& event, const AttemptEnded& ended);
@@ -96,7 +98,7 @@ class OptunaRows {
   std::vector<std::pair<int64_t, std::optional<Row>>> undo_;  // as they were, oldest first
   Database& database_;
   Statement last_number_, add_trial_, adopt_trial_, trial_id_of_, add_own_, add_param_,
-      add_attribute_, set_start_, add_point_, add_value_, end_trial_;
+      drop_params_, add_attribute_, set_start_, add_point_, add_value_, end_trial_;
 };
 
 }  // namespace muster::tune

@@ -26,7 +26,7 @@ class LineOf {
     std::string out = head(started.attempt == 1 ? "started" : "goes on");
     if (started.attempt > 1) out += concat(", attempt ", started.attempt);
     if (!started.from_checkpoint.empty()) out += " from " + started.from_checkpoint;
-    return out + because(started.reason) + parameters();
+    return out + because(why(started)) + parameters();
   }
 
   std::string operator()(const Reported& reported) const {
@@ -45,13 +45,15 @@ class LineOf {
         return failed(ended);
       case TrialState::kPending:
         return failed(ended) + "; again in " + human_duration(ended.retry_in_s);
-      default:
-        return "";  // the decision had the line
+      default:  // the decision had the line, unless it came while the trial was paused
+        return ended.ordered ? head("") + ended.message + parameters() : "";
     }
   }
 
   std::string operator()(const OutsideTrial&) const { return ""; }  // the tuner's line counts them
   std::string operator()(const CheckpointSaved&) const { return ""; }
+
+  std::string operator()(const StopOrdered& stop) const { return head(stop.reason); }
 
   std::string operator()(const TunerNote& note) const {
     return event_.trial < 0 ? "tuner: " + note.text : head(note.text);
@@ -60,6 +62,11 @@ class LineOf {
  private:
   std::string head(std::string_view word) const {
     return concat("trial ", event_.trial, ' ', word);
+  }
+  /// In logs of older versions the reason says it.
+  static std::string why(const AttemptStarted& started) {
+    if (!started.asked || started.reason.starts_with("asked")) return started.reason;
+    return started.reason.empty() ? "asked" : "asked: " + started.reason;
   }
   static std::string because(const std::string& reason) {
     return reason.empty() ? "" : ": " + reason;

@@ -90,14 +90,31 @@ void HistoryBuilder::take_in(const Event& event, const TrialAdded& added) {
                      .last = kNone,
                      .best = kNone});
   attempt_started_s_.push_back(event.time_s);
+  last_t_.push_back(0);
 }
 
 void HistoryBuilder::take_in(const Event& event, const AttemptStarted& started) {
   TrialHistory& trial = trial_of(event);
   if (started.attempt == 1) trial.started_s = event.time_s;
+  if (started.donor >= 0 || !started.values.empty()) change(event, trial, started);
   trial.attempts = started.attempt;
   trial.state = TrialState::kRunning;
   attempt_started_s_[static_cast<size_t>(event.trial)] = event.time_s;
+}
+
+void HistoryBuilder::change(const Event& event,
+                            TrialHistory& trial,
+                            const AttemptStarted& started) {
+  trial.changes.push_back({.attempt = started.attempt,
+                           .t = last_t_[static_cast<size_t>(event.trial)],
+                           .donor = started.donor,
+                           .before = trial.values});
+  if (started.values.empty()) return;
+  if (started.values.size() != trial.values.size())
+    throw bad_log(
+        event,
+        concat("a trial has ", trial.values.size(), " values, here ", started.values.size()));
+  trial.values = started.values;
 }
 
 void HistoryBuilder::take_in(const Event& event, const Reported& reported) {
@@ -110,6 +127,7 @@ void HistoryBuilder::take_in(const Event& event, const Reported& reported) {
                         .attempt = reported.attempt,
                         .metrics = reported.report.metrics});
   ++rows_held_;
+  last_t_[static_cast<size_t>(event.trial)] = reported.t;
   const double* metric = find_metric(reported.report.metrics, facts_.metric);
   if (metric == nullptr) return;
   trial.last = *metric;

@@ -49,9 +49,18 @@ struct TrialHistory {
   bool foreign = false;          ///< Optuna's; `number` is Optuna's too
   std::optional<int64_t> again;  ///< of a foreign one: `muster study restart` put that trial in
   bool in_vain = false;          ///< of a foreign one that waits: it can never run; `reason` why
-  Values values;  ///< in the order of StudyFacts::parameters; nothing: does not apply
+  Values
+      values;  ///< the newest ones, in the order of StudyFacts::parameters; nothing: does not apply
   TrialState state = TrialState::kPending;
   int32_t attempts = 0;
+  /// An attempt that went on from another trial's checkpoint, or with other values.
+  struct Change {
+    int32_t attempt = 1;
+    int64_t t = 0;       ///< of the trial's newest report before it
+    int64_t donor = -1;  ///< -1: from its own checkpoint
+    Values before;       ///< what it had until then
+  };
+  std::vector<Change> changes;
   Failure failure = Failure::kNone;
   std::string reason;  ///< of the newest decision or failure
   double started_s = 0, ended_s = 0;
@@ -96,11 +105,14 @@ class HistoryBuilder {
   void take_in(const Event&, const TunerNote& note);
   void take_in(const Event&, const OutsideTrial&) {}
   void take_in(const Event&, const CheckpointSaved&) {}
+  void take_in(const Event&, const StopOrdered&) {}
+  void change(const Event& event, TrialHistory& trial, const AttemptStarted& started);
   TrialHistory& trial_of(const Event& event);
 
   StudyFacts facts_;
   std::vector<TrialHistory> trials_;
   std::vector<double> attempt_started_s_;
+  std::vector<int64_t> last_t_;
   std::map<int64_t, std::string> in_vain_;
   size_t rows_held_ = 0;
 };

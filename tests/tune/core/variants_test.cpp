@@ -148,6 +148,7 @@ TEST(GridSearch, EnumeratesByItselfWhatItIsNotGivenAndThenEnds) {
     const auto suggestion = searcher->suggest(number, open);
     if (suggestion.kind == Searcher::Suggestion::kFinished) break;
     points.push_back(suggestion.point);
+    searcher->suggested(number, suggestion.point, suggestion.memo);
   }
   EXPECT_THAT(
       points,

@@ -41,10 +41,27 @@ std::vector<std::string> specs() {
   return all;
 }
 
+const Space& contract_space() {
+  static const Space space(std::vector<Parameter>{
+      {.name = "lr", .domain = loguniform(1e-4, 1e-1)},
+      {.name = "layers", .domain = randint(1, 9)},
+      {.name = "optimizer", .domain = choice({"adam", "sgd"})},
+      {.name = "momentum", .domain = uniform(0.8, 0.99), .when = "optimizer == 'sgd'"}});
+  return space;
+}
+
+Point point_of_trial(int64_t number) {
+  return contract_space().with_conditions(contract_space().draw({}, 4, number));
+}
+
 class SchedulerContract : public ::testing::TestWithParam<std::string> {
  protected:
-  std::unique_ptr<Scheduler> make(Mode mode = Mode::kMax) const {
-    const SchedulerContext context{.seed = 3, .mode = mode, .metric = "loss"};
+  std::unique_ptr<Scheduler> make(Mode mode = Mode::kMax, int64_t planned = 60) const {
+    const SchedulerContext context{.seed = 3,
+                                   .mode = mode,
+                                   .metric = "loss",
+                                   .space = contract_space(),
+                                   .planned_trials = planned};
     if (GetParam() == slack_entry.name && !schedulers().find(GetParam()))
       return slack_entry.make(context, {});
     return make_scheduler(GetParam(), context);
@@ -77,24 +94,64 @@ class Study {
  private:
   bool start() {
     scheduler_.status();
-    if (const auto promotion = scheduler_.promote()) {
-      EXPECT_EQ(paused_.erase(promotion->number), 1U) << promotion->number << " was not paused";
-      EXPECT_FALSE(promotion->reason.empty());
-      running_.insert(promotion->number);
-      say("promoted ", promotion->number, ' ', promotion->reason);
-      ++counts_["promoted"];
+    if (obey()) return true;
+    if (next_ < trials_) {
+      last_said_ = false;
+      points_[next_] = point_of_trial(next_);
+      scheduler_.on_start(next_, points_[next_]);
+      running_.insert(next_++);
       return true;
     }
-    if (next_ == trials_) return false;
-    scheduler_.on_start(next_, {});
-    running_.insert(next_++);
-    return true;
+    if (last_said_ || !scheduler_.pauses()) return false;
+    last_said_ = true;
+    scheduler_.no_more_trials();
+    return obey();
+  }
+
+  /// Carries orders out, up to the first trial that goes on.
+  bool obey() {
+    while (const auto order = scheduler_.promote()) {
+      const int64_t number = order->number;
+      EXPECT_EQ(paused_.erase(number), 1U) << number << " was not paused";
+      EXPECT_FALSE(order->reason.empty());
+      say(order->end ? "ended " : "promoted ", number, ' ', order->reason);
+      ++counts_[order->end ? "ended" : "promoted"];
+      if (order->end) {
+        scheduler_.on_end(number, order->complete ? TrialState::kComplete : TrialState::kPruned);
+        continue;
+      }
+      send_on(*order);
+      return true;
+    }
+    return false;
+  }
+
+  void send_on(const Scheduler::Promotion& order) {
+    const int64_t number = order.number;
+    if (order.donor >= 0) {
+      EXPECT_TRUE(checkpoint_t_.contains(order.donor)) << order.donor << " has no checkpoint";
+      say("as ", order.donor);
+      checkpoint_t_[number] = checkpoint_t_[order.donor];
+      scheduler_.on_checkpoint(number, checkpoint_t_[number]);
+    }
+    if (!order.point.empty()) {
+      const Space& space = contract_space();
+      EXPECT_EQ(space.outside(order.point), std::nullopt);
+      points_[number] = space.with_conditions(space.draw(order.point, 4, number));
+    }
+    running_.insert(number);
+    scheduler_.on_resume(number, points_[number]);
   }
 
   void report(int64_t number) {
     int64_t& t = t_[number];
     t += below(5) == 0 ? 1 + below(5) : 1;
-    const Decision decision = scheduler_.on_report(number, t, score(number, t));
+    const double metric = score(number, t);
+    if (scheduler_.pauses() || below(3) == 0) {  // who is paused has a checkpoint
+      checkpoint_t_[number] = t;
+      scheduler_.on_checkpoint(number, t);
+    }
+    const Decision decision = scheduler_.on_report(number, t, metric);
     say(number, ' ', t, ' ', name_of(decision.action), ' ', decision.reason);
     ++counts_[std::string(name_of(decision.action))];
     EXPECT_EQ(decision.reason.empty(), decision.action == Action::kContinue);
@@ -138,7 +195,9 @@ class Study {
   std::mt19937 generator_;
   int64_t trials_, next_ = 0;
   std::set<int64_t> running_, paused_;
-  std::map<int64_t, int64_t> t_;
+  bool last_said_ = false;
+  std::map<int64_t, int64_t> t_, checkpoint_t_;
+  std::map<int64_t, Point> points_;
   std::vector<std::string> log_;
   std::map<std::string, int> counts_;
 };
@@ -170,7 +229,7 @@ TEST_P(SchedulerContract, MinimisingIsMaximisingMirrored) {
 
 TEST_P(SchedulerContract, TheFirstTrialIsNotPrunedWhileItIsAlone) {
   const auto scheduler = make();
-  scheduler->on_start(0, {});
+  scheduler->on_start(0, point_of_trial(0));
   for (int64_t t = 1; t <= 200; ++t) {
     const Decision decision = scheduler->on_report(0, t, static_cast<double>(t) / 200);
     ASSERT_TRUE(decision.action != Action::kStop || decision.complete) << decision.reason;
@@ -179,32 +238,61 @@ TEST_P(SchedulerContract, TheFirstTrialIsNotPrunedWhileItIsAlone) {
 }
 
 TEST_P(SchedulerContract, WhateverIsReportedTheStudyEnds) {
-  const auto scheduler = make();
+  const auto scheduler = make(Mode::kMax, 200);
   Study study(*scheduler, 11, 200);
   study.run();
   EXPECT_GT(study.counts().at("continue"), 100);
-  if (scheduler->pauses()) {
+  // Some of those that it pauses go on, or all that it pauses have had their turn.
+  if (study.counts().contains("pause")) {
     EXPECT_GT(study.counts().at("promoted"), 10);
   }
 }
 
-TEST_P(SchedulerContract, ATrialOfNothingButNanIsBorne) {
-  const auto scheduler = make();
+TEST_P(SchedulerContract, ATrialOfNothingButNanIsBorneAndGoesOnAsAnotherOrNotAtAll) {
+  const auto scheduler = make(Mode::kMax, 5);
   for (int64_t number = 0; number < 5; ++number) {
-    scheduler->on_start(number, {});
+    scheduler->on_start(number, point_of_trial(number));
     for (int64_t t = 1; t < 40; ++t) {
+      scheduler->on_checkpoint(number, t);
       const Decision decision = scheduler->on_report(number, t, kNan);
-      EXPECT_NE(decision.action, Action::kPause) << "NaN is nothing to promote";
+      if (decision.action == Action::kPause) scheduler->on_pause(number);
       if (decision.action != Action::kContinue) break;
     }
-    scheduler->on_end(number, TrialState::kFailed);
   }
+  // All are alike: whoever is named may go on, as long as that comes to an end.
+  scheduler->no_more_trials();
+  for (int i = 0; i < 5; ++i) {
+    const auto order = scheduler->promote();
+    if (!order) break;
+    EXPECT_FALSE(order->reason.empty());
+  }
+  for (int64_t number = 0; number < 5; ++number) scheduler->on_end(number, TrialState::kFailed);
   EXPECT_EQ(scheduler->promote(), std::nullopt);
+}
+
+TEST_P(SchedulerContract, ThatNoMoreTrialsComeIsBorneAtAnyTimeAndMoreThanOnce) {
+  const auto scheduler = make();
+  scheduler->no_more_trials();
+  scheduler->no_more_trials();
+  EXPECT_EQ(scheduler->promote(), std::nullopt) << "nobody is paused";
+  scheduler->on_start(0, point_of_trial(0));
+  scheduler->on_report(0, 1, 0.5);
+  scheduler->on_end(0, TrialState::kComplete);
+  scheduler->no_more_trials();
+  EXPECT_EQ(scheduler->promote(), std::nullopt);
+}
+
+TEST_P(SchedulerContract, AStudyMayBeOfAnyNumberOfTrialsAndOfNoneThatIsKnown) {
+  for (const int64_t planned : {1, 2, 7, -1}) {
+    const auto scheduler = make(Mode::kMax, planned);
+    Study study(*scheduler, 2, planned < 0 ? 40 : planned);
+    study.run();
+  }
 }
 
 TEST_P(SchedulerContract, TimesOfATrialRise) {
   const auto scheduler = make();
-  scheduler->on_start(7, {});
+  scheduler->on_start(7, point_of_trial(7));
   scheduler->on_report(7, 2, 0.5);
   for (const int64_t t : {2, 1}) {
     const std::string refusal = refusal_of([&] { scheduler->on_report(7, t, 0.5); });
@@ -216,7 +304,7 @@ TEST_P(SchedulerContract, TimesOfATrialRise) {
 TEST_P(SchedulerContract, ATrialThatEndedIsForgotten) {
   const auto scheduler = make();
   for (int round = 0; round < 3; ++round) {
-    scheduler->on_start(0, {});
+    scheduler->on_start(0, point_of_trial(0));
     for (int64_t t = 1; t < 4; ++t) {
       if (scheduler->on_report(0, t, 0.5).action != Action::kContinue) break;
     }

@@ -31,7 +31,11 @@ struct Limited {
   explicit Limited(int64_t max_concurrent, bool batch)
       : searcher(limit_concurrency(std::make_unique<Recorder>(told), max_concurrent, batch)) {}
 
-  Suggestion::Kind ask(int64_t number) { return searcher->suggest(number, {}).kind; }
+  Suggestion::Kind ask(int64_t number) {
+    const Suggestion suggestion = searcher->suggest(number, {});
+    if (suggestion.kind == Suggestion::kPoint) searcher->suggested(number, suggestion.point, "");
+    return suggestion.kind;
+  }
   void tell(int64_t number) { searcher->told({.number = number}); }
 
   std::vector<int64_t> told;
@@ -89,6 +93,8 @@ TEST(LimitConcurrency, EverySearcherTakesItAsParameters) {
   const auto searcher = make_searcher("random:max_concurrent=1", {.space = space});
   const Point open(1, std::numeric_limits<double>::quiet_NaN());
   EXPECT_EQ(searcher->suggest(0, open).kind, Suggestion::kPoint);
+  EXPECT_EQ(searcher->suggest(0, open).kind, Suggestion::kPoint) << "asking takes no place";
+  searcher->suggested(0, {0.5}, "");
   EXPECT_EQ(searcher->suggest(1, open).kind, Suggestion::kWait);
   const auto refusal = [&](const std::string& spec) {
     return refusal_of([&] { make_searcher(spec, {.space = space}); });

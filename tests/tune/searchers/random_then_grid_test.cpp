@@ -29,6 +29,14 @@ struct Step {
   double score;
 };
 
+/// What is suggested for trial `number`, which starts with it.
+Suggestion taken(Searcher& searcher, int64_t number, const Point& open) {
+  Suggestion suggestion = searcher.suggest(number, open);
+  if (suggestion.kind == Suggestion::kPoint)
+    searcher.suggested(number, suggestion.point, suggestion.memo);
+  return suggestion;
+}
+
 /// `trials` one after another. The score of a point is `score`.
 template <class Score>
 std::vector<Step> searched(const Space& space,
@@ -39,7 +47,7 @@ std::vector<Step> searched(const Space& space,
   const auto searcher = make_searcher(random_then_grid(options), {.space = space, .seed = seed});
   std::vector<Step> steps;
   for (int64_t number = 0; number < trials; ++number) {
-    const Suggestion suggestion = searcher->suggest(number, Point(space.dimensions().size(), kNan));
+    const Suggestion suggestion = taken(*searcher, number, Point(space.dimensions().size(), kNan));
     EXPECT_EQ(suggestion.kind, Suggestion::kPoint);
     steps.push_back({suggestion.point, suggestion.reason, score(suggestion.point)});
     searcher->told({.number = number, .point = suggestion.point, .score = steps.back().score});
@@ -159,23 +167,23 @@ TEST(RandomThenGrid, StoppedTrialsComeAfterCompleteOnes) {
   for (int64_t number = 0; number < 2; ++number) {
     // The stopped one has the better number, of an earlier step.
     searcher->told({.number = number,
-                    .point = searcher->suggest(number, open).point,
+                    .point = taken(*searcher, number, open).point,
                     .state = number == 0 ? TrialState::kPruned : TrialState::kComplete,
                     .score = number == 0 ? 1. : 0.});
   }
-  EXPECT_EQ(searcher->suggest(2, open).reason, "round 1 around trial 1");
+  EXPECT_EQ(taken(*searcher, 2, open).reason, "round 1 around trial 1");
 }
 
 TEST(RandomThenGrid, WaitsForItsRoundToFinish) {
   const Space space = {{"x", uniform(0, 1)}};
   const auto searcher = make_searcher("random_then_grid:startup=2", {.space = space});
   const Point open = {kNan};
-  const Point first = searcher->suggest(0, open).point, second = searcher->suggest(1, open).point;
-  EXPECT_EQ(searcher->suggest(2, open).kind, Suggestion::kWait);
+  const Point first = taken(*searcher, 0, open).point, second = taken(*searcher, 1, open).point;
+  EXPECT_EQ(taken(*searcher, 2, open).kind, Suggestion::kWait);
   searcher->told({.number = 1, .point = second, .score = 1});
-  EXPECT_EQ(searcher->suggest(2, open).kind, Suggestion::kWait);
+  EXPECT_EQ(taken(*searcher, 2, open).kind, Suggestion::kWait);
   searcher->told({.number = 0, .point = first, .state = TrialState::kFailed, .score = kNan});
-  EXPECT_EQ(searcher->suggest(2, open).reason, "round 1 around trial 1");
+  EXPECT_EQ(taken(*searcher, 2, open).reason, "round 1 around trial 1");
 }
 
 TEST(RandomThenGrid, BeginsItsGridsWhenTheFirstTrialSucceeds) {
@@ -183,7 +191,7 @@ TEST(RandomThenGrid, BeginsItsGridsWhenTheFirstTrialSucceeds) {
   const auto searcher = make_searcher("random_then_grid:startup=1", {.space = space});
   const Point open = {kNan};
   for (int64_t number = 0; number < 5; ++number) {
-    const Suggestion suggestion = searcher->suggest(number, open);
+    const Suggestion suggestion = taken(*searcher, number, open);
     EXPECT_THAT(suggestion.reason, StartsWith("random"));
     const bool fails = number < 4;
     searcher->told({.number = number,
@@ -191,7 +199,7 @@ TEST(RandomThenGrid, BeginsItsGridsWhenTheFirstTrialSucceeds) {
                     .state = fails ? TrialState::kFailed : TrialState::kComplete,
                     .score = fails ? kNan : 1});
   }
-  EXPECT_THAT(searcher->suggest(5, open).reason, HasSubstr("around trial 4"));
+  EXPECT_THAT(taken(*searcher, 5, open).reason, HasSubstr("around trial 4"));
 }
 
 TEST(RandomThenGrid, OptionsThatMakeNoSenseAreRefused) {

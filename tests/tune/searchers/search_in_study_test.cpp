@@ -16,11 +16,13 @@ namespace {
 constexpr int64_t kStudyTrials = 60;
 
 StudySpec study(const std::string& searcher, const std::string& scheduler) {
+  const bool enumerates = searchers().at(parse_spec(searcher).name).enumerates;
   return {.name = "test",
           .metric = "loss",
           .mode = Mode::kMin,
-          .num_samples = kStudyTrials,
-          .space = {{"lr", loguniform(1e-4, 1e-1)}, {"layers", randint(1, 9)}},
+          .num_samples = enumerates ? 1 : kStudyTrials,
+          .space = {{"lr", enumerates ? quniform(0.01, 0.1, 0.01) : loguniform(1e-4, 1e-1)},
+                    {"layers", randint(1, 9)}},
           .searcher = searcher,
           .scheduler = scheduler,
           .seed = 5};
@@ -68,7 +70,7 @@ TEST_P(SearchInStudy, EveryTrialIsTriedEndsAndReplaysAsItWas) {
   const StudySpec spec = study(searcher, scheduler);
   StudyCore core(spec);
   const auto events = run(core, 4);
-  EXPECT_EQ(core.trials().size(), static_cast<size_t>(kStudyTrials));
+  EXPECT_EQ(static_cast<int64_t>(core.trials().size()), core.planned_trials());
   for (const Trial& trial : core.trials()) EXPECT_TRUE(is_over(trial.state)) << trial.number;
 
   StudyCore again(spec);
@@ -107,17 +109,30 @@ std::string test_name(const ::testing::TestParamInfo<SearchInStudy::ParamType>& 
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Pairs,
-    SearchInStudy,
-    ::testing::Combine(::testing::Values("random",
-                                         "random_then_grid:startup=10",
-                                         "random:max_concurrent=3,batch=true",
-                                         "random_then_grid:startup=10,max_concurrent=2"),
-                       ::testing::Values("fifo",
-                                         "asha:max_t=20,reduction_factor=2",
-                                         "asha:max_t=20,reduction_factor=3,variant=promotion")),
-    test_name);
+/// Every searcher with its defaults and as one that waits, and types that have rules of their own.
+std::vector<std::string> searcher_specs() {
+  std::vector<std::string> all;
+  for (const std::string& name : searchers().names()) {
+    all.push_back(name);
+    all.push_back(name + ":max_concurrent=3,batch=true");
+  }
+  all.emplace_back("random_then_grid:startup=10");
+  all.emplace_back("random_then_grid:startup=10,max_concurrent=2");
+  return all;
+}
+
+std::vector<std::string> scheduler_specs() {
+  std::vector<std::string> all = schedulers().names();
+  all.emplace_back("asha:max_t=20,reduction_factor=2");
+  all.emplace_back("asha:max_t=20,reduction_factor=3,variant=promotion");
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Pairs,
+                         SearchInStudy,
+                         ::testing::Combine(::testing::ValuesIn(searcher_specs()),
+                                            ::testing::ValuesIn(scheduler_specs())),
+                         test_name);
 
 }  // namespace
 }  // namespace muster::tune

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <functional>
 #include <limits>
 
 #include <gmock/gmock.h>
@@ -103,41 +104,101 @@ class SearcherContract : public ::testing::TestWithParam<std::string> {
     return entry().make({.space = space(), .seed = seed, .num_samples = kContractTrials}, {});
   }
   Point open() const { return Point(space().dimensions().size(), kNan); }
+};
 
-  /// A study of kContractTrials with `slots` trials at once, which finish first in, first out. Asks again
-  /// `extra` times whenever the searcher waits.
-  std::vector<Point> study(Searcher& searcher, size_t slots, int extra = 0) const {
-    std::vector<Point> points;
-    std::deque<int64_t> running;
-    while (static_cast<int64_t>(points.size()) < kContractTrials) {
-      const auto number = static_cast<int64_t>(points.size());
-      Suggestion suggestion{.kind = Suggestion::kWait};
-      if (running.size() < slots) suggestion = searcher.suggest(number, open());
-      if (suggestion.kind == Suggestion::kFinished) break;
-      if (suggestion.kind == Suggestion::kPoint) {
-        points.push_back(suggestion.point);
-        running.push_back(number);
+/// A search with `slots` trials at once, of which the one that started first ends first. Some report
+/// before, and some pause then: they give their slot back, and end long after, or never.
+class Search {
+ public:
+  using Tell = std::function<void(Searcher&)>;
+
+  Search(const Space& space, size_t slots, bool pauses)
+      : space_(space), slots_(slots), pauses_(pauses) {}
+
+  /// Until so many trials have started, or the searcher has no more. All `searchers` are asked, and
+  /// must answer alike; `extra` times as often, and the answer of an extra time is thrown away.
+  void run(const std::vector<Searcher*>& searchers, int64_t trials, int extra = 0) {
+    while (static_cast<int64_t>(points.size()) < trials) {
+      if (running_.size() == slots_) {
+        end_first(searchers);
         continue;
       }
-      for (int i = 0; i < extra && running.size() < slots; ++i)
-        EXPECT_EQ(searcher.suggest(number, open()).kind, Suggestion::kWait);
-      if (running.empty()) {
-        ADD_FAILURE() << "waits for trial " << number << " though all others have finished";
-        break;
+      const Suggestion suggestion = ask(searchers, extra);
+      if (suggestion.kind == Suggestion::kFinished) return;
+      if (suggestion.kind == Suggestion::kPoint) {
+        start(searchers, suggestion);
+      } else if (running_.empty()) {
+        ADD_FAILURE() << "trial " << points.size() << " waits though nothing runs";
+        return;
+      } else {
+        end_first(searchers);
       }
-      const int64_t first = running.front();
-      running.pop_front();
-      searcher.told(finished(space(), first, points[static_cast<size_t>(first)]));
     }
-    return points;
   }
+
+  std::vector<Point> points;
+  std::vector<Tell> tells;  // all that was told, in order
+
+ private:
+  Suggestion ask(const std::vector<Searcher*>& searchers, int extra) const {
+    const auto number = static_cast<int64_t>(points.size());
+    const Point open(space_.dimensions().size(), kNan);
+    const Suggestion first = searchers[0]->suggest(number, open);
+    for (Searcher* searcher : searchers) {
+      for (int i = 0; i < (searcher == searchers[0] ? extra : 1 + extra); ++i) {
+        const Suggestion again = searcher->suggest(number, open);
+        EXPECT_EQ(again.kind, first.kind) << number;
+        EXPECT_EQ(again.point, first.point) << number;
+        EXPECT_EQ(again.reason, first.reason) << number;
+        EXPECT_EQ(again.memo, first.memo) << number;
+      }
+    }
+    return first;
+  }
+
+  void tell(const std::vector<Searcher*>& searchers, const Tell& tell) {
+    for (Searcher* searcher : searchers) tell(*searcher);
+    tells.push_back(tell);
+  }
+
+  void start(const std::vector<Searcher*>& searchers, const Suggestion& suggestion) {
+    const auto number = static_cast<int64_t>(points.size());
+    points.push_back(suggestion.point);
+    running_.push_back(number);
+    const Point point = space_.with_conditions(suggestion.point);
+    tell(searchers, [=, memo = suggestion.memo](Searcher& s) { s.suggested(number, point, memo); });
+  }
+
+  void end_first(const std::vector<Searcher*>& searchers) {
+    const int64_t number = running_.front();
+    running_.pop_front();
+    const FinishedTrial trial = finished(space_, number, points[static_cast<size_t>(number)]);
+    for (int64_t t = 1; t <= trial.step && number % 4 != 0; ++t)
+      tell(searchers, [=](Searcher& s) { s.reported(number, t, trial.score); });
+    if (!pauses_ || number % 4 != 1) {
+      tell(searchers, [=](Searcher& s) { s.told(trial); });
+    } else {
+      tell(searchers, [=](Searcher& s) { s.paused(number); });
+      if (number % 8 == 1) paused_.push_back(trial);
+    }
+    if (paused_.size() < 4) return;
+    tell(searchers, [late = paused_.front()](Searcher& s) { s.told(late); });
+    paused_.pop_front();
+  }
+
+  const Space& space_;
+  size_t slots_;
+  bool pauses_;
+  std::deque<int64_t> running_;
+  std::deque<FinishedTrial> paused_;
 };
 
 TEST_P(SearcherContract, EveryPointIsInsideTheSpaceAndHasANumberEverywhere) {
   const auto searcher = make();
-  const auto points = study(*searcher, 3);
-  ASSERT_EQ(points.size(), static_cast<size_t>(kContractTrials));
-  for (const Point& point : points) {
+  Search search(space(), 3, false);
+  search.run({searcher.get()}, kContractTrials);
+  ASSERT_EQ(search.points.size(), static_cast<size_t>(kContractTrials));
+  for (const Point& point : search.points) {
     ASSERT_EQ(point.size(), space().dimensions().size());
     for (size_t d = 0; d < point.size(); ++d) {
       const Dimension& dimension = space().dimensions()[d];
@@ -165,15 +226,54 @@ TEST_P(SearcherContract, WhatIsFixedStaysAsItIs) {
         EXPECT_EQ(suggestion.point[d], partial[d]) << d;
       }
     }
+    searcher->suggested(number, space().with_conditions(suggestion.point), suggestion.memo);
     searcher->told(finished(space(), number, suggestion.point));
   }
 }
 
 TEST_P(SearcherContract, TheSameSeedAndHistoryGiveTheSamePointsHoweverOftenItIsAsked) {
   const auto one = make(), same = make(), other = make(2);
-  const auto points = study(*one, 4);
-  EXPECT_EQ(points, study(*same, 4, 3)) << "asked more often while it waits";
-  EXPECT_EQ(points == study(*other, 4), entry().enumerates) << "another seed";
+  std::vector<std::vector<Point>> points;
+  for (const auto& [searcher, extra] :
+       {std::pair{one.get(), 0}, {same.get(), 3}, {other.get(), 0}}) {
+    Search search(space(), 4, true);
+    search.run({searcher}, kContractTrials, extra);
+    points.push_back(search.points);
+  }
+  EXPECT_EQ(points[0], points[1]) << "asked more often";
+  EXPECT_EQ(points[0] == points[2], entry().enumerates) << "another seed";
+}
+
+TEST_P(SearcherContract, OneThatWasAskedAndToldEqualsOneThatWasOnlyTold) {
+  for (const int64_t before : {1, 7, 30, 90}) {
+    for (const bool pauses : {false, true}) {
+      const auto asked = make(), only_told = make();
+      Search search(space(), 4, pauses);
+      search.run({asked.get()}, before);
+      for (const auto& tell : search.tells) tell(*only_told);
+      search.run({asked.get(), only_told.get()}, std::min(before + 20, kContractTrials));
+    }
+  }
+}
+
+TEST_P(SearcherContract, WhatRunsOutOfMemoryIsInfeasibleAndBorne) {
+  const auto searcher = make();
+  for (int64_t number = 0; number < 40; ++number) {
+    const Suggestion suggestion = searcher->suggest(number, open());
+    ASSERT_EQ(suggestion.kind, Suggestion::kPoint) << number;
+    const Point point = space().with_conditions(suggestion.point);
+    searcher->suggested(number, point, suggestion.memo);
+    FinishedTrial trial = finished(space(), number, point);
+    if (number % 3 == 0) {
+      trial = {.number = number,
+               .point = point,
+               .state = TrialState::kFailed,
+               .score = kNan,
+               .failure = Failure::kOutOfMemory};
+      EXPECT_TRUE(trial.is_infeasible());
+    }
+    searcher->told(trial);
+  }
 }
 
 TEST_P(SearcherContract, TrialsThatFailOrReportNothingUsableAreBorne) {
@@ -181,10 +281,9 @@ TEST_P(SearcherContract, TrialsThatFailOrReportNothingUsableAreBorne) {
   for (int64_t number = 0; number < 60; ++number) {
     const Suggestion suggestion = searcher->suggest(number, open());
     ASSERT_EQ(suggestion.kind, Suggestion::kPoint) << number;
-    searcher->told({.number = number,
-                    .point = space().with_conditions(suggestion.point),
-                    .state = TrialState::kFailed,
-                    .score = kNan});
+    const Point point = space().with_conditions(suggestion.point);
+    searcher->suggested(number, point, suggestion.memo);
+    searcher->told({.number = number, .point = point, .state = TrialState::kFailed, .score = kNan});
   }
 }
 
@@ -193,8 +292,11 @@ TEST_P(SearcherContract, TrialsOfAnotherProgramAreBorne) {
   for (int64_t number = 0; number < 20; ++number)
     searcher->told(
         finished(space(), outside_number(number), draw_open(space(), open(), 5, number)));
-  EXPECT_EQ(searcher->suggest(0, open()).kind, Suggestion::kPoint);
-  searcher->told(finished(space(), 1, draw_open(space(), open(), 6, 1)));  // was given, not asked
+  const Suggestion first = searcher->suggest(0, open());
+  EXPECT_EQ(first.kind, Suggestion::kPoint);
+  searcher->suggested(0, space().with_conditions(first.point), first.memo);
+  searcher->reported(1, 1, 0.5);  // was given, not asked
+  searcher->told(finished(space(), 1, draw_open(space(), open(), 6, 1)));
   EXPECT_EQ(searcher->suggest(2, open()).kind, Suggestion::kPoint);
 }
 
