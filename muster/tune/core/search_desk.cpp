@@ -64,31 +64,40 @@ SearchDesk::SearchDesk(const Space& space,
   state_->searcher = make(state_->space);
 }
 
-void SearchDesk::tell(std::function<void(Searcher& searcher)> tell) {
+/// `call` now, or `later` in its turn: only that one copies what it is told.
+template <class Call, class Later>
+void SearchDesk::tell(Call call, Later later) {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
   state.told_since = true;
   if (state.busy) {
-    state.waiting.push_back(std::move(tell));
+    state.waiting.emplace_back(later());
   } else {
-    tell(*state.searcher);
+    call(*state.searcher);
   }
 }
 
 void SearchDesk::suggested(int64_t number, const Point& point, const std::string& memo) {
-  tell([=](Searcher& searcher) { searcher.suggested(number, point, memo); });
+  tell([&](Searcher& searcher) { searcher.suggested(number, point, memo); },
+       [&] {
+         return
+             [number, point, memo](Searcher& searcher) { searcher.suggested(number, point, memo); };
+       });
 }
 
 void SearchDesk::reported(int64_t number, int64_t t, double score) {
-  tell([=](Searcher& searcher) { searcher.reported(number, t, score); });
+  const auto call = [=](Searcher& searcher) { searcher.reported(number, t, score); };
+  tell(call, [&] { return call; });
 }
 
 void SearchDesk::paused(int64_t number) {
-  tell([=](Searcher& searcher) { searcher.paused(number); });
+  const auto call = [=](Searcher& searcher) { searcher.paused(number); };
+  tell(call, [&] { return call; });
 }
 
 void SearchDesk::told(const FinishedTrial& trial) {
-  tell([=](Searcher& searcher) { searcher.told(trial); });
+  tell([&](Searcher& searcher) { searcher.told(trial); },
+       [&] { return [trial](Searcher& searcher) { searcher.told(trial); }; });
 }
 
 bool SearchDesk::is_quick() const { return state_->searcher->is_quick(); }

@@ -51,7 +51,8 @@ class SearchDesk {
 
  private:
   struct State;
-  void tell(std::function<void(Searcher& searcher)> tell);
+  template <class Call, class Later>
+  void tell(Call call, Later later);
 
   std::shared_ptr<State> state_;  // also of who thinks
 };
