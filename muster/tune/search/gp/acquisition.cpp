@@ -1,0 +1,163 @@
+#include "muster/tune/search/gp/acquisition.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "muster/tune/search/gp/normal.h"
+#include "muster/tune/search/gp/sobol.h"
+
+namespace muster::tune {
+namespace {
+
+constexpr size_t kPointsAtOnce = 128;
+constexpr double kLeastImprovement = 1e-12;
+
+}  // namespace
+
+Fantasies Fantasies::of_sobol(size_t samples, size_t running, uint64_t seed, uint32_t stream) {
+  Fantasies out{.samples = samples, .running = running, .draws = {}};
+  const SobolSequence sequence(running + 1, seed, stream);
+  for (size_t s = 0; s < samples; ++s) {
+    for (size_t d = 0; d <= running; ++d) out.draws.push_back(normal_quantile(sequence.at(s, d)));
+  }
+  return out;
+}
+
+void Acquisition::set_fantasies(Fantasies fantasies) {
+  const size_t running = fantasies.running, first = objective_.rows() - running;
+  // f(r) = mean + L_r z, one running trial after the other: its own whitened column has L_r's row.
+  PointSet points(objective_.points().axes(), running);
+  for (size_t r = 0; r < running; ++r) points.append(objective_.points().point(first + r));
+  GpPosterior::Answer answer;
+  objective_.ask(points, 0, running, false, answer);
+  best_fantasies_.assign(fantasies.samples, std::log(kLeastImprovement));
+  for (size_t s = 0; s < fantasies.samples; ++s) {
+    const double* z = fantasies.draws.data() + s * (running + 1);
+    for (size_t r = 0; r < running; ++r) {
+      const double* w = answer.whitened.data() + r * answer.rows + first;
+      double y = answer.mean[r];
+      for (size_t i = 0; i <= r; ++i) y += w[i] * z[i];
+      best_fantasies_[s] = std::max(best_fantasies_[s],
+                                    std::log(std::max(y - best_, kLeastImprovement)));
+    }
+  }
+  fantasies_ = std::move(fantasies);
+}
+
+double Acquisition::improvement(double mean,
+                                double variance,
+                                double& by_mean,
+                                double& by_variance) const {
+  const double deviation = std::sqrt(variance + kStabilizingNoise);
+  const double z = (mean - best_) / deviation;
+  const ValueAndSlope log_improvement = log_expected_improvement(z);
+  by_mean = log_improvement.slope / deviation;
+  by_variance = (1 - log_improvement.slope * z) / (2 * deviation * deviation);
+  return log_improvement.value + std::log(deviation);
+}
+
+/// See Note [Fantasies as rows]. `t` gets the derivative by each entry of w, which has the whole of
+/// the variance in it.
+double Acquisition::improvement_of_all(
+    double mean, double variance, const double* w, double& by_mean, double* t) const {
+  const size_t running = fantasies_->running, first = objective_.rows() - running;
+  const double deviation = std::sqrt(variance + kStabilizingNoise);
+  std::vector<double> ys(fantasies_->samples), logs(fantasies_->samples);
+  for (size_t s = 0; s < ys.size(); ++s) {
+    const double* z = fantasies_->draws.data() + s * (running + 1);
+    double y = mean + deviation * z[running];
+    for (size_t r = 0; r < running; ++r) y += w[first + r] * z[r];
+    ys[s] = y - best_;
+    logs[s] = std::max(std::log(std::max(ys[s], kLeastImprovement)), best_fantasies_[s]);
+  }
+  const double most = *std::ranges::max_element(logs);
+  double sum = 0;
+  for (const double log : logs) sum += std::exp(log - most);
+  if (t != nullptr) {
+    by_mean = 0;
+    double by_deviation = 0;
+    for (size_t s = 0; s < ys.size(); ++s) {
+      // Only where the point itself is the best of the sample does it change anything.
+      if (ys[s] <= kLeastImprovement || std::log(ys[s]) < best_fantasies_[s]) continue;
+      const double* z = fantasies_->draws.data() + s * (running + 1);
+      const double share = std::exp(logs[s] - most) / sum / ys[s];
+      by_mean += share;
+      by_deviation += share * z[running];
+      for (size_t r = 0; r < running; ++r) t[first + r] += share * z[r];
+    }
+    for (size_t i = 0; i < objective_.rows(); ++i) t[i] -= by_deviation / deviation * w[i];
+  }
+  return most + std::log(sum) - std::log(static_cast<double>(ys.size()));
+}
+
+void Acquisition::add_objective(
+    const PointSet& points, size_t from, size_t count, double* values, double* gradients) const {
+  GpPosterior::Answer answer;
+  objective_.ask(points, from, count, gradients != nullptr, answer);
+  const size_t n = answer.rows;
+  std::vector<double> by_mean(count), t(gradients != nullptr ? n * count : 0);
+  for (size_t j = 0; j < count; ++j) {
+    const double* w = answer.whitened.data() + j * n;
+    double* const t_j = gradients != nullptr ? t.data() + j * n : nullptr;
+    if (fantasies_) {
+      values[j] += improvement_of_all(answer.mean[j], answer.variance[j], w, by_mean[j], t_j);
+      continue;
+    }
+    double by_variance = 0;
+    values[j] += improvement(answer.mean[j], answer.variance[j], by_mean[j], by_variance);
+    if (t_j == nullptr) continue;
+    for (size_t i = 0; i < n; ++i) t_j[i] = -2 * by_variance * w[i];
+  }
+  if (gradients == nullptr) return;
+  std::vector<double> more(count * points.axes());
+  objective_.gradients(points, from, answer, by_mean, t, more);
+  for (size_t i = 0; i < more.size(); ++i) gradients[i] += more[i];
+}
+
+void Acquisition::add_feasibility(
+    const PointSet& points, size_t from, size_t count, double* values, double* gradients) const {
+  GpPosterior::Answer answer;
+  feasibility_->ask(points, from, count, gradients != nullptr, answer);
+  const size_t n = answer.rows;
+  std::vector<double> by_mean(count), t(gradients != nullptr ? n * count : 0);
+  for (size_t j = 0; j < count; ++j) {
+    const double deviation = std::sqrt(answer.variance[j] + kStabilizingNoise);
+    const double z = (answer.mean[j] - feasible_above_) / deviation;
+    const ValueAndSlope feasible = log_normal_cdf(z);
+    values[j] += feasible.value;
+    if (gradients == nullptr) continue;
+    by_mean[j] = feasible.slope / deviation;
+    const double by_variance = -feasible.slope * z / (2 * deviation * deviation);
+    for (size_t i = 0; i < n; ++i)
+      t[j * n + i] = -2 * by_variance * answer.whitened[j * n + i];
+  }
+  if (gradients == nullptr) return;
+  std::vector<double> more(count * points.axes());
+  feasibility_->gradients(points, from, answer, by_mean, t, more);
+  for (size_t i = 0; i < more.size(); ++i) gradients[i] += more[i];
+}
+
+std::vector<double> Acquisition::of_all(const PointSet& points,
+                                        std::vector<double>* gradients) const {
+  std::vector<double> out(points.size());
+  if (gradients != nullptr) gradients->assign(points.size() * points.axes(), 0);
+  for (size_t from = 0; from < points.size(); from += kPointsAtOnce) {
+    const size_t count = std::min(kPointsAtOnce, points.size() - from);
+    double* const by = gradients != nullptr ? gradients->data() + from * points.axes() : nullptr;
+    if (!ignore_objective_) add_objective(points, from, count, out.data() + from, by);
+    if (feasibility_ != nullptr) add_feasibility(points, from, count, out.data() + from, by);
+  }
+  return out;
+}
+
+std::vector<double> Acquisition::values(const PointSet& points) const {
+  return of_all(points, nullptr);
+}
+
+std::vector<double> Acquisition::values(const PointSet& points,
+                                        std::vector<double>& gradients) const {
+  return of_all(points, &gradients);
+}
+
+}  // namespace muster::tune
