@@ -4,8 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "muster/tune/search/gp/normal.h"
+#include "muster/tune/search/gp/log_normal.h"
 #include "muster/tune/search/gp/sobol.h"
+#include "muster/tune/search/tpe/normal.h"
 
 namespace muster::tune {
 namespace {
@@ -16,31 +17,31 @@ constexpr double kLeastImprovement = 1e-12;
 }  // namespace
 
 Fantasies Fantasies::of_sobol(size_t samples, size_t running, uint64_t seed, uint32_t stream) {
-  Fantasies out{.samples = samples, .running = running, .draws = {}};
   const SobolSequence sequence(running + 1, seed, stream);
-  for (size_t s = 0; s < samples; ++s) {
-    for (size_t d = 0; d <= running; ++d) out.draws.push_back(normal_quantile(sequence.at(s, d)));
-  }
+  const std::vector<double> columns = sequence.columns(samples);
+  Fantasies out{.samples = samples, .running = running, .draws = {}};
+  for (const double u : columns) out.draws.push_back(normal_quantile(u));
   return out;
 }
 
 void Acquisition::set_fantasies(Fantasies fantasies) {
-  const size_t running = fantasies.running, first = objective_.rows() - running;
+  const size_t running = fantasies.running, samples = fantasies.samples;
+  const size_t first = objective_.rows() - running;
   // f(r) = mean + L_r z, one running trial after the other: its own whitened column has L_r's row.
   PointSet points(objective_.points().axes(), running);
   for (size_t r = 0; r < running; ++r) points.append(objective_.points().point(first + r));
   GpPosterior::Answer answer;
   objective_.ask(points, 0, running, false, answer);
-  best_fantasies_.assign(fantasies.samples, std::log(kLeastImprovement));
-  for (size_t s = 0; s < fantasies.samples; ++s) {
-    const double* z = fantasies.draws.data() + s * (running + 1);
-    for (size_t r = 0; r < running; ++r) {
-      const double* w = answer.whitened.data() + r * answer.rows + first;
-      double y = answer.mean[r];
-      for (size_t i = 0; i <= r; ++i) y += w[i] * z[i];
-      best_fantasies_[s] = std::max(best_fantasies_[s],
-                                    std::log(std::max(y - best_, kLeastImprovement)));
+  best_fantasies_.assign(samples, kLeastImprovement);
+  std::vector<double> y;
+  for (size_t r = 0; r < running; ++r) {
+    const double* w = answer.whitened.data() + r * answer.rows + first;
+    y.assign(samples, answer.mean[r] - best_);
+    for (size_t i = 0; i <= r; ++i) {
+      const double* z = fantasies.draws.data() + i * samples;
+      for (size_t s = 0; s < samples; ++s) y[s] += w[i] * z[s];
     }
+    for (size_t s = 0; s < samples; ++s) best_fantasies_[s] = std::max(best_fantasies_[s], y[s]);
   }
   fantasies_ = std::move(fantasies);
 }
@@ -57,38 +58,39 @@ double Acquisition::improvement(double mean,
   return log_improvement.value + std::log(deviation);
 }
 
-/// See Note [Fantasies as rows]. `t` gets the derivative by each entry of w, which has the whole of
-/// the variance in it.
+/// See Note [Fantasies as rows]: the log of the mean over the samples of what the best of point and
+/// running trials is above best_, and 1e-12 at least. `t` gets the derivative by each entry of w,
+/// which has the whole of the variance in it.
 double Acquisition::improvement_of_all(
     double mean, double variance, const double* w, double& by_mean, double* t) const {
-  const size_t running = fantasies_->running, first = objective_.rows() - running;
+  const size_t running = fantasies_->running, samples = fantasies_->samples;
+  const size_t first = objective_.rows() - running;
+  const double* const draws = fantasies_->draws.data();
+  const double* const own = draws + running * samples;
   const double deviation = std::sqrt(variance + kStabilizingNoise);
-  std::vector<double> ys(fantasies_->samples), logs(fantasies_->samples);
-  for (size_t s = 0; s < ys.size(); ++s) {
-    const double* z = fantasies_->draws.data() + s * (running + 1);
-    double y = mean + deviation * z[running];
-    for (size_t r = 0; r < running; ++r) y += w[first + r] * z[r];
-    ys[s] = y - best_;
-    logs[s] = std::max(std::log(std::max(ys[s], kLeastImprovement)), best_fantasies_[s]);
+  std::vector<double> y(samples, mean - best_);
+  for (size_t s = 0; s < samples; ++s) y[s] += deviation * own[s];
+  for (size_t r = 0; r < running; ++r) {
+    for (size_t s = 0; s < samples; ++s) y[s] += w[first + r] * draws[r * samples + s];
   }
-  const double most = *std::ranges::max_element(logs);
   double sum = 0;
-  for (const double log : logs) sum += std::exp(log - most);
+  for (size_t s = 0; s < samples; ++s) sum += std::max(y[s], best_fantasies_[s]);
   if (t != nullptr) {
-    by_mean = 0;
+    // Only where the point itself is the best of the sample does it change anything.
+    std::vector<double> shares(samples);
     double by_deviation = 0;
-    for (size_t s = 0; s < ys.size(); ++s) {
-      // Only where the point itself is the best of the sample does it change anything.
-      if (ys[s] <= kLeastImprovement || std::log(ys[s]) < best_fantasies_[s]) continue;
-      const double* z = fantasies_->draws.data() + s * (running + 1);
-      const double share = std::exp(logs[s] - most) / sum / ys[s];
-      by_mean += share;
-      by_deviation += share * z[running];
-      for (size_t r = 0; r < running; ++r) t[first + r] += share * z[r];
+    by_mean = 0;
+    for (size_t s = 0; s < samples; ++s) {
+      shares[s] = y[s] > best_fantasies_[s] ? 1 / sum : 0;
+      by_mean += shares[s];
+      by_deviation += shares[s] * own[s];
     }
-    for (size_t i = 0; i < objective_.rows(); ++i) t[i] -= by_deviation / deviation * w[i];
+    for (size_t i = 0; i < objective_.rows(); ++i) t[i] = -by_deviation / deviation * w[i];
+    for (size_t r = 0; r < running; ++r) {
+      for (size_t s = 0; s < samples; ++s) t[first + r] += shares[s] * draws[r * samples + s];
+    }
   }
-  return most + std::log(sum) - std::log(static_cast<double>(ys.size()));
+  return std::log(sum / static_cast<double>(samples));
 }
 
 void Acquisition::add_objective(
@@ -96,7 +98,8 @@ void Acquisition::add_objective(
   GpPosterior::Answer answer;
   objective_.ask(points, from, count, gradients != nullptr, answer);
   const size_t n = answer.rows;
-  std::vector<double> by_mean(count), t(gradients != nullptr ? n * count : 0);
+  std::vector<double> by_mean(count);
+  DenseVector t(gradients != nullptr ? n * count : 0);
   for (size_t j = 0; j < count; ++j) {
     const double* w = answer.whitened.data() + j * n;
     double* const t_j = gradients != nullptr ? t.data() + j * n : nullptr;
@@ -120,7 +123,8 @@ void Acquisition::add_feasibility(
   GpPosterior::Answer answer;
   feasibility_->ask(points, from, count, gradients != nullptr, answer);
   const size_t n = answer.rows;
-  std::vector<double> by_mean(count), t(gradients != nullptr ? n * count : 0);
+  std::vector<double> by_mean(count);
+  DenseVector t(gradients != nullptr ? n * count : 0);
   for (size_t j = 0; j < count; ++j) {
     const double deviation = std::sqrt(answer.variance[j] + kStabilizingNoise);
     const double z = (answer.mean[j] - feasible_above_) / deviation;
@@ -129,8 +133,7 @@ void Acquisition::add_feasibility(
     if (gradients == nullptr) continue;
     by_mean[j] = feasible.slope / deviation;
     const double by_variance = -feasible.slope * z / (2 * deviation * deviation);
-    for (size_t i = 0; i < n; ++i)
-      t[j * n + i] = -2 * by_variance * answer.whitened[j * n + i];
+    for (size_t i = 0; i < n; ++i) t[j * n + i] = -2 * by_variance * answer.whitened[j * n + i];
   }
   if (gradients == nullptr) return;
   std::vector<double> more(count * points.axes());

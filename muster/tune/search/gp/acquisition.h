@@ -17,7 +17,7 @@ inline constexpr double kStabilizingNoise = 1e-12;
 /// asked about, so that the expectation over them is a smooth function.
 struct Fantasies {
   size_t samples = 0, running = 0;
-  std::vector<double> draws;  ///< [samples, running + 1]; the last of a sample is the point's own
+  std::vector<double> draws;  ///< [running + 1, samples]; the last row is the point's own
 
   /// From a scrambled Sobol sequence. At most SobolSequence::kMaxDimensions - 1 running.
   static Fantasies of_sobol(size_t samples, size_t running, uint64_t seed, uint32_t stream);
@@ -56,16 +56,10 @@ class Acquisition {
   std::vector<double> values(const PointSet& points, std::vector<double>& gradients) const;
 
  private:
-  void add_objective(const PointSet& points,
-                     size_t from,
-                     size_t count,
-                     double* values,
-                     double* gradients) const;
-  void add_feasibility(const PointSet& points,
-                       size_t from,
-                       size_t count,
-                       double* values,
-                       double* gradients) const;
+  void add_objective(
+      const PointSet& points, size_t from, size_t count, double* values, double* gradients) const;
+  void add_feasibility(
+      const PointSet& points, size_t from, size_t count, double* values, double* gradients) const;
   double improvement(double mean, double variance, double& by_mean, double& by_variance) const;
   double improvement_of_all(
       double mean, double variance, const double* w, double& by_mean, double* t) const;
@@ -75,7 +69,7 @@ class Acquisition {
   double best_;
   bool ignore_objective_ = false;
   std::optional<Fantasies> fantasies_;
-  std::vector<double> best_fantasies_;  // of each sample the log improvement of its best
+  std::vector<double> best_fantasies_;  // of each sample the improvement of its best
   const GpPosterior* feasibility_ = nullptr;
   double feasible_above_ = 0;
 };

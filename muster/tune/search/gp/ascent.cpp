@@ -114,14 +114,12 @@ void BoxAscent::choose_direction() {
   }
   if (!used.empty()) {
     const Pair& last = *used.front().first;
-    const double scale =
-        product(last.step, last.change) / product(last.change, last.change);
+    const double scale = product(last.step, last.change) / product(last.change, last.change);
     for (double& d : direction_) d *= scale;
   }
   for (auto at = used.rbegin(); at != used.rend(); ++at) {
     const auto& [pair, factor] = *at;
-    const double back =
-        product(pair->change, direction_) / product(pair->step, pair->change);
+    const double back = product(pair->change, direction_) / product(pair->step, pair->change);
     for (size_t i = 0; i < x_.size(); ++i)
       if (free[i]) direction_[i] += (factor - back) * pair->step[i];
   }

@@ -10,10 +10,10 @@ namespace muster::tune {
 
 struct AscentOptions {
   int max_steps = 200;
-  int max_halvings = 20;        ///< of one step
-  size_t memory = 10;           ///< steps that the direction is made of
-  double least_slope = 1e-2;    ///< the end: no coordinate that can move has more
-  double least_gain = 2.2e-9;   ///< the end: a step gains less, relative to the value
+  int max_halvings = 20;       ///< of one step
+  size_t memory = 10;          ///< steps that the direction is made of
+  double least_slope = 1e-2;   ///< the end: no coordinate that can move has more
+  double least_gain = 2.2e-9;  ///< the end: a step gains less, relative to the value
 };
 
 /// L-BFGS with projection: coordinates at a bound whose slope leads outside are left out of the

@@ -16,22 +16,21 @@ constexpr double kGpNan = std::numeric_limits<double>::quiet_NaN();
 /// How many values a distribution has; 0: no end of them.
 double places_of(const Distribution& distribution) {
   return std::visit(
-      Overloaded{[](const FloatDistribution& d) {
-                   if (d.low == d.high) return 1.0;
-                   return d.step > 0 ? std::floor((d.high - d.low) / d.step + 0.5) + 1 : 0.0;
-                 },
-                 [](const IntDistribution& d) {
-                   return std::floor((static_cast<double>(d.high) - static_cast<double>(d.low)) /
-                                     static_cast<double>(d.step)) +
-                          1;
-                 },
-                 [](const CategoricalDistribution& d) {
-                   return static_cast<double>(d.choices.size());
-                 },
-                 [](const NormalDistribution& d) {
-                   if (d.sd == 0) return 1.0;
-                   return d.step > 0 ? std::floor(6 * d.sd / d.step) + 1 : 0.0;
-                 }},
+      Overloaded{
+          [](const FloatDistribution& d) {
+            if (d.low == d.high) return 1.0;
+            return d.step > 0 ? std::floor((d.high - d.low) / d.step + 0.5) + 1 : 0.0;
+          },
+          [](const IntDistribution& d) {
+            return std::floor((static_cast<double>(d.high) - static_cast<double>(d.low)) /
+                              static_cast<double>(d.step)) +
+                   1;
+          },
+          [](const CategoricalDistribution& d) { return static_cast<double>(d.choices.size()); },
+          [](const NormalDistribution& d) {
+            if (d.sd == 0) return 1.0;
+            return d.step > 0 ? std::floor(6 * d.sd / d.step) + 1 : 0.0;
+          }},
       distribution);
 }
 
@@ -98,8 +97,8 @@ std::vector<double> GpAxes::columns_of(const Point& point) const {
       out.push_back(place_of(axis, number));
   }
   for (const Condition& condition : conditions_) {
-    const bool holds = std::ranges::any_of(condition.dimensions,
-                                           [&](size_t d) { return !std::isnan(point[d]); });
+    const bool holds =
+        std::ranges::any_of(condition.dimensions, [&](size_t d) { return !std::isnan(point[d]); });
     out.push_back(holds ? 1 : 0);
   }
   return out;
@@ -129,9 +128,8 @@ Point GpAxes::point_of(std::span<const double> candidate, const Point& fixed) co
   Point out = single_;
   for (size_t a = 0; a < axes_.size(); ++a) {
     const Distribution& distribution = space_.dimensions()[axes_[a].dimension].distribution;
-    out[axes_[a].dimension] = axes_[a].kind == GpAxis::kCategory
-                                  ? candidate[a]
-                                  : from_unit(distribution, candidate[a]);
+    out[axes_[a].dimension] =
+        axes_[a].kind == GpAxis::kCategory ? candidate[a] : from_unit(distribution, candidate[a]);
   }
   for (size_t d = 0; d < out.size(); ++d) {
     if (!std::isnan(fixed[d])) out[d] = fixed[d];

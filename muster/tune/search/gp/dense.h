@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
+#include <vector>
 
 namespace muster::tune {
 
@@ -14,6 +16,21 @@ namespace muster::tune {
 // of whichever build), and dense_math() picks what the processor can run. One thread; the same
 // machine gives the same bits. Other files see no Eigen.
 // All matrices are column by column.
+
+/// Where a vector begins decides how a sum over it is cut into registers, and so its last bits: all
+/// that DenseMath reads or writes begins at a cache line.
+template <class T>
+struct CacheLineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kLine{64};
+  CacheLineAllocator() = default;
+  template <class U>
+  CacheLineAllocator(const CacheLineAllocator<U>& /*other*/) {}
+  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kLine)); }
+  void deallocate(T* p, size_t /*n*/) { ::operator delete(p, kLine); }
+  friend bool operator==(const CacheLineAllocator&, const CacheLineAllocator&) { return true; }
+};
+using DenseVector = std::vector<double, CacheLineAllocator<double>>;
 
 /// Points as columns of coordinates: coordinate k of point i is data[k * stride + i].
 struct DensePoints {
@@ -60,6 +77,9 @@ struct DenseMath {
                    double* out,
                    size_t columns,
                    size_t in_leading);
+
+  /// sums[j] = sum_i a(i, j) b(i, j), a and b [n, columns] without gaps.
+  void (*column_products)(const double* a, const double* b, size_t n, size_t columns, double* sums);
 
   /// out[k] = sum over i > j of m(i, j) d_k(a_i, a_j).
   void (*weigh_distances)(const DenseKernel& kernel,

@@ -122,11 +122,13 @@ void multiply(const double* lower,
     y.noalias() = l.triangularView<Eigen::Lower>() * x;
 }
 
-void weigh_distances(const DenseKernel& kernel,
-                     const DensePoints& a,
-                     const double* m,
-                     size_t leading,
-                     double* out) {
+void column_products(const double* a, const double* b, size_t n, size_t columns, double* sums) {
+  for (size_t j = 0; j < columns; ++j)
+    sums[j] = (ConstArrayMap(a + j * n, ix(n)) * ConstArrayMap(b + j * n, ix(n))).sum();
+}
+
+void weigh_distances(
+    const DenseKernel& kernel, const DensePoints& a, const double* m, size_t leading, double* out) {
   for (size_t k = 0; k < kernel.axes; ++k) out[k] = 0;
   for (size_t j = 0; j + 1 < a.count; ++j) {
     const ConstArrayMap column(m + j * leading + j + 1, ix(a.count - j - 1));
@@ -152,6 +154,7 @@ constexpr DenseMath kMath{&covariance,
                           &invert_cholesky,
                           &gram,
                           &multiply,
+                          &column_products,
                           &weigh_distances,
                           &weigh_differences};
 

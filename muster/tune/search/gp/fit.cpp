@@ -12,16 +12,16 @@ namespace {
 
 // Raw parameters: log weights, log scale, log (noise - 0.99 kLeastNoise at the start; above
 // kLeastNoise after it), as Optuna has them.
-constexpr double kRawBound = 16;       // priors keep weights and scale within e^±8
-constexpr double kRawNoiseLow = -25;   // e^-25 of noise more than the least is none
-constexpr double kRelativeGain = 1e-9; // where L-BFGS stops
+constexpr double kRawBound = 16;        // priors keep weights and scale within e^±8
+constexpr double kRawNoiseLow = -25;    // e^-25 of noise more than the least is none
+constexpr double kRelativeGain = 1e-9;  // where L-BFGS stops
 
 struct MapProblem {
   const PointSet& points;
-  std::span<const double> targets;
+  DenseVector targets;
   const std::vector<uint8_t>& hamming;
   bool deterministic;
-  std::vector<double> matrix, slopes, inverse, alpha, whitened;  // [n, n] and [n]
+  DenseVector matrix = {}, slopes = {}, inverse = {}, alpha = {}, whitened = {};  // [n, n], [n]
 
   size_t axes() const { return hamming.size(); }
   size_t raw_size() const { return axes() + 2; }
@@ -114,8 +114,8 @@ void MapProblem::likelihood_gradient(const DenseKernel& kernel, double noise, do
   dense_math().weigh_distances(kernel, points.dense(), slopes.data(), n, by_weight.data());
   for (size_t k = 0; k < axes(); ++k) gradient[k] -= kernel.weights[k] * by_weight[k];
   // K - noise is the scale's; alpha^T K alpha = alpha^T targets, tr(K^-1 K) = n.
-  gradient[axes()] -= 0.5 * ((alpha_targets - noise * alpha_squared) -
-                             (static_cast<double>(n) - noise * trace));
+  gradient[axes()] -=
+      0.5 * ((alpha_targets - noise * alpha_squared) - (static_cast<double>(n) - noise * trace));
   gradient[axes() + 1] -= 0.5 * (alpha_squared - trace);
 }
 
@@ -130,8 +130,8 @@ double nlopt_map_loss(unsigned size, const double* raw, double* gradient, void* 
 /// The raw parameters that L-BFGS finds from `raw`.
 void minimise(MapProblem& problem, std::vector<double>& raw, int max_evaluations) {
   const auto size = static_cast<unsigned>(raw.size());
-  const std::unique_ptr<nlopt_opt_s, void (*)(nlopt_opt)> search(
-      nlopt_create(NLOPT_LD_LBFGS, size), &nlopt_destroy);
+  const std::unique_ptr<nlopt_opt_s, void (*)(nlopt_opt)> search(nlopt_create(NLOPT_LD_LBFGS, size),
+                                                                 &nlopt_destroy);
   std::vector<double> low(size, -kRawBound), high(size, kRawBound);
   low.back() = kRawNoiseLow;
   nlopt_set_lower_bounds(search.get(), low.data());
@@ -153,7 +153,10 @@ std::optional<double> map_loss(const PointSet& points,
                                std::span<const double> targets,
                                const std::vector<uint8_t>& hamming,
                                const GpHyper& hyper) {
-  MapProblem problem{.points = points, .targets = targets, .hamming = hamming};
+  MapProblem problem{.points = points,
+                     .targets = DenseVector(targets.begin(), targets.end()),
+                     .hamming = hamming,
+                     .deterministic = false};
   return problem.loss(hyper, nullptr);
 }
 
@@ -163,7 +166,7 @@ GpHyper fit_hyper(const PointSet& points,
                   std::span<const GpHyper> starts,
                   const FitOptions& options) {
   MapProblem problem{.points = points,
-                     .targets = targets,
+                     .targets = DenseVector(targets.begin(), targets.end()),
                      .hamming = hamming,
                      .deterministic = options.deterministic};
   std::optional<double> best_loss;

@@ -77,10 +77,10 @@ std::vector<GpCandidate> AcquisitionSearch::sampled(const MaximiseOptions& optio
     const size_t a = open_[i];
     for (size_t s = 0; s < out.size(); ++s) {
       // Axes beyond the sequence's are drawn.
-      const double u = i < regular ? columns[i * options.samples + s]
-                                   : roulette_number(options,
-                                                     static_cast<uint32_t>(s),
-                                                     static_cast<uint32_t>(i) + 1);
+      const double u =
+          i < regular
+              ? columns[i * options.samples + s]
+              : roulette_number(options, static_cast<uint32_t>(s), static_cast<uint32_t>(i) + 1);
       out[s].places[a] = axes_.snapped(axes_.axes()[a], u);
     }
   }
@@ -206,7 +206,8 @@ void AcquisitionSearch::ascend(std::span<GpCandidate*> candidates) const {
   for (Climber& climber : climbers) {
     GpCandidate end = *climber.candidate;
     put(climber, climber.ascent.best(), end.places);
-    for (const size_t a : climber.axes) end.places[a] = axes_.snapped(axes_.axes()[a], end.places[a]);
+    for (const size_t a : climber.axes)
+      end.places[a] = axes_.snapped(axes_.axes()[a], end.places[a]);
     ends.push_back(std::move(end));
   }
   evaluate(ends);  // on the steps, and with the conditions that hold there

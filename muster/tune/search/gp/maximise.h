@@ -47,7 +47,9 @@ class AcquisitionSearch {
                              const MaximiseOptions& options) const;
   void climb(std::span<GpCandidate> candidates) const;
   void ascend(std::span<GpCandidate*> candidates) const;
-  void search_along(size_t axis, std::span<GpCandidate*> candidates, std::vector<bool>& changed) const;
+  void search_along(size_t axis,
+                    std::span<GpCandidate*> candidates,
+                    std::vector<bool>& changed) const;
   std::vector<double> places_to_try(size_t axis, double place, double reach) const;
   bool try_places(size_t axis,
                   std::span<GpCandidate*> candidates,

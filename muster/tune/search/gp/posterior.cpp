@@ -12,12 +12,6 @@ namespace {
 constexpr double kFirstJitter = 1e-10, kLastJitter = 0.1;
 constexpr double kLeastPivot = 1e-14;  // of a row, in scales: twins without noise would have 0
 
-double sum_of_squares(std::span<const double> v) {
-  double out = 0;
-  for (const double x : v) out += x * x;
-  return out;
-}
-
 }  // namespace
 
 PointSet::PointSet(size_t axes, size_t capacity)
@@ -26,7 +20,7 @@ PointSet::PointSet(size_t axes, size_t capacity)
 void PointSet::append(std::span<const double> point) {
   if (count_ == stride_) {
     const size_t stride = std::max<size_t>(16, 2 * stride_);
-    std::vector<double> data(axes_ * stride);
+    DenseVector data(axes_ * stride);
     for (size_t k = 0; k < axes_; ++k)
       std::copy_n(data_.begin() + static_cast<ptrdiff_t>(k * stride_),
                   count_,
@@ -54,7 +48,7 @@ DenseKernel GpPosterior::kernel() const {
 void GpPosterior::reserve(size_t rows) {
   if (rows <= leading_) return;
   const size_t leading = std::max(rows + 32, leading_ + leading_ / 4);
-  std::vector<double> inverse(leading * leading);
+  DenseVector inverse(leading * leading);
   for (size_t j = 0; j < points_.size(); ++j)
     std::copy_n(inverse_.begin() + static_cast<ptrdiff_t>(j * leading_),
                 points_.size(),
@@ -69,6 +63,7 @@ void GpPosterior::assign(const PointSet& points) {
   points_ = points;
   alpha_.assign(points.size(), 0);
   const size_t n = points.size();
+  if (n == 0) return;
   double ignored = 0;
   for (double jitter = 0; jitter <= kLastJitter * 1.5;
        jitter = std::max(kFirstJitter, jitter * 10)) {
@@ -78,8 +73,9 @@ void GpPosterior::assign(const PointSet& points) {
       inverse_[i * leading_ + i] += hyper_.noise + jitter * hyper_.scale;
     if (dense_math().invert_cholesky(inverse_.data(), n, leading_, &ignored)) return;
   }
-  throw internal_error({.refused = "a kernel matrix",
-                        .rule = "it is positive definite with a tenth of its scale on the diagonal"});
+  throw internal_error(
+      {.refused = "a kernel matrix",
+       .rule = "it is positive definite with a tenth of its scale on the diagonal"});
 }
 
 void GpPosterior::append(std::span<const double> point, double noise) {
@@ -88,11 +84,13 @@ void GpPosterior::append(std::span<const double> point, double noise) {
   added.append(point);
   Answer answer;
   ask(added, 0, 1, false, answer);
-  const double left = hyper_.scale - sum_of_squares(answer.whitened) + noise;
+  const double left = answer.variance[0] + noise;
   const double pivot = std::sqrt(std::max(left, kLeastPivot * hyper_.scale));
-  std::vector<double> row(n);
-  dense_math().multiply(
-      inverse_.data(), n, leading_, true, answer.whitened.data(), row.data(), 1, n);
+  DenseVector row(n);
+  if (n > 0) {
+    dense_math().multiply(
+        inverse_.data(), n, leading_, true, answer.whitened.data(), row.data(), 1, n);
+  }
   reserve(n + 1);
   for (size_t j = 0; j < n; ++j) inverse_[j * leading_ + n] = -row[j] / pivot;
   std::fill_n(inverse_.begin() + static_cast<ptrdiff_t>(n * leading_), n, 0.0);
@@ -101,12 +99,18 @@ void GpPosterior::append(std::span<const double> point, double noise) {
   alpha_.push_back(0);
 }
 
+void GpPosterior::truncate(size_t rows) {
+  points_.truncate(rows);
+  alpha_.resize(rows);
+}
+
 void GpPosterior::set_targets(std::span<const double> targets) {
   const size_t n = targets.size();
-  std::vector<double> whitened(n);
+  if (n == 0) return;
+  const DenseVector own(targets.begin(), targets.end());
+  DenseVector whitened(n);
   std::ranges::fill(alpha_, 0);
-  dense_math().multiply(
-      inverse_.data(), n, leading_, false, targets.data(), whitened.data(), 1, n);
+  dense_math().multiply(inverse_.data(), n, leading_, false, own.data(), whitened.data(), 1, n);
   dense_math().multiply(inverse_.data(), n, leading_, true, whitened.data(), alpha_.data(), 1, n);
 }
 
@@ -120,7 +124,7 @@ void GpPosterior::ask(
   out.whitened.resize(n * count);
   out.slopes.resize(slopes ? n * count : 0);
   if (n == 0) return;
-  std::vector<double> values(n * count);
+  DenseVector values(n * count);
   dense_math().covariance(kernel(),
                           points_.dense(),
                           points.dense(from, count),
@@ -130,10 +134,12 @@ void GpPosterior::ask(
                           n);
   dense_math().multiply(
       inverse_.data(), n, leading_, false, values.data(), out.whitened.data(), count, n);
+  DenseVector explained(count);
+  const double* const w = out.whitened.data();
+  dense_math().column_products(w, w, n, count, explained.data());
   for (size_t j = 0; j < count; ++j) {
-    const std::span w(out.whitened.data() + j * n, n);
-    for (size_t i = 0; i < n; ++i) out.mean[j] += values[j * n + i] * alpha_[i];
-    out.variance[j] = std::max(0.0, hyper_.scale - sum_of_squares(w));
+    out.variance[j] = std::max(0.0, hyper_.scale - explained[j]);
+    dense_math().column_products(values.data() + j * n, alpha_.data(), n, 1, &out.mean[j]);
   }
 }
 
@@ -141,12 +147,12 @@ void GpPosterior::gradients(const PointSet& points,
                             size_t from,
                             const Answer& answer,
                             std::span<const double> c,
-                            std::vector<double>& t,
+                            const DenseVector& t,
                             std::span<double> out) const {
   const size_t n = answer.rows, axes = points.axes();
-  std::vector<double> h(n * answer.count), x(axes), by_axis(axes);
-  dense_math().multiply(
-      inverse_.data(), n, leading_, true, t.data(), h.data(), answer.count, n);
+  DenseVector h(n * answer.count);
+  std::vector<double> x(axes), by_axis(axes);
+  dense_math().multiply(inverse_.data(), n, leading_, true, t.data(), h.data(), answer.count, n);
   for (size_t j = 0; j < answer.count; ++j) {
     for (size_t i = 0; i < n; ++i)
       h[j * n + i] = (h[j * n + i] + c[j] * alpha_[i]) * answer.slopes[j * n + i];

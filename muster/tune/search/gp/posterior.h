@@ -17,6 +17,7 @@ class PointSet {
   size_t axes() const { return axes_; }
   size_t size() const { return count_; }
   void append(std::span<const double> point);
+  void truncate(size_t count) { count_ = count; }
   double at(size_t i, size_t axis) const { return data_[axis * stride_ + i]; }
   double& at(size_t i, size_t axis) { return data_[axis * stride_ + i]; }
   std::vector<double> point(size_t i) const;
@@ -27,7 +28,7 @@ class PointSet {
 
  private:
   size_t axes_, count_ = 0, stride_;
-  std::vector<double> data_;  // [axes, stride]
+  DenseVector data_;  // [axes, stride]
 };
 
 /// Hyperparameters of a Gaussian process with the kernel of DenseKernel.
@@ -53,26 +54,29 @@ class GpPosterior {
   void append(std::span<const double> point) { append(point, hyper_.noise); }
   void append(std::span<const double> point, double noise);
 
+  /// As before the points from `rows` on came.
+  void truncate(size_t rows);
+
   /// The values of the first points; may be called again after more points came.
   void set_targets(std::span<const double> targets);
 
   /// Points `from` to from + count - 1 of `points`, one column each.
   struct Answer {
     size_t rows = 0, count = 0;
-    std::vector<double> mean, variance;  ///< [count]; the variance is not negative
-    std::vector<double> whitened;        ///< [rows, count]: w = L^-1 k, variance = scale - w^T w
-    std::vector<double> slopes;          ///< [rows, count], if asked for: of DenseMath::covariance
+    DenseVector mean, variance;  ///< [count]; the variance is not negative
+    DenseVector whitened;        ///< [rows, count]: w = L^-1 k, variance = scale - w^T w
+    DenseVector slopes;          ///< [rows, count], if asked for: of DenseMath::covariance
   };
   void ask(const PointSet& points, size_t from, size_t count, bool slopes, Answer& out) const;
 
   /// For one column of an answer with slopes, the gradient by the point of
-  /// c mean + sum_i t[i] w[i]: as much of it as one axis has weight. t [rows, count] is lost.
+  /// c mean + sum_i t[i] w[i]: as much of it as one axis has weight. t [rows, count],
   /// out [count, axes], zero for categories.
   void gradients(const PointSet& points,
                  size_t from,
                  const Answer& answer,
                  std::span<const double> c,
-                 std::vector<double>& t,
+                 const DenseVector& t,
                  std::span<double> out) const;
 
   size_t rows() const { return points_.size(); }
@@ -87,8 +91,8 @@ class GpPosterior {
   GpHyper hyper_;
   PointSet points_;
   size_t leading_ = 0;
-  std::vector<double> inverse_;  // L^-1, lower, [leading_, leading_]
-  std::vector<double> alpha_;    // (K + noise)^-1 targets, 0 for rows without one
+  DenseVector inverse_;  // L^-1, lower, [leading_, leading_]
+  DenseVector alpha_;    // (K + noise)^-1 targets, 0 for rows without one
 };
 
 }  // namespace muster::tune

@@ -49,8 +49,8 @@ void scramble_sobol(SobolDigits& directions, uint64_t seed, uint32_t stream, siz
     const int place = kSobolBits - 1 - b;
     const uint32_t above = kSobolMask & ~((uint32_t{2} << place) - 1);
     const uint32_t row =
-        (sobol_bits(seed, stream, dimension, static_cast<uint32_t>(b))[0] & above) |
-        uint32_t{1} << place;
+        (sobol_bits(seed, stream, dimension, static_cast<uint32_t>(b))[0] & above) | uint32_t{1}
+                                                                                         << place;
     for (size_t c = 0; c < directions.size(); ++c)
       scrambled[c] |= static_cast<uint32_t>(std::popcount(directions[c] & row) & 1) << place;
   }

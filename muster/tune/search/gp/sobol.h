@@ -19,9 +19,7 @@ class SobolSequence {
   /// With a seed it is scrambled as scipy's: a random linear map of the digits and a digital shift
   /// (Matousek 1998), drawn from Philox by seed, `stream` and dimension; then no number is 0 or 1.
   /// At most kMaxDimensions dimensions.
-  explicit SobolSequence(size_t dimensions,
-                         std::optional<uint64_t> seed = {},
-                         uint32_t stream = 0);
+  explicit SobolSequence(size_t dimensions, std::optional<uint64_t> seed = {}, uint32_t stream = 0);
 
   size_t dimensions() const { return dimensions_; }
 

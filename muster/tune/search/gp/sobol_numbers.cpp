@@ -1,10 +1,10 @@
 // The table of Sobol's sequence. Source: S. Joe, F. Y. Kuo, "new-joe-kuo-6.21201"
 // (https://web.maths.unsw.edu.au/~fkuo/sobol), the lines of its dimensions 2 to 481; these are all
 // primitive polynomials up to degree 12. Compared with scipy's copy in tests/golden/sobol.
-#include "muster/tune/search/gp/sobol.h"
-
 #include <array>
 #include <bit>
+
+#include "muster/tune/search/gp/sobol.h"
 
 namespace muster::tune {
 namespace {

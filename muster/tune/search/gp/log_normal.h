@@ -16,8 +16,4 @@ ValueAndSlope log_expected_improvement(double z);
 /// log P(N(0, 1) < z).
 ValueAndSlope log_normal_cdf(double z);
 
-/// z with P(N(0, 1) < z) = p, for 0 < p < 1; to 1e-15 relative. Source: Wichura 1988, algorithm
-/// AS 241 (PPND16).
-double normal_quantile(double p);
-
 }  // namespace muster::tune
