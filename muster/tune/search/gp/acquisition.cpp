@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "muster/tune/search/gp/log_normal.h"
+#include "muster/tune/search/gp/improvement.h"
 #include "muster/tune/search/gp/sobol.h"
 #include "muster/tune/search/tpe/normal.h"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -225,8 +226,11 @@ std::vector<double> AcquisitionSearch::places_to_try(size_t axis,
   const auto add = [&](double other) {
     if (other != place && std::ranges::find(out, other) == out.end()) out.push_back(other);
   };
-  if (a.kind == GpAxis::kCategory || a.places <= kFewPlaces) {
-    for (double i = 0; i < a.places; ++i) add(axes_.snapped(a, (i + 0.5) / a.places));
+  if (a.kind == GpAxis::kCategory) {
+    for (double i = 0; i < a.places; ++i) add(i);
+  } else if (a.places <= kFewPlaces) {
+    const double first = axes_.snapped(a, 0);
+    for (int i = 0; i < static_cast<int>(a.places); ++i) add(axes_.neighbour(a, first, i));
   } else if (reach == 0) {
     for (const int steps : {-2, -1, 1, 2}) add(axes_.neighbour(a, place, steps));
   } else {

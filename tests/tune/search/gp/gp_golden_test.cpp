@@ -5,7 +5,7 @@
 
 #include "muster/tune/search/gp/acquisition.h"
 #include "muster/tune/search/gp/fit.h"
-#include "muster/tune/search/gp/log_normal.h"
+#include "muster/tune/search/gp/improvement.h"
 #include "muster/tune/search/tpe/normal.h"
 
 #include "tests/support/golden.h"

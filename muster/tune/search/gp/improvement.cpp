@@ -1,4 +1,4 @@
-#include "muster/tune/search/gp/log_normal.h"
+#include "muster/tune/search/gp/improvement.h"
 
 #include <cmath>
 #include <numbers>
