@@ -4,7 +4,7 @@
 // hyperparameters by maximum a posteriori, logEI, fantasies for running trials, the search of
 // maximise.h), of which Muster's differs so: it starts along Sobol's sequence; parameters with a
 // condition are modelled (axes.h); stopped trials are (rows.h); failed trials count as the worst,
-// and those out of memory as infeasible; hyperparameters are fitted again when a twentieth of the
+// and those out of memory as infeasible; hyperparameters are fitted again when a fiftieth of the
 // trials is new, and in between a trial is a row more (posterior.h); past max_trials it models a
 // part of them; what was tried once is not suggested again.
 #include "muster/tune/searchers/gp.h"
@@ -35,6 +35,9 @@ constexpr Param kGpParams[] = {
 
 constexpr size_t kFantasySamples = 128;
 constexpr size_t kMostFantasies = 64;
+// Of the probability that a trial fits into memory. With 1, as for other constraints, half of the
+// trials beside a border behind which scores would be better do not.
+constexpr double kFeasiblePower = 3;
 
 /// Tells points apart (FNV-1a over the words).
 uint64_t gp_fingerprint(const Point& point) {
@@ -114,7 +117,8 @@ class Gp final : public Searcher {
     const auto stream = static_cast<uint32_t>(number);
     if (running > 0)
       acquisition.set_fantasies(Fantasies::of_sobol(kFantasySamples, running, ~seed_, stream));
-    if (model_.feasibility() != nullptr) acquisition.set_feasibility(*model_.feasibility(), 0);
+    if (model_.feasibility() != nullptr)
+      acquisition.set_feasibility(*model_.feasibility(), 0, kFeasiblePower);
     if (!model_.has_score() && model_.feasibility() != nullptr) acquisition.ignore_objective();
 
     std::vector<std::vector<double>> incumbents;

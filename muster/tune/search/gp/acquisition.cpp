@@ -33,14 +33,12 @@ void Acquisition::set_fantasies(Fantasies fantasies) {
   GpPosterior::Answer answer;
   objective_.ask(points, 0, running, false, answer);
   best_fantasies_.assign(samples, kLeastImprovement);
-  std::vector<double> y;
+  DenseVector y;
   for (size_t r = 0; r < running; ++r) {
     const double* w = answer.whitened.data() + r * answer.rows + first;
     y.assign(samples, answer.mean[r] - best_);
-    for (size_t i = 0; i <= r; ++i) {
-      const double* z = fantasies.draws.data() + i * samples;
-      for (size_t s = 0; s < samples; ++s) y[s] += w[i] * z[s];
-    }
+    for (size_t i = 0; i <= r; ++i)
+      dense_math().accumulate(w[i], fantasies.draws.data() + i * samples, y.data(), samples);
     for (size_t s = 0; s < samples; ++s) best_fantasies_[s] = std::max(best_fantasies_[s], y[s]);
   }
   fantasies_ = std::move(fantasies);
@@ -68,16 +66,15 @@ double Acquisition::improvement_of_all(
   const double* const draws = fantasies_->draws.data();
   const double* const own = draws + running * samples;
   const double deviation = std::sqrt(variance + kStabilizingNoise);
-  std::vector<double> y(samples, mean - best_);
-  for (size_t s = 0; s < samples; ++s) y[s] += deviation * own[s];
-  for (size_t r = 0; r < running; ++r) {
-    for (size_t s = 0; s < samples; ++s) y[s] += w[first + r] * draws[r * samples + s];
-  }
+  DenseVector y(samples, mean - best_);
+  dense_math().accumulate(deviation, own, y.data(), samples);
+  for (size_t r = 0; r < running; ++r)
+    dense_math().accumulate(w[first + r], draws + r * samples, y.data(), samples);
   double sum = 0;
   for (size_t s = 0; s < samples; ++s) sum += std::max(y[s], best_fantasies_[s]);
   if (t != nullptr) {
     // Only where the point itself is the best of the sample does it change anything.
-    std::vector<double> shares(samples);
+    DenseVector shares(samples);
     double by_deviation = 0;
     by_mean = 0;
     for (size_t s = 0; s < samples; ++s) {
@@ -87,7 +84,9 @@ double Acquisition::improvement_of_all(
     }
     for (size_t i = 0; i < objective_.rows(); ++i) t[i] = -by_deviation / deviation * w[i];
     for (size_t r = 0; r < running; ++r) {
-      for (size_t s = 0; s < samples; ++s) t[first + r] += shares[s] * draws[r * samples + s];
+      double sum_of_draws = 0;
+      dense_math().column_products(shares.data(), draws + r * samples, samples, 1, &sum_of_draws);
+      t[first + r] += sum_of_draws;
     }
   }
   return std::log(sum / static_cast<double>(samples));
@@ -128,7 +127,9 @@ void Acquisition::add_feasibility(
   for (size_t j = 0; j < count; ++j) {
     const double deviation = std::sqrt(answer.variance[j] + kStabilizingNoise);
     const double z = (answer.mean[j] - feasible_above_) / deviation;
-    const ValueAndSlope feasible = log_normal_cdf(z);
+    ValueAndSlope feasible = log_normal_cdf(z);
+    feasible.value *= feasible_power_;
+    feasible.slope *= feasible_power_;
     values[j] += feasible.value;
     if (gradients == nullptr) continue;
     by_mean[j] = feasible.slope / deviation;

@@ -17,7 +17,7 @@ inline constexpr double kStabilizingNoise = 1e-12;
 /// asked about, so that the expectation over them is a smooth function.
 struct Fantasies {
   size_t samples = 0, running = 0;
-  std::vector<double> draws;  ///< [running + 1, samples]; the last row is the point's own
+  DenseVector draws;  ///< [running + 1, samples]; the last row is the point's own
 
   /// From a scrambled Sobol sequence. At most SobolSequence::kMaxDimensions - 1 running.
   static Fantasies of_sobol(size_t samples, size_t running, uint64_t seed, uint32_t stream);
@@ -41,10 +41,11 @@ class Acquisition {
   /// The last fantasies.running rows of the objective's posterior are the running trials.
   void set_fantasies(Fantasies fantasies);
 
-  /// Adds the log of the probability that another function is above a threshold.
-  void set_feasibility(const GpPosterior& feasibility, double threshold) {
+  /// Adds `power` times the log of the probability that another function is above a threshold.
+  void set_feasibility(const GpPosterior& feasibility, double threshold, double power = 1) {
     feasibility_ = &feasibility;
     feasible_above_ = threshold;
+    feasible_power_ = power;
   }
 
   /// No trial is feasible yet, so that nothing is best: only feasibility counts.
@@ -69,9 +70,9 @@ class Acquisition {
   double best_;
   bool ignore_objective_ = false;
   std::optional<Fantasies> fantasies_;
-  std::vector<double> best_fantasies_;  // of each sample the improvement of its best
+  DenseVector best_fantasies_;  // of each sample the improvement of its best
   const GpPosterior* feasibility_ = nullptr;
-  double feasible_above_ = 0;
+  double feasible_above_ = 0, feasible_power_ = 1;
 };
 
 }  // namespace muster::tune

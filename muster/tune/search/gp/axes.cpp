@@ -107,11 +107,11 @@ std::vector<double> GpAxes::columns_of(const Point& point) const {
 std::vector<double> GpAxes::columns_of_candidate(std::span<const double> candidate,
                                                  const Point& fixed) const {
   if (!has_conditions()) return {candidate.begin(), candidate.end()};
-  std::vector<double> out = columns_of(space_.with_conditions(point_of(candidate, fixed)));
-  const std::vector<bool> applies = applying(candidate, fixed);
+  const Point point = space_.with_conditions(point_of(candidate, fixed));
+  std::vector<double> out = columns_of(point);
   for (size_t a = 0; a < axes_.size(); ++a) {
     // Exactly the candidate's, not what comes back from a number.
-    if (applies[a]) out[a] = candidate[a];
+    if (!std::isnan(point[axes_[a].dimension])) out[a] = candidate[a];
   }
   return out;
 }

@@ -81,6 +81,9 @@ struct DenseMath {
   /// sums[j] = sum_i a(i, j) b(i, j), a and b [n, columns] without gaps.
   void (*column_products)(const double* a, const double* b, size_t n, size_t columns, double* sums);
 
+  /// out += factor in.
+  void (*accumulate)(double factor, const double* in, double* out, size_t n);
+
   /// out[k] = sum over i > j of m(i, j) d_k(a_i, a_j).
   void (*weigh_distances)(const DenseKernel& kernel,
                           const DensePoints& a,

@@ -127,6 +127,10 @@ void column_products(const double* a, const double* b, size_t n, size_t columns,
     sums[j] = (ConstArrayMap(a + j * n, ix(n)) * ConstArrayMap(b + j * n, ix(n))).sum();
 }
 
+void accumulate(double factor, const double* in, double* out, size_t n) {
+  Eigen::Map<Array>(out, ix(n)) += factor * ConstArrayMap(in, ix(n));
+}
+
 void weigh_distances(
     const DenseKernel& kernel, const DensePoints& a, const double* m, size_t leading, double* out) {
   for (size_t k = 0; k < kernel.axes; ++k) out[k] = 0;
@@ -155,6 +159,7 @@ constexpr DenseMath kMath{&covariance,
                           &gram,
                           &multiply,
                           &column_products,
+                          &accumulate,
                           &weigh_distances,
                           &weigh_differences};
 

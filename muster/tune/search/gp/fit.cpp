@@ -13,8 +13,8 @@ namespace {
 // Raw parameters: log weights, log scale, log (noise - 0.99 kLeastNoise at the start; above
 // kLeastNoise after it), as Optuna has them.
 constexpr double kRawBound = 16;        // priors keep weights and scale within e^±8
-constexpr double kRawNoiseLow = -25;    // e^-25 of noise more than the least is none
-constexpr double kRelativeGain = 1e-9;  // where L-BFGS stops
+constexpr double kRawNoiseLow = -40;    // nothing beside the least noise
+constexpr double kRelativeGain = 1e-8;  // where L-BFGS stops
 
 struct MapProblem {
   const PointSet& points;
@@ -147,7 +147,9 @@ void minimise(MapProblem& problem, std::vector<double>& raw, int max_evaluations
 
 }  // namespace
 
-GpHyper default_hyper(size_t axes) { return {.weights = std::vector<double>(axes, 1.0)}; }
+GpHyper default_hyper(size_t axes) {
+  return {.weights = std::vector<double>(axes, 1.0), .scale = 1, .noise = 0.1};
+}
 
 std::optional<double> map_loss(const PointSet& points,
                                std::span<const double> targets,

@@ -12,8 +12,8 @@
 namespace muster::tune {
 namespace {
 
-constexpr size_t kRefitShare = 20;    // one in so many rows is new: fit again
-constexpr size_t kManyRows = 200;     // from then on the last fit is start enough
+constexpr size_t kRefitShare = 50;    // one in so many rows is new: fit again
+constexpr size_t kManyRows = 50;      // from then on the last fit is start enough
 constexpr size_t kRunningRows = 128;  // up to twice as many trials under way are modelled
 constexpr double kMemoDigit = 1e-4;
 

@@ -41,7 +41,7 @@ class GpModel {
   /// come.
   void adopt(GpFit fit) { adopted_ = std::move(fit); }
 
-  /// Fits if there is no fit, a twentieth more rows than the last one had, or something new to
+  /// Fits if there is no fit, a fiftieth more rows than the last one had, or something new to
   /// model; then brings the posteriors up to date. There is a row at least.
   const GpFit& update();
 
