@@ -39,7 +39,7 @@ ROOMS = {
         "execute": ["space", "trial", "core", "machine"],
         "executors": ["space", "trial", "core", "machine", "execute"],
         "views": ["space", "trial", "core", "storage"],
-        "run": ["space", "trial", "core", "storage", "files", "machine", "execute"]}),
+        "run": ["space", "trial", "core", "storage", "files", "machine", "execute", "views"]}),
     "pipeline": Room("who computes what when, stage by stage", ["base", "track"], {
         "action": [], "order": ["action"], "schedule": ["action"], "schedules": ["action", "schedule"],
         "simulate": ["action", "order"], "draw": ["action", "simulate"],

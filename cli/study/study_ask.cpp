@@ -1,5 +1,6 @@
 // `muster study ask` and `muster study tell`: the searcher and the scheduler for a program that
 // starts its trials itself.
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -98,9 +99,13 @@ void say_given_up(tune::Study& study, const tune::StudySpec& spec, program::Cons
 }
 
 /// Starts the next trial of the study; nothing if none can be started now.
-std::optional<Json> ask_one(tune::Study& study, const tune::Space& space) {
+std::optional<Json> start_one(tune::Study& study,
+                              const tune::Space& space,
+                              bool elsewhere,
+                              std::function<void()>& think) {
   return study.apply([&](tune::StudyCore& core, double now_s) -> std::optional<Json> {
-    const auto next = core.next(now_s, /*asked=*/true);
+    auto next = core.next(now_s, /*asked=*/true, elsewhere);
+    think = std::move(next.think);
     if (next.kind != tune::StudyCore::Next::kStart) return std::nullopt;
     const tune::Trial& trial = core.trials()[static_cast<size_t>(next.trial)];
     Json json{{"attempt", trial.attempt},
@@ -109,6 +114,18 @@ std::optional<Json> ask_one(tune::Study& study, const tune::Space& space) {
     if (!trial.checkpoint.empty()) json["resume_from"] = trial.checkpoint;
     return json;
   });
+}
+
+/// The searcher thinks between transactions, so that others go on meanwhile; but if they are always
+/// faster, in one.
+std::optional<Json> ask_one(tune::Study& study, const tune::Space& space) {
+  constexpr int kTries = 3;
+  std::function<void()> think;
+  for (int i = 0;; ++i) {
+    auto started = start_one(study, space, /*elsewhere=*/i < kTries, think);
+    if (!think) return started;
+    think();
+  }
 }
 
 /// "accuracy=0.9" as a metric.

@@ -51,6 +51,10 @@ void write(PayloadWriter& out, const TrialAdded& what) {
   }
   add_text(out, ",\"reason\":", what.reason);
   add_text(out, ",\"memo\":", what.memo);
+  if (what.known >= 0) {
+    out.raw(",\"known\":");
+    out.integer(what.known);
+  }
 }
 
 void write(PayloadWriter& out, const AttemptStarted& what) {

@@ -28,6 +28,7 @@ struct TrialAdded {
   bool given = false;    ///< the point is not the searcher's: see StudyCore::offer
   int64_t adopted = -1;  ///< Optuna's number of the waiting trial that this one is; -1: of none
   std::string memo;      ///< the searcher's own: Searcher::Suggestion::memo
+  int64_t known = -1;    ///< the newest event that it knew of, when not the one before; else -1
 };
 
 /// An attempt of the trial starts; attempt 1 is the first. `from_checkpoint` is empty for a start

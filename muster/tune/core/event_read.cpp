@@ -44,6 +44,7 @@ TrialAdded read_added(PayloadReader& in) {
   if (in.skip(",\"adopted\":")) what.adopted = in.integer();
   what.reason = text_if(in, ",\"reason\":");
   what.memo = text_if(in, ",\"memo\":");
+  if (in.skip(",\"known\":")) what.known = in.integer();
   return what;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -91,16 +92,20 @@ class StudyCore {
       kStart,      ///< `trial` is to be started now
       kWait,       ///< until something ends, or `wait_until_s`
       kHandedOut,  ///< all that is not over is with those who asked for it
+      kThink,      ///< the searcher thinks: call `think`, then next() again
       kFinished,
     } kind = kWait;
     int64_t trial = -1;
     double wait_until_s = 0;  ///< when a retry is due or a lease ends, whoever runs; 0: never
+    /// With kThink: to be called once, on any thread; empty: another thread is at it already.
+    std::function<void()> think = {};
   };
   /// What to do with a free slot. kStart has made an AttemptStarted event. With `asked` the trial
   /// is run by somebody who is not there all the time (`muster study ask`): it outlives its tuner,
   /// which does not wait for it. When nothing was told of it for StudySpec::ask_lease_s, it is
-  /// taken back here.
-  Next next(double now_s, bool asked = false);
+  /// taken back here. With `elsewhere` a searcher that is not quick is not asked here: see Note
+  /// [Slow searchers].
+  Next next(double now_s, bool asked = false, bool elsewhere = false);
 
   /// The trial runs, and is in the hands of somebody who asked for it.
   bool is_asked(int64_t trial) const;
@@ -146,6 +151,11 @@ class StudyCore {
 
   /// What happened since the last call.
   std::vector<Event> take_events();
+
+  /// Checkpoints that StudySpec::keep_checkpoints wants removed (Note [Kept checkpoints]), since the
+  /// last call; of a core that was made from a log, all that there ever were. To be removed when
+  /// the events are stored.
+  std::vector<std::string> take_needless_checkpoints();
   void discard_events();
 
   /// Applies a stored event. Throws an internal error that names it if this core does otherwise at

@@ -114,20 +114,19 @@ void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s
   if (ended.then == TrialState::kPaused) {
     ++paused_count;
     scheduler->on_pause(trial.number);
-    searcher->paused(trial.number);
+    searcher.paused(trial.number);
   }
   if (is_over(ended.then)) {
     trial.ended_s = now_s;
     scheduler->on_end(trial.number, trial.state);
     rules.on_end(trial.number);
     const double result = result_of(trial);
-    searcher->told(
-        {.number = trial.number,
-         .point = trial.point,
-         .state = trial.state,
-         .score = score_of(result, spec.mode),
-         .step = trial.last_t,
-         .failure = trial.state == TrialState::kFailed ? trial.failure : Failure::kNone});
+    searcher.told({.number = trial.number,
+                   .point = trial.point,
+                   .state = trial.state,
+                   .score = score_of(result, spec.mode),
+                   .step = trial.last_t,
+                   .failure = trial.state == TrialState::kFailed ? trial.failure : Failure::kNone});
     note_best(trial);
     if (trial.state == TrialState::kFailed) count_failure(trial);
   }
@@ -175,13 +174,12 @@ bool StudyCore::Impl::learn(const OutsideTrial& trial, double now_s) {
                        .value = concat(trial.point.size(), " numbers")});
   }
   if (!outside.insert(trial.number).second) return false;
-  searcher->told(
-      {.number = outside_number(trial.number),
-       .point = trial.point,
-       .state = trial.state,
-       .score = score_of(trial.metric, spec.mode),
-       .step = trial.step,
-       .failure = trial.state == TrialState::kFailed ? Failure::kCrash : Failure::kNone});
+  searcher.told({.number = outside_number(trial.number),
+                 .point = trial.point,
+                 .state = trial.state,
+                 .score = score_of(trial.metric, spec.mode),
+                 .step = trial.step,
+                 .failure = trial.state == TrialState::kFailed ? Failure::kCrash : Failure::kNone});
   emit(-1, now_s, trial);
   return true;
 }

@@ -124,7 +124,7 @@ Decision StudyCore::Impl::decide(Trial& trial, const Report& report, int64_t t, 
   } else {
     const double score = score_of(*metric, spec.mode);
     decision = scheduler->on_report(trial.number, t, score);
-    searcher->reported(trial.number, t, score);
+    searcher.reported(trial.number, t, score);
     trial.last_metric = *metric;
     if (std::isnan(trial.best_metric) || is_better(*metric, trial.best_metric))
       trial.best_metric = *metric;

@@ -66,6 +66,10 @@ void check_study(const StudySpec& spec) {
           "give_up_after",
           "it is at least 1, or 0 for never",
           concat(spec.give_up_after));
+  require(spec.keep_checkpoints >= 0,
+          "keep_checkpoints",
+          "of each trial at least 1, or 0 for all",
+          concat(spec.keep_checkpoints));
   require(spec.ask_lease_s > 0,
           "ask_lease",
           "a trial that was asked for is kept for its asker a while",

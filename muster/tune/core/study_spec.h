@@ -4,7 +4,9 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +17,11 @@
 #include "muster/tune/trial/trial.h"
 
 namespace muster::tune {
+
+class Searcher;
+struct SearcherContext;
+class Scheduler;
+struct SchedulerContext;
 
 /// What one trial holds while it runs. Amounts are counted in thousandths.
 struct Resources {
@@ -69,6 +76,10 @@ struct StudySpec {
   bool constant_grid_search = false;  ///< random dimensions drawn once per grid, not per variant
   std::string searcher = "random";    ///< "name:key=value,…"
   std::string scheduler = "fifo";
+  /// Unless empty, they make searcher and scheduler; the texts above are only their names then. Each
+  /// is called for every core of the study, also on another thread.
+  std::function<std::unique_ptr<Searcher>(const SearcherContext& context)> own_searcher;
+  std::function<std::unique_ptr<Scheduler>(const SchedulerContext& context)> own_scheduler;
   std::string executor = "local";  ///< of programs; C++ functions run on threads
   uint64_t seed = 0;
   Resources resources_per_trial;
@@ -80,6 +91,9 @@ struct StudySpec {
   double trial_timeout_s = 0;      ///< of one attempt; 0: none
   double report_timeout_s = 0;     ///< without a report; 0: none
   bool nan_is_failure = false;     ///< a metric that is not finite; else NaN is the worst score
+  /// The newest so many of each trial stay, and what a trial needs to go on from; 0: all. See Note
+  /// [Kept checkpoints].
+  int64_t keep_checkpoints = 0;
 
   // A trial that is a program.
   std::vector<std::string> command;      ///< "{lr}" is replaced; "{{" is a brace

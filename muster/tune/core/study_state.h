@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "muster/tune/core/kept_checkpoints.h"
+#include "muster/tune/core/search_desk.h"
 #include "muster/tune/core/stop_rules.h"
 #include "muster/tune/core/study_core.h"
 #include "muster/tune/core/variants.h"
@@ -46,9 +48,9 @@ struct StudyCore::Impl {
   void end_leases(double now_s);
   bool start_retry(double now_s, bool asked, Next& next);
   bool obey_orders(double now_s, bool asked, Next& next);
-  bool start_new(double now_s, bool asked, Next& next);
+  bool start_new(double now_s, bool asked, bool elsewhere, Next& next);
   bool say_last(double now_s);
-  Next nothing_to_start(double now_s, bool asked);
+  Next nothing_to_start(double now_s, bool asked, bool elsewhere);
   bool give_up_paused(double now_s);
 
   // Each changes the state as its event says; live calls and replay go through the same.
@@ -65,7 +67,8 @@ struct StudyCore::Impl {
   void end_attempt(Trial& trial, AttemptEnded ended, double now_s);
   void save_checkpoint(Trial& trial, CheckpointSaved saved, double now_s);
 
-  Searcher::Suggestion suggest_next();
+  std::optional<SearchDesk::Answer> suggest_next(bool elsewhere, Next& next);
+  std::unique_ptr<Searcher> searcher_in(const Space& space) const;
   bool may_suggest() const;
   int64_t time_of(const Trial& trial, const Report& report) const;
   void check_metrics(const Trial& trial, const Report& report) const;
@@ -89,7 +92,8 @@ struct StudyCore::Impl {
   bool has_functions = false;  // in the space: values do not follow from points
   Variants variants;
   StopRules rules;
-  std::unique_ptr<Searcher> searcher;
+  KeptCheckpoints checkpoints;
+  SearchDesk searcher;
   std::unique_ptr<Scheduler> scheduler;
   std::vector<Trial> trials;
   std::unordered_map<int64_t, TrialRecord> records;  // of trials that are not over

@@ -26,7 +26,7 @@ Point empty_point(const Space& space) {
 }
 
 void check_constant(const StudySpec& spec, std::string_view searcher) {
-  if (!spec.constant_grid_search || searcher == "random") return;
+  if (!spec.constant_grid_search || (searcher == "random" && !spec.own_searcher)) return;
   throw usage_error({.refused = "constant_grid_search",
                      .rule = "it goes with searcher random, whose draws it shares out",
                      .value = concat("searcher ", searcher)});
@@ -42,10 +42,13 @@ void check_trials(int64_t samples, int64_t grid, int64_t before) {
 
 Variants::Variants(const StudySpec& spec)
     : space_(spec.space), seed_(spec.seed), constant_(spec.constant_grid_search) {
-  const Spec searcher = located(spec, "searcher", [&] { return parse_spec(spec.searcher); });
-  const bool enumerates =
-      located(spec, "searcher", [&] { return searchers().at(searcher.name).enumerates; });
-  located(spec, "constant_grid_search", [&] { check_constant(spec, searcher.name); });
+  const std::string searcher =
+      spec.own_searcher ? spec.searcher
+                        : located(spec, "searcher", [&] { return parse_spec(spec.searcher).name; });
+  const bool enumerates = !spec.own_searcher && located(spec, "searcher", [&] {
+    return searchers().at(searcher).enumerates;
+  });
+  located(spec, "constant_grid_search", [&] { check_constant(spec, searcher); });
   grid_ = Grid(space_, open_dimensions(space_, empty_point(space_), enumerates));
   point_firsts_ = {0};
   for (const auto& values : spec.points_to_evaluate) {

@@ -93,6 +93,7 @@ class StudyReader {
     take(spec_.kill_grace_s, top_.duration_s("kill_grace"));
     take(spec_.ask_lease_s, top_.duration_s("ask_lease"));
     take(spec_.nan_is_failure, top_.truth("nan_is_failure"));
+    take(spec_.keep_checkpoints, top_.whole("keep_checkpoints", 0));
     take(spec_.ray_files, top_.truth("ray_files"));
     take(spec_.tensorboard, top_.truth("tensorboard"));
     take(spec_.durable, top_.truth("durable"));

@@ -21,14 +21,17 @@ fs::path real_place(const fs::path& path) {
 
 /// The parts of `path` below `folder`; 0: it is not below it.
 std::ptrdiff_t depth_below(const fs::path& path, const fs::path& folder) {
-  const auto parts =
-      std::ranges::mismatch(folder, path, [](const fs::path& a, const fs::path& b) { return a == b; });
+  const auto parts = std::ranges::mismatch(
+      folder, path, [](const fs::path& a, const fs::path& b) { return a == b; });
   return parts.in1 == folder.end() ? std::distance(parts.in2, path.end()) : 0;
 }
 
 bool may_be_removed(const fs::path& path, const fs::path& trials) {
   std::error_code error;
-  if (trials.empty()) return path.has_relative_path() && depth_below(real_place(fs::current_path(error)), path) == 0 && real_place(fs::current_path(error)) != path;
+  if (trials.empty())
+    return path.has_relative_path() &&
+           depth_below(real_place(fs::current_path(error)), path) == 0 &&
+           real_place(fs::current_path(error)) != path;
   const std::ptrdiff_t depth = depth_below(path, fs::weakly_canonical(fs::absolute(trials), error));
   return depth > 2 || (depth == 2 && path.filename() != "checkpoints");
 }

@@ -1,6 +1,7 @@
 #include "muster/tune/run/run.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -9,20 +10,15 @@
 #include <thread>
 #include <utility>
 
+#include <signal.h>
+
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/tune/core/stop_rules.h"
 #include "muster/tune/machine/resources.h"
+#include "muster/tune/run/checkpoint_files.h"
+#include "muster/tune/run/run_parts.h"
 
 namespace muster::tune {
-
-const Value& Config::operator[](std::string_view name) const {
-  if (const auto index = space_->index_of(name)) return (*values_)[*index];
-  std::vector<std::string> names;
-  for (const Parameter& parameter : space_->parameters()) names.push_back(parameter.name);
-  throw usage_error(
-      {.refused = concat("unknown parameter \"", name, '"'), .hint = suggestion(name, names)});
-}
 
 // ---- A trial ----
 
@@ -36,47 +32,13 @@ TrialHandle::TrialHandle(FunctionTrials& trials,
       resume_from(trial.checkpoint),
       device_ids(std::move(devices)),
       trials_(trials),
-      values_(trial.values) {}
+      values_(trial.values),
+      started_(std::chrono::steady_clock::now()),
+      reported_(started_) {}
 
 // ---- The threads ----
 
 namespace {
-
-/// A study that improves the wrong way is found out late, if ever.
-Mode mode_of(const RunConfig& config) {
-  if (!config.mode.empty()) return parse_mode(config.mode);
-  throw usage_error({.refused = "study without a mode",
-                     .rule = "mode says which way the metric is better",
-                     .hint = ".mode = \"min\" for a loss, \"max\" for an accuracy"});
-}
-
-StudySpec spec_of(const RunConfig& config) {
-  StudySpec spec{.name = config.name,
-                 .storage = config.storage,
-                 .metric = config.metric,
-                 .mode = mode_of(config)};
-  spec.space = config.config;
-  spec.num_samples = config.num_samples;
-  spec.max_concurrent = config.max_concurrent_trials;
-  spec.time_budget_s = config.time_budget_s;
-  for (const std::string& text : config.stop)
-    spec.stop.push_back(parse_stop_criterion(text, "stop"));
-  spec.plateau = config.plateau;
-  spec.points_to_evaluate = config.points_to_evaluate;
-  spec.searcher = config.search_alg;
-  spec.scheduler = config.scheduler;
-  spec.seed = config.seed;
-  spec.resources_per_trial = config.resources_per_trial;
-  spec.machine_custom = config.machine_custom;
-  spec.failures.fill({.retries = config.max_failures});
-  spec.fail_fast = config.fail_fast;
-  spec.give_up_after = config.give_up_after;
-  spec.durable = config.durable;
-  spec.storage_patience_s = config.storage_patience_s;
-  spec.scope = parse_scope(config.scope);
-  check_study(spec);
-  return spec;
-}
 
 /// The class and the words of the exception that is being handled.
 std::pair<Failure, std::string> failure_of_exception() {
@@ -120,7 +82,7 @@ class FunctionTrials {
     if (waited.count() >= spec_.storage_patience_s) return false;
     std::unique_lock lock(mutex_);
     return !changed_.wait_for(lock, std::chrono::duration<double>(kStorageRetryS), [&] {
-      return error_ || config_.stop_token.stop_requested();
+      return error_ || config_.stop_token.stop_requested() || signal_ != 0;
     });
   }
 
@@ -128,29 +90,35 @@ class FunctionTrials {
   FunctionTrials(const TrainFunction& train, const RunConfig& config)
       : train_(train),
         config_(config),
-        spec_(spec_of(config)),
+        spec_(run_spec(config)),
         pool_(machine_of(spec_), spec_.resources_per_trial),
-        study_(spec_, &wall_clock_s, config.on_events, {.lock_patience_s = kLockPatienceS}),
+        histories_(facts_of(spec_)),
+        study_(spec_, &wall_clock_s, observer(), {.lock_patience_s = kLockPatienceS}),
         started_s_(study_.now_s()),
         budget_end_s_(started_s_ + spec_.time_budget_s -
                       study_.look([](const StudyCore& core) { return core.used_s(); })) {}
 
   RunResult run() {
     {
-      std::vector<std::jthread> threads;
       const std::stop_callback wake(config_.stop_token, [this] { wake_all(); });
-      const int64_t count = slots();  // before the first of them takes its share
+      std::optional<StopOnSignals> signals;
+      if (config_.stop_on_signals) signals.emplace([this](int signal) { take_signal(signal); });
+      tidy_up();
+      const int64_t count = slots();      // before the first of them takes its share
+      std::vector<std::jthread> threads;  // end before what wakes them does
       for (int64_t i = 0; i < count; ++i) threads.emplace_back([this] { work(); });
     }
     if (error_) std::rethrow_exception(error_);
     study_.check_observer();
-    RunResult result{.space = spec_.space};
+    RunResult result{.space = spec_.space, .facts = facts_of(spec_)};
     study_.look([&](const StudyCore& core) {
       result.interrupted = core.is_stopped() && !core.has_given_up();
       result.stopped = core.stop_reason();
       if (const Trial* best = core.best()) result.best = best->number;
     });
     result.trials = study_.take_trials();
+    if (config_.histories) result.histories = take_histories();
+    if (config_.callbacks.on_study_end) config_.callbacks.on_study_end(result);
     return result;
   }
 
@@ -174,11 +142,55 @@ class FunctionTrials {
       lost = std::current_exception();
       throw;
     }
+    tidy_up();
     if (refused) std::rethrow_exception(refused);
     return answer;
   }
 
+  /// Which timeout the attempt is over, in words; empty: none.
+  std::string too_long(const TrialHandle& handle) const {
+    const auto over = [now = Since::clock::now()](Since since, double limit_s) {
+      return limit_s > 0 && std::chrono::duration<double>(now - since).count() > limit_s;
+    };
+    if (over(handle.started_, spec_.trial_timeout_s))
+      return concat("ran longer than ", human_duration(spec_.trial_timeout_s));
+    if (over(handle.reported_, spec_.report_timeout_s))
+      return concat("no report for ", human_duration(spec_.report_timeout_s));
+    return "";
+  }
+
  private:
+  /// Histories of a study with a file are read from it at the end.
+  EventObserver observer() {
+    auto inner = run_observer(config_);
+    if (!config_.histories || !spec_.storage.empty()) return inner;
+    return [this, inner = std::move(inner)](const StudyCore& core, std::span<const Event> events) {
+      for (const Event& event : events) histories_.add(event);
+      if (inner) inner(core, events);
+    };
+  }
+
+  std::vector<TrialHistory> take_histories() {
+    if (!spec_.storage.empty())
+      read_events(spec_.storage, spec_.name, [&](std::span<const Event> events) {
+        for (const Event& event : events) histories_.add(event);
+      });
+    return std::move(histories_).take();
+  }
+
+  void tidy_up() {
+    if (spec_.keep_checkpoints > 0)
+      remove_checkpoints(study_.take_needless_checkpoints(), spec_.trial_folder);
+  }
+
+  void take_signal(int signal) {
+    {
+      const std::lock_guard lock(mutex_);
+      signal_ = signal;
+    }
+    wake_all();
+  }
+
   struct Job {
     Trial trial;
     ResourcePool::Share share;
@@ -222,7 +234,12 @@ class FunctionTrials {
         job.share = pool_.take().value();  // there are no more threads than shares
         return job;
       }
-      if (next.kind != StudyCore::Next::kWait) return std::nullopt;
+      if (next.kind == StudyCore::Next::kThink && next.think) {
+        think(lock, next.think);
+        continue;
+      }
+      if (next.kind != StudyCore::Next::kWait && next.kind != StudyCore::Next::kThink)
+        return std::nullopt;
       wait_for_change(lock, seen, next.wait_until_s);
     }
     return std::nullopt;
@@ -231,16 +248,28 @@ class FunctionTrials {
   StudyCore::Next ask(Job& job) {
     return stored([&](StudyCore& core, double now_s) {
       stop_if_due(core, now_s);
-      const StudyCore::Next next = core.next(now_s);
+      const StudyCore::Next next = core.next(now_s, /*asked=*/false, /*elsewhere=*/true);
       if (next.kind == StudyCore::Next::kStart)
         job.trial = core.trials()[static_cast<size_t>(next.trial)];
       return next;
     });
   }
 
+  /// Here, while nobody else waits for it; who did gets the answer's trial or the next question.
+  void think(std::unique_lock<std::mutex>& lock, const std::function<void()>& think) {
+    lock.unlock();
+    think();
+    lock.lock();
+    ++changes_;
+    changed_.notify_all();
+  }
+
   void stop_if_due(StudyCore& core, double now_s) {
     if (core.is_stopped()) return;
     if (config_.stop_token.stop_requested()) core.stop("asked to stop", now_s);
+    if (const int signal = signal_; signal != 0 && !core.is_stopped())
+      core.stop(signal == SIGINT ? "SIGINT" : "SIGTERM", now_s);
+    if (core.is_stopped()) return;
     if (spec_.time_budget_s > 0 && now_s >= budget_end_s_)
       core.stop(concat("time budget of ", human_duration(spec_.time_budget_s)), now_s);
   }
@@ -266,6 +295,8 @@ class FunctionTrials {
     }
     if (handle.lost_) std::rethrow_exception(handle.lost_);  // no fault of the trial's
     // One that returned because the study ends is to go on; one that returned by itself is over.
+    if (!handle.too_long_.empty() && failure.first == Failure::kNone)
+      failure = {Failure::kTimeout, handle.too_long_};
     if (handle.told_to_end_ && failure.first == Failure::kNone)
       failure = {Failure::kInterrupted, "the study ends"};
     stored([&](StudyCore& core, double now_s) {
@@ -294,12 +325,14 @@ class FunctionTrials {
   const RunConfig& config_;
   StudySpec spec_;
   ResourcePool pool_;
+  HistoryBuilder histories_;  // before the study, whose observer fills it
   Study study_;
   double started_s_, budget_end_s_;
   std::mutex mutex_;  // never held while the study is called
   std::condition_variable changed_;
   uint64_t changes_ = 0;  // ends of trials, and wishes to stop
   std::exception_ptr error_;
+  std::atomic<int> signal_ = 0;  // that asked the run to end
 };
 
 Action TrialHandle::report(Metrics metrics, const ReportOptions& options) {
@@ -309,6 +342,12 @@ Action TrialHandle::report(Metrics metrics, const ReportOptions& options) {
                       .checkpoint = options.checkpoint};
   auto [decision, study_ends] = trials_.report(number, report, lost_);
   reason_ = std::move(decision.reason);
+  too_long_ = trials_.too_long(*this);
+  reported_ = std::chrono::steady_clock::now();
+  if (!too_long_.empty() && decision.action == Action::kContinue) {
+    reason_ = too_long_;
+    return Action::kStop;
+  }
   if (!study_ends || decision.action != Action::kContinue) return decision.action;
   told_to_end_ = true;
   return Action::kStop;
@@ -317,23 +356,5 @@ Action TrialHandle::report(Metrics metrics, const ReportOptions& options) {
 RunResult run(const TrainFunction& train, const RunConfig& config) {
   return FunctionTrials(train, config).run();
 }
-
-const Trial& RunResult::best_trial() const {
-  if (!best) {
-    const auto failed = std::find_if(trials.begin(), trials.end(), [](const Trial& trial) {
-      return trial.failure != Failure::kNone && !trial.reason.empty();
-    });
-    throw usage_error(
-        {.refused = "the best trial",
-         .rule = "a trial ended in order with a finite metric",
-         .value = concat(trials.size(), " trials"),
-         .hint = failed == trials.end()
-                     ? ""
-                     : concat("trial ", failed->number, " failed: ", failed->reason)});
-  }
-  return trials[static_cast<size_t>(*best)];
-}
-
-Config RunResult::best_config() const { return {space, best_trial().values}; }
 
 }  // namespace muster::tune

@@ -18,19 +18,23 @@
 //     result.best_config()["lr"].as_double();
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "muster/tune/core/study_spec.h"
 #include "muster/tune/run/study.h"
+#include "muster/tune/views/history.h"
 
 namespace muster::tune {
 
@@ -80,24 +84,53 @@ class TrialHandle {
   const Values values_;
   int64_t sequence_ = 0;
   bool told_to_end_ = false;  // because the study ends
-  std::exception_ptr lost_;   // why a report could not be stored
+  std::string too_long_;      // over a timeout, and which
+  std::chrono::steady_clock::time_point started_, reported_;
+  std::exception_ptr lost_;  // why a report could not be stored
   std::string reason_;
 };
 
 using TrainFunction = std::function<void(TrialHandle& trial)>;
 
+/// A searcher or a scheduler: one of the table by its text, "asha:max_t=10", or an object of the
+/// caller's own, {"mine", [](const SchedulerContext& context) { return std::make_unique<Mine>(context); }}.
+/// `own` is called anew whenever a study is begun or made from its log, perhaps on another thread; a
+/// stored study knows the object by its name, so that one that decides otherwise gets another.
+template <class Strategy, class Context>
+struct StrategyChoice {
+  using Make = std::function<std::unique_ptr<Strategy>(const Context& context)>;
+
+  StrategyChoice(const char* text) : text(text) {}
+  StrategyChoice(std::string text) : text(std::move(text)) {}
+  StrategyChoice(std::string name, Make own) : text(std::move(name)), own(std::move(own)) {}
+
+  std::string text;
+  Make own;  ///< may be empty
+};
+
+struct RunResult;
+
+/// Called after what they tell of is stored, one at a time, by whichever thread; they must not call
+/// the study. What they throw ends nothing: no further one is called, and run() throws it at its end.
+struct RunCallbacks {
+  std::function<void(const Trial& trial, const Reported& report)> on_report;
+  std::function<void(const Trial& trial)> on_trial_end;         ///< one that is over
+  std::function<void(const RunResult& result)> on_study_end{};  ///< by run(), before it returns
+};
+
 /// Field order is API. Names and meanings are Ray Tune's where it has them.
 struct RunConfig {
   Space config;
   std::string metric;
-  std::string mode;                ///< "min" or "max"; has to be said
-  int64_t num_samples = 1;         ///< times the grid; -1: without end
-  std::string scheduler = "fifo";  ///< "asha:max_t=10", or asha({.max_t = 10})
+  std::string mode;         ///< "min" or "max"; has to be said
+  int64_t num_samples = 1;  ///< times the grid; -1: without end
+  /// "asha:max_t=10", asha({.max_t = 10}), or an object of one's own
+  StrategyChoice<Scheduler, SchedulerContext> scheduler = "fifo";
   Resources resources_per_trial;
   std::map<std::string, double> machine_custom;  ///< what there is of resources_per_trial.custom
-  std::string search_alg = "random";             ///< "random_then_grid:top=3"
-  int64_t max_concurrent_trials = 0;             ///< threads; 0: what the resources allow
-  std::vector<std::string> stop;                 ///< "loss <= 0.1"
+  StrategyChoice<Searcher, SearcherContext> search_alg = "random";  ///< "random_then_grid:top=3"
+  int64_t max_concurrent_trials = 0;  ///< threads; 0: what the resources allow
+  std::vector<std::string> stop;      ///< "loss <= 0.1"
   Plateau plateau;
   double time_budget_s = 0;
   std::vector<std::map<std::string, Value>> points_to_evaluate;
@@ -112,6 +145,19 @@ struct RunConfig {
   std::string scope = "last";      ///< or "best": which report counts as a trial's result
   EventObserver on_events;         ///< see status_view.h for what to print
   std::stop_token stop_token;      ///< ends the run early; what is stored can be resumed
+  bool stop_on_signals = false;    ///< so do Ctrl-C and SIGTERM; a second one kills
+  RunCallbacks callbacks;
+  /// Over max_failures for a class of failures: {Failure::kOutOfMemory, {.retries = 0}}.
+  std::map<Failure, FailurePolicy> failures;
+  /// A function cannot be ended from outside: one that is over either is told to stop at its next
+  /// report, and has failed with class timeout.
+  double trial_timeout_s = 0;   ///< of one attempt; 0: none
+  double report_timeout_s = 0;  ///< between two reports of it; 0: none
+  bool nan_is_failure = false;  ///< a metric that is not finite; else NaN is the worst score
+  /// The newest so many of each trial stay, and what a trial needs to go on from; others are removed,
+  /// files or folders, as their trials named them; 0: all stay.
+  int64_t keep_checkpoints = 0;
+  bool histories = true;  ///< RunResult::histories; false saves the memory of all reports
 };
 
 /// What a run leaves. Copies; valid without the study.
@@ -122,9 +168,21 @@ struct RunResult {
   bool interrupted = false;     ///< by stop_token or time budget
   std::string stopped;          ///< why no more trials were started; empty: none was due
 
+  /// All reports of each trial, by number; of a resumed study also those before. Empty if the
+  /// RunConfig said so.
+  std::vector<TrialHistory> histories;
+  StudyFacts
+      facts;  ///< of the study, for what views/history.h and views/export.h do with histories
+
   /// Throw a usage error if there is no best trial.
   const Trial& best_trial() const;
   Config best_config() const;
+
+  /// The best trial's newest checkpoint; empty if it has none.
+  const std::string& best_checkpoint() const;
+
+  /// A line per trial as CSV: see to_csv in views/export.h.
+  std::string table() const;
 };
 
 /// Runs the study to its end, or on from where `storage` has it. An exception of `train` fails the

@@ -201,6 +201,12 @@ void Study::check_observer() const {
   if (observer_error_) std::rethrow_exception(observer_error_);
 }
 
+std::vector<std::string> Study::take_needless_checkpoints() {
+  const Turn turn(*this);
+  if (core_is_ahead_) return {};
+  return core_.take_needless_checkpoints();
+}
+
 std::vector<Trial> Study::take_trials() {
   const Turn turn(*this);
   return std::move(core_).take_trials();

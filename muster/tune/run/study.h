@@ -121,6 +121,9 @@ class Study {
   /// Takes in what other processes have appended. Throws as apply.
   void catch_up();
 
+  /// StudyCore::take_needless_checkpoints of what is stored.
+  std::vector<std::string> take_needless_checkpoints();
+
   /// The trials, for a caller that needs the study no more.
   std::vector<Trial> take_trials();
 

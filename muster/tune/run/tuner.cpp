@@ -12,12 +12,15 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/tune/core/stop_rules.h"
+#include "muster/tune/run/checkpoint_files.h"
 #include "muster/tune/run/patience.h"
+#include "muster/tune/run/thinking.h"
 
 namespace muster::tune {
 namespace {
 
-constexpr double kLookS = 1;  // between looks at what other processes have appended
+constexpr double kLookS = 1;      // between looks at what other processes have appended
+constexpr double kThinkS = 0.01;  // between looks at whether the searcher has thought
 
 /// An answer that is held back until what it rests on is stored.
 struct Answer {
@@ -75,6 +78,7 @@ class Tuner {
 
   void run_to_the_end() {
     stop_if_over_budget();  // used up by tuners before
+    tidy_up();
     while (true) {
       const StudyCore::Next next = fill_slots();
       stop_if_given_up();
@@ -113,6 +117,7 @@ class Tuner {
     if (spec_.storage.empty() || study_.now_s() - looked_s_ < kLookS) return;
     looked_s_ = study_.now_s();
     patiently([&] { study_.catch_up(); });
+    has_news_ = true;
   }
 
   /// Trials fail, so that the core wants no more of them.
@@ -135,12 +140,15 @@ class Tuner {
       auto share = pool_.take();
       if (!share) return next;
       AttemptPlan plan;
+      if (thinker_.is_busy() && !has_news_) return {.kind = StudyCore::Next::kThink};
       stored([&](StudyCore& core, double now_s) {
-        next = core.next(now_s);
+        next = core.next(now_s, /*asked=*/false, /*elsewhere=*/true);
         if (next.kind == StudyCore::Next::kStart) plan = plan_of(core, next.trial, *share);
       });
       if (next.kind != StudyCore::Next::kStart) {
         pool_.give_back(*share);
+        has_news_ = false;
+        if (next.think && thinker_.begin(std::move(next.think))) continue;
         return next;
       }
       shares_.emplace(plan.trial, *share);
@@ -172,6 +180,7 @@ class Tuner {
       wait = wait < 0 ? left : std::min(wait, left);
     };
     if (next.kind == StudyCore::Next::kWait && next.wait_until_s > 0) until(next.wait_until_s);
+    if (thinker_.is_busy()) until(now_s + kThinkS);
     if (spec_.time_budget_s > 0 && outcome_.stopped.empty()) until(budget_end_s());
     if (view_.tick) until(last_tick_s_ + view_.tick_s);
     if (!spec_.storage.empty()) until(looked_s_ + kLookS);
@@ -189,7 +198,16 @@ class Tuner {
     carry_out(deeds);
   }
 
+  /// Before anybody is answered: whoever hears of a checkpoint's storing may write the next one.
+  void tidy_up() {
+    if (spec_.keep_checkpoints == 0) return;
+    const std::string fault =
+        remove_checkpoints(study_.take_needless_checkpoints(), spec_.trial_folder);
+    if (!fault.empty()) note(fault);
+  }
+
   void carry_out(Deeds& deeds) {
+    tidy_up();
     refused_ = std::move(deeds.refused);
     for (const std::string& line : deeds.notes) note(line);
     for (const int64_t trial : deeds.ended) {
@@ -307,6 +325,7 @@ class Tuner {
   template <class Call>
   void stored(Call call) {
     patiently([&] { study_.apply(call); });
+    has_news_ = true;
   }
 
   template <class Act>
@@ -362,6 +381,8 @@ class Tuner {
        .running = [this] { return running(); }}};
   std::set<std::pair<int64_t, int32_t>> refused_;  // attempts that had a report refused
   TunerOutcome outcome_;
+  bool has_news_ = true;  // since the study was last asked for a trial
+  Thinker thinker_;
 };
 
 }  // namespace

@@ -27,6 +27,7 @@ class ConcurrencyLimiter final : public Searcher {
     searcher_->reported(number, t, score);
   }
   void paused(int64_t number) override { searcher_->paused(number); }
+  bool is_quick() const override { return searcher_->is_quick(); }
 
   void told(const FinishedTrial& trial) override {
     // Trials that were not suggested here (of another program, say) are news, and fill no place.

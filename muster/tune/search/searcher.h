@@ -99,6 +99,9 @@ class Searcher {
 
   /// The trial is over.
   virtual void told(const FinishedTrial&) {}
+
+  /// suggest() takes microseconds whatever was told: it need not be called on another thread.
+  virtual bool is_quick() const { return false; }
 };
 
 struct SearcherEntry {

@@ -45,6 +45,8 @@ class GridSearch final : public Searcher {
     if (!memo.empty()) ++tried_[memo];
   }
 
+  bool is_quick() const override { return true; }
+
  private:
   const Space& space_;
   std::map<std::string, int64_t> tried_;  // of the grid of what is open, by what is fixed

@@ -12,6 +12,8 @@ class Random final : public Searcher {
     return {.point = draw_open(space_, partial, seed_, number)};
   }
 
+  bool is_quick() const override { return true; }
+
  private:
   const Space& space_;
   uint64_t seed_;

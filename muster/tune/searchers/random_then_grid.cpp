@@ -100,6 +100,8 @@ class RandomThenGrid final : public Searcher {
     begin_round_if_due();
   }
 
+  bool is_quick() const override { return true; }
+
  private:
   static constexpr std::string_view kOfGrid = "grid";  // the memo of a point of a round
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();

@@ -56,6 +56,7 @@ class LineOf {
   std::string operator()(const StopOrdered& stop) const { return head(stop.reason); }
 
   std::string operator()(const TunerNote& note) const {
+    if (note.last) return "";  // of no use but to the scheduler
     return event_.trial < 0 ? "tuner: " + note.text : head(note.text);
   }
 

@@ -138,6 +138,11 @@ Json to_json(const TrialHistory& trial, const StudyFacts& facts, bool reports) {
                {"failure", trial.failure == Failure::kNone ? Json() : Json(name_of(trial.failure))},
                {"reason", trial.reason}};
   if (trial.state == TrialState::kPaused) json["state"] = "PAUSED";
+  for (const auto& [attempt, t, donor, before] : trial.changes)
+    json["changes"].push_back({{"attempt", attempt},
+                               {"step", t},
+                               {"donor", donor < 0 ? Json() : Json(donor)},
+                               {"before", config_of(before, facts)}});
   if (trial.foreign) {
     json["added_by"] = trial.again ? "muster" : "optuna";
     json["optuna_number"] = trial.number;

@@ -17,7 +17,7 @@ namespace muster::tune {
 std::string to_csv(std::span<const TrialHistory> trials, const StudyFacts& facts);
 
 /// {"name", "metric", "mode", "scope", "parameters", "best_trial", "trials": […]}; a trial has all
-/// its reports. NaN and infinities are the texts "nan", "inf", "-inf".
+/// its reports, and "changes" if it went on as another (TrialHistory::Change). NaN and infinities are the texts "nan", "inf", "-inf".
 Json to_json(std::span<const TrialHistory> trials, const StudyFacts& facts);
 
 /// One trial of it; without `reports` only their number.

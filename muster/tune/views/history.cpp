@@ -271,13 +271,22 @@ std::vector<std::string> metric_names(std::span<const TrialHistory> trials,
   return names;
 }
 
-Json config_of(const TrialHistory& trial, const StudyFacts& facts) {
+const Values& values_in(const TrialHistory& trial, int32_t attempt) {
+  const auto later = std::ranges::find_if(
+      trial.changes, [&](const auto& change) { return change.attempt > attempt; });
+  return later == trial.changes.end() ? trial.values : later->before;
+}
+
+Json config_of(const Values& values, const StudyFacts& facts) {
   Json config = Json::object();
   for (size_t i = 0; i < facts.parameters.size(); ++i) {
-    if (!trial.values[i].is_none())
-      set_nested(config, facts.parameters[i].name, to_json(trial.values[i]));
+    if (!values[i].is_none()) set_nested(config, facts.parameters[i].name, to_json(values[i]));
   }
   return config;
+}
+
+Json config_of(const TrialHistory& trial, const StudyFacts& facts) {
+  return config_of(trial.values, facts);
 }
 
 }  // namespace muster::tune

@@ -129,6 +129,9 @@ std::vector<TrialHistory> histories(std::span<const Event> events,
                                     std::span<const ForeignTrial> foreign,
                                     const StudyFacts& facts);
 
+/// What the trial's program was given in that attempt.
+const Values& values_in(const TrialHistory& trial, int32_t attempt);
+
 /// A tuner of the study would run it: it is neither over nor another program's.
 bool goes_on(const TrialHistory& trial);
 
@@ -145,6 +148,7 @@ std::vector<std::string> metric_names(std::span<const TrialHistory> trials,
 
 /// The parameters as a trial's program reads them, nested by the dots of their names; those that do
 /// not apply are left out.
+Json config_of(const Values& values, const StudyFacts& facts);
 Json config_of(const TrialHistory& trial, const StudyFacts& facts);
 
 }  // namespace muster::tune

@@ -61,12 +61,14 @@ bool is_constant(const StudyFacts::Parameter& parameter) {
   return !parameter.domain.empty() && parameter.domain.find('(') == std::string::npos;
 }
 
-/// Ray's format_vars: sorted by path, each by the last part of its name.
+/// Ray's format_vars: sorted by path, each by the last part of its name. Of what the trial began with,
+/// so that its folder stays the same when it goes on as another.
 std::string format_variables(const TrialHistory& trial, const StudyFacts& facts) {
   std::vector<std::pair<std::vector<std::string>, const Value*>> variables;
   for (size_t i = 0; i < facts.parameters.size(); ++i) {
-    if (!is_constant(facts.parameters[i]) && !trial.values[i].is_none())
-      variables.emplace_back(split(facts.parameters[i].name, '.'), &trial.values[i]);
+    const Value& value = values_in(trial, 0)[i];
+    if (!is_constant(facts.parameters[i]) && !value.is_none())
+      variables.emplace_back(split(facts.parameters[i].name, '.'), &value);
   }
   std::ranges::sort(variables, {}, [](const auto& variable) { return variable.first; });
   std::vector<std::string> parts;
@@ -173,8 +175,8 @@ void append(const std::filesystem::path& path, std::string_view bytes) {
   write_all(fd.get(), bytes, path);
 }
 
-std::string config_text(const TrialHistory& trial, const StudyFacts& facts, int indent) {
-  return json_text(config_of(trial, facts), indent);
+std::string config_text(const Values& values, const StudyFacts& facts, int indent) {
+  return json_text(config_of(values, facts), indent);
 }
 
 /// All three files, and how far they are.
@@ -190,13 +192,15 @@ RayProgress write_trial(const std::filesystem::path& folder,
     rows.push_back(cells_of(trial, i, first, facts, host));
     add_columns(columns, rows.back());
   }
-  const std::string config = config_text(trial, facts, -1);
-  std::string results, progress = rows.empty() ? "" : csv_header(columns);
-  for (const Cells& cells : rows) {
-    results += result_line(cells, config);
-    progress += progress_csv_line(columns, cells);
+  std::string config, results, progress = rows.empty() ? "" : csv_header(columns);
+  const Values* values = nullptr;  // that `config` is of
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Values* now = &values_in(trial, trial.rows[i].attempt);
+    if (std::exchange(values, now) != now) config = config_text(*now, facts, -1);
+    results += result_line(rows[i], config);
+    progress += progress_csv_line(columns, rows[i]);
   }
-  write_now(folder / "params.json", config_text(trial, facts, 2) + '\n');
+  write_now(folder / "params.json", config_text(trial.values, facts, 2) + '\n');
   write_now(folder / "result.json", results);
   write_now(folder / "progress.csv", progress);
   return progress_of;
@@ -268,7 +272,7 @@ void RayFiles::add_row(const TrialHistory& trial) {
     progress = write_trial(folder, trial, facts, host_);
     return;
   }
-  append(folder / "result.json", result_line(cells, config_text(trial, facts, -1)));
+  append(folder / "result.json", result_line(cells, config_text(trial.values, facts, -1)));
   append(folder / "progress.csv", progress_csv_line(progress.columns, cells));
 }
 

@@ -1,7 +1,7 @@
 // A trial in the tests of the tuner: `muster_killable_trial LR L1 STEPS CHECKPOINTS`. Its accuracy
 // is a function of LR, L1 and the step alone. With CHECKPOINTS (0 or 1) each step leaves a file,
 // from which a resumed trial goes on. It holds a lock while it runs: whoever finds it held makes
-// the file `twice`.
+// the file `twice`. One that cannot read what it is to go on from makes the file `lost`.
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -38,7 +38,9 @@ int main(int argc, char** argv) {
   const fs::path folder = muster::tune::checkpoint_dir().value_or(".");
   hold_lock(folder);
   long step = 0;
-  if (const auto from = muster::tune::resume_from()) std::ifstream(*from) >> step;
+  if (const auto from = muster::tune::resume_from()) {
+    if (!(std::ifstream(*from) >> step)) std::ofstream(folder / "lost") << *from;
+  }
   while (++step <= steps) {
     std::string checkpoint;
     if (checkpoints) {

@@ -123,6 +123,44 @@ TEST(Event, EveryKindReadsBackAsTheSameText) {
   }
 }
 
+TEST(Event, AnAttemptSaysForWhomItIsAndWhatChangesWithIt) {
+  AttemptStarted started{.attempt = 2, .from_checkpoint = "c", .reason = "exploits trial 3"};
+  started.asked = true;
+  started.donor = 3;
+  started.point = {0.5, kNan};
+  started.values = {0.5, Value()};
+  EXPECT_EQ(payload_text(with(started)),
+            R"x({"attempt":2,"from_checkpoint":"c","reason":"exploits trial 3","asked":true,)x"
+            R"x("donor":3,"point":[0.5,"nan"],"values":[0.5,null]})x");
+  const auto read = std::get<AttemptStarted>(again(with(started)).what);
+  EXPECT_TRUE(read.asked);
+  EXPECT_EQ(read.donor, 3);
+  EXPECT_EQ(read.values, started.values);
+  // Where older versions said it by the reason alone, a reason may not say it by accident.
+  for (const bool asked : {false, true}) {
+    for (const char* reason : {"", "asked", "asked: again: a crash", "asking for it"}) {
+      const Event event = with(AttemptStarted{.reason = reason, .asked = asked});
+      EXPECT_EQ(std::get<AttemptStarted>(again(event).what).asked, asked) << reason;
+    }
+  }
+  EXPECT_EQ(payload_text(with(AttemptStarted{.reason = "asked", .asked = true})),
+            R"({"attempt":1,"reason":"asked"})");
+}
+
+TEST(Event, EveryFieldThatIsSeldomThereComesBack) {
+  TrialAdded added;
+  added.memo = "round 2";
+  added.known = 17;
+  EXPECT_EQ(payload_text(with(added)), R"({"point":[],"values":[],"memo":"round 2","known":17})");
+  EXPECT_EQ(std::get<TrialAdded>(again(with(added)).what).memo, "round 2");
+  EXPECT_EQ(std::get<TrialAdded>(again(with(added)).what).known, 17);
+  const AttemptEnded ended{.then = TrialState::kPruned, .ordered = true};
+  EXPECT_TRUE(std::get<AttemptEnded>(again(with(ended)).what).ordered);
+  const TunerNote last{.text = "no more", .last = true};
+  EXPECT_TRUE(std::get<TunerNote>(again(with(last)).what).last);
+  EXPECT_EQ(std::get<StopOrdered>(again(with(StopOrdered{"by hand"})).what).reason, "by hand");
+}
+
 TEST(Event, MendsTextsThatAreNotUtf8) {
   const Event event = with(TunerNote{"a\xff\n"});
   EXPECT_EQ(payload_text(event), "{\"text\":\"a\xEF\xBF\xBD\\n\"}");

@@ -63,6 +63,7 @@ scope = "best"
 num_samples = -1
 time_budget = "1h30m"
 trial_timeout_s = 90
+keep_checkpoints = 2
 report_timeout = "10m"
 stop_grace = "2s"
 kill_grace_s = 0.5
@@ -160,6 +161,7 @@ TEST(StudyFile, EveryKeyIsRead) {
   EXPECT_EQ(spec.num_samples, -1);
   EXPECT_EQ(spec.time_budget_s, 5400);
   EXPECT_EQ(spec.trial_timeout_s, 90);
+  EXPECT_EQ(spec.keep_checkpoints, 2);
   EXPECT_EQ(spec.report_timeout_s, 600);
   EXPECT_EQ(spec.stop_grace_s, 2);
   EXPECT_EQ(spec.kill_grace_s, 0.5);

@@ -10,6 +10,8 @@
 #include "muster/tune/core/study_core.h"
 #include "muster/tune/search/searcher.h"
 
+#include "tests/support/small_specs.h"
+
 namespace muster::tune {
 namespace {
 
@@ -116,13 +118,18 @@ std::vector<std::string> searcher_specs() {
     all.push_back(name);
     all.push_back(name + ":max_concurrent=3,batch=true");
   }
-  all.emplace_back("random_then_grid:startup=10");
+  for (const auto& spec : test::small_specs(searchers(), [](const auto&) { return true; })) {
+    if (spec.find(':') != spec.npos) all.push_back(spec);
+  }
   all.emplace_back("random_then_grid:startup=10,max_concurrent=2");
   return all;
 }
 
 std::vector<std::string> scheduler_specs() {
   std::vector<std::string> all = schedulers().names();
+  for (const auto& spec : test::small_specs(schedulers(), [](const auto&) { return true; })) {
+    if (spec.find(':') != spec.npos) all.push_back(spec);
+  }
   all.emplace_back("asha:max_t=20,reduction_factor=2");
   all.emplace_back("asha:max_t=20,reduction_factor=3,variant=promotion");
   return all;

@@ -191,6 +191,33 @@ TEST_F(StorageTest, AnExpressionWithoutAFiniteImageKeepsItsDrawsAndItsValue) {
               ElementsAre("w|1.5", "f|7"));
 }
 
+TEST_F(StorageTest, ATrialThatGoesOnWithOtherValuesHasTheseAsItsParameters) {
+  space_ = Space(std::vector<Parameter>{
+      {.name = "optimizer", .domain = choice({"adam", "sgd"})},
+      {.name = "momentum", .domain = uniform(0.8, 0.99), .when = "optimizer == 'sgd'"},
+      {.name = "w", .domain = sample_from("3 * uniform(0, 1)")}});
+  EventMaker make(space_);
+  const auto storage = open();
+  storage->append(std::vector<Event>{
+      make.added(
+          0, std::map<std::string, Value>{{"optimizer", "sgd"}, {"momentum", 0.9}, {"w#0", 0.5}}),
+      make.started(0)});
+  const char* params = "SELECT param_name, param_value FROM trial_params ORDER BY param_name";
+  EXPECT_THAT(rows_of(file(), params, 2), ElementsAre("momentum|0.9", "optimizer|1.0", "w#0|0.5"));
+  AttemptStarted as_another{.attempt = 2, .from_checkpoint = "c/3", .donor = 7};
+  as_another.point =
+      space_.with_conditions(space_.point_of({{"optimizer", "adam"}, {"w#0", 0.25}}));
+  as_another.values = space_.resolve(as_another.point);
+  storage->append(std::vector<Event>{make.make(0, as_another)});
+  EXPECT_THAT(rows_of(file(), params, 2), ElementsAre("optimizer|0.0", "w#0|0.25"));
+  EXPECT_THAT(rows_of(file(), "SELECT \"key\", value_json FROM trial_user_attributes", 2),
+              ElementsAre("w|0.75"));
+  const std::vector<Event> log = storage->events();
+  const auto& read = std::get<AttemptStarted>(log.back().what);
+  EXPECT_EQ(read.donor, 7);
+  EXPECT_EQ(read.values, as_another.values);
+}
+
 TEST_F(StorageTest, DeletingAStudyInOptunaDeletesItsLog) {
   EventMaker make(space_);
   std::vector<Event> events;

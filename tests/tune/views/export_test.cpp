@@ -184,6 +184,38 @@ TEST_F(Export, RaysFilesAreTheSameWhetherWrittenAtOnceOrWhileTheStudyRuns) {
   EXPECT_THAT(lines[2], EndsWith(",1.0\r"));
 }
 
+TEST_F(Export, ATrialThatWentOnAsAnotherHasWhatItHadBefore) {
+  const Values before = histories(events_, facts_)[3].values;
+  AttemptStarted as_another{.attempt = 2, .from_checkpoint = "c", .donor = 1};
+  as_another.point = space_.point_of({{"lr", 0.05}, {"l1", 8}, {"batch_size", 2}});
+  as_another.values = space_.resolve(as_another.point);
+  events_.push_back(make_.ended(3, TrialState::kPaused, "paused"));
+  events_.push_back(make_.make(3, as_another));
+  Event report = make_.reported(3, 2, {{"loss", 0.0625}});
+  std::get<Reported>(report.what).attempt = 2;
+  events_.push_back(report);
+  const auto trials = histories(events_, facts_);
+  EXPECT_EQ(trials[3].values, as_another.values);
+  ASSERT_THAT(trials[3].changes, SizeIs(1));
+  EXPECT_EQ(trials[3].changes[0].donor, 1);
+  EXPECT_EQ(trials[3].changes[0].t, 1);
+  EXPECT_EQ(values_in(trials[3], 1), before);
+  EXPECT_EQ(values_in(trials[3], 2), as_another.values);
+  const Json json = to_json(trials[3], facts_, true);
+  EXPECT_EQ(json["changes"][0]["before"]["lr"], 0.02);
+  EXPECT_EQ(json["params"]["lr"], 0.05);
+
+  write_ray_files(folder_.path() / "once", trials, facts_);
+  RayFiles files(folder_.path() / "live", facts_);
+  for (const Event& event : events_) files.take(std::span(&event, 1));
+  EXPECT_EQ(contents(folder_.path() / "live"), contents(folder_.path() / "once"));
+  const auto lines = split(
+      contents(folder_.path() / "once").at(ray_trial_folder(trials[3], facts_) + "/result.json"),
+      '\n');
+  EXPECT_THAT(lines[0], HasSubstr("\"lr\":0.02"));
+  EXPECT_THAT(lines[1], HasSubstr("\"lr\":0.05"));
+}
+
 TEST_F(Export, WhatIsWrittenWhileAStudyRunsHoldsNoReportsOfTrialsThatAreOver) {
   RayFiles ray(folder_.path() / "ray", facts_);
   TensorBoardTrials board(folder_.path() / "board", facts_), resumed(folder_.path() / "r", facts_);

@@ -1,0 +1,142 @@
+#include "muster/tune/run/run_parts.h"
+
+#include <array>
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "muster/base/error.h"
+#include "muster/base/file.h"
+#include "muster/base/text.h"
+#include "muster/tune/core/stop_rules.h"
+
+namespace muster::tune {
+namespace {
+
+/// A study that improves the wrong way is found out late, if ever.
+Mode mode_of(const RunConfig& config) {
+  if (!config.mode.empty()) return parse_mode(config.mode);
+  throw usage_error({.refused = "study without a mode",
+                     .rule = "mode says which way the metric is better",
+                     .hint = ".mode = \"min\" for a loss, \"max\" for an accuracy"});
+}
+
+}  // namespace
+
+StudySpec run_spec(const RunConfig& config) {
+  StudySpec spec{.name = config.name,
+                 .storage = config.storage,
+                 .metric = config.metric,
+                 .mode = mode_of(config)};
+  spec.space = config.config;
+  spec.num_samples = config.num_samples;
+  spec.max_concurrent = config.max_concurrent_trials;
+  spec.time_budget_s = config.time_budget_s;
+  for (const std::string& text : config.stop)
+    spec.stop.push_back(parse_stop_criterion(text, "stop"));
+  spec.plateau = config.plateau;
+  spec.points_to_evaluate = config.points_to_evaluate;
+  spec.searcher = config.search_alg.text;
+  spec.own_searcher = config.search_alg.own;
+  spec.scheduler = config.scheduler.text;
+  spec.own_scheduler = config.scheduler.own;
+  spec.seed = config.seed;
+  spec.resources_per_trial = config.resources_per_trial;
+  spec.machine_custom = config.machine_custom;
+  spec.failures.fill({.retries = config.max_failures});
+  for (const auto& [failure, policy] : config.failures)
+    spec.failures[static_cast<size_t>(failure)] = policy;
+  spec.trial_timeout_s = config.trial_timeout_s;
+  spec.report_timeout_s = config.report_timeout_s;
+  spec.nan_is_failure = config.nan_is_failure;
+  spec.keep_checkpoints = config.keep_checkpoints;
+  spec.fail_fast = config.fail_fast;
+  spec.give_up_after = config.give_up_after;
+  spec.durable = config.durable;
+  spec.storage_patience_s = config.storage_patience_s;
+  spec.scope = parse_scope(config.scope);
+  check_study(spec);
+  return spec;
+}
+
+EventObserver run_observer(const RunConfig& config) {
+  const RunCallbacks& callbacks = config.callbacks;
+  if (!callbacks.on_report && !callbacks.on_trial_end) return config.on_events;
+  return [&config](const StudyCore& core, std::span<const Event> events) {
+    if (config.on_events) config.on_events(core, events);
+    for (const Event& event : events) {
+      if (event.trial < 0) continue;
+      const Trial& trial = core.trials()[static_cast<size_t>(event.trial)];
+      const auto* reported = std::get_if<Reported>(&event.what);
+      const auto* ended = std::get_if<AttemptEnded>(&event.what);
+      if (reported != nullptr && config.callbacks.on_report)
+        config.callbacks.on_report(trial, *reported);
+      if (ended != nullptr && is_over(ended->then) && config.callbacks.on_trial_end)
+        config.callbacks.on_trial_end(trial);
+    }
+  };
+}
+
+// ---- Signals ----
+
+namespace {
+
+constexpr std::array kStopSignals{SIGINT, SIGTERM};
+std::atomic<int> stop_signal_pipe = -1;  // where the handler writes; a handler has no other way
+
+/// The next one does what it does by default.
+void on_stop_signal(int signal) {
+  const int saved = errno;
+  const auto byte = static_cast<unsigned char>(signal);
+  [[maybe_unused]] const auto written = ::write(stop_signal_pipe, &byte, 1);
+  for (const int other : kStopSignals) ::signal(other, SIG_DFL);
+  errno = saved;
+}
+
+}  // namespace
+
+struct StopOnSignals::Impl {
+  UniqueFd read_end, write_end;
+  std::array<struct sigaction, kStopSignals.size()> before{};
+  std::thread thread;
+};
+
+StopOnSignals::StopOnSignals(std::function<void(int signal)> take)
+    : impl_(std::make_unique<Impl>()) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    throw environment_error({.refused = "no pipe for signals", .rule = errno_text(errno)});
+  impl_->read_end = UniqueFd(ends[0]);
+  impl_->write_end = UniqueFd(ends[1]);
+  stop_signal_pipe = ends[1];
+  impl_->thread = std::thread([fd = ends[0], take = std::move(take)] {
+    unsigned char signal = 0;  // 0: the end
+    for (;;) {
+      const auto got = ::read(fd, &signal, 1);
+      if (got < 0 && errno == EINTR) continue;
+      if (got != 1 || signal == 0) return;
+      take(signal);
+    }
+  });
+  struct sigaction action {};
+  action.sa_handler = &on_stop_signal;
+  action.sa_flags = SA_RESTART;
+  for (size_t i = 0; i < kStopSignals.size(); ++i)
+    ::sigaction(kStopSignals[i], &action, &impl_->before[i]);
+}
+
+StopOnSignals::~StopOnSignals() {
+  for (size_t i = 0; i < kStopSignals.size(); ++i)
+    ::sigaction(kStopSignals[i], &impl_->before[i], nullptr);
+  const unsigned char end = 0;
+  [[maybe_unused]] const auto written = ::write(impl_->write_end.get(), &end, 1);
+  impl_->thread.join();
+  stop_signal_pipe = -1;
+}
+
+}  // namespace muster::tune
