@@ -185,7 +185,7 @@ class Bohb final : public Searcher {
     double least = std::numeric_limits<double>::infinity();
     for (int64_t i = 0; i < options_.candidates; ++i) {
       auto candidate = model_->candidate(draws, options_.bandwidth_factor, fixed);
-      const double value = model_->acquisition(candidate);
+      const double value = model_->acquisition(candidate, least);
       if (value < least) least = value, best = std::move(candidate);
     }
     for (size_t c = 0; c < best.size(); ++c)

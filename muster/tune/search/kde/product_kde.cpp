@@ -1,6 +1,7 @@
 #include "muster/tune/search/kde/product_kde.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -12,6 +13,7 @@ namespace {
 
 constexpr double kLeastDensity = 1e-32;
 constexpr double kNegligibleLog = 138;  // e^-138 is 1e-60
+constexpr size_t kRowsAtOnce = 128;
 
 double standard_deviation(std::span<const double> column) {
   const auto n = static_cast<double>(column.size());
@@ -65,33 +67,43 @@ ProductKde::ProductKde(KdeColumns columns, std::vector<KdeAxis> axes, double lea
   }
 }
 
-double ProductKde::density(std::span<const double> x) const {
-  exponents_.assign(rows(), log_norm_);
-  factors_.assign(rows(), 1);
+double ProductKde::part_of_density(std::span<const double> x, size_t first, size_t end) const {
+  std::array<double, kRowsAtOnce> exponents, factors;
+  const size_t count = end - first;
+  std::fill_n(exponents.begin(), count, log_norm_);
+  std::fill_n(factors.begin(), count, 1);
   for (size_t c = 0; c < axes_.size(); ++c) {
     const double h = bandwidths_[c], at = x[c];
-    const double* column = columns_[c].data();
+    const double* column = columns_[c].data() + first;
     if (axes_[c].levels == 0) {
       const double scale = 1 / (h * std::numbers::sqrt2);
-      for (size_t row = 0; row < exponents_.size(); ++row) {
+      for (size_t row = 0; row < count; ++row) {
         const double away = (at - column[row]) * scale;
-        exponents_[row] += away * away;
+        exponents[row] += away * away;
       }
     } else {
       const double same = 1 - h, other = h / static_cast<double>(axes_[c].levels - 1);
-      for (size_t row = 0; row < factors_.size(); ++row)
-        factors_[row] *= column[row] == at ? same : other;
+      for (size_t row = 0; row < count; ++row) factors[row] *= column[row] == at ? same : other;
     }
   }
   double sum = 0;
-  for (size_t row = 0; row < exponents_.size(); ++row) {
-    if (exponents_[row] < kNegligibleLog) sum += factors_[row] * std::exp(-exponents_[row]);
+  for (size_t row = 0; row < count; ++row) {
+    if (exponents[row] < kNegligibleLog) sum += factors[row] * std::exp(-exponents[row]);
   }
   return sum;
 }
 
-double KdeModel::acquisition(std::span<const double> x) const {
-  return std::max(kLeastDensity, bad.density(x)) / std::max(good.density(x), kLeastDensity);
+double ProductKde::density(std::span<const double> x, double enough) const {
+  double sum = 0;
+  for (size_t first = 0; first < rows() && sum < enough; first += kRowsAtOnce)
+    sum += part_of_density(x, first, std::min(rows(), first + kRowsAtOnce));
+  return sum;
+}
+
+double KdeModel::acquisition(std::span<const double> x, double least) const {
+  const double good_density = std::max(good.density(x), kLeastDensity);
+  const double bad_density = bad.density(x, least * good_density);
+  return std::max(kLeastDensity, bad_density) / good_density;
 }
 
 std::vector<double> KdeModel::candidate(DrawStream& draws,

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -45,23 +46,29 @@ class ProductKde {
   std::span<const double> bandwidths() const { return bandwidths_; }  ///< [d]
   std::span<const KdeAxis> axes() const { return axes_; }
 
-  /// At a point [d] without NaN. Terms below 1e-60 are left out.
-  double density(std::span<const double> x) const;
+  /// At a point [d] without NaN. Terms below 1e-60 are left out. Once `enough` is reached, what
+  /// has been summed up by then.
+  double density(std::span<const double> x,
+                 double enough = std::numeric_limits<double>::infinity()) const;
 
  private:
+  double part_of_density(std::span<const double> x, size_t first, size_t end) const;
+
   KdeColumns columns_;
   std::vector<KdeAxis> axes_;
   std::vector<double> bandwidths_;
   double log_norm_ = 0;  // n, the product of the Gaussians' h, and sqrt(2 pi) each
-  mutable std::vector<double> exponents_, factors_;  // [n]
 };
 
 /// What BOHB chooses by.
 struct KdeModel {
   ProductKde good, bad;
 
-  /// Smaller is more promising: bad density / good density, each at least 1e-32.
-  double acquisition(std::span<const double> x) const;
+  /// Smaller is more promising: bad density / good density, each at least 1e-32. Of a point that is
+  /// not below `least` not more than that, which takes less time: the bad density is not summed up
+  /// to its end.
+  double acquisition(std::span<const double> x,
+                     double least = std::numeric_limits<double>::infinity()) const;
 
   /// A point near a random good one: numbers by normal distributions cut at 0 and 1, with `widen`
   /// times the bandwidth; categories kept with probability 1 - h, else any. `fixed` [d] keeps its
