@@ -10,7 +10,8 @@
 // drawn from it, so nobody waits. A member that comes too late counts in the generation that is
 // open then, moved towards its mean if it is farther away than one of its own would be. Trials that
 // were stopped early, or have paused, rank behind complete ones, the deepest first; failed ones
-// last. When the distribution can find nothing more (it has shrunk to a point, say), it starts
+// last. Points that were given, and trials of another program, are no members; the best of those
+// that end before the first member is where the distribution starts. When the distribution can find nothing more (it has shrunk to a point, say), it starts
 // elsewhere with twice the population (IPOP: Auger, Hansen 2005).
 //
 // Beside Optuna 5's CmaEsSampler: the first trials are drawn from the distribution too, stopped
@@ -144,7 +145,7 @@ class CmaEs final : public Searcher {
 
   void told(const FinishedTrial& trial) override {
     const auto found = under_way_.find(trial.number);
-    if (found == under_way_.end()) return;
+    if (found == under_way_.end()) return start_at(trial);
     if (trial.state == TrialState::kFailed && options_.failed == "ignore") {
       under_way_.erase(found);
     } else {
@@ -177,22 +178,40 @@ class CmaEs final : public Searcher {
     return {.group = 1, .depth = t, .value = -score};
   }
 
+  CmaStart start_from(std::vector<double> mean) const {
+    CmaStart start{
+        .mean = std::move(mean), .sigma = options_.sigma, .axes = {}, .population = population_};
+    for (const CmaDimension& dimension : dimensions_) start.axes.push_back(dimension.axis());
+    return start;
+  }
+
   /// The first distribution, or one elsewhere.
   void start() {
-    CmaStart start{.mean = std::vector<double>(dimensions_.size(), 0.5),
-                   .sigma = options_.sigma,
-                   .axes = {},
-                   .population = population_};
-    for (const CmaDimension& dimension : dimensions_) start.axes.push_back(dimension.axis());
+    std::vector<double> mean(dimensions_.size(), 0.5);
     if (now_) {
       DrawStream draws(seed_, kCmaStarts, generation_);
-      for (size_t i = 0; i < dimensions_.size(); ++i) {
-        start.mean[i] = dimensions_[i].is_bounded() ? draws.uniform() : 0.5 + draws.normal() / 6;
-      }
+      for (size_t i = 0; i < mean.size(); ++i)
+        mean[i] = dimensions_[i].is_bounded() ? draws.uniform() : 0.5 + draws.normal() / 6;
     }
-    now_ = Cma(start);
+    now_ = Cma(start_from(std::move(mean)));
     population_ = now_->population();
     started_at_ = generation_;
+  }
+
+  /// A trial that was given, or is another program's, has no place in a generation. But the best
+  /// of those that are known before the first result of our own is where the search starts.
+  void start_at(const FinishedTrial& trial) {
+    const Rank rank = rank_of(trial.state, trial.score, trial.step);
+    const bool has_begun = !now_ || now_->generation() > 0 || !results_.empty() || started_at_ > 0;
+    if (has_begun || rank.key() >= best_given_.key()) return;
+    std::vector<double> mean;
+    for (const CmaDimension& dimension : dimensions_)
+      mean.push_back(dimension.place(trial.point[dimension.index()]));
+    if (!std::ranges::all_of(mean, [](double x) { return std::isfinite(x); })) return;
+    best_given_ = rank;
+    before_ = now_;
+    ++generation_;
+    now_ = Cma(start_from(std::move(mean)));
   }
 
   std::vector<double> member(const Cma& from, int64_t number) const {
@@ -206,10 +225,8 @@ class CmaEs final : public Searcher {
     std::vector<double> raw;
     for (const CmaDimension& dimension : dimensions_)
       raw.push_back(dimension.place(point[dimension.index()]));
-    const Cma* from = generation == generation_       ? &*now_
-                      : generation == generation_ - 1 ? &*before_
-                                                      : nullptr;
-    if (from == nullptr) return raw;
+    const auto& from = generation == generation_ ? now_ : before_;
+    if (!from || generation < generation_ - 1) return raw;
     const auto drawn = member(*from, number);
     const auto tried = from->tried(drawn);
     for (size_t i = 0; i < raw.size(); ++i) {
@@ -256,6 +273,7 @@ class CmaEs final : public Searcher {
   std::optional<Cma> now_, before_;  // before_: of the generation before this one
   std::unordered_map<int64_t, Member> under_way_;
   std::vector<Result> results_;  // of this generation, as they came
+  Rank best_given_;              // of trials that were not suggested here
 };
 
 void check(const CmaEsOptions& o) {

@@ -248,6 +248,21 @@ TEST(CmaEs, StartsElsewhereWithTwiceThePopulationWhenNothingMoreIsToBeFound) {
   EXPECT_EQ(study.reason, "generation 22");
 }
 
+TEST(CmaEs, StartsAtTheBestTrialThatItWasGiven) {
+  CmaStudy study(two_numbers(), "cma_es:sigma=0.01");
+  study.ask();  // of the first start; one of the members all the same
+  for (const auto& [number, x] : {std::pair{-1, 0.2}, std::pair{1000, 0.8}, std::pair{1001, 0.5}}) {
+    study.searcher->told(
+        {.number = number, .point = {x, x}, .score = -std::abs(x - 0.8), .step = 1});
+  }
+  study.searcher->told({.number = 1002, .point = {0.1, 0.1}, .state = TrialState::kFailed});
+  study.searcher->told({.number = 1003, .point = {kNan, 0.1}, .score = 1});
+  for (const double x : study.ask()) EXPECT_NEAR(x, 0.8, 0.05);
+  study.tell(1, 0);
+  study.searcher->told({.number = 1004, .point = {0.3, 0.3}, .score = 2, .step = 1});
+  for (const double x : study.ask()) EXPECT_NEAR(x, 0.8, 0.05) << "it has begun";
+}
+
 TEST(CmaEs, BearsConstantsDuplicatesInfinitiesAndFiftyDimensions) {
   std::vector<Parameter> parameters;
   for (int i = 0; i < 50; ++i)
