@@ -47,6 +47,7 @@ constexpr Param kCmaEsParams[] = {
     param<&CmaEsOptions::failed>("failed",
                                  "failed trials rank last (worst) or as not tried (ignore)")};
 
+constexpr size_t kQuickAxes = 50;
 constexpr uint32_t kCmaMembers = 0xC3A, kCmaStarts = 0xC3B;
 
 /// A dimension as an axis of CMA-ES.
@@ -124,6 +125,9 @@ class CmaEs final : public Searcher {
             .reason = concat("generation ", generation_),
             .memo = std::to_string(generation_)};
   }
+
+  /// What takes long, the eigenvectors of hundreds of axes, is done when a generation ends.
+  bool is_quick() const override { return dimensions_.size() <= kQuickAxes; }
 
   void suggested(int64_t number, const Point& point, const std::string& memo) override {
     if (dimensions_.empty()) return;
