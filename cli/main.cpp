@@ -78,8 +78,10 @@ void note_end(const std::vector<std::string>& args, const char* why) {
 }  // namespace muster::cli
 
 int main(int argc, char** argv) {
-  muster::program::Console console = muster::program::Console::of_process();
   const std::vector<std::string> args(argv + 1, argv + argc);
+  // What a script's `muster report >&- ` answers may get lost, so that one opens them itself.
+  if (args.empty() || args[0] != "report") muster::program::hold_standard_streams();
+  muster::program::Console console = muster::program::Console::of_process();
   const auto own_end = std::ranges::find(args, "--");  // behind it stands another program's line
   console.set_json_errors(std::find(args.begin(), own_end, "--json") != own_end);
   try {

@@ -13,6 +13,10 @@
 namespace muster {
 namespace {
 
+/// How the names of temporary files begin. One that a kill left is nobody's, and can be told from
+/// what people have made: the owner of a run's folder removes it.
+constexpr std::string_view kUnfinished = ".unfinished-";
+
 Error file_error(std::string_view doing, const std::filesystem::path& path, int errno_value) {
   std::string hint;
   if (errno_value == ENOSPC || errno_value == EDQUOT)
@@ -67,7 +71,9 @@ void write_all(int fd, std::string_view bytes, const std::filesystem::path& path
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path)
-    : path_(std::move(path)), temporary_(path_.string() + ".XXXXXX") {
+    : path_(std::move(path)),
+      temporary_((path_.parent_path() / concat(kUnfinished, path_.filename().string(), "-XXXXXX"))
+                     .string()) {
   fd_.reset(::mkostemp(temporary_.data(), O_CLOEXEC));
   if (!fd_) throw file_error("create", path_, errno);
 }

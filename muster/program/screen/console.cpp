@@ -5,6 +5,7 @@
 #include <iostream>
 #include <utility>
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -82,6 +83,12 @@ void Console::finish_out() {
   if (why == EPIPE) return;
   throw environment_error({.refused = "cannot write to stdout",
                            .rule = why != 0 ? errno_text(why) : "not all was written"});
+}
+
+void hold_standard_streams() {
+  int fd = ::open("/dev/null", O_RDONLY);
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = ::open("/dev/null", O_RDONLY);
+  if (fd >= 0) ::close(fd);
 }
 
 void Console::note(std::string_view text) { err_ << name_ << ": " << text << '\n' << std::flush; }

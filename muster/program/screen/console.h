@@ -54,4 +54,8 @@ class Console {
   std::string name_;
 };
 
+/// At a program's start: gives the numbers of standard streams that its caller has closed (`>&-`) to
+/// nothing that is opened later, which would else get what is printed. Writing to them still fails.
+void hold_standard_streams();
+
 }  // namespace muster::program

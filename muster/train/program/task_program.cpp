@@ -122,6 +122,7 @@ void TaskProgram::flag(const std::string& name, Value value, const std::string& 
 }
 
 int TaskProgram::run(int argc, const char* const* argv, const std::function<TaskParts()>& make) {
+  program::hold_standard_streams();
   const std::vector<std::string> words(argv, argv + argc);
   const std::span<const std::string> behind = std::span(words).subspan(1);
   program::Console console = program::Console::of_process(name_);
@@ -141,6 +142,11 @@ int TaskProgram::run(int argc, const char* const* argv, const std::function<Task
   } catch (const std::exception& error) {
     program::note_rank_failure(error.what());
     console.error(error.what());
+    return 1;
+  } catch (...) {
+    const char* what = "it threw something that is no std::exception";
+    program::note_rank_failure(what);
+    console.error(what);
     return 1;
   }
 }
