@@ -13,6 +13,10 @@
 namespace muster {
 namespace {
 
+/// How the names of temporary files begin. One that a kill left is nobody's, and can be told from
+/// what people have made: the owner of a run's folder removes it.
+constexpr std::string_view kUnfinished = ".unfinished-";
+
 Error file_error(std::string_view doing, const std::filesystem::path& path, int errno_value) {
   std::string hint;
   if (errno_value == ENOSPC || errno_value == EDQUOT)
@@ -24,15 +28,15 @@ Error file_error(std::string_view doing, const std::filesystem::path& path, int 
                             .hint = hint});
 }
 
-/// Creates a new file of a name that nobody has, "`path`.abcdef"; as mkostemp, but for those that the
-/// umask lets in, as any file. -1 and errno if it cannot.
+/// Creates a new file beside `path` of a name that nobody has, with kUnfinished in front and six
+/// letters behind; as mkostemp, but for those that the umask lets in, as any file. -1 and errno if it cannot.
 int create_beside(const std::filesystem::path& path, std::string& name) {
   constexpr std::string_view kLetters =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
   for (int tries = 0; tries < 100; ++tries) {
     unsigned char numbers[6];
     if (::getentropy(numbers, sizeof numbers) != 0) return -1;
-    name = path.string() + '.';
+    name = (path.parent_path() / concat(kUnfinished, path.filename().string(), '-')).string();
     for (const unsigned char number : numbers) name += kLetters[number % kLetters.size()];
     const int fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd >= 0 || errno != EEXIST) return fd;

@@ -44,6 +44,18 @@ TEST_F(FileTest, ReadsBackWhatWasWritten) {
   EXPECT_EQ(files(), 1U);
 }
 
+// What a kill leaves can be told from files that people have made.
+TEST_F(FileTest, ATemporaryFileHasANameOfItsOwn) {
+  AtomicFile file(folder_ / "latest");
+  file.write("step-1");
+  ASSERT_EQ(files(), 1U);
+  const std::string name = fs::directory_iterator(folder_)->path().filename();
+  EXPECT_THAT(name, ::testing::StartsWith(".unfinished-latest-"));
+  file.commit();
+  EXPECT_EQ(read_file(folder_ / "latest"), "step-1");
+  EXPECT_EQ(files(), 1U);
+}
+
 TEST_F(FileTest, ReadsFilesWhoseSizeTheKernelDoesNotTell) {
   EXPECT_FALSE(read_file("/proc/self/status").empty());
 }

@@ -78,10 +78,13 @@ Trainer::Trainer(const TaskMaker& make_task,
   batches_.trace(timeline_.device_spans(), [this] { timeline_.batch_arrived(); });
   begin_on_rank(plan, group, resume);
   this->make_task(make_task);
+  if (resume) {
+    check_task(*task_, *resume);  // first: another task has other data, too
+    check_same_data(plan, *resume);
+  }
   data_.train = as_task_takes(*task_, data_.train);
   loader_ = make_loader(plan, data_.train, group);
   check_batches_on_ranks(*data_.train, group);
-  if (resume) check_task(*task_, *resume);
   divergence_.begin(module());
   make_parts();
   make_checkpoints();
