@@ -410,7 +410,8 @@ TEST(Run, LeavesAllReportsATableAndTheBestTrialsCheckpoint) {
                      .metric = "loss",
                      .mode = "min",
                      .num_samples = 4,
-                     .max_concurrent_trials = 1};
+                     .max_concurrent_trials = 1,
+                     .histories = true};
     if (stored) config.storage = folder.path() / "study.db";
     const RunResult result = run(with_checkpoints, config);
     ASSERT_EQ(result.histories.size(), 4u);
@@ -424,7 +425,9 @@ TEST(Run, LeavesAllReportsATableAndTheBestTrialsCheckpoint) {
     EXPECT_EQ(split(result.table(), '\n').size(), 6u)
         << "a header, a line each, and behind the last";
     config.histories = false;
-    EXPECT_TRUE(run(with_checkpoints, config).histories.empty());
+    const RunResult without = run(with_checkpoints, config);
+    EXPECT_TRUE(without.histories.empty());
+    EXPECT_THAT(refusal_of([&] { without.table(); }), HasSubstr(".histories = true"));
   }
 }
 
