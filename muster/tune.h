@@ -7,6 +7,7 @@
 #include "muster/tune/schedule/scheduler.h"
 #include "muster/tune/search/searcher.h"
 #include "muster/tune/searchers/random_then_grid.h"
+#include "muster/tune/searchers/tpe.h"
 #include "muster/tune/space/space.h"
 #include "muster/tune/storage/storage.h"
 #include "muster/tune/trial/report.h"

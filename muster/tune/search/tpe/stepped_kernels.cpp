@@ -1,0 +1,30 @@
+#include "muster/tune/search/tpe/stepped_kernels.h"
+
+namespace muster::tune {
+
+uint32_t SteppedKernels::hold(double centre, double width) {
+  const Key key{std::bit_cast<uint64_t>(centre), std::bit_cast<uint64_t>(width)};
+  const auto [at, is_new] = by_key_.try_emplace(key, 0);
+  if (is_new && free_.empty()) {
+    at->second = static_cast<uint32_t>(centres_.size());
+    centres_.push_back(0), inverse_widths_.push_back(0), keys_.push_back({}), holders_.push_back(0);
+  } else if (is_new) {
+    at->second = free_.back();
+    free_.pop_back();
+  }
+  const uint32_t kernel_class = at->second;
+  if (is_new) {
+    centres_[kernel_class] = centre, inverse_widths_[kernel_class] = 1 / width;
+    keys_[kernel_class] = key;
+  }
+  ++holders_[kernel_class];
+  return kernel_class;
+}
+
+void SteppedKernels::release(uint32_t kernel_class) {
+  if (--holders_[kernel_class] > 0) return;
+  by_key_.erase(keys_[kernel_class]);
+  free_.push_back(kernel_class);
+}
+
+}  // namespace muster::tune
