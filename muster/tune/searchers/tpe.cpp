@@ -48,13 +48,13 @@ constexpr Param kTpeParams[] = {
 
 constexpr double kOutOfMemoryViolation = 1;  // how much was missing is not known
 
-Together together(const TpeOptions& options) {
+Together tpe_together(const TpeOptions& options) {
   if (!options.multivariate) return Together::kApart;
   return options.group ? Together::kGroups : Together::kJoint;
 }
 
 /// Trials of other programs are older than all of the study's own, in the order of their numbers.
-int64_t age_of(int64_t number) {
+int64_t tpe_age(int64_t number) {
   return number >= 0 ? number : std::numeric_limits<int64_t>::min() / 2 + outside_number(number);
 }
 
@@ -79,7 +79,7 @@ class Tpe final : public Searcher {
       : space_(context.space),
         seed_(context.seed),
         options_(options),
-        subspaces_(open_dimensions(context.space), together(options)) {
+        subspaces_(open_dimensions(context.space), tpe_together(options)) {
     make_models();
   }
 
@@ -92,14 +92,31 @@ class Tpe final : public Searcher {
       RandomStream random(seed_, number);
       improve(suggestion.point, partial, random);
     }
-    if (options_.constant_liar) put(number, space_.with_conditions(suggestion.point), Side::kBad);
     return suggestion;
+  }
+
+  void suggested(int64_t number, const Point& point, const std::string& /*memo*/) override {
+    put(number, point, options_.constant_liar ? Side::kBad : Side::kNone);
+  }
+
+  void reported(int64_t number, int64_t t, double score) override {
+    const auto known = trials_.find(tpe_age(number));
+    if (known != trials_.end()) known->second.last_t = t, known->second.last_score = score;
+  }
+
+  /// It may stay so for ever: until more is heard it counts as if it had been stopped here.
+  void paused(int64_t number) override {
+    const auto found = trials_.find(tpe_age(number));
+    if (found == trials_.end()) return;  // its point is heard of at its end
+    const Known known = found->second;
+    ranking_.add_pruned(found->first, known.last_t, known.last_score);
+    count_in(number, known.point);
   }
 
   void told(const FinishedTrial& trial) override {
     if (rank(trial)) return count_in(trial.number, trial.point);
     const bool is_kept = options_.failed == "worst";
-    ranking_.remove(age_of(trial.number));
+    ranking_.remove(tpe_age(trial.number));
     put(trial.number, trial.point, is_kept ? Side::kBad : Side::kNone);
     choose_good();
   }
@@ -152,13 +169,14 @@ class Tpe final : public Searcher {
   }
 
   void put(int64_t number, const Point& point, Side side) {
-    const int64_t age = age_of(number);
+    const int64_t age = tpe_age(number);
     Known& known = trials_[age];
     const bool is_same =
         known.side == side && std::ranges::equal(known.point, point, [](double a, double b) {
           return a == b || (a != a && b != b);
         });
     if (is_same) return;
+    if (known.side == Side::kGood) std::erase(good_, age);
     remove(age, known);
     known.point = point, known.side = side;
     add(age, known);
@@ -174,14 +192,13 @@ class Tpe final : public Searcher {
   /// A trial that is ranked: among the bad ones, out of which the good ones are chosen.
   void count_in(int64_t number, const Point& point) {
     put(number, point, Side::kBad);
-    std::erase(good_, age_of(number));
     if (subspaces_.add(point)) make_models();
     choose_good();
   }
 
   /// False for a trial that has failed otherwise than for want of memory.
   bool rank(const FinishedTrial& trial) {
-    const int64_t age = age_of(trial.number);
+    const int64_t age = tpe_age(trial.number);
     if (trial.state == TrialState::kPruned) {
       ranking_.add_pruned(age, trial.step, trial.score);
     } else if (trial.state == TrialState::kComplete && !std::isnan(trial.score)) {

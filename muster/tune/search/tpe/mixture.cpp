@@ -2,7 +2,8 @@
 // Loops here are written so that a compiler makes vectors of them (-O3, no traps, no errno): trip
 // counts are constants, branches are choices between two results, and exp, log and erfc are short
 // polynomials in place of calls. The same bodies are compiled for AVX-512, AVX2 and any CPU; which
-// one runs is asked once.
+// one runs is asked once. Every number goes the same way whatever its place in the vector, so that
+// results do not hang on where a kernel is stored.
 #include "muster/tune/search/tpe/mixture.h"
 
 #include <bit>
@@ -16,7 +17,6 @@
 namespace muster::tune {
 namespace {
 
-constexpr size_t kLanes = 8;
 constexpr size_t kCandidates = 24;  // at once: their sums fit into the first cache
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 constexpr double kRounder = 0x1.8p52;  // added and taken away again, it leaves a whole number
@@ -96,6 +96,14 @@ MUSTER_INLINE double scaled_tail(double z) {
   return tail_series(t, std::make_index_sequence<std::size(kTailSeries)>()) / (1 + 0.8 * z);
 }
 
+/// What the mass of a narrow step around m is beside φ(m) w, where the difference of two tails would
+/// lose its digits: 1 + He2(m) w²/24 + He4(m) w⁴/1920 + He6(m) w⁶/322560.
+MUSTER_INLINE double narrow_series(double m2, double w2) {
+  return 1 + w2 / 24 * (m2 - 1) + w2 * w2 / 1920 * ((m2 - 6) * m2 + 3) +
+         w2 * w2 * w2 / 322560 * (((m2 - 15) * m2 + 45) * m2 - 15);
+}
+constexpr double kNarrow = 1e-3;
+
 /// log(Φ(right) - Φ(left)), left < right.
 MUSTER_INLINE double log_mass(double left, double right) {
   const double width = right - left;
@@ -112,31 +120,29 @@ MUSTER_INLINE double log_mass(double left, double right) {
   const double far_tail =
       0.5 * scaled_tail(to) * exp_of_negative(is_astride ? -far_half_square : apart);
   const double share = is_astride ? 1 - near_tail - far_tail : near_tail - far_tail;
-  // Where the two nearly cancel, a series around the middle: φ(m) w (1 + He2(m) w²/24 + …).
-  const bool is_narrow = width < 1e-3;
-  const double middle = 0.5 * (from + to), m2 = middle * middle, w2 = width * width;
-  const double series = 1 + w2 / 24 * (m2 - 1) + w2 * w2 / 1920 * ((m2 - 6) * m2 + 3) +
-                        w2 * w2 * w2 / 322560 * (((m2 - 15) * m2 + 45) * m2 - 15);
-  const double factor = is_narrow ? width * series : share;
-  const double exponent =
-      is_narrow ? -0.5 * m2 - kLogSqrt2Pi : (is_astride ? 0 : -near_half_square);
+  const bool is_narrow = width < kNarrow;
+  const double middle = 0.5 * (from + to);
+  const double factor = is_narrow ? width * narrow_series(middle * middle, width * width) : share;
+  const double exponent = is_narrow    ? -0.5 * middle * middle - kLogSqrt2Pi
+                          : is_astride ? 0
+                                       : -near_half_square;
   return exponent + log_of(factor > 1e-300 ? factor : 1e-300);
 }
 
 /// Adds up in lanes, always in the same order.
 MUSTER_INLINE double sum_of(const double* numbers) {
-  double lanes[kLanes] = {};
-  for (size_t i = 0; i < kMixtureBlock; i += kLanes)
-    for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += numbers[i + lane];
+  double lanes[kMixtureLanes] = {};
+  for (size_t i = 0; i < kMixtureBlock; i += kMixtureLanes)
+    for (size_t lane = 0; lane < kMixtureLanes; ++lane) lanes[lane] += numbers[i + lane];
   return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) +
          ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
 }
 
 MUSTER_INLINE double most_of(const double* numbers) {
-  double lanes[kLanes];
-  for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] = numbers[lane];
-  for (size_t i = kLanes; i < kMixtureBlock; i += kLanes)
-    for (size_t lane = 0; lane < kLanes; ++lane)
+  double lanes[kMixtureLanes];
+  for (size_t lane = 0; lane < kMixtureLanes; ++lane) lanes[lane] = numbers[lane];
+  for (size_t i = kMixtureLanes; i < kMixtureBlock; i += kMixtureLanes)
+    for (size_t lane = 0; lane < kMixtureLanes; ++lane)
       lanes[lane] = numbers[i + lane] > lanes[lane] ? numbers[i + lane] : lanes[lane];
   double most = lanes[0];
   for (const double lane : lanes) most = lane > most ? lane : most;
@@ -213,9 +219,25 @@ MUSTER_INLINE void log_masses_body(double left,
                                    const double* inverse_width,
                                    size_t count,
                                    double* out) {
-  for (size_t i = 0; i < count; ++i)
-    out[i] =
-        log_mass((left - centre[i]) * inverse_width[i], (right - centre[i]) * inverse_width[i]);
+  const double step = right - left;
+  double steepest[kMixtureLanes] = {};
+  for (size_t i = 0; i < count; i += kMixtureLanes)
+    for (size_t lane = 0; lane < kMixtureLanes; ++lane)
+      steepest[lane] =
+          inverse_width[i + lane] > steepest[lane] ? inverse_width[i + lane] : steepest[lane];
+  bool all_narrow = true;
+  for (const double inverse : steepest) all_narrow = all_narrow && step * inverse < kNarrow;
+  if (all_narrow) {  // as one of many whole numbers is
+    const double middle = left + 0.5 * step;
+    for (size_t i = 0; i < count; ++i) {
+      const double m = (middle - centre[i]) * inverse_width[i], w = step * inverse_width[i];
+      out[i] = -0.5 * m * m - kLogSqrt2Pi + log_of(w * narrow_series(m * m, w * w));
+    }
+  } else {
+    for (size_t i = 0; i < count; ++i)
+      out[i] =
+          log_mass((left - centre[i]) * inverse_width[i], (right - centre[i]) * inverse_width[i]);
+  }
 }
 
 struct Loops {

@@ -9,6 +9,7 @@ namespace muster::tune {
 
 /// Kernels come in whole blocks of this many; those beyond the last one have offset -inf.
 inline constexpr size_t kMixtureBlock = 128;
+inline constexpr size_t kMixtureLanes = 8;
 
 /// A mixture and the places (candidates) where it is wanted. Nothing is owned.
 struct Mixture {
@@ -45,6 +46,7 @@ struct Mixture {
 void log_mixture(const Mixture& mixture, double* out);
 
 /// out[k] = log of the mass that N(centre[k], (1 / inverse_width[k])²) has between left and right.
+/// `count` is a multiple of kMixtureLanes; where inverse_width is 0, out is any number.
 /// Relative errors are below 1e-12 wherever the mass is above 1e-300,
 /// also for masses far out and for narrow ones.
 void log_masses(double left,

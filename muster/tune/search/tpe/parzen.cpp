@@ -274,10 +274,16 @@ double ParzenEstimator::log_kernel(const Column& column, Slot slot, double numbe
     const double z = (column.axis.place(number) - centre) * column.scale[slot];
     return column.norm[slot] - z * z;
   }
-  const double inverse = 1 / column.width[slot];
-  double mass = 0;
-  log_masses(column.axis.left(number), column.axis.right(number), &centre, &inverse, 1, &mass);
-  return column.norm[slot] + mass;
+  const double centres[kMixtureLanes] = {centre};
+  const double inverse_widths[kMixtureLanes] = {1 / column.width[slot]};
+  double masses[kMixtureLanes];
+  log_masses(column.axis.left(number),
+             column.axis.right(number),
+             centres,
+             inverse_widths,
+             kMixtureLanes,
+             masses);
+  return column.norm[slot] + masses[0];
 }
 
 /// Of each kernel to be drawn from, added up: those of by_age_, and last the prior.

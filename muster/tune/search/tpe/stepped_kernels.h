@@ -16,11 +16,13 @@ class SteppedKernels {
   uint32_t hold(double centre, double width);
   void release(uint32_t kernel_class);
 
-  /// [classes], also of those that nobody holds.
+  /// [classes], a multiple of kMixtureLanes. Those that nobody holds have inverse width 0.
   const std::vector<double>& centres() const { return centres_; }
   const std::vector<double>& inverse_widths() const { return inverse_widths_; }
 
  private:
+  void grow();
+
   struct Key {
     uint64_t centre, width;
     friend bool operator==(const Key&, const Key&) = default;

@@ -24,12 +24,19 @@ double log_mass(long double left, long double right) {
   return static_cast<double>(std::log(tail(left) - tail(right)));
 }
 
+/// log_masses of one kernel.
+double log_mass_of(double left, double right, double centre, double inverse_width) {
+  const double centres[kMixtureLanes] = {0, 0, 0, centre};
+  const double inverse_widths[kMixtureLanes] = {0, 0, 0, inverse_width};
+  double out[kMixtureLanes];
+  log_masses(left, right, centres, inverse_widths, kMixtureLanes, out);
+  return out[3];
+}
+
 TEST(LogMasses, AreExactForWideNarrowAndFarSteps) {
   for (const double width : {1e-2, 0.1, 0.5, 1.0, 3.0, 20.0}) {
     for (double left = -24; left < 24; left += 0.37) {
-      const double centre = 0, one = 1;
-      double ours = 0;
-      log_masses(left, left + width, &centre, &one, 1, &ours);
+      const double ours = log_mass_of(left, left + width, 0, 1);
       // tail() of long double has 19 digits, of which a narrow step leaves fewer.
       EXPECT_NEAR(ours, log_mass(left, left + width), 1e-12 * std::max(1.0, std::abs(ours)))
           << left << " + " << width;
@@ -41,8 +48,7 @@ TEST(LogMasses, OfVeryNarrowStepsAreTheDensityTimesTheWidth) {
   const double centre = 3, inverse = 2, log_sqrt_2_pi = 0.91893853320467274178;
   for (const double width : {1e-4, 1e-6, 1e-9}) {
     for (double x = -10; x < 10; x += 0.7) {
-      double ours = 0;
-      log_masses(x - width / 2, x + width / 2, &centre, &inverse, 1, &ours);
+      const double ours = log_mass_of(x - width / 2, x + width / 2, centre, inverse);
       const double z = (x - centre) * inverse, w = width * inverse;
       EXPECT_NEAR(ours, -z * z / 2 - log_sqrt_2_pi + std::log(w) + w * w * (z * z - 1) / 24, 3e-11);
     }
