@@ -6,7 +6,7 @@
 // maximises the expected improvement. Dimensions that all trials have are modelled together; one
 // that a condition leaves out at times is modelled by itself, from the trials that have it, or in
 // its group. What is fixed already (a grid's numbers) is a condition: candidates are drawn from
-// l(x | fixed), so that what a grid's value means for the others is learned too.
+// l(x | fixed), so that they go by what was good beside such values.
 // Source: Bergstra, Bardenet, Bengio, Kégl 2011, "Algorithms for hyper-parameter optimization";
 // multivariate: Falkner, Klein, Hutter 2018; defaults and details: optuna 5.0.0, TPESampler.
 // Beside Optuna: failed trials, which are not in its model, count as bad, unless failed=ignore, but

@@ -81,8 +81,9 @@ double kolmogorov_smirnov(const Numbers& a, const Numbers& b) {
 }
 
 TEST(TpeSuggestions, AreDistributedAsOptunas) {
-  constexpr uint64_t kSeeds = 2000;
-  for (const Json& one : test::read_golden("tpe").at("suggestions")) {
+  constexpr uint64_t kSeeds = 400;
+  const Json golden = test::read_golden("tpe");
+  for (const Json& one : golden.at("suggestions")) {
     const Space space = space_of(one.at("space"));
     const std::string spec = spec_of(one.at("options"));
     std::vector<Numbers> ours(space.dimensions().size());
@@ -99,14 +100,15 @@ TEST(TpeSuggestions, AreDistributedAsOptunas) {
       std::ranges::sort(ours[d]);
       const auto theirs = one.at("suggestions")[d].get<Numbers>();
       const auto n = static_cast<double>(theirs.size()), m = static_cast<double>(ours[d].size());
+      // How often a parameter applies is part of what is suggested.
+      const double seeds = one.at("seeds");
+      EXPECT_NEAR(m / kSeeds, n / seeds, 4 * std::sqrt(0.25 / seeds + 0.25 / kSeeds));
+      if (n == 0 || m == 0) continue;
       // Beyond this bound once in 100,000 times.
       const double bound = std::sqrt(-std::log(0.5e-5) / 2 * (n + m) / (n * m));
       const double distance = kolmogorov_smirnov(ours[d], theirs);
       EXPECT_LT(distance, bound) << spec << ' ' << space.dimensions()[d].name;
-      RecordProperty(concat(spec, " ", space.dimensions()[d].name), concat(distance, "/", bound));
-      // How often a parameter applies is part of what is suggested.
-      const double seeds = one.at("seeds");
-      EXPECT_NEAR(m / kSeeds, n / seeds, 4 * std::sqrt(0.25 / seeds + 0.25 / kSeeds));
+      RecordProperty(concat(spec, " ", space.dimensions()[d].name), concat(distance, " < ", bound));
     }
   }
 }
@@ -201,21 +203,22 @@ TEST(Tpe, TrialsUnderWayKeepOthersAway) {
   EXPECT_GT(nearest("tpe"), 1.3 * nearest("tpe:constant_liar=false"));
 }
 
-TEST(Tpe, WhatAGridsValueMeansForTheOthersIsLearned) {
+TEST(Tpe, WhatWasGoodBesideAGridsValueIsLearned) {
   // The best x hangs on g, which is given.
   const Space space = {{"g", grid_search({0, 1})}, {"x", uniform(0, 1)}};
-  const auto searcher = make_tpe(space, "tpe");
-  std::vector<Numbers> late(2);
-  for (int64_t number = 0; number < 120; ++number) {
-    const auto g = static_cast<double>(number % 2);
-    const Point point = searcher->suggest(number, {g, kNan}).point;
-    if (number >= 80) late[static_cast<size_t>(number % 2)].push_back(point[1]);
-    searcher->told(
-        {.number = number, .point = point, .score = -std::abs(point[1] - (g > 0 ? 0.8 : 0.2))});
+  double late = 0;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const auto searcher = make_tpe(space, "tpe", seed);
+    for (int64_t number = 0; number < 120; ++number) {
+      const auto g = static_cast<double>(number % 2);
+      const Point point = searcher->suggest(number, {g, kNan}).point;
+      const double off = std::abs(point[1] - (g > 0 ? 0.8 : 0.2));
+      if (number >= 80) late += off / (20 * 40);
+      searcher->suggested(number, point, "");
+      searcher->told({.number = number, .point = point, .score = -off});
+    }
   }
-  for (Numbers& one : late) std::ranges::sort(one);
-  EXPECT_NEAR(late[0][10], 0.2, 0.1);
-  EXPECT_NEAR(late[1][10], 0.8, 0.1);
+  EXPECT_LT(late, 0.26);  // 0.34 at random; 0.3 for who is at either best x, whatever g
 }
 
 TEST(Tpe, TheOrderOfTrialsThatFinishChangesNothing) {

@@ -48,9 +48,11 @@ TEST(LogMasses, OfVeryNarrowStepsAreTheDensityTimesTheWidth) {
   const double centre = 3, inverse = 2, log_sqrt_2_pi = 0.91893853320467274178;
   for (const double width : {1e-4, 1e-6, 1e-9}) {
     for (double x = -10; x < 10; x += 0.7) {
-      const double ours = log_mass_of(x - width / 2, x + width / 2, centre, inverse);
-      const double z = (x - centre) * inverse, w = width * inverse;
-      EXPECT_NEAR(ours, -z * z / 2 - log_sqrt_2_pi + std::log(w) + w * w * (z * z - 1) / 24, 3e-11);
+      const double left = x - width / 2, right = x + width / 2;
+      const double z = (left + (right - left) / 2 - centre) * inverse, w = (right - left) * inverse;
+      EXPECT_NEAR(log_mass_of(left, right, centre, inverse),
+                  -z * z / 2 - log_sqrt_2_pi + std::log(w) + w * w * (z * z - 1) / 24,
+                  1e-11);
     }
   }
 }
