@@ -303,6 +303,28 @@ TEST(Tpe, AskingChangesNothing) {
               told->suggest(number, open_point(space)).point);
 }
 
+TEST(Tpe, AHistoryToldInTurnEqualsOneToldAtOnce) {
+  const Space space = {{"x", uniform(0, 1)}, {"y", uniform(0, 1)}, {"k", randint(0, 30)}};
+  const auto in_turn = make_tpe(space, "tpe");
+  const auto finished = [&](int64_t number, const Point& point) {
+    return FinishedTrial{.number = number, .point = point, .score = -std::abs(point[0] - 0.3)};
+  };
+  std::vector<Point> points;
+  for (int64_t number = 0; number < 60; ++number) {
+    if (number >= 4) in_turn->told(finished(number - 4, points[static_cast<size_t>(number - 4)]));
+    points.push_back(in_turn->suggest(number, open_point(space)).point);
+    const auto at_once = make_tpe(space, "tpe");
+    for (int64_t n = 0; n < number; ++n) {
+      const Point& point = points[static_cast<size_t>(n)];
+      n >= number - 3 ? at_once->suggested(n, point, "") : at_once->told(finished(n, point));
+    }
+    // But for the last digits, in which numbers that are added up in another order may differ.
+    const Point other = at_once->suggest(number, open_point(space)).point;
+    for (size_t d = 0; d < other.size(); ++d) EXPECT_NEAR(points.back()[d], other[d], 1e-9);
+    in_turn->suggested(number, points.back(), "");
+  }
+}
+
 // ---- What it bears ----
 
 TEST(Tpe, BearsScoresThatSayNothing) {

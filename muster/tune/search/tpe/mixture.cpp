@@ -155,8 +155,13 @@ MUSTER_INLINE void log_kernels(const Mixture& mixture,
                                size_t first,
                                size_t count,
                                double (*logs)[kMixtureBlock]) {
+  const double* offset = mixture.offset + kernel;
   for (size_t c = 0; c < count; ++c)
-    for (size_t i = 0; i < kMixtureBlock; ++i) logs[c][i] = mixture.offset[kernel + i];
+    for (size_t i = 0; i < kMixtureBlock; ++i) logs[c][i] = offset[i];
+  for (size_t c = 0; c < count && mixture.more != nullptr; ++c) {
+    const double* more = mixture.more + (first + c) * mixture.kernels + kernel;
+    for (size_t i = 0; i < kMixtureBlock; ++i) logs[c][i] += more[i];
+  }
   for (const Mixture::Continuous& axis : mixture.continuous) {
     const double *centre = axis.centre + kernel, *scale = axis.scale + kernel;
     for (size_t c = 0; c < count; ++c) {
@@ -175,14 +180,6 @@ MUSTER_INLINE void log_kernels(const Mixture& mixture,
       const int32_t x = axis.x[first + c];
       double* log = logs[c];
       for (size_t i = 0; i < kMixtureBlock; ++i) log[i] += own[i] == x ? bonus : 0.0;
-    }
-  }
-  for (const Mixture::Stepped& axis : mixture.stepped) {
-    const uint32_t* kernel_class = axis.kernel_class + kernel;
-    for (size_t c = 0; c < count; ++c) {
-      const double* table = axis.table[first + c];
-      double* log = logs[c];
-      for (size_t i = 0; i < kMixtureBlock; ++i) log[i] += table[kernel_class[i]];
     }
   }
 }

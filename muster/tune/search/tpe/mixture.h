@@ -25,19 +25,13 @@ struct Mixture {
     double bonus;
     const int32_t* x;  ///< [candidates]
   };
-  /// exp(table[class of the kernel]), with a table for each candidate.
-  struct Stepped {
-    const uint32_t* kernel_class;  ///< [kernels]
-    const double* const* table;    ///< [candidates]
-  };
-
   size_t kernels = 0;    ///< a multiple of kMixtureBlock
   const double* weight;  ///< [kernels]
   const double* offset;  ///< [kernels] logarithms of what all x share; -inf: no kernel
   size_t candidates = 0;
+  const double* more = nullptr;  ///< [candidates, kernels] exp(more) is a factor; or nothing
   std::vector<Continuous> continuous;
   std::vector<Category> categories;
-  std::vector<Stepped> stepped;
 };
 
 /// out[c] = log Σ weight · exp(offset) · Π of the factors above at candidate c; -inf if that is 0.

@@ -16,6 +16,8 @@ constexpr double kLogSqrtTwoPi = 0.91893853320467274178;
 // good as nothing, and it can be added to and taken away again.
 constexpr double kLogNothing = -2000;
 
+constexpr size_t kCandidatesAtOnce = 24;  // the memory for stepped ones is this times the kernels
+
 double log_share(double share) { return share > 0 ? std::log(share) : kLogNothing; }
 
 /// Drops what `is_dead` names from `sorted`, and merges `fresh` into it.
@@ -215,18 +217,28 @@ ParzenEstimator::Shares ParzenEstimator::shares(const Column& column) const {
 
 std::vector<double> ParzenEstimator::log_density(const Candidates& candidates) {
   refresh();
-  const size_t count = candidates.count;
+  std::vector<double> out(candidates.count);
+  for (size_t first = 0; first < out.size(); first += kCandidatesAtOnce)
+    log_densities(candidates, first, std::min(out.size() - first, kCandidatesAtOnce), &out[first]);
+  return out;
+}
+
+/// Of `count` candidates from `first` on.
+void ParzenEstimator::log_densities(const Candidates& candidates,
+                                    size_t first,
+                                    size_t count,
+                                    double* out) const {
   Mixture mixture{.kernels = age_.size(),
                   .weight = weight_.data(),
                   .offset = offset_.data(),
                   .candidates = count};
   // What the mixture points to.
-  std::vector<std::vector<double>> places(columns_.size()), tables(columns_.size());
+  std::vector<std::vector<double>> places(columns_.size());
   std::vector<std::vector<int32_t>> categories(columns_.size());
-  std::vector<std::vector<const double*>> table_of(columns_.size());
+  std::vector<double> stepped;
   for (size_t d = 0; d < columns_.size(); ++d) {
     const Column& column = columns_[d];
-    const auto& numbers = candidates.numbers[d];
+    const auto numbers = std::span(candidates.numbers[d]).subspan(first, count);
     if (column.axis.kind == ParzenAxis::kContinuous) {
       for (const double number : numbers) places[d].push_back(column.axis.place(number));
       mixture.continuous.push_back({column.centre.data(), column.scale.data(), places[d].data()});
@@ -235,31 +247,41 @@ std::vector<double> ParzenEstimator::log_density(const Candidates& candidates) {
       mixture.categories.push_back(
           {column.category.data(), shares(column).bonus, categories[d].data()});
     } else {
-      const SteppedKernels& kernels = column.kernels;
-      const size_t classes = kernels.centres().size();
-      tables[d].resize(classes * count);
-      for (size_t c = 0; c < count; ++c) {
-        // Candidates often share a number.
-        const size_t same = static_cast<size_t>(
-            std::find(
-                numbers.begin(), numbers.begin() + static_cast<std::ptrdiff_t>(c), numbers[c]) -
-            numbers.begin());
-        table_of[d].push_back(&tables[d][same * classes]);
-        if (same != c) continue;
-        log_masses(column.axis.left(numbers[c]),
-                   column.axis.right(numbers[c]),
-                   kernels.centres().data(),
-                   kernels.inverse_widths().data(),
-                   classes,
-                   &tables[d][c * classes]);
-      }
-      mixture.stepped.push_back({column.kernel_class.data(), table_of[d].data()});
+      stepped.resize(count * mixture.kernels);
+      mixture.more = stepped.data();
+      add_stepped(column, numbers, stepped.data());
     }
   }
-  std::vector<double> out(count);
-  log_mixture(mixture, out.data());
-  for (double& log : out) log += log_others_ - log_total_weight_;
-  return out;
+  log_mixture(mixture, out);
+  for (size_t c = 0; c < count; ++c) out[c] += log_others_ - log_total_weight_;
+}
+
+/// Adds the logarithms of a dimension's masses to logs, [numbers, slots].
+void ParzenEstimator::add_stepped(const Column& column,
+                                  std::span<const double> numbers,
+                                  double* logs) const {
+  const SteppedKernels& kernels = column.kernels;
+  std::vector<double> mass(kernels.centres().size());  // by class
+  const size_t slots = age_.size();
+  const auto is_before = [&](size_t c) {
+    return std::find(numbers.begin(),
+                     numbers.begin() + static_cast<std::ptrdiff_t>(c),
+                     numbers[c]) != numbers.begin() + static_cast<std::ptrdiff_t>(c);
+  };
+  for (size_t c = 0; c < numbers.size(); ++c) {
+    if (is_before(c)) continue;  // candidates often share a number
+    log_masses(column.axis.left(numbers[c]),
+               column.axis.right(numbers[c]),
+               kernels.centres().data(),
+               kernels.inverse_widths().data(),
+               mass.size(),
+               mass.data());
+    for (size_t same = c; same < numbers.size(); ++same) {
+      if (numbers[same] != numbers[c]) continue;
+      double* log = logs + same * slots;
+      for (size_t slot = 0; slot < slots; ++slot) log[slot] += mass[column.kernel_class[slot]];
+    }
+  }
 }
 
 double ParzenEstimator::log_kernel(const Column& column, Slot slot, double number) const {

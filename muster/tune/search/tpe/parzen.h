@@ -91,6 +91,8 @@ class ParzenEstimator {
   void refresh_offsets();
   void refresh_weights();
   Shares shares(const Column& column) const;
+  void log_densities(const Candidates& candidates, size_t first, size_t count, double* out) const;
+  void add_stepped(const Column& column, std::span<const double> numbers, double* logs) const;
   double log_kernel(const Column& column, Slot slot, double number) const;
   std::vector<double> chances(std::span<const double> fixed) const;
   double draw_from(const Column& column, Slot slot, RandomStream& random) const;

@@ -62,22 +62,19 @@ TEST(LogMixture, IsTheSumOfItsKernels) {
   RandomStream random(1, 1);
   std::vector<double> weight(kernels), offset(kernels), centre(kernels), scale(kernels), x(count);
   std::vector<int32_t> own(kernels), category(count);
-  std::vector<uint32_t> kernel_class(kernels);
-  std::vector<double> table(7);
+  std::vector<double> more(count * kernels);
   for (size_t k = 0; k < kernels; ++k) {
     weight[k] = random.next(), offset[k] = 4 * random.next(), centre[k] = random.next();
     scale[k] = 50 * random.next(), own[k] = static_cast<int32_t>(3 * random.next());
-    kernel_class[k] = static_cast<uint32_t>(7 * random.next());
     if (k > 300 || k % 17 == 3) offset[k] = -kInf;
   }
-  for (double& log : table) log = -30 * random.next();
+  for (double& log : more) log = -30 * random.next();
   for (size_t c = 0; c < count; ++c) x[c] = random.next() * 1.2, category[c] = c % 3;
-  const std::vector<const double*> tables(count, table.data());
   Mixture mixture{
       .kernels = kernels, .weight = weight.data(), .offset = offset.data(), .candidates = count};
   mixture.continuous = {{centre.data(), scale.data(), x.data()}};
   mixture.categories = {{own.data(), 1.25, category.data()}};
-  mixture.stepped = {{kernel_class.data(), tables.data()}};
+  mixture.more = more.data();
   std::vector<double> out(count);
   log_mixture(mixture, out.data());
   for (size_t c = 0; c < count; ++c) {
@@ -85,7 +82,7 @@ TEST(LogMixture, IsTheSumOfItsKernels) {
     for (size_t k = 0; k < kernels; ++k) {
       const long double z = (static_cast<long double>(x[c]) - centre[k]) * scale[k];
       sum += weight[k] * std::exp(offset[k] - z * z + (own[k] == category[c] ? 1.25L : 0) +
-                                  table[kernel_class[k]]);
+                                  more[c * kernels + k]);
     }
     EXPECT_NEAR(out[c], static_cast<double>(std::log(sum)), 1e-12);
   }
