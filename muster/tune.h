@@ -4,6 +4,9 @@
 
 #include "muster/tune/run/run.h"
 #include "muster/tune/schedule/asha/asha_options.h"
+#include "muster/tune/schedule/hyperband/hyperband_options.h"
+#include "muster/tune/schedule/median/median_options.h"
+#include "muster/tune/schedule/pbt/pbt_options.h"
 #include "muster/tune/schedule/scheduler.h"
 #include "muster/tune/search/searcher.h"
 #include "muster/tune/searchers/bohb.h"

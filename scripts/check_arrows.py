@@ -87,7 +87,7 @@ CLI = {
 OUTSIDE = {
     "cli": ["muster"],
     "examples": ["muster"],
-    "benchmarks": ["muster"],
+    "benchmarks": ["muster", "tests/tune"],  # the simulator of studies
     "tests": ["muster", "cli", "examples"],
 }
 # What a user of the installed library would write: no header but muster/<room>.h.

@@ -16,6 +16,7 @@ namespace muster::tune {
 namespace {
 
 constexpr int64_t kStudyTrials = 60;
+constexpr int64_t kTrialSteps = 30;
 
 StudySpec study(const std::string& searcher, const std::string& scheduler) {
   const bool enumerates = searchers().at(parse_spec(searcher).name).enumerates;
@@ -52,12 +53,16 @@ std::vector<Event> run(StudyCore& core, size_t slots) {
     }
     const int64_t number = running.front();
     running.pop_front();
+    if (t[number] >= kTrialSteps) {  // it was paused at its last one
+      core.ended(number, Failure::kNone, "", now_s);
+      continue;
+    }
     const Trial& trial = core.trials()[static_cast<size_t>(number)];
     const Report report{.step = ++t[number],
                         .metrics = {{"loss", loss(trial, t[number])}},
                         .checkpoint = "checkpoint"};
     const Decision decision = core.report(number, report, now_s);
-    if (decision.action == Action::kContinue && t[number] < 30) {
+    if (decision.action == Action::kContinue && t[number] < kTrialSteps) {
       running.push_back(number);
     } else {
       core.ended(number, Failure::kNone, "", now_s);
