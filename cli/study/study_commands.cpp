@@ -14,6 +14,7 @@ constexpr StudyCommand kCommands[] = {
     {"show", "a study's trials as a table", &study_show},
     {"best", "the best trial and its parameters", &study_best},
     {"export", "as CSV, JSON, TensorBoard events or Ray's files", &study_export},
+    {"plot", "as a page for a browser, or as pictures", &study_plot},
     {"ask", "the next trial's parameters, for a program that runs it itself", &study_ask},
     {"tell", "a trial's metrics, or its end", &study_tell},
     {"stop", "ask the tuner that runs a study to stop", &study_stop},
