@@ -11,6 +11,13 @@ constexpr double kDensestWidth = 0.035, kWidestWidth = 0.12;
 constexpr double kScottFactor = 0.29;  // the standard deviation of uniform places: sqrt(1 / 12)
 constexpr double kReach = 3;           // widths
 
+/// In widths; within a category 0, between two of them out of reach.
+double distance(double a, double b, double width, size_t slots) {
+  if (slots == 0) return (a - b) / width;
+  const double n = static_cast<double>(slots);
+  return std::floor(a * n) == std::floor(b * n) ? 0 : 2 * kReach;
+}
+
 }  // namespace
 
 void SmoothField::smooth() {
@@ -23,7 +30,8 @@ void SmoothField::smooth() {
       const double x = (column + 0.5) / columns_, y = (row + 0.5) / rows_;
       double sum = 0, weights = 0;
       for (const Sample& point : points_) {
-        const double dx = (point.x - x) / width, dy = (point.y - y) / width;
+        const double dx = distance(point.x, x, width, x_slots_);
+        const double dy = distance(point.y, y, width, y_slots_);
         const double squared = dx * dx + dy * dy;
         if (squared > kReach * kReach) continue;
         const double weight = std::exp(-squared / 2);

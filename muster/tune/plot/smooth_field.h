@@ -10,7 +10,10 @@ namespace muster::tune {
 /// distribution of their distance (Nadaraya 1964, Watson 1964). One thread.
 class SmoothField {
  public:
-  SmoothField(int columns, int rows) : columns_(columns), rows_(rows) {}
+  /// With slots the axis is so many categories: what is in one counts for all of it, and for no
+  /// other. 0: numbers.
+  SmoothField(int columns, int rows, size_t x_slots = 0, size_t y_slots = 0)
+      : columns_(columns), rows_(rows), x_slots_(x_slots), y_slots_(y_slots) {}
 
   /// A value at a place of the square; those outside it count as far as they are near.
   void add(double x, double y, double value) { points_.push_back({x, y, value}); }
@@ -31,6 +34,7 @@ class SmoothField {
     double x, y, value;
   };
   int columns_, rows_;
+  size_t x_slots_, y_slots_;
   std::vector<Sample> points_;
   std::vector<double> cells_;
 };

@@ -18,6 +18,7 @@ constexpr double kForeignSpan = 100;    // Optuna's, of which no distribution is
 constexpr double kMetricSpan = 100;
 constexpr size_t kDeclaredCategories = 40;  // so many are shown although no trial had them
 constexpr double kHugest = 1e290;
+constexpr size_t kFewNumbers = 8;  // so many whole ones are the ticks themselves
 
 std::optional<Domain> domain_of(const std::string& text) {
   try {
@@ -123,7 +124,7 @@ void ValueAxis::set_numbers(std::span<const double> numbers, bool log) {
   if (numbers.empty()) return;
   std::set<double> distinct;
   for (const double number : numbers) {
-    if (distinct.size() < 2) distinct.insert(number);
+    if (distinct.size() <= kFewNumbers) distinct.insert(number);
     whole_ = whole_ && number == std::floor(number);
   }
   distinct_ = distinct.size();
@@ -133,12 +134,24 @@ void ValueAxis::set_numbers(std::span<const double> numbers, bool log) {
   if (log) {
     const double room = lo < hi ? std::pow(hi / lo, kRoom) : 2;
     scale_ = {.lo = lo / room, .hi = hi * room, .log = true};
+    keep_few(distinct);
     return;
   }
   const double size = std::max(std::abs(lo), std::abs(hi));
   const bool same = hi - lo <= 1e-9 * size;
   const double room = !same ? kRoom * (hi - lo) : size > 1e-290 ? size / 2 : 1;
   scale_ = {.lo = lo - room, .hi = hi + room};
+  keep_few(distinct);
+}
+
+void ValueAxis::keep_few(const std::set<double>& distinct) {
+  if (!whole_ || distinct.size() < 2 || distinct.size() > kFewNumbers) return;
+  const std::vector<double> numbers(distinct.begin(), distinct.end());
+  for (size_t i = 1; i < numbers.size(); ++i) {
+    const double gap = place(numbers[i]) - place(numbers[i - 1]);
+    if (gap * 2 * static_cast<double>(numbers.size()) < 1) return;
+  }
+  few_ = numbers;
 }
 
 void ValueAxis::set_categories(const std::string& domain, std::span<const Value> values) {
@@ -182,7 +195,8 @@ std::vector<AxisTick> ValueAxis::ticks(int most) const {
   std::vector<AxisTick> out;
   for (size_t i = 0; i < categories_.size(); ++i)
     out.push_back({(static_cast<double>(i) + 0.5) * slot(), categories_[i]});
-  if (is_category()) return out;
+  for (const double number : few_) out.push_back({place(number), shortest(number)});
+  if (is_category() || !few_.empty()) return out;
   std::vector<double> ticks = scale_.log ? log_ticks(scale_.lo, scale_.hi, most)
                                          : track::nice_ticks(scale_.lo, scale_.hi, most);
   if (whole_) std::erase_if(ticks, [](double tick) { return tick != std::floor(tick); });

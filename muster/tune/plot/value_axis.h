@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,12 +50,14 @@ class ValueAxis {
 
  private:
   void set_numbers(std::span<const double> numbers, bool log);
+  void keep_few(const std::set<double>& distinct);
   void set_categories(const std::string& domain, std::span<const Value> values);
 
   std::string name_;
   track::Axis scale_;
   bool whole_ = true;  ///< all numbers are
   size_t distinct_ = 0;
+  std::vector<double> few_;  ///< the numbers, if they are whole and few and lie evenly
   std::vector<std::string> categories_;
   std::map<std::string, size_t, std::less<>> slots_;
 };

@@ -26,6 +26,20 @@ std::optional<track::Point> place_in(const PlotStudy& study, size_t trial, size_
   return track::Point{*a, *b};
 }
 
+/// So many that each category has the same number of them.
+int cells_along(int wanted, size_t slots) { return slots == 0 ? wanted : static_cast<int>(slots); }
+
+/// Those that differ between trials, first those that most trials have.
+std::vector<size_t> contour_parameters(const PlotStudy& study) {
+  std::vector<size_t> parameters = varying_parameters(study);
+  std::ranges::stable_partition(parameters, [&](size_t p) {
+    const auto has = std::ranges::count_if(
+        study.trials, [&](const TrialHistory& trial) { return !trial.values[p].is_none(); });
+    return 2 * static_cast<size_t>(has) > study.trials.size();
+  });
+  return parameters;
+}
+
 /// Cells of one colour beside each other are one box; where no trial is near there is none.
 void draw_field(Chart& chart, const SmoothField& field) {
   for (int row = 0; row < field.rows(); ++row) {
@@ -61,7 +75,8 @@ track::Picture one_contour(const PlotStudy& study, size_t x, size_t y) {
   result_legend(chart, study);
   std::ranges::stable_sort(
       trials, {}, [&](size_t i) { return std::isnan(study.merits[i]) ? -1 : study.merits[i]; });
-  SmoothField field(kColumns, kRows);
+  const size_t x_slots = study.axes[x].categories(), y_slots = study.axes[y].categories();
+  SmoothField field(cells_along(kColumns, x_slots), cells_along(kRows, y_slots), x_slots, y_slots);
   for (const size_t i : trials) {
     const auto at = place_in(study, i, x, y);
     if (at && !std::isnan(study.merits[i])) field.add(at->x, at->y, study.merits[i]);
@@ -90,7 +105,7 @@ track::Picture one_contour(const PlotStudy& study, size_t x, size_t y) {
 
 std::vector<track::Picture> draw_contours(const PlotStudy& study, const PlotOptions& options) {
   std::vector<size_t> parameters =
-      options.parameters.empty() ? varying_parameters(study) : options.parameters;
+      options.parameters.empty() ? contour_parameters(study) : options.parameters;
   const size_t most = options.parameters.empty() ? kMostParameters : kNamedParameters;
   if (parameters.size() > most) parameters.resize(most);
   if (!study.best || parameters.size() < 2) {

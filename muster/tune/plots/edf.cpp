@@ -50,6 +50,6 @@ std::vector<track::Picture> draw_edf(const PlotStudy& study, const PlotOptions&)
 }  // namespace
 
 extern constinit const PlotEntry edf_entry{
-    "edf", "which share of the trials came to which result", 90, &draw_edf};
+    "edf", "which share of the trials came to which result", 36, &draw_edf};
 
 }  // namespace muster::tune

@@ -42,6 +42,6 @@ std::vector<track::Picture> draw_importance(const PlotStudy& study, const PlotOp
 }  // namespace
 
 extern constinit const PlotEntry importance_entry{
-    "importance", "how much of the result is up to each parameter", 60, &draw_importance};
+    "importance", "how much of the result is up to each parameter", 32, &draw_importance};
 
 }  // namespace muster::tune

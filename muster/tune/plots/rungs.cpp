@@ -79,6 +79,6 @@ std::vector<track::Picture> draw_rungs(const PlotStudy& study, const PlotOptions
 }  // namespace
 
 extern constinit const PlotEntry rungs_entry{
-    "rungs", "how many trials came to each rung, and which went on", 70, &draw_rungs};
+    "rungs", "how many trials came to each rung, and which went on", 34, &draw_rungs};
 
 }  // namespace muster::tune

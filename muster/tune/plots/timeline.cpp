@@ -125,6 +125,6 @@ std::vector<track::Picture> draw_timeline(const PlotStudy& study, const PlotOpti
 }  // namespace
 
 extern constinit const PlotEntry timeline_entry{
-    "timeline", "when each trial ran", 80, &draw_timeline};
+    "timeline", "when each trial ran", 38, &draw_timeline};
 
 }  // namespace muster::tune
