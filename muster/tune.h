@@ -6,6 +6,8 @@
 #include "muster/tune/schedule/asha/asha_options.h"
 #include "muster/tune/schedule/scheduler.h"
 #include "muster/tune/search/searcher.h"
+#include "muster/tune/searchers/bohb.h"
+#include "muster/tune/searchers/cma_es.h"
 #include "muster/tune/searchers/random_then_grid.h"
 #include "muster/tune/space/space.h"
 #include "muster/tune/storage/storage.h"

@@ -25,7 +25,7 @@ constexpr std::string_view kStudyExamples =
 void print_overview(std::ostream& out) {
   out << "Usage: muster study CMD STORAGE [OPTIONS]\n\nCommands:\n";
   for (const StudyCommand& command : study_commands()) {
-    out << "  " << command.name << std::string(10 - std::min<size_t>(9, command.name.size()), ' ')
+    out << "  " << command.name << std::string(12 - std::min<size_t>(11, command.name.size()), ' ')
         << command.help << '\n';
   }
   out << kStudyExamples;

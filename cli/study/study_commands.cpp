@@ -13,6 +13,7 @@ constexpr StudyCommand kCommands[] = {
     {"list", "the studies of a file", &study_list},
     {"show", "a study's trials as a table", &study_show},
     {"best", "the best trial and its parameters", &study_best},
+    {"importance", "which parameters decided", &study_importance},
     {"export", "as CSV, JSON, TensorBoard events or Ray's files", &study_export},
     {"plot", "as a page for a browser, or as pictures", &study_plot},
     {"ask", "the next trial's parameters, for a program that runs it itself", &study_ask},

@@ -40,6 +40,10 @@ std::string distribution_json(const Distribution& distribution);
 /// would not write.
 Value value_from_optuna(double internal, std::string_view distribution_json);
 
+/// The distribution of a text as distribution_json writes it, both ends included; also of those of
+/// Optuna's earlier versions. Throws as value_from_optuna.
+Distribution distribution_from_optuna(std::string_view distribution_json);
+
 /// A state by its word in Optuna's tables, a usage error for another word.
 TrialState state_of(std::string_view optuna_word);
 

@@ -1,4 +1,5 @@
 // Distributions and states as Optuna's tables hold them.
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -65,6 +66,12 @@ Error no_distribution(std::string_view text) {
                       .value = std::string(text.substr(0, 200))});
 }
 
+/// A number of a distribution's attributes; `missing` if it is not there or null.
+double attribute(const Json& attributes, const char* name, double missing) {
+  return attributes.contains(name) && attributes[name].is_number() ? attributes[name].get<double>()
+                                                                   : missing;
+}
+
 Value choice_of(double internal, const Json& choices, std::string_view text) {
   if (!(internal >= 0 && internal < double(choices.size()))) throw no_distribution(text);
   return value_from(choices[static_cast<size_t>(internal)], "a choice");
@@ -99,6 +106,38 @@ Value value_from_optuna(double internal, std::string_view text) {
   if (name.starts_with("Int") && std::fabs(internal) < 0x1p63)
     return static_cast<int64_t>(internal);
   return internal;
+}
+
+Distribution distribution_from_optuna(std::string_view text) {
+  const Json json = parse_json(text, "a parameter's distribution");
+  if (!json.is_object() || !json.contains("name") || !json["name"].is_string() ||
+      !json.contains("attributes") || !json["attributes"].is_object())
+    throw no_distribution(text);
+  const std::string name = json["name"];
+  const Json& attributes = json["attributes"];
+  if (name == "CategoricalDistribution") {
+    if (!attributes.contains("choices") || !attributes["choices"].is_array())
+      throw no_distribution(text);
+    CategoricalDistribution categorical;
+    for (const Json& choice : attributes["choices"])
+      categorical.choices.push_back(value_from(choice, "a choice"));
+    return categorical;
+  }
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  const double low = attribute(attributes, "low", kNone),
+               high = attribute(attributes, "high", kNone);
+  if (!name.ends_with("Distribution") || !(low <= high)) throw no_distribution(text);
+  // Earlier versions: IntLogUniformDistribution, DiscreteUniformDistribution with q, …
+  const bool log = name.find("Log") != std::string::npos ||
+                   (attributes.contains("log") && attributes["log"] == true);
+  const double step = attribute(attributes, "step", attribute(attributes, "q", 0));
+  if (!name.starts_with("Int")) return FloatDistribution{low, high, log, log ? 0 : step};
+  if (!(std::fabs(low) < 0x1p53 && std::fabs(high) < 0x1p53 && step < 0x1p53))
+    throw no_distribution(text);
+  return IntDistribution{static_cast<int64_t>(low),
+                         static_cast<int64_t>(high),
+                         log,
+                         std::max<int64_t>(1, static_cast<int64_t>(step))};
 }
 
 TrialState state_of(std::string_view word) {

@@ -246,6 +246,34 @@ TEST_F(StudyCommands, BestWithoutAResultFails) {
   EXPECT_THAT(said.err, HasSubstr("has no trial with a finite loss yet"));
 }
 
+TEST_F(StudyCommands, ImportanceIsInSharesMostImportantFirst) {
+  const Said said = say(study_importance);
+  EXPECT_EQ(said.code, 0);
+  EXPECT_THAT(said.out, StartsWith("parameter   importance"));
+  for (const char* parameter : {"lr", "l1", "batch_size"})
+    EXPECT_THAT(said.out, HasSubstr(parameter));
+  EXPECT_THAT(said.err, HasSubstr("the best 1 of 2 trials that completed; so few say little"));
+  const Json json = parse_json(say(study_importance, {"--json"}).out, "out");
+  EXPECT_EQ(json["trials"], 2);
+  double sum = 0, last = 1;
+  for (const Json& share : json["importance"]) {
+    EXPECT_LE(share["share"].get<double>(), last);
+    last = share["share"];
+    sum += last;
+  }
+  EXPECT_NEAR(sum, 1, 1e-12);
+}
+
+TEST_F(StudyCommands, ImportanceNeedsTwoCompletedTrials) {
+  std::filesystem::remove(file());
+  const tune::Space space = test::small_space();
+  tune::open_storage(file(), space, test::description_of(space));
+  const Said said = say(study_importance);
+  EXPECT_EQ(said.code, 1);
+  EXPECT_THAT(said.out, IsEmpty());
+  EXPECT_THAT(said.err, HasSubstr("has 0 trials that completed with a finite loss"));
+}
+
 TEST_F(StudyCommands, ExportWritesTextsToStdoutOrAFileAndFoldersToAFolder) {
   EXPECT_THAT(say(study_export).out, StartsWith("number,state,value,params_lr"));
   const auto csv = folder_.path() / "t.csv";
