@@ -39,13 +39,9 @@ ROOMS = {
         "execute": ["space", "trial", "core", "machine"],
         "executors": ["space", "trial", "core", "machine", "execute"],
         "views": ["space", "trial", "core", "storage"],
-<<<<<<< HEAD
-        "run": ["space", "trial", "core", "storage", "files", "machine", "execute", "views"]}),
-=======
         "plot": ["space", "trial", "schedule", "core", "storage", "views"],
         "plots": ["space", "trial", "core", "storage", "views", "plot"],
-        "run": ["space", "trial", "core", "storage", "files", "machine", "execute"]}),
->>>>>>> c8000f5 (muster study plot: a study as a page, SVG or PNG)
+        "run": ["space", "trial", "core", "storage", "files", "machine", "execute", "views"]}),
     "pipeline": Room("who computes what when, stage by stage", ["base", "track"], {
         "action": [], "order": ["action"], "schedule": ["action"], "schedules": ["action", "schedule"],
         "simulate": ["action", "order"], "draw": ["action", "simulate"],

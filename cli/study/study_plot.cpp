@@ -13,6 +13,8 @@
 #include "muster/track/picture/picture_svg.h"
 #include "muster/tune/plot/plot.h"
 #include "muster/tune/plot/plot_page.h"
+#include "muster/tune/storage/parameter_table.h"
+#include "muster/tune/views/importance.h"
 
 #include "cli/command.h"
 #include "cli/study/study_commands.h"
@@ -66,6 +68,17 @@ std::filesystem::path beside(const std::filesystem::path& storage, const std::st
   return storage.parent_path() / (name + ".html");
 }
 
+/// Nothing is said of a study from which nothing can be told.
+void add_importance(const StudyFlags& flags,
+                    const tune::StudySummary& summary,
+                    tune::PlotInput& input) try {
+  const auto table = tune::read_parameter_table(flags.storage, summary.name);
+  if (table.values.size() < 2) return;
+  input.importance = tune::parameter_importance(table, summary.mode);
+  input.importance_of = tune::best_trials(table, summary.mode);
+} catch (const Error&) {  // several objectives: the other plots draw the first
+}
+
 tune::PlotStudy read_plot_study(const StudyFlags& flags) {
   StoredStudy stored = read_study(flags);
   const Json& description = stored.summary.description;
@@ -73,6 +86,7 @@ tune::PlotStudy read_plot_study(const StudyFlags& flags) {
   if (description.is_object() && description.contains("scheduler") &&
       description["scheduler"].is_string())
     input.scheduler = description["scheduler"].get<std::string>();
+  add_importance(flags, stored.summary, input);
   input.now_s =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   return tune::plot_study(std::move(input));

@@ -87,6 +87,7 @@ PlotStudy plot_study(PlotInput input) {
                   .scheduler = std::move(input.scheduler),
                   .trials = std::move(input.trials),
                   .importance = std::move(input.importance),
+                  .importance_of = input.importance_of,
                   .now_s = input.now_s};
   // Those that wait have no beginning yet.
   std::ranges::stable_sort(study.trials, {}, [](const TrialHistory& trial) {
@@ -123,7 +124,7 @@ std::vector<size_t> varying_parameters(const PlotStudy& study) {
   const auto add = [&](size_t p) {
     if (!study.axes[p].is_constant() && std::ranges::find(out, p) == out.end()) out.push_back(p);
   };
-  for (const ParameterShare& share : study.importance) {
+  for (const Importance& share : study.importance) {
     for (size_t p = 0; p < study.axes.size(); ++p) {
       if (study.axes[p].name() == share.parameter) add(p);
     }

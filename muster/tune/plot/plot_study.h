@@ -9,14 +9,9 @@
 
 #include "muster/tune/plot/value_axis.h"
 #include "muster/tune/views/history.h"
+#include "muster/tune/views/importance.h"
 
 namespace muster::tune {
-
-/// How much of what a study's result is up to a parameter; see `muster study importance`.
-struct ParameterShare {
-  std::string parameter;
-  double share = 0;  ///< of all; they sum to 1
-};
 
 /// What a plot is made from. The trials are in the order in which they began; places in it are the
 /// items of pictures (track::MarkCommand::item).
@@ -26,10 +21,11 @@ struct PlotStudy {
   std::vector<TrialHistory> trials;
   std::vector<double> results;  ///< by trial; NaN for one that has failed or has no finite result
   std::vector<double> merits;  ///< by trial: 1 the best … 0 the worst, by rank; NaN without result
-  std::optional<size_t> best;              ///< as best_of
-  std::vector<size_t> shown;               ///< the trials to be drawn one by one, rising
-  std::vector<ValueAxis> axes;             ///< by parameter
-  std::vector<ParameterShare> importance;  ///< most important first; empty: not known
+  std::optional<size_t> best;          ///< as best_of
+  std::vector<size_t> shown;           ///< the trials to be drawn one by one, rising
+  std::vector<ValueAxis> axes;         ///< by parameter
+  std::vector<Importance> importance;  ///< most important first; empty: not known
+  size_t importance_of = 0;            ///< so many best trials the shares are of
   double now_s = 0;  ///< when it was read, in seconds since 1970: the end of what runs
 };
 
@@ -37,7 +33,8 @@ struct PlotInput {
   StudyFacts facts;
   std::vector<TrialHistory> trials;
   std::string scheduler;
-  std::vector<ParameterShare> importance;
+  std::vector<Importance> importance;
+  size_t importance_of = 0;
   double now_s = 0;
   size_t most_shown = 2000;  ///< of more trials the best quarter of that, and every n-th
 };

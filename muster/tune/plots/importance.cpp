@@ -9,6 +9,7 @@ namespace muster::tune {
 namespace {
 
 constexpr size_t kMostBars = 20;
+constexpr size_t kFewBestTrials = 5;  // as `muster study importance` has it
 constexpr double kBarRow = 22;
 
 std::vector<track::Picture> draw_importance(const PlotStudy& study, const PlotOptions&) {
@@ -20,10 +21,10 @@ std::vector<track::Picture> draw_importance(const PlotStudy& study, const PlotOp
   const size_t bars = std::min(study.importance.size(), kMostBars);
   const double height = 52 + kBarRow * static_cast<double>(bars);
   Chart chart(kHalfWidth, height, title);
-  chart.note(
-      bars < study.importance.size()
-          ? concat("share of the difference between the best trials and all; the first ", bars)
-          : "share of the difference between the best trials and all");
+  chart.note(concat("PED-ANOVA of the best ",
+                    study.importance_of,
+                    study.importance_of < kFewBestTrials ? " trials; so few say little" : " trials",
+                    bars < study.importance.size() ? concat("; the first ", bars) : ""));
   chart.set_box(140, 46, 44, 8);
   for (size_t i = 0; i < bars; ++i) {
     const auto& [name, share] = study.importance[i];
