@@ -88,6 +88,7 @@ void link_or_copy(const fs::path& from, const fs::path& to) {
       link_or_copy(entry.path(), to / entry.path().filename());
     return;
   }
+  fs::remove(to, error);  // what a kill has left
   fs::create_hard_link(from, to, error);
   if (error) fs::copy_file(from, to, error);
   if (error) cannot_copy(from, to, error);
