@@ -270,7 +270,7 @@ std::string error_telling(const std::vector<StepResult::Value>& values) {
 
 TEST(Fit, RefusesAValueThatIsToldTwiceOrWeighsLessThanNothing) {
   const at::Tensor one = torch::tensor(1.0);
-  EXPECT_EQ(error_telling({{"seen", one, 0.0}}), kNoError);
+  EXPECT_EQ(error_telling({{"seen", one, 0.0}}), test::kNoError);
   EXPECT_THAT(error_telling({{"seen", one, {}}, {"seen", one, {}}}),
               AllOf(HasSubstr("task line: metric seen"), HasSubstr("one value")));
   EXPECT_THAT(error_telling({{"seen", one, -3.0}}), HasSubstr("(got -3)"));
