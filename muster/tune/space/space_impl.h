@@ -30,10 +30,10 @@ struct Compiled {
 struct Space::Impl {
   std::vector<Parameter> parameters;
   std::vector<Dimension> dimensions;
-  std::vector<Compiled> compiled;                      // by parameter
-  std::vector<size_t> order;                           // in which parameters are evaluated
-  std::vector<uint32_t> tags;                          // by dimension, for its random stream
-  std::vector<bool> deciding;  // parameters whose values conditions hang on, directly or not
+  std::vector<Compiled> compiled;  // by parameter
+  std::vector<size_t> order;       // in which parameters are evaluated
+  std::vector<uint32_t> tags;      // by dimension, for its random stream
+  std::vector<bool> deciding;      // parameters whose values conditions hang on, directly or not
   std::map<std::string, size_t, std::less<>> by_name;  // parameters
 
   explicit Impl(std::vector<Parameter> parameters);
