@@ -178,6 +178,14 @@ Point Space::with_conditions(Point point) const {
   return point;
 }
 
+std::vector<size_t> Space::deciding_dimensions() const {
+  std::vector<size_t> out;
+  for (size_t d = 0; d < impl_->dimensions.size(); ++d) {
+    if (impl_->deciding[impl_->dimensions[d].parameter]) out.push_back(d);
+  }
+  return out;
+}
+
 Point Space::draw(Point point, uint64_t seed, int64_t number) const {
   if (point.empty()) point.assign(impl_->dimensions.size(), kAbsent);
   check_size(point, impl_->dimensions.size());

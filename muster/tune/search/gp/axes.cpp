@@ -11,6 +11,7 @@ namespace muster::tune {
 namespace {
 
 constexpr double kMiddle = 0.5, kNoCategory = -1;
+constexpr size_t kMostKept = 4096;
 constexpr double kGpNan = std::numeric_limits<double>::quiet_NaN();
 
 /// How many values a distribution has; 0: no end of them.
@@ -36,7 +37,10 @@ double places_of(const Distribution& distribution) {
 
 }  // namespace
 
-GpAxes::GpAxes(const Space& space) : space_(space), single_(space.dimensions().size(), kGpNan) {
+GpAxes::GpAxes(const Space& space)
+    : space_(space),
+      deciding_(space.deciding_dimensions()),
+      single_(space.dimensions().size(), kGpNan) {
   const auto dimensions = space.dimensions();
   for (size_t d = 0; d < dimensions.size(); ++d) {
     const double places = places_of(dimensions[d].distribution);
@@ -60,6 +64,8 @@ GpAxes::GpAxes(const Space& space) : space_(space), single_(space.dimensions().s
                      .dimension = d,
                      .places = places > 0 ? places : std::numeric_limits<double>::infinity()});
   }
+  keeps_present_ = std::ranges::all_of(
+      deciding_, [&](size_t d) { return places_of(dimensions[d].distribution) > 0; });
 }
 
 std::vector<uint8_t> GpAxes::hamming() const {
@@ -104,14 +110,36 @@ std::vector<double> GpAxes::columns_of(const Point& point) const {
   return out;
 }
 
+std::vector<bool> GpAxes::present(std::span<const double> candidate, const Point& fixed) const {
+  const Point point = point_of(candidate, fixed);
+  std::vector<double> key;
+  if (keeps_present_) {
+    for (const size_t d : deciding_) key.push_back(point[d]);
+    const auto known = present_.find(key);
+    if (known != present_.end()) return known->second;
+  }
+  std::vector<bool> out;
+  for (const double x : space_.with_conditions(point)) out.push_back(!std::isnan(x));
+  if (keeps_present_) {
+    if (present_.size() >= kMostKept) present_.clear();
+    present_.emplace(std::move(key), out);
+  }
+  return out;
+}
+
 std::vector<double> GpAxes::columns_of_candidate(std::span<const double> candidate,
                                                  const Point& fixed) const {
-  if (!has_conditions()) return {candidate.begin(), candidate.end()};
-  const Point point = space_.with_conditions(point_of(candidate, fixed));
-  std::vector<double> out = columns_of(point);
+  std::vector<double> out(candidate.begin(), candidate.end());
+  if (!has_conditions()) return out;
+  const std::vector<bool> applies = present(candidate, fixed);
   for (size_t a = 0; a < axes_.size(); ++a) {
-    // Exactly the candidate's, not what comes back from a number.
-    if (!std::isnan(point[axes_[a].dimension])) out[a] = candidate[a];
+    if (!applies[axes_[a].dimension])
+      out[a] = axes_[a].kind == GpAxis::kCategory ? kNoCategory : kMiddle;
+  }
+  for (const Condition& condition : conditions_) {
+    const bool holds =
+        std::ranges::any_of(condition.dimensions, [&](size_t d) { return applies[d]; });
+    out.push_back(holds ? 1 : 0);
   }
   return out;
 }
@@ -119,8 +147,8 @@ std::vector<double> GpAxes::columns_of_candidate(std::span<const double> candida
 std::vector<bool> GpAxes::applying(std::span<const double> candidate, const Point& fixed) const {
   std::vector<bool> out(axes_.size(), true);
   if (!has_conditions()) return out;
-  const Point point = space_.with_conditions(point_of(candidate, fixed));
-  for (size_t a = 0; a < axes_.size(); ++a) out[a] = !std::isnan(point[axes_[a].dimension]);
+  const std::vector<bool> applies = present(candidate, fixed);
+  for (size_t a = 0; a < axes_.size(); ++a) out[a] = applies[axes_[a].dimension];
   return out;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -68,9 +69,16 @@ class GpAxes {
     std::string when;
     std::vector<size_t> dimensions;
   };
+  /// Which dimensions apply. Thousands of candidates differ in few of the numbers that decide it, so
+  /// answers are kept where these numbers have steps.
+  std::vector<bool> present(std::span<const double> candidate, const Point& fixed) const;
+
   const Space& space_;
   std::vector<GpAxis> axes_;
   std::vector<Condition> conditions_;
+  std::vector<size_t> deciding_;  // dimensions
+  bool keeps_present_ = false;
+  mutable std::map<std::vector<double>, std::vector<bool>> present_;
   Point single_;  // the one value of each dimension that has one; NaN for the others
 };
 
