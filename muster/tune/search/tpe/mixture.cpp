@@ -250,7 +250,7 @@ void log_masses_plain(
 
 #if defined(__x86_64__)
 #define MUSTER_AVX2 [[gnu::target("avx2,fma")]]
-#define MUSTER_AVX512 [[gnu::target("avx512f,avx512dq,avx512vl,fma,prefer-vector-width=512")]]
+#define MUSTER_AVX512 [[gnu::target("avx512f,avx512dq,avx512vl,fma")]]
 MUSTER_AVX2 void log_mixture_avx2(const Mixture& mixture, double* out) {
   log_mixture_body(mixture, out);
 }
