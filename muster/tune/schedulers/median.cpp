@@ -12,7 +12,8 @@
 // Where Ray is left on purpose: a trial whose others are too few is not paused to let others have
 // its slot (min_time_slice); a trial's own score that is not finite counts for nothing, while Ray
 // has the NaN of a first report be the best for ever; its last report counts once in its mean, while
-// Ray books it again when the trial ends.
+// Ray books it again when the trial ends. Where Optuna is left: minimising is maximising mirrored,
+// also where an infinity is beside the percentile, and numpy's interpolation gives NaN for one of them.
 #include <algorithm>
 #include <cmath>
 #include <deque>

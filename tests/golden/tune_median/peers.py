@@ -72,7 +72,7 @@ def value_of(draw, quality, t, special, is_first):
     return round(quality * (1 - math.exp(-t / 5)) + draw.gauss(0, 0.1), 2)
 
 
-def sequence(seed, peer, mode, trials, special, skips, last_t=12):
+def sequence(seed, peer, mode, trials, special, skips, last_t=12, infinities=True):
     """Events of `trials` trials, four at once, and the peer's answers to the reports."""
     draw = random.Random(seed)
     events, answers, live, begun = [], [], {}, 0
@@ -86,7 +86,7 @@ def sequence(seed, peer, mode, trials, special, skips, last_t=12):
         t = live[trial][0] = live[trial][0] + (draw.randint(1, 4) if draw.random() < skips else 1)
         value = value_of(draw, live[trial][1], t, special, is_first)
         if value == "worst":
-            value = "-inf" if mode == "max" else "inf"
+            value = "nan" if not infinities else "-inf" if mode == "max" else "inf"
         events.append([trial, t, value])
         answers.append(peer.report(trial, t, value))
         state = "pruned" if answers[-1] == "S" else None
