@@ -58,7 +58,8 @@ std::string median_answers(const Json& a_case) {
 }
 
 TEST(MedianGolden, EveryVerdictIsRaysOrOptunas) {
-  for (const Json& a_case : test::read_golden("tune_median").at("cases")) {
+  const Json golden = test::read_golden("tune_median");
+  for (const Json& a_case : golden.at("cases")) {
     const std::string expected = a_case.at("answers");
     EXPECT_EQ(median_answers(a_case), expected) << a_case.at("rule") << a_case.at("options");
     EXPECT_GT(std::ranges::count(expected, 'C'), 100);

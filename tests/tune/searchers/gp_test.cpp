@@ -171,7 +171,7 @@ TEST(GpSearcher, WhatWasTriedIsNotTriedAgainWhileThereIsMore) {
   std::ranges::sort(modelled);
   EXPECT_EQ(std::ranges::adjacent_find(modelled), modelled.end());
   std::ranges::sort(points);
-  EXPECT_EQ(std::ranges::unique(points).begin() - points.begin(), 15)
+  EXPECT_EQ(std::unique(points.begin(), points.end()) - points.begin(), 15)
       << "then again, from the best";
 }
 

@@ -86,15 +86,6 @@ TEST(TpeGolden, LogDensitiesAreThoseOfTheObservationsThatAreLeftInAnyOrder) {
   }
 }
 
-/// The share of sorted `sample` that is below `value`, with half of what equals it.
-double share(const Row& sample, double value) {
-  const double slack = 1e-8 * std::max(1.0, std::abs(value));
-  const auto low = std::ranges::lower_bound(sample, value - slack);
-  const auto high = std::ranges::upper_bound(sample, value + slack);
-  const auto below = static_cast<double>((low - sample.begin()) + (high - sample.begin())) / 2;
-  return below / static_cast<double>(sample.size());
-}
-
 TEST(TpeGolden, DrawsHaveTheQuantilesOfOptunas) {
   const auto count = tpe_golden().at("draws").get<size_t>();
   // Of the difference of two shares, four standard deviations.
