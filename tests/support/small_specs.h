@@ -20,6 +20,7 @@ std::string small_spec(const Entry& entry) {
                                                             {"reduction_factor", "3"},
                                                             {"perturbation_interval", "2"},
                                                             {"startup", "6"},
+                                                            {"samples", "32"},
                                                             {"population", "4"},
                                                             {"min_samples_required", "2"},
                                                             {"n_startup_trials", "2"}};
