@@ -11,6 +11,11 @@
 
 namespace muster::test {
 
+template <class Entry>
+bool has_option(const Entry& entry, std::string_view name) {
+  return std::ranges::any_of(entry.params, [&](const auto& p) { return p.name == name; });
+}
+
 /// "asha:max_t=9,grace_period=1,reduction_factor=3": the entry with such of these options as it has,
 /// so that it acts within nine steps of a few dozen trials.
 template <class Entry>
@@ -25,9 +30,7 @@ std::string small_spec(const Entry& entry) {
                                                             {"min_samples_required", "2"},
                                                             {"n_startup_trials", "2"}};
   std::vector<std::string> options;
-  const auto has = [&](std::string_view name) {
-    return std::ranges::any_of(entry.params, [&](const auto& p) { return p.name == name; });
-  };
+  const auto has = [&](std::string_view name) { return has_option(entry, name); };
   for (const auto& [name, value] : kSmall) {
     // Who has both has them for two rules, and refuses them together.
     if (name == std::string_view("n_startup_trials") && has("min_samples_required")) continue;

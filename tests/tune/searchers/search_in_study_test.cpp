@@ -121,9 +121,7 @@ std::string test_name(const ::testing::TestParamInfo<SearchInStudy::ParamType>& 
 std::vector<std::string> searcher_specs() {
   std::vector<std::string> all;
   for (const std::string& name : searchers().names()) {
-    const auto& params = searchers().at(name).params;
-    const bool is_slow =
-        std::ranges::any_of(params, [](const Param& p) { return p.name == "samples"; });
+    const bool is_slow = test::has_option(searchers().at(name), "samples");
     const std::string few = is_slow ? "samples=32," : "";
     if (!is_slow) all.push_back(name);
     all.push_back(name + ":" + few + "max_concurrent=3,batch=true");

@@ -13,6 +13,7 @@
 
 #include "tests/support/error_of.h"
 #include "tests/support/numbers.h"
+#include "tests/support/small_specs.h"
 
 namespace muster::tune {
 
@@ -101,10 +102,8 @@ class SearcherContract : public ::testing::TestWithParam<std::string> {
   }
   const Space& space() const { return entry().enumerates ? finite_space() : any_space(); }
   std::unique_ptr<Searcher> make(uint64_t seed = 1) const {
-    const auto& params = entry().params;
     ParamValues few;  // for who looks among many points: under a sanitizer that takes minutes
-    if (std::ranges::any_of(params, [](const Param& p) { return p.name == "samples"; }))
-      few["samples"] = "32";
+    if (test::has_option(entry(), "samples")) few["samples"] = "32";
     return entry().make({.space = space(), .seed = seed, .num_samples = kContractTrials}, few);
   }
   Point open() const { return Point(space().dimensions().size(), kNan); }
