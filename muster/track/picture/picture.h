@@ -63,6 +63,7 @@ struct TextCommand {
   double size = 11;
   bool bold = false;
   Anchor anchor = Anchor::kStart;
+  bool halo = false;  ///< an edge in the page's colour, for words over lines
 };
 
 using DrawCommand = std::variant<LineCommand, BoxCommand, MarkCommand, TextCommand>;

@@ -130,6 +130,11 @@ void Canvas::draw(const TextCommand& words) {
   c_.text_extents(cairo_, words.text.c_str(), &extents);
   constexpr double kShares[] = {0, 0.5, 1};
   const double left = words.x - kShares[static_cast<size_t>(words.anchor)] * extents.x_advance;
+  if (words.halo) {
+    c_.move_to(cairo_, left, words.y);
+    c_.text_path(cairo_, words.text.c_str());
+    stroke(Ink::kPage, 3);
+  }
   use(words.ink);
   c_.move_to(cairo_, left, words.y);
   c_.show_text(cairo_, words.text.c_str());

@@ -148,7 +148,8 @@ std::string words_svg(const TextCommand& words) {
             concat('f',
                    number_of(words.ink),
                    kAnchors[static_cast<size_t>(words.anchor)],
-                   words.bold ? " bold" : ""))
+                   words.bold ? " bold" : "",
+                   words.halo ? concat(" halo l", number_of(Ink::kPage)) : ""))
       .with("x", words.x)
       .with("y", words.y);
   if (words.size != 11) text.with("font-size", words.size);
@@ -176,7 +177,8 @@ std::string picture_style() {
       "svg text{font-family:system-ui,\"Segoe UI\",Roboto,\"DejaVu Sans\",sans-serif}\n"
       "svg .bold{font-weight:600}.mid{text-anchor:middle}.end{text-anchor:end}\n"
       ".l{fill:none;stroke-linejoin:round;stroke-linecap:round}\n"
-      ".dash{stroke-dasharray:2 3}.edge{stroke-width:.8}.crisp{shape-rendering:crispEdges}\n",
+      ".halo{paint-order:stroke;stroke-width:3px;stroke-linejoin:round}.dash{stroke-dasharray:2 "
+      "3}.edge{stroke-width:.8}.crisp{shape-rendering:crispEdges}\n",
       ink_rules(&light_rgb),
       "@media (prefers-color-scheme:dark){\n",
       ink_rules(&dark_rgb),

@@ -13,7 +13,7 @@ using track::Shape;
 
 namespace {
 
-constexpr double kChartTop = 56, kChartBottom = 40, kChartRight = 12;
+constexpr double kChartTop = 60, kChartBottom = 40, kChartRight = 12;
 constexpr double kWidestLabel = 96;  // of a category
 constexpr double kLabelRoom = 10;    // between labels
 
@@ -97,7 +97,7 @@ void Chart::legend(std::span<const LegendEntry> entries) {
   for (size_t i = entries.size(); i-- > 0;) {
     const LegendEntry& entry = entries[i];
     const double width = track::text_width(entry.words);
-    text(legend_right_, top_ - 10, entry.words, Anchor::kEnd);
+    text(legend_right_ - width, top_ - 10, entry.words);
     add(track::MarkCommand{
         .x = legend_right_ - width - 8, .y = top_ - 14, .shape = entry.shape, .ink = entry.ink});
     legend_right_ -= width + 26;
@@ -106,7 +106,7 @@ void Chart::legend(std::span<const LegendEntry> entries) {
 
 void Chart::scale_legend(const std::string& low, const std::string& high) {
   constexpr double kBarWidth = 6, kBarHeight = 9;
-  text(legend_right_, 18, high, Anchor::kEnd);
+  text(legend_right_ - track::text_width(high), 18, high);
   double at = legend_right_ - track::text_width(high) - 6 - track::kScaleInks * kBarWidth;
   text(at - 6, 18, low, Anchor::kEnd);
   for (int i = 0; i < track::kScaleInks; ++i, at += kBarWidth) {
@@ -124,8 +124,9 @@ void Chart::note(const std::string& words) {
   text(0, 33, track::cut_text(words, picture_.width()), Anchor::kStart, Ink::kDim);
 }
 
-void Chart::text(double x, double y, std::string words, Anchor anchor, Ink ink) {
-  add(track::TextCommand{.x = x, .y = y, .text = std::move(words), .ink = ink, .anchor = anchor});
+void Chart::text(double x, double y, std::string words, Anchor anchor, Ink ink, bool halo) {
+  add(track::TextCommand{
+      .x = x, .y = y, .text = std::move(words), .ink = ink, .anchor = anchor, .halo = halo});
 }
 
 void Chart::line(double x1, double y1, double x2, double y2, Ink ink, double width) {

@@ -65,7 +65,8 @@ class Chart {
             double y,
             std::string words,
             track::Anchor anchor = track::Anchor::kStart,
-            track::Ink ink = track::Ink::kText);
+            track::Ink ink = track::Ink::kText,
+            bool halo = false);
   void line(double x1, double y1, double x2, double y2, track::Ink ink, double width = 1);
 
   track::Picture take() && { return std::move(picture_); }

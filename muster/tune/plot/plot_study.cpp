@@ -124,7 +124,8 @@ std::vector<size_t> varying_parameters(const PlotStudy& study) {
   const auto add = [&](size_t p) {
     if (!study.axes[p].is_constant() && std::ranges::find(out, p) == out.end()) out.push_back(p);
   };
-  for (const Importance& share : study.importance) {
+  const bool known = study.importance_of >= kFewBestTrials;
+  for (const Importance& share : known ? study.importance : std::vector<Importance>()) {
     for (size_t p = 0; p < study.axes.size(); ++p) {
       if (study.axes[p].name() == share.parameter) add(p);
     }

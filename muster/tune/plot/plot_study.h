@@ -48,7 +48,10 @@ std::vector<size_t> shown_trials(const PlotStudy& study, size_t most);
 /// "500 of 10,000 trials are drawn: the best 125 and every 27th other"; "" if all are.
 std::string thinned_note(const PlotStudy& study, size_t drawn);
 
-/// Parameters that differ between trials, most important first, else as declared.
+inline constexpr size_t kFewBestTrials = 5;  ///< importance of fewer says little, as Optuna has it
+
+/// Parameters that differ between trials: most important first, if that says something, else as
+/// declared.
 std::vector<size_t> varying_parameters(const PlotStudy& study);
 
 /// "trial 12: loss 0.31".

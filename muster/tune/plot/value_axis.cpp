@@ -148,7 +148,7 @@ void ValueAxis::keep_few(const std::set<double>& distinct) {
   if (!whole_ || distinct.size() < 2 || distinct.size() > kFewNumbers) return;
   const std::vector<double> numbers(distinct.begin(), distinct.end());
   for (size_t i = 1; i < numbers.size(); ++i) {
-    const double gap = place(numbers[i]) - place(numbers[i - 1]);
+    const double gap = at(numbers[i]) - at(numbers[i - 1]);
     if (gap * 2 * static_cast<double>(numbers.size()) < 1) return;
   }
   few_ = numbers;
@@ -182,10 +182,10 @@ std::optional<double> ValueAxis::place(const Value& value) const {
     return (static_cast<double>(slot->second) + 0.5) / static_cast<double>(categories_.size());
   }
   if (!is_usable(value)) return std::nullopt;
-  return place(value.as_double());
+  return at(value.as_double());
 }
 
-double ValueAxis::place(double number) const { return std::clamp(scale_.place(number), 0.0, 1.0); }
+double ValueAxis::at(double number) const { return std::clamp(scale_.place(number), 0.0, 1.0); }
 
 double ValueAxis::slot() const {
   return is_category() ? 1 / static_cast<double>(categories_.size()) : 0;
@@ -195,14 +195,14 @@ std::vector<AxisTick> ValueAxis::ticks(int most) const {
   std::vector<AxisTick> out;
   for (size_t i = 0; i < categories_.size(); ++i)
     out.push_back({(static_cast<double>(i) + 0.5) * slot(), categories_[i]});
-  for (const double number : few_) out.push_back({place(number), shortest(number)});
+  for (const double number : few_) out.push_back({at(number), shortest(number)});
   if (is_category() || !few_.empty()) return out;
   std::vector<double> ticks = scale_.log ? log_ticks(scale_.lo, scale_.hi, most)
                                          : track::nice_ticks(scale_.lo, scale_.hi, most);
   if (whole_) std::erase_if(ticks, [](double tick) { return tick != std::floor(tick); });
   const auto labels = track::tick_labels(ticks);
   for (size_t i = 0; i < ticks.size(); ++i)
-    out.push_back({place(ticks[i]), scale_.log ? log_label(ticks[i]) : labels[i]});
+    out.push_back({at(ticks[i]), scale_.log ? log_label(ticks[i]) : labels[i]});
   return out;
 }
 

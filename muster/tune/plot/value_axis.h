@@ -40,7 +40,7 @@ class ValueAxis {
 
   /// 0 … 1; nothing for a value that is none, and for a number that is not finite.
   std::optional<double> place(const Value& value) const;
-  double place(double number) const;
+  double at(double number) const;
 
   /// At most `most`, or all categories; rising.
   std::vector<AxisTick> ticks(int most) const;

@@ -40,11 +40,12 @@ std::vector<size_t> contour_parameters(const PlotStudy& study) {
   return parameters;
 }
 
-/// Cells of one colour beside each other are one box; where no trial is near there is none.
+/// Cells of one colour beside each other are one box; where no trial is near there is none. Edges are
+/// whole, so that neighbours have the same.
 void draw_field(Chart& chart, const SmoothField& field) {
   for (int row = 0; row < field.rows(); ++row) {
-    const double bottom = chart.py(static_cast<double>(row) / field.rows());
-    const double top = chart.py(static_cast<double>(row + 1) / field.rows());
+    const double bottom = std::round(chart.py(static_cast<double>(row) / field.rows()));
+    const double top = std::round(chart.py(static_cast<double>(row + 1) / field.rows()));
     for (int from = 0, to = 0; from < field.columns(); from = to) {
       const Ink ink =
           std::isnan(field.at(from, row)) ? Ink::kNone : track::scale_ink(field.at(from, row));
@@ -53,8 +54,8 @@ void draw_field(Chart& chart, const SmoothField& field) {
         if ((std::isnan(value) ? Ink::kNone : track::scale_ink(value)) != ink) break;
       }
       if (ink == Ink::kNone) continue;
-      const double left = chart.px(static_cast<double>(from) / field.columns());
-      const double right = chart.px(static_cast<double>(to) / field.columns());
+      const double left = std::round(chart.px(static_cast<double>(from) / field.columns()));
+      const double right = std::round(chart.px(static_cast<double>(to) / field.columns()));
       chart.add(track::BoxCommand{.x = left,
                                   .y = top,
                                   .width = right - left,

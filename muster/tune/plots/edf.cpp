@@ -34,7 +34,7 @@ std::vector<track::Picture> draw_edf(const PlotStudy& study, const PlotOptions&)
   std::vector<track::Point> points = {{chart.left(), chart.bottom()}};
   for (size_t i = 0; i < results.size(); ++i) {
     if (i + 1 < results.size() && results[i + 1] == results[i]) continue;
-    const double at = chart.px(x.place(results[i]));
+    const double at = chart.px(x.at(results[i]));
     const double share = static_cast<double>(i + 1) / static_cast<double>(results.size());
     // A step that is less than half a pixel from the last is drawn with the next one.
     if (at - points.back().x < 0.5 && points.size() > 1 && i + 1 < results.size()) continue;
@@ -50,6 +50,6 @@ std::vector<track::Picture> draw_edf(const PlotStudy& study, const PlotOptions&)
 }  // namespace
 
 extern constinit const PlotEntry edf_entry{
-    "edf", "which share of the trials came to which result", 36, &draw_edf};
+    "edf", "which share of the trials came to which result", 33, &draw_edf};
 
 }  // namespace muster::tune

@@ -25,11 +25,11 @@ std::vector<track::Point> best_line(const PlotStudy& study,
     const Mode mode = study.facts.mode;
     if (!std::isnan(best) && score_of(result, mode) <= score_of(best, mode)) continue;
     const double x = chart.px(static_cast<double>(i) / last);
-    if (!std::isnan(best)) points.push_back({x, chart.py(y.place(best))});
-    points.push_back({x, chart.py(y.place(result))});
+    if (!std::isnan(best)) points.push_back({x, chart.py(y.at(best))});
+    points.push_back({x, chart.py(y.at(result))});
     best = result;
   }
-  if (!std::isnan(best)) points.push_back({chart.right(), chart.py(y.place(best))});
+  if (!std::isnan(best)) points.push_back({chart.right(), chart.py(y.at(best))});
   return points;
 }
 
@@ -69,14 +69,14 @@ std::vector<track::Picture> draw_history(const PlotStudy& study, const PlotOptio
                study,
                i,
                chart.px(static_cast<double>(i) / last),
-               none ? chart.bottom() - 5 : chart.py(y.place(study.results[i])),
+               none ? chart.bottom() - 5 : chart.py(y.at(study.results[i])),
                track::series_ink(0));
   }
   chart.add(track::LineCommand{
       .points = best_line(study, chart, y), .ink = track::series_ink(1), .width = 2});
   if (study.best) {
     chart.add(track::MarkCommand{.x = chart.px(static_cast<double>(*study.best) / last),
-                                 .y = chart.py(y.place(study.results[*study.best])),
+                                 .y = chart.py(y.at(study.results[*study.best])),
                                  .shape = track::Shape::kDiamond,
                                  .ink = track::series_ink(1),
                                  .outlined = true,

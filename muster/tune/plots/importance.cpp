@@ -9,7 +9,6 @@ namespace muster::tune {
 namespace {
 
 constexpr size_t kMostBars = 20;
-constexpr size_t kFewBestTrials = 5;  // as `muster study importance` has it
 constexpr double kBarRow = 22;
 
 std::vector<track::Picture> draw_importance(const PlotStudy& study, const PlotOptions&) {

@@ -33,7 +33,7 @@ void draw_curve(Chart& chart,
                 const ValueAxis& x,
                 const ValueAxis& y) {
   const auto at = [&](const track::Point& point) {
-    return track::Point{chart.px(x.place(point.x)), chart.py(y.place(point.y))};
+    return track::Point{chart.px(x.at(point.x)), chart.py(y.at(point.y))};
   };
   const bool best = study.best == trial;
   const Ink ink = track::scale_ink(study.merits[trial]);

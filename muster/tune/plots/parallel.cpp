@@ -26,11 +26,7 @@ class Parallel {
         metric_(metric),
         chart_(kWideWidth, kParallelHeight, "Parallel coordinates") {
     chart_.set_box(70, 90, 76, 24);
-    for (const size_t parameter : parameters) {
-      has_gaps_ |= std::ranges::any_of(study.trials, [&](const TrialHistory& trial) {
-        return trial.values[parameter].is_none();
-      });
-    }
+    for (const size_t parameter : parameters) has_gaps_ = has_gaps_ || has_gaps(parameter);
   }
 
   track::Picture draw() && {
@@ -56,7 +52,7 @@ class Parallel {
   double axis_y(double place) const { return foot() - place * (foot() - chart_.top()); }
 
   void draw_trial(size_t i, double opacity) {
-    std::vector<track::Point> points = {{axis_x(0), axis_y(metric_.place(study_.results[i]))}};
+    std::vector<track::Point> points = {{axis_x(0), axis_y(metric_.at(study_.results[i]))}};
     for (size_t p = 0; p < parameters_.size(); ++p) {
       const auto place = study_.axes[parameters_[p]].place(study_.trials[i].values[parameters_[p]]);
       points.push_back({axis_x(p + 1), place ? axis_y(*place) : chart_.bottom()});
@@ -85,10 +81,19 @@ class Parallel {
       chart_.text(at == 0 ? x - 6 : x + 6,
                   y + 4,
                   track::cut_text(ticks[i].label, room),
-                  at == 0 ? Anchor::kEnd : Anchor::kStart);
+                  at == 0 ? Anchor::kEnd : Anchor::kStart,
+                  Ink::kText,
+                  /*halo=*/true);
     }
-    if (has_gaps_ && at > 0)
-      chart_.text(x + 6, chart_.bottom() + 4, "not set", Anchor::kStart, Ink::kDim);
+    if (at > 0 && has_gaps(parameters_[at - 1]))
+      chart_.text(x + 6, chart_.bottom() + 4, "not set", Anchor::kStart, Ink::kDim, true);
+  }
+
+  /// Some trials do not have it.
+  bool has_gaps(size_t parameter) const {
+    return std::ranges::any_of(study_.trials, [&](const TrialHistory& trial) {
+      return trial.values[parameter].is_none();
+    });
   }
 
   const PlotStudy& study_;

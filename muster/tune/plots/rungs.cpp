@@ -13,6 +13,8 @@ namespace {
 using track::Ink;
 using track::Shape;
 
+constexpr double kRungsHeight = 230;
+
 /// A part of a bar, from below.
 struct RungPart {
   int64_t RungCount::*count;
@@ -48,11 +50,11 @@ void draw_bar(Chart& chart, const RungCount& rung, double from, double to, doubl
 std::vector<track::Picture> draw_rungs(const PlotStudy& study, const PlotOptions&) {
   const std::vector<RungCount> rungs = rung_counts(study);
   const std::string title = "Rungs";
-  if (rungs.empty()) return {empty_chart(title, "No trial has reported a step yet.")};
+  if (rungs.empty()) return {empty_chart(title, "No trial has reported a step yet.", kWideWidth)};
   int64_t came = 1;
   for (const RungCount& rung : rungs) came = std::max(came, rung.came);
   const double most = 1.12 * static_cast<double>(came);  // room for the numbers
-  Chart chart(kHalfWidth, kChartHeight, title);
+  Chart chart(kWideWidth, kRungsHeight, title);
   chart.note("how many trials came to each step, and how many went on");
   ChartAxis x{.title = "step"}, y{.title = "trials"};
   for (size_t i = 0; i < rungs.size(); ++i)

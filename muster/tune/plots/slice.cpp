@@ -52,7 +52,7 @@ track::Picture one_slice(const PlotStudy& study,
                study,
                i,
                chart.px(spread(*place, x.slot(), i)),
-               chart.py(y.place(study.results[i])),
+               chart.py(y.at(study.results[i])),
                track::scale_ink(0.1 + 0.9 * static_cast<double>(i) / last));
   }
   return std::move(chart).take();

@@ -98,5 +98,20 @@ TEST_F(StudyPlot, LeavesTheStudyAloneAndNeedsNoRightToWriteIt) {
   EXPECT_EQ(read_file(file()), before);
 }
 
+TEST_F(StudyPlot, WorksBesideATunerThatHoldsTheStudyAndWritesToIt) {
+  tune::Space space = test::small_space();
+  const tune::TunerLock lock(file(), "fashion");
+  const auto storage = tune::open_storage(file(), space, test::description_of(space));
+  test::EventMaker make(space, static_cast<int64_t>(storage->events().size()) + 1);
+  std::string said;
+  storage->transact([&](std::vector<tune::Event>) -> std::span<const tune::Event> {
+    said = plot({"--json"});  // within the tuner's transaction
+    return {};
+  });
+  EXPECT_EQ(parse_json(said, "out")["trials"], 3);
+  storage->append({{make.added(3)}});
+  EXPECT_EQ(parse_json(plot({"--json"}), "out")["trials"], 4);
+}
+
 }  // namespace
 }  // namespace muster::cli

@@ -79,7 +79,7 @@ std::vector<Command> commands_of(const track::Picture& picture, int64_t item = -
     const Command* one = std::get_if<Command>(&command);
     if (one == nullptr) continue;
     if constexpr (requires { one->item; }) {
-      if (item == -2 ? one->item < 0 : one->item != item) continue;
+      if (item == -2 ? one->item >= 0 : one->item != item) continue;
     }
     out.push_back(*one);
   }

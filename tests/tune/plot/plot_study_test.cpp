@@ -74,6 +74,9 @@ TEST(PlotStudy, TakesParametersThatDifferByTheirImportance) {
   PlotInput input = small_study();
   EXPECT_THAT(varying_parameters(plot_study(input)), ElementsAre(0, 1, 2)) << "epochs is constant";
   input.importance = {{"optimizer", 0.7}, {"lr", 0.3}};
+  input.importance_of = 4;
+  EXPECT_THAT(varying_parameters(plot_study(input)), ElementsAre(0, 1, 2)) << "too few to say";
+  input.importance_of = 5;
   EXPECT_THAT(varying_parameters(plot_study(input)), ElementsAre(2, 0, 1));
 }
 
@@ -131,6 +134,15 @@ TEST(SmoothField, IsTheWeightedMeanNearbyAndNothingFarAway) {
   two.smooth();
   EXPECT_LT(two.at(0, 0), 0.01);
   EXPECT_GT(two.at(2, 0), 0.99);
+}
+
+TEST(SmoothField, LetsACategorySayNothingOfAnother) {
+  SmoothField field(2, 1, 2, 0);
+  field.add(0.25, 0.5, 0);
+  field.add(0.75, 0.5, 1);
+  field.smooth();
+  EXPECT_EQ(field.at(0, 0), 0);
+  EXPECT_EQ(field.at(1, 0), 1);
 }
 
 }  // namespace

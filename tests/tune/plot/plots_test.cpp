@@ -44,8 +44,8 @@ TEST(HistoryPlot, HasEachTrialAtItsResultAndTheBestSoFar) {
   const auto axis = bottom_axis(pictures[0]);
   const double left = axis.points[0].x, right = axis.points[1].x, bottom = axis.points[0].y;
   EXPECT_EQ(bottom, 250) << "290 high, 40 below";
-  // Results are 0.1 … 0.8 with 4 % of 0.7 as room: 0.072 … 0.828 on 56 … 250.
-  const auto y = [&](double result) { return 250 - (result - 0.072) / 0.756 * 194; };
+  // Results are 0.1 … 0.8 with 4 % of 0.7 as room: 0.072 … 0.828 on 60 … 250.
+  const auto y = [&](double result) { return 250 - (result - 0.072) / 0.756 * 190; };
   const auto marks = commands_of<MarkCommand>(pictures[0], 0);
   ASSERT_THAT(marks, SizeIs(1));
   EXPECT_EQ(marks[0].shape, Shape::kDot);
@@ -79,7 +79,9 @@ TEST(HistoryPlot, RisesWhereHigherIsBetter) {
   const auto pictures = draw("history", plot_study(input));
   EXPECT_TRUE(says(pictures[0], "higher is better"));
   for (const LineCommand& line : commands_of<LineCommand>(pictures[0])) {
-    if (line.width == 2) EXPECT_GT(line.points.front().y, line.points.back().y);
+    if (line.width == 2) {
+      EXPECT_GT(line.points.front().y, line.points.back().y);
+    }
   }
 }
 
@@ -187,8 +189,8 @@ TEST(EdfPlot, RisesToOneOverCompletedTrials) {
     if (line.width != 2) continue;
     // From 0 to a half at 0.1, to one at 0.4.
     ASSERT_THAT(line.points, SizeIs(6));
-    EXPECT_NEAR(line.points[2].y, (56 + 250) / 2., 1e-9);
-    EXPECT_NEAR(line.points[4].y, 56, 1e-9);
+    EXPECT_NEAR(line.points[2].y, (60 + 250) / 2., 1e-9);
+    EXPECT_NEAR(line.points[4].y, 60, 1e-9);
   }
 }
 
