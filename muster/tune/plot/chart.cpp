@@ -15,7 +15,9 @@ namespace {
 
 constexpr double kChartTop = 60, kChartBottom = 40, kChartRight = 12;
 constexpr double kWidestLabel = 96;  // of a category
-constexpr double kLabelRoom = 10;    // between labels
+constexpr double kGoldenShare = 0.6180339887498949;
+constexpr size_t kManyMarks = 600;  // are smaller
+constexpr double kLabelRoom = 10;   // between labels
 
 /// So many labels beside each other touch: every which one fits.
 size_t label_stride(std::span<const AxisTick> ticks, double length, bool across) {
@@ -133,6 +135,12 @@ void Chart::line(double x1, double y1, double x2, double y2, Ink ink, double wid
   add(track::LineCommand{.points = {{x1, y1}, {x2, y2}}, .ink = ink, .width = width});
 }
 
+double spread(double place, double slot, size_t trial) {
+  // Multiples of the golden ratio lie apart.
+  const double at = std::fmod(static_cast<double>(trial) * kGoldenShare, 1.0) - 0.5;
+  return place + 0.6 * slot * at;
+}
+
 void result_legend(Chart& chart, const PlotStudy& study) {
   double low = NAN, high = NAN;
   for (const double result : study.results) {
@@ -148,13 +156,14 @@ void result_legend(Chart& chart, const PlotStudy& study) {
 
 void trial_mark(Chart& chart, const PlotStudy& study, size_t trial, double x, double y, Ink ink) {
   track::MarkCommand mark{.x = x, .y = y, .ink = ink, .item = static_cast<int64_t>(trial)};
+  if (study.shown.size() > kManyMarks) mark.radius = 2;
   const TrialState state = study.trials[trial].state;
   if (std::isnan(study.results[trial])) {
     mark.shape = Shape::kCross;
     mark.ink = state == TrialState::kFailed || is_over(state) ? Ink::kBad : Ink::kDim;
   } else if (state != TrialState::kComplete) {
     mark.shape = Shape::kRing;
-    mark.radius = 2.5;
+    mark.radius -= 0.5;
   }
   chart.add(mark);
 }

@@ -80,6 +80,10 @@ class Chart {
   double legend_right_;
 };
 
+/// Trials of one category beside each other: `place` moved within 0.6 of the category's `slot`, the
+/// same each time; itself where the slot is 0.
+double spread(double place, double slot, size_t trial);
+
 /// The legend of a colour by the trial's result: worst to best.
 void result_legend(Chart& chart, const PlotStudy& study);
 

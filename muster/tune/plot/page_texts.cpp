@@ -18,12 +18,13 @@ p{margin:4px 0;overflow-wrap:anywhere}.dim{color:var(--soft)}
 @media (max-width:760px){.panels{grid-template-columns:minmax(0,1fr)}}
 .best{columns:2 340px;column-gap:40px;margin:8px 0 0}
 .best div{display:flex;gap:16px;justify-content:space-between;border-bottom:1px solid var(--edge);padding:3px 0;break-inside:avoid}
-.best dt{color:var(--soft)}.best dd,td{overflow-wrap:anywhere;font-family:ui-monospace,"DejaVu Sans Mono",monospace;font-size:13px}
-.best dd{margin:0;text-align:right}
+.best dt{color:var(--soft)}.best dd,td{font-family:ui-monospace,"DejaVu Sans Mono",monospace;font-size:13px}
+.best dd{margin:0;text-align:right;overflow-wrap:anywhere}
 .scroll{overflow:auto;max-height:640px;border:1px solid var(--edge);border-radius:8px}
 table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums;width:100%}
 th{position:sticky;top:0;background:var(--tile);color:var(--soft);font-weight:500;text-align:left;white-space:nowrap}
-th,td{padding:4px 12px;border-bottom:1px solid var(--edge)}td.n{text-align:right}td.r{min-width:180px}
+th,td{padding:4px 12px;border-bottom:1px solid var(--edge)}td.n{text-align:right}
+td{white-space:nowrap;max-width:360px;overflow:hidden;text-overflow:ellipsis}
 .js th{cursor:pointer}th[aria-sort=ascending]::after{content:" \2191"}th[aria-sort=descending]::after{content:" \2193"}
 tr.hot td{background:var(--hot)}
 .js [data-item]{cursor:pointer}path.l.hot{stroke-width:3.5;opacity:1;stroke:var(--ink)}

@@ -26,6 +26,13 @@ std::optional<track::Point> place_in(const PlotStudy& study, size_t trial, size_
   return track::Point{*a, *b};
 }
 
+/// The same where categories leave room for trials beside each other.
+track::Point spread_in(const PlotStudy& study, size_t trial, size_t x, size_t y, track::Point at) {
+  // Two sequences, so that trials of two categories do not lie on a line.
+  return {spread(at.x, study.axes[x].slot(), trial),
+          spread(at.y, study.axes[y].slot(), trial * trial)};
+}
+
 /// So many that each category has the same number of them.
 int cells_along(int wanted, size_t slots) { return slots == 0 ? wanted : static_cast<int>(slots); }
 
@@ -85,16 +92,17 @@ track::Picture one_contour(const PlotStudy& study, size_t x, size_t y) {
   field.smooth();
   draw_field(chart, field);
   for (const size_t i : trials) {
-    const auto at = place_in(study, i, x, y);
+    const auto place = place_in(study, i, x, y);
     const bool waits = std::isnan(study.merits[i]) && !is_over(study.trials[i].state);
-    if (!at || waits) continue;
+    if (!place || waits) continue;
+    const track::Point at = spread_in(study, i, x, y, *place);
     if (std::isnan(study.merits[i])) {
-      trial_mark(chart, study, i, chart.px(at->x), chart.py(at->y), Ink::kBad);
+      trial_mark(chart, study, i, chart.px(at.x), chart.py(at.y), Ink::kBad);
       continue;
     }
     chart.add(
-        track::MarkCommand{.x = chart.px(at->x),
-                           .y = chart.py(at->y),
+        track::MarkCommand{.x = chart.px(at.x),
+                           .y = chart.py(at.y),
                            .shape = study.best == i ? track::Shape::kDiamond : track::Shape::kDot,
                            .ink = track::scale_ink(study.merits[i]),
                            .radius = 3.2,

@@ -13,14 +13,6 @@ using track::Ink;
 
 constexpr size_t kMostSlices = 24;        // unless named
 constexpr size_t kMarksOfSlices = 24000;  // of all together
-constexpr double kGoldenShare = 0.6180339887498949;
-
-/// Trials of one category beside each other: the place moved within 0.6 of the category, the same
-/// each time (multiples of the golden ratio lie apart).
-double spread(double place, double slot, size_t trial) {
-  const double at = std::fmod(static_cast<double>(trial) * kGoldenShare, 1.0) - 0.5;
-  return place + 0.6 * slot * at;
-}
 
 /// "31 of 60 trials have it".
 std::string presence_note(const PlotStudy& study, size_t parameter) {
