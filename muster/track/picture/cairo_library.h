@@ -13,7 +13,8 @@ struct CairoLibrary {
 #define MUSTER_CAIRO_FUNCTIONS(F)                                                             \
   F(image_surface_create)                                                                     \
   F(create)                                                                                   \
-  F(destroy) F(surface_destroy) F(scale) F(set_line_cap) F(set_line_join) F(set_source_rgba)  \
+  F(destroy)                                                                                  \
+  F(surface_destroy) F(scale) F(set_line_cap) F(set_line_join) F(set_source_rgba)             \
       F(set_line_width) F(stroke) F(fill) F(fill_preserve) F(set_dash) F(set_antialias)       \
           F(rectangle) F(move_to) F(line_to) F(close_path) F(new_sub_path) F(new_path) F(arc) \
               F(select_font_face) F(set_font_size) F(text_extents) F(show_text) F(text_path)  \
