@@ -35,8 +35,7 @@ ROOMS = {
         "schedule": ["space", "trial"], "schedulers": ["space", "trial", "schedule"],
         "core": ["space", "trial", "search", "schedule"],
         "storage": ["space", "trial", "core"], "files": ["space", "trial", "core"],
-        "machine": ["space", "trial", "core"],
-        "execute": ["space", "trial", "core", "machine"],
+        "machine": ["space", "trial", "core"], "execute": ["space", "trial", "core", "machine"],
         "executors": ["space", "trial", "core", "machine", "execute"],
         "views": ["space", "trial", "core", "storage"],
         "plot": ["space", "trial", "schedule", "core", "storage", "views"],
@@ -89,7 +88,7 @@ CLI = {
 OUTSIDE = {
     "cli": ["muster"],
     "examples": ["muster"],
-    "benchmarks": ["muster"],
+    "benchmarks": ["muster", "tests/tune"],  # the simulator of studies
     "tests": ["muster", "cli", "examples"],
 }
 # What a user of the installed library would write: no header but muster/<room>.h.

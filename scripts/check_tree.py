@@ -76,7 +76,7 @@ def listed_parameters_have_help(build):
 
 def no_gloo_class_is_ours(build):
     """Debian's gloo headers and the wheel's gloo are years apart: a class of ours that derives from one of gloo's would
-    have the old layout. See DESIGN, LibTorch."""
+    have the old layout."""
     libraries = sorted((build / "muster").glob("*.a"))
     if not libraries:
         yield f"no libraries in {build / 'muster'}"

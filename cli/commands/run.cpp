@@ -15,6 +15,7 @@
 
 #include "cli/command.h"
 #include "cli/line/run_flags.h"
+#include "cli/screen/said_once.h"
 
 namespace muster::cli {
 namespace {
@@ -34,6 +35,7 @@ class RunOutput : public launch::JobObserver {
 
   void on_line(int64_t rank, launch::Stream stream, std::string_view line) override {
     if (!shown_.empty() && !shown_.contains(rank)) return;
+    if (stream == launch::Stream::kErr && !said_.is_new(rank, line)) return;
     std::string text;
     if (prefix_) {
       const std::string number = std::to_string(rank);
@@ -48,19 +50,33 @@ class RunOutput : public launch::JobObserver {
     if (const auto event = track::parse_progress_line(json_line)) bar_.update(*event);
   }
 
-  void on_note(std::string_view text) override { bar_.print_err(concat("muster: ", text)); }
+  void on_note(std::string_view text) override {
+    say_who_said_the_same();
+    bar_.print_err(concat("muster: ", text));
+  }
   bool congested() override { return bar_.congested(); }
   int wake_fd() const override { return bar_.wake_fd(); }
+
+  /// At the end of the job, and before what may be that of an attempt.
+  void say_who_said_the_same() {
+    if (const std::string text = said_.end_attempt(); !text.empty())
+      bar_.print_err(concat("muster: ", text));
+  }
 
  private:
   program::LiveBar& bar_;
   bool prefix_;
   size_t digits_ = 1;
   std::set<int64_t> shown_;
+  SaidOnce said_;
 };
 
 void report(const launch::JobOutcome& outcome, program::Console& console) {
-  if (outcome.failure) console.error(launch::describe(*outcome.failure));
+  if (outcome.failure) {
+    const std::string text = launch::describe(*outcome.failure);
+    launch::was_interrupted(outcome.failure->wait_status) ? console.note(text)
+                                                          : console.error(text);
+  }
   if (outcome.interrupted_by != 0) {
     console.note(concat("stopped by SIG", ::sigabbrev_np(outcome.interrupted_by)));
   }
@@ -81,6 +97,7 @@ launch::JobOutcome run_shown(const RunFlags& flags, program::Console& console) {
   launch::adopt_orphans();
   try {
     launch::JobOutcome outcome = launch::launchers().at(flags.launcher).run(flags.spec, output);
+    output.say_who_said_the_same();
     const bool hurry = outcome.interrupted_by != 0 || !outcome.left_behind.empty();
     bar.finish(hurry ? kLastWordsS : -1);
     if (const std::string trouble = bar.trouble(); !trouble.empty()) {

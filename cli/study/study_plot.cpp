@@ -135,10 +135,10 @@ int study_plot(std::span<const std::string> args, program::Console& console) {
                      "a page or pictures, by its ending; without it "
                      "STUDY.html beside STORAGE")
       ->type_name("FILE.html|.svg|.png");
-  app->add_option("--kind", kind_lists, "what to draw, see below; all of it without")
+  program::add_value(*app, "--kind", kind_lists, "what to draw, see below; all of it without")
       ->type_name("KIND,…");
-  app->add_option(
-         "--param", param_lists, "parameters for parallel, slice and contour, in this order")
+  program::add_value(
+      *app, "--param", param_lists, "parameters for parallel, slice and contour, in this order")
       ->type_name("NAME,…");
   if (const auto done = program::parse(*app, args, console)) return *done;
   const std::string ending = output.empty() ? ".html" : ending_of(output);

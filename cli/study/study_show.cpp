@@ -67,6 +67,38 @@ std::string reports_table(const TrialHistory& trial, const StudyFacts& facts) {
   return text_table(rows);
 }
 
+/// "as trial 5; lr 0.5 -> 0.012", with `after` for what the trial had from then on.
+std::string change_text(const TrialHistory::Change& change,
+                        const tune::Values& after,
+                        const StudyFacts& facts) {
+  std::vector<std::string> parts;
+  if (change.donor >= 0) parts.push_back(concat("as trial ", change.donor));
+  for (size_t i = 0; i < facts.parameters.size(); ++i) {
+    if (change.before[i] == after[i]) continue;
+    parts.push_back(concat(
+        facts.parameters[i].name, ' ', short_text(change.before[i]), " -> ", short_text(after[i])));
+  }
+  return join(parts, ", ");
+}
+
+/// Whose weights and parameters it had, attempt by attempt: population based training.
+std::string lineage_text(const TrialHistory& trial, const StudyFacts& facts) {
+  std::string text;
+  for (size_t i = 0; i < trial.changes.size(); ++i) {
+    const auto& change = trial.changes[i];
+    const bool is_newest = i + 1 == trial.changes.size();
+    const tune::Values& after = is_newest ? trial.values : trial.changes[i + 1].before;
+    text += concat("  attempt ",
+                   change.attempt,
+                   ", behind step ",
+                   change.t,
+                   ": ",
+                   change_text(change, after, facts),
+                   '\n');
+  }
+  return text;
+}
+
 std::string trial_text(const TrialHistory& trial, const StudyFacts& facts) {
   std::string text = concat("trial ",
                             trial_label(trial),
@@ -83,7 +115,7 @@ std::string trial_text(const TrialHistory& trial, const StudyFacts& facts) {
           concat("  ", facts.parameters[i].name, " = ", tune::value_text(trial.values[i]), '\n');
   }
   if (!trial.reason.empty()) text += concat("  ", trial.reason, '\n');
-  return text;
+  return text + lineage_text(trial, facts);
 }
 
 const TrialHistory& trial_named(const StoredStudy& study, const std::string& name) {

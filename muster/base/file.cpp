@@ -13,6 +13,10 @@
 namespace muster {
 namespace {
 
+/// How the names of temporary files begin. One that a kill left is nobody's, and can be told from
+/// what people have made: the owner of a run's folder removes it.
+constexpr std::string_view kUnfinished = ".unfinished-";
+
 Error file_error(std::string_view doing, const std::filesystem::path& path, int errno_value) {
   std::string hint;
   if (errno_value == ENOSPC || errno_value == EDQUOT)
@@ -22,6 +26,22 @@ Error file_error(std::string_view doing, const std::filesystem::path& path, int 
   return environment_error({.refused = concat("cannot ", doing, " ", path.string()),
                             .rule = errno_text(errno_value),
                             .hint = hint});
+}
+
+/// Creates a new file beside `path` of a name that nobody has, with kUnfinished in front and six
+/// letters behind; as mkostemp, but for those that the umask lets in, as any file. -1 and errno if it cannot.
+int create_beside(const std::filesystem::path& path, std::string& name) {
+  constexpr std::string_view kLetters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+  for (int tries = 0; tries < 100; ++tries) {
+    unsigned char numbers[6];
+    if (::getentropy(numbers, sizeof numbers) != 0) return -1;
+    name = (path.parent_path() / concat(kUnfinished, path.filename().string(), '-')).string();
+    for (const unsigned char number : numbers) name += kLetters[number % kLetters.size()];
+    const int fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd >= 0 || errno != EEXIST) return fd;
+  }
+  return -1;
 }
 
 }  // namespace
@@ -66,10 +86,11 @@ void write_all(int fd, std::string_view bytes, const std::filesystem::path& path
   }
 }
 
-AtomicFile::AtomicFile(std::filesystem::path path)
-    : path_(std::move(path)), temporary_(path_.string() + ".XXXXXX") {
-  fd_.reset(::mkostemp(temporary_.data(), O_CLOEXEC));
-  if (!fd_) throw file_error("create", path_, errno);
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  fd_.reset(create_beside(path_, temporary_));
+  if (fd_) return;
+  const int why = errno;
+  throw file_error("create", path_, why);
 }
 
 AtomicFile::~AtomicFile() {
@@ -79,8 +100,7 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::write(std::string_view bytes) { write_all(fd_.get(), bytes, path_); }
 
 void AtomicFile::commit(bool sync) {
-  if (::fchmod(fd_.get(), 0644) != 0 || (sync && ::fsync(fd_.get()) != 0))
-    throw file_error("write", path_, errno);
+  if (sync && ::fsync(fd_.get()) != 0) throw file_error("write", path_, errno);
   fd_.reset();
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw file_error("replace", path_, errno);
   temporary_.clear();

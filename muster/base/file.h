@@ -33,8 +33,8 @@ std::string read_file(const std::filesystem::path& path);
 void write_all(int fd, std::string_view bytes, const std::filesystem::path& path);
 
 /// A file that is written piece by piece and appears under its name as a whole, or not at all: a
-/// temporary file beside it, renamed by `commit`. Without `commit` (an exception, say) the
-/// destructor removes it and the old file stays. One thread. All members throw environment errors.
+/// temporary file beside it, as the umask has it, renamed by `commit`. Without that (an exception)
+/// the destructor removes it and the old file stays. One thread. All throw environment errors.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);

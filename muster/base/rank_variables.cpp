@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "muster/base/ended_ranks.h"
 #include "muster/base/error_report.h"
 #include "muster/base/job_key.h"
 #include "muster/base/rank_env.h"
@@ -12,7 +13,7 @@ namespace muster {
 std::vector<std::string> rank_variables() {
   std::vector<std::string> names;
   for (auto& [name, value] : to_environment({})) names.push_back(std::move(name));
-  for (const std::string_view name : {kErrorFileEnv, kProgressFdEnv, kJobKeyEnv})
+  for (const std::string_view name : {kErrorFileEnv, kProgressFdEnv, kJobKeyEnv, kEndedRanksEnv})
     names.emplace_back(name);
   return names;
 }

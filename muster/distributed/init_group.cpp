@@ -13,6 +13,7 @@
 #include "muster/distributed/meet/choose_backend.h"
 #include "muster/distributed/meet/host.h"
 #include "muster/distributed/meet/store.h"
+#include "muster/distributed/meet/timeout.h"
 #include "muster/tensor/vector_math.h"
 
 namespace muster::distributed {
@@ -136,11 +137,12 @@ int index_on_host(const std::optional<at::Device>& device, const RankEnv& place)
 
 ProcessGroup init_process_group(const GroupOptions& options, const std::optional<RankEnv>& env) {
   tensor::initialize_vector_math();
+  const auto timeout = bounded_timeout(options.timeout, "GroupOptions::timeout");
   if (env) diagnose::note_uncaught_exceptions();
   const int64_t world_size = env ? env->world_size : 1;
   const std::string& backend = options.backend;
   if (world_size == 1 && (backend == "auto" || backend == "cpu:auto" || backend == "thread")) {
-    return ThreadWorld(1, options.timeout).group(0);
+    return ThreadWorld(1, timeout).group(0);
   }
   if (world_size > std::numeric_limits<int>::max())
     throw usage_error(
@@ -155,11 +157,11 @@ ProcessGroup init_process_group(const GroupOptions& options, const std::optional
   // Who was started alone talks to nobody: several such programs may run at once.
   c10::intrusive_ptr<c10d::Store> store;
   if (!env) store = c10::make_intrusive<c10d::HashStore>();
-  const BackendRequest request{.store = env ? connect_store(place, options.timeout) : store,
+  const BackendRequest request{.store = env ? connect_store(place, timeout) : store,
                                .rank = static_cast<int>(place.rank),
                                .world_size = static_cast<int>(place.world_size),
                                .local_rank = index_on_host(options.device, place),
-                               .timeout = options.timeout,
+                               .timeout = timeout,
                                .host = address_towards(place.master_addr),
                                .host_identity = host_identity(),
                                .device = options.device ? options.device->str() : ""};

@@ -10,6 +10,7 @@
 #include "muster/distributed/group_parts.h"
 #include "muster/distributed/meet/choose_backend.h"
 #include "muster/distributed/meet/host.h"
+#include "muster/distributed/meet/timeout.h"
 #include "muster/distributed/thread/thread_groups.h"
 #include "muster/distributed/thread/told_failure.h"
 #include "muster/tensor/vector_math.h"
@@ -52,7 +53,7 @@ ThreadWorld::ThreadWorld(int world_size,
                          std::vector<std::string> hosts,
                          MonitorOptions monitor)
     : store_(c10::make_intrusive<c10d::HashStore>()),
-      timeout_(timeout),
+      timeout_(bounded_timeout(timeout, "the timeout of thread ranks")),
       backend_(std::move(backend)),
       hosts_(std::move(hosts)),
       monitor_(std::move(monitor)) {

@@ -1,12 +1,18 @@
 // Messages between two ranks of a group. See Note [Messages].
+#include <algorithm>
 #include <utility>
 
 #include "muster/distributed/call/contribution.h"
 #include "muster/distributed/group_checks.h"
 #include "muster/distributed/group_parts.h"
+#include "muster/distributed/meet/timeout.h"
 
 namespace muster::distributed {
 namespace {
+
+std::chrono::milliseconds timeout_of(const MessageOptions& options) {
+  return std::min(options.timeout, kLongestWait);
+}
 
 /// What is wrong is refused before it is recorded, or counted by a fault plan.
 Message checked_send(const c10d::ProcessGroup& group,
@@ -15,7 +21,7 @@ Message checked_send(const c10d::ProcessGroup& group,
                      const MessageOptions& options) {
   check_movable(group, "send", tensor, /*written=*/false);
   check_message("send", {tensor}, to, options.tag, group.getSize());
-  return {.tensor = tensor, .peer = to, .tag = options.tag, .timeout = options.timeout};
+  return {.tensor = tensor, .peer = to, .tag = options.tag, .timeout = timeout_of(options)};
 }
 
 c10d::Backend& backend_for(c10d::ProcessGroup& group, const at::Tensor& tensor) {
@@ -43,7 +49,7 @@ Work ProcessGroup::recv_async(at::Tensor tensor, int from, const MessageOptions&
   const int peer = from == kAnyRank ? rank() : from;
   check_message("recv", {tensor}, peer, options.tag, world_size());
   const Message message{
-      .tensor = tensor, .peer = from, .tag = options.tag, .timeout = options.timeout};
+      .tensor = tensor, .peer = from, .tag = options.tag, .timeout = timeout_of(options)};
   return {receive_over(backend_for(*state_->group, tensor), message), tensor};
 }
 

@@ -9,6 +9,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/distributed/group_parts.h"
+#include "muster/distributed/meet/timeout.h"
 #include "muster/distributed/thread/thread_exchange.h"
 #include "muster/tensor/what_of.h"
 
@@ -116,7 +117,7 @@ std::optional<ProcessGroup> ProcessGroup::split(int64_t color,
                                                 int64_t key,
                                                 const SplitOptions& options) const {
   const int number = state_->splits++;
-  const Wish mine{color, key, options.timeout.count(), options.name};
+  const Wish mine{color, key, std::min(options.timeout, kLongestWait).count(), options.name};
   std::vector<Wish> wishes;
   for (const std::string& text : all_gather_text(mine.text())) wishes.push_back(wish_from(text));
   check_wishes(wishes);

@@ -44,6 +44,18 @@ TEST_F(FileTest, ReadsBackWhatWasWritten) {
   EXPECT_EQ(files(), 1U);
 }
 
+// What a kill leaves can be told from files that people have made.
+TEST_F(FileTest, ATemporaryFileHasANameOfItsOwn) {
+  AtomicFile file(folder_ / "latest");
+  file.write("step-1");
+  ASSERT_EQ(files(), 1U);
+  const std::string name = fs::directory_iterator(folder_)->path().filename();
+  EXPECT_THAT(name, ::testing::StartsWith(".unfinished-latest-"));
+  file.commit();
+  EXPECT_EQ(read_file(folder_ / "latest"), "step-1");
+  EXPECT_EQ(files(), 1U);
+}
+
 TEST_F(FileTest, ReadsFilesWhoseSizeTheKernelDoesNotTell) {
   EXPECT_FALSE(read_file("/proc/self/status").empty());
 }
@@ -92,6 +104,17 @@ TEST_F(FileTest, APipeIsWrittenToAndALinkStays) {
   EXPECT_EQ(read_file(file), "new");
   EXPECT_THAT(muster_error_of([] { write_file_atomic("/dev/full", "x"); }).what(),
               HasSubstr("No space left"));
+}
+
+TEST_F(FileTest, IsForThoseWhomTheUmaskLetsIn) {
+  const auto mode_under = [&](mode_t mask) {
+    const mode_t before = ::umask(mask);
+    write_file_atomic(folder_ / "f", "secret");
+    ::umask(before);
+    return static_cast<unsigned>(fs::status(folder_ / "f").permissions());
+  };
+  EXPECT_EQ(mode_under(077), 0600U);
+  EXPECT_EQ(mode_under(022), 0644U);
 }
 
 TEST_F(FileTest, AFolderInTheWayLeavesNoTemporary) {

@@ -88,9 +88,10 @@ TEST(RankEnv, SetsTorchrunsNames) {
 TEST(RankVariables, AreAllThatALauncherSetsForARank) {
   std::vector<std::string> names = rank_variables();
   for (const auto& [name, value] : to_environment({})) EXPECT_EQ(std::erase(names, name), 1U);
-  EXPECT_THAT(names,
-              ::testing::UnorderedElementsAre(
-                  "TORCHELASTIC_ERROR_FILE", "MUSTER_PROGRESS_FD", "MUSTER_JOB_KEY"));
+  EXPECT_THAT(
+      names,
+      ::testing::UnorderedElementsAre(
+          "TORCHELASTIC_ERROR_FILE", "MUSTER_PROGRESS_FD", "MUSTER_JOB_KEY", "MUSTER_ENDED_RANKS"));
 }
 
 TEST(RankEnv, FillsWhatASmallLauncherLeavesOut) {

@@ -284,6 +284,26 @@ TEST(JobGroup, OfTheNextJobAtTheSameAddressDoesNotMeetTheFirstOnesServer) {
   EXPECT_EQ(error, test::kNoError);
 }
 
+// One machine explains its plan where another one trains.
+TEST(JobGroup, IsNotWaitedForByRanksThatAreToldThatOneMakesNone) {
+  const int64_t port = free_port();
+  std::string of_explaining;
+  std::thread one([&] {
+    of_explaining = test::refusal_of(
+        [&] { distributed::attend_as(rank_of_two(1, port, "a"), "train --explain", 60s); },
+        ErrorKind::kUsage);
+  });
+  const std::string of_training = test::refusal_of(
+      [&] { distributed::connect_store(rank_of_two(0, port, "a"), 60s, "", "train"); },
+      ErrorKind::kUsage);
+  one.join();
+  for (const std::string& text : {of_explaining, of_training})
+    EXPECT_THAT(text,
+                AllOf(HasSubstr("train for rank 0"), HasSubstr("train --explain for rank 1")));
+  distributed::attend_as(rank_of_two(1, free_port(), "b"), "train --explain", 50ms);  // nobody
+  distributed::attend_as(rank_of_two(0, free_port(), "c"), "train --explain", 50ms);
+}
+
 TEST(JobGroup, OfOneMachineHasAStoreThatOthersDoNotReach) {
   const auto reaches = [](const char* address, int64_t port) {
     const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -273,8 +273,33 @@ TEST(Backends, SayWhyTheyCannotBeUsed) {
   for (const distributed::BackendEntry* entry : distributed::backends()) {
     EXPECT_FALSE(entry->help.empty());
     EXPECT_TRUE(entry->moves_cpu || entry->moves_cuda) << entry->name;
+    const std::string why = entry->available();
+    const bool has_device = entry->moves_cpu || at::hasCUDA();
+    if (entry->moves_cpu || !has_device) {
+      EXPECT_EQ(why.empty(), has_device) << entry->name << ": " << why;
+    }
   }
   EXPECT_THAT(distributed::backends().names(), ::testing::IsSupersetOf({"gloo", "nccl", "thread"}));
+}
+
+// Added to a clock's time it would be past, and everything late at once.
+TEST(Timeout, MayBeTheLongestThatThereIsAndNotNone) {
+  constexpr auto kMax = std::chrono::milliseconds::max();
+  const distributed::ThreadWorld world(2, kMax);
+  world.run([&](const distributed::ProcessGroup& group) {
+    const at::Tensor tensor = torch::ones({2});
+    group.all_reduce(tensor);
+    if (group.rank() == 0) group.send(tensor, 1, {.timeout = kMax});
+    if (group.rank() == 1) group.recv(tensor, 0, {.timeout = kMax});
+    EXPECT_EQ(tensor.sum().item<float>(), 4);
+    const auto part = group.split(0, group.rank(), {.timeout = kMax});
+    part->all_reduce_async(tensor).wait();
+    EXPECT_EQ(tensor.sum().item<float>(), 8);
+  });
+  EXPECT_THAT(test::refusal_of([] { distributed::ThreadWorld(2, std::chrono::milliseconds(0)); }),
+              HasSubstr("1 ms at least (got 0 ms)"));
+  EXPECT_THAT(test::refusal_of([&] { distributed::init_process_group({.timeout = -kMax}, {}); }),
+              HasSubstr("GroupOptions::timeout: 1 ms at least"));
 }
 
 }  // namespace

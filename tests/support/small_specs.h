@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,14 +20,18 @@ std::string small_spec(const Entry& entry) {
                                                             {"reduction_factor", "3"},
                                                             {"perturbation_interval", "2"},
                                                             {"startup", "6"},
+                                                            {"samples", "32"},
                                                             {"population", "4"},
                                                             {"min_samples_required", "2"},
                                                             {"n_startup_trials", "2"}};
   std::vector<std::string> options;
+  const auto has = [&](std::string_view name) {
+    return std::ranges::any_of(entry.params, [&](const auto& p) { return p.name == name; });
+  };
   for (const auto& [name, value] : kSmall) {
-    const bool has =
-        std::ranges::any_of(entry.params, [&](const auto& p) { return p.name == name; });
-    if (has) options.push_back(concat(name, '=', value));
+    // Who has both has them for two rules, and refuses them together.
+    if (name == std::string_view("n_startup_trials") && has("min_samples_required")) continue;
+    if (has(name)) options.push_back(concat(name, '=', value));
   }
   return options.empty() ? std::string(entry.name) : concat(entry.name, ':', join(options, ","));
 }

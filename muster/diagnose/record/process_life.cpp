@@ -1,22 +1,16 @@
 #include "muster/diagnose/record/process_life.h"
 
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <string_view>
 
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "muster/base/kernel_file.h"
 #include "muster/base/text.h"
 
 namespace muster::diagnose {
 namespace {
-
-std::string slurp(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 struct Stat {
   char state = '?';
@@ -25,7 +19,7 @@ struct Stat {
 
 /// Source: proc(5). The name in brackets may hold anything, so fields are counted behind its end.
 std::optional<Stat> read_stat(const std::string& path) {
-  const std::string text = slurp(path);
+  const std::string text = read_kernel_file(path).value_or("");
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;
   const std::vector<std::string> fields =
@@ -44,7 +38,7 @@ std::string process_namespace() {
 
 ProcessId this_process() {
   ProcessId process{.pid = ::getpid()};
-  const std::string boot(trim(slurp("/proc/sys/kernel/random/boot_id")));
+  const std::string boot(trim(read_kernel_file("/proc/sys/kernel/random/boot_id").value_or("")));
   const std::string names = process_namespace();
   const auto stat = read_stat("/proc/self/stat");
   if (!boot.empty() && !names.empty() && stat) {

@@ -27,6 +27,8 @@
 #include "muster/distributed/call/sparse_allreduce.h"
 #include "muster/distributed/call/without_sigpipe.h"
 #include "muster/distributed/meet/backend.h"
+#include "muster/distributed/meet/connected.h"
+#include "muster/tensor/what_of.h"
 
 namespace muster::distributed {
 namespace {
@@ -352,6 +354,7 @@ class CheckedGloo final : public Gloo, public Messenger {
 
 c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendRequest& request) {
   const WithoutSigpipe guard;  // for gloo's threads, too, which begin here
+  c10::intrusive_ptr<CheckedGloo> gloo;
   try {
     auto options = Gloo::Options::create(request.timeout);
     const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
@@ -359,14 +362,19 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendRequest& request) {
     // unreachable address.
     options->devices.push_back(interface != nullptr ? Gloo::createDeviceForInterface(interface)
                                                     : Gloo::createDeviceForHostname(request.host));
-    return c10::make_intrusive<CheckedGloo>(
-        request.store, request.rank, request.world_size, options);
-  } catch (const c10::Error& error) {
+    gloo =
+        c10::make_intrusive<CheckedGloo>(request.store, request.rank, request.world_size, options);
+  } catch (const std::exception&) {
+    std::string why = tensor::what_of(std::current_exception());
+    const std::string first = cannot_connect(*request.store, request.rank, why);
+    if (!first.empty()) why += "; " + first;
     throw environment_error({.refused = "gloo could not connect the ranks",
-                             .rule = error.what_without_backtrace(),
+                             .rule = why,
                              .hint = "check that all ranks were started and can reach " +
                                      request.host + " (GLOO_SOCKET_IFNAME names an interface)"});
   }
+  await_all_connected(*request.store, request.rank, request.world_size);
+  return gloo;
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 #include "muster/distributed/call/pending_work.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <ATen/core/jit_type.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/distributed/meet/timeout.h"
 #include "muster/tensor/device/streams.h"
 
 namespace muster::distributed {
@@ -66,7 +68,7 @@ void PendingWork::fail(const std::string& text) {
 
 bool PendingWork::wait(std::chrono::milliseconds timeout) {
   const bool limited = timeout != kNoTimeout && timeout.count() >= 0;
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = std::chrono::steady_clock::now() + std::min(timeout, kLongestWait);
   const auto helper = helper_.lock();
   if (helper && !isCompleted())
     helper->help(*this, limited ? std::optional(deadline) : std::nullopt);

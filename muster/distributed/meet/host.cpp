@@ -1,7 +1,5 @@
 #include "muster/distributed/meet/host.h"
 
-#include <fstream>
-#include <iterator>
 #include <thread>
 
 #include <c10/util/Exception.h>
@@ -12,16 +10,12 @@
 #include <unistd.h>
 
 #include "muster/base/error.h"
+#include "muster/base/kernel_file.h"
 #include "muster/base/text.h"
 #include "muster/diagnose/record/failure_note.h"
 
 namespace muster::distributed {
 namespace {
-
-std::string slurp(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 std::string host_name() {
   char name[HOST_NAME_MAX + 1] = {};
@@ -31,7 +25,7 @@ std::string host_name() {
 }  // namespace
 
 std::string host_identity() {
-  std::string boot(trim(slurp("/proc/sys/kernel/random/boot_id")));
+  std::string boot(trim(read_kernel_file("/proc/sys/kernel/random/boot_id").value_or("")));
   if (boot.empty()) boot = host_name();
   char space[64] = {};
   if (::readlink("/proc/self/ns/pid", space, sizeof space - 1) < 0) space[0] = '\0';
@@ -44,7 +38,7 @@ int usable_cores() {
   return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
-std::string await_text(c10d::Store& store, const std::string& key, int rank) {
+std::string await_text(c10d::Store& store, const std::string& key, const ErrorText& late) {
   try {
     const auto bytes = store.get(key);
     return {bytes.begin(), bytes.end()};
@@ -55,12 +49,17 @@ std::string await_text(c10d::Store& store, const std::string& key, int rank) {
         lost ? ErrorText{.refused = "the store of the job is gone",
                          .rule = why,
                          .hint = "look at what rank 0, which serves it, or its launcher says"}
-             : ErrorText{.refused = concat("rank ", rank, " did not come to the meeting of ranks"),
-                         .rule = why,
-                         .hint = "check that all ranks were started and reach rank 0's store"});
+             : ErrorText{.refused = late.refused, .rule = why, .hint = late.hint});
     if (lost) diagnose::note_failure_of_peers(failure.what(), {0});
     throw failure;
   }
+}
+
+std::string await_text(c10d::Store& store, const std::string& key, int rank) {
+  return await_text(store,
+                    key,
+                    {.refused = concat("rank ", rank, " did not come to the meeting of ranks"),
+                     .hint = "check that all ranks were started and reach rank 0's store"});
 }
 
 std::vector<std::string> exchange_texts(
@@ -81,7 +80,7 @@ bool PeerProcess::alive() const {
     pollfd end{fd_.get(), POLLIN, 0};
     return ::poll(&end, 1, 0) <= 0;
   }
-  const std::string stat = slurp(concat("/proc/", pid_, "/stat"));
+  const std::string stat = read_kernel_file(concat("/proc/", pid_, "/stat")).value_or("");
   const size_t at = stat.rfind(')');
   return at != std::string::npos && at + 2 < stat.size() && stat[at + 2] != 'Z' &&
          stat[at + 2] != 'X';

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "muster/base/error.h"
 #include "muster/base/file.h"
 
 namespace muster::distributed {
@@ -19,8 +20,11 @@ std::string host_identity();
 /// Cores that this process may run on.
 int usable_cores();
 
-/// The text that `rank` puts into the store under `key`; waits for it. Throws an environment error
-/// that names the rank if it does not come within the store's timeout, or the store is gone.
+/// The text under `key` of the store; waits for it. Throws an environment error: `late`, with the
+/// store's words, if it does not come within the store's timeout, or that the store is gone.
+std::string await_text(c10d::Store& store, const std::string& key, const ErrorText& late);
+
+/// The same of a text that `rank` puts there, whom the error names.
 std::string await_text(c10d::Store& store, const std::string& key, int rank);
 
 /// Puts this rank's text into the store under `key` and takes everybody's, by rank. Collective.

@@ -25,6 +25,8 @@ constexpr const char* kOpen = "open";
 constexpr const char* kRound = "round";
 /// How long the process that serves the store waits for others to hear why the meeting failed.
 constexpr auto kLastWords = std::chrono::seconds(3);
+/// How long a rank waits before it looks whether one that has not come has ended.
+constexpr std::chrono::milliseconds kLookAround(500);
 
 std::string card_line(std::string text) {
   std::replace_if(
@@ -54,6 +56,7 @@ JobCard card_from(const std::string& text) {
 constexpr const char* kAgain = "again";    // another round has begun
 constexpr const char* kDiffer = "differ";  // why
 constexpr const char* kLate = "late";      // who did not come; how long they were waited for
+constexpr const char* kEnded = "ended";    // who will not come
 
 struct Outcome {
   std::string word;
@@ -83,13 +86,15 @@ class Meeting {
           int64_t world_size,
           const JobCard& card,
           std::chrono::milliseconds timeout,
-          StoreServer server)
+          StoreServer server,
+          const HasEnded& has_ended)
       : store_(store),
         rank_(rank),
         world_size_(world_size),
         card_(card),
         timeout_(timeout),
         server_(server),
+        has_ended_(has_ended),
         may_begin_again_(server == StoreServer::kLauncher) {}
 
   int64_t run() {
@@ -151,27 +156,57 @@ class Meeting {
     return kAgain;
   }
 
+  /// What is said; at the deadline, or when somebody will never come, that.
   std::string await(const char* what, Clock::time_point deadline) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    try {
-      store_.wait({key(what)}, std::max(left, std::chrono::milliseconds(1)));
-    } catch (const c10::DistNetworkError&) {
-      throw;
-    } catch (const Error&) {
-      throw;
-    } catch (const std::exception&) {  // the time is over: unless somebody was faster
-      return store_.compareSet(
-          key(what),
-          std::string(),
-          concat(kLate, '\n', join(missing(), ", "), '\n', timeout_.count() / 1000.0, " s"));
+    while (!is_said(what, deadline)) {
+      const auto ended = has_ended_ ? missing(has_ended_) : std::vector<std::string>();
+      if (!ended.empty()) return say(what, concat(kEnded, '\n', join(ended, ", ")));
+      if (Clock::now() < deadline) continue;
+      const auto late = missing([](int64_t) { return true; });
+      const double seconds = static_cast<double>(timeout_.count()) / 1000.0;
+      return say(what, concat(kLate, '\n', join(late, ", "), '\n', seconds, " s"));
     }
     return store_.get_to_str(key(what));
   }
 
-  std::vector<std::string> missing() {
+  /// False when it is time to look around.
+  bool is_said(const char* what, Clock::time_point deadline) {
+    if (has_ended_) return is_seen(what, std::min(deadline, Clock::now() + kLookAround));
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    try {
+      store_.wait({key(what)}, std::max(left, std::chrono::milliseconds(1)));
+      return true;
+    } catch (const c10::DistNetworkError&) {
+      throw;
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
+  /// By asking again and again, the more seldom the longer this rank has waited: of a wait that is over
+  /// c10d prints a warning.
+  bool is_seen(const char* what, Clock::time_point until) {
+    while (!store_.check({key(what)})) {
+      const auto now = Clock::now();
+      if (now >= until) return false;
+      std::this_thread::sleep_for(std::clamp<Clock::duration>(
+          (now - came_) / 16, std::chrono::milliseconds(1), std::chrono::milliseconds(50)));
+    }
+    return true;
+  }
+
+  /// Unless somebody was faster, whose word it then is.
+  std::string say(const char* what, const std::string& word) {
+    return store_.compareSet(key(what), std::string(), word);
+  }
+
+  /// Those of the ranks that did not come of which that holds.
+  std::vector<std::string> missing(const HasEnded& holds) {
     std::vector<std::string> ranks;
     for (int64_t other = 0; other < world_size_; ++other)
-      if (!store_.check({claim_key(other)})) ranks.push_back(std::to_string(other));
+      if (holds(other) && !store_.check({claim_key(other)})) ranks.push_back(std::to_string(other));
     return ranks;
   }
 
@@ -185,6 +220,7 @@ class Meeting {
   [[noreturn]] void fail(const Outcome& outcome) {
     leave();
     if (outcome.word == kDiffer) refuse(outcome.lines[0]);
+    if (outcome.word == kEnded) refuse_ended(outcome.lines[0]);
     const std::vector<std::string> late = split(outcome.lines[0], ',');
     const bool am_late = std::any_of(late.begin(), late.end(), [&](const std::string& rank) {
       return to_int(trim(rank)) == rank_;
@@ -198,6 +234,19 @@ class Meeting {
                         outcome.lines[1],
                         am_late ? concat("; ", card_.who, " came after that") : ""),
          .hint = "check that all ranks were started and reach rank 0's store"});
+  }
+
+  [[noreturn]] void refuse_ended(const std::string& names) const {
+    const Error error = environment_error(
+        {.refused = concat("rank ", names, " has ended and did not come to the meeting of ranks"),
+         .rule = "the others need it",
+         .hint =
+             "all ranks make the same groups, from the same command line; look at what it says"});
+    std::vector<int> ranks;
+    for (const std::string& name : split(names, ','))
+      ranks.push_back(static_cast<int>(to_int(trim(name)).value_or(0)));
+    diagnose::note_failure_of_peers(error.what(), ranks);
+    throw error;
   }
 
   /// Where the name of the meeting holds the job's key, whoever has it signs what it writes.
@@ -220,6 +269,8 @@ class Meeting {
   const JobCard& card_;
   const std::chrono::milliseconds timeout_;
   const StoreServer server_;
+  const HasEnded& has_ended_;
+  const Clock::time_point came_ = Clock::now();
   /// What is in the way may be an earlier attempt's; not after a round that was begun now.
   bool may_begin_again_;
   std::string round_;
@@ -269,13 +320,14 @@ int64_t meet(c10d::Store& store,
              int64_t world_size,
              const JobCard& card,
              std::chrono::milliseconds timeout,
-             StoreServer server) {
+             StoreServer server,
+             const HasEnded& has_ended) {
   const auto cause = [](const std::exception& error) {
     const std::string what = error.what();
     return what.substr(0, what.find('\n'));
   };
   try {
-    return Meeting(store, rank, world_size, card, timeout, server).run();
+    return Meeting(store, rank, world_size, card, timeout, server, has_ended).run();
   } catch (const Error&) {
     throw;
   } catch (const c10::DistNetworkError& lost) {

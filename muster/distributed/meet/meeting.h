@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,15 +59,20 @@ enum class StoreServer {
   kLauncher      ///< it outlives the ranks: Note [Meeting], on rounds
 };
 
+/// Whether the process of a rank is known to have ended; null where nothing is ever known.
+using HasEnded = std::function<bool(int64_t rank)>;
+
 /// Collective: returns once all ranks have come, with cards that fit, each of them once; the round in
 /// which they have. `store` is for this meeting alone. Throws a usage error on all ranks that have
 /// come if a card does not fit or a rank was started twice; an environment error that names who is
-/// missing after `timeout`, also on those who come after that, or if the store is lost.
+/// missing after `timeout`, also on those who come after that, or if the store is lost; or, within a
+/// second, one that has not come and `has_ended`, if some launcher of a rank that waits says so.
 int64_t meet(c10d::Store& store,
              int64_t rank,
              int64_t world_size,
              const JobCard& card,
              std::chrono::milliseconds timeout,
-             StoreServer server);
+             StoreServer server,
+             const HasEnded& has_ended = nullptr);
 
 }  // namespace muster::distributed

@@ -1,6 +1,7 @@
 #include "muster/distributed/meet/store.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -20,6 +21,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "muster/base/ended_ranks.h"
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/text.h"
@@ -100,10 +102,15 @@ UniqueFd loopback_socket(const RankEnv& env) {
   return {};
 }
 
-/// True once something listens at host:port, false at the deadline. TCPStore's own client sleeps a whole second after a
+/// True once something listens at host:port, false at the deadline, or when nobody will: `is_over`.
+/// TCPStore's own client sleeps a whole second after a
 /// refused connection, which would be most of a rank's start-up whenever rank 0 is a few
 /// milliseconds later than the rest.
-bool wait_for_listener(const std::string& host, int64_t port, Clock::time_point deadline) {
+bool wait_for_listener(
+    const std::string& host,
+    int64_t port,
+    Clock::time_point deadline,
+    const std::function<bool()>& is_over = [] { return false; }) {
   const AddressList addresses = resolve(host, std::to_string(port), SOCK_STREAM);
   auto pause = std::chrono::milliseconds(1);
   while (true) {
@@ -111,7 +118,7 @@ bool wait_for_listener(const std::string& host, int64_t port, Clock::time_point 
          address = address->ai_next) {
       if (answers(*address, std::min(deadline, Clock::now() + kConnect))) return true;
     }
-    if (Clock::now() >= deadline) return false;
+    if (Clock::now() >= deadline || is_over()) return false;
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds(50));
   }
@@ -224,13 +231,20 @@ std::string shortened(uint64_t tag) {
 }
 
 /// What there is to say if rank 0 has ended.
-[[noreturn]] void refuse_end_of_rank_zero(const RankEnv& env) {
-  const Error error = environment_error(
-      {.refused = "the store of the job is gone",
-       .rule = concat("rank 0, which served it at ",
-                      Jobs::address_of(env),
-                      " for groups that this rank was in, has ended"),
-       .hint = "all ranks make the same groups; look at what rank 0 or its launcher says"});
+[[noreturn]] void refuse_end_of_rank_zero(const RankEnv& env, bool was_here) {
+  const std::string& at = Jobs::address_of(env);
+  const Error error =
+      was_here ? environment_error({.refused = "the store of the job is gone",
+                                    .rule = concat("rank 0, which served it at ",
+                                                   at,
+                                                   " for groups that this rank was in, has ended"),
+                                    .hint = "all ranks make the same groups; look at what rank 0 "
+                                            "or its launcher says"})
+               : environment_error(
+                     {.refused = concat("no answer from rank 0 at ", at),
+                      .rule = "it has ended before this rank met it",
+                      .hint = "all ranks make the same groups, from the same command line; look at "
+                              "what rank 0 says"});
   diagnose::note_failure_of_peers(error.what(), {0});
   throw error;
 }
@@ -265,8 +279,9 @@ StorePtr reach_store(const RankEnv& env, const std::string& job, Clock::time_poi
   const bool was_here = jobs.was_in(env, job);
   while (true) {
     const auto patience = was_here ? std::min(deadline, Clock::now() + kBetweenJobs) : deadline;
-    if (!wait_for_listener(env.master_addr, env.master_port, patience)) {
-      if (was_here) refuse_end_of_rank_zero(env);
+    const auto is_over = [&] { return has_ended(env.master_port, 0); };
+    if (!wait_for_listener(env.master_addr, env.master_port, patience, is_over)) {
+      if (was_here || is_over()) refuse_end_of_rank_zero(env, was_here);
       refuse_silence(env);
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
@@ -288,7 +303,8 @@ bool is_of_one_launcher(const RankEnv& env) {
 
 StorePtr connect_store(const RankEnv& env,
                        std::chrono::milliseconds timeout,
-                       const std::string& key_text) {
+                       const std::string& key_text,
+                       const std::string& program) {
   std::optional<JobKey> key;
   if (!key_text.empty()) key = JobKey::parse(key_text);
   const bool serves = env.rank == 0 && !env.use_agent_store;
@@ -302,6 +318,9 @@ StorePtr connect_store(const RankEnv& env,
   StorePtr sealed = open;
   if (key) sealed = c10::make_intrusive<SealedStore>(open, *key);
   const int64_t group = Jobs::of_process().next_group(env, job);
+  HasEnded ends;
+  if (process_environment(kEndedRanksEnv))
+    ends = [&](int64_t rank) { return has_ended(env.master_port, rank); };
   // See Note [Names of meetings].
   const bool by_key = key && is_of_one_launcher(env);
   const std::string meeting = by_key                ? "muster/" + job
@@ -310,12 +329,21 @@ StorePtr connect_store(const RankEnv& env,
   const int64_t round = meet(*prefixed(concat(meeting, "/meeting/", group), by_key ? sealed : open),
                              env.rank,
                              env.world_size,
-                             job_card(env, program_name(), print),
+                             job_card(env, program, print),
                              timeout,
                              serves                ? StoreServer::kThisProcess
                              : env.use_agent_store ? StoreServer::kLauncher
-                                                   : StoreServer::kRankZero);
+                                                   : StoreServer::kRankZero,
+                             ends);
   return prefixed(concat("muster/", env.run_id, '/', round, '/', mark, '/', group), sealed);
+}
+
+void attend_as(const RankEnv& env, const std::string& program, std::chrono::milliseconds patience) {
+  try {
+    connect_store(env, patience, process_environment(kJobKeyEnv).value_or(""), program);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kUsage) throw;
+  }
 }
 
 std::string address_towards(const std::string& remote) {

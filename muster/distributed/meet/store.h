@@ -8,6 +8,7 @@
 
 #include "muster/base/job_key.h"
 #include "muster/base/rank_env.h"
+#include "muster/distributed/meet/meeting.h"
 
 namespace muster::distributed {
 
@@ -38,10 +39,18 @@ namespace muster::distributed {
 /// in use, nothing answers within `timeout`, or not all ranks come, which those are told who come
 /// later; usage error on all ranks if they
 /// belong to different jobs, or one was started twice. `key`: the job's, in its text; empty: none.
+/// `program`: what is started, which is compared.
 c10::intrusive_ptr<c10d::Store> connect_store(
     const RankEnv& env,
     std::chrono::milliseconds timeout,
-    const std::string& key = process_environment(kJobKeyEnv).value_or(""));
+    const std::string& key = process_environment(kJobKeyEnv).value_or(""),
+    const std::string& program = program_name());
+
+/// For a rank that makes no group, but explains what it would do, say, as `program`: whoever comes to
+/// the meeting of the next group of its job as something else hears so at once, instead of waiting
+/// for this rank, and this throws a usage error then. Nobody else may have come within `patience`:
+/// nothing happens. Waits no longer than that.
+void attend_as(const RankEnv& env, const std::string& program, std::chrono::milliseconds patience);
 
 /// The address of this machine from which `remote` is reached: "127.0.0.1" for a local one. No
 /// packet is sent. Throws an environment error if `remote` cannot be resolved or reached by any

@@ -31,10 +31,6 @@ const Error* as_ours(const std::exception_ptr& error) {
   }
 }
 
-double age_s(const diagnose::OpRecord& op) {
-  return static_cast<double>(diagnose::FlightRecorder::now_ns() - op.posted_ns) * 1e-9;
-}
-
 }  // namespace
 
 Monitor::Monitor(MonitorRequest request,
@@ -75,6 +71,10 @@ void Monitor::stop() {
   if (!std::exchange(started_, false)) return;
   loop_->remove(*this);
   heartbeats_.close(threw_);
+}
+
+double Monitor::age_s(const diagnose::OpRecord& op) {
+  return static_cast<double>(diagnose::FlightRecorder::now_ns() - op.posted_ns) * 1e-9;
 }
 
 bool Monitor::stopping() {
@@ -130,7 +130,7 @@ bool Monitor::look(Clock::time_point& next) {
     finish();
     return false;
   }
-  next = std::min(next, tick());
+  next = std::min(next, tick_or_fail());
   const std::lock_guard lock(mutex_);
   if (!failures_.empty()) next = Clock::now();
   return true;
@@ -277,6 +277,9 @@ diagnose::Diagnosis Monitor::find_out(const diagnose::OpRecord& op, milliseconds
 /// The backend has named the culprit: its words stay, and what it cannot know is added.
 void Monitor::add_to_backends_error(const Failure& failure, const Error& error) {
   const diagnose::OpRecord& op = failure.work->record();
+  // Before its time was over: the backend has seen a peer end.
+  const bool saw_an_end =
+      age_s(op) < 0.9 * std::chrono::duration<double>(limit_of(*failure.work)).count();
   heartbeats_.set_alarm(true);
   const auto start = Clock::now();  // behind the alarm: what is read since is fresh for both
   const Clock::duration patience =
@@ -287,8 +290,10 @@ void Monitor::add_to_backends_error(const Failure& failure, const Error& error) 
     heartbeats_.wait_until(heartbeats_.version(), Clock::now() + heartbeats_.fast_heartbeat());
   // Behind the wait: of what came last the question above knows, and a diagnosis before it would not.
   diagnose::Diagnosis diagnosis = diagnose_now(op);
-  // Who compared the ranks' calls has seen them all come.
-  if (error.kind() == ErrorKind::kUsage && diagnosis.kind == diagnose::Diagnosis::Kind::kMissing)
+  // Who compared the ranks' calls has seen them all come; and who is late when one has ended is not
+  // to blame.
+  if (diagnosis.kind == diagnose::Diagnosis::Kind::kMissing &&
+      (error.kind() == ErrorKind::kUsage || saw_an_end))
     diagnosis = {.common = diagnosis.common};
   ErrorText text = error.text();
   std::vector<std::string> parts;
@@ -310,87 +315,12 @@ void Monitor::add_to_backends_error(const Failure& failure, const Error& error) 
                    .hint = {},
                    .kind = diagnosis.kind,
                    .culprits = diagnosis.culprits},
-                  // Before its time was over: the backend has seen a peer end.
-                  age_s(op) < 0.9 * std::chrono::duration<double>(limit_of(*failure.work)).count());
+                  saw_an_end);
   failure.work->complete(std::make_exception_ptr(Error(error.kind(), text)));
 }
 
 milliseconds Monitor::limit_of(const MonitoredWork& work) const {
   return work.timeout().count() > 0 ? work.timeout() : timeout();
-}
-
-void Monitor::conclude(const diagnose::Diagnosis& diagnosis, const std::string& cause) {
-  std::string text = diagnosis.who;
-  using Kind = diagnose::Diagnosis::Kind;
-  const bool says_all = diagnosis.kind == Kind::kMismatch || diagnosis.culprits.size() == 1;
-  if (!cause.empty() && (!says_all || diagnosis.kind == Kind::kMissing))
-    text += concat(text.empty() ? "" : "; ", cause);
-  if (!diagnosis.common.empty()) text += "; " + diagnosis.common;
-  if (const std::string words = world_words(diagnosis.culprits); !words.empty())
-    text += "; " + words;
-  const std::string verdict = verdict_text({.text = text,
-                                            .hint = diagnosis.hint,
-                                            .kind = diagnosis.kind,
-                                            .culprits = diagnosis.culprits});
-  if (!heartbeats_.store().lost) {
-    heartbeats_.propose(verdict);
-    const auto answered = Clock::now() + 3 * heartbeats_.fast_heartbeat();
-    while (!heartbeats_.verdict() && !heartbeats_.store().lost && Clock::now() < answered)
-      heartbeats_.wait_until(heartbeats_.version(),
-                             Clock::now() + heartbeats_.fast_heartbeat() / 4);
-  }
-  fail_group(heartbeats_.verdict().value_or(verdict));
-}
-
-void Monitor::fail_group(const std::string& verdict) {
-  // Nobody goes on, and is ended by its launcher or ends the store, before all know why.
-  const auto until =
-      Clock::now() + std::min<Clock::duration>(2 * heartbeats_.heartbeat(), timeout() / 5);
-  while (heartbeats_.verdict() && !heartbeats_.all_told() && !heartbeats_.store().lost &&
-         Clock::now() < until && !stopping())
-    heartbeats_.wait_until(heartbeats_.version(), Clock::now() + heartbeats_.fast_heartbeat() / 2);
-  Verdict told = verdict_from(verdict);
-  tell_launcher(told, /*saw_an_end=*/false);
-  const std::string record = write_record(told.text);
-  if (!record.empty()) told.hint += concat(told.hint.empty() ? "" : "; ", record);
-  {
-    const std::lock_guard lock(mutex_);
-    verdict_ = verdict_text(told);
-  }
-  failed_.store(true, std::memory_order_release);
-  fail_works();
-  std::function<void()> abort;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!stopping_) abort = abort_;  // else a callback of ours dropped the backend
-  }
-  try {
-    if (abort) abort();
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the works have failed already
-  }
-}
-
-Error Monitor::failure_of(const diagnose::OpRecord& op) const {
-  const std::lock_guard lock(mutex_);
-  const Verdict verdict = verdict_from(verdict_);
-  return environment_error(
-      {.refused = concat(title(op), " failed after ", fixed(age_s(op), 1), " s"),
-       .rule = verdict.text,
-       .hint = verdict.hint});
-}
-
-void Monitor::fail_works() {
-  std::vector<MonitoredWorkPtr> works = open_works();
-  std::vector<Failure> failures;
-  {
-    const std::lock_guard lock(mutex_);
-    failures.swap(failures_);
-  }
-  for (const Failure& failure : failures) works.push_back(failure.work);
-  for (const MonitoredWorkPtr& work : works) {
-    work->complete(std::make_exception_ptr(failure_of(work->record())));
-    work->abort_inner();
-  }
 }
 
 }  // namespace muster::distributed

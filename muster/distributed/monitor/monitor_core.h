@@ -106,6 +106,8 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   void finish();
   /// Returns when to look again.
   Clock::time_point tick();
+  Clock::time_point tick_or_fail();
+  static double age_s(const diagnose::OpRecord& op);
   std::vector<MonitoredWorkPtr> open_works();
   void poll(const std::vector<MonitoredWorkPtr>& works);
   MonitoredWorkPtr oldest(const std::vector<MonitoredWorkPtr>& works) const;

@@ -1,5 +1,6 @@
 #include "muster/distributed/shm/shm_steps.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <unistd.h>
@@ -60,7 +61,8 @@ void ShmSteps::turn() {
     wait_for_all(step);
   }
   // Whoever comes last, and late, finds that the others have given up.
-  if (std::string why; head.failures.load() > 0 && !culprit(step, why).empty()) give_up(step, why);
+  if (head.failures.load() > 0)
+    if (const std::vector<int> gone = culprits(step); !gone.empty()) give_up(step, gone);
   step_ = step;
   if (!std::exchange(first_turn_, false)) return;
   compare_signatures();
@@ -78,10 +80,9 @@ void ShmSteps::wait_for_all(uint32_t step) {
   WaitedTime waited(5 * kStepSlice);
   while (!came()) {
     if (ended_.load(std::memory_order_acquire)) give_up(step, "the group was destroyed");
-    std::string reason;
-    if (!culprit(step, reason).empty()) {
+    if (const std::vector<int> gone = culprits(step); !gone.empty()) {
       if (came()) return;  // it came, and left afterwards
-      give_up(step, reason);
+      give_up(step, gone);
     }
     const std::chrono::nanoseconds left = timeout_ - waited.look();
     if (left.count() <= 0) give_up(step, concat("timed out after ", timeout_.count(), " ms"));
@@ -129,30 +130,41 @@ std::string ShmSteps::sender_departure(int other) const {
   return gives && peers_[static_cast<size_t>(other)].alive() ? "" : departure(other);
 }
 
-/// Who makes it hopeless to wait for `step`, and why.
-std::string ShmSteps::culprit(uint32_t step, std::string& reason) const {
+/// Who makes it hopeless to wait for `step`. Of ranks that failed nobody is named beside one that
+/// died or left: they may have failed because of it.
+std::vector<int> ShmSteps::culprits(uint32_t step) const {
+  std::vector<int> left, failed;
   for (int other = 0; other < world_size(); ++other) {
     if (other == rank_) continue;
     const RankBlock& block = segment_->rank(other);
-    const bool failed =
+    const bool has_failed =
         block.state.load(std::memory_order_acquire) == static_cast<uint32_t>(RankState::kFailed);
-    const std::string gone = departure(other);
+    const bool is_gone = !departure(other).empty();
     const uint32_t posted = block.posted.load(std::memory_order_acquire);
     // A rank may end as soon as its own part is done. One that failed at the next step has done its
     // part of this one; what it wrote for it is still there.
     const bool is_past = posted == step + 1;
-    if (!gone.empty() && !is_past && (failed || posted != step)) return reason = gone;
+    if (is_gone && !is_past && (has_failed || posted != step))
+      (has_failed ? failed : left).push_back(other);
   }
-  return "";
+  return left.empty() ? failed : left;
 }
 
-std::string ShmSteps::missing_at(uint32_t step) const {
+bool ShmSteps::has_come(int other, uint32_t step) const {
+  const uint32_t posted = segment_->rank(other).posted.load(std::memory_order_acquire);
+  return posted == step || posted == step + 1;
+}
+
+std::string ShmSteps::missing_at(uint32_t step, const std::vector<int>& gone) const {
   std::vector<std::string> here, missing;
   std::string last;
+  // Beside one that will not come who is late is not to blame.
+  const bool names_gone =
+      std::any_of(gone.begin(), gone.end(), [&](int other) { return !has_come(other, step); });
   for (int other = 0; other < world_size(); ++other) {
     const RankBlock& block = segment_->rank(other);
-    const uint32_t posted = block.posted.load(std::memory_order_acquire);
-    const bool came = posted == step || posted == step + 1;
+    const bool came = has_come(other, step);
+    if (!came && names_gone && std::find(gone.begin(), gone.end(), other) == gone.end()) continue;
     const std::string name = std::to_string(names_[static_cast<size_t>(other)]);
     (came ? here : missing).push_back(name);
     const uint64_t op = block.last_op.load(std::memory_order_relaxed);
@@ -170,11 +182,15 @@ std::string ShmSteps::missing_at(uint32_t step) const {
 }
 
 std::string ShmSteps::missing() const {
-  return missing_at(segment_->rank(rank_).posted.load(std::memory_order_acquire));
+  return missing_at(segment_->rank(rank_).posted.load(std::memory_order_acquire), {});
 }
 
-void ShmSteps::give_up(uint32_t step, const std::string& reason) {
-  const std::string who = missing_at(step);
+void ShmSteps::give_up(uint32_t step, const std::vector<int>& gone) {
+  give_up(step, departure(gone.at(0)), gone);
+}
+
+void ShmSteps::give_up(uint32_t step, const std::string& reason, const std::vector<int>& gone) {
+  const std::string who = missing_at(step, gone);
   const std::string text = concat(signature_.describe(),
                                   " #",
                                   signature_.sequence,

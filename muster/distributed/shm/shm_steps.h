@@ -81,9 +81,13 @@ class ShmSteps {
  private:
   void wait_for_all(uint32_t step);
   void compare_signatures() const;
-  std::string culprit(uint32_t step, std::string& reason) const;
-  [[noreturn]] void give_up(uint32_t step, const std::string& reason);
-  std::string missing_at(uint32_t step) const;
+  std::vector<int> culprits(uint32_t step) const;
+  bool has_come(int other, uint32_t step) const;
+  [[noreturn]] void give_up(uint32_t step, const std::vector<int>& gone);
+  [[noreturn]] void give_up(uint32_t step,
+                            const std::string& reason,
+                            const std::vector<int>& gone = {});
+  std::string missing_at(uint32_t step, const std::vector<int>& gone) const;
 
   std::shared_ptr<ShmSegment> segment_;
   const int rank_;

@@ -49,13 +49,22 @@ std::string ThreadExchange::departure(int rank) const {
                                : concat("rank ", rank, " failed: ", found->second);
 }
 
+/// Of one that waits in vain for `gone`; who else is late is not to blame.
+std::string ThreadExchange::gone_text(uint64_t sequence, const Collective& op, int gone) const {
+  return missing_text(sequence, op, departure(gone), gone);
+}
+
 std::string ThreadExchange::missing_text(uint64_t sequence,
                                          const Collective& op,
-                                         const std::string& reason) const {
+                                         const std::string& reason,
+                                         std::optional<int> gone) const {
   std::vector<std::string> here, missing;
   const Contribution* any = nullptr;
   for (int rank = 0; rank < world_size_; ++rank) {
-    (op.works[rank] ? here : missing).push_back(std::to_string(rank));
+    if (op.works[rank])
+      here.push_back(std::to_string(rank));
+    else if (!gone || *gone == rank)
+      missing.push_back(std::to_string(rank));
     if (op.works[rank]) any = &op.parts[rank];
   }
   return concat(any->describe(),
@@ -102,11 +111,9 @@ PendingWorkPtr ThreadExchange::post(int rank,
       whole = std::move(op);
       collectives_.erase(sequence);
     } else {
-      for (const auto& [gone, why] : left_) {
-        if (!op.works[gone] && failure.empty())
-          failure = missing_text(sequence, op, departure(gone));
-      }
-      if (!failure.empty()) {
+      const auto first = std::ranges::find_if(in_turn_, [&](int gone) { return !op.works[gone]; });
+      if (first != in_turn_.end()) {
+        failure = gone_text(sequence, op, *first);
         failed = op.works;
         collectives_.erase(sequence);
       }
@@ -252,11 +259,11 @@ std::shared_ptr<ThreadExchange> ThreadExchange::part(const std::string& key,
       part.made.reset(new ThreadExchange(static_cast<int>(members.size()), first));
       part.exchange = part.made;
       part.members = part.awaited = members;
-      for (size_t i = 0; i < members.size(); ++i) {
-        const auto gone = left_.find(members[i]);
-        if (gone == left_.end()) continue;
-        left.emplace_back(static_cast<int>(i), gone->second);
-        std::erase(part.awaited, members[i]);
+      for (const int gone : in_turn_) {
+        const auto member = std::ranges::find(members, gone);
+        if (member == members.end()) continue;
+        left.emplace_back(static_cast<int>(member - members.begin()), left_.at(gone));
+        std::erase(part.awaited, gone);
       }
     }
     exchange = part.made;
@@ -297,13 +304,13 @@ void ThreadExchange::leave(int rank, const std::string& why, bool withdraw) {
   std::vector<std::pair<PendingWorkPtr, std::string>> failed;
   {
     const std::lock_guard lock(mutex_);
-    left_.emplace(rank, why);
+    if (left_.emplace(rank, why).second) in_turn_.push_back(rank);
     for (auto op = collectives_.begin(); op != collectives_.end();) {
       if (op->second.works[rank] && !withdraw) {
         ++op;
         continue;
       }
-      const std::string text = missing_text(op->first, op->second, departure(rank));
+      const std::string text = gone_text(op->first, op->second, rank);
       for (const auto& work : op->second.works) {
         if (work) failed.emplace_back(work, text);
       }

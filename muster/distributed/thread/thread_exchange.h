@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -121,9 +122,11 @@ class ThreadExchange : public std::enable_shared_from_this<ThreadExchange> {
   Clock::time_point fail_late();
   std::vector<std::shared_ptr<ThreadExchange>> live_parts();
   std::vector<std::pair<std::shared_ptr<ThreadExchange>, int>> parts_of(int rank);
+  std::string gone_text(uint64_t sequence, const Collective& op, int gone) const;
   std::string missing_text(uint64_t sequence,
                            const Collective& op,
-                           const std::string& reason) const;
+                           const std::string& reason,
+                           std::optional<int> gone = std::nullopt) const;
   std::string departure(int rank) const;
 
   const int world_size_;
@@ -133,6 +136,7 @@ class ThreadExchange : public std::enable_shared_from_this<ThreadExchange> {
   std::deque<Sent> sent_;            // in the order in which they were sent
   std::deque<Receive> receives_;     // in the order in which they were asked for
   std::map<int, std::string> left_;  // rank -> why
+  std::vector<int> in_turn_;  // the same ranks, as they left: the first may be the others' reason
   std::map<std::string, std::shared_ptr<void>> shared_;
   std::map<std::string, Part> parts_;
   const std::shared_ptr<ThreadExchange>

@@ -28,7 +28,7 @@ void ThreadGroups::leave(int rank, const std::string& why, ThreadExchange& first
   std::vector<std::shared_ptr<ThreadExchange>> others;
   {
     const std::lock_guard lock(mutex_);
-    left_.emplace(rank, why);
+    left_.emplace_back(rank, why);
     for (const auto& [number, other] : others_) others.push_back(other.exchange.lock());
   }
   first.leave(rank, why);

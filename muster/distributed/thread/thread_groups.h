@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -41,9 +42,9 @@ class ThreadGroups {
   };
 
   std::mutex mutex_;
-  std::vector<size_t> made_;        // by rank
-  std::map<size_t, Other> others_;  // group 1 and on, by number
-  std::map<int, std::string> left_;
+  std::vector<size_t> made_;                       // by rank
+  std::map<size_t, Other> others_;                 // group 1 and on, by number
+  std::vector<std::pair<int, std::string>> left_;  // rank and why, as they left
 };
 
 }  // namespace muster::distributed

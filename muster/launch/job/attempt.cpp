@@ -14,6 +14,7 @@
 #include "muster/base/text.h"
 #include "muster/launch/io/event_loop.h"
 #include "muster/launch/io/pipe.h"
+#include "muster/launch/job/end_marks.h"
 #include "muster/launch/job/rank_streams.h"
 #include "muster/launch/process/program.h"
 #include "muster/launch/process/warden.h"
@@ -90,6 +91,7 @@ class Attempt {
   const AttemptPlan& plan_;
   SignalSource& signals_;
   JobObserver& observer_;
+  const EndMarks end_marks_{ended_folder(plan_), plan_.master_port};
 
   EventLoop loop_;
   Timer timer_;
@@ -236,6 +238,7 @@ void Attempt::on_end(const WardenReport& report) {
        .time_ns = now_ns(),
        .asked_ns = report.batch > last_free_batch_ ? std::optional(asked_ns_) : std::nullopt,
        .report = read_error_report(error_file(plan_, report.rank))});
+  if (!running_ranks().empty()) end_marks_.add(ends_.back().rank);
   if (state_ == State::kRunning || state_ == State::kAwaitingCause) stop_after_failure();
   if (running_ranks().empty() && state_ != State::kKilling) {
     state_ = State::kLeftovers;

@@ -41,14 +41,16 @@ void check(const JobSpec& spec);
 struct JobOutcome {
   int exit_code = 0;                   ///< for the launcher itself; see exit_code_of
   int interrupted_by = 0;              ///< the signal that the launcher received first, or 0
-  std::optional<RankFailure> failure;  ///< the rank that failed first in the last attempt
+  std::optional<RankFailure> failure;  ///< the rank that failed first in the last attempt; of an
+                                       ///< interruption (was_interrupted) that ended first
   int64_t restarts = 0;                ///< restarts that were used up
   std::filesystem::path log_folder;    ///< the folder of this run; empty if there is none
   std::vector<int> left_behind;        ///< ranks' process ids that SIGKILL did not end in time
 };
 
 /// The launcher's exit code: 0 if every rank ended with 0; 128+n if the launcher was stopped by
-/// signal n (130 after Ctrl-C); 2 if the first failing rank ended with 2 (wrong use); else 1. Pure.
+/// signal n (130 after Ctrl-C); 130 if a rank was interrupted by itself; 2 if the first failing rank
+/// ended with 2 (wrong use); else 1. Pure.
 int exit_code_of(int interrupted_by, const std::optional<RankFailure>& failure);
 
 /// Which stream of a rank a line came from.

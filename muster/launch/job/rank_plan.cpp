@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include "muster/base/ended_ranks.h"
 #include "muster/base/error_report.h"
 #include "muster/base/job_key.h"
 #include "muster/base/rank_env.h"
@@ -17,6 +18,10 @@ namespace muster::launch {
 std::filesystem::path error_file(const AttemptPlan& plan, int64_t local_rank) {
   if (plan.log_folder.empty()) return {};
   return plan.log_folder / std::to_string(local_rank) / "error.json";
+}
+
+std::filesystem::path ended_folder(const AttemptPlan& plan) {
+  return plan.log_folder.empty() ? std::filesystem::path() : plan.log_folder / "ended";
 }
 
 std::vector<std::string> rank_environment(const JobSpec& spec,
@@ -44,6 +49,8 @@ std::vector<std::string> rank_environment(const JobSpec& spec,
   for (auto& [name, value] : to_environment(env)) ours[name] = value;
   auto& report = ours[std::string(kErrorFileEnv)];
   auto& progress = ours[std::string(kProgressFdEnv)];
+  auto& ended = ours[std::string(kEndedRanksEnv)];
+  if (!plan.log_folder.empty()) ended = ended_folder(plan).string();
   if (!plan.log_folder.empty()) report = error_file(plan, local_rank).string();
   if (!plan.job_key.empty()) ours[std::string(kJobKeyEnv)] = plan.job_key;
   if (env.rank == 0) progress = std::to_string(kProgressFd);

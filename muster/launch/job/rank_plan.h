@@ -28,12 +28,17 @@ inline int64_t global_rank(const JobSpec& spec, int64_t local_rank) {
 /// Where a rank may leave its error report; empty if no logs are kept.
 std::filesystem::path error_file(const AttemptPlan& plan, int64_t local_rank);
 
+/// Where it is marked which ranks of this machine have ended (see muster/base/ended_ranks.h); empty if
+/// no logs are kept.
+std::filesystem::path ended_folder(const AttemptPlan& plan);
+
 /// "NAME=value" strings for a rank: `inherited` (the launcher's own environment, same form) with
 /// everything replaced that torchrun sets, and
 ///   OMP_NUM_THREADS=1      with several ranks per node, unless it is set: torchrun's rule
 ///   PYTHONUNBUFFERED=1     unless it is set, so that the last lines of a killed Python rank are
 ///                          not lost
 ///   MUSTER_PROGRESS_FD     for rank 0 only
+///   MUSTER_ENDED_RANKS     see muster/base/ended_ranks.h
 ///   MUSTER_JOB_KEY         see muster/base/job_key.h
 /// Pure.
 std::vector<std::string> rank_environment(const JobSpec& spec,

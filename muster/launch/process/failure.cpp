@@ -136,6 +136,10 @@ bool awaits_cause(std::span<const RankEnd> ends, std::span<const int64_t> runnin
   return awaits;
 }
 
+bool was_interrupted(int wait_status) {
+  return WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 128 + SIGINT;
+}
+
 std::string describe_status(int wait_status) {
   if (WIFEXITED(wait_status)) return concat("exit code ", WEXITSTATUS(wait_status));
   if (!WIFSIGNALED(wait_status)) return concat("wait status ", wait_status);
@@ -151,6 +155,15 @@ std::string describe_status(int wait_status) {
 }
 
 std::string describe(const RankFailure& failure) {
+  if (was_interrupted(failure.wait_status)) {
+    return concat("interrupted: rank ",
+                  failure.rank,
+                  " (pid ",
+                  failure.pid,
+                  ") ended first, with ",
+                  describe_status(failure.wait_status),
+                  "; no signal came to this launcher");
+  }
   std::string out = concat("rank ",
                            failure.rank,
                            " (pid ",

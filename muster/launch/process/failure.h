@@ -46,7 +46,12 @@ bool awaits_cause(std::span<const RankEnd> ends, std::span<const int64_t> runnin
 /// "exit code 3" or "signal SIGSEGV (Segmentation fault)". Pure.
 std::string describe_status(int wait_status);
 
-/// The first failing rank of an attempt.
+/// Ended in order after a signal, with its state saved: exit code 128 + SIGINT, as `muster train`
+/// and shells have it. Pure.
+bool was_interrupted(int wait_status);
+
+/// The first failing rank of an attempt; or, if `was_interrupted`, the one that ended first after a
+/// signal that the launcher did not get.
 struct RankFailure {
   int64_t rank = 0;
   int pid = 0;
@@ -58,7 +63,7 @@ struct RankFailure {
 };
 
 /// "rank 1 (pid 4711) failed: signal SIGSEGV (Segmentation fault)", its report, its last lines and
-/// a hint. Several lines, no line end. Pure.
+/// a hint; of one that was interrupted, that it was. Several lines, no line end. Pure.
 std::string describe(const RankFailure& failure);
 
 }  // namespace muster::launch

@@ -1,5 +1,6 @@
 #include "muster/parallel/pipeline/pipeline_checks.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -7,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/distributed/meet/timeout.h"
 
 namespace muster::parallel {
 
@@ -35,7 +37,7 @@ void refuse_shared(const std::vector<NamedTensors>& stages) {
 }
 
 std::chrono::milliseconds stall_timeout_of(std::chrono::milliseconds timeout) {
-  if (timeout > std::chrono::milliseconds(0)) return timeout;
+  if (timeout > std::chrono::milliseconds(0)) return std::min(timeout, distributed::kLongestWait);
   throw usage_error({.refused = "the stall timeout of a pipeline",
                      .rule = "it is above 0",
                      .value = concat(timeout.count(), " ms")});

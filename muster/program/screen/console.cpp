@@ -5,6 +5,7 @@
 #include <iostream>
 #include <utility>
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -23,7 +24,21 @@ Console::Console(
       colour_(colour),
       name_(std::move(name)) {}
 
+namespace {
+
+/// Of a process that was started without one of its standard streams, what it opens next would get
+/// that number, and what is printed would go there. Such a stream stays one that cannot be written.
+void hold_standard_streams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    // open() takes the lowest number that is free
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF && ::open("/dev/null", O_RDONLY) < 0) return;
+  }
+}
+
+}  // namespace
+
 Console Console::of_process(std::string name) {
+  hold_standard_streams();
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
@@ -71,7 +86,8 @@ void Console::error(std::string_view text) {
     return;
   }
   const std::string head = name_ + ": error:";
-  err_ << (colour_ ? concat("\x1b[31;1m", head, "\x1b[0m ") : head + ' ') << text << '\n'
+  // In one write: lines of ranks that share a terminal or a launcher do not mix.
+  err_ << concat(colour_ ? concat("\x1b[31;1m", head, "\x1b[0m ") : head + ' ', text, '\n')
        << std::flush;
 }
 
@@ -84,6 +100,6 @@ void Console::finish_out() {
                            .rule = why != 0 ? errno_text(why) : "not all was written"});
 }
 
-void Console::note(std::string_view text) { err_ << name_ << ": " << text << '\n' << std::flush; }
+void Console::note(std::string_view text) { err_ << concat(name_, ": ", text, '\n') << std::flush; }
 
 }  // namespace muster::program

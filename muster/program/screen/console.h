@@ -20,7 +20,8 @@ class Console {
           std::string name = "muster");
 
   /// The console of this process: std::cout and std::cerr; colour if stderr is a terminal and
-  /// NO_COLOR is unset.
+  /// NO_COLOR is unset. To be made before anything is opened: a standard stream that is closed is
+  /// held, so that nothing else becomes it.
   static Console of_process(std::string name = "muster");
 
   std::ostream& out() { return out_; }  ///< data

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <errno.h>
@@ -19,6 +20,13 @@ constexpr std::string_view kReplaced = ".replaced-";
 
 [[noreturn]] void cannot_replace(const fs::path& folder, const std::string& why) {
   throw environment_error({.refused = "cannot replace " + folder.string(), .rule = why});
+}
+
+[[noreturn]] void cannot_copy(const fs::path& from,
+                              const fs::path& to,
+                              const std::error_code& error) {
+  throw environment_error({.refused = concat("cannot copy ", from.string(), " to ", to.string()),
+                           .rule = errno_text(error.value())});
 }
 
 void rename_folder(const fs::path& from, const fs::path& to) {
@@ -72,14 +80,18 @@ void put_back_replaced(const fs::path& folder) {
 void link_or_copy(const fs::path& from, const fs::path& to) {
   if (!fs::exists(from)) return;
   std::error_code error;
-  fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::create_hard_links, error);
-  if (!error) return;
-  fs::remove_all(to, error);
-  fs::copy(from, to, fs::copy_options::recursive, error);
-  if (error) {
-    throw environment_error({.refused = concat("cannot copy ", from.string(), " to ", to.string()),
-                             .rule = error.message()});
+  if (fs::is_directory(from)) {
+    // Not with the permissions of `from`: what is read-only there could not be filled here.
+    fs::create_directory(to, error);
+    if (error) cannot_copy(from, to, error);
+    for (const auto& entry : fs::directory_iterator(from))
+      link_or_copy(entry.path(), to / entry.path().filename());
+    return;
   }
+  fs::remove(to, error);  // what a kill has left
+  fs::create_hard_link(from, to, error);
+  if (error) fs::copy_file(from, to, error);
+  if (error) cannot_copy(from, to, error);
 }
 
 }  // namespace muster::train

@@ -124,10 +124,8 @@ Error RunFolder::gone(const std::optional<fs::path>& saved_in) const {
       {.refused = "the run's folder " + path_.string(),
        .rule = "it stays where it is while the run goes on",
        .value = saved_in ? "moved to " + saved_in->string() : "removed",
-       .hint = saved_in ? concat("the state is saved there: go on with `muster train --resume ",
-                                 saved_in->string(),
-                                 "`")
-                        : ""});
+       .hint =
+           saved_in ? "the state is saved there: go on with --resume " + saved_in->string() : ""});
 }
 
 RunFolder::~RunFolder() {
@@ -186,6 +184,9 @@ void RunFolder::tidy() const {
   std::error_code none;
   for (const fs::path& entry : entries_of(path_ / kCheckpoints)) {
     if (is_unfinished(entry)) fs::remove_all(entry, none);
+  }
+  for (const fs::path& entry : entries_of(path_)) {
+    if (is_unfinished(entry) && fs::is_regular_file(entry)) fs::remove(entry, none);
   }
   finish_aside();
 }

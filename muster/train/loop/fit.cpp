@@ -78,10 +78,13 @@ Trainer::Trainer(const TaskMaker& make_task,
   batches_.trace(timeline_.device_spans(), [this] { timeline_.batch_arrived(); });
   begin_on_rank(plan, group, resume);
   this->make_task(make_task);
+  if (resume) {
+    check_task(*task_, *resume);  // first: another task has other data, too
+    check_same_data(plan, *resume);
+  }
   data_.train = as_task_takes(*task_, data_.train);
   loader_ = make_loader(plan, data_.train, group);
   check_batches_on_ranks(*data_.train, group);
-  if (resume) check_task(*task_, *resume);
   divergence_.begin(module());
   make_parts();
   make_checkpoints();
@@ -284,11 +287,8 @@ FitResult Trainer::run() {
   check_hooks();
   result.steps = position_.step;
   if (scaler().enabled()) result.skipped_steps = skipped_steps();
-  bool kept = true;
-  on_first_rank(group_, [&] { kept = is_written(); });
-  if (!from_first_rank(group_, kept)) save();  // where the folder is now; that ends the run
+  settle_folder();
   on_first_rank(group_, [&] {
-    check_folder();
     result.checkpoint = writer_->wait();
     if (result.checkpoint.empty()) result.checkpoint = find_checkpoint(output_);
   });

@@ -153,10 +153,8 @@ Evaluation Trainer::evaluate_split(const std::shared_ptr<const data::Dataset>& s
 
 void Trainer::load_best() {
   if (best_step_ < 0) return log_.note("no epoch was the best: the last weights are tested");
-  const auto read = [&] {
-    writer_->wait();
-    return read_best(output_, best_step_);
-  };
+  settle_folder();  // else what was just saved would be lost with the error of what is not there
+  const auto read = [this] { return read_best(output_, best_step_); };
   if (!ema_) {
     return load_on_all_ranks(module(), group_, read, [this](const tensor::LoadedTensor& tensor) {
       parts_[0]->strategy().load_weights({tensor});

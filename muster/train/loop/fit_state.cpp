@@ -196,6 +196,15 @@ bool Trainer::is_written() {
   }
 }
 
+/// When it returns, the checkpoint in hand is written. Where the folder was moved meanwhile, the run
+/// ends, on all ranks, with its state saved in the other place.
+void Trainer::settle_folder() {
+  bool kept = true;
+  on_first_rank(group_, [&] { kept = is_written(); });
+  if (!from_first_rank(group_, kept)) save();  // where the folder is now; that ends the run
+  on_first_rank(group_, [this] { check_folder(); });
+}
+
 /// Rank 0: ends the run if its folder is not where it was. A new one there would be half a run, and
 /// whoever moved it looks for the whole in the other place.
 void Trainer::check_folder() {

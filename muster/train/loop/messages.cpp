@@ -30,6 +30,13 @@ std::string epoch_line(const FitPlan& plan,
 
 std::string early_stop_line(const FitPlan& plan, const EarlyStopping& best, int64_t best_step) {
   const bool by_step = plan.options.val_check_interval > 0;
+  if (!best.best()) {
+    return concat("stopped early: ",
+                  best.epochs_waited(),
+                  by_step ? " validations" : " epochs",
+                  " without a finite ",
+                  plan.options.monitor);
+  }
   return concat("stopped early: ",
                 best.epochs_waited(),
                 by_step ? " validations" : " epochs",
@@ -39,7 +46,7 @@ std::string early_stop_line(const FitPlan& plan, const EarlyStopping& best, int6
                 by_step ? "step " : "epoch ",
                 by_step ? best_step : best.best_epoch() + 1,
                 "'s ",
-                metric_text(best.best().value_or(0)));
+                metric_text(*best.best()));
 }
 
 Error not_finite_error(const FitPlan& plan,

@@ -92,19 +92,23 @@ std::vector<std::string> resume_notes(const FitPlan& plan, const Checkpoint& res
   return notes;
 }
 
-void check_resume(const FitPlan& plan, const Checkpoint& resume) {
+}  // namespace
+
+void check_same_data(const FitPlan& plan, const Checkpoint& resume) {
   const auto before = planned(resume, "train_samples", plan.train_samples);
   if (before == plan.train_samples) return;
-  throw usage_error(
-      {.refused = "--resume",
-       .rule = "a run goes on with the data that it began with",
-       .value = concat(plan.train_samples, " samples to train, before ", before),
-       .hint = resume.folder.empty()
-                   ? ""
-                   : concat("name the data's folder with --data-dir, or begin a new run with "
-                            "--weights ",
-                            (resume.folder / "model.safetensors").string())});
+  std::string hint = "begin a new run in another folder";
+  if (plan.record.contains("weights") && !resume.folder.empty()) {  // not a task of one's own
+    hint = concat("name the data's folder with --data-dir, or begin a new run with --weights ",
+                  (resume.folder / "model.safetensors").string());
+  }
+  throw usage_error({.refused = "--resume",
+                     .rule = "a run goes on with the data that it began with",
+                     .value = concat(plan.train_samples, " samples to train, before ", before),
+                     .hint = std::move(hint)});
 }
+
+namespace {
 
 /// A limit that lies behind the run would end it at once, and stand in its records as if it had
 /// ended there.
@@ -138,7 +142,6 @@ void begin_on_rank(const FitPlan& plan,
     tensor::set_own_intraop_threads(static_cast<int>(plan.intraop_threads));
   check_alike_on_ranks(plan, group, resume);
   if (!resume) return;
-  check_resume(plan, *resume);
   check_limits(plan.options, *resume);
 }
 

@@ -20,13 +20,16 @@ namespace muster::train {
 tensor::MathModes math_modes_of(const FitOptions& options);
 
 /// This rank's thread uses the plan's number of intra-op threads from here on. Throws a usage error
-/// if the run cannot go on with this plan although its options are the same (another number of
-/// samples), if a limit of the plan is behind the checkpoint, or unless all ranks resume from one
-/// and the same checkpoint, or none does: an output
-/// folder that not all machines see would else give each rank a run of its own. Collective.
+/// if a limit of the plan is behind the checkpoint, or unless all ranks resume from one and the same
+/// checkpoint, or none does: an output folder that not all machines see would else give each rank a
+/// run of its own. Collective.
 void begin_on_rank(const FitPlan& plan,
                    const distributed::ProcessGroup& group,
                    const std::optional<Checkpoint>& resume);
+
+/// Throws a usage error if the run cannot go on with this plan although its options are the same:
+/// another number of samples.
+void check_same_data(const FitPlan& plan, const Checkpoint& resume);
 
 /// Rank 0: makes `output` the run's folder. All that may be refused is refused before the first
 /// write; then the folder is prepared. `from` is

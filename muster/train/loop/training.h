@@ -147,6 +147,7 @@ class Trainer {
   void test(FitResult& result);
   void save();
   bool is_written();
+  void settle_folder();
   void check_folder();
 
   const FitPlan& plan_;

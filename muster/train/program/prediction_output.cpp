@@ -13,6 +13,12 @@ namespace fs = std::filesystem;
 
 PredictionOutput::PredictionOutput(const fs::path& output, std::ostream& out) : out_(out) {
   if (output == "-") return;
+  if (output.empty()) {
+    throw usage_error({.refused = "--output",
+                       .rule = "the name of a file",
+                       .value = "\"\"",
+                       .hint = "name a file, or - for stdout"});
+  }
   if (fs::exists(output) && !fs::is_regular_file(output)) {
     throw usage_error({.refused = "--output " + output.string(),
                        .rule = fs::is_directory(output) ? "it is a folder, not a file"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/base/version.h"
+#include "muster/distributed/meet/store.h"
 #include "muster/program/line/said.h"
 #include "muster/program/line/shell_word.h"
 #include "muster/train/loop/step_timeline.h"
@@ -160,6 +162,14 @@ std::string place_flags(const FitOptions& options) {
   return words;
 }
 
+/// Another machine may have been told to train, and would wait for this one; of those of this machine
+/// the launcher says that they have ended.
+void tell_other_machines(const std::optional<RankEnv>& env) {
+  constexpr std::chrono::seconds kPatience(3);
+  if (!env || env->group_world_size == 1) return;
+  distributed::attend_as(*env, distributed::program_name() + " --explain", kPatience);
+}
+
 /// What started this process as a rank, as words in front of its own: "muster run … -- ", or "".
 std::string launcher_words() {
   const std::optional<RankEnv> env = rank_env_from();
@@ -208,6 +218,7 @@ ProgramEnd run_program(Program& program,
                  .place_flags = place_flags(program.options())};
   if (flags.explain) {
     if (first) voice.print(plan.explained);
+    tell_other_machines(env);
     return end;
   }
   if (owned) owned->check(resume ? &*resume : nullptr);

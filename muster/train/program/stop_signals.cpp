@@ -16,8 +16,12 @@ void watch_stop_signals() {
   struct sigaction action {};
   action.sa_handler = [](int) { stop_wanted = true; };
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    // Who started this process so means it: nohup, a shell that runs it in the background.
+    if (::sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
+    ::sigaction(number, &action, nullptr);
+  }
 }
 
 bool stop_signalled() { return stop_wanted; }

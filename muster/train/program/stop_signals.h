@@ -3,8 +3,9 @@
 
 namespace muster::train {
 
-/// From now on the first SIGINT or SIGTERM of this process is only noted; it also puts the default
-/// action back, so that the second one kills.
+/// From now on the first SIGINT, SIGTERM or SIGHUP (a terminal that is closed) of this process is only
+/// noted; it also puts the default action back, so that the second one kills. One that is ignored
+/// stays so.
 void watch_stop_signals();
 
 /// Whether one came. Any thread.

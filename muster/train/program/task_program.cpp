@@ -142,6 +142,11 @@ int TaskProgram::run(int argc, const char* const* argv, const std::function<Task
     program::note_rank_failure(error.what());
     console.error(error.what());
     return 1;
+  } catch (...) {
+    const char* what = "it threw something that is no std::exception";
+    program::note_rank_failure(what);
+    console.error(what);
+    return 1;
   }
 }
 

@@ -33,7 +33,8 @@ using parallel::Tensors;
 
 constexpr const char* kData = "data";
 constexpr const char* kStages = "pipeline";
-constexpr int64_t kDrawnStep = 3;  // of the process: the first ones make what later ones reuse
+// Of the process: the first ones make what later ones reuse. A run that has fewer keeps its last.
+constexpr int64_t kDrawnStep = 3;
 
 std::string counted(int64_t count, std::string_view one, std::string_view several) {
   return concat(count, ' ', count == 1 ? one : several);
@@ -220,7 +221,7 @@ std::vector<WeighedResult> PipelineStrategy::forward_backward(const BatchToCut& 
       pipe_->step([&] { return micro_batches_of(batch); }, batch.scale);
   spans_ = step.timeline.ranks.at(static_cast<size_t>(mesh_.coordinate(kStages)));
   if (steps_ == 0) check_other_buffers();
-  if (++steps_ == kDrawnStep && group().rank() == 0 && !options_.gantt.empty()) draw(step);
+  if (++steps_ <= kDrawnStep && group().rank() == 0 && !options_.gantt.empty()) draw(step);
   return std::exchange(results_, {});
 }
 
@@ -251,14 +252,14 @@ void PipelineStrategy::draw(const parallel::PipelineStep& step) const {
                                    " stages on ",
                                    mesh_.size(kStages),
                                    " ranks: step ",
-                                   kDrawnStep,
+                                   steps_,
                                    ", bubble ",
                                    fixed(100 * step.timeline.bubble(), 1),
                                    " %");
   try {
     write_file_atomic(options_.gantt, pipeline::gantt_svg(step.timeline, {.title = title}));
   } catch (const Error& error) {  // a picture: the run goes on
-    if (note_) note_(concat("no drawing of a step: ", error.what()));
+    if (note_) note_(concat("no drawing of step ", steps_, ": ", error.what()));
   }
 }
 

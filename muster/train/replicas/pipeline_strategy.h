@@ -19,7 +19,9 @@ inline constexpr Param kPipelineParams[] = {
     param<&PipelineStrategyOptions::split>(
         "split", "the units that stages begin with, by number: 0/3/5; auto: measured"),
     param<&PipelineStrategyOptions::gantt>(
-        "gantt", "an SVG file: who did what when in the third step; steps of devices are slower")};
+        "gantt",
+        "an SVG file: who did what when in the third step (or the last before it); steps of "
+        "devices are slower")};
 
 /// The options that `params` say. Throws a usage error that names `owner` for what makes no
 /// pipeline.

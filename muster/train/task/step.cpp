@@ -52,8 +52,21 @@ void check_result(const Task& task, const StepResult& result, bool trains) {
                          : "return the mean over the batch"});
 }
 
+namespace {
+
+/// A value that came twice would count twice, and a weight below 0 take others' samples away.
+void check_weight(const Task& task, const StepResult::Value& value, bool is_twice) {
+  if (!is_twice && value.weight.value_or(0) >= 0 && std::isfinite(value.weight.value_or(0))) return;
+  throw usage_error({.refused = concat("task ", task.name(), ": metric ", value.name),
+                     .rule = is_twice ? "a step has one value of it" : "a weight of at least 0",
+                     .value = is_twice ? "two" : shortest(*value.weight)});
+}
+
+}  // namespace
+
 void add_to(StepSums& sums, const Task& task, const StepResult& result, double weight) {
   sums.add_loss(result.loss, weight);
+  std::vector<bool> seen(sums.list().size());
   for (const StepResult::Value& value : result.values) {
     const std::vector<Metric>& list = sums.list();
     size_t at = 0;
@@ -67,6 +80,8 @@ void add_to(StepSums& sums, const Task& task, const StepResult& result, double w
                                             : "it is one of metrics(): " + join(known, ", "),
                          .hint = is_scalar ? suggestion(value.name, known) : ""});
     }
+    check_weight(task, value, seen[at]);
+    seen[at] = true;
     sums.add(at, value.value, value.weight.value_or(weight));
   }
 }

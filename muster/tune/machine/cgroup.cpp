@@ -1,10 +1,9 @@
 #include "muster/tune/machine/cgroup.h"
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
-#include <iterator>
 
+#include "muster/base/kernel_file.h"
 #include "muster/base/text.h"
 
 namespace muster::tune {
@@ -12,22 +11,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The whole file, or nothing. Files of /proc and /sys have no size, and may be away.
-std::optional<std::string> slurp(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) return std::nullopt;
-  std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (in.bad()) return std::nullopt;
-  return text;
-}
-
 fs::path below(const fs::path& root, std::string_view absolute) {
   return root / fs::path(absolute).relative_path();
 }
 
 /// The group's path in the hierarchy of `controller` (empty: version 2), or nothing.
 std::optional<std::string> group_path(const fs::path& root, std::string_view controller) {
-  const auto text = slurp(below(root, "/proc/self/cgroup"));
+  const auto text = read_kernel_file(below(root, "/proc/self/cgroup"));
   for (const std::string& line : split(text.value_or(""), '\n')) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
@@ -81,13 +71,14 @@ std::optional<double> cgroup_cpus(const fs::path& root) {
                : std::nullopt;
   };
   for (const fs::path& folder : folders(root, "", kUnified)) {
-    const std::vector<std::string> words = split(trim(slurp(folder / "cpu.max").value_or("")), ' ');
+    const std::vector<std::string> words =
+        split(trim(read_kernel_file(folder / "cpu.max").value_or("")), ' ');
     if (words.size() == 2) lower(least, quota_of(to_int(words[0]), to_int(words[1])));
   }
   for (const fs::path& folder :
        folders(root, "cpu", {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"})) {
     const auto number = [&](const char* name) {
-      return to_int(trim(slurp(folder / name).value_or("")));
+      return to_int(trim(read_kernel_file(folder / name).value_or("")));
     };
     lower(least, quota_of(number("cpu.cfs_quota_us"), number("cpu.cfs_period_us")));
   }
@@ -99,7 +90,7 @@ std::optional<uint64_t> cgroup_memory(const fs::path& root) {
   constexpr int64_t kNoLimit = int64_t{1} << 60;
   std::optional<uint64_t> least;
   const auto look = [&](const fs::path& file) {
-    const auto bytes = to_int(trim(slurp(file).value_or("")));
+    const auto bytes = to_int(trim(read_kernel_file(file).value_or("")));
     if (bytes && *bytes > 0 && *bytes < kNoLimit)
       lower(least, std::optional(static_cast<uint64_t>(*bytes)));
   };
@@ -111,16 +102,16 @@ std::optional<uint64_t> cgroup_memory(const fs::path& root) {
 
 std::optional<int64_t> oom_kills(const fs::path& root) {
   for (const fs::path& folder : folders(root, "", kUnified)) {
-    if (const auto text = slurp(folder / "memory.events")) {
+    if (const auto text = read_kernel_file(folder / "memory.events")) {
       if (const auto count = value_of(*text, "oom_kill")) return count;
     }
   }
   for (const fs::path& folder : folders(root, "memory", {"/sys/fs/cgroup/memory"})) {
-    if (const auto text = slurp(folder / "memory.oom_control")) {
+    if (const auto text = read_kernel_file(folder / "memory.oom_control")) {
       if (const auto count = value_of(*text, "oom_kill")) return count;
     }
   }
-  return value_of(slurp(below(root, "/proc/vmstat")).value_or(""), "oom_kill");
+  return value_of(read_kernel_file(below(root, "/proc/vmstat")).value_or(""), "oom_kill");
 }
 
 }  // namespace muster::tune

@@ -39,7 +39,8 @@ int cells_along(int wanted, size_t slots) { return slots == 0 ? wanted : static_
 /// Those that differ between trials, first those that most trials have.
 std::vector<size_t> contour_parameters(const PlotStudy& study) {
   std::vector<size_t> parameters = varying_parameters(study);
-  std::ranges::stable_partition(parameters, [&](size_t p) {
+  // Not of std::ranges, which clang 14 does not compile with libstdc++ 12.
+  std::stable_partition(parameters.begin(), parameters.end(), [&](size_t p) {
     const auto has = std::ranges::count_if(
         study.trials, [&](const TrialHistory& trial) { return !trial.values[p].is_none(); });
     return 2 * static_cast<size_t>(has) > study.trials.size();

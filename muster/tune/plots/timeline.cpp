@@ -64,7 +64,8 @@ std::vector<LegendEntry> states_legend(const PlotStudy& study) {
       {TrialState::kRunning, "running"},
       {TrialState::kPaused, "paused"}};
   std::vector<LegendEntry> legend;
-  for (const auto& [state, words] : kStates) {
+  for (const auto& [kind, words] : kStates) {
+    const TrialState state = kind;  // clang 14 captures no bindings
     if (std::ranges::any_of(study.trials, [&](const auto& trial) { return trial.state == state; }))
       legend.push_back({Shape::kDot, ink_of(state), std::string(words)});
   }

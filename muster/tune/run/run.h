@@ -157,7 +157,7 @@ struct RunConfig {
   /// The newest so many of each trial stay, and what a trial needs to go on from; others are removed,
   /// files or folders, as their trials named them; 0: all stay.
   int64_t keep_checkpoints = 0;
-  bool histories = true;  ///< RunResult::histories; false saves the memory of all reports
+  bool histories = false;  ///< RunResult::histories; true holds all reports in memory
 };
 
 /// What a run leaves. Copies; valid without the study.
@@ -168,8 +168,8 @@ struct RunResult {
   bool interrupted = false;     ///< by stop_token or time budget
   std::string stopped;          ///< why no more trials were started; empty: none was due
 
-  /// All reports of each trial, by number; of a resumed study also those before. Empty if the
-  /// RunConfig said so.
+  /// All reports of each trial, by number; of a resumed study also those before. Only if the
+  /// RunConfig wants them.
   std::vector<TrialHistory> histories;
   StudyFacts
       facts;  ///< of the study, for what views/history.h and views/export.h do with histories
@@ -181,7 +181,7 @@ struct RunResult {
   /// The best trial's newest checkpoint; empty if it has none.
   const std::string& best_checkpoint() const;
 
-  /// A line per trial as CSV: see to_csv in views/export.h.
+  /// A line per trial as CSV: see to_csv in views/export.h. Throws a usage error without histories.
   std::string table() const;
 };
 

@@ -36,6 +36,11 @@ Config RunResult::best_config() const { return {space, best_trial().values}; }
 
 const std::string& RunResult::best_checkpoint() const { return best_trial().checkpoint; }
 
-std::string RunResult::table() const { return to_csv(histories, facts); }
+std::string RunResult::table() const {
+  if (histories.size() == trials.size()) return to_csv(histories, facts);
+  throw usage_error({.refused = "the table of a run",
+                     .rule = "it is made of the histories of its trials",
+                     .hint = ".histories = true in the RunConfig keeps them"});
+}
 
 }  // namespace muster::tune

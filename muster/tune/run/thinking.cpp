@@ -22,6 +22,7 @@ Thinker::~Thinker() {
 bool Thinker::begin(std::function<void()> think) {
   if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
   std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !think_; });  // who has thought may not have said so yet
   think_ = std::move(think);
   changed_.notify_all();
   return changed_.wait_for(lock, kQuick, [&] { return !think_; });

@@ -16,7 +16,7 @@ class Thinker {
   Thinker(const Thinker&) = delete;
   Thinker& operator=(const Thinker&) = delete;
 
-  /// Begins; the one before is done. Waits a moment, as most are quick. Returns whether it is done.
+  /// Begins, after the one before. Waits a moment, as most are quick. Returns whether it is done.
   bool begin(std::function<void()> think);
   bool is_busy() const;
 

@@ -137,10 +137,10 @@ class Tuner {
     StudyCore::Next next;
     while (spec_.max_concurrent == 0 ||
            static_cast<int64_t>(shares_.size()) < spec_.max_concurrent) {
+      if (thinker_.is_busy() && !has_news_) return {.kind = StudyCore::Next::kThink};
       auto share = pool_.take();
       if (!share) return next;
       AttemptPlan plan;
-      if (thinker_.is_busy() && !has_news_) return {.kind = StudyCore::Next::kThink};
       stored([&](StudyCore& core, double now_s) {
         next = core.next(now_s, /*asked=*/false, /*elsewhere=*/true);
         if (next.kind == StudyCore::Next::kStart) plan = plan_of(core, next.trial, *share);
@@ -180,7 +180,7 @@ class Tuner {
       wait = wait < 0 ? left : std::min(wait, left);
     };
     if (next.kind == StudyCore::Next::kWait && next.wait_until_s > 0) until(next.wait_until_s);
-    if (thinker_.is_busy()) until(now_s + kThinkS);
+    if (next.kind == StudyCore::Next::kThink) until(now_s + kThinkS);
     if (spec_.time_budget_s > 0 && outcome_.stopped.empty()) until(budget_end_s());
     if (view_.tick) until(last_tick_s_ + view_.tick_s);
     if (!spec_.storage.empty()) until(looked_s_ + kLookS);

@@ -16,6 +16,7 @@
 #include <cmath>
 #include <deque>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
@@ -69,7 +70,10 @@ class RandomThenGrid final : public Searcher {
   }
 
   void suggested(int64_t number, const Point& point, const std::string& memo) override {
-    if (!queue_.empty() && (memo == kOfGrid || is_of_older_log(point, memo))) queue_.pop_front();
+    if (!queue_.empty() && (memo == kOfGrid || is_of_older_log(point, memo))) {
+      queue_.pop_front();
+      before_round_.reset();
+    }
     seen_.insert(fingerprint(point));
     open_[number] = {
         .number = number, .point = point, .state = TrialState::kPruned, .score = kNone};
@@ -94,6 +98,7 @@ class RandomThenGrid final : public Searcher {
 
   void told(const FinishedTrial& trial) override {
     open_.erase(trial.number);
+    take_back_round();
     seen_.insert(fingerprint(trial.point));
     std::erase_if(best_, [&](const auto& paused) { return paused.number == trial.number; });
     note(trial);
@@ -121,7 +126,20 @@ class RandomThenGrid final : public Searcher {
 
   /// Here, not when it is asked for: what it holds then hangs on what was told alone.
   void begin_round_if_due() {
-    if (started_ >= options_.startup && queue_.empty() && open_.empty() && !used_up_) next_round();
+    if (started_ < options_.startup || !queue_.empty() || !open_.empty() || used_up_) return;
+    before_round_ = BeforeRound{round_, width_, seen_};
+    next_round();
+  }
+
+  /// One of which nobody has had a point yet: what is told now may be a better centre (all that Optuna
+  /// added is told at once, when a study goes on).
+  void take_back_round() {
+    if (!before_round_ || queue_.empty()) return;
+    queue_.clear();
+    round_ = before_round_->round;
+    width_ = before_round_->width;
+    seen_ = std::move(before_round_->seen);
+    before_round_.reset();
   }
 
   /// Of a log without memos: whether the point is the round's next one.
@@ -138,6 +156,11 @@ class RandomThenGrid final : public Searcher {
   struct Candidate {
     Point point;
     int64_t centre;
+  };
+  struct BeforeRound {
+    int64_t round;
+    double width;
+    std::unordered_set<uint64_t> seen;
   };
 
   Suggestion drawn(int64_t number, std::string reason) const {
@@ -247,6 +270,7 @@ class RandomThenGrid final : public Searcher {
   int64_t started_ = 0;
   int64_t round_ = 0;
   std::deque<Candidate> queue_;
+  std::optional<BeforeRound> before_round_;          // until a point of it is given out
   std::vector<FinishedTrial> best_;                  // the best first
   std::unordered_map<int64_t, FinishedTrial> open_;  // as they would be if they stopped now
   std::unordered_set<uint64_t> seen_;

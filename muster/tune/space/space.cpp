@@ -171,13 +171,19 @@ std::optional<std::string> Space::outside(const Point& point) const {
 Point Space::with_conditions(Point point) const {
   check_size(point, impl_->dimensions.size());
   // Conditions depend on no function, so none is called.
-  std::vector<bool> wanted;
-  for (const Compiled& own : impl_->compiled) wanted.push_back(!own.opaque);
-  const Values values = impl_->values_at(point, wanted);
+  const Values values = impl_->values_at(point, impl_->deciding);
   for (size_t d = 0; d < point.size(); ++d) {
     if (!impl_->applies(impl_->dimensions[d].parameter, values)) point[d] = kAbsent;
   }
   return point;
+}
+
+std::vector<size_t> Space::deciding_dimensions() const {
+  std::vector<size_t> out;
+  for (size_t d = 0; d < impl_->dimensions.size(); ++d) {
+    if (impl_->deciding[impl_->dimensions[d].parameter]) out.push_back(d);
+  }
+  return out;
 }
 
 Point Space::draw(Point point, uint64_t seed, int64_t number) const {

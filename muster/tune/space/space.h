@@ -83,6 +83,10 @@ class Space {
   /// `point` with NaN at every dimension whose parameter does not apply there.
   Point with_conditions(Point point) const;
 
+  /// The dimensions that with_conditions() hangs on: those of parameters that conditions name,
+  /// directly or by way of an expression or a condition of theirs. Rising.
+  std::vector<size_t> deciding_dimensions() const;
+
   /// All dimensions that are NaN in `point` drawn independently; the others, and those of the grid,
   /// stay as they are. An empty point is all NaN. Trial `number`'s draws come from a stream of its
   /// own (counter-based: Philox 4x32-10 keyed by the seed, counting by trial, dimension's name and

@@ -86,6 +86,22 @@ std::vector<size_t> Compiled::needs() const {
   return out;
 }
 
+void Space::Impl::find_deciding() {
+  deciding.assign(parameters.size(), false);
+  std::vector<size_t> open;
+  for (const Compiled& own : compiled) {
+    if (own.when) open.insert(open.end(), own.when->parameters.begin(), own.when->parameters.end());
+  }
+  while (!open.empty()) {
+    const size_t p = open.back();
+    open.pop_back();
+    if (deciding[p]) continue;
+    deciding[p] = true;
+    const auto needs = compiled[p].needs();
+    open.insert(open.end(), needs.begin(), needs.end());
+  }
+}
+
 Space::Impl::Impl(std::vector<Parameter> given) : parameters(std::move(given)) {
   check_names();
   check_constants();
@@ -93,6 +109,7 @@ Space::Impl::Impl(std::vector<Parameter> given) : parameters(std::move(given)) {
   put_in_order();
   find_opaque();
   tag_dimensions();
+  find_deciding();
   try_out();
 }
 

@@ -30,9 +30,10 @@ struct Compiled {
 struct Space::Impl {
   std::vector<Parameter> parameters;
   std::vector<Dimension> dimensions;
-  std::vector<Compiled> compiled;                      // by parameter
-  std::vector<size_t> order;                           // in which parameters are evaluated
-  std::vector<uint32_t> tags;                          // by dimension, for its random stream
+  std::vector<Compiled> compiled;  // by parameter
+  std::vector<size_t> order;       // in which parameters are evaluated
+  std::vector<uint32_t> tags;      // by dimension, for its random stream
+  std::vector<bool> deciding;      // parameters whose values conditions hang on, directly or not
   std::map<std::string, size_t, std::less<>> by_name;  // parameters
 
   explicit Impl(std::vector<Parameter> parameters);
@@ -60,6 +61,7 @@ struct Space::Impl {
   void put_in_order();
   void find_opaque();
   void tag_dimensions();
+  void find_deciding();
   void try_out() const;
 };
 

@@ -74,6 +74,10 @@ double from_unit(const Distribution& distribution, double place) {
                     distribution);
 }
 
+double nearest_number(const Distribution& distribution, double number) {
+  return std::visit([&](const auto& d) { return snapped(d, number); }, distribution);
+}
+
 double shifted(const Distribution& distribution, double number, int64_t steps) {
   return std::visit(
       [&](const auto& d) {

@@ -16,6 +16,9 @@ double to_unit(const Distribution& distribution, double number);
 /// The number of the distribution nearest to a place: on its step, inside its bounds.
 double from_unit(const Distribution& distribution, double place);
 
+/// The number of the distribution nearest to `number`: on its step, inside its bounds.
+double nearest_number(const Distribution& distribution, double number);
+
 /// The number `steps` steps above (below) `number`; itself for a distribution without a step, and
 /// at the bounds.
 double shifted(const Distribution& distribution, double number, int64_t steps);

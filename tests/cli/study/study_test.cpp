@@ -188,6 +188,39 @@ TEST_F(StudyCommands, ShowPutsTheTableOnStdoutAndTheHeadlineOnStderr) {
   EXPECT_THAT(lines[3], HasSubstr("RUNNING"));
 }
 
+TEST_F(StudyCommands, ShowATrialSaysWhomItCopied) {
+  const std::filesystem::path copied = folder_.path() / "copied.db";
+  tune::Space space = test::small_space();
+  test::EventMaker make(space);
+  tune::AttemptStarted copy{.attempt = 2, .donor = 1};
+  copy.point = space.point_of({{"lr", 0.02}, {"l1", 64}, {"batch_size", 4}});
+  copy.values = space.resolve(copy.point);
+  tune::open_storage(copied, space, test::description_of(space))
+      ->append(
+          std::vector<tune::Event>{make.added(0, {{"lr", 0.01}, {"l1", 64}, {"batch_size", 2}}),
+                                   make.started(0),
+                                   make.added(1),
+                                   make.started(1),
+                                   make.reported(0, 20, {{"loss", 0.5}}),
+                                   make.ended(0, tune::TrialState::kPaused, "paused"),
+                                   make.make(0, copy)});
+  std::ostringstream out, err;
+  program::Console console(out, err, false, false);
+  const std::vector<std::string> words{copied.string(), "--trial", "0"};
+  EXPECT_EQ(study_show(words, console), 0);
+  EXPECT_THAT(out.str(),
+              AllOf(HasSubstr("  lr = 0.02\n"),
+                    HasSubstr("  attempt 2, behind step 20: as trial 1, lr 0.01 -> 0.02, "
+                              "batch_size 2 -> 4\n")));
+  std::ostringstream json;
+  program::Console json_console(json, err, false, false);
+  const std::vector<std::string> json_words{copied.string(), "--trial", "0", "--json"};
+  EXPECT_EQ(study_show(json_words, json_console), 0);
+  const Json change = parse_json(json.str(), "out").at("changes").at(0);
+  EXPECT_EQ(change.at("donor"), 1);
+  EXPECT_EQ(change.at("before").at("batch_size"), 2);
+}
+
 TEST_F(StudyCommands, ShowATrialHasItsReports) {
   const Said said = say(study_show, {"--trial", "0"});
   EXPECT_THAT(said.out,

@@ -113,6 +113,27 @@ TEST(Meeting, NamesThoseWhoDidNotComeInTime) {
                          HasSubstr("have waited for 0.05 s"))));
 }
 
+TEST(Meeting, EndsForAllWhenOneThatDidNotComeHasEnded) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::string> errors(2);
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      errors[static_cast<size_t>(rank)] = test::error_of([&] {
+        meet(*store,
+             rank,
+             4,
+             job_card(comer(rank, 4).env, "train", ""),
+             std::chrono::hours(1),
+             StoreServer::kRankZero,
+             [&](int64_t other) { return other == 3 || other == rank; });
+      });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(errors, Each(HasSubstr("rank 3 has ended and did not come to the meeting of ranks")));
+}
+
 /// One after the other to one store; what each is told.
 class MeetingStore : public ::testing::Test {
  protected:

@@ -64,6 +64,18 @@ TEST_F(ShmStepsBesideAPeer, AStepIsDoneIfThePeerEndedBehindIt) {
   EXPECT_THAT(turn(), AllOf(HasSubstr("rank 0 did not come"), HasSubstr("rank 0 has ended")));
 }
 
+TEST(ShmStepsBesidePeers, WhoIsGoneIsNamedAndNotWhoIsLateOrFailedOfIt) {
+  const std::shared_ptr<ShmSegment> segment = ShmSegment::local(4);
+  ShmSteps steps(segment, 3, {0, 1, 2, 3});
+  segment->set_state(1, RankState::kFailed, "rank 2 has ended");
+  segment->set_state(2, RankState::kEnded);
+  EXPECT_THAT(test::error_of([&] {
+                steps.begin({}, std::chrono::seconds(5));
+                steps.turn();
+              }),
+              HasSubstr("rank 2 did not come, rank 3 waited (rank 2 has ended)"));
+}
+
 // What waits in the queue of a rank that leaves is still begun; the peers read the step before it.
 TEST_F(ShmStepsBesideAPeer, WhatIsBegunAfterTheEndLeavesTheStepThatPeersReadAsItWas) {
   steps_.end();

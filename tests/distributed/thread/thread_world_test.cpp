@@ -156,6 +156,20 @@ TEST(CallbackThatIssuesAnOperation, MayRunOnAnyThreadWhileItsRankIssuesNone) {
   }
 }
 
+TEST(ThreadExchange, NamesWhoIsGoneAndNotWhoIsLateOrLeftBecauseOfIt) {
+  const auto exchange = std::make_shared<ThreadExchange>(4);
+  const auto barrier = [&](int rank, uint64_t sequence) {
+    return exchange->post(rank, sequence, Contribution{.op = c10d::OpType::BARRIER}, 60s);
+  };
+  const auto waits = barrier(3, 0);
+  exchange->leave(1, "");
+  EXPECT_THAT(test::error_of([&] { waits->wait(); }),
+              HasSubstr("rank 1 did not come, rank 3 waited (rank 1 has ended)"));
+  exchange->leave(0, "rank 1 has ended");
+  EXPECT_THAT(test::error_of([&] { barrier(3, 1)->wait(); }),
+              HasSubstr("rank 1 did not come, rank 3 waited (rank 1 has ended)"));
+}
+
 TEST(ThreadExchange, MayBeDroppedByACallbackOfItsOwnWatchdog) {
   auto exchange = std::make_shared<ThreadExchange>(2);
   const auto work = exchange->post(0, 0, Contribution{.op = c10d::OpType::BARRIER}, 50ms);

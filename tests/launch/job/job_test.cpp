@@ -138,6 +138,7 @@ TEST(RankEnvironment, GivesTheFirstRankTheProgressPipeAndEachAnErrorFile) {
       rank_environment({.argv = {"x"}}, {.master_port = 1, .log_folder = "/logs/a"}, 0, {});
   EXPECT_THAT(env, Contains("MUSTER_PROGRESS_FD=3"));
   EXPECT_THAT(env, Contains("TORCHELASTIC_ERROR_FILE=/logs/a/0/error.json"));
+  EXPECT_THAT(env, Contains("MUSTER_ENDED_RANKS=/logs/a/ended"));
 }
 
 }  // namespace

@@ -171,6 +171,14 @@ TEST_F(LocalLauncher, GivesTheRanksOfAJobAKeyOfItsOwn) {
   EXPECT_NE(heard_.lines[0][0], heard_.lines[0][1]);
 }
 
+TEST_F(LocalLauncher, TellsRanksWhichOfThemHaveEnded) {
+  const std::string wait_for_rank_zero =
+      "mark=$MUSTER_ENDED_RANKS/$MASTER_PORT-0\n"
+      "[ $RANK = 0 ] && { [ -e $mark ]; exit $((! $?)); }\n"
+      "until [ -e $mark ]; do sleep 0.01; done";
+  EXPECT_EQ(shell(wait_for_rank_zero, 2).exit_code, 0);
+}
+
 TEST_F(LocalLauncher, KeepsLogsOfMachinesThatShareAFolderApart) {
   const JobOutcome outcome =
       launchers().at("local").run({.argv = {"sh", "-c", "echo $TORCHELASTIC_RUN_ID"},

@@ -260,13 +260,21 @@ TEST(Failure, SaysWhatWasReportedOnceAndThatAnotherWasFirst) {
   EXPECT_THAT(describe(failure), HasSubstr("\nit reported: rank 0 is gone\nhint: look\n"));
 }
 
+TEST(Failure, IsNoneOfARankThatWasInterrupted) {
+  const RankFailure failure{.rank = 1, .pid = 12, .wait_status = exited(130), .last_lines = {"a"}};
+  EXPECT_EQ(describe(failure),
+            "interrupted: rank 1 (pid 12) ended first, with exit code 130; no signal came to this "
+            "launcher");
+}
+
 TEST(ExitCode, FollowsTheContract) {
   const RankFailure crash{.wait_status = SIGSEGV}, wrong_use{.wait_status = exited(2)},
-      failed{.wait_status = exited(77)};
+      failed{.wait_status = exited(77)}, interrupted{.wait_status = exited(130)};
   EXPECT_EQ(exit_code_of(0, std::nullopt), 0);
   EXPECT_EQ(exit_code_of(0, crash), 1);
   EXPECT_EQ(exit_code_of(0, failed), 1);
   EXPECT_EQ(exit_code_of(0, wrong_use), 2);
+  EXPECT_EQ(exit_code_of(0, interrupted), 130);
   EXPECT_EQ(exit_code_of(SIGINT, std::nullopt), 130);
   EXPECT_EQ(exit_code_of(SIGTERM, crash), 143);
 }

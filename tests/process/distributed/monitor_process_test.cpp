@@ -1,5 +1,6 @@
 // Real processes that die and stall: every survivor names the one who did, with operation, number
 // and sizes.
+#include <filesystem>
 #include <regex>
 
 #include <gmock/gmock.h>
@@ -29,15 +30,12 @@ struct Case {
 
 class FailedRank : public ::testing::TestWithParam<Case> {};
 
-/// The lines that the launcher marks as this rank's.
-std::string lines_of(const std::string& text, int rank) {
-  std::string mine;
-  for (const std::string& line : split(text, '\n')) {
-    if (line.find(concat("rank ", rank, "]")) != std::string::npos ||
-        line.find(concat("[", rank, "]")) != std::string::npos)
-      mine += line + '\n';
-  }
-  return mine;
+/// All that a rank printed to stderr, from its log: what several say alike is shown once.
+std::string said_by(const Launched& job, int rank) {
+  std::string all;
+  for (const auto& run : std::filesystem::directory_iterator(job.folder() / "muster/logs"))
+    all += read_file(run.path() / "attempt_0" / std::to_string(rank) / "stderr.log");
+  return all;
 }
 
 constexpr int kRanks = 3;
@@ -71,7 +69,7 @@ TEST_P(FailedRank, IsNamedByEverySurvivorWithinTheTimeout) {
                    stopped ? "stopped" : "gone");
   for (int rank = 0; rank < kRanks; ++rank) {
     if (rank == test.victim) continue;
-    const std::string said = lines_of(job.err(), rank);
+    const std::string said = said_by(job, rank);
     EXPECT_THAT(said, HasSubstr(words)) << job.err();
     // The sixth step's broadcast may hold the news before the seventh allreduce does.
     EXPECT_THAT(said,
@@ -120,7 +118,7 @@ TEST(FailedRankOfFour, IsTheOnlyOneNamedThoughTheOthersWereNeverRead) {
                {.environment = {"MUSTER_FAULTS=delay=150ms;kill@rank=2,op=allreduce,at=5"}});
   EXPECT_EQ(job.wait(kLimit).code, 1) << job.err();
   for (const int rank : {0, 1, 3}) {
-    const std::string said = lines_of(job.err(), rank);
+    const std::string said = said_by(job, rank);
     EXPECT_THAT(said, HasSubstr("rank 2 is gone")) << job.err();
     EXPECT_THAT(said, Not(HasSubstr("sign of life")));
   }
@@ -146,7 +144,7 @@ TEST(FlightRecord, IsLeftByEverySurvivor) {
                 AllOf(HasSubstr("\"format\": \"muster-flight/1\""),
                       HasSubstr("rank 0 is at broadcast root 0 int64[4] #5 while rank 1 is "
                                 "at allreduce sum float32[1000] #5")));
-    EXPECT_THAT(lines_of(job.err(), rank), HasSubstr("flight record: " + folder.string()));
+    EXPECT_THAT(said_by(job, rank), HasSubstr("flight record: " + folder.string()));
   }
   std::filesystem::remove_all(folder);
 }
@@ -199,7 +197,7 @@ TEST(Monitor, TellsThatAnExceptionTookARankOutOfTheGroup) {
                   backend,
                   "go-on,catch:60000"});
     EXPECT_EQ(job.wait(kLimit).code, 1) << job.err();
-    EXPECT_THAT(lines_of(job.err(), 0),
+    EXPECT_THAT(said_by(job, 0),
                 HasSubstr("rank 1 failed: an exception ended its part in the group"))
         << backend;
   }
@@ -240,6 +238,27 @@ TEST(RankZero, MayReturnBeforeThoseWhoDoNotNeedItAnyMore) {
     EXPECT_EQ(job.wait(kLimit).code, 0) << backend << ": " << job.err();
     EXPECT_THAT(job.err(), Not(HasSubstr("error: ")));
   }
+}
+
+// Whether it is the one that serves the store or another one, nobody waits for it (a minute).
+TEST(Ranks, ThatEndBeforeTheyMeetTheOthersAreNamed) {
+  const auto job_without = [](int rank) {
+    const std::string program = test::program_path("muster_monitored_rank") + " gloo 20000";
+    Launched job({"run",
+                  "--nproc-per-node",
+                  "3",
+                  "--",
+                  "sh",
+                  "-c",
+                  concat("[ $RANK = ", rank, " ] || exec ", program)});
+    EXPECT_EQ(job.wait(kLimit).code, 1) << job.err();
+    return job.err();
+  };
+  EXPECT_THAT(job_without(0),
+              AllOf(HasSubstr("error: no answer from rank 0 at "),
+                    HasSubstr("it has ended before this rank met it")));
+  EXPECT_THAT(job_without(2),
+              HasSubstr("rank 2 has ended and did not come to the meeting of ranks"));
 }
 
 // It serves the store: who has been in a group of the job knows that it was there.

@@ -15,9 +15,16 @@
 namespace muster::testing_process {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+
+size_t count_of(const std::string& text, const std::string& word) {
+  size_t count = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
 
 TEST(Run, ShowsLinesBehindTheRank) {
   Launched job(run_line({"--nproc-per-node", "2"}, "print:one,print:two"));
@@ -188,6 +195,24 @@ TEST(Run, StartsAllRanksAgainAfterAFailure) {
   EXPECT_EQ(job.wait().code, 0) << job.err();
   EXPECT_THAT(job.err(), HasSubstr("restart 2 of 3"));
   EXPECT_THAT(job.err(), Not(HasSubstr("restart 3 of 3")));
+}
+
+TEST(Run, TakesASignalThatOneRankAloneGotForAnInterruption) {
+  Launched job(run_line({"--nproc-per-node", "2", "--max-restarts", "2"}, "signal-then-exit:130"));
+  ASSERT_TRUE(job.wait_for("ready", 2));
+  ASSERT_EQ(::kill(job.ranks().at(1), SIGINT), 0);
+  EXPECT_EQ(job.wait().code, 130);
+  EXPECT_THAT(job.err(), HasSubstr("muster: interrupted: rank "));
+  EXPECT_THAT(job.err(), Not(HasSubstr("failed")));
+  EXPECT_THAT(job.err(), Not(HasSubstr("starting all ranks again")));
+}
+
+TEST(Run, SaysOnceWhatAllRanksSay) {
+  Launched job(run_line({"--nproc-per-node", "3"}, "say-error:prog: error: no such model"));
+  EXPECT_EQ(job.wait().code, 0);
+  EXPECT_EQ(count_of(job.err(), "prog: error: no such model"), 1U) << job.err();
+  EXPECT_EQ(count_of(job.err(), "hint: of 3"), 1U) << job.err();
+  EXPECT_THAT(job.err(), ContainsRegex("muster: ranks [0-2], [0-2] said the same\n"));
 }
 
 TEST(Run, GivesUpWhenRestartsAreUsedUp) {

@@ -88,5 +88,18 @@ TEST(SeveralMachinesGuide, TrainsByTheCommandOfTheGuideOnStrategies) {
   expect_to_train(commands, output);
 }
 
+// Each tells the others that it only explains, and waits no longer than a moment for them.
+TEST(SeveralMachinesGuide, ExplainsItsPlanOnAllMachines) {
+  const test::Folder folder;
+  const std::string output = (folder.path() / "out").string();
+  std::vector<std::unique_ptr<Launched>> machines;
+  for (const Words& words : commands_of("train.md", output))
+    machines.push_back(
+        std::make_unique<Launched>(test::joined(shortened(words, output), {"--explain"})));
+  for (const auto& machine : machines)
+    EXPECT_EQ(machine->wait(kGuideLimit).code, 0) << machine->err();
+  EXPECT_THAT(machines.at(0)->out(), ::testing::HasSubstr("strategy"));
+}
+
 }  // namespace
 }  // namespace muster

@@ -106,5 +106,23 @@ TEST(PutInPlace, SaysWhyItCannot) {
       HasSubstr("EACCES"));
 }
 
+// Who may not write into a run's folder may still go on from it in another one.
+TEST(LinkOrCopy, OfAReadOnlyFolderCanBeWrittenAndRemoved) {
+  const test::Folder place;
+  const fs::path from = place.path() / "from", to = place.path() / "to";
+  fs::create_directories(from / "inner");
+  write_file_atomic(from / "inner" / "file", "text");
+  constexpr fs::perms kReadOnly =
+      fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read;
+  for (const fs::path& folder : {from / "inner", from})
+    fs::permissions(folder, kReadOnly, fs::perm_options::replace);
+  train::link_or_copy(from, to);
+  EXPECT_EQ(read_file(to / "inner" / "file"), "text");
+  for (const fs::path& folder : {to, to / "inner"})
+    EXPECT_NE(fs::status(folder).permissions() & fs::perms::owner_write, fs::perms::none) << folder;
+  for (const fs::path& folder : {from, from / "inner"})
+    fs::permissions(folder, fs::perms::owner_all, fs::perm_options::add);
+}
+
 }  // namespace
 }  // namespace muster

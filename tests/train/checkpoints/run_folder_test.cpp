@@ -270,8 +270,10 @@ TEST(RunFolder, TheOwnerRemovesWhatKilledWritersLeft) {
   const fs::path checkpoints = place.path() / "checkpoints";
   fs::create_directory(checkpoints / ".unfinished-50-host-1");
   fs::rename(checkpoints / "step-40", checkpoints / ".replaced-step-40");
+  write_file_atomic(place.path() / ".unfinished-latest-aBc123", "step-50");
   RunFolder folder(place.path());
   folder.prepare(nullptr);  // whatever follows: tidying comes first
+  EXPECT_FALSE(fs::exists(place.path() / ".unfinished-latest-aBc123"));
   EXPECT_FALSE(fs::exists(checkpoints / ".unfinished-50-host-1"));
   EXPECT_EQ(weight(train::read_checkpoint(place.path() / "abandoned/1/checkpoints/step-40")), 40);
 }

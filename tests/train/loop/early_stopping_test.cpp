@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
+#include "muster/train/loop/messages.h"
 
 namespace muster {
 namespace {
@@ -45,6 +46,16 @@ TEST(EarlyStopping, TakesOnlyMoreThanMinDeltaForBetter) {
 TEST(EarlyStopping, NeverTakesNanForBetter) {
   EXPECT_EQ(stops_after({.patience = 2}, {std::nan(""), std::nan("")}), 2);
   EXPECT_EQ(stops_after({.patience = 2}, {3, std::nan(""), 2, std::nan(""), std::nan("")}), 5);
+}
+
+TEST(EarlyStopping, SaysThatNoEpochHadANumber) {
+  train::FitPlan plan;
+  plan.options.monitor = "validate_error";
+  EarlyStopping stopping({.patience = 2});
+  stopping.after_epoch(std::nan(""));
+  stopping.after_epoch(std::nan(""));
+  EXPECT_EQ(train::early_stop_line(plan, stopping, -1),
+            "stopped early: 2 epochs without a finite validate_error");
 }
 
 TEST(EarlyStopping, NamesTheBestEpoch) {

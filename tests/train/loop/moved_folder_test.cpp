@@ -77,6 +77,26 @@ TEST(MovedFolder, EndsTheRunThatHasOneNoMore) {
   EXPECT_FALSE(fs::exists(output));
 }
 
+TEST(MovedFolder, EndsTheRunThatIsAboutToReadItsBestWeights) {
+  const test::Folder place;
+  const fs::path output = place.path() / "run", other = place.path() / "kept";
+  train::TrainOptions options = test::small_mlp();
+  options.test_weights = "best";
+  const train::TrainData data = train::open_data(options.data, {});
+  const train::TrainPlan plan = train::resolve(
+      options, {.world_size = 2, .cores = 2, .intraop_threads = 1}, *data.train, *data.test);
+  std::vector<std::string> ends(2);
+  testing::run_ranks(2, [&](distributed::ProcessGroup group) {
+    ends[static_cast<size_t>(group.rank())] = test::error_of([&] {
+      train::train(plan, data, group, output, {}, {.saved = [&](const train::CheckpointEnd& end) {
+                     if (end.at.step == plan.total_steps) fs::rename(output, other);
+                   }});
+    });
+  });
+  EXPECT_THAT(ends, Each(HasSubstr("moved to " + other.string())));
+  EXPECT_EQ(train::load_checkpoint(other).position.step, plan.total_steps);
+}
+
 TEST(MovedFolder, IsFollowedByTheRunThatGoesOnThere) {
   const test::Folder place, whole;
   const fs::path output = place.path() / "run", other = place.path() / "kept";

@@ -37,6 +37,8 @@ TEST(PredictionOutput, IsAFileThatAppearsAsAWholeOrAStream) {
   EXPECT_EQ(out.str(), "c\n");
   EXPECT_THAT(test::error_of([&] { PredictionOutput(folder.path(), out); }),
               ::testing::HasSubstr("it is a folder, not a file"));
+  EXPECT_THAT(test::error_of([&] { PredictionOutput("", out); }),
+              ::testing::HasSubstr("the name of a file"));
 }
 
 TEST(PredictionOutput, OfAProcessThatASignalStopsIsNothing) {

@@ -97,6 +97,14 @@ TEST(TaskProgram, ErrorsAreInTheWordsOfMusterTrain) {
   EXPECT_EQ(parse_json(trim(as_json.err), "error").at("error").at("refused"), "--lr");
 }
 
+TEST(TaskProgram, WhatIsThrownIsAnErrorWhateverItIs) {
+  TaskProgram program("rows", "Fits a line to rows.");
+  const char* const words[] = {"build/rows"};
+  CaptureStderr();
+  EXPECT_EQ(program.run(1, words, []() -> TaskParts { throw 42; }), 1);
+  EXPECT_EQ(GetCapturedStderr(), "rows: error: it threw something that is no std::exception\n");
+}
+
 TEST(TaskProgram, AConfigFileSaysFlagsAndAnErrorItsPlace) {
   const test::Folder folder;
   const auto file = folder.path() / "run.toml";

@@ -188,13 +188,16 @@ TEST(PipelineTraining, AgreesOverGloo) {
   expect_same_state(gloo.last, threads.last);
 }
 
-TEST(PipelineTraining, DrawsARealStep) {
-  const train::TrainOptions options = small_chain();
+TEST(PipelineTraining, DrawsARealStepAlsoOfARunThatHasFewerThanThree) {
+  train::TrainOptions options = small_chain();
   const test::Folder folder;
   const std::string file = folder.path() / "step.svg";
   run_as("pipeline:split=0/2,gantt=" + file, options, 2, folder.path() / "run");
   EXPECT_THAT(read_file(file),
               AllOf(HasSubstr("1f1b, 2 stages on 2 ranks: step 3, bubble "), HasSubstr("F3")));
+  options.max_steps = 2;
+  run_as("pipeline:split=0/2,gantt=" + file, options, 2, folder.path() / "short");
+  EXPECT_THAT(read_file(file), HasSubstr("step 2, bubble "));
 }
 
 // A rank that has next to nothing to do waits for the other one, and the trace says so.

@@ -1,6 +1,8 @@
 // fit() with tasks of one's own: what it trains is what a loop by hand trains.
 #include "muster/train/loop/fit.h"
 
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -25,6 +27,7 @@ using test::small_own;
 using test::weight_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(Fit, EndsWithTheWeightsOfALoopByHand) {
   const FitData data{.train = numbers()};
@@ -240,6 +243,40 @@ TEST(Fit, RefusesAValueThatIsNoMetricOfTheTask) {
               HasSubstr("task odd: metric accuracy"));
 }
 
+/// A Line that tells "seen" of its steps as a test says.
+class Telling final : public Line {
+ public:
+  explicit Telling(std::vector<StepResult::Value> values) : values_(std::move(values)) {}
+  std::vector<Metric> metrics() const override { return {{.name = "seen"}}; }
+  StepResult train_step(const data::Batch& batch, const StepContext& context) override {
+    return {Line::train_step(batch, context).loss, values_};
+  }
+
+ private:
+  std::vector<StepResult::Value> values_;
+};
+
+std::string error_telling(const std::vector<StepResult::Value>& values) {
+  const test::Folder folder;
+  return test::error_of([&] {
+    run_own(small_own(),
+            1,
+            {.train = numbers()},
+            always([&] { return std::make_unique<Telling>(values); }),
+            folder.path(),
+            {{.name = "seen"}});
+  });
+}
+
+TEST(Fit, RefusesAValueThatIsToldTwiceOrWeighsLessThanNothing) {
+  const at::Tensor one = torch::tensor(1.0);
+  EXPECT_EQ(error_telling({{"seen", one, 0.0}}), test::kNoError);
+  EXPECT_THAT(error_telling({{"seen", one, {}}, {"seen", one, {}}}),
+              AllOf(HasSubstr("task line: metric seen"), HasSubstr("one value")));
+  EXPECT_THAT(error_telling({{"seen", one, -3.0}}), HasSubstr("(got -3)"));
+  EXPECT_THAT(error_telling({{"seen", one, std::nan("")}}), HasSubstr("(got nan)"));
+}
+
 TEST(Fit, ALossThatIsNotFiniteOnOneRankEndsAll) {
   EXPECT_THAT(error_with(
                   [](auto& net, const auto& batch) {
@@ -277,7 +314,7 @@ TEST(Fit, RefusesRanksThatTrainOtherThings) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "config.json"));
 }
 
-TEST(Fit, RefusesACheckpointOfAnotherTask) {
+TEST(Fit, RefusesACheckpointOfAnotherTaskOrOfOtherData) {
   const test::Folder folder;
   const FitData data{.train = numbers()};
   const OwnRun ran = run_own(small_own(), 1, data, maker<Line>(), folder.path());
@@ -288,6 +325,16 @@ TEST(Fit, RefusesACheckpointOfAnotherTask) {
         run_own(more, 1, data, maker<Weighted>(), folder.path(), {}, ran.result.checkpoint);
       }),
       AllOf(HasSubstr("the checkpoint is of the task that goes on, weighted"), HasSubstr("line")));
+  const FitData other{.train = numbers(2 * kSamples)};  // of which it would be said that it differs
+  EXPECT_THAT(test::error_of([&] {
+                run_own(
+                    more, 1, other, maker<Weighted>(), folder.path(), {}, ran.result.checkpoint);
+              }),
+              HasSubstr("the checkpoint is of the task that goes on, weighted"));
+  EXPECT_THAT(test::error_of([&] {
+                run_own(more, 1, other, maker<Line>(), folder.path(), {}, ran.result.checkpoint);
+              }),
+              AllOf(HasSubstr("48 samples to train, before 24"), Not(HasSubstr("--weights"))));
   EXPECT_EQ(
       run_own(more, 1, data, maker<Line>(), folder.path(), {}, ran.result.checkpoint).result.steps,
       12);

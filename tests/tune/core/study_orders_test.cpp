@@ -174,7 +174,8 @@ TEST(StudyOrders, AnotherOrderThanTheStoredOneIsAnInternalError) {
   others[3].first.point[0] = 0.03, others[3].second = "another point";
   others[4].first.end = true, others[4].second = "trial 1 goes on";
   for (const auto& [other, words] : others) {
-    EXPECT_THAT(test::error_of([&] { replayed(core, board, {other}, log); }), HasSubstr(words));
+    EXPECT_THAT(test::error_of([&, &other = other] { replayed(core, board, {other}, log); }),
+                HasSubstr(words));
   }
   Scheduler::Promotion rounded = order;
   rounded.point[0] = std::nextafter(0.02, 1);  // of another libm

@@ -23,8 +23,8 @@ TEST(ValueAxis, OfALogarithmicDomainIsLogarithmicWithRoomAtItsEnds) {
   const ValueAxis axis("lr", "loguniform(1e-4, 1e-1)", values);
   EXPECT_TRUE(axis.is_log());
   // 4 % of three decades at each end: places are (d + 0.12) / 3.24 for d decades above 1e-4.
-  EXPECT_THAT(*axis.place(1e-4), DoubleNear(0.12 / 3.24, 1e-12));
-  EXPECT_THAT(*axis.place(1e-2), DoubleNear(2.12 / 3.24, 1e-12));
+  EXPECT_THAT(*axis.place(Value(1e-4)), DoubleNear(0.12 / 3.24, 1e-12));
+  EXPECT_THAT(*axis.place(Value(1e-2)), DoubleNear(2.12 / 3.24, 1e-12));
   EXPECT_THAT(labels_of(axis), ElementsAre("1e-4", "0.001", "0.01", "0.1"));
 }
 
@@ -83,12 +83,12 @@ TEST(ValueAxis, OfOneValueOfNoneAndOfHugeOnesPlacesWhatItCan) {
   const std::vector<Value> one = {10, 10}, none = {{}, {}}, huge = {-1.7e308, 1.7e308, NAN};
   const ValueAxis constant("epochs", "10", one);
   EXPECT_TRUE(constant.is_constant());
-  EXPECT_THAT(*constant.place(10), DoubleNear(0.5, 1e-12));
+  EXPECT_THAT(*constant.place(Value(10)), DoubleNear(0.5, 1e-12));
   EXPECT_EQ(ValueAxis("p", "uniform(0, 1)", none).place(Value()), std::nullopt);
   const ValueAxis wide("p", "uniform(0, 1)", huge);
-  EXPECT_TRUE(std::isfinite(*wide.place(1.7e308)));
-  EXPECT_EQ(wide.place(NAN), std::nullopt);
-  EXPECT_EQ(wide.place(std::numeric_limits<double>::infinity()), std::nullopt);
+  EXPECT_TRUE(std::isfinite(*wide.place(Value(1.7e308))));
+  EXPECT_EQ(wide.place(Value(NAN)), std::nullopt);
+  EXPECT_EQ(wide.place(Value(std::numeric_limits<double>::infinity())), std::nullopt);
   EXPECT_FALSE(wide.ticks(5).empty());
 }
 

@@ -8,7 +8,7 @@
 #include "muster/base/json.h"
 #include "muster/tune/schedule/asha/asha_options.h"
 #include "muster/tune/schedule/asha/rung_ladder.h"
-#include "muster/tune/schedule/asha/running_quantile.h"
+#include "muster/tune/schedule/running_quantile.h"
 #include "muster/tune/schedule/scheduler.h"
 
 #include "tests/support/golden.h"

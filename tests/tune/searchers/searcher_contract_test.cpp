@@ -28,7 +28,7 @@ using worked::halton_entry;
 using Suggestion = Searcher::Suggestion;
 
 using test::kNan;
-constexpr int64_t kContractTrials = 120;
+constexpr int64_t kContractTrials = 60;
 
 std::vector<std::string> names() {
   auto all = searchers().names();
@@ -101,7 +101,11 @@ class SearcherContract : public ::testing::TestWithParam<std::string> {
   }
   const Space& space() const { return entry().enumerates ? finite_space() : any_space(); }
   std::unique_ptr<Searcher> make(uint64_t seed = 1) const {
-    return entry().make({.space = space(), .seed = seed, .num_samples = kContractTrials}, {});
+    const auto& params = entry().params;
+    ParamValues few;  // for who looks among many points: under a sanitizer that takes minutes
+    if (std::ranges::any_of(params, [](const Param& p) { return p.name == "samples"; }))
+      few["samples"] = "32";
+    return entry().make({.space = space(), .seed = seed, .num_samples = kContractTrials}, few);
   }
   Point open() const { return Point(space().dimensions().size(), kNan); }
 };
@@ -245,7 +249,7 @@ TEST_P(SearcherContract, TheSameSeedAndHistoryGiveTheSamePointsHoweverOftenItIsA
 }
 
 TEST_P(SearcherContract, OneThatWasAskedAndToldEqualsOneThatWasOnlyTold) {
-  for (const int64_t before : {1, 7, 30, 90}) {
+  for (const int64_t before : {1, 7, 30}) {
     for (const bool pauses : {false, true}) {
       const auto asked = make(), only_told = make();
       Search search(space(), 4, pauses);

@@ -292,5 +292,17 @@ TEST(Space, DifferencesAreNamedOneByOne) {
   EXPECT_THAT(a.differences(Json(3)), ElementsAre(HasSubstr("not readable")));
 }
 
+TEST(Space, SaysWhichDimensionsItsConditionsHangOn) {
+  const Space space(std::vector<Parameter>{
+      {.name = "lr", .domain = uniform(0, 1)},
+      {.name = "optimizer", .domain = choice({"adam", "sgd"})},
+      {.name = "depth", .domain = sample_from("2 * randint(1, 5)")},
+      {.name = "deep", .domain = sample_from("depth > 4")},
+      {.name = "momentum", .domain = uniform(0, 1), .when = "optimizer == 'sgd'"},
+      {.name = "skip", .domain = uniform(0, 1), .when = "deep"}});
+  EXPECT_EQ(space.deciding_dimensions(), (std::vector<size_t>{1, 2}));
+  EXPECT_TRUE(Space({{"lr", uniform(0, 1)}}).deciding_dimensions().empty());
+}
+
 }  // namespace
 }  // namespace muster::tune

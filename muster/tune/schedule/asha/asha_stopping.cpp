@@ -4,7 +4,7 @@
 #include <unordered_map>
 
 #include "muster/tune/schedule/asha/asha_types.h"
-#include "muster/tune/schedule/asha/running_quantile.h"
+#include "muster/tune/schedule/running_quantile.h"
 
 namespace muster::tune {
 namespace {

@@ -1,4 +1,4 @@
-#include "muster/tune/schedule/asha/running_quantile.h"
+#include "muster/tune/schedule/running_quantile.h"
 
 #include <algorithm>
 #include <cmath>
@@ -46,6 +46,11 @@ double RunningQuantile::value() const {
   // From the nearer side, as numpy does: equal bits matter where a score equals the cutoff.
   const double difference = b - a;
   return part >= 0.5 ? b - difference * (1 - part) : a + difference * part;
+}
+
+double RunningQuantile::median() const {
+  if (low_.empty()) return std::numeric_limits<double>::quiet_NaN();
+  return size() % 2 == 1 ? low_.front() : (low_.front() + high_.front()) / 2;
 }
 
 }  // namespace muster::tune

@@ -23,6 +23,9 @@ class RunningQuantile {
   /// numpy.
   double value() const;
 
+  /// What numpy.median gives where `share` is a half: the middle number, or (a + b) / 2 of the two.
+  double median() const;
+
  private:
   double share_;
   std::vector<double> low_;   // a heap with its greatest in front: the quantile's lower neighbour

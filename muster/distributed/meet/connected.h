@@ -1,0 +1,28 @@
+// The end of connecting: nobody leaves while another still connects to it.
+#pragma once
+
+#include <string>
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+namespace muster::distributed {
+
+// Note [All connected]
+// A rank whose own connections stand has its group, may find nothing to do with it, and end: whoever
+// was about to answer it finds a closed connection and takes that for a crash. So backends that
+// connect ranks to each other meet once more behind that, in the group's store: two round trips a
+// rank. Rank 0, which may serve the store, also waits, for kHeardMs at most, until the others have
+// heard. A rank that could not connect says why, and the others end with its words.
+
+constexpr int kHeardMs = 2000;
+
+/// Collective, behind a rank's own connecting. Returns once all ranks have called it. Throws an
+/// environment error that names the first that called cannot_connect() instead, or if not all have
+/// come within the store's timeout, or if the store is lost.
+void await_all_connected(c10d::Store& store, int rank, int world_size);
+
+/// This rank tells the others why it has no connections. Returns what another had told before, if
+/// any had ("rank 1: …"), else nothing; never throws.
+std::string cannot_connect(c10d::Store& store, int rank, const std::string& why);
+
+}  // namespace muster::distributed
