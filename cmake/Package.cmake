@@ -19,6 +19,7 @@ list(JOIN muster_debian ", " muster_debian)
 
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME muster)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS libcairo2)  # opened when a PNG is drawn
 set(CPACK_DEBIAN_PROGRAM_DESCRIPTION "train one model on many devices
 The program muster: starts programs on several ranks as torchrun does. What
 needs LibTorch is in muster-torch.")

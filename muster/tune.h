@@ -2,6 +2,7 @@
 // The room's door for users; within muster/, include what is needed.
 #pragma once
 
+#include "muster/tune/plot/plot_page.h"
 #include "muster/tune/run/run.h"
 #include "muster/tune/schedule/asha/asha_options.h"
 #include "muster/tune/schedule/hyperband/hyperband_options.h"

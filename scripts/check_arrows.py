@@ -28,7 +28,7 @@ ROOMS = {
     "diagnose": Room("what happened, and who began it", ["base"], {"record": [], "trace": ["record"]}),
     "launch": Room("ranks as processes", ["base"], {
         "io": [], "process": ["io"], "job": ["io", "process"], "launchers": ["io", "process", "job"]}),
-    "track": Room("what a run records", ["base"], {"": [], "page": [""], "tensorboard": [""]}),
+    "track": Room("what a run records", ["base"], {"": [], "page": [""], "picture": ["", "page"], "tensorboard": [""]}),
     "tune": Room("studies", ["base", "launch", "track"], {
         "space": [], "trial": ["space"],
         "search": ["space", "trial"], "searchers": ["space", "trial", "search"],
@@ -38,6 +38,8 @@ ROOMS = {
         "machine": ["space", "trial", "core"], "execute": ["space", "trial", "core", "machine"],
         "executors": ["space", "trial", "core", "machine", "execute"],
         "views": ["space", "trial", "core", "storage"],
+        "plot": ["space", "trial", "schedule", "core", "storage", "views"],
+        "plots": ["space", "trial", "core", "storage", "views", "plot"],
         "run": ["space", "trial", "core", "storage", "files", "machine", "execute", "views"]}),
     "pipeline": Room("who computes what when, stage by stage", ["base", "track"], {
         "action": [], "order": ["action"], "schedule": ["action"], "schedules": ["action", "schedule"],

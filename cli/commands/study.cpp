@@ -17,6 +17,7 @@ constexpr std::string_view kStudyExamples =
     "  muster study show fashion.db --study fashion\n"
     "  muster study best fashion.db --json\n"
     "  muster study export fashion.db --format csv --output trials.csv\n"
+    "  muster study plot fashion.db\n"
     "\n"
     "`muster study CMD --help` tells all of a command. STORAGE is the file that\n"
     "`muster tune` writes; Optuna and its dashboard open the same file.\n";

@@ -15,6 +15,7 @@ constexpr StudyCommand kCommands[] = {
     {"best", "the best trial and its parameters", &study_best},
     {"importance", "which parameters decided", &study_importance},
     {"export", "as CSV, JSON, TensorBoard events or Ray's files", &study_export},
+    {"plot", "as a page for a browser, or as pictures", &study_plot},
     {"ask", "the next trial's parameters, for a program that runs it itself", &study_ask},
     {"tell", "a trial's metrics, or its end", &study_tell},
     {"stop", "ask the tuner that runs a study to stop", &study_stop},

@@ -32,6 +32,7 @@ int study_show(std::span<const std::string> args, program::Console& console);
 int study_best(std::span<const std::string> args, program::Console& console);
 int study_importance(std::span<const std::string> args, program::Console& console);
 int study_export(std::span<const std::string> args, program::Console& console);
+int study_plot(std::span<const std::string> args, program::Console& console);
 int study_ask(std::span<const std::string> args, program::Console& console);
 int study_tell(std::span<const std::string> args, program::Console& console);
 int study_stop(std::span<const std::string> args, program::Console& console);

@@ -32,15 +32,9 @@ std::string short_text(const tune::Value& value) {
   return value.is_double() ? short_number(value.as_double()) : tune::value_text(value);
 }
 
-std::string state_word(const TrialHistory& trial) {
-  if (trial.in_vain) return "IN_VAIN";
-  return trial.state == tune::TrialState::kPaused ? "PAUSED"
-                                                  : std::string(optuna_name(trial.state));
-}
-
 std::vector<std::string> trial_row(const TrialHistory& trial, const StudyFacts& facts) {
   std::vector<std::string> row = {
-      trial_label(trial), state_word(trial), short_number(result_of(trial, facts))};
+      trial_label(trial), std::string(state_word(trial)), short_number(result_of(trial, facts))};
   for (const tune::Value& value : trial.values) row.push_back(short_text(value));
   row.push_back(trial.rows.empty() ? "" : std::to_string(trial.rows.back().t));
   row.push_back(trial.run_s > 0 ? human_duration(trial.run_s) : "");
@@ -138,7 +132,7 @@ const TrialHistory& trial_named(const StoredStudy& study, const std::string& nam
 /// "40 trials: 12 COMPLETE, 27 PRUNED, 1 RUNNING; best: trial 7, loss 0.31".
 std::string headline(const StoredStudy& study) {
   std::map<std::string, int64_t> counts;
-  for (const TrialHistory& trial : study.trials) ++counts[state_word(trial)];
+  for (const TrialHistory& trial : study.trials) ++counts[std::string(state_word(trial))];
   std::vector<std::string> parts;
   for (const auto& [state, count] : counts) parts.push_back(concat(count, ' ', state));
   std::string text = concat(study.facts.name, ": ", trials_text(study.trials.size()));

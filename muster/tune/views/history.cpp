@@ -99,6 +99,7 @@ void HistoryBuilder::take_in(const Event& event, const AttemptStarted& started) 
   if (started.donor >= 0 || !started.values.empty()) change(event, trial, started);
   trial.attempts = started.attempt;
   trial.state = TrialState::kRunning;
+  trial.ran.push_back({.from_s = event.time_s});
   attempt_started_s_[static_cast<size_t>(event.trial)] = event.time_s;
 }
 
@@ -138,6 +139,7 @@ void HistoryBuilder::take_in(const Event& event, const AttemptEnded& ended) {
   TrialHistory& trial = trial_of(event);
   if (trial.state == TrialState::kRunning)
     trial.run_s += event.time_s - attempt_started_s_[static_cast<size_t>(event.trial)];
+  if (!trial.ran.empty() && trial.ran.back().to_s == 0) trial.ran.back().to_s = event.time_s;
   trial.state = ended.then;
   trial.failure = ended.failure;
   // As in StudyCore: what an attempt before has failed of says nothing of one that ended well.
@@ -191,6 +193,7 @@ std::vector<TrialHistory> histories(std::span<const ForeignTrial> trials, const 
     history.attempts = 1;
     history.started_s = trial.started_s;
     history.ended_s = trial.ended_s;
+    if (trial.started_s > 0) history.ran.push_back({trial.started_s, trial.ended_s});
     history.again = trial.again;
     if (trial.again) history.reason = concat("trial ", *trial.again, " once more");
     if (trial.ended_s > 0) history.run_s = trial.ended_s - trial.started_s;
@@ -232,6 +235,11 @@ bool goes_on(const TrialHistory& trial) {
 
 std::string trial_label(const TrialHistory& trial) {
   return concat(trial.foreign ? "o" : "", trial.number);
+}
+
+std::string_view state_word(const TrialHistory& trial) {
+  if (trial.in_vain) return "IN_VAIN";
+  return trial.state == TrialState::kPaused ? "PAUSED" : optuna_name(trial.state);
 }
 
 int64_t trial_id(const TrialHistory& trial) {

@@ -61,6 +61,11 @@ struct TrialHistory {
     Values before;       ///< what it had until then
   };
   std::vector<Change> changes;
+  /// When an attempt ran, in seconds since 1970; to_s is 0 while it runs.
+  struct Span {
+    double from_s = 0, to_s = 0;
+  };
+  std::vector<Span> ran;
   Failure failure = Failure::kNone;
   std::string reason;  ///< of the newest decision or failure
   double started_s = 0, ended_s = 0;
@@ -72,6 +77,9 @@ struct TrialHistory {
 /// How people name the trial: "33", and "o33" for Optuna's own, whose number another trial of ours
 /// may have.
 std::string trial_label(const TrialHistory& trial);
+
+/// "COMPLETE", "PRUNED", "RUNNING", …: Optuna's words; and "PAUSED" and "IN_VAIN", which it has not.
+std::string_view state_word(const TrialHistory& trial);
 
 /// One number per trial of a study: ours as they are, Optuna's own as searchers know them:
 /// -1, -2, …
