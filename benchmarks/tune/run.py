@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT / "benchmarks" / "peers"))
 from report import load_average, machine, write_docs  # noqa: E402
 
 # Our searcher, the peer's sampler (peer.py), and the peer's name in the table.
-PEERS = {"random": ("random", "Optuna's random"), "tpe": ("tpe", "Optuna's TPE"),
+PEERS = {"random": ("random", "Optuna's random"), "gp": ("gp", "Optuna's GP"), "tpe": ("tpe", "Optuna's TPE"),
          "tpe:group=true": ("tpe:group=true", "Optuna's TPE, group"),
          "tpe:multivariate=false": ("tpe:multivariate=false", "Optuna's TPE, univariate")}
 COSTS = [("mixed3", 100), ("mixed3", 1000), ("mixed3", 10000), ("float20", 1000), ("float20", 10000)]

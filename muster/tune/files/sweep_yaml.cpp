@@ -93,17 +93,12 @@ class SweepReader {
 
   void read_method() {
     const auto method = top_.text("method");
-    if (!method) top_.refuse("method", "it is random or grid");
-    if (*method == "bayes") {
-      top_.refuse("method",
-                  "there is no Bayesian searcher; it is random or grid",
-                  *method,
-                  "method: random, and `--searcher random_then_grid` learns, too");
-    }
-    if (*method != "random" && *method != "grid")
-      top_.refuse("method", "it is random or grid", *method);
+    constexpr const char* kMethods = "it is random, grid or bayes";
+    if (!method) top_.refuse("method", kMethods);
+    if (*method != "random" && *method != "grid" && *method != "bayes")
+      top_.refuse("method", kMethods, *method);
     grid_ = *method == "grid";
-    spec_.searcher = "random";
+    spec_.searcher = *method == "bayes" ? "gp" : "random";
   }
 
   void read_parameters() {

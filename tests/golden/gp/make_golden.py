@@ -59,6 +59,10 @@ def with_gradient(function, at):
     return values.detach().tolist(), [[g if np.isfinite(g) else None for g in row] for row in x.grad.tolist()]
 
 
+def loss(model):
+    return float(-model.marginal_log_likelihood() - prior.default_log_prior(model))
+
+
 def posterior_case(seed):
     draw = np.random.default_rng(seed)
     n, numbers, categories = int(draw.integers(1, 30)), int(draw.integers(1, 5)), int(draw.integers(0, 3))
@@ -79,13 +83,9 @@ def posterior_case(seed):
     draws = sample_from_normal_sobol(len(running) + 1, SAMPLES, qmc_seed)
     log_pi = acqf.LogPI(model, space(numbers, categories), 0.3).eval_acqf(torch.from_numpy(asked)).tolist()
     return {"tolerance": TOLERANCE, "categories": categories, "points": x.tolist(), "targets": y.tolist(), "hyper": hyper,
-            "asked": asked.tolist(), "mean": mean.tolist(), "variance": variance.tolist(), "threshold": threshold, "log_ei": log_ei,
+            "asked": asked.tolist(), "loss": loss(model), "mean": mean.tolist(), "variance": variance.tolist(), "threshold": threshold, "log_ei": log_ei,
             "log_ei_gradient": log_ei_gradient, "running": running.tolist(), "draws": draws.T.tolist(), "q_log_ei": q_log_ei,
             "q_log_ei_gradient": q_log_ei_gradient, "log_pi": log_pi}
-
-
-def loss(model):
-    return float(-model.marginal_log_likelihood() - prior.default_log_prior(model))
 
 
 def map_case(seed):
@@ -98,8 +98,7 @@ def map_case(seed):
     is_categorical = np.array([False] * numbers + [True] * categories)
     found = gp.fit_kernel_params(x, y, is_categorical, prior.default_log_prior, prior.DEFAULT_MINIMUM_NOISE_VAR, deterministic)
     return {"tolerance": 1e-3, "categories": categories, "deterministic": deterministic, "points": x.tolist(), "targets": y.tolist(),
-            "weights": found.inverse_squared_lengthscales.tolist(), "scale": float(found.kernel_scale),
-            "noise": float(found.noise_var), "loss": loss(found)}
+            "loss": loss(found)}
 
 
 def standard_log_ei():

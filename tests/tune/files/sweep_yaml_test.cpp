@@ -106,6 +106,11 @@ TEST(Sweep, DistributionsBecomeDomains) {
   EXPECT_EQ(nested.space.parameters()[0].name, "o.lr");
 }
 
+TEST(Sweep, MethodBayesIsAGaussianProcess) {
+  const StudySpec spec = sweep("program: a\nmethod: bayes\nparameters: {a: {min: 0.0, max: 1.0}}");
+  EXPECT_EQ(spec.searcher, "gp");
+}
+
 TEST(Sweep, MethodGridTriesAllValues) {
   const StudySpec spec = sweep(R"yaml(
 program: a
@@ -186,8 +191,7 @@ TEST(Sweep, WhatCannotBeMappedIsRefusedAtItsPlace) {
   EXPECT_THAT(sweep_refusal(head), HasSubstr("a sweep has parameters"));
   EXPECT_THAT(sweep_refusal("method: random\nparameters: {a: {value: 1}}"),
               HasSubstr("a program or a command"));
-  EXPECT_THAT(sweep_refusal("method: hyperopt"), HasSubstr("random or grid (got hyperopt)"));
-  EXPECT_THAT(sweep_refusal("method: bayes"), HasSubstr("there is no Bayesian searcher"));
+  EXPECT_THAT(sweep_refusal("method: hyperopt"), HasSubstr("random, grid or bayes (got hyperopt)"));
   EXPECT_THAT(sweep_refusal(head + "metric: {name: a, target: 3}"),
               HasSubstr("stop = [\"a <= …\"]"));
   EXPECT_THAT(sweep_refusal(head + "metric: {name: a, goal: min}"),
