@@ -16,8 +16,8 @@
 #include "muster/program/screen/reporter.h"
 #include "muster/train/classifier/trainer.h"
 #include "muster/train/classifier/validation_split.h"
+#include "muster/train/program/as_rank.h"
 #include "muster/train/program/run_program.h"
-#include "muster/train/program/torch_words.h"
 
 #include "cli/command.h"
 #include "cli/line/train_flags.h"
@@ -45,7 +45,7 @@ int report_result(const train::ProgramEnd& end, bool json, program::Console& con
       object["checkpoint"] = result.checkpoint.string();
     }
     if (result.skipped_steps) object["skipped_steps"] = *result.skipped_steps;
-    console.out() << object.dump() << '\n' << std::flush;
+    console.out() << json_text(object) << '\n' << std::flush;
   } else {
     console.note(train::end_text(end, "muster train"));
     if (!test.empty())
@@ -135,7 +135,7 @@ int train_command(std::span<const std::string> args,
 }
 
 int run_train_command(std::span<const std::string> args, program::Console& console) {
-  return train::in_torch_words([&] {
+  return train::as_rank([&] {
     std::vector<program::ConfigPlace> places;
     try {
       return train_command(args, console, places);

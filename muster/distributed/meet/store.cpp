@@ -232,6 +232,11 @@ struct Jobs {
     return groups.contains(place_in(env, job));
   }
 
+  bool is_empty() {
+    const std::lock_guard lock(mutex);
+    return groups.empty();
+  }
+
   static std::string place_in(const RankEnv& env, const std::string& job) {
     return concat(address_of(env), '\n', job, '\n', env.rank);
   }
@@ -285,8 +290,30 @@ void await_end_of(const std::string& other, c10d::Store& store, Clock::time_poin
   }
 }
 
-StorePtr agents_store(const RankEnv& env, Clock::time_point deadline) {
-  if (!wait_for_listener(env.master_addr, env.master_port, deadline)) refuse_silence(env);
+/// As wait_for_listener; tells `waiting` that it takes long.
+bool await_listener(
+    const RankEnv& env,
+    Clock::time_point deadline,
+    const Waiting& waiting,
+    const std::function<bool()>& is_over = [] { return false; }) {
+  const auto listens = [&](Clock::time_point until) {
+    return wait_for_listener(env.master_addr, env.master_port, until, is_over);
+  };
+  const auto patient = Clock::now() + waiting.after;
+  if (!waiting.say || patient >= deadline) return listens(deadline);
+  if (listens(patient)) return true;
+  if (is_over()) return false;
+  const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - Clock::now());
+  waiting.say(concat("no answer from rank 0 at ",
+                     Jobs::address_of(env),
+                     " yet; waiting for ",
+                     left.count(),
+                     " s more at most"));
+  return listens(deadline);
+}
+
+StorePtr agents_store(const RankEnv& env, Clock::time_point deadline, const Waiting& waiting) {
+  if (!await_listener(env, deadline, waiting)) refuse_silence(env);
   try {
     return open_store(env, deadline);
   } catch (const std::exception& error) {
@@ -295,22 +322,28 @@ StorePtr agents_store(const RankEnv& env, Clock::time_point deadline) {
 }
 
 /// Returns once something listens at the job's address.
-void await_rank_zero(const RankEnv& env, bool was_here, Clock::time_point deadline) {
+void await_rank_zero(const RankEnv& env,
+                     bool was_here,
+                     Clock::time_point deadline,
+                     const Waiting& waiting) {
   const auto patience = was_here ? std::min(deadline, Clock::now() + kBetweenJobs) : deadline;
   const auto is_over = [&] { return has_ended(env.master_port, 0); };
-  if (wait_for_listener(env.master_addr, env.master_port, patience, is_over)) return;
+  if (await_listener(env, patience, waiting, is_over)) return;
   if (was_here || is_over()) refuse_end_of_rank_zero(env, was_here);
   refuse_silence(env);
 }
 
 /// The store of this job: not one that rank 0 served for the job before, which may go at any moment, also
 /// while it is asked.
-StorePtr reach_store(const RankEnv& env, const std::string& job, Clock::time_point deadline) {
+StorePtr reach_store(const RankEnv& env,
+                     const std::string& job,
+                     Clock::time_point deadline,
+                     const Waiting& waiting) {
   Jobs& jobs = Jobs::of_process();
   const bool was_here = jobs.was_in(env, job);
   int losses = 0;
   while (true) {
-    await_rank_zero(env, was_here, deadline);
+    await_rank_zero(env, was_here, deadline, waiting);
     try {
       const StorePtr store = open_store(env, deadline);
       const std::string served = store->compareSet(kServedJob, std::string(), std::string());
@@ -338,7 +371,9 @@ bool is_of_one_launcher(const RankEnv& env) {
 StorePtr connect_store(const RankEnv& env,
                        std::chrono::milliseconds timeout,
                        const std::string& key_text,
-                       const std::string& program) {
+                       const std::string& program,
+                       const Waiting& waiting,
+                       const std::string& backend) {
   std::optional<JobKey> key;
   if (!key_text.empty()) key = JobKey::parse(key_text);
   const bool serves = env.rank == 0 && !env.use_agent_store;
@@ -346,8 +381,8 @@ StorePtr connect_store(const RankEnv& env,
   const std::string mark = key ? shortened(key->tag("job")) : "";
   const std::string job = concat(env.run_id, '/', mark);
   const StorePtr open = serves                ? Jobs::of_process().serve(env, job, timeout)
-                        : env.use_agent_store ? agents_store(env, deadline)
-                                              : reach_store(env, job, deadline);
+                        : env.use_agent_store ? agents_store(env, deadline, waiting)
+                                              : reach_store(env, job, deadline, waiting);
   open->setTimeout(timeout);
   const std::string print = key ? shortened(key->tag("print")) : "";
   StorePtr sealed = open;
@@ -364,12 +399,13 @@ StorePtr connect_store(const RankEnv& env,
   const int64_t round = meet(*prefixed(concat(meeting, "/meeting/", group), by_key ? sealed : open),
                              env.rank,
                              env.world_size,
-                             job_card(env, program, print),
+                             job_card(env, program, print, backend),
                              timeout,
                              serves                ? StoreServer::kThisProcess
                              : env.use_agent_store ? StoreServer::kLauncher
                                                    : StoreServer::kRankZero,
-                             ends);
+                             ends,
+                             waiting);
   return prefixed(concat("muster/", env.run_id, '/', round, '/', mark, '/', group), sealed);
 }
 
@@ -378,6 +414,16 @@ void attend_as(const RankEnv& env, const std::string& program, std::chrono::mill
     connect_store(env, patience, process_environment(kJobKeyEnv).value_or(""), program);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kUsage) throw;
+  }
+}
+
+void end_before_meeting(const std::string& why, std::chrono::milliseconds patience) {
+  try {
+    const std::optional<RankEnv> env = rank_env_from();
+    if (!env || env->group_world_size == 1 || !Jobs::of_process().is_empty()) return;
+    attend_as(*env, concat(program_name(), ", which has ended: ", why), patience);
+  } catch (const std::exception&) {
+    // They have heard it, or none of them can be reached.
   }
 }
 

@@ -12,11 +12,11 @@
 #include "muster/program/rank_failure.h"
 #include "muster/program/screen/reporter.h"
 #include "muster/train/loop/task_parts.h"
+#include "muster/train/program/as_rank.h"
 #include "muster/train/program/ask_flags.h"
 #include "muster/train/program/ask_task.h"
 #include "muster/train/program/run_program.h"
 #include "muster/train/program/task_flags.h"
-#include "muster/train/program/torch_words.h"
 
 namespace muster::train {
 namespace {
@@ -131,7 +131,7 @@ int TaskProgram::run(int argc, const char* const* argv, const std::function<Task
       return asks_run(behind) ? ask_run(words[0], behind, make, console)
                               : run_task(words[0], behind, make, console);
     };
-    const int code = in_torch_words(work);
+    const int code = as_rank(work);
     console.finish_out();
     return code;
   } catch (const Error& error) {
