@@ -79,8 +79,10 @@ struct GivenPoint {
 
 class StudyCore {
  public:
-  /// Throws a usage error for a searcher or scheduler that is unknown or refuses the space.
-  explicit StudyCore(const StudySpec& spec);
+  /// Throws a usage error for a searcher or scheduler that is unknown or refuses the space. With
+  /// `suggests` false its searcher hears nothing, which may be much of a replay, and next() must not
+  /// be called; all else is the same.
+  explicit StudyCore(const StudySpec& spec, bool suggests = true);
   ~StudyCore();
   StudyCore(StudyCore&&) noexcept;
   StudyCore& operator=(StudyCore&&) noexcept;
