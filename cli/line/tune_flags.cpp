@@ -48,7 +48,7 @@ struct TypedTune {
   std::optional<int64_t> num_samples, max_concurrent;
   std::optional<uint64_t> seed;
   std::optional<double> cpu, gpu, time_budget_s, trial_timeout_s;
-  std::optional<int64_t> max_failures;
+  std::optional<int64_t> max_failures, keep_checkpoints;
   bool durable = false, ray_files = false, tensorboard = false, fail_fast = false;
 };
 
@@ -98,6 +98,11 @@ void add_how(CLI::App& app, TypedTune& typed) {
       ->type_name("S");
   program::add_value(
       app, "--max-failures", typed.max_failures, "further attempts of a trial that fails [0]")
+      ->type_name("N");
+  program::add_value(app,
+                     "--keep-checkpoints",
+                     typed.keep_checkpoints,
+                     "of each trial the newest N stay, and what one needs [all]")
       ->type_name("N");
   app.add_flag("--fail-fast", typed.fail_fast, "the first trial that has failed ends the study");
   program::add_value(
@@ -156,6 +161,7 @@ void forget_places(const TypedTune& typed, tune::StudySpec& spec) {
   forget(typed.executor, "executor");
   forget(typed.num_samples, "num_samples");
   forget(typed.max_concurrent, "max_concurrent");
+  forget(typed.keep_checkpoints, "keep_checkpoints");
   forget(typed.cpu, "resources_per_trial");
   forget(typed.gpu, "resources_per_trial");
 }
@@ -176,6 +182,7 @@ void apply(const TypedTune& typed, std::span<const tune::Parameter> params, tune
   take(spec.resources_per_trial.gpu, typed.gpu);
   take(spec.time_budget_s, typed.time_budget_s);
   take(spec.trial_timeout_s, typed.trial_timeout_s);
+  take(spec.keep_checkpoints, typed.keep_checkpoints);
   if (typed.max_failures) {
     for (tune::FailurePolicy& policy : spec.failures) policy.retries = *typed.max_failures;
   }

@@ -12,6 +12,14 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
+/// In place of the searcher where nobody asks for trials.
+class Deaf final : public Searcher {
+ public:
+  Suggestion suggest(int64_t number, const Point& /*partial*/) override {
+    throw internal_error({.refused = concat("trial ", number, " of a study that suggests none")});
+  }
+};
+
 /// An object of the caller's own.
 template <class Make, class Context>
 auto made(const Make& make,
@@ -25,13 +33,17 @@ auto made(const Make& make,
 
 }  // namespace
 
-StudyCore::Impl::Impl(const StudySpec& given)
+StudyCore::Impl::Impl(const StudySpec& given, bool suggests)
     : spec(given),
       has_functions(!spec.space.opaque().empty()),
       variants(spec),
       rules(spec),
       checkpoints(spec.keep_checkpoints),
-      searcher(spec.space, [this](const Space& space) { return searcher_in(space); }) {
+      searcher(spec.space, [&](const Space& space) {
+        std::unique_ptr<Searcher> made = searcher_in(space);  // also refuses what is wrong
+        if (!suggests) made = std::make_unique<Deaf>();
+        return made;
+      }) {
   const SchedulerContext of_scheduler{.seed = spec.seed,
                                       .mode = spec.mode,
                                       .metric = spec.metric,
@@ -55,7 +67,8 @@ std::unique_ptr<Searcher> StudyCore::Impl::searcher_in(const Space& space) const
   });
 }
 
-StudyCore::StudyCore(const StudySpec& spec) : impl_(std::make_unique<Impl>(spec)) {}
+StudyCore::StudyCore(const StudySpec& spec, bool suggests)
+    : impl_(std::make_unique<Impl>(spec, suggests)) {}
 StudyCore::~StudyCore() = default;
 StudyCore::StudyCore(StudyCore&&) noexcept = default;
 StudyCore& StudyCore::operator=(StudyCore&&) noexcept = default;

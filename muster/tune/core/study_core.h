@@ -49,6 +49,7 @@ struct Trial {
   double last_metric = 0, best_metric = 0;  ///< NaN: none
   Metrics last_metrics;
   std::string checkpoint;  ///< newest, empty: none
+  int32_t copies = 0;      ///< so often it went on from another trial's checkpoint
   int64_t checkpoint_t = 0;
   double started_s = 0, ended_s = 0, run_s = 0;  ///< wall times; run_s over all ended attempts
   double attempt_s = 0;                          ///< when the newest attempt started
@@ -78,8 +79,10 @@ struct GivenPoint {
 
 class StudyCore {
  public:
-  /// Throws a usage error for a searcher or scheduler that is unknown or refuses the space.
-  explicit StudyCore(const StudySpec& spec);
+  /// Throws a usage error for a searcher or scheduler that is unknown or refuses the space. With
+  /// `suggests` false its searcher hears nothing, which may be much of a replay, and next() must not
+  /// be called; all else is the same.
+  explicit StudyCore(const StudySpec& spec, bool suggests = true);
   ~StudyCore();
   StudyCore(StudyCore&&) noexcept;
   StudyCore& operator=(StudyCore&&) noexcept;

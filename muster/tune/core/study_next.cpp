@@ -251,6 +251,7 @@ void StudyCore::Impl::start_attempt(Trial& trial, AttemptStarted started, double
     const Trial& donor = trials[static_cast<size_t>(started.donor)];
     trial.checkpoint = donor.checkpoint;
     trial.checkpoint_t = donor.checkpoint_t;
+    ++trial.copies;
     scheduler->on_checkpoint(trial.number, trial.checkpoint_t);
   }
   if (!started.point.empty()) {

@@ -42,7 +42,7 @@ struct TrialRecord {
 };
 
 struct StudyCore::Impl {
-  explicit Impl(const StudySpec& given);
+  Impl(const StudySpec& given, bool suggests);
 
   // What next() does, in this order.
   void end_leases(double now_s);

@@ -32,6 +32,7 @@ struct AttemptPlan {
   Resources resources;
   std::vector<std::string> device_ids;      ///< CUDA_VISIBLE_DEVICES
   std::filesystem::path checkpoint_folder;  ///< of the trial
+  int32_t copies = 0;                       ///< Trial::copies
   std::string resume_from;                  ///< a checkpoint, or empty
 };
 

@@ -168,7 +168,7 @@ void Study::follow(std::vector<Event> theirs) {
 /// The calls of a transaction that failed were made all the same: what is not in the log is as it
 /// was before them, and they are made again.
 void Study::rebuild() {
-  StudyCore core(core_.spec());
+  StudyCore core(core_.spec(), suggests_);
   unshown_.clear();
   storage_->for_each_event([&](Event&& event) {
     core.replay(event);
@@ -215,7 +215,10 @@ std::vector<Trial> Study::take_trials() {
 // ---- Begin ----
 
 Study::Study(const StudySpec& spec, Clock clock, EventObserver observer, StudyOptions options)
-    : clock_(std::move(clock)), observer_(std::move(observer)), core_(spec) {
+    : clock_(std::move(clock)),
+      observer_(std::move(observer)),
+      core_(spec, options.suggests),
+      suggests_(options.suggests) {
   if (spec.storage.empty()) return;
   if (options.tuner) tuner_lock_ = std::make_unique<TunerLock>(spec.storage, spec.name);
   wait_for_lock(spec.storage_patience_s, options.note, [&] { open(spec, options); });

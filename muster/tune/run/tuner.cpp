@@ -167,6 +167,7 @@ class Tuner {
                      .resources = spec_.resources_per_trial};
     for (const size_t gpu : share.gpus) plan.device_ids.push_back(pool_.machine().gpus[gpu]);
     plan.checkpoint_folder = spec_.trial_folder / concat("trial-", number) / "checkpoints";
+    plan.copies = trial.copies;
     plan.resume_from = trial.checkpoint;
     return plan;
   }

@@ -98,6 +98,7 @@ void HistoryBuilder::take_in(const Event& event, const AttemptStarted& started) 
   if (started.attempt == 1) trial.started_s = event.time_s;
   if (started.donor >= 0 || !started.values.empty()) change(event, trial, started);
   trial.attempts = started.attempt;
+  trial.checkpoint = started.from_checkpoint;
   trial.state = TrialState::kRunning;
   trial.ran.push_back({.from_s = event.time_s});
   attempt_started_s_[static_cast<size_t>(event.trial)] = event.time_s;
@@ -121,6 +122,7 @@ void HistoryBuilder::change(const Event& event,
 void HistoryBuilder::take_in(const Event& event, const Reported& reported) {
   TrialHistory& trial = trial_of(event);
   if (!reported.decision.reason.empty()) trial.reason = reported.decision.reason;
+  if (!reported.report.checkpoint.empty()) trial.checkpoint = reported.report.checkpoint;
   const double attempt_s = event.time_s - attempt_started_s_[static_cast<size_t>(event.trial)];
   trial.rows.push_back({.time_s = event.time_s,
                         .t = reported.t,
@@ -148,6 +150,10 @@ void HistoryBuilder::take_in(const Event& event, const AttemptEnded& ended) {
 }
 
 /// As StudyCore::note_in_vain words it; the table names the trial by itself.
+void HistoryBuilder::take_in(const Event& event, const CheckpointSaved& saved) {
+  trial_of(event).checkpoint = saved.checkpoint;
+}
+
 void HistoryBuilder::take_in(const Event&, const TunerNote& note) {
   if (note.in_vain < 0) return;
   const size_t colon = note.text.find(": ");

@@ -71,6 +71,7 @@ struct TrialHistory {
   double started_s = 0, ended_s = 0;
   double run_s = 0;  ///< over all attempts that are gone
   std::vector<Row> rows;
+  std::string checkpoint;     ///< its newest, which may be another trial's; empty: none
   double last = 0, best = 0;  ///< of the study's metric; NaN: none
 };
 
@@ -112,7 +113,7 @@ class HistoryBuilder {
   void take_in(const Event& event, const AttemptEnded& ended);
   void take_in(const Event&, const TunerNote& note);
   void take_in(const Event&, const OutsideTrial&) {}
-  void take_in(const Event&, const CheckpointSaved&) {}
+  void take_in(const Event& event, const CheckpointSaved& saved);
   void take_in(const Event&, const StopOrdered&) {}
   void change(const Event& event, TrialHistory& trial, const AttemptStarted& started);
   TrialHistory& trial_of(const Event& event);

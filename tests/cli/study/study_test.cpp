@@ -297,6 +297,23 @@ TEST_F(StudyCommands, ImportanceIsInSharesMostImportantFirst) {
   EXPECT_NEAR(sum, 1, 1e-12);
 }
 
+TEST_F(StudyCommands, ImportanceByFanovaNamesWhatItLeavesOut) {
+  const Said said = say(study_importance, {"--by", "fanova"});
+  EXPECT_EQ(said.code, 0);
+  EXPECT_THAT(said.out, StartsWith("parameter   importance"));
+  EXPECT_THAT(said.err, HasSubstr("a forest of 64 trees over 2 trials that completed"));
+  const Json json = parse_json(say(study_importance, {"--by", "fanova", "--json"}).out, "out");
+  EXPECT_EQ(json["evaluator"], "fanova");
+  EXPECT_FALSE(json.contains("best_trials"));
+  double sum = 0;
+  for (const Json& share : json["importance"]) sum += share["share"].get<double>();
+  EXPECT_NEAR(sum, 1, 1e-12);
+  EXPECT_THAT(test::refusal_of([&] {
+                say(study_importance, {"--by", "fanoav"});
+              }),
+              HasSubstr("ped-anova or fanova"));
+}
+
 TEST_F(StudyCommands, ImportanceNeedsTwoCompletedTrials) {
   std::filesystem::remove(file());
   const tune::Space space = test::small_space();
@@ -325,6 +342,43 @@ TEST_F(StudyCommands, ExportWritesTextsToStdoutOrAFileAndFoldersToAFolder) {
                 }),
                 HasSubstr("--output FOLDER"));
   }
+}
+
+TEST_F(StudyCommands, PruneKeepsWhatTheBestHasOfAnotherTrial) {
+  namespace fs = std::filesystem;
+  const fs::path trials = folder_.path() / "fashion-trials" / "copies";
+  const fs::path donors = trials / "trial-0" / "checkpoints",
+                 copys = trials / "trial-1" / "checkpoints";
+  for (const fs::path& path : {donors / "a", donors / "copy-1" / "b", donors / "copy-1" / "c"}) {
+    fs::create_directories(path.parent_path());
+    write_file_atomic(path, "1234");
+  }
+  fs::create_directories(copys);
+  write_file_atomic(copys / "own", "1234");
+  const tune::Space space = test::small_space();
+  test::EventMaker make(space);
+  tune::AttemptStarted as_another{
+      .attempt = 2, .from_checkpoint = donors / "copy-1" / "b", .donor = 0};
+  tune::Reported worst{.t = 1}, best{.attempt = 2, .t = 1};
+  worst.report = {.metrics = {{"loss", 2}}, .checkpoint = donors / "copy-1" / "c"};
+  best.report = {.metrics = {{"loss", 1}}};
+  const std::vector<tune::Event> events = {
+      make.added(0),
+      make.started(0),
+      make.added(1),
+      make.started(1),
+      make.make(0, worst),
+      make.make(1, tune::AttemptEnded{.then = tune::TrialState::kPaused}),
+      make.make(1, as_another),
+      make.make(1, best),
+      make.make(0, tune::AttemptEnded{.then = tune::TrialState::kPruned}),
+      make.make(1, tune::AttemptEnded{.attempt = 2})};
+  tune::open_storage(file(), space, test::description_of(space, "copies"))->append(events);
+  EXPECT_EQ(say(study_prune, {"--study", "copies"}).code, 0);
+  EXPECT_TRUE(fs::exists(donors / "copy-1" / "b"));
+  EXPECT_FALSE(fs::exists(donors / "copy-1" / "c"));
+  EXPECT_FALSE(fs::exists(donors / "a"));
+  EXPECT_TRUE(fs::exists(copys / "own"));
 }
 
 // delete_study() ends where `muster study delete` begins to remove: as if it was killed there.
