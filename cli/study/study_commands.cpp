@@ -12,6 +12,7 @@ namespace {
 constexpr StudyCommand kCommands[] = {
     {"list", "the studies of a file", &study_list},
     {"show", "a study's trials as a table", &study_show},
+    {"watch", "on the whole terminal: sort, filter, stop, pause, add trials", &study_watch},
     {"best", "the best trial and its parameters", &study_best},
     {"importance", "which parameters decided", &study_importance},
     {"export", "as CSV, JSON, TensorBoard events or Ray's files", &study_export},

@@ -29,6 +29,7 @@ std::span<const StudyCommand> study_commands();
 
 int study_list(std::span<const std::string> args, program::Console& console);
 int study_show(std::span<const std::string> args, program::Console& console);
+int study_watch(std::span<const std::string> args, program::Console& console);
 int study_best(std::span<const std::string> args, program::Console& console);
 int study_importance(std::span<const std::string> args, program::Console& console);
 int study_export(std::span<const std::string> args, program::Console& console);

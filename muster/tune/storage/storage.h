@@ -138,6 +138,12 @@ void read_events(const std::filesystem::path& file,
                  std::string_view study,
                  const std::function<void(std::span<const Event> events)>& take);
 
+/// Those behind event `seen`, or all for a `seen` with id 0, for who looks again and again. Throws a
+/// usage error, too, if the log does not have `seen` any more: the study was deleted meanwhile.
+std::vector<Event> read_events_behind(const std::filesystem::path& file,
+                                      std::string_view study,
+                                      const Event& seen);
+
 /// The study's trials that are not from the log, by number, whatever their state. Opens nothing for
 /// writing.
 std::vector<ForeignTrial> read_foreign_trials(const std::filesystem::path& file,
