@@ -80,8 +80,8 @@ class Watch {
   void look(double now_s) {
     if (now_s - looked_s_ < kLookAtStudyS && now_s >= looked_s_) return;
     looked_s_ = now_s;
-    // Times of what runs go on, too.
-    if (follower_.refresh() || follower_.study().tuner()) model_.refresh(now_s);
+    const bool has_news = follower_.refresh();
+    if (has_news || (follower_.study().tuner() && model_.goes_by_time())) model_.refresh(now_s);
   }
 
   void draw() {

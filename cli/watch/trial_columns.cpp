@@ -202,7 +202,10 @@ bool TrialFilter::holds(const WatchedStudy& study,
                         const Word& word,
                         double now_s) const {
   const auto within = [&](const TrialColumn& column) {
-    return lower(cell_text(study, index, column, now_s)).find(word.text) != std::string::npos;
+    const std::string text = lower(cell_text(study, index, column, now_s));
+    // "run" is within "pruned".
+    if (column.kind == TrialColumn::kState) return text.starts_with(word.text);
+    return text.find(word.text) != std::string::npos;
   };
   if (word.kind == Word::kAnywhere) {
     return std::ranges::any_of(columns_, [&](const TrialColumn& column) {

@@ -42,8 +42,8 @@ void sort_trials(const WatchedStudy& study,
 
 // Note [Filters]
 // Words separated by blanks, which must all hold, in any case:
-//   running            somewhere in the trial's state, parameters or reason
-//   state:run          in that column
+//   running            somewhere in the trial's parameters or reason, or the beginning of its state
+//   state:run          in that column, of the state the beginning
 //   lr<0.01 loss>=0.5  the number in that column; also <=, >, and = of numbers and texts
 // Columns are those of the table: trial, state, the metric, parameters, step, time, attempts, reason.
 

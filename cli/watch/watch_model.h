@@ -61,6 +61,11 @@ class WatchModel {
   const std::vector<TrialColumn>& columns() const { return columns_; }
   const TrialColumn& sort_column() const { return columns_[sort_]; }
   bool is_reversed() const { return reversed_; }
+  /// Rows change while nothing but time happens.
+  bool goes_by_time() const {
+    return sort_column().kind == TrialColumn::kTime ||
+           filter_text_.find("time") != std::string::npos;
+  }
   size_t choice() const { return choice_; }                    ///< of kSort
   size_t first_parameter() const { return first_parameter_; }  ///< those before are scrolled away
   const TextField& field() const { return field_; }            ///< of kFilter and kAdd
