@@ -132,7 +132,8 @@ std::string sparkline(const std::vector<double>& values, size_t width) {
       out += "·";
       continue;
     }
-    const double share = high > low ? value / (high - low) - low / (high - low) : 0;
+    const double range = high / 2 - low / 2;  // high - low may be beyond doubles
+    const double share = range > 0 ? (value / 2 - low / 2) / range : 0;
     out += kBlocks[std::clamp<int>(static_cast<int>(share * 8), 0, 7)];
   }
   return out;
