@@ -48,9 +48,12 @@ std::span<const StudyCommand> study_commands() { return kCommands; }
 std::unique_ptr<CLI::App> study_app(const std::string& command,
                                     const std::string& description,
                                     const std::string& examples,
-                                    StudyFlags& flags) {
-  auto app = make_app(
-      "study " + command, description, examples, "muster study " + command + " STORAGE [OPTIONS]");
+                                    StudyFlags& flags,
+                                    const std::string& words) {
+  auto app = make_app("study " + command,
+                      description,
+                      examples,
+                      concat("muster study ", command, " STORAGE ", words, "[OPTIONS]"));
   program::add_value(
       *app, "storage", flags.storage, "the study's file, as `muster tune` or Optuna wrote it")
       ->type_name("STORAGE")

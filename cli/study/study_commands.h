@@ -52,10 +52,12 @@ struct StudyFlags {
 };
 
 /// An App named `muster study <command>` with STORAGE, --study and --json, which write to `flags`.
+/// `words`: what else stands behind STORAGE, for the usage.
 std::unique_ptr<CLI::App> study_app(const std::string& command,
                                     const std::string& description,
                                     const std::string& examples,
-                                    StudyFlags& flags);
+                                    StudyFlags& flags,
+                                    const std::string& words = "");
 
 /// A stored study with its trials: those of the log, then those that Optuna added.
 struct StoredStudy {

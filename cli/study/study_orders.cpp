@@ -118,7 +118,8 @@ int study_add(std::span<const std::string> args, program::Console& console) {
                              "takes it when it has room, else the next one does. Parameters that "
                              "are not named are drawn.",
                              kAddExamples,
-                             flags);
+                             flags,
+                             "[PARAMETER=VALUE…] ");
   std::vector<std::string> words;
   program::add_value(*app, "values", words, "a parameter's value")->type_name("PARAMETER=VALUE");
   if (const auto done = program::parse(*app, args, console)) return *done;
