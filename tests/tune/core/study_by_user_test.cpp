@@ -11,7 +11,7 @@ using test::refusal_of;
 using ::testing::HasSubstr;
 
 /// The same study from its log, which is as long as nothing was taken.
-StudyCore replayed(const StudySpec& spec, const std::vector<Event>& events) {
+StudyCore from_its_log(const StudySpec& spec, const std::vector<Event>& events) {
   StudyCore core(spec);
   for (const Event& event : events)
     core.replay(
@@ -44,7 +44,7 @@ TEST(TrialsOfAUser, APauseTakesEffectAtTheNextReportAndIsEndedByItsUserAlone) {
   EXPECT_EQ(core.report(0, loss(0.4, 3), 10).action, Action::kContinue);
   core.ended(0, Failure::kNone, "", 11);
   EXPECT_EQ(core.next(12).kind, StudyCore::Next::kFinished);
-  const StudyCore again = replayed(spec, core.take_events());
+  const StudyCore again = from_its_log(spec, core.take_events());
   EXPECT_EQ(trial(again, 0).state, TrialState::kComplete);
   EXPECT_EQ(trial(again, 0).last_metric, 0.4);
 }
@@ -80,7 +80,7 @@ TEST(TrialsOfAUser, WhatDiesBeforeItsPauseIsHeldAllTheSame) {
   core.pause_trial(1, "paused", 1003);  // while it waits for its retry
   EXPECT_TRUE(trial(core, 1).held);
   EXPECT_EQ(core.next(2000).kind, StudyCore::Next::kHeld);
-  StudyCore again = replayed(spec, core.take_events());
+  StudyCore again = from_its_log(spec, core.take_events());
   again.recover(2001);
   EXPECT_EQ(again.next(2001).kind, StudyCore::Next::kHeld) << "whoever runs the study";
   again.continue_trial(1, "on", 2002);
@@ -114,7 +114,7 @@ TEST(TrialsOfAUser, ASchedulerHearsNothingOfAUsersPause) {
   core.ended(0, Failure::kNone, "", 6);
   EXPECT_FALSE(trial(core, 0).held);
   EXPECT_EQ(core.next(7).kind, StudyCore::Next::kFinished);
-  replayed(spec, core.take_events());
+  from_its_log(spec, core.take_events());
 }
 
 TEST(TrialsOfAUser, AHeldTrialCanBeStoppedAndAnOrderTakenBack) {
@@ -143,7 +143,7 @@ TEST(TrialsOfAUser, AHeldTrialCanBeStoppedAndAnOrderTakenBack) {
     }
     EXPECT_TRUE(by_user) << "trial " << number << " was not stopped by the scheduler";
   }
-  replayed(spec, events);
+  from_its_log(spec, events);
 }
 
 TEST(TrialsOfAUser, OrdersThatMakeNoSenseAreRefusedInWords) {
