@@ -59,11 +59,22 @@ struct AttemptEnded {
   TrialState then = TrialState::kComplete;  ///< the trial's state from now on
   double retry_in_s = 0;                    ///< with then == kPending
   bool ordered = false;                     ///< a paused trial: the scheduler said so
+  bool by_user = false;  ///< a user stopped it, or paused it (Trial::held): not the scheduler
 };
 
 /// A trial is to end early, as somebody said who is not the scheduler: one that runs when its
 /// attempt ends.
 struct StopOrdered {
+  std::string reason;
+};
+
+/// A user wants the trial paused: it is when it has reported once more.
+struct PauseOrdered {
+  std::string reason;
+};
+
+/// A trial that a user had paused, or was about to, may go on.
+struct ContinueOrdered {
   std::string reason;
 };
 
@@ -105,12 +116,14 @@ struct Event {
                TunerNote,
                OutsideTrial,
                CheckpointSaved,
-               StopOrdered>
+               StopOrdered,
+               PauseOrdered,
+               ContinueOrdered>
       what;
 };
 
 /// "trial_added", "attempt_started", "reported", "attempt_ended", "tuner", "outside_trial",
-/// "checkpoint", "stop_ordered".
+/// "checkpoint", "stop_ordered", "pause_ordered", "continue_ordered".
 std::string_view kind_of(const Event& event);
 
 /// The event's own fields, without id, time, trial and kind. Doubles that JSON has not (NaN,

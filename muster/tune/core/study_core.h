@@ -56,6 +56,7 @@ struct Trial {
   double due_s = 0;                              ///< of a retry
   Failure failure = Failure::kNone;
   std::string reason;  ///< of the newest decision or failure
+  bool held = false;   ///< it is paused by a user, who alone can have it go on
 };
 
 /// What a core knows and its log does not: see StudyCore::unlogged.
@@ -95,6 +96,7 @@ class StudyCore {
       kStart,      ///< `trial` is to be started now
       kWait,       ///< until something ends, or `wait_until_s`
       kHandedOut,  ///< all that is not over is with those who asked for it
+      kHeld,       ///< all that is not over was paused by a user, or waits for what was
       kThink,      ///< the searcher thinks: call `think`, then next() again
       kFinished,
     } kind = kWait;
@@ -143,6 +145,20 @@ class StudyCore {
   /// Ends one trial early, as the scheduler would (PRUNED): a running one when its attempt ends,
   /// which the caller sees to. Throws a usage error for a trial that is over or not there.
   void stop_trial(int64_t trial, const std::string& reason, double now_s);
+
+  // Note [Trials that a user holds]
+  // A user's pause is no scheduler's: what a trial reports next is answered "pause", and it stays
+  // paused until the user lets it go on, or stops it, whoever runs the study meanwhile. The
+  // scheduler is told nothing, so that for it the trial goes on running, slowly. A report is
+  // waited for since it has what the trial has come to; without a checkpoint the trial begins
+  // anew, and repeats what is known. While a trial is held the study does not end.
+
+  /// Has the trial paused at its next report; at once if it waits for a retry. Throws a usage error
+  /// for one that is over, not there, or paused.
+  void pause_trial(int64_t trial, const std::string& reason, double now_s);
+  /// Lets a held trial go on, as soon as there is room, or takes back an order to pause. Throws a
+  /// usage error for any other.
+  void continue_trial(int64_t trial, const std::string& reason, double now_s);
 
   /// Tells the searcher of a trial that another program finished. Returns false, and makes no
   /// event, for one that it was told of before. Throws a usage error for a point of another space.

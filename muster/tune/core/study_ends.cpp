@@ -52,9 +52,11 @@ AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::
   } else if (record.decision.action == Action::kStop) {
     ended.message = record.decision.reason;
     ended.then = record.decision.complete ? TrialState::kComplete : TrialState::kPruned;
+    ended.by_user = record.by_user;
   } else if (record.decision.action == Action::kPause) {
     ended.message = record.decision.reason;
     ended.then = TrialState::kPaused;
+    ended.by_user = record.by_user;
   } else if (failure == Failure::kInterrupted ||
              (is_stopped() && failure != Failure::kNone && !record.attempt.asked)) {
     ended.failure = Failure::kInterrupted;  // by us: no fault of the trial's
@@ -76,6 +78,12 @@ AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::
     ended.then = TrialState::kFailed;
     ended.message = concat("ended without a report of ", spec.metric);
     if (!message.empty()) ended.message += concat(" (", message, ')');
+  }
+  // What ends before the report at which it was to pause is held, too.
+  if (ended.then == TrialState::kPending && record.pause) {
+    ended.then = TrialState::kPaused;
+    ended.retry_in_s = 0;
+    ended.by_user = true;
   }
   return ended;
 }
@@ -101,7 +109,8 @@ void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s
     --running_count;
     trial.run_s += now_s - record.attempt.started_s;
   }
-  if (trial.state == TrialState::kPaused) --paused_count;
+  if (trial.state == TrialState::kPaused) --(trial.held ? held_count : paused_count);
+  trial.held = false;
   trial.state = ended.then;
   trial.failure = ended.failure;
   // What an attempt before has failed of says nothing of one that ended well.
@@ -111,11 +120,7 @@ void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s
     trial.due_s = now_s + ended.retry_in_s;
     retries.insert({trial.due_s, trial.number});
   }
-  if (ended.then == TrialState::kPaused) {
-    ++paused_count;
-    scheduler->on_pause(trial.number);
-    searcher.paused(trial.number);
-  }
+  if (ended.then == TrialState::kPaused) pause(trial, ended.by_user);
   if (is_over(ended.then)) {
     trial.ended_s = now_s;
     scheduler->on_end(trial.number, trial.state);
@@ -134,33 +139,21 @@ void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s
   if (is_over(trial.state)) records.erase(trial.number);
 }
 
+void StudyCore::Impl::pause(Trial& trial, bool by_user) {
+  trial.held = by_user;
+  if (by_user) {
+    ++held_count;
+    records.at(trial.number).pause.reset();
+    return;
+  }
+  ++paused_count;
+  scheduler->on_pause(trial.number);
+  searcher.paused(trial.number);
+}
+
 void StudyCore::stop(const std::string& reason, double now_s) {
   impl_->stopped = reason;
   impl_->emit(-1, now_s, TunerNote{.text = concat("stopping: ", reason)});
-}
-
-void StudyCore::stop_trial(int64_t number, const std::string& reason, double now_s) {
-  const bool there = number >= 0 && number < static_cast<int64_t>(impl_->trials.size());
-  if (!there || is_over(trials()[static_cast<size_t>(number)].state)) {
-    throw usage_error({.refused = concat("trial ", number, " cannot be stopped"),
-                       .rule = "it is there and not over",
-                       .value = there ? "over" : concat(impl_->trials.size(), " trials")});
-  }
-  impl_->stop_trial(impl_->trials[static_cast<size_t>(number)], reason, now_s);
-}
-
-void StudyCore::Impl::stop_trial(Trial& trial, const std::string& reason, double now_s) {
-  if (trial.state != TrialState::kRunning) {
-    return end_attempt(
-        trial, {.attempt = trial.attempt, .message = reason, .then = TrialState::kPruned}, now_s);
-  }
-  mark_stopped(trial, reason);
-  emit(trial.number, now_s, StopOrdered{.reason = reason});
-}
-
-void StudyCore::Impl::mark_stopped(Trial& trial, const std::string& reason) {
-  records.at(trial.number).decision = {.action = Action::kStop, .reason = reason};
-  trial.reason = reason;
 }
 
 bool StudyCore::learn(const OutsideTrial& trial, double now_s) {

@@ -88,6 +88,17 @@ class StudyReplay {
     core_.stop_trial(core_.running(event_.trial), stop.reason, event_.time_s);
   }
 
+  void operator()(const PauseOrdered& pause) {
+    core_.pause_trial(core_.running(event_.trial), pause.reason, event_.time_s);
+  }
+
+  void operator()(const ContinueOrdered& order) {
+    Trial& trial = trial_of_event();
+    if (!trial.held && !core_.is_about_to_pause(trial.number))
+      differs(event_, "it goes on", "no user has paused it");
+    core_.continue_trial(trial, order.reason, event_.time_s);
+  }
+
   void operator()(const TunerNote& note) {
     if (event_.trial >= 0) core_.mark_stopped(core_.running(event_.trial), note.text);
     if (note.last) return core_.no_more_trials(note, event_.time_s);

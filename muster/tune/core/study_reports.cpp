@@ -141,7 +141,14 @@ Decision StudyCore::Impl::decide(Trial& trial, const Report& report, int64_t t, 
   const double run_s = trial.run_s + now_s - record.attempt.started_s;
   auto rule = rules.on_report(trial.number, t, report.metrics, run_s);
   if (rule && !record.fails) decision = std::move(*rule);
-  if (decision.action == Action::kPause && trial.checkpoint.empty()) {
+  if (record.pause && decision.action == Action::kContinue) {
+    const bool anew = trial.checkpoint.empty();
+    decision = {
+        .action = Action::kPause,
+        .reason = concat(*record.pause, anew ? "; without a checkpoint it begins anew" : "")};
+    record.by_user = true;
+  }
+  if (decision.action == Action::kPause && !record.by_user && trial.checkpoint.empty()) {
     record.fails = Failure::kCrash;
     decision = {.action = Action::kStop,
                 .reason = concat("cannot be paused at ",

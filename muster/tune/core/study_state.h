@@ -1,5 +1,5 @@
-// What a StudyCore holds. Private to study_core.cpp, study_reports.cpp, study_ends.cpp and
-// study_replay.cpp.
+// What a StudyCore holds. Private to study_core.cpp, study_reports.cpp, study_ends.cpp,
+// study_by_user.cpp and study_replay.cpp.
 #pragma once
 
 #include <array>
@@ -38,6 +38,8 @@ struct TrialRecord {
   Attempt attempt;
   Decision decision;                        ///< of the newest report
   std::optional<Failure> fails;             ///< that report ended it as a failure
+  bool by_user = false;                     ///< a user made that decision
+  std::optional<std::string> pause;         ///< a user wants it paused, and why
   std::array<int32_t, kFailures> failed{};  ///< attempts by Failure
 };
 
@@ -63,6 +65,10 @@ struct StudyCore::Impl {
   Decision decide(Trial& trial, const Report& report, int64_t t, double now_s);
   void stop_trial(Trial& trial, const std::string& reason, double now_s);
   void mark_stopped(Trial& trial, const std::string& reason);
+  void pause_trial(Trial& trial, const std::string& reason, double now_s);
+  void continue_trial(Trial& trial, const std::string& reason, double now_s);
+  bool is_about_to_pause(int64_t number) const;
+  void pause(Trial& trial, bool by_user);
   bool learn(const OutsideTrial& trial, double now_s);
   void end_attempt(Trial& trial, AttemptEnded ended, double now_s);
   void save_checkpoint(Trial& trial, CheckpointSaved saved, double now_s);
@@ -101,7 +107,7 @@ struct StudyCore::Impl {
   std::vector<Event> events;
   int64_t next_event = 1;
   std::set<int64_t> outside;  // trials of other programs that the searcher was told of
-  int64_t running_count = 0, paused_count = 0;
+  int64_t running_count = 0, paused_count = 0, held_count = 0;  // paused: by the scheduler
   int64_t best = -1;
   bool exhausted = false;      // the searcher has no more points
   bool waiting = false;        // it has none before more is told

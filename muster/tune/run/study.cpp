@@ -309,7 +309,7 @@ std::optional<GivenPoint> Study::given_point(const WaitingTrial& trial) {
   }
   try {
     return GivenPoint{.partial = core_.spec().space.point_of(trial.params),
-                      .reason = "enqueued by Optuna",
+                      .reason = trial.added ? "added by `muster study add`" : "enqueued by Optuna",
                       .adopted = trial.number};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage) throw;

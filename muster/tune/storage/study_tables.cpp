@@ -274,8 +274,9 @@ WaitingTrial OtherTrials::read(int64_t trial_id, int64_t number) {
   attributes_.bind(1, trial_id);
   while (attributes_.step()) {
     const std::string_view key = attributes_.text(0);
-    if (key != "fixed_params" && key != kAgainAttribute) continue;
+    if (key != "fixed_params" && key != kAgainAttribute && key != kAddedAttribute) continue;
     const Json json = parse_json(attributes_.text(1), "a waiting trial's attribute");
+    if (key == kAddedAttribute) trial.added = true;
     if (key == kAgainAttribute && json.is_number_integer()) trial.again = json.get<int64_t>();
     if (key != "fixed_params" || !json.is_object()) continue;
     for (const auto& [name, value] : json.items())

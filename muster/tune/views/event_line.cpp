@@ -54,6 +54,10 @@ class LineOf {
   std::string operator()(const CheckpointSaved&) const { return ""; }
 
   std::string operator()(const StopOrdered& stop) const { return head(stop.reason); }
+  std::string operator()(const PauseOrdered& pause) const {
+    return head("at its next report: ") + pause.reason;
+  }
+  std::string operator()(const ContinueOrdered& order) const { return head(order.reason); }
 
   std::string operator()(const TunerNote& note) const {
     if (note.last) return "";  // of no use but to the scheduler

@@ -138,6 +138,7 @@ Json to_json(const TrialHistory& trial, const StudyFacts& facts, bool reports) {
                {"failure", trial.failure == Failure::kNone ? Json() : Json(name_of(trial.failure))},
                {"reason", trial.reason}};
   if (trial.state == TrialState::kPaused) json["state"] = "PAUSED";
+  if (trial.by_user) json["by_user"] = true;
   for (const auto& [attempt, t, donor, before] : trial.changes)
     json["changes"].push_back({{"attempt", attempt},
                                {"step", t},

@@ -147,6 +147,21 @@ void HistoryBuilder::take_in(const Event& event, const AttemptEnded& ended) {
   // As in StudyCore: what an attempt before has failed of says nothing of one that ended well.
   if (!ended.message.empty() || ended.then == TrialState::kComplete) trial.reason = ended.message;
   if (is_over(ended.then)) trial.ended_s = event.time_s;
+  trial.by_user = ended.by_user;
+  if (ended.by_user || is_over(ended.then)) trial.pausing = false;
+}
+
+void HistoryBuilder::take_in(const Event& event, const PauseOrdered&) {
+  trial_of(event).pausing = true;
+}
+
+void HistoryBuilder::take_in(const Event& event, const ContinueOrdered& order) {
+  TrialHistory& trial = trial_of(event);
+  trial.pausing = false;
+  if (trial.state != TrialState::kPaused) return;
+  trial.state = TrialState::kPending;
+  trial.by_user = false;
+  trial.reason = order.reason;
 }
 
 /// As StudyCore::note_in_vain words it; the table names the trial by itself.

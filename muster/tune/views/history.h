@@ -67,7 +67,9 @@ struct TrialHistory {
   };
   std::vector<Span> ran;
   Failure failure = Failure::kNone;
-  std::string reason;  ///< of the newest decision or failure
+  bool by_user = false;  ///< a user has stopped it, or paused it
+  bool pausing = false;  ///< a user wants it paused: at its next report
+  std::string reason;    ///< of the newest decision or failure
   double started_s = 0, ended_s = 0;
   double run_s = 0;  ///< over all attempts that are gone
   std::vector<Row> rows;
@@ -115,6 +117,8 @@ class HistoryBuilder {
   void take_in(const Event&, const OutsideTrial&) {}
   void take_in(const Event& event, const CheckpointSaved& saved);
   void take_in(const Event&, const StopOrdered&) {}
+  void take_in(const Event& event, const PauseOrdered& order);
+  void take_in(const Event& event, const ContinueOrdered& order);
   void change(const Event& event, TrialHistory& trial, const AttemptStarted& started);
   TrialHistory& trial_of(const Event& event);
 

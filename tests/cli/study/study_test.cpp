@@ -439,5 +439,36 @@ TEST(TextTable, CutsLongCellsAtWholeLettersAndPutsNumbersOnTheRight) {
             "100  a b\n");
 }
 
+TEST_F(StudyCommands, AddPutsATrialInThatTheNextTunerRuns) {
+  EXPECT_THAT(say(study_add, {"lr=0.01", "l1=64"}).err, HasSubstr("the next tuner"));
+  EXPECT_EQ(parse_json(say(study_add, {"--json"}).out, "out"),
+            (Json{{"study", "fashion"}, {"added", Json::object()}}));
+  const auto waiting = tune::read_foreign_trials(file(), "fashion");
+  ASSERT_THAT(waiting, SizeIs(2));
+  EXPECT_EQ(waiting[0].state, tune::TrialState::kPending);
+  tune::Space space = test::small_space();
+  const auto storage = tune::open_storage(file(), space, test::description_of(space));
+  storage->transact([](auto&&) { return std::span<const tune::Event>(); });
+  const auto wanted = storage->waiting_trials();
+  ASSERT_THAT(wanted, SizeIs(2));
+  EXPECT_TRUE(wanted[0].added);
+  EXPECT_EQ(wanted[0].params.at("l1"), tune::Value(64));
+  EXPECT_THAT(wanted[1].params, IsEmpty());
+}
+
+TEST_F(StudyCommands, AddRefusesWhatIsNoPointOfTheSpace) {
+  EXPECT_THAT(test::refusal_of([&] { say(study_add, {"lr=7"}); }), HasSubstr("lr"));
+  EXPECT_THAT(test::refusal_of([&] { say(study_add, {"l2=64"}); }), HasSubstr("did you mean"));
+  EXPECT_THAT(tune::read_foreign_trials(file(), "fashion"), IsEmpty());
+}
+
+TEST_F(StudyCommands, OrdersNeedATunerThatRuns) {
+  for (const auto command : {study_stop, study_pause, study_continue})
+    EXPECT_THAT(test::refusal_of([&] {
+                  say(command, {"--trial", "2"});
+                }),
+                HasSubstr("none says that it runs it"));
+}
+
 }  // namespace
 }  // namespace muster::cli
