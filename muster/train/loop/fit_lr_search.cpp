@@ -75,6 +75,7 @@ std::optional<LrFound> Trainer::search_lr(const LrSearchOptions& options) {
   LrSearch search(options);
   bool some_made = false;
   schedule_ = std::make_unique<SearchedRate>(search);
+  searches_lr_ = true;
   groups_->train_mode();
   try {
     while (!search.is_over()) {

@@ -189,10 +189,11 @@ class Trainer {
   std::optional<double> gradient_norm_;  // of the last step that is recorded
   std::optional<data::Batch> stand_in_;
   bool stop_wished_ = false;
-  bool step_made_ = false;  // by some part: not left out by its loss scale
-  int64_t best_step_ = -1;  // after which the best validation was
-  int64_t validated_ = -1;  // after which this process made the newest one
-  Metrics validation_;      // that one
+  bool searches_lr_ = false;  // by the loss alone: a metric that is NaN is the run's to tell
+  bool step_made_ = false;    // by some part: not left out by its loss scale
+  int64_t best_step_ = -1;    // after which the best validation was
+  int64_t validated_ = -1;    // after which this process made the newest one
+  Metrics validation_;        // that one
   int64_t last_saved_ = -1;
   int64_t started_after_ = 0;  // the step that this process goes on from
   int64_t checked_ = -1;       // the step whose weights are known to be finite
