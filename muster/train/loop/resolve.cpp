@@ -250,7 +250,7 @@ FitNumbers resolve_fit(FitOptions& options,
     options.lr = {};
   }
   numbers.lr = options.lr.value.value_or(optim::optimizers().at(numbers.optimizer_name).default_lr);
-  if (options.lr.search.empty()) options.lr = numbers.lr;
+  if (options.lr.search.empty()) options.lr.value = numbers.lr;
   resolve_monitor(options, metrics, numbers);
   numbers.batch_per_rank =
       share_of_batch(options.batch_size, numbers.world_size / numbers.ranks_per_replica);

@@ -137,7 +137,12 @@ void note_start(const FitPlan& plan,
   if (plan.world_size > 1)
     say(concat("process group ", group.backend(), ": ", group.backend_reason()));
   for (const std::string& remark : plan.remarks) say(remark);
-  if (resume) say(concat("resuming after step ", resume->position.step));
+  if (!resume) return;
+  say(concat("resuming after step ", resume->position.step));
+  const LearningRate& lr = plan.options.lr;
+  if (!lr.found_by.empty())
+    say(concat(
+        "learning rate ", shortest(plan.lr), ", as --lr ", lr.found_by, " found it at the start"));
 }
 
 /// What kOfOnePlace say, by name.
