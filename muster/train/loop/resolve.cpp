@@ -32,15 +32,15 @@ void check_validation(const FitOptions& options, const FitNumbers& numbers) {
   }
   const bool plateau = numbers.schedule_name == "plateau";
   if (options.patience == 0 && options.test_weights == "last" && !plateau && interval == 0) return;
-  const char* none =
-      numbers.validation_samples > 0 ? "--limit-val-batches" : "--validation-samples";
+  const bool limited = numbers.validation_samples > 0;
   throw usage_error({.refused = options.patience > 0             ? "--patience"
                                 : options.test_weights == "best" ? "--test-weights best"
                                 : interval > 0                   ? "--val-check-interval"
                                                                  : "--lr-schedule plateau",
                      .rule = "it is decided by the validation samples",
-                     .value = concat(none, " 0"),
-                     .hint = concat("leave ", none, " away, or give some")});
+                     .value = limited ? "--limit-val-batches 0" : "none are held out",
+                     .hint = limited ? "leave --limit-val-batches away, or give some"
+                                     : "hold out some of the training samples"});
 }
 
 /// See Note [Fast dev run].
