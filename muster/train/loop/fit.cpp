@@ -15,6 +15,7 @@
 #include "muster/train/loop/lr_find.h"
 #include "muster/train/loop/messages.h"
 #include "muster/train/loop/out_of_memory.h"
+#include "muster/train/loop/resolve.h"
 #include "muster/train/loop/run_start.h"
 #include "muster/train/loop/task_parts.h"
 #include "muster/train/loop/training.h"
@@ -64,10 +65,6 @@ Trainer::Trainer(const TaskMaker& make_task,
       data_({.train = data.train,
              .validation = first_batches(data.validation, plan, plan.options.limit_val_batches),
              .test = first_batches(data.test, plan, plan.options.limit_test_batches)}),
-      schedule_(optim::make_schedule(plan.options.lr_schedule,
-                                     {.lr = plan.lr,
-                                      .total_steps = plan.schedule_steps,
-                                      .total_epochs = plan.schedule_epochs})),
       best_({.patience = plan.options.patience,
              .min_delta = plan.options.min_delta,
              .wants_less = plan.monitor_falls}),
@@ -78,6 +75,7 @@ Trainer::Trainer(const TaskMaker& make_task,
   batches_.trace(timeline_.device_spans(), [this] { timeline_.batch_arrived(); });
   begin_on_rank(plan, group, resume);
   this->make_task(make_task);
+  schedule_ = optim::make_schedule(plan.options.lr_schedule, schedule_context(plan, *metrics_));
   if (resume) {
     check_task(*task_, *resume);  // first: another task has other data, too
     check_same_data(plan, *resume);

@@ -188,17 +188,16 @@ void resolve_monitor(const FitOptions& options,
 }
 
 /// Names and numbers that would else be refused when the output folder exists already.
-void check_parts(const FitOptions& options, const FitNumbers& numbers) {
+void check_parts(const FitOptions& options,
+                 const FitNumbers& numbers,
+                 const std::vector<Metric>& metrics) {
   check_param_names(strategies().at(numbers.strategy_name).params,
                     numbers.strategy_params,
                     concat("strategy ", numbers.strategy_name));
   strategies().at(numbers.strategy_name).check(options, numbers, numbers.strategy_params);
   detail::check_comm_hook(options, numbers);
   optim::optimizers().at(numbers.optimizer_name).make({}, numbers.lr, numbers.optimizer_params);
-  optim::make_schedule(options.lr_schedule,
-                       {.lr = numbers.lr,
-                        .total_steps = numbers.schedule_steps,
-                        .total_epochs = numbers.schedule_epochs});
+  optim::make_schedule(options.lr_schedule, schedule_context(numbers, metrics));
 }
 
 }  // namespace
@@ -225,6 +224,17 @@ FitNumbers resolve_fit(FitOptions& options,
                        const SplitFacts& splits,
                        const std::vector<Metric>& metrics) {
   check_options(options);
+optim::ScheduleContext schedule_context(const FitNumbers& numbers,
+                                        const std::vector<Metric>& metrics) {
+  optim::ScheduleContext context{.lr = numbers.lr,
+                                 .total_steps = numbers.schedule_steps,
+                                 .total_epochs = numbers.schedule_epochs,
+                                 .metrics = {}};
+  for (const Metric& metric : metrics)
+    context.metrics.push_back({.name = metric.name, .wants_less = metric.wants_less});
+  return context;
+}
+
   FitNumbers numbers;
   numbers.train_samples = splits.train;
   numbers.validation_samples = splits.validation;
@@ -268,7 +278,7 @@ FitNumbers resolve_fit(FitOptions& options,
   const int64_t threads =
       around.intraop_threads > 0 ? around.intraop_threads : at::get_num_threads();
   numbers.intraop_threads = std::max<int64_t>(1, threads / std::max<int64_t>(1, numbers.threads));
-  check_parts(options, numbers);
+  check_parts(options, numbers, metrics);
   if (options.comm_hook != "none" && numbers.world_size == 1)
     numbers.remarks.push_back(
         concat("--comm-hook ", options.comm_hook, ": one rank has nothing to send"));
