@@ -68,6 +68,15 @@ void check_form(const Task& task, const std::string& form, const std::string& fi
 /// The batch with its last sample again and again, up to so many.
 data::Batch filled(data::Batch batch, int64_t samples) {
   const int64_t own = batch.size();
+/// Samples of each forward. A product of matrices computes rows in blocks, and rounds those behind the
+/// last whole block otherwise: what is said of a sample would hang on its place in the batch, which is
+/// another one on another number of ranks. Small batches, asked for where memory is short, stay small.
+int64_t rows_per_forward(int64_t batch_size, int64_t samples) {
+  constexpr int64_t kBlock = 16;
+  if (batch_size < kBlock) return batch_size;
+  return (std::min(batch_size, samples) + kBlock - 1) / kBlock * kBlock;
+}
+
   if (own == samples) return batch;
   for (const auto& [name, tensor] : batch.tensors) {
     if (tensor.dim() < 1 || tensor.size(0) != own) return batch;
@@ -119,7 +128,7 @@ void predict(Task& task,
       std::make_unique<data::ExactCoverSampler>(
           samples, data::ExactCoverSamplerOptions{.world_size = ranks, .rank = group.rank()}));
   batches.begin(loader.epoch(0));
-  const int64_t per_forward = std::min(options.batch_size, samples);
+  const int64_t per_forward = rows_per_forward(options.batch_size, samples);
   for (int64_t first = 0; first < samples;) {
     const int64_t here = std::min(options.batch_size * ranks, samples - first);
     const int64_t rows = (here + ranks - 1) / ranks;  // of the ranks that have most
