@@ -110,7 +110,7 @@ StepContext Trainer::context(Phase phase, size_t part) const {
 }
 
 void Trainer::make_task(const TaskMaker& make) {
-  task_ = make_seeded(make, plan_.options.seed);
+  task_ = of_task("the task's maker", [&] { return make_seeded(make, plan_.options.seed); });
   module_ = task_->module();
   metrics_ = std::make_shared<const std::vector<Metric>>(task_->metrics());
   check_task_on_ranks(*task_, group_);
@@ -215,8 +215,10 @@ std::function<StepResult()> Trainer::example_step(size_t part, int64_t samples) 
   std::vector<int64_t> indices(static_cast<size_t>(std::min(samples, data_.train->size())));
   std::iota(indices.begin(), indices.end(), 0);
   groups_->train_mode();
-  return [this, part, batch = batches_.place(data_.train->get(indices))] {
-    return task_->train_step(batch, context(Phase::kTrain, part));
+  const data::Batch batch = of_task("the samples", [&] { return data_.train->get(indices); });
+  return [this, part, batch = batches_.place(batch)] {
+    return of_task("train_step",
+                   [&] { return task_->train_step(batch, context(Phase::kTrain, part)); });
   };
 }
 
@@ -229,7 +231,10 @@ void Trainer::rehearse() {
     if (!strategy.wants_rehearsal()) continue;
     const data::Batch batch = batches_.place(stand_in_batch(*data_.train));
     const auto turn = turn_of(part);
-    drop_step(strategy, [&] { return task_->train_step(batch, context(Phase::kTrain, part)); });
+    drop_step(strategy, [&] {
+      return of_task("train_step",
+                     [&] { return task_->train_step(batch, context(Phase::kTrain, part)); });
+    });
   }
 }
 

@@ -75,9 +75,9 @@ std::optional<LrFound> Trainer::search_lr(const LrSearchOptions& options) {
                        .hint = "give --lr a number"});
   }
   LrSearch search(options);
+  searches_lr_ = true;
   bool some_made = false;
   schedule_ = std::make_unique<SearchedRate>(search);
-  searches_lr_ = true;
   groups_->train_mode();
   try {
     while (!search.is_over()) {

@@ -224,11 +224,6 @@ Placement place_asked(const AskOptions& said, const Surroundings& around) {
                 .kinds = around.kinds});
 }
 
-FitNumbers resolve_fit(FitOptions& options,
-                       const Surroundings& around,
-                       const SplitFacts& splits,
-                       const std::vector<Metric>& metrics) {
-  check_options(options);
 optim::ScheduleContext schedule_context(const FitNumbers& numbers,
                                         const std::vector<Metric>& metrics) {
   optim::ScheduleContext context{.lr = numbers.lr,
@@ -240,6 +235,11 @@ optim::ScheduleContext schedule_context(const FitNumbers& numbers,
   return context;
 }
 
+FitNumbers resolve_fit(FitOptions& options,
+                       const Surroundings& around,
+                       const SplitFacts& splits,
+                       const std::vector<Metric>& metrics) {
+  check_options(options);
   FitNumbers numbers;
   numbers.train_samples = splits.train;
   numbers.validation_samples = splits.validation;
