@@ -61,6 +61,17 @@ std::vector<std::pair<std::string, std::string>> facts_of(std::span<const std::s
   return train::run_facts(command);
 }
 
+/// Before options of another program's run are taken for ours.
+void check_is_ours(const Json& record) {
+  const std::string own = record.value("program", "");
+  if (own.empty()) return;
+  throw usage_error(
+      {.refused = "--resume",
+       .rule = "a run goes on by the program that began it",
+       .value = "a run of " + own,
+       .hint = concat("go on with it by ", own, ", or begin a new run in another folder")});
+}
+
 /// What `muster train` trains.
 class Classifying final : public train::Program {
  public:
@@ -72,6 +83,7 @@ class Classifying final : public train::Program {
 
   const train::FitOptions& options() const override { return options_; }
   void take_over(const Json& record) override {
+    check_is_ours(record);
     options_.validation_split = train::with_whole_path(options_.validation_split);
     train::take_over(record, program::said_options(app_), options_);
   }

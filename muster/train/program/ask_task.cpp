@@ -143,7 +143,7 @@ int ask_task(const TaskAskLine& line,
   for (const std::string& remark : placed.remarks)
     if (first) console.note(remark);
   if (first) note_other_content(record, ask.split, *samples, console);
-  check_same_samples(*samples, name, group);
+  check_same_samples(*samples, "the samples of " + name, group);
   load_asked(*task, device, told, std::move(saved), group);
   const auto [precision, params] = split_spec(trained.precision);
   const EvaluateOptions options =
