@@ -51,9 +51,17 @@ int study_importance(std::span<const std::string> args, program::Console& consol
       "Examples:\n  muster study importance fashion.db\n"
       "  muster study importance fashion.db --json | jq '.importance[0].parameter'\n",
       flags);
+  std::string of;
+  program::add_value(*app, "--of", of, "for this one of several objectives")->type_name("METRIC");
   if (const auto done = program::parse(*app, args, console)) return *done;
-  const auto summary = tune::find_study(flags.storage, flags.study);
-  const auto table = tune::read_parameter_table(flags.storage, summary.name);
+  auto summary = tune::find_study(flags.storage, flags.study);
+  std::optional<size_t> objective;
+  if (!of.empty()) {
+    objective = objective_named(of, summary.goals, summary.name);
+    summary.metric = summary.goals.objectives[*objective].metric;
+    summary.mode = summary.goals.objectives[*objective].mode;
+  }
+  const auto table = tune::read_parameter_table(flags.storage, summary.name, objective);
   const size_t best = tune::best_trials(table, summary.mode);
   if (table.values.size() < 2) {
     console.error(concat("study \"",

@@ -6,6 +6,7 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/tune/core/description.h"
 #include "muster/tune/core/study_core.h"
 #include "muster/tune/core/study_state.h"
 
@@ -232,7 +233,7 @@ Json StudyCore::describe() const {
     for (const auto& [name, value] : point) one[name] = to_json(value);
     points.push_back(std::move(one));
   }
-  return {{"name", spec.name},
+  Json description = {{"name", spec.name},
           {"metric", spec.metric},
           {"mode", name_of(spec.mode)},
           {"scope", spec.scope == StudySpec::Scope::kBest ? "best" : "last"},
@@ -242,6 +243,8 @@ Json StudyCore::describe() const {
           {"constant_grid_search", spec.constant_grid_search},
           {"points_to_evaluate", std::move(points)},
           {"space", spec.space.describe()}};
+  describe_goals(spec.goals, description);
+  return description;
 }
 
 }  // namespace muster::tune
