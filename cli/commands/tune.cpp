@@ -140,9 +140,9 @@ int conclude(const tune::StudyCore& core,
   } else if (!core.front().empty()) {
     for (const int64_t number : core.front()) {
       const tune::Trial& trial = core.trials()[static_cast<size_t>(number)];
-      console.out() << "front "
-                    << results_text(trial.goals.results, core.spec().goals.objectives) << " trial "
-                    << number << ' ' << words_of(core.spec().space, trial.values) << '\n';
+      console.out() << "front " << results_text(trial.goals.results, core.spec().goals.objectives)
+                    << " trial " << number << ' ' << words_of(core.spec().space, trial.values)
+                    << '\n';
     }
   } else if (best) {
     console.out() << "best " << core.spec().metric << ' ' << shortest(best->value) << " trial "

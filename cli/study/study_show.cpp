@@ -271,12 +271,13 @@ int study_show(std::span<const std::string> args, program::Console& console) {
 
 int study_best(std::span<const std::string> args, program::Console& console) {
   StudyFlags flags;
-  const auto app = study_app("best",
-                             "The best trial and its parameters; of several objectives the trials on "
-                             "the Pareto front.",
-                             "Examples:\n  muster study best fashion.db\n"
-                             "  muster study best fashion.db --json | jq .params.lr\n",
-                             flags);
+  const auto app =
+      study_app("best",
+                "The best trial and its parameters; of several objectives the trials on "
+                "the Pareto front.",
+                "Examples:\n  muster study best fashion.db\n"
+                "  muster study best fashion.db --json | jq .params.lr\n",
+                flags);
   if (const auto done = program::parse(*app, args, console)) return *done;
   const StoredStudy study = read_study(flags);
   if (study.facts.goals.several() && !front_of(study.trials, study.facts).empty()) {

@@ -5,8 +5,8 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/tune/objective/domination.h"
 #include "muster/tune/core/study_state.h"
+#include "muster/tune/objective/domination.h"
 
 namespace muster::tune {
 namespace {
@@ -37,23 +37,23 @@ void check_searcher(const StudySpec& spec) {
   if (spec.own_searcher || !spec.goals.any()) return;
   const std::string name = parse_spec(spec.searcher).name;
   if (searchers().at(name).takes_goals) return;
-  throw usage_error({.refused = concat("searcher ",
-                                       name,
-                                       spec.goals.several() ? " in a study of several objectives"
-                                                            : " in a study with constraints"),
-                     .rule = "it learns from one score alone",
-                     .hint = those_that(searchers(),
-                                        [](const auto& entry) { return entry.takes_goals; })});
+  throw usage_error(
+      {.refused = concat("searcher ",
+                         name,
+                         spec.goals.several() ? " in a study of several objectives"
+                                              : " in a study with constraints"),
+       .rule = "it learns from one score alone",
+       .hint = those_that(searchers(), [](const auto& entry) { return entry.takes_goals; })});
 }
 
 void check_scheduler(const StudySpec& spec) {
   if (spec.own_scheduler || !spec.goals.several()) return;
   const std::string name = parse_spec(spec.scheduler).name;
   if (schedulers().at(name).takes_several) return;
-  throw usage_error({.refused = concat("scheduler ", name, " in a study of several objectives"),
-                     .rule = "it stops trials by one score",
-                     .hint = those_that(schedulers(),
-                                        [](const auto& entry) { return entry.takes_several; })});
+  throw usage_error(
+      {.refused = concat("scheduler ", name, " in a study of several objectives"),
+       .rule = "it stops trials by one score",
+       .hint = those_that(schedulers(), [](const auto& entry) { return entry.takes_several; })});
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ struct Trial {
   double attempt_s = 0;                          ///< when the newest attempt started
   double due_s = 0;                              ///< of a retry
   Failure failure = Failure::kNone;
-  std::string reason;  ///< of the newest decision or failure
+  std::string reason;     ///< of the newest decision or failure
   GoalValues goals = {};  ///< if the study has several objectives, or constraints
 };
 

@@ -39,8 +39,8 @@ void StudyCore::Impl::count_failure(const Trial& trial) {
   if (!spec.fail_fast && !all_fail) return;
   const std::string last =
       concat("trial ", trial.number, " failed (", name_of(trial.failure), "): ", trial.reason);
-  const char* without =
-      reports == 0 ? " trials failed without one report; " : " trials failed and none is complete; ";
+  const char* without = reports == 0 ? " trials failed without one report; "
+                                     : " trials failed and none is complete; ";
   given_up = spec.fail_fast ? last : concat(failed, without, last);
 }
 
@@ -56,8 +56,7 @@ AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::
     ended.message = record.decision.reason;
     // One that is told that it is done before it has measured all has been stopped early.
     const bool has_all = missing_results(trial).empty();
-    ended.then =
-        record.decision.complete && has_all ? TrialState::kComplete : TrialState::kPruned;
+    ended.then = record.decision.complete && has_all ? TrialState::kComplete : TrialState::kPruned;
   } else if (record.decision.action == Action::kPause) {
     ended.message = record.decision.reason;
     ended.then = TrialState::kPaused;
@@ -198,9 +197,8 @@ bool StudyCore::Impl::learn(const OutsideTrial& trial, double now_s) {
                  .score = score_of(trial.metric, spec.mode),
                  .step = trial.step,
                  .failure = trial.state == TrialState::kFailed ? Failure::kCrash : Failure::kNone,
-                 .scores = trial.results.empty()
-                               ? std::vector<double>()
-                               : scores_of(trial.results, spec.goals.objectives),
+                 .scores = trial.results.empty() ? std::vector<double>()
+                                                 : scores_of(trial.results, spec.goals.objectives),
                  .violation = trial.violation});
   emit(-1, now_s, trial);
   return true;

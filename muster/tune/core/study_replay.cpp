@@ -234,15 +234,15 @@ Json StudyCore::describe() const {
     points.push_back(std::move(one));
   }
   Json description = {{"name", spec.name},
-          {"metric", spec.metric},
-          {"mode", name_of(spec.mode)},
-          {"scope", spec.scope == StudySpec::Scope::kBest ? "best" : "last"},
-          {"searcher", spec.searcher},
-          {"scheduler", spec.scheduler},
-          {"seed", spec.seed},
-          {"constant_grid_search", spec.constant_grid_search},
-          {"points_to_evaluate", std::move(points)},
-          {"space", spec.space.describe()}};
+                      {"metric", spec.metric},
+                      {"mode", name_of(spec.mode)},
+                      {"scope", spec.scope == StudySpec::Scope::kBest ? "best" : "last"},
+                      {"searcher", spec.searcher},
+                      {"scheduler", spec.scheduler},
+                      {"seed", spec.seed},
+                      {"constant_grid_search", spec.constant_grid_search},
+                      {"points_to_evaluate", std::move(points)},
+                      {"space", spec.space.describe()}};
   describe_goals(spec.goals, description);
   return description;
 }

@@ -118,7 +118,8 @@ std::vector<double> crowding_distances(std::span<const Losses> values, std::vect
   std::vector<size_t> sorted(values.size());
   std::iota(sorted.begin(), sorted.end(), size_t{0});
   for (size_t i = 0; !values.empty() && i < values[0].size(); ++i) {
-    std::ranges::stable_sort(sorted, [&](size_t a, size_t b) { return values[a][i] < values[b][i]; });
+    std::ranges::stable_sort(sorted,
+                             [&](size_t a, size_t b) { return values[a][i] < values[b][i]; });
     if (values[sorted.front()][i] == values[sorted.back()][i]) continue;
     std::vector<double> line = {-kInfinite};
     for (const size_t place : sorted) line.push_back(values[place][i]);

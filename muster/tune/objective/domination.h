@@ -29,7 +29,8 @@ std::vector<int64_t> front_ranks(std::span<const Losses> losses,
                                  size_t enough = std::numeric_limits<size_t>::max());
 
 /// The same with constraints: feasible ones first, then the others by their violation.
-std::vector<int64_t> front_ranks(std::span<const Losses> losses, std::span<const double> violations);
+std::vector<int64_t> front_ranks(std::span<const Losses> losses,
+                                 std::span<const double> violations);
 
 /// How lonely each is among the others of its front: the sum over the objectives of the distance
 /// between its neighbours, by that between the outermost finite ones; infinite at both ends. The

@@ -160,7 +160,8 @@ std::vector<size_t> hypervolume_subset(std::span<const Losses> losses,
   }
   std::vector<Losses> kinds;
   for (const size_t place : firsts) kinds.push_back(losses[place]);
-  const bool all_finite = std::ranges::all_of(kinds, [](const Losses& one) { return are_finite(one); });
+  const bool all_finite =
+      std::ranges::all_of(kinds, [](const Losses& one) { return are_finite(one); });
   if (firsts.size() == count || !are_finite(reference) || !all_finite) {
     firsts.resize(count);
     return firsts;

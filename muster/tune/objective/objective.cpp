@@ -12,7 +12,9 @@ namespace {
 
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
-[[noreturn]] void refuse_constraint(std::string_view where, std::string_view text, std::string rule) {
+[[noreturn]] void refuse_constraint(std::string_view where,
+                                    std::string_view text,
+                                    std::string rule) {
   throw usage_error({.refused = concat(where, ": constraint"),
                      .rule = std::move(rule),
                      .value = concat('"', text, '"'),
@@ -44,12 +46,14 @@ Constraint parse_constraint(std::string_view text, std::string_view where) {
   const size_t at = text.find_first_of("<>");
   if (at == std::string_view::npos || text.substr(at + 1, 1) != "=")
     refuse_constraint(where, text, "it bounds a metric by <= or >=");
-  Constraint constraint{.metric = std::string(trim(text.substr(0, at))), .at_most = text[at] == '<'};
+  Constraint constraint{.metric = std::string(trim(text.substr(0, at))),
+                        .at_most = text[at] == '<'};
   if (constraint.metric.empty() || to_double(constraint.metric) ||
       constraint.metric.find('=') != std::string::npos)
     refuse_constraint(where, text, "the metric comes first");
   const auto bound = to_double(trim(text.substr(at + 2)));
-  if (!bound || !std::isfinite(*bound)) refuse_constraint(where, text, "the bound is a finite number");
+  if (!bound || !std::isfinite(*bound))
+    refuse_constraint(where, text, "the bound is a finite number");
   constraint.bound = *bound;
   return constraint;
 }
@@ -111,8 +115,7 @@ void take_metrics(const Goals& goals, const Metrics& metrics, GoalValues& values
     if (metric == nullptr) continue;
     const double beyond =
         constraint.at_most ? *metric - constraint.bound : constraint.bound - *metric;
-    values.violations[i] =
-        std::isnan(beyond) ? std::numeric_limits<double>::infinity() : beyond;
+    values.violations[i] = std::isnan(beyond) ? std::numeric_limits<double>::infinity() : beyond;
   }
 }
 

@@ -77,7 +77,8 @@ GoalValues no_values(const Goals& goals);
 void take_metrics(const Goals& goals, const Metrics& metrics, GoalValues& values);
 
 /// Larger is better, by objective.
-std::vector<double> scores_of(std::span<const double> results, std::span<const Objective> objectives);
+std::vector<double> scores_of(std::span<const double> results,
+                              std::span<const Objective> objectives);
 
 /// "accuracy 0.91, step_s 0.12", with all digits.
 std::string results_text(std::span<const double> results, std::span<const Objective> objectives);

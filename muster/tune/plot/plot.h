@@ -38,8 +38,7 @@ std::vector<const PlotEntry*> ordered_plots();
 /// The kinds of these names; all if there are none, without those of several objectives where the
 /// study has one. Throws a usage error for an unknown name, with a
 /// suggestion.
-std::vector<const PlotEntry*> plots_named(std::span<const std::string> names,
-                                          bool several = false);
+std::vector<const PlotEntry*> plots_named(std::span<const std::string> names, bool several = false);
 
 /// The places of parameters named. Throws a usage error for an unknown name, with a suggestion.
 std::vector<size_t> parameters_named(std::span<const std::string> names, const StudyFacts& facts);

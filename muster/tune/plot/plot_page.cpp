@@ -56,9 +56,8 @@ std::string front_html(const PlotStudy& study) {
   if (study.front.empty()) return "<p>No trial is on the Pareto front yet.</p>\n";
   std::string out = "<h2>Pareto front</h2>\n<dl class=\"best\">\n";
   for (const size_t i : study.front) {
-    out += definition(
-        concat("trial ", trial_label(study.trials[i])),
-        results_text(study.trials[i].goals.results, study.facts.goals.objectives));
+    out += definition(concat("trial ", trial_label(study.trials[i])),
+                      results_text(study.trials[i].goals.results, study.facts.goals.objectives));
   }
   return out + "</dl>\n";
 }

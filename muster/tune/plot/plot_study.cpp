@@ -40,8 +40,8 @@ std::vector<double> merits_of(const PlotStudy& study) {
   const double last = std::max(1.0, static_cast<double>(order.size()) - 1);
   for (size_t from = 0, to = 0; from < order.size(); from = to) {
     const auto is_equal = [&](size_t a, size_t b) {
-      return study.results[a] == study.results[b] && is_beyond_constraints(study.trials[a]) ==
-                                                         is_beyond_constraints(study.trials[b]);
+      return study.results[a] == study.results[b] &&
+             is_beyond_constraints(study.trials[a]) == is_beyond_constraints(study.trials[b]);
     };
     while (to < order.size() && is_equal(order[to], order[from])) ++to;
     const double rank = static_cast<double>(from + to - 1) / 2;
@@ -90,8 +90,7 @@ void look_at(PlotStudy& study, size_t objective) {
   if (!study.facts.goals.several()) return;
   study.facts.metric = study.facts.goals.objectives[objective].metric;
   study.facts.mode = study.facts.goals.objectives[objective].mode;
-  for (TrialHistory& trial : study.trials)
-    trial.last = trial.best = trial.goals.results[objective];
+  for (TrialHistory& trial : study.trials) trial.last = trial.best = trial.goals.results[objective];
 }
 
 void find_front(PlotStudy& study) {

@@ -59,8 +59,9 @@ void draw_pair(const PlotStudy& study, Chart& chart, size_t x, size_t y) {
   const ValueAxis across = axis_of(study, x, x, y), up = axis_of(study, y, x, y);
   chart.set_axes(chart_axis(across, 6), chart_axis(up, 6));
   chart.note(thinned_note(study, study.shown.size()));
-  std::vector<LegendEntry> legend = {{track::Shape::kDot, track::series_ink(0), "behind the front"},
-                                     {track::Shape::kDiamond, track::series_ink(1), "on the front"}};
+  std::vector<LegendEntry> legend = {
+      {track::Shape::kDot, track::series_ink(0), "behind the front"},
+      {track::Shape::kDiamond, track::series_ink(1), "on the front"}};
   if (!study.facts.goals.constraints.empty())
     legend.push_back({track::Shape::kCross, track::series_ink(0), "beyond the constraints"});
   chart.legend(legend);
@@ -74,7 +75,7 @@ void draw_pair(const PlotStudy& study, Chart& chart, size_t x, size_t y) {
     const TrialHistory& trial = study.trials[i];
     if (!has_pair(trial, x, y)) continue;
     const bool on_front = std::ranges::binary_search(study.front, i);
-    const auto shape = on_front                        ? track::Shape::kDiamond
+    const auto shape = on_front                       ? track::Shape::kDiamond
                        : is_beyond_constraints(trial) ? track::Shape::kCross
                                                       : track::Shape::kDot;
     chart.add(track::MarkCommand{.x = chart.px(across.at(trial.goals.results[x])),

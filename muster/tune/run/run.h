@@ -161,17 +161,18 @@ struct RunConfig {
   /// {"max accuracy", "min step_s"}: several objectives in place of metric and mode, see
   /// Note [Several objectives].
   std::vector<std::string> objectives = {};
-  std::vector<std::string> constraints = {};  ///< "peak_mib <= 900": a trial beyond it is never best
+  std::vector<std::string> constraints =
+      {};  ///< "peak_mib <= 900": a trial beyond it is never best
 };
 
 /// What a run leaves. Copies; valid without the study.
 struct RunResult {
   Space space;
-  std::vector<Trial> trials;    ///< by number
+  std::vector<Trial> trials;  ///< by number
   /// Number of the best trial; none if no trial has a finite metric and satisfies the constraints.
   std::optional<int64_t> best;
-  bool interrupted = false;     ///< by stop_token or time budget
-  std::string stopped;          ///< why no more trials were started; empty: none was due
+  bool interrupted = false;  ///< by stop_token or time budget
+  std::string stopped;       ///< why no more trials were started; empty: none was due
 
   /// All reports of each trial, by number; of a resumed study also those before. Only if the
   /// RunConfig wants them.

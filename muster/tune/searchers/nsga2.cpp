@@ -52,11 +52,11 @@ class Nsga2 final : public Searcher {
     std::ranges::copy_if(
         dimensions_, std::back_inserter(open), [&](size_t d) { return std::isnan(partial[d]); });
     DrawStream stream(seed_, kChildStream, number);
-    const Point child =
-        child_of(parents_,
-                 open,
-                 {.crossover = options_.crossover, .swap = options_.swap, .mutation = options_.mutation},
-                 [&] { return stream.uniform(); });
+    const Point child = child_of(
+        parents_,
+        open,
+        {.crossover = options_.crossover, .swap = options_.swap, .mutation = options_.mutation},
+        [&] { return stream.uniform(); });
     suggestion.point = keep_fixed(std::move(suggestion.point), child);
     return suggestion;
   }
@@ -64,7 +64,8 @@ class Nsga2 final : public Searcher {
   void told(const FinishedTrial& trial) override {
     std::vector<double> scores = trial.scores;
     if (scores.empty()) scores = {trial.score};
-    const bool has_nan = std::ranges::any_of(scores, [](double score) { return std::isnan(score); });
+    const bool has_nan =
+        std::ranges::any_of(scores, [](double score) { return std::isnan(score); });
     if (trial.state != TrialState::kComplete || has_nan || scores.size() != modes_.size()) return;
     Individual one{.point = trial.point, .violation = trial.violation};
     for (size_t i = 0; i < scores.size(); ++i) {
@@ -113,8 +114,9 @@ void check_nsga2(const Nsga2Options& o) {
                      o.crossover <= 1 && o.swap >= 0 && o.swap <= 1 && o.mutation <= 1;
   if (holds) return;
   throw usage_error({.refused = "searcher nsga2",
-                     .rule = "population is 2 to 100,000, crossover and swap are in [0, 1], mutation "
-                             "is at most 1",
+                     .rule =
+                         "population is 2 to 100,000, crossover and swap are in [0, 1], mutation "
+                         "is at most 1",
                      .value = spec_text("nsga2", kNsga2Params, o)});
 }
 

@@ -319,6 +319,11 @@ std::string tpe(const TpeOptions& options) {
 }
 
 extern constinit const SearcherEntry tpe_entry{
-    "tpe", "looks where good trials are dense and bad ones are not", kTpeParams, &make_tpe, false, true};
+    "tpe",
+    "looks where good trials are dense and bad ones are not",
+    kTpeParams,
+    &make_tpe,
+    false,
+    true};
 
 }  // namespace muster::tune

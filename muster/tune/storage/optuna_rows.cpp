@@ -280,8 +280,7 @@ void OptunaRows::end(const Event& event, const AttemptEnded& ended) {
   if (!is_over(ended.then)) return;
   const std::vector<double> values = results_of(row);
   const auto is_nan = [](double value) { return std::isnan(value); };
-  const bool has_value =
-      ended.then != TrialState::kFailed && std::ranges::none_of(values, is_nan);
+  const bool has_value = ended.then != TrialState::kFailed && std::ranges::none_of(values, is_nan);
   const TrialState state =
       ended.then == TrialState::kComplete && !has_value ? TrialState::kFailed : ended.then;
   for (size_t i = 0; i < values.size() && has_value; ++i) {

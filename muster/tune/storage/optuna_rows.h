@@ -108,7 +108,8 @@ class OptunaRows {
   std::vector<std::pair<int64_t, std::optional<Row>>> undo_;  // as they were, oldest first
   Database& database_;
   Statement last_number_, add_trial_, adopt_trial_, trial_id_of_, add_own_, add_param_,
-      drop_params_, add_attribute_, add_system_attribute_, set_start_, add_point_, add_value_, end_trial_;
+      drop_params_, add_attribute_, add_system_attribute_, set_start_, add_point_, add_value_,
+      end_trial_;
 };
 
 }  // namespace muster::tune

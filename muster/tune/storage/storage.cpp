@@ -60,7 +60,9 @@ class StudyOpener {
   }
 
  private:
-  static std::string direction_of(Mode mode) { return mode == Mode::kMin ? "MINIMIZE" : "MAXIMIZE"; }
+  static std::string direction_of(Mode mode) {
+    return mode == Mode::kMin ? "MINIMIZE" : "MAXIMIZE";
+  }
 
   /// All objectives of the description.
   std::vector<Objective> objectives() const {
@@ -86,8 +88,7 @@ class StudyOpener {
     std::vector<std::string> names;
     for (const Objective& objective : objectives()) {
       database_
-          .prepare(
-              "INSERT INTO study_directions (direction, study_id, objective) VALUES (?, ?, ?)")
+          .prepare("INSERT INTO study_directions (direction, study_id, objective) VALUES (?, ?, ?)")
           .bind(1, direction_of(objective.mode))
           .bind(2, id)
           .bind(3, static_cast<int64_t>(names.size()))

@@ -51,7 +51,7 @@ struct ForeignTrial {
   int64_t number = 0;  ///< in Optuna's count; a trial of ours may have the same in ours
   TrialState state = TrialState::kComplete;
   std::map<std::string, Value> params;
-  double value = 0;                                      ///< NaN: none
+  double value = 0;                      ///< NaN: none
   std::vector<double> values = {};       ///< by objective, if the study has several and it has them
   std::vector<double> constraints = {};  ///< of a trial that has some; above 0: violated
   std::vector<std::pair<int64_t, double>> intermediate;  ///< step, value; steps rise

@@ -149,7 +149,8 @@ void add_goals(const TrialHistory& trial, const StudyFacts& facts, Json& json) {
     json["values"] = Json::object();
     for (size_t i = 0; i < goals.objectives.size(); ++i) {
       const double result = trial.goals.results[i];
-      json["values"][goals.objectives[i].metric] = std::isnan(result) ? Json() : number_json(result);
+      json["values"][goals.objectives[i].metric] =
+          std::isnan(result) ? Json() : number_json(result);
     }
   }
   if (!trial.goals.violations.empty()) {
@@ -214,12 +215,12 @@ Json to_json(std::span<const TrialHistory> trials, const StudyFacts& facts) {
   for (const TrialHistory& trial : trials) list.push_back(to_json(trial, facts, true));
   const TrialHistory* best = best_of(trials, facts);
   Json json = {{"name", facts.name},
-          {"metric", facts.metric},
-          {"mode", name_of(facts.mode)},
-          {"scope", name_of(facts.scope)},
-          {"parameters", std::move(parameters)},
-          {"best_trial", best != nullptr ? Json(trial_id(*best)) : Json()},
-          {"trials", std::move(list)}};
+               {"metric", facts.metric},
+               {"mode", name_of(facts.mode)},
+               {"scope", name_of(facts.scope)},
+               {"parameters", std::move(parameters)},
+               {"best_trial", best != nullptr ? Json(trial_id(*best)) : Json()},
+               {"trials", std::move(list)}};
   add_goals(trials, facts, json);
   return json;
 }

@@ -317,8 +317,7 @@ std::string metrics_text(const std::string& metric, const Goals& goals) {
 
 std::string modes_text(Mode mode, const Goals& goals) {
   std::vector<std::string> names;
-  for (const Objective& objective : goals.objectives)
-    names.emplace_back(name_of(objective.mode));
+  for (const Objective& objective : goals.objectives) names.emplace_back(name_of(objective.mode));
   return names.empty() ? std::string(name_of(mode)) : join(names, ", ");
 }
 

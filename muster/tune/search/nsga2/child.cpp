@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "muster/tune/search/tpe/axis.h"
+
 namespace muster::tune {
 namespace {
 
