@@ -33,13 +33,17 @@ void run_one(StudyCore& core, const Metrics& metrics) {
   core.ended(number, Failure::kNone, "", 2);
 }
 
+std::vector<int64_t> front(const StudyCore& core) {
+  return {core.front().begin(), core.front().end()};
+}
+
 void replay_is_equal(const StudySpec& spec, StudyCore& core) {
   StudyCore again(spec);
   for (const Event& event : core.take_events()) {
-    again.replay(event_from(
-        event.id, event.time_s, event.trial, kind_of(event), payload_text(event)));
+    again.replay(
+        event_from(event.id, event.time_s, event.trial, kind_of(event), payload_text(event)));
   }
-  EXPECT_TRUE(std::ranges::equal(again.front(), core.front()));
+  EXPECT_EQ(front(again), front(core));
   ASSERT_EQ(again.best() == nullptr, core.best() == nullptr);
   if (core.best() != nullptr) {
     EXPECT_EQ(again.best()->number, core.best()->number);
@@ -49,17 +53,18 @@ void replay_is_equal(const StudySpec& spec, StudyCore& core) {
 TEST(SeveralObjectives, TheFrontIsWhatNoFeasibleTrialIsBetterThan) {
   StudyCore core(of_two());
   run_one(core, {{"accuracy", 0.5}, {"step_s", 2}, {"peak_mib", 800}});
-  EXPECT_THAT(core.front(), ElementsAre(0));
+  EXPECT_THAT(front(core), ElementsAre(0));
   run_one(core, {{"accuracy", 0.9}, {"step_s", 1}, {"peak_mib", 901}});  // would be best of all
-  EXPECT_THAT(core.front(), ElementsAre(0));
+  EXPECT_THAT(front(core), ElementsAre(0));
   run_one(core, {{"accuracy", 0.7}, {"step_s", 4}, {"peak_mib", 900}});
-  EXPECT_THAT(core.front(), ElementsAre(0, 2));
+  EXPECT_THAT(front(core), ElementsAre(0, 2));
   run_one(core, {{"accuracy", 0.5}, {"step_s", 2}, {"peak_mib", 1}});  // as the first
-  EXPECT_THAT(core.front(), ElementsAre(0, 2, 3));
+  EXPECT_THAT(front(core), ElementsAre(0, 2, 3));
   run_one(core, {{"accuracy", 0.8}, {"step_s", 3}, {"peak_mib", 1}});
-  EXPECT_THAT(core.front(), ElementsAre(0, 3, 4));
-  run_one(core, {{"accuracy", kInf}, {"step_s", 0}, {"peak_mib", 1}});  // what is not finite is no result
-  EXPECT_THAT(core.front(), ElementsAre(0, 3, 4));
+  EXPECT_THAT(front(core), ElementsAre(0, 3, 4));
+  run_one(core,
+          {{"accuracy", kInf}, {"step_s", 0}, {"peak_mib", 1}});  // what is not finite is no result
+  EXPECT_THAT(front(core), ElementsAre(0, 3, 4));
   EXPECT_EQ(core.best(), nullptr);
   EXPECT_THAT(summary(core, {}),
               HasSubstr("Pareto front: 3 of 6 trials (1 beyond the constraints); hypervolume 0.3 "
@@ -77,7 +82,7 @@ TEST(SeveralObjectives, MayBeMeasuredInDifferentReports) {
   core.ended(number, Failure::kNone, "", 4);
   EXPECT_EQ(trial(core, number).state, TrialState::kComplete);
   EXPECT_THAT(trial(core, number).goals.results, ElementsAre(0.5, 2));
-  EXPECT_THAT(core.front(), ElementsAre(0));
+  EXPECT_THAT(front(core), ElementsAre(0));
   replay_is_equal(of_two(), core);
 }
 
@@ -91,31 +96,34 @@ TEST(SeveralObjectives, ATrialThatEndsWithoutOneOfThemHasFailed) {
   EXPECT_FALSE(core.is_stopped());
   run_one(core, {{"accuracy", 0.5}, {"step_s", kNan}});
   EXPECT_EQ(trial(core, 1).reason, "ended without a number of step_s, peak_mib");
-  EXPECT_THAT(core.stop_reason(), HasSubstr("2 trials failed and none is complete")) << "a misspelt name";
-  EXPECT_THAT(core.front(), IsEmpty());
+  EXPECT_THAT(core.stop_reason(), HasSubstr("2 trials failed and none is complete"))
+      << "a misspelt name";
+  EXPECT_THAT(front(core), IsEmpty());
   replay_is_equal(spec, core);
 }
 
 TEST(SeveralObjectives, AReportWithNoneOfThemIsRefused) {
   StudyCore core(of_two());
   const int64_t number = start(core);
-  EXPECT_THAT(refusal_of([&] { core.report(number, {.metrics = {{"acuracy", 0.5}}}, 1); }),
+  EXPECT_THAT(refusal_of([&] {
+                core.report(number, {.metrics = {{"acuracy", 0.5}}}, 1);
+              }),
               AllOf(HasSubstr("accuracy, step_s"), HasSubstr("did you mean \"accuracy\"?")));
 }
 
 TEST(SeveralObjectives, WhatGoesByOneScoreRefusesThem) {
   StudySpec spec = of_two();
   spec.scheduler = "asha";
-  EXPECT_THAT(refusal_of([&] { StudyCore core(spec); }),
-              AllOf(HasSubstr("scheduler asha in a study of several objectives"), HasSubstr("fifo")));
+  EXPECT_THAT(
+      refusal_of([&] { StudyCore core(spec); }),
+      AllOf(HasSubstr("scheduler asha in a study of several objectives"), HasSubstr("fifo")));
   spec = of_two();
   for (const auto* entry : searchers()) {
     spec.searcher = std::string(entry->name);
-    const std::string refusal = refusal_of([&] {
-      if (!entry->enumerates) StudyCore core(spec);
-    });
+    if (entry->enumerates) continue;  // a space without end
+    const std::string refusal = test::error_of([&] { StudyCore core(spec); });
     if (entry->takes_goals) {
-      EXPECT_EQ(refusal, "") << entry->name;
+      EXPECT_EQ(refusal, test::kNoError) << entry->name;
     } else {
       EXPECT_THAT(refusal, AllOf(HasSubstr(concat("searcher ", entry->name)), HasSubstr("nsga2")));
     }
@@ -193,11 +201,13 @@ TEST(SeveralObjectives, SearchersAreToldOfEachAndOfViolations) {
   StudyCore core(spec);
   run_one(core, {{"accuracy", 0.5}, {"step_s", 2}, {"peak_mib", 950}});
   run_one(core, {{"accuracy", 0.5}});
-  OutsideTrial outside{.number = 3, .point = {0.02, 4}, .metric = 0.25, .results = {0.25, 8}, .violation = 7};
+  OutsideTrial outside{
+      .number = 3, .point = {0.02, 4}, .metric = 0.25, .results = {0.25, 8}, .violation = 7};
   EXPECT_TRUE(core.learn(outside, 5));
   outside.results = {1};
   outside.number = 4;
-  EXPECT_THAT(refusal_of([&] { core.learn(outside, 5); }), HasSubstr("a result for each objective"));
+  EXPECT_THAT(refusal_of([&] { core.learn(outside, 5); }),
+              HasSubstr("a result for each objective"));
   ASSERT_THAT(heard, testing::SizeIs(3));
   EXPECT_THAT(heard[0].scores, ElementsAre(0.5, -2));
   EXPECT_EQ(heard[0].violation, 50);

@@ -31,9 +31,16 @@ TEST(Constraint, IsAMetricAndABound) {
   EXPECT_EQ(parse_constraint("peak_mib<=900", "here"), (Constraint{"peak_mib", true, 900}));
   EXPECT_EQ(parse_constraint(" accuracy >= 0.8 ", "here"), (Constraint{"accuracy", false, 0.8}));
   EXPECT_EQ(constraint_text({"accuracy", false, 0.8}), "accuracy >= 0.8");
-  for (const char* text :
-       {"", "peak_mib", "peak_mib = 900", "peak_mib < 900", "900 <= peak_mib", "peak_mib <= much",
-        "peak_mib <= inf", "peak_mib <= nan", "<= 3", "a == b <= 3"}) {
+  for (const char* text : {"",
+                           "peak_mib",
+                           "peak_mib = 900",
+                           "peak_mib < 900",
+                           "900 <= peak_mib",
+                           "peak_mib <= much",
+                           "peak_mib <= inf",
+                           "peak_mib <= nan",
+                           "<= 3",
+                           "a == b <= 3"}) {
     EXPECT_THAT(refusal_of([&] { parse_constraint(text, "here"); }), HasSubstr("here: constraint"))
         << text;
   }

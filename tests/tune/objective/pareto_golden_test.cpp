@@ -91,8 +91,9 @@ TEST(ParetoGolden, WhoLivesIsOptunasChoice) {
 TEST(ParetoGolden, DominationWithConstraintsIsOptunas) {
   for (const Json& one : pareto_golden().at("dominates")) {
     const auto violations = one.at("violations").get<std::vector<double>>();
-    EXPECT_EQ(dominates_feasibly(row_of(one.at("a")), violations[0], row_of(one.at("b")), violations[1]),
-              one.at("dominates").get<bool>())
+    EXPECT_EQ(
+        dominates_feasibly(row_of(one.at("a")), violations[0], row_of(one.at("b")), violations[1]),
+        one.at("dominates").get<bool>())
         << one.dump();
   }
 }

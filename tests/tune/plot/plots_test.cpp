@@ -320,11 +320,10 @@ TEST(Plots, OfSeveralObjectivesDrawTheFrontAndWhatIsBeyondTheConstraints) {
       shapes[mark->item] = mark->shape;
   }
   using track::Shape;
-  EXPECT_EQ(shapes,
-            (std::map<int64_t, Shape>{{0, Shape::kDiamond},
-                                      {1, Shape::kDiamond},
-                                      {3, Shape::kDiamond},
-                                      {4, Shape::kCross}}));
+  EXPECT_EQ(
+      shapes,
+      (std::map<int64_t, Shape>{
+          {0, Shape::kDiamond}, {1, Shape::kDiamond}, {3, Shape::kDiamond}, {4, Shape::kCross}}));
   expect_all_drawable(two_objectives());
   PlotInput other = two_objectives();
   other.objective = 1;

@@ -45,7 +45,8 @@ double volume_of(Searcher& searcher, int64_t trials, size_t slots) {
     searcher.suggested(number, suggestion.point, suggestion.memo);
     const Losses found = zdt1(suggestion.point);
     losses.push_back(found);
-    running.push_back({.number = number, .point = suggestion.point, .scores = {-found[0], -found[1]}});
+    running.push_back(
+        {.number = number, .point = suggestion.point, .scores = {-found[0], -found[1]}});
     if (running.size() < slots) continue;
     searcher.told(running.front());
     running.erase(running.begin());
@@ -110,7 +111,7 @@ TEST(Nsga2Searcher, ChildrenComeOfFeasibleParents) {
 }
 
 TEST(Nsga2Searcher, RefusesWhatMakesNoSense) {
-  EXPECT_EQ(nsga2({.population = 20}), "nsga2:population=20");
+  EXPECT_THAT(nsga2({.population = 20}), testing::StartsWith("nsga2:population=20"));
   EXPECT_THAT(refusal_of([] { nsga2({.population = 1}); }), HasSubstr("population"));
   EXPECT_THAT(refusal_of([] { nsga2({.crossover = 1.5}); }), HasSubstr("crossover"));
 }

@@ -320,8 +320,7 @@ TEST_P(SearcherContract, TrialsThatFailOrReportNothingUsableAreBorne) {
 TEST_P(SearcherContract, TrialsOfAnotherProgramAreBorne) {
   const auto searcher = make();
   for (int64_t number = 0; number < 20; ++number)
-    searcher->told(
-        ended(outside_number(number), draw_open(space(), open(), 5, number)));
+    searcher->told(ended(outside_number(number), draw_open(space(), open(), 5, number)));
   const Suggestion first = searcher->suggest(0, open());
   EXPECT_EQ(first.kind, Suggestion::kPoint);
   searcher->suggested(0, space().with_conditions(first.point), first.memo);

@@ -140,7 +140,11 @@ void write_several(const std::filesystem::path& file, bool reopened) {
         make.ended(number, metrics.empty() ? TrialState::kFailed : TrialState::kComplete)});
     ++number;
   };
-  trial({{"accuracy", 0.125}, {"step_s", 2}, {"peak_mib", 800}, {"quality", 0.75}, {"accuracy", 0.5}});
+  trial({{"accuracy", 0.125},
+         {"step_s", 2},
+         {"peak_mib", 800},
+         {"quality", 0.75},
+         {"accuracy", 0.5}});
   trial({{"accuracy", 0.25}, {"step_s", kInf}, {"peak_mib", 900}, {"quality", 1}});
   trial({});
   trial({{"accuracy", 0.75}, {"step_s", 1e-9}, {"peak_mib", 912.5}, {"quality", 1.125}});

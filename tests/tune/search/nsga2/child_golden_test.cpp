@@ -1,12 +1,11 @@
 // Children of NSGA-II against those that Optuna 5.0.0 makes of the same population with the same
 // draws, from tests/golden/pareto/golden.json.
-#include "muster/tune/search/nsga2/child.h"
-
 #include <cmath>
 
 #include <gmock/gmock.h>
 
 #include "muster/base/json.h"
+#include "muster/tune/search/nsga2/child.h"
 #include "muster/tune/space/space.h"
 
 #include "tests/support/golden.h"
@@ -59,9 +58,8 @@ TEST(Nsga2Golden, ChildrenAreOptunas) {
 
 TEST(Nsga2, WhatDoesNotApplyInOneParentIsTheOthers) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  const std::vector<Individual> parents = {
-      {.point = {0, kNan, kNan}, .values = {1}, .losses = {1}},
-      {.point = {1, 0.5, kNan}, .values = {2}, .losses = {2}}};
+  const std::vector<Individual> parents = {{.point = {0, kNan, kNan}, .values = {1}, .losses = {1}},
+                                           {.point = {1, 0.5, kNan}, .values = {2}, .losses = {2}}};
   const std::vector<size_t> all = {0, 1, 2};
   const Point child = child_of(parents, all, {.crossover = 1, .mutation = 0}, [] { return 0.25; });
   EXPECT_EQ(child[1], 0.5);
