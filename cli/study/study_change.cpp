@@ -111,9 +111,15 @@ std::set<int64_t> best_trials(const StoredStudy& study, int64_t count) {
       over.push_back(&trial);
   }
   std::ranges::stable_sort(over, std::greater<>(), [&](const tune::TrialHistory* trial) {
-    return tune::score_of(result_of(*trial, study.facts), study.facts.mode);
+    const double score = tune::score_of(result_of(*trial, study.facts), study.facts.mode);
+    return std::pair(trial->goals.is_feasible(), score);
   });
   std::set<int64_t> numbers;
+  if (study.facts.goals.several()) {  // the whole front, however many these are
+    for (const tune::TrialHistory* trial : front_of(study.trials, study.facts))
+      numbers.insert(trial->number);
+    return numbers;
+  }
   for (size_t i = 0; i < over.size() && static_cast<int64_t>(i) < count; ++i)
     numbers.insert(over[i]->number);
   return numbers;

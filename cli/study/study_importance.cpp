@@ -87,12 +87,22 @@ void say_forest(const std::string& study,
                       join(left_out, ", ")));
 }
 
-int study_importance_by(const std::string& by,
-                        uint64_t seed,
+struct ImportanceFlags {
+  std::string by = kPedAnova, of;
+  uint64_t seed = 0;
+};
+
+int study_importance_by(const ImportanceFlags& asked,
                         const StudyFlags& flags,
                         program::Console& console) {
-  const auto summary = tune::find_study(flags.storage, flags.study);
-  const auto table = tune::read_parameter_table(flags.storage, summary.name);
+  auto summary = tune::find_study(flags.storage, flags.study);
+  std::optional<size_t> objective;
+  if (!asked.of.empty()) {
+    objective = objective_named(asked.of, summary.goals, summary.name);
+    summary.metric = summary.goals.objectives[*objective].metric;
+    summary.mode = summary.goals.objectives[*objective].mode;
+  }
+  const auto table = tune::read_parameter_table(flags.storage, summary.name, objective);
   const size_t trials = table.values.size();
   if (trials < 2) {
     console.error(concat("study \"",
@@ -104,9 +114,9 @@ int study_importance_by(const std::string& by,
                          "; importance is told from two on"));
     return kFailed;
   }
-  const bool forest = by == kFanova;
+  const bool forest = asked.by == kFanova;
   const size_t best = tune::best_trials(table, summary.mode);
-  const auto shares = forest ? tune::fanova_importance(table, {.seed = seed})
+  const auto shares = forest ? tune::fanova_importance(table, {.seed = asked.seed})
                              : tune::parameter_importance(table, summary.mode);
   if (flags.json) {
     Json facts = {{"evaluator", forest ? "fanova" : "ped_anova"}, {"trials", trials}};
@@ -135,17 +145,18 @@ int study_importance(std::span<const std::string> args, program::Console& consol
                 "  muster study importance fashion.db --by fanova\n"
                 "  muster study importance fashion.db --json | jq '.importance[0].parameter'\n",
                 flags);
-  std::string by = kPedAnova;
-  uint64_t seed = 0;
-  program::add_value(*app, "--by", by, "how it is told")
+  ImportanceFlags asked;
+  program::add_value(*app, "--by", asked.by, "how it is told")
       ->type_name("ped-anova|fanova")
       ->capture_default_str();
-  program::add_value(*app, "--seed", seed, "of the forest of fanova")
+  program::add_value(*app, "--seed", asked.seed, "of the forest of fanova")
       ->type_name("N")
       ->capture_default_str();
+  program::add_value(*app, "--of", asked.of, "for this one of several objectives")
+      ->type_name("METRIC");
   if (const auto done = program::parse(*app, args, console)) return *done;
-  check_evaluator(by);
-  return study_importance_by(by, seed, flags, console);
+  check_evaluator(asked.by);
+  return study_importance_by(asked, flags, console);
 }
 
 }  // namespace muster::cli

@@ -148,6 +148,14 @@ void write(PayloadWriter& out, const OutsideTrial& what) {
   out.number(what.metric);
   out.raw(",\"step\":");
   out.integer(what.step);
+  if (!what.results.empty()) {
+    out.raw(",\"results\":[");
+    add_list(out, what.results, [&](double x) { out.number(x); });
+    out.raw("]");
+  }
+  if (what.violation == 0) return;
+  out.raw(",\"violation\":");
+  out.number(what.violation);
 }
 
 void write(PayloadWriter& out, const CheckpointSaved& what) {

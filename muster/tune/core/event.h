@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "muster/tune/space/space.h"
 #include "muster/tune/trial/trial.h"
@@ -95,6 +96,8 @@ struct OutsideTrial {
   TrialState state = TrialState::kComplete;  ///< kComplete, kPruned or kFailed
   double metric = 0;                         ///< its value; NaN: none
   int64_t step = 0;                          ///< of its last report; 0: none
+  std::vector<double> results = {};          ///< its values, if the study has several objectives
+  double violation = 0;                      ///< of its constraints, if the study has some
 };
 
 /// An attempt that repeats what one before has reported has come to a checkpoint: the trial goes on

@@ -119,6 +119,8 @@ OutsideTrial read_outside(PayloadReader& in) {
   what.metric = in.number();
   in.expect(",\"step\":");
   what.step = in.integer();
+  if (in.skip(",\"results\":[")) read_list(in, "]", [&] { what.results.push_back(in.number()); });
+  if (in.skip(",\"violation\":")) what.violation = in.number();
   return what;
 }
 

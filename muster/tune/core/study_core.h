@@ -55,8 +55,9 @@ struct Trial {
   double attempt_s = 0;                          ///< when the newest attempt started
   double due_s = 0;                              ///< of a retry
   Failure failure = Failure::kNone;
-  std::string reason;  ///< of the newest decision or failure
-  bool held = false;   ///< it is paused by a user, who alone can have it go on
+  std::string reason;     ///< of the newest decision or failure
+  bool held = false;      ///< it is paused by a user, who alone can have it go on
+  GoalValues goals = {};  ///< if the study has several objectives, or constraints
 };
 
 /// What a core knows and its log does not: see StudyCore::unlogged.
@@ -196,8 +197,12 @@ class StudyCore {
   std::span<const Trial> trials() const;
   /// The same, out of a core that is not needed any more.
   std::vector<Trial> take_trials() &&;
-  /// The best finished trial, or the best so far; null if no trial has a finite metric.
+  /// The best finished trial, or the best so far; null if no trial has a finite metric and satisfies
+  /// the constraints, and in a study of several objectives.
   const Trial* best() const;
+  /// With several objectives: numbers of the trials that are complete and on the front (Note [Several
+  /// objectives]), rising. Only finite results count.
+  std::span<const int64_t> front() const;
   /// The metric that counts for the trial: of the last report or the best one (StudySpec::scope).
   double result(const Trial& trial) const;
   /// Trials of the study when it is done; -1: without end.

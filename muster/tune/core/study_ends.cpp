@@ -34,11 +34,14 @@ void StudyCore::Impl::finish_attempt(Trial& trial,
 void StudyCore::Impl::count_failure(const Trial& trial) {
   ++failed;
   if (!given_up.empty()) return;
-  const bool all_fail = spec.give_up_after > 0 && reports == 0 && failed >= spec.give_up_after;
+  const bool none_has = reports == 0 || (spec.goals.any() && !any_results);
+  const bool all_fail = spec.give_up_after > 0 && none_has && failed >= spec.give_up_after;
   if (!spec.fail_fast && !all_fail) return;
   const std::string last =
       concat("trial ", trial.number, " failed (", name_of(trial.failure), "): ", trial.reason);
-  given_up = spec.fail_fast ? last : concat(failed, " trials failed without one report; ", last);
+  const char* without = reports == 0 ? " trials failed without one report; "
+                                     : " trials failed and none is complete; ";
+  given_up = spec.fail_fast ? last : concat(failed, without, last);
 }
 
 /// What becomes of a trial whose attempt is gone.
@@ -51,8 +54,10 @@ AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::
     fail(trial, ended);
   } else if (record.decision.action == Action::kStop) {
     ended.message = record.decision.reason;
-    ended.then = record.decision.complete ? TrialState::kComplete : TrialState::kPruned;
-    ended.by_user = record.by_user;
+    // One that is told that it is done before it has measured all has been stopped early.
+    const bool has_all = missing_results(trial).empty();
+    ended.then = record.decision.complete && has_all ? TrialState::kComplete : TrialState::kPruned;
+      ended.by_user = record.by_user;
   } else if (record.decision.action == Action::kPause) {
     ended.message = record.decision.reason;
     ended.then = TrialState::kPaused;
@@ -78,6 +83,10 @@ AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::
     ended.then = TrialState::kFailed;
     ended.message = concat("ended without a report of ", spec.metric);
     if (!message.empty()) ended.message += concat(" (", message, ')');
+  } else if (const std::string missing = missing_results(trial); !missing.empty()) {
+    ended.failure = Failure::kCrash;
+    ended.then = TrialState::kFailed;
+    ended.message = concat("ended without a number of ", missing);
   }
   // What ends before the report at which it was to pause is held, too.
   if (ended.then == TrialState::kPending && record.pause) {
@@ -126,14 +135,17 @@ void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s
     scheduler->on_end(trial.number, trial.state);
     rules.on_end(trial.number);
     const double result = result_of(trial);
+    const bool has_failed = trial.state == TrialState::kFailed;
     searcher.told({.number = trial.number,
                    .point = trial.point,
                    .state = trial.state,
                    .score = score_of(result, spec.mode),
                    .step = trial.last_t,
-                   .failure = trial.state == TrialState::kFailed ? trial.failure : Failure::kNone});
+                   .failure = has_failed ? trial.failure : Failure::kNone,
+                   .scores = scores_of(trial.goals.results, spec.goals.objectives),
+                   .violation = has_failed ? 0 : trial.goals.violation()});
     note_best(trial);
-    if (trial.state == TrialState::kFailed) count_failure(trial);
+    if (has_failed) count_failure(trial);
   }
   emit(trial.number, now_s, std::move(ended));
   if (is_over(trial.state)) records.erase(trial.number);
@@ -166,13 +178,21 @@ bool StudyCore::Impl::learn(const OutsideTrial& trial, double now_s) {
                        .rule = "it has a number for each dimension of the space",
                        .value = concat(trial.point.size(), " numbers")});
   }
+  if (!trial.results.empty() && trial.results.size() != spec.goals.objectives.size()) {
+    throw usage_error({.refused = concat("trial ", trial.number, " of another program"),
+                       .rule = "it has a result for each objective",
+                       .value = concat(trial.results.size(), " results")});
+  }
   if (!outside.insert(trial.number).second) return false;
   searcher.told({.number = outside_number(trial.number),
                  .point = trial.point,
                  .state = trial.state,
                  .score = score_of(trial.metric, spec.mode),
                  .step = trial.step,
-                 .failure = trial.state == TrialState::kFailed ? Failure::kCrash : Failure::kNone});
+                 .failure = trial.state == TrialState::kFailed ? Failure::kCrash : Failure::kNone,
+                 .scores = trial.results.empty() ? std::vector<double>()
+                                                 : scores_of(trial.results, spec.goals.objectives),
+                 .violation = trial.violation});
   emit(-1, now_s, trial);
   return true;
 }

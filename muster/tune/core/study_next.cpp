@@ -230,7 +230,8 @@ void StudyCore::Impl::add_trial(TrialAdded added, double now_s) {
               .point = added.point,
               .values = added.values,
               .last_metric = kNoMetric,
-              .best_metric = kNoMetric};
+              .best_metric = kNoMetric,
+              .goals = no_values(spec.goals)};
   trials.push_back(std::move(trial));
   const int64_t number = trials.back().number;
   records.try_emplace(number);

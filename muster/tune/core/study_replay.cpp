@@ -6,6 +6,7 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/tune/core/description.h"
 #include "muster/tune/core/study_core.h"
 #include "muster/tune/core/study_state.h"
 
@@ -243,16 +244,18 @@ Json StudyCore::describe() const {
     for (const auto& [name, value] : point) one[name] = to_json(value);
     points.push_back(std::move(one));
   }
-  return {{"name", spec.name},
-          {"metric", spec.metric},
-          {"mode", name_of(spec.mode)},
-          {"scope", spec.scope == StudySpec::Scope::kBest ? "best" : "last"},
-          {"searcher", spec.searcher},
-          {"scheduler", spec.scheduler},
-          {"seed", spec.seed},
-          {"constant_grid_search", spec.constant_grid_search},
-          {"points_to_evaluate", std::move(points)},
-          {"space", spec.space.describe()}};
+  Json description = {{"name", spec.name},
+                      {"metric", spec.metric},
+                      {"mode", name_of(spec.mode)},
+                      {"scope", spec.scope == StudySpec::Scope::kBest ? "best" : "last"},
+                      {"searcher", spec.searcher},
+                      {"scheduler", spec.scheduler},
+                      {"seed", spec.seed},
+                      {"constant_grid_search", spec.constant_grid_search},
+                      {"points_to_evaluate", std::move(points)},
+                      {"space", spec.space.describe()}};
+  describe_goals(spec.goals, description);
+  return description;
 }
 
 }  // namespace muster::tune

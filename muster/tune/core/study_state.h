@@ -78,6 +78,8 @@ struct StudyCore::Impl {
   bool may_suggest() const;
   int64_t time_of(const Trial& trial, const Report& report) const;
   void check_metrics(const Trial& trial, const Report& report) const;
+  void check_objectives(const Trial& trial, const std::vector<std::string>& reported) const;
+  std::optional<Decision> not_finite(const Metrics& metrics, int64_t t) const;
   void check_stop_metrics(const Trial& trial, const std::vector<std::string>& reported) const;
   AttemptEnded outcome(Trial& trial, Failure failure, const std::string& message);
   void finish_attempt(Trial& trial, Failure failure, const std::string& message, double now_s);
@@ -89,6 +91,8 @@ struct StudyCore::Impl {
   void renew_lease(const Trial& trial, double now_s);
   void note_time(const Event& event);
   void note_best(const Trial& trial);
+  void note_front(const Trial& trial);
+  std::string missing_results(const Trial& trial) const;
   double result_of(const Trial& trial) const;
   bool is_better(double metric, double than) const;
   Trial& running(int64_t number);
@@ -109,11 +113,13 @@ struct StudyCore::Impl {
   std::set<int64_t> outside;  // trials of other programs that the searcher was told of
   int64_t running_count = 0, paused_count = 0, held_count = 0;  // paused: by the scheduler
   int64_t best = -1;
+  std::vector<int64_t> front;  // of several objectives, rising
   bool exhausted = false;      // the searcher has no more points
   bool waiting = false;        // it has none before more is told
   bool last_said = false;      // to the scheduler, that no trial is to come
   std::string stopped;         // why no more trials start: what this process was told
   std::string given_up;        // the same, because trials fail: what the log says
+  bool any_results = false;    // a trial has ended with all that the goals name
   int64_t failed = 0;          // trials, since the newest session began
   std::set<int64_t> unlogged;  // trials whose attempt is not where the log has it
   std::set<int64_t> in_vain;   // Optuna's trials that wait and cannot be run

@@ -31,6 +31,13 @@ std::optional<Point> full_point(const Space& space,
   return std::nullopt;
 }
 
+/// What a study of several objectives, or with constraints, learns of it besides.
+void take_goals(const Goals& goals, const ForeignTrial& trial, OutsideTrial& outside) {
+  if (trial.values.size() == goals.objectives.size()) outside.results = trial.values;
+  if (goals.constraints.empty()) return;
+  outside.violation = GoalValues{.results = {}, .violations = trial.constraints}.violation();
+}
+
 }  // namespace
 
 double wall_clock_s() {
@@ -275,12 +282,13 @@ void Study::tell_finished() {
     if (core_.knows_outside(trial.number)) continue;
     const auto point = full_point(core_.spec().space, trial.params);
     if (!point) continue;
-    told_ += core_.learn({.number = trial.number,
-                          .point = *point,
-                          .state = trial.state,
-                          .metric = trial.value,
-                          .step = trial.intermediate.empty() ? 0 : trial.intermediate.back().first},
-                         clock_());
+    OutsideTrial outside{.number = trial.number,
+                         .point = *point,
+                         .state = trial.state,
+                         .metric = trial.value,
+                         .step = trial.intermediate.empty() ? 0 : trial.intermediate.back().first};
+    take_goals(core_.spec().goals, trial, outside);
+    told_ += core_.learn(outside, clock_());
   }
 }
 

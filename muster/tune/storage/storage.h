@@ -16,6 +16,7 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/tune/core/event.h"
+#include "muster/tune/objective/objective.h"
 #include "muster/tune/space/space.h"
 
 namespace muster::tune {
@@ -38,6 +39,7 @@ struct StudySummary {
   std::string name;
   std::string metric;
   Mode mode = Mode::kMax;
+  Goals goals = {};  ///< of one that Optuna made: several objectives, but not its constraints
   int64_t trials = 0;
   Json description;  ///< space, searcher, scheduler, seed …: as StudyCore::describe(); null for a
                      ///< study that Optuna made
@@ -49,7 +51,9 @@ struct ForeignTrial {
   int64_t number = 0;  ///< in Optuna's count; a trial of ours may have the same in ours
   TrialState state = TrialState::kComplete;
   std::map<std::string, Value> params;
-  double value = 0;                                      ///< NaN: none
+  double value = 0;                      ///< NaN: none
+  std::vector<double> values = {};       ///< by objective, if the study has several and it has them
+  std::vector<double> constraints = {};  ///< of a trial that has some; above 0: violated
   std::vector<std::pair<int64_t, double>> intermediate;  ///< step, value; steps rise
   double started_s = 0, ended_s = 0;                     ///< seconds since 1970; 0: not yet
   std::optional<int64_t> again;  ///< ours that it is once more: `muster study restart` put it in

@@ -36,6 +36,7 @@ struct StudyFile {
   bool checkpoints = true;
   std::string scheduler = "asha:max_t=9,grace_period=1,reduction_factor=3";
   std::string searcher = "random";
+  bool several = false;  ///< objectives, and a constraint
 };
 
 /// One per entry of both tables that can take the trials' space, of all others the first.
@@ -51,13 +52,22 @@ std::vector<StudyFile> kinds_of_studies() {
     kinds.push_back({.scheduler = spec});
   for (const std::string& spec : test::small_specs(tune::searchers(), drawn))
     kinds.push_back({.searcher = spec});
+  const auto takes_goals = [](const tune::SearcherEntry& entry) {
+    return entry.takes_goals && !entry.enumerates;
+  };
+  for (const std::string& spec : test::small_specs(tune::searchers(), takes_goals))
+    kinds.push_back({.scheduler = "fifo", .searcher = spec, .several = true});
   return kinds;
 }
 
 fs::path write_study(const fs::path& folder, const StudyFile& file) {
   write_file_atomic(
       folder / "study.toml",
-      concat("name = \"kill\"\nmetric = \"accuracy\"\nmode = \"max\"\nnum_samples = ",
+      concat("name = \"kill\"\n",
+             file.several ? "objectives = [\"max accuracy\", \"min size\"]\n"
+                            "constraints = [\"size <= 128\"]\n"
+                          : "metric = \"accuracy\"\nmode = \"max\"\n",
+             "num_samples = ",
              file.samples,
              "\nmax_concurrent = ",
              file.slots,
