@@ -48,7 +48,8 @@ std::unique_ptr<Searcher> StudyCore::Impl::searcher_in(const Space& space) const
                                 .seed = spec.seed,
                                 .num_samples = variants.trials(),
                                 .mode = spec.mode,
-                                .metric = spec.metric};
+                                .metric = spec.metric,
+                                .slots = spec.max_concurrent};
   return located(spec, "searcher", [&] {
     return spec.own_searcher ? made(spec.own_searcher, context, "searcher", spec.searcher)
                              : make_searcher(spec.searcher, context);
@@ -167,5 +168,6 @@ std::vector<Trial> StudyCore::take_trials() && { return std::move(impl_->trials)
 std::span<const Trial> StudyCore::trials() const { return impl_->trials; }
 const StudySpec& StudyCore::spec() const { return impl_->spec; }
 std::string StudyCore::scheduler_status() const { return impl_->scheduler->status(); }
+std::string StudyCore::searcher_introduction() const { return impl_->searcher.introduction(); }
 
 }  // namespace muster::tune
