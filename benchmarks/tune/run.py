@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/tune/run.py quality [--searchers 'tpe;gp'] [--seeds 60] [--peer-seeds 20] [--trials 100] [--slots 1]
         [--problems …] [--our-runs FILE] [--peer-runs FILE] [--write-docs BLOCK]
-    .venv/bin/python benchmarks/tune/run.py cost [--searchers 'tpe;gp'] [--rounds 3] [--write-docs BLOCK]
+    .venv/bin/python benchmarks/tune/run.py cost [--searchers 'tpe;gp'] [--rounds 3] [--most-trials 10000] [--write-docs BLOCK]
 
 Both sides search the same functions (problems.h, peer.py) with seeds of their own. Per problem, Mann-Whitney's U says whether
 the regrets after the last trial differ (5 %, two-sided), and how often a run of ours is better than a run of the peer's; a sign
@@ -39,6 +39,7 @@ PEERS = {"random": ("random", "Optuna's random"), "gp": ("gp", "Optuna's GP"), "
          "tpe:multivariate=false": ("tpe:multivariate=false", "Optuna's TPE, univariate")}
 COSTS = [("mixed3", 100), ("mixed3", 1000), ("mixed3", 10000), ("float20", 1000), ("float20", 10000)]
 MOST_TRIALS = {"gp": 1000, "bohb": 1000}  # that a peer is timed with: more takes it minutes
+PEER_SUGGESTIONS = {"gp": 5}  # else 20
 SPACES = {"mixed3": "3 mixed dimensions", "float20": "20 float dimensions"}
 
 
@@ -58,6 +59,7 @@ def parse_arguments():
     quality.add_argument("--problems", default="", help="separated by commas (default: all)")
     quality.add_argument("--our-runs", help="a CSV file of our runs")
     quality.add_argument("--peer-runs", help="a CSV file of the peers' runs")
+    cost.add_argument("--most-trials", type=int, default=10000, help="(default: 10000)")
     cost.add_argument("--rounds", type=int, default=3, help="of which the median is taken (default: 3)")
     return parser.parse_args()
 
@@ -141,6 +143,8 @@ def quality_table(our_runs, their_runs, searchers, last):
         sampler, name = PEERS[searcher]
         words, shares, medians = [], [], []
         for problem in dict.fromkeys(problem for problem, who, _ in our_runs if who == searcher):
+            if (problem, sampler, last) not in their_runs:
+                continue
             ours, theirs = ([runs[problem, who, after] for after in afters] for runs, who in ((our_runs, searcher), (their_runs, sampler)))
             word, p, share = compared(ours[-1], theirs[-1])
             words.append(word)
@@ -157,18 +161,19 @@ def quality_table(our_runs, their_runs, searchers, last):
     return "\n".join(lines) + "\n\n" + "\n".join(summaries)
 
 
-def cost_table(programs, searchers, rounds):
+def cost_table(programs, searchers, rounds, most_trials):
     lines = ["| space | finished trials | searcher | ms per suggestion | peer | its ms | times ours |", "|---" * 7 + "|"]
     for searcher in searchers:
         sampler, name = PEERS[searcher]
         for space, trials in COSTS:
-            if trials > MOST_TRIALS.get(searcher, trials):
+            if trials > min(most_trials, MOST_TRIALS.get(searcher, trials)):
                 continue
             ours, theirs = [], []
             for _ in range(rounds):
                 flags = ["--space", space, "--trials", trials]
                 ours.append(json.loads(output_of([programs / "suggest_cost", "--searcher", searcher, *flags]))["median_ms"])
                 sampler_flags = ["--sampler", sampler] if sampler != "bohb" else []
+                sampler_flags += ["--suggestions", PEER_SUGGESTIONS.get(searcher, 20)]
                 theirs.append(json.loads(output_of([sys.executable, peer_script(sampler), "cost", *sampler_flags, *flags]))["median_ms"])
             mine, its = statistics.median(ours), statistics.median(theirs)
             lines.append(f"| {SPACES[space]} | {trials:,} | `{searcher}` | {mine:.3g} | {name} | {its:.3g} | {its / mine:.3g} |")
@@ -189,7 +194,7 @@ def main():
     if arguments.which == "quality":
         text += quality_table(*measure(arguments, programs, searchers), searchers, arguments.trials)
     else:
-        text += cost_table(programs, searchers, arguments.rounds)
+        text += cost_table(programs, searchers, arguments.rounds, arguments.most_trials)
     print(text)
     if arguments.write_docs:
         write_docs(arguments.write_docs, text)

@@ -48,8 +48,24 @@ TEST(Auto, SaysWhatItPickedAndWhy) {
       HasSubstr(": 2 parameters, 1 of them choices, some under conditions; trials without end"));
 }
 
-TEST(Auto, PicksAnotherOneForMoreTrials) {
-  EXPECT_NE(picked_for(two_numbers_to_pick_for(), 50), picked_for(two_numbers_to_pick_for(), -1));
+TEST(Auto, PicksByTrialsAndSpaceAsTheGuideHasIt) {
+  const Space& numbers = two_numbers_to_pick_for();
+  const Space choices = {{"x", uniform(0, 1)}, {"kind", choice({"a", "b"})}};
+  std::vector<Parameter> twenty;
+  for (int i = 0; i < 20; ++i)
+    twenty.push_back({.name = "x" + std::to_string(i), .domain = uniform(0, 1)});
+  const Space many(twenty);
+  for (const Space* space : {&numbers, &choices, &many}) {
+    EXPECT_EQ(picked_for(*space, 1), "gp:warp=true");
+    EXPECT_EQ(picked_for(*space, 200, 16), "gp:warp=true");
+  }
+  for (const int64_t trials : {int64_t{201}, int64_t{1000}, int64_t{1001}, int64_t{-1}})
+    EXPECT_EQ(picked_for(numbers, trials), "cma_es");
+  for (const Space* space : {&choices, &many}) {
+    EXPECT_EQ(picked_for(*space, 1000), "gp:warp=true");
+    EXPECT_EQ(picked_for(*space, 1001), "tpe");
+    EXPECT_EQ(picked_for(*space, -1), "tpe");
+  }
 }
 
 TEST(Auto, DrawsAtRandomWhatNoModelCanLearn) {
