@@ -138,6 +138,27 @@ double tree_loss(const Values& values) {
   return sum;
 }
 
+/// A cell of six operations, of five kinds each: how good one is, and how well neighbours go together.
+Space choices() {
+  std::vector<tune::Parameter> parameters;
+  for (int i = 0; i < 6; ++i)
+    parameters.push_back(
+        {.name = "c" + std::to_string(i), .domain = tune::choice({0, 1, 2, 3, 4})});
+  return Space(std::move(parameters));
+}
+
+double choices_loss(const Values& values) {
+  double sum = 0;
+  for (int i = 0; i < 6; ++i) {
+    const auto kind = static_cast<int>(values[static_cast<size_t>(i)].as_int());
+    sum += (3 * kind + 2 * i) % 5 / 4.0 / (1 + i / 2.0);
+    if (i == 5) continue;
+    const auto next = static_cast<int>(values[static_cast<size_t>(i) + 1].as_int());
+    sum += (kind * next + i) % 3 == 0 ? 0.3 : 0;
+  }
+  return sum;
+}
+
 }  // namespace
 
 std::span<const Problem> problems() {
@@ -154,6 +175,7 @@ std::span<const Problem> problems() {
       {"sphere20", cube(20, -5, 5), 0, sphere},
       {"network", network(), 0, network_loss},
       {"tree", tree(), 0, tree_loss},
+      {"choices6", choices(), 0.575, choices_loss},
       {"noisy_branin",
        Space({{"x0", tune::uniform(-5, 10)}, {"x1", tune::uniform(0, 15)}}),
        0.397887357729738,

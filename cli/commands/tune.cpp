@@ -1,8 +1,11 @@
 // `muster tune`: runs a study, or goes on with it.
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
@@ -10,6 +13,8 @@
 #include "muster/tune/execute/executor.h"
 #include "muster/tune/execute/prepare.h"
 #include "muster/tune/run/tuner.h"
+#include "muster/tune/search/searcher.h"
+#include "muster/tune/storage/storage.h"
 #include "muster/tune/views/history.h"
 
 #include "cli/command.h"
@@ -38,6 +43,8 @@ std::string words_of(const tune::Space& space, const tune::Values& values) {
 int dry_run(const TuneFlags& flags, program::Console& console) {
   tune::StudyCore core(flags.spec);
   console.err() << core.scheduler_status() << '\n';
+  const std::string introduction = core.searcher_introduction();
+  if (!introduction.empty()) console.err() << introduction << '\n';
   for (int64_t i = 0; i < flags.dry_run; ++i) {
     const auto next = core.next(0);
     if (next.kind != tune::StudyCore::Next::kStart) break;
@@ -49,6 +56,28 @@ int dry_run(const TuneFlags& flags, program::Console& console) {
                     << '\n';
     }
   }
+  return kDone;
+}
+
+bool has_begun(const tune::StudySpec& spec) {
+  if (!std::filesystem::exists(spec.storage)) return false;
+  const auto studies = tune::studies_of(spec.storage);
+  return std::ranges::any_of(studies, [&](const auto& study) { return study.name == spec.name; });
+}
+
+/// What searcher and scheduler do in the study, or have done if it has begun.
+int explain(const tune::StudySpec& spec, program::Console& console) {
+  tune::StudyCore core(spec);
+  if (has_begun(spec)) {
+    tune::read_events(spec.storage, spec.name, [&](std::span<const tune::Event> past) {
+      for (const tune::Event& event : past) core.replay(event);
+    });
+  }
+  const std::string_view help = tune::searchers().at(parse_spec(spec.searcher).name).help;
+  console.out() << "searcher " << spec.searcher << ": " << help << '\n';
+  const std::string introduction = core.searcher_introduction();
+  if (!introduction.empty()) console.out() << introduction << '\n';
+  console.out() << "scheduler " << core.scheduler_status() << '\n';
   return kDone;
 }
 
@@ -189,6 +218,9 @@ int tune_shown(const TuneFlags& flags, program::Console& console) {
   sinks.emplace(spec, [&](const std::string& line) { table.note(line); });
   if (study.resumed_events() > 0)
     table.note(concat("going on with study ", spec.name, " of ", spec.storage.string()));
+  const std::string introduction =
+      study.look([](const tune::StudyCore& core) { return core.searcher_introduction(); });
+  if (!introduction.empty()) table.note(introduction);
   tune::ResourcePool pool = resources_of(spec);
   const tune::ExecutorEntry& entry = executor_of(flags);
   const auto executor = entry.make(
@@ -236,6 +268,7 @@ void check_first_trial(const TuneFlags& flags) {
 int run_tune_command(std::span<const std::string> args, program::Console& console) {
   TuneFlags flags;
   if (const auto done = parse_tune_flags(args, console, flags)) return *done;
+  if (flags.explain) return explain(flags.spec, console);
   executor_of(flags);
   // What this machine has is no matter of a dry run: the study may be for another.
   if (flags.dry_run == 0) resources_of(flags.spec);

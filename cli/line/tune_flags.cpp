@@ -138,6 +138,7 @@ void add_output(CLI::App& app, TypedTune& typed, TuneFlags& flags) {
   app.add_flag("--sort-by-metric", flags.status.sort_by_metric, "best trials first");
   program::add_value(app, "--dry-run", flags.dry_run, "print N configurations and stop")
       ->type_name("N");
+  app.add_flag("--explain", flags.explain, "say what searcher and scheduler do, and stop");
   app.add_flag("--json", flags.json, "print the result as one JSON object");
 }
 

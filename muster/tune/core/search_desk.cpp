@@ -102,6 +102,12 @@ void SearchDesk::told(const FinishedTrial& trial) {
 
 bool SearchDesk::is_quick() const { return state_->searcher->is_quick(); }
 
+std::string SearchDesk::introduction() const {
+  std::unique_lock lock(state_->mutex);
+  state_->idle.wait(lock, [&] { return !state_->busy; });
+  return state_->searcher->introduction();
+}
+
 Searcher::Suggestion SearchDesk::ask(int64_t number, const Point& partial) {
   std::unique_lock lock(state_->mutex);
   state_->idle.wait(lock, [&] { return !state_->busy; });

@@ -37,6 +37,8 @@ class SearchDesk {
   };
 
   bool is_quick() const;
+  /// Waits for a question that is being answered.
+  std::string introduction() const;
 
   /// The searcher's answer, now. Waits for a question that is being answered.
   Searcher::Suggestion ask(int64_t number, const Point& partial);

@@ -95,7 +95,8 @@ std::unique_ptr<Searcher> StudyCore::Impl::searcher_in(const Space& space) const
                                 .num_samples = variants.trials(),
                                 .mode = spec.mode,
                                 .metric = spec.metric,
-                                .objectives = spec.goals.objectives};
+                                .objectives = spec.goals.objectives,
+                                .slots = spec.max_concurrent};
   return located(spec, "searcher", [&] {
     check_searcher(spec);
     return spec.own_searcher ? made(spec.own_searcher, context, "searcher", spec.searcher)
@@ -248,5 +249,6 @@ std::vector<Trial> StudyCore::take_trials() && { return std::move(impl_->trials)
 std::span<const Trial> StudyCore::trials() const { return impl_->trials; }
 const StudySpec& StudyCore::spec() const { return impl_->spec; }
 std::string StudyCore::scheduler_status() const { return impl_->scheduler->status(); }
+std::string StudyCore::searcher_introduction() const { return impl_->searcher.introduction(); }
 
 }  // namespace muster::tune

@@ -214,6 +214,8 @@ class StudyCore {
   /// StudySpec::time_budget_s.
   double used_s() const;
   std::string scheduler_status() const;
+  /// Searcher::introduction(): what the searcher has to say when the study begins or goes on.
+  std::string searcher_introduction() const;
 
  private:
   friend class StudyReplay;

@@ -57,7 +57,7 @@ AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::
     // One that is told that it is done before it has measured all has been stopped early.
     const bool has_all = missing_results(trial).empty();
     ended.then = record.decision.complete && has_all ? TrialState::kComplete : TrialState::kPruned;
-      ended.by_user = record.by_user;
+    ended.by_user = record.by_user;
   } else if (record.decision.action == Action::kPause) {
     ended.message = record.decision.reason;
     ended.then = TrialState::kPaused;

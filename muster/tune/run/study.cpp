@@ -250,13 +250,15 @@ Study::~Study() = default;
 
 void Study::begin_tuner() {
   apply([&](StudyCore& core, double now_s) {
-    core.note(
-        concat(resumed_events_ > 0 ? "resumed" : "started",
-               " by process ",
-               ::getpid(),
-               told_ > 0 ? concat("; told the searcher of ", told_, " trials by Optuna") : ""),
-        now_s,
-        /*session=*/true);
+    const std::string introduction = core.searcher_introduction();
+    core.note(concat(resumed_events_ > 0 ? "resumed" : "started",
+                     " by process ",
+                     ::getpid(),
+                     told_ > 0 ? concat("; told the searcher of ", told_, " trials by Optuna") : "",
+                     introduction.empty() ? "" : "; ",
+                     introduction),
+              now_s,
+              /*session=*/true);
     core.recover(now_s);
   });
 }

@@ -28,6 +28,7 @@ class ConcurrencyLimiter final : public Searcher {
   }
   void paused(int64_t number) override { searcher_->paused(number); }
   bool is_quick() const override { return searcher_->is_quick(); }
+  std::string introduction() const override { return searcher_->introduction(); }
 
   void told(const FinishedTrial& trial) override {
     // Trials that were not suggested here (of another program, say) are news, and fill no place.

@@ -48,6 +48,7 @@ struct SearcherContext {
   Mode mode = Mode::kMax;   ///< only for words: reasons show metrics in the user's sign
   std::string metric = {};  ///< likewise
   std::vector<Objective> objectives = {};  ///< if there are several: see FinishedTrial::scores
+  int64_t slots = 0;        ///< trials at once that the study asks for; 0: as many as fit
 };
 
 /// What a searcher is told of a finished trial.
@@ -109,6 +110,10 @@ class Searcher {
 
   /// suggest() takes microseconds whatever was told: it need not be called on another thread.
   virtual bool is_quick() const { return false; }
+
+  /// What it has to say when a study begins or goes on, in a line: "auto picked gp: …". Empty:
+  /// nothing.
+  virtual std::string introduction() const { return ""; }
 };
 
 struct SearcherEntry {

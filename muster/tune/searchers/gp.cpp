@@ -31,7 +31,8 @@ constexpr Param kGpParams[] = {
     param<&GpOptions::max_trials>("max_trials",
                                   "of more the best half and the latest half are modelled"),
     param<&GpOptions::samples>("samples",
-                               "points that a suggestion is looked for among, to begin with")};
+                               "points that a suggestion is looked for among, to begin with"),
+    param<&GpOptions::warp>("warp", "scores below the median count by their rank alone")};
 
 constexpr size_t kFantasySamples = 128;
 constexpr size_t kMostFantasies = 64;
@@ -61,6 +62,7 @@ class Gp final : public Searcher {
         model_(axes_,
                rows_,
                {.deterministic = options.deterministic,
+                .warp = options.warp,
                 .max_rows = static_cast<size_t>(options.max_trials)}) {
     if (SobolPoints::count(space_) <= SobolSequence::kMaxDimensions) start_.emplace(space_, seed_);
   }

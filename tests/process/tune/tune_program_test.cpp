@@ -1,4 +1,5 @@
 // `muster tune` as its users see it: what goes wrong is one clear line.
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -80,6 +81,26 @@ TEST_F(TuneProgram, ASecondTunerOfAStudyIsRefusedAndNamesTheFirst) {
   first.signal(SIGINT);
   EXPECT_EQ(first.wait().code, 130);
   EXPECT_THAT(first.err(), Not(HasSubstr("error")));
+}
+
+TEST_F(TuneProgram, AutoSaysAtTheStartWhatItPickedAndStaysThatWhenTheStudyGoesOn) {
+  const std::string more = "searcher = \"auto\"";
+  const std::string file = study(kReport, 2, more);
+  const std::string picked = "1 parameter, all numbers; 2 trials, 1 at a time";
+  const Said before = say({"tune", file, "--explain"});
+  EXPECT_EQ(before.code, 0);
+  EXPECT_THAT(before.out, AllOf(HasSubstr("searcher auto: "), HasSubstr(picked)));
+  EXPECT_FALSE(std::filesystem::exists(storage()));
+  const Said first = say({"tune", file});
+  EXPECT_EQ(count(first.err, "auto picked "), 1) << first.err;
+  EXPECT_THAT(first.err, HasSubstr(picked));
+  const std::string name = first.err.substr(first.err.find("auto picked ") + 12, 2);
+
+  const std::string longer = study(kReport, -1, more);
+  const std::string goes_on = concat("auto goes on with ", name);
+  EXPECT_THAT(say({"tune", longer, "--explain"}).out, HasSubstr(goes_on));
+  EXPECT_THAT(say({"tune", longer, "--num-samples", "9000", "--time-budget", "0.01"}).err,
+              HasSubstr(goes_on));
 }
 
 }  // namespace

@@ -127,7 +127,9 @@ std::vector<double> GpModel::targets(Role role, const std::vector<size_t>& used)
     out.push_back(role == Role::kObjective ? row.score : row.kind == GpRow::kInfeasible ? -1 : 1);
   }
   // Feasibility is 1 or -1: where nothing is known it is as likely as not.
-  return role == Role::kObjective ? standardized(std::move(out)) : out;
+  if (role == Role::kFeasibility) return out;
+  out = standardized(std::move(out));
+  return options_.warp ? standardized(half_ranked(std::move(out))) : out;
 }
 
 bool GpModel::is_due() const {

@@ -26,6 +26,7 @@ struct GpFit {
 
 struct GpModelOptions {
   bool deterministic = false;
+  bool warp = false;           ///< half_ranked scores
   size_t max_rows = 2000;      ///< beyond these, the best half and the latest half
   size_t max_fit_rows = 1000;  ///< of which hyperparameters are fitted to every k-th
 };

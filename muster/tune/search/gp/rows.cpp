@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "muster/tune/search/normal.h"
+
 namespace muster::tune {
 namespace {
 
@@ -99,6 +101,28 @@ std::vector<double> standardized(std::vector<double> scores) {
     squares += (s - mean) * (s - mean) / static_cast<double>(scores.size());
   const double deviation = std::max(std::sqrt(squares), kLeastDeviation);
   for (double& s : scores) s = (s - mean) / deviation;
+  return scores;
+}
+
+std::vector<double> half_ranked(std::vector<double> scores) {
+  if (scores.size() < 2) return scores;
+  std::vector<double> sorted = scores;
+  std::ranges::sort(sorted);
+  const size_t n = sorted.size();
+  const double median = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
+  double squares = 0, above = 0;
+  for (const double s : sorted) {
+    if (s < median) continue;
+    squares += (s - median) * (s - median);
+    above += 1;
+  }
+  const double width = std::sqrt(squares / above);
+  for (double& s : scores) {
+    if (!(s < median)) continue;
+    const auto [first, last] = std::equal_range(sorted.begin(), sorted.end(), s);
+    const auto middle = static_cast<double>((first - sorted.begin()) + (last - sorted.begin())) / 2;
+    s = median + width * inverse_normal_cdf(middle / static_cast<double>(n));
+  }
   return scores;
 }
 

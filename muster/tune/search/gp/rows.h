@@ -74,4 +74,10 @@ double depth_of(const GpRow& row, int64_t deepest);
 /// Scores of rows as targets: infinite ones as the extremes of the finite, NaN as the least, then mean 0 and deviation 1 (0 if all are equal).
 std::vector<double> standardized(std::vector<double> scores);
 
+/// Finite scores of which those below the median count by their rank alone: they are where a normal
+/// distribution has that share, whose upper half is as wide as that of the scores. So a few
+/// terrible ones leave room to tell good ones apart. After Song and others 2024, "The Vizier
+/// Gaussian process bandit algorithm" (arXiv 2408.11527), half-rank warping.
+std::vector<double> half_ranked(std::vector<double> scores);
+
 }  // namespace muster::tune

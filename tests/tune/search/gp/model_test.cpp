@@ -108,6 +108,23 @@ TEST(GpRows, TargetsHaveMeanNullAndDeviationOne) {
   EXPECT_NEAR(tiny[1], 1, 1e-9);
 }
 
+TEST(GpRows, ScoresBelowTheMedianCountByTheirRankAlone) {
+  // The median is 0, and the scores from it on are 0, 1, 2, as wide as sqrt(5 / 3); those below it
+  // are at the normal quantiles 0.1 and 0.3, which are tabulated.
+  const double width = std::sqrt(5.0 / 3);
+  EXPECT_THAT(half_ranked({1, -100, 0, -3, 2}),
+              ElementsAre(1,
+                          testing::DoubleNear(-1.2815515655446004 * width, 1e-12),
+                          0,
+                          testing::DoubleNear(-0.5244005127080407 * width, 1e-12),
+                          2));
+  EXPECT_EQ(half_ranked({1, -1e9, 0, -3, 2}), half_ranked({1, -100, 0, -3, 2}));
+  const auto ties = half_ranked({-5, -5, 1, 2, 3});
+  EXPECT_EQ(ties[0], ties[1]);
+  EXPECT_THAT(half_ranked({0, 0, 0}), ElementsAre(0, 0, 0));
+  EXPECT_THAT(half_ranked({4}), ElementsAre(4));
+}
+
 TEST(GpFit, AMemoBringsBackTheFitThatItWasMadeOf) {
   GpFit fit{.rows = 40,
             .deepest = 81,

@@ -1,0 +1,192 @@
+// The searcher that was best in the benchmarks for a study of this kind.
+//
+// It picks one of the others when the first trial is suggested, by the space, the number of trials
+// and how many run at once, and is that one from then on: see Note [What auto picks]. Each memo
+// begins with the name, so that a study that goes on, with more trials or slots or under a later
+// Muster, has the searcher that it began with.
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "muster/base/text.h"
+#include "muster/tune/search/searcher.h"
+#include "muster/tune/space/distribution.h"
+
+namespace muster::tune {
+namespace {
+
+struct AutoOptions {
+  int64_t samples = 2048;  ///< of gp
+};
+
+constexpr Param kAutoParams[] = {
+    param<&AutoOptions::samples>("samples", "that gp looks among, where it is picked")};
+
+constexpr char kMemoMark = '|';  // between the picked searcher and its own memo
+
+/// What the choice hangs on.
+struct AutoFacts {
+  int64_t parameters = 0;  ///< dimensions that the searcher fills
+  int64_t choices = 0;     ///< of these, categories
+  bool conditions = false;
+  int64_t trials = -1;  ///< -1: without end
+  int64_t slots = 0;    ///< 0: not said
+
+  std::string text() const {
+    std::string kinds = choices == 0            ? ", all numbers"
+                        : choices == parameters ? ", all choices"
+                                                : concat(", ", choices, " of them choices");
+    if (conditions) kinds += ", some under conditions";
+    return concat(parameters,
+                  parameters == 1 ? " parameter" : " parameters",
+                  kinds,
+                  "; ",
+                  trials < 0 ? "trials without end" : concat(trials, " trials"),
+                  slots > 0 ? concat(", ", slots, " at a time") : "");
+  }
+};
+
+AutoFacts facts_of_search(const SearcherContext& context) {
+  AutoFacts facts{.trials = context.num_samples, .slots = context.slots};
+  for (const Dimension& dimension : context.space.dimensions()) {
+    if (dimension.grid || numbers_of(dimension.distribution, 1)) continue;
+    ++facts.parameters;
+    facts.choices += std::holds_alternative<CategoricalDistribution>(dimension.distribution);
+  }
+  for (const Parameter& parameter : context.space.parameters())
+    facts.conditions = facts.conditions || !parameter.when.empty();
+  return facts;
+}
+
+/// A searcher as make_searcher() takes it, and why this one.
+struct AutoChoice {
+  std::string spec, why;
+};
+
+// Note [What auto picks]
+// Measured in benchmarks/tune (docs/benchmarks.md, "What auto rests on"), on 11 problems, with 1, 4
+// and 16 trials at once:
+//
+//     trials       2 to 10 parameters, all numbers   others
+//     up to 200    gp:warp=true                      gp:warp=true
+//     up to 1000   cma_es                            gp:warp=true
+//     more         cma_es                            tpe
+//
+// After 200 trials cma_es has caught up on numbers, after 400 it leads; elsewhere gp is better after
+// 100 trials than tpe after 400. Past 1,000 a suggestion of gp takes a tenth of a second and more.
+// How many run at once changes the distances, not the order, so that it is said and not asked.
+constexpr int64_t kFewTrials = 200, kManyTrials = 1000, kFewNumbers = 10;
+
+AutoChoice choice_for(const SearcherContext& context) {
+  const AutoFacts facts = facts_of_search(context);
+  const auto opaque = context.space.opaque();
+  if (!opaque.empty())
+    return {"random", concat("nothing learns from a C++ function: ", join(opaque, ", "))};
+  if (facts.parameters == 0) return {"random", "nothing is left open"};
+  const bool up_to_few = facts.trials >= 0 && facts.trials <= kFewTrials;
+  const bool up_to_many = facts.trials >= 0 && facts.trials <= kManyTrials;
+  const bool few_numbers = facts.choices == 0 && !facts.conditions && facts.parameters >= 2 &&
+                           facts.parameters <= kFewNumbers;
+  const std::string text = facts.text();
+  if (up_to_few)
+    return {"gp:warp=true", concat(text, "; best in benchmarks up to ", kFewTrials, " trials")};
+  if (few_numbers)
+    return {"cma_es",
+            concat(text, "; best in benchmarks for few numbers past ", kFewTrials, " trials")};
+  if (up_to_many) {
+    return {"gp:warp=true",
+            concat(text, "; best in benchmarks for choices, conditions or many numbers")};
+  }
+  return {"tpe", concat(text, "; a model that stays quick past ", kManyTrials, " trials")};
+}
+
+class Auto final : public Searcher {
+ public:
+  Auto(const SearcherContext& context, const AutoOptions& options)
+      : context_(context), options_(options), choice_(choice_for(context)) {
+    be(choice_.spec);
+  }
+
+  Suggestion suggest(int64_t number, const Point& partial) override {
+    Suggestion suggestion = picked_->suggest(number, partial);
+    suggestion.memo = concat(spec_, std::string(1, kMemoMark), suggestion.memo);
+    return suggestion;
+  }
+
+  void suggested(int64_t number, const Point& point, const std::string& memo) override {
+    const size_t mark = memo.find(kMemoMark);
+    const bool has_spec = mark != std::string::npos;
+    if (!is_settled_) settle(has_spec ? memo.substr(0, mark) : spec_);
+    picked_->suggested(number, point, has_spec ? memo.substr(mark + 1) : memo);
+  }
+
+  void reported(int64_t number, int64_t t, double score) override {
+    tell([=](Searcher& searcher) { searcher.reported(number, t, score); });
+  }
+  void paused(int64_t number) override {
+    tell([=](Searcher& searcher) { searcher.paused(number); });
+  }
+  void told(const FinishedTrial& trial) override {
+    tell([trial](Searcher& searcher) { searcher.told(trial); });
+  }
+
+  std::string introduction() const override {
+    if (spec_ == choice_.spec) return concat("auto picked ", spec_, ": ", choice_.why);
+    return concat("auto goes on with ",
+                  spec_,
+                  ", which it picked when the study began; now it would be ",
+                  choice_.spec,
+                  ": ",
+                  choice_.why);
+  }
+
+ private:
+  using Tell = std::function<void(Searcher&)>;
+
+  void be(const std::string& text) {
+    Spec spec = parse_spec(text);
+    const SearcherEntry& entry = searchers().at(spec.name);
+    const auto has_samples = [](const Param& param) { return param.name == "samples"; };
+    if (std::ranges::any_of(entry.params, has_samples))
+      spec.params["samples"] = std::to_string(options_.samples);
+    picked_ = entry.make(context_, spec.params);
+    spec_ = text;
+  }
+
+  /// The first trial that starts says what the study's searcher is.
+  void settle(const std::string& spec) {
+    if (spec != spec_) {
+      be(spec);
+      for (const Tell& tell : early_) tell(*picked_);
+    }
+    is_settled_ = true;
+    early_ = {};
+  }
+
+  void tell(const Tell& tell) {
+    if (!is_settled_) early_.push_back(tell);
+    tell(*picked_);
+  }
+
+  SearcherContext context_;
+  AutoOptions options_;
+  AutoChoice choice_;
+  std::string spec_;  // of picked_
+  std::unique_ptr<Searcher> picked_;
+  bool is_settled_ = false;
+  std::vector<Tell> early_;  // what was told before the first trial started
+};
+
+std::unique_ptr<Searcher> make_auto(const SearcherContext& context, const ParamValues& params) {
+  return std::make_unique<Auto>(context,
+                                resolve_params<AutoOptions>(kAutoParams, params, "searcher auto"));
+}
+
+}  // namespace
+
+extern constinit const SearcherEntry auto_entry{
+    "auto", "picks one of the others by space, trials and slots", kAutoParams, &make_auto};
+
+}  // namespace muster::tune
