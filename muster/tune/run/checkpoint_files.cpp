@@ -41,9 +41,10 @@ bool may_be_removed(const fs::path& path, const fs::path& trials) {
 std::string remove_checkpoints(std::span<const std::string> paths, const fs::path& trials) {
   std::string fault;
   for (const std::string& path : paths) {
+    std::error_code error;
+    if (!fs::exists(fs::symlink_status(path, error))) continue;  // most, when a long study goes on
     const fs::path place = real_place(path);
     if (!may_be_removed(place, trials)) continue;
-    std::error_code error;
     fs::remove_all(place, error);
     if (error) fault = concat("cannot remove the checkpoint ", path, ": ", error.message());
   }

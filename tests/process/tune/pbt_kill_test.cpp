@@ -1,4 +1,5 @@
 // Population based training under SIGKILL: real trials that copy each other's checkpoints.
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -243,6 +244,9 @@ TEST(PopulationKilled, EndsAsAnUnbrokenOneAndKeepsWhatIsNeeded) {
     SCOPED_TRACE(kPopulations[kind].scheduler);
     if (!want.contains(kind)) {
       want[kind] = run_population(kPopulations[kind]);
+      EXPECT_TRUE(std::ranges::any_of(want[kind].left, [](const std::string& path) {
+        return path.find("/copy-1/") != path.npos;
+      })) << "who copied saves beside what others may go on from";
       if (blows.count == 0) blows.window = want[kind].ms / 2;
     }
     const test::Folder folder;
