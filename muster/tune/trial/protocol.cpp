@@ -276,8 +276,7 @@ TrialMessage parse_trial_message(std::string_view line) {
                      .trial = whole(field(object, "trial"), "trial", least, INT64_MAX),
                      .action = action};
   }
-  throw refused(
-      "\"type\" cannot be taken", "it is hello, report, or stop, pause or continue", type);
+  throw refused("\"type\" cannot be taken", "it is hello, report, stop, pause or continue", type);
 }
 
 std::string to_line(const Hello& hello) {

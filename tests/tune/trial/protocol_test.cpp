@@ -64,7 +64,8 @@ TEST(TrialMessage, SaysWhatIsWrong) {
   EXPECT_THAT(why(""), HasSubstr("this line is not valid JSON"));
   EXPECT_THAT(why("[]"), HasSubstr("it is a JSON object"));
   EXPECT_THAT(why("{}"), HasSubstr("\"type\" is missing"));
-  EXPECT_THAT(why(R"({"type":"repot"})"), HasSubstr("hello, report or stop (got repot)"));
+  EXPECT_THAT(why(R"({"type":"repot"})"),
+              HasSubstr("hello, report, stop, pause or continue (got repot)"));
   EXPECT_THAT(why(R"({"type":"report","metrics":{"a":1}})"), HasSubstr("\"sequence\" is missing"));
   EXPECT_THAT(why(R"({"type":"report","sequence":0,"metrics":{"a":1}})"), HasSubstr("at least 1"));
   EXPECT_THAT(why(R"({"type":"report","sequence":1,"metrics":{}})"),
