@@ -54,12 +54,14 @@ double volume_of(Searcher& searcher, int64_t trials, size_t slots) {
   return hypervolume(losses, std::vector<double>{1.1, 1.1});
 }
 
+/// Optuna's NSGAIISampler(population_size=20) is better in all of ten seeds, with volumes of 0.58 to
+/// 0.80 of 0.88 that there are; random draws come to 0.14 to 0.52.
 TEST(Nsga2Searcher, FindsMoreOfAFrontThanRandomDraws) {
   for (const size_t slots : {1, 8}) {
     int better = 0;
     for (uint64_t seed = 0; seed < 10; ++seed) {
-      const double ours = volume_of(*searcher_of_two("nsga2:population=20", seed), 200, slots);
-      const double random = volume_of(*searcher_of_two("random", seed), 200, slots);
+      const double ours = volume_of(*searcher_of_two("nsga2:population=20", seed), 400, slots);
+      const double random = volume_of(*searcher_of_two("random", seed), 400, slots);
       better += ours > random ? 1 : 0;
     }
     EXPECT_GE(better, 9) << slots;

@@ -61,6 +61,7 @@ Point child_of(std::span<const Individual> parents,
                const ChildRules& rules,
                const std::function<double()>& uniform) {
   constexpr double kOpen = std::numeric_limits<double>::quiet_NaN();
+  std::vector<size_t> order(dimensions.begin(), dimensions.end());
   Point child;
   if (uniform() < rules.crossover) {
     child = crossed(parents, dimensions, rules.swap, uniform);
@@ -68,10 +69,11 @@ Point child_of(std::span<const Individual> parents,
     const Point& parent = parents[drawn_place(parents.size(), uniform)].point;
     child.assign(parent.size(), kOpen);
     for (const size_t d : dimensions) child[d] = parent[d];
+    std::ranges::sort(order);  // as Optuna draws for these
   }
   const double n = std::max(1.0, static_cast<double>(dimensions.size()));
   const double mutation = rules.mutation < 0 ? 1 / n : rules.mutation;
-  for (const size_t d : dimensions) {
+  for (const size_t d : order) {
     if (uniform() < mutation) child[d] = kOpen;
   }
   return child;
