@@ -11,6 +11,7 @@
 #include "muster/program/line/shell_word.h"
 #include "muster/program/rank_failure.h"
 #include "muster/program/screen/reporter.h"
+#include "muster/tensor/what_of.h"
 #include "muster/train/loop/task_parts.h"
 #include "muster/train/program/as_rank.h"
 #include "muster/train/program/ask_flags.h"
@@ -57,8 +58,7 @@ class OfTask final : public Program {
     if (plan.options.monitor != "validate_loss" || has_plateau)
       metrics = make_seeded(parts_.task, plan.options.seed)->metrics();
     if (is_resumed) check_is_own_run(plan.options.monitor, metrics);
-    static_cast<FitNumbers&>(plan) =
-        resolve_fit(plan.options, around, parts_.data.facts(), metrics);
+    static_cast<FitNumbers&>(plan) = resolve_fit(plan.options, around, facts(), metrics);
     plan.title = name_;
     plan.record = to_json(plan.options, plan);
     plan.record[kOwnFlags] = own_values(own_);
@@ -79,6 +79,15 @@ class OfTask final : public Program {
   }
 
  private:
+  /// Reads samples, for their fingerprints.
+  SplitFacts facts() const {
+    try {
+      return parts_.data.facts();
+    } catch (...) {
+      tensor::throw_behind("the samples, at the start");
+    }
+  }
+
   [[noreturn]] static void refuse_run(const std::string& of, const std::string& besides = "") {
     throw usage_error(
         {.refused = "--resume",

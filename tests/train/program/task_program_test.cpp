@@ -192,7 +192,7 @@ TEST(TaskProgram, AScheduleWatchesAMetricOfTheTask) {
 TEST(TaskProgram, ARunOfAnotherProgramIsRefusedForThat) {
   const test::Folder folder;
   const auto resumed = [&](const Json& plan) {
-    write_checkpoint(folder.path(), {.position = {.step = 3}, .plan = plan});
+    write_checkpoint(folder.path(), {.position = {.step = 3}, .global_batch = 4, .plan = plan});
     return rows_program({"--resume", folder.path(), "--epochs", "2"});
   };
   const Json of_train = to_json(TrainOptions(), FitNumbers());
