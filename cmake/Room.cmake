@@ -18,6 +18,7 @@ function(muster_room room)
     muster_unity(${target} ${area} ${sources})
   endforeach()
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:muster_compile> PUBLIC Threads::Threads ${ARG_LIBRARIES})
+  target_compile_features(${target} PUBLIC cxx_std_20)  # of those, too, who link an installed one
   foreach(other IN LISTS ARG_NEEDS)
     target_link_libraries(${target} PUBLIC muster_${other})
   endforeach()

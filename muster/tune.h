@@ -13,6 +13,7 @@
 #include "muster/tune/searchers/bohb.h"
 #include "muster/tune/searchers/cma_es.h"
 #include "muster/tune/searchers/gp.h"
+#include "muster/tune/searchers/nsga2.h"
 #include "muster/tune/searchers/random_then_grid.h"
 #include "muster/tune/searchers/sobol.h"
 #include "muster/tune/searchers/tpe.h"

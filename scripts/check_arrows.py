@@ -30,17 +30,17 @@ ROOMS = {
         "io": [], "process": ["io"], "job": ["io", "process"], "launchers": ["io", "process", "job"]}),
     "track": Room("what a run records", ["base"], {"": [], "page": [""], "picture": ["", "page"], "tensorboard": [""]}),
     "tune": Room("studies", ["base", "launch", "track"], {
-        "space": [], "trial": ["space"],
-        "search": ["space", "trial"], "searchers": ["space", "trial", "search"],
+        "space": [], "trial": ["space"], "objective": ["space", "trial"],
+        "search": ["space", "trial", "objective"], "searchers": ["space", "trial", "objective", "search"],
         "schedule": ["space", "trial"], "schedulers": ["space", "trial", "schedule"],
-        "core": ["space", "trial", "search", "schedule"],
-        "storage": ["space", "trial", "core"], "files": ["space", "trial", "core"],
+        "core": ["space", "trial", "objective", "search", "schedule"],
+        "storage": ["space", "trial", "objective", "core"], "files": ["space", "trial", "objective", "core"],
         "machine": ["space", "trial", "core"], "execute": ["space", "trial", "core", "machine"],
         "executors": ["space", "trial", "core", "machine", "execute"],
-        "views": ["space", "trial", "core", "storage"],
-        "plot": ["space", "trial", "schedule", "core", "storage", "views"],
-        "plots": ["space", "trial", "core", "storage", "views", "plot"],
-        "run": ["space", "trial", "core", "storage", "files", "machine", "execute", "views"]}),
+        "views": ["space", "trial", "objective", "core", "storage"],
+        "plot": ["space", "trial", "objective", "schedule", "core", "storage", "views"],
+        "plots": ["space", "trial", "objective", "core", "storage", "views", "plot"],
+        "run": ["space", "trial", "objective", "core", "storage", "files", "machine", "execute", "views"]}),
     "pipeline": Room("who computes what when, stage by stage", ["base", "track"], {
         "action": [], "order": ["action"], "schedule": ["action"], "schedules": ["action", "schedule"],
         "simulate": ["action", "order"], "draw": ["action", "simulate"],
@@ -81,7 +81,8 @@ ROOMS = {
 # The program, in the same way: its folders, and which of them each may include. "" is what lies in cli/ itself.
 CLI = {
     "screen": [], "line": ["screen"], "": ["screen"], "project": [],
-    "study": ["", "screen", "line"], "describe": ["", "screen", "line", "study"],
+    "watch": ["screen"],
+    "study": ["", "screen", "line", "watch"], "describe": ["", "screen", "line", "study"],
     "commands": ["", "screen", "line", "project", "study", "describe"],
     "torch": ["", "screen", "line", "study", "describe"]}
 # Folders beside muster/, and what of it they see. Doors and everything: users' programs go through doors (DOORS_ONLY).

@@ -15,6 +15,7 @@ constexpr std::string_view kStudyExamples =
     "\nExamples:\n"
     "  muster study list fashion.db\n"
     "  muster study show fashion.db --study fashion\n"
+    "  muster study watch fashion.db\n"
     "  muster study best fashion.db --json\n"
     "  muster study export fashion.db --format csv --output trials.csv\n"
     "  muster study plot fashion.db\n"

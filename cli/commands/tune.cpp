@@ -132,7 +132,17 @@ Json result_json(const tune::StudyCore& core,
     count = count.is_null() ? 1 : count.get<int64_t>() + 1;
   }
   Json best = nullptr;
-  if (winner) {
+  if (core.spec().goals.several()) {
+    best = Json::array();
+    for (const int64_t number : core.front()) {
+      const tune::Trial& trial = core.trials()[static_cast<size_t>(number)];
+      best.push_back({{"number", number},
+                      {"params", tune::to_json(core.spec().space, trial.values)},
+                      {"checkpoint", trial.checkpoint}});
+      for (size_t i = 0; i < trial.goals.results.size(); ++i)
+        best.back()["values"][core.spec().goals.objectives[i].metric] = trial.goals.results[i];
+    }
+  } else if (winner) {
     best = {{core.spec().metric, winner->value}};  // under its own name where that is free
     best["number"] = winner->number;
     best["metric"] = core.spec().metric;
@@ -145,7 +155,7 @@ Json result_json(const tune::StudyCore& core,
           {"trials", std::move(counts)},
           {"interrupted", outcome.interrupted},
           {"stopped", outcome.stopped.empty() ? Json() : Json(outcome.stopped)},
-          {"best", std::move(best)}};
+          {core.spec().goals.several() ? "best_trials" : "best", std::move(best)}};
 }
 
 /// The last words, on stdout: what a script reads.
@@ -156,6 +166,13 @@ int conclude(const tune::StudyCore& core,
   const auto best = best_of_all(core);
   if (flags.json) {
     console.out() << json_text(result_json(core, outcome, best)) << '\n';
+  } else if (!core.front().empty()) {
+    for (const int64_t number : core.front()) {
+      const tune::Trial& trial = core.trials()[static_cast<size_t>(number)];
+      console.out() << "front " << results_text(trial.goals.results, core.spec().goals.objectives)
+                    << " trial " << number << ' ' << words_of(core.spec().space, trial.values)
+                    << '\n';
+    }
   } else if (best) {
     console.out() << "best " << core.spec().metric << ' ' << shortest(best->value) << " trial "
                   << best->name << ' ' << best->words << '\n';
@@ -165,8 +182,10 @@ int conclude(const tune::StudyCore& core,
     console.error(concat("given up: ", outcome.stopped));
     return kFailed;
   }
-  if (best) return kDone;
-  console.error("no trial ended with a result");
+  if (best || !core.front().empty()) return kDone;
+  console.error(core.spec().goals.constraints.empty()
+                    ? "no trial ended with a result"
+                    : "no trial ended with a result within the constraints");
   return kFailed;
 }
 

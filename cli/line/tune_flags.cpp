@@ -43,12 +43,12 @@ const char* const kTuneFooter =
 /// Flags as typed; empty: the file's, or the default.
 struct TypedTune {
   std::string file, name, storage, metric, mode, scope, searcher, scheduler, executor;
-  std::vector<std::string> params, stop;
+  std::vector<std::string> params, stop, objectives, constraints;
   std::vector<std::string> metric_columns;
   std::optional<int64_t> num_samples, max_concurrent;
   std::optional<uint64_t> seed;
   std::optional<double> cpu, gpu, time_budget_s, trial_timeout_s;
-  std::optional<int64_t> max_failures;
+  std::optional<int64_t> max_failures, keep_checkpoints;
   bool durable = false, ray_files = false, tensorboard = false, fail_fast = false;
 };
 
@@ -64,6 +64,20 @@ void add_what(CLI::App& app, TypedTune& typed) {
       ->type_name("NAME");
   program::add_value(app, "--mode", typed.mode, "whether more of it is better")
       ->type_name("max|min");
+  program::add_value(app,
+                     "--objective",
+                     typed.objectives,
+                     "\"max accuracy\", \"min step_s\": of several, instead of metric and mode")
+      ->type_name("GOAL")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  program::add_value(app,
+                     "--constraint",
+                     typed.constraints,
+                     "\"peak_mib <= 900\": a trial beyond it is never best")
+      ->type_name("RULE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   program::add_value(app, "--scope", typed.scope, "which report is a trial's result [last]")
       ->type_name("last|best");
   program::add_value(
@@ -98,6 +112,11 @@ void add_how(CLI::App& app, TypedTune& typed) {
       ->type_name("S");
   program::add_value(
       app, "--max-failures", typed.max_failures, "further attempts of a trial that fails [0]")
+      ->type_name("N");
+  program::add_value(app,
+                     "--keep-checkpoints",
+                     typed.keep_checkpoints,
+                     "of each trial the newest N stay, and what one needs [all]")
       ->type_name("N");
   app.add_flag("--fail-fast", typed.fail_fast, "the first trial that has failed ends the study");
   program::add_value(
@@ -157,16 +176,38 @@ void forget_places(const TypedTune& typed, tune::StudySpec& spec) {
   forget(typed.executor, "executor");
   forget(typed.num_samples, "num_samples");
   forget(typed.max_concurrent, "max_concurrent");
+  forget(typed.keep_checkpoints, "keep_checkpoints");
   forget(typed.cpu, "resources_per_trial");
   forget(typed.gpu, "resources_per_trial");
+}
+
+/// Flags win: either kind replaces what the file has of the other.
+void apply_goals(const TypedTune& typed, tune::StudySpec& spec) {
+  const bool one = !typed.metric.empty() || !typed.mode.empty();
+  if (one && !typed.objectives.empty()) {
+    throw usage_error({.refused = "--objective with --metric or --mode",
+                       .rule = "a study has objectives, or a metric and its mode",
+                       .value = typed.objectives[0]});
+  }
+  if (one) spec.goals.objectives.clear();
+  take(spec.metric, typed.metric);
+  if (!typed.mode.empty()) spec.mode = tune::parse_mode(typed.mode);
+  if (!typed.objectives.empty()) {
+    std::vector<tune::Objective> objectives;
+    for (const std::string& text : typed.objectives)
+      objectives.push_back(tune::parse_objective(text, "--objective"));
+    spec.goals.objectives.clear();
+    tune::set_objectives(spec, std::move(objectives));
+  }
+  for (const std::string& text : typed.constraints)
+    spec.goals.constraints.push_back(tune::parse_constraint(text, "--constraint"));
 }
 
 void apply(const TypedTune& typed, std::span<const tune::Parameter> params, tune::StudySpec& spec) {
   forget_places(typed, spec);
   take(spec.name, typed.name);
   take(spec.storage, typed.storage);
-  take(spec.metric, typed.metric);
-  if (!typed.mode.empty()) spec.mode = tune::parse_mode(typed.mode);
+  apply_goals(typed, spec);
   if (!typed.scope.empty()) spec.scope = tune::parse_scope(typed.scope);
   take(spec.searcher, typed.searcher);
   take(spec.scheduler, typed.scheduler);
@@ -177,6 +218,7 @@ void apply(const TypedTune& typed, std::span<const tune::Parameter> params, tune
   take(spec.resources_per_trial.gpu, typed.gpu);
   take(spec.time_budget_s, typed.time_budget_s);
   take(spec.trial_timeout_s, typed.trial_timeout_s);
+  take(spec.keep_checkpoints, typed.keep_checkpoints);
   if (typed.max_failures) {
     for (tune::FailurePolicy& policy : spec.failures) policy.retries = *typed.max_failures;
   }

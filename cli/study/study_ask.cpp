@@ -78,8 +78,9 @@ auto patiently(const tune::StudySpec& spec, program::Console& console, Act act) 
       spec.storage_patience_s, [&](const std::string& line) { console.note(line); }, act);
 }
 
-tune::StudyOptions options_of(program::Console& console) {
+tune::StudyOptions options_of(program::Console& console, bool suggests) {
   return {.tuner = false,
+          .suggests = suggests,
           .lock_patience_s = kSayWaitS,
           .note = [&console](const std::string& line) { console.note(line); }};
 }
@@ -212,7 +213,7 @@ int study_ask(std::span<const std::string> args, program::Console& console) {
         {.refused = "--count", .rule = "at least 1", .value = std::to_string(flags.count)});
   }
   const tune::StudySpec spec = study_of_file(flags.file, flags.storage);
-  tune::Study study(spec, &tune::wall_clock_s, {}, options_of(console));
+  tune::Study study(spec, &tune::wall_clock_s, {}, options_of(console, /*suggests=*/true));
   for (int64_t i = 0; i < flags.count; ++i) {
     const auto trial = patiently(spec, console, [&] { return ask_one(study, spec.space); });
     if (!trial) {
@@ -256,7 +257,7 @@ int study_tell(std::span<const std::string> args, program::Console& console) {
   }
   flags.checkpoint = reported_checkpoint(flags.checkpoint);
   const tune::StudySpec spec = study_of_file(flags.file, flags.storage);
-  tune::Study study(spec, &tune::wall_clock_s, {}, options_of(console));
+  tune::Study study(spec, &tune::wall_clock_s, {}, options_of(console, /*suggests=*/false));
   const tune::Decision decision = patiently(spec, console, [&] {
     return study.apply(
         [&](tune::StudyCore& core, double now_s) { return tell(core, flags, now_s); });

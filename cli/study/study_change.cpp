@@ -50,6 +50,26 @@ class Removal {
     add_as_it_is(folder);
   }
 
+  /// What is in it but these, which may lie deeper.
+  void add_but(const fs::path& folder, const std::set<fs::path>& needed) {
+    std::error_code error;
+    const auto real = [&](const fs::path& path) { return fs::weakly_canonical(path, error); };
+    const auto within = [&](const fs::path& path) {
+      const fs::path outer = real(path);
+      return std::ranges::any_of(needed, [&](const fs::path& one) {
+        return std::ranges::mismatch(outer, one).in1 == outer.end();
+      });
+    };
+    if (!within(folder)) return add(folder);
+    std::vector<fs::path> entries;
+    for (const auto& entry : fs::directory_iterator(folder, error)) entries.push_back(entry);
+    std::ranges::sort(entries);
+    for (const fs::path& entry : entries) {
+      if (needed.contains(real(entry))) continue;
+      within(entry) ? add_but(entry, needed) : add_as_it_is(entry);
+    }
+  }
+
   /// Also an empty one.
   void add_as_it_is(const fs::path& folder) {
     bytes_ += bytes_below(folder);
@@ -91,12 +111,31 @@ std::set<int64_t> best_trials(const StoredStudy& study, int64_t count) {
       over.push_back(&trial);
   }
   std::ranges::stable_sort(over, std::greater<>(), [&](const tune::TrialHistory* trial) {
-    return tune::score_of(result_of(*trial, study.facts), study.facts.mode);
+    const double score = tune::score_of(result_of(*trial, study.facts), study.facts.mode);
+    return std::pair(trial->goals.is_feasible(), score);
   });
   std::set<int64_t> numbers;
+  if (study.facts.goals.several()) {  // the whole front, however many these are
+    for (const tune::TrialHistory* trial : front_of(study.trials, study.facts))
+      numbers.insert(trial->number);
+    return numbers;
+  }
   for (size_t i = 0; i < over.size() && static_cast<int64_t>(i) < count; ++i)
     numbers.insert(over[i]->number);
   return numbers;
+}
+
+/// What trials that are not over go on from, and what the best have come to. It may be another
+/// trial's: one that is over.
+std::set<fs::path> needed_checkpoints(const StoredStudy& study, const std::set<int64_t>& best) {
+  std::set<fs::path> needed;
+  std::error_code error;
+  for (const tune::TrialHistory& trial : study.trials) {
+    if (trial.foreign || trial.checkpoint.empty()) continue;
+    if (!is_over(trial.state) || best.contains(trial.number))
+      needed.insert(fs::weakly_canonical(trial.checkpoint, error));
+  }
+  return needed;
 }
 
 /// Checkpoints of trials that are over and not among the best, and what earlier studies left.
@@ -105,9 +144,10 @@ void add_what_to_prune(const StoredStudy& study,
                        int64_t keep,
                        Removal& removal) {
   const std::set<int64_t> best = best_trials(study, keep);
+  const std::set<fs::path> needed = needed_checkpoints(study, best);
   for (const tune::TrialHistory& trial : study.trials) {
     if (trial.foreign || !is_over(trial.state) || best.contains(trial.number)) continue;
-    removal.add(folder / concat("trial-", trial.number) / "checkpoints");
+    removal.add_but(folder / concat("trial-", trial.number) / "checkpoints", needed);
   }
   std::error_code error;
   std::vector<fs::path> old;
@@ -178,15 +218,16 @@ int study_restart(std::span<const std::string> args, program::Console& console) 
 
 int study_prune(std::span<const std::string> args, program::Console& console) {
   StudyFlags flags;
-  const auto app =
-      study_app("prune",
-                "Removes the checkpoints of trials that are over, all but those of the best, what "
-                "earlier studies left in this one's folder (trial-N.old-…), and what a `muster "
-                "study delete` that was killed left beside it (.muster-deleted-…). What trials "
-                "printed, their parameters and the storage stay as they are.",
-                "Examples:\n  muster study prune fashion.db --dry-run\n"
-                "  muster study prune fashion.db --keep 3\n",
-                flags);
+  const auto app = study_app(
+      "prune",
+      "Removes the checkpoints of trials that are over, all but those of the best and what "
+      "a trial that is not over goes on from, what "
+      "earlier studies left in this one's folder (trial-N.old-…), and what a `muster "
+      "study delete` that was killed left beside it (.muster-deleted-…). What trials "
+      "printed, their parameters and the storage stay as they are.",
+      "Examples:\n  muster study prune fashion.db --dry-run\n"
+      "  muster study prune fashion.db --keep 3\n",
+      flags);
   int64_t keep = 1;
   bool dry = false;
   std::string folder;

@@ -12,13 +12,17 @@ namespace {
 constexpr StudyCommand kCommands[] = {
     {"list", "the studies of a file", &study_list},
     {"show", "a study's trials as a table", &study_show},
+    {"watch", "on the whole terminal: sort, filter, stop, pause, add trials", &study_watch},
     {"best", "the best trial and its parameters", &study_best},
     {"importance", "which parameters decided", &study_importance},
     {"export", "as CSV, JSON, TensorBoard events or Ray's files", &study_export},
     {"plot", "as a page for a browser, or as pictures", &study_plot},
     {"ask", "the next trial's parameters, for a program that runs it itself", &study_ask},
     {"tell", "a trial's metrics, or its end", &study_tell},
-    {"stop", "ask the tuner that runs a study to stop", &study_stop},
+    {"stop", "ask the tuner that runs a study to stop, or to stop one trial", &study_stop},
+    {"pause", "have a trial give its slot back until it is continued", &study_pause},
+    {"continue", "let a trial go on that was paused", &study_continue},
+    {"add", "add a trial with parameters of your own", &study_add},
     {"restart", "put failed trials in once more", &study_restart},
     {"prune", "remove checkpoints of trials that are over", &study_prune},
     {"delete", "remove a study with its trials and files", &study_delete},
@@ -44,9 +48,12 @@ std::span<const StudyCommand> study_commands() { return kCommands; }
 std::unique_ptr<CLI::App> study_app(const std::string& command,
                                     const std::string& description,
                                     const std::string& examples,
-                                    StudyFlags& flags) {
-  auto app = make_app(
-      "study " + command, description, examples, "muster study " + command + " STORAGE [OPTIONS]");
+                                    StudyFlags& flags,
+                                    const std::string& words) {
+  auto app = make_app("study " + command,
+                      description,
+                      examples,
+                      concat("muster study ", command, " STORAGE ", words, "[OPTIONS]"));
   program::add_value(
       *app, "storage", flags.storage, "the study's file, as `muster tune` or Optuna wrote it")
       ->type_name("STORAGE")

@@ -29,6 +29,7 @@ std::span<const StudyCommand> study_commands();
 
 int study_list(std::span<const std::string> args, program::Console& console);
 int study_show(std::span<const std::string> args, program::Console& console);
+int study_watch(std::span<const std::string> args, program::Console& console);
 int study_best(std::span<const std::string> args, program::Console& console);
 int study_importance(std::span<const std::string> args, program::Console& console);
 int study_export(std::span<const std::string> args, program::Console& console);
@@ -36,6 +37,9 @@ int study_plot(std::span<const std::string> args, program::Console& console);
 int study_ask(std::span<const std::string> args, program::Console& console);
 int study_tell(std::span<const std::string> args, program::Console& console);
 int study_stop(std::span<const std::string> args, program::Console& console);
+int study_pause(std::span<const std::string> args, program::Console& console);
+int study_continue(std::span<const std::string> args, program::Console& console);
+int study_add(std::span<const std::string> args, program::Console& console);
 int study_restart(std::span<const std::string> args, program::Console& console);
 int study_prune(std::span<const std::string> args, program::Console& console);
 int study_delete(std::span<const std::string> args, program::Console& console);
@@ -48,10 +52,12 @@ struct StudyFlags {
 };
 
 /// An App named `muster study <command>` with STORAGE, --study and --json, which write to `flags`.
+/// `words`: what else stands behind STORAGE, for the usage.
 std::unique_ptr<CLI::App> study_app(const std::string& command,
                                     const std::string& description,
                                     const std::string& examples,
-                                    StudyFlags& flags);
+                                    StudyFlags& flags,
+                                    const std::string& words = "");
 
 /// A stored study with its trials: those of the log, then those that Optuna added.
 struct StoredStudy {

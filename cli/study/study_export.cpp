@@ -6,7 +6,6 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/program/line/parse.h"
-#include "muster/tune/execute/stop_request.h"
 #include "muster/tune/views/export.h"
 #include "muster/tune/views/ray_files.h"
 #include "muster/tune/views/tensorboard_trials.h"
@@ -87,31 +86,6 @@ int study_export(std::span<const std::string> args, program::Console& console) {
     write_text(json_text(to_json(study.trials, study.facts), 2) + '\n', output, console);
   }
   if (!output.empty()) console.note(concat(trials_text(study.trials.size()), " in ", output));
-  return kDone;
-}
-
-int study_stop(std::span<const std::string> args, program::Console& console) {
-  StudyFlags flags;
-  const auto app = study_app("stop",
-                             "Asks the tuner that runs a study to stop, as Ctrl-C would: running "
-                             "trials are ended, and the study can be resumed.",
-                             "Examples:\n  muster study stop fashion.db\n"
-                             "  muster study stop fashion.db --trial 7\n",
-                             flags);
-  int64_t trial = -1;
-  program::add_value(*app, "--trial", trial, "end only this trial")->type_name("N");
-  if (const auto done = program::parse(*app, args, console)) return *done;
-  const std::string name = tune::find_study(flags.storage, flags.study).name;
-  tune::request_stop(flags.storage, name, trial);
-  if (flags.json) {
-    console.out() << json_text(Json{{"study", name},
-                                    {"trial", trial < 0 ? Json() : Json(trial)},
-                                    {"stopping", true}})
-                  << '\n';
-  } else {
-    console.note(trial < 0 ? concat("study \"", name, "\" is stopping")
-                           : concat("trial ", trial, " is stopping"));
-  }
   return kDone;
 }
 

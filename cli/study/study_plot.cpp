@@ -72,20 +72,23 @@ std::filesystem::path beside(const std::filesystem::path& storage, const std::st
 void add_importance(const StudyFlags& flags,
                     const tune::StudySummary& summary,
                     tune::PlotInput& input) try {
-  const auto table = tune::read_parameter_table(flags.storage, summary.name);
+  const auto& objectives = summary.goals.objectives;
+  const auto table = tune::read_parameter_table(flags.storage, summary.name, input.objective);
   if (table.values.size() < 2) return;
-  input.importance = tune::parameter_importance(table, summary.mode);
-  input.importance_of = tune::best_trials(table, summary.mode);
-} catch (const Error&) {  // several objectives: the other plots draw the first
+  const tune::Mode mode = objectives.empty() ? summary.mode : objectives[input.objective].mode;
+  input.importance = tune::parameter_importance(table, mode);
+  input.importance_of = tune::best_trials(table, mode);
+} catch (const Error&) {  // a distribution that cannot be read, say: the other plots need none
 }
 
-tune::PlotStudy read_plot_study(const StudyFlags& flags) {
+tune::PlotStudy read_plot_study(const StudyFlags& flags, const std::string& of) {
   StoredStudy stored = read_study(flags);
   const Json& description = stored.summary.description;
   tune::PlotInput input{.facts = std::move(stored.facts), .trials = std::move(stored.trials)};
   if (description.is_object() && description.contains("scheduler") &&
       description["scheduler"].is_string())
     input.scheduler = description["scheduler"].get<std::string>();
+  input.objective = objective_named(of, stored.summary.goals, stored.summary.name);
   add_importance(flags, stored.summary, input);
   input.now_s =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -140,10 +143,15 @@ int study_plot(std::span<const std::string> args, program::Console& console) {
   program::add_value(
       *app, "--param", param_lists, "parameters for parallel, slice and contour, in this order")
       ->type_name("NAME,…");
+  std::string of;
+  program::add_value(
+      *app, "--of", of, "which of several objectives kinds of one metric draw [the first]")
+      ->type_name("METRIC");
   if (const auto done = program::parse(*app, args, console)) return *done;
   const std::string ending = output.empty() ? ".html" : ending_of(output);
-  const auto kinds = tune::plots_named(separated(kind_lists));
-  const tune::PlotStudy study = read_plot_study(flags);
+  auto kinds = tune::plots_named(separated(kind_lists));
+  const tune::PlotStudy study = read_plot_study(flags, of);
+  if (kind_lists.empty()) kinds = tune::plots_named({}, study.facts.goals.several());
   const tune::PlotOptions options{
       .parameters = tune::parameters_named(parameter_names(param_lists, study.facts), study.facts)};
   if (output.empty()) output = beside(flags.storage, study.facts.name);

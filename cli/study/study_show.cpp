@@ -8,6 +8,7 @@
 #include "muster/base/text.h"
 #include "muster/program/line/parse.h"
 #include "muster/tune/views/export.h"
+#include "muster/tune/views/front_volume.h"
 
 #include "cli/command.h"
 #include "cli/study/study_commands.h"
@@ -32,9 +33,19 @@ std::string short_text(const tune::Value& value) {
   return value.is_double() ? short_number(value.as_double()) : tune::value_text(value);
 }
 
-std::vector<std::string> trial_row(const TrialHistory& trial, const StudyFacts& facts) {
-  std::vector<std::string> row = {
-      trial_label(trial), std::string(state_word(trial)), short_number(result_of(trial, facts))};
+/// "*" for one on the front, "x" for one beyond the constraints.
+std::string front_mark(const TrialHistory& trial, bool on_front) {
+  const bool measured = is_over(trial.state) && trial.state != tune::TrialState::kFailed;
+  if (on_front) return "*";
+  return measured && !trial.goals.is_feasible() ? "x" : "";
+}
+
+std::vector<std::string> trial_row(const TrialHistory& trial,
+                                   const StudyFacts& facts,
+                                   bool on_front) {
+  std::vector<std::string> row = {trial_label(trial), std::string(state_word(trial))};
+  if (facts.goals.any()) row.push_back(front_mark(trial, facts.goals.several() && on_front));
+  for (const double result : results_of(trial, facts)) row.push_back(short_number(result));
   for (const tune::Value& value : trial.values) row.push_back(short_text(value));
   row.push_back(trial.rows.empty() ? "" : std::to_string(trial.rows.back().t));
   row.push_back(trial.run_s > 0 ? human_duration(trial.run_s) : "");
@@ -44,10 +55,17 @@ std::vector<std::string> trial_row(const TrialHistory& trial, const StudyFacts& 
 
 std::string trials_table(const StoredStudy& study, size_t line_width) {
   std::vector<std::vector<std::string>> rows(1);
-  rows[0] = {"trial", "state", study.facts.metric};
+  rows[0] = {"trial", "state"};
+  if (study.facts.goals.any()) rows[0].emplace_back(study.facts.goals.several() ? "front" : "ok");
+  for (const tune::Objective& objective : objectives_of(study.facts))
+    rows[0].push_back(objective.metric);
   for (const auto& parameter : study.facts.parameters) rows[0].push_back(parameter.name);
   for (const char* name : {"step", "time", "reason"}) rows[0].push_back(name);
-  for (const TrialHistory& trial : study.trials) rows.push_back(trial_row(trial, study.facts));
+  const auto front = front_of(study.trials, study.facts);
+  for (const TrialHistory& trial : study.trials) {
+    const bool on_front = std::ranges::find(front, &trial) != front.end();
+    rows.push_back(trial_row(trial, study.facts, on_front));
+  }
   return text_table(rows, 40, line_width);
 }
 
@@ -105,10 +123,11 @@ std::string trial_text(const TrialHistory& trial, const StudyFacts& facts) {
                             "  ",
                             state_word(trial),
                             "  ",
-                            facts.metric,
-                            ' ',
-                            shortest(result_of(trial, facts)),
+                            results_text(results_of(trial, facts), objectives_of(facts)),
                             '\n');
+  if (!trial.goals.is_feasible() && is_over(trial.state) &&
+      trial.state != tune::TrialState::kFailed)
+    text += concat("  beyond the constraints by ", shortest(trial.goals.violation()), '\n');
   for (size_t i = 0; i < facts.parameters.size(); ++i) {
     if (!trial.values[i].is_none())
       text +=
@@ -129,6 +148,40 @@ const TrialHistory& trial_named(const StoredStudy& study, const std::string& nam
                      .hint = has_foreign ? "those that Optuna added are o0, o1, …" : ""});
 }
 
+/// "5 on the Pareto front, hypervolume 0.41 from accuracy 0.2, step_s 3.1".
+std::string front_words(const StoredStudy& study) {
+  std::vector<std::vector<double>> results;
+  for (const TrialHistory& trial : study.trials) {
+    if (trial.state == tune::TrialState::kComplete && trial.goals.is_feasible())
+      results.push_back(trial.goals.results);
+  }
+  const size_t front = front_of(study.trials, study.facts).size();
+  if (front == 0) return "none on the Pareto front";
+  const auto [volume, from] = tune::front_volume(results, study.facts.goals.objectives);
+  return concat(front, " on the Pareto front, hypervolume ", short_number(volume), " from ", from);
+}
+
+/// The front as a table, or as {"best_trials": […]}.
+std::string front_output(const StoredStudy& study, bool as_json, size_t line_width) {
+  const auto front = front_of(study.trials, study.facts);
+  if (as_json) {
+    Json json = {{"best_trials", Json::array()}};
+    for (const TrialHistory* trial : front)
+      json["best_trials"].push_back(to_json(*trial, study.facts, false));
+    return json_text(json) + '\n';
+  }
+  std::vector<std::vector<std::string>> rows = {{"trial"}};
+  for (const tune::Objective& objective : study.facts.goals.objectives)
+    rows[0].push_back(objective.metric);
+  for (const auto& parameter : study.facts.parameters) rows[0].push_back(parameter.name);
+  for (const TrialHistory* trial : front) {
+    auto& row = rows.emplace_back(std::vector<std::string>{trial_label(*trial)});
+    for (const double result : trial->goals.results) row.push_back(shortest(result));
+    for (const tune::Value& value : trial->values) row.push_back(tune::value_text(value));
+  }
+  return text_table(rows, 40, line_width);
+}
+
 /// "40 trials: 12 COMPLETE, 27 PRUNED, 1 RUNNING; best: trial 7, loss 0.31".
 std::string headline(const StoredStudy& study) {
   std::map<std::string, int64_t> counts;
@@ -137,7 +190,9 @@ std::string headline(const StoredStudy& study) {
   for (const auto& [state, count] : counts) parts.push_back(concat(count, ' ', state));
   std::string text = concat(study.facts.name, ": ", trials_text(study.trials.size()));
   if (!parts.empty()) text += ": " + join(parts, ", ");
-  if (const TrialHistory* best = best_of(study.trials, study.facts)) {
+  if (study.facts.goals.several()) {
+    text += "; " + front_words(study);
+  } else if (const TrialHistory* best = best_of(study.trials, study.facts)) {
     text += concat("; best: trial ",
                    trial_label(*best),
                    ", ",
@@ -169,13 +224,13 @@ int study_list(std::span<const std::string> args, program::Console& console) {
     if (names) console.out() << study.name << '\n';
     const char* maker = study.description.is_null() ? "optuna" : "muster";
     rows.push_back({study.name,
-                    study.metric,
-                    std::string(name_of(study.mode)),
+                    metrics_text(study.metric, study.goals),
+                    modes_text(study.mode, study.goals),
                     std::to_string(study.trials),
                     maker});
     json.push_back({{"name", study.name},
-                    {"metric", study.metric},
-                    {"mode", name_of(study.mode)},
+                    {"metric", metrics_text(study.metric, study.goals)},
+                    {"mode", modes_text(study.mode, study.goals)},
                     {"trials", study.trials},
                     {"made_by", maker}});
   }
@@ -216,19 +271,27 @@ int study_show(std::span<const std::string> args, program::Console& console) {
 
 int study_best(std::span<const std::string> args, program::Console& console) {
   StudyFlags flags;
-  const auto app = study_app("best",
-                             "The best trial and its parameters.",
-                             "Examples:\n  muster study best fashion.db\n"
-                             "  muster study best fashion.db --json | jq .params.lr\n",
-                             flags);
+  const auto app =
+      study_app("best",
+                "The best trial and its parameters; of several objectives the trials on "
+                "the Pareto front.",
+                "Examples:\n  muster study best fashion.db\n"
+                "  muster study best fashion.db --json | jq .params.lr\n",
+                flags);
   if (const auto done = program::parse(*app, args, console)) return *done;
   const StoredStudy study = read_study(flags);
+  if (study.facts.goals.several() && !front_of(study.trials, study.facts).empty()) {
+    console.note(concat(study.facts.name, ": ", front_words(study)));
+    console.out() << front_output(study, flags.json, line_width(console));
+    return kDone;
+  }
   const TrialHistory* best = best_of(study.trials, study.facts);
   if (best == nullptr) {
     console.error(concat("study \"",
                          study.facts.name,
                          "\" has no trial with a finite ",
-                         study.facts.metric,
+                         metrics_text(study.facts.metric, study.facts.goals),
+                         study.facts.goals.constraints.empty() ? "" : " within its constraints",
                          " yet"));
     return kFailed;
   }

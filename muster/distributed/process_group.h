@@ -34,6 +34,11 @@ struct GroupOptions {
   /// group's backends moves go by host memory (Note [Staged tensors]). Not said: a backend for the
   /// CPU, and one for CUDA where there is one.
   std::optional<at::Device> device;
+  /// What is started, which must be equal on all ranks: "muster train". Empty: the executable's name.
+  std::string program;
+  /// Hears, once, whom this rank waits for when the others take longer than ten seconds to come: a line of
+  /// text, on the calling thread.
+  std::function<void(const std::string&)> waiting;
 };
 
 /// Of one message.

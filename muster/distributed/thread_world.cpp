@@ -11,6 +11,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/distributed/monitor/monitored_backend.h"
+#include "muster/distributed/own_failure.h"
 #include "muster/distributed/process_group.h"
 #include "muster/distributed/thread/thread_groups.h"
 #include "muster/distributed/thread/told_failure.h"
@@ -20,10 +21,13 @@
 namespace muster::distributed {
 namespace {
 
+MonitoredBackend* monitor_of(const ProcessGroup& group) {
+  return monitored_in(*group.c10d()->getBackend(group.device().type()));
+}
+
 /// Before the group goes: what of a process is its own exception on the way.
 void record_failure(const ProcessGroup& group, const std::string& why) {
-  c10d::Backend& backend = *group.c10d()->getBackend(group.device().type());
-  if (MonitoredBackend* monitor = monitored_in(backend)) monitor->failed_by_itself(why);
+  if (MonitoredBackend* monitor = monitor_of(group)) monitor->failed_by_itself(why);
 }
 
 /// The error in hand, with the rank in front of ours and behind LibTorch's.
@@ -43,6 +47,13 @@ std::exception_ptr error_of_rank(int rank) {
 }
 
 }  // namespace
+
+bool note_own_failure(const ProcessGroup& group, const std::string& why) {
+  const MonitoredBackend* monitor = monitor_of(group);
+  if (monitor != nullptr && monitor->has_failed()) return false;
+  record_failure(group, why);
+  return true;
+}
 
 void ThreadWorld::run(const std::function<void(ProcessGroup)>& rank_main,
                       int intraop_threads) const {

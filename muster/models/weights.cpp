@@ -36,9 +36,10 @@ void check_tensor(const std::string& name,
       {.refused = "weights " + name,
        .rule = "the model has " + describe(own),
        .value = given.defined() ? describe(given) : "no tensor",
-       .hint = is_of_head ? "weights of other classes: --head new draws the last layer anew"
-                          : "make the model with the classes and parameters that the weights were "
-                            "saved from"});
+       .hint = is_of_head
+                   ? "weights of other classes: load_weights_but_head() leaves the last layer out"
+                   : "make the model with the classes and parameters that the weights were "
+                     "saved from"});
 }
 
 void refuse_unknown(const std::string& name, const Tensors& own) {

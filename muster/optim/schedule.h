@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "muster/base/entry.h"
 #include "muster/base/json_fwd.h"
@@ -32,11 +33,19 @@ class Optimizer;
 // which gathers rounding; here the closed forms are evaluated anew). In PyTorch's terms, `at` with
 // step s is the rate after s calls of scheduler.step().
 
+/// A metric of the validation.
+struct ScheduleMetric {
+  std::string name;
+  bool wants_less = false;  ///< what is better
+};
+
 /// What a run knows of itself; defaults of schedules come from it.
 struct ScheduleContext {
   double lr = 0;            ///< the base learning rate
   int64_t total_steps = 0;  ///< optimizer steps of the whole run
   int64_t total_epochs = 0;
+  /// What after_epoch() can be told of, besides the loss.
+  std::vector<ScheduleMetric> metrics = {{.name = "accuracy"}};
 };
 
 /// The place of an optimizer step in the run, 0-based.
@@ -72,8 +81,8 @@ class Schedule {
   /// 0 are taken as 0.
   ScheduleValue at(const SchedulePosition& position) const;
 
-  /// "loss" or "accuracy" if the schedule needs that of the validation after each epoch; empty if
-  /// it needs none.
+  /// "loss" or the name of another metric if the schedule needs that of the validation after each
+  /// epoch; empty if it needs none.
   virtual std::string_view metric() const { return {}; }
   virtual void after_epoch(double /*metric*/) {}
 

@@ -263,6 +263,22 @@ TEST(JobGroup, MayBeOfAnotherJobAtTheSameAddressWhenThoseOfTheFirstAreGone) {
   EXPECT_THAT(connect("second", [] {}), ::testing::Each(test::kNoError));  // its second group
 }
 
+// Rank 0 ends a job's server to serve the next one at its address, in the instant in which rank 1 asks.
+TEST(JobGroup, IsMetAlsoByARankWhoseServerGoesWhileItIsAsked) {
+  test::Listener server;
+  const int64_t port = server.port;
+  std::string error;
+  std::thread one([&] {
+    error = test::error_of([&] { distributed::connect_store(rank_of_two(1, port, "next"), 60s); });
+  });
+  for (int i = 0; i < 4; ++i) UniqueFd(::accept(server.fd.get(), nullptr, nullptr));
+  server.fd.reset();
+  EXPECT_EQ(test::error_of([&] { distributed::connect_store(rank_of_two(0, port, "next"), 60s); }),
+            test::kNoError);
+  one.join();
+  EXPECT_EQ(error, test::kNoError);
+}
+
 // Rank 1 goes on to the next job while rank 0 still holds the first one.
 TEST(JobGroup, OfTheNextJobAtTheSameAddressDoesNotMeetTheFirstOnesServer) {
   const int64_t port = free_port();

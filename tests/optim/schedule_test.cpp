@@ -224,6 +224,26 @@ TEST(Schedules, RefuseWhatMakesNoSense) {
   EXPECT_THAT(error_of("plateau:unit=step"), HasSubstr("epoch"));
 }
 
+// As ReduceLROnPlateau(mode="min", patience=0) of an error and mode="max" of a score.
+TEST(Plateau, WatchesTheMetricsOfTheRunInTheDirectionInWhichTheyGetBetter) {
+  const ScheduleContext run{.lr = 1,
+                            .total_steps = 10,
+                            .total_epochs = 10,
+                            .metrics = {{.name = "error", .wants_less = true}, {.name = "score"}}};
+  for (const bool falls : {true, false}) {
+    const std::string name = falls ? "error" : "score";
+    const auto schedule = make_schedule(concat("plateau:patience=0,metric=", name), run);
+    EXPECT_EQ(schedule->metric(), name);
+    schedule->after_epoch(2);
+    schedule->after_epoch(falls ? 1 : 3);
+    EXPECT_DOUBLE_EQ(schedule->at({}).lr, 1);
+    schedule->after_epoch(falls ? 3 : 1);
+    EXPECT_DOUBLE_EQ(schedule->at({}).lr, 0.1);
+  }
+  EXPECT_THAT(test::refusal_of([&] { make_schedule("plateau:metric=accuracy", run); }),
+              HasSubstr("loss or error or score"));
+}
+
 TEST(Schedules, RefuseNumbersThatAreNoneByTheirParametersName) {
   for (const optim::ScheduleEntry* entry : optim::schedules()) {
     for (const Param& param : entry->params) {

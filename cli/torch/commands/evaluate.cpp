@@ -12,7 +12,7 @@
 #include "muster/program/line/parse.h"
 #include "muster/program/screen/reporter.h"
 #include "muster/train/classifier/asked_classifier.h"
-#include "muster/train/program/torch_words.h"
+#include "muster/train/program/as_rank.h"
 
 #include "cli/command.h"
 #include "cli/line/ask_flags.h"
@@ -47,8 +47,13 @@ int evaluate_command(std::span<const std::string> args, program::Console& consol
   const train::Placement placed = train::place_asked(flags.ask, around);
   const c10::Device device = placed.devices[0];
   const c10::OptionalDeviceGuard on_device(device);
-  const distributed::ProcessGroup group =
-      distributed::init_process_group({.backend = flags.ask.backend, .device = device}, env);
+  const distributed::ProcessGroup group = distributed::init_process_group(
+      train::group_options(flags.ask.backend,
+                           device,
+                           "evaluate",
+                           env,
+                           [&](const std::string& text) { console.note(text); }),
+      env);
   train::AskedClassifier asked = train::ask_classifier(flags.ask, around, group, device);
   asked.notes.insert(asked.notes.end(), placed.remarks.begin(), placed.remarks.end());
   const bool first = group.rank() == 0;
@@ -78,7 +83,7 @@ int evaluate_command(std::span<const std::string> args, program::Console& consol
                       " samples of ",
                       asked.data));
   if (flags.json) {
-    console.out() << numbers_json(asked, seen).dump() << '\n' << std::flush;
+    console.out() << json_text(numbers_json(asked, seen)) << '\n' << std::flush;
   } else {
     print_numbers(seen, console.out());
   }
@@ -86,7 +91,7 @@ int evaluate_command(std::span<const std::string> args, program::Console& consol
 }
 
 int run_evaluate_command(std::span<const std::string> args, program::Console& console) {
-  return train::in_torch_words([&] { return evaluate_command(args, console); });
+  return train::as_rank([&] { return evaluate_command(args, console); });
 }
 
 }  // namespace

@@ -12,8 +12,8 @@
 #include "muster/program/screen/reporter.h"
 #include "muster/train/classifier/asked_classifier.h"
 #include "muster/train/classifier/predictions_csv.h"
+#include "muster/train/program/as_rank.h"
 #include "muster/train/program/prediction_output.h"
-#include "muster/train/program/torch_words.h"
 #include "muster/train/replicas/first_rank.h"
 
 #include "cli/command.h"
@@ -64,8 +64,13 @@ int predict_command(std::span<const std::string> args, program::Console& console
   const train::Placement placed = train::place_asked(flags.ask, around);
   const c10::Device device = placed.devices[0];
   const c10::OptionalDeviceGuard on_device(device);
-  const distributed::ProcessGroup group =
-      distributed::init_process_group({.backend = flags.ask.backend, .device = device}, env);
+  const distributed::ProcessGroup group = distributed::init_process_group(
+      train::group_options(flags.ask.backend,
+                           device,
+                           "predict",
+                           env,
+                           [&](const std::string& text) { console.note(text); }),
+      env);
   train::AskedClassifier asked = train::ask_classifier(flags.ask, around, group, device);
   asked.notes.insert(asked.notes.end(), placed.remarks.begin(), placed.remarks.end());
   if (group.rank() == 0) train::watch_prediction_signals();
@@ -90,7 +95,7 @@ int predict_command(std::span<const std::string> args, program::Console& console
 }
 
 int run_predict_command(std::span<const std::string> args, program::Console& console) {
-  return train::in_torch_words([&] { return predict_command(args, console); });
+  return train::as_rank([&] { return predict_command(args, console); });
 }
 
 }  // namespace

@@ -16,8 +16,8 @@
 #include "muster/program/screen/reporter.h"
 #include "muster/train/classifier/trainer.h"
 #include "muster/train/classifier/validation_split.h"
+#include "muster/train/program/as_rank.h"
 #include "muster/train/program/run_program.h"
-#include "muster/train/program/torch_words.h"
 
 #include "cli/command.h"
 #include "cli/line/train_flags.h"
@@ -45,7 +45,7 @@ int report_result(const train::ProgramEnd& end, bool json, program::Console& con
       object["checkpoint"] = result.checkpoint.string();
     }
     if (result.skipped_steps) object["skipped_steps"] = *result.skipped_steps;
-    console.out() << object.dump() << '\n' << std::flush;
+    console.out() << json_text(object) << '\n' << std::flush;
   } else {
     console.note(train::end_text(end, "muster train"));
     if (!test.empty())
@@ -61,6 +61,17 @@ std::vector<std::pair<std::string, std::string>> facts_of(std::span<const std::s
   return train::run_facts(command);
 }
 
+/// Before options of another program's run are taken for ours.
+void check_is_ours(const Json& record) {
+  const std::string own = record.value("program", "");
+  if (own.empty()) return;
+  throw usage_error(
+      {.refused = "--resume",
+       .rule = "a run goes on by the program that began it",
+       .value = "a run of " + own,
+       .hint = concat("go on with it by ", own, ", or begin a new run in another folder")});
+}
+
 /// What `muster train` trains.
 class Classifying final : public train::Program {
  public:
@@ -72,6 +83,7 @@ class Classifying final : public train::Program {
 
   const train::FitOptions& options() const override { return options_; }
   void take_over(const Json& record) override {
+    check_is_ours(record);
     options_.validation_split = train::with_whole_path(options_.validation_split);
     train::take_over(record, program::said_options(app_), options_);
   }
@@ -135,7 +147,7 @@ int train_command(std::span<const std::string> args,
 }
 
 int run_train_command(std::span<const std::string> args, program::Console& console) {
-  return train::in_torch_words([&] {
+  return train::as_rank([&] {
     std::vector<program::ConfigPlace> places;
     try {
       return train_command(args, console, places);

@@ -8,7 +8,8 @@ namespace {
 struct FashionMnistOptions {};
 
 constexpr std::string_view kFashionMnistHint =
-    "install Debian's dataset-fashion-mnist, or name the folder of the four files by --data-dir";
+    "install Debian's dataset-fashion-mnist, or name the folder of the four files (muster train: "
+    "--data-dir)";
 
 std::shared_ptr<const Dataset> open_fashion_mnist(const DatasetRequest& request) {
   resolve_params<FashionMnistOptions>({}, request.params, "dataset fashion-mnist");

@@ -9,7 +9,7 @@ struct MnistOptions {};
 constexpr std::string_view kMnistHint =
     "download train-images-idx3-ubyte.gz and its three sisters (mirror: "
     "https://ossci-datasets.s3.amazonaws.com/mnist/) "
-    "and name their folder by --data-dir";
+    "and name their folder (muster train: --data-dir)";
 
 std::shared_ptr<const Dataset> open_mnist(const DatasetRequest& request) {
   resolve_params<MnistOptions>({}, request.params, "dataset mnist");

@@ -223,7 +223,10 @@ std::string life_text(int rank, const PeerView& peer, Kind kind, double stale_s,
       return concat(name, " is stopped (SIGSTOP or a debugger): ", process, last);
     case Kind::kEnded:
       if (state != nullptr && state->threw)
-        return concat(name, " failed: an exception ended its part in the group", last);
+        return concat(name,
+                      " failed: ",
+                      state->why.empty() ? "an exception ended its part in the group" : state->why,
+                      last);
       return concat(name, " has ended: it closed the group", last);
     case Kind::kSilent:
       if (state == nullptr) return concat(name, " has given no sign of life");

@@ -123,6 +123,7 @@ std::string peer_state_text(const PeerState& state) {
   json["step"] = state.step;
   json["ended"] = state.ended;
   json["threw"] = state.threw;
+  if (!state.why.empty()) json["why"] = state.why;
   json["told"] = state.told;
   json["main_thread"] = state.main_thread;
   Json marks = Json::array();
@@ -155,6 +156,7 @@ PeerState parse_peer_state(std::string_view bytes, std::string_view where) {
   state.step = whole(json, "step", where);
   state.ended = flag(json, "ended", where);
   state.threw = flag(json, "threw", where);
+  if (json.contains("why")) state.why = text(json, "why", where);
   state.told = flag(json, "told", where);
   state.main_thread = text(json, "main_thread", where);
   state.marks = marks_of(list(json, "marks", kMaxMarks, where), where);

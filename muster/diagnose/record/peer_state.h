@@ -35,6 +35,7 @@ struct PeerState {
   int64_t step = -1;
   bool ended = false;            ///< it has closed the group
   bool threw = false;            ///< and that for an exception of its own
+  std::string why;               ///< what that said, if it is known
   bool told = false;             ///< it knows the verdict
   std::string main_thread;       ///< "running" or "asleep"
   std::vector<ChainMark> marks;  ///< by count, rising

@@ -87,7 +87,8 @@ class Meeting {
           const JobCard& card,
           std::chrono::milliseconds timeout,
           StoreServer server,
-          const HasEnded& has_ended)
+          const HasEnded& has_ended,
+          const Waiting& waiting)
       : store_(store),
         rank_(rank),
         world_size_(world_size),
@@ -95,6 +96,7 @@ class Meeting {
         timeout_(timeout),
         server_(server),
         has_ended_(has_ended),
+        waiting_(waiting),
         may_begin_again_(server == StoreServer::kLauncher) {}
 
   int64_t run() {
@@ -161,7 +163,10 @@ class Meeting {
     while (!is_said(what, deadline)) {
       const auto ended = has_ended_ ? missing(has_ended_) : std::vector<std::string>();
       if (!ended.empty()) return say(what, concat(kEnded, '\n', join(ended, ", ")));
-      if (Clock::now() < deadline) continue;
+      if (Clock::now() < deadline) {
+        if (waiting_.say && Clock::now() >= came_ + waiting_.after) tell_waiting(deadline);
+        continue;
+      }
       const auto late = missing([](int64_t) { return true; });
       const double seconds = static_cast<double>(timeout_.count()) / 1000.0;
       return say(what, concat(kLate, '\n', join(late, ", "), '\n', seconds, " s"));
@@ -172,6 +177,7 @@ class Meeting {
   /// False when it is time to look around.
   bool is_said(const char* what, Clock::time_point deadline) {
     if (has_ended_) return is_seen(what, std::min(deadline, Clock::now() + kLookAround));
+    if (waiting_.say) return is_seen(what, std::min(deadline, came_ + waiting_.after));
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     try {
       store_.wait({key(what)}, std::max(left, std::chrono::milliseconds(1)));
@@ -180,9 +186,25 @@ class Meeting {
       throw;
     } catch (const Error&) {
       throw;
-    } catch (const std::exception&) {
+    } catch (const std::exception&) {  // its time is over, unless it is not
+      if (Clock::now() + std::chrono::milliseconds(50) < deadline) throw;
       return false;
     }
+  }
+
+  void tell_waiting(Clock::time_point deadline) {
+    const auto late = missing([](int64_t) { return true; });
+    const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - Clock::now());
+    if (!late.empty())
+      waiting_.say(concat("waiting for ",
+                          late.size() == 1 ? "rank " : "ranks ",
+                          join(late, ", "),
+                          " of ",
+                          world_size_,
+                          " to come, for ",
+                          left.count(),
+                          " s more at most; look at what the launcher there says"));
+    waiting_.say = nullptr;
   }
 
   /// By asking again and again, the more seldom the longer this rank has waited: of a wait that is over
@@ -270,6 +292,7 @@ class Meeting {
   const std::chrono::milliseconds timeout_;
   const StoreServer server_;
   const HasEnded& has_ended_;
+  Waiting waiting_;  // for nobody once it has heard
   const Clock::time_point came_ = Clock::now();
   /// What is in the way may be an earlier attempt's; not after a round that was begun now.
   bool may_begin_again_;
@@ -278,7 +301,10 @@ class Meeting {
 
 }  // namespace
 
-JobCard job_card(const RankEnv& env, const std::string& program, const std::string& key) {
+JobCard job_card(const RankEnv& env,
+                 const std::string& program,
+                 const std::string& key,
+                 const std::string& backend) {
   const diagnose::ProcessId process = diagnose::this_process();
   const bool several = env.group_world_size > 1;  // 1 may mean that nobody said so
   JobCard card{
@@ -294,6 +320,7 @@ JobCard job_card(const RankEnv& env, const std::string& program, const std::stri
                 {"the world size", std::to_string(env.world_size)},
                 {"the program", program},
                 {std::string(kJobKeyEnv), key.empty() ? "not set" : "one with the print " + key}}};
+  if (!backend.empty()) card.facts.emplace_back("the backend", backend);
   if (several)
     card.facts.emplace_back("the number of machines", std::to_string(env.group_world_size));
   return card;
@@ -311,8 +338,9 @@ std::string difference(const JobCard& first, const JobCard& other) {
   return join(parts, "; ");
 }
 
-std::string program_name() {
-  return process_environment("MUSTER_PROGRAM").value_or(::program_invocation_short_name);
+std::string program_name(const std::string& own) {
+  return process_environment("MUSTER_PROGRAM")
+      .value_or(own.empty() ? ::program_invocation_short_name : own);
 }
 
 int64_t meet(c10d::Store& store,
@@ -321,13 +349,14 @@ int64_t meet(c10d::Store& store,
              const JobCard& card,
              std::chrono::milliseconds timeout,
              StoreServer server,
-             const HasEnded& has_ended) {
+             const HasEnded& has_ended,
+             const Waiting& waiting) {
   const auto cause = [](const std::exception& error) {
     const std::string what = error.what();
     return what.substr(0, what.find('\n'));
   };
   try {
-    return Meeting(store, rank, world_size, card, timeout, server, has_ended).run();
+    return Meeting(store, rank, world_size, card, timeout, server, has_ended, waiting).run();
   } catch (const Error&) {
     throw;
   } catch (const c10::DistNetworkError& lost) {

@@ -42,15 +42,18 @@ struct JobCard {
 };
 
 /// `program`: what it is called, without its folder. `key`: something that tells keys apart and does
-/// not give them away; empty without one.
-JobCard job_card(const RankEnv& env, const std::string& program, const std::string& key);
+/// not give them away; empty without one. `backend`: which the group shall have; empty: not compared.
+JobCard job_card(const RankEnv& env,
+                 const std::string& program,
+                 const std::string& key,
+                 const std::string& backend = "");
 
 /// Empty if the two are cards of one job, else their differences, with both values.
 std::string difference(const JobCard& first, const JobCard& other);
 
 /// What the ranks of this program call it when they compare: MUSTER_PROGRAM, for jobs of different
-/// programs that mean to meet, else the name under which it was started.
-std::string program_name();
+/// programs that mean to meet, else `own`, else the name under which it was started.
+std::string program_name(const std::string& own = "");
 
 /// Who serves the store of a meeting.
 enum class StoreServer {
@@ -61,6 +64,13 @@ enum class StoreServer {
 
 /// Whether the process of a rank is known to have ended; null where nothing is ever known.
 using HasEnded = std::function<bool(int64_t rank)>;
+
+/// Who hears, once, for whom or what this rank waits, when that takes long: a line of text, on the thread
+/// that waits.
+struct Waiting {
+  std::function<void(const std::string& text)> say;  ///< nobody, if it is null
+  std::chrono::milliseconds after = std::chrono::seconds(10);
+};
 
 /// Collective: returns once all ranks have come, with cards that fit, each of them once; the round in
 /// which they have. `store` is for this meeting alone. Throws a usage error on all ranks that have
@@ -73,6 +83,7 @@ int64_t meet(c10d::Store& store,
              const JobCard& card,
              std::chrono::milliseconds timeout,
              StoreServer server,
-             const HasEnded& has_ended = nullptr);
+             const HasEnded& has_ended = nullptr,
+             const Waiting& waiting = {});
 
 }  // namespace muster::distributed

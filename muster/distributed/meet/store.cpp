@@ -44,6 +44,9 @@ constexpr const char* kServedJob = "muster/serves";
 /// A process that has been in a group of the job knows that rank 0 was there: so long it looks for it,
 /// should it only be between two jobs of its own.
 constexpr auto kBetweenJobs = std::chrono::seconds(2);
+/// So often a server may go while it is asked whose it is: once for each job that ends there. More often
+/// it is no store.
+constexpr int kLosses = 8;
 
 AddressList resolve(const std::string& host, const std::string& port, int socket_type) {
   addrinfo wanted{};
@@ -138,29 +141,44 @@ bool wait_for_listener(
                                    "MASTER_PORT (--master-port)"});
 }
 
-StorePtr open_store(const RankEnv& env, bool serve, std::chrono::milliseconds timeout) {
+[[noreturn]] void refuse_store(const RankEnv& env,
+                               const char* what_failed,
+                               const std::exception& error) {
+  const std::string text = error.what();
+  throw environment_error(
+      {.refused =
+           concat("cannot ", what_failed, " the store at ", env.master_addr, ":", env.master_port),
+       .rule = text.substr(0, text.find('\n'))});
+}
+
+c10d::TCPStoreOptions store_options(const RankEnv& env, std::chrono::milliseconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(env.master_port);
-  options.isServer = serve;
   options.waitWorkers = false;
   options.timeout = timeout;
-  if (UniqueFd own = serve ? loopback_socket(env) : UniqueFd(); own)
+  return options;
+}
+
+StorePtr serve_store(const RankEnv& env, std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options = store_options(env, timeout);
+  options.isServer = true;
+  if (UniqueFd own = loopback_socket(env); own)
     options.masterListenFd = own.release();  // the server closes it
   try {
     return c10::make_intrusive<c10d::TCPStore>(env.master_addr, options);
   } catch (const std::exception& error) {
     const std::string text = error.what();
-    if (serve &&
-        (text.find("EADDRINUSE") != std::string::npos || text.find("in use") != std::string::npos))
+    if (text.find("EADDRINUSE") != std::string::npos || text.find("in use") != std::string::npos)
       refuse_port(env, "rank 0 serves the store of the job there");
-    throw environment_error({.refused = concat("cannot ",
-                                               serve ? "serve" : "reach",
-                                               " the store at ",
-                                               env.master_addr,
-                                               ":",
-                                               env.master_port),
-                             .rule = text.substr(0, text.find('\n'))});
+    refuse_store(env, "serve", error);
   }
+}
+
+/// Throws what c10d throws.
+StorePtr open_store(const RankEnv& env, Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  return c10::make_intrusive<c10d::TCPStore>(
+      env.master_addr, store_options(env, std::max(left, std::chrono::milliseconds(1))));
 }
 
 /// What this process has of the jobs that it takes part in; as a rule one, and one rank of it.
@@ -193,7 +211,7 @@ struct Jobs {
       at.server = nullptr;
     }
     if (!at.server) {
-      at.server = open_store(env, true, timeout);
+      at.server = serve_store(env, timeout);
       at.server->set(kServedJob, job);
     }
     at.job = job;
@@ -212,6 +230,11 @@ struct Jobs {
   bool was_in(const RankEnv& env, const std::string& job) {
     const std::lock_guard lock(mutex);
     return groups.contains(place_in(env, job));
+  }
+
+  bool is_empty() {
+    const std::lock_guard lock(mutex);
+    return groups.empty();
   }
 
   static std::string place_in(const RankEnv& env, const std::string& job) {
@@ -267,28 +290,72 @@ void await_end_of(const std::string& other, c10d::Store& store, Clock::time_poin
   }
 }
 
-StorePtr agents_store(const RankEnv& env, std::chrono::milliseconds timeout) {
-  if (!wait_for_listener(env.master_addr, env.master_port, Clock::now() + timeout))
-    refuse_silence(env);
-  return open_store(env, false, timeout);
+/// As wait_for_listener; tells `waiting` that it takes long.
+bool await_listener(
+    const RankEnv& env,
+    Clock::time_point deadline,
+    const Waiting& waiting,
+    const std::function<bool()>& is_over = [] { return false; }) {
+  const auto listens = [&](Clock::time_point until) {
+    return wait_for_listener(env.master_addr, env.master_port, until, is_over);
+  };
+  const auto patient = Clock::now() + waiting.after;
+  if (!waiting.say || patient >= deadline) return listens(deadline);
+  if (listens(patient)) return true;
+  if (is_over()) return false;
+  const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - Clock::now());
+  waiting.say(concat("no answer from rank 0 at ",
+                     Jobs::address_of(env),
+                     " yet; waiting for ",
+                     left.count(),
+                     " s more at most"));
+  return listens(deadline);
 }
 
-/// The store of this job: not one that rank 0 served for the job before.
-StorePtr reach_store(const RankEnv& env, const std::string& job, Clock::time_point deadline) {
+StorePtr agents_store(const RankEnv& env, Clock::time_point deadline, const Waiting& waiting) {
+  if (!await_listener(env, deadline, waiting)) refuse_silence(env);
+  try {
+    return open_store(env, deadline);
+  } catch (const std::exception& error) {
+    refuse_store(env, "reach", error);
+  }
+}
+
+/// Returns once something listens at the job's address.
+void await_rank_zero(const RankEnv& env,
+                     bool was_here,
+                     Clock::time_point deadline,
+                     const Waiting& waiting) {
+  const auto patience = was_here ? std::min(deadline, Clock::now() + kBetweenJobs) : deadline;
+  const auto is_over = [&] { return has_ended(env.master_port, 0); };
+  if (await_listener(env, patience, waiting, is_over)) return;
+  if (was_here || is_over()) refuse_end_of_rank_zero(env, was_here);
+  refuse_silence(env);
+}
+
+/// The store of this job: not one that rank 0 served for the job before, which may go at any moment, also
+/// while it is asked.
+StorePtr reach_store(const RankEnv& env,
+                     const std::string& job,
+                     Clock::time_point deadline,
+                     const Waiting& waiting) {
   Jobs& jobs = Jobs::of_process();
   const bool was_here = jobs.was_in(env, job);
+  int losses = 0;
   while (true) {
-    const auto patience = was_here ? std::min(deadline, Clock::now() + kBetweenJobs) : deadline;
-    const auto is_over = [&] { return has_ended(env.master_port, 0); };
-    if (!wait_for_listener(env.master_addr, env.master_port, patience, is_over)) {
-      if (was_here || is_over()) refuse_end_of_rank_zero(env, was_here);
-      refuse_silence(env);
+    await_rank_zero(env, was_here, deadline, waiting);
+    try {
+      const StorePtr store = open_store(env, deadline);
+      const std::string served = store->compareSet(kServedJob, std::string(), std::string());
+      if (served.empty() || served == job || !jobs.was_in(env, served)) return store;
+      await_end_of(served, *store, deadline);
+    } catch (const c10::DistNetworkError& lost) {
+      if (++losses == kLosses || Clock::now() >= deadline) refuse_store(env, "reach", lost);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      refuse_store(env, "reach", error);
     }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    const StorePtr store = open_store(env, false, std::max(left, std::chrono::milliseconds(1)));
-    const std::string served = store->compareSet(kServedJob, std::string(), std::string());
-    if (served.empty() || served == job || !jobs.was_in(env, served)) return store;
-    await_end_of(served, *store, deadline);
   }
 }
 
@@ -304,15 +371,18 @@ bool is_of_one_launcher(const RankEnv& env) {
 StorePtr connect_store(const RankEnv& env,
                        std::chrono::milliseconds timeout,
                        const std::string& key_text,
-                       const std::string& program) {
+                       const std::string& program,
+                       const Waiting& waiting,
+                       const std::string& backend) {
   std::optional<JobKey> key;
   if (!key_text.empty()) key = JobKey::parse(key_text);
   const bool serves = env.rank == 0 && !env.use_agent_store;
+  const auto deadline = Clock::now() + timeout;
   const std::string mark = key ? shortened(key->tag("job")) : "";
   const std::string job = concat(env.run_id, '/', mark);
   const StorePtr open = serves                ? Jobs::of_process().serve(env, job, timeout)
-                        : env.use_agent_store ? agents_store(env, timeout)
-                                              : reach_store(env, job, Clock::now() + timeout);
+                        : env.use_agent_store ? agents_store(env, deadline, waiting)
+                                              : reach_store(env, job, deadline, waiting);
   open->setTimeout(timeout);
   const std::string print = key ? shortened(key->tag("print")) : "";
   StorePtr sealed = open;
@@ -329,12 +399,13 @@ StorePtr connect_store(const RankEnv& env,
   const int64_t round = meet(*prefixed(concat(meeting, "/meeting/", group), by_key ? sealed : open),
                              env.rank,
                              env.world_size,
-                             job_card(env, program, print),
+                             job_card(env, program, print, backend),
                              timeout,
                              serves                ? StoreServer::kThisProcess
                              : env.use_agent_store ? StoreServer::kLauncher
                                                    : StoreServer::kRankZero,
-                             ends);
+                             ends,
+                             waiting);
   return prefixed(concat("muster/", env.run_id, '/', round, '/', mark, '/', group), sealed);
 }
 
@@ -343,6 +414,16 @@ void attend_as(const RankEnv& env, const std::string& program, std::chrono::mill
     connect_store(env, patience, process_environment(kJobKeyEnv).value_or(""), program);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kUsage) throw;
+  }
+}
+
+void end_before_meeting(const std::string& why, std::chrono::milliseconds patience) {
+  try {
+    const std::optional<RankEnv> env = rank_env_from();
+    if (!env || env->group_world_size == 1 || !Jobs::of_process().is_empty()) return;
+    attend_as(*env, concat(program_name(), ", which has ended: ", why), patience);
+  } catch (const std::exception&) {
+    // They have heard it, or none of them can be reached.
   }
 }
 

@@ -39,18 +39,26 @@ namespace muster::distributed {
 /// in use, nothing answers within `timeout`, or not all ranks come, which those are told who come
 /// later; usage error on all ranks if they
 /// belong to different jobs, or one was started twice. `key`: the job's, in its text; empty: none.
-/// `program`: what is started, which is compared.
+/// `program`: what is started, and `backend`, if not empty: which are compared. `waiting`: as for meet(), also of rank 0's silence.
 c10::intrusive_ptr<c10d::Store> connect_store(
     const RankEnv& env,
     std::chrono::milliseconds timeout,
     const std::string& key = process_environment(kJobKeyEnv).value_or(""),
-    const std::string& program = program_name());
+    const std::string& program = program_name(),
+    const Waiting& waiting = {},
+    const std::string& backend = "");
 
 /// For a rank that makes no group, but explains what it would do, say, as `program`: whoever comes to
 /// the meeting of the next group of its job as something else hears so at once, instead of waiting
 /// for this rank, and this throws a usage error then. Nobody else may have come within `patience`:
 /// nothing happens. Waits no longer than that.
 void attend_as(const RankEnv& env, const std::string& program, std::chrono::milliseconds patience);
+
+/// For a rank that ends with an error before it has come to a meeting: the ranks of other machines, which
+/// would wait for it, end with `why`, as by attend_as. Nothing if this process has come to one, or has no
+/// ranks on other machines: of those of its own the launcher says what has become. Throws nothing.
+void end_before_meeting(const std::string& why,
+                        std::chrono::milliseconds patience = std::chrono::seconds(3));
 
 /// The address of this machine from which `remote` is reached: "127.0.0.1" for a local one. No
 /// packet is sent. Throws an environment error if `remote` cannot be resolved or reached by any

@@ -90,6 +90,7 @@ class HeartbeatStore::Beat {
       mine = diagnose::peer_state_of(*s_.recorder, s_.fast() ? diagnose::kMaxBriefs : kCalmOps);
       mine.ended = s_.stopping;
       mine.threw = s_.threw;
+      mine.why = s_.why;
       mine.told = s_.verdict.has_value();
       mine.beat = ++s_.beats;
       note_request(true);

@@ -31,10 +31,11 @@ HeartbeatStore::HeartbeatStore(c10::intrusive_ptr<c10d::Store> store,
 
 HeartbeatStore::~HeartbeatStore() { close(); }
 
-void HeartbeatStore::close(bool threw) {
+void HeartbeatStore::close(bool threw, const std::string& why) {
   std::unique_lock lock(shared_->mutex);
   if (std::exchange(shared_->stopping, true)) return;
   shared_->threw = threw;
+  shared_->why = why;
   shared_->bump();
   shared_->changed.wait_for(
       lock, kGoodbye + std::chrono::milliseconds(100), [&] { return shared_->finished; });

@@ -64,9 +64,10 @@ class HeartbeatStore {
   ~HeartbeatStore();
   HeartbeatStore(const HeartbeatStore&) = delete;
 
-  /// Tells the others that this rank has closed the group, and whether an exception made it, and
-  /// ends the thread. Does not wait for a store that hangs. The destructor does it, too.
-  void close(bool threw = false);
+  /// Tells the others that this rank has closed the group, and whether an exception made it, which
+  /// said `why` if that is known, and ends the thread. Does not wait for a store that hangs. The
+  /// destructor does it, too.
+  void close(bool threw = false, const std::string& why = "");
 
   /// On: beats five times as often, and reads all peers, a few each time (see pass()). What was
   /// read before it was switched on is not fresh (PeerView::is_fresh).
@@ -179,6 +180,7 @@ struct HeartbeatStore::Shared {
   int alarms_heard = 0;                    // beats that still run fast because of others' alarms
   std::optional<Clock::time_point> alarm;  // ours, since when
   bool lost = false, stopping = false, threw = false, finished = false;
+  std::string why;
 
   void bump() {
     ++common->version;

@@ -70,7 +70,12 @@ void Monitor::stop() {
   heartbeats_.wake();
   if (!std::exchange(started_, false)) return;
   loop_->remove(*this);
-  heartbeats_.close(threw_);
+  std::string why;
+  {
+    const std::lock_guard lock(mutex_);
+    why = why_;
+  }
+  heartbeats_.close(threw_, why);
 }
 
 double Monitor::age_s(const diagnose::OpRecord& op) {

@@ -163,6 +163,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   std::vector<Failure> failures_;
   std::string verdict_;
   std::atomic<bool> threw_ = false;  // this rank failed by itself
+  std::string why_;                  // what that said first; empty: unknown
   bool stopping_ = false;
   bool started_ = false;                      // of the thread that starts and stops it
   std::unordered_set<uint64_t> known_calls_;  // fingerprints

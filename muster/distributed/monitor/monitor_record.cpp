@@ -32,12 +32,13 @@ std::string write_json(const std::filesystem::path& file, const Json& json) {
   }
 }
 
+std::string head_line_of(const std::string& text) { return text.substr(0, text.find('\n')); }
+
 std::string own_verdict(int rank, const std::string& why) {
-  return concat(
-      "rank ",
-      rank,
-      " failed by itself: ",
-      why.empty() ? "an exception ended its part in the group" : why.substr(0, why.find('\n')));
+  return concat("rank ",
+                rank,
+                " failed by itself: ",
+                why.empty() ? "an exception ended its part in the group" : head_line_of(why));
 }
 
 /// Records of groups that an exception took down before anybody said what it was. Who makes another
@@ -150,6 +151,10 @@ void Monitor::hear_own_failures() {
 }
 
 void Monitor::failed_by_itself(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (why_.empty() && !has_failed()) why_ = head_line_of(why);
+  }
   threw_ = true;
   if (options_.flight_dir.empty()) return;
   const std::lock_guard lock(record_mutex_);

@@ -21,6 +21,7 @@ class MonitoredBackend : public DecoratedBackend {
   const std::shared_ptr<diagnose::FlightRecorder>& recorder() const { return monitor_->recorder(); }
   /// See Monitor. Where an exception drops the group, it comes by itself.
   void failed_by_itself(const std::string& why) { monitor_->failed_by_itself(why); }
+  bool has_failed() const { return monitor_->has_failed(); }
   void setTimeout(std::chrono::milliseconds timeout) override;
 
  protected:

@@ -34,15 +34,24 @@ constexpr auto kPlateauParams = with_timing<&PlateauOptions::timing>(
     param<&PlateauOptions::cooldown>("cooldown", "epochs after a change that are not counted"),
     param<&PlateauOptions::min_lr>("min_lr", "the lowest rate"),
     param<&PlateauOptions::eps>("eps", "a change by less is not made"),
-    param<&PlateauOptions::metric>("metric", "of the validation: loss or accuracy"),
+    param<&PlateauOptions::metric>("metric",
+                                   "of the validation: loss, accuracy, or another of the task"),
     param<&PlateauOptions::mode>("mode", "min, max, or auto: what the metric needs"));
+
+/// Whether less of it is better.
+bool falls(const ScheduleContext& context, const std::string& metric) {
+  for (const ScheduleMetric& own : context.metrics)
+    if (own.name == metric) return own.wants_less;
+  return true;  // the loss
+}
 
 class Plateau final : public Schedule {
  public:
   Plateau(const ScheduleContext& context, const PlateauOptions& options)
       : Schedule(options.timing, context, "lr schedule plateau"),
         options_(options),
-        wants_less_(options.mode == "auto" ? options.metric == "loss" : options.mode == "min"),
+        wants_less_(options.mode == "auto" ? falls(context, options.metric)
+                                           : options.mode == "min"),
         lr_(context.lr) {}
 
   std::string_view metric() const override { return options_.metric; }
@@ -112,12 +121,15 @@ std::unique_ptr<Schedule> make_plateau(const ScheduleContext& context, const Par
       [](const char* name, const std::string& value, const std::vector<std::string>& known) {
         if (std::find(known.begin(), known.end(), value) == known.end()) {
           throw usage_error({.refused = concat("lr schedule plateau parameter \"", name, "\""),
+                             .rule = join(known, " or "),
                              .value = '"' + value + '"',
                              .hint = suggestion(value, known)});
         }
       };
   one_of("threshold_mode", options.threshold_mode, {"rel", "abs"});
-  one_of("metric", options.metric, {"loss", "accuracy"});
+  std::vector<std::string> metrics{"loss"};
+  for (const ScheduleMetric& metric : context.metrics) metrics.push_back(metric.name);
+  one_of("metric", options.metric, metrics);
   one_of("mode", options.mode, {"auto", "min", "max"});
   one_of("unit", options.timing.unit, {"epoch"});
   if (!(options.factor > 0 && options.factor < 1) || options.patience < 0 || options.cooldown < 0 ||

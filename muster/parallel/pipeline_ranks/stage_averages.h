@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "muster/distributed/process_group.h"
 #include "muster/distributed/work.h"
 #include "muster/parallel/module/tensors.h"
+#include "muster/parallel/pipeline/micro_batches.h"
 
 namespace muster::parallel {
 

@@ -42,3 +42,11 @@ const CairoLibrary& cairo_library() {
 }
 
 }  // namespace muster::track
+
+#if defined(__clang__)
+#if __has_feature(address_sanitizer)
+// Cairo keeps patterns of fontconfig until the process ends, in places where LeakSanitizer does not look.
+extern "C" const char* __lsan_default_suppressions();  // NOLINT: its name
+extern "C" const char* __lsan_default_suppressions() { return "leak:libfontconfig"; }  // NOLINT
+#endif
+#endif

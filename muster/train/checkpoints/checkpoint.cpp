@@ -1,7 +1,9 @@
 #include "muster/train/checkpoints/checkpoint.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
@@ -45,6 +47,32 @@ fs::path without_slash(const fs::path& path) {
 
 std::string whole_hint(const fs::path& checkpoint) {
   return "the checkpoint before it is whole: --resume " + checkpoint.string();
+}
+
+std::string newest_hint(const fs::path& checkpoint) {
+  return "the newest that is whole: --resume " + checkpoint.string();
+}
+
+constexpr int64_t kNewest = INT64_MAX;
+
+/// A folder among a run's checkpoints, whole or not.
+bool is_among_checkpoints(const fs::path& path) {
+  return fs::is_directory(path) && step_of(without_slash(path)) && run_of(path);
+}
+
+/// "." and "../step-7" as well.
+int64_t absolute_step(const fs::path& folder) {
+  return step_of(fs::weakly_canonical(folder)).value_or(0);
+}
+
+/// The whole checkpoint that there is instead of a damaged one: the newest before it, else the newest.
+std::string hint_instead_of(const fs::path& damaged) {
+  const auto run = run_of(damaged);
+  if (!run) return "";
+  if (const auto before = checkpoint_before(*run, absolute_step(damaged)))
+    return whole_hint(*before);
+  const auto newest = checkpoint_before(*run, kNewest);
+  return newest ? newest_hint(*newest) : "";
 }
 
 /// The tensors of one file, which must be as state.json says.
@@ -252,22 +280,24 @@ std::optional<fs::path> checkpoint_before(const fs::path& output, int64_t step) 
 }
 
 fs::path find_checkpoint(const fs::path& path) {
-  if (fs::exists(path / "state.json")) return without_slash(path);
+  if (fs::exists(path / "state.json") || is_among_checkpoints(path)) return without_slash(path);
   if (!fs::exists(path / "latest")) {
     const auto owner = ProcessLock::holder_of(path / kRunLock);
+    const auto newest = checkpoint_before(path, kNewest);
     throw usage_error(
         {.refused = "nothing to resume in " + path.string(),
          .rule = "a run's folder has a file `latest`, a checkpoint a file state.json",
          .value = owner ? concat(text_of(*owner), " trains there, and has saved nothing yet") : "",
-         .hint = owner ? "wait for its first checkpoint"
-                       : "name the folder that an earlier run got as --output"});
+         .hint = newest  ? newest_hint(*newest)
+                 : owner ? "wait for its first checkpoint"
+                         : "name the folder that an earlier run got as --output"});
   }
   if (const auto step = step_named_by(path / "latest")) return checkpoint_folder(path, *step);
-  const auto newest = checkpoint_before(path, INT64_MAX);
+  const auto newest = checkpoint_before(path, kNewest);
   throw usage_error({.refused = concat((path / "latest").string(), " cannot be used"),
                      .rule = "it must name a folder step-N",
                      .value = concat('"', trim(read_file(path / "latest")), '"'),
-                     .hint = newest ? whole_hint(*newest) : ""});
+                     .hint = newest ? newest_hint(*newest) : ""});
 }
 
 Checkpoint load_checkpoint(const fs::path& path) {
@@ -276,10 +306,30 @@ Checkpoint load_checkpoint(const fs::path& path) {
     return read_checkpoint(folder);
   } catch (const Error& error) {
     ErrorText text = error.text();
-    const auto run = run_of(folder);
-    const auto before = run ? checkpoint_before(*run, step_of(folder).value_or(0)) : std::nullopt;
-    if (before) text.hint = whole_hint(*before);
+    if (std::string hint = hint_instead_of(folder); !hint.empty()) text.hint = std::move(hint);
     throw Error(error.kind(), text);
+  }
+}
+
+FoundCheckpoint find_whole(const fs::path& output) {
+  const auto instead = [&](const fs::path& whole, const std::string& why) {
+    return FoundCheckpoint{
+        .checkpoint = read_checkpoint(whole),
+        .remark = concat(why, ": --resume auto takes the newest that is whole, ", whole.string())};
+  };
+  if (!fs::exists(output / "latest")) {
+    const auto newest = checkpoint_before(output, kNewest);
+    if (!newest) return {};
+    return instead(*newest, concat(output.string(), " has checkpoints and no file `latest`"));
+  }
+  try {
+    return {.checkpoint = read_checkpoint(find_checkpoint(output))};
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUsage) throw;  // what cannot be read now is perhaps whole
+    const int64_t latest = step_named_by(output / "latest").value_or(kNewest);
+    const auto before = checkpoint_before(output, latest);
+    if (!before) return {.checkpoint = load_checkpoint(output)};
+    return instead(*before, concat(error.text().refused, ": ", error.text().rule));
   }
 }
 

@@ -56,13 +56,23 @@ std::filesystem::path write_checkpoint(const std::filesystem::path& output,
 /// missing, cut, altered, or under another step's name.
 Checkpoint read_checkpoint(const std::filesystem::path& folder);
 
-/// The folder to resume from: `path` itself if it is a checkpoint, else what its `latest` names.
-/// Throws a usage error.
+/// The folder to resume from: `path` itself if it is a checkpoint, whole or not, else what its
+/// `latest` names. Throws a usage error, whose hint names the newest whole checkpoint, if there is one.
 std::filesystem::path find_checkpoint(const std::filesystem::path& path);
 
 /// The checkpoint to resume from, read. Throws a usage error; if the checkpoint is damaged, the
-/// hint names the newest one before it that is whole.
+/// hint names the newest one before it that is whole, else the newest one.
 Checkpoint load_checkpoint(const std::filesystem::path& path);
+
+struct FoundCheckpoint {
+  std::optional<Checkpoint> checkpoint;  ///< none: there is nothing whole to go on from
+  std::string remark;                    ///< why it is not what `latest` names; else empty
+};
+
+/// What --resume auto goes on from: what `latest` names, or if that is damaged the newest whole one
+/// before it, or without `latest` the newest whole one. Throws as load_checkpoint() where `latest` is
+/// and nothing before it is whole.
+FoundCheckpoint find_whole(const std::filesystem::path& output);
 
 /// The folder of the run that the checkpoint belongs to: PATH of PATH/checkpoints/NAME. Nothing for
 /// one that lies elsewhere (a copy, say).

@@ -185,7 +185,7 @@ AskedClassifier ask_classifier(const AskOptions& said,
   const DatasetPtr samples = wanted_split(said.split, wanted, plan);
   check_fits(wanted, samples->spec(), seen);
   if (wanted.is_own) note_content(said.split, plan, samples, asked.notes);
-  check_same_samples(*samples, wanted.data, group);
+  check_same_samples(*samples, "--data " + wanted.data, group);
 
   const data::DataSpec spec =
       data::transformed_spec(*samples, data::parse_transforms(plan.options.train_transform));

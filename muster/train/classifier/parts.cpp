@@ -11,6 +11,22 @@
 
 namespace muster::train {
 
+namespace {
+
+/// What does not fit in the last layer alone has a flag of the program.
+void load_all_weights(models::Classifier& model, const tensor::NamedTensorList& weights) {
+  try {
+    models::load_weights(model, weights);
+  } catch (const Error& error) {
+    ErrorText text = error.text();
+    if (text.hint.find("load_weights_but_head") == std::string::npos) throw;
+    text.hint = "weights of other classes: --head new draws the last layer anew";
+    throw Error(error.kind(), text);
+  }
+}
+
+}  // namespace
+
 std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan, bool is_resumed) {
   std::shared_ptr<models::Classifier> model =
       models::make_model(plan.model_name, plan.model_shape, plan.model_params);
@@ -19,7 +35,7 @@ std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan, bo
   if (plan.options.head == "new") {
     models::load_weights_but_head(*model, weights);
   } else {
-    models::load_weights(*model, weights);
+    load_all_weights(*model, weights);
   }
   return model;
 }

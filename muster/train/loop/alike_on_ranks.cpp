@@ -60,7 +60,9 @@ void check_same_start(const std::string& key,
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (key_of(all[rank]) == key_of(all[0])) continue;
     throw usage_error(
-        {.refused = resume ? "--resume" : "--data",
+        {.refused = resume                             ? "--resume"
+                    : plan.record.contains("data_dir") ? "--data"
+                                                       : "the data of the ranks",
          .rule = "all ranks go on from one checkpoint and train on the same data",
          .value =
              concat("rank 0 has ", words_of(all[0]), ", rank ", rank, " has ", words_of(all[rank])),

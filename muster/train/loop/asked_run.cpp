@@ -39,7 +39,7 @@ void check_same_samples(const data::Dataset& samples,
       samples.size(), " samples (fingerprint ", formats::crc32_text(samples.fingerprint()), ')'));
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
-    throw usage_error({.refused = "--data " + data,
+    throw usage_error({.refused = data,
                        .rule = "all ranks see the same samples",
                        .value = concat("rank 0 has ", all[0], ", rank ", rank, " has ", all[rank]),
                        .hint = "one copy of the data for each machine"});

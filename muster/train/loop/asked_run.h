@@ -20,7 +20,7 @@ namespace muster::train {
 void check_batch_size(const AskOptions& ask);
 
 /// Throws a usage error, the same on all ranks, unless all have the same samples; `data` is what they
-/// are called. Collective.
+/// are called: "--data mnist". Collective.
 void check_same_samples(const data::Dataset& samples,
                         const std::string& data,
                         const distributed::ProcessGroup& group);

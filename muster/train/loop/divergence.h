@@ -10,6 +10,7 @@
 #include "muster/distributed/process_group.h"
 #include "muster/train/checkpoints/model_state.h"
 #include "muster/train/loop/messages.h"
+#include "muster/train/metrics/meter.h"
 #include "muster/train/plan/callbacks.h"
 #include "muster/train/record/run_log.h"
 #include "muster/train/task/evaluation.h"
@@ -50,8 +51,12 @@ class Divergence {
   /// step no loss comes. Collective.
   void check_weights(const tensor::NamedTensorList& own, const Where& where) const;
 
-  /// Ends the run if the loss of an evaluation, the same on all ranks, is not finite.
-  void check_loss(const Evaluation& seen, const std::string& what, const Where& where) const;
+  /// Ends the run if a metric of the task, in the sums of all ranks of a step, is NaN.
+  void check_metrics(const Meter& sums, const Where& where) const;
+
+  /// Ends the run if an evaluation's loss is not finite, or a metric of the task is NaN, or that by
+  /// which epochs are judged not finite: the same on all ranks.
+  void check_evaluation(const Evaluation& seen, Phase phase, const Where& where) const;
 
  private:
   const FitPlan& plan_;

@@ -15,6 +15,7 @@
 #include "muster/train/loop/out_of_memory.h"
 #include "muster/train/loop/rank_device.h"
 #include "muster/train/loop/task_parts.h"
+#include "muster/train/loop/task_words.h"
 #include "muster/train/task/step.h"
 
 namespace muster::train {
@@ -80,7 +81,16 @@ Evaluation evaluate(Task& task,
   const int64_t samples = dataset->size();
   const c10::Device device = options.device.value_or(device_of(*task.module()));
   StepSums own(std::make_shared<const std::vector<Metric>>(task.metrics()), device);
-  task.begin_evaluation(options.phase, dataset->spec());
+  const auto of_task = [&](std::string_view what, const auto& work) {
+    try {
+      return work();
+    } catch (...) {
+      const std::string name = task.name();
+      rethrow_of_task(group,
+                      {.task = name, .what = what, .when = when_of(options.phase, options.step)});
+    }
+  };
+  of_task("begin_evaluation", [&] { task.begin_evaluation(options.phase, dataset->spec()); });
   // The order is nobody's business here, so data that has a cheap one is read in that.
   const auto ranks_per_replica = static_cast<int>(options.ranks_per_replica);
   const int replicas = group.world_size() / ranks_per_replica;
@@ -108,7 +118,9 @@ Evaluation evaluate(Task& task,
     return with_memory_words(
         device, "in an evaluation", smaller_by(options.batch_size_flag), action);
   };
-  const auto pass = [&](const data::Batch& piece) { return task.evaluate_step(piece, context); };
+  const auto pass = [&](const data::Batch& piece) {
+    return of_task("evaluate_step", [&] { return task.evaluate_step(piece, context); });
+  };
   /// Of batches on the device.
   const auto weight = [&](const data::Batch& piece) {
     return weight_of(task, task.has_own_weights() ? on_host(piece) : piece);
@@ -120,17 +132,20 @@ Evaluation evaluate(Task& task,
       return action();
     });
   };
-  while (const auto next = in_words([&] { return batches.next(); })) {
+  const auto next_batch = [&] { return of_task("the samples", [&] { return batches.next(); }); };
+  while (const auto next = in_words(next_batch)) {
     const std::vector<WeighedResult> seen =
         guarded(next->batch, [&]() -> std::vector<WeighedResult> {
           if (sharded == nullptr) return {{pass(next->batch), weight_of(task, next->on_host())}};
           return sharded->evaluate({.batch = next->batch, .pass = pass, .weight = weight});
         });
     --left;
-    for (const auto& [result, of_result] : seen) {
-      check_result(task, result, /*trains=*/false);
-      add_to(own, task, result, of_result);
-    }
+    of_task("evaluate_step", [&] {
+      for (const auto& [result, of_result] : seen) {
+        check_result(task, result, /*trains=*/false);
+        add_to(own, task, result, of_result);
+      }
+    });
     shown.after_batch(own);
   }
   for (; left > 0; --left) {

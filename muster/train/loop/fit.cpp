@@ -15,6 +15,7 @@
 #include "muster/train/loop/lr_find.h"
 #include "muster/train/loop/messages.h"
 #include "muster/train/loop/out_of_memory.h"
+#include "muster/train/loop/resolve.h"
 #include "muster/train/loop/run_start.h"
 #include "muster/train/loop/task_parts.h"
 #include "muster/train/loop/training.h"
@@ -64,10 +65,6 @@ Trainer::Trainer(const TaskMaker& make_task,
       data_({.train = data.train,
              .validation = first_batches(data.validation, plan, plan.options.limit_val_batches),
              .test = first_batches(data.test, plan, plan.options.limit_test_batches)}),
-      schedule_(optim::make_schedule(plan.options.lr_schedule,
-                                     {.lr = plan.lr,
-                                      .total_steps = plan.schedule_steps,
-                                      .total_epochs = plan.schedule_epochs})),
       best_({.patience = plan.options.patience,
              .min_delta = plan.options.min_delta,
              .wants_less = plan.monitor_falls}),
@@ -78,6 +75,7 @@ Trainer::Trainer(const TaskMaker& make_task,
   batches_.trace(timeline_.device_spans(), [this] { timeline_.batch_arrived(); });
   begin_on_rank(plan, group, resume);
   this->make_task(make_task);
+  schedule_ = optim::make_schedule(plan.options.lr_schedule, schedule_context(plan, *metrics_));
   if (resume) {
     check_task(*task_, *resume);  // first: another task has other data, too
     check_same_data(plan, *resume);
@@ -112,7 +110,7 @@ StepContext Trainer::context(Phase phase, size_t part) const {
 }
 
 void Trainer::make_task(const TaskMaker& make) {
-  task_ = make_seeded(make, plan_.options.seed);
+  task_ = of_task("the task's maker", [&] { return make_seeded(make, plan_.options.seed); });
   module_ = task_->module();
   metrics_ = std::make_shared<const std::vector<Metric>>(task_->metrics());
   check_task_on_ranks(*task_, group_);
@@ -217,8 +215,10 @@ std::function<StepResult()> Trainer::example_step(size_t part, int64_t samples) 
   std::vector<int64_t> indices(static_cast<size_t>(std::min(samples, data_.train->size())));
   std::iota(indices.begin(), indices.end(), 0);
   groups_->train_mode();
-  return [this, part, batch = batches_.place(data_.train->get(indices))] {
-    return task_->train_step(batch, context(Phase::kTrain, part));
+  const data::Batch batch = of_task("the samples", [&] { return data_.train->get(indices); });
+  return [this, part, batch = batches_.place(batch)] {
+    return of_task("train_step",
+                   [&] { return task_->train_step(batch, context(Phase::kTrain, part)); });
   };
 }
 
@@ -231,7 +231,10 @@ void Trainer::rehearse() {
     if (!strategy.wants_rehearsal()) continue;
     const data::Batch batch = batches_.place(stand_in_batch(*data_.train));
     const auto turn = turn_of(part);
-    drop_step(strategy, [&] { return task_->train_step(batch, context(Phase::kTrain, part)); });
+    drop_step(strategy, [&] {
+      return of_task("train_step",
+                     [&] { return task_->train_step(batch, context(Phase::kTrain, part)); });
+    });
   }
 }
 

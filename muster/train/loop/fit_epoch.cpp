@@ -89,7 +89,7 @@ Metrics Trainer::validate() {
   check_weights();
   const Evaluation seen = evaluate_split(data_.validation, Phase::kValidate);
   log_.evaluated("validate", position_, seen.metrics);
-  divergence_.check_loss(seen, "the validation loss", here());
+  divergence_.check_evaluation(seen, Phase::kValidate, here());
   log_.note(epoch_line(plan_, position_, epoch_meter_.metrics(), seen.metrics, scaler()));
   if (best_.after_epoch(seen.metrics[plan_.monitored])) best_step_ = position_.step;
   validated_ = position_.step;
@@ -169,7 +169,7 @@ void Trainer::test(FitResult& result) {
   if (plan_.options.test_weights == "best") load_best();
   result.test = evaluate_split(data_.test, Phase::kTest);
   log_.evaluated("test", position_, result.test.metrics);
-  divergence_.check_loss(result.test, "the test loss", here());
+  divergence_.check_evaluation(result.test, Phase::kTest, here());
 }
 
 }  // namespace muster::train::detail

@@ -21,6 +21,7 @@ void Trainer::hear(size_t keep) {
           in(*step),
           {.what = "the loss", .value = concat(ranks, " of ", group_.world_size(), " ranks")});
     }
+    if (!searches_lr_) divergence_.check_metrics(step_report_->sum(), in(*step));
     step->sum.add(step_report_->sum());
     stop_wished_ = stop_wished_ || step_report_->stop();
     if (--step->answers_due == 0) record_heard();

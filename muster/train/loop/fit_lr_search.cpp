@@ -38,7 +38,9 @@ FitPlan with_lr(const FitPlan& plan, const LrFound& found) {
   FitPlan out = plan;
   out.lr = found.lr();
   out.options.lr = out.lr;
+  out.options.lr.found_by = plan.options.lr.search;
   out.record["lr"] = out.lr;
+  out.record[kFoundBy] = out.options.lr.found_by;
   out.explained +=
       explained_line("found", concat("learning rate ", shortest(out.lr), ", by --lr find"));
   return out;
@@ -73,6 +75,7 @@ std::optional<LrFound> Trainer::search_lr(const LrSearchOptions& options) {
                        .hint = "give --lr a number"});
   }
   LrSearch search(options);
+  searches_lr_ = true;
   bool some_made = false;
   schedule_ = std::make_unique<SearchedRate>(search);
   groups_->train_mode();
@@ -128,9 +131,14 @@ std::optional<FittedLr> find_lr(const TaskMaker& make_task,
 
 FitPlan with_lr_of(const FitPlan& plan, const Checkpoint& checkpoint) {
   FitPlan out = plan;
-  out.lr = checkpoint.plan.value("lr", plan.lr);
-  out.options.lr = out.lr;
+  if (!checkpoint.plan.contains("lr")) {  // of a plan that nobody recorded
+    out.options.lr = plan.lr;
+    return out;
+  }
+  out.options.lr = kept_rate(checkpoint.plan, plan.options.lr.search);
+  out.lr = *out.options.lr.value;
   out.record["lr"] = out.lr;
+  out.record[kFoundBy] = out.options.lr.found_by;
   return out;
 }
 

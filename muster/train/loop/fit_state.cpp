@@ -123,7 +123,9 @@ void Trainer::load_average(const Checkpoint& checkpoint) {
     throw usage_error({.refused = "--ema-decay",
                        .rule = "a run that averages its weights does so from its start",
                        .value = "the checkpoint has no averages",
-                       .hint = "begin a new run with --weights"});
+                       .hint = plan_.record.contains("weights")  // not a task of one's own
+                                   ? "begin a new run with --weights"
+                                   : "leave --ema-decay away, or begin a new run"});
   }
   const Json record = checkpoint.loop.value("ema", Json::object());
   ema_->load(saved->second, record.value("updates", int64_t{1}));

@@ -57,13 +57,14 @@ double Trainer::factor_of(double weight, double of_all) const {
 /// This rank's share of the next batch.
 Trainer::Share Trainer::next_share() {
   timeline_.begin(diagnose::Phase::kDataWait);
-  std::optional<data::ArrivedBatch> next = batches_.next();
+  std::optional<data::ArrivedBatch> next = of_task("the samples", [&] { return batches_.next(); });
   if (!next) {
     if (!stand_in_) stand_in_ = batches_.place(stand_in_batch(*data_.train));
     return {.batch = *stand_in_, .is_stand_in = true};
   }
-  if (log_.wants_images()) log_.images(task_->images(next->on_host()), position_);
-  const double weight = weight_of(*task_, next->on_host());
+  if (log_.wants_images())
+    log_.images(of_task("images", [&] { return task_->images(next->on_host()); }), position_);
+  const double weight = of_task("weight", [&] { return weight_of(*task_, next->on_host()); });
   return {.batch = std::move(next->batch), .weight = weight};
 }
 
@@ -150,11 +151,16 @@ void Trainer::backward(size_t index, const Share& share, bool last, StepSums& su
                                                 /*counts=*/!share.is_stand_in);
       std::optional<tensor::UnitCallScope> units;
       if (checkpoints_) units.emplace(*checkpoints_);
-      result = part.strategy().forward(
-          [&] { return task_->train_step(share.batch, context(Phase::kTrain, index)); });
+      result = part.strategy().forward([&] {
+        return of_task("train_step", [&] {
+          return task_->train_step(share.batch, context(Phase::kTrain, index));
+        });
+      });
     }
-    check_result(*task_, result, /*trains=*/true);
-    if (share.weight > 0) add_to(sums, *task_, result, share.weight);
+    of_task("train_step", [&] {
+      check_result(*task_, result, /*trains=*/true);
+      if (share.weight > 0) add_to(sums, *task_, result, share.weight);
+    });
     if (last) post(index, sums);
     timeline_.begin(diagnose::Phase::kBackward);
     part.scaler().scale(share.factor == 1 ? result.loss : result.loss * share.factor).backward();
@@ -172,9 +178,11 @@ void Trainer::backward_in_pieces(size_t index, const Share& share, StepSums& sum
   timeline_.end();
   const double started = std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
   const auto pass = [&](const data::Batch& piece) {
-    StepResult result = task_->train_step(piece, context(Phase::kTrain, index));
-    check_result(*task_, result, /*trains=*/true);
-    return result;
+    return of_task("train_step", [&] {
+      StepResult result = task_->train_step(piece, context(Phase::kTrain, index));
+      check_result(*task_, result, /*trains=*/true);
+      return result;
+    });
   };
   const auto weight = [&](const data::Batch& piece) {
     return weight_of(*task_, task_->has_own_weights() ? on_host(piece) : piece);
@@ -193,9 +201,10 @@ void Trainer::backward_in_pieces(size_t index, const Share& share, StepSums& sum
                                         .step = position_.step});
   mark_stages(part.strategy().last_spans(), started);
   if (share.weight == 0) return;
-  for (const auto& [result, of_piece] : seen) {
-    if (of_piece > 0) add_to(sums, *task_, result, of_piece);
-  }
+  of_task("train_step", [&] {
+    for (const auto& [result, of_piece] : seen)
+      if (of_piece > 0) add_to(sums, *task_, result, of_piece);
+  });
 }
 
 /// What a rank of a pipeline did since `started_s`, and how long it waited for others in between.

@@ -27,7 +27,8 @@ std::optional<FittedLr> find_lr(const TaskMaker& make_task,
                                 const distributed::ProcessGroup& group,
                                 const FitCallbacks& callbacks);
 
-/// The plan with the rate that a run's start has found: a resumed run searches for none.
+/// The plan with the rate that a run's start has found: a resumed run searches for none. Throws as
+/// kept_rate().
 FitPlan with_lr_of(const FitPlan& plan, const Checkpoint& checkpoint);
 
 /// The callbacks, which also write the search into the run's folder as soon as it is the run's. `lr`

@@ -55,6 +55,11 @@ Error not_finite_error(const FitPlan& plan,
                        int64_t last_saved,
                        const NotFinite& found) {
   const bool is_half = plan.precision.kind == Precision::kFloat16Mixed;
+  const std::string smaller =
+      concat("try a smaller --lr (now ",
+             shortest(lr),
+             ") or --gradient-clip-val 1",
+             is_half ? ", or --precision bf16-mixed, which has float32's range" : "");
   // Behind an epoch's last step the position is already that of the next one.
   const bool epoch_is_over = found.after && position.samples == 0;
   return environment_error(
@@ -68,10 +73,8 @@ Error not_finite_error(const FitPlan& plan,
                          ")"),
        .rule = "training goes on only with finite numbers",
        .value = found.value,
-       .hint = concat("try a smaller --lr (now ",
-                      shortest(lr),
-                      ") or --gradient-clip-val 1",
-                      is_half ? ", or --precision bf16-mixed, which has float32's range; " : "; ",
+       .hint = concat(found.hint.empty() ? smaller : found.hint,
+                      "; ",
                       last_saved >= 0 ? concat("the checkpoint of step ", last_saved, " is intact")
                                       : "no checkpoint was written yet")});
 }

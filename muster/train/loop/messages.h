@@ -29,6 +29,7 @@ struct NotFinite {
   std::string what;    ///< "the loss"
   std::string value;   ///< what was seen: "1 of 2 ranks"
   bool after = false;  ///< seen when the step of `position` was made; else in the step behind it
+  std::string hint;    ///< instead of a smaller rate
 };
 
 /// The run has diverged, at that learning rate. `last_saved`: step of the newest checkpoint; -1:

@@ -1,6 +1,8 @@
 #include "muster/train/loop/predict.h"
 
 #include <algorithm>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include <ATen/ops/arange.h>
@@ -15,6 +17,7 @@
 #include "muster/train/loop/evaluation_mode.h"
 #include "muster/train/loop/out_of_memory.h"
 #include "muster/train/loop/rank_device.h"
+#include "muster/train/loop/task_words.h"
 #include "muster/train/task/step.h"
 
 namespace muster::train {
@@ -65,6 +68,15 @@ void check_form(const Task& task, const std::string& form, const std::string& fi
                      .value = form});
 }
 
+/// Samples of each forward. A product of matrices computes rows in blocks, and rounds those behind the
+/// last whole block otherwise: what is said of a sample would hang on its place in the batch, which is
+/// another one on another number of ranks. Small batches, asked for where memory is short, stay small.
+int64_t rows_per_forward(int64_t batch_size, int64_t samples) {
+  constexpr int64_t kBlock = 16;
+  if (batch_size < kBlock) return batch_size;
+  return (std::min(batch_size, samples) + kBlock - 1) / kBlock * kBlock;
+}
+
 /// The batch with its last sample again and again, up to so many.
 data::Batch filled(data::Batch batch, int64_t samples) {
   const int64_t own = batch.size();
@@ -106,10 +118,21 @@ void predict(Task& task,
     return with_memory_words(
         device, "in a prediction", smaller_by(options.batch_size_flag), action);
   };
+  const auto of_task = [&](std::string_view what, const auto& work) {
+    return in_words([&] {
+      try {
+        return work();
+      } catch (...) {
+        const std::string name = task.name();
+        rethrow_of_task(group, {.task = name, .what = what, .when = "prediction"});
+      }
+    });
+  };
   data::DeviceBatches batches(device);
   batches.cast_floats(input_dtype_of(*task.module()));
+  const data::Batch one = of_task("the samples", [&] { return dataset->get(some); });
   const tensor::NamedTensorList example =
-      in_words([&] { return answers(batches.place(dataset->get(some))); });
+      of_task("predict_step", [&] { return answers(batches.place(one)); });
   const std::string form = form_of(example);
   for (const std::string& other : group.all_gather_text(form)) check_form(task, other, form);
 
@@ -119,15 +142,17 @@ void predict(Task& task,
       std::make_unique<data::ExactCoverSampler>(
           samples, data::ExactCoverSamplerOptions{.world_size = ranks, .rank = group.rank()}));
   batches.begin(loader.epoch(0));
-  const int64_t per_forward = std::min(options.batch_size, samples);
+  const int64_t per_forward = rows_per_forward(options.batch_size, samples);
   for (int64_t first = 0; first < samples;) {
     const int64_t here = std::min(options.batch_size * ranks, samples - first);
     const int64_t rows = (here + ranks - 1) / ranks;  // of the ranks that have most
-    const auto next = in_words([&] { return batches.next(); });
+    const auto next = of_task("the samples", [&] { return batches.next(); });
     const data::Batch* const batch = next ? &next->batch : nullptr;
     tensor::NamedTensorList own;
-    if (batch != nullptr)
-      own = in_words([&] { return answers(fills ? filled(*batch, per_forward) : *batch); });
+    if (batch != nullptr) {
+      own = of_task("predict_step",
+                    [&] { return answers(fills ? filled(*batch, per_forward) : *batch); });
+    }
     if (batch != nullptr) check_form(task, form_of(own), form);
     PredictedRows all{.first = first};
     for (size_t i = 0; i < example.size(); ++i) {

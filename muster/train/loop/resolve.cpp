@@ -32,15 +32,15 @@ void check_validation(const FitOptions& options, const FitNumbers& numbers) {
   }
   const bool plateau = numbers.schedule_name == "plateau";
   if (options.patience == 0 && options.test_weights == "last" && !plateau && interval == 0) return;
-  const char* none =
-      numbers.validation_samples > 0 ? "--limit-val-batches" : "--validation-samples";
+  const bool limited = numbers.validation_samples > 0;
   throw usage_error({.refused = options.patience > 0             ? "--patience"
                                 : options.test_weights == "best" ? "--test-weights best"
                                 : interval > 0                   ? "--val-check-interval"
                                                                  : "--lr-schedule plateau",
                      .rule = "it is decided by the validation samples",
-                     .value = concat(none, " 0"),
-                     .hint = concat("leave ", none, " away, or give some")});
+                     .value = limited ? "--limit-val-batches 0" : "none are held out",
+                     .hint = limited ? "leave --limit-val-batches away, or give some"
+                                     : "hold out some of the training samples"});
 }
 
 /// See Note [Fast dev run].
@@ -144,6 +144,11 @@ void resolve_strategy(FitOptions& options, FitNumbers& numbers, const Surroundin
 
 /// Steps and samples of an epoch, and of the run.
 void count_steps(const FitOptions& options, FitNumbers& numbers) {
+  if (numbers.train_samples == 0) {
+    throw usage_error({.refused = "the data to train on",
+                       .rule = "at least one sample",
+                       .value = "none"});
+  }
   numbers.samples_per_step = options.batch_size * options.accumulate_grad_batches;
   numbers.samples_per_epoch = numbers.train_samples;
   if (options.drop_last) numbers.samples_per_epoch -= numbers.train_samples % options.batch_size;
@@ -188,17 +193,16 @@ void resolve_monitor(const FitOptions& options,
 }
 
 /// Names and numbers that would else be refused when the output folder exists already.
-void check_parts(const FitOptions& options, const FitNumbers& numbers) {
+void check_parts(const FitOptions& options,
+                 const FitNumbers& numbers,
+                 const std::vector<Metric>& metrics) {
   check_param_names(strategies().at(numbers.strategy_name).params,
                     numbers.strategy_params,
                     concat("strategy ", numbers.strategy_name));
   strategies().at(numbers.strategy_name).check(options, numbers, numbers.strategy_params);
   detail::check_comm_hook(options, numbers);
   optim::optimizers().at(numbers.optimizer_name).make({}, numbers.lr, numbers.optimizer_params);
-  optim::make_schedule(options.lr_schedule,
-                       {.lr = numbers.lr,
-                        .total_steps = numbers.schedule_steps,
-                        .total_epochs = numbers.schedule_epochs});
+  optim::make_schedule(options.lr_schedule, schedule_context(numbers, metrics));
 }
 
 }  // namespace
@@ -218,6 +222,17 @@ Placement place_asked(const AskOptions& said, const Surroundings& around) {
                 .local_rank = around.local_rank,
                 .local_world_size = around.local_world_size,
                 .kinds = around.kinds});
+}
+
+optim::ScheduleContext schedule_context(const FitNumbers& numbers,
+                                        const std::vector<Metric>& metrics) {
+  optim::ScheduleContext context{.lr = numbers.lr,
+                                 .total_steps = numbers.schedule_steps,
+                                 .total_epochs = numbers.schedule_epochs,
+                                 .metrics = {}};
+  for (const Metric& metric : metrics)
+    context.metrics.push_back({.name = metric.name, .wants_less = metric.wants_less});
+  return context;
 }
 
 FitNumbers resolve_fit(FitOptions& options,
@@ -250,7 +265,7 @@ FitNumbers resolve_fit(FitOptions& options,
     options.lr = {};
   }
   numbers.lr = options.lr.value.value_or(optim::optimizers().at(numbers.optimizer_name).default_lr);
-  if (options.lr.search.empty()) options.lr = numbers.lr;
+  if (options.lr.search.empty()) options.lr.value = numbers.lr;
   resolve_monitor(options, metrics, numbers);
   numbers.batch_per_rank =
       share_of_batch(options.batch_size, numbers.world_size / numbers.ranks_per_replica);
@@ -268,7 +283,7 @@ FitNumbers resolve_fit(FitOptions& options,
   const int64_t threads =
       around.intraop_threads > 0 ? around.intraop_threads : at::get_num_threads();
   numbers.intraop_threads = std::max<int64_t>(1, threads / std::max<int64_t>(1, numbers.threads));
-  check_parts(options, numbers);
+  check_parts(options, numbers, metrics);
   if (options.comm_hook != "none" && numbers.world_size == 1)
     numbers.remarks.push_back(
         concat("--comm-hook ", options.comm_hook, ": one rank has nothing to send"));

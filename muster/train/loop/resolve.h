@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "muster/base/rank_env.h"
+#include "muster/optim/schedule.h"
 #include "muster/tensor/device/device_kinds.h"
 #include "muster/train/metrics/metric.h"
 #include "muster/train/plan/ask_options.h"
@@ -33,11 +34,16 @@ Surroundings surroundings_of(const std::optional<RankEnv>& env,
 /// place().
 Placement place_asked(const AskOptions& said, const Surroundings& around);
 
+/// What the run's learning-rate schedule knows of it.
+optim::ScheduleContext schedule_context(const FitNumbers& numbers,
+                                        const std::vector<Metric>& metrics);
+
 /// Replaces auto and -1 in `options`, and counts. Throws a usage error, by the name of the flag, for
 /// an unknown name, a number out of range, a batch size that the ranks cannot share equally, a
-/// metric to monitor that is not among `metrics`, what validation samples must decide where there
-/// are none, or a strategy that is not for these surroundings. `auto` is single on one rank, ddp on
-/// more, and dp where --devices is said. Opens the kind of device that --device means; see place().
+/// metric to monitor, or for a schedule, that is not among `metrics`, what validation samples must
+/// decide where there are none, or a strategy that is not for these surroundings. `auto` is single on
+/// one rank, ddp on more, and dp where --devices is said. Opens the kind of device that --device
+/// means; see place().
 FitNumbers resolve_fit(FitOptions& options,
                        const Surroundings& around,
                        const SplitFacts& splits,

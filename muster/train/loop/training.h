@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <c10/core/DeviceGuard.h>
@@ -25,6 +26,7 @@
 #include "muster/train/loop/rank_device.h"
 #include "muster/train/loop/step_report.h"
 #include "muster/train/loop/step_timeline.h"
+#include "muster/train/loop/task_words.h"
 #include "muster/train/loop/trained_part.h"
 #include "muster/train/loop/weight_average.h"
 #include "muster/train/metrics/meter.h"
@@ -96,6 +98,17 @@ class Trainer {
   void drop_step(Strategy& strategy, const std::function<StepResult()>& pass);
   void restore(const Checkpoint& checkpoint);
   tensor::NamedTensorList whole_parameters();
+  /// work(), which is code of the task's own; see rethrow_of_task().
+  template <class Work>
+  auto of_task(std::string_view what, const Work& work) const {
+    try {
+      return work();
+    } catch (...) {
+      const std::string name = task_ ? task_->name() : "";
+      rethrow_of_task(group_,
+                      {.task = name, .what = what, .when = when_of(Phase::kTrain, position_.step)});
+    }
+  }
   Step train_epoch();
   void train_step();
   Share next_share();
@@ -189,10 +202,11 @@ class Trainer {
   std::optional<double> gradient_norm_;  // of the last step that is recorded
   std::optional<data::Batch> stand_in_;
   bool stop_wished_ = false;
-  bool step_made_ = false;  // by some part: not left out by its loss scale
-  int64_t best_step_ = -1;  // after which the best validation was
-  int64_t validated_ = -1;  // after which this process made the newest one
-  Metrics validation_;      // that one
+  bool searches_lr_ = false;  // by the loss alone: a metric that is NaN is the run's to tell
+  bool step_made_ = false;    // by some part: not left out by its loss scale
+  int64_t best_step_ = -1;    // after which the best validation was
+  int64_t validated_ = -1;    // after which this process made the newest one
+  Metrics validation_;        // that one
   int64_t last_saved_ = -1;
   int64_t started_after_ = 0;  // the step that this process goes on from
   int64_t checked_ = -1;       // the step whose weights are known to be finite

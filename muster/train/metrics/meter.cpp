@@ -1,6 +1,7 @@
 #include "muster/train/metrics/meter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "muster/base/json.h"
@@ -9,9 +10,16 @@ namespace muster::train {
 namespace {
 
 constexpr double kNone = -std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 bool is_extreme(const Metric& metric) {
   return metric.reduce == Reduce::kMin || metric.reduce == Reduce::kMax;
+}
+
+/// NaN where one of them is, as at::minimum and at::maximum have it.
+double extreme_of(Reduce reduce, double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) return kNan;
+  return reduce == Reduce::kMin ? std::min(a, b) : std::max(a, b);
 }
 
 }  // namespace
@@ -20,14 +28,11 @@ Meter::Meter(List metrics) : list_(std::move(metrics)), sums_(list_->size()) {}
 
 void Meter::add(size_t metric, double value, double weight) {
   Sum& sum = sums_.at(metric);
-  const Reduce reduce = (*list_)[metric].reduce;
-  const bool is_first = sum.weight == 0;
-  if (reduce == Reduce::kMin) {
-    sum.value = is_first ? value : std::min(sum.value, value);
-  } else if (reduce == Reduce::kMax) {
-    sum.value = is_first ? value : std::max(sum.value, value);
-  } else {
+  if (weight == 0) return;
+  if (!is_extreme((*list_)[metric])) {
     sum.value += value;
+  } else {
+    sum.value = sum.weight == 0 ? value : extreme_of((*list_)[metric].reduce, sum.value, value);
   }
   sum.weight += weight;
 }
@@ -53,10 +58,17 @@ Metrics Meter::metrics() const {
   return out;
 }
 
+std::optional<size_t> Meter::first_nan() const {
+  for (size_t i = 0; i < sums_.size(); ++i)
+    if (std::isnan(sums_[i].value)) return i;
+  return std::nullopt;
+}
+
 std::vector<double> Meter::sums() const {
   std::vector<double> out{loss_sum_, weight_};
   for (size_t i = 0; i < sums_.size(); ++i) {
-    out.push_back(is_extreme((*list_)[i]) ? 0 : sums_[i].value);
+    const double value = sums_[i].value;
+    out.push_back(is_extreme((*list_)[i]) && !std::isnan(value) ? 0 : value);
     out.push_back(sums_[i].weight);
   }
   return out;
@@ -66,7 +78,7 @@ std::vector<double> Meter::maxima() const {
   std::vector<double> out;
   for (size_t i = 0; i < sums_.size(); ++i) {
     const bool falls = (*list_)[i].reduce == Reduce::kMin;
-    const bool has = is_extreme((*list_)[i]) && sums_[i].weight > 0;
+    const bool has = is_extreme((*list_)[i]) && sums_[i].weight > 0 && !std::isnan(sums_[i].value);
     out.push_back(!has ? kNone : falls ? -sums_[i].value : sums_[i].value);
   }
   return out;
@@ -79,9 +91,10 @@ void Meter::take(const double* sums, const double* maxima) {
   weight_ = sums[1];
   for (size_t i = 0; i < sums_.size(); ++i) {
     const Metric& metric = (*list_)[i];
-    sums_[i].value = !is_extreme(metric)             ? sums[kOwnSums + 2 * i]
-                     : metric.reduce == Reduce::kMin ? -maxima[i]
-                                                     : maxima[i];
+    const double sum = sums[kOwnSums + 2 * i];
+    sums_[i].value = !is_extreme(metric) || std::isnan(sum) ? sum
+                     : metric.reduce == Reduce::kMin        ? -maxima[i]
+                                                            : maxima[i];
     sums_[i].weight = sums[kOwnSums + 2 * i + 1];
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -19,8 +20,11 @@ class Meter {
   Meter() : Meter(std::make_shared<const std::vector<Metric>>()) {}
   explicit Meter(List metrics);
 
+  // What has the weight 0 is of nothing, and adds nothing, whatever number stands there.
+
   /// A batch's loss, a mean over `weight` samples.
   void add_loss(double mean, double weight) {
+    if (weight == 0) return;
     loss_sum_ += mean * weight;
     weight_ += weight;
   }
@@ -37,11 +41,14 @@ class Meter {
   double loss() const { return weight_ > 0 ? loss_sum_ / weight_ : 0; }
   /// The loss and each metric that was added for any batch; nothing for an empty meter.
   Metrics metrics() const;
+  /// The number in the list of the first metric that is NaN, as it is as soon as one batch's is.
+  std::optional<size_t> first_nan() const;
   const std::vector<Metric>& list() const { return *list_; }
   const List& shared_list() const { return list_; }
 
   // For the exchange between ranks: what is added up, and what the greatest is taken of (a least
-  // value as its negative).
+  // value as its negative). What is no number is told by the sums, also of an extreme: who takes the
+  // greatest of several passes over NaN, or not.
   static constexpr size_t kOwnSums = 2;
   std::vector<double> sums() const;    ///< loss, weight, and two per metric
   std::vector<double> maxima() const;  ///< one per metric; -infinity where there is none

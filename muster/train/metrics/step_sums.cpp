@@ -5,10 +5,12 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/isnan.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
@@ -31,6 +33,7 @@ StepSums::StepSums(Meter::List metrics, c10::Device device)
     : device_(device), host_(std::move(metrics)), values_(host_.list().size()) {}
 
 void StepSums::add_loss(const at::Tensor& mean, double weight) {
+  if (weight == 0) return;
   if (device_.is_cpu()) return host_.add_loss(mean.item<double>(), weight);
   const c10::NoGradGuard no_grad;
   const at::Tensor sum = mean.to(device_, at::kDouble).reshape(c10::IntArrayRef{}) * weight;
@@ -39,6 +42,7 @@ void StepSums::add_loss(const at::Tensor& mean, double weight) {
 }
 
 void StepSums::add(size_t metric, const at::Tensor& value, double weight) {
+  if (weight == 0) return;
   if (device_.is_cpu()) return host_.add(metric, value.item<double>(), weight);
   const c10::NoGradGuard no_grad;
   at::Tensor& sum = values_.at(metric);
@@ -61,8 +65,12 @@ at::Tensor StepSums::values() const {
 
 at::Tensor StepSums::sums() const {
   std::vector<at::Tensor> added{loss()};
-  for (size_t i = 0; i < values_.size(); ++i)
-    added.push_back(values_[i].defined() && !has_extreme(list()[i]) ? values_[i] : zero());
+  for (size_t i = 0; i < values_.size(); ++i) {
+    const at::Tensor& value = values_[i];
+    added.push_back(!value.defined()          ? zero()
+                    : !has_extreme(list()[i]) ? value
+                                              : at::where(at::isnan(value), value, zero()));
+  }
   at::Tensor all = at::tensor(host_.sums(), at::kDouble).to(device_, /*non_blocking=*/true);
   all.view({-1, 2}).select(1, 0).copy_(at::stack(added));  // a weight behind each
   return all;

@@ -21,7 +21,8 @@ class StepSums {
  public:
   StepSums(Meter::List metrics, c10::Device device);
 
-  /// A batch's loss, a scalar mean over `weight` samples.
+  /// A batch's loss, a scalar mean over `weight` samples. As in a Meter, what has the weight 0 adds
+  /// nothing.
   void add_loss(const at::Tensor& mean, double weight);
   /// A batch's value of the metric with that number in the list, a scalar.
   void add(size_t metric, const at::Tensor& value, double weight);
@@ -38,7 +39,8 @@ class StepSums {
   // Of an accelerator:
   at::Tensor loss() const;    ///< the sum // [] float64
   at::Tensor values() const;  ///< the loss, and each metric; 0 where there is none // [1 + metrics]
-  /// As Meter::sums() and maxima(), there. The metrics whose extremes count are 0 in the first.
+  /// As Meter::sums() and maxima(), there. The metrics whose extremes count are 0 in the first, or
+  /// NaN.
   at::Tensor sums() const;
   at::Tensor maxima() const;
   /// The whole Meter: these weights, with values() that are on the host now.

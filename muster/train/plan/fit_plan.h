@@ -98,6 +98,13 @@ inline constexpr std::string_view kOfOnePlace[] = {
 void take_over(const Json& plan, const std::vector<std::string>& said, TrainOptions& options);
 void take_over(const Json& plan, const std::vector<std::string>& said, FitOptions& options);
 
+/// Of a plan that is a record: the search that found its rate, LearningRate::found_by.
+inline constexpr const char* kFoundBy = "lr_search";
+
+/// The rate that a run has from its checkpoint's plan, where no number is said. `search`: the one that is
+/// asked for now, or "". Throws a usage error for one of a run that began without.
+LearningRate kept_rate(const Json& plan, const std::string& search);
+
 /// Lines for --explain, from the optimizer on; `loss` is what is known of it.
 std::string explain(const FitOptions& options, const FitNumbers& plan, const std::string& loss);
 /// One such line.

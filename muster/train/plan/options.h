@@ -22,18 +22,23 @@ struct LearningRate {
   LearningRate(double rate) : value(rate) {}  // NOLINT(google-explicit-constructor): it is a number
 
   std::optional<double> value;
-  std::string search;  ///< "find", "find:steps=50"; empty: none
+  std::string search;    ///< "find", "find:steps=50"; empty: none
+  std::string found_by;  ///< of `value`: the search that found it when the run began; empty: none
 
   /// Takes a text that asks for a search; false for another.
   bool take_word(std::string_view text) {
     if (!is_lr_search(text)) return false;
     value.reset();
+    found_by.clear();
     search = text;
     return true;
   }
   const std::string& word() const { return search; }
 
-  bool operator==(const LearningRate&) const = default;
+  /// What is asked for; not how the number came about.
+  bool operator==(const LearningRate& other) const {
+    return value == other.value && search == other.search;
+  }
 };
 
 /// How any task is trained. Names that take parameters are written name:key=value,key=value.

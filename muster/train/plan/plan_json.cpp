@@ -43,6 +43,7 @@ Json options_json(const Options& options) {
     const std::string name(info.name);
     json[name] = json_of(value);
   });
+  if (!options.lr.found_by.empty()) json[kFoundBy] = options.lr.found_by;
   return json;
 }
 
@@ -61,7 +62,6 @@ void take_options(const Json& plan, const std::vector<std::string>& said, Option
       return;
     const bool is_said = std::find(said.begin(), said.end(), name) != said.end();
     bool is_free = info.on_resume == OnResume::kFree;
-    // What was found at the run's start is its rate.
     if constexpr (std::is_same_v<Value, LearningRate>) is_free = value.search.empty();
     if (is_said && is_free) return;
     if (!plan.contains(name)) {  // newer than the checkpoint, which was made with its default
@@ -76,7 +76,7 @@ void take_options(const Json& plan, const std::vector<std::string>& said, Option
       if (is_said && one_place(value) != one_place(before))
         differences.push_back(concat(name, " was ", shown(before), ", now ", shown(value)));
     } else if constexpr (std::is_same_v<Value, LearningRate>) {
-      before = plan.at(name).get<double>();
+      before = kept_rate(plan, is_said ? value.search : "");
     } else {
       before = plan.at(name).get<Value>();
       if (is_said && value != before)
@@ -93,6 +93,17 @@ void take_options(const Json& plan, const std::vector<std::string>& said, Option
 }
 
 }  // namespace
+
+LearningRate kept_rate(const Json& plan, const std::string& search) {
+  LearningRate before = plan.at("lr").get<double>();
+  before.found_by = plan.value(kFoundBy, "");
+  if (search.empty() || !before.found_by.empty()) return before;
+  throw usage_error({.refused = "--lr " + search,
+                     .rule = "it searches before a run's first step; a run that goes on keeps its "
+                             "rate, or gets a number",
+                     .value = concat("a run that began with ", shortest(*before.value)),
+                     .hint = "leave --lr away, give it a number, or begin a new run"});
+}
 
 Json to_json(const FitOptions& options, const FitNumbers& numbers) {
   Json json = options_json(options);

@@ -21,6 +21,7 @@
 #include "muster/train/loop/resolve.h"
 #include "muster/train/loop/task_parts.h"
 #include "muster/train/plan/fit_plan.h"
+#include "muster/train/program/as_rank.h"
 #include "muster/train/program/prediction_output.h"
 #include "muster/train/program/rows_csv.h"
 #include "muster/train/program/run_program.h"
@@ -117,8 +118,13 @@ int ask_task(const TaskAskLine& line,
   const Placement placed = place_asked(ask, around);
   const c10::Device device = placed.devices[0];
   const c10::OptionalDeviceGuard on_device(device);
-  const distributed::ProcessGroup group =
-      distributed::init_process_group({.backend = ask.backend, .device = device}, env);
+  const distributed::ProcessGroup group = distributed::init_process_group(
+      group_options(ask.backend,
+                    device,
+                    line.predicts ? "predict" : "evaluate",
+                    env,
+                    [&](const std::string& text) { console.note(text); }),
+      env);
   Checkpoint saved;  // on rank 0
   on_first_rank(group, [&] { saved = read_weights(ask.run, ask.weights); });
   const Json told = told_by_first(saved, group);
@@ -137,7 +143,7 @@ int ask_task(const TaskAskLine& line,
   for (const std::string& remark : placed.remarks)
     if (first) console.note(remark);
   if (first) note_other_content(record, ask.split, *samples, console);
-  check_same_samples(*samples, name, group);
+  check_same_samples(*samples, "the samples of " + name, group);
   load_asked(*task, device, told, std::move(saved), group);
   const auto [precision, params] = split_spec(trained.precision);
   const EvaluateOptions options =

@@ -25,6 +25,7 @@
 #include "muster/program/line/shell_word.h"
 #include "muster/train/loop/step_timeline.h"
 #include "muster/train/plan/placement.h"
+#include "muster/train/program/as_rank.h"
 #include "muster/train/program/stop_signals.h"
 #include "muster/train/program/trial.h"
 
@@ -50,18 +51,22 @@ std::optional<fs::path> named_output(const RunFlags& flags) {
 }
 
 /// Rank 0 owns a folder that is named before it reads there: nobody else writes into it from then
-/// on. `--resume auto` becomes the folder to go on with, or nothing.
-std::unique_ptr<RunFolder> resolve_resume(RunFlags& flags, bool is_owner) {
-  const bool is_auto = flags.resume == "auto";
-  if (is_auto && flags.output.empty()) {
+/// on.
+std::unique_ptr<RunFolder> own_folder(const RunFlags& flags, bool is_owner) {
+  if (flags.resume == "auto" && flags.output.empty()) {
     throw usage_error({.refused = "--resume auto",
                        .rule = "it goes on with what --output holds, so --output is named too"});
   }
   std::unique_ptr<RunFolder> owned;
   if (const auto output = named_output(flags); output && is_owner)
     owned = std::make_unique<RunFolder>(*output);
-  if (is_auto) flags.resume = fs::exists(flags.output / "latest") ? flags.output : fs::path();
   return owned;
+}
+
+FoundCheckpoint find_resumed(const RunFlags& flags) {
+  if (flags.resume.empty()) return {};
+  if (flags.resume == "auto") return find_whole(flags.output);
+  return {.checkpoint = load_checkpoint(flags.resume)};
 }
 
 /// A folder that is gone with this.
@@ -137,7 +142,12 @@ void note_start(const FitPlan& plan,
   if (plan.world_size > 1)
     say(concat("process group ", group.backend(), ": ", group.backend_reason()));
   for (const std::string& remark : plan.remarks) say(remark);
-  if (resume) say(concat("resuming after step ", resume->position.step));
+  if (!resume) return;
+  say(concat("resuming after step ", resume->position.step));
+  const LearningRate& lr = plan.options.lr;
+  if (!lr.found_by.empty())
+    say(concat(
+        "learning rate ", shortest(plan.lr), ", as --lr ", lr.found_by, " found it at the start"));
 }
 
 /// What kOfOnePlace say, by name.
@@ -167,7 +177,27 @@ std::string place_flags(const FitOptions& options) {
 void tell_other_machines(const std::optional<RankEnv>& env) {
   constexpr std::chrono::seconds kPatience(3);
   if (!env || env->group_world_size == 1) return;
-  distributed::attend_as(*env, distributed::program_name() + " --explain", kPatience);
+  distributed::attend_as(*env, distributed::program_name() + " train --explain", kPatience);
+}
+
+/// Rank 0's text, on all. Throws a usage error on all ranks unless all or none of them were asked for a
+/// trace, which they make together.
+std::string told_by_first(const std::string& text,
+                          const TraceOptions& trace,
+                          const distributed::ProcessGroup& group) {
+  const std::string asked =
+      trace.file.empty() ? "none" : concat("--trace, --trace-steps ", trace.steps);
+  const std::vector<std::string> all = group.all_gather_text(concat(asked, '\n', text));
+  const auto asked_by = [&](size_t rank) { return all[rank].substr(0, all[rank].find('\n')); };
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (asked_by(rank) == asked_by(0)) continue;
+    throw usage_error(
+        {.refused = "--trace",
+         .rule = "all ranks make the trace together",
+         .value = concat("rank 0 has ", asked_by(0), ", rank ", rank, " has ", asked_by(rank)),
+         .hint = "give every machine the same flags"});
+  }
+  return all[0].substr(all[0].find('\n') + 1);
 }
 
 /// What started this process as a rank, as words in front of its own: "muster run … -- ", or "".
@@ -198,12 +228,10 @@ ProgramEnd run_program(Program& program,
   const std::optional<RankEnv> env = rank_env_from();
   const bool first = !env || env->rank == 0;
   std::optional<ScratchFolder> scratch;  // before what holds it
-  auto owned = resolve_resume(flags, first && !flags.explain);
-  std::optional<Checkpoint> resume;
-  if (!flags.resume.empty()) {
-    resume = load_checkpoint(flags.resume);
-    program.take_over(resume->plan);
-  }
+  auto owned = own_folder(flags, first && !flags.explain);
+  const FoundCheckpoint found = find_resumed(flags);
+  const std::optional<Checkpoint>& resume = found.checkpoint;
+  if (resume) program.take_over(resume->plan);
   const FitPlan plan =
       program.plan({.world_size = env ? env->world_size : 1,
                     .local_world_size = env ? env->local_world_size : 1,
@@ -228,10 +256,11 @@ ProgramEnd run_program(Program& program,
 
   // Ranks that are threads have a group of their own; this process alone settles the rest.
   const distributed::ProcessGroup group = distributed::init_process_group(
-      {.backend = plan.options.backend, .device = plan.devices[0]}, env);
+      group_options(plan.options.backend, plan.devices[0], "train", env, voice.say), env);
   watch_stop_signals();  // from here on a signal means: save and stop; before, there is nothing to save
   // Told to all, so that they name the same folder in errors.
-  end.output = group.all_gather_text(owned ? owned->path().string() : "")[0];
+  end.output = told_by_first(owned ? owned->path().string() : "", trace, group);
+  if (first && !found.remark.empty()) voice.say(found.remark);
   if (first) note_start(plan, group, end.output, resume, voice.say);
   FitCallbacks callbacks{
       .progress = voice.progress,

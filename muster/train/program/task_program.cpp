@@ -12,11 +12,11 @@
 #include "muster/program/rank_failure.h"
 #include "muster/program/screen/reporter.h"
 #include "muster/train/loop/task_parts.h"
+#include "muster/train/program/as_rank.h"
 #include "muster/train/program/ask_flags.h"
 #include "muster/train/program/ask_task.h"
 #include "muster/train/program/run_program.h"
 #include "muster/train/program/task_flags.h"
-#include "muster/train/program/torch_words.h"
 
 namespace muster::train {
 namespace {
@@ -39,20 +39,24 @@ class OfTask final : public Program {
 
   const FitOptions& options() const override { return line_.options; }
   void take_over(const Json& record) override {
+    resumed_ = record;
+    if (!record.contains(kOwnFlags)) refuse_run("`muster train`");
     train::take_over(record, line_.said(), line_.options);
     take_own_values(record.value(kOwnFlags, Json::object()), line_.said(), own_);
   }
   void folder_ready(const std::filesystem::path& output, bool is_resumed) override {
     line_.keep_config(output / "config.toml", is_resumed, note_);
   }
-  FitPlan plan(const Surroundings& around, bool) override {
+  FitPlan plan(const Surroundings& around, bool is_resumed) override {
     parts_ = make_();
     FitPlan plan;
     plan.options = line_.options;
     // The task alone knows its metrics; of the loss alone one need not be made.
     std::vector<Metric> metrics;
-    if (plan.options.monitor != "validate_loss")
+    const bool has_plateau = plan.options.lr_schedule.find("metric=") != std::string::npos;
+    if (plan.options.monitor != "validate_loss" || has_plateau)
       metrics = make_seeded(parts_.task, plan.options.seed)->metrics();
+    if (is_resumed) check_is_own_run(plan.options.monitor, metrics);
     static_cast<FitNumbers&>(plan) =
         resolve_fit(plan.options, around, parts_.data.facts(), metrics);
     plan.title = name_;
@@ -75,7 +79,24 @@ class OfTask final : public Program {
   }
 
  private:
+  [[noreturn]] static void refuse_run(const std::string& of, const std::string& besides = "") {
+    throw usage_error(
+        {.refused = "--resume",
+         .rule = "a run goes on by the program that began it",
+         .value = concat("a run of ", of, besides),
+         .hint = concat("go on with it by ", of, ", or begin a new run in another folder")});
+  }
+
+  /// What another program's run was judged by this one's task may not have. Before that is refused.
+  void check_is_own_run(const std::string& monitor, const std::vector<Metric>& metrics) const {
+    const auto is_it = [&](const Metric& metric) { return monitor == "validate_" + metric.name; };
+    if (monitor == "validate_loss" || std::any_of(metrics.begin(), metrics.end(), is_it)) return;
+    if (resumed_.value("monitor", "") != monitor) return;  // said now
+    refuse_run(resumed_.value(kOwnProgram, "another program"), ", which watches " + monitor);
+  }
+
   std::string name_, program_;
+  Json resumed_;  // the record of the run that goes on
   TaskLine& line_;
   const std::vector<TaskProgram::Flag>& own_;
   const std::function<TaskParts()>& make_;
@@ -131,7 +152,7 @@ int TaskProgram::run(int argc, const char* const* argv, const std::function<Task
       return asks_run(behind) ? ask_run(words[0], behind, make, console)
                               : run_task(words[0], behind, make, console);
     };
-    const int code = in_torch_words(work);
+    const int code = as_rank(work);
     console.finish_out();
     return code;
   } catch (const Error& error) {

@@ -12,6 +12,14 @@
 
 namespace muster::train {
 
+inline constexpr const char* kOneDnnHint =
+    "on a virtual machine set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16; else take another --precision "
+    "(lstm has no float16)";
+
+inline bool is_of_one_dnn(const std::string& text) {
+  return text.find("could not create a primitive") != std::string::npos;
+}
+
 /// Runs a command: what LibTorch throws becomes an error of ours.
 template <class Command>
 int in_torch_words(Command&& command) {
@@ -20,15 +28,15 @@ int in_torch_words(Command&& command) {
   } catch (const c10::Error& error) {
     // Without its forty lines of addresses.
     throw environment_error({.refused = concat("LibTorch: ", error.what_without_backtrace())});
-  } catch (const Error&) {
-    throw;
+  } catch (const Error& error) {  // perhaps a task's, around it
+    if (!is_of_one_dnn(error.what()) || !error.text().hint.empty()) throw;
+    ErrorText text = error.text();
+    text.hint = kOneDnnHint;
+    throw Error(error.kind(), text);
   } catch (const std::exception& error) {
     const std::string text = error.what();
-    if (text.find("could not create a primitive") == std::string::npos) throw;
-    throw environment_error({.refused = "oneDNN: " + text,
-                             .hint =
-                                 "on a virtual machine set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16; "
-                                 "else take another --precision (lstm has no float16)"});
+    if (!is_of_one_dnn(text)) throw;
+    throw environment_error({.refused = "oneDNN: " + text, .hint = kOneDnnHint});
   }
 }
 

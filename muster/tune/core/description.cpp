@@ -1,5 +1,6 @@
 #include "muster/tune/core/description.h"
 
+#include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/space/space.h"
@@ -17,6 +18,43 @@ void add_space_lines(const std::vector<SpaceChange>& changes, std::vector<std::s
 
 }  // namespace
 
+namespace {
+
+constexpr const char *kObjectives = "objectives", *kConstraints = "constraints";
+
+/// The texts of a key that may be missing.
+std::vector<std::string> texts_of(const Json& description, const char* key) {
+  std::vector<std::string> texts;
+  if (!description.is_object() || !description.contains(key)) return texts;
+  for (const Json& text : description[key]) {
+    if (!text.is_string()) {
+      throw usage_error({.refused = concat(key, " of the study's description"),
+                         .rule = "they are texts",
+                         .hint = "the database was altered"});
+    }
+    texts.push_back(text.get<std::string>());
+  }
+  return texts;
+}
+
+}  // namespace
+
+void describe_goals(const Goals& goals, Json& description) {
+  for (const Objective& objective : goals.objectives)
+    description[kObjectives].push_back(objective_text(objective));
+  for (const Constraint& constraint : goals.constraints)
+    description[kConstraints].push_back(constraint_text(constraint));
+}
+
+Goals described_goals(const Json& description) {
+  Goals goals;
+  for (const std::string& text : texts_of(description, kObjectives))
+    goals.objectives.push_back(parse_objective(text, "the study's description"));
+  for (const std::string& text : texts_of(description, kConstraints))
+    goals.constraints.push_back(parse_constraint(text, "the study's description"));
+  return goals;
+}
+
 std::vector<std::string> describe_differences(const Json& stored, const Json& now) {
   std::vector<std::string> lines;
   for (const auto& [key, value] : now.items()) {
@@ -29,6 +67,11 @@ std::vector<std::string> describe_differences(const Json& stored, const Json& no
       lines.push_back(concat("- ", key, " = ", json_text(before)));
       lines.push_back(concat("+ ", key, " = ", json_text(value)));
     }
+  }
+  // Of these a study need not have any.
+  for (const char* key : {kObjectives, kConstraints}) {
+    if (stored.is_object() && stored.contains(key) && !now.contains(key))
+      lines.push_back(concat("- ", key, " = ", json_text(stored[key])));
   }
   return lines;
 }

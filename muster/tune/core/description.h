@@ -5,8 +5,16 @@
 #include <vector>
 
 #include "muster/base/json_fwd.h"
+#include "muster/tune/objective/objective.h"
 
 namespace muster::tune {
+
+/// Several objectives and constraints as a description holds them: texts, under "objectives" and
+/// "constraints"; no key for what there is not.
+void describe_goals(const Goals& goals, Json& description);
+
+/// The inverse. Throws a usage error for texts that are none.
+Goals described_goals(const Json& description);
 
 /// What a resumed study changed against its description (StudyCore::describe), one line each;
 /// empty: nothing that matters (num_samples, max_concurrent, budgets and resources may change).

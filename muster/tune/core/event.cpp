@@ -7,14 +7,16 @@
 namespace muster::tune {
 namespace {
 
-constexpr std::array<std::string_view, 8> kKinds = {"trial_added",
-                                                    "attempt_started",
-                                                    "reported",
-                                                    "attempt_ended",
-                                                    "tuner",
-                                                    "outside_trial",
-                                                    "checkpoint",
-                                                    "stop_ordered"};
+constexpr std::array<std::string_view, 10> kKinds = {"trial_added",
+                                                     "attempt_started",
+                                                     "reported",
+                                                     "attempt_ended",
+                                                     "tuner",
+                                                     "outside_trial",
+                                                     "checkpoint",
+                                                     "stop_ordered",
+                                                     "pause_ordered",
+                                                     "continue_ordered"};
 
 /// `,"key":"text"` unless the text is empty.
 void add_text(PayloadWriter& out, std::string_view key, std::string_view text) {
@@ -111,12 +113,17 @@ void write(PayloadWriter& out, const AttemptEnded& what) {
     out.number(what.retry_in_s);
   }
   if (what.ordered) out.raw(",\"ordered\":true");
+  if (what.by_user) out.raw(",\"by_user\":true");
 }
 
-void write(PayloadWriter& out, const StopOrdered& what) {
+void write_order(PayloadWriter& out, const std::string& reason) {
   out.raw("{\"reason\":");
-  out.text(what.reason);
+  out.text(reason);
 }
+
+void write(PayloadWriter& out, const StopOrdered& what) { write_order(out, what.reason); }
+void write(PayloadWriter& out, const PauseOrdered& what) { write_order(out, what.reason); }
+void write(PayloadWriter& out, const ContinueOrdered& what) { write_order(out, what.reason); }
 
 void write(PayloadWriter& out, const TunerNote& what) {
   out.raw("{\"text\":");
@@ -141,6 +148,14 @@ void write(PayloadWriter& out, const OutsideTrial& what) {
   out.number(what.metric);
   out.raw(",\"step\":");
   out.integer(what.step);
+  if (!what.results.empty()) {
+    out.raw(",\"results\":[");
+    add_list(out, what.results, [&](double x) { out.number(x); });
+    out.raw("]");
+  }
+  if (what.violation == 0) return;
+  out.raw(",\"violation\":");
+  out.number(what.violation);
 }
 
 void write(PayloadWriter& out, const CheckpointSaved& what) {

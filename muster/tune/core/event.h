@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "muster/tune/space/space.h"
 #include "muster/tune/trial/trial.h"
@@ -59,11 +60,22 @@ struct AttemptEnded {
   TrialState then = TrialState::kComplete;  ///< the trial's state from now on
   double retry_in_s = 0;                    ///< with then == kPending
   bool ordered = false;                     ///< a paused trial: the scheduler said so
+  bool by_user = false;  ///< a user stopped it, or paused it (Trial::held): not the scheduler
 };
 
 /// A trial is to end early, as somebody said who is not the scheduler: one that runs when its
 /// attempt ends.
 struct StopOrdered {
+  std::string reason;
+};
+
+/// A user wants the trial paused: it is when it has reported once more.
+struct PauseOrdered {
+  std::string reason;
+};
+
+/// A trial that a user had paused, or was about to, may go on.
+struct ContinueOrdered {
   std::string reason;
 };
 
@@ -84,6 +96,8 @@ struct OutsideTrial {
   TrialState state = TrialState::kComplete;  ///< kComplete, kPruned or kFailed
   double metric = 0;                         ///< its value; NaN: none
   int64_t step = 0;                          ///< of its last report; 0: none
+  std::vector<double> results = {};          ///< its values, if the study has several objectives
+  double violation = 0;                      ///< of its constraints, if the study has some
 };
 
 /// An attempt that repeats what one before has reported has come to a checkpoint: the trial goes on
@@ -105,12 +119,14 @@ struct Event {
                TunerNote,
                OutsideTrial,
                CheckpointSaved,
-               StopOrdered>
+               StopOrdered,
+               PauseOrdered,
+               ContinueOrdered>
       what;
 };
 
 /// "trial_added", "attempt_started", "reported", "attempt_ended", "tuner", "outside_trial",
-/// "checkpoint", "stop_ordered".
+/// "checkpoint", "stop_ordered", "pause_ordered", "continue_ordered".
 std::string_view kind_of(const Event& event);
 
 /// The event's own fields, without id, time, trial and kind. Doubles that JSON has not (NaN,

@@ -93,6 +93,7 @@ AttemptEnded read_ended(PayloadReader& in) {
   what.then = static_cast<TrialState>(in.word(kStateWords));
   if (in.skip(",\"retry_in_s\":")) what.retry_in_s = in.number();
   what.ordered = in.skip(",\"ordered\":true");
+  what.by_user = in.skip(",\"by_user\":true");
   return what;
 }
 
@@ -118,6 +119,8 @@ OutsideTrial read_outside(PayloadReader& in) {
   what.metric = in.number();
   in.expect(",\"step\":");
   what.step = in.integer();
+  if (in.skip(",\"results\":[")) read_list(in, "]", [&] { what.results.push_back(in.number()); });
+  if (in.skip(",\"violation\":")) what.violation = in.number();
   return what;
 }
 
@@ -131,7 +134,9 @@ CheckpointSaved read_saved(PayloadReader& in) {
   return what;
 }
 
-StopOrdered read_stop(PayloadReader& in) {
+/// A StopOrdered, PauseOrdered or ContinueOrdered.
+template <class Ordered>
+Ordered read_order(PayloadReader& in) {
   in.expect("{\"reason\":");
   return {.reason = in.text()};
 }
@@ -146,7 +151,9 @@ std::optional<What> read_what(PayloadReader& in, std::string_view kind) {
   if (kind == "tuner") return read_note(in);
   if (kind == "outside_trial") return read_outside(in);
   if (kind == "checkpoint") return read_saved(in);
-  if (kind == "stop_ordered") return read_stop(in);
+  if (kind == "stop_ordered") return read_order<StopOrdered>(in);
+  if (kind == "pause_ordered") return read_order<PauseOrdered>(in);
+  if (kind == "continue_ordered") return read_order<ContinueOrdered>(in);
   return std::nullopt;
 }
 

@@ -22,7 +22,7 @@ void KeptCheckpoints::add(const Event& event) {
   } else if (const auto* started = std::get_if<AttemptStarted>(&event.what)) {
     set_next(trials_[event.trial], started->from_checkpoint);
   } else if (const auto* ended = std::get_if<AttemptEnded>(&event.what)) {
-    if (is_over(ended->then)) set_next(trials_[event.trial], "");
+    if (is_over(ended->then)) end(trials_[event.trial]);
   }
 }
 
@@ -42,6 +42,12 @@ void KeptCheckpoints::set_next(OfTrial& trial, const std::string& path) {
   const std::string before = std::exchange(trial.next, path);
   use(path);
   release(before);
+}
+
+void KeptCheckpoints::end(OfTrial& trial) {
+  const bool is_own = std::ranges::find(trial.own, trial.next) != trial.own.end();
+  if (!trial.next.empty() && !is_own) add_own(trial, trial.next);
+  set_next(trial, "");
 }
 
 void KeptCheckpoints::use(const std::string& path) {

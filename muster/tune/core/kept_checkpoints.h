@@ -17,7 +17,8 @@ namespace muster::tune {
 // Note [Kept checkpoints]
 // Of each trial the newest `keep` checkpoints of its own are kept, also when it is over; and the one
 // from which a trial that is not over would go on now, be it another trial's: a donor's checkpoint
-// is pinned until who went on from it has one of its own. What is left follows from the log alone, so
+// is pinned until who went on from it has one of its own. A trial that is over before counts it as
+// its newest: it is the one that is shown as the trial's. What is left follows from the log alone, so
 // that whoever removes files after a kill comes to the same; it is removed when the events that
 // made it needless are stored, never before. Two reports may name one path: it is needed as
 // long as one of them is.
@@ -43,6 +44,7 @@ class KeptCheckpoints {
   };
 
   void add_own(OfTrial& trial, const std::string& path);
+  void end(OfTrial& trial);
   void set_next(OfTrial& trial, const std::string& path);
   void use(const std::string& path);
   void release(const std::string& path);

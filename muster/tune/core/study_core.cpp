@@ -6,11 +6,20 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/tune/core/study_state.h"
+#include "muster/tune/objective/domination.h"
 
 namespace muster::tune {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+/// In place of the searcher where nobody asks for trials.
+class Deaf final : public Searcher {
+ public:
+  Suggestion suggest(int64_t number, const Point& /*partial*/) override {
+    throw internal_error({.refused = concat("trial ", number, " of a study that suggests none")});
+  }
+};
 
 /// An object of the caller's own.
 template <class Make, class Context>
@@ -23,21 +32,58 @@ auto made(const Make& make,
   throw usage_error({.refused = concat(kind, ' ', name), .rule = "its function makes one"});
 }
 
+template <class Table, class Takes>
+std::string those_that(const Table& table, Takes takes) {
+  std::vector<std::string> names;
+  for (const auto* entry : table) {
+    if (takes(*entry)) names.emplace_back(entry->name);
+  }
+  return concat("these do not mind: ", join(names, ", "));
+}
+
+void check_searcher(const StudySpec& spec) {
+  if (spec.own_searcher || !spec.goals.any()) return;
+  const std::string name = parse_spec(spec.searcher).name;
+  if (searchers().at(name).takes_goals) return;
+  throw usage_error(
+      {.refused = concat("searcher ",
+                         name,
+                         spec.goals.several() ? " in a study of several objectives"
+                                              : " in a study with constraints"),
+       .rule = "it learns from one score alone",
+       .hint = those_that(searchers(), [](const auto& entry) { return entry.takes_goals; })});
+}
+
+void check_scheduler(const StudySpec& spec) {
+  if (spec.own_scheduler || !spec.goals.several()) return;
+  const std::string name = parse_spec(spec.scheduler).name;
+  if (schedulers().at(name).takes_several) return;
+  throw usage_error(
+      {.refused = concat("scheduler ", name, " in a study of several objectives"),
+       .rule = "it stops trials by one score",
+       .hint = those_that(schedulers(), [](const auto& entry) { return entry.takes_several; })});
+}
+
 }  // namespace
 
-StudyCore::Impl::Impl(const StudySpec& given)
+StudyCore::Impl::Impl(const StudySpec& given, bool suggests)
     : spec(given),
       has_functions(!spec.space.opaque().empty()),
       variants(spec),
       rules(spec),
       checkpoints(spec.keep_checkpoints),
-      searcher(spec.space, [this](const Space& space) { return searcher_in(space); }) {
+      searcher(spec.space, [&](const Space& space) {
+        std::unique_ptr<Searcher> made = searcher_in(space);  // also refuses what is wrong
+        if (!suggests) made = std::make_unique<Deaf>();
+        return made;
+      }) {
   const SchedulerContext of_scheduler{.seed = spec.seed,
                                       .mode = spec.mode,
                                       .metric = spec.metric,
                                       .space = spec.space,
                                       .planned_trials = variants.trials()};
   scheduler = located(spec, "scheduler", [&] {
+    check_scheduler(spec);
     return spec.own_scheduler ? made(spec.own_scheduler, of_scheduler, "scheduler", spec.scheduler)
                               : make_scheduler(spec.scheduler, of_scheduler);
   });
@@ -49,14 +95,17 @@ std::unique_ptr<Searcher> StudyCore::Impl::searcher_in(const Space& space) const
                                 .num_samples = variants.trials(),
                                 .mode = spec.mode,
                                 .metric = spec.metric,
+                                .objectives = spec.goals.objectives,
                                 .slots = spec.max_concurrent};
   return located(spec, "searcher", [&] {
+    check_searcher(spec);
     return spec.own_searcher ? made(spec.own_searcher, context, "searcher", spec.searcher)
                              : make_searcher(spec.searcher, context);
   });
 }
 
-StudyCore::StudyCore(const StudySpec& spec) : impl_(std::make_unique<Impl>(spec)) {}
+StudyCore::StudyCore(const StudySpec& spec, bool suggests)
+    : impl_(std::make_unique<Impl>(spec, suggests)) {}
 StudyCore::~StudyCore() = default;
 StudyCore::StudyCore(StudyCore&&) noexcept = default;
 StudyCore& StudyCore::operator=(StudyCore&&) noexcept = default;
@@ -111,7 +160,36 @@ double StudyCore::Impl::result_of(const Trial& trial) const {
   return spec.scope == StudySpec::Scope::kBest ? trial.best_metric : trial.last_metric;
 }
 
+/// What a trial that ends has never reported a number of, of what the goals name.
+std::string StudyCore::Impl::missing_results(const Trial& trial) const {
+  return spec.goals.any() ? trial.goals.missing(spec.goals) : "";
+}
+
+void StudyCore::Impl::note_front(const Trial& trial) {
+  const auto is_finite = [](double result) { return std::isfinite(result); };
+  if (trial.state != TrialState::kComplete || !trial.goals.is_feasible() ||
+      !std::ranges::all_of(trial.goals.results, is_finite))
+    return;
+  const auto losses_of = [&](const Trial& one) {
+    Losses losses = scores_of(one.goals.results, spec.goals.objectives);
+    for (double& loss : losses) loss = -loss;
+    return losses;
+  };
+  const Losses mine = losses_of(trial);
+  std::vector<int64_t> left = {trial.number};
+  for (const int64_t number : front) {
+    const Losses other = losses_of(trials[static_cast<size_t>(number)]);
+    if (dominates(other, mine)) return;
+    if (!dominates(mine, other)) left.push_back(number);
+  }
+  std::ranges::sort(left);
+  front = std::move(left);
+}
+
 void StudyCore::Impl::note_best(const Trial& trial) {
+  if (trial.state == TrialState::kComplete) any_results = true;
+  if (spec.goals.several()) return note_front(trial);
+  if (!trial.goals.is_feasible()) return;
   const double result = result_of(trial);
   if (trial.state == TrialState::kFailed || !std::isfinite(result)) return;
   const double so_far = best < 0 ? kNan : result_of(trials[static_cast<size_t>(best)]);
@@ -122,16 +200,19 @@ void StudyCore::Impl::note_best(const Trial& trial) {
 
 const Trial* StudyCore::best() const {
   if (impl_->best >= 0) return &impl_->trials[static_cast<size_t>(impl_->best)];
+  if (spec().goals.several()) return nullptr;
   if (impl_->reports == 0) return nullptr;  // asked with each line of a study that only fails
   const Trial* best = nullptr;
   for (const Trial& trial : impl_->trials) {
     const double result = impl_->result_of(trial);
-    if (trial.state == TrialState::kFailed || !std::isfinite(result)) continue;
+    if (trial.state == TrialState::kFailed || !std::isfinite(result) || !trial.goals.is_feasible())
+      continue;
     if (best == nullptr || impl_->is_better(result, impl_->result_of(*best))) best = &trial;
   }
   return best;
 }
 
+std::span<const int64_t> StudyCore::front() const { return impl_->front; }
 double StudyCore::result(const Trial& trial) const { return impl_->result_of(trial); }
 int64_t StudyCore::planned_trials() const {
   const int64_t planned = impl_->variants.trials();

@@ -49,12 +49,15 @@ struct Trial {
   double last_metric = 0, best_metric = 0;  ///< NaN: none
   Metrics last_metrics;
   std::string checkpoint;  ///< newest, empty: none
+  int32_t copies = 0;      ///< so often it went on from another trial's checkpoint
   int64_t checkpoint_t = 0;
   double started_s = 0, ended_s = 0, run_s = 0;  ///< wall times; run_s over all ended attempts
   double attempt_s = 0;                          ///< when the newest attempt started
   double due_s = 0;                              ///< of a retry
   Failure failure = Failure::kNone;
-  std::string reason;  ///< of the newest decision or failure
+  std::string reason;     ///< of the newest decision or failure
+  bool held = false;      ///< it is paused by a user, who alone can have it go on
+  GoalValues goals = {};  ///< if the study has several objectives, or constraints
 };
 
 /// What a core knows and its log does not: see StudyCore::unlogged.
@@ -78,8 +81,10 @@ struct GivenPoint {
 
 class StudyCore {
  public:
-  /// Throws a usage error for a searcher or scheduler that is unknown or refuses the space.
-  explicit StudyCore(const StudySpec& spec);
+  /// Throws a usage error for a searcher or scheduler that is unknown or refuses the space. With
+  /// `suggests` false its searcher hears nothing, which may be much of a replay, and next() must not
+  /// be called; all else is the same.
+  explicit StudyCore(const StudySpec& spec, bool suggests = true);
   ~StudyCore();
   StudyCore(StudyCore&&) noexcept;
   StudyCore& operator=(StudyCore&&) noexcept;
@@ -92,6 +97,7 @@ class StudyCore {
       kStart,      ///< `trial` is to be started now
       kWait,       ///< until something ends, or `wait_until_s`
       kHandedOut,  ///< all that is not over is with those who asked for it
+      kHeld,       ///< all that is not over was paused by a user, or waits for what was
       kThink,      ///< the searcher thinks: call `think`, then next() again
       kFinished,
     } kind = kWait;
@@ -141,6 +147,20 @@ class StudyCore {
   /// which the caller sees to. Throws a usage error for a trial that is over or not there.
   void stop_trial(int64_t trial, const std::string& reason, double now_s);
 
+  // Note [Trials that a user holds]
+  // A user's pause is no scheduler's: what a trial reports next is answered "pause", and it stays
+  // paused until the user lets it go on, or stops it, whoever runs the study meanwhile. The
+  // scheduler is told nothing, so that for it the trial goes on running, slowly. A report is
+  // waited for since it has what the trial has come to; without a checkpoint the trial begins
+  // anew, and repeats what is known. While a trial is held the study does not end.
+
+  /// Has the trial paused at its next report; at once if it waits for a retry. Throws a usage error
+  /// for one that is over, not there, or paused.
+  void pause_trial(int64_t trial, const std::string& reason, double now_s);
+  /// Lets a held trial go on, as soon as there is room, or takes back an order to pause. Throws a
+  /// usage error for any other.
+  void continue_trial(int64_t trial, const std::string& reason, double now_s);
+
   /// Tells the searcher of a trial that another program finished. Returns false, and makes no
   /// event, for one that it was told of before. Throws a usage error for a point of another space.
   bool learn(const OutsideTrial& trial, double now_s);
@@ -177,8 +197,12 @@ class StudyCore {
   std::span<const Trial> trials() const;
   /// The same, out of a core that is not needed any more.
   std::vector<Trial> take_trials() &&;
-  /// The best finished trial, or the best so far; null if no trial has a finite metric.
+  /// The best finished trial, or the best so far; null if no trial has a finite metric and satisfies
+  /// the constraints, and in a study of several objectives.
   const Trial* best() const;
+  /// With several objectives: numbers of the trials that are complete and on the front (Note [Several
+  /// objectives]), rising. Only finite results count.
+  std::span<const int64_t> front() const;
   /// The metric that counts for the trial: of the last report or the best one (StudySpec::scope).
   double result(const Trial& trial) const;
   /// Trials of the study when it is done; -1: without end.

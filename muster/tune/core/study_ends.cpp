@@ -34,11 +34,14 @@ void StudyCore::Impl::finish_attempt(Trial& trial,
 void StudyCore::Impl::count_failure(const Trial& trial) {
   ++failed;
   if (!given_up.empty()) return;
-  const bool all_fail = spec.give_up_after > 0 && reports == 0 && failed >= spec.give_up_after;
+  const bool none_has = reports == 0 || (spec.goals.any() && !any_results);
+  const bool all_fail = spec.give_up_after > 0 && none_has && failed >= spec.give_up_after;
   if (!spec.fail_fast && !all_fail) return;
   const std::string last =
       concat("trial ", trial.number, " failed (", name_of(trial.failure), "): ", trial.reason);
-  given_up = spec.fail_fast ? last : concat(failed, " trials failed without one report; ", last);
+  const char* without = reports == 0 ? " trials failed without one report; "
+                                     : " trials failed and none is complete; ";
+  given_up = spec.fail_fast ? last : concat(failed, without, last);
 }
 
 /// What becomes of a trial whose attempt is gone.
@@ -51,10 +54,14 @@ AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::
     fail(trial, ended);
   } else if (record.decision.action == Action::kStop) {
     ended.message = record.decision.reason;
-    ended.then = record.decision.complete ? TrialState::kComplete : TrialState::kPruned;
+    // One that is told that it is done before it has measured all has been stopped early.
+    const bool has_all = missing_results(trial).empty();
+    ended.then = record.decision.complete && has_all ? TrialState::kComplete : TrialState::kPruned;
+    ended.by_user = record.by_user;
   } else if (record.decision.action == Action::kPause) {
     ended.message = record.decision.reason;
     ended.then = TrialState::kPaused;
+    ended.by_user = record.by_user;
   } else if (failure == Failure::kInterrupted ||
              (is_stopped() && failure != Failure::kNone && !record.attempt.asked)) {
     ended.failure = Failure::kInterrupted;  // by us: no fault of the trial's
@@ -76,6 +83,16 @@ AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::
     ended.then = TrialState::kFailed;
     ended.message = concat("ended without a report of ", spec.metric);
     if (!message.empty()) ended.message += concat(" (", message, ')');
+  } else if (const std::string missing = missing_results(trial); !missing.empty()) {
+    ended.failure = Failure::kCrash;
+    ended.then = TrialState::kFailed;
+    ended.message = concat("ended without a number of ", missing);
+  }
+  // What ends before the report at which it was to pause is held, too.
+  if (ended.then == TrialState::kPending && record.pause) {
+    ended.then = TrialState::kPaused;
+    ended.retry_in_s = 0;
+    ended.by_user = true;
   }
   return ended;
 }
@@ -101,7 +118,8 @@ void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s
     --running_count;
     trial.run_s += now_s - record.attempt.started_s;
   }
-  if (trial.state == TrialState::kPaused) --paused_count;
+  if (trial.state == TrialState::kPaused) --(trial.held ? held_count : paused_count);
+  trial.held = false;
   trial.state = ended.then;
   trial.failure = ended.failure;
   // What an attempt before has failed of says nothing of one that ended well.
@@ -111,56 +129,43 @@ void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s
     trial.due_s = now_s + ended.retry_in_s;
     retries.insert({trial.due_s, trial.number});
   }
-  if (ended.then == TrialState::kPaused) {
-    ++paused_count;
-    scheduler->on_pause(trial.number);
-    searcher.paused(trial.number);
-  }
+  if (ended.then == TrialState::kPaused) pause(trial, ended.by_user);
   if (is_over(ended.then)) {
     trial.ended_s = now_s;
     scheduler->on_end(trial.number, trial.state);
     rules.on_end(trial.number);
     const double result = result_of(trial);
+    const bool has_failed = trial.state == TrialState::kFailed;
     searcher.told({.number = trial.number,
                    .point = trial.point,
                    .state = trial.state,
                    .score = score_of(result, spec.mode),
                    .step = trial.last_t,
-                   .failure = trial.state == TrialState::kFailed ? trial.failure : Failure::kNone});
+                   .failure = has_failed ? trial.failure : Failure::kNone,
+                   .scores = scores_of(trial.goals.results, spec.goals.objectives),
+                   .violation = has_failed ? 0 : trial.goals.violation()});
     note_best(trial);
-    if (trial.state == TrialState::kFailed) count_failure(trial);
+    if (has_failed) count_failure(trial);
   }
   emit(trial.number, now_s, std::move(ended));
   if (is_over(trial.state)) records.erase(trial.number);
 }
 
+void StudyCore::Impl::pause(Trial& trial, bool by_user) {
+  trial.held = by_user;
+  if (by_user) {
+    ++held_count;
+    records.at(trial.number).pause.reset();
+    return;
+  }
+  ++paused_count;
+  scheduler->on_pause(trial.number);
+  searcher.paused(trial.number);
+}
+
 void StudyCore::stop(const std::string& reason, double now_s) {
   impl_->stopped = reason;
   impl_->emit(-1, now_s, TunerNote{.text = concat("stopping: ", reason)});
-}
-
-void StudyCore::stop_trial(int64_t number, const std::string& reason, double now_s) {
-  const bool there = number >= 0 && number < static_cast<int64_t>(impl_->trials.size());
-  if (!there || is_over(trials()[static_cast<size_t>(number)].state)) {
-    throw usage_error({.refused = concat("trial ", number, " cannot be stopped"),
-                       .rule = "it is there and not over",
-                       .value = there ? "over" : concat(impl_->trials.size(), " trials")});
-  }
-  impl_->stop_trial(impl_->trials[static_cast<size_t>(number)], reason, now_s);
-}
-
-void StudyCore::Impl::stop_trial(Trial& trial, const std::string& reason, double now_s) {
-  if (trial.state != TrialState::kRunning) {
-    return end_attempt(
-        trial, {.attempt = trial.attempt, .message = reason, .then = TrialState::kPruned}, now_s);
-  }
-  mark_stopped(trial, reason);
-  emit(trial.number, now_s, StopOrdered{.reason = reason});
-}
-
-void StudyCore::Impl::mark_stopped(Trial& trial, const std::string& reason) {
-  records.at(trial.number).decision = {.action = Action::kStop, .reason = reason};
-  trial.reason = reason;
 }
 
 bool StudyCore::learn(const OutsideTrial& trial, double now_s) {
@@ -173,13 +178,21 @@ bool StudyCore::Impl::learn(const OutsideTrial& trial, double now_s) {
                        .rule = "it has a number for each dimension of the space",
                        .value = concat(trial.point.size(), " numbers")});
   }
+  if (!trial.results.empty() && trial.results.size() != spec.goals.objectives.size()) {
+    throw usage_error({.refused = concat("trial ", trial.number, " of another program"),
+                       .rule = "it has a result for each objective",
+                       .value = concat(trial.results.size(), " results")});
+  }
   if (!outside.insert(trial.number).second) return false;
   searcher.told({.number = outside_number(trial.number),
                  .point = trial.point,
                  .state = trial.state,
                  .score = score_of(trial.metric, spec.mode),
                  .step = trial.step,
-                 .failure = trial.state == TrialState::kFailed ? Failure::kCrash : Failure::kNone});
+                 .failure = trial.state == TrialState::kFailed ? Failure::kCrash : Failure::kNone,
+                 .scores = trial.results.empty() ? std::vector<double>()
+                                                 : scores_of(trial.results, spec.goals.objectives),
+                 .violation = trial.violation});
   emit(-1, now_s, trial);
   return true;
 }

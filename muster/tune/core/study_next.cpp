@@ -36,7 +36,10 @@ StudyCore::Next StudyCore::next(double now_s, bool asked, bool elsewhere) {
 bool StudyCore::Impl::start_retry(double now_s, bool asked, Next& next) {
   if (retries.empty() || retries.begin()->first > now_s) return false;
   Trial& trial = trials[static_cast<size_t>(retries.begin()->second)];
-  start_attempt(trial, {.reason = concat("again: ", trial.reason), .asked = asked}, now_s);
+  // Without a failure it is one that a user lets go on.
+  const bool fresh = trial.failure == Failure::kNone;
+  start_attempt(
+      trial, {.reason = concat(fresh ? "" : "again: ", trial.reason), .asked = asked}, now_s);
   next = {.kind = Next::kStart, .trial = trial.number};
   return true;
 }
@@ -92,7 +95,7 @@ Point StudyCore::Impl::point_of(const Scheduler::Promotion& order) const {
 /// once until one comes all the same. False: there may be more.
 bool StudyCore::Impl::say_last(double now_s) {
   if (last_said || !scheduler->pauses() || (running_count == 0 && paused_count == 0)) return false;
-  const bool is_stuck = waiting && running_count == 0 && retries.empty();
+  const bool is_stuck = waiting && running_count == 0 && retries.empty() && held_count == 0;
   if (may_suggest() && !is_stuck) return false;
   no_more_trials(
       {.text = is_stuck ? "the searcher waits for what is paused" : "no more trials are to come",
@@ -163,6 +166,7 @@ StudyCore::Next StudyCore::Impl::nothing_to_start(double now_s, bool asked, bool
     if (!waiting) next.kind = Next::kHandedOut;
     return next;
   }
+  if (held_count > 0) return {.kind = Next::kHeld};
   // The searcher may have waited for the paused ones.
   if (give_up_paused(now_s) && start_new(now_s, asked, elsewhere, next)) return next;
   return {.kind = Next::kFinished};
@@ -226,7 +230,8 @@ void StudyCore::Impl::add_trial(TrialAdded added, double now_s) {
               .point = added.point,
               .values = added.values,
               .last_metric = kNoMetric,
-              .best_metric = kNoMetric};
+              .best_metric = kNoMetric,
+              .goals = no_values(spec.goals)};
   trials.push_back(std::move(trial));
   const int64_t number = trials.back().number;
   records.try_emplace(number);
@@ -251,6 +256,7 @@ void StudyCore::Impl::start_attempt(Trial& trial, AttemptStarted started, double
     const Trial& donor = trials[static_cast<size_t>(started.donor)];
     trial.checkpoint = donor.checkpoint;
     trial.checkpoint_t = donor.checkpoint_t;
+    ++trial.copies;
     scheduler->on_checkpoint(trial.number, trial.checkpoint_t);
   }
   if (!started.point.empty()) {
@@ -268,6 +274,7 @@ void StudyCore::Impl::start_attempt(Trial& trial, AttemptStarted started, double
                     .base_t = trial.checkpoint.empty() ? 0 : trial.checkpoint_t,
                     .asked = started.asked};
   record.decision = {};
+  record.by_user = false;
   record.fails.reset();
   ++running_count;
   if (started.asked) renew_lease(trial, now_s);

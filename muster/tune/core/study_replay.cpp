@@ -6,6 +6,7 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/tune/core/description.h"
 #include "muster/tune/core/study_core.h"
 #include "muster/tune/core/study_state.h"
 
@@ -86,6 +87,17 @@ class StudyReplay {
 
   void operator()(const StopOrdered& stop) {
     core_.stop_trial(core_.running(event_.trial), stop.reason, event_.time_s);
+  }
+
+  void operator()(const PauseOrdered& pause) {
+    core_.pause_trial(core_.running(event_.trial), pause.reason, event_.time_s);
+  }
+
+  void operator()(const ContinueOrdered& order) {
+    Trial& trial = trial_of_event();
+    if (!trial.held && !core_.is_about_to_pause(trial.number))
+      differs(event_, "it goes on", "no user has paused it");
+    core_.continue_trial(trial, order.reason, event_.time_s);
   }
 
   void operator()(const TunerNote& note) {
@@ -232,16 +244,18 @@ Json StudyCore::describe() const {
     for (const auto& [name, value] : point) one[name] = to_json(value);
     points.push_back(std::move(one));
   }
-  return {{"name", spec.name},
-          {"metric", spec.metric},
-          {"mode", name_of(spec.mode)},
-          {"scope", spec.scope == StudySpec::Scope::kBest ? "best" : "last"},
-          {"searcher", spec.searcher},
-          {"scheduler", spec.scheduler},
-          {"seed", spec.seed},
-          {"constant_grid_search", spec.constant_grid_search},
-          {"points_to_evaluate", std::move(points)},
-          {"space", spec.space.describe()}};
+  Json description = {{"name", spec.name},
+                      {"metric", spec.metric},
+                      {"mode", name_of(spec.mode)},
+                      {"scope", spec.scope == StudySpec::Scope::kBest ? "best" : "last"},
+                      {"searcher", spec.searcher},
+                      {"scheduler", spec.scheduler},
+                      {"seed", spec.seed},
+                      {"constant_grid_search", spec.constant_grid_search},
+                      {"points_to_evaluate", std::move(points)},
+                      {"space", spec.space.describe()}};
+  describe_goals(spec.goals, description);
+  return description;
 }
 
 }  // namespace muster::tune

@@ -36,11 +36,41 @@ int64_t StudyCore::Impl::time_of(const Trial& trial, const Report& report) const
 void StudyCore::Impl::check_metrics(const Trial& trial, const Report& report) const {
   if (trial.reports > 0) return;
   const auto names = names_of(report.metrics);
+  if (spec.goals.several()) return check_objectives(trial, names);
   if (find_metric(report.metrics, spec.metric) != nullptr) return check_stop_metrics(trial, names);
   throw usage_error({.refused = concat("the first report of trial ", trial.number),
                      .rule = concat("it has the study's metric \"", spec.metric, '"'),
                      .value = join(names, ", "),
                      .hint = names.empty() ? "" : how_to_name(spec.metric, names)});
+}
+
+/// Some may be measured at the end alone.
+void StudyCore::Impl::check_objectives(const Trial& trial,
+                                       const std::vector<std::string>& reported) const {
+  std::vector<std::string> wanted;
+  for (const Objective& objective : spec.goals.objectives) {
+    if (std::ranges::find(reported, objective.metric) != reported.end())
+      return check_stop_metrics(trial, reported);
+    wanted.push_back(objective.metric);
+  }
+  throw usage_error({.refused = concat("the first report of trial ", trial.number),
+                     .rule = concat("it has one of the study's objectives: ", join(wanted, ", ")),
+                     .value = join(reported, ", "),
+                     .hint = reported.empty() ? "" : suggestion(reported[0], wanted)});
+}
+
+/// That a metric by which the study goes is no finite number, if that fails the trial.
+std::optional<Decision> StudyCore::Impl::not_finite(const Metrics& metrics, int64_t t) const {
+  if (!spec.nan_is_failure) return std::nullopt;
+  std::vector<std::string> names = {spec.metric};
+  for (const Objective& objective : spec.goals.objectives) names.push_back(objective.metric);
+  for (const std::string& name : names) {
+    const double* metric = find_metric(metrics, name);
+    if (metric == nullptr || std::isfinite(*metric)) continue;
+    return Decision{.action = Action::kStop,
+                    .reason = concat(name, " is ", shortest(*metric), " at step ", t)};
+  }
+  return std::nullopt;
 }
 
 /// As Ray does: a criterion that never holds because nobody reports its metric stops nothing.
@@ -120,7 +150,8 @@ Decision StudyCore::Impl::decide(Trial& trial, const Report& report, int64_t t, 
   }
   Decision decision;
   if (metric == nullptr) {
-    decision.reason = concat("no ", spec.metric, " in the report at ", t);
+    if (!spec.goals.several())
+      decision.reason = concat("no ", spec.metric, " in the report at ", t);
   } else {
     const double score = score_of(*metric, spec.mode);
     decision = scheduler->on_report(trial.number, t, score);
@@ -128,12 +159,12 @@ Decision StudyCore::Impl::decide(Trial& trial, const Report& report, int64_t t, 
     trial.last_metric = *metric;
     if (std::isnan(trial.best_metric) || is_better(*metric, trial.best_metric))
       trial.best_metric = *metric;
-    if (spec.nan_is_failure && !std::isfinite(*metric)) {
-      record.fails = Failure::kNan;
-      decision = {.action = Action::kStop,
-                  .reason = concat(spec.metric, " is ", shortest(*metric), " at step ", t)};
-    }
   }
+  if (auto not_a_number = not_finite(report.metrics, t)) {
+    record.fails = Failure::kNan;
+    decision = std::move(*not_a_number);
+  }
+  take_metrics(spec.goals, report.metrics, trial.goals);
   trial.last_t = t;
   ++trial.reports;
   ++reports;
@@ -141,7 +172,14 @@ Decision StudyCore::Impl::decide(Trial& trial, const Report& report, int64_t t, 
   const double run_s = trial.run_s + now_s - record.attempt.started_s;
   auto rule = rules.on_report(trial.number, t, report.metrics, run_s);
   if (rule && !record.fails) decision = std::move(*rule);
-  if (decision.action == Action::kPause && trial.checkpoint.empty()) {
+  if (record.pause && decision.action == Action::kContinue) {
+    const bool anew = trial.checkpoint.empty();
+    decision = {
+        .action = Action::kPause,
+        .reason = concat(*record.pause, anew ? "; without a checkpoint it begins anew" : "")};
+    record.by_user = true;
+  }
+  if (decision.action == Action::kPause && !record.by_user && trial.checkpoint.empty()) {
     record.fails = Failure::kCrash;
     decision = {.action = Action::kStop,
                 .reason = concat("cannot be paused at ",

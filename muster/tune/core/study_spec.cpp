@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -49,11 +50,50 @@ Error at_place(const StudySpec& spec, std::string_view key, const Error& said) {
   return {said.kind(), std::move(text)};
 }
 
+void set_objectives(StudySpec& spec, std::vector<Objective> objectives) {
+  if (objectives.empty()) return;
+  spec.metric = objectives[0].metric;
+  spec.mode = objectives[0].mode;
+  if (objectives.size() == 1) objectives.clear();
+  spec.goals.objectives = std::move(objectives);
+}
+
+namespace {
+
+/// What goes by one metric does not go with several.
+void check_goals(const StudySpec& spec, const Requirement& require) {
+  const auto& objectives = spec.goals.objectives;
+  if (objectives.empty()) return;
+  std::vector<std::string> names;
+  for (const Objective& objective : objectives) names.push_back(objective.metric);
+  const std::string all = join(names, ", ");
+  std::ranges::sort(names);
+  require(std::ranges::adjacent_find(names) == names.end(),
+          "objectives",
+          "each is another metric",
+          all);
+  require(objectives.size() > 1 && objectives[0] == Objective{spec.metric, spec.mode},
+          "objectives",
+          "there are several, and the first is the study's metric and mode",
+          all);
+  require(spec.scope == StudySpec::Scope::kLast,
+          "scope",
+          "of several objectives the newest numbers are the result",
+          "best");
+  require(spec.plateau.patience == 0,
+          "plateau",
+          "it goes by one metric, and the study has several",
+          all);
+}
+
+}  // namespace
+
 void check_study(const StudySpec& spec) {
   const Requirement require{spec};
   require(!spec.name.empty(), "study without a name", "name = \"…\" names it", "");
   require(
       !spec.metric.empty(), "study without a metric", "metric = \"…\" is what trials report", "");
+  check_goals(spec, require);
   require(spec.num_samples > 0 || spec.num_samples == -1,
           "num_samples",
           "it is at least 1, or -1 for no end",

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/tune/objective/objective.h"
 #include "muster/tune/space/space.h"
 #include "muster/tune/trial/trial.h"
 
@@ -109,6 +110,10 @@ struct StudySpec {
   bool tensorboard = false;
   bool durable = false;  ///< reports survive a power cut (fsync), not just kills
 
+  /// Several objectives, the first one being metric and mode, and constraints: see
+  /// Note [Several objectives].
+  Goals goals;
+
   /// Where a study file has which key: {"scheduler", "study.toml:4:1"}. For errors alone.
   std::map<std::string, std::string> places;
 };
@@ -129,6 +134,9 @@ decltype(auto) located(const StudySpec& spec, std::string_view key, Act&& act) {
 /// "last" or "best". Throws a usage error for anything else.
 StudySpec::Scope parse_scope(std::string_view text);
 std::string_view name_of(StudySpec::Scope scope);
+
+/// Makes these the study's: one is its metric and its mode.
+void set_objectives(StudySpec& spec, std::vector<Objective> objectives);
 
 /// Throws a usage error for numbers that make no sense (num_samples 0, a negative budget), a
 /// missing name or metric, or a space without parameters.

@@ -1,5 +1,5 @@
-// What a StudyCore holds. Private to study_core.cpp, study_reports.cpp, study_ends.cpp and
-// study_replay.cpp.
+// What a StudyCore holds. Private to study_core.cpp, study_reports.cpp, study_ends.cpp,
+// study_by_user.cpp and study_replay.cpp.
 #pragma once
 
 #include <array>
@@ -38,11 +38,13 @@ struct TrialRecord {
   Attempt attempt;
   Decision decision;                        ///< of the newest report
   std::optional<Failure> fails;             ///< that report ended it as a failure
+  bool by_user = false;                     ///< a user made that decision
+  std::optional<std::string> pause;         ///< a user wants it paused, and why
   std::array<int32_t, kFailures> failed{};  ///< attempts by Failure
 };
 
 struct StudyCore::Impl {
-  explicit Impl(const StudySpec& given);
+  Impl(const StudySpec& given, bool suggests);
 
   // What next() does, in this order.
   void end_leases(double now_s);
@@ -63,6 +65,10 @@ struct StudyCore::Impl {
   Decision decide(Trial& trial, const Report& report, int64_t t, double now_s);
   void stop_trial(Trial& trial, const std::string& reason, double now_s);
   void mark_stopped(Trial& trial, const std::string& reason);
+  void pause_trial(Trial& trial, const std::string& reason, double now_s);
+  void continue_trial(Trial& trial, const std::string& reason, double now_s);
+  bool is_about_to_pause(int64_t number) const;
+  void pause(Trial& trial, bool by_user);
   bool learn(const OutsideTrial& trial, double now_s);
   void end_attempt(Trial& trial, AttemptEnded ended, double now_s);
   void save_checkpoint(Trial& trial, CheckpointSaved saved, double now_s);
@@ -72,6 +78,8 @@ struct StudyCore::Impl {
   bool may_suggest() const;
   int64_t time_of(const Trial& trial, const Report& report) const;
   void check_metrics(const Trial& trial, const Report& report) const;
+  void check_objectives(const Trial& trial, const std::vector<std::string>& reported) const;
+  std::optional<Decision> not_finite(const Metrics& metrics, int64_t t) const;
   void check_stop_metrics(const Trial& trial, const std::vector<std::string>& reported) const;
   AttemptEnded outcome(Trial& trial, Failure failure, const std::string& message);
   void finish_attempt(Trial& trial, Failure failure, const std::string& message, double now_s);
@@ -83,6 +91,8 @@ struct StudyCore::Impl {
   void renew_lease(const Trial& trial, double now_s);
   void note_time(const Event& event);
   void note_best(const Trial& trial);
+  void note_front(const Trial& trial);
+  std::string missing_results(const Trial& trial) const;
   double result_of(const Trial& trial) const;
   bool is_better(double metric, double than) const;
   Trial& running(int64_t number);
@@ -101,13 +111,15 @@ struct StudyCore::Impl {
   std::vector<Event> events;
   int64_t next_event = 1;
   std::set<int64_t> outside;  // trials of other programs that the searcher was told of
-  int64_t running_count = 0, paused_count = 0;
+  int64_t running_count = 0, paused_count = 0, held_count = 0;  // paused: by the scheduler
   int64_t best = -1;
+  std::vector<int64_t> front;  // of several objectives, rising
   bool exhausted = false;      // the searcher has no more points
   bool waiting = false;        // it has none before more is told
   bool last_said = false;      // to the scheduler, that no trial is to come
   std::string stopped;         // why no more trials start: what this process was told
   std::string given_up;        // the same, because trials fail: what the log says
+  bool any_results = false;    // a trial has ended with all that the goals name
   int64_t failed = 0;          // trials, since the newest session began
   std::set<int64_t> unlogged;  // trials whose attempt is not where the log has it
   std::set<int64_t> in_vain;   // Optuna's trials that wait and cannot be run

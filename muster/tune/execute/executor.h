@@ -32,6 +32,7 @@ struct AttemptPlan {
   Resources resources;
   std::vector<std::string> device_ids;      ///< CUDA_VISIBLE_DEVICES
   std::filesystem::path checkpoint_folder;  ///< of the trial
+  int32_t copies = 0;                       ///< Trial::copies
   std::string resume_from;                  ///< a checkpoint, or empty
 };
 
@@ -42,13 +43,15 @@ struct ExecutorEvent {
     kReport,     ///< `report`; is answered by answer(token, …)
     kEnded,      ///< `failure`, `message`
     kInterrupt,  ///< a signal asks the tuner to end; `message` names it
-    kStopStudy,  ///< `muster study stop` asks; `trial` -1: all
+    kStopStudy,  ///< `muster study stop` asks
+    kOrder,      ///< a user orders `action` for `trial`; is answered as a report is
     kNote,       ///< `message`, for the user: a line that is no report
   } kind = kNote;
   int64_t trial = -1;
   int32_t attempt = 1;
   Report report;
-  uint64_t token = 0;  ///< of the report, for answer()
+  uint64_t token = 0;  ///< of the report or order, for answer() and refuse()
+  Action action = Action::kContinue;
   Failure failure = Failure::kNone;
   std::string message;
 };

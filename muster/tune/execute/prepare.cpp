@@ -70,11 +70,25 @@ fs::path find_program_of(const StudySpec& spec, const LocalTrialStart& start) {
   }
 }
 
+constexpr const char* kParamsFile = "params.json";
+constexpr const char* kOwnerFile = ".study";  // in a trial's folder: whose it is
+
 /// Without fsync: the trial does not outlive a power cut either.
 void write_now(const fs::path& path, const std::string& text) {
   AtomicFile file(path);
   file.write(text);
   file.commit(/*sync=*/false);
+}
+
+/// What a tuner that was killed in write_now() has left.
+void remove_unfinished(const fs::path& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    for (const std::string_view file : {kParamsFile, kOwnerFile}) {
+      if (name.starts_with(concat(".unfinished-", file, '-'))) fs::remove(entry.path(), error);
+    }
+  }
 }
 
 constexpr std::array<std::string_view, 10> kInterpreters{
@@ -96,9 +110,6 @@ void check_script(const StudySpec& spec, const LocalTrialStart& start) {
 fs::path working_folder_of(const StudySpec& spec) {
   return spec.working_folder.empty() ? fs::current_path() : fs::absolute(spec.working_folder);
 }
-
-constexpr const char* kParamsFile = "params.json";
-constexpr const char* kOwnerFile = ".study";  // in a trial's folder: whose it is
 
 /// Something besides what prepare() itself makes.
 bool has_work(const fs::path& folder) {
@@ -163,6 +174,13 @@ void check_program(const StudySpec& spec, const Values& values) {
 
 namespace {
 
+/// Who went on from another's checkpoint may come to a step for the second time, and names by steps
+/// what it saves. What it saved before is not to be overwritten: others go on from that.
+fs::path checkpoint_dir_of(const AttemptPlan& plan) {
+  const fs::path folder = fs::absolute(plan.checkpoint_folder);
+  return plan.copies == 0 ? folder : folder / concat("copy-", plan.copies);
+}
+
 bool is_rank(std::span<const std::string> environment) {
   return std::ranges::any_of(environment, [](const auto& one) { return one.starts_with("RANK="); });
 }
@@ -189,7 +207,7 @@ std::vector<std::string> trial_environment(const ExecutorContext& context,
   set(kTunerAddrEnv, channel.address);
   set(kTunerTokenEnv, channel.token);
   set(kParamsFileEnv, channel.params_file.string());
-  set(kCheckpointDirEnv, fs::absolute(plan.checkpoint_folder).string());
+  set(kCheckpointDirEnv, checkpoint_dir_of(plan).string());
   set(kReportFileEnv, channel.report_file.string());
   if (!plan.resume_from.empty()) set(kResumeFromEnv, plan.resume_from);
   if (!plan.device_ids.empty()) set("CUDA_VISIBLE_DEVICES", join(plan.device_ids, ","));
@@ -239,9 +257,10 @@ LocalTrialStart prepare(const ExecutorContext& context,
   start.program = find_program_of(spec, start);
   const fs::path params = start.folder / kParamsFile;
   const std::string params_text = json_text(to_json(spec.space, plan.values)) + '\n';
+  remove_unfinished(start.folder);
   if (!is_of_this_trial(start.folder, context.identity, plan, params_text))
     move_stale_folder(start.folder);
-  make_folder(fs::absolute(plan.checkpoint_folder));
+  make_folder(checkpoint_dir_of(plan));
   write_now(start.folder / kOwnerFile, context.identity + '\n');
   write_now(params, params_text);
   start.environment = trial_environment(context,

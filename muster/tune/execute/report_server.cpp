@@ -170,7 +170,7 @@ void ReportServer::on_line(Connection& connection, std::string_view line) {
   try {
     TrialMessage message = parse_trial_message(line);
     if (const auto* hello = std::get_if<Hello>(&message)) return on_hello(connection, *hello);
-    if (const auto* stop = std::get_if<StopRequest>(&message)) return on_stop(connection, *stop);
+    if (const auto* order = std::get_if<UserOrder>(&message)) return on_order(connection, *order);
     on_report(connection, std::move(std::get<Report>(message)));
   } catch (const Error& error) {
     const auto found = attempts_.find(connection.token);
@@ -240,12 +240,15 @@ void ReportServer::on_report(Connection& connection, Report report) {
   ++connection.open;
 }
 
-void ReportServer::on_stop(Connection& connection, const StopRequest& request) {
+/// One order per connection: it is over when that is answered.
+void ReportServer::on_order(Connection& connection, const UserOrder& order) {
   connection.over = true;
-  if (request.token != stop_token_)
+  if (order.token != stop_token_)
     return say(connection, {.error = "this token is not the tuner's"});
-  const std::string trouble = handler_.on_stop_request(request.trial);
-  say(connection, trouble.empty() ? Answer{.action = Action::kStop} : Answer{.error = trouble});
+  const Handler::Taken taken = handler_.on_order(order);
+  if (taken.now) return say(connection, *taken.now);
+  open_[taken.ticket] = {.token = "", .client = "", .sequence = 0, .connection = connection.id};
+  ++connection.open;
 }
 
 void ReportServer::answer(uint64_t ticket, const Answer& given) {

@@ -37,8 +37,8 @@ class ReportServer {
       std::optional<Answer> now;
     };
     virtual Taken on_report(int64_t trial, Report report) = 0;
-    /// `muster study stop`. Empty if it will be done, else why not.
-    virtual std::string on_stop_request(int64_t trial) = 0;
+    /// What a user orders by `muster study stop` and its likes.
+    virtual Taken on_order(const UserOrder& order) = 0;
     /// A line for the user that is about `trial` (-1: nobody known).
     virtual void on_note(int64_t trial, const std::string& text) = 0;
   };
@@ -79,7 +79,7 @@ class ReportServer {
   void on_line(Connection& connection, std::string_view line);
   void on_hello(Connection& connection, const Hello& hello);
   void on_report(Connection& connection, Report report);
-  void on_stop(Connection& connection, const StopRequest& request);
+  void on_order(Connection& connection, const UserOrder& order);
   void say(Connection& connection, const Answer& answer);
   void flush(Connection& connection);
   void refresh(Connection& connection);

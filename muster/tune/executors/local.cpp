@@ -14,11 +14,12 @@
 #include "muster/launch/job/rank_plan.h"
 #include "muster/launch/process/signal_source.h"
 #include "muster/launch/process/warden.h"
+#include "muster/tune/core/variants.h"
 #include "muster/tune/execute/executor.h"
 #include "muster/tune/execute/local_trial.h"
 #include "muster/tune/execute/prepare.h"
 #include "muster/tune/execute/report_server.h"
-#include "muster/tune/execute/stop_request.h"
+#include "muster/tune/execute/user_order.h"
 
 namespace muster::tune {
 namespace {
@@ -57,7 +58,7 @@ class LocalExecutor : public Executor, public ReportServer::Handler, public Loca
   };
 
   Taken on_report(int64_t trial, Report report) override;
-  std::string on_stop_request(int64_t trial) override;
+  Taken on_order(const UserOrder& order) override;
   void on_one_way_report(LocalTrial& trial, Report report) override;
   void on_note(int64_t trial, const std::string& text) override;
   void on_no_process_left(LocalTrial& trial) override { ending_.push_back(trial.trial()); }
@@ -104,7 +105,14 @@ LocalExecutor::LocalExecutor(const ExecutorContext& context)
   contact_ = contact_file(spec_.storage, study_);
   write_contact(
       contact_,
-      {.pid = ::getpid(), .address = {.path = socket_in(runtime_folder_)}, .token = stop_token_});
+      {.pid = ::getpid(),
+       .address = {.path = socket_in(runtime_folder_)},
+       .token = stop_token_,
+       .facts = {
+           .time_budget_s = spec_.time_budget_s,
+           .max_concurrent = spec_.max_concurrent,
+           .planned = Variants(spec_).trials(),
+           .trial_folder = spec_.trial_folder.empty() ? "" : fs::absolute(spec_.trial_folder)}});
 }
 
 LocalExecutor::~LocalExecutor() {
@@ -241,11 +249,21 @@ std::string LocalExecutor::location(int64_t trial) const {
 
 // ---- What happens. ----
 
-std::string LocalExecutor::on_stop_request(int64_t trial) {
-  if (trial >= 0 && !running_.contains(trial)) return concat("trial ", trial, " is not running");
-  events_.push_back(
-      {.kind = ExecutorEvent::kStopStudy, .trial = trial, .message = "`muster study stop`"});
-  return "";
+/// That of one trial may be refused, by the study and not here: of one that is paused or waits, too.
+ReportServer::Handler::Taken LocalExecutor::on_order(const UserOrder& order) {
+  const std::string by = concat("`muster study ", name_of(order.action), '`');
+  if (order.trial < 0) {
+    events_.push_back({.kind = ExecutorEvent::kStopStudy, .message = by});
+    return {.now = Answer{.action = Action::kStop}};
+  }
+  const uint64_t ticket = next_ticket_++;
+  tickets_[ticket] = {.trial = -1, .attempt = 0, .one_way = false};
+  events_.push_back({.kind = ExecutorEvent::kOrder,
+                     .trial = order.trial,
+                     .token = ticket,
+                     .action = order.action,
+                     .message = by});
+  return {.ticket = ticket};
 }
 
 void LocalExecutor::on_note(int64_t trial, const std::string& text) {

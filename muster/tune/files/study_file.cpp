@@ -74,10 +74,28 @@ class StudyReader {
     take(spec_.metric, top_.text("metric"));
     const auto mode = top_.text("mode");
     if (mode) spec_.mode = located(top_, "mode", [&] { return parse_mode(*mode); });
-    if (!mode && !spec_.metric.empty())
+    read_goals(mode.has_value());
+    if (!mode && !spec_.metric.empty() && top_.find("objectives") == nullptr)
       top_.refuse("metric", "mode = \"min\" or \"max\" says which end of it is the better one");
     if (const auto scope = top_.text("scope"))
       spec_.scope = located(top_, "scope", [&] { return parse_scope(*scope); });
+  }
+
+  /// objectives = ["max accuracy", "min step_s"], in place of metric and mode; constraints.
+  void read_goals(bool has_mode) {
+    if (const TomlItem* item = top_.find("objectives")) {
+      if (has_mode || !spec_.metric.empty())
+        top_.refuse(*item, "a study has objectives, or metric and mode");
+      std::vector<Objective> objectives;
+      for (const std::string& text : top_.texts("objectives"))
+        objectives.push_back(parse_objective(text, top_.place(*item)));
+      if (objectives.empty()) top_.refuse(*item, "it has one at least", "", "[\"max accuracy\"]");
+      set_objectives(spec_, std::move(objectives));
+    }
+    if (const TomlItem* item = top_.find("constraints")) {
+      for (const std::string& text : top_.texts("constraints"))
+        spec_.goals.constraints.push_back(parse_constraint(text, top_.place(*item)));
+    }
   }
 
   void numbers() {

@@ -42,9 +42,13 @@ std::vector<const PlotEntry*> ordered_plots() {
   return out;
 }
 
-std::vector<const PlotEntry*> plots_named(std::span<const std::string> names) {
-  if (names.empty()) return ordered_plots();
+std::vector<const PlotEntry*> plots_named(std::span<const std::string> names, bool several) {
   std::vector<const PlotEntry*> out;
+  if (names.empty()) {
+    out = ordered_plots();
+    std::erase_if(out, [&](const PlotEntry* entry) { return entry->of_several && !several; });
+    return out;
+  }
   for (const std::string& name : names) {
     const PlotEntry* entry = &plots().at(name);
     if (std::ranges::find(out, entry) == out.end()) out.push_back(entry);

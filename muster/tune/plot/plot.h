@@ -25,6 +25,8 @@ struct PlotEntry {
   int order = 0;          ///< among the others on a page; names where it is the same
   /// Never nothing: where there is nothing to draw the picture says why. Pure; any thread.
   std::vector<track::Picture> (*draw)(const PlotStudy& study, const PlotOptions& options);
+  /// Only of studies of several objectives, unless it is asked for by its name.
+  bool of_several = false;
 };
 
 /// All kinds (generated; see Note [Generated tables]).
@@ -33,9 +35,10 @@ EntryTable<PlotEntry> plots();
 /// All kinds in the order of a page.
 std::vector<const PlotEntry*> ordered_plots();
 
-/// The kinds of these names; all if there are none. Throws a usage error for an unknown name, with a
+/// The kinds of these names; all if there are none, without those of several objectives where the
+/// study has one. Throws a usage error for an unknown name, with a
 /// suggestion.
-std::vector<const PlotEntry*> plots_named(std::span<const std::string> names);
+std::vector<const PlotEntry*> plots_named(std::span<const std::string> names, bool several = false);
 
 /// The places of parameters named. Throws a usage error for an unknown name, with a suggestion.
 std::vector<size_t> parameters_named(std::span<const std::string> names, const StudyFacts& facts);

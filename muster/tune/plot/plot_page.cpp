@@ -38,7 +38,9 @@ std::string definition(std::string_view name, std::string_view value) {
 /// How many trials there are in each state, and the best result.
 std::string tiles_html(const PlotStudy& study) {
   std::string out = "<dl class=\"tiles\">\n";
-  if (study.best) {
+  if (study.facts.goals.several()) {
+    out += definition("on the front", std::to_string(study.front.size()));
+  } else if (study.best) {
     out += definition(concat("best ", study.facts.metric), result_text(study.results[*study.best]));
     out += definition("by trial", trial_label(study.trials[*study.best]));
   }
@@ -49,7 +51,19 @@ std::string tiles_html(const PlotStudy& study) {
   return out + "</dl>\n";
 }
 
+/// Of several objectives, instead of a best trial.
+std::string front_html(const PlotStudy& study) {
+  if (study.front.empty()) return "<p>No trial is on the Pareto front yet.</p>\n";
+  std::string out = "<h2>Pareto front</h2>\n<dl class=\"best\">\n";
+  for (const size_t i : study.front) {
+    out += definition(concat("trial ", trial_label(study.trials[i])),
+                      results_text(study.trials[i].goals.results, study.facts.goals.objectives));
+  }
+  return out + "</dl>\n";
+}
+
 std::string best_html(const PlotStudy& study) {
+  if (study.facts.goals.several()) return front_html(study);
   if (!study.best)
     return concat("<p>No trial has a finite ", escape_xml(study.facts.metric), " yet.</p>\n");
   std::string out = concat("<h2>Trial ",
@@ -176,6 +190,14 @@ std::string trials_json(const PlotStudy& study) {
 std::string subtitle(const PlotStudy& study) {
   const bool max = study.facts.mode == Mode::kMax;
   std::string text = concat(study.facts.metric, max ? ": higher is better" : ": lower is better");
+  if (study.facts.goals.several()) {
+    std::vector<std::string> words;
+    for (const Objective& objective : study.facts.goals.objectives)
+      words.push_back(objective_text(objective));
+    text = concat(join(words, ", "), "; pictures of one metric: ", study.facts.metric);
+  }
+  for (const Constraint& constraint : study.facts.goals.constraints)
+    text += concat("; ", constraint_text(constraint));
   if (!study.scheduler.empty()) text += concat("; scheduler ", study.scheduler);
   const std::string when = local_time(study.now_s, "%Y-%m-%d %H:%M:%S");
   const bool goes = std::ranges::any_of(study.trials, &goes_on);

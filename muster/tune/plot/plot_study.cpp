@@ -27,7 +27,8 @@ std::vector<size_t> by_result(const PlotStudy& study) {
     if (!std::isnan(study.results[i])) order.push_back(i);
   }
   std::ranges::stable_sort(order, std::greater{}, [&](size_t i) {
-    return score_of(study.results[i], study.facts.mode);
+    return std::pair(!is_beyond_constraints(study.trials[i]),
+                     score_of(study.results[i], study.facts.mode));
   });
   return order;
 }
@@ -38,7 +39,11 @@ std::vector<double> merits_of(const PlotStudy& study) {
   const std::vector<size_t> order = by_result(study);
   const double last = std::max(1.0, static_cast<double>(order.size()) - 1);
   for (size_t from = 0, to = 0; from < order.size(); from = to) {
-    while (to < order.size() && study.results[order[to]] == study.results[order[from]]) ++to;
+    const auto is_equal = [&](size_t a, size_t b) {
+      return study.results[a] == study.results[b] &&
+             is_beyond_constraints(study.trials[a]) == is_beyond_constraints(study.trials[b]);
+    };
+    while (to < order.size() && is_equal(order[to], order[from])) ++to;
     const double rank = static_cast<double>(from + to - 1) / 2;
     for (size_t i = from; i < to; ++i) merits[order[i]] = order.size() == 1 ? 1 : 1 - rank / last;
   }
@@ -80,7 +85,29 @@ std::string with_commas(size_t count) {
   return digits;
 }
 
+/// Plots of one metric draw that objective.
+void look_at(PlotStudy& study, size_t objective) {
+  if (!study.facts.goals.several()) return;
+  study.facts.metric = study.facts.goals.objectives[objective].metric;
+  study.facts.mode = study.facts.goals.objectives[objective].mode;
+  for (TrialHistory& trial : study.trials) trial.last = trial.best = trial.goals.results[objective];
+}
+
+void find_front(PlotStudy& study) {
+  if (!study.facts.goals.several()) return;
+  for (const TrialHistory* trial : front_of(study.trials, study.facts)) {
+    const auto place = static_cast<size_t>(trial - study.trials.data());
+    study.front.push_back(place);
+    const auto score = [&](size_t i) { return score_of(study.results[i], study.facts.mode); };
+    if (!study.best || score(place) > score(*study.best)) study.best = place;
+  }
+}
+
 }  // namespace
+
+bool is_beyond_constraints(const TrialHistory& trial) {
+  return is_over(trial.state) && trial.state != TrialState::kFailed && !trial.goals.is_feasible();
+}
 
 PlotStudy plot_study(PlotInput input) {
   PlotStudy study{.facts = std::move(input.facts),
@@ -93,10 +120,12 @@ PlotStudy plot_study(PlotInput input) {
   std::ranges::stable_sort(study.trials, {}, [](const TrialHistory& trial) {
     return trial.started_s > 0 ? trial.started_s : std::numeric_limits<double>::infinity();
   });
+  look_at(study, input.objective);
   for (const TrialHistory& trial : study.trials)
     study.results.push_back(finite_result(trial, study.facts));
   if (const TrialHistory* best = best_of(study.trials, study.facts))
     study.best = static_cast<size_t>(best - study.trials.data());
+  find_front(study);
   study.merits = merits_of(study);
   study.axes = axes_of(study);
   std::vector<size_t> all(study.trials.size());

@@ -21,7 +21,9 @@ struct PlotStudy {
   std::vector<TrialHistory> trials;
   std::vector<double> results;  ///< by trial; NaN for one that has failed or has no finite result
   std::vector<double> merits;  ///< by trial: 1 the best … 0 the worst, by rank; NaN without result
-  std::optional<size_t> best;          ///< as best_of
+  /// As best_of; with several objectives the one on the front that is best in facts.metric.
+  std::optional<size_t> best;
+  std::vector<size_t> front = {};      ///< with several objectives: those on the front, rising
   std::vector<size_t> shown;           ///< the trials to be drawn one by one, rising
   std::vector<ValueAxis> axes;         ///< by parameter
   std::vector<Importance> importance;  ///< most important first; empty: not known
@@ -29,6 +31,7 @@ struct PlotStudy {
   double now_s = 0;  ///< when it was read, in seconds since 1970: the end of what runs
 };
 
+/// With several objectives facts.metric and facts.mode are of the one that plots of one metric draw.
 struct PlotInput {
   StudyFacts facts;
   std::vector<TrialHistory> trials;
@@ -37,6 +40,7 @@ struct PlotInput {
   size_t importance_of = 0;
   double now_s = 0;
   size_t most_shown = 2000;  ///< of more trials the best quarter of that, and every n-th
+  size_t objective = 0;      ///< the one of several that plots of one metric draw
 };
 
 PlotStudy plot_study(PlotInput input);
@@ -53,6 +57,9 @@ inline constexpr size_t kFewBestTrials = 5;  ///< importance of fewer says littl
 /// Parameters that differ between trials: most important first, if that says something, else as
 /// declared.
 std::vector<size_t> varying_parameters(const PlotStudy& study);
+
+/// It is over, with a number for each constraint, and violates one.
+bool is_beyond_constraints(const TrialHistory& trial);
 
 /// "trial 12: loss 0.31".
 std::string trial_words(const PlotStudy& study, size_t trial);

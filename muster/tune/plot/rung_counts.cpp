@@ -44,10 +44,11 @@ std::vector<int64_t> declared_rungs(const std::string& scheduler, int64_t last) 
     if (!lowest || !factor || !highest || *lowest < 1 || !(*factor > 1)) return {};
     const double end = std::min(*highest, static_cast<double>(last));
     for (double t = *lowest; t <= end && rungs.size() < 64; t *= *factor)
-      rungs.push_back(static_cast<int64_t>(std::ceil(t)));
+      rungs.push_back(t < static_cast<double>(last) ? static_cast<int64_t>(std::ceil(t)) : last);
     const bool came_to_end = *highest <= static_cast<double>(last);
-    if (came_to_end && (rungs.empty() || rungs.back() < static_cast<int64_t>(*highest)))
-      rungs.push_back(static_cast<int64_t>(*highest));
+    const int64_t top =
+        *highest < static_cast<double>(last) ? static_cast<int64_t>(*highest) : last;
+    if (came_to_end && (rungs.empty() || rungs.back() < top)) rungs.push_back(top);
   } catch (const Error&) {  // a scheduler of a newer Muster
     rungs.clear();
   }
@@ -92,7 +93,10 @@ std::vector<int64_t> rungs_of(const PlotStudy& study) {
     if (last > rungs.back()) rungs.push_back(last);
     return rungs;
   }
-  for (int64_t t = 1; t <= last && t > 0; t *= 2) rungs.push_back(t);
+  for (int64_t t = 1; t <= last; t *= 2) {
+    rungs.push_back(t);
+    if (t > last / 2) break;  // steps may be as large as they can
+  }
   if (rungs.empty() || rungs.back() < last) rungs.push_back(last);
   return rungs;
 }

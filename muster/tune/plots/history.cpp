@@ -21,7 +21,9 @@ std::vector<track::Point> best_line(const PlotStudy& study,
   double best = NAN;
   for (size_t i = 0; i < study.trials.size(); ++i) {
     const double result = study.results[i];
-    if (std::isnan(result) || (only_over && !is_over(study.trials[i].state))) continue;
+    if (std::isnan(result) || (only_over && !is_over(study.trials[i].state)) ||
+        is_beyond_constraints(study.trials[i]))
+      continue;
     const Mode mode = study.facts.mode;
     if (!std::isnan(best) && score_of(result, mode) <= score_of(best, mode)) continue;
     const double x = chart.px(static_cast<double>(i) / last);

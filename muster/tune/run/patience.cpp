@@ -8,8 +8,7 @@ namespace {
 constexpr double kStorageRetryS = 1;
 
 bool is_wish_to_end(const ExecutorEvent& event) {
-  return event.kind == ExecutorEvent::kInterrupt ||
-         (event.kind == ExecutorEvent::kStopStudy && event.trial < 0);
+  return event.kind == ExecutorEvent::kInterrupt || event.kind == ExecutorEvent::kStopStudy;
 }
 
 }  // namespace

@@ -115,6 +115,7 @@ class FunctionTrials {
       result.interrupted = core.is_stopped() && !core.has_given_up();
       result.stopped = core.stop_reason();
       if (const Trial* best = core.best()) result.best = best->number;
+      result.front.assign(core.front().begin(), core.front().end());
     });
     result.trials = study_.take_trials();
     if (config_.histories) result.histories = take_histories();

@@ -158,21 +158,31 @@ struct RunConfig {
   /// files or folders, as their trials named them; 0: all stay.
   int64_t keep_checkpoints = 0;
   bool histories = false;  ///< RunResult::histories; true holds all reports in memory
+  /// {"max accuracy", "min step_s"}: several objectives in place of metric and mode, see
+  /// Note [Several objectives].
+  std::vector<std::string> objectives = {};
+  std::vector<std::string> constraints =
+      {};  ///< "peak_mib <= 900": a trial beyond it is never best
 };
 
 /// What a run leaves. Copies; valid without the study.
 struct RunResult {
   Space space;
-  std::vector<Trial> trials;    ///< by number
-  std::optional<int64_t> best;  ///< number of the best trial; none if no trial has a finite metric
-  bool interrupted = false;     ///< by stop_token or time budget
-  std::string stopped;          ///< why no more trials were started; empty: none was due
+  std::vector<Trial> trials;  ///< by number
+  /// Number of the best trial; none if no trial has a finite metric and satisfies the constraints.
+  std::optional<int64_t> best;
+  bool interrupted = false;  ///< by stop_token or time budget
+  std::string stopped;       ///< why no more trials were started; empty: none was due
 
   /// All reports of each trial, by number; of a resumed study also those before. Only if the
   /// RunConfig wants them.
   std::vector<TrialHistory> histories;
   StudyFacts
       facts;  ///< of the study, for what views/history.h and views/export.h do with histories
+
+  /// Of several objectives, instead of a best trial: numbers of those on the front; see
+  /// StudyCore::front.
+  std::vector<int64_t> front;
 
   /// Throw a usage error if there is no best trial.
   const Trial& best_trial() const;

@@ -26,13 +26,28 @@ Mode mode_of(const RunConfig& config) {
                      .hint = ".mode = \"min\" for a loss, \"max\" for an accuracy"});
 }
 
+void take_objectives(const RunConfig& config, StudySpec& spec) {
+  if (!config.objectives.empty() && (!config.metric.empty() || !config.mode.empty())) {
+    throw usage_error({.refused = "objectives beside metric or mode",
+                       .rule = "a study has objectives, or a metric and its mode",
+                       .value = join(config.objectives, ", ")});
+  }
+  std::vector<Objective> objectives;
+  for (const std::string& text : config.objectives)
+    objectives.push_back(parse_objective(text, "objectives"));
+  set_objectives(spec, std::move(objectives));
+  for (const std::string& text : config.constraints)
+    spec.goals.constraints.push_back(parse_constraint(text, "constraints"));
+}
+
 }  // namespace
 
 StudySpec run_spec(const RunConfig& config) {
   StudySpec spec{.name = config.name,
                  .storage = config.storage,
                  .metric = config.metric,
-                 .mode = mode_of(config)};
+                 .mode = config.objectives.empty() ? mode_of(config) : Mode::kMax};
+  take_objectives(config, spec);
   spec.space = config.config;
   spec.num_samples = config.num_samples;
   spec.max_concurrent = config.max_concurrent_trials;

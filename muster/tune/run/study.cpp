@@ -31,6 +31,13 @@ std::optional<Point> full_point(const Space& space,
   return std::nullopt;
 }
 
+/// What a study of several objectives, or with constraints, learns of it besides.
+void take_goals(const Goals& goals, const ForeignTrial& trial, OutsideTrial& outside) {
+  if (trial.values.size() == goals.objectives.size()) outside.results = trial.values;
+  if (goals.constraints.empty()) return;
+  outside.violation = GoalValues{.results = {}, .violations = trial.constraints}.violation();
+}
+
 }  // namespace
 
 double wall_clock_s() {
@@ -168,7 +175,7 @@ void Study::follow(std::vector<Event> theirs) {
 /// The calls of a transaction that failed were made all the same: what is not in the log is as it
 /// was before them, and they are made again.
 void Study::rebuild() {
-  StudyCore core(core_.spec());
+  StudyCore core(core_.spec(), suggests_);
   unshown_.clear();
   storage_->for_each_event([&](Event&& event) {
     core.replay(event);
@@ -215,7 +222,10 @@ std::vector<Trial> Study::take_trials() {
 // ---- Begin ----
 
 Study::Study(const StudySpec& spec, Clock clock, EventObserver observer, StudyOptions options)
-    : clock_(std::move(clock)), observer_(std::move(observer)), core_(spec) {
+    : clock_(std::move(clock)),
+      observer_(std::move(observer)),
+      core_(spec, options.suggests),
+      suggests_(options.suggests) {
   if (spec.storage.empty()) return;
   if (options.tuner) tuner_lock_ = std::make_unique<TunerLock>(spec.storage, spec.name);
   wait_for_lock(spec.storage_patience_s, options.note, [&] { open(spec, options); });
@@ -274,12 +284,13 @@ void Study::tell_finished() {
     if (core_.knows_outside(trial.number)) continue;
     const auto point = full_point(core_.spec().space, trial.params);
     if (!point) continue;
-    told_ += core_.learn({.number = trial.number,
-                          .point = *point,
-                          .state = trial.state,
-                          .metric = trial.value,
-                          .step = trial.intermediate.empty() ? 0 : trial.intermediate.back().first},
-                         clock_());
+    OutsideTrial outside{.number = trial.number,
+                         .point = *point,
+                         .state = trial.state,
+                         .metric = trial.value,
+                         .step = trial.intermediate.empty() ? 0 : trial.intermediate.back().first};
+    take_goals(core_.spec().goals, trial, outside);
+    told_ += core_.learn(outside, clock_());
   }
 }
 
@@ -308,7 +319,7 @@ std::optional<GivenPoint> Study::given_point(const WaitingTrial& trial) {
   }
   try {
     return GivenPoint{.partial = core_.spec().space.point_of(trial.params),
-                      .reason = "enqueued by Optuna",
+                      .reason = trial.added ? "added by `muster study add`" : "enqueued by Optuna",
                       .adopted = trial.number};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage) throw;

@@ -63,6 +63,8 @@ struct StudyOptions {
   /// Runs trials until none is left, as only one process may at a time; false: starts single ones
   /// for somebody else (`muster study ask`), beside a tuner and others of its kind.
   bool tuner = true;
+  /// False: no call asks for a trial (StudyCore::next), so that what was before is taken in faster.
+  bool suggests = true;
   double lock_patience_s = 10;  ///< how long a call waits for another process's lock
   /// A line for the user while opening waits for it, StudySpec::storage_patience_s in all.
   std::function<void(const std::string& line)> note = {};
@@ -177,6 +179,7 @@ class Study {
   std::unique_ptr<TunerLock> tuner_lock_;  // of a tuner with a file
   std::unique_ptr<Storage> storage_;       // null in memory
   StudyCore core_;
+  bool suggests_ = true;
   bool core_is_ahead_ = false;          // of the log: it is to be made anew
   Unlogged unlogged_;                   // of the core before the newest transaction
   std::vector<Event> unshown_;          // of others, which the observer has not seen

@@ -32,7 +32,8 @@ struct Answer {
 /// again from the start, so it does nothing itself.
 struct Deeds {
   std::vector<Answer> answers;
-  std::vector<int64_t> ended, stopped;                   // trials
+  std::vector<int64_t> ended;                            // trials
+  std::vector<std::pair<int64_t, std::string>> stopped;  // trials, and by what
   std::vector<std::pair<std::string, bool>> interrupts;  // why, and whether to kill
   std::vector<std::string> notes;
   std::set<std::pair<int64_t, int32_t>> refused;  // attempts that had a report refused
@@ -93,8 +94,16 @@ class Tuner {
 
   bool has_ended(const StudyCore::Next& next) {
     if (!shares_.empty()) return false;
+    note_held(next.kind == StudyCore::Next::kHeld);
     if (next.kind == StudyCore::Next::kHandedOut) note(handed_out());
     return next.kind == StudyCore::Next::kFinished || next.kind == StudyCore::Next::kHandedOut;
+  }
+
+  /// A user who holds all that is left is waited for: said once each time.
+  void note_held(bool held) {
+    if (held && !std::exchange(held_, true))
+      note("all that is left is paused by a user: `muster study continue` or `stop` ends the wait");
+    if (!held) held_ = false;
   }
 
   /// "trials 3, 7 are with those who asked for them: …"
@@ -167,6 +176,7 @@ class Tuner {
                      .resources = spec_.resources_per_trial};
     for (const size_t gpu : share.gpus) plan.device_ids.push_back(pool_.machine().gpus[gpu]);
     plan.checkpoint_folder = spec_.trial_folder / concat("trial-", number) / "checkpoints";
+    plan.copies = trial.copies;
     plan.resume_from = trial.checkpoint;
     return plan;
   }
@@ -229,8 +239,8 @@ class Tuner {
       outcome_.stopped = why;
       stop_running(why, kill);
     }
-    for (const int64_t trial : deeds.stopped) {
-      if (shares_.contains(trial)) executor_.stop(trial, "`muster study stop`", /*kill=*/false);
+    for (const auto& [trial, why] : deeds.stopped) {
+      if (shares_.contains(trial)) executor_.stop(trial, why, /*kill=*/false);
     }
   }
 
@@ -243,9 +253,10 @@ class Tuner {
         core.ended(event.trial, failure_of(event), event.message, now_s);
         deeds.ended.push_back(event.trial);
         break;
+      case ExecutorEvent::kOrder:
+        deeds.answers.push_back({event.token, obey(core, event, now_s, deeds)});
+        break;
       case ExecutorEvent::kStopStudy:
-        if (event.trial >= 0) return stop_trial(core, event, now_s, deeds);
-        [[fallthrough]];
       case ExecutorEvent::kInterrupt:
         interrupt(core, event.message, now_s, deeds);
         break;
@@ -288,14 +299,41 @@ class Tuner {
                                   : concat(why, ": stopping; once more kills"));
   }
 
-  void stop_trial(StudyCore& core, const ExecutorEvent& event, double now_s, Deeds& deeds) const {
+  /// What a user wants of a trial: the answer says what becomes of it.
+  std::variant<Decision, std::string> obey(StudyCore& core,
+                                           const ExecutorEvent& event,
+                                           double now_s,
+                                           Deeds& deeds) const {
     try {
-      core.stop_trial(event.trial, concat("stopped by ", event.message), now_s);
-      deeds.stopped.push_back(event.trial);
+      switch (event.action) {
+        case Action::kStop:
+          core.stop_trial(event.trial, "stopped by " + event.message, now_s);
+          deeds.stopped.emplace_back(event.trial, event.message);
+          break;
+        case Action::kPause:
+          core.pause_trial(event.trial, "paused by " + event.message, now_s);
+          break;
+        case Action::kContinue:
+          core.continue_trial(event.trial, "continued by " + event.message, now_s);
+          break;
+      }
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kUsage) throw;
-      deeds.notes.push_back(error.what());
+      return std::string(error.what());
     }
+    return Decision{.action = event.action, .reason = what_becomes_of(core, event)};
+  }
+
+  static std::string what_becomes_of(const StudyCore& core, const ExecutorEvent& event) {
+    const Trial& trial = core.trials()[static_cast<size_t>(event.trial)];
+    const std::string who = concat("trial ", trial.number);
+    const bool runs = trial.state == TrialState::kRunning;
+    if (event.action == Action::kStop) return who + (runs ? " is stopping" : " is stopped");
+    if (event.action == Action::kContinue)
+      return who + (runs ? " goes on" : " goes on as soon as there is room");
+    return concat(who,
+                  runs ? " is paused at its next report" : " is paused",
+                  trial.checkpoint.empty() ? "; without a checkpoint it will begin anew" : "");
   }
 
   double budget_end_s() const { return started_s_ + spec_.time_budget_s - used_s_; }
@@ -372,6 +410,7 @@ class Tuner {
   std::map<int64_t, ResourcePool::Share> shares_;  // of running trials
   std::set<int64_t> told_to_end_;                  // of them, because the study ends
   int64_t starting_ = -1;                          // of them, not started yet
+  bool held_ = false;                              // it was said that all is held
   bool kept_ = false;  // the events that are taken came while storage was waited for
   Patience patience_{
       executor_,

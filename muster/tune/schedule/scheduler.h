@@ -101,6 +101,8 @@ struct SchedulerEntry {
   std::string_view help;
   std::span<const Param> params;
   std::unique_ptr<Scheduler> (*make)(const SchedulerContext& context, const ParamValues& params);
+  /// It decides nothing by scores, so that a study may have several objectives.
+  bool takes_several = false;
 };
 
 /// All schedulers (generated; see Note [Generated tables]).

@@ -32,6 +32,6 @@ std::unique_ptr<Scheduler> make_fifo(const SchedulerContext& /*context*/,
 }  // namespace
 
 extern constinit const SchedulerEntry fifo_entry{
-    "fifo", "every trial runs to its end", {}, &make_fifo};
+    "fifo", "every trial runs to its end", {}, &make_fifo, true};
 
 }  // namespace muster::tune

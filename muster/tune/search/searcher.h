@@ -7,9 +7,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "muster/base/entry.h"
 #include "muster/base/params.h"
+#include "muster/tune/objective/objective.h"
 #include "muster/tune/space/space.h"
 #include "muster/tune/trial/trial.h"
 
@@ -45,6 +47,7 @@ struct SearcherContext {
   int64_t num_samples = 1;  ///< trials of the study, -1: endless
   Mode mode = Mode::kMax;   ///< only for words: reasons show metrics in the user's sign
   std::string metric = {};  ///< likewise
+  std::vector<Objective> objectives = {};  ///< if there are several: see FinishedTrial::scores
   int64_t slots = 0;        ///< trials at once that the study asks for; 0: as many as fit
 };
 
@@ -56,10 +59,14 @@ struct FinishedTrial {
   double score = 0;                  ///< of the study's scope (last or best report); NaN: none
   int64_t step = 0;                  ///< of the last report; 0: none
   Failure failure = Failure::kNone;  ///< with kFailed: why
+  /// By objective, larger is better, of a study of several; NaN: none. Else empty. Only for entries
+  /// that take goals, as violation is.
+  std::vector<double> scores = {};
+  double violation = 0;  ///< of the study's constraints, summed; above 0: infeasible
 
-  /// It ran out of memory: no bad trial, but one that cannot be tried here.
+  /// It ran out of memory, or violates a constraint: no bad trial, but one that cannot be taken.
   bool is_infeasible() const {
-    return state == TrialState::kFailed && failure == Failure::kOutOfMemory;
+    return violation > 0 || (state == TrialState::kFailed && failure == Failure::kOutOfMemory);
   }
 };
 
@@ -117,6 +124,8 @@ struct SearcherEntry {
   std::unique_ptr<Searcher> (*make)(const SearcherContext& context, const ParamValues& params);
   /// It tries every combination once: Variants counts them and makes the points.
   bool enumerates = false;
+  /// It takes studies of several objectives, and with constraints (Note [Several objectives]).
+  bool takes_goals = false;
 };
 
 /// All searchers (generated; see Note [Generated tables]).

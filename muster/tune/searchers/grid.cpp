@@ -60,6 +60,6 @@ std::unique_ptr<Searcher> make_grid(const SearcherContext& context, const ParamV
 }  // namespace
 
 extern constinit const SearcherEntry grid_entry{
-    "grid", "every combination of finitely many values, once", {}, &make_grid, true};
+    "grid", "every combination of finitely many values, once", {}, &make_grid, true, true};
 
 }  // namespace muster::tune

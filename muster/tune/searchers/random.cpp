@@ -27,6 +27,6 @@ std::unique_ptr<Searcher> make_random(const SearcherContext& context, const Para
 }  // namespace
 
 extern constinit const SearcherEntry random_entry{
-    "random", "draws every parameter independently", {}, &make_random};
+    "random", "draws every parameter independently", {}, &make_random, false, true};
 
 }  // namespace muster::tune

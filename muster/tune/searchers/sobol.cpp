@@ -62,6 +62,11 @@ std::string sobol(const SobolOptions& options) {
 }
 
 extern constinit const SearcherEntry sobol_entry{
-    "sobol", "Sobol's sequence, scrambled: evener than random draws", kSobolParams, &make_sobol};
+    "sobol",
+    "Sobol's sequence, scrambled: evener than random draws",
+    kSobolParams,
+    &make_sobol,
+    false,
+    true};
 
 }  // namespace muster::tune

@@ -9,6 +9,11 @@
 // l(x | fixed), so that they go by what was good beside such values.
 // Source: Bergstra, Bardenet, Bengio, Kégl 2011, "Algorithms for hyper-parameter optimization";
 // multivariate: Falkner, Klein, Hutter 2018; defaults and details: optuna 5.0.0, TPESampler.
+// Several objectives: the good trials are the first fronts, of the last one those that dominate most
+// volume (best_by_fronts), a tenth of all without the limit of 25, and all weigh the same; each
+// parameter is modelled by itself, unless multivariate is asked for. Constraints: trials that
+// violate some come behind all others, by how much they do. Source: Ozaki, Tanigaki, Watanabe,
+// Onishi 2020, "Multiobjective tree-structured Parzen estimator"; as optuna 5.0.0.
 // Beside Optuna: failed trials, which are not in its model, count as bad, unless failed=ignore, but
 // neither for startup nor for how many are good; those that ran out of memory are Optuna's
 // infeasible ones. A paused trial counts as one that was stopped at its last report.
@@ -46,7 +51,8 @@ constexpr Param kTpeParams[] = {
         "constant_liar", "trials under way count as bad, so that others look elsewhere"),
     param<&TpeOptions::failed>("failed", "failed trials count as bad (worst) or not (ignore)")};
 
-constexpr double kOutOfMemoryViolation = 1;  // how much was missing is not known
+// How much was missing is not known.
+constexpr double kOutOfMemoryViolation = std::numeric_limits<double>::infinity();
 
 Together tpe_together(const TpeOptions& options) {
   if (!options.multivariate) return Together::kApart;
@@ -79,6 +85,7 @@ class Tpe final : public Searcher {
       : space_(context.space),
         seed_(context.seed),
         options_(options),
+        objectives_(context.objectives.size()),
         subspaces_(open_dimensions(context.space), tpe_together(options)) {
     make_models();
   }
@@ -140,11 +147,13 @@ class Tpe final : public Searcher {
   void make_models() {
     models_.clear();
     const ParzenOptions options{.prior_weight = options_.prior_weight, .recent = options_.recent};
+    ParzenOptions of_good = options;
+    if (objectives_ > 0) of_good.recent = std::numeric_limits<int64_t>::max();
     for (const auto& dimensions : subspaces_.all()) {
       std::vector<ParzenAxis> axes;
       for (const size_t d : dimensions)
         axes.push_back(parzen_axis(space_.dimensions()[d].distribution));
-      models_.push_back({dimensions, {axes, options}, {axes, options}});
+      models_.push_back({dimensions, {axes, of_good}, {axes, options}});
     }
     for (const auto& [age, known] : trials_) add(age, known);
   }
@@ -199,16 +208,25 @@ class Tpe final : public Searcher {
   /// False for a trial that has failed otherwise than for want of memory.
   bool rank(const FinishedTrial& trial) {
     const int64_t age = tpe_age(trial.number);
-    if (trial.state == TrialState::kPruned) {
+    if (trial.violation > 0) {
+      ranking_.add_infeasible(age, trial.violation);
+    } else if (trial.state == TrialState::kPruned) {
       ranking_.add_pruned(age, trial.step, trial.score);
-    } else if (trial.state == TrialState::kComplete && !std::isnan(trial.score)) {
-      ranking_.add_complete(age, trial.score);
+    } else if (trial.state == TrialState::kComplete && has_scores(trial)) {
+      objectives_ > 0 ? ranking_.add_complete(age, trial.scores)
+                      : ranking_.add_complete(age, trial.score);
     } else if (trial.is_infeasible()) {
       ranking_.add_infeasible(age, kOutOfMemoryViolation);
     } else {
       return false;
     }
     return true;
+  }
+
+  bool has_scores(const FinishedTrial& trial) const {
+    if (objectives_ == 0) return !std::isnan(trial.score);
+    const auto is_nan = [](double score) { return std::isnan(score); };
+    return trial.scores.size() == objectives_ && std::ranges::none_of(trial.scores, is_nan);
   }
 
   void choose_good() {
@@ -254,6 +272,7 @@ class Tpe final : public Searcher {
   const Space& space_;
   uint64_t seed_;
   TpeOptions options_;
+  size_t objectives_;  // 0: one
   Subspaces subspaces_;
   std::vector<TpeModel> models_;
   std::map<int64_t, Known> trials_;  // by age
@@ -276,8 +295,12 @@ void check(const TpeOptions& o) {
 }
 
 std::unique_ptr<Searcher> make_tpe(const SearcherContext& context, const ParamValues& params) {
-  const auto options = resolve_params<TpeOptions>(kTpeParams, params, "searcher tpe");
+  auto options = resolve_params<TpeOptions>(kTpeParams, params, "searcher tpe");
   check(options);
+  if (!context.objectives.empty()) {  // Optuna's defaults for several
+    if (!params.contains("good_most")) options.good_most = std::numeric_limits<int64_t>::max();
+    if (!params.contains("multivariate")) options.multivariate = options.group;
+  }
   const auto opaque = context.space.opaque();
   if (!opaque.empty()) {
     throw usage_error({.refused = "searcher tpe",
@@ -296,6 +319,11 @@ std::string tpe(const TpeOptions& options) {
 }
 
 extern constinit const SearcherEntry tpe_entry{
-    "tpe", "looks where good trials are dense and bad ones are not", kTpeParams, &make_tpe};
+    "tpe",
+    "looks where good trials are dense and bad ones are not",
+    kTpeParams,
+    &make_tpe,
+    false,
+    true};
 
 }  // namespace muster::tune

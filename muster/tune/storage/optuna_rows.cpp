@@ -8,6 +8,7 @@
 #include "muster/base/text.h"
 #include "muster/tune/space/python_text.h"
 #include "muster/tune/storage/optuna_schema.h"
+#include "muster/tune/storage/study_tables.h"
 
 namespace muster::tune {
 namespace {
@@ -42,12 +43,15 @@ OptunaRows::OptunaRows(Database& database, Target target, const Space& space)
   add_attribute_ = database.prepare(
       "INSERT OR REPLACE INTO trial_user_attributes (trial_id, \"key\", value_json) "
       "VALUES (?, ?, ?)");
+  add_system_attribute_ = database.prepare(
+      "INSERT OR REPLACE INTO trial_system_attributes (trial_id, \"key\", value_json) "
+      "VALUES (?, ?, ?)");
   set_start_ = database.prepare("UPDATE trials SET datetime_start = ? WHERE trial_id = ?");
   add_point_ = database.prepare(
       "INSERT OR IGNORE INTO trial_intermediate_values "
       "(trial_id, step, intermediate_value, intermediate_value_type) VALUES (?, ?, ?, ?)");
   add_value_ = database.prepare(
-      "INSERT INTO trial_values (trial_id, objective, value, value_type) VALUES (?, 0, ?, ?)");
+      "INSERT INTO trial_values (trial_id, objective, value, value_type) VALUES (?1, ?4, ?2, ?3)");
   end_trial_ =
       database.prepare("UPDATE trials SET state = ?, datetime_complete = ? WHERE trial_id = ?");
 }
@@ -89,8 +93,7 @@ void OptunaRows::learn_trials() {
       "WHERE trial_id = ? ORDER BY step");
   open.bind(1, target_.study_id);
   while (open.step()) {
-    Row row{.trial_id = open.integer(1), .last = kNone, .best = kNone};
-    row.started_s = from_datetime(open.text(2));
+    Row row = new_row(open.integer(1), from_datetime(open.text(2)));
     points.bind(1, row.trial_id);
     while (points.step()) {
       row.last = from_value_type(points.text(0), points.number(1));
@@ -98,6 +101,25 @@ void OptunaRows::learn_trials() {
     }
     rows_[open.integer(0)] = row;
   }
+  if (target_.goals.any() && !rows_.empty()) learn_goals();
+}
+
+/// From the log, which alone has it.
+void OptunaRows::learn_goals() {
+  visit_events(database_, target_.study_id, 0, kLastEvent, [&](Event&& event) {
+    const auto* reported = std::get_if<Reported>(&event.what);
+    const auto row = rows_.find(event.trial);
+    if (reported != nullptr && row != rows_.end())
+      take_metrics(target_.goals, reported->report.metrics, row->second.values);
+  });
+}
+
+OptunaRows::Row OptunaRows::new_row(int64_t trial_id, double started_s) const {
+  return {.trial_id = trial_id,
+          .last = kNone,
+          .best = kNone,
+          .started_s = started_s,
+          .values = no_values(target_.goals)};
 }
 
 OptunaRows::Row& OptunaRows::row_of(int64_t trial) {
@@ -140,10 +162,7 @@ void OptunaRows::learn(const Event& event) {
   if (std::holds_alternative<TrialAdded>(event.what)) {
     trial_id_of_.bind(1, target_.study_id).bind(2, event.trial);
     if (trial_id_of_.step()) {
-      rows_[event.trial] = {.trial_id = trial_id_of_.integer(0),
-                            .last = kNone,
-                            .best = kNone,
-                            .started_s = event.time_s};
+      rows_[event.trial] = new_row(trial_id_of_.integer(0), event.time_s);
       trial_id_of_.reset();
     }
   } else if (const auto* ended = std::get_if<AttemptEnded>(&event.what)) {
@@ -167,8 +186,7 @@ void OptunaRows::add(const Event& event, const TrialAdded& added) {
       added.adopted < 0 ? add_trial_row(start) : adopt_trial_row(added.adopted, start);
   add_own_.bind(1, trial_id).bind(2, target_.study_id).bind(3, event.trial).run();
   add_params(trial_id, added.point, added.values);
-  rows_[event.trial] = {
-      .trial_id = trial_id, .last = kNone, .best = kNone, .started_s = event.time_s};
+  rows_[event.trial] = new_row(trial_id, event.time_s);
 }
 
 int64_t OptunaRows::add_trial_row(const std::string& start) {
@@ -225,6 +243,8 @@ void OptunaRows::start(const Event& event, const AttemptStarted& started) {
 
 void OptunaRows::report(const Event& event, const Reported& reported) {
   Row& row = row_of(event.trial);
+  take_metrics(target_.goals, reported.report.metrics, row.values);
+  if (target_.goals.several()) return;
   const double* metric = find_metric(reported.report.metrics, target_.metric);
   if (metric == nullptr) return;
   row.last = *metric;
@@ -238,22 +258,43 @@ void OptunaRows::report(const Event& event, const Reported& reported) {
   add_point_.run();
 }
 
+std::vector<double> OptunaRows::results_of(const Row& row) const {
+  if (target_.goals.several()) return row.values.results;
+  return {target_.scope == StudySpec::Scope::kBest ? row.best : row.last};
+}
+
+/// Of one that could not be measured there is nothing to say.
+void OptunaRows::add_constraints(const Row& row) {
+  std::vector<std::string> numbers;
+  for (const double violation : row.values.violations) {
+    if (std::isnan(violation)) return;
+    numbers.push_back(python_number(violation));
+  }
+  if (numbers.empty()) return;
+  const std::string json = concat('[', join(numbers, ", "), ']');
+  add_system_attribute_.bind(1, row.trial_id).bind(2, "constraints").bind(3, json).run();
+}
+
 void OptunaRows::end(const Event& event, const AttemptEnded& ended) {
   Row& row = row_of(event.trial);
   if (!is_over(ended.then)) return;
-  const double value = target_.scope == StudySpec::Scope::kBest ? row.best : row.last;
-  const bool has_value = ended.then != TrialState::kFailed && !std::isnan(value);
+  const std::vector<double> values = results_of(row);
+  const auto is_nan = [](double value) { return std::isnan(value); };
+  const bool has_value = ended.then != TrialState::kFailed && std::ranges::none_of(values, is_nan);
   const TrialState state =
       ended.then == TrialState::kComplete && !has_value ? TrialState::kFailed : ended.then;
-  if (has_value) {
-    add_value_.bind(1, row.trial_id).bind(3, value_type(value));
-    if (std::isfinite(value)) {
-      add_value_.bind(2, value);
+  for (size_t i = 0; i < values.size() && has_value; ++i) {
+    add_value_.bind(1, row.trial_id)
+        .bind(3, value_type(values[i]))
+        .bind(4, static_cast<int64_t>(i));
+    if (std::isfinite(values[i])) {
+      add_value_.bind(2, values[i]);
     } else {
       add_value_.bind_null(2);
     }
     add_value_.run();
   }
+  if (ended.then != TrialState::kFailed) add_constraints(row);
   if (!ended.message.empty())
     set_attribute(row.trial_id, "muster_reason", python_json(ended.message));
   end_trial_.bind(1, optuna_name(state))

@@ -29,6 +29,10 @@ namespace muster::tune {
 //   then on; what it had before is in the log.
 // - COMPLETE has a value, or Optuna's samplers fail: a trial that ends well without a number (no
 //   metric, NaN) is FAIL there, as Optuna itself has it.
+// - Several objectives: a value for each, once all are numbers, and no intermediate values, which
+//   Optuna has not for such a study and some of its samplers stumble over. What a trial that is not
+//   over has reported is looked up in the log then.
+// - Constraints: the system attribute "constraints", a number for each, above 0 where violated.
 // - The user attribute muster_reason says why it ended.
 
 class OptunaRows {
@@ -38,6 +42,7 @@ class OptunaRows {
     std::string metric;
     Mode mode = Mode::kMax;
     StudySpec::Scope scope = StudySpec::Scope::kLast;
+    Goals goals = {};
   };
 
   /// Learns from the tables which trials are not over.
@@ -63,6 +68,7 @@ class OptunaRows {
     int64_t trial_id = 0;
     double last, best;  // of the study's metric; NaN: none yet
     double started_s = 0;
+    GoalValues values = {};
   };
   /// How a dimension, or an expression as a whole, is a parameter of Optuna's.
   struct Column {
@@ -78,6 +84,7 @@ class OptunaRows {
 
   void learn_space(const Space& space);
   void learn_trials();
+  void learn_goals();
   Row& row_of(int64_t trial);
   void remember(int64_t trial);
 
@@ -87,7 +94,10 @@ class OptunaRows {
   void add_params(int64_t trial_id, const Point& point, const Values& values);
   void start(const Event& event, const AttemptStarted& started);
   void report(const Event& event, const Reported& reported);
+  std::vector<double> results_of(const Row& row) const;
+  void add_constraints(const Row& row);
   void end(const Event& event, const AttemptEnded& ended);
+  Row new_row(int64_t trial_id, double started_s) const;
   int64_t next_number();
   void set_attribute(int64_t trial_id, std::string_view key, std::string_view json);
 
@@ -98,7 +108,8 @@ class OptunaRows {
   std::vector<std::pair<int64_t, std::optional<Row>>> undo_;  // as they were, oldest first
   Database& database_;
   Statement last_number_, add_trial_, adopt_trial_, trial_id_of_, add_own_, add_param_,
-      drop_params_, add_attribute_, set_start_, add_point_, add_value_, end_trial_;
+      drop_params_, add_attribute_, add_system_attribute_, set_start_, add_point_, add_value_,
+      end_trial_;
 };
 
 }  // namespace muster::tune

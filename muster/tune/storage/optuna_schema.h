@@ -19,6 +19,8 @@ inline constexpr std::string_view kOptunaRevision = "v3.2.0.a";
 inline constexpr size_t kMostStudyName = 512;  ///< bytes
 /// System attribute of a trial that is a failed one of ours once more: its number.
 inline constexpr std::string_view kAgainAttribute = "muster:again";
+/// Of one that `muster study add` put in: true.
+inline constexpr std::string_view kAddedAttribute = "muster:added";
 
 /// Makes Optuna's tables in an empty database, and ours (Note [Storage]) where they are not there,
 /// in one transaction, and has the file keep a write-ahead log. Throws a usage error for a database

@@ -59,25 +59,27 @@ void check_one_objective(Database& database, int64_t study_id, std::string_view 
   if (count.step() && count.integer(0) <= 1) return;
   throw usage_error({.refused = concat("study ", study, " has ", count.integer(0), " objectives"),
                      .rule = "the importance of parameters is that for one objective",
-                     .hint = "Optuna has it for several: optuna.importance"});
+                     .hint = "--of METRIC says for which"});
 }
 
 }  // namespace
 
-ParameterTable read_parameter_table(const std::filesystem::path& file, std::string_view study) {
+ParameterTable read_parameter_table(const std::filesystem::path& file,
+                                    std::string_view study,
+                                    std::optional<size_t> objective) {
   find_study(file, study);  // refuses what is not there
   Database database(file, Database::Access::kRead);
   database.run("BEGIN");
   const auto id = find_study_id(database, study);
   if (!id) throw usage_error({.refused = concat(file.string(), " has no study ", study)});
-  check_one_objective(database, *id, study);
+  if (!objective) check_one_objective(database, *id, study);
 
   ParameterTable table;
   std::unordered_map<int64_t, size_t> places;  // by trial_id
   Statement trials = database.prepare(
       "SELECT trials.trial_id, value_type, value FROM trials JOIN trial_values USING (trial_id) "
-      "WHERE study_id = ? AND state = 'COMPLETE' AND objective = 0 ORDER BY number");
-  trials.bind(1, *id);
+      "WHERE study_id = ? AND state = 'COMPLETE' AND objective = ? ORDER BY number");
+  trials.bind(1, *id).bind(2, static_cast<int64_t>(objective.value_or(0)));
   while (trials.step()) {
     const double value = from_value_type(trials.text(1), trials.number(2));
     if (!std::isfinite(value)) continue;

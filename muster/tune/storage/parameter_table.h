@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,8 +28,11 @@ struct ParameterTable {
   std::vector<Column> columns;  ///< by name
 };
 
-/// Opens nothing for writing. Throws a usage error if the file or the study is not there, cannot be
-/// read, or has several objectives.
-ParameterTable read_parameter_table(const std::filesystem::path& file, std::string_view study);
+/// `objective` is the place of one in a study of several. Opens nothing for writing. Throws a usage
+/// error if the file or the study is not there or cannot be read, or if it has several objectives and
+/// none is said.
+ParameterTable read_parameter_table(const std::filesystem::path& file,
+                                    std::string_view study,
+                                    std::optional<size_t> objective = std::nullopt);
 
 }  // namespace muster::tune

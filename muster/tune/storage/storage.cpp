@@ -60,7 +60,22 @@ class StudyOpener {
   }
 
  private:
-  std::string direction() const { return text("mode") == "min" ? "MINIMIZE" : "MAXIMIZE"; }
+  static std::string direction_of(Mode mode) {
+    return mode == Mode::kMin ? "MINIMIZE" : "MAXIMIZE";
+  }
+
+  /// All objectives of the description.
+  std::vector<Objective> objectives() const {
+    std::vector<Objective> all = described_goals(description_).objectives;
+    if (all.empty()) all.push_back({text("metric"), parse_mode(text("mode"))});
+    return all;
+  }
+
+  std::vector<std::string> directions() const {
+    std::vector<std::string> all;
+    for (const Objective& objective : objectives()) all.push_back(direction_of(objective.mode));
+    return all;
+  }
 
   int64_t make() {
     if (name_.size() > kMostStudyName) {
@@ -70,12 +85,17 @@ class StudyOpener {
     }
     database_.prepare("INSERT INTO studies (study_name) VALUES (?)").bind(1, name_).run();
     const int64_t id = database_.last_rowid();
-    database_
-        .prepare("INSERT INTO study_directions (direction, study_id, objective) VALUES (?, ?, 0)")
-        .bind(1, direction())
-        .bind(2, id)
-        .run();
-    const std::string metric = concat('[', python_json(text("metric")), ']');
+    std::vector<std::string> names;
+    for (const Objective& objective : objectives()) {
+      database_
+          .prepare("INSERT INTO study_directions (direction, study_id, objective) VALUES (?, ?, ?)")
+          .bind(1, direction_of(objective.mode))
+          .bind(2, id)
+          .bind(3, static_cast<int64_t>(names.size()))
+          .run();
+      names.push_back(python_json(objective.metric));
+    }
+    const std::string metric = concat('[', join(names, ", "), ']');
     database_
         .prepare(
             "INSERT INTO study_system_attributes (study_id, \"key\", value_json) "
@@ -86,17 +106,21 @@ class StudyOpener {
     return id;
   }
 
-  /// The stored study is this one. One that Optuna made only has a direction.
+  /// The stored study is this one. One that Optuna made only has directions.
   void check(int64_t id) {
-    Statement directions =
-        database_.prepare("SELECT direction FROM study_directions WHERE study_id = ?");
-    directions.bind(1, id);
-    const bool fits = directions.step() && directions.text(0) == direction() && !directions.step();
+    Statement rows = database_.prepare(
+        "SELECT direction FROM study_directions WHERE study_id = ? ORDER BY objective");
+    rows.bind(1, id);
+    std::vector<std::string> theirs;
+    while (rows.step()) theirs.emplace_back(rows.text(0));
+    const bool fits = theirs == directions();
     const Json stored = select_description(database_, id);
     std::vector<std::string> differences;
     if (!stored.is_null()) differences = describe_differences(stored, description_);
     if (differences.empty() && !fits)
-      differences = {concat("its direction is not ", direction(), " alone")};
+      differences = {directions().size() == 1
+                         ? concat("its direction is not ", directions()[0], " alone")
+                         : concat("its directions are not ", join(directions(), ", "))};
     if (differences.empty()) return;
     throw usage_error(
         {.refused =
@@ -148,7 +172,8 @@ class SqliteStorage : public Storage {
                   OptunaRows::Target{.study_id = study_id_,
                                      .metric = opener.text("metric"),
                                      .mode = parse_mode(opener.text("mode")),
-                                     .scope = parse_scope(opener.text("scope"))},
+                                     .scope = parse_scope(opener.text("scope")),
+                                     .goals = described_goals(description)},
                   space);
     show_what_was_put_off();
     transaction.commit();

@@ -16,6 +16,7 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/tune/core/event.h"
+#include "muster/tune/objective/objective.h"
 #include "muster/tune/space/space.h"
 
 namespace muster::tune {
@@ -38,6 +39,7 @@ struct StudySummary {
   std::string name;
   std::string metric;
   Mode mode = Mode::kMax;
+  Goals goals = {};  ///< of one that Optuna made: several objectives, but not its constraints
   int64_t trials = 0;
   Json description;  ///< space, searcher, scheduler, seed …: as StudyCore::describe(); null for a
                      ///< study that Optuna made
@@ -49,7 +51,9 @@ struct ForeignTrial {
   int64_t number = 0;  ///< in Optuna's count; a trial of ours may have the same in ours
   TrialState state = TrialState::kComplete;
   std::map<std::string, Value> params;
-  double value = 0;                                      ///< NaN: none
+  double value = 0;                      ///< NaN: none
+  std::vector<double> values = {};       ///< by objective, if the study has several and it has them
+  std::vector<double> constraints = {};  ///< of a trial that has some; above 0: violated
   std::vector<std::pair<int64_t, double>> intermediate;  ///< step, value; steps rise
   double started_s = 0, ended_s = 0;                     ///< seconds since 1970; 0: not yet
   std::optional<int64_t> again;  ///< ours that it is once more: `muster study restart` put it in
@@ -61,6 +65,7 @@ struct WaitingTrial {
   int64_t number = 0;                   ///< in Optuna's count
   std::map<std::string, Value> params;  ///< those that are fixed
   std::optional<int64_t> again;         ///< the failed trial, in our count, that it is once more
+  bool added = false;                   ///< by `muster study add`
   std::string strange;                  ///< why it cannot be read, not being as Optuna writes one
 };
 
@@ -137,6 +142,12 @@ void read_events(const std::filesystem::path& file,
                  std::string_view study,
                  const std::function<void(std::span<const Event> events)>& take);
 
+/// Those behind event `seen`, or all for a `seen` with id 0, for who looks again and again. Throws a
+/// usage error, too, if the log does not have `seen` any more: the study was deleted meanwhile.
+std::vector<Event> read_events_behind(const std::filesystem::path& file,
+                                      std::string_view study,
+                                      const Event& seen);
+
 /// The study's trials that are not from the log, by number, whatever their state. Opens nothing for
 /// writing.
 std::vector<ForeignTrial> read_foreign_trials(const std::filesystem::path& file,
@@ -161,6 +172,13 @@ std::vector<std::filesystem::path> left_by_deletions(const std::filesystem::path
 std::vector<int64_t> restart_failed_trials(const std::filesystem::path& file,
                                            std::string_view study,
                                            std::span<const int64_t> numbers);
+
+/// Puts a trial with these values into the study, as Optuna's enqueue_trial does; what is not named is
+/// drawn. A tuner that runs takes it when it has room, another one later. Throws a usage error for
+/// values that are no part of a point of the space (as Space::point_of), and a study that Optuna made.
+void add_trial(const std::filesystem::path& file,
+               std::string_view study,
+               const std::map<std::string, Value>& values);
 
 /// The process that runs the study, as TunerLock tells; nothing if none does. 0: one of another PID
 /// namespace.

@@ -97,6 +97,21 @@ void read_events(const std::filesystem::path& file,
   if (!piece.empty()) hand_over();
 }
 
+std::vector<Event> read_events_behind(const std::filesystem::path& file,
+                                      std::string_view study,
+                                      const Event& seen) {
+  Reader reader(file);
+  const int64_t id = reader.study_id(study);
+  if (seen.id == 0) return select_events(reader.database(), id);
+  std::vector<Event> events = select_events(reader.database(), id, seen.id - 1);
+  if (events.empty() || events[0].id != seen.id || events[0].time_s != seen.time_s) {
+    throw usage_error({.refused = concat("study \"", study, "\" is not the one that it was"),
+                       .hint = "was it deleted, and begun anew?"});
+  }
+  events.erase(events.begin());
+  return events;
+}
+
 std::vector<ForeignTrial> read_foreign_trials(const std::filesystem::path& file,
                                               std::string_view study) {
   Reader reader(file);

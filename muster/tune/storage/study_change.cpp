@@ -36,9 +36,16 @@ struct FailedTrial {
 };
 
 /// Writes the rows of trials that wait.
-class Restarter {
+class WaitingRows {
  public:
-  Restarter(Database& database, int64_t study_id) : database_(database), study_id_(study_id) {}
+  /// With parameters as a JSON object.
+  void add(const std::string& params) {
+    const int64_t id = add_waiting();
+    set_attribute(id, kAddedAttribute, "true");
+    set_attribute(id, "fixed_params", params);
+  }
+
+  WaitingRows(Database& database, int64_t study_id) : database_(database), study_id_(study_id) {}
 
   std::vector<FailedTrial> failed() {
     Statement rows = database_.prepare(
@@ -64,13 +71,7 @@ class Restarter {
   }
 
   void put_in(const FailedTrial& trial) {
-    database_
-        .prepare(
-            "INSERT INTO trials (number, study_id, state) SELECT 1 + max(number), study_id, "
-            "'WAITING' FROM trials WHERE study_id = ?")
-        .bind(1, study_id_)
-        .run();
-    const int64_t id = database_.last_rowid();
+    const int64_t id = add_waiting();
     set_attribute(id, kAgainAttribute, std::to_string(trial.number));
     // Optuna's names, by which its samplers and pages know such a trial.
     set_attribute(id, "failed_trial", std::to_string(trial.optuna_number));
@@ -78,6 +79,16 @@ class Restarter {
   }
 
  private:
+  int64_t add_waiting() {
+    database_
+        .prepare(
+            "INSERT INTO trials (number, study_id, state) SELECT 1 + ifnull(max(number), -1), ?1, "
+            "'WAITING' FROM trials WHERE study_id = ?1")
+        .bind(1, study_id_)
+        .run();
+    return database_.last_rowid();
+  }
+
   std::string params_of(const FailedTrial& trial) {
     Statement rows = database_.prepare(
         "SELECT param_name, param_value, distribution_json FROM trial_params WHERE trial_id = ?");
@@ -209,7 +220,7 @@ std::vector<int64_t> restart_failed_trials(const std::filesystem::path& file,
                        .rule = "trials that Muster ran can be restarted"});
   }
   Transaction transaction(database);
-  Restarter restarter(database, id);
+  WaitingRows restarter(database, id);
   const std::vector<FailedTrial> failed = restarter.failed();
   const std::set<int64_t> before = restarter.restarted();
   for (const int64_t number : numbers) {
@@ -238,6 +249,25 @@ std::vector<int64_t> restart_failed_trials(const std::filesystem::path& file,
   }
   transaction.commit();
   return done;
+}
+
+void add_trial(const fs::path& file,
+               std::string_view study,
+               const std::map<std::string, Value>& values) {
+  Database database(file, Database::Access::kWrite);
+  const int64_t id = id_in(file, database, study);
+  const Json description = select_description(database, id);
+  if (description.is_null() || !description.contains("space")) {
+    throw usage_error({.refused = concat("study \"", study, "\" was made by Optuna"),
+                       .rule = "a trial can be added to one that Muster made",
+                       .hint = "in Python: study.enqueue_trial({…})"});
+  }
+  Space::from_description(description["space"]).point_of(values);  // throws
+  Json params = Json::object();
+  for (const auto& [name, value] : values) params[name] = to_json(value);
+  Transaction transaction(database);
+  WaitingRows(database, id).add(json_text(params));
+  transaction.commit();
 }
 
 }  // namespace muster::tune

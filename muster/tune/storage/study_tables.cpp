@@ -7,6 +7,7 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/tune/core/description.h"
 #include "muster/tune/space/python_text.h"
 #include "muster/tune/storage/optuna_schema.h"
 
@@ -20,23 +21,43 @@ std::string text_in(const Json& description, const char* key, std::string otherw
   return description[key];
 }
 
-/// What Optuna's Study.metric_names says: the first.
-std::string optuna_metric(Database& database, int64_t study_id) {
+/// What Optuna's Study.metric_names says, as far as it says something.
+std::vector<std::string> optuna_metrics(Database& database, int64_t study_id) {
+  std::vector<std::string> out;
   Statement names = database.prepare(
       "SELECT value_json FROM study_system_attributes "
       "WHERE study_id = ? AND \"key\" = 'study:metric_names'");
   names.bind(1, study_id);
-  if (!names.step()) return "value";
+  if (!names.step()) return out;
   const Json json = parse_json(names.text(0), "study:metric_names");
-  return json.is_array() && !json.empty() && json[0].is_string() ? json[0].get<std::string>()
-                                                                 : "value";
+  if (!json.is_array()) return out;
+  for (const Json& name : json) out.push_back(name.is_string() ? name.get<std::string>() : "");
+  return out;
 }
 
-Mode optuna_mode(Database& database, int64_t study_id) {
-  Statement direction = database.prepare(
-      "SELECT direction FROM study_directions WHERE study_id = ? ORDER BY objective LIMIT 1");
-  direction.bind(1, study_id);
-  return direction.step() && direction.text(0) == "MINIMIZE" ? Mode::kMin : Mode::kMax;
+/// All that Optuna's tables name, the first of which is the metric.
+std::vector<Objective> optuna_objectives(Database& database, int64_t study_id) {
+  Statement rows = database.prepare(
+      "SELECT direction FROM study_directions WHERE study_id = ? ORDER BY objective");
+  rows.bind(1, study_id);
+  std::vector<Objective> objectives;
+  while (rows.step())
+    objectives.push_back({"", rows.text(0) == "MINIMIZE" ? Mode::kMin : Mode::kMax});
+  if (objectives.empty()) objectives.emplace_back();
+  const std::vector<std::string> names = optuna_metrics(database, study_id);
+  for (size_t i = 0; i < objectives.size(); ++i) {
+    objectives[i].metric = i < names.size() ? names[i] : "";
+    if (objectives[i].metric.empty())
+      objectives[i].metric = objectives.size() == 1 ? "value" : concat("value_", i);
+  }
+  return objectives;
+}
+
+/// "constraints" is a list of older Optuna's and ours, "constraints:KEY" one number each.
+void take_constraint(const Json& json, std::vector<double>& constraints) {
+  for (const Json& one : json.is_array() ? json : Json::array({json})) {
+    if (one.is_number()) constraints.push_back(one.get<double>());
+  }
 }
 
 /// What other tables have of a trial.
@@ -48,7 +69,12 @@ class TrialDetails {
         points_(database.prepare("SELECT step, intermediate_value_type, intermediate_value FROM "
                                  "trial_intermediate_values WHERE trial_id = ? ORDER BY step")),
         again_(database.prepare("SELECT value_json FROM trial_system_attributes WHERE "
-                                "trial_id = ? AND \"key\" = ?")) {}
+                                "trial_id = ? AND \"key\" = ?")),
+        values_(database.prepare("SELECT value_type, value FROM trial_values WHERE trial_id = ? "
+                                 "ORDER BY objective")),
+        constraints_(database.prepare(
+            "SELECT value_json FROM trial_system_attributes WHERE trial_id = ? AND "
+            "(\"key\" = 'constraints' OR \"key\" LIKE 'constraints:%') ORDER BY \"key\"")) {}
 
   void add_to(ForeignTrial& trial, int64_t trial_id) {
     params_.bind(1, trial_id);
@@ -61,10 +87,22 @@ class TrialDetails {
     }
     again_.bind(1, trial_id).bind(2, kAgainAttribute);
     while (again_.step()) trial.again = to_int(again_.text(0));
+    values_.bind(1, trial_id);
+    while (values_.step())
+      trial.values.push_back(from_value_type(values_.text(0), values_.number(1)));
+    if (trial.values.size() == 1) trial.values.clear();
+    constraints_.bind(1, trial_id);
+    while (constraints_.step()) {
+      // Python writes Infinity, which is no JSON.
+      std::string text(constraints_.text(0));
+      for (size_t at = 0; (at = text.find("Infinity", at)) != std::string::npos;)
+        text.replace(at, std::string_view("Infinity").size(), "1e308");
+      take_constraint(parse_json(text, "a trial's constraints"), trial.constraints);
+    }
   }
 
  private:
-  Statement params_, points_, again_;
+  Statement params_, points_, again_, values_, constraints_;
 };
 
 }  // namespace
@@ -274,8 +312,9 @@ WaitingTrial OtherTrials::read(int64_t trial_id, int64_t number) {
   attributes_.bind(1, trial_id);
   while (attributes_.step()) {
     const std::string_view key = attributes_.text(0);
-    if (key != "fixed_params" && key != kAgainAttribute) continue;
+    if (key != "fixed_params" && key != kAgainAttribute && key != kAddedAttribute) continue;
     const Json json = parse_json(attributes_.text(1), "a waiting trial's attribute");
+    if (key == kAddedAttribute) trial.added = true;
     if (key == kAgainAttribute && json.is_number_integer()) trial.again = json.get<int64_t>();
     if (key != "fixed_params" || !json.is_object()) continue;
     for (const auto& [name, value] : json.items())
@@ -309,8 +348,12 @@ StudySummary select_summary(Database& database, int64_t study_id) {
     summary.trials = row.integer(1);
   }
   summary.description = select_description(database, study_id);
-  summary.mode = optuna_mode(database, study_id);
-  summary.metric = text_in(summary.description, "metric", optuna_metric(database, study_id));
+  std::vector<Objective> objectives = optuna_objectives(database, study_id);
+  summary.mode = objectives[0].mode;
+  summary.metric = text_in(summary.description, "metric", objectives[0].metric);
+  summary.goals = described_goals(summary.description);
+  if (summary.description.is_null() && objectives.size() > 1)
+    summary.goals.objectives = std::move(objectives);
   return summary;
 }
 

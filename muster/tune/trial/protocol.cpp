@@ -269,11 +269,15 @@ TrialMessage parse_trial_message(std::string_view line) {
   const std::string type = member_text(field(object, "type"), "type", kMaxNameBytes);
   if (type == "report") return report_of(object);
   if (type == "hello") return hello_of(object);
-  if (type == "stop") {
-    return StopRequest{.token = member_text(field(object, "token"), "token", kMaxNameBytes),
-                       .trial = whole(field(object, "trial"), "trial", -1, INT64_MAX)};
+  for (const Action action : {Action::kStop, Action::kPause, Action::kContinue}) {
+    if (type != name_of(action)) continue;
+    const int64_t least = action == Action::kStop ? -1 : 0;
+    return UserOrder{.token = member_text(field(object, "token"), "token", kMaxNameBytes),
+                     .trial = whole(field(object, "trial"), "trial", least, INT64_MAX),
+                     .action = action};
   }
-  throw refused("\"type\" cannot be taken", "it is hello, report or stop", type);
+  throw refused(
+      "\"type\" cannot be taken", "it is hello, report, or stop, pause or continue", type);
 }
 
 std::string to_line(const Hello& hello) {
@@ -293,8 +297,9 @@ std::string to_line(const Report& report) {
   return protocol_line(json);
 }
 
-std::string to_line(const StopRequest& request) {
-  return protocol_line({{"type", "stop"}, {"token", request.token}, {"trial", request.trial}});
+std::string to_line(const UserOrder& order) {
+  return protocol_line(
+      {{"type", name_of(order.action)}, {"token", order.token}, {"trial", order.trial}});
 }
 
 Answer parse_answer(std::string_view line) {

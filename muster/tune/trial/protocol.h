@@ -80,23 +80,24 @@ struct Hello {
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
-/// `muster study stop`: a connection of its own with this one line, answered by an Answer with
-/// sequence 0. See stop_request.h.
-struct StopRequest {
-  std::string token;   ///< of the tuner
-  int64_t trial = -1;  ///< -1: the study
-  friend bool operator==(const StopRequest&, const StopRequest&) = default;
+/// `muster study stop`, `pause` or `continue`: a connection of its own with this one line, answered
+/// by an Answer with sequence 0. See user_order.h.
+struct UserOrder {
+  std::string token;              ///< of the tuner
+  int64_t trial = -1;             ///< -1, with kStop: the study
+  Action action = Action::kStop;  ///< as the line's type
+  friend bool operator==(const UserOrder&, const UserOrder&) = default;
 };
 
 /// A line to the tuner. Throws a usage error for anything else (not JSON, too long, a metric that
 /// is no number, …), in words for the trial's author. Pure.
-using TrialMessage = std::variant<Hello, Report, StopRequest>;
+using TrialMessage = std::variant<Hello, Report, UserOrder>;
 TrialMessage parse_trial_message(std::string_view line);
 
 /// One line, with its line end. Throws a usage error for what the other side would refuse. Pure.
 std::string to_line(const Hello& hello);
 std::string to_line(const Report& report);
-std::string to_line(const StopRequest& request);
+std::string to_line(const UserOrder& order);
 
 /// A line from the tuner.
 struct Answer {

@@ -54,6 +54,10 @@ class LineOf {
   std::string operator()(const CheckpointSaved&) const { return ""; }
 
   std::string operator()(const StopOrdered& stop) const { return head(stop.reason); }
+  std::string operator()(const PauseOrdered& pause) const {
+    return head("at its next report: ") + pause.reason;
+  }
+  std::string operator()(const ContinueOrdered& order) const { return head(order.reason); }
 
   std::string operator()(const TunerNote& note) const {
     if (note.last) return "";  // of no use but to the scheduler
@@ -85,7 +89,9 @@ class LineOf {
     std::string out = head("finished");
     if (const Trial* trial = this->trial(); trial != nullptr && trial->reports > 0) {
       out += concat(" at step ", trial->last_t);
-      if (!view_.metric.empty())
+      if (view_.goals.several())
+        out += concat(" with ", results_text(view_, *trial, true));
+      else if (!view_.metric.empty())
         out += concat(" with ", view_.metric, '=', short_text(trial->last_metric));
       out += " in " + human_duration(trial->run_s);
     }
@@ -94,6 +100,12 @@ class LineOf {
   }
 
   std::string best() const {
+    if (const Trial* trial = this->trial(); trial != nullptr && !trial->goals.is_feasible())
+      return "; beyond the constraints";
+    if (view_.goals.several()) {
+      const bool is_on = std::ranges::find(view_.front, event_.trial) != view_.front.end();
+      return concat(is_on ? "; on the front of " : "; behind the front of ", view_.front.size());
+    }
     if (view_.best == nullptr) return "";
     if (view_.best->number == event_.trial) return "; the best so far";
     return concat("; best is trial ", view_.best->number, " with ", short_text(view_.best_result));
@@ -183,6 +195,11 @@ std::string summary(const StudyView& view, const StatusFacts& facts) {
   const double run_s = facts.before_s + std::max(0.0, facts.now_s - facts.started_s);
   out += concat("; ", human_duration(run_s), '\n');
   if (!facts.storage.empty()) out += concat("storage: ", printable(facts.storage), '\n');
+  if (view.goals.several()) return out + printable(front_text(view)) + '\n';
+  if (view.best == nullptr && std::ranges::any_of(view.trials, [](const Trial& trial) {
+        return is_over(trial.state) && trial.reports > 0 && !trial.goals.is_feasible();
+      }))
+    return out + "no trial satisfies the constraints\n";
   if (view.best == nullptr) return out + concat("no trial has reported ", view.metric, '\n');
   return out + concat("best trial: ",
                       view.best->number,

@@ -7,6 +7,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/track/utf8.h"
+#include "muster/tune/core/description.h"
 #include "muster/tune/space/python_text.h"
 
 namespace muster::tune {
@@ -40,6 +41,11 @@ class CsvLine {
   bool first_ = true;
 };
 
+/// All constraints have a number.
+bool is_known(const GoalValues& values) {
+  return std::ranges::none_of(values.violations, [](double x) { return std::isnan(x); });
+}
+
 Json number_json(double value) { return to_json(Value(value)); }
 Json time_json(double time_s) { return time_s > 0 ? Json(utc_text(time_s)) : Json(); }
 
@@ -54,7 +60,12 @@ std::map<std::string, double, std::less<>> last_metrics(const TrialHistory& tria
 
 std::string header(const StudyFacts& facts, std::span<const std::string> metrics) {
   CsvLine line;
-  line.add("number").add("state").add("value");
+  line.add("number").add("state");
+  if (!facts.goals.several()) line.add("value");
+  for (const Objective& objective : facts.goals.objectives)
+    line.add(concat("values_", objective.metric));
+  if (!facts.goals.constraints.empty()) line.add("violation");
+  if (facts.goals.several()) line.add("on_front");
   for (const auto& parameter : facts.parameters) line.add(concat("params_", parameter.name));
   for (const std::string& metric : metrics) line.add(concat("metrics_", metric));
   for (const char* name : {"step",
@@ -71,10 +82,16 @@ std::string header(const StudyFacts& facts, std::span<const std::string> metrics
 
 std::string trial_csv_line(const TrialHistory& trial,
                            const StudyFacts& facts,
-                           std::span<const std::string> metrics) {
+                           std::span<const std::string> metrics,
+                           bool on_front) {
   CsvLine line;
-  const double value = result_of(trial, facts);
-  line.add_count(trial_id(trial)).add(optuna_name(trial.state)).add_if(!std::isnan(value), value);
+  line.add_count(trial_id(trial)).add(optuna_name(trial.state));
+  for (const double value : results_of(trial, facts)) line.add_if(!std::isnan(value), value);
+  if (!facts.goals.constraints.empty()) {
+    const bool known = is_known(trial.goals) && !trial.goals.violations.empty();
+    line.add_if(known, trial.goals.violation());
+  }
+  if (facts.goals.several()) line.add_count(on_front ? 1 : 0);
   for (const Value& parameter : trial.values) line.add(value_text(parameter));
   const auto last = last_metrics(trial);
   for (const std::string& metric : metrics) {
@@ -114,9 +131,48 @@ std::string utc_text(double time_s) {
 std::string to_csv(std::span<const TrialHistory> trials, const StudyFacts& facts) {
   const std::vector<std::string> metrics = metric_names(trials, facts);
   std::string text = header(facts, metrics);
-  for (const TrialHistory& trial : trials) text += trial_csv_line(trial, facts, metrics);
+  const auto front = front_of(trials, facts);
+  for (const TrialHistory& trial : trials) {
+    const bool on_front = std::ranges::find(front, &trial) != front.end();
+    text += trial_csv_line(trial, facts, metrics, on_front);
+  }
   return track::to_utf8(text);
 }
+
+namespace {
+
+/// What it has of several objectives and of constraints, by their names.
+void add_goals(const TrialHistory& trial, const StudyFacts& facts, Json& json) {
+  const Goals& goals = facts.goals;
+  if (goals.several()) {
+    json.erase("value");
+    json["values"] = Json::object();
+    for (size_t i = 0; i < goals.objectives.size(); ++i) {
+      const double result = trial.goals.results[i];
+      json["values"][goals.objectives[i].metric] =
+          std::isnan(result) ? Json() : number_json(result);
+    }
+  }
+  if (!trial.goals.violations.empty()) {
+    const bool known = is_known(trial.goals);
+    json["violation"] = known ? number_json(trial.goals.violation()) : Json();
+    json["feasible"] = known ? Json(trial.goals.is_feasible()) : Json();
+  }
+}
+
+/// The study's, where one metric has its own keys.
+void add_goals(std::span<const TrialHistory> trials, const StudyFacts& facts, Json& json) {
+  describe_goals(facts.goals, json);
+  if (!facts.goals.several()) return;
+  for (const char* key : {"metric", "mode", "best_trial"}) json.erase(key);
+  json["best_trials"] = Json::array();
+  const auto front = front_of(trials, facts);
+  for (const TrialHistory* trial : front) json["best_trials"].push_back(trial_id(*trial));
+  for (size_t i = 0; i < trials.size(); ++i)
+    json["trials"][i]["on_front"] = std::ranges::find(front, &trials[i]) != front.end();
+}
+
+}  // namespace
 
 Json to_json(const TrialHistory& trial, const StudyFacts& facts, bool reports) {
   const double value = result_of(trial, facts);
@@ -138,6 +194,8 @@ Json to_json(const TrialHistory& trial, const StudyFacts& facts, bool reports) {
                {"failure", trial.failure == Failure::kNone ? Json() : Json(name_of(trial.failure))},
                {"reason", trial.reason}};
   if (trial.state == TrialState::kPaused) json["state"] = "PAUSED";
+  if (trial.by_user) json["by_user"] = true;
+  add_goals(trial, facts, json);
   for (const auto& [attempt, t, donor, before] : trial.changes)
     json["changes"].push_back({{"attempt", attempt},
                                {"step", t},
@@ -157,13 +215,15 @@ Json to_json(std::span<const TrialHistory> trials, const StudyFacts& facts) {
   for (const auto& parameter : facts.parameters) parameters[parameter.name] = parameter.domain;
   for (const TrialHistory& trial : trials) list.push_back(to_json(trial, facts, true));
   const TrialHistory* best = best_of(trials, facts);
-  return {{"name", facts.name},
-          {"metric", facts.metric},
-          {"mode", name_of(facts.mode)},
-          {"scope", name_of(facts.scope)},
-          {"parameters", std::move(parameters)},
-          {"best_trial", best != nullptr ? Json(trial_id(*best)) : Json()},
-          {"trials", std::move(list)}};
+  Json json = {{"name", facts.name},
+               {"metric", facts.metric},
+               {"mode", name_of(facts.mode)},
+               {"scope", name_of(facts.scope)},
+               {"parameters", std::move(parameters)},
+               {"best_trial", best != nullptr ? Json(trial_id(*best)) : Json()},
+               {"trials", std::move(list)}};
+  add_goals(trials, facts, json);
+  return json;
 }
 
 }  // namespace muster::tune

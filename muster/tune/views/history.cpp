@@ -9,6 +9,7 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/tune/objective/domination.h"
 
 namespace muster::tune {
 namespace {
@@ -88,7 +89,8 @@ void HistoryBuilder::take_in(const Event& event, const TrialAdded& added) {
                      .reason = added.reason,
                      .started_s = event.time_s,
                      .last = kNone,
-                     .best = kNone});
+                     .best = kNone,
+                     .goals = no_values(facts_.goals)});
   attempt_started_s_.push_back(event.time_s);
   last_t_.push_back(0);
 }
@@ -98,6 +100,7 @@ void HistoryBuilder::take_in(const Event& event, const AttemptStarted& started) 
   if (started.attempt == 1) trial.started_s = event.time_s;
   if (started.donor >= 0 || !started.values.empty()) change(event, trial, started);
   trial.attempts = started.attempt;
+  trial.checkpoint = started.from_checkpoint;
   trial.state = TrialState::kRunning;
   trial.ran.push_back({.from_s = event.time_s});
   attempt_started_s_[static_cast<size_t>(event.trial)] = event.time_s;
@@ -121,6 +124,7 @@ void HistoryBuilder::change(const Event& event,
 void HistoryBuilder::take_in(const Event& event, const Reported& reported) {
   TrialHistory& trial = trial_of(event);
   if (!reported.decision.reason.empty()) trial.reason = reported.decision.reason;
+  if (!reported.report.checkpoint.empty()) trial.checkpoint = reported.report.checkpoint;
   const double attempt_s = event.time_s - attempt_started_s_[static_cast<size_t>(event.trial)];
   trial.rows.push_back({.time_s = event.time_s,
                         .t = reported.t,
@@ -129,6 +133,7 @@ void HistoryBuilder::take_in(const Event& event, const Reported& reported) {
                         .metrics = reported.report.metrics});
   ++rows_held_;
   last_t_[static_cast<size_t>(event.trial)] = reported.t;
+  take_metrics(facts_.goals, reported.report.metrics, trial.goals);
   const double* metric = find_metric(reported.report.metrics, facts_.metric);
   if (metric == nullptr) return;
   trial.last = *metric;
@@ -145,9 +150,28 @@ void HistoryBuilder::take_in(const Event& event, const AttemptEnded& ended) {
   // As in StudyCore: what an attempt before has failed of says nothing of one that ended well.
   if (!ended.message.empty() || ended.then == TrialState::kComplete) trial.reason = ended.message;
   if (is_over(ended.then)) trial.ended_s = event.time_s;
+  trial.by_user = ended.by_user;
+  if (ended.by_user || is_over(ended.then)) trial.pausing = false;
+}
+
+void HistoryBuilder::take_in(const Event& event, const PauseOrdered&) {
+  trial_of(event).pausing = true;
+}
+
+void HistoryBuilder::take_in(const Event& event, const ContinueOrdered& order) {
+  TrialHistory& trial = trial_of(event);
+  trial.pausing = false;
+  if (trial.state != TrialState::kPaused) return;
+  trial.state = TrialState::kPending;
+  trial.by_user = false;
+  trial.reason = order.reason;
 }
 
 /// As StudyCore::note_in_vain words it; the table names the trial by itself.
+void HistoryBuilder::take_in(const Event& event, const CheckpointSaved& saved) {
+  trial_of(event).checkpoint = saved.checkpoint;
+}
+
 void HistoryBuilder::take_in(const Event&, const TunerNote& note) {
   if (note.in_vain < 0) return;
   const size_t colon = note.text.find(": ");
@@ -157,6 +181,7 @@ void HistoryBuilder::take_in(const Event&, const TunerNote& note) {
 StudyFacts facts_of(const StudySpec& spec) {
   StudyFacts facts{
       .name = spec.name, .metric = spec.metric, .mode = spec.mode, .scope = spec.scope};
+  facts.goals = spec.goals;
   for (const Parameter& parameter : spec.space.parameters())
     facts.parameters.push_back({parameter.name, parameter.domain.text()});
   return facts;
@@ -164,6 +189,7 @@ StudyFacts facts_of(const StudySpec& spec) {
 
 StudyFacts facts_of(const StudySummary& summary, std::span<const ForeignTrial> foreign) {
   StudyFacts facts{.name = summary.name, .metric = summary.metric, .mode = summary.mode};
+  facts.goals = summary.goals;
   if (!summary.description.is_null()) {
     add_described(summary, facts);
     return facts;
@@ -202,6 +228,9 @@ std::vector<TrialHistory> histories(std::span<const ForeignTrial> trials, const 
       history.values.push_back(found == trial.params.end() ? Value() : found->second);
     }
     history.last = history.best = trial.value;
+    history.goals = no_values(facts.goals);
+    if (trial.values.size() == facts.goals.objectives.size()) history.goals.results = trial.values;
+    history.goals.violations = trial.constraints;
     for (const auto& [step, value] : trial.intermediate) {
       history.rows.push_back({.t = step, .metrics = {{facts.metric, value}}});
       if (is_better(value, history.best, facts.mode)) history.best = value;
@@ -252,17 +281,76 @@ double result_of(const TrialHistory& trial, const StudyFacts& facts) {
 
 const TrialHistory* best_of(std::span<const TrialHistory> trials, const StudyFacts& facts) {
   const TrialHistory* best = nullptr;
+  if (facts.goals.several()) return best;
   for (const bool finished : {true, false}) {
     for (const TrialHistory& trial : trials) {
       const double result = result_of(trial, facts);
       if (trial.state == TrialState::kFailed || is_over(trial.state) != finished ||
-          !std::isfinite(result))
+          !std::isfinite(result) || !trial.goals.is_feasible())
         continue;
       if (best == nullptr || is_better(result, result_of(*best, facts), facts.mode)) best = &trial;
     }
     if (best != nullptr) return best;
   }
   return best;
+}
+
+std::vector<const TrialHistory*> front_of(std::span<const TrialHistory> trials,
+                                          const StudyFacts& facts) {
+  if (!facts.goals.several()) {
+    const TrialHistory* best = best_of(trials, facts);
+    return best == nullptr ? std::vector<const TrialHistory*>() : std::vector{best};
+  }
+  std::vector<const TrialHistory*> all;
+  std::vector<Losses> losses;
+  for (const TrialHistory& trial : trials) {
+    const auto is_finite = [](double result) { return std::isfinite(result); };
+    if (trial.state != TrialState::kComplete || !trial.goals.is_feasible() ||
+        !std::ranges::all_of(trial.goals.results, is_finite))
+      continue;
+    all.push_back(&trial);
+    losses.push_back(scores_of(trial.goals.results, facts.goals.objectives));
+    for (double& loss : losses.back()) loss = -loss;
+  }
+  const std::vector<int64_t> ranks = front_ranks(losses, 1);
+  std::vector<const TrialHistory*> front;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (ranks[i] == 0) front.push_back(all[i]);
+  }
+  return front;
+}
+
+std::vector<Objective> objectives_of(const StudyFacts& facts) {
+  if (facts.goals.several()) return facts.goals.objectives;
+  return {{facts.metric, facts.mode}};
+}
+
+std::vector<double> results_of(const TrialHistory& trial, const StudyFacts& facts) {
+  if (facts.goals.several()) return trial.goals.results;
+  return {result_of(trial, facts)};
+}
+
+std::string metrics_text(const std::string& metric, const Goals& goals) {
+  std::vector<std::string> names;
+  for (const Objective& objective : goals.objectives) names.push_back(objective.metric);
+  return names.empty() ? metric : join(names, ", ");
+}
+
+std::string modes_text(Mode mode, const Goals& goals) {
+  std::vector<std::string> names;
+  for (const Objective& objective : goals.objectives) names.emplace_back(name_of(objective.mode));
+  return names.empty() ? std::string(name_of(mode)) : join(names, ", ");
+}
+
+size_t objective_named(std::string_view metric, const Goals& goals, const std::string& study) {
+  if (metric.empty()) return 0;
+  std::vector<std::string> names;
+  for (const Objective& objective : goals.objectives) names.push_back(objective.metric);
+  const auto found = std::ranges::find(names, metric);
+  if (found != names.end()) return static_cast<size_t>(found - names.begin());
+  throw usage_error({.refused = concat("study \"", study, "\" has no objective ", metric),
+                     .rule = names.empty() ? "it has one objective" : "",
+                     .hint = suggestion(metric, names)});
 }
 
 std::vector<std::string> metric_names(std::span<const TrialHistory> trials,

@@ -28,6 +28,7 @@ struct StudyFacts {
   Mode mode = Mode::kMax;
   StudySpec::Scope scope = StudySpec::Scope::kLast;
   std::vector<Parameter> parameters;
+  Goals goals = {};  ///< several objectives, of which metric and mode are the first; constraints
 };
 
 /// While the study runs.
@@ -67,11 +68,15 @@ struct TrialHistory {
   };
   std::vector<Span> ran;
   Failure failure = Failure::kNone;
-  std::string reason;  ///< of the newest decision or failure
+  bool by_user = false;  ///< a user has stopped it, or paused it
+  bool pausing = false;  ///< a user wants it paused: at its next report
+  std::string reason;    ///< of the newest decision or failure
   double started_s = 0, ended_s = 0;
   double run_s = 0;  ///< over all attempts that are gone
   std::vector<Row> rows;
+  std::string checkpoint;     ///< its newest, which may be another trial's; empty: none
   double last = 0, best = 0;  ///< of the study's metric; NaN: none
+  GoalValues goals = {};      ///< of several objectives, and of constraints
 };
 
 /// How people name the trial: "33", and "o33" for Optuna's own, whose number another trial of ours
@@ -112,8 +117,10 @@ class HistoryBuilder {
   void take_in(const Event& event, const AttemptEnded& ended);
   void take_in(const Event&, const TunerNote& note);
   void take_in(const Event&, const OutsideTrial&) {}
-  void take_in(const Event&, const CheckpointSaved&) {}
+  void take_in(const Event& event, const CheckpointSaved& saved);
   void take_in(const Event&, const StopOrdered&) {}
+  void take_in(const Event& event, const PauseOrdered& order);
+  void take_in(const Event& event, const ContinueOrdered& order);
   void change(const Event& event, TrialHistory& trial, const AttemptStarted& started);
   TrialHistory& trial_of(const Event& event);
 
@@ -146,9 +153,27 @@ bool goes_on(const TrialHistory& trial);
 /// The metric that counts for the trial: the last or the best, by the study's scope.
 double result_of(const TrialHistory& trial, const StudyFacts& facts);
 
-/// The best finished trial, or the best so far; null if no trial has a finite metric. As
-/// StudyCore::best.
+/// The best finished trial, or the best so far; null if no trial has a finite metric and satisfies the
+/// constraints, and with several objectives. As StudyCore::best.
 const TrialHistory* best_of(std::span<const TrialHistory> trials, const StudyFacts& facts);
+
+/// With several objectives: the trials that are complete and on the front (Note [Several objectives]),
+/// in the order of `trials`; with one, best_of.
+std::vector<const TrialHistory*> front_of(std::span<const TrialHistory> trials,
+                                          const StudyFacts& facts);
+
+/// "accuracy" and "max"; of several objectives "accuracy, step_s" and "max, min".
+std::string metrics_text(const std::string& metric, const Goals& goals);
+std::string modes_text(Mode mode, const Goals& goals);
+
+/// All objectives, also of a study that has one.
+std::vector<Objective> objectives_of(const StudyFacts& facts);
+
+/// A result for each of them.
+std::vector<double> results_of(const TrialHistory& trial, const StudyFacts& facts);
+
+/// The place of the objective with that metric; 0 for an empty text. Throws a usage error for another.
+size_t objective_named(std::string_view metric, const Goals& goals, const std::string& study);
 
 /// All metrics that were reported, each once; the study's first, then as they came.
 std::vector<std::string> metric_names(std::span<const TrialHistory> trials,

@@ -160,6 +160,8 @@ std::vector<std::pair<std::string, std::string>> inferred(const StudyView& view,
     out.insert(out.begin() + 1, {"step", "step"});
   const size_t most = out.size() + kInferredMetrics;
   if (!view.metric.empty()) out.emplace_back(view.metric, view.metric);
+  for (size_t i = 1; i < view.goals.objectives.size(); ++i)
+    out.emplace_back(view.goals.objectives[i].metric, view.goals.objectives[i].metric);
   for (const Trial* trial : rows) {
     for (const auto& [name, value] : trial->last_metrics) {
       const bool known =
@@ -307,6 +309,7 @@ std::string counts_line(const ByState& states, const StudyView& view, const Stat
 }
 
 std::string best_line(const StudyView& view, bool in_short) {
+  if (view.goals.several()) return view.front.empty() ? "" : front_text(view);
   if (view.best == nullptr) return "";
   return concat("Current best trial: ",
                 trial_name(view, view.best->number),
@@ -342,7 +345,7 @@ std::string status_table(const StudyView& view,
   if (!facts.storage.empty()) line("Storage: " + facts.storage);
   if (!options.one_grid) {
     line(best_line(view, false));
-  } else if (view.best != nullptr) {
+  } else if (view.best != nullptr || !view.front.empty()) {
     out += folded_within(printable(best_line(view, true)), options.width, kBestLines);
   }
   line(counts_line(states, view, facts));

@@ -6,6 +6,7 @@
 
 #include "muster/base/text.h"
 #include "muster/base/text_table.h"
+#include "muster/tune/views/front_volume.h"
 
 namespace muster::tune {
 
@@ -19,6 +20,8 @@ StudyView view_of(const StudyCore& core) {
                  .scheduler = core.scheduler_status(),
                  .time_budget_s = spec.time_budget_s,
                  .trial_folder = spec.command.empty() ? "" : spec.trial_folder};
+  view.goals = spec.goals;
+  view.front.assign(core.front().begin(), core.front().end());
   if (view.best != nullptr) view.best_result = core.result(*view.best);
   for (const Parameter& parameter : spec.space.parameters())
     view.parameters.push_back(parameter.name);
@@ -33,6 +36,46 @@ std::string trial_name(const StudyView& view, int64_t number) {
 
 std::string output_folder(const StudyView& view, int64_t number) {
   return (view.trial_folder / concat("trial-", number)).string();
+}
+
+std::string results_text(const StudyView& view, const Trial& trial, bool in_short) {
+  std::string out;
+  for (size_t i = 0; i < view.goals.objectives.size(); ++i) {
+    const double result = trial.goals.results[i];
+    out += concat(out.empty() ? "" : " ",
+                  view.goals.objectives[i].metric,
+                  '=',
+                  in_short ? short_text(result) : shortest(result));
+  }
+  return out;
+}
+
+std::string front_text(const StudyView& view) {
+  std::vector<std::vector<double>> results;
+  size_t infeasible = 0;
+  for (const Trial& trial : view.trials) {
+    if (trial.state != TrialState::kComplete) continue;
+    if (trial.goals.is_feasible()) {
+      results.push_back(trial.goals.results);
+    } else {
+      ++infeasible;
+    }
+  }
+  if (view.front.empty()) {
+    return infeasible > 0 ? "no trial satisfies the constraints"
+                          : "no trial is complete with all objectives";
+  }
+  const auto [volume, worst] = front_volume(results, view.goals.objectives);
+  return concat("Pareto front: ",
+                view.front.size(),
+                " of ",
+                view.trials.size(),
+                view.trials.size() == 1 ? " trial" : " trials",
+                infeasible > 0 ? concat(" (", infeasible, " beyond the constraints)") : "",
+                "; hypervolume ",
+                short_text(volume),
+                " from ",
+                worst);
 }
 
 std::string short_text(double value) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "muster/tune/objective/objective.h"
 #include "muster/tune/views/status_view.h"
 
 namespace muster::tune {
@@ -21,6 +22,8 @@ struct StudyView {
   std::string scheduler;                     ///< its status; may be empty
   double time_budget_s = 0;
   std::filesystem::path trial_folder;  ///< empty: trials have no files
+  Goals goals = {};                    ///< several objectives, constraints
+  std::vector<int64_t> front = {};     ///< StudyCore::front
 };
 
 StudyView view_of(const StudyCore& core);
@@ -33,6 +36,13 @@ std::string output_folder(const StudyView& view, int64_t number);
 
 /// "lr=0.01 l1=64": what applies; in short, numbers have six digits, else all.
 std::string parameters_text(const StudyView& view, const Trial& trial, bool in_short = false);
+
+/// "accuracy=0.91 step_s=0.12", all objectives; in short, numbers have six digits, else all.
+std::string results_text(const StudyView& view, const Trial& trial, bool in_short = false);
+
+/// "Pareto front: 3 of 20 trials; hypervolume 0.41 from accuracy 0.2, step_s 3.1", the worst that
+/// complete trials had; or that there is none, and why.
+std::string front_text(const StudyView& view);
 
 /// Six significant digits, as in the table.
 std::string short_text(double value);

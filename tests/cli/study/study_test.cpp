@@ -297,6 +297,23 @@ TEST_F(StudyCommands, ImportanceIsInSharesMostImportantFirst) {
   EXPECT_NEAR(sum, 1, 1e-12);
 }
 
+TEST_F(StudyCommands, ImportanceByFanovaNamesWhatItLeavesOut) {
+  const Said said = say(study_importance, {"--by", "fanova"});
+  EXPECT_EQ(said.code, 0);
+  EXPECT_THAT(said.out, StartsWith("parameter   importance"));
+  EXPECT_THAT(said.err, HasSubstr("a forest of 64 trees over 2 trials that completed"));
+  const Json json = parse_json(say(study_importance, {"--by", "fanova", "--json"}).out, "out");
+  EXPECT_EQ(json["evaluator"], "fanova");
+  EXPECT_FALSE(json.contains("best_trials"));
+  double sum = 0;
+  for (const Json& share : json["importance"]) sum += share["share"].get<double>();
+  EXPECT_NEAR(sum, 1, 1e-12);
+  EXPECT_THAT(test::refusal_of([&] {
+                say(study_importance, {"--by", "fanoav"});
+              }),
+              HasSubstr("ped-anova or fanova"));
+}
+
 TEST_F(StudyCommands, ImportanceNeedsTwoCompletedTrials) {
   std::filesystem::remove(file());
   const tune::Space space = test::small_space();
@@ -325,6 +342,43 @@ TEST_F(StudyCommands, ExportWritesTextsToStdoutOrAFileAndFoldersToAFolder) {
                 }),
                 HasSubstr("--output FOLDER"));
   }
+}
+
+TEST_F(StudyCommands, PruneKeepsWhatTheBestHasOfAnotherTrial) {
+  namespace fs = std::filesystem;
+  const fs::path trials = folder_.path() / "fashion-trials" / "copies";
+  const fs::path donors = trials / "trial-0" / "checkpoints",
+                 copys = trials / "trial-1" / "checkpoints";
+  for (const fs::path& path : {donors / "a", donors / "copy-1" / "b", donors / "copy-1" / "c"}) {
+    fs::create_directories(path.parent_path());
+    write_file_atomic(path, "1234");
+  }
+  fs::create_directories(copys);
+  write_file_atomic(copys / "own", "1234");
+  const tune::Space space = test::small_space();
+  test::EventMaker make(space);
+  tune::AttemptStarted as_another{
+      .attempt = 2, .from_checkpoint = donors / "copy-1" / "b", .donor = 0};
+  tune::Reported worst{.t = 1}, best{.attempt = 2, .t = 1};
+  worst.report = {.metrics = {{"loss", 2}}, .checkpoint = donors / "copy-1" / "c"};
+  best.report = {.metrics = {{"loss", 1}}};
+  const std::vector<tune::Event> events = {
+      make.added(0),
+      make.started(0),
+      make.added(1),
+      make.started(1),
+      make.make(0, worst),
+      make.make(1, tune::AttemptEnded{.then = tune::TrialState::kPaused}),
+      make.make(1, as_another),
+      make.make(1, best),
+      make.make(0, tune::AttemptEnded{.then = tune::TrialState::kPruned}),
+      make.make(1, tune::AttemptEnded{.attempt = 2})};
+  tune::open_storage(file(), space, test::description_of(space, "copies"))->append(events);
+  EXPECT_EQ(say(study_prune, {"--study", "copies"}).code, 0);
+  EXPECT_TRUE(fs::exists(donors / "copy-1" / "b"));
+  EXPECT_FALSE(fs::exists(donors / "copy-1" / "c"));
+  EXPECT_FALSE(fs::exists(donors / "a"));
+  EXPECT_TRUE(fs::exists(copys / "own"));
 }
 
 // delete_study() ends where `muster study delete` begins to remove: as if it was killed there.
@@ -383,6 +437,37 @@ TEST(TextTable, CutsLongCellsAtWholeLettersAndPutsNumbersOnTheRight) {
             "  n  text\n"
             "  1  größe…\n"
             "100  a b\n");
+}
+
+TEST_F(StudyCommands, AddPutsATrialInThatTheNextTunerRuns) {
+  EXPECT_THAT(say(study_add, {"lr=0.01", "l1=64"}).err, HasSubstr("the next tuner"));
+  EXPECT_EQ(parse_json(say(study_add, {"--json"}).out, "out"),
+            (Json{{"study", "fashion"}, {"added", Json::object()}}));
+  const auto waiting = tune::read_foreign_trials(file(), "fashion");
+  ASSERT_THAT(waiting, SizeIs(2));
+  EXPECT_EQ(waiting[0].state, tune::TrialState::kPending);
+  tune::Space space = test::small_space();
+  const auto storage = tune::open_storage(file(), space, test::description_of(space));
+  storage->transact([](auto&&) { return std::span<const tune::Event>(); });
+  const auto wanted = storage->waiting_trials();
+  ASSERT_THAT(wanted, SizeIs(2));
+  EXPECT_TRUE(wanted[0].added);
+  EXPECT_EQ(wanted[0].params.at("l1"), tune::Value(64));
+  EXPECT_THAT(wanted[1].params, IsEmpty());
+}
+
+TEST_F(StudyCommands, AddRefusesWhatIsNoPointOfTheSpace) {
+  EXPECT_THAT(test::refusal_of([&] { say(study_add, {"lr=7"}); }), HasSubstr("lr"));
+  EXPECT_THAT(test::refusal_of([&] { say(study_add, {"l2=64"}); }), HasSubstr("did you mean"));
+  EXPECT_THAT(tune::read_foreign_trials(file(), "fashion"), IsEmpty());
+}
+
+TEST_F(StudyCommands, OrdersNeedATunerThatRuns) {
+  for (const auto command : {study_stop, study_pause, study_continue})
+    EXPECT_THAT(test::refusal_of([&] {
+                  say(command, {"--trial", "2"});
+                }),
+                HasSubstr("none says that it runs it"));
 }
 
 }  // namespace

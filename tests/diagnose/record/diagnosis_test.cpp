@@ -137,6 +137,10 @@ TEST(Diagnosis, TellsDeadStoppedSilentAndBusyRanksApart) {
   EXPECT_THAT(with(Life::kRuns, 0.1, true).who, HasSubstr("rank 2 has ended: it closed the group"));
   EXPECT_THAT(with(Life::kRuns, 0.1, true, /*threw=*/true).who,
               HasSubstr("rank 2 failed: an exception ended its part in the group"));
+  Group told(2);
+  told.call(0, allreduce(9));
+  told.view(1).state = PeerState{.ended = true, .threw = true, .why = "no such file"};
+  EXPECT_THAT(told.diagnose().who, HasSubstr("rank 1 failed: no such file"));
   const Diagnosis busy = with(Life::kRuns, 0.1);
   EXPECT_EQ(busy.who,
             "rank 2 did not come: it is alive and running outside of any operation for 5.0 s; its "

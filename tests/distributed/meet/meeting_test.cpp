@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <functional>
+#include <future>
 #include <stdexcept>
 #include <thread>
 
@@ -132,6 +133,41 @@ TEST(Meeting, EndsForAllWhenOneThatDidNotComeHasEnded) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_THAT(errors, Each(HasSubstr("rank 3 has ended and did not come to the meeting of ranks")));
+}
+
+TEST(Meeting, SaysOnceWhomItWaitsForWhenThatTakesLong) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::string> said;
+  std::promise<void> first;
+  std::thread waits([&] {
+    const auto say = [&](const std::string& text) {
+      said.push_back(text);
+      first.set_value();
+    };
+    EXPECT_EQ(test::error_of([&] {
+                meet(*store,
+                     0,
+                     3,
+                     job_card(comer(0, 3).env, "train", ""),
+                     60s,
+                     StoreServer::kThisProcess,
+                     nullptr,
+                     {.say = say, .after = 0ms});
+              }),
+              test::kNoError);
+  });
+  first.get_future().wait();  // the others come when it has said so
+  std::vector<std::thread> others;
+  for (const int64_t rank : {1, 2}) {
+    others.emplace_back([&, rank] {
+      meet(*store, rank, 3, job_card(comer(rank, 3).env, "train", ""), 60s, StoreServer::kRankZero);
+    });
+  }
+  for (std::thread& other : others) other.join();
+  waits.join();
+  EXPECT_THAT(said,
+              ElementsAre(AllOf(HasSubstr("waiting for ranks 1, 2 of 3 to come, for "),
+                                HasSubstr(" s more at most"))));
 }
 
 /// One after the other to one store; what each is told.

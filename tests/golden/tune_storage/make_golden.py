@@ -52,6 +52,29 @@ def study_rows(storage, connection):
     return {name: [list(row) for row in connection.execute(query)] for name, query in ROWS.items()}
 
 
+SEVERAL = [
+    (TrialState.COMPLETE, [0.5, 2.0], (-100.0, 0.25)),
+    (TrialState.COMPLETE, [0.25, math.inf], (0.0, 0.0)),
+    (TrialState.FAIL, None, None),
+    (TrialState.COMPLETE, [0.75, 1e-9], (12.5, -0.125)),
+    (TrialState.COMPLETE, [0.375, 1.0], (-1.0, -1.0)),
+    (TrialState.COMPLETE, [0.625, 3.0], (-1.0, 0.0)),
+    (TrialState.COMPLETE, [0.25, 4.0], (-1.0, -1.0)),
+]
+
+
+def rows_of_several(storage, connection):
+    """Two objectives, and constraints as a sampler's constraints_func stores them."""
+    study = optuna.create_study(storage=storage, study_name="two", directions=["maximize", "minimize"])
+    study.set_metric_names(["accuracy", "step_s"])
+    for state, values, constraints in SEVERAL:
+        attributes = {} if constraints is None else {"constraints": constraints}
+        study.add_trial(create_trial(state=state, values=values, params={"q": 0.75}, distributions={"q": SPACE["q"]}, system_attrs=attributes))
+    queries = ROWS | {"trial_system_attributes": 'SELECT trial_id, "key", value_json FROM trial_system_attributes ORDER BY trial_id'}
+    rows = {name: [list(row) for row in connection.execute(query)] for name, query in queries.items()}
+    return {"queries": queries, "rows": rows, "best_trials": [trial.number for trial in study.best_trials]}
+
+
 def schema(connection):
     """Each table's and index's own statement, blanks made one."""
     statements = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name")
@@ -67,6 +90,9 @@ def main():
         connection = sqlite3.connect(file)
         rows = study_rows(storage, connection)
         golden = {"optuna": optuna.__version__, "schema": schema(connection), "queries": ROWS, "rows": rows}
+        file = pathlib.Path(folder) / "several.db"
+        storage = optuna.storages.RDBStorage(f"sqlite:///{file}")
+        golden["several"] = rows_of_several(storage, sqlite3.connect(file))
     (HERE / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
 
 

@@ -19,6 +19,9 @@ namespace muster {
 namespace {
 
 using test::Words;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
 using testing_process::Launched;
 
 constexpr std::chrono::seconds kGuideLimit{120};
@@ -86,6 +89,63 @@ TEST(SeveralMachinesGuide, TrainsByTheCommandOfTheGuideOnStrategies) {
   commands.push_back(commands[0]);  // the other machine's
   *std::find(commands[1].begin(), commands[1].end(), "0") = "1";
   expect_to_train(commands, output);
+}
+
+// One of them has a flag that is not one: it would never come.
+TEST(SeveralMachinesGuide, EndsOnBothMachinesWhenOneIsRefused) {
+  for (const size_t refused : {0u, 1u}) {
+    const test::Folder folder;
+    const std::string output = (folder.path() / "out").string();
+    std::vector<std::unique_ptr<Launched>> machines;
+    for (const Words& words : commands_of("train.md", output)) {
+      const bool wrong = machines.size() == refused;
+      machines.push_back(std::make_unique<Launched>(
+          test::joined(shortened(words, output), wrong ? Words{"--bath-size", "3"} : Words{})));
+    }
+    EXPECT_EQ(machines.at(refused)->wait(kGuideLimit).code, 2) << machines.at(refused)->err();
+    EXPECT_EQ(machines.at(1 - refused)->wait(kGuideLimit).code, 2)
+        << machines.at(1 - refused)->err();
+    EXPECT_THAT(machines[1 - refused]->err(),
+                AllOf(HasSubstr("ranks of different jobs met"),
+                      HasSubstr("which has ended: "),
+                      HasSubstr("--bath-size")));
+  }
+}
+
+// Another command of the same program is another program.
+TEST(SeveralMachinesGuide, EndsOnBothMachinesWhenTheCommandsDiffer) {
+  const test::Folder folder;
+  const std::string output = (folder.path() / "out").string();
+  const auto commands = commands_of("train.md", output);
+  Words other = commands.at(1);
+  const auto train = std::find(other.begin(), other.end(), "train");
+  ASSERT_NE(train, other.end());
+  other.erase(train, other.end());
+  Launched first(shortened(commands.at(0), output));
+  Launched second(test::joined(other, {"evaluate", (folder.path() / "no run").string()}));
+  EXPECT_NE(first.wait(kGuideLimit).code, 0);
+  EXPECT_NE(second.wait(kGuideLimit).code, 0);
+  for (const Launched* machine : {&first, &second})
+    EXPECT_THAT(machine->err(),
+                AllOf(HasSubstr("the program is "), HasSubstr(" train"), HasSubstr(" evaluate")));
+}
+
+// Found out before backends look for each other, and where ranks would wait in what others do not call.
+TEST(SeveralMachinesGuide, EndsOnBothMachinesWhenOneAloneHasAFlag) {
+  for (const Words& flag : {Words{"--backend", "gloo"}, Words{"--trace", "trace.json"}}) {
+    const test::Folder folder;
+    const std::string output = (folder.path() / "out").string();
+    std::vector<std::unique_ptr<Launched>> machines;
+    for (const Words& words : commands_of("train.md", output))
+      machines.push_back(std::make_unique<Launched>(
+          test::joined(shortened(words, output), machines.empty() ? flag : Words{})));
+    for (const auto& machine : machines) EXPECT_EQ(machine->wait(kGuideLimit).code, 2);
+    for (const auto& machine : machines)
+      EXPECT_THAT(
+          machine->err(),
+          AnyOf(AllOf(HasSubstr("the backend is gloo for rank 0"), HasSubstr("auto for rank 1")),
+                HasSubstr("rank 0 has --trace, --trace-steps 100, rank 1 has none")));
+  }
 }
 
 // Each tells the others that it only explains, and waits no longer than a moment for them.

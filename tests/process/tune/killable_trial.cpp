@@ -47,8 +47,9 @@ int main(int argc, char** argv) {
       checkpoint = (folder / ("step-" + std::to_string(step))).string();
       std::ofstream(checkpoint) << step;
     }
-    const auto action = muster::tune::report({{"accuracy", accuracy(lr, l1, double(step))}},
-                                             {.step = step, .checkpoint = checkpoint});
+    const auto action =
+        muster::tune::report({{"accuracy", accuracy(lr, l1, double(step))}, {"size", l1}},
+                             {.step = step, .checkpoint = checkpoint});
     if (action != muster::tune::Action::kContinue) return 0;
   }
 }

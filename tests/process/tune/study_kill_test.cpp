@@ -1,18 +1,13 @@
 // `muster tune` under SIGKILL: tuner, trials or both, at random instants of the study.
-#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <map>
-#include <random>
 #include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <signal.h>
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
@@ -22,7 +17,7 @@
 #include "muster/tune/files/study_file.h"
 #include "muster/tune/storage/storage.h"
 
-#include "tests/support/blows.h"
+#include "tests/process/tune/blows_at_tuner.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
 #include "tests/support/paths.h"
@@ -34,10 +29,6 @@ namespace {
 namespace fs = std::filesystem;
 
 using Clock = std::chrono::steady_clock;
-using test::Spread;
-
-constexpr int kKills = 100;                 // at least, in each of the two tests; a quarter hit a
-constexpr std::chrono::seconds kTime(200);  // running trial: if not, more blows fall for so long
 
 struct StudyFile {
   int64_t samples = 16;
@@ -45,6 +36,7 @@ struct StudyFile {
   bool checkpoints = true;
   std::string scheduler = "asha:max_t=9,grace_period=1,reduction_factor=3";
   std::string searcher = "random";
+  bool several = false;  ///< objectives, and a constraint
 };
 
 /// One per entry of both tables that can take the trials' space, of all others the first.
@@ -60,13 +52,22 @@ std::vector<StudyFile> kinds_of_studies() {
     kinds.push_back({.scheduler = spec});
   for (const std::string& spec : test::small_specs(tune::searchers(), drawn))
     kinds.push_back({.searcher = spec});
+  const auto takes_goals = [](const tune::SearcherEntry& entry) {
+    return entry.takes_goals && !entry.enumerates;
+  };
+  for (const std::string& spec : test::small_specs(tune::searchers(), takes_goals))
+    kinds.push_back({.scheduler = "fifo", .searcher = spec, .several = true});
   return kinds;
 }
 
 fs::path write_study(const fs::path& folder, const StudyFile& file) {
   write_file_atomic(
       folder / "study.toml",
-      concat("name = \"kill\"\nmetric = \"accuracy\"\nmode = \"max\"\nnum_samples = ",
+      concat("name = \"kill\"\n",
+             file.several ? "objectives = [\"max accuracy\", \"min size\"]\n"
+                            "constraints = [\"size <= 128\"]\n"
+                          : "metric = \"accuracy\"\nmode = \"max\"\n",
+             "num_samples = ",
              file.samples,
              "\nmax_concurrent = ",
              file.slots,
@@ -165,79 +166,6 @@ bool any_went_wrong(const fs::path& folder) {
   return false;
 }
 
-/// SIGKILL to the tuner, to one of its other processes, or to a trial and then the tuner; `what` is
-/// 0 to 3.
-void strike(Launched& tuner, int what, std::mt19937& random) {
-  if (what >= 2) {
-    auto others = tuner.processes();
-    std::erase(others, tuner.pid());
-    if (!others.empty()) ::kill(others[random() % others.size()], SIGKILL);
-  }
-  if (what != 2) tuner.signal(SIGKILL);
-}
-
-/// How many attempts the log knows; 0 as long as there is no study.
-int64_t attempts_in(const fs::path& storage) try {
-  const auto events = tune::read_events(storage, "kill");
-  return std::ranges::count_if(events, [](const tune::Event& event) {
-    return std::holds_alternative<tune::AttemptStarted>(event.what);
-  });
-} catch (const Error&) {
-  return 0;  // killed before the study was created
-}
-
-/// Blows at random instants within a window from the start of the tuner. The window is half of what
-/// an unbroken study takes, so that a dozen blows meet its first and its last trials; it widens while
-/// they come too early for a trial to be started (a busy machine, a slow disk and a sanitizer make
-/// starting slow), and narrows where they start one or come after the end.
-struct Blows {
-  /// `kinds` of studies are hit one after the other.
-  explicit Blows(unsigned seed, int kinds)
-      : random(seed),
-        most(test::count_of_blows(kKills)),
-        of_a_study((most + kinds - 1) / kinds),
-        instants(std::min(most, 12), random),
-        targets(4, random) {}
-
-  bool enough() const { return (count >= most && hits > most / 4) || Clock::now() > until; }
-
-  std::mt19937 random;
-  int most;
-  int of_a_study;  ///< the most that one study gets, so that each kind gets some
-  Spread instants, targets;
-  double window = 60;  // ms
-  int count = 0;
-  int hits = 0;  // in the studies that have ended: how many of the blows a trial felt
-  Clock::time_point until = Clock::now() + kTime;
-};
-
-/// Starts and kills the study until it has ended by itself, or enough blows have fallen.
-void kill_until_done(const fs::path& study, Blows& blows) {
-  const fs::path storage = study.parent_path() / "kill.db";
-  int64_t attempts = 0;
-  const int most = blows.count + blows.of_a_study;
-  while (!::testing::Test::HasFailure()) {
-    // A blow at AddressSanitizer's own process for leaks would leave the tuner waiting for it.
-    Launched tuner({"tune", study.string()}, {.environment = {"ASAN_OPTIONS=detect_leaks=0"}});
-    const bool spare = blows.enough() || blows.count >= most;
-    if (!spare) {
-      ::poll(nullptr, 0, static_cast<int>(blows.instants.share() * blows.window));
-      strike(tuner, blows.targets.part(), blows.random);
-      ++blows.count;
-    }
-    const Ended ended = tuner.wait(std::chrono::seconds(60));
-    EXPECT_TRUE(tuner.nothing_left()) << "a process was left";
-    EXPECT_TRUE(ended.signal == SIGKILL || ended.code == 0) << ended.code << '\n' << tuner.err();
-    const bool over = ended.code == 0;
-    const int64_t now = attempts_in(storage);
-    if (!spare) blows.window *= over || now > attempts ? 0.9 : 1.25;
-    blows.window = std::clamp(blows.window, 60.0, 3000.0);
-    attempts = now;
-    if (over) break;
-    if (!spare && blows.count % 10 == 0 && now > 0) check_log(study, /*finished=*/false);
-  }
-}
-
 struct Unbroken {
   std::vector<std::string> outcome;
   double ms = 0;
@@ -267,7 +195,7 @@ TEST(TunerKilled, WithOneSlotTheStudyEndsAsAnUnbrokenOne) {
     }
     const test::Folder folder;
     const fs::path study = write_study(folder.path(), kinds[i]);
-    kill_until_done(study, blows);
+    kill_until_done(study, blows, [&] { check_log(study, /*finished=*/false); });
     EXPECT_EQ(outcome_of(folder.path() / "kill.db"), want[i]);
     blows.hits += check_log(study, /*finished=*/true);
     EXPECT_FALSE(any_went_wrong(folder.path()));
@@ -284,7 +212,7 @@ TEST(TunerKilled, WithMoreSlotsNothingIsLostOrDoubled) {
     if (blows.count == 0) blows.window = run_unbroken(file).ms / 2;
     const test::Folder folder;
     const fs::path study = write_study(folder.path(), file);
-    kill_until_done(study, blows);
+    kill_until_done(study, blows, [&] { check_log(study, /*finished=*/false); });
     blows.hits += check_log(study, /*finished=*/true);
     EXPECT_FALSE(any_went_wrong(folder.path()));
   }

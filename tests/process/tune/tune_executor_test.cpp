@@ -80,6 +80,25 @@ TEST_F(LocalTrials, AnAttemptFindsWhatItsTrialHasLeftAndNothingOfAnotherStudy) {
 
 // ---- Ways to report. ----
 
+// Or it would overwrite, coming to a step for the second time, what others go on from.
+TEST_F(LocalTrials, WhoGoesOnFromAnothersCheckpointSavesBesideItsOwn) {
+  script("echo \"$MUSTER_CHECKPOINT_DIR\"; ls \"$MUSTER_CHECKPOINT_DIR\"");
+  const auto folder = folder_of(0) / "checkpoints";
+  start(0, {.attempt = 2, .copies = 1, .resume_from = folder_of(1) / "checkpoints" / "3"});
+  drive();
+  EXPECT_EQ(slurp(folder_of(0) / "stdout.log"), (folder / "copy-1").string() + "\n");
+}
+
+TEST_F(LocalTrials, WhatAKilledTunerWasWritingIsRemoved) {
+  script("true");
+  std::filesystem::create_directories(folder_of(0));
+  const auto half = folder_of(0) / ".unfinished-params.json-a1b2c3";
+  std::ofstream(half) << "{";
+  start(0, {.attempt = 2});
+  drive();
+  EXPECT_FALSE(std::filesystem::exists(half));
+}
+
 TEST_F(LocalTrials, TaggedLinesOnStdoutAreReports) {
   script(
       R"(echo hello; echo '[tune-metric]: {"loss": 0.5, "step": 1}'; echo '[0] [tune-metric]: {"loss": NaN}'; printf '[tune-metric]: {"loss": -Infinity}')");

@@ -50,6 +50,23 @@ TEST_F(TuneProgram, AMetricThatIsNotFiniteFailsItsTrialIfTheStudySaysSo) {
   EXPECT_TRUE(tuner.nothing_left());
 }
 
+TEST_F(TuneProgram, OfEachTrialTheNewestCheckpointsStay) {
+  const std::string script =
+      concat("for t in 1 2 3; do echo > \"$MUSTER_CHECKPOINT_DIR/$t\"; ",
+             report_,
+             "loss=1 step=$t --checkpoint \"$MUSTER_CHECKPOINT_DIR/$t\"; done");
+  const std::string file = study(script, 1, "keep_checkpoints = 1");
+  Launched tuner({"tune", file, "--keep-checkpoints", "2"});  // flags win
+  EXPECT_EQ(tuner.wait().code, 0) << tuner.err();
+  const auto folder = folder_.path() / "study-trials" / "study" / "trial-0" / "checkpoints";
+  EXPECT_FALSE(std::filesystem::exists(folder / "1"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "2"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "3"));
+  const Said refused = say({"tune", file, "--keep-checkpoints", "-1"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("keep_checkpoints"), Not(HasSubstr("study.toml:"))));
+}
+
 TEST_F(TuneProgram, ASecondTunerOfAStudyIsRefusedAndNamesTheFirst) {
   const std::string file = study(concat(report_, "loss=1; sleep 100"), 2);
   Launched first({"tune", file});

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "muster/tune/execute/stop_request.h"
+#include "muster/tune/execute/user_order.h"
 
 #include "tests/process/tune/local_trials.h"
 #include "tests/support/error_of.h"
@@ -246,7 +246,7 @@ TEST_F(LocalTrials, AnExecutorThatGoesTakesItsTrialsAlong) {
   EXPECT_THAT(left_behind(token_), IsEmpty());
 }
 
-TEST_F(LocalTrials, AStopRequestReachesTheTuner) {
+TEST_F(LocalTrials, AUsersOrdersReachTheTunerWhichAnswersThem) {
   spec_.storage = folder_.path() / "study.db";
   EXPECT_THAT(test::refusal_of([&] { request_stop(spec_.storage, "try"); }),
               HasSubstr("none says that it runs it"));
@@ -254,14 +254,26 @@ TEST_F(LocalTrials, AStopRequestReachesTheTuner) {
   start(4);
   const pid_t child = ::fork();
   if (child == 0) {
-    const std::string refused = test::error_of([&] { request_stop(spec_.storage, "try", 5); });
-    request_stop(spec_.storage, "try", 4);
-    ::_exit(refused.find("trial 5 is not running") == std::string::npos);
+    const auto pause = [&] { order_trial(spec_.storage, "try", 5, Action::kPause); };
+    const std::string refused = test::error_of(pause);
+    const std::string said = order_trial(spec_.storage, "try", 4, Action::kStop);
+    request_stop(spec_.storage, "try");
+    ::_exit(refused.find("no such trial") == std::string::npos || said != "it will");
   }
   std::vector<ExecutorEvent> events = executor().wait(20);
   ASSERT_THAT(events, SizeIs(1));
-  EXPECT_EQ(events[0].kind, ExecutorEvent::kStopStudy);
+  EXPECT_EQ(events[0].kind, ExecutorEvent::kOrder);
+  EXPECT_EQ(events[0].action, Action::kPause);
+  EXPECT_EQ(events[0].trial, 5);
+  executor().refuse(events[0].token, "no such trial");
+  events = executor().wait(20);
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].action, Action::kStop);
   EXPECT_EQ(events[0].trial, 4);
+  executor().answer(events[0].token, {.action = Action::kStop, .reason = "it will"});
+  events = executor().wait(20);
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].kind, ExecutorEvent::kStopStudy);
   executor().wait(0.05);  // what was said is written
   int status = -1;
   ::waitpid(child, &status, 0);

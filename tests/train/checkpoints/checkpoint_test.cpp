@@ -219,6 +219,60 @@ TEST(Checkpoint, TheOneBeforeADamagedOneIsFound) {
   EXPECT_EQ(train::checkpoint_before(folder.path(), 1), std::nullopt);
 }
 
+TEST(Checkpoint, AFolderThatLostLatestOffersTheNewestThatIsWhole) {
+  const test::Folder folder;
+  for (const int64_t step : {1, 2, 3}) train::write_checkpoint(folder.path(), example(step));
+  fs::remove(folder.path() / "latest");
+  fs::remove(folder.path() / "checkpoints/step-3/model.safetensors");
+  EXPECT_THAT(
+      error_of([&] { train::load_checkpoint(folder.path()); }),
+      AllOf(HasSubstr("nothing to resume in"),
+            HasSubstr("whole: --resume " + (folder.path() / "checkpoints/step-2").string())));
+}
+
+TEST(Checkpoint, ADamagedOneThatIsNamedOffersTheOneBeforeItElseTheNewest) {
+  const test::Folder folder;
+  for (const int64_t step : {1, 2, 3}) train::write_checkpoint(folder.path(), example(step));
+  const fs::path all = folder.path() / "checkpoints";
+  fs::remove(all / "step-1/state.json");
+  fs::remove(all / "step-3/state.json");
+  const auto error_at = [&](const char* step) {
+    return error_of([&] { train::load_checkpoint(all / step); });
+  };
+  for (const char* step : {"step-1", "step-3", "step-3/"}) {
+    EXPECT_THAT(error_at(step),
+                AllOf(HasSubstr("state.json is missing"),
+                      HasSubstr("whole: --resume " + (all / "step-2").string())))
+        << step;
+  }
+}
+
+TEST(Checkpoint, WhatIsWholeIsFoundWithoutLatestAndBeforeADamagedOne) {
+  const test::Folder folder;
+  EXPECT_FALSE(train::find_whole(folder.path()).checkpoint);
+  for (const int64_t step : {1, 2, 3}) train::write_checkpoint(folder.path(), example(step));
+  const auto found = [&](int64_t step, const std::string& remark) {
+    const train::FoundCheckpoint found = train::find_whole(folder.path());
+    ASSERT_TRUE(found.checkpoint);
+    EXPECT_EQ(found.checkpoint->position.step, step);
+    EXPECT_THAT(found.remark, HasSubstr(remark));
+    EXPECT_EQ(found.remark.empty(), remark.empty());
+  };
+  found(3, "");
+  fs::remove(folder.path() / "latest");
+  found(3, "no file `latest`: --resume auto takes the newest that is whole");
+  train::name_step(folder.path() / "latest", 2);
+  found(2, "");
+  write_file_atomic(folder.path() / "checkpoints/step-2/state.json", "no JSON");
+  found(1, "is not valid JSON");  // step-3 is behind what the run had said to be its newest
+  fs::remove(folder.path() / "latest");
+  fs::remove(folder.path() / "checkpoints/step-3/rng.safetensors");
+  found(1, "no file `latest`");
+  train::name_step(folder.path() / "latest", 2);
+  fs::remove_all(folder.path() / "checkpoints/step-1");
+  EXPECT_THAT(error_of([&] { train::find_whole(folder.path()); }), HasSubstr("not valid JSON"));
+}
+
 TEST(Checkpoint, AFolderWithoutARunIsRefused) {
   const test::Folder folder;
   EXPECT_THAT(error_of([&] { train::find_checkpoint(folder.path()); }),

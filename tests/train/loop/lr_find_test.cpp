@@ -131,6 +131,37 @@ TEST(LrFind, TellsWhatItFoundAndAResumedRunSearchesNoMore) {
   EXPECT_EQ(found_in(folder.path()), lr);
 }
 
+// What it would find is the rate of the rest: no search, and none that nobody hears of.
+TEST(LrFind, IsRefusedForARunThatBeganWithANumber) {
+  train::TrainOptions options = small_mlp();
+  options.lr = 0.05;
+  const test::Folder folder;
+  run_noted(options, folder.path(), {}, 3);
+  const train::Checkpoint saved = train::load_checkpoint(folder.path());
+  train::TrainOptions again = options;
+  again.lr = searched("find:steps=20");
+  const auto says = AllOf(HasSubstr("--lr find:steps=20: it searches before a run's first step"),
+                          HasSubstr("(got a run that began with 0.05)"));
+  EXPECT_THAT(refusal_of([&] { train::take_over(saved.plan, {"lr"}, again); }), says);
+  EXPECT_THAT(refusal_of([&] { run_noted(again, folder.path(), folder.path()); }), says);
+}
+
+TEST(LrFind, StaysWhatARunBeganWithOverTwoResumes) {
+  train::TrainOptions options = small_mlp();
+  options.lr = searched("find:min=1e-5");
+  const test::Folder folder;
+  run_noted(options, folder.path(), {}, 103);
+  const double lr = found_in(folder.path());
+  for (int i = 0; i < 2; ++i) {
+    const train::Checkpoint saved = train::load_checkpoint(folder.path());
+    train::TrainOptions again = options;
+    train::take_over(saved.plan, {"lr"}, again);
+    EXPECT_EQ(again.lr, lr);
+    EXPECT_EQ(again.lr.found_by, "find:min=1e-5");
+    run_noted(again, folder.path(), folder.path(), 1);
+  }
+}
+
 TEST(LrFind, EndsWhenTheRunIsToStop) {
   train::TrainOptions options = small_run();
   options.lr = searched("find:steps=1000");

@@ -112,7 +112,48 @@ TEST(Predict, GivesEachSampleOnceInTheDatasOrderOnAnyNumberOfRanks) {
 TEST(Predict, EveryForwardHasAsManySamples) {
   for (const int ranks : {1, 2, 3}) {
     for (const float rows : predicted(ranks, 25, 4, 0).rows) EXPECT_EQ(rows, 4.0F);
-    for (const float rows : predicted(ranks, 3, 4, 0).rows) EXPECT_EQ(rows, 3.0F);
+    for (const float rows : predicted(ranks, 3, 4, 0).rows) EXPECT_EQ(rows, 4.0F);
+    for (const float rows : predicted(ranks, 31, 256, 0).rows) EXPECT_EQ(rows, 32.0F);
+    for (const float rows : predicted(ranks, 70, 31, 0).rows) EXPECT_EQ(rows, 32.0F);
+  }
+}
+
+/// A small network of float32 products, which all ranks share.
+class Network final : public Numbering {
+ public:
+  explicit Network(torch::nn::Sequential layers) : layers_(std::move(layers)) {}
+  tensor::NamedTensorList predict_step(const data::Batch& batch,
+                                       const train::StepContext&) override {
+    return {{"y", layers_->forward(batch["data"])}};
+  }
+
+ private:
+  torch::nn::Sequential layers_;
+};
+
+// 31 rows are no whole blocks of a product's rows; those behind the last one are rounded otherwise.
+TEST(Predict, SaysTheSameBitsOfASampleOnAnyNumberOfRanks) {
+  const at::Generator generator = at::detail::createCPUGenerator(3);
+  const auto data =
+      std::make_shared<data::TensorDataset>(torch::rand({31, 8}, generator), torch::zeros({31}));
+  torch::manual_seed(0);
+  const torch::nn::Sequential layers(
+      torch::nn::Linear(8, 32), torch::nn::Tanh(), torch::nn::Linear(32, 1));
+  for (const int64_t batch_size : {31, 17, 256}) {
+    std::vector<torch::Tensor> by_ranks;
+    for (const int ranks : {1, 2, 3}) {
+      std::vector<torch::Tensor> answers;
+      testing::run_ranks(ranks, [&](distributed::ProcessGroup group) {
+        Network task(layers);
+        train::predict(
+            task, data, group, {.batch_size = batch_size}, [&](const PredictedRows& rows) {
+              answers.push_back(rows.columns[0].second.clone());
+            });
+      });
+      by_ranks.push_back(torch::cat(answers));
+    }
+    EXPECT_TRUE(torch::equal(by_ranks[0], by_ranks[1])) << batch_size;
+    EXPECT_TRUE(torch::equal(by_ranks[0], by_ranks[2])) << batch_size;
   }
 }
 

@@ -11,7 +11,11 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/data/sets/tensor_dataset.h"
+#include "muster/train/checkpoints/checkpoint.h"
+#include "muster/train/loop/resolve.h"
+#include "muster/train/plan/fit_plan.h"
 
+#include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 
 namespace muster::train {
@@ -20,6 +24,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::internal::CaptureStderr;
 using ::testing::internal::CaptureStdout;
 using ::testing::internal::GetCapturedStderr;
@@ -29,6 +34,7 @@ using ::testing::internal::GetCapturedStdout;
 class Rows final : public Task {
  public:
   std::string name() const override { return "rows"; }
+  std::vector<Metric> metrics() const override { return {{.name = "error", .wants_less = true}}; }
   std::shared_ptr<torch::nn::Module> module() override { return net_.ptr(); }
   StepResult train_step(const data::Batch& batch, const StepContext&) override {
     return {torch::mse_loss(net_->forward(batch["data"]).squeeze(1), batch["target"])};
@@ -44,7 +50,7 @@ struct Said {
 };
 
 /// What the program says on these words.
-Said rows_program(std::vector<std::string> words) {
+Said rows_program(std::vector<std::string> words, bool validates = false) {
   int64_t hidden = 3;
   std::filesystem::path table = "t.csv";
   TaskProgram program("rows", "Fits a line to rows.");
@@ -62,8 +68,9 @@ Said rows_program(std::vector<std::string> words) {
   said.code = program.run(static_cast<int>(argv.size()), argv.data(), [&] {
     const auto rows =
         std::make_shared<data::TensorDataset>(torch::ones({12, 3}), torch::ones({12}));
-    return TaskParts{.data = {.train = rows, .test = rows},
-                     .task = [] { return std::make_unique<Rows>(); }};
+    return TaskParts{
+        .data = {.train = rows, .validation = validates ? rows : nullptr, .test = rows},
+        .task = [] { return std::make_unique<Rows>(); }};
   });
   said.err = GetCapturedStderr();
   said.out = GetCapturedStdout();
@@ -136,6 +143,74 @@ TEST(TaskProgram, ARunLeavesItsConfigAndSaysItsResult) {
       {"--config", output / "config.toml", "--output", (folder.path() / "again").string()});
   ASSERT_EQ(again.code, 0) << again.err;
   EXPECT_EQ(again.out, concat("test loss ", fixed(result.at("test_loss").get<double>(), 4), "\n"));
+}
+
+TEST(TaskProgram, DataWithoutASampleIsRefusedAsThat) {
+  FitOptions options;
+  EXPECT_THAT(test::refusal_of([&] { resolve_fit(options, {}, {.train = 0}, {}); }),
+              HasSubstr("the data to train on: at least one sample (got none)"));
+}
+
+TEST(TaskProgram, AFlagForAPathNamesOne) {
+  for (const char* flag : {"--output", "--resume", "--table"}) {
+    const Said said = rows_program({flag, ""});
+    EXPECT_EQ(said.code, 2) << flag;
+    EXPECT_THAT(said.err, HasSubstr(concat(flag, ": it names a file or folder (got \"\")")));
+  }
+}
+
+TEST(TaskProgram, NamesNoFlagThatItHasNot) {
+  const Said said = rows_program({"--patience", "2"});
+  EXPECT_EQ(said.code, 2);
+  EXPECT_THAT(said.err, HasSubstr("--patience: it is decided by the validation samples"));
+  EXPECT_THAT(said.err, Not(HasSubstr("--validation-samples")));
+}
+
+TEST(TaskProgram, ALearningRateIsSearchedForAtARunsStartOnly) {
+  const test::Folder folder;
+  const auto output = folder.path() / "run";
+  ASSERT_EQ(rows_program({"--lr", "0.1", "--output", output}).code, 0);
+  const std::string config = read_file(output / "config.toml");
+  const Said said = rows_program({"--resume", output, "--lr", "find", "--epochs", "2"});
+  EXPECT_EQ(said.code, 2);
+  EXPECT_THAT(said.err,
+              AllOf(HasSubstr("--lr find: it searches before a run's first step"),
+                    HasSubstr("a run that began with 0.1"),
+                    HasSubstr("hint: leave --lr away")));
+  EXPECT_EQ(read_file(output / "config.toml"), config);
+}
+
+TEST(TaskProgram, AScheduleWatchesAMetricOfTheTask) {
+  const Said watched = rows_program({"--lr-schedule", "plateau:metric=error", "--explain"}, true);
+  EXPECT_EQ(watched.code, 0) << watched.err;
+  const Said unknown =
+      rows_program({"--lr-schedule", "plateau:metric=accuracy", "--explain"}, true);
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("\"metric\": loss or error (got \"accuracy\")"));
+}
+
+TEST(TaskProgram, ARunOfAnotherProgramIsRefusedForThat) {
+  const test::Folder folder;
+  const auto resumed = [&](const Json& plan) {
+    write_checkpoint(folder.path(), {.position = {.step = 3}, .plan = plan});
+    return rows_program({"--resume", folder.path(), "--epochs", "2"});
+  };
+  const Json of_train = to_json(TrainOptions(), FitNumbers());
+  const Said classifier = resumed(of_train);
+  EXPECT_EQ(classifier.code, 2);
+  EXPECT_THAT(classifier.err,
+              AllOf(HasSubstr("--resume: a run goes on by the program that began it (got a run of "
+                              "`muster train`)"),
+                    Not(HasSubstr("--monitor"))));
+  FitOptions options;
+  options.monitor = "validate_radius";
+  options.lr = 0.1;
+  Json of_other = to_json(options, FitNumbers());
+  of_other["own_flags"] = Json::object();
+  of_other["program"] = "build/ring";
+  EXPECT_THAT(resumed(of_other).err,
+              AllOf(HasSubstr("a run of build/ring, which watches validate_radius"),
+                    HasSubstr("hint: go on with it by build/ring")));
 }
 
 }  // namespace

@@ -226,10 +226,11 @@ std::string error_with(const Odd::StepOf& step, int world = 1) {
 }
 
 TEST(Fit, RefusesALossThatCannotBeTrained) {
-  EXPECT_THAT(
-      error_with(
-          [](auto& net, const auto& batch) { return StepResult{net(batch["x"]).mean().detach()}; }),
-      AllOf(HasSubstr("task odd: the loss of a step"), HasSubstr("a loss without gradient")));
+  EXPECT_THAT(error_with([](auto& net, const auto& batch) {
+                return StepResult{net(batch["x"]).mean().detach()};
+              }),
+              AllOf(HasSubstr("task odd, train_step (step 1): the loss of a step"),
+                    HasSubstr("a loss without gradient")));
   EXPECT_THAT(
       error_with([](auto& net, const auto& batch) { return StepResult{net(batch["x"])}; }, 2),
       AllOf(HasSubstr("a tensor of one element"), HasSubstr("a tensor of shape [4, 1]")));
@@ -240,7 +241,7 @@ TEST(Fit, RefusesAValueThatIsNoMetricOfTheTask) {
   EXPECT_THAT(error_with([](auto& net, const auto& batch) {
                 return StepResult{net(batch["x"]).mean(), {{"accuracy", torch::tensor(1), {}}}};
               }),
-              HasSubstr("task odd: metric accuracy"));
+              HasSubstr("task odd, train_step (step 1): metric accuracy"));
 }
 
 /// A Line that tells "seen" of its steps as a test says.
@@ -271,8 +272,9 @@ std::string error_telling(const std::vector<StepResult::Value>& values) {
 TEST(Fit, RefusesAValueThatIsToldTwiceOrWeighsLessThanNothing) {
   const at::Tensor one = torch::tensor(1.0);
   EXPECT_EQ(error_telling({{"seen", one, 0.0}}), test::kNoError);
-  EXPECT_THAT(error_telling({{"seen", one, {}}, {"seen", one, {}}}),
-              AllOf(HasSubstr("task line: metric seen"), HasSubstr("one value")));
+  EXPECT_THAT(
+      error_telling({{"seen", one, {}}, {"seen", one, {}}}),
+      AllOf(HasSubstr("task line, train_step (step 1): metric seen"), HasSubstr("one value")));
   EXPECT_THAT(error_telling({{"seen", one, -3.0}}), HasSubstr("(got -3)"));
   EXPECT_THAT(error_telling({{"seen", one, std::nan("")}}), HasSubstr("(got nan)"));
 }

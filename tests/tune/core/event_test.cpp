@@ -159,6 +159,10 @@ TEST(Event, EveryFieldThatIsSeldomThereComesBack) {
   const TunerNote last{.text = "no more", .last = true};
   EXPECT_TRUE(std::get<TunerNote>(again(with(last)).what).last);
   EXPECT_EQ(std::get<StopOrdered>(again(with(StopOrdered{"by hand"})).what).reason, "by hand");
+  EXPECT_EQ(std::get<PauseOrdered>(again(with(PauseOrdered{"later"})).what).reason, "later");
+  EXPECT_EQ(std::get<ContinueOrdered>(again(with(ContinueOrdered{"now"})).what).reason, "now");
+  const AttemptEnded held{.then = TrialState::kPaused, .by_user = true};
+  EXPECT_TRUE(std::get<AttemptEnded>(again(with(held)).what).by_user);
 }
 
 TEST(Event, MendsTextsThatAreNotUtf8) {

@@ -14,6 +14,7 @@
 #include "muster/tune/core/study_core.h"
 
 #include "tests/support/error_of.h"
+#include "tests/support/small_specs.h"
 #include "tests/tune/core/core_by_hand.h"
 
 namespace muster::tune {
@@ -97,6 +98,42 @@ TEST(StudyCoreReplay, AnyHistoryGivesTheSameCoreAndTheSameFuture) {
       const auto a = player.core.next(1e6), b = again.next(1e6);
       EXPECT_EQ(a.kind, b.kind);
       EXPECT_EQ(a.trial, b.trial);
+    }
+  }
+}
+
+/// What is stored of the answers and the end when each running trial reports, and then ends.
+std::vector<std::string> told_of_all(StudyCore& core) {
+  for (const Trial& trial : core.trials()) {
+    if (trial.state != TrialState::kRunning) continue;
+    core.report(trial.number, loss(0.5, trial.last_t + 1, "c"), 2000);
+    core.ended(trial.number, Failure::kNone, "", 2001);
+  }
+  std::vector<std::string> stored;
+  for (const Event& event : core.take_events())
+    stored.push_back(concat(event.id, ' ', event.trial, ' ', kind_of(event), payload_text(event)));
+  return stored;
+}
+
+// As `muster study tell` opens a study: byte for byte what one with its searcher stores.
+TEST(StudyCoreReplay, WhoOnlyTellsNeedsNoSearcher) {
+  const auto drawn = [](const SearcherEntry& entry) { return !entry.enumerates; };
+  for (const std::string& searcher : test::small_specs(searchers(), drawn)) {
+    for (uint32_t seed = 0; seed < 3; ++seed) {
+      SCOPED_TRACE(concat(searcher, ", ", seed));
+      StudySpec spec = spec_with(30, "asha:max_t=9,grace_period=1,reduction_factor=3");
+      spec.searcher = searcher;
+      spec.failures.fill({.retries = 1, .backoff_s = 0.25});
+      Player player(spec, seed, 3);
+      player.play(60);
+      StudyCore whole(spec), deaf(spec, /*suggests=*/false);
+      for (const Event& event : player.log) {
+        whole.replay(event);
+        deaf.replay(event);
+      }
+      expect_same(whole, deaf);
+      EXPECT_EQ(told_of_all(whole), told_of_all(deaf));
+      expect_same(whole, deaf);
     }
   }
 }

@@ -304,5 +304,26 @@ TEST(StudyFile, WhatTheCoreRefusesNamesThePlace) {
               StartsWith("runs/a.toml:3:1: num_samples"));
 }
 
+TEST(StudyFile, NamesSeveralObjectivesAndConstraints) {
+  const StudySpec spec = study(
+      "objectives = [\"max accuracy\", \"min step_s\"]\n"
+      "constraints = [\"peak_mib <= 900\", \"accuracy >= 0.5\"]\n");
+  EXPECT_EQ(spec.metric, "accuracy");
+  EXPECT_EQ(spec.mode, Mode::kMax);
+  EXPECT_THAT(spec.goals.objectives,
+              ElementsAre(Objective{"accuracy", Mode::kMax}, Objective{"step_s", Mode::kMin}));
+  EXPECT_THAT(spec.goals.constraints,
+              ElementsAre(Constraint{"peak_mib", true, 900}, Constraint{"accuracy", false, 0.5}));
+  const StudySpec one = study("objectives = [\"min loss\"]\n");
+  EXPECT_EQ(one.metric, "loss");
+  EXPECT_EQ(one.mode, Mode::kMin);
+  EXPECT_THAT(one.goals.objectives, IsEmpty()) << "a study of one metric";
+  EXPECT_THAT(study_refusal("metric = \"loss\"\nmode = \"min\"\nobjectives = [\"min loss\"]\n"),
+              AllOf(StartsWith("runs/a.toml:3:1"), HasSubstr("objectives, or metric and mode")));
+  EXPECT_THAT(study_refusal("objectives = []\n"), HasSubstr("one at least"));
+  EXPECT_THAT(study_refusal("objectives = [\"accuracy\"]\n"), StartsWith("runs/a.toml:1:1"));
+  EXPECT_THAT(study_refusal("constraints = [\"peak_mib < 900\"]\n"), HasSubstr("<= or >="));
+}
+
 }  // namespace
 }  // namespace muster::tune

@@ -1,7 +1,9 @@
 // What plots are made from: results, ranks, the choice of trials, rungs.
 #include "muster/tune/plot/plot_study.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <gmock/gmock.h>
 
@@ -101,6 +103,23 @@ TEST(RungCounts, TakeTheSchedulersDefaultsAndStopAtWhatWasReached) {
   PlotInput input = small_study();
   input.scheduler = "asha";  // grace_period 1, reduction_factor 4, max_t 100
   EXPECT_THAT(rungs_of(plot_study(input)), ElementsAre(1, 4));
+}
+
+// A report's step may be any number that 64 bits hold.
+TEST(RungCounts, EndAtTheLargestStepThereIs) {
+  PlotInput input = small_study();
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  for (TrialHistory& trial : input.trials) {
+    trial.state = TrialState::kComplete;
+    if (!trial.rows.empty()) trial.rows.back().t = kMost;
+  }
+  input.scheduler = "fifo";
+  const auto doubled = rungs_of(plot_study(input));
+  EXPECT_EQ(doubled.size(), 64u);
+  EXPECT_TRUE(std::ranges::is_sorted(doubled));
+  EXPECT_EQ(doubled.back(), kMost);
+  input.scheduler = "asha:max_t=9223372036854775807,reduction_factor=1024";
+  EXPECT_TRUE(std::ranges::is_sorted(rungs_of(plot_study(input))));
 }
 
 TEST(RungCounts, WithoutRungsInTheSchedulerAreWhereTrialsWereStopped) {

@@ -1,5 +1,6 @@
 // The pictures of a study: what is drawn of which trial, and where.
 #include <cmath>
+#include <map>
 
 #include <gmock/gmock.h>
 
@@ -289,10 +290,54 @@ TEST(Plots, OfFiftyParametersAreAFewWithANote) {
   expect_all_drawable(input);
 }
 
+/// Trials of two objectives, the last one beyond a constraint: the front is 0, 1 and 3.
+PlotInput two_objectives() {
+  PlotInput input = small_study();
+  input.facts.metric = "accuracy";
+  input.facts.mode = Mode::kMax;
+  input.facts.goals = {.objectives = {{"accuracy", Mode::kMax}, {"step_s", Mode::kMin}},
+                       .constraints = {{"peak_mib", true, 900}}};
+  constexpr double kResults[][3] = {
+      {0.9, 3, -1}, {0.7, 2, -1}, {NAN, NAN, NAN}, {0.5, 1, 0}, {0.95, 0.5, 10}};
+  for (size_t i = 0; i < input.trials.size(); ++i) {
+    TrialHistory& trial = input.trials[i];
+    if (i != 2) trial.state = TrialState::kComplete;
+    trial.last = trial.best = kResults[i][0];
+    trial.goals = {.results = {kResults[i][0], kResults[i][1]}, .violations = {kResults[i][2]}};
+  }
+  return input;
+}
+
+TEST(Plots, OfSeveralObjectivesDrawTheFrontAndWhatIsBeyondTheConstraints) {
+  const PlotStudy study = plot_study(two_objectives());
+  EXPECT_EQ(study.front, (std::vector<size_t>{0, 1, 3}));
+  EXPECT_EQ(study.best, 0u) << "on the front, and best in the first objective";
+  const auto pictures = draw("pareto", study);
+  ASSERT_THAT(pictures, SizeIs(1));
+  std::map<int64_t, track::Shape> shapes;
+  for (const auto& command : pictures[0].commands()) {
+    if (const auto* mark = std::get_if<MarkCommand>(&command); mark != nullptr && mark->item >= 0)
+      shapes[mark->item] = mark->shape;
+  }
+  using track::Shape;
+  EXPECT_EQ(
+      shapes,
+      (std::map<int64_t, Shape>{
+          {0, Shape::kDiamond}, {1, Shape::kDiamond}, {3, Shape::kDiamond}, {4, Shape::kCross}}));
+  expect_all_drawable(two_objectives());
+  PlotInput other = two_objectives();
+  other.objective = 1;
+  const PlotStudy by_time = plot_study(std::move(other));
+  EXPECT_EQ(by_time.facts.metric, "step_s");
+  EXPECT_EQ(by_time.best, 3u);
+  EXPECT_EQ(by_time.results[3], 1);
+}
+
 TEST(Plots, AreNamedWithASuggestionForASlip) {
   EXPECT_THAT(test::refusal_of([] { plots_named(std::vector<std::string>{"histry"}); }),
               HasSubstr("unknown kind of plot \"histry\""));
-  EXPECT_THAT(plots_named({}), SizeIs(plots().size()));
+  EXPECT_THAT(plots_named({}, /*several=*/true), SizeIs(plots().size()));
+  EXPECT_THAT(plots_named({}), SizeIs(plots().size() - 1)) << "one objective has no front";
   const auto named = plots_named(std::vector<std::string>{"slice", "history", "slice"});
   ASSERT_THAT(named, SizeIs(2));
   EXPECT_EQ(named[0]->name, "slice");

@@ -17,8 +17,16 @@ namespace {
 
 constexpr int64_t kStudyTrials = 60;
 constexpr int64_t kTrialSteps = 30;
+constexpr const char* kSeveral = "several";
 
+/// With "several" of schedulers: two objectives and a constraint, and fifo.
 StudySpec study(const std::string& searcher, const std::string& scheduler) {
+  if (scheduler == kSeveral) {
+    StudySpec spec = study(searcher, "fifo");
+    set_objectives(spec, {{"loss", Mode::kMin}, {"size", Mode::kMin}});
+    spec.goals.constraints = {{"size", true, 7}};
+    return spec;
+  }
   const bool enumerates = searchers().at(parse_spec(searcher).name).enumerates;
   return {.name = "test",
           .metric = "loss",
@@ -59,7 +67,7 @@ std::vector<Event> run(StudyCore& core, size_t slots) {
     }
     const Trial& trial = core.trials()[static_cast<size_t>(number)];
     const Report report{.step = ++t[number],
-                        .metrics = {{"loss", loss(trial, t[number])}},
+                        .metrics = {{"loss", loss(trial, t[number])}, {"size", trial.point[1]}},
                         .checkpoint = "checkpoint"};
     const Decision decision = core.report(number, report, now_s);
     if (decision.action == Action::kContinue && t[number] < kTrialSteps) {
@@ -84,6 +92,8 @@ TEST_P(SearchInStudy, EveryTrialIsTriedEndsAndReplaysAsItWas) {
   for (const Event& event : events) again.replay(event);  // throws where it does otherwise
   EXPECT_EQ(again.next(1e6).kind, StudyCore::Next::kFinished);
   EXPECT_EQ(again.scheduler_status(), core.scheduler_status());
+  EXPECT_TRUE(std::ranges::equal(again.front(), core.front()));
+  EXPECT_EQ(core.front().empty(), scheduler != kSeveral);
 }
 
 TEST_P(SearchInStudy, AStudyThatIsInterruptedGoesOnToTheSameEnd) {
@@ -142,6 +152,21 @@ std::vector<std::string> scheduler_specs() {
   all.emplace_back("asha:max_t=20,reduction_factor=3,variant=promotion");
   return all;
 }
+
+/// Of searcher_specs(), those that take several objectives.
+std::vector<std::string> searchers_of_several() {
+  std::vector<std::string> all = searcher_specs();
+  std::erase_if(all, [](const std::string& spec) {
+    return !searchers().at(parse_spec(spec).name).takes_goals;
+  });
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(OfSeveralObjectives,
+                         SearchInStudy,
+                         ::testing::Combine(::testing::ValuesIn(searchers_of_several()),
+                                            ::testing::Values(std::string(kSeveral))),
+                         test_name);
 
 INSTANTIATE_TEST_SUITE_P(Pairs,
                          SearchInStudy,

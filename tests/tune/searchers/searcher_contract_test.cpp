@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "muster/base/text.h"
 #include "muster/tune/search/searcher.h"
 
 #include "tests/support/error_of.h"
@@ -31,8 +32,14 @@ using Suggestion = Searcher::Suggestion;
 using test::kNan;
 constexpr int64_t kContractTrials = 60;
 
+constexpr std::string_view kOfTwo = "_of_two_objectives";
+
+/// Those that take them also in a study of two objectives and constraints.
 std::vector<std::string> names() {
   auto all = searchers().names();
+  for (const auto* entry : searchers()) {
+    if (entry->takes_goals) all.push_back(concat(entry->name, kOfTwo));
+  }
   // Unless a reader of the guide has added it to the table.
   if (!searchers().find(halton_entry.name)) all.emplace_back(halton_entry.name);
   return all;
@@ -94,17 +101,36 @@ FinishedTrial finished(const Space& space, int64_t number, const Point& point) {
   return trial;
 }
 
+/// A second objective that is against the first, and a constraint that some violate.
+void add_goals(FinishedTrial& trial) {
+  trial.scores = {trial.score, trial.number % 7 == 2 ? kNan : -trial.score};
+  if (trial.number % 5 == 1 && trial.state != TrialState::kFailed) trial.violation = 0.5;
+}
+
 class SearcherContract : public ::testing::TestWithParam<std::string> {
  protected:
+  bool of_two() const { return GetParam().ends_with(kOfTwo); }
+  std::string name() const {
+    return GetParam().substr(0, GetParam().size() - (of_two() ? kOfTwo.size() : 0));
+  }
   const SearcherEntry& entry() const {
-    const SearcherEntry* found = searchers().find(GetParam());
+    const SearcherEntry* found = searchers().find(name());
     return found != nullptr ? *found : halton_entry;
+  }
+  /// With what a study of two objectives says besides.
+  FinishedTrial ended(int64_t number, const Point& point) const {
+    FinishedTrial trial = finished(space(), number, point);
+    if (of_two()) add_goals(trial);
+    return trial;
   }
   const Space& space() const { return entry().enumerates ? finite_space() : any_space(); }
   std::unique_ptr<Searcher> make(uint64_t seed = 1) const {
     ParamValues few;  // for who looks among many points: under a sanitizer that takes minutes
     if (test::has_option(entry(), "samples")) few["samples"] = "32";
-    return entry().make({.space = space(), .seed = seed, .num_samples = kContractTrials}, few);
+    if (of_two() && test::has_option(entry(), "population")) few["population"] = "8";
+    SearcherContext context{.space = space(), .seed = seed, .num_samples = kContractTrials};
+    if (of_two()) context.objectives = {{"accuracy", Mode::kMax}, {"step_s", Mode::kMin}};
+    return entry().make(context, few);
   }
   Point open() const { return Point(space().dimensions().size(), kNan); }
 };
@@ -115,8 +141,8 @@ class Search {
  public:
   using Tell = std::function<void(Searcher&)>;
 
-  Search(const Space& space, size_t slots, bool pauses)
-      : space_(space), slots_(slots), pauses_(pauses) {}
+  Search(const Space& space, size_t slots, bool pauses, bool of_two = false)
+      : space_(space), slots_(slots), pauses_(pauses), of_two_(of_two) {}
 
   /// Until so many trials have started, or the searcher has no more. All `searchers` are asked, and
   /// must answer alike; `extra` times as often, and the answer of an extra time is thrown away.
@@ -175,7 +201,8 @@ class Search {
   void end_first(const std::vector<Searcher*>& searchers) {
     const int64_t number = running_.front();
     running_.pop_front();
-    const FinishedTrial trial = finished(space_, number, points[static_cast<size_t>(number)]);
+    FinishedTrial trial = finished(space_, number, points[static_cast<size_t>(number)]);
+    if (of_two_) add_goals(trial);
     for (int64_t t = 1; t <= trial.step && number % 4 != 0; ++t)
       tell(searchers, [=](Searcher& s) { s.reported(number, t, trial.score); });
     if (!pauses_ || number % 4 != 1) {
@@ -191,14 +218,14 @@ class Search {
 
   const Space& space_;
   size_t slots_;
-  bool pauses_;
+  bool pauses_, of_two_;
   std::deque<int64_t> running_;
   std::deque<FinishedTrial> paused_;
 };
 
 TEST_P(SearcherContract, EveryPointIsInsideTheSpaceAndHasANumberEverywhere) {
   const auto searcher = make();
-  Search search(space(), 3, false);
+  Search search(space(), 3, false, of_two());
   search.run({searcher.get()}, kContractTrials);
   ASSERT_EQ(search.points.size(), static_cast<size_t>(kContractTrials));
   for (const Point& point : search.points) {
@@ -230,7 +257,7 @@ TEST_P(SearcherContract, WhatIsFixedStaysAsItIs) {
       }
     }
     searcher->suggested(number, space().with_conditions(suggestion.point), suggestion.memo);
-    searcher->told(finished(space(), number, suggestion.point));
+    searcher->told(ended(number, suggestion.point));
   }
 }
 
@@ -239,7 +266,7 @@ TEST_P(SearcherContract, TheSameSeedAndHistoryGiveTheSamePointsHoweverOftenItIsA
   std::vector<std::vector<Point>> points;
   for (const auto& [searcher, extra] :
        {std::pair{one.get(), 0}, {same.get(), 3}, {other.get(), 0}}) {
-    Search search(space(), 4, true);
+    Search search(space(), 4, !of_two(), of_two());
     search.run({searcher}, kContractTrials, extra);
     points.push_back(search.points);
   }
@@ -251,7 +278,7 @@ TEST_P(SearcherContract, OneThatWasAskedAndToldEqualsOneThatWasOnlyTold) {
   for (const int64_t before : {1, 7, 30}) {
     for (const bool pauses : {false, true}) {
       const auto asked = make(), only_told = make();
-      Search search(space(), 4, pauses);
+      Search search(space(), 4, pauses && !of_two(), of_two());
       search.run({asked.get()}, before);
       for (const auto& tell : search.tells) tell(*only_told);
       search.run({asked.get(), only_told.get()}, std::min(before + 20, kContractTrials));
@@ -266,7 +293,7 @@ TEST_P(SearcherContract, WhatRunsOutOfMemoryIsInfeasibleAndBorne) {
     ASSERT_EQ(suggestion.kind, Suggestion::kPoint) << number;
     const Point point = space().with_conditions(suggestion.point);
     searcher->suggested(number, point, suggestion.memo);
-    FinishedTrial trial = finished(space(), number, point);
+    FinishedTrial trial = ended(number, point);
     if (number % 3 == 0) {
       trial = {.number = number,
                .point = point,
@@ -293,13 +320,12 @@ TEST_P(SearcherContract, TrialsThatFailOrReportNothingUsableAreBorne) {
 TEST_P(SearcherContract, TrialsOfAnotherProgramAreBorne) {
   const auto searcher = make();
   for (int64_t number = 0; number < 20; ++number)
-    searcher->told(
-        finished(space(), outside_number(number), draw_open(space(), open(), 5, number)));
+    searcher->told(ended(outside_number(number), draw_open(space(), open(), 5, number)));
   const Suggestion first = searcher->suggest(0, open());
   EXPECT_EQ(first.kind, Suggestion::kPoint);
   searcher->suggested(0, space().with_conditions(first.point), first.memo);
   searcher->reported(1, 1, 0.5);  // was given, not asked
-  searcher->told(finished(space(), 1, draw_open(space(), open(), 6, 1)));
+  searcher->told(ended(1, draw_open(space(), open(), 6, 1)));
   EXPECT_EQ(searcher->suggest(2, open()).kind, Suggestion::kPoint);
 }
 
@@ -307,7 +333,7 @@ TEST_P(SearcherContract, AnUnknownParameterIsRefusedByName) {
   const std::string refusal = refusal_of([&] {
     entry().make({.space = space()}, {{"no_such_parameter", "1"}});
   });
-  EXPECT_THAT(refusal, HasSubstr("searcher " + GetParam() + " has no parameter"));
+  EXPECT_THAT(refusal, HasSubstr("searcher " + name() + " has no parameter"));
   EXPECT_FALSE(entry().help.empty());
   for (const Param& param : entry().params) EXPECT_FALSE(param.help.empty()) << param.name;
 }

@@ -6,6 +6,8 @@
 
 #include "muster/base/file.h"
 #include "muster/base/json.h"
+#include "muster/base/text.h"
+#include "muster/tune/views/history.h"
 
 #include "tests/support/folder.h"
 #include "tests/support/golden.h"
@@ -94,9 +96,9 @@ TEST_F(StorageGolden, HasOptunasTablesAndIndicesAsOptunaMakesThem) {
   EXPECT_EQ(others.size(), storage_golden()["schema"].size());
 }
 
-TEST_F(StorageGolden, HasTheRowsThatOptunaWritesForTheSameTrials) {
-  for (const auto& [table, rows] : storage_golden()["rows"].items()) {
-    Statement statement = database_.prepare(storage_golden()["queries"][table].get<std::string>());
+void expect_rows(Database& database, const Json& golden) {
+  for (const auto& [table, rows] : golden["rows"].items()) {
+    Statement statement = database.prepare(golden["queries"][table].get<std::string>());
     size_t count = 0;
     for (; statement.step(); ++count) {
       ASSERT_LT(count, rows.size()) << table;
@@ -108,6 +110,92 @@ TEST_F(StorageGolden, HasTheRowsThatOptunaWritesForTheSameTrials) {
     }
     EXPECT_EQ(count, rows.size()) << table;
   }
+}
+
+TEST_F(StorageGolden, HasTheRowsThatOptunaWritesForTheSameTrials) {
+  expect_rows(database_, storage_golden());
+}
+
+/// As make_golden.py's SEVERAL; `reopened`: by a process that has not seen what it goes on with.
+void write_several(const std::filesystem::path& file, bool reopened) {
+  const Space space{{"q", quniform(0, 1, 0.25)}};
+  Json description = test::description_of(space, "two", "max");
+  description["metric"] = "accuracy";
+  description["objectives"] = {"max accuracy", "min step_s"};
+  description["constraints"] = {"peak_mib <= 900", "quality >= 1"};
+  auto storage = open_storage(file, space, description);
+  test::EventMaker make(space);
+  int64_t number = 0;
+  const auto trial = [&](const Metrics& metrics) {
+    std::vector<Event> events = {make.added(number, {{"q", 0.75}}), make.started(number)};
+    // Each metric by itself: the newest number of each counts.
+    for (int64_t t = 0; t < static_cast<int64_t>(metrics.size()); ++t)
+      events.push_back(make.reported(number, t + 1, {metrics[static_cast<size_t>(t)]}));
+    storage->append(events);
+    if (reopened) {
+      storage.reset();
+      storage = open_storage(file, space, description);
+    }
+    storage->append(std::vector{
+        make.ended(number, metrics.empty() ? TrialState::kFailed : TrialState::kComplete)});
+    ++number;
+  };
+  trial({{"accuracy", 0.125},
+         {"step_s", 2},
+         {"peak_mib", 800},
+         {"quality", 0.75},
+         {"accuracy", 0.5}});
+  trial({{"accuracy", 0.25}, {"step_s", kInf}, {"peak_mib", 900}, {"quality", 1}});
+  trial({});
+  trial({{"accuracy", 0.75}, {"step_s", 1e-9}, {"peak_mib", 912.5}, {"quality", 1.125}});
+  trial({{"accuracy", 0.375}, {"step_s", 1}, {"peak_mib", 899}, {"quality", 2}});
+  trial({{"accuracy", 0.625}, {"step_s", 3}, {"peak_mib", 899}, {"quality", 1}});
+  trial({{"accuracy", 0.25}, {"step_s", 4}, {"peak_mib", 899}, {"quality", 2}});
+}
+
+TEST(StorageGoldenOfSeveral, HasTheRowsThatOptunaWritesAndFindsTheSameFront) {
+  const Json& golden = storage_golden()["several"];
+  for (const bool reopened : {false, true}) {
+    const test::Folder folder;
+    const std::filesystem::path file = folder.path() / "several.db";
+    write_several(file, reopened);
+    {
+      Database database(file, Database::Access::kRead);
+      expect_rows(database, golden);
+    }
+    const StudySummary summary = find_study(file, "two");
+    EXPECT_EQ(summary.goals.objectives,
+              (std::vector<Objective>{{"accuracy", Mode::kMax}, {"step_s", Mode::kMin}}));
+    const StudyFacts facts = facts_of(summary);
+    const auto trials = histories(read_events(file, "two"), facts);
+    Json front = Json::array();
+    for (const TrialHistory* trial : front_of(trials, facts)) front.push_back(trial->number);
+    EXPECT_EQ(front, golden["best_trials"]);
+    EXPECT_EQ(best_of(trials, facts), nullptr);
+  }
+}
+
+/// Optuna's own rows, put where Optuna has them.
+TEST(StorageGoldenOfSeveral, ReadsWhatOptunaWroteWithoutUs) {
+  const test::Folder folder;
+  const std::filesystem::path file = folder.path() / "several.db";
+  write_several(file, false);
+  {
+    Database database(file, Database::Access::kWrite);
+    for (const char* table : {"muster_trials", "muster_studies", "muster_events"})
+      database.run(concat("DELETE FROM ", table).c_str());
+  }
+  const StudySummary summary = find_study(file, "two");
+  EXPECT_TRUE(summary.description.is_null());
+  const auto foreign = read_foreign_trials(file, "two");
+  const StudyFacts facts = facts_of(summary, foreign);
+  EXPECT_EQ(facts.metric, "accuracy");
+  const auto trials = histories(foreign, facts);
+  Json front = Json::array();
+  for (const TrialHistory* trial : front_of(trials, facts)) front.push_back(trial->number);
+  EXPECT_EQ(front, storage_golden()["several"]["best_trials"]);
+  EXPECT_EQ(trials[3].goals.violation(), 12.5);
+  EXPECT_FALSE(trials[0].goals.is_feasible());
 }
 
 }  // namespace

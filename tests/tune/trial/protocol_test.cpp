@@ -27,8 +27,10 @@ Message read(std::string_view line) {
 TEST(TrialMessage, ReadsWhatItWrites) {
   const Hello hello{.token = "9f", .trial = 3, .attempt = 2, .client = "c\"1"};
   EXPECT_EQ(read<Hello>(to_line(hello)), hello);
-  const StopRequest request{.token = "t", .trial = -1};
-  EXPECT_EQ(read<StopRequest>(to_line(request)), request);
+  for (const UserOrder& order : {UserOrder{.token = "t", .trial = -1},
+                                 UserOrder{.token = "t", .trial = 4, .action = Action::kPause},
+                                 UserOrder{.token = "t", .trial = 0, .action = Action::kContinue}})
+    EXPECT_EQ(read<UserOrder>(to_line(order)), order);
   const Report report{.sequence = 7,
                       .step = 4,
                       .metrics = {{"loss", 0.1}, {"acc/é", 1e-300}},

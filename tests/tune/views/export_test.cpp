@@ -301,5 +301,42 @@ TEST_F(Export, TensorBoardOfAResumedStudyHasTheTrialsThatWereOverBeforeItWasAske
   EXPECT_EQ(count_in_events(late / "trial-00001", "_hparams_/session_end_info"), 1U);
 }
 
+/// Trials of two objectives and a constraint: on the front, behind it, beyond the constraint, running.
+TEST(ExportOfSeveralObjectives, HasEachAndMarksTheFront) {
+  StudyFacts facts{.name = "two", .metric = "accuracy", .mode = Mode::kMax};
+  facts.goals = {.objectives = {{"accuracy", Mode::kMax}, {"step_s", Mode::kMin}},
+                 .constraints = {{"peak_mib", true, 900}}};
+  facts.parameters = {{"lr", "uniform(0, 1)"}};
+  EventMaker make(Space{{"lr", uniform(0, 1)}});
+  std::vector<Event> events;
+  const auto trial = [&](int64_t number, const Metrics& metrics, bool ends = true) {
+    events.push_back(make.added(number, {{"lr", 0.5}}));
+    events.push_back(make.started(number));
+    events.push_back(make.reported(number, 1, metrics));
+    if (ends) events.push_back(make.ended(number, TrialState::kComplete));
+  };
+  trial(0, {{"accuracy", 0.75}, {"step_s", 2}, {"peak_mib", 900}});
+  trial(1, {{"accuracy", 0.5}, {"step_s", 2}, {"peak_mib", 100}});
+  trial(2, {{"accuracy", 1}, {"step_s", 1}, {"peak_mib", 901.5}});
+  trial(3, {{"accuracy", 1}}, false);
+  const auto trials = histories(events, facts);
+  const std::string csv = to_csv(trials, facts);
+  EXPECT_THAT(
+      csv, StartsWith("number,state,values_accuracy,values_step_s,violation,on_front,params_lr,"));
+  EXPECT_THAT(csv, HasSubstr("\n0,COMPLETE,0.75,2,0,1,0.5,"));
+  EXPECT_THAT(csv, HasSubstr("\n1,COMPLETE,0.5,2,0,0,0.5,"));
+  EXPECT_THAT(csv, HasSubstr("\n2,COMPLETE,1,1,1.5,0,0.5,"));
+  EXPECT_THAT(csv, HasSubstr("\n3,RUNNING,1,,,0,0.5,"));
+  const Json json = to_json(trials, facts);
+  EXPECT_EQ(json["objectives"], Json({"max accuracy", "min step_s"}));
+  EXPECT_EQ(json["constraints"], Json::array({"peak_mib <= 900"}));
+  EXPECT_EQ(json["best_trials"], Json::array({0}));
+  EXPECT_FALSE(json.contains("metric") || json.contains("best_trial"));
+  EXPECT_EQ(json["trials"][0]["values"], (Json{{"accuracy", 0.75}, {"step_s", 2.0}}));
+  EXPECT_EQ(json["trials"][0]["on_front"], true);
+  EXPECT_EQ(json["trials"][2]["feasible"], false);
+  EXPECT_TRUE(json["trials"][3]["violation"].is_null());
+}
+
 }  // namespace
 }  // namespace muster::tune

@@ -1,0 +1,16 @@
+// A rank's own failure, told to the others before its group goes.
+#pragma once
+
+#include <string>
+
+#include "muster/distributed/process_group.h"
+
+namespace muster::distributed {
+
+/// This rank will leave the group because of `why`, its own error: where others then wait for it, their
+/// errors say "rank 1 failed: WHY" (the first line of it), and so does its flight record. False, and
+/// nothing is told, if the group has failed already: then this error is a consequence. Where the
+/// monitor is off, nothing is told either.
+bool note_own_failure(const ProcessGroup& group, const std::string& why);
+
+}  // namespace muster::distributed

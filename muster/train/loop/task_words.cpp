@@ -1,0 +1,65 @@
+#include "muster/train/loop/task_words.h"
+
+#include <exception>
+
+#include <c10/util/Exception.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/distributed/own_failure.h"
+#include "muster/tensor/what_of.h"
+#include "muster/train/loop/out_of_memory.h"
+
+namespace muster::train {
+namespace {
+
+std::string place_of(const distributed::ProcessGroup& group, const OwnCode& code) {
+  const std::string rank = group.world_size() > 1 ? concat("rank ", group.rank(), ", ") : "";
+  const std::string owner = code.task.empty() ? "" : concat("task ", code.task, ", ");
+  return concat(owner, code.what, " (", rank, code.when, ")");
+}
+
+/// The error in hand behind that place. Ours name the task already.
+Error error_at(const std::string& place, std::string_view task) {
+  ErrorKind kind = ErrorKind::kEnvironment;
+  ErrorText text;
+  try {
+    throw;
+  } catch (const Error& error) {
+    kind = error.kind();
+    text = error.text();
+    const std::string owner = concat("task ", task, ": ");
+    if (text.refused.starts_with(owner)) text.refused.erase(0, owner.size());
+  } catch (...) {
+    text.refused = tensor::what_of(std::current_exception());
+  }
+  text.refused = concat(place, ": ", text.refused);
+  return Error(kind, text);
+}
+
+/// Of a collective that the task's code is in, or leads to.
+bool is_of_group() {
+  try {
+    throw;
+  } catch (const c10::DistError&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::string when_of(Phase phase, int64_t step) {
+  if (phase == Phase::kTrain) return concat("step ", step + 1);
+  return concat(phase == Phase::kTest ? "test" : "validation", " after step ", step);
+}
+
+void rethrow_of_task(const distributed::ProcessGroup& group, const OwnCode& code) {
+  if (is_out_of_memory() || is_of_group()) throw;
+  const Error placed = error_at(place_of(group, code), code.task);
+  if (!distributed::note_own_failure(group, placed.what())) throw;
+  std::throw_with_nested(placed);
+}
+
+}  // namespace muster::train

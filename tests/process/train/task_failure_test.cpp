@@ -1,0 +1,91 @@
+// What the code of a task throws on one rank, as every rank of the job tells it.
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <tuple>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/file.h"
+#include "muster/base/text.h"
+
+#include "tests/process/train/train_words.h"
+#include "tests/support/folder.h"
+#include "tests/support/launched.h"
+
+namespace muster {
+namespace {
+
+using ::testing::HasSubstr;
+using testing_process::Launched;
+
+constexpr std::chrono::seconds kJobLimit(90);
+
+/// All that a rank printed to stderr, from its log: what several say alike is shown once.
+std::string told_by(const Launched& job, int rank) {
+  std::string all;
+  for (const auto& run : std::filesystem::directory_iterator(job.folder() / "muster/logs"))
+    all += read_file(run.path() / "attempt_0" / std::to_string(rank) / "stderr.log");
+  return all;
+}
+
+/// Where it fails, and what is said of it: %R is the rank.
+struct Failure {
+  std::string at, says;
+};
+
+class TaskThatFailsOnOneRank
+    : public ::testing::TestWithParam<std::tuple<Failure, std::string, int>> {};
+
+TEST_P(TaskThatFailsOnOneRank, IsNamedWithItsStepAndItsErrorByAllRanks) {
+  const auto& [failure, backend, culprit] = GetParam();
+  const test::Folder folder;
+  Launched job({"run",
+                "--nproc-per-node",
+                "2",
+                "--shutdown-timeout",
+                "20",
+                "--",
+                test::program_path("muster_failing_task"),
+                "--backend",
+                backend,
+                "--at",
+                failure.at,
+                "--on",
+                std::to_string(culprit),
+                "--output",
+                folder.path() / "run"});
+  const auto ended = job.wait(kJobLimit);
+  EXPECT_NE(ended.code, 0) << job.err();
+  std::string says = failure.says;
+  says.replace(says.find("%R"), 2, concat("rank ", culprit));
+  EXPECT_THAT(told_by(job, culprit), HasSubstr("failing: error: " + says));
+  EXPECT_THAT(told_by(job, 1 - culprit), HasSubstr(concat("rank ", culprit, " failed: ", says)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Everywhere,
+    TaskThatFailsOnOneRank,
+    ::testing::Combine(
+        ::testing::Values(
+            Failure{"maker", "the task's maker (%R, step 1): no more maker"},
+            Failure{"sample", "task failing, the samples (%R, step "},
+            Failure{"train_step", "task failing, train_step (%R, step 3): no more train_step"},
+            Failure{"loss",
+                    "task failing, train_step (%R, step 3): the loss of a step: it depends"},
+            Failure{"metric", "task failing, train_step (%R, step 3): metric eror: it is one of"},
+            Failure{"evaluate_step",
+                    "task failing, evaluate_step (%R, validation after step 4): no more"}),
+        ::testing::Values("gloo", "shm"),
+        ::testing::Values(0, 1)),
+    [](const auto& info) {
+      return concat(std::get<0>(info.param).at,
+                    '_',
+                    std::get<1>(info.param),
+                    "_rank",
+                    std::get<2>(info.param));
+    });
+
+}  // namespace
+}  // namespace muster
