@@ -154,9 +154,11 @@ def quality_table(our_runs, their_runs, searchers, last):
             lines.append(f"| {problem} | `{searcher}` | {shown[0]} | {name} | {shown[1]} | {word} | {p:.2g} | {share:.0%} |")
         less, more = sum(sign < 0 for sign in medians), sum(sign > 0 for sign in medians)
         p = stats.binomtest(less, less + more).pvalue if less + more else 1
+        decided = [words.count("less"), words.count("more")]
+        sure = stats.binomtest(decided[0], sum(decided)).pvalue if sum(decided) else 1
         summaries.append(
-            f"- `{searcher}` beside {name}: significantly less regret on {words.count('less')}, more on {words.count('more')} of {len(words)} "
-            f"problems; its median is the lower one on {less} and the higher one on {more} (sign test: p = {p:.2g}); it is the better "
+            f"- `{searcher}` beside {name}: significantly less regret on {decided[0]}, more on {decided[1]} of {len(words)} "
+            f"problems (sign test over these: p = {sure:.2g}); its median is the lower one on {less} and the higher one on {more} (sign test: p = {p:.2g}); it is the better "
             f"one of two runs in {statistics.mean(shares):.0%}.")
     return "\n".join(lines) + "\n\n" + "\n".join(summaries)
 

@@ -218,9 +218,6 @@ int tune_shown(const TuneFlags& flags, program::Console& console) {
   sinks.emplace(spec, [&](const std::string& line) { table.note(line); });
   if (study.resumed_events() > 0)
     table.note(concat("going on with study ", spec.name, " of ", spec.storage.string()));
-  const std::string introduction =
-      study.look([](const tune::StudyCore& core) { return core.searcher_introduction(); });
-  if (!introduction.empty()) table.note(introduction);
   tune::ResourcePool pool = resources_of(spec);
   const tune::ExecutorEntry& entry = executor_of(flags);
   const auto executor = entry.make(

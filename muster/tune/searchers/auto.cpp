@@ -35,9 +35,11 @@ struct AutoFacts {
   int64_t slots = 0;    ///< 0: not said
 
   std::string text() const {
-    std::string kinds = choices == 0            ? ", all numbers"
-                        : choices == parameters ? ", all choices"
-                                                : concat(", ", choices, " of them choices");
+    std::string kinds =
+        choices == 0 ? ", all numbers"
+        : choices == parameters
+            ? ", all choices"
+            : concat(", ", choices, choices == 1 ? " of them a choice" : " of them choices");
     if (conditions) kinds += ", some under conditions";
     return concat(parameters,
                   parameters == 1 ? " parameter" : " parameters",
@@ -76,7 +78,8 @@ struct AutoChoice {
 //
 // After 200 trials cma_es has caught up on numbers, after 400 it leads; elsewhere gp is better after
 // 100 trials than tpe after 400. Past 1,000 a suggestion of gp takes a tenth of a second and more.
-// How many run at once changes the distances, not the order, so that it is said and not asked.
+// How many run at once changes the order only where hardly a trial has ended before the last one
+// starts, and there it is hardly the searcher that finds something. So it is said, and not asked.
 constexpr int64_t kFewTrials = 200, kManyTrials = 1000, kFewNumbers = 10;
 
 AutoChoice choice_for(const SearcherContext& context) {

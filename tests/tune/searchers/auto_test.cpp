@@ -45,7 +45,7 @@ TEST(Auto, SaysWhatItPickedAndWhy) {
                              {.name = "batch", .domain = grid_search({8, 16})}});
   EXPECT_THAT(
       auto_for(mixed, -1)->introduction(),
-      HasSubstr(": 2 parameters, 1 of them choices, some under conditions; trials without end"));
+      HasSubstr(": 2 parameters, 1 of them a choice, some under conditions; trials without end"));
 }
 
 TEST(Auto, PicksByTrialsAndSpaceAsTheGuideHasIt) {
