@@ -13,6 +13,7 @@
 #include "tests/process/train/train_words.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -55,7 +56,7 @@ TEST_P(TaskThatFailsOnOneRank, IsNamedWithItsStepAndItsErrorByAllRanks) {
                 "--on",
                 std::to_string(culprit),
                 "--output",
-                folder.path() / "run"});
+                (folder.path() / "run").string()});
   const auto ended = job.wait(kJobLimit);
   EXPECT_NE(ended.code, 0) << job.err();
   std::string says = failure.says;
