@@ -80,8 +80,7 @@ ROOMS = {
 }
 # The program, in the same way: its folders, and which of them each may include. "" is what lies in cli/ itself.
 CLI = {
-    "screen": [], "line": ["screen"], "": ["screen"], "project": [],
-    "watch": ["screen"],
+    "screen": [], "line": ["screen"], "": ["screen"], "project": [], "watch": ["screen"],
     "study": ["", "screen", "line", "watch"], "describe": ["", "screen", "line", "study"],
     "commands": ["", "screen", "line", "project", "study", "describe"],
     "torch": ["", "screen", "line", "study", "describe"]}

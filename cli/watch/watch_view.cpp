@@ -11,10 +11,7 @@
 namespace muster::cli {
 namespace {
 
-constexpr size_t kHeadRows = 4;
-constexpr size_t kWidestCell = 24;
-constexpr size_t kLeastReason = 12;
-constexpr size_t kGap = 2;
+constexpr size_t kHeadRows = 4, kGap = 2, kWidestCell = 24, kLeastReason = 12;
 
 using Line = std::pair<std::string, Look>;
 

@@ -11,6 +11,7 @@
 #include "muster/base/text.h"
 #include "muster/diagnose/record/failure_note.h"
 #include "muster/distributed/group_parts.h"
+#include "muster/distributed/meet/address.h"
 #include "muster/distributed/meet/choose_backend.h"
 #include "muster/distributed/meet/host.h"
 #include "muster/distributed/meet/store.h"

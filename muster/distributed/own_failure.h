@@ -1,6 +1,7 @@
 // A rank's own failure, told to the others before its group goes.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "muster/distributed/process_group.h"
@@ -12,5 +13,10 @@ namespace muster::distributed {
 /// nothing is told, if the group has failed already: then this error is a consequence. Where the
 /// monitor is off, nothing is told either.
 bool note_own_failure(const ProcessGroup& group, const std::string& why);
+
+/// For a process that is about to end, its groups gone: if it has noted a failure of its own and serves
+/// the store of its job, the others get so much time to read it there. Ends as soon as the launcher has
+/// seen them end.
+void let_others_hear(std::chrono::milliseconds patience = std::chrono::seconds(2));
 
 }  // namespace muster::distributed

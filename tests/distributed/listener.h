@@ -16,7 +16,7 @@ struct Listener {
     address.sin_family = AF_INET;
     socklen_t length = sizeof address;
     EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-    EXPECT_EQ(::listen(fd.get(), 1), 0);
+    EXPECT_EQ(::listen(fd.get(), 16), 0);
     EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
     port = ntohs(address.sin_port);
   }

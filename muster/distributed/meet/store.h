@@ -60,9 +60,4 @@ void attend_as(const RankEnv& env, const std::string& program, std::chrono::mill
 void end_before_meeting(const std::string& why,
                         std::chrono::milliseconds patience = std::chrono::seconds(3));
 
-/// The address of this machine from which `remote` is reached: "127.0.0.1" for a local one. No
-/// packet is sent. Throws an environment error if `remote` cannot be resolved or reached by any
-/// interface.
-std::string address_towards(const std::string& remote);
-
 }  // namespace muster::distributed

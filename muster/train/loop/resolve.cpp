@@ -145,9 +145,8 @@ void resolve_strategy(FitOptions& options, FitNumbers& numbers, const Surroundin
 /// Steps and samples of an epoch, and of the run.
 void count_steps(const FitOptions& options, FitNumbers& numbers) {
   if (numbers.train_samples == 0) {
-    throw usage_error({.refused = "the data to train on",
-                       .rule = "at least one sample",
-                       .value = "none"});
+    throw usage_error(
+        {.refused = "the data to train on", .rule = "at least one sample", .value = "none"});
   }
   numbers.samples_per_step = options.batch_size * options.accumulate_grad_batches;
   numbers.samples_per_epoch = numbers.train_samples;

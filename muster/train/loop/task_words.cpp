@@ -37,14 +37,17 @@ Error error_at(const std::string& place, std::string_view task) {
   return Error(kind, text);
 }
 
-/// Of a collective that the task's code is in, or leads to.
-bool is_of_group() {
+/// Of a collective that the task's code is in, or leads to; or no error at all: what a strategy throws to
+/// leave a step from within (chain_calls.cpp) is of no standard type.
+bool is_not_of_task() {
   try {
     throw;
   } catch (const c10::DistError&) {
     return true;
-  } catch (...) {
+  } catch (const std::exception&) {
     return false;
+  } catch (...) {
+    return true;
   }
 }
 
@@ -56,7 +59,7 @@ std::string when_of(Phase phase, int64_t step) {
 }
 
 void rethrow_of_task(const distributed::ProcessGroup& group, const OwnCode& code) {
-  if (is_out_of_memory() || is_of_group()) throw;
+  if (is_out_of_memory() || is_not_of_task()) throw;
   const Error placed = error_at(place_of(group, code), code.task);
   if (!distributed::note_own_failure(group, placed.what())) throw;
   std::throw_with_nested(placed);

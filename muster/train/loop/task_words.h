@@ -23,7 +23,7 @@ std::string when_of(Phase phase, int64_t step);
 /// The error in hand, which that code has thrown, behind "task line, train_step (rank 1, step 5)": of
 /// the same kind if it is ours, else of the environment. The other ranks, which wait for this one
 /// somewhere, are told it (distributed::note_own_failure). As it is if it is LibTorch's out-of-memory,
-/// which has words of its own, or a collective that failed because of another rank. Inside a handler.
+/// which has words of its own, a collective that failed because of another rank, or no std::exception. Inside a handler.
 [[noreturn]] void rethrow_of_task(const distributed::ProcessGroup& group, const OwnCode& code);
 
 }  // namespace muster::train

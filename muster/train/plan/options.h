@@ -1,5 +1,4 @@
-// What a user can say about a training run. One list feeds the command line, its help, --config,
-// config.json, checkpoints and the rules of --resume.
+// What a user can say about a training run: one list for flags, help, files, and what resumes keep.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +35,7 @@ struct LearningRate {
   const std::string& word() const { return search; }
 
   /// What is asked for; not how the number came about.
-  bool operator==(const LearningRate& other) const {
-    return value == other.value && search == other.search;
-  }
+  bool operator==(const LearningRate& o) const { return value == o.value && search == o.search; }
 };
 
 /// How any task is trained. Names that take parameters are written name:key=value,key=value.
@@ -97,8 +94,7 @@ struct TrainOptions : FitOptions {
   std::filesystem::path weights;   ///< a safetensors file to start from; empty: drawn from the seed
   std::string head = "keep";       ///< or new: the last layer is drawn, not taken from `weights`
   double label_smoothing = 0;      ///< 0 … 1
-  int64_t validation_samples =
-      -1;  ///< held out of the training split; -1: a twelfth, at most 5,000
+  int64_t validation_samples = -1;  ///< held out of the training split; -1: a twelfth, to 5,000
   /// Which ones: stratified or random by the seed, the tail, or file:FILE; auto: stratified if the
   /// data tells its classes, else random.
   std::string validation_split = "auto";
@@ -334,9 +330,8 @@ void visit_options(Options& options, Visitor&& visit) {
                    "what the average has of buffers (running statistics)",
                    kFixed},
         options.ema_buffers);
-  if constexpr (kIsTrain) {
+  if constexpr (kIsTrain)
     visit(OptionInfo{"label_smoothing", "X", "0 to 1", kFixed}, options.label_smoothing);
-  }
   visit(OptionInfo{"seed", "N", "of initial weights and the order of samples", kFixed},
         options.seed);
   visit(

@@ -10,13 +10,15 @@
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/distributed/meet/store.h"
+#include "muster/distributed/own_failure.h"
 #include "muster/distributed/process_group.h"
 #include "muster/train/program/torch_words.h"
 
 namespace muster::train {
 
 /// Runs it with errors in a user's words (in_torch_words). An error before the ranks have met also ends
-/// those of other machines, which would wait for this one; that takes three seconds at most.
+/// those of other machines, which would wait for this one; that takes three seconds at most. One that this
+/// rank has noted (own_failure.h) is heard by the others before the process ends.
 template <class Command>
 int as_rank(Command&& command) {
   try {
@@ -24,6 +26,7 @@ int as_rank(Command&& command) {
   } catch (const Error& error) {
     const std::string what = error.what();
     distributed::end_before_meeting(what.substr(0, what.find('\n')));
+    distributed::let_others_hear();
     throw;
   }
 }

@@ -13,6 +13,8 @@
 #include "muster/base/text.h"
 #include "muster/tune/core/stop_rules.h"
 #include "muster/tune/run/checkpoint_files.h"
+#include "muster/tune/run/deeds.h"
+#include "muster/tune/run/obey.h"
 #include "muster/tune/run/patience.h"
 #include "muster/tune/run/thinking.h"
 
@@ -21,23 +23,6 @@ namespace {
 
 constexpr double kLookS = 1;      // between looks at what other processes have appended
 constexpr double kThinkS = 0.01;  // between looks at whether the searcher has thought
-
-/// An answer that is held back until what it rests on is stored.
-struct Answer {
-  uint64_t token = 0;
-  std::variant<Decision, std::string> what;  ///< a text: why the report was refused
-};
-
-/// What is to be done when the events that rest on it are stored. A transaction that fails is made
-/// again from the start, so it does nothing itself.
-struct Deeds {
-  std::vector<Answer> answers;
-  std::vector<int64_t> ended;                            // trials
-  std::vector<std::pair<int64_t, std::string>> stopped;  // trials, and by what
-  std::vector<std::pair<std::string, bool>> interrupts;  // why, and whether to kill
-  std::vector<std::string> notes;
-  std::set<std::pair<int64_t, int32_t>> refused;  // attempts that had a report refused
-};
 
 class Tuner {
  public:
@@ -254,7 +239,10 @@ class Tuner {
         deeds.ended.push_back(event.trial);
         break;
       case ExecutorEvent::kOrder:
-        deeds.answers.push_back({event.token, obey(core, event, now_s, deeds)});
+        deeds.answers.push_back({event.token, obey(core, event, now_s)});
+        if (event.action == Action::kStop &&
+            std::holds_alternative<Decision>(deeds.answers.back().what))
+          deeds.stopped.emplace_back(event.trial, event.message);
         break;
       case ExecutorEvent::kStopStudy:
       case ExecutorEvent::kInterrupt:
@@ -297,43 +285,6 @@ class Tuner {
     if (!kept_)  // else it was obeyed, and said, when it came
       deeds.notes.push_back(again ? "killing what runs"
                                   : concat(why, ": stopping; once more kills"));
-  }
-
-  /// What a user wants of a trial: the answer says what becomes of it.
-  std::variant<Decision, std::string> obey(StudyCore& core,
-                                           const ExecutorEvent& event,
-                                           double now_s,
-                                           Deeds& deeds) const {
-    try {
-      switch (event.action) {
-        case Action::kStop:
-          core.stop_trial(event.trial, "stopped by " + event.message, now_s);
-          deeds.stopped.emplace_back(event.trial, event.message);
-          break;
-        case Action::kPause:
-          core.pause_trial(event.trial, "paused by " + event.message, now_s);
-          break;
-        case Action::kContinue:
-          core.continue_trial(event.trial, "continued by " + event.message, now_s);
-          break;
-      }
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kUsage) throw;
-      return std::string(error.what());
-    }
-    return Decision{.action = event.action, .reason = what_becomes_of(core, event)};
-  }
-
-  static std::string what_becomes_of(const StudyCore& core, const ExecutorEvent& event) {
-    const Trial& trial = core.trials()[static_cast<size_t>(event.trial)];
-    const std::string who = concat("trial ", trial.number);
-    const bool runs = trial.state == TrialState::kRunning;
-    if (event.action == Action::kStop) return who + (runs ? " is stopping" : " is stopped");
-    if (event.action == Action::kContinue)
-      return who + (runs ? " goes on" : " goes on as soon as there is room");
-    return concat(who,
-                  runs ? " is paused at its next report" : " is paused",
-                  trial.checkpoint.empty() ? "; without a checkpoint it will begin anew" : "");
   }
 
   double budget_end_s() const { return started_s_ + spec_.time_budget_s - used_s_; }

@@ -48,7 +48,7 @@ struct SearcherContext {
   Mode mode = Mode::kMax;   ///< only for words: reasons show metrics in the user's sign
   std::string metric = {};  ///< likewise
   std::vector<Objective> objectives = {};  ///< if there are several: see FinishedTrial::scores
-  int64_t slots = 0;        ///< trials at once that the study asks for; 0: as many as fit
+  int64_t slots = 0;  ///< trials at once that the study asks for; 0: as many as fit
 };
 
 /// What a searcher is told of a finished trial.

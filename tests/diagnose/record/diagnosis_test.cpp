@@ -54,6 +54,7 @@ class Group {
       const bool ended = views_[rank].state && views_[rank].state->ended;
       const bool threw = ended && views_[rank].state->threw;
       PeerState state = peer_state_of(recorders_[rank], 16);
+      if (threw) state.why = views_[rank].state->why;
       state.rank = static_cast<int64_t>(rank);
       state.process = {.pid = 100 + static_cast<int64_t>(rank), .hostname = "node7"};
       state.main_thread = "running";

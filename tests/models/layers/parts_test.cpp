@@ -165,8 +165,8 @@ TEST(WeightsButHead, MayLackTheHeadAndNothingElse) {
   EXPECT_THAT(refused(given), HasSubstr("fc3.weight"));
 }
 
-TEST(Weights, OfOtherClassesAreRefusedWithTheFlagThatTakesThem) {
-  EXPECT_THAT(refusal(*cnn_of(4), state_of(*cnn_of(7))), HasSubstr("--head new"));
+TEST(Weights, OfOtherClassesAreRefusedWithTheCallThatTakesThem) {
+  EXPECT_THAT(refusal(*cnn_of(4), state_of(*cnn_of(7))), HasSubstr("load_weights_but_head()"));
 }
 
 }  // namespace
