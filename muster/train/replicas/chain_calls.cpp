@@ -1,6 +1,7 @@
 #include "muster/train/replicas/chain_calls.h"
 
 #include <algorithm>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -95,6 +96,18 @@ class Exit final : public tensor::UnitCalls {
   size_t next_ = 0;
 };
 
+/// LibTorch's error of what is undefined there, also behind the words of a task's step (task_words.h).
+void refuse_between_units(const std::exception& error) {
+  if (const auto* torch = dynamic_cast<const c10::Error*>(&error); torch != nullptr)
+    throw computes_between_units(torch->what_without_backtrace());
+  try {
+    std::rethrow_if_nested(error);
+  } catch (const c10::Error& cause) {
+    throw computes_between_units(cause.what_without_backtrace());
+  } catch (...) {  // another one
+  }
+}
+
 }  // namespace
 
 Tensors ChainCalls::inputs_of(const Pass& pass, uint64_t seed) const {
@@ -118,9 +131,10 @@ StepResult ChainCalls::with_outputs(Tensors outputs, const Pass& pass, uint64_t 
     const tensor::UnitCallScope scope(exit);
     try {
       return pass();
-    } catch (const c10::Error& error) {
+    } catch (const std::exception& error) {
       if (!exit.is_between()) throw;
-      throw computes_between_units(error.what_without_backtrace());
+      refuse_between_units(error);
+      throw;
     }
   }();
   exit.check_end();

@@ -59,8 +59,7 @@ class Group {
       state.process = {.pid = 100 + static_cast<int64_t>(rank), .hostname = "node7"};
       state.main_thread = "running";
       state.step = 12;
-      state.ended = ended;
-      state.threw = threw;
+      state.ended = ended, state.threw = threw;
       state.since_s = 4.9;
       views_[rank].state = parse_peer_state(peer_state_text(state), "state");
       if (views_[rank].life == Life::kUnknown && views_[rank].age_s == 0)
