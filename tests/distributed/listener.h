@@ -18,7 +18,7 @@ struct Listener {
     const int on = 1;  // who serves there next need not wait for the ends of connections
     EXPECT_EQ(::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
     EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-    EXPECT_EQ(::listen(fd.get(), 16), 0);
+    EXPECT_EQ(::listen(fd.get(), 1), 0);
     EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
     port = ntohs(address.sin_port);
   }
