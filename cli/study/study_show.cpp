@@ -148,22 +148,23 @@ const TrialHistory& trial_named(const StoredStudy& study, const std::string& nam
                      .hint = has_foreign ? "those that Optuna added are o0, o1, …" : ""});
 }
 
-/// "5 on the Pareto front, hypervolume 0.41 from accuracy 0.2, step_s 3.1".
-std::string front_words(const StoredStudy& study) {
+/// Of so many on the front: "5 on the Pareto front, hypervolume 0.41 from accuracy 0.2, step_s 3.1".
+std::string front_words(const StoredStudy& study, size_t front) {
   std::vector<std::vector<double>> results;
   for (const TrialHistory& trial : study.trials) {
     if (trial.state == tune::TrialState::kComplete && trial.goals.is_feasible())
       results.push_back(trial.goals.results);
   }
-  const size_t front = front_of(study.trials, study.facts).size();
   if (front == 0) return "none on the Pareto front";
   const auto [volume, from] = tune::front_volume(results, study.facts.goals.objectives);
   return concat(front, " on the Pareto front, hypervolume ", short_number(volume), " from ", from);
 }
 
 /// The front as a table, or as {"best_trials": […]}.
-std::string front_output(const StoredStudy& study, bool as_json, size_t line_width) {
-  const auto front = front_of(study.trials, study.facts);
+std::string front_output(const StoredStudy& study,
+                         std::span<const TrialHistory* const> front,
+                         bool as_json,
+                         size_t line_width) {
   if (as_json) {
     Json json = {{"best_trials", Json::array()}};
     for (const TrialHistory* trial : front)
@@ -191,7 +192,7 @@ std::string headline(const StoredStudy& study) {
   std::string text = concat(study.facts.name, ": ", trials_text(study.trials.size()));
   if (!parts.empty()) text += ": " + join(parts, ", ");
   if (study.facts.goals.several()) {
-    text += "; " + front_words(study);
+    text += "; " + front_words(study, front_of(study.trials, study.facts).size());
   } else if (const TrialHistory* best = best_of(study.trials, study.facts)) {
     text += concat("; best: trial ",
                    trial_label(*best),
@@ -280,9 +281,10 @@ int study_best(std::span<const std::string> args, program::Console& console) {
                 flags);
   if (const auto done = program::parse(*app, args, console)) return *done;
   const StoredStudy study = read_study(flags);
-  if (study.facts.goals.several() && !front_of(study.trials, study.facts).empty()) {
-    console.note(concat(study.facts.name, ": ", front_words(study)));
-    console.out() << front_output(study, flags.json, line_width(console));
+  const auto front = front_of(study.trials, study.facts);  // of one objective its best
+  if (study.facts.goals.several() && !front.empty()) {
+    console.note(concat(study.facts.name, ": ", front_words(study, front.size())));
+    console.out() << front_output(study, front, flags.json, line_width(console));
     return kDone;
   }
   const TrialHistory* best = best_of(study.trials, study.facts);

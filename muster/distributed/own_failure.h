@@ -8,6 +8,10 @@
 
 namespace muster::distributed {
 
+/// Before the group goes, by an error that may be a consequence of another rank's: what of a process is its
+/// own exception on the way. Nothing where the monitor is off.
+void record_failure(const ProcessGroup& group, const std::string& why);
+
 /// This rank will leave the group because of `why`, its own error: where others then wait for it, their
 /// errors say "rank 1 failed: WHY" (the first line of it), and so does its flight record. False, and
 /// nothing is told, if the group has failed already: then this error is a consequence. Where the

@@ -1,6 +1,4 @@
 // ThreadWorld::run: a thread per rank.
-#include <atomic>
-#include <chrono>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -10,12 +8,8 @@
 
 #include <c10/util/Exception.h>
 
-#include "muster/base/ended_ranks.h"
 #include "muster/base/error.h"
-#include "muster/base/rank_env.h"
 #include "muster/base/text.h"
-#include "muster/distributed/meet/waited_time.h"
-#include "muster/distributed/monitor/monitored_backend.h"
 #include "muster/distributed/own_failure.h"
 #include "muster/distributed/process_group.h"
 #include "muster/distributed/thread/thread_groups.h"
@@ -25,15 +19,6 @@
 
 namespace muster::distributed {
 namespace {
-
-MonitoredBackend* monitor_of(const ProcessGroup& group) {
-  return monitored_in(*group.c10d()->getBackend(group.device().type()));
-}
-
-/// Before the group goes: what of a process is its own exception on the way.
-void record_failure(const ProcessGroup& group, const std::string& why) {
-  if (MonitoredBackend* monitor = monitor_of(group)) monitor->failed_by_itself(why);
-}
 
 /// The error in hand, with the rank in front of ours and behind LibTorch's.
 std::exception_ptr error_of_rank(int rank) {
@@ -51,31 +36,7 @@ std::exception_ptr error_of_rank(int rank) {
   }
 }
 
-/// Some group of this process was told of a failure of its own.
-std::atomic<bool> has_own_failure{false};
-
 }  // namespace
-
-bool note_own_failure(const ProcessGroup& group, const std::string& why) {
-  const MonitoredBackend* monitor = monitor_of(group);
-  if (monitor != nullptr && monitor->has_failed()) return false;
-  record_failure(group, why);
-  has_own_failure = true;
-  return true;
-}
-
-void let_others_hear(std::chrono::milliseconds patience) {
-  const std::optional<RankEnv> env = has_own_failure ? rank_env_from() : std::nullopt;
-  if (!env || env->rank != 0 || env->use_agent_store) return;
-  const auto all_have_ended = [&] {
-    for (int64_t rank = 1; rank < env->world_size; ++rank)
-      if (!has_ended(env->master_port, rank)) return false;
-    return true;
-  };
-  WaitedTime waited(std::chrono::milliseconds(100));
-  while (waited.look() < patience && !all_have_ended())
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-}
 
 void ThreadWorld::run(const std::function<void(ProcessGroup)>& rank_main,
                       int intraop_threads) const {

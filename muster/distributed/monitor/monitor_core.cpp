@@ -19,8 +19,6 @@ milliseconds heartbeat_of(const MonitorRequest& request, const MonitorOptions& o
   return std::clamp(request.timeout / 10, std::min(milliseconds(50), longest), longest);
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 const Error* as_ours(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);

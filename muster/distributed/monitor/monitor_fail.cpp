@@ -16,10 +16,9 @@ Monitor::Clock::time_point Monitor::tick_or_fail() {
   } catch (const std::exception&) {
     const std::string why = tensor::what_of(std::current_exception());
     if (!has_failed()) {
-      fail_group(verdict_text({.text = concat("rank ",
-                                              request_.rank,
-                                              " cannot watch the group any more: ",
-                                              why.substr(0, why.find('\n')))}));
+      fail_group(verdict_text(
+          {.text = concat(
+               "rank ", request_.rank, " cannot watch the group any more: ", first_line(why))}));
     }
     return Clock::now() + heartbeats_.heartbeat();
   }

@@ -32,13 +32,11 @@ std::string write_json(const std::filesystem::path& file, const Json& json) {
   }
 }
 
-std::string head_line_of(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 std::string own_verdict(int rank, const std::string& why) {
   return concat("rank ",
                 rank,
                 " failed by itself: ",
-                why.empty() ? "an exception ended its part in the group" : head_line_of(why));
+                why.empty() ? "an exception ended its part in the group" : first_line(why));
 }
 
 /// Records of groups that an exception took down before anybody said what it was. Who makes another
@@ -153,7 +151,7 @@ void Monitor::hear_own_failures() {
 void Monitor::failed_by_itself(const std::string& why) {
   {
     const std::lock_guard lock(mutex_);
-    if (why_.empty() && !has_failed()) why_ = head_line_of(why);
+    if (why_.empty() && !has_failed()) why_ = first_line(why);
   }
   threw_ = true;
   if (options_.flight_dir.empty()) return;

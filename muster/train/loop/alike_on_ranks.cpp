@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,26 +49,43 @@ Start data_of(const FitPlan& plan) {
                  ")")};
 }
 
+/// A rank whose key is not rank 0's, with the words of both.
+struct Difference {
+  size_t rank;
+  std::string first_words, words;
+};
+
+/// Collective; of several the first.
+std::optional<Difference> difference(const Start& own, const distributed::ProcessGroup& group) {
+  const std::vector<std::string> all = group.all_gather_text(concat(own.key, '\n', own.words));
+  const auto key_of = [](const std::string& text) { return text.substr(0, text.find('\n')); };
+  const auto words_of = [](const std::string& text) { return text.substr(text.find('\n') + 1); };
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (key_of(all[rank]) != key_of(all[0]))
+      return Difference{rank, words_of(all[0]), words_of(all[rank])};
+  }
+  return std::nullopt;
+}
+
+std::string words_of_both(const Difference& found) {
+  return concat("rank 0 has ", found.first_words, ", rank ", found.rank, " has ", found.words);
+}
+
 /// `key` is what is compared; the words are of checkpoint and data, whichever differs.
 void check_same_start(const std::string& key,
                       const FitPlan& plan,
                       const distributed::ProcessGroup& group,
                       const std::optional<Checkpoint>& resume) {
   const std::string words = concat(start_of(resume).words, " and ", data_of(plan).words);
-  const std::vector<std::string> all = group.all_gather_text(concat(key, '\n', words));
-  const auto key_of = [](const std::string& text) { return text.substr(0, text.find('\n')); };
-  const auto words_of = [](const std::string& text) { return text.substr(text.find('\n') + 1); };
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    if (key_of(all[rank]) == key_of(all[0])) continue;
-    throw usage_error(
-        {.refused = resume                             ? "--resume"
-                    : plan.record.contains("data_dir") ? "--data"
-                                                       : "the data of the ranks",
-         .rule = "all ranks go on from one checkpoint and train on the same data",
-         .value =
-             concat("rank 0 has ", words_of(all[0]), ", rank ", rank, " has ", words_of(all[rank])),
-         .hint = "name an output folder that all machines see, and one copy of the data for each"});
-  }
+  const std::optional<Difference> found = difference({key, words}, group);
+  if (!found) return;
+  throw usage_error(
+      {.refused = resume                             ? "--resume"
+                  : plan.record.contains("data_dir") ? "--data"
+                                                     : "the data of the ranks",
+       .rule = "all ranks go on from one checkpoint and train on the same data",
+       .value = words_of_both(*found),
+       .hint = "name an output folder that all machines see, and one copy of the data for each"});
 }
 
 /// Options that may differ: how a machine computes; where its data and weights are, of which the data
@@ -128,6 +146,17 @@ void check_same_options(const FitPlan& plan, const distributed::ProcessGroup& gr
 }
 
 }  // namespace
+
+void check_same_trace(const TraceOptions& trace, const distributed::ProcessGroup& group) {
+  const std::string asked =
+      trace.file.empty() ? "none" : concat("--trace, --trace-steps ", trace.steps);
+  const std::optional<Difference> found = difference({asked, asked}, group);
+  if (!found) return;
+  throw usage_error({.refused = "--trace",
+                     .rule = "all ranks make the trace together",
+                     .value = words_of_both(*found),
+                     .hint = "give every machine the same flags"});
+}
 
 void check_alike_on_ranks(const FitPlan& plan,
                           const distributed::ProcessGroup& group,

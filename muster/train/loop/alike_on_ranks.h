@@ -5,6 +5,7 @@
 
 #include "muster/distributed/process_group.h"
 #include "muster/train/checkpoints/checkpoint.h"
+#include "muster/train/plan/callbacks.h"
 #include "muster/train/plan/fit_plan.h"
 
 namespace muster::train {
@@ -15,5 +16,9 @@ namespace muster::train {
 void check_alike_on_ranks(const FitPlan& plan,
                           const distributed::ProcessGroup& group,
                           const std::optional<Checkpoint>& resume);
+
+/// Throws a usage error, the same on all ranks, unless all or none of them were asked for a trace, which
+/// they make together. Collective.
+void check_same_trace(const TraceOptions& trace, const distributed::ProcessGroup& group);
 
 }  // namespace muster::train

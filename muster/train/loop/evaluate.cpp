@@ -81,16 +81,11 @@ Evaluation evaluate(Task& task,
   const int64_t samples = dataset->size();
   const c10::Device device = options.device.value_or(device_of(*task.module()));
   StepSums own(std::make_shared<const std::vector<Metric>>(task.metrics()), device);
-  const auto of_task = [&](std::string_view what, const auto& work) {
-    try {
-      return work();
-    } catch (...) {
-      const std::string name = task.name();
-      rethrow_of_task(group,
-                      {.task = name, .what = what, .when = when_of(options.phase, options.step)});
-    }
+  const auto when = [&] { return when_of(options.phase, options.step); };
+  const auto own_code = [&](std::string_view what, const auto& work) {
+    return of_task(group, &task, what, when, work);
   };
-  of_task("begin_evaluation", [&] { task.begin_evaluation(options.phase, dataset->spec()); });
+  own_code("begin_evaluation", [&] { task.begin_evaluation(options.phase, dataset->spec()); });
   // The order is nobody's business here, so data that has a cheap one is read in that.
   const auto ranks_per_replica = static_cast<int>(options.ranks_per_replica);
   const int replicas = group.world_size() / ranks_per_replica;
@@ -119,7 +114,7 @@ Evaluation evaluate(Task& task,
         device, "in an evaluation", smaller_by(options.batch_size_flag), action);
   };
   const auto pass = [&](const data::Batch& piece) {
-    return of_task("evaluate_step", [&] { return task.evaluate_step(piece, context); });
+    return own_code("evaluate_step", [&] { return task.evaluate_step(piece, context); });
   };
   /// Of batches on the device.
   const auto weight = [&](const data::Batch& piece) {
@@ -132,7 +127,7 @@ Evaluation evaluate(Task& task,
       return action();
     });
   };
-  const auto next_batch = [&] { return of_task("the samples", [&] { return batches.next(); }); };
+  const auto next_batch = [&] { return own_code("the samples", [&] { return batches.next(); }); };
   while (const auto next = in_words(next_batch)) {
     const std::vector<WeighedResult> seen =
         guarded(next->batch, [&]() -> std::vector<WeighedResult> {
@@ -140,7 +135,7 @@ Evaluation evaluate(Task& task,
           return sharded->evaluate({.batch = next->batch, .pass = pass, .weight = weight});
         });
     --left;
-    of_task("evaluate_step", [&] {
+    own_code("evaluate_step", [&] {
       for (const auto& [result, of_result] : seen) {
         check_result(task, result, /*trains=*/false);
         add_to(own, task, result, of_result);

@@ -118,21 +118,15 @@ void predict(Task& task,
     return with_memory_words(
         device, "in a prediction", smaller_by(options.batch_size_flag), action);
   };
-  const auto of_task = [&](std::string_view what, const auto& work) {
-    return in_words([&] {
-      try {
-        return work();
-      } catch (...) {
-        const std::string name = task.name();
-        rethrow_of_task(group, {.task = name, .what = what, .when = "prediction"});
-      }
-    });
+  const auto when = [] { return "prediction"; };
+  const auto own_code = [&](std::string_view what, const auto& work) {
+    return in_words([&] { return of_task(group, &task, what, when, work); });
   };
   data::DeviceBatches batches(device);
   batches.cast_floats(input_dtype_of(*task.module()));
-  const data::Batch one = of_task("the samples", [&] { return dataset->get(some); });
+  const data::Batch one = own_code("the samples", [&] { return dataset->get(some); });
   const tensor::NamedTensorList example =
-      of_task("predict_step", [&] { return answers(batches.place(one)); });
+      own_code("predict_step", [&] { return answers(batches.place(one)); });
   const std::string form = form_of(example);
   for (const std::string& other : group.all_gather_text(form)) check_form(task, other, form);
 
@@ -146,12 +140,12 @@ void predict(Task& task,
   for (int64_t first = 0; first < samples;) {
     const int64_t here = std::min(options.batch_size * ranks, samples - first);
     const int64_t rows = (here + ranks - 1) / ranks;  // of the ranks that have most
-    const auto next = of_task("the samples", [&] { return batches.next(); });
+    const auto next = own_code("the samples", [&] { return batches.next(); });
     const data::Batch* const batch = next ? &next->batch : nullptr;
     tensor::NamedTensorList own;
     if (batch != nullptr) {
-      own = of_task("predict_step",
-                    [&] { return answers(fills ? filled(*batch, per_forward) : *batch); });
+      own = own_code("predict_step",
+                     [&] { return answers(fills ? filled(*batch, per_forward) : *batch); });
     }
     if (batch != nullptr) check_form(task, form_of(own), form);
     PredictedRows all{.first = first};

@@ -26,4 +26,20 @@ std::string when_of(Phase phase, int64_t step);
 /// which has words of its own, a collective that failed because of another rank, or no std::exception. Inside a handler.
 [[noreturn]] void rethrow_of_task(const distributed::ProcessGroup& group, const OwnCode& code);
 
+/// work(), which is code of the task's own; what it throws by rethrow_of_task(). `task` gives
+/// its name, and may be null; `when` says OwnCode::when; both only then.
+template <class Work, class When>
+auto of_task(const distributed::ProcessGroup& group,
+             Task* task,
+             std::string_view what,
+             const When& when,
+             const Work& work) {
+  try {
+    return work();
+  } catch (...) {
+    const std::string name = task != nullptr ? task->name() : "";
+    rethrow_of_task(group, {.task = name, .what = what, .when = when()});
+  }
+}
+
 }  // namespace muster::train

@@ -98,16 +98,11 @@ class Trainer {
   void drop_step(Strategy& strategy, const std::function<StepResult()>& pass);
   void restore(const Checkpoint& checkpoint);
   tensor::NamedTensorList whole_parameters();
-  /// work(), which is code of the task's own; see rethrow_of_task().
+  /// work(), which is code of the task's own (task_words.h).
   template <class Work>
   auto of_task(std::string_view what, const Work& work) const {
-    try {
-      return work();
-    } catch (...) {
-      const std::string name = task_ ? task_->name() : "";
-      rethrow_of_task(group_,
-                      {.task = name, .what = what, .when = when_of(Phase::kTrain, position_.step)});
-    }
+    const auto when = [this] { return when_of(Phase::kTrain, position_.step); };
+    return train::of_task(group_, task_.get(), what, when, work);
   }
   Step train_epoch();
   void train_step();

@@ -23,6 +23,7 @@
 #include "muster/distributed/meet/store.h"
 #include "muster/program/line/said.h"
 #include "muster/program/line/shell_word.h"
+#include "muster/train/loop/alike_on_ranks.h"
 #include "muster/train/loop/step_timeline.h"
 #include "muster/train/plan/placement.h"
 #include "muster/train/program/as_rank.h"
@@ -180,26 +181,6 @@ void tell_other_machines(const std::optional<RankEnv>& env) {
   distributed::attend_as(*env, distributed::program_name() + " train --explain", kPatience);
 }
 
-/// Rank 0's text, on all. Throws a usage error on all ranks unless all or none of them were asked for a
-/// trace, which they make together.
-std::string told_by_first(const std::string& text,
-                          const TraceOptions& trace,
-                          const distributed::ProcessGroup& group) {
-  const std::string asked =
-      trace.file.empty() ? "none" : concat("--trace, --trace-steps ", trace.steps);
-  const std::vector<std::string> all = group.all_gather_text(concat(asked, '\n', text));
-  const auto asked_by = [&](size_t rank) { return all[rank].substr(0, all[rank].find('\n')); };
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    if (asked_by(rank) == asked_by(0)) continue;
-    throw usage_error(
-        {.refused = "--trace",
-         .rule = "all ranks make the trace together",
-         .value = concat("rank 0 has ", asked_by(0), ", rank ", rank, " has ", asked_by(rank)),
-         .hint = "give every machine the same flags"});
-  }
-  return all[0].substr(all[0].find('\n') + 1);
-}
-
 /// What started this process as a rank, as words in front of its own: "muster run … -- ", or "".
 std::string launcher_words() {
   const std::optional<RankEnv> env = rank_env_from();
@@ -259,7 +240,8 @@ ProgramEnd run_program(Program& program,
       group_options(plan.options.backend, plan.devices[0], "train", env, voice.say), env);
   watch_stop_signals();  // from here on a signal means: save and stop; before, there is nothing to save
   // Told to all, so that they name the same folder in errors.
-  end.output = told_by_first(owned ? owned->path().string() : "", trace, group);
+  end.output = group.all_gather_text(owned ? owned->path().string() : "")[0];
+  check_same_trace(trace, group);
   if (first && !found.remark.empty()) voice.say(found.remark);
   if (first) note_start(plan, group, end.output, resume, voice.say);
   FitCallbacks callbacks{
