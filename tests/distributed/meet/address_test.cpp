@@ -74,9 +74,10 @@ TEST(StoreSearch, FindsTheStoresOfBothServersAndLeavesThemAsTheyAre) {
     c10d::TCPStore store("127.0.0.1", options);
     for (int i = 0; i < 3; ++i)
       EXPECT_EQ(wait_for_store("127.0.0.1", store.getPort(), patient()), FoundStore::kYes);
-    store.set("key", std::string("value"));
-    EXPECT_EQ(store.get_to_str("key"), "value");
-    EXPECT_EQ(store.getNumKeys(), 1);
+    c10d::Store& used = store;
+    used.set("key", std::string("value"));
+    EXPECT_EQ(used.get_to_str("key"), "value");
+    EXPECT_EQ(used.getNumKeys(), 1);
   }
 }
 
