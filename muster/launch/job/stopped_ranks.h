@@ -22,7 +22,7 @@ namespace muster::launch {
 // nobody will let go on. Launchers have no connection with each other, but ranks have: each is
 // connected with rank 0's store at MASTER_PORT, and a process that ends closes its connections, which
 // the kernel of a stopped one's machine knows (peer_links). So a rank's job has ended if the rank is
-// stopped, had such connections, and for three looks in a row all of them are closed by the other
+// stopped, had such connections, and for some looks in a row all of them are closed by the other
 // side: for rank 0 by all other ranks, for the others by rank 0. Then this machine's ranks get SIGTERM,
 // SIGCONT and the grace time, as after any failure, and SIGKILL after that.
 //
@@ -34,7 +34,7 @@ class StoppedRanks {
  public:
   using Links = std::function<PeerLinks(pid_t)>;
   static constexpr double kLookS = 1;  ///< from one look to the next
-  static constexpr int kLooks = 3;
+  static constexpr int kLooks = 5;
 
   explicit StoppedRanks(Links links) : links_(std::move(links)) {}
 
