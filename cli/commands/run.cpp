@@ -74,8 +74,7 @@ class RunOutput : public launch::JobObserver {
 void report(const launch::JobOutcome& outcome, program::Console& console) {
   if (outcome.failure) {
     const std::string text = launch::describe(*outcome.failure);
-    launch::was_interrupted(outcome.failure->wait_status) ? console.note(text)
-                                                          : console.error(text);
+    launch::was_interrupted(*outcome.failure) ? console.note(text) : console.error(text);
   }
   if (outcome.interrupted_by != 0) {
     console.note(concat("stopped by SIG", ::sigabbrev_np(outcome.interrupted_by)));

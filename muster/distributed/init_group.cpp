@@ -7,7 +7,6 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "muster/base/error.h"
-#include "muster/base/job_key.h"
 #include "muster/base/text.h"
 #include "muster/diagnose/record/failure_note.h"
 #include "muster/distributed/group_parts.h"
@@ -157,14 +156,12 @@ ProcessGroup init_process_group(const GroupOptions& options, const std::optional
       member.entry->make({});  // says why not, and waits for nobody
   const RankEnv place = env.value_or(RankEnv{});
   // Who was started alone talks to nobody: several such programs may run at once.
-  const std::string key = process_environment(kJobKeyEnv).value_or("");
   c10::intrusive_ptr<c10d::Store> store =
       env ? connect_store(place,
                           timeout,
-                          key,
-                          program_name(options.program),
-                          {.say = options.waiting},
-                          options.backend)
+                          {.program = program_name(options.program),
+                           .backend = options.backend,
+                           .waiting = {.say = options.waiting}})
           : c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::HashStore>());
   const BackendRequest request{.store = store,
                                .rank = static_cast<int>(place.rank),

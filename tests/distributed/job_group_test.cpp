@@ -149,7 +149,7 @@ TEST(JobGroup, OfAJobWithAKeyTrainsInASealedStore) {
   const std::string key = JobKey::make().text();
   EXPECT_THAT(errors_of_job(2,
                             [&](const RankEnv& env) {
-                              const auto store = distributed::connect_store(env, 60s, key);
+                              const auto store = distributed::connect_store(env, 60s, {.key = key});
                               store->set(std::to_string(env.rank), std::string("here"));
                               EXPECT_EQ(store->get_to_str(std::to_string(1 - env.rank)), "here");
                             }),
@@ -215,7 +215,7 @@ TEST(JobGroup, OfOneLauncherIsNotDisturbedByARankOfAnotherAtItsPort) {
   const std::string key = JobKey::make().text();
   const auto error_of_rank = [&](int64_t rank) {
     return test::error_of(
-        [&] { distributed::connect_store(rank_of_two(rank, port, "mine"), 60s, key); });
+        [&] { distributed::connect_store(rank_of_two(rank, port, "mine"), 60s, {.key = key}); });
   };
   std::string error_of_first;
   std::thread first([&] { error_of_first = error_of_rank(0); });
@@ -226,7 +226,7 @@ TEST(JobGroup, OfOneLauncherIsNotDisturbedByARankOfAnotherAtItsPort) {
       c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);  // waits for rank 0
   EXPECT_THAT(test::error_of([&] {
                 distributed::connect_store(
-                    rank_of_two(1, port, "theirs"), 500ms, JobKey::make().text());
+                    rank_of_two(1, port, "theirs"), 500ms, {.key = JobKey::make().text()});
               }),
               HasSubstr("rank 0 did not come to the meeting of ranks"));
   EXPECT_EQ(error_of_rank(1), test::kNoError);
@@ -311,7 +311,9 @@ TEST(JobGroup, IsNotWaitedForByRanksThatAreToldThatOneMakesNone) {
         ErrorKind::kUsage);
   });
   const std::string of_training = test::refusal_of(
-      [&] { distributed::connect_store(rank_of_two(0, port, "a"), 60s, "", "train"); },
+      [&] {
+        distributed::connect_store(rank_of_two(0, port, "a"), 60s, {.key = "", .program = "train"});
+      },
       ErrorKind::kUsage);
   one.join();
   for (const std::string& text : {of_explaining, of_training})

@@ -1,8 +1,12 @@
 #include "muster/distributed/meet/address.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstring>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -12,14 +16,27 @@
 #include <sys/socket.h>
 
 #include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/distributed/meet/waited_time.h"
 
 namespace muster::distributed {
 namespace {
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::milliseconds;
 
 /// For one address of several; it is tried again.
 constexpr auto kConnect = std::chrono::seconds(5);
+/// For one that should be this machine's.
+constexpr auto kConnectHere = Milliseconds(200);
+/// So often somebody who waits for an answer looks whether it is over.
+constexpr auto kAnswerLook = Milliseconds(100);
+
+// torch/csrc/distributed/c10d/TCPStoreBackend.hpp; numbers as they lie in memory.
+constexpr uint8_t kValidate = 0, kPing = 13;
+constexpr uint32_t kMagic = 0x3C85F7CE;
+constexpr uint32_t kPingNumber = 0x7473756d;
 
 AddressList resolve(const std::string& host, const std::string& port, int socket_type) {
   addrinfo wanted{};
@@ -33,22 +50,127 @@ AddressList resolve(const std::string& host, const std::string& port, int socket
   return {found, &::freeaddrinfo};
 }
 
-/// Without waiting longer than until `deadline`: of a host that is down the kernel hears nothing for
-/// minutes.
-bool answers(const addrinfo& address, std::chrono::steady_clock::time_point deadline) {
-  const UniqueFd fd(::socket(
+/// In the order in which c10d's client tries them: it stays with the first that accepts.
+std::vector<const addrinfo*> in_clients_order(const AddressList& addresses) {
+  std::vector<const addrinfo*> ordered;
+  for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) ordered.push_back(at);
+  std::stable_partition(ordered.begin(), ordered.end(), [](const addrinfo* address) {
+    return address->ai_family == AF_INET6;
+  });
+  return ordered;
+}
+
+/// Whether the descriptor is ready for that, or broken, before `until`.
+bool is_ready(const UniqueFd& fd, short what, Clock::time_point until) {
+  while (true) {
+    const auto left = std::chrono::ceil<Milliseconds>(until - Clock::now());
+    pollfd waits{fd.get(), what, 0};
+    const int count =
+        ::poll(&waits, 1, static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1000)));
+    if (count > 0) return true;
+    if ((count < 0 && errno != EINTR) || Clock::now() >= until) return false;
+  }
+}
+
+/// Where nobody listens on a port that the kernel gives to those who connect, it may be given to this
+/// very connection, which then is one with itself.
+bool is_with_itself(const UniqueFd& fd) {
+  std::array<sockaddr_storage, 2> ends{};
+  socklen_t length = sizeof ends[0], peer_length = sizeof ends[1];
+  return ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&ends[0]), &length) == 0 &&
+         ::getpeername(fd.get(), reinterpret_cast<sockaddr*>(&ends[1]), &peer_length) == 0 &&
+         length == peer_length && std::memcmp(&ends[0], &ends[1], length) == 0;
+}
+
+/// A connection, or none. Without waiting longer than until `deadline`: of a host that is down the
+/// kernel hears nothing for minutes.
+UniqueFd connection_to(const addrinfo& address, Clock::time_point deadline) {
+  UniqueFd fd(::socket(
       address.ai_family, address.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol));
-  if (!fd) return false;
-  if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) == 0) return true;
-  if (errno != EINPROGRESS) return false;
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  pollfd connected{fd.get(), POLLOUT, 0};
-  if (::poll(&connected, 1, static_cast<int>(std::max<int64_t>(left.count(), 0))) <= 0)
-    return false;
-  int error = 0;
-  socklen_t length = sizeof error;
-  return ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0;
+  if (!fd) return {};
+  if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) != 0) {
+    if (errno != EINPROGRESS || !is_ready(fd, POLLOUT, deadline)) return {};
+    int error = 0;
+    socklen_t length = sizeof error;
+    if (::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0 || error != 0) return {};
+  }
+  return is_with_itself(fd) ? UniqueFd() : std::move(fd);
+}
+
+/// With the first of the addresses that accepts one.
+UniqueFd connection_to_any(const AddressList& addresses, Clock::time_point deadline) {
+  for (const addrinfo* address : in_clients_order(addresses))
+    if (UniqueFd fd = connection_to(*address, deadline)) return fd;
+  return {};
+}
+
+std::array<char, 10> store_question() {
+  std::array<char, 10> bytes{};
+  bytes[0] = static_cast<char>(kValidate);
+  std::memcpy(&bytes[1], &kMagic, sizeof kMagic);
+  bytes[5] = static_cast<char>(kPing);
+  std::memcpy(&bytes[6], &kPingNumber, sizeof kPingNumber);
+  return bytes;
+}
+
+[[noreturn]] void refuse_stranger(const std::string& host, int64_t port, const std::string& rule) {
+  throw environment_error(
+      {.refused = concat(
+           host, ':', port, " accepts connections but does not answer as a job's store does"),
+       .rule = rule,
+       .hint = concat("rank 0 serves the store there; it may be stopped, or port ",
+                      port,
+                      " is in use by another program: `ss -ltnp 'sport = :",
+                      port,
+                      "'` on that machine names it; check MASTER_ADDR, or choose another "
+                      "MASTER_PORT (--master-port, --rdzv-endpoint)")});
+}
+
+/// What may be printed of what a stranger says: its first line, cut short.
+std::string printable(const char* bytes, size_t size) {
+  std::string text;
+  for (size_t i = 0; i < size && bytes[i] != '\r' && bytes[i] != '\n'; ++i)
+    text += std::isprint(static_cast<unsigned char>(bytes[i])) != 0 ? bytes[i] : '?';
+  return text;
+}
+
+/// By a new connection. Throws for one who answers something else, or nothing for too long.
+FoundStore ask_for_store(const UniqueFd& fd,
+                         const std::string& host,
+                         int64_t port,
+                         const StoreSearch& search) {
+  const std::array<char, 10> question = store_question();
+  if (::send(fd.get(), question.data(), question.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(question.size()))
+    return FoundStore::kClosed;
+  std::array<char, 64> answer{};
+  size_t size = 0;
+  WaitedTime waited(2 * kAnswerLook);
+  while (size < sizeof kPingNumber) {
+    const auto now = Clock::now();
+    if (!is_ready(fd, POLLIN, now + kAnswerLook)) {
+      if (search.is_over()) return FoundStore::kNobody;
+      const auto silent = waited.look();
+      if (silent < search.silence && Clock::now() < search.deadline) continue;
+      refuse_stranger(
+          host,
+          port,
+          concat(
+              "nothing came from there for ",
+              fixed(std::chrono::duration<double>(std::min<Clock::duration>(silent, search.silence))
+                        .count(),
+                    1),
+              " s"));
+    }
+    const ssize_t got = ::recv(fd.get(), answer.data() + size, answer.size() - size, 0);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got <= 0 && size == 0) return FoundStore::kClosed;
+    if (got > 0) size += static_cast<size_t>(got);
+    if (got <= 0 ||
+        std::memcmp(answer.data(), &kPingNumber, std::min(size, sizeof kPingNumber)) != 0)
+      refuse_stranger(host, port, concat("it says \"", printable(answer.data(), size), '"'));
+  }
+  return FoundStore::kYes;
 }
 
 bool is_loopback(const addrinfo& address) {
@@ -58,6 +180,24 @@ bool is_loopback(const addrinfo& address) {
   }
   const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address.ai_addr);
   return address.ai_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+}
+
+/// Whether the other end is on this machine: who connects to one of its addresses does so from there.
+bool is_to_this_machine(const UniqueFd& fd) {
+  std::array<sockaddr_storage, 2> ends{};
+  socklen_t length = sizeof ends[0], peer_length = sizeof ends[1];
+  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&ends[0]), &length) != 0 ||
+      ::getpeername(fd.get(), reinterpret_cast<sockaddr*>(&ends[1]), &peer_length) != 0)
+    return false;
+  const addrinfo peer{.ai_family = ends[1].ss_family,
+                      .ai_addr = reinterpret_cast<sockaddr*>(&ends[1])};
+  if (is_loopback(peer)) return true;
+  if (ends[0].ss_family == AF_INET)
+    return reinterpret_cast<const sockaddr_in&>(ends[0]).sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in&>(ends[1]).sin_addr.s_addr;
+  return std::memcmp(&reinterpret_cast<const sockaddr_in6&>(ends[0]).sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6&>(ends[1]).sin6_addr,
+                     sizeof(in6_addr)) == 0;
 }
 
 }  // namespace
@@ -79,22 +219,27 @@ UniqueFd loopback_socket(const RankEnv& env) {
   return {};
 }
 
-bool wait_for_listener(const std::string& host,
-                       int64_t port,
-                       std::chrono::steady_clock::time_point deadline,
-                       const std::function<bool()>& is_over) {
+FoundStore wait_for_store(const std::string& host, int64_t port, const StoreSearch& search) {
   const AddressList addresses = resolve(host, std::to_string(port), SOCK_STREAM);
-  auto pause = std::chrono::milliseconds(1);
+  auto pause = Milliseconds(1);
   while (true) {
-    for (const addrinfo* address = addresses.get(); address != nullptr;
-         address = address->ai_next) {
-      if (answers(*address, std::min(deadline, std::chrono::steady_clock::now() + kConnect)))
-        return true;
-    }
-    if (std::chrono::steady_clock::now() >= deadline || is_over()) return false;
+    FoundStore found = FoundStore::kNobody;
+    if (const UniqueFd fd =
+            connection_to_any(addresses, std::min(search.until, Clock::now() + kConnect)))
+      found = ask_for_store(fd, host, port, search);
+    if (found == FoundStore::kYes || Clock::now() >= search.until || search.is_over()) return found;
     std::this_thread::sleep_for(pause);
-    pause = std::min(pause * 2, std::chrono::milliseconds(50));
+    pause = std::min(pause * 2, Milliseconds(50));
   }
+}
+
+bool may_serve_at(const std::string& host, int64_t port, const StoreSearch& search) {
+  const AddressList addresses = resolve(host, std::to_string(port), SOCK_STREAM);
+  const UniqueFd fd = connection_to_any(addresses, Clock::now() + kConnectHere);
+  if (!fd) return true;
+  if (is_to_this_machine(fd)) return false;
+  ask_for_store(fd, host, port, search);
+  return true;
 }
 
 std::string address_towards(const std::string& remote) {

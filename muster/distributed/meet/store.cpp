@@ -12,6 +12,9 @@
 #include <vector>
 
 #include <c10/util/Exception.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -39,10 +42,13 @@ constexpr auto kBetweenJobs = std::chrono::seconds(2);
 /// it is no store.
 constexpr int kLosses = 8;
 
-[[noreturn]] void refuse_silence(const RankEnv& env) {
+[[noreturn]] void refuse_silence(const RankEnv& env, FoundStore found) {
   throw environment_error(
       {.refused = concat("no answer from rank 0 at ", env.master_addr, ":", env.master_port),
-       .rule = "rank 0 serves the store there",
+       .rule = found == FoundStore::kClosed
+                   ? "rank 0 serves the store there, but whoever accepts connections there closes "
+                     "them at once"
+                   : "rank 0 serves the store there",
        .hint = "check that rank 0 was started, and MASTER_ADDR and MASTER_PORT"});
 }
 
@@ -72,6 +78,10 @@ c10d::TCPStoreOptions store_options(const RankEnv& env, std::chrono::millisecond
 }
 
 StorePtr serve_store(const RankEnv& env, std::chrono::milliseconds timeout) {
+  const std::string serves = "rank 0 serves the store of the job there";
+  const auto deadline = Clock::now() + timeout;
+  if (!may_serve_at(env.master_addr, env.master_port, {.until = deadline, .deadline = deadline}))
+    refuse_port(env, serves);
   c10d::TCPStoreOptions options = store_options(env, timeout);
   options.isServer = true;
   if (UniqueFd own = loopback_socket(env); own)
@@ -81,16 +91,39 @@ StorePtr serve_store(const RankEnv& env, std::chrono::milliseconds timeout) {
   } catch (const std::exception& error) {
     const std::string text = error.what();
     if (text.find("EADDRINUSE") != std::string::npos || text.find("in use") != std::string::npos)
-      refuse_port(env, "rank 0 serves the store of the job there");
+      refuse_port(env, serves);
     refuse_store(env, "serve", error);
   }
 }
 
-/// Throws what c10d throws.
+/// How long a client of c10d's waits for an answer to what it asks; 0: without limit, as c10d has it.
+/// A rank 0 that is stopped while ranks meet would hold them for ever. c10d tells the client's socket
+/// only to who reads: "TCPStore(client=TCPClient(SocketImpl(fd=7, …". Not found there, there is no limit.
+void limit_answers(const c10d::Store& store, std::chrono::milliseconds limit) {
+  const auto* client = dynamic_cast<const c10d::TCPStore*>(&store);
+  const std::string text = client != nullptr ? client->repr() : "";
+  const size_t at = text.find("fd="), end = text.find_first_not_of("0123456789", at + 3);
+  const auto fd = at == std::string::npos || end == std::string::npos
+                      ? std::nullopt
+                      : to_int(text.substr(at + 3, end - at - 3));
+  sockaddr_storage peer{};
+  socklen_t length = sizeof peer;
+  if (!fd ||
+      ::getpeername(static_cast<int>(*fd), reinterpret_cast<sockaddr*>(&peer), &length) != 0 ||
+      ntohs(reinterpret_cast<const sockaddr_in*>(&peer)->sin_port) != client->getPort())
+    return;  // the port sits at the same place in both address types
+  const timeval time{.tv_sec = limit.count() / 1000, .tv_usec = limit.count() % 1000 * 1000};
+  ::setsockopt(static_cast<int>(*fd), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+}
+
+/// Throws what c10d throws, also if the store is silent until the deadline.
 StorePtr open_store(const RankEnv& env, Clock::time_point deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-  return c10::make_intrusive<c10d::TCPStore>(
-      env.master_addr, store_options(env, std::max(left, std::chrono::milliseconds(1))));
+  const auto left = std::max(std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()),
+                             std::chrono::milliseconds(1));
+  const StorePtr store =
+      c10::make_intrusive<c10d::TCPStore>(env.master_addr, store_options(env, left));
+  limit_answers(*store, left);
+  return store;
 }
 
 /// What this process has of the jobs that it takes part in; as a rule one, and one rank of it.
@@ -202,30 +235,29 @@ void await_end_of(const std::string& other, c10d::Store& store, Clock::time_poin
   }
 }
 
-/// As wait_for_listener; tells `waiting` that it takes long.
-bool await_listener(
-    const RankEnv& env,
-    Clock::time_point deadline,
-    const Waiting& waiting,
-    const std::function<bool()>& is_over = [] { return false; }) {
-  const auto listens = [&](Clock::time_point until) {
-    return wait_for_listener(env.master_addr, env.master_port, until, is_over);
+/// As wait_for_store; tells `waiting` that it takes long.
+FoundStore await_store(const RankEnv& env, const StoreSearch& search, const Waiting& waiting) {
+  const auto found_by = [&](Clock::time_point until) {
+    StoreSearch part = search;
+    part.until = until;
+    return wait_for_store(env.master_addr, env.master_port, part);
   };
   const auto patient = Clock::now() + waiting.after;
-  if (!waiting.say || patient >= deadline) return listens(deadline);
-  if (listens(patient)) return true;
-  if (is_over()) return false;
-  const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - Clock::now());
+  if (!waiting.say || patient >= search.until) return found_by(search.until);
+  const FoundStore found = found_by(patient);
+  if (found == FoundStore::kYes || search.is_over()) return found;
+  const auto left = std::chrono::ceil<std::chrono::seconds>(search.until - Clock::now());
   waiting.say(concat("no answer from rank 0 at ",
                      Jobs::address_of(env),
                      " yet; waiting for ",
                      left.count(),
                      " s more at most"));
-  return listens(deadline);
+  return found_by(search.until);
 }
 
 StorePtr agents_store(const RankEnv& env, Clock::time_point deadline, const Waiting& waiting) {
-  if (!await_listener(env, deadline, waiting)) refuse_silence(env);
+  const FoundStore found = await_store(env, {.until = deadline, .deadline = deadline}, waiting);
+  if (found != FoundStore::kYes) refuse_silence(env, found);
   try {
     return open_store(env, deadline);
   } catch (const std::exception& error) {
@@ -233,16 +265,18 @@ StorePtr agents_store(const RankEnv& env, Clock::time_point deadline, const Wait
   }
 }
 
-/// Returns once something listens at the job's address.
+/// Returns once a store answers at the job's address.
 void await_rank_zero(const RankEnv& env,
                      bool was_here,
                      Clock::time_point deadline,
                      const Waiting& waiting) {
   const auto patience = was_here ? std::min(deadline, Clock::now() + kBetweenJobs) : deadline;
   const auto is_over = [&] { return has_ended(env.master_port, 0); };
-  if (await_listener(env, patience, waiting, is_over)) return;
+  const FoundStore found =
+      await_store(env, {.until = patience, .deadline = deadline, .is_over = is_over}, waiting);
+  if (found == FoundStore::kYes) return;
   if (was_here || is_over()) refuse_end_of_rank_zero(env, was_here);
-  refuse_silence(env);
+  refuse_silence(env, found);
 }
 
 /// The store of this job: not one that rank 0 served for the job before, which may go at any moment, also
@@ -280,22 +314,18 @@ bool is_of_one_launcher(const RankEnv& env) {
 
 }  // namespace
 
-StorePtr connect_store(const RankEnv& env,
-                       std::chrono::milliseconds timeout,
-                       const std::string& key_text,
-                       const std::string& program,
-                       const Waiting& waiting,
-                       const std::string& backend) {
+StorePtr connect_store(const RankEnv& env, std::chrono::milliseconds timeout, const MeetAs& as) {
   std::optional<JobKey> key;
-  if (!key_text.empty()) key = JobKey::parse(key_text);
+  if (!as.key.empty()) key = JobKey::parse(as.key);
   const bool serves = env.rank == 0 && !env.use_agent_store;
   const auto deadline = Clock::now() + timeout;
   const std::string mark = key ? shortened(key->tag("job")) : "";
   const std::string job = concat(env.run_id, '/', mark);
   const StorePtr open = serves                ? Jobs::of_process().serve(env, job, timeout)
-                        : env.use_agent_store ? agents_store(env, deadline, waiting)
-                                              : reach_store(env, job, deadline, waiting);
+                        : env.use_agent_store ? agents_store(env, deadline, as.waiting)
+                                              : reach_store(env, job, deadline, as.waiting);
   open->setTimeout(timeout);
+  if (!serves) limit_answers(*open, timeout);
   const std::string print = key ? shortened(key->tag("print")) : "";
   StorePtr sealed = open;
   if (key) sealed = c10::make_intrusive<SealedStore>(open, *key);
@@ -311,19 +341,20 @@ StorePtr connect_store(const RankEnv& env,
   const int64_t round = meet(*prefixed(concat(meeting, "/meeting/", group), by_key ? sealed : open),
                              env.rank,
                              env.world_size,
-                             job_card(env, program, print, backend),
+                             job_card(env, as.program, print, as.backend),
                              timeout,
                              serves                ? StoreServer::kThisProcess
                              : env.use_agent_store ? StoreServer::kLauncher
                                                    : StoreServer::kRankZero,
                              ends,
-                             waiting);
+                             as.waiting);
+  if (!serves) limit_answers(*open, std::chrono::milliseconds(0));
   return prefixed(concat("muster/", env.run_id, '/', round, '/', mark, '/', group), sealed);
 }
 
 void attend_as(const RankEnv& env, const std::string& program, std::chrono::milliseconds patience) {
   try {
-    connect_store(env, patience, process_environment(kJobKeyEnv).value_or(""), program);
+    connect_store(env, patience, {.program = program});
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kUsage) throw;
   }

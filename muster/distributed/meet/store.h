@@ -33,20 +33,24 @@ namespace muster::distributed {
 // moment, may come to this store before they hear that their own rank 0 did not get the port, and
 // must not disturb who meets here. The store of an agent is the job's alone, and named by its id.
 
+/// As what a rank comes to the others.
+struct MeetAs {
+  /// The job's, in its text; empty: none.
+  std::string key = process_environment(kJobKeyEnv).value_or("");
+  std::string program = program_name();  ///< what is started; it is compared
+  std::string backend = {};              ///< is compared, unless it is empty
+  Waiting waiting = {};                  ///< as for meet(); also of rank 0's silence
+};
+
 /// Connects this rank for the next group of its job, and waits for all the others (meeting.h). Rank
 /// 0 serves, unless the launcher does (torchrun's agent store); the rest wait for the server. All
 /// ranks of a job make the same groups in the same order. Throws: environment error if the port is
-/// in use, nothing answers within `timeout`, or not all ranks come, which those are told who come
-/// later; usage error on all ranks if they
-/// belong to different jobs, or one was started twice. `key`: the job's, in its text; empty: none.
-/// `program`: what is started, and `backend`, if not empty: which are compared. `waiting`: as for meet(), also of rank 0's silence.
-c10::intrusive_ptr<c10d::Store> connect_store(
-    const RankEnv& env,
-    std::chrono::milliseconds timeout,
-    const std::string& key = process_environment(kJobKeyEnv).value_or(""),
-    const std::string& program = program_name(),
-    const Waiting& waiting = {},
-    const std::string& backend = "");
+/// in use, nothing answers within `timeout`, what is there is no store (Note [Who answers]), or not
+/// all ranks come, which those are told who come later; usage error on all ranks if they belong to
+/// different jobs, or one was started twice.
+c10::intrusive_ptr<c10d::Store> connect_store(const RankEnv& env,
+                                              std::chrono::milliseconds timeout,
+                                              const MeetAs& as = {});
 
 /// For a rank that makes no group, but explains what it would do, say, as `program`: whoever comes to
 /// the meeting of the next group of its job as something else hears so at once, instead of waiting

@@ -5,17 +5,18 @@
 #include <memory>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/launch/io/event_loop.h"
 #include "muster/launch/io/pipe.h"
 #include "muster/launch/job/end_marks.h"
+#include "muster/launch/job/free_port.h"
 #include "muster/launch/job/rank_streams.h"
+#include "muster/launch/job/stopped_ranks.h"
+#include "muster/launch/process/peer_links.h"
 #include "muster/launch/process/program.h"
 #include "muster/launch/process/warden.h"
 
@@ -36,15 +37,6 @@ constexpr auto kLostPortWindow = std::chrono::seconds(30);
 // long to end by itself, and to say why: a SIGTERM would come between.
 constexpr double kCauseS = 5;
 
-/// stdin of the ranks: local rank 0 gets the launcher's unless that is a terminal, the others an
-/// empty one, as mpirun does. A terminal has one reader, and it is not a rank.
-UniqueFd open_stdin(int64_t local_rank) {
-  if (local_rank == 0 && ::fcntl(STDIN_FILENO, F_GETFD) >= 0 && ::isatty(STDIN_FILENO) == 0) {
-    return raised(UniqueFd(::dup(STDIN_FILENO)));
-  }
-  return raised(UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)));
-}
-
 int64_t now_ns() { return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(); }
 
 class Attempt {
@@ -58,7 +50,7 @@ class Attempt {
   AttemptResult run(const std::filesystem::path& program);
 
  private:
-  // kRunning ──failure or signal──▶ kStopping ──────────grace over──────────▶ kKilling
+  // kRunning ─failure, signal, left─▶ kStopping ────────grace over──────────▶ kKilling
   //     ├──▶ kAwaitingCause ──────────┤                                          │
   //     └───────all ranks ended───────┴───────▶ kLeftovers ──grace over──────────┘
   // From any of them the warden's word that no process is left leads to kOver.
@@ -78,6 +70,7 @@ class Attempt {
   void on_end(const WardenReport& report);
   void stop_after_failure();
   void on_timer();
+  void on_look();
   void on_signal(int signal);
   void heed_congestion();
   void stop(int signal);
@@ -94,7 +87,8 @@ class Attempt {
   const EndMarks end_marks_{ended_folder(plan_), plan_.master_port};
 
   EventLoop loop_;
-  Timer timer_;
+  Timer timer_, look_timer_;
+  StoppedRanks stopped_{[this](pid_t pid) { return peer_links(pid, plan_.master_port); }};
   std::unique_ptr<Warden> warden_;
   std::vector<Rank> ranks_;
   Pipe progress_;
@@ -106,7 +100,8 @@ class Attempt {
   std::vector<RankEnd> ends_;
   // Ends of later batches came after the ranks were told to stop.
   int32_t last_free_batch_ = INT32_MAX;
-  int64_t asked_ns_ = 0;  // when they were
+  int64_t asked_ns_ = 0;       // when they were
+  std::vector<int64_t> left_;  // see Note [Stopped ranks]; who ends of it was not asked
   int interrupted_by_ = 0;
   int signals_seen_ = 0;
   int start_errno_ = 0;
@@ -166,6 +161,7 @@ void Attempt::watch_everything() {
   if (progress_.read_end) loop_.add(progress_.read_end.get(), [this] { on_progress(); });
   loop_.add(warden_->fd(), [this] { on_warden(); });
   loop_.add(timer_.fd(), [this] { on_timer(); });
+  loop_.add(look_timer_.fd(), [this] { on_look(); });
   if (signals_.fd() >= 0) {
     loop_.add(signals_.fd(), [this] {
       while (const int signal = signals_.next()) on_signal(signal);
@@ -218,8 +214,13 @@ void Attempt::on_report(const WardenReport& report) {
       kill_all();
       return;
     case WardenReport::kEnded:
-      on_end(report);
+      return on_end(report);
+    case WardenReport::kStopped:
+      if (stopped_.empty()) look_timer_.arm(StoppedRanks::kLookS);
+      stopped_.add(global_rank(spec_, report.rank), report.pid);
       return;
+    case WardenReport::kContinued:
+      return stopped_.remove(global_rank(spec_, report.rank));
     case WardenReport::kAllGone:
       warden_->reap();
       state_ = State::kOver;
@@ -230,6 +231,7 @@ void Attempt::on_report(const WardenReport& report) {
 void Attempt::on_end(const WardenReport& report) {
   const auto local = static_cast<size_t>(report.rank);
   ranks_[local].ended = true;
+  stopped_.remove(global_rank(spec_, report.rank));
   ends_.push_back(
       {.rank = global_rank(spec_, report.rank),
        .pid = report.pid,
@@ -263,13 +265,21 @@ void Attempt::on_timer() {
   } else if (state_ == State::kKilling) {
     state_ = State::kOver;
   } else if (state_ == State::kStopping || state_ == State::kLeftovers) {
-    if (state_ == State::kStopping) {
-      observer_.on_note(concat("not all ranks ended within ",
-                               shortest(spec_.shutdown_timeout_s),
-                               " s of the signal: killing them"));
-    }
+    if (state_ == State::kStopping)
+      observer_.on_note(late_text(running_ranks(), spec_.shutdown_timeout_s));
     kill_all();
   }
+}
+
+// While ranks run that are not stopped, the end is theirs to see.
+void Attempt::on_look() {
+  look_timer_.clear();
+  if (state_ != State::kRunning || stopped_.empty()) return;
+  const std::vector<int64_t> left = stopped_.look();
+  if (left.size() < running_ranks().size()) return look_timer_.arm(StoppedRanks::kLookS);
+  left_ = left;
+  observer_.on_note(left_text(left, spec_.shutdown_timeout_s));
+  stop(SIGTERM);
 }
 
 void Attempt::on_signal(int signal) {
@@ -287,8 +297,7 @@ void Attempt::on_signal(int signal) {
       stop(signal);
       return;
     case State::kAwaitingCause:
-      stop(signal);
-      return;
+      return stop(signal);
     case State::kStopping:
       if (from_keyboard && signals_seen_ > 1) {
         kill_all();
@@ -297,8 +306,7 @@ void Attempt::on_signal(int signal) {
       }
       return;
     case State::kLeftovers:
-      kill_all();
-      return;
+      return kill_all();
     case State::kKilling:
     case State::kOver:
       return;
@@ -318,9 +326,11 @@ void Attempt::heed_congestion() {
 }
 
 void Attempt::stop(int signal) {
-  const bool by_failure = interrupted_by_ == 0;
   asked_ns_ = now_ns();
-  last_free_batch_ = by_failure ? static_cast<int32_t>(ends_.back().order) : -1;
+  if (interrupted_by_ != 0)
+    last_free_batch_ = -1;
+  else if (left_.empty())
+    last_free_batch_ = static_cast<int32_t>(ends_.back().order);
   state_ = State::kStopping;
   warden_->order({WardenOrder::kSignalRanks, signal});
   timer_.arm(spec_.shutdown_timeout_s);
@@ -343,22 +353,15 @@ bool Attempt::looks_like_lost_port(const RankFailure& failure) const {
   if (Clock::now() - started_ > kLostPortWindow) return false;
   const int status = failure.wait_status;
   if (WIFEXITED(status) && WEXITSTATUS(status) == kLostPortExitCode) return true;
-  const std::string port = std::to_string(plan_.master_port);
-  const auto says_so = [&](const std::string& line) {
-    return line.find(port) != std::string::npos && (line.find("EADDRINUSE") != std::string::npos ||
-                                                    line.find("is in use") != std::string::npos);
-  };
   return std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
-    const std::vector<std::string> lines = rank.streams->tail().lines();
-    return std::any_of(lines.begin(), lines.end(), says_so);
+    return says_port_is_taken(rank.streams->tail().lines(), plan_.master_port);
   });
 }
 
 std::vector<int64_t> Attempt::running_ranks() const {
   std::vector<int64_t> running;
-  for (size_t local = 0; local < ranks_.size(); ++local) {
+  for (size_t local = 0; local < ranks_.size(); ++local)
     if (!ranks_[local].ended) running.push_back(global_rank(spec_, static_cast<int64_t>(local)));
-  }
   return running;
 }
 
@@ -366,9 +369,8 @@ AttemptResult Attempt::result() {
   AttemptResult result;
   result.interrupted_by = interrupted_by_;
   result.stop_wanted = signals_seen_ > 0;
-  for (const Rank& rank : ranks_) {
+  for (const Rank& rank : ranks_)
     if (!rank.ended) result.left_behind.push_back(rank.pid);
-  }
   const auto cause = interrupted_by_ == 0 ? first_cause(ends_) : std::nullopt;
   if (!cause) return result;
   const RankEnd& end = ends_[*cause];
@@ -379,7 +381,8 @@ AttemptResult Attempt::result() {
                                .wait_status = end.wait_status,
                                .report = end.report,
                                .last_lines = rank.streams->tail().lines(),
-                               .log = log_with_words(plan_.log_folder, local)};
+                               .log = log_with_words(plan_.log_folder, local),
+                               .was_left = std::count(left_.begin(), left_.end(), end.rank) > 0};
   result.lost_port = looks_like_lost_port(*result.failure);
   return result;
 }

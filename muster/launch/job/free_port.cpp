@@ -1,5 +1,7 @@
 #include "muster/launch/job/free_port.h"
 
+#include <algorithm>
+
 #include <errno.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -38,6 +40,15 @@ FreePort free_port() {
   throw environment_error({.refused = "no free TCP port",
                            .rule = errno_text(static_cast<int>(-port.number)),
                            .hint = "name one with --master-port"});
+}
+
+bool says_port_is_taken(std::span<const std::string> lines, int64_t port) {
+  const std::string number = std::to_string(port);
+  return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) {
+    return line.find(number) != std::string::npos &&
+           (line.find("EADDRINUSE") != std::string::npos ||
+            line.find("is in use") != std::string::npos);
+  });
 }
 
 }  // namespace muster::launch

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 
 #include "muster/base/file.h"
 
@@ -28,5 +30,8 @@ struct FreePort {
 
 /// Throws an environment error if there is none.
 FreePort free_port();
+
+/// Whether one of the lines says that somebody else has `port`. Pure.
+bool says_port_is_taken(std::span<const std::string> lines, int64_t port);
 
 }  // namespace muster::launch

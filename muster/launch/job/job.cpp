@@ -76,7 +76,7 @@ void check(const JobSpec& spec) {
 int exit_code_of(int interrupted_by, const std::optional<RankFailure>& failure) {
   if (interrupted_by != 0) return 128 + interrupted_by;
   if (!failure) return 0;
-  if (was_interrupted(failure->wait_status)) return 128 + SIGINT;
+  if (was_interrupted(*failure)) return 128 + SIGINT;
   const bool wrong_use = WIFEXITED(failure->wait_status) && WEXITSTATUS(failure->wait_status) == 2;
   return wrong_use ? 2 : 1;
 }

@@ -50,7 +50,7 @@ struct JobOutcome {
 
 /// The launcher's exit code: 0 if every rank ended with 0; 128+n if the launcher was stopped by
 /// signal n (130 after Ctrl-C); 130 if a rank was interrupted by itself; 2 if the first failing rank
-/// ended with 2 (wrong use); else 1. Pure.
+/// ended with 2 (wrong use); else 1, also for one that was told to end. Pure.
 int exit_code_of(int interrupted_by, const std::optional<RankFailure>& failure);
 
 /// Which stream of a rank a line came from.

@@ -25,6 +25,12 @@ int64_t now_ms() {
 
 }  // namespace
 
+UniqueFd open_stdin(int64_t local_rank) {
+  if (local_rank == 0 && ::fcntl(STDIN_FILENO, F_GETFD) >= 0 && ::isatty(STDIN_FILENO) == 0)
+    return raised(UniqueFd(::dup(STDIN_FILENO)));
+  return raised(UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)));
+}
+
 RankStreams::RankStreams(int64_t rank, const std::filesystem::path& folder) : rank_(rank) {
   for (Half& half : halves_) half.pipe = Pipe::make();
   if (folder.empty()) return;

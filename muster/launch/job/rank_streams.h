@@ -15,6 +15,10 @@
 
 namespace muster::launch {
 
+/// stdin of the ranks: local rank 0 gets the launcher's unless that is a terminal, the others an
+/// empty one, as mpirun does. A terminal has one reader, and it is not a rank.
+UniqueFd open_stdin(int64_t local_rank);
+
 class RankStreams {
  public:
   /// `folder` is the rank's log folder, empty for none. Throws an environment error.

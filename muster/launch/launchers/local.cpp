@@ -82,7 +82,7 @@ JobOutcome run(const JobSpec& typed, JobObserver& observer) {
       observer.on_note(concat("port ", plan.master_port, " was taken meanwhile; trying another"));
       continue;
     }
-    const bool failed = result.failure && !was_interrupted(result.failure->wait_status);
+    const bool failed = result.failure && !was_interrupted(*result.failure);
     const bool again = failed && !result.stop_wanted && result.left_behind.empty() &&
                        outcome.restarts < spec.max_restarts;
     if (!again) {

@@ -36,13 +36,6 @@ std::optional<int64_t> written_ns(const std::filesystem::path& file, const Error
   return clock_ns(CLOCK_MONOTONIC) - (clock_ns(CLOCK_REALTIME) - real_ns);
 }
 
-/// "rank 1", "ranks 1, 2".
-std::string ranks_text(std::span<const int64_t> ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size(); ++i) text += concat(i == 0 ? "" : ", ", ranks[i]);
-  return text;
-}
-
 /// Whether the lines show the first one of the text already.
 bool show(std::span<const std::string> lines, const std::string& text) {
   const std::string first = text.substr(0, text.find('\n'));
@@ -140,6 +133,16 @@ bool was_interrupted(int wait_status) {
   return WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 128 + SIGINT;
 }
 
+bool was_interrupted(const RankFailure& failure) {
+  return !failure.was_left && was_interrupted(failure.wait_status);
+}
+
+std::string ranks_text(std::span<const int64_t> ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) text += concat(i == 0 ? "" : ", ", ranks[i]);
+  return text;
+}
+
 std::string describe_status(int wait_status) {
   if (WIFEXITED(wait_status)) return concat("exit code ", WEXITSTATUS(wait_status));
   if (!WIFSIGNALED(wait_status)) return concat("wait status ", wait_status);
@@ -155,7 +158,7 @@ std::string describe_status(int wait_status) {
 }
 
 std::string describe(const RankFailure& failure) {
-  if (was_interrupted(failure.wait_status)) {
+  if (was_interrupted(failure)) {
     return concat("interrupted: rank ",
                   failure.rank,
                   " (pid ",
@@ -168,7 +171,9 @@ std::string describe(const RankFailure& failure) {
                            failure.rank,
                            " (pid ",
                            failure.pid,
-                           ") failed: ",
+                           failure.was_left ? ") was stopped when the rest of its job ended, and "
+                                              "told to end: "
+                                            : ") failed: ",
                            describe_status(failure.wait_status));
   if (failure.report && !show(failure.last_lines, failure.report->message))
     out += "\nit reported: " + failure.report->message;
@@ -182,7 +187,7 @@ std::string describe(const RankFailure& failure) {
     for (const std::string& line : failure.last_lines) out += "\n  | " + line;
   }
   if (!failure.log.empty()) out += "\nlog: " + failure.log.string();
-  const std::string hint = hint_for(failure.wait_status);
+  const std::string hint = failure.was_left ? "" : hint_for(failure.wait_status);
   if (!hint.empty()) out += "\nhint: " + hint;
   return out;
 }

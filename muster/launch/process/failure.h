@@ -50,6 +50,9 @@ std::string describe_status(int wait_status);
 /// and shells have it. Pure.
 bool was_interrupted(int wait_status);
 
+/// "rank 1", "ranks 1, 2". Pure.
+std::string ranks_text(std::span<const int64_t> ranks);
+
 /// The first failing rank of an attempt; or, if `was_interrupted`, the one that ended first after a
 /// signal that the launcher did not get.
 struct RankFailure {
@@ -60,7 +63,12 @@ struct RankFailure {
   std::vector<std::string> last_lines;  ///< oldest first; both streams
   /// What it wrote, on stderr if anything: empty if it wrote nothing or no log is kept.
   std::filesystem::path log;
+  /// It was stopped when the rest of its job ended, and this launcher told it to end.
+  bool was_left = false;
 };
+
+/// Of itself: not by a launcher. Pure.
+bool was_interrupted(const RankFailure& failure);
 
 /// "rank 1 (pid 4711) failed: signal SIGSEGV (Segmentation fault)", its report, its last lines and
 /// a hint; of one that was interrupted, that it was. Several lines, no line end. Pure.

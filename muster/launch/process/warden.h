@@ -57,6 +57,8 @@ struct WardenReport {
     kStarted,     ///< `pid` runs local rank `rank`
     kNotStarted,  ///< exec of local rank `rank` failed with errno `status`
     kEnded,       ///< local rank `rank` ended with wait status `status`
+    kStopped,     ///< local rank `rank` is stopped, by a signal and not by a debugger
+    kContinued,   ///< local rank `rank` goes on
     kAllGone,     ///< no process of the job is left; the warden ends
   };
   Kind kind = kAllGone;

@@ -116,18 +116,21 @@ void start_all(const WardenPlan& plan) {
   }
 }
 
-/// Takes in all that have died. False if no child is left.
+/// Takes in all that have died, and whom a signal has stopped or continued. False if no child is left.
 bool reap(const WardenPlan& plan, int32_t batch) {
   for (;;) {
     int status = 0;
-    const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
     if (pid == 0) return true;
     if (pid < 0) return errno != ECHILD;
+    const auto kind = WIFSTOPPED(status)     ? WardenReport::kStopped
+                      : WIFCONTINUED(status) ? WardenReport::kContinued
+                                             : WardenReport::kEnded;
     for (size_t i = 0; i < plan.ranks.size(); ++i) {
       if (plan.ranks[i].pid != pid) continue;
-      plan.ranks[i].pid = -1;
+      if (kind == WardenReport::kEnded) plan.ranks[i].pid = -1;
       tell(plan,
-           {.kind = WardenReport::kEnded,
+           {.kind = kind,
             .rank = static_cast<int32_t>(i),
             .pid = pid,
             .status = status,

@@ -130,6 +130,9 @@ void LocalTrial::on_warden_report(const launch::WardenReport& report) {
       return;
     case launch::WardenReport::kEnded:
       return on_main_end(report.status);
+    case launch::WardenReport::kStopped:
+    case launch::WardenReport::kContinued:
+      return;  // its deadlines are those of the trial that it is, stopped or not
     case launch::WardenReport::kAllGone:
       return set_gone();
   }

@@ -267,6 +267,18 @@ TEST(Failure, IsNoneOfARankThatWasInterrupted) {
             "launcher");
 }
 
+// Its own exit code says nothing: it may have saved its state, and cannot have done its work.
+TEST(Failure, OfARankThatWasLeftIsOneHoweverItEnded) {
+  RankFailure failure{.rank = 1, .pid = 12, .wait_status = exited(130), .was_left = true};
+  EXPECT_EQ(describe(failure),
+            "rank 1 (pid 12) was stopped when the rest of its job ended, and told to end: exit "
+            "code 130");
+  EXPECT_EQ(exit_code_of(0, failure), 1);
+  failure.wait_status = SIGKILL;
+  EXPECT_THAT(describe(failure), Not(HasSubstr("hint")));
+  EXPECT_EQ(exit_code_of(0, failure), 1);
+}
+
 TEST(ExitCode, FollowsTheContract) {
   const RankFailure crash{.wait_status = SIGSEGV}, wrong_use{.wait_status = exited(2)},
       failed{.wait_status = exited(77)}, interrupted{.wait_status = exited(130)};

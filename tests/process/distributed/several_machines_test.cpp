@@ -24,20 +24,28 @@ using Words = std::vector<std::string>;
 // The ranks would wait for each other for a minute (monitored_rank.cpp).
 constexpr std::chrono::seconds kMachinesLimit(40);
 
-int unused_port() {
-  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  socklen_t length = sizeof address;
-  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-  EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
-  return ntohs(address.sin_port);
-}
+/// Bound, on the loopback address, to a port of the kernel's choice.
+struct Port {
+  Port() : fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+    number = ntohs(address.sin_port);
+  }
+  UniqueFd fd;
+  int number = 0;
+};
+
+int unused_port() { return Port().number; }
 
 struct Machine {
   Words flags = {};
   Words environment = {};
   std::string program = test::program_path("muster_monitored_rank");
+  std::string timeout_ms = "20000";
 };
 
 Words line_of(int node, int port, const Machine& machine) {
@@ -49,7 +57,7 @@ Words line_of(int node, int port, const Machine& machine) {
               "--rdzv-endpoint",
               concat("127.0.0.1:", port)};
   words.insert(words.end(), machine.flags.begin(), machine.flags.end());
-  words.insert(words.end(), {"--", machine.program, "gloo", "20000"});
+  words.insert(words.end(), {"--", machine.program, "gloo", machine.timeout_ms});
   return words;
 }
 
@@ -127,6 +135,42 @@ TEST(SeveralMachines, SayThatTheirKeysDifferAndDoNotShowThem) {
                       HasSubstr("not set for rank 1"),
                       ::testing::Not(HasSubstr(key))));
   }
+}
+
+// As an HTTP server does, which waits for its client's request.
+TEST(SeveralMachines, SayThatWhatAcceptsAtTheirAddressIsNoStore) {
+  const Port silent;
+  ASSERT_EQ(::listen(silent.fd.get(), 8), 0);
+  Launched job(line_of(1, silent.number, {}));
+  EXPECT_EQ(job.wait(kMachinesLimit).code, 1);
+  EXPECT_THAT(job.err(),
+              HasSubstr(concat("127.0.0.1:",
+                               silent.number,
+                               " accepts connections but does not answer as a job's store does")));
+}
+
+TEST(SeveralMachines, EndAtOnceAtCtrlCBeforeASilentPort) {
+  const Port silent;
+  ASSERT_EQ(::listen(silent.fd.get(), 8), 0);
+  Launched job(line_of(1, silent.number, {}));
+  const UniqueFd asked(
+      ::accept(silent.fd.get(), nullptr, nullptr));  // the rank waits for an answer
+  job.signal(SIGINT);
+  EXPECT_EQ(job.wait().code, 130);
+  EXPECT_TRUE(job.nothing_left());
+  EXPECT_THAT(job.err(), ::testing::Not(HasSubstr("accepts connections")));
+}
+
+// Its own launcher hears of the end from nobody; see Note [Stopped ranks].
+TEST(SeveralMachines, EndThoughARankIsStopped) {
+  const Words stops{"MUSTER_FAULTS=stop@rank=1,op=allreduce,at=3"};
+  const auto outcomes = run_machines({.environment = stops, .timeout_ms = "1000"},
+                                     {.environment = stops, .timeout_ms = "1000"});
+  EXPECT_EQ(outcomes[0].code, 1);
+  EXPECT_THAT(outcomes[0].err, HasSubstr("rank 1 "));
+  EXPECT_EQ(outcomes[1].code, 1);
+  EXPECT_THAT(outcomes[1].err,
+              HasSubstr("rank 1 is stopped, and the ranks that it is connected with have ended"));
 }
 
 }  // namespace

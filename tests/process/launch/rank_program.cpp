@@ -2,6 +2,7 @@
 // for rank i, the last one for all ranks behind it. Modes with an argument are written
 // mode:argument.
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,8 +14,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -109,6 +112,40 @@ std::optional<int> run_life(const std::string& mode, const std::string& argument
   return std::nullopt;
 }
 
+/// Rank 0 serves at MASTER_PORT, as for a job on two machines, and rank 1 connects: the socket.
+int linked_socket() {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(std::atoi(env("MASTER_PORT").c_str())));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const auto* to = reinterpret_cast<const sockaddr*>(&address);
+  const bool serves = env("RANK") == "0";
+  for (;; sleep_ms(1)) {
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (serves && ::bind(fd, to, sizeof address) == 0 && ::listen(fd, 8) == 0)
+      return ::accept(fd, nullptr, nullptr);
+    if (!serves && ::connect(fd, to, sizeof address) == 0) return fd;
+    ::close(fd);
+  }
+}
+
+/// Modes of two ranks that are connected.
+std::optional<int> run_linked(const std::string& mode, const std::string& argument) {
+  if (mode == "link-then-exit") {  // once the other side has said something
+    char byte;
+    return ::read(linked_socket(), &byte, 1) == 1 ? std::atoi(argument.c_str()) : 95;
+  }
+  if (mode != "link-then-stop") return std::nullopt;
+  if (argument == "stubborn") ::signal(SIGTERM, SIG_IGN);
+  const int fd = linked_socket();
+  if (::write(fd, "x", 1) != 1) return 96;
+  do {
+    ::raise(SIGSTOP);
+  } while (argument == "stubborn");
+  return std::atoi(argument.c_str());
+}
+
 /// Modes about descriptors and files.
 int run_io(const std::string& mode, const std::string& argument) {
   if (mode == "flood") {
@@ -176,6 +213,7 @@ int main(int argc, char** argv) {
   const size_t colon = mine.find(':');
   const std::string mode = mine.substr(0, colon);
   const std::string argument = colon == std::string::npos ? "" : mine.substr(colon + 1);
-  const auto code = run_life(mode, argument);
-  return code ? *code : run_io(mode, argument);
+  if (const auto code = run_life(mode, argument)) return *code;
+  if (const auto code = run_linked(mode, argument)) return *code;
+  return run_io(mode, argument);
 }
