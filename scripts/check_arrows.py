@@ -25,7 +25,9 @@ class Room:
 ROOMS = {
     "base": Room("errors, text, JSON, entries, options", [], {"": []}),
     "formats": Room("readers of untrusted bytes", ["base"], {"": []}),
-    "diagnose": Room("what happened, and who began it", ["base"], {"record": [], "trace": ["record"]}),
+    "diagnose": Room("what happened, and who began it", ["base"], {
+        "record": [], "trace": ["record"], "catalogue": [], "errors": ["catalogue"], "log": ["catalogue"],
+        "surroundings": [], "checks": ["surroundings"]}),
     "launch": Room("ranks as processes", ["base"], {
         "io": [], "process": ["io"], "job": ["io", "process"], "launchers": ["io", "process", "job"]}),
     "track": Room("what a run records", ["base"], {"": [], "page": [""], "picture": ["", "page"], "tensorboard": [""]}),
