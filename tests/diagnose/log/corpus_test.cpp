@@ -58,6 +58,12 @@ TEST(Corpus, FirstCauseIsNamedForTheHeldOutRepositories) {
   EXPECT_GE(score.right, 0.85 * score.all);
 }
 
+TEST(Corpus, FirstCauseIsNamedForMessagesThatWereFoundLater) {
+  const Score score = score_of("later");
+  ASSERT_GT(score.all, 0);
+  EXPECT_GE(score.right, 0.85 * score.all);
+}
+
 TEST(Corpus, FirstCauseIsNamedForTheDevelopmentPart) {
   const Score score = score_of("development");
   ASSERT_GT(score.all, 0);
@@ -66,7 +72,7 @@ TEST(Corpus, FirstCauseIsNamedForTheDevelopmentPart) {
 
 TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
   size_t count = 0;
-  for (const char* part : {"development", "held_out"}) {
+  for (const char* part : {"development", "held_out", "later"}) {
     for (const CorpusEntry& entry : read_corpus(part)) {
       ++count;
       EXPECT_NE(find_error_row(entry.row), nullptr) << entry.row << " of " << entry.address;
