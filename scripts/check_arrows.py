@@ -82,9 +82,9 @@ ROOMS = {
 }
 # The program, in the same way: its folders, and which of them each may include. "" is what lies in cli/ itself.
 CLI = {
-    "screen": [], "line": ["screen"], "": ["screen"], "project": [], "watch": ["screen"],
+    "screen": [], "line": ["screen"], "": ["screen"], "project": [], "doctor": [], "watch": ["screen"],
     "study": ["", "screen", "line", "watch"], "describe": ["", "screen", "line", "study"],
-    "commands": ["", "screen", "line", "project", "study", "describe"],
+    "commands": ["", "screen", "line", "project", "doctor", "study", "describe"],
     "torch": ["", "screen", "line", "study", "describe"]}
 # Folders beside muster/, and what of it they see. Doors and everything: users' programs go through doors (DOORS_ONLY).
 OUTSIDE = {

@@ -54,7 +54,13 @@ constexpr Pattern kOutOfMemory[] = {{"CUDA out of memory"},
                                     {"CUDA error: out of memory"},
                                     {"HIP out of memory"},
                                     {"cuda*is out of memory"},
-                                    {"cuda runtime error (2) : out of memory"}};
+                                    {"cuda runtime error (2) : out of memory"},
+                                    {"GPU*out of memory"},
+                                    {"CUDA*: out of memory"},
+                                    {"cudaMalloc*out of memory"},
+                                    {"MPS backend out of memory"},
+                                    {"XPU out of memory"},
+                                    {"hipErrorOutOfMemory"}};
 constexpr Cause kOutOfMemoryCauses[] = {
     {.why = "The request alone is larger than the device.",
      .step =
@@ -123,7 +129,9 @@ constexpr Pattern kHostMemory[] = {{"DefaultCPUAllocator: can't allocate memory"
                                    {"fake out of memory. Tried to allocate"},
                                    {"numpy*Unable to allocate*for an array with shape"},
                                    {"[Errno 12] Cannot allocate memory"},
-                                   {"unable to mmap*Cannot allocate memory"}};
+                                   {"unable to mmap*Cannot allocate memory"},
+                                   {"fork: Cannot allocate memory"},
+                                   {"MemoryError: Unable to allocate"}};
 constexpr Cause kHostMemoryCauses[] = {
     {.why = "The size is absurd (more than 1 TiB): a shape that overflowed, a negative number "
             "read as a large one, or a product of two dimensions that should have been a sum.",

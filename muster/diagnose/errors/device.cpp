@@ -1,4 +1,4 @@
-// Driver, device and processes that come and go: rows 21 to 26 and 46.
+// Driver, device and processes that come and go: rows 21 to 26, 46 and 53.
 #include "muster/diagnose/catalogue/error_row.h"
 
 namespace muster::diagnose {
@@ -88,6 +88,34 @@ constexpr Cause kShutdownCauses[] = {
      .step = "Make it a local of main, or reset it before main returns; join threads that use the "
              "device."}};
 
+constexpr Pattern kNoDevice[] = {{"no CUDA-capable device is detected"},
+                                 {"No CUDA GPUs are available"},
+                                 {"Found no NVIDIA driver on your system"},
+                                 {"CUDA driver initialization failed"},
+                                 {"invalid device ordinal"},
+                                 {"CUDA_ERROR_NO_DEVICE"},
+                                 {"cudaErrorNoDevice"},
+                                 {"couldn't communicate with the NVIDIA driver"},
+                                 {"NVIDIA-SMI has failed"},
+                                 {"could not select device driver*gpu"},
+                                 {"Attempting to deserialize object on a CUDA device"}};
+constexpr Cause kNoDeviceCauses[] = {
+    {.why = "A device was named that is not there: fewer are visible than there are ranks, or the "
+            "number "
+            "is one of before CUDA_VISIBLE_DEVICES.",
+     .step =
+         "Devices are numbered from 0 among the visible ones. Use LOCAL_RANK, and start no more "
+         "ranks than there are devices.",
+     .when = "invalid device ordinal"},
+    {.why = "A checkpoint of a device is read where there is none.",
+     .step = "Read it to the CPU (map_location).",
+     .when = "Attempting to deserialize"},
+    {.why = "The process sees no device: no driver, a container without --gpus, an empty or wrong "
+            "CUDA_VISIBLE_DEVICES, or a job without a device.",
+     .step =
+         "`nvidia-smi` in the same place. In a container: --gpus all; in Slurm: --gres=gpu:1; see "
+         "CUDA_VISIBLE_DEVICES below."}};
+
 constexpr ErrorRow kDriverRows[] = {
     {.number = 21,
      .name = "driver-too-old",
@@ -146,6 +174,16 @@ constexpr ErrorRow kDriverRows[] = {
      .checks = "driver",
      .confirm = "NVML's ECC counters and remapped rows; the last Xid in dmesg",
      .source = "https://docs.nvidia.com/deploy/xid-errors/"},
+    {.number = 53,
+     .name = "no-device",
+     .title = "no device is to be seen",
+     .depth = Depth::kCause,
+     .patterns = kNoDevice,
+     .causes = kNoDeviceCauses,
+     .checks = "driver, visible-devices",
+     .confirm = "device files, the driver's module, CUDA_VISIBLE_DEVICES",
+     .source = "",
+     .counts_as_warning = true},
     {.number = 46,
      .name = "driver-shutting-down",
      .title = "something outlives CUDA at the end of the process",

@@ -1,4 +1,4 @@
-// The host and its limits: rows 8, 37, 38, 49 and 50.
+// The host and its limits: rows 8, 37, 38 and 49 to 52.
 #include "muster/diagnose/catalogue/error_row.h"
 
 namespace muster::diagnose {
@@ -15,6 +15,10 @@ bool is_only_killed(std::string_view line) { return is_the_word(line, "Killed");
 constexpr Pattern kKilled[] = {{"Out of memory: Kill"},
                                {"Memory cgroup out of memory"},
                                {"oom-kill event"},
+                               {"oom_kill event"},
+                               {"srun: error*Out Of Memory"},
+                               {"OUT_OF_MEMORY"},
+                               {"MemoryLimitExceeded"},
                                {"OOMKilled"},
                                {"oom_reaper: reaped"},
                                {"invoked oom-killer"},
@@ -41,7 +45,7 @@ constexpr Cause kKilledCauses[] = {
      .when = "cgroup out of memory"},
     {.why = "The kernel killed the process because the job was out of memory.",
      .step = "Ask for more memory (--mem), or use less: fewer loader workers, a smaller batch.",
-     .when = "oom-kill event"},
+     .when = "slurmstepd*oom"},
     {.why = "The container was killed because it was out of memory.",
      .step = "Raise its limit, or use less: fewer loader workers, a smaller batch.",
      .when = "OOMKilled"},
@@ -117,6 +121,35 @@ constexpr Cause kCancelledCauses[] = {
          "Resume from the last checkpoint. Under nohup or in a batch job a lost terminal sends no "
          "signal."}};
 
+constexpr Pattern kDiskFull[] = {{"No space left on device"},
+                                 {"ENOSPC"},
+                                 {"Disk quota exceeded"},
+                                 {"PytorchStreamWriter failed writing file"}};
+constexpr Cause kDiskFullCauses[] = {
+    {.why = "The user's quota is used up.",
+     .step = "`quota -s`, or `lfs quota`; delete old checkpoints, or write elsewhere.",
+     .when = "quota exceeded"},
+    {.why = "A file system is full: that of the output, of TMPDIR, or /dev/shm (shared tensors), "
+            "or it "
+            "has no inodes left.",
+     .step =
+         "`df -h` and `df -i` on the path of the message, on TMPDIR and on /dev/shm. Keep fewer "
+         "checkpoints; in containers give /dev/shm more (--shm-size)."}};
+
+constexpr Pattern kThreads[] = {{"pthread_create failed"},
+                                {"can't start new thread"},
+                                {"Thread creation failed"},
+                                {"fork: Resource temporarily unavailable"},
+                                {"fork: retry: Resource temporarily unavailable"},
+                                {"libgomp: Thread creation failed"},
+                                {"BlockingIOError: [Errno 11] Resource temporarily unavailable"}};
+constexpr Cause kThreadsCauses[] = {
+    {.why = "The user or the container may have no more processes and threads: each rank starts a "
+            "thread per core in several libraries.",
+     .step =
+         "Set OMP_NUM_THREADS (and OPENBLAS_NUM_THREADS) to the cores divided by the ranks; raise "
+         "`ulimit -u`, or the container's --pids-limit."}};
+
 constexpr ErrorRow kHostRows[] = {
     {.number = 8,
      .name = "killed",
@@ -153,6 +186,24 @@ constexpr ErrorRow kHostRows[] = {
      .causes = kSegfaultCauses,
      .checks = "libtorch, limits",
      .confirm = "the stack in a debugger; the libraries that are loaded",
+     .source = ""},
+    {.number = 51,
+     .name = "disk-full",
+     .title = "a file system is full",
+     .depth = Depth::kCause,
+     .patterns = kDiskFull,
+     .causes = kDiskFullCauses,
+     .checks = "disk, shm",
+     .confirm = "`df` on the path that is named",
+     .source = ""},
+    {.number = 52,
+     .name = "no-more-threads",
+     .title = "no more threads can be started",
+     .depth = Depth::kCause,
+     .patterns = kThreads,
+     .causes = kThreadsCauses,
+     .checks = "limits, cpu",
+     .confirm = "RLIMIT_NPROC and the control group's pids.max against the threads that there are",
      .source = ""},
     {.number = 50,
      .name = "job-cancelled",

@@ -37,7 +37,9 @@ constexpr Cause kCudnnFailedCauses[] = {
          "Run once with CUDA_LAUNCH_BLOCKING=1: the first operation that fails then is the one. "
          "If it is this one, halve the batch, then try with cuDNN off."}};
 
-constexpr Pattern kCudnnParam[] = {{"CUDNN_STATUS_BAD_PARAM"}, {"CUDNN_STATUS_NOT_SUPPORTED"}};
+constexpr Pattern kCudnnParam[] = {{"CUDNN_STATUS_BAD_PARAM"},
+                                   {"CUDNN_STATUS_NOT_SUPPORTED"},
+                                   {"Expected contiguous tensor, but got non-contiguous"}};
 constexpr Cause kCudnnParamCauses[] = {
     {.why =
          "cuDNN does not take this input: not contiguous, empty, mixed dtypes, or more than 2^31 "

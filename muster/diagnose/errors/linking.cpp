@@ -26,7 +26,13 @@ constexpr Pattern kReference[] = {{"undefined reference to*c10::"},
                                   {"unresolved external symbol*c10::"},
                                   {"unresolved external symbol*torch::"},
                                   {"undefined reference to*@GLIBCXX"},
-                                  {"undefined reference to*nccl"}};
+                                  {"undefined reference to*nccl"},
+                                  {"undefined reference to*GOMP_"},
+                                  {"undefined reference to*caffe2::"},
+                                  {"needed by*libtorch*not found"},
+                                  {"needed by*libc10*not found"},
+                                  {"cannot find -ltorch"},
+                                  {"cannot find -lc10"}};
 constexpr Cause kReferenceCauses[] = {
     {.why = "Libraries that were linked want a newer libstdc++ than the linker found.",
      .step =
@@ -49,9 +55,9 @@ constexpr Pattern kSymbol[] = {{"undefined symbol: _ZN"},
                                {"undefined symbol:*torch"},
                                {"undefined symbol: nccl"},
                                {"undefined symbol: cu"},
-                               {"error while loading shared libraries: lib*torch"},
-                               {"error while loading shared libraries: libc10"},
-                               {"error while loading shared libraries: libcu"},
+                               {"error while loading shared libraries:"},
+                               {"cannot load library*lib"},
+                               {"ImportError: lib*cannot open shared object file"},
                                {"libtorch*cannot open shared object file"},
                                {"libcud*cannot open shared object file"},
                                {"libcu*so*cannot open shared object file"}};

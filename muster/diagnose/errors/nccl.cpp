@@ -103,7 +103,10 @@ constexpr Pattern kStuck[] = {{"failed to pass monitoredBarrier"},
                               {"monitoredBarrier*failed"},
                               {"ProcessGroupNCCL's watchdog got stuck"},
                               {"watchdog got stuck for"},
-                              {"heartbeat*watchdog*stuck"}};
+                              {"heartbeat*watchdog*stuck"},
+                              {"ProcessGroupNCCL watchdog hang"},
+                              {"Heartbeat monitor timed out"},
+                              {"Future for ProcessGroup abort timed out"}};
 constexpr Cause kStuckCauses[] = {
     {.why =
          "The thread that watches over NCCL made no progress: a call of CUDA hangs, a lock is held "

@@ -1,4 +1,4 @@
-// Gradients and tensors of a program: rows 36 and 39 to 42.
+// Gradients and tensors of a program: rows 36, 39 to 42, 54 and 55.
 #include "muster/diagnose/catalogue/error_row.h"
 
 namespace muster::diagnose {
@@ -77,6 +77,45 @@ constexpr Cause kDeviceCauses[] = {
      .step = "register_buffer, register_parameter or register_module it; make new tensors with the "
              "options of an existing one; move inputs where they enter."}};
 
+constexpr Pattern kIndex[] = {{"index out of range in self"},
+                              {"Target*is out of bounds"},
+                              {"index*is out of bounds for dimension*with size"},
+                              {"Class values must be"},
+                              {"all elements of target should be between 0 and 1"}};
+constexpr Cause kIndexCauses[] = {
+    {.why = "A label is outside 0 … classes-1.",
+     .step = "Compare the smallest and largest label with the width of the last layer.",
+     .when = "Target*is out of bounds"},
+    {.why = "A target of the binary cross-entropy is outside [0, 1].",
+     .step = "Look at the smallest and largest target.",
+     .when = "target should be between"},
+    {.why = "An index is outside the table or the dimension that it is looked up in.",
+     .step =
+         "Compare the largest index with the rows of the embedding, and the longest sequence with "
+         "the positions. On a device this is a device-side assert."}};
+
+constexpr Pattern kShapes[] = {{"shapes cannot be multiplied"},
+                               {"The size of tensor a*must match the size of tensor b"},
+                               {"size mismatch for*copying a param"},
+                               {"Given groups=*expected input"},
+                               {"size mismatch, m1:"},
+                               {"is invalid for input of size"},
+                               {"Sizes of tensors must match except in dimension"},
+                               {"Expected more than 1 value per channel when training"},
+                               {"input.size(-1) must be equal to input_size"}};
+constexpr Cause kShapesCauses[] = {
+    {.why = "The checkpoint is of another model: other widths or another number of classes.",
+     .step = "Build the model with the options that it was saved with, or leave the layer out when "
+             "loading.",
+     .when = "copying a param"},
+    {.why = "A batch norm had one value per channel: the last batch has one sample.",
+     .step = "Leave the last incomplete batch out (drop_last), or take another batch size.",
+     .when = "more than 1 value per channel"},
+    {.why = "The shapes of the operands do not fit.",
+     .step =
+         "Print the shape in front of the layer that fails: the size of the image, the flattened "
+         "features, or a channel too many are usual."}};
+
 constexpr ErrorRow kTensorRows[] = {
     {.number = 36,
      .name = "ddp-unused-parameters",
@@ -113,6 +152,24 @@ constexpr ErrorRow kTensorRows[] = {
      .causes = kDtypeCauses,
      .checks = "",
      .confirm = "dtypes of the operation's inputs",
+     .source = ""},
+    {.number = 54,
+     .name = "index-out-of-range",
+     .title = "an index or a label is outside its range",
+     .depth = Depth::kCause,
+     .patterns = kIndex,
+     .causes = kIndexCauses,
+     .checks = "",
+     .confirm = "the largest index against the size that it is looked up in",
+     .source = ""},
+    {.number = 55,
+     .name = "shape-mismatch",
+     .title = "shapes do not fit",
+     .depth = Depth::kCause,
+     .patterns = kShapes,
+     .causes = kShapesCauses,
+     .checks = "",
+     .confirm = "shapes of the operation's inputs",
      .source = ""},
     {.number = 42,
      .name = "device-mismatch",

@@ -63,6 +63,7 @@ struct LogReader::State {
   std::vector<std::vector<Place>> conditions;  // by row and cause
 
   std::vector<std::string> sources;
+  std::optional<int64_t> rank;  // of the source
   int64_t line_number = 0;
   bool line_goes_on = false;  // a carriage return or a cut was read, no line end
   std::string pending;
@@ -114,7 +115,8 @@ void LogReader::State::see(size_t row, Depth depth, Sighting sighting, bool warn
 }
 
 void LogReader::State::sight(size_t row, Depth depth, std::string_view text) {
-  const LinePrefix prefix = line_prefix(text);
+  LinePrefix prefix = line_prefix(text);
+  if (!prefix.rank) prefix.rank = rank;
   see(row,
       depth,
       {.source = sources.back(),
@@ -183,8 +185,9 @@ void LogReader::State::line(std::string_view raw) {
 LogReader::LogReader() : state_(std::make_unique<State>()) { state_->sources.emplace_back("text"); }
 LogReader::~LogReader() = default;
 
-void LogReader::begin(std::string source) {
+void LogReader::begin(std::string source, std::optional<int64_t> rank) {
   end();
+  state_->rank = rank;
   state_->sources.push_back(std::move(source));
   state_->line_number = 0;
 }

@@ -31,8 +31,9 @@ class LogReader {
   LogReader(const LogReader&) = delete;
   LogReader& operator=(const LogReader&) = delete;
 
-  /// What follows comes from here, from its first line on.
-  void begin(std::string source);
+  /// What follows comes from here, from its first line on; of a rank's own log with the rank, for lines
+  /// that do not name one.
+  void begin(std::string source, std::optional<int64_t> rank = std::nullopt);
   void read(std::string_view bytes);
   /// The last line may have no end.
   void end();
