@@ -28,7 +28,7 @@ constexpr const char* kDoctorExamples =
     "  muster doctor ~/.local/state/muster/logs/RUN     all ranks' logs of a run\n"
     "  ./train 2>&1 | muster doctor -      a log from a pipe\n"
     "  muster doctor -- ./train --epochs 3 run it, explain its end\n"
-    "  muster doctor                       this machine: driver, memory, limits, network\n"
+    "  muster doctor                       this machine: driver, memory, limits\n"
     "  muster doctor --checks shm,limits --json\n"
     "\n"
     "Exit codes:\n"
@@ -38,8 +38,8 @@ constexpr const char* kDoctorExamples =
     "\n"
     "Logs may have colours, progress bars, bytes of any encoding and the prefixes of\n"
     "muster run, torchrun, mpirun and srun -l; they are read once, whatever their\n"
-    "size. A program's stdout and stderr are pipes here, no terminal; the report is on\n"
-    "stderr behind them. All errors that are known: docs/errors.md.";
+    "size. A program's stdout and stderr are pipes here, no terminal; the report is\n"
+    "on stderr behind them. All errors that are known: docs/errors.md.";
 
 struct DoctorWords {
   std::vector<std::string> logs;
@@ -55,7 +55,7 @@ std::unique_ptr<CLI::App> doctor_app(DoctorWords& words) {
                kDoctorExamples,
                "muster doctor [OPTIONS] [LOG...]\n       muster doctor [OPTIONS] -- PROGRAM ARGS");
   program::add_value(*app, "logs", words.logs, "files, folders of logs, or - for stdin")
-      ->type_name("LOG");
+      ->type_name("FILE");
   program::add_value(*app, "--checks", words.checks, "only these checks, with commas [all]")
       ->type_name("NAMES");
   app->add_flag(

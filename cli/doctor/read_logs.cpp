@@ -32,14 +32,14 @@ void read_descriptor(int fd, const std::string& name, diagnose::LogReader& reade
   }
 }
 
-void read_one(const fs::path& path, diagnose::LogReader& reader) {
+void read_one(const fs::path& path, std::optional<int64_t> rank, diagnose::LogReader& reader) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) {
     throw usage_error({.refused = "cannot read the log " + path.string(),
                        .rule = errno_text(errno),
                        .hint = "name a file, a folder of logs, or - for stdin"});
   }
-  reader.begin(path.string(), to_int(path.parent_path().filename().string()));
+  reader.begin(path.string(), rank);
   read_descriptor(fd.get(), path.string(), reader);
   reader.end();
 }
@@ -72,9 +72,10 @@ void read_logs(const std::vector<std::string>& names, diagnose::LogReader& reade
       read_descriptor(STDIN_FILENO, "stdin", reader);
       reader.end();
     } else if (fs::is_directory(name, none)) {
-      for (const fs::path& file : logs_below(name)) read_one(file, reader);
+      for (const fs::path& file : logs_below(name))
+        read_one(file, to_int(file.parent_path().filename().string()), reader);
     } else {
-      read_one(name, reader);
+      read_one(name, std::nullopt, reader);
     }
   }
 }

@@ -32,8 +32,6 @@ bool PatternSet::in_order(const Parts& pattern, std::string_view small) const {
 }
 
 const std::vector<size_t>& PatternSet::fitting(std::string_view line) {
-  if (!is_built_) finder_.build();
-  is_built_ = true;
   fitting_.clear();
   const std::vector<uint32_t>& found = finder_.find(line);
   if (found.empty()) return fitting_;

@@ -32,15 +32,49 @@ std::string shown_text(std::string_view line) {
   return text + "…";
 }
 
+/// What a pattern of the set stands for: a pattern of a row, or the condition of a cause.
+struct Meaning {
+  size_t row = 0;
+  const Pattern* pattern = nullptr;
+  size_t cause = kNobody;
+};
+
+/// The catalogue, ready to be looked for.
+struct ReadyCatalogue {
+  PatternSet patterns;
+  std::vector<Meaning> meanings;  // by pattern
+  std::vector<const ErrorRow*> rows;
+};
+
+ReadyCatalogue make_ready_catalogue() {
+  ReadyCatalogue ready;
+  for (const ErrorFamilyEntry* family : error_families()) {
+    for (const ErrorRow& row : family->rows) {
+      for (const Pattern& pattern : row.patterns) {
+        ready.patterns.add(pattern.text);
+        ready.meanings.push_back({.row = ready.rows.size(), .pattern = &pattern});
+      }
+      for (size_t cause = 0; cause < row.causes.size(); ++cause) {
+        if (row.causes[cause].when.empty()) continue;
+        ready.patterns.add(row.causes[cause].when);
+        ready.meanings.push_back({.row = ready.rows.size(), .cause = cause});
+      }
+      ready.rows.push_back(&row);
+    }
+  }
+  ready.patterns.build();
+  return ready;
+}
+
+/// The same for every reader, and never changed.
+const ReadyCatalogue& ready_catalogue() {
+  static const ReadyCatalogue ready = make_ready_catalogue();
+  return ready;
+}
+
 }  // namespace
 
 struct LogReader::State {
-  /// What a pattern of the set stands for: a pattern of a row, or the condition of a cause.
-  struct Meaning {
-    size_t row = 0;
-    const Pattern* pattern = nullptr;
-    size_t cause = kNobody;
-  };
   /// Where a condition was seen last.
   struct Place {
     size_t source = kNobody;
@@ -55,9 +89,9 @@ struct LogReader::State {
   void note_condition(const Meaning& meaning);
   SeenRow& seen_row(const ErrorRow& row);
 
-  PatternSet patterns;
-  std::vector<Meaning> meanings;
-  std::vector<const ErrorRow*> rows;
+  PatternSet patterns = ready_catalogue().patterns;  // with room of its own to search in
+  const std::vector<Meaning>& meanings = ready_catalogue().meanings;
+  const std::vector<const ErrorRow*>& rows = ready_catalogue().rows;
   std::vector<SeenRow> seen;                   // by row; count 0: not seen
   std::vector<Place> last;                     // of each row's last sighting
   std::vector<std::vector<Place>> conditions;  // by row and cause
@@ -73,21 +107,9 @@ struct LogReader::State {
 };
 
 LogReader::State::State() {
-  for (const ErrorFamilyEntry* family : error_families()) {
-    for (const ErrorRow& row : family->rows) {
-      for (const Pattern& pattern : row.patterns) {
-        patterns.add(pattern.text);
-        meanings.push_back({.row = rows.size(), .pattern = &pattern});
-      }
-      for (size_t cause = 0; cause < row.causes.size(); ++cause) {
-        if (row.causes[cause].when.empty()) continue;
-        patterns.add(row.causes[cause].when);
-        meanings.push_back({.row = rows.size(), .cause = cause});
-      }
-      seen.push_back({.row = &row, .cause_holds = std::vector<bool>(row.causes.size())});
-      conditions.emplace_back(row.causes.size());
-      rows.push_back(&row);
-    }
+  for (const ErrorRow* row : rows) {
+    seen.push_back({.row = row, .cause_holds = std::vector<bool>(row->causes.size())});
+    conditions.emplace_back(row->causes.size());
   }
   last.resize(rows.size());
 }

@@ -59,7 +59,7 @@ TEST(Catalogue, APatternOfOneRowIsNotOneOfAnother) {
   for (const ErrorRow* row : all_rows()) {
     for (const Pattern& pattern : row->patterns) {
       const std::string key =
-          small_letters(pattern.text) + (pattern.holds != nullptr ? row->name : "");
+          concat(small_letters(pattern.text), pattern.holds != nullptr ? row->name : "");
       EXPECT_TRUE(seen.insert(key).second) << row->name << ": " << pattern.text;
       for (const std::string& part : split(pattern.text, '*'))
         EXPECT_FALSE(part.empty()) << row->name << ": " << pattern.text;
@@ -99,6 +99,7 @@ TEST(PatternSet, PartsFollowEachOther) {
   patterns.add("one*two");
   patterns.add("TWO");
   patterns.add("two*two");
+  patterns.build();
   EXPECT_THAT(patterns.fitting("One and Two"), ElementsAre(0, 1));
   EXPECT_THAT(patterns.fitting("two, one"), ElementsAre(1));
   EXPECT_THAT(patterns.fitting("two two"), ElementsAre(1, 2));
