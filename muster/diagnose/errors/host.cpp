@@ -33,6 +33,8 @@ constexpr Pattern kKilled[] = {{"Out of memory: Kill"},
                                {"DataLoader worker*is killed by signal: Killed"},
                                {"Killed", is_only_killed},
                                {"line *: *Killed    "},
+                               {"bash: line *: * Killed "},
+                               {"exits with return code = -9"},
                                {"Signal 9 (SIGKILL) received", nullptr, Depth::kPerhaps},
                                {"exitcode*: -9", nullptr, Depth::kPerhaps}};
 constexpr Cause kKilledCauses[] = {

@@ -7,7 +7,8 @@ namespace {
 constexpr Pattern kNotLinked[] = {{"not linked with support for cuda devices"},
                                   {"Torch not compiled with CUDA enabled"},
                                   {"Cannot initialize CUDA without ATen_cuda library"},
-                                  {"Torch is not linked against CUDA"}};
+                                  {"Torch is not linked against CUDA"},
+                                  {"DeviceGuardImpl for cuda is not available"}};
 constexpr Cause kNotLinkedCauses[] = {
     {.why = "This is a LibTorch for the CPU only.",
      .step = "Take the build for your CUDA version.",

@@ -70,8 +70,7 @@ constexpr Pattern kRemote[] = {{"ncclRemoteError"},
                                {"NCCL WARN*Connection closed by remote peer"},
                                {"NCCL WARN*Call to recv from*failed"},
                                {"NCCL WARN NET/IB : Got completion*with error"},
-                               {"NCCL communicator was aborted on rank"},
-                               {"NCCL*connection closed by localRank"}};
+                               {"NCCL communicator was aborted on rank"}};
 constexpr Cause kRemoteCauses[] = {
     {.why = "The network card gave up: a cable, a switch, or a peer that is gone.",
      .step = "Look at the peer that is named, then at the link (`ibstat`, port counters); raise "

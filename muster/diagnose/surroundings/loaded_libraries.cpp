@@ -41,13 +41,14 @@ pid_t start_loader(const std::string& program, int write_end) {
 
 std::optional<std::string> loaded_libraries(const std::filesystem::path& program) {
   std::error_code error;
-  const auto absolute = std::filesystem::absolute(program, error);
-  if (error || !std::filesystem::is_regular_file(absolute, error)) return std::nullopt;
+  // Resolved here: /proc/self/exe would be the loader itself in the child, and $ORIGIN is where the file truly lies.
+  const auto real = std::filesystem::canonical(program, error);
+  if (error || !std::filesystem::is_regular_file(real, error)) return std::nullopt;
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
   const UniqueFd read_end(ends[0]);
   UniqueFd write_end(ends[1]);
-  const pid_t child = start_loader(absolute.string(), write_end.get());
+  const pid_t child = start_loader(real.string(), write_end.get());
   write_end.reset();
   if (child == 0) return std::nullopt;
   std::string text;
