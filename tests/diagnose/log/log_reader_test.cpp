@@ -39,6 +39,16 @@ const Finding& finding_of(const LogDiagnosis& diagnosis, std::string_view row) {
   return *found;
 }
 
+TEST(LogReader, AFewIdleBlocksOfAFullDeviceAreNoFragmentation) {
+  const std::string full =
+      "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 2 has a total capacity of 79.15 GiB of "
+      "which 17.62 MiB is free. Of the allocated memory 78.20 GiB is allocated by PyTorch, and ";
+  EXPECT_EQ(first_of(classify(full + "312.40 MiB is reserved by PyTorch but unallocated.")),
+            "cuda-out-of-memory");
+  EXPECT_EQ(first_of(classify(full + "9.40 GiB is reserved by PyTorch but unallocated.")),
+            "cuda-fragmentation");
+}
+
 TEST(LogReader, ATimeoutOfOtherRanksFollowsFromTheOneThatFailed) {
   const std::string log = concat("[rank5]:",
                                  kTimedOut,
