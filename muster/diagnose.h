@@ -2,8 +2,12 @@
 // The room's door for users; within muster/, include what is needed.
 #pragma once
 
+#include "muster/diagnose/catalogue/error_row.h"
+#include "muster/diagnose/log/log_diagnosis.h"
+#include "muster/diagnose/log/log_reader.h"
 #include "muster/diagnose/record/diagnosis.h"
 #include "muster/diagnose/record/failure_note.h"
 #include "muster/diagnose/record/fault_plan.h"
 #include "muster/diagnose/record/flight_recorder.h"
+#include "muster/diagnose/surroundings/check.h"
 #include "muster/diagnose/trace/timeline.h"

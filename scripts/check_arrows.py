@@ -25,7 +25,8 @@ class Room:
 ROOMS = {
     "base": Room("errors, text, JSON, entries, options", [], {"": []}),
     "formats": Room("readers of untrusted bytes", ["base"], {"": []}),
-    "diagnose": Room("what happened, and who began it", ["base"], {"record": [], "trace": ["record"]}),
+    "diagnose": Room("what happened, and who began it", ["base"], {"record": [], "trace": ["record"], "catalogue": [],
+        "errors": ["catalogue"], "log": ["catalogue"], "surroundings": [], "checks": ["surroundings"]}),
     "launch": Room("ranks as processes", ["base"], {
         "io": [], "process": ["io"], "job": ["io", "process"], "launchers": ["io", "process", "job"]}),
     "track": Room("what a run records", ["base"], {"": [], "page": [""], "picture": ["", "page"], "tensorboard": [""]}),
@@ -43,8 +44,7 @@ ROOMS = {
         "run": ["space", "trial", "objective", "core", "storage", "files", "machine", "execute", "views"]}),
     "pipeline": Room("who computes what when, stage by stage", ["base", "track"], {
         "action": [], "order": ["action"], "schedule": ["action"], "schedules": ["action", "schedule"],
-        "simulate": ["action", "order"], "draw": ["action", "simulate"],
-        "partition": ["action", "schedule", "simulate"]}),
+        "simulate": ["action", "order"], "draw": ["action", "simulate"], "partition": ["action", "schedule", "simulate"]}),
     "program": Room("what programs with a command line are made of", ["base", "diagnose", "track"], {
         "screen": [], "config": [], "line": ["screen", "config"], "": []}),
     "dash": Room("web pages over studies and runs", ["base", "launch", "track", "tune"], {"": []}),
@@ -80,9 +80,9 @@ ROOMS = {
 }
 # The program, in the same way: its folders, and which of them each may include. "" is what lies in cli/ itself.
 CLI = {
-    "screen": [], "line": ["screen"], "": ["screen"], "project": [], "watch": ["screen"],
+    "screen": [], "line": ["screen"], "": ["screen"], "project": [], "doctor": [], "watch": ["screen"],
     "study": ["", "screen", "line", "watch"], "describe": ["", "screen", "line", "study"],
-    "commands": ["", "screen", "line", "project", "study", "describe"],
+    "commands": ["", "screen", "line", "project", "doctor", "study", "describe"],
     "torch": ["", "screen", "line", "study", "describe"]}
 # Folders beside muster/, and what of it they see. Doors and everything: users' programs go through doors (DOORS_ONLY).
 OUTSIDE = {

@@ -7,9 +7,9 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "muster/base/cgroup.h"
 #include "muster/base/text.h"
 #include "muster/launch/process/failure.h"
-#include "muster/tune/machine/cgroup.h"
 
 namespace muster::tune {
 namespace {

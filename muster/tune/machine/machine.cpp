@@ -8,8 +8,8 @@
 #include <dlfcn.h>
 #include <sched.h>
 
+#include "muster/base/cgroup.h"
 #include "muster/base/text.h"
-#include "muster/tune/machine/cgroup.h"
 
 namespace muster::tune {
 namespace {

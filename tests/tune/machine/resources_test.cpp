@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include "muster/tune/machine/cgroup.h"
+#include "muster/base/cgroup.h"
 #include "muster/tune/machine/machine.h"
 
 #include "tests/support/error_of.h"

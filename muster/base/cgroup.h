@@ -1,4 +1,4 @@
-// The limits and counters of this process's control group, version 1 or 2. Private to the room.
+// The limits and counters of this process's control group, version 1 or 2.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace muster::tune {
+namespace muster {
 
 // Note [Control groups]
 // /proc/self/cgroup names a folder per hierarchy: "0::/a/b" of version 2, "4:memory:/a/b" of
@@ -26,4 +26,4 @@ std::optional<uint64_t> cgroup_memory(const std::filesystem::path& root = "/");
 /// memory so far; nothing if no counter is there.
 std::optional<int64_t> oom_kills(const std::filesystem::path& root = "/");
 
-}  // namespace muster::tune
+}  // namespace muster

@@ -1,4 +1,4 @@
-#include "muster/tune/machine/cgroup.h"
+#include "muster/base/cgroup.h"
 
 #include <algorithm>
 #include <functional>
@@ -6,7 +6,7 @@
 #include "muster/base/kernel_file.h"
 #include "muster/base/text.h"
 
-namespace muster::tune {
+namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
@@ -114,4 +114,4 @@ std::optional<int64_t> oom_kills(const fs::path& root) {
   return value_of(read_kernel_file(below(root, "/proc/vmstat")).value_or(""), "oom_kill");
 }
 
-}  // namespace muster::tune
+}  // namespace muster

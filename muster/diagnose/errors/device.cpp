@@ -1,0 +1,202 @@
+// Driver, device and processes that come and go: rows 21 to 26, 46 and 53.
+#include "muster/diagnose/catalogue/error_row.h"
+
+namespace muster::diagnose {
+namespace {
+
+constexpr Pattern kTooOld[] = {{"driver version is insufficient"},
+                               {"NVIDIA driver on your system is too old"},
+                               {"forward compatibility was attempted on non supported HW"},
+                               {"CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"},
+                               {"cudaErrorInsufficientDriver"}};
+constexpr Cause kTooOldCauses[] = {
+    {.why = "A library for forward compatibility (cuda-compat) is loaded on a card that does not "
+            "know it, or beside a driver that is too old.",
+     .step =
+         "Take the compat folder off LD_LIBRARY_PATH (in containers /usr/local/cuda/compat), or "
+         "update the driver.",
+     .when = "forward compatibility"},
+    {.why = "The driver is older than the CUDA that this LibTorch was built with.",
+     .step = "Update the driver, or take a LibTorch for an older CUDA."}};
+
+constexpr Pattern kMismatch[] = {{"Driver/library version mismatch"},
+                                 {"NVML_ERROR_LIB_RM_VERSION_MISMATCH"},
+                                 {"API mismatch: the client has the version"}};
+constexpr Cause kMismatchCauses[] = {
+    {.why = "The driver's packages were upgraded, and its kernel module is still the old one.",
+     .step = "Reboot, or unload and load the nvidia modules while no process uses the device. Hold "
+             "the package so that unattended upgrades leave it alone."}};
+
+constexpr Pattern kFabric[] = {
+    {"system not yet initialized"}, {"CUDA_ERROR_SYSTEM_NOT_READY"}, {"cudaErrorSystemNotReady"}};
+constexpr Cause kFabricCauses[] = {
+    {.why =
+         "The devices are joined by an NVSwitch, and its fabric manager does not run, or is not of "
+         "the driver's version.",
+     .step =
+         "Install the nvidia-fabricmanager of exactly the driver's version, start it, and see "
+         "`systemctl status nvidia-fabricmanager` and `nvidia-smi -q -i 0 | grep -A2 Fabric`."}};
+
+constexpr Pattern kBusy[] = {{"CUDA-capable devices are busy or unavailable"},
+                             {"CUDA-capable device(s) is/are busy or unavailable"},
+                             {"cudaErrorDevicesUnavailable"},
+                             {"cudaErrorDeviceUnavailable"}};
+constexpr Cause kBusyCauses[] = {
+    {.why =
+         "The device lets one process in at a time (compute mode Exclusive_Process), and another "
+         "has it; or the driver or a virtual GPU's licence is not in order.",
+     .step =
+         "`nvidia-smi` shows the compute mode and who is there. Free the device, take another, or "
+         "set the default mode (`nvidia-smi -c 0`)."}};
+
+constexpr Pattern kFork[] = {{"Cannot re-initialize CUDA in forked subprocess"},
+                             {"CUDA error: initialization error"},
+                             {"cuda runtime error (3) : initialization error"}};
+constexpr Cause kForkCauses[] = {
+    {.why = "The process was forked from one that used CUDA already; CUDA does not survive a fork.",
+     .step = "Start workers before the first use of CUDA, or by spawn or exec. Loaders should make "
+             "CPU tensors. Muster's loader uses threads, which have no such trouble."}};
+
+constexpr Pattern kFault[] = {{"uncorrectable ECC error"},
+                              {"CUDA_ERROR_ECC_UNCORRECTABLE"},
+                              {"GPU is lost"},
+                              {"fallen off the bus"},
+                              {"NVRM: Xid"},
+                              {"Uncorrectable NVLink error"},
+                              {"uncorrectable NVLink"}};
+constexpr Cause kFaultCauses[] = {
+    {.why = "The card fell off the bus: power, heat, a riser or the card itself.",
+     .step = "Take the machine out of use and reboot it; see temperatures and power in `nvidia-smi "
+             "-q`. If it comes again, the card or its slot is to be changed.",
+     .when = "fallen off the bus"},
+    {.why = "The device's memory had an error that could not be corrected.",
+     .step =
+         "Reset the device or reboot; `nvidia-smi -q -d ECC,ROW_REMAPPER` tells whether rows are "
+         "used up. If it comes again, the card is to be changed.",
+     .when = "ECC"},
+    {.why = "The driver reported an error of the device by an Xid.",
+     .step =
+         "Look the number up in NVIDIA's Xid catalogue: 13 and 31 are programs' accesses, 48, 63, "
+         "64, 94 and 95 memory, 74 NVLink, 79 the bus."}};
+
+constexpr Pattern kShutdown[] = {
+    {"driver shutting down"}, {"cudaErrorCudartUnloading"}, {"CUDA_ERROR_DEINITIALIZED"}};
+constexpr Cause kShutdownCauses[] = {
+    {.why =
+         "A tensor, stream or module that is global or static is destroyed after CUDA has ended, "
+         "while the process exits. Results are complete as a rule.",
+     .step = "Make it a local of main, or reset it before main returns; join threads that use the "
+             "device."}};
+
+constexpr Pattern kNoDevice[] = {{"no CUDA-capable device is detected"},
+                                 {"No CUDA GPUs are available"},
+                                 {"Found no NVIDIA driver on your system"},
+                                 {"CUDA driver initialization failed"},
+                                 {"invalid device ordinal"},
+                                 {"CUDA_ERROR_NO_DEVICE"},
+                                 {"cudaErrorNoDevice"},
+                                 {"couldn't communicate with the NVIDIA driver"},
+                                 {"NVIDIA-SMI has failed"},
+                                 {"could not select device driver*gpu"},
+                                 {"Attempting to deserialize object on a CUDA device"}};
+constexpr Cause kNoDeviceCauses[] = {
+    {.why = "A device was named that is not there: fewer are visible than there are ranks, or the "
+            "number "
+            "is one of before CUDA_VISIBLE_DEVICES.",
+     .step =
+         "Devices are numbered from 0 among the visible ones. Use LOCAL_RANK, and start no more "
+         "ranks than there are devices.",
+     .when = "invalid device ordinal"},
+    {.why = "A checkpoint of a device is read where there is none.",
+     .step = "Read it to the CPU (map_location).",
+     .when = "Attempting to deserialize"},
+    {.why = "The process sees no device: no driver, a container without --gpus, an empty or wrong "
+            "CUDA_VISIBLE_DEVICES, or a job without a device.",
+     .step =
+         "`nvidia-smi` in the same place. In a container: --gpus all; in Slurm: --gres=gpu:1; see "
+         "CUDA_VISIBLE_DEVICES below."}};
+
+constexpr ErrorRow kDriverRows[] = {
+    {.number = 21,
+     .name = "driver-too-old",
+     .title = "the driver is too old",
+     .depth = Depth::kCause,
+     .patterns = kTooOld,
+     .causes = kTooOldCauses,
+     .checks = "driver, libtorch",
+     .confirm = "the driver's version against the runtime's; a mapped compat library",
+     .source = "https://github.com/vllm-project/vllm/issues/4940",
+     .counts_as_warning = true},
+    {.number = 22,
+     .name = "driver-library-mismatch",
+     .title = "the driver's module and library differ",
+     .depth = Depth::kCause,
+     .patterns = kMismatch,
+     .causes = kMismatchCauses,
+     .checks = "driver",
+     .confirm = "/proc/driver/nvidia/version against the version of libnvidia-ml",
+     .source = "",
+     .counts_as_warning = true},
+    {.number = 23,
+     .name = "fabric-not-ready",
+     .title = "the fabric manager does not run",
+     .depth = Depth::kCause,
+     .patterns = kFabric,
+     .causes = kFabricCauses,
+     .checks = "driver",
+     .confirm = "the service's state, and its version against the driver's",
+     .source = "https://github.com/pytorch/pytorch/issues/35710",
+     .counts_as_warning = true},
+    {.number = 24,
+     .name = "devices-busy",
+     .title = "the devices are busy or unavailable",
+     .depth = Depth::kCause,
+     .patterns = kBusy,
+     .causes = kBusyCauses,
+     .checks = "driver, visible-devices",
+     .confirm = "NVML's compute mode and list of processes",
+     .source = ""},
+    {.number = 25,
+     .name = "fork-after-cuda",
+     .title = "a process was forked after CUDA had begun",
+     .depth = Depth::kCause,
+     .patterns = kFork,
+     .causes = kForkCauses,
+     .checks = "",
+     .confirm = "the parent had a context when it forked",
+     .source = "https://github.com/pytorch/pytorch/issues/40403"},
+    {.number = 26,
+     .name = "device-fault",
+     .title = "the hardware failed",
+     .depth = Depth::kCause,
+     .patterns = kFault,
+     .causes = kFaultCauses,
+     .checks = "driver",
+     .confirm = "NVML's ECC counters and remapped rows; the last Xid in dmesg",
+     .source = "https://docs.nvidia.com/deploy/xid-errors/"},
+    {.number = 53,
+     .name = "no-device",
+     .title = "no device is to be seen",
+     .depth = Depth::kCause,
+     .patterns = kNoDevice,
+     .causes = kNoDeviceCauses,
+     .checks = "driver, visible-devices",
+     .confirm = "device files, the driver's module, CUDA_VISIBLE_DEVICES",
+     .source = "",
+     .counts_as_warning = true},
+    {.number = 46,
+     .name = "driver-shutting-down",
+     .title = "something outlives CUDA at the end of the process",
+     .depth = Depth::kPerhaps,
+     .patterns = kShutdown,
+     .causes = kShutdownCauses,
+     .checks = "",
+     .confirm = "a stack through __run_exit_handlers",
+     .source = "https://github.com/pytorch/pytorch/pull/74258"}};
+
+}  // namespace
+
+extern constinit const ErrorFamilyEntry device_entry{
+    "device", "the driver and the device itself", kDriverRows};
+
+}  // namespace muster::diagnose

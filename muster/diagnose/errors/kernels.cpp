@@ -1,0 +1,149 @@
+// Kernels that fail on the device: rows 17 to 20 and 27.
+#include "muster/diagnose/catalogue/error_row.h"
+
+namespace muster::diagnose {
+namespace {
+
+constexpr Pattern kAssert[] = {{"device-side assert triggered"},
+                               {"cudaErrorAssert"},
+                               {"CUDA_ERROR_ASSERT"},
+                               {"block: [*thread: [*Assertion*failed"},
+                               {"Assertion `srcIndex < srcSelectDimSize`"},
+                               {"Assertion*index out of bounds"},
+                               {"block: [*Assertion `"}};
+constexpr Cause kAssertCauses[] = {
+    {.why = "A label is outside 0 … classes-1 (the loss checks it: t >= 0 && t < n_classes).",
+     .step = "Compare the smallest and largest label with the width of the last layer, and what is "
+             "to be left out with ignore_index. 255 or -1 in masks, and labels from 1, are usual.",
+     .when = "t >= 0*n_classes"},
+    {.why = "An index is outside the table that it is looked up in: a token beyond the "
+            "vocabulary, a position beyond the longest sequence, an index into a smaller tensor.",
+     .step =
+         "Compare the largest index with the rows of the embedding (tokenizer and model may not "
+         "belong together), and the longest sequence with the positions.",
+     .when = "srcIndex < srcSelectDimSize"},
+    {.why = "An index is outside the tensor that it is looked up in.",
+     .step =
+         "Compare the largest and smallest index of the operation with the size of the dimension.",
+     .when = "index out of bounds"},
+    {.why = "A target of the binary cross-entropy is outside [0, 1].",
+     .step = "Look at the smallest and largest target; before a sigmoid use "
+             "binary_cross_entropy_with_logits.",
+     .when = "input_val*zero*one"},
+    {.why = "Probabilities are negative, infinite or NaN where samples are drawn.",
+     .step = "Find the first NaN: logits in 16 bits overflow; draw from logits in float32.",
+     .when = "probability tensor contains"},
+    {.why = "An assertion in a kernel failed: as a rule an index or a label is outside its range, "
+            "or a "
+            "probability is NaN.",
+     .step = "The line with `Assertion` above the error names the condition. Run the same batch on "
+             "the CPU, where the error names index and size."}};
+
+constexpr Pattern kIllegal[] = {{"illegal memory access was encountered"},
+                                {"cudaErrorIllegalAddress"},
+                                {"CUDA_ERROR_ILLEGAL_ADDRESS"}};
+constexpr Cause kIllegalCauses[] = {
+    {.why = "A kernel touched memory that is not its own: a custom kernel or extension built for "
+            "another LibTorch, a tensor freed while another stream used it, a 32-bit index in a "
+            "tensor of more than 2^31 elements; rarely the hardware.",
+     .step =
+         "Start anew with CUDA_LAUNCH_BLOCKING=1 to find the kernel. Then compute-sanitizer with "
+         "PYTORCH_NO_CUDA_MEMORY_CACHING=1 names the access. Look for Xid 31 or 13 in dmesg."}};
+
+constexpr Pattern kMisaligned[] = {{"misaligned address"},
+                                   {"CUDA_ERROR_MISALIGNED_ADDRESS"},
+                                   {"unspecified launch failure"},
+                                   {"CUDA_ERROR_LAUNCH_FAILED"},
+                                   {"cudaErrorLaunchFailure"}};
+constexpr Cause kMisalignedCauses[] = {
+    {.why = "A kernel ended abnormally. This can be a wild access, a launch that ran into the "
+            "display's time limit, or failing hardware.",
+     .step = "Start anew with CUDA_LAUNCH_BLOCKING=1 to find the kernel, and look for Xid lines in "
+             "dmesg; the same program on another card tells hardware from code.",
+     .when = "launch failure"},
+    {.why = "A kernel that reads several elements at once was given a tensor that starts between "
+            "them: a view with an odd offset, or an extension built for another LibTorch.",
+     .step = "clone() the views that the failing operation takes. Build extensions anew with this "
+             "LibTorch and its CUDA."}};
+
+constexpr Pattern kNoKernel[] = {{"no kernel image is available"},
+                                 {"is not compatible with the current PyTorch installation"},
+                                 {"CUDA_ERROR_NO_BINARY_FOR_GPU"},
+                                 {"cudaErrorNoKernelImageForDevice"},
+                                 {"device kernel image is invalid"}};
+constexpr Cause kNoKernelCauses[] = {
+    {.why =
+         "The binary has no code for this device: LibTorch, or an extension, was built for other "
+         "architectures (a new card with an old build, or a card that new builds have dropped).",
+     .step =
+         "Compare the device's capability (sm_NN) with the list that the build supports; take a "
+         "LibTorch for it, or build the extension with TORCH_CUDA_ARCH_LIST."}};
+
+constexpr Pattern kLaunch[] = {{"invalid configuration argument"},
+                               {"cudaErrorInvalidConfiguration"},
+                               {"too many resources requested for launch"},
+                               {"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}};
+constexpr Cause kLaunchCauses[] = {
+    {.why = "A kernel uses more registers or shared memory than a block of this device has.",
+     .step = "Build the extension for this device, with fewer threads per block or launch bounds.",
+     .when = "too many resources"},
+    {.why =
+         "A kernel was launched over nothing, or over more than a grid holds: an empty batch, or "
+         "more than 2^31 elements (a batch of 65,536 in some kernels).",
+     .step = "Guard against empty inputs, and split the batch. An extension built for another "
+             "LibTorch is the next suspect."}};
+
+constexpr ErrorRow kKernelRows[] = {
+    {.number = 17,
+     .name = "device-side-assert",
+     .title = "an assertion failed in a kernel",
+     .depth = Depth::kCause,
+     .patterns = kAssert,
+     .causes = kAssertCauses,
+     .checks = "variables",
+     .confirm = "the same batch on the CPU",
+     .source = "https://github.com/pytorch/pytorch/issues/55027"},
+    {.number = 18,
+     .name = "illegal-memory-access",
+     .title = "a kernel touched memory that is not its own",
+     .depth = Depth::kCause,
+     .patterns = kIllegal,
+     .causes = kIllegalCauses,
+     .checks = "variables, driver",
+     .confirm = "compute-sanitizer with caching off; Xid 31 or 13 in dmesg",
+     .source = "https://github.com/pytorch/pytorch/issues/45294"},
+    {.number = 19,
+     .name = "misaligned-address",
+     .title = "a kernel ended abnormally",
+     .depth = Depth::kCause,
+     .patterns = kMisaligned,
+     .causes = kMisalignedCauses,
+     .checks = "variables, driver",
+     .confirm = "storage offsets of the operation's inputs; Xid lines in dmesg",
+     .source = ""},
+    {.number = 20,
+     .name = "no-kernel-image",
+     .title = "the build has no code for this device",
+     .depth = Depth::kCause,
+     .patterns = kNoKernel,
+     .causes = kNoKernelCauses,
+     .checks = "driver",
+     .confirm = "the device's capability against the architectures of the build",
+     .source = "",
+     .counts_as_warning = true},
+    {.number = 27,
+     .name = "invalid-launch",
+     .title = "a kernel cannot be launched like this",
+     .depth = Depth::kCause,
+     .patterns = kLaunch,
+     .causes = kLaunchCauses,
+     .checks = "",
+     .confirm = "the number of elements of the operation's inputs",
+     .source = "https://github.com/pytorch/pytorch/issues/48573"}};
+
+}  // namespace
+
+extern constinit const ErrorFamilyEntry kernels_entry{
+    "kernels", "kernels that fail on the device", kKernelRows};
+
+}  // namespace muster::diagnose

@@ -1,0 +1,143 @@
+// Linking and loading: rows 43 to 45 and 47.
+#include "muster/diagnose/catalogue/error_row.h"
+
+namespace muster::diagnose {
+namespace {
+
+constexpr Pattern kNotLinked[] = {{"not linked with support for cuda devices"},
+                                  {"Torch not compiled with CUDA enabled"},
+                                  {"Cannot initialize CUDA without ATen_cuda library"},
+                                  {"Torch is not linked against CUDA"},
+                                  {"DeviceGuardImpl for cuda is not available"}};
+constexpr Cause kNotLinkedCauses[] = {
+    {.why = "This is a LibTorch for the CPU only.",
+     .step = "Take the build for your CUDA version.",
+     .when = "not compiled with CUDA enabled"},
+    {.why =
+         "libtorch_cuda is not in the process: the linker dropped it because nothing refers to it, "
+         "or this is a LibTorch for the CPU only.",
+     .step = "Link with -Wl,--no-as-needed -ltorch_cuda (LibTorch's and Muster's CMake targets do "
+             "it). On Windows add /INCLUDE for it, or load torch_cuda.dll."}};
+
+constexpr Pattern kReference[] = {{"undefined reference to*c10::"},
+                                  {"undefined reference to*at::"},
+                                  {"undefined reference to*torch::"},
+                                  {"undefined reference to*std::__cxx11"},
+                                  {"undefined reference to*c10d::"},
+                                  {"unresolved external symbol*c10::"},
+                                  {"unresolved external symbol*torch::"},
+                                  {"undefined reference to*@GLIBCXX"},
+                                  {"undefined reference to*nccl"},
+                                  {"undefined reference to*GOMP_"},
+                                  {"undefined reference to*caffe2::"},
+                                  {"needed by*libtorch*not found"},
+                                  {"needed by*libc10*not found"},
+                                  {"cannot find -ltorch"},
+                                  {"cannot find -lc10"}};
+constexpr Cause kReferenceCauses[] = {
+    {.why = "Libraries that were linked want a newer libstdc++ than the linker found.",
+     .step =
+         "Link with the compiler that LibTorch needs (GCC 9 or later), and let no older libstdc++ "
+         "come first (conda's, -L flags).",
+     .when = "@GLIBCXX"},
+    {.why = "A library of LibTorch is missing on the linker's line, or it was built with the "
+            "other ABI of std::string (names with __cxx11 on one side only).",
+     .step =
+         "Link all of TORCH_LIBRARIES (torch, torch_cpu, c10) behind your objects. Builds up to "
+         "2.6 came with both ABIs: take the cxx11 one, or compile with "
+         "-D_GLIBCXX_USE_CXX11_ABI=0."}};
+
+constexpr Pattern kSymbol[] = {{"undefined symbol: _ZN"},
+                               {"undefined symbol:*c10"},
+                               {"symbol lookup error"},
+                               {"GLIBCXX_*not found"},
+                               {"CXXABI_*not found"},
+                               {"`GLIBC_*not found"},
+                               {"undefined symbol:*torch"},
+                               {"undefined symbol: nccl"},
+                               {"undefined symbol: cu"},
+                               {"error while loading shared libraries:"},
+                               {"cannot load library*lib"},
+                               {"ImportError: lib*cannot open shared object file"},
+                               {"libtorch*cannot open shared object file"},
+                               {"libcud*cannot open shared object file"},
+                               {"libcu*so*cannot open shared object file"}};
+constexpr Cause kSymbolCauses[] = {
+    {.why = "The libstdc++ that is loaded is older than the one that a library was built with.",
+     .step = "Let a newer one come first: that of the compiler or of conda (`conda install -c "
+             "conda-forge libstdcxx-ng`), by rpath or LD_LIBRARY_PATH.",
+     .when = "GLIBCXX_*not found"},
+    {.why = "The system's C library is older than the one that a library was built for.",
+     .step =
+         "Use a build for this system (the manylinux wheel), or a container with a newer system.",
+     .when = "`GLIBC_*not found"},
+    {.why = "A library that the program needs is not where the loader looks.",
+     .step = "`muster doctor --program FILE` shows which. Set the rpath when you link, or "
+             "LD_LIBRARY_PATH.",
+     .when = "cannot open shared object file"},
+    {.why =
+         "A library was built with another LibTorch than the one that is loaded, which lacks the "
+         "symbol: another version, or the other ABI of std::string (RKSs at a name's end).",
+     .step =
+         "Build the extension anew against the LibTorch that is loaded; see that only one is on "
+         "LD_LIBRARY_PATH and rpath."}};
+
+constexpr Pattern kOperator[] = {{"Could not run '*with arguments from the '*backend"},
+                                 {"No such operator"},
+                                 {"Unknown builtin op"},
+                                 {"operator torchvision::nms does not exist"},
+                                 {"Didn't find engine for operation quantized"}};
+constexpr Cause kOperatorCauses[] = {
+    {.why = "torchvision is the build for the CPU, or of another version than torch.",
+     .step = "Install the pair that belongs together, from the same index (cuNNN).",
+     .when = "'torchvision::"},
+    {.why = "No kernel of this operator is registered for these tensors: its library is not loaded "
+            "(the linker dropped it), or the operator does not exist for this device or layout.",
+     .step = "Load or link the operator's library as a whole (-Wl,--no-as-needed, or WHOLE_ARCHIVE "
+             "for a static one); else move the tensors to a device that the message lists."}};
+
+constexpr ErrorRow kLinkingRows[] = {
+    {.number = 43,
+     .name = "cuda-not-linked",
+     .title = "the program is not linked with CUDA",
+     .depth = Depth::kCause,
+     .patterns = kNotLinked,
+     .causes = kNotLinkedCauses,
+     .checks = "libtorch, driver",
+     .confirm = "whether libtorch_cuda is mapped; loading it by dlopen mends it",
+     .source = "https://github.com/pytorch/pytorch/issues/42018",
+     .counts_as_warning = true},
+    {.number = 44,
+     .name = "undefined-reference",
+     .title = "the program does not link",
+     .depth = Depth::kCause,
+     .patterns = kReference,
+     .causes = kReferenceCauses,
+     .checks = "libtorch",
+     .confirm = "the demangled names on both sides (nm -DC)",
+     .source = "https://github.com/pytorch/pytorch/issues/13541"},
+    {.number = 45,
+     .name = "undefined-symbol",
+     .title = "the program does not start: libraries do not fit",
+     .depth = Depth::kCause,
+     .patterns = kSymbol,
+     .causes = kSymbolCauses,
+     .checks = "libtorch",
+     .confirm = "TORCH_VERSION against the version that is loaded; ldd",
+     .source = "https://github.com/pytorch/pytorch/issues/87279"},
+    {.number = 47,
+     .name = "operator-missing",
+     .title = "an operator has no kernel for these tensors",
+     .depth = Depth::kCause,
+     .patterns = kOperator,
+     .causes = kOperatorCauses,
+     .checks = "libtorch",
+     .confirm = "what the dispatcher has registered for the operator",
+     .source = ""}};
+
+}  // namespace
+
+extern constinit const ErrorFamilyEntry linking_entry{
+    "linking", "linking and loading", kLinkingRows};
+
+}  // namespace muster::diagnose

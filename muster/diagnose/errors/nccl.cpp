@@ -1,0 +1,182 @@
+// Ranks over NCCL: rows 28 to 33.
+#include "muster/diagnose/catalogue/error_row.h"
+
+namespace muster::diagnose {
+namespace {
+
+constexpr Pattern kSystem[] = {{"NCCL*unhandled system error"},
+                               {"ncclSystemError"},
+                               {"NCCL WARN Error while creating shared memory segment"},
+                               {"NCCL WARN Error while attaching to shared memory segment"},
+                               {"NCCL WARN Call to shm_open failed"},
+                               {"NCCL WARN Bootstrap : no socket interface found"},
+                               {"NCCL WARN Call to ibv_*failed"},
+                               {"NCCL WARN*Cannot allocate memory"},
+                               {"NCCL WARN*No space left on device"}};
+constexpr Cause kSystemCauses[] = {
+    {.why = "NCCL could not make its segments in /dev/shm: it is full, too small or not writable "
+            "(64 MiB is a container's default).",
+     .step = "Give it more: `docker run --shm-size 8g` or `--ipc host`; remove what dead jobs left "
+             "(/dev/shm/nccl-*).",
+     .when = "shared memory segment"},
+    {.why = "NCCL could not make its segments in /dev/shm.",
+     .step = "Look at its size and its rights; see below.",
+     .when = "shm_open"},
+    {.why = "NCCL may not lock memory for the network card (RLIMIT_MEMLOCK).",
+     .step = "`ulimit -l unlimited` where the job starts (in Slurm PropagateResourceLimits, in "
+             "containers --ulimit memlock=-1).",
+     .when = "ibv_"},
+    {.why = "NCCL found no network interface that it may use.",
+     .step = "Set NCCL_SOCKET_IFNAME to the interface that reaches the other machines.",
+     .when = "no socket interface"},
+    {.why =
+         "A call of the system failed in NCCL: shared memory, a socket, or memory that may not be "
+         "locked.",
+     .step = "Run again with NCCL_DEBUG=WARN: the line before the error names the call. Look at "
+             "/dev/shm, RLIMIT_MEMLOCK and NCCL_SOCKET_IFNAME."}};
+
+constexpr Pattern kCuda[] = {
+    {"NCCL*unhandled cuda error"}, {"ncclUnhandledCudaError"}, {"NCCL WARN Cuda failure"}};
+constexpr Cause kCudaCauses[] = {
+    {.why = "The device had no memory left for NCCL's buffers.",
+     .step =
+         "Leave some hundred MiB: a smaller batch, or make the group before the model is there.",
+     .when = "Cuda failure*out of memory"},
+    {.why =
+         "A call of CUDA failed in NCCL: no memory for its buffers, peer access that does not work "
+         "(virtual machines, ACS, IOMMU), an error of an earlier kernel, or two CUDA versions.",
+     .step = "Run again with NCCL_DEBUG=WARN: it prints the call. Try NCCL_P2P_DISABLE=1 and "
+             "NCCL_CUMEM_ENABLE=0 one by one; leave memory free."}};
+
+constexpr Pattern kUsage[] = {{"ncclInvalidUsage"},
+                              {"Duplicate GPU detected"},
+                              {"NCCL*invalid usage"},
+                              {"ncclInvalidArgument"},
+                              {"Tensors must be CUDA and dense"}};
+constexpr Cause kUsageCauses[] = {
+    {.why = "Two ranks use the same device.",
+     .step =
+         "Select the device by LOCAL_RANK before the group is made; give each rank its own, and "
+         "start no more ranks than there are devices (CUDA_VISIBLE_DEVICES counts).",
+     .when = "Duplicate GPU detected"},
+    {.why = "NCCL was called in a way that it does not allow: two ranks on one device, tensors on "
+            "another device than the group's, or a group of ranks that do not agree.",
+     .step = "Run again with NCCL_DEBUG=WARN. Select the device by LOCAL_RANK first."}};
+
+constexpr Pattern kRemote[] = {{"ncclRemoteError"},
+                               {"NCCL*remote process exited or there was a network error"},
+                               {"NCCL*internal error"},
+                               {"ncclInternalError"},
+                               {"NCCL WARN*Connection closed by remote peer"},
+                               {"NCCL WARN*Call to recv from*failed"},
+                               {"NCCL WARN NET/IB : Got completion*with error"},
+                               {"NCCL communicator was aborted on rank"}};
+constexpr Cause kRemoteCauses[] = {
+    {.why = "The network card gave up: a cable, a switch, or a peer that is gone.",
+     .step = "Look at the peer that is named, then at the link (`ibstat`, port counters); raise "
+             "NCCL_IB_TIMEOUT only if the link is known to be good.",
+     .when = "NET/IB : Got completion"},
+    {.why =
+         "Another rank ended first, or the network between them broke. These words come from those "
+         "that were left.",
+     .step =
+         "Read the log of the rank that ended first. If none failed by itself, look at the network "
+         "and whether all ranks have the same NCCL."}};
+
+constexpr Pattern kTimeout[] = {{"Watchdog caught collective operation timeout"},
+                                {"Timeout at NCCL work"},
+                                {"Some NCCL operations have failed or timed out"},
+                                {"Received a dump signal due to a collective timeout"}};
+constexpr Cause kTimeoutCauses[] = {
+    {.why =
+         "A rank did not come to a collective for the length of the timeout: it skipped the call, "
+         "failed, had more or fewer batches, or waited for storage (saving, downloading).",
+     .step =
+         "Compare what each rank did last: the lowest SeqNum, or the rank that printed no timeout, "
+         "is the late one. Equal numbers of batches, no branch by rank around collectives, "
+         "slow work of rank 0 followed by a barrier with its own timeout. "
+         "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and Muster's monitor name the call."}};
+
+constexpr Pattern kStuck[] = {{"failed to pass monitoredBarrier"},
+                              {"monitored barrier*failed"},
+                              {"monitoredBarrier*failed"},
+                              {"ProcessGroupNCCL's watchdog got stuck"},
+                              {"watchdog got stuck for"},
+                              {"heartbeat*watchdog*stuck"},
+                              {"ProcessGroupNCCL watchdog hang"},
+                              {"Heartbeat monitor timed out"},
+                              {"Future for ProcessGroup abort timed out"}};
+constexpr Cause kStuckCauses[] = {
+    {.why =
+         "The thread that watches over NCCL made no progress: a call of CUDA hangs, a lock is held "
+         "(Python's), or the host has no processor time left.",
+     .step =
+         "Take stacks of all ranks (gdb -p, py-spy). Leave a core free per rank; look for a call "
+         "of CUDA that another thread makes at the same time.",
+     .when = "watchdog"},
+    {.why = "Ranks did not come to a barrier that looks after them in time.",
+     .step =
+         "The message names them: read their logs. A rank that loads or downloads more than the "
+         "others needs a longer timeout."}};
+
+constexpr ErrorRow kNcclRows[] = {
+    {.number = 28,
+     .name = "nccl-system-error",
+     .title = "a call of the system failed in NCCL",
+     .depth = Depth::kCause,
+     .patterns = kSystem,
+     .causes = kSystemCauses,
+     .checks = "shm, limits, network",
+     .confirm = "the size of /dev/shm, RLIMIT_MEMLOCK, the interfaces that are up",
+     .source = "https://github.com/NVIDIA/nccl/issues/328"},
+    {.number = 29,
+     .name = "nccl-cuda-error",
+     .title = "a call of CUDA failed in NCCL",
+     .depth = Depth::kLate,
+     .patterns = kCuda,
+     .causes = kCudaCauses,
+     .checks = "driver, visible-devices",
+     .confirm = "free memory; a test of peer access; NCCL_DEBUG=WARN",
+     .source = "https://github.com/NVIDIA/nccl/issues/1410"},
+    {.number = 30,
+     .name = "nccl-invalid-usage",
+     .title = "NCCL is used in a way that it does not allow",
+     .depth = Depth::kCause,
+     .patterns = kUsage,
+     .causes = kUsageCauses,
+     .checks = "visible-devices",
+     .confirm = "host and PCI id of each rank's device",
+     .source = "https://github.com/NVIDIA/nccl/issues/1241"},
+    {.number = 31,
+     .name = "nccl-remote-error",
+     .title = "NCCL lost a peer",
+     .depth = Depth::kPeer,
+     .patterns = kRemote,
+     .causes = kRemoteCauses,
+     .checks = "network",
+     .confirm = "which rank failed first; NCCL's version on each",
+     .source = "https://github.com/NVIDIA/nccl/issues/795"},
+    {.number = 32,
+     .name = "collective-timeout",
+     .title = "a collective timed out",
+     .depth = Depth::kPeer,
+     .patterns = kTimeout,
+     .causes = kTimeoutCauses,
+     .checks = "cpu, disk",
+     .confirm = "flight records: the first number at which ranks differ",
+     .source = "https://github.com/pytorch/pytorch/issues/118369"},
+    {.number = 33,
+     .name = "watchdog-stuck",
+     .title = "a barrier or the watchdog stands still",
+     .depth = Depth::kPeer,
+     .patterns = kStuck,
+     .causes = kStuckCauses,
+     .checks = "cpu",
+     .confirm = "stacks of the threads of all ranks",
+     .source = "https://github.com/pytorch/pytorch/pull/115888"}};
+
+}  // namespace
+
+extern constinit const ErrorFamilyEntry nccl_entry{"nccl", "ranks over NCCL", kNcclRows};
+
+}  // namespace muster::diagnose

@@ -1,0 +1,189 @@
+// Gradients and tensors of a program: rows 36, 39 to 42, 54 and 55.
+#include "muster/diagnose/catalogue/error_row.h"
+
+namespace muster::diagnose {
+namespace {
+
+constexpr Pattern kUnused[] = {{"Expected to have finished reduction in the prior iteration"},
+                               {"parameters that were not used in producing"},
+                               {"Expected to mark a variable ready only once"},
+                               {"Parameter at index*has been marked as ready twice"}};
+constexpr Cause kUnusedCauses[] = {
+    {.why = "A parameter takes part twice in one backward: it is shared by two passes, or "
+            "recomputed by activation checkpointing.",
+     .step = "Tell DDP that the graph is static, use the checkpointing that is not re-entrant, or "
+             "make one forward of the two.",
+     .when = "marked as ready twice"},
+    {.why = "A parameter takes part twice in one backward: shared by two passes, or recomputed by "
+            "activation checkpointing.",
+     .step = "Tell DDP that the graph is static, or use the checkpointing that is not re-entrant.",
+     .when = "ready only once"},
+    {.why =
+         "An output of forward has no part in the loss, though unused parameters are looked for.",
+     .step = "Return only what the loss is computed from, or add the rest to it with weight 0.",
+     .when = "find_unused_parameters=True` is enabled"},
+    {.why = "Some parameters had no part in the loss, and DDP waits for their gradients.",
+     .step = "Set find_unused_parameters (it costs a walk over the graph), or freeze or remove "
+             "what is not used. TORCH_DISTRIBUTED_DEBUG=DETAIL names the parameters; Muster's DDP "
+             "names them by itself."}};
+
+constexpr Pattern kTwice[] = {{"backward through the graph a second time"}};
+constexpr Cause kTwiceCauses[] = {
+    {.why = "A tensor of an earlier step is part of the loss: the state of an RNN, a cached "
+            "feature, a "
+            "running sum; or backward is called twice on one graph.",
+     .step = "detach() what is carried from step to step, and compute the loss anew before each "
+             "backward. retain_graph only hides it, and costs memory."}};
+
+constexpr Pattern kInplace[] = {{"modified by an inplace operation"}};
+constexpr Cause kInplaceCauses[] = {
+    {.why =
+         "A tensor that backward needs was changed after it had been used: `+=`, relu_, an index "
+         "assignment, or an optimizer's step between two backwards.",
+     .step =
+         "Use the form that makes a new tensor. Anomaly mode shows the operation whose backward "
+         "failed; the change came after it. With two networks, call both backwards before "
+         "the first step."}};
+
+constexpr Pattern kDtype[] = {{"expected scalar type*but found"},
+                              {"must have the same dtype"},
+                              {"Input type*and weight type*should be the same"},
+                              {"mat1 and mat2 must have the same dtype"},
+                              {"Found dtype*but expected"},
+                              {"not implemented for 'Half'"},
+                              {"Attempting to unscale FP16 gradients"}};
+constexpr Cause kDtypeCauses[] = {
+    {.why = "Input and weights lie on different devices or have different types.",
+     .step = "Move both with to(device, dtype) in the same place.",
+     .when = "Input type (torch.FloatTensor) and weight type (torch.cuda"},
+    {.why = "This operation has no kernel for 16 bits on the CPU.",
+     .step = "Use float32 or bfloat16 on the CPU.",
+     .when = "not implemented for 'Half'"},
+    {.why =
+         "Tensors of two dtypes meet in one operation: a half-precision model with float inputs, a "
+         "layer left out of the cast, or a region outside autocast.",
+     .step = "Print the dtypes of the operation's inputs. Keep weights in float32 under autocast; "
+             "cast inputs where they enter; add no tensor of another dtype by hand."}};
+
+constexpr Pattern kDevice[] = {{"Expected all tensors to be on the same device"},
+                               {"Expected object of device type cuda but got device type cpu"},
+                               {"Input type (torch.FloatTensor) and weight type (torch.cuda"},
+                               {"Input type (torch.cuda*and weight type (torch.FloatTensor"},
+                               {"tensors on different devices"},
+                               {"indices should be either on cpu or on the same device"}};
+constexpr Cause kDeviceCauses[] = {
+    {.why = "A tensor stayed behind when the model was moved: one that is a plain member and not "
+            "registered, an input, or one that is made inside forward.",
+     .step = "register_buffer, register_parameter or register_module it; make new tensors with the "
+             "options of an existing one; move inputs where they enter."}};
+
+constexpr Pattern kIndex[] = {{"index out of range in self"},
+                              {"Target*is out of bounds"},
+                              {"index*is out of bounds for dimension*with size"},
+                              {"Class values must be"},
+                              {"all elements of target should be between 0 and 1"}};
+constexpr Cause kIndexCauses[] = {
+    {.why = "A label is outside 0 … classes-1.",
+     .step = "Compare the smallest and largest label with the width of the last layer.",
+     .when = "Target*is out of bounds"},
+    {.why = "A target of the binary cross-entropy is outside [0, 1].",
+     .step = "Look at the smallest and largest target.",
+     .when = "target should be between"},
+    {.why = "An index is outside the table or the dimension that it is looked up in.",
+     .step =
+         "Compare the largest index with the rows of the embedding, and the longest sequence with "
+         "the positions. On a device this is a device-side assert."}};
+
+constexpr Pattern kShapes[] = {{"shapes cannot be multiplied"},
+                               {"The size of tensor a*must match the size of tensor b"},
+                               {"size mismatch for*copying a param"},
+                               {"Given groups=*expected input"},
+                               {"size mismatch, m1:"},
+                               {"is invalid for input of size"},
+                               {"Sizes of tensors must match except in dimension"},
+                               {"Expected more than 1 value per channel when training"},
+                               {"input.size(-1) must be equal to input_size"}};
+constexpr Cause kShapesCauses[] = {
+    {.why = "The checkpoint is of another model: other widths or another number of classes.",
+     .step = "Build the model with the options that it was saved with, or leave the layer out when "
+             "loading.",
+     .when = "copying a param"},
+    {.why = "A batch norm had one value per channel: the last batch has one sample.",
+     .step = "Leave the last incomplete batch out (drop_last), or take another batch size.",
+     .when = "more than 1 value per channel"},
+    {.why = "The shapes of the operands do not fit.",
+     .step =
+         "Print the shape in front of the layer that fails: the size of the image, the flattened "
+         "features, or a channel too many are usual."}};
+
+constexpr ErrorRow kTensorRows[] = {
+    {.number = 36,
+     .name = "ddp-unused-parameters",
+     .title = "DDP waits for gradients that do not come",
+     .depth = Depth::kCause,
+     .patterns = kUnused,
+     .causes = kUnusedCauses,
+     .checks = "",
+     .confirm = "the parameters without a gradient after backward",
+     .source = "https://github.com/pytorch/pytorch/issues/22436"},
+    {.number = 39,
+     .name = "backward-twice",
+     .title = "backward goes through a graph a second time",
+     .depth = Depth::kCause,
+     .patterns = kTwice,
+     .causes = kTwiceCauses,
+     .checks = "",
+     .confirm = "the depth of the loss's graph grows from step to step",
+     .source = ""},
+    {.number = 40,
+     .name = "inplace-modified",
+     .title = "a tensor that backward needs was changed",
+     .depth = Depth::kCause,
+     .patterns = kInplace,
+     .causes = kInplaceCauses,
+     .checks = "",
+     .confirm = "anomaly mode; version counters of the saved tensors",
+     .source = ""},
+    {.number = 41,
+     .name = "dtype-mismatch",
+     .title = "dtypes do not fit",
+     .depth = Depth::kCause,
+     .patterns = kDtype,
+     .causes = kDtypeCauses,
+     .checks = "",
+     .confirm = "dtypes of the operation's inputs",
+     .source = ""},
+    {.number = 54,
+     .name = "index-out-of-range",
+     .title = "an index or a label is outside its range",
+     .depth = Depth::kCause,
+     .patterns = kIndex,
+     .causes = kIndexCauses,
+     .checks = "",
+     .confirm = "the largest index against the size that it is looked up in",
+     .source = ""},
+    {.number = 55,
+     .name = "shape-mismatch",
+     .title = "shapes do not fit",
+     .depth = Depth::kCause,
+     .patterns = kShapes,
+     .causes = kShapesCauses,
+     .checks = "",
+     .confirm = "shapes of the operation's inputs",
+     .source = ""},
+    {.number = 42,
+     .name = "device-mismatch",
+     .title = "tensors are on different devices",
+     .depth = Depth::kCause,
+     .patterns = kDevice,
+     .causes = kDeviceCauses,
+     .checks = "",
+     .confirm = "members of the module against what is registered",
+     .source = ""}};
+
+}  // namespace
+
+extern constinit const ErrorFamilyEntry tensors_entry{
+    "tensors", "gradients, dtypes and devices of tensors", kTensorRows};
+
+}  // namespace muster::diagnose

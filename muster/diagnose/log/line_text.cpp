@@ -1,0 +1,140 @@
+#include "muster/diagnose/log/line_text.h"
+
+#include <algorithm>
+#include <array>
+
+#include "muster/base/text.h"
+
+namespace muster::diagnose {
+namespace {
+
+constexpr char kEscape = '\x1b';
+constexpr size_t kRankDigits = 6;
+
+/// Where the escape sequence at `at` ends.
+size_t end_of_escape(std::string_view line, size_t at) {
+  if (at + 1 >= line.size()) return line.size();
+  const char kind = line[at + 1];
+  if (kind == '[') {  // parameters and intermediates, then one byte from @ to ~
+    const size_t end = line.find_first_not_of("0123456789:;<=>? !\"#$%&'()*+,-./", at + 2);
+    return end == std::string_view::npos ? line.size() : end + 1;
+  }
+  if (kind != ']') return at + 2;
+  const size_t bell = line.find('\a', at), string_end = line.find("\x1b\\", at + 2);
+  if (bell == std::string_view::npos && string_end == std::string_view::npos) return line.size();
+  return bell < string_end ? bell + 1 : string_end + 2;
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_word_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+/// The number at `at`, which moves behind it; nothing if there is none or it is too long.
+std::optional<int64_t> number_at(std::string_view text, size_t& at) {
+  size_t end = at;
+  while (end < text.size() && is_digit(text[end])) ++end;
+  if (end == at || end - at > kRankDigits) return std::nullopt;
+  const auto number = to_int(text.substr(at, end - at));
+  at = end;
+  return number;
+}
+
+/// "rank1]", "default1]", " 1]", "Rank 1]" behind a bracket; `at` moves behind the closing one.
+std::optional<int64_t> rank_in_brackets(std::string_view text, size_t& at) {
+  size_t here = at;
+  while (here < text.size() && (is_word_letter(text[here]) || text[here] == ' ')) ++here;
+  const auto rank = number_at(text, here);
+  if (!rank || here >= text.size()) return std::nullopt;
+  if (text[here] == ',') {  // mpirun's [job,rank]
+    ++here;
+    const auto second = number_at(text, here);
+    if (!second || here >= text.size() || text[here] != ']') return std::nullopt;
+    at = here + 1;
+    return second;
+  }
+  if (text[here] != ']') return std::nullopt;
+  at = here + 1;
+  return rank;
+}
+
+/// One prefix at `at`, which moves behind it and the blanks that follow.
+std::optional<int64_t> one_prefix(std::string_view line, size_t& at) {
+  size_t here = at;
+  std::optional<int64_t> rank;
+  if (here < line.size() && line[here] == '[') {
+    rank = rank_in_brackets(line, ++here);
+    if (rank && line.substr(here).starts_with("<std")) {
+      const size_t close = line.find('>', here);
+      if (close != std::string_view::npos) here = close + 1;
+    }
+    if (rank && here < line.size() && line[here] == ':') ++here;
+  } else if (here == 0 && line.size() > here && is_digit(line[here])) {
+    rank = number_at(line, here);
+    if (!line.substr(here).starts_with(": ")) return std::nullopt;
+    ++here;
+  }
+  if (!rank) return std::nullopt;
+  while (here < line.size() && line[here] == ' ') ++here;
+  at = here;
+  return rank;
+}
+
+/// Of c10d's own lines: "[E ProcessGroupNCCL.cpp:607] [Rank 4] …", "… PG GUID 0(default_pg) Rank 1]".
+std::optional<int64_t> rank_within(std::string_view line) {
+  constexpr size_t kWithin = 160;
+  const std::string_view head = line.substr(0, kWithin);
+  for (size_t at = head.find("Rank "); at != std::string_view::npos; at = head.find("Rank ", at)) {
+    at += 5;
+    size_t end = at;
+    if (const auto rank = number_at(head, end); rank && end < head.size() && head[end] == ']')
+      return rank;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string without_escapes(std::string_view line) {
+  std::string out;
+  for (size_t at = 0; at < line.size();) {
+    const size_t escape = line.find(kEscape, at);
+    out += line.substr(at, escape == std::string_view::npos ? escape : escape - at);
+    if (escape == std::string_view::npos) break;
+    at = end_of_escape(line, escape);
+  }
+  return out;
+}
+
+LinePrefix line_prefix(std::string_view line) {
+  LinePrefix prefix;
+  while (const auto rank = one_prefix(line, prefix.length)) prefix.rank = rank;
+  if (!prefix.rank) prefix.rank = rank_within(line.substr(prefix.length));
+  return prefix;
+}
+
+bool is_warning_line(std::string_view line) {
+  const std::string_view text = line.substr(line_prefix(line).length);
+  if (text.starts_with("[W") && text.size() > 2 && (text[2] == ' ' || is_digit(text[2])))
+    return true;
+  if (text.size() > 4 && text[0] == 'W' && std::all_of(&text[1], &text[5], is_digit)) return true;
+  constexpr std::array<std::string_view, 6> kWords{
+      "WARNING", "UserWarning:", "FutureWarning:", "RuntimeWarning:", "Warning:", "[WARN"};
+  return std::ranges::any_of(
+      kWords, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
+}
+
+bool speaks_of_failure(std::string_view line) {
+  constexpr std::array<std::string_view, 10> kWords{"Error",
+                                                    "error:",
+                                                    "ERROR",
+                                                    "what():",
+                                                    "xception",
+                                                    "FATAL",
+                                                    "atal error",
+                                                    "Aborted",
+                                                    "abort",
+                                                    "failed"};
+  return std::ranges::any_of(
+      kWords, [&](std::string_view word) { return line.find(word) != std::string_view::npos; });
+}
+
+}  // namespace muster::diagnose

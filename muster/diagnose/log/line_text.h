@@ -1,0 +1,33 @@
+// Lines of logs as programs leave them: colours, the ranks that speak, warnings. Pure. Private to the
+// room.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace muster::diagnose {
+
+/// Without escape sequences of terminals (ECMA-48: CSI, OSC and two-byte ones); an unfinished one is
+/// left out to the end. All other bytes stay.
+std::string without_escapes(std::string_view line);
+
+/// Who says a line, by what launchers put in front of it, several of them if need be: "[rank1]:",
+/// "[default1]:" and "[Rank 1]" (torchrun, c10d), "[ 1] " (muster run), "[1,3]<stdout>:" (mpirun),
+/// "3: " (srun -l). Nothing if nobody is named. `length`: of all prefixes, blanks behind them
+/// included.
+struct LinePrefix {
+  size_t length = 0;
+  std::optional<int64_t> rank;
+};
+LinePrefix line_prefix(std::string_view line);
+
+/// Whether the line says of itself that it is a warning: "[W socket.cpp:401]", "W0514 …", "WARNING:",
+/// "UserWarning:", "[WARNING]".
+bool is_warning_line(std::string_view line);
+
+/// Whether the line speaks of a failure at all: "error", "exception", "what():", "fatal".
+bool speaks_of_failure(std::string_view line);
+
+}  // namespace muster::diagnose

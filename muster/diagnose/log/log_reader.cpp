@@ -1,0 +1,289 @@
+#include "muster/diagnose/log/log_reader.h"
+
+#include <algorithm>
+
+#include <signal.h>
+#include <string.h>
+
+#include "muster/base/text.h"
+#include "muster/base/text_table.h"
+#include "muster/diagnose/catalogue/pattern_set.h"
+#include "muster/diagnose/log/line_text.h"
+#include "muster/diagnose/log/seen_row.h"
+
+namespace muster::diagnose {
+namespace {
+
+// A longer line is read in pieces that overlap, so that no fragment is cut.
+constexpr size_t kMostLineBytes = 1 << 16;
+constexpr size_t kOverlapBytes = 512;
+constexpr size_t kMostUnexplained = 4;
+constexpr int kSignalBase = 128;  // a shell's exit code for a child that a signal ended
+
+constexpr size_t kNobody = static_cast<size_t>(-1);
+
+/// The first bytes of a line, printable, cut between letters.
+std::string shown_text(std::string_view line) {
+  std::string text = printable(trim(line.substr(0, 2 * kMostTextBytes)));
+  if (text.size() <= kMostTextBytes) return text;
+  size_t end = kMostTextBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  text.resize(end);
+  return text + "…";
+}
+
+/// What a pattern of the set stands for: a pattern of a row, or the condition of a cause.
+struct Meaning {
+  size_t row = 0;
+  const Pattern* pattern = nullptr;
+  size_t cause = kNobody;
+};
+
+/// The catalogue, ready to be looked for.
+struct ReadyCatalogue {
+  PatternSet patterns;
+  std::vector<Meaning> meanings;  // by pattern
+  std::vector<const ErrorRow*> rows;
+};
+
+ReadyCatalogue make_ready_catalogue() {
+  ReadyCatalogue ready;
+  for (const ErrorFamilyEntry* family : error_families()) {
+    for (const ErrorRow& row : family->rows) {
+      for (const Pattern& pattern : row.patterns) {
+        ready.patterns.add(pattern.text);
+        ready.meanings.push_back({.row = ready.rows.size(), .pattern = &pattern});
+      }
+      for (size_t cause = 0; cause < row.causes.size(); ++cause) {
+        if (row.causes[cause].when.empty()) continue;
+        ready.patterns.add(row.causes[cause].when);
+        ready.meanings.push_back({.row = ready.rows.size(), .cause = cause});
+      }
+      ready.rows.push_back(&row);
+    }
+  }
+  ready.patterns.build();
+  return ready;
+}
+
+/// The same for every reader, and never changed.
+const ReadyCatalogue& ready_catalogue() {
+  static const ReadyCatalogue ready = make_ready_catalogue();
+  return ready;
+}
+
+}  // namespace
+
+struct LogReader::State {
+  /// Where a condition was seen last.
+  struct Place {
+    size_t source = kNobody;
+    int64_t line = 0;
+  };
+
+  State();
+  void line(std::string_view raw);
+  void piece_of_line(std::string_view text);
+  void sight(size_t row, Depth depth, std::string_view text);
+  void see(size_t row, Depth depth, Sighting sighting, bool warning);
+  void note_condition(const Meaning& meaning);
+  SeenRow& seen_row(const ErrorRow& row);
+
+  PatternSet patterns = ready_catalogue().patterns;  // with room of its own to search in
+  const std::vector<Meaning>& meanings = ready_catalogue().meanings;
+  const std::vector<const ErrorRow*>& rows = ready_catalogue().rows;
+  std::vector<SeenRow> seen;                   // by row; count 0: not seen
+  std::vector<Place> last;                     // of each row's last sighting
+  std::vector<std::vector<Place>> conditions;  // by row and cause
+
+  std::vector<std::string> sources;
+  std::optional<int64_t> rank;  // of the source
+  int64_t line_number = 0;
+  bool line_goes_on = false;  // a carriage return or a cut was read, no line end
+  std::string pending;
+  int64_t sightings = 0;
+  std::deque<Sighting> unexplained;
+  int64_t lines = 0, bytes = 0;
+};
+
+LogReader::State::State() {
+  for (const ErrorRow* row : rows) {
+    seen.push_back({.row = row, .cause_holds = std::vector<bool>(row->causes.size())});
+    conditions.emplace_back(row->causes.size());
+  }
+  last.resize(rows.size());
+}
+
+void LogReader::State::see(size_t row, Depth depth, Sighting sighting, bool warning) {
+  SeenRow& known = seen[row];
+  if (known.count++ == 0) known.first = ++sightings;
+  if (depth == Depth::kAsRow) depth = known.row->depth;
+  warning = warning && !known.row->counts_as_warning;
+  // The first failure is better evidence than warnings before it.
+  if (known.only_warnings && !warning) {
+    known.evidence.clear();
+    known.first = ++sightings;
+    known.depth = depth;
+  }
+  known.only_warnings = known.only_warnings && warning;
+  if (!warning) known.depth = std::min(known.depth, depth);
+  if (!sighting.rank) {
+    known.without_rank = true;
+  } else if (known.ranks.size() < SeenRow::kMostRanks) {
+    known.ranks.insert(*sighting.rank);
+  }
+  if (known.evidence.size() < SeenRow::kMostEvidence && (!warning || known.only_warnings))
+    known.evidence.push_back(std::move(sighting));
+}
+
+void LogReader::State::sight(size_t row, Depth depth, std::string_view text) {
+  LinePrefix prefix = line_prefix(text);
+  if (!prefix.rank) prefix.rank = rank;
+  see(row,
+      depth,
+      {.source = sources.back(),
+       .line = line_number,
+       .rank = prefix.rank,
+       .text = shown_text(text)},
+      is_warning_line(text));
+  last[row] = {sources.size(), line_number};
+  for (size_t cause = 0; cause < rows[row]->causes.size(); ++cause) {
+    const auto holds = rows[row]->causes[cause].holds;
+    const Place& at = conditions[row][cause];
+    const bool is_near = at.source == sources.size() && line_number - at.line <= kNearLines;
+    if (is_near || (holds != nullptr && holds(text))) seen[row].cause_holds[cause] = true;
+  }
+}
+
+void LogReader::State::note_condition(const Meaning& meaning) {
+  conditions[meaning.row][meaning.cause] = {sources.size(), line_number};
+  const Place& row = last[meaning.row];
+  if (row.source == sources.size() && line_number - row.line <= kNearLines)
+    seen[meaning.row].cause_holds[meaning.cause] = true;
+}
+
+void LogReader::State::piece_of_line(std::string_view raw) {
+  std::string clean;
+  std::string_view text = raw;
+  if (raw.find('\x1b') != std::string_view::npos) text = clean = without_escapes(raw);
+  // Of the rows that a line fits, the one that looks at it most closely, then the longest pattern.
+  size_t best_row = kNobody, best_length = 0;
+  Depth depth = Depth::kAsRow;
+  bool best_looks = false;
+  for (const size_t number : patterns.fitting(text)) {
+    const Meaning& meaning = meanings[number];
+    if (meaning.cause != kNobody) {
+      note_condition(meaning);
+      continue;
+    }
+    const bool looks = meaning.pattern->holds != nullptr;
+    if (looks && !meaning.pattern->holds(text.substr(line_prefix(text).length))) continue;
+    const size_t length = meaning.pattern->text.size();
+    if (best_row != kNobody && (looks != best_looks ? best_looks : length <= best_length)) continue;
+    best_row = meaning.row;
+    best_length = length;
+    best_looks = looks;
+    depth = meaning.pattern->depth;
+  }
+  if (best_row != kNobody) {
+    sight(best_row, depth, text);
+  } else if (speaks_of_failure(text) && !is_warning_line(text)) {
+    unexplained.push_back({.source = sources.back(),
+                           .line = line_number,
+                           .rank = line_prefix(text).rank,
+                           .text = shown_text(text)});
+    if (unexplained.size() > kMostUnexplained) unexplained.pop_front();
+  }
+}
+
+void LogReader::State::line(std::string_view raw) {
+  if (!line_goes_on) {
+    ++line_number;
+    ++lines;
+  }
+  if (!raw.empty()) piece_of_line(raw);
+}
+
+LogReader::LogReader() : state_(std::make_unique<State>()) { state_->sources.emplace_back("text"); }
+LogReader::~LogReader() = default;
+
+void LogReader::begin(std::string source, std::optional<int64_t> rank) {
+  end();
+  state_->rank = rank;
+  state_->sources.push_back(std::move(source));
+  state_->line_number = 0;
+}
+
+void LogReader::read(std::string_view bytes) {
+  State& state = *state_;
+  state.bytes += static_cast<int64_t>(bytes.size());
+  while (!bytes.empty()) {
+    const size_t stop = bytes.find_first_of("\n\r");
+    const size_t room = kMostLineBytes - std::min(kMostLineBytes, state.pending.size());
+    if (std::min(stop, bytes.size()) > room) {  // too long: a piece of it
+      state.pending += bytes.substr(0, room);
+      bytes.remove_prefix(room);
+      state.line(state.pending);
+      state.line_goes_on = true;
+      state.pending.erase(0, state.pending.size() - kOverlapBytes);
+      continue;
+    }
+    state.pending += bytes.substr(0, stop);
+    if (stop == std::string_view::npos) return;
+    // A line that is nothing but an end counts as well; one behind a carriage return does not.
+    const bool is_end = bytes[stop] == '\n';
+    if (!state.pending.empty() || (is_end && !state.line_goes_on)) state.line(state.pending);
+    state.line_goes_on = !is_end && (state.line_goes_on || !state.pending.empty());
+    state.pending.clear();
+    bytes.remove_prefix(stop + 1);
+  }
+}
+
+void LogReader::end() {
+  State& state = *state_;
+  if (!state.pending.empty()) state.line(state.pending);
+  state.pending.clear();
+  state.line_goes_on = false;
+}
+
+void LogReader::program_ended(const ProgramEnd& end) {
+  State& state = *state_;
+  const int signal = end.signal != 0 ? end.signal : std::max(0, end.exit_code - kSignalBase);
+  const char* name = signal == SIGKILL   ? "killed"
+                     : signal == SIGBUS  ? "shm-exhausted"
+                     : signal == SIGSEGV ? "segmentation-fault"
+                                         : nullptr;
+  if (name == nullptr) return;
+  const auto row = std::ranges::find(state.rows, std::string_view(name), &ErrorRow::name);
+  if (row == state.rows.end()) return;
+  std::string text = end.signal != 0 ? concat("ended by SIG", ::sigabbrev_np(signal))
+                                     : concat("ended with exit code ", end.exit_code);
+  if (end.most_resident_bytes > 0)
+    text += concat("; its largest process had ",
+                   human_bytes(static_cast<uint64_t>(end.most_resident_bytes)),
+                   " in memory");
+  const auto at = static_cast<size_t>(row - state.rows.begin());
+  const bool by_kernel = signal == SIGKILL && end.oom_kills.value_or(0) > 0;
+  if (signal == SIGKILL && end.oom_kills)
+    text += concat("; the control group's oom_kill counter rose by ", *end.oom_kills);
+  state.see(at, Depth::kAsRow, {.source = "the program", .text = std::move(text)}, false);
+  if (!by_kernel) return;
+  const auto& causes = (*row)->causes;
+  for (size_t cause = 0; cause < causes.size(); ++cause) {
+    if (causes[cause].when == "cgroup out of memory") state.seen[at].cause_holds[cause] = true;
+  }
+}
+
+LogDiagnosis LogReader::diagnosis() const {
+  LogDiagnosis diagnosis;
+  std::vector<SeenRow> seen;
+  std::ranges::copy_if(
+      state_->seen, std::back_inserter(seen), [](const SeenRow& row) { return row.count > 0; });
+  diagnosis.findings = findings_of(seen);
+  diagnosis.unexplained.assign(state_->unexplained.begin(), state_->unexplained.end());
+  diagnosis.lines = state_->lines;
+  diagnosis.bytes = state_->bytes;
+  return diagnosis;
+}
+
+}  // namespace muster::diagnose

@@ -1,0 +1,32 @@
+// What a LogReader remembers of a row, and how parts are given out. Private to the room.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "muster/diagnose/log/log_diagnosis.h"
+
+namespace muster::diagnose {
+
+struct SeenRow {
+  const ErrorRow* row = nullptr;
+  int64_t count = 0;
+  int64_t first = 0;              // its number among all lines that were recognised
+  Depth depth = Depth::kPerhaps;  // the nearest of its sightings
+  bool only_warnings = true;
+  bool without_rank = false;       // a sighting of nobody in particular
+  std::set<int64_t> ranks;         // at most kMostRanks
+  std::vector<Sighting> evidence;  // at most kMostEvidence
+  std::vector<bool> cause_holds;   // by cause
+
+  static constexpr size_t kMostRanks = 4096;
+  static constexpr size_t kMostEvidence = 3;
+};
+
+/// Gives each row its part; see Note [Depth]. Pure.
+std::vector<Finding> findings_of(const std::vector<SeenRow>& seen);
+
+}  // namespace muster::diagnose

@@ -1,0 +1,44 @@
+#include "muster/diagnose/log/line_text.h"
+
+#include <gtest/gtest.h>
+
+namespace muster::diagnose {
+namespace {
+
+TEST(LineText, EscapeSequencesGoAndAllOtherBytesStay) {
+  EXPECT_EQ(without_escapes("\x1b[1;31mred\x1b[0m, \x1b]0;title\aplain\x1b]8;;x\x1b\\!"),
+            "red, plain!");
+  EXPECT_EQ(without_escapes("cut \x1b["), "cut ");
+  EXPECT_EQ(without_escapes("cut \x1b"), "cut ");
+  EXPECT_EQ(without_escapes("\xff\x01"), "\xff\x01");
+}
+
+TEST(LineText, LaunchersPrefixesNameTheRank) {
+  const auto rank_of = [](std::string_view line) { return line_prefix(line).rank.value_or(-1); };
+  EXPECT_EQ(rank_of("[rank3]: Traceback"), 3);
+  EXPECT_EQ(rank_of("[rank3]:[E321 02:07:08 ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog"), 3);
+  EXPECT_EQ(rank_of("[default5]:x"), 5);
+  EXPECT_EQ(rank_of("[ 1] text"), 1) << "muster run";
+  EXPECT_EQ(rank_of("[12] text"), 12);
+  EXPECT_EQ(rank_of("[1,3]<stdout>:host:29881:30401 [0] NCCL INFO"), 3) << "mpirun";
+  EXPECT_EQ(rank_of("4: text"), 4) << "srun -l";
+  EXPECT_EQ(rank_of("[PG ID 0 PG GUID 0(default_pg) Rank 1] Exception"), 1);
+  EXPECT_EQ(rank_of("[E ProcessGroupNCCL.cpp:737] [Rank 6] Watchdog"), 6);
+  EXPECT_EQ(rank_of("[2024-03-20 02:13:02,161] [INFO] text"), -1);
+  EXPECT_EQ(rank_of("[1/3] Building"), -1);
+  EXPECT_EQ(rank_of("[100%] Linking"), -1);
+  EXPECT_EQ(rank_of("[12345678901234567890] text"), -1);
+  EXPECT_EQ(line_prefix("[rank3]: Traceback").length, 9U);
+}
+
+TEST(LineText, WarningsSayThatTheyAreWarnings) {
+  EXPECT_TRUE(is_warning_line("[W socket.cpp:401] [c10d] The server"));
+  EXPECT_TRUE(is_warning_line("[rank0]:[W1206 18:44:12 x.cpp:1] text"));
+  EXPECT_TRUE(is_warning_line("W0522 22:44:21.175000 2029917 run.py:766] text"));
+  EXPECT_TRUE(is_warning_line("a.py:52: UserWarning: text"));
+  EXPECT_FALSE(is_warning_line("[E socket.cpp:435] [c10d] The server"));
+  EXPECT_FALSE(is_warning_line("RuntimeError: Address already in use"));
+}
+
+}  // namespace
+}  // namespace muster::diagnose
