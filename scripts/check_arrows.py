@@ -25,6 +25,9 @@ class Room:
 ROOMS = {
     "base": Room("errors, text, JSON, entries, options", [], {"": []}),
     "formats": Room("readers of untrusted bytes", ["base"], {"": []}),
+    "text": Room("words, vocabularies, tokenizers", ["base"], {
+        "unicode": [], "words": ["unicode"], "batch": [], "vocab": ["unicode", "batch"],
+        "subword": ["unicode", "batch", "vocab"]}),
     "diagnose": Room("what happened, and who began it", ["base"], {"record": [], "trace": ["record"]}),
     "launch": Room("ranks as processes", ["base"], {
         "io": [], "process": ["io"], "job": ["io", "process"], "launchers": ["io", "process", "job"]}),
