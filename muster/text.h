@@ -3,6 +3,8 @@
 #pragma once
 
 #include "muster/text/batch/token_batch.h"
+#include "muster/text/subword/encoding.h"
+#include "muster/text/subword/tokenizer.h"
 #include "muster/text/vocab/counter.h"
 #include "muster/text/vocab/vocab.h"
 #include "muster/text/vocab/vocab_file.h"

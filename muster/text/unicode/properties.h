@@ -10,6 +10,7 @@ bool is_letter(char32_t c);           ///< category L*
 bool is_number(char32_t c);           ///< N*
 bool is_decimal_digit(char32_t c);    ///< Nd
 bool is_punctuation(char32_t c);      ///< P*
+bool is_mark(char32_t c);             ///< M*
 bool is_nonspacing_mark(char32_t c);  ///< Mn
 bool is_other(char32_t c);            ///< C*, unassigned ones among them: control, format, private
 bool is_unassigned(char32_t c);       ///< Cn
