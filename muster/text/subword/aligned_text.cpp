@@ -2,12 +2,15 @@
 
 #include <algorithm>
 
+#include "muster/base/error.h"
+#include "muster/base/text.h"
 #include "muster/text/unicode/utf8.h"
 
 namespace muster::text {
 
 void AlignedText::start(std::string_view original) {
   text_ = original;
+  original_bytes_ = original.size();
   own_.clear();
   spans_.clear();
   in_place_ = true;
@@ -33,6 +36,18 @@ Rewriter::Rewriter(const AlignedText& from, AlignedText& to) : from_(from), to_(
   to_.own_.clear();
   to_.spans_.clear();
   to_.in_place_ = from.in_place_;
+  to_.original_bytes_ = from.original_bytes_;
+}
+
+void Rewriter::check_growth() const {
+  constexpr size_t kMostTimes = 64, kMostMore = 65536;
+  const size_t limit =
+      std::min<size_t>(to_.original_bytes_ * kMostTimes + kMostMore, UINT32_MAX - 1);
+  if (to_.own_.size() <= limit) return;
+  throw environment_error({.refused = "a text in the hands of a tokenizer's normalizers",
+                           .rule = concat("it grows to at most ", limit, " bytes"),
+                           .value = std::to_string(to_.own_.size()),
+                           .hint = {}});
 }
 
 void Rewriter::store_spans() {
@@ -72,6 +87,7 @@ void Rewriter::put(std::string_view text, ByteSpan span) {
   store_spans();
   to_.own_.append(text);
   to_.spans_.insert(to_.spans_.end(), text.size(), span);
+  check_growth();
 }
 
 void Rewriter::change(const Piece& piece,
@@ -98,6 +114,7 @@ void Rewriter::change(const Piece& piece,
     append_utf8(to_.own_, next.c);
     to_.spans_.resize(to_.own_.size(), span);
   }
+  check_growth();
 }
 
 void Rewriter::finish() { to_.text_ = to_.own_; }

@@ -61,12 +61,14 @@ class AlignedText {
   ByteSpan span_at(uint32_t at) const;
 
   std::string_view text_;  // of the original, or of own_
+  size_t original_bytes_ = 0;
   std::string own_;
   std::vector<ByteSpan> spans_;  // of each byte of own_; none if in place
   bool in_place_ = true;
 };
 
-/// Writes a text anew from an older one, from its start to its end.
+/// Writes a text anew from an older one, from its start to its end. Throws an environment error if it
+/// becomes more than 64 times as long as the original: a file can ask for a text that doubles often.
 class Rewriter {
  public:
   Rewriter(const AlignedText& from, AlignedText& to);
@@ -94,6 +96,7 @@ class Rewriter {
 
  private:
   void store_spans();
+  void check_growth() const;
 
   const AlignedText& from_;
   AlignedText& to_;

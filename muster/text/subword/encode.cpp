@@ -31,6 +31,8 @@ void rewrite_pieces(EncodeRoom& room, Rewrite rewrite) {
   room.pieces.swap(room.parts);
 }
 
+bool is_ascii(std::string_view text) { return ascii_prefix(text) == text.size(); }
+
 /// `bytes` is at a code point of `text`.
 uint32_t step_forward(std::string_view text, uint32_t bytes, uint32_t code_points, uint32_t limit) {
   for (; code_points > 0 && bytes < limit; --code_points)
@@ -77,9 +79,8 @@ void Tokenizer::Parts::find_words(std::string_view text, EncodeRoom& room) const
   room.pieces.clear();
   if (!text.empty()) room.pieces.push_back({0, static_cast<uint32_t>(text.size())});
   add_piece_parts(room, added.plain());
-  const bool ascii = ascii_prefix(text) == text.size();
   for (const auto& step : normalizers) {
-    if (ascii && step->leaves_ascii()) continue;
+    if (step->leaves_ascii() && is_ascii(room.texts[room.now].text())) continue;
     rewrite_pieces(room, [&](const AlignedText& from, const Piece& piece, Rewriter& out) {
       step->apply(from, piece, out, room.normalizer);
     });

@@ -34,7 +34,11 @@ class NormalFormStep : public Normalizer {
       while (next < piece.end && static_cast<uint8_t>(text[next]) >= 0x80) ++next;
       decompose_part(text.substr(begin, next - begin), room);
       if (form_ == NormalForm::kNfc || form_ == NormalForm::kNfkc) compose_part(room);
-      out.change(piece, begin, 0, room.changes);
+      if (is_as_before(text.substr(begin, next - begin), room)) {
+        out.keep(begin, next);
+      } else {
+        out.change(piece, begin, 0, room.changes);
+      }
       at = next;
     }
   }
@@ -51,6 +55,16 @@ class NormalFormStep : public Normalizer {
       const size_t count = decompose(c.value, by_compatibility, parts);
       for (size_t i = 0; i < count; ++i) insert_in_order(parts[i], i == 0 ? 0 : 1, room);
     }
+  }
+
+  static bool is_as_before(std::string_view text, const NormalizerRoom& room) {
+    for (const Change& change : room.changes) {
+      if (text.empty()) return false;
+      const CodePoint c = first_code_point(text);
+      if (c.value != change.c || change.change != 0) return false;
+      text.remove_prefix(c.bytes);
+    }
+    return text.empty();
   }
 
   /// Behind all of its class or a lower one, back to the last starter.

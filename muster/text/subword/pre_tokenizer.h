@@ -18,7 +18,7 @@ class PreTokenizer {
 
   /// Of the steps that also change the text: true where `rewrite` is to be called.
   virtual bool rewrites(const AlignedText&, const Piece&) const { return false; }
-  virtual void rewrite(const AlignedText& from, const Piece& piece, Rewriter& out) const {
+  virtual void rewrite(const AlignedText&, const Piece& piece, Rewriter& out) const {
     out.keep(piece.begin, piece.end);
   }
 
