@@ -5,6 +5,7 @@
 #include "muster/text/batch/token_batch.h"
 #include "muster/text/subword/encoding.h"
 #include "muster/text/subword/tokenizer.h"
+#include "muster/text/subword/train_bpe.h"
 #include "muster/text/vocab/counter.h"
 #include "muster/text/vocab/vocab.h"
 #include "muster/text/vocab/vocab_file.h"

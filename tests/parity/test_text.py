@@ -266,3 +266,29 @@ def test_encodings_of_random_texts(twin, tmp_path, name):
         lists += [{"ids": draw.choices(range(tokenizer.get_vocab_size()), k=12), "skip": True} for _ in range(500)]
         for case, mine in zip(lists, twin("decode", lists, file)):
             assert mine == tokenizer.decode(case["ids"], skip_special_tokens=case["skip"]), case
+
+
+@pytest.mark.parametrize("prefix, least, size", [(False, 0, 700), (True, 2, 1500), (False, 5, 400)])
+def test_trained_merges(twin, prefix, least, size):
+    texts = corpus(5, 300)
+    bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    theirs = Tokenizer(models.BPE())
+    theirs.pre_tokenizer, theirs.decoder = bytes_, decoders.ByteLevel(add_prefix_space=prefix)
+    theirs.post_processor = processors.ByteLevel(add_prefix_space=prefix)
+    theirs.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size, min_frequency=least, special_tokens=["<|end|>", "<pad>"], **BYTES))
+    case = {"texts": texts, "vocab_size": size, "min_frequency": least, "special": ["<|end|>", "<pad>"], "prefix": prefix}
+    ours = json.loads(twin("train", [case])[0])
+    known = json.loads(theirs.to_str())
+    assert ours["model"]["merges"] == known["model"]["merges"]
+    assert ours["model"]["vocab"] == known["model"]["vocab"]
+    Tokenizer.from_str(json.dumps(ours))
+
+
+def test_trained_merges_of_a_real_text(twin):
+    path = Path("/usr/share/common-licenses/GPL-3")
+    texts = path.read_text().split("\n")
+    theirs = Tokenizer(models.BPE())
+    theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    theirs.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=2500, **BYTES))
+    ours = json.loads(twin("train", [{"texts": texts, "vocab_size": 2500, "min_frequency": 0, "special": [], "prefix": False}])[0])
+    assert ours["model"]["merges"] == json.loads(theirs.to_str())["model"]["merges"]

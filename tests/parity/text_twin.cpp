@@ -6,7 +6,7 @@
 //     text_twin vocab              {"words", "min_freq", …} the tokens, by both orders
 //     text_twin encode FILE        {"text", "pair", …}      the encoding, offsets in code points
 //     text_twin decode FILE        {"ids", "skip"}          the text
-//     text_twin train              {"texts", …}             the vocabulary and the merges
+//     text_twin train              {"texts", …}             the tokenizer.json
 #include <iostream>
 #include <string>
 
@@ -64,10 +64,20 @@ Json encode(const text::Tokenizer& tokenizer, const Json& line) {
   return out;
 }
 
+Json train(const Json& line) {
+  text::BpeTrainer trainer({.vocab_size = line["vocab_size"].get<int64_t>(),
+                            .min_frequency = line["min_frequency"].get<int64_t>(),
+                            .special_tokens = line["special"].get<std::vector<std::string>>(),
+                            .add_prefix_space = line["prefix"].get<bool>()});
+  for (const Json& some : line["texts"]) trainer.add(some.get<std::string>());
+  return trainer.tokenizer_json();
+}
+
 Json answer(const std::string& command, const text::Tokenizer* tokenizer, const Json& line) {
   if (command == "words") return words(line);
   if (command == "lower") return text::python_lower(line.get<std::string>());
   if (command == "vocab") return vocab(line);
+  if (command == "train") return train(line);
   if (command == "encode") return encode(*tokenizer, line);
   return tokenizer->decode(line["ids"].get<std::vector<uint32_t>>(), line["skip"].get<bool>());
 }
