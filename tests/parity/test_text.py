@@ -229,7 +229,7 @@ TOKENIZERS = {
     **{f"punctuation {how}": lambda how=how: pieces(pre_tokenizers.Punctuation(how)) for how in
        ["removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"]},
     **{f"truncated {side} {stride}": lambda side=side, stride=stride: truncated(bert, max_length=7, stride=stride, direction=side)
-       for side in ["left", "right"] for stride in [0, 2]},
+       for side in ["left", "right"] for stride in [0, 1]},
     "truncated roberta": lambda: truncated(roberta, max_length=9, stride=1),
     "truncated gpt2": lambda: truncated(lambda: gpt2(prefix=True), max_length=5, direction="left"),
     "padded": lambda: padded(bert, length=20, pad_id=0, pad_token="[PAD]"),

@@ -125,7 +125,7 @@ void AddedTokens::read(const FileJson& json,
     tokens_[id] = std::move(token);
   }
   for (const bool special : {true, false}) {  // of two that look the same, special ones first
-    for (const auto& [id, token] : tokens_) {
+    for (auto& [id, token] : tokens_) {
       if (token.special != special) continue;
       if (!token.normalized) {
         plain_.add(token, token.content);
@@ -134,6 +134,7 @@ void AddedTokens::read(const FileJson& json,
       std::string content = text::normalized(normalizers, token.content);
       if (content.empty())
         refuse_value(where, "an added token is not empty when it is normalized", token.content);
+      token.content = content;  // which is what it is decoded to, there as well
       normalized_.add(token, std::move(content));
     }
   }

@@ -134,7 +134,8 @@ MergeTable read_merges(Section& section, const IdTable& table, const BpeOptions&
       if (id == kNoId) refuse_value(path, "the tokens of a merge are in the vocabulary", token);
       return id;
     };
-    merges.insert(id_of(left), id_of(right), {static_cast<uint32_t>(rank), id_of(both)});
+    const uint32_t left_id = id_of(left), right_id = id_of(right);
+    merges.insert(left_id, right_id, {static_cast<uint32_t>(rank), id_of(both)});
   }
   return merges;
 }

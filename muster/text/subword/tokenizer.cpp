@@ -213,7 +213,7 @@ std::optional<std::string> Tokenizer::id_to_token(uint32_t id) const {
 size_t Tokenizer::vocab_size() const {
   size_t size = parts_->model->table().size();
   for (const auto& [id, token] : parts_->added.tokens())
-    size += parts_->model->table().find(token.content) == TokenTable::kNone ? 1 : 0;
+    size += parts_->model->table().token(id) == nullptr ? 1 : 0;
   return size;
 }
 
