@@ -18,7 +18,8 @@
 
 using namespace muster::text;
 
-const std::vector<std::string> kTexts = {"The cat sat on the mat.", "The dog ran.", "The cat and the dog slept."};
+const std::vector<std::string> kTexts = {
+    "The cat sat on the mat.", "The dog ran.", "The cat and the dog slept."};
 
 void words() {
   Counter counter;
@@ -51,7 +52,8 @@ void pieces() {
   for (size_t i = 0; i < encoding.size(); ++i) {
     const TextSpan span = encoding.offsets[i];
     const bool gap = i > 0 && span.begin > encoding.offsets[i - 1].end;
-    std::cout << (i > 0 ? "|" : "") << (gap ? " " : "") << text.substr(span.begin, span.end - span.begin);
+    std::cout << (i > 0 ? "|" : "") << (gap ? " " : "")
+              << text.substr(span.begin, span.end - span.begin);
   }
   std::vector<int64_t> ids;
   tokenizer.append_ids(text, ids);

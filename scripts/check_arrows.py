@@ -26,8 +26,7 @@ ROOMS = {
     "base": Room("errors, text, JSON, entries, options", [], {"": []}),
     "formats": Room("readers of untrusted bytes", ["base"], {"": []}),
     "text": Room("words, vocabularies, tokenizers", ["base"], {
-        "unicode": [], "words": ["unicode"], "batch": [], "vocab": ["unicode", "batch"],
-        "subword": ["unicode", "batch", "vocab"]}),
+        "unicode": [], "words": ["unicode"], "batch": [], "vocab": ["unicode", "batch"], "subword": ["unicode", "batch", "vocab"]}),
     "diagnose": Room("what happened, and who began it", ["base"], {"record": [], "trace": ["record"]}),
     "launch": Room("ranks as processes", ["base"], {
         "io": [], "process": ["io"], "job": ["io", "process"], "launchers": ["io", "process", "job"]}),
@@ -48,8 +47,8 @@ ROOMS = {
         "action": [], "order": ["action"], "schedule": ["action"], "schedules": ["action", "schedule"],
         "simulate": ["action", "order"], "draw": ["action", "simulate"],
         "partition": ["action", "schedule", "simulate"]}),
-    "program": Room("what programs with a command line are made of", ["base", "diagnose", "track"], {
-        "screen": [], "config": [], "line": ["screen", "config"], "": []}),
+    "program": Room("what programs with a command line are made of", ["base", "diagnose", "track"],
+                    {"screen": [], "config": [], "line": ["screen", "config"], "": []}),
     "dash": Room("web pages over studies and runs", ["base", "launch", "track", "tune"], {"": []}),
     "tensor": Room("what LibTorch needs from us", ["base", "formats"], {"": ["device"], "device": []}, torch=True),
     "distributed": Room("process groups", ["base", "diagnose", "tensor"], {
@@ -61,10 +60,8 @@ ROOMS = {
         "module": [], "threads": [], "hook": ["module"], "hooks": ["hook", "module"], "ddp": ["module", "hook"],
         "sharded": ["module", "ddp"], "replicas": ["module", "threads", "ddp"], "batch_norm": ["module"], "precision": ["module"],
         "activations": ["batch_norm"], "pipeline": ["module", "threads", "precision", "activations"],
-        "pipeline_ranks": ["module", "pipeline"]},
-        torch=True),
-    "optim": Room("optimizers, schedules, clipping", ["base", "tensor"], {"": [], "optimizers": [""], "schedules": [""]},
-                  torch=True),
+        "pipeline_ranks": ["module", "pipeline"]}, torch=True),
+    "optim": Room("optimizers, schedules, clipping", ["base", "tensor"], {"": [], "optimizers": [""], "schedules": [""]}, torch=True),
     "data": Room("datasets and loaders", ["base", "formats", "tensor"], {
         "": [], "samplers": [""], "loader": ["", "samplers"], "sets": [""], "stream": ["", "samplers"], "transform": [""],
         "transforms": ["", "transform"], "datasets": ["", "sets"]}, torch=True),
