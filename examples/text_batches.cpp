@@ -37,7 +37,8 @@ void words() {
   for (size_t i = 0; i < batch.ids.size(); ++i)
     std::cout << (i > 0 && i % 6 == 0 ? " | " : " ") << batch.ids[i];
   std::cout << "\nback:";
-  for (const std::string& word : vocab.decode(batch)[2]) std::cout << ' ' << word;
+  const std::vector<std::vector<std::string>> back = vocab.decode(batch);
+  for (const std::string& word : back[2]) std::cout << ' ' << word;
   std::cout << '\n';
 }
 
