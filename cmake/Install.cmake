@@ -84,5 +84,6 @@ configure_package_config_file(cmake/musterConfig.cmake.in ${CMAKE_BINARY_DIR}/mu
   INSTALL_DESTINATION ${muster_cmake_dir} PATH_VARS muster_private_dir NO_CHECK_REQUIRED_COMPONENTS_MACRO)
 # Before 1.0 a minor version may change what users call.
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/musterConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/musterConfig.cmake ${CMAKE_BINARY_DIR}/musterConfigVersion.cmake cmake/FindDeflate.cmake
+install(FILES ${CMAKE_BINARY_DIR}/musterConfig.cmake ${CMAKE_BINARY_DIR}/musterConfigVersion.cmake cmake/FindDeflate.cmake cmake/FindPCRE2.cmake
+  cmake/FindUtf8proc.cmake
   DESTINATION ${muster_cmake_dir} COMPONENT dev)

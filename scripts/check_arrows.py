@@ -25,6 +25,8 @@ class Room:
 ROOMS = {
     "base": Room("errors, text, JSON, entries, options", [], {"": []}),
     "formats": Room("readers of untrusted bytes", ["base"], {"": []}),
+    "text": Room("words, vocabularies, tokenizers", ["base"], {
+        "unicode": [], "words": ["unicode"], "batch": [], "vocab": ["unicode", "batch"], "subword": ["unicode", "batch", "vocab"]}),
     "diagnose": Room("what happened, and who began it", ["base"], {"record": [], "trace": ["record"], "catalogue": [],
         "errors": ["catalogue"], "log": ["catalogue"], "surroundings": [], "checks": ["surroundings"]}),
     "launch": Room("ranks as processes", ["base"], {
@@ -58,10 +60,8 @@ ROOMS = {
         "module": [], "threads": [], "hook": ["module"], "hooks": ["hook", "module"], "ddp": ["module", "hook"],
         "sharded": ["module", "ddp"], "replicas": ["module", "threads", "ddp"], "batch_norm": ["module"], "precision": ["module"],
         "activations": ["batch_norm"], "pipeline": ["module", "threads", "precision", "activations"],
-        "pipeline_ranks": ["module", "pipeline"]},
-        torch=True),
-    "optim": Room("optimizers, schedules, clipping", ["base", "tensor"], {"": [], "optimizers": [""], "schedules": [""]},
-                  torch=True),
+        "pipeline_ranks": ["module", "pipeline"]}, torch=True),
+    "optim": Room("optimizers, schedules, clipping", ["base", "tensor"], {"": [], "optimizers": [""], "schedules": [""]}, torch=True),
     "data": Room("datasets and loaders", ["base", "formats", "tensor"], {
         "": [], "samplers": [""], "loader": ["", "samplers"], "sets": [""], "stream": ["", "samplers"], "transform": [""],
         "transforms": ["", "transform"], "datasets": ["", "sets"]}, torch=True),

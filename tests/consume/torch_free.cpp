@@ -8,6 +8,7 @@
 
 #include "muster/base.h"
 #include "muster/launch.h"
+#include "muster/text.h"
 #include "muster/track.h"
 
 namespace {
@@ -41,6 +42,7 @@ void run(const std::string& folder) {
 
   muster::track::MetricsLog(folder, -1, {"loss"}).write({.step = 1, .epoch = 1, .phase = "train"});
   const std::string rows = muster::read_file(folder + "/metrics.csv");
+  expect(muster::text::basic_english("A row.").size() == 3, "words of a text");
   expect(rows.starts_with("step,epoch,phase,loss\n"), "the CSV has its header");
 }
 

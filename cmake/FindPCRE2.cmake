@@ -1,0 +1,10 @@
+# PCRE2 for 8-bit text, which has no CMake package in Debian 12: the imported target PCRE2::8bit. Installed beside musterConfig.cmake.
+find_library(PCRE2_LIBRARY pcre2-8)
+find_path(PCRE2_INCLUDE pcre2.h)
+mark_as_advanced(PCRE2_LIBRARY PCRE2_INCLUDE)
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(PCRE2 REQUIRED_VARS PCRE2_LIBRARY PCRE2_INCLUDE)
+if(PCRE2_FOUND AND NOT TARGET PCRE2::8bit)
+  add_library(PCRE2::8bit UNKNOWN IMPORTED)
+  set_target_properties(PCRE2::8bit PROPERTIES IMPORTED_LOCATION ${PCRE2_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${PCRE2_INCLUDE})
+endif()
