@@ -4,7 +4,8 @@
 //     zcat learning_curves/curves.csv.gz > curves.csv
 //     replay_curves --curves curves.csv --configs learning_curves/configs.csv
 //                   [--searcher SPEC …] [--scheduler SPEC …] [--workers N …] [--machine P,P …]
-//                   [--networks again|once] [--clock seconds|epochs] [--seeds 60] [--first-seed 0]
+//                   [--networks again|once] [--clock seconds|epochs] [--seeds 40] [--first-seed 0]
+//                   [--svg FILE]
 //
 // What a trial is: see learning_curves.h. With `once` no network is trained twice in a study; with
 // `--clock epochs` all epochs take the same time.
@@ -15,15 +16,22 @@
 // many full trainings' time it was within 0.02, 0.01 and 0.005 of the table's best ("inf": not by the
 // end). replay_table.py makes a table of it.
 //
+// The picture has a panel per scheduler, with the median over the seeds of the best accuracy so far for
+// each searcher.
+//
 // No pbt: what a network would do with another one's weights is in no table of curves.
+#include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <iostream>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/base/params.h"
 #include "muster/base/text.h"
+#include "muster/track/page/curves.h"
 
 #include "benchmarks/tune/schedulers/learning_curves.h"
 
@@ -40,12 +48,12 @@ struct Machine {
 };
 
 struct ReplayFlags {
-  std::string curves, configs;
+  std::string curves, configs, svg;
   std::vector<std::string> searchers, schedulers;
   std::vector<size_t> workers;
   std::vector<Machine> machines;
   bool once = false, count_epochs = false;
-  uint64_t seeds = 60, first_seed = 0;
+  uint64_t seeds = 40, first_seed = 0;
 };
 
 Machine parse_machine(const std::string& text) {
@@ -67,6 +75,8 @@ ReplayFlags parse_flags(int argc, char** argv) {
       flags.curves = value;
     else if (word == "--configs")
       flags.configs = value;
+    else if (word == "--svg")
+      flags.svg = value;
     else if (word == "--searcher")
       flags.searchers.push_back(value);
     else if (word == "--scheduler")
@@ -110,7 +120,10 @@ struct Study {
   uint64_t seed = 0;
 };
 
-void run(const LearningCurves& curves, const ReplayFlags& flags, const Study& study) {
+/// The best accuracy of a study as it went, in full trainings' time, for the picture.
+using Progress = std::vector<std::pair<double, double>>;
+
+Progress run(const LearningCurves& curves, const ReplayFlags& flags, const Study& study) {
   tune::StudySpec spec{.name = "replay", .metric = "accuracy", .mode = tune::Mode::kMax};
   spec.space = LearningCurves::space();
   spec.num_samples = -1;
@@ -165,6 +178,38 @@ void run(const LearningCurves& curves, const ReplayFlags& flags, const Study& st
     line += concat(',', shortest(reached));
   }
   std::puts(line.c_str());
+  Progress progress;
+  for (const auto& [at_s, accuracy] : result.best) progress.emplace_back(at_s / unit_s, accuracy);
+  return progress;
+}
+
+double best_by(const Progress& progress, double time) {
+  double best = 0;
+  for (const auto& [at, accuracy] : progress) {
+    if (at <= time) best = accuracy;
+  }
+  return best;
+}
+
+track::Series medians_of(const std::string& name, const std::vector<Progress>& studies) {
+  constexpr int kFirst = 3;  // before, most have next to nothing
+  track::Series series{.name = name, .points = {}};
+  for (int time = kFirst; time <= static_cast<int>(std::end(kBudgets)[-1]); ++time) {
+    std::vector<double> all;
+    for (const Progress& progress : studies) all.push_back(best_by(progress, time));
+    const auto middle = all.begin() + static_cast<ptrdiff_t>(all.size() / 2);
+    std::ranges::nth_element(all, middle);
+    series.points.push_back({static_cast<double>(time), *middle});
+  }
+  return series;
+}
+
+void write_picture(const std::string& path, std::vector<track::Panel> panels) {
+  std::ofstream file(path);
+  file << track::render_curves_svg({.title = "Best accuracy so far, median over the seeds",
+                                    .panels = std::move(panels),
+                                    .epochs = {}});
+  if (!file.flush()) throw environment_error({.refused = path, .rule = "it can be written"});
 }
 
 void replay(const ReplayFlags& flags) {
@@ -180,17 +225,26 @@ void replay(const ReplayFlags& flags) {
   for (const double budget : kBudgets) header += concat(",after ", shortest(budget));
   for (const double within : kWithin) header += concat(",to ", shortest(within));
   std::puts(header.c_str());
+  std::vector<track::Panel> panels;
   for (const Machine& machine : flags.machines) {
     for (const size_t workers : flags.workers) {
       for (const std::string& scheduler : flags.schedulers) {
+        track::Panel panel{.title = concat(parse_spec(scheduler).name, ", ", workers, " workers"),
+                           .series = {},
+                           .is_share = true,
+                           .x_name = "full trainings"};
         for (const std::string& searcher : flags.searchers) {
+          std::vector<Progress> studies;
           for (uint64_t seed = flags.first_seed; seed < flags.first_seed + flags.seeds; ++seed)
-            run(curves, flags, {searcher, scheduler, workers, machine, seed});
+            studies.push_back(run(curves, flags, {searcher, scheduler, workers, machine, seed}));
+          panel.series.push_back(medians_of(searcher, studies));
         }
+        panels.push_back(std::move(panel));
         std::fflush(stdout);
       }
     }
   }
+  if (!flags.svg.empty()) write_picture(flags.svg, std::move(panels));
 }
 
 }  // namespace

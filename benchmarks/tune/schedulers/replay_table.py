@@ -125,7 +125,7 @@ def main():
         sys.exit(f"replay_table: {paths} are not whole, or of several tables of curves: seeds {sorted(seeds)}")
     workers = sorted({key[2] for key in cells if key[0] == MAIN})
     shown = [(noise, count) for noise, count in itertools.product(SHOWN, workers) if (MAIN, noise, count, "fifo", "random") in cells]
-    others = [(WORLDS[world], (world, "0,0", 4)) for world in list(WORLDS)[1:]]
+    others = [(WORLDS[world], (world, "0,0", 4)) for world in list(WORLDS)[1:] if (world, "0,0", 4, "fifo", "random") in cells]
     text = "\n".join([
         f"{datetime.date.today()}, {machine()}; {seeds.pop()} seeds:", COMMANDS, "",
         *searchers_table(cells, "machine | workers", [(f"{MACHINES[noise]} | {count}", (MAIN, noise, count)) for noise, count in shown]),
@@ -142,12 +142,12 @@ def main():
 COMMANDS = """```
 zcat benchmarks/tune/learning_curves/curves.csv.gz > curves.csv
 replay="build/bin/replay_curves --curves curves.csv --configs benchmarks/tune/learning_curves/configs.csv"
-$replay --machine 0,0 --machine 0.1,0.005 > main.csv
-$replay --machine 0.1,0 --machine 0,0.005 --workers 4 > noise.csv
+$replay > quiet.csv
+$replay --machine 0.1,0.005 --workers 4 --workers 16 > both.csv
 $replay --networks once --workers 4 > once.csv
 $replay --clock epochs --workers 4 > epochs.csv
 $replay --networks once --clock epochs --workers 4 > once-epochs.csv
-benchmarks/tune/schedulers/replay_table.py main.csv noise.csv once.csv epochs.csv once-epochs.csv --write-docs
+benchmarks/tune/schedulers/replay_table.py quiet.csv both.csv once.csv epochs.csv once-epochs.csv --write-docs
 ```"""
 
 if __name__ == "__main__":
