@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "peers"), str(Path(__file__).resolve().parent)]
 
 PI = math.pi
-AFTER = (50, 100, 200, 400)
+AFTER = (50, 100, 200, 400, 800)
 
 
 def cube(n, low, high):
@@ -178,8 +178,9 @@ def table(arguments):
         each = [f"after {after} on {sum(wins[one, other, after])}, less on {sum(wins[other, one, after])} of {len(wins[one, other, after])}"
                 for after in AFTER if (one, other, after) in wins]
         lines.append(f"- `{one}` beside {named.get(other, f'`{other}`')}: significantly more volume {'; '.join(each)}.")
-    seeds = {len(each) for of in runs.values() for each in of.values()}
-    text = "\n".join([f"{datetime.date.today()}, {machine()}; {'–'.join(str(n) for n in sorted({min(seeds), max(seeds)}))} seeds:  ",
+    counts = {name: sorted({len(of[name]) for of in runs.values() if name in of}) for name in searchers}
+    counts = "; ".join(f"{named.get(name, f'`{name}`')} {'–'.join(str(n) for n in sorted({each[0], each[-1]}))}" for name, each in counts.items())
+    text = "\n".join([f"{datetime.date.today()}, {machine()}; seeds: {counts}:",
                       arguments.command, "", *lines])
     write_docs("tune_pareto", text) if arguments.write_docs else print(text)
 
