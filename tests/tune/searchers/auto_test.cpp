@@ -87,11 +87,16 @@ std::string picked_for_goals(const Space& space, int64_t trials, int objectives)
 
 TEST(Auto, PicksForSeveralObjectivesAndConstraintsAsTheGuideHasIt) {
   const Space& numbers = two_numbers_to_pick_for();
-  EXPECT_EQ(picked_for_goals(numbers, 400, 2), "tpe");
+  const Space choices = {{"x", uniform(0, 1)}, {"kind", choice({"a", "b"})}};
+  for (const Space* space : {&numbers, &choices}) {
+    EXPECT_EQ(picked_for_goals(*space, 400, 2), "tpe");
+    EXPECT_EQ(picked_for_goals(*space, 1001, 2), "nsga2");
+    EXPECT_EQ(picked_for_goals(*space, -1, 3), "nsga2");
+    for (const int64_t trials : {10, 5000, -1})
+      EXPECT_EQ(picked_for_goals(*space, trials, 1), "tpe");
+  }
   EXPECT_EQ(picked_for_goals(numbers, 401, 2), "nsga2");
-  EXPECT_EQ(picked_for_goals(numbers, -1, 3), "nsga2");
-  for (const int64_t trials : {10, 5000, -1})
-    EXPECT_EQ(picked_for_goals(numbers, trials, 1), "tpe");
+  EXPECT_EQ(picked_for_goals(choices, 1000, 2), "tpe");
 }
 
 TEST(Auto, SuggestsWhatThePickedOneSuggests) {
