@@ -154,7 +154,9 @@ def table(arguments):
     for path in arguments.runs:
         with open(path) as lines:
             for row in csv.DictReader(lines):
-                runs.setdefault((row["problem"], int(row["after"])), {}).setdefault(row["searcher"], []).append(float(row["volume"]))
+                of = runs.setdefault((row["problem"], int(row["after"])), {})
+                of.setdefault(row["searcher"], {})[int(row["seed"])] = float(row["volume"])  # once, in however many files it is
+    runs = {key: {name: list(each.values()) for name, each in of.items()} for key, of in runs.items()}
     searchers = sorted({name for of in runs.values() for name in of}, key=lambda name: (name == "optuna", name))
     best = best_volumes()
     best["tree2"] = max(itertools.chain(*(each for (name, _), of in runs.items() if name == "tree2" for each in of.values())))
@@ -167,7 +169,7 @@ def table(arguments):
             continue
         shares = {name: statistics.median(of[name]) / best[problem] for name in searchers if name in of}
         most = max(shares.values())
-        cells = [f"**{shares[name]:.4f}**" if shares.get(name) == most else f"{shares[name]:.4f}" if name in shares else "" for name in searchers]
+        cells = [f"**{shares[name]:.4f}**" if shares.get(name) == most and len(shares) > 1 else f"{shares[name]:.4f}" if name in shares else "" for name in searchers]
         lines.append(f"| {problem} | {after} | {' | '.join(cells)} |")
         for one, other in itertools.permutations(shares, 2):
             if len(of[one]) > 4 and len(of[other]) > 4:

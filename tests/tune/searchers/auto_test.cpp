@@ -96,6 +96,7 @@ TEST(Auto, PicksForSeveralObjectivesAndConstraintsAsTheGuideHasIt) {
       EXPECT_EQ(picked_for_goals(*space, trials, 1), "tpe");
   }
   EXPECT_EQ(picked_for_goals(numbers, 401, 2), "nsga2");
+  EXPECT_EQ(picked_for_goals(numbers, 1000, 3), "tpe");
   EXPECT_EQ(picked_for_goals(choices, 1000, 2), "tpe");
 }
 
