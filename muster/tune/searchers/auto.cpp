@@ -90,8 +90,8 @@ struct AutoChoice {
 constexpr int64_t kFewTrials = 200, kManyTrials = 1000, kFewNumbers = 10;
 
 // Note [What auto picks of several objectives]
-// Measured in benchmarks/tune (docs/benchmarks.md, "Several objectives"), on 8 problems with one trial
-// at once:
+// Measured in benchmarks/tune (docs/benchmarks.md, "Several objectives"), on 8 problems, one trial at a
+// time (and eight, which changed nothing):
 //
 //     trials       two objectives, all numbers   others
 //     up to 400    tpe                           tpe
