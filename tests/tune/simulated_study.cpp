@@ -22,6 +22,7 @@ class Simulation {
       const StudyCore::Next next = fill();
       keep_log();
       if (!steps_.empty()) {
+        if (steps_.top().at_s > options_.until_s) break;
         take_step();
       } else if (next.kind == StudyCore::Next::kWait && next.wait_until_s > now_) {
         now_ = next.wait_until_s;  // a retry is due then

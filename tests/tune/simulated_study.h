@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ struct SimulationOptions {
   double slow_factor = 5;  ///< which takes so many times as long
   double failure = 0;      ///< the chance per step that the attempt crashes instead of reporting
   int64_t most_steps = 10'000'000;  ///< a study that goes on beyond is stuck: it is broken off
+  /// When it is broken off in any case.
+  double until_s = std::numeric_limits<double>::infinity();
 };
 
 struct SimulationResult {

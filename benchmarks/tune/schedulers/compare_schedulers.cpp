@@ -1,22 +1,20 @@
-// Schedulers beside each other on learning curves that are replayed on a virtual clock, with stragglers
-// and crashes: how much training each takes, how long, and what it finds. Seconds for all.
+// Schedulers beside each other on learning curves by a formula (tests/tune/simulated_curves.h), on a
+// virtual clock, with stragglers and crashes: how much training a number of trials takes, how long, and
+// what it finds. Seconds for all. Curves of real networks: replay_curves.
 //
-//     compare_schedulers [--curves FILE] [--trials N] [--workers W] [--seeds S] [--straggler P]
-//                        [--failure P] [SCHEDULER…]
+//     compare_schedulers [--trials N] [--workers W] [--seeds S] [--straggler P] [--failure P]
+//                        [SCHEDULER…]
 //
-// FILE: a table of learning_curves/make.py (CSV: config,epoch,loss,accuracy,seconds); else curves by a
-// formula (tests/tune/simulated_curves.h). Writes a table as Markdown.
+// Writes a table as Markdown.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "muster/base/error.h"
-#include "muster/base/text.h"
 
 #include "tests/tune/simulated_curves.h"
 #include "tests/tune/simulated_study.h"
@@ -25,59 +23,12 @@ namespace muster::tune {
 namespace {
 
 struct CompareFlags {
-  std::string curves;
   int64_t trials = 81;
   size_t workers = 8;
   uint64_t seeds = 20;
   double straggler = 0.1;
   double failure = 0.001;
   std::vector<std::string> schedulers;
-};
-
-/// Trained networks: a trial is one of them, and its reports are what was recorded.
-struct CurveTable {
-  struct Epoch {
-    double loss = 0, seconds = 0;
-  };
-  std::vector<std::vector<Epoch>> configs;
-
-  static CurveTable read(const std::string& path) {
-    std::ifstream file(path);
-    CurveTable table;
-    std::string line;
-    std::getline(file, line);  // the header
-    while (std::getline(file, line)) {
-      const auto cells = split(line, ',');
-      if (cells.size() < 5) continue;
-      const auto config = static_cast<size_t>(std::stoull(std::string(cells[0])));
-      if (config >= table.configs.size()) table.configs.resize(config + 1);
-      table.configs[config].push_back(
-          {std::stod(std::string(cells[2])), std::stod(std::string(cells[4]))});
-    }
-    if (table.configs.empty())
-      throw usage_error(
-          {.refused = path, .rule = "it has lines config,epoch,loss,accuracy,seconds"});
-    return table;
-  }
-
-  Space space() const {
-    return Space({{"config", randint(0, static_cast<int64_t>(configs.size()))}});
-  }
-  const Epoch& at(const Trial& trial, int64_t t) const {
-    const auto& config = configs[static_cast<size_t>(trial.values[0].as_int())];
-    return config[std::min(static_cast<size_t>(t), config.size()) - 1];
-  }
-  SimulatedTraining training() const {
-    size_t steps = 0;
-    for (const auto& config : configs) steps = std::max(steps, config.size());
-    return {.begin = [](const Trial&) { return SimulatedTraining::State{}; },
-            .step = [](const Trial&, int64_t, SimulatedTraining::State&) {},
-            .metric = [this](const Trial& trial,
-                             int64_t t,
-                             const SimulatedTraining::State&) { return at(trial, t).loss; },
-            .step_s = [this](const Trial& trial) { return at(trial, 1).seconds; },
-            .steps = static_cast<int64_t>(steps)};
-  }
 };
 
 struct Row {
@@ -138,9 +89,7 @@ CompareFlags parse_flags(int argc, char** argv) {
     }
     if (i + 1 == argc) throw usage_error({.refused = word, .rule = "a value follows"});
     const std::string value = argv[++i];
-    if (word == "--curves")
-      flags.curves = value;
-    else if (word == "--trials")
+    if (word == "--trials")
       flags.trials = std::stoll(value);
     else if (word == "--workers")
       flags.workers = std::stoull(value);
@@ -166,11 +115,8 @@ CompareFlags parse_flags(int argc, char** argv) {
 }
 
 int compare(const CompareFlags& flags) {
-  const CurveTable table = flags.curves.empty() ? CurveTable{} : CurveTable::read(flags.curves);
-  const Space space = flags.curves.empty() ? PowerLawCurves::space() : table.space();
-  const auto training = [&](uint64_t seed) {
-    return flags.curves.empty() ? PowerLawCurves::training(27, seed) : table.training();
-  };
+  const Space space = PowerLawCurves::space();
+  const auto training = [](uint64_t seed) { return PowerLawCurves::training(27, seed); };
   // A quarter of the time that it takes to train all.
   std::vector<double> quarter;
   measure(flags, "fifo", space, training, {}, &quarter);
@@ -185,8 +131,6 @@ int compare(const CompareFlags& flags) {
   std::printf("| scheduler | steps | hours | busy | best | best in a quarter of fifo's time |\n");
   std::printf("|---|---|---|---|---|---|\n");
   for (const std::string& scheduler : flags.schedulers) {
-    // Copies only make sense where parameters are all that a trial is.
-    if (!flags.curves.empty() && scheduler.starts_with("pbt")) continue;
     const Row row = measure(flags, scheduler, space, training, quarter, nullptr);
     std::printf("| %s | %.0f | %.2f | %.0f%% | %.4f | %.4f |\n",
                 scheduler.c_str(),

@@ -54,14 +54,50 @@ void check_searcher(const StudySpec& spec) {
        .hint = those_that(searchers(), [](const auto& entry) { return entry.takes_goals; })});
 }
 
-void check_scheduler(const StudySpec& spec) {
-  if (spec.own_scheduler || !spec.goals.several()) return;
-  const std::string name = parse_spec(spec.scheduler).name;
-  if (schedulers().at(name).takes_several) return;
+[[noreturn]] void refuse_several(const std::string& scheduler, const StudySpec& spec) {
+  const std::string among = "in a study of several objectives";
+  if (schedulers().at(scheduler).has_of()) {
+    throw usage_error({.refused = concat("scheduler ", scheduler, ' ', among),
+                       .rule = "`of` says which one it goes by",
+                       .hint = concat("for example ", scheduler, ":of=", spec.metric)});
+  }
+  std::vector<std::string> watchers;
+  for (const auto* entry : schedulers()) {
+    if (entry->has_of()) watchers.push_back(concat(entry->name, ":of=", spec.metric));
+  }
   throw usage_error(
-      {.refused = concat("scheduler ", name, " in a study of several objectives"),
-       .rule = "it stops trials by one score",
-       .hint = those_that(schedulers(), [](const auto& entry) { return entry.takes_several; })});
+      {.refused = concat("scheduler ", scheduler, ' ', among),
+       .rule = "it goes by one score",
+       .hint =
+           concat(those_that(schedulers(), [](const auto& entry) { return entry.takes_several; }),
+                  "; these go by one of them: ",
+                  join(watchers, ", "))});
+}
+
+/// The objective that the scheduler's `of` names; nothing if it names none and needs not.
+std::optional<Objective> named_by_scheduler(const StudySpec& spec) {
+  if (spec.own_scheduler) return std::nullopt;
+  const auto [name, params] = parse_spec(spec.scheduler);
+  const SchedulerEntry& entry = schedulers().at(name);
+  const auto of = entry.has_of() ? params.find(kOf) : params.end();
+  if (of == params.end()) {
+    if (spec.goals.several() && !entry.takes_several) refuse_several(name, spec);
+    return std::nullopt;
+  }
+  const std::vector<Objective> all = spec.goals.several()
+                                         ? spec.goals.objectives
+                                         : std::vector<Objective>{{spec.metric, spec.mode}};
+  std::vector<std::string> names;
+  for (const Objective& objective : all) {
+    if (objective.metric == of->second) return objective;
+    names.push_back(objective.metric);
+  }
+  throw usage_error({.refused = concat("scheduler ", name, ": of"),
+                     .rule = concat(names.size() == 1 ? "it is the study's metric, "
+                                                      : "it is one of the study's objectives, ",
+                                    join(names, " or ")),
+                     .value = concat('"', of->second, '"'),
+                     .hint = suggestion(of->second, names)});
 }
 
 }  // namespace
@@ -77,13 +113,15 @@ StudyCore::Impl::Impl(const StudySpec& given, bool suggests)
         if (!suggests) made = std::make_unique<Deaf>();
         return made;
       }) {
-  const SchedulerContext of_scheduler{.seed = spec.seed,
-                                      .mode = spec.mode,
-                                      .metric = spec.metric,
-                                      .space = spec.space,
-                                      .planned_trials = variants.trials()};
   scheduler = located(spec, "scheduler", [&] {
-    check_scheduler(spec);
+    const std::optional<Objective> named = named_by_scheduler(spec);
+    goes_by_one = named || !spec.goals.several();
+    watched = named.value_or(Objective{spec.metric, spec.mode});
+    const SchedulerContext of_scheduler{.seed = spec.seed,
+                                        .mode = watched.mode,
+                                        .metric = watched.metric,
+                                        .space = spec.space,
+                                        .planned_trials = variants.trials()};
     return spec.own_scheduler ? made(spec.own_scheduler, of_scheduler, "scheduler", spec.scheduler)
                               : make_scheduler(spec.scheduler, of_scheduler);
   });
@@ -96,7 +134,8 @@ std::unique_ptr<Searcher> StudyCore::Impl::searcher_in(const Space& space) const
                                 .mode = spec.mode,
                                 .metric = spec.metric,
                                 .objectives = spec.goals.objectives,
-                                .slots = spec.max_concurrent};
+                                .slots = spec.max_concurrent,
+                                .has_constraints = !spec.goals.constraints.empty()};
   return located(spec, "searcher", [&] {
     check_searcher(spec);
     return spec.own_searcher ? made(spec.own_searcher, context, "searcher", spec.searcher)

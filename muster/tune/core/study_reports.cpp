@@ -44,9 +44,10 @@ void StudyCore::Impl::check_metrics(const Trial& trial, const Report& report) co
                      .hint = names.empty() ? "" : how_to_name(spec.metric, names)});
 }
 
-/// Some may be measured at the end alone.
+/// Some may be measured at the end alone, but what the scheduler goes by.
 void StudyCore::Impl::check_objectives(const Trial& trial,
                                        const std::vector<std::string>& reported) const {
+  if (goes_by_one) return check_watched(trial, reported);
   std::vector<std::string> wanted;
   for (const Objective& objective : spec.goals.objectives) {
     if (std::ranges::find(reported, objective.metric) != reported.end())
@@ -57,6 +58,17 @@ void StudyCore::Impl::check_objectives(const Trial& trial,
                      .rule = concat("it has one of the study's objectives: ", join(wanted, ", ")),
                      .value = join(reported, ", "),
                      .hint = reported.empty() ? "" : suggestion(reported[0], wanted)});
+}
+
+void StudyCore::Impl::check_watched(const Trial& trial,
+                                    const std::vector<std::string>& reported) const {
+  if (std::ranges::find(reported, watched.metric) != reported.end())
+    return check_stop_metrics(trial, reported);
+  throw usage_error(
+      {.refused = concat("the first report of trial ", trial.number),
+       .rule = concat("it has the metric \"", watched.metric, "\" that the scheduler goes by"),
+       .value = join(reported, ", "),
+       .hint = suggestion(watched.metric, reported)});
 }
 
 /// That a metric by which the study goes is no finite number, if that fails the trial.
@@ -143,19 +155,20 @@ void StudyCore::Impl::save_checkpoint(Trial& trial, CheckpointSaved saved, doubl
 Decision StudyCore::Impl::decide(Trial& trial, const Report& report, int64_t t, double now_s) {
   TrialRecord& record = records.at(trial.number);
   const double* metric = find_metric(report.metrics, spec.metric);
+  const double* of_scheduler = find_metric(report.metrics, watched.metric);
   if (!report.checkpoint.empty()) {
     trial.checkpoint = report.checkpoint;
     trial.checkpoint_t = t;
     scheduler->on_checkpoint(trial.number, t);
   }
   Decision decision;
-  if (metric == nullptr) {
-    if (!spec.goals.several())
-      decision.reason = concat("no ", spec.metric, " in the report at ", t);
-  } else {
-    const double score = score_of(*metric, spec.mode);
-    decision = scheduler->on_report(trial.number, t, score);
-    searcher.reported(trial.number, t, score);
+  if (of_scheduler != nullptr) {
+    decision = scheduler->on_report(trial.number, t, score_of(*of_scheduler, watched.mode));
+  } else if (goes_by_one) {
+    decision.reason = concat("no ", watched.metric, " in the report at ", t);
+  }
+  if (metric != nullptr) {
+    searcher.reported(trial.number, t, score_of(*metric, spec.mode));
     trial.last_metric = *metric;
     if (std::isnan(trial.best_metric) || is_better(*metric, trial.best_metric))
       trial.best_metric = *metric;

@@ -79,6 +79,7 @@ struct StudyCore::Impl {
   int64_t time_of(const Trial& trial, const Report& report) const;
   void check_metrics(const Trial& trial, const Report& report) const;
   void check_objectives(const Trial& trial, const std::vector<std::string>& reported) const;
+  void check_watched(const Trial& trial, const std::vector<std::string>& reported) const;
   std::optional<Decision> not_finite(const Metrics& metrics, int64_t t) const;
   void check_stop_metrics(const Trial& trial, const std::vector<std::string>& reported) const;
   AttemptEnded outcome(Trial& trial, Failure failure, const std::string& message);
@@ -104,6 +105,8 @@ struct StudyCore::Impl {
   StopRules rules;
   KeptCheckpoints checkpoints;
   SearchDesk searcher;
+  Objective watched;         // by the scheduler
+  bool goes_by_one = false;  // it needs that one in the reports
   std::unique_ptr<Scheduler> scheduler;
   std::vector<Trial> trials;
   std::unordered_map<int64_t, TrialRecord> records;  // of trials that are not over

@@ -1,9 +1,15 @@
 #include "muster/tune/schedule/scheduler.h"
 
+#include <algorithm>
+
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 
 namespace muster::tune {
+
+bool SchedulerEntry::has_of() const {
+  return std::ranges::any_of(params, [](const Param& param) { return param.name == kOf; });
+}
 
 std::unique_ptr<Scheduler> make_scheduler(const std::string& spec,
                                           const SchedulerContext& context) {

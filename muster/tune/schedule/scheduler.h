@@ -30,7 +30,7 @@ namespace muster::tune {
 struct SchedulerContext {
   uint64_t seed = 0;
   Mode mode = Mode::kMax;  ///< only for words: reasons show metrics in the user's sign
-  std::string metric;      ///< likewise
+  std::string metric;      ///< likewise; of several objectives the one that it goes by
   Space space = {};        ///< what points are of
   /// Trials of the study, -1: endless. A resumed study may change it, so no decision hangs on it
   /// (no_more_trials() is in the log); it is there to plan and to refuse.
@@ -101,9 +101,17 @@ struct SchedulerEntry {
   std::string_view help;
   std::span<const Param> params;
   std::unique_ptr<Scheduler> (*make)(const SchedulerContext& context, const ParamValues& params);
-  /// It decides nothing by scores, so that a study may have several objectives.
+  /// It decides nothing by scores, so that a study may have several objectives. One that has a
+  /// parameter kOf goes by the objective that this names.
   bool takes_several = false;
+
+  bool has_of() const;
 };
+
+/// The parameter of schedulers that go by one objective of several: "asha:of=accuracy". Who has it
+/// declares it, and needs not look at it: scores, mode and metric are of that one.
+inline constexpr std::string_view kOf = "of";
+inline constexpr std::string_view kOfHelp = "of several objectives, the metric that it goes by";
 
 /// All schedulers (generated; see Note [Generated tables]).
 EntryTable<SchedulerEntry> schedulers();

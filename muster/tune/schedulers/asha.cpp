@@ -35,7 +35,8 @@ constexpr Param kAshaParams[] = {
     param<&AshaOptions::stop_last_trials>("stop_last_trials", "trials end at max_t"),
     param<&AshaOptions::variant>("variant",
                                  "stopping (Ray's rule) or promotion (pause at each rung)"),
-    param<&AshaOptions::ray_compat>("ray_compat", "decide as Ray does in every corner")};
+    param<&AshaOptions::ray_compat>("ray_compat", "decide as Ray does in every corner"),
+    param<&AshaOptions::of>("of", kOfHelp)};
 
 constexpr int64_t kMaxT = int64_t{1} << 53;  // times are compared with rungs as doubles
 constexpr size_t kMaxRungs = 64;             // the rungs that a trial passed are bits of a word

@@ -35,7 +35,8 @@ constexpr Param kHyperbandParams[] = {
                                                "one of so many goes on at each rung"),
     param<&HyperbandOptions::order>("order",
                                     "largest (the bracket with the most trials first) or smallest"),
-    param<&HyperbandOptions::stop_last_trials>("stop_last_trials", "trials end at max_t")};
+    param<&HyperbandOptions::stop_last_trials>("stop_last_trials", "trials end at max_t"),
+    param<&HyperbandOptions::of>("of", kOfHelp)};
 
 constexpr int64_t kHyperbandMaxT = int64_t{1} << 53;
 constexpr size_t kShownBrackets = 5;  // in the status

@@ -43,7 +43,8 @@ constexpr Param kMedianParams[] = {
     param<&MedianOptions::n_warmup_steps>("n_warmup_steps", "optuna: no stop before"),
     param<&MedianOptions::interval_steps>("interval_steps", "optuna: judged once in so many steps"),
     param<&MedianOptions::n_min_trials>("n_min_trials",
-                                        "optuna: complete trials with a report at the step")};
+                                        "optuna: complete trials with a report at the step"),
+    param<&MedianOptions::of>("of", kOfHelp)};
 
 void median_requires(bool holds, std::string_view rule, std::string value) {
   if (holds) return;

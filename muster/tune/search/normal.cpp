@@ -7,45 +7,10 @@
 namespace muster::tune {
 namespace {
 
-/// c[0] x^(n-1) + … + c[n-1]
-template <int n>
-double polynomial(const double (&c)[n], double x) {
-  double sum = c[0];
-  for (int i = 1; i < n; ++i) sum = sum * x + c[i];
+double polynomial(double x, const double (&coefficients)[8]) {
+  double sum = 0;
+  for (const double c : coefficients) sum = sum * x + c;
   return sum;
-}
-
-/// For p <= 1/2, with a relative error of about 1e-9.
-double rough_quantile(double p) {
-  static constexpr double kTop[] = {-3.969683028665376e+01,
-                                    2.209460984245205e+02,
-                                    -2.759285104469687e+02,
-                                    1.383577518672690e+02,
-                                    -3.066479806614716e+01,
-                                    2.506628277459239e+00};
-  static constexpr double kBottom[] = {-5.447609879822406e+01,
-                                       1.615858368580409e+02,
-                                       -1.556989798598866e+02,
-                                       6.680131188771972e+01,
-                                       -1.328068155288572e+01,
-                                       1};
-  static constexpr double kTailTop[] = {-7.784894002430293e-03,
-                                        -3.223964580411365e-01,
-                                        -2.400758277161838e+00,
-                                        -2.549732539343734e+00,
-                                        4.374664141464968e+00,
-                                        2.938163982698783e+00};
-  static constexpr double kTailBottom[] = {7.784695709041462e-03,
-                                           3.224671290700398e-01,
-                                           2.445134137142996e+00,
-                                           3.754408661907416e+00,
-                                           1};
-  if (p < 0.02425) {
-    const double q = std::sqrt(-2 * std::log(p));
-    return polynomial(kTailTop, q) / polynomial(kTailBottom, q);
-  }
-  const double q = p - 0.5;
-  return q * polynomial(kTop, q * q) / polynomial(kBottom, q * q);
 }
 
 }  // namespace
@@ -53,15 +18,67 @@ double rough_quantile(double p) {
 double normal_cdf(double x) { return std::erfc(-x / std::numbers::sqrt2) / 2; }
 
 double inverse_normal_cdf(double p) {
-  if (p > 0.5) return -inverse_normal_cdf(1 - p);
-  if (!(p > 0)) {
-    return p == 0 ? -std::numeric_limits<double>::infinity()
-                  : std::numeric_limits<double>::quiet_NaN();
+  if (!(p > 0 && p < 1)) {
+    constexpr double kInfinite = std::numeric_limits<double>::infinity();
+    return p == 0 ? -kInfinite : p == 1 ? kInfinite : std::numeric_limits<double>::quiet_NaN();
   }
-  const double x = rough_quantile(p);
-  const double density = std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
-  const double step = (normal_cdf(x) - p) / density;
-  return x - step / (1 + x * step / 2);
+  constexpr double kMiddle[] = {2.5090809287301226727e3,
+                                3.3430575583588128105e4,
+                                6.7265770927008700853e4,
+                                4.5921953931549871457e4,
+                                1.3731693765509461125e4,
+                                1.9715909503065514427e3,
+                                1.3314166789178437745e2,
+                                3.3871328727963666080e0};
+  constexpr double kUnderMiddle[] = {5.2264952788528545610e3,
+                                     2.8729085735721942674e4,
+                                     3.9307895800092710610e4,
+                                     2.1213794301586595867e4,
+                                     5.3941960214247511077e3,
+                                     6.8718700749205790830e2,
+                                     4.2313330701600911252e1,
+                                     1};
+  constexpr double kNear[] = {7.74545014278341407640e-4,
+                              2.27238449892691845833e-2,
+                              2.41780725177450611770e-1,
+                              1.27045825245236838258e0,
+                              3.64784832476320460504e0,
+                              5.76949722146069140550e0,
+                              4.63033784615654529590e0,
+                              1.42343711074968357734e0};
+  constexpr double kUnderNear[] = {1.05075007164441684324e-9,
+                                   5.47593808499534494600e-4,
+                                   1.51986665636164571966e-2,
+                                   1.48103976427480074590e-1,
+                                   6.89767334985100004550e-1,
+                                   1.67638483018380384940e0,
+                                   2.05319162663775882187e0,
+                                   1};
+  constexpr double kFar[] = {2.01033439929228813265e-7,
+                             2.71155556874348757815e-5,
+                             1.24266094738807843860e-3,
+                             2.65321895265761230930e-2,
+                             2.96560571828504891230e-1,
+                             1.78482653991729133580e0,
+                             5.46378491116411436990e0,
+                             6.65790464350110377720e0};
+  constexpr double kUnderFar[] = {2.04426310338993978564e-15,
+                                  1.42151175831644588870e-7,
+                                  1.84631831751005468180e-5,
+                                  7.86869131145613259100e-4,
+                                  1.48753612908506148525e-2,
+                                  1.36929880922735805310e-1,
+                                  5.99832206555887937690e-1,
+                                  1};
+  const double q = p - 0.5;
+  if (std::abs(q) <= 0.425) {
+    const double r = 0.180625 - q * q;
+    return q * polynomial(r, kMiddle) / polynomial(r, kUnderMiddle);
+  }
+  const double r = std::sqrt(-std::log(q < 0 ? p : 1 - p));
+  const double z = r <= 5 ? polynomial(r - 1.6, kNear) / polynomial(r - 1.6, kUnderNear)
+                          : polynomial(r - 5, kFar) / polynomial(r - 5, kUnderFar);
+  return std::copysign(z, q);
 }
 
 }  // namespace muster::tune

@@ -49,6 +49,7 @@ struct SearcherContext {
   std::string metric = {};  ///< likewise
   std::vector<Objective> objectives = {};  ///< if there are several: see FinishedTrial::scores
   int64_t slots = 0;  ///< trials at once that the study asks for; 0: as many as fit
+  bool has_constraints = false;
 };
 
 /// What a searcher is told of a finished trial.

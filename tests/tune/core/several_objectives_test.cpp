@@ -114,9 +114,14 @@ TEST(SeveralObjectives, AReportWithNoneOfThemIsRefused) {
 TEST(SeveralObjectives, WhatGoesByOneScoreRefusesThem) {
   StudySpec spec = of_two();
   spec.scheduler = "asha";
-  EXPECT_THAT(
-      refusal_of([&] { StudyCore core(spec); }),
-      AllOf(HasSubstr("scheduler asha in a study of several objectives"), HasSubstr("fifo")));
+  EXPECT_THAT(refusal_of([&] { StudyCore core(spec); }),
+              AllOf(HasSubstr("scheduler asha in a study of several objectives"),
+                    HasSubstr("asha:of=accuracy")));
+  spec.scheduler = "pbt";
+  EXPECT_THAT(refusal_of([&] { StudyCore core(spec); }),
+              AllOf(HasSubstr("scheduler pbt in a study of several objectives"),
+                    HasSubstr("fifo"),
+                    HasSubstr("median:of=accuracy")));
   spec = of_two();
   for (const auto* entry : searchers()) {
     spec.searcher = std::string(entry->name);
@@ -138,6 +143,60 @@ TEST(SeveralObjectives, WhatGoesByOneScoreRefusesThem) {
   set_objectives(spec, {{"accuracy", Mode::kMax}, {"accuracy", Mode::kMin}});
   EXPECT_THAT(refusal_of([&] { check_study(spec); }), HasSubstr("another metric"));
   check_study(of_two());
+}
+
+TEST(SeveralObjectives, ASchedulerMayGoByOneOfThem) {
+  // Median stopping, Ray's rule: worse than the median of the means of at least three others.
+  StudySpec spec = of_two();
+  spec.scheduler = "median:of=step_s";
+  StudyCore core(spec);
+  const std::vector<int64_t> trials = {start(core), start(core), start(core), start(core)};
+  const auto report = [&](int64_t number, double step_s, double accuracy) {
+    return core.report(
+        number, {.step = 1, .metrics = {{"accuracy", accuracy}, {"step_s", step_s}}}, 1);
+  };
+  for (const int64_t number : {0, 1, 2})
+    EXPECT_EQ(report(number, 2 + static_cast<double>(number), 0.9).action, Action::kContinue);
+  const Decision decision = report(trials[3], 3.5, 1);  // the median is 3, and less is better
+  EXPECT_EQ(decision.action, Action::kStop) << "the most accurate one, but slow";
+  EXPECT_EQ(decision.reason, "stopped at 1: best 3.5 > cutoff 3 (median of 3)");
+  core.ended(trials[3], Failure::kNone, "", 2);
+  EXPECT_EQ(trial(core, 3).state, TrialState::kPruned);
+  EXPECT_THAT(front(core), IsEmpty()) << "a trial that was stopped early is on no front";
+  replay_is_equal(spec, core);
+}
+
+TEST(SeveralObjectives, WhatASchedulerGoesByIsInTheFirstReport) {
+  StudySpec spec = of_two();
+  spec.scheduler = "asha:of=step_s";
+  StudyCore core(spec);
+  const int64_t number = start(core);
+  EXPECT_THAT(refusal_of([&] {
+                core.report(number, {.metrics = {{"accuracy", 0.5}}}, 1);
+              }),
+              AllOf(HasSubstr("\"step_s\""), HasSubstr("scheduler")));
+  core.report(number, {.metrics = {{"accuracy", 0.5}, {"step_s", 1}}}, 1);
+  const Decision later = core.report(number, {.metrics = {{"accuracy", 0.5}}}, 1);
+  EXPECT_EQ(later.action, Action::kContinue);
+  EXPECT_EQ(later.reason, "no step_s in the report at 2");
+}
+
+TEST(SeveralObjectives, ASchedulerGoesByWhatTheStudyHas) {
+  StudySpec spec = of_two();
+  for (const char* scheduler : {"asha:of=steps", "hyperband:of=steps", "median:of=steps"}) {
+    spec.scheduler = scheduler;
+    EXPECT_THAT(refusal_of([&] { StudyCore core(spec); }),
+                AllOf(HasSubstr(": of"),
+                      HasSubstr("accuracy or step_s"),
+                      HasSubstr("did you mean \"step_s\"?")));
+  }
+  spec.scheduler = "fifo:of=accuracy";
+  EXPECT_THAT(refusal_of([&] { StudyCore core(spec); }), HasSubstr("fifo"));
+  spec = spec_with(1, "asha:of=los");
+  EXPECT_THAT(refusal_of([&] { StudyCore core(spec); }),
+              AllOf(HasSubstr("the study's metric, loss"), HasSubstr("did you mean \"loss\"?")));
+  StudyCore core(spec_with(1, "asha:of=loss"));
+  EXPECT_EQ(core.scheduler_status(), StudyCore(spec_with(1, "asha")).scheduler_status());
 }
 
 TEST(SeveralObjectives, OfOneIsAStudyOfOneMetric) {

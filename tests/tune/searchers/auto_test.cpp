@@ -74,6 +74,32 @@ TEST(Auto, DrawsAtRandomWhatNoModelCanLearn) {
   EXPECT_EQ(picked_for({{"batch", grid_search({8, 16})}}, 50), "random");
 }
 
+/// Of `objectives` metrics, or of one with constraints.
+std::string picked_for_goals(const Space& space, int64_t trials, int objectives) {
+  SearcherContext context{.space = space, .seed = 7, .num_samples = trials};
+  for (int i = 0; objectives > 1 && i < objectives; ++i)
+    context.objectives.push_back({"f" + std::to_string(i), Mode::kMin});
+  context.has_constraints = objectives == 1;
+  const std::string said = make_searcher("auto", context)->introduction();
+  EXPECT_THAT(said, HasSubstr(objectives == 1 ? "constraints; " : " objectives; "));
+  return said.substr(12, said.find(": ") - 12);
+}
+
+TEST(Auto, PicksForSeveralObjectivesAndConstraintsAsTheGuideHasIt) {
+  const Space& numbers = two_numbers_to_pick_for();
+  const Space choices = {{"x", uniform(0, 1)}, {"kind", choice({"a", "b"})}};
+  for (const Space* space : {&numbers, &choices}) {
+    EXPECT_EQ(picked_for_goals(*space, 400, 2), "tpe");
+    EXPECT_EQ(picked_for_goals(*space, 1001, 2), "nsga2");
+    EXPECT_EQ(picked_for_goals(*space, -1, 3), "nsga2");
+    for (const int64_t trials : {10, 5000, -1})
+      EXPECT_EQ(picked_for_goals(*space, trials, 1), "tpe");
+  }
+  EXPECT_EQ(picked_for_goals(numbers, 401, 2), "nsga2");
+  EXPECT_EQ(picked_for_goals(numbers, 1000, 3), "tpe");
+  EXPECT_EQ(picked_for_goals(choices, 1000, 2), "tpe");
+}
+
 TEST(Auto, SuggestsWhatThePickedOneSuggests) {
   const Space& space = two_numbers_to_pick_for();
   const auto of_auto = auto_for(space, 50);

@@ -19,10 +19,12 @@ constexpr int64_t kStudyTrials = 60;
 constexpr int64_t kTrialSteps = 30;
 constexpr const char* kSeveral = "several";
 
-/// With "several" of schedulers: two objectives and a constraint, and fifo.
+bool has_several(const std::string& scheduler) { return scheduler.starts_with(kSeveral); }
+
+/// "several SCHEDULER": two objectives and a constraint.
 StudySpec study(const std::string& searcher, const std::string& scheduler) {
-  if (scheduler == kSeveral) {
-    StudySpec spec = study(searcher, "fifo");
+  if (has_several(scheduler)) {
+    StudySpec spec = study(searcher, scheduler.substr(std::string(kSeveral).size() + 1));
     set_objectives(spec, {{"loss", Mode::kMin}, {"size", Mode::kMin}});
     spec.goals.constraints = {{"size", true, 7}};
     return spec;
@@ -93,7 +95,7 @@ TEST_P(SearchInStudy, EveryTrialIsTriedEndsAndReplaysAsItWas) {
   EXPECT_EQ(again.next(1e6).kind, StudyCore::Next::kFinished);
   EXPECT_EQ(again.scheduler_status(), core.scheduler_status());
   EXPECT_TRUE(std::ranges::equal(again.front(), core.front()));
-  EXPECT_EQ(core.front().empty(), scheduler != kSeveral);
+  EXPECT_EQ(core.front().empty(), !has_several(scheduler));
 }
 
 TEST_P(SearchInStudy, AStudyThatIsInterruptedGoesOnToTheSameEnd) {
@@ -162,11 +164,15 @@ std::vector<std::string> searchers_of_several() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(OfSeveralObjectives,
-                         SearchInStudy,
-                         ::testing::Combine(::testing::ValuesIn(searchers_of_several()),
-                                            ::testing::Values(std::string(kSeveral))),
-                         test_name);
+INSTANTIATE_TEST_SUITE_P(
+    OfSeveralObjectives,
+    SearchInStudy,
+    ::testing::Combine(::testing::ValuesIn(searchers_of_several()),
+                       ::testing::Values("several fifo",
+                                         "several asha:max_t=20,reduction_factor=2,of=loss",
+                                         "several hyperband:max_t=20,of=size",
+                                         "several median:hard_stop=false,of=loss")),
+    test_name);
 
 INSTANTIATE_TEST_SUITE_P(Pairs,
                          SearchInStudy,

@@ -16,6 +16,7 @@ struct AshaOptions {
   bool stop_last_trials = true;      ///< trials end at max_t
   std::string variant = "stopping";  ///< Ray's rule; or "promotion": trials pause at each rung
   bool ray_compat = false;
+  std::string of;  ///< the objective that it goes by, in a study of several
 };
 
 /// The scheduler as StudySpec::scheduler names it: "asha:max_t=10,reduction_factor=2".

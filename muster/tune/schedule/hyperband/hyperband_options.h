@@ -14,6 +14,7 @@ struct HyperbandOptions {
   int64_t reduction_factor = 3;   ///< eta: one of so many goes on at each rung
   std::string order = "largest";  ///< the bracket with the most trials first; or "smallest"
   bool stop_last_trials = true;   ///< trials end at max_t
+  std::string of;                 ///< the objective that it goes by, in a study of several
 };
 
 /// The scheduler as StudySpec::scheduler names it: "hyperband:max_t=27,reduction_factor=2". Throws

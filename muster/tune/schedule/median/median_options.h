@@ -22,6 +22,8 @@ struct MedianOptions {
   int64_t n_warmup_steps = 0;    ///< no stop before
   int64_t interval_steps = 1;    ///< judged once in so many steps
   int64_t n_min_trials = 1;      ///< complete trials with a report at this step, likewise
+
+  std::string of;  ///< the objective that it goes by, in a study of several
 };
 
 /// The scheduler as StudySpec::scheduler names it: "median:rule=optuna,percentile=25". Throws a

@@ -6,7 +6,7 @@
 
 #include "muster/tune/search/gp/improvement.h"
 #include "muster/tune/search/gp/sobol.h"
-#include "muster/tune/search/tpe/normal.h"
+#include "muster/tune/search/normal.h"
 
 namespace muster::tune {
 namespace {
@@ -20,7 +20,7 @@ Fantasies Fantasies::of_sobol(size_t samples, size_t running, uint64_t seed, uin
   const SobolSequence sequence(running + 1, seed, stream);
   const std::vector<double> columns = sequence.columns(samples);
   Fantasies out{.samples = samples, .running = running, .draws = {}};
-  for (const double u : columns) out.draws.push_back(normal_quantile(u));
+  for (const double u : columns) out.draws.push_back(inverse_normal_cdf(u));
   return out;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "muster/tune/search/tpe/normal.h"
+#include "muster/tune/search/normal.h"
 #include "muster/tune/space/unit_axis.h"
 
 namespace muster::tune {
@@ -13,7 +13,7 @@ double from_share(const Distribution& distribution, double share) {
   if (!std::holds_alternative<NormalDistribution>(distribution))
     return from_unit(distribution, share);
   // Places of a normal distribution are linear, from mean - 3 sd to mean + 3 sd.
-  const double z = normal_quantile(std::clamp(share, 0x1p-40, 1 - 0x1p-40));
+  const double z = inverse_normal_cdf(std::clamp(share, 0x1p-40, 1 - 0x1p-40));
   return from_unit(distribution, (z + 3) / 6);
 }
 

@@ -1,14 +1,10 @@
-// The normal distribution between two bounds: masses, quantiles, draws.
+// The normal distribution between two bounds: masses and draws.
 #pragma once
 
 namespace muster::tune {
 
 /// log of the standard normal mass of [low, high], where low <= 0 <= high; either may be infinite.
 double log_central_mass(double low, double high);
-
-/// The z with Φ(z) = p, for p in (0, 1), to 16 digits. Source: Wichura 1988, "Algorithm AS 241: the
-/// percentage points of the normal distribution", PPND16.
-double normal_quantile(double p);
 
 /// The number below which a share `u`, in (0, 1), of N(centre, width²) between low and high lies;
 /// low <= centre <= high, and either bound may be infinite.

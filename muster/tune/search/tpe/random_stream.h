@@ -8,7 +8,8 @@
 namespace muster::tune {
 
 /// Numbers inside (0, 1), a function of seed, trial and how many were taken before: not of how
-/// other trials went.
+/// other trials went. DrawStream (draw_stream.h) counts otherwise: with that one every draw of TPE would
+/// be another, and the measured figures those of another program.
 class RandomStream {
  public:
   RandomStream(uint64_t seed, int64_t trial) : seed_(seed), trial_(static_cast<uint64_t>(trial)) {}

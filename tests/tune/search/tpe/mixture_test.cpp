@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "muster/tune/search/normal.h"
 #include "muster/tune/search/tpe/normal.h"
 #include "muster/tune/search/tpe/random_stream.h"
 
@@ -99,10 +100,10 @@ TEST(LogMixture, OfNoKernelIsMinusInfinity) {
 
 TEST(NormalQuantile, IsTheInverseOfTheDistribution) {
   for (const double p : {1e-300, 1e-20, 1e-5, 0.01, 0.0749, 0.0751, 0.3, 0.5, 0.7, 0.99}) {
-    const double z = normal_quantile(p);
+    const double z = inverse_normal_cdf(p);
     EXPECT_NEAR(std::erfc(-z / std::sqrt(2.0)) / 2 / p, 1, 1e-12) << p;
   }
-  EXPECT_NEAR(normal_quantile(1 - 1e-10), -normal_quantile(1e-10), 1e-6);
+  EXPECT_NEAR(inverse_normal_cdf(1 - 1e-10), -inverse_normal_cdf(1e-10), 1e-6);
 }
 
 TEST(TruncatedNormalQuantile, HasItsShareOnItsLeft) {
