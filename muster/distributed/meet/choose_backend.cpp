@@ -156,6 +156,26 @@ const BackendEntry* choose(const std::vector<const BackendEntry*>& entries,
   return nullptr;
 }
 
+bool is_thread_alone(const std::string& asked, int64_t processes) {
+  return processes == 1 && (asked == "auto" || asked == "cpu:auto" || asked == "thread");
+}
+
+Error unusable(const BackendEntry& entry, const std::string& why) {
+  return environment_error({.refused = concat("backend ", entry.name, " cannot be used here"),
+                            .rule = why,
+                            .hint = "see `muster list backends`"});
+}
+
+void check_backend(const std::string& asked, int64_t processes) {
+  if (asked == "auto" || is_thread_alone(asked, processes)) return;
+  for (const Member& member : named_members(asked)) {
+    if (member.entry == nullptr) continue;
+    if (member.entry->name == "thread") member.entry->make({});  // says why not
+    if (const std::string why = member.entry->available(); !why.empty())
+      throw unusable(*member.entry, why);
+  }
+}
+
 std::string backend_outlook(const std::string& asked, at::DeviceType kind) {
   if (kind == at::kCPU) return asked;
   const std::string by_host =

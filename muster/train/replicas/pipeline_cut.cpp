@@ -343,8 +343,10 @@ Json record_of(const PipelineCut& cut, const PipelineStrategyOptions& options, i
           {kSplitKey, text_of_split(cut.first_block)}};
 }
 
-std::vector<Block> blocks_of(const StrategyRequest& request, std::string_view owner) {
-  std::vector<Block> blocks = parallel::blocks_of_chain(*request.module, {request.generator});
+std::vector<Block> blocks_of(torch::nn::Module& module,
+                             const std::vector<at::Generator>& generators,
+                             std::string_view owner) {
+  std::vector<Block> blocks = parallel::blocks_of_chain(module, generators);
   if (blocks.empty()) {
     throw usage_error(
         {.refused = std::string(owner),
@@ -353,8 +355,19 @@ std::vector<Block> blocks_of(const StrategyRequest& request, std::string_view ow
          .hint = "a module says so by tensor::HasUnits::chain(), as all of the zoo; or take "
                  "--strategy fsdp"});
   }
-  require_parameters_in_units(*request.module, blocks, owner);
+  require_parameters_in_units(module, blocks, owner);
   return blocks;
+}
+
+void check_cut(std::vector<Block> blocks,
+               const PipelineStrategyOptions& options,
+               int64_t ranks,
+               std::string_view owner) {
+  const auto& schedule = pipeline::schedules().at(parse_spec(options.schedule).name);
+  if (options.split == kMeasuredSplit) return require_units(blocks, schedule, ranks, owner);
+  PipelineCut cut{.blocks = std::move(blocks)};
+  cut.first_block = split_from(options.split, owner);
+  require_stages(cut, owner);
 }
 
 PipelineCut cut_module(std::vector<Block> blocks,

@@ -49,6 +49,9 @@ extern constinit const StrategyEntry pipeline_entry{
       return detail::ranks_of_pipeline(
           world_size, detail::pipeline_options(params, kPipeline), kPipeline);
     },
-    /*places_units=*/true};
+    /*places_units=*/true,
+    [](torch::nn::Module& module, const FitPlan& plan, const ParamValues& params) {
+      detail::check_pipeline(module, plan.ranks_per_replica, params, kPipeline);
+    }};
 
 }  // namespace muster::train

@@ -245,7 +245,7 @@ TEST_F(StudyCommands, BestWithoutAResultFails) {
   const Said said = say(study_best);
   EXPECT_EQ(said.code, 1);
   EXPECT_THAT(said.out, IsEmpty());
-  EXPECT_THAT(said.err, HasSubstr("has no trial with a finite loss yet"));
+  EXPECT_THAT(said.err, HasSubstr("has no trial with a number for loss yet"));
 }
 
 TEST(TextTable, CutsLongCellsAtWholeLettersAndPutsNumbersOnTheRight) {

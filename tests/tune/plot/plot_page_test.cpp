@@ -102,7 +102,7 @@ TEST(PlotPage, OfAnEmptyStudySaysSo) {
   input.trials.clear();
   const std::string page = page_of(input);
   elements_of(page);
-  EXPECT_THAT(page, HasSubstr("No trial has a finite loss yet."));
+  EXPECT_THAT(page, HasSubstr("No trial has a loss yet."));
 }
 
 }  // namespace
