@@ -55,7 +55,7 @@ std::vector<TrialColumn> wanted_columns(const WatchModel& model) {
   for (const TrialColumn& column : model.columns()) {
     const bool is_sorted = column.name == model.sort_column().name;
     if (column.kind == TrialColumn::kParameter) {
-      if (column.parameter >= model.first_parameter()) parameters.push_back(column);
+      if (column.place >= model.first_parameter()) parameters.push_back(column);
     } else if (column.kind == TrialColumn::kReason) {
       last.push_back(column);
     } else if ((column.kind != TrialColumn::kBest && column.kind != TrialColumn::kAttempts) ||

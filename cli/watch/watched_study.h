@@ -50,7 +50,9 @@ class WatchedStudy {
   std::optional<size_t> best() const;
   /// Indices of those on the front, with several objectives.
   std::vector<size_t> front() const;
-  double result(size_t index) const { return result_of(history(index), facts()); }
+  double result(size_t index, size_t objective = 0) const {
+    return results_of(history(index), facts())[objective];
+  }
   /// All attempts, the running one up to now.
   double run_s(size_t index, double now_s) const;
 

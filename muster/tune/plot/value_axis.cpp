@@ -19,7 +19,8 @@ constexpr double kForeignSpan = 100;    // Optuna's, of which no distribution is
 constexpr double kMetricSpan = 100;
 constexpr size_t kDeclaredCategories = 40;  // so many are shown although no trial had them
 constexpr double kHugest = std::numeric_limits<double>::max();
-constexpr size_t kFewNumbers = 8;  // so many whole ones are the ticks themselves
+constexpr double kLongestWhole = 1e9;  // that can be read off digit by digit
+constexpr size_t kFewNumbers = 8;      // so many whole ones are the ticks themselves
 
 std::optional<Domain> domain_of(const std::string& text) {
   try {
@@ -147,6 +148,7 @@ void ValueAxis::set_numbers(std::span<const double> numbers, bool log) {
 void ValueAxis::keep_few(const std::set<double>& distinct) {
   if (!whole_ || distinct.size() < 2 || distinct.size() > kFewNumbers) return;
   const std::vector<double> numbers(distinct.begin(), distinct.end());
+  if (numbers.front() < -kLongestWhole || numbers.back() > kLongestWhole) return;
   for (size_t i = 1; i < numbers.size(); ++i) {
     const double gap = at(numbers[i]) - at(numbers[i - 1]);
     if (gap * 2 * static_cast<double>(numbers.size()) < 1) return;

@@ -1,6 +1,7 @@
 // The page of a study, as a reader of XML sees it.
 #include "muster/tune/plot/plot_page.h"
 
+#include <limits>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -95,6 +96,19 @@ TEST(PlotPage, OfTenThousandTrialsIsAFewMegabytes) {
   const std::string page = page_of(std::move(input));
   EXPECT_LT(page.size(), 8u << 20);
   EXPECT_THAT(page, HasSubstr("2,000 of 10,000 trials are drawn"));
+}
+
+TEST(PlotPage, OfInfiniteAndHugeResultsIsDrawnWithoutThem) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double value : {-kInfinity, kInfinity, 1.7e308, -1.7e308}) {
+    PlotInput input = small_study();
+    for (const size_t trial : {0, 1}) input.trials[trial].last = input.trials[trial].best = value;
+    const std::string page = page_of(input);
+    elements_of(page);
+    const size_t script = page.find("<script");
+    for (const char* word : {"\"nan", "\"inf", " nan", " inf ", "-nan"})
+      EXPECT_EQ(page.substr(0, script).find(word), std::string::npos) << value << ' ' << word;
+  }
 }
 
 TEST(PlotPage, OfAnEmptyStudySaysSo) {
