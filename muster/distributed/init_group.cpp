@@ -12,6 +12,7 @@
 #include "muster/diagnose/record/failure_note.h"
 #include "muster/distributed/group_parts.h"
 #include "muster/distributed/meet/address.h"
+#include "muster/distributed/meet/check_backend.h"
 #include "muster/distributed/meet/choose_backend.h"
 #include "muster/distributed/meet/host.h"
 #include "muster/distributed/meet/store.h"

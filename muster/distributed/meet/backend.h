@@ -89,14 +89,6 @@ struct BackendEntry {
 /// All process-group backends (generated).
 EntryTable<BackendEntry> backends();
 
-/// Throws what a group that is made of `asked` (auto, or names) would, as far as this process alone can
-/// tell: a usage error for a name that is unknown, an environment error for one of no use here.
-/// `processes`: so many are its ranks.
-void check_backend(const std::string& asked, int64_t processes);
-
-/// One process alone has no need of another backend than `thread`.
-bool is_thread_alone(const std::string& asked, int64_t processes);
-
 /// What is to move tensors of this kind between processes if `asked` (auto, or a name) is asked for,
 /// in words, as far as one rank alone can tell.
 std::string backend_outlook(const std::string& asked, at::DeviceType kind);

@@ -6,6 +6,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "muster/base/text.h"
+#include "muster/distributed/meet/check_backend.h"
 #include "muster/distributed/meet/host.h"
 
 namespace muster::distributed {

@@ -20,7 +20,7 @@
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/base/version.h"
-#include "muster/distributed/meet/backend.h"
+#include "muster/distributed/meet/check_backend.h"
 #include "muster/distributed/meet/store.h"
 #include "muster/program/line/said.h"
 #include "muster/program/line/shell_word.h"

@@ -1,5 +1,6 @@
 // Source: Huang et al. 2019, "GPipe"; Narayanan et al. 2021, "Megatron-LM".
 #include "muster/base/text.h"
+#include "muster/train/plan/fit_plan.h"
 #include "muster/train/replicas/pipeline_strategy.h"
 
 namespace muster::train {
