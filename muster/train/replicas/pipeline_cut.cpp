@@ -305,27 +305,6 @@ std::vector<bool> chosen_checkpoints(const PipelineCut& cut,
 
 }  // namespace
 
-pipeline::Split split_from(const std::string& text, std::string_view owner) {
-  pipeline::Split first_block;
-  for (const std::string& part : split(text, '/')) {
-    const auto number = to_int(part);
-    if (!number || (first_block.empty() ? *number != 0 : *number <= first_block.back())) {
-      throw usage_error({.refused = concat(owner, ": split"),
-                         .rule = "auto, or by stage the number of the unit that it begins with, "
-                                 "from 0 and rising, as in 0/3/5",
-                         .value = text.empty() ? "\"\"" : text});
-    }
-    first_block.push_back(*number);
-  }
-  return first_block;
-}
-
-std::string text_of_split(const pipeline::Split& first_block) {
-  std::vector<std::string> numbers;
-  for (const int64_t number : first_block) numbers.push_back(std::to_string(number));
-  return join(numbers, "/");
-}
-
 int64_t stage_of(size_t block, const pipeline::Split& first_block) {
   const auto next = std::ranges::upper_bound(first_block, static_cast<int64_t>(block));
   return next - first_block.begin() - 1;

@@ -4,7 +4,6 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/core/description.h"
-#include "muster/tune/views/history.h"
 #include "muster/tune/views/status_view.h"
 
 #include "tests/support/error_of.h"
@@ -13,7 +12,6 @@
 namespace muster::tune {
 namespace {
 
-using test::kInf;
 using test::refusal_of;
 using testing::AllOf;
 using testing::ElementsAre;
@@ -69,22 +67,6 @@ TEST(SeveralObjectives, TheFrontIsWhatNoFeasibleTrialIsBetterThan) {
                         "from accuracy 0.5, step_s 4"))
       << "(0.8 - 0.5) * (4 - 3), the first and fourth being at the worst accuracy";
   replay_is_equal(of_two(), core);
-}
-
-// optuna 5.0.0: the best_trials of these are 0, 1 and 4.
-TEST(SeveralObjectives, AnInfiniteResultIsOneAsOptunaHasIt) {
-  StudySpec spec = spec_with(20);
-  set_objectives(spec, {{"a", Mode::kMin}, {"b", Mode::kMin}});
-  StudyCore core(spec);
-  for (const auto& [a, b] :
-       std::vector<std::pair<double, double>>{{1, 2}, {-kInf, 3}, {kInf, 1}, {2, 2}, {kInf, 0.5}})
-    run_one(core, {{"a", a}, {"b", b}});
-  EXPECT_THAT(front(core), ElementsAre(0, 1, 4));
-  const std::vector<Event> events = core.take_events();
-  const std::vector<TrialHistory> trials = histories(events, facts_of(spec));
-  std::vector<int64_t> numbers;
-  for (const TrialHistory* one : front_of(trials, facts_of(spec))) numbers.push_back(one->number);
-  EXPECT_THAT(numbers, ElementsAre(0, 1, 4));
 }
 
 TEST(SeveralObjectives, MayBeMeasuredInDifferentReports) {

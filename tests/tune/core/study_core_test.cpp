@@ -1,14 +1,11 @@
 // The study as a state machine, driven by hand.
 #include "muster/tune/core/study_core.h"
 
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "muster/tune/views/history.h"
 
 #include "tests/support/error_of.h"
 #include "tests/tune/core/core_by_hand.h"
@@ -366,26 +363,6 @@ TEST(StudyCore, AStudyWithoutEndWhoseTrialsAllFailWithoutAReportEnds) {
   heard.ended(0, Failure::kCrash, "exit code 1", 1);
   for (int64_t i = 1; i < 20; ++i) heard.ended(start(heard, 2), Failure::kCrash, "exit code 1", 2);
   EXPECT_FALSE(heard.is_stopped());  // some do report: the space has points that fail
-}
-
-// As optuna 5.0.0's Study.best_trial: the least of 1, -inf, inf and 0.5 is -inf.
-TEST(StudyCore, AnInfiniteResultMayBeTheBestAndNanNever) {
-  for (const Mode mode : {Mode::kMin, Mode::kMax}) {
-    StudySpec spec = spec_with(5);
-    spec.mode = mode;
-    StudyCore core(spec);
-    for (const double value : {1.0, kNan, -HUGE_VAL, HUGE_VAL, 0.5}) {
-      const int64_t number = start(core);
-      core.report(number, loss(value), 1);
-      core.ended(number, Failure::kNone, "", 2);
-    }
-    const int64_t wanted = mode == Mode::kMin ? 2 : 3;
-    ASSERT_NE(core.best(), nullptr);
-    EXPECT_EQ(core.best()->number, wanted);
-    const std::vector<Event> events = core.take_events();
-    const std::vector<TrialHistory> trials = histories(events, facts_of(spec));
-    EXPECT_EQ(best_of(trials, facts_of(spec))->number, wanted);
-  }
 }
 
 TEST(StudyCore, OfEqualResultsTheFirstTrialIsTheBestWhoeverEndsFirst) {
