@@ -3,11 +3,13 @@
 // difference is the generated table, not this file.
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/base/path_names.h"
 #include "muster/base/text.h"
 #include "muster/base/version.h"
 #include "muster/program/rank_failure.h"
@@ -90,6 +92,11 @@ int main(int argc, char** argv) {
     muster::cli::note_end(args, error.what());
     console.error(error);
     return error.exit_code();
+  } catch (const std::filesystem::filesystem_error& error) {
+    const muster::Error told = muster::file_system_error(error);
+    muster::cli::note_end(args, told.what());
+    console.error(told);
+    return told.exit_code();
   } catch (const std::exception& error) {
     muster::cli::note_end(args, error.what());
     console.error(error.what());

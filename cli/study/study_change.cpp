@@ -13,7 +13,6 @@
 #include "muster/tune/execute/executor.h"
 
 #include "cli/command.h"
-#include "cli/line/tune_flags.h"
 #include "cli/study/study_commands.h"
 
 namespace muster::cli {
@@ -88,26 +87,15 @@ class Removal {
   uint64_t bytes_ = 0;
 };
 
-/// Where the trials' files are: `given`, or the place that `muster tune` takes by itself.
-fs::path files_of(const StudyFlags& flags, const std::string& study, const std::string& given) {
-  return given.empty() ? trial_folder_of(fs::absolute(flags.storage), study) : fs::path(given);
-}
-
 /// Where no study is meant: folders of all studies of a file lie beside each other.
 constexpr const char* kAnyStudy = "study";
-
-void add_folder(CLI::App& app, std::string& folder) {
-  program::add_value(
-      app, "--trial-folder", folder, "the study file's trial_folder [STORAGE-trials/STUDY]")
-      ->type_name("DIR");
-}
 
 /// Numbers of the `count` best trials that are over.
 std::set<int64_t> best_trials(const StoredStudy& study, int64_t count) {
   std::vector<const tune::TrialHistory*> over;
   for (const tune::TrialHistory& trial : study.trials) {
     if (!trial.foreign && is_over(trial.state) && trial.state != tune::TrialState::kFailed &&
-        std::isfinite(result_of(trial, study.facts)))
+        !std::isnan(result_of(trial, study.facts)))
       over.push_back(&trial);
   }
   std::ranges::stable_sort(over, std::greater<>(), [&](const tune::TrialHistory* trial) {
@@ -198,8 +186,7 @@ int study_restart(std::span<const std::string> args, program::Console& console) 
                              "Without --trial: all that have failed and were not put in before.\n",
                              flags);
   std::vector<int64_t> numbers;
-  program::add_value(*app, "--trial", numbers, "only this one; may be given several times")
-      ->type_name("N");
+  add_trial_numbers(*app, numbers, "only this one");
   if (const auto done = program::parse(*app, args, console)) return *done;
   const std::string name = tune::find_study(flags.storage, flags.study).name;
   const auto restarted = tune::restart_failed_trials(flags.storage, name, numbers);
@@ -230,20 +217,20 @@ int study_prune(std::span<const std::string> args, program::Console& console) {
       flags);
   int64_t keep = 1;
   bool dry = false;
-  std::string folder;
+  fs::path folder;
   program::add_value(*app, "--keep", keep, "the best so many keep their checkpoints")
       ->type_name("N")
       ->capture_default_str();
   app->add_flag("--dry-run", dry, "only say what would be removed");
-  add_folder(*app, folder);
+  add_trial_folder(*app, folder);
   if (const auto done = program::parse(*app, args, console)) return *done;
   if (keep < 0)
     throw usage_error({.refused = "--keep", .rule = "at least 0", .value = std::to_string(keep)});
-  Removal removal = left_by_deletions(files_of(flags, kAnyStudy, folder));
+  Removal removal = left_by_deletions(trial_files_of(flags, kAnyStudy, folder));
   // Of a file whose last study is deleted there may still be that.
   if (!tune::studies_of(flags.storage).empty() || !flags.study.empty()) {
     const StoredStudy study = read_study(flags);
-    add_what_to_prune(study, files_of(flags, study.facts.name, folder), keep, removal);
+    add_what_to_prune(study, trial_files_of(flags, study.facts.name, folder), keep, removal);
   }
   if (!dry) removal.carry_out();
   tell(removal, flags.json, dry, console);
@@ -260,20 +247,20 @@ int study_delete(std::span<const std::string> args, program::Console& console) {
                              "  muster study delete fashion.db --keep-files\n",
                              flags);
   bool keep_files = false;
-  std::string folder;
+  fs::path folder;
   app->add_flag("--keep-files", keep_files, "leave the trials' output and checkpoints");
-  add_folder(*app, folder);
+  add_trial_folder(*app, folder);
   if (const auto done = program::parse(*app, args, console)) return *done;
   // Who repeats a deletion that was killed finds no study any more, but what was left.
   if (!keep_files) {
-    const Removal left = left_by_deletions(files_of(flags, kAnyStudy, folder));
+    const Removal left = left_by_deletions(trial_files_of(flags, kAnyStudy, folder));
     left.carry_out();
     if (!left.folders().empty())
       console.note(
           concat("removed what a deletion that was killed had left, ", human_bytes(left.bytes())));
   }
   const std::string name = tune::find_study(flags.storage, flags.study).name;
-  const fs::path files = keep_files ? fs::path() : files_of(flags, name, folder);
+  const fs::path files = keep_files ? fs::path() : trial_files_of(flags, name, folder);
   Removal removal;
   if (!keep_files) removal.add(files);
   // They are moved away before a new study of the name can begin there, and removed at leisure.

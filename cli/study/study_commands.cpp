@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "muster/base/text.h"
+#include "muster/program/line/value.h"
 
 #include "cli/line/app.h"
+#include "cli/line/tune_flags.h"
 
 namespace muster::cli {
 namespace {
@@ -54,14 +56,38 @@ std::unique_ptr<CLI::App> study_app(const std::string& command,
                       description,
                       examples,
                       concat("muster study ", command, " STORAGE ", words, "[OPTIONS]"));
-  program::add_value(
-      *app, "storage", flags.storage, "the study's file, as `muster tune` or Optuna wrote it")
-      ->type_name("STORAGE")
-      ->required();
-  program::add_value(*app, "--study", flags.study, "its name; needed if the file has several")
-      ->type_name("STUDY");
+  add_storage(*app, flags);
   app->add_flag("--json", flags.json, "for a script");
   return app;
+}
+
+void add_storage(CLI::App& app, StudyFlags& flags) {
+  program::add_value(
+      app, "storage", flags.storage, "the study's file, as `muster tune` or Optuna wrote it")
+      ->type_name("STORAGE")
+      ->required();
+  program::add_value(app, "--study", flags.study, "its name; needed if the file has several")
+      ->type_name("STUDY");
+}
+
+CLI::Option* add_trial_numbers(CLI::App& app,
+                               std::vector<int64_t>& numbers,
+                               const std::string& which) {
+  return program::add_value(app, "--trial", numbers, which + "; may be given several times")
+      ->type_name("N");
+}
+
+void add_trial_folder(CLI::App& app, std::filesystem::path& folder) {
+  program::add_value(
+      app, "--trial-folder", folder, "the study file's trial_folder [STORAGE-trials/STUDY]")
+      ->type_name("DIR");
+}
+
+std::filesystem::path trial_files_of(const StudyFlags& flags,
+                                     const std::string& study,
+                                     const std::filesystem::path& given) {
+  if (!given.empty()) return given;
+  return trial_folder_of(std::filesystem::absolute(flags.storage), study);
 }
 
 StoredStudy read_study(const StudyFlags& flags) {

@@ -1,6 +1,7 @@
 // `muster study CMD STORAGE`: the commands below it, and what they share.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -58,6 +59,22 @@ std::unique_ptr<CLI::App> study_app(const std::string& command,
                                     const std::string& examples,
                                     StudyFlags& flags,
                                     const std::string& words = "");
+
+/// STORAGE and --study, which write to `flags`.
+void add_storage(CLI::App& app, StudyFlags& flags);
+
+/// --trial N, which may be given several times; `which` says what for.
+CLI::Option* add_trial_numbers(CLI::App& app,
+                               std::vector<int64_t>& numbers,
+                               const std::string& which);
+
+/// --trial-folder, where the files of a study's trials are.
+void add_trial_folder(CLI::App& app, std::filesystem::path& folder);
+
+/// What it wrote to `given`, else the place that `muster tune` takes by itself.
+std::filesystem::path trial_files_of(const StudyFlags& flags,
+                                     const std::string& study,
+                                     const std::filesystem::path& given);
 
 /// A stored study with its trials: those of the log, then those that Optuna added.
 struct StoredStudy {

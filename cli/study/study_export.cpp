@@ -1,4 +1,5 @@
 // `muster study export` and `stop`.
+#include <filesystem>
 #include <ostream>
 
 #include "muster/base/error.h"
@@ -33,7 +34,9 @@ const Format& format_named(const std::string& name) {
       {.refused = concat("unknown format \"", name, "\""), .hint = suggestion(name, names)});
 }
 
-void write_folder(const Format& format, const StoredStudy& study, const std::string& output) {
+void write_folder(const Format& format,
+                  const StoredStudy& study,
+                  const std::filesystem::path& output) {
   if (output.empty()) {
     throw usage_error({.refused = concat("--format ", format.name, " without --output"),
                        .rule = "it writes a folder",
@@ -46,7 +49,9 @@ void write_folder(const Format& format, const StoredStudy& study, const std::str
   }
 }
 
-void write_text(const std::string& text, const std::string& output, program::Console& console) {
+void write_text(const std::string& text,
+                const std::filesystem::path& output,
+                program::Console& console) {
   if (output.empty()) {
     console.out() << text;
   } else {
@@ -65,7 +70,8 @@ int study_export(std::span<const std::string> args, program::Console& console) {
                              "  muster study export fashion.db --format tensorboard --output tb\n"
                              "  muster study export fashion.db --format ray --output ray_results\n",
                              flags);
-  std::string format_name = "csv", output;
+  std::string format_name = "csv";
+  std::filesystem::path output;
   program::add_value(*app,
                      "--format",
                      format_name,
@@ -85,7 +91,8 @@ int study_export(std::span<const std::string> args, program::Console& console) {
   } else {
     write_text(json_text(to_json(study.trials, study.facts), 2) + '\n', output, console);
   }
-  if (!output.empty()) console.note(concat(trials_text(study.trials.size()), " in ", output));
+  if (!output.empty())
+    console.note(concat(trials_text(study.trials.size()), " in ", output.string()));
   return kDone;
 }
 

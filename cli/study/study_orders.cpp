@@ -61,9 +61,7 @@ int pause_or_continue(std::span<const std::string> args,
   const auto app =
       study_app(std::string(tune::name_of(action)), description, kPauseExamples, flags);
   std::vector<int64_t> numbers;
-  program::add_value(*app, "--trial", numbers, "which; may be given several times")
-      ->type_name("N")
-      ->required();
+  add_trial_numbers(*app, numbers, "which")->required();
   if (const auto done = program::parse(*app, args, console)) return *done;
   return order_trials(flags, numbers, action, console);
 }
@@ -80,8 +78,7 @@ int study_stop(std::span<const std::string> args, program::Console& console) {
                              "  muster study stop fashion.db --trial 7\n",
                              flags);
   std::vector<int64_t> numbers;
-  program::add_value(*app, "--trial", numbers, "end only this trial; may be given several times")
-      ->type_name("N");
+  add_trial_numbers(*app, numbers, "end only this trial");
   if (const auto done = program::parse(*app, args, console)) return *done;
   if (!numbers.empty()) return order_trials(flags, numbers, tune::Action::kStop, console);
   const std::string name = tune::find_study(flags.storage, flags.study).name;

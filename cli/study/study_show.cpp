@@ -291,7 +291,7 @@ int study_best(std::span<const std::string> args, program::Console& console) {
   if (best == nullptr) {
     console.error(concat("study \"",
                          study.facts.name,
-                         "\" has no trial with a finite ",
+                         "\" has no trial with a number for ",
                          metrics_text(study.facts.metric, study.facts.goals),
                          study.facts.goals.constraints.empty() ? "" : " within its constraints",
                          " yet"));

@@ -16,7 +16,6 @@
 
 #include "cli/command.h"
 #include "cli/line/app.h"
-#include "cli/line/tune_flags.h"
 #include "cli/screen/full_screen.h"
 #include "cli/study/study_commands.h"
 #include "cli/watch/watch_model.h"
@@ -155,21 +154,13 @@ int study_watch(std::span<const std::string> args, program::Console& console) {
                "\n"
                "For scripts: `muster study show`, `stop`, `pause`, `continue`, `add`.\n",
                "muster study watch STORAGE [OPTIONS]");
-  std::string folder;
-  program::add_value(
-      *app, "storage", flags.storage, "the study's file, as `muster tune` or Optuna wrote it")
-      ->type_name("STORAGE")
-      ->required();
-  program::add_value(*app, "--study", flags.study, "its name; needed if the file has several")
-      ->type_name("STUDY");
-  program::add_value(
-      *app, "--trial-folder", folder, "the study file's trial_folder [STORAGE-trials/STUDY]")
-      ->type_name("DIR");
+  fs::path folder;
+  add_storage(*app, flags);
+  add_trial_folder(*app, folder);
   if (const auto done = program::parse(*app, args, console)) return *done;
   const std::string name = tune::find_study(flags.storage, flags.study).name;
   StudyFollower follower(flags.storage, name);
-  const fs::path files =
-      folder.empty() ? trial_folder_of(fs::absolute(flags.storage), name) : fs::path(folder);
+  const fs::path files = trial_files_of(flags, name, folder);
   FullScreen screen(console.colour(),
                     concat("muster study show ", program::shell_word(flags.storage.string())));
   return Watch(follower, files, screen).run();

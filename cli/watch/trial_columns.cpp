@@ -50,11 +50,12 @@ const TrialColumn& column_named(const std::vector<TrialColumn>& columns, const s
 
 std::vector<TrialColumn> trial_columns(const WatchedStudy& study) {
   using Kind = TrialColumn::Kind;
-  std::vector<TrialColumn> columns = {{Kind::kNumber, "trial"},
-                                      {Kind::kState, "state"},
-                                      {Kind::kResult, study.facts().metric},
-                                      {Kind::kStep, "step"},
-                                      {Kind::kTime, "time"}};
+  std::vector<TrialColumn> columns = {{Kind::kNumber, "trial"}, {Kind::kState, "state"}};
+  const std::vector<tune::Objective> objectives = objectives_of(study.facts());
+  for (size_t i = 0; i < objectives.size(); ++i)
+    columns.push_back({Kind::kResult, objectives[i].metric, i});
+  columns.push_back({Kind::kStep, "step"});
+  columns.push_back({Kind::kTime, "time"});
   for (size_t i = 0; i < study.facts().parameters.size(); ++i)
     columns.push_back({Kind::kParameter, study.facts().parameters[i].name, i});
   columns.push_back({Kind::kAttempts, "attempts"});
@@ -74,7 +75,7 @@ std::string cell_text(const WatchedStudy& study,
     case TrialColumn::kState:
       return std::string(state_word(trial));
     case TrialColumn::kResult:
-      return five_digits(study.result(index));
+      return five_digits(study.result(index, column.place));
     case TrialColumn::kBest:
       return five_digits(trial.best);
     case TrialColumn::kStep:
@@ -86,7 +87,7 @@ std::string cell_text(const WatchedStudy& study,
     case TrialColumn::kAttempts:
       return std::to_string(trial.attempts);
     case TrialColumn::kParameter:
-      return column.parameter < trial.values.size() ? cell_of(trial.values[column.parameter]) : "";
+      return column.place < trial.values.size() ? cell_of(trial.values[column.place]) : "";
     case TrialColumn::kReason:
       return reason_of(trial);
   }
@@ -105,7 +106,7 @@ std::optional<double> cell_number(const WatchedStudy& study,
     case TrialColumn::kNumber:
       return static_cast<double>(trial.number);
     case TrialColumn::kResult:
-      return finite(study.result(index));
+      return finite(study.result(index, column.place));
     case TrialColumn::kBest:
       return finite(trial.best);
     case TrialColumn::kStep:
@@ -116,8 +117,8 @@ std::optional<double> cell_number(const WatchedStudy& study,
     case TrialColumn::kAttempts:
       return trial.attempts;
     case TrialColumn::kParameter:
-      if (column.parameter < trial.values.size() && trial.values[column.parameter].is_number())
-        return finite(trial.values[column.parameter].as_double());
+      if (column.place < trial.values.size() && trial.values[column.place].is_number())
+        return finite(trial.values[column.place].as_double());
       return std::nullopt;
     case TrialColumn::kState:
     case TrialColumn::kReason:

@@ -14,10 +14,10 @@ namespace muster::cli {
 struct TrialColumn {
   enum Kind { kNumber, kState, kResult, kBest, kStep, kTime, kAttempts, kParameter, kReason } kind;
   std::string name;
-  size_t parameter = 0;  ///< index, of kParameter
+  size_t place = 0;  ///< index of the parameter, of kParameter; of the objective, of kResult
 };
 
-/// trial, state, the metric, step, time, the parameters, attempts, best, reason.
+/// trial, state, a metric for each objective, step, time, the parameters, attempts, best, reason.
 std::vector<TrialColumn> trial_columns(const WatchedStudy& study);
 
 /// The cell as it is shown; numbers have five digits.

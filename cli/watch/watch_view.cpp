@@ -2,16 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <utility>
 
 #include "muster/base/text.h"
 #include "muster/base/text_table.h"
 
+#include "cli/watch/watch_head.h"
+
 namespace muster::cli {
 namespace {
 
-constexpr size_t kHeadRows = 4, kGap = 2, kWidestCell = 24, kLeastReason = 12;
+constexpr size_t kGap = 2, kWidestCell = 24, kLeastReason = 12;
 
 using Line = std::pair<std::string, Look>;
 
@@ -35,79 +36,6 @@ Look look_of(const tune::TrialHistory& trial) {
 
 std::string digits(double value) { return std::isnan(value) ? "none" : fixed(value, 5); }
 
-// ---- The head ----
-
-std::string right_of_title(const WatchedStudy& study, double now_s) {
-  const std::string ran = human_duration(study.elapsed_s(now_s));
-  if (!study.tuner()) return concat("no tuner runs it; it ran ", ran);
-  const double budget_s = study.tuner_facts().time_budget_s;
-  return concat("running ",
-                ran,
-                budget_s > 0 ? concat(" of ", human_duration(budget_s)) : "",
-                ", process ",
-                *study.tuner());
-}
-
-std::string counts(const WatchedStudy& study) {
-  std::map<std::string_view, int64_t> by_state;
-  int64_t running = 0;
-  for (size_t i = 0; i < study.size(); ++i) {
-    ++by_state[state_word(study.history(i))];
-    running += study.history(i).state == tune::TrialState::kRunning;
-  }
-  std::vector<std::string> parts;
-  for (const char* word : {"RUNNING", "PAUSED", "WAITING", "COMPLETE", "PRUNED", "FAIL", "IN_VAIN"})
-    if (by_state.contains(word)) parts.push_back(concat(by_state[word], ' ', word));
-  const tune::TunerFacts& facts = study.tuner_facts();
-  std::string text = concat(study.size());
-  if (facts.planned >= 0) text += concat('/', facts.planned + study.given());
-  text += study.size() == 1 ? " trial" : " trials";
-  if (!parts.empty()) text += ": " + join(parts, ", ");
-  if (study.tuner() && facts.max_concurrent > 0)
-    text += concat("; slots ", running, '/', facts.max_concurrent);
-  return text;
-}
-
-std::string best_text(const WatchedStudy& study, double now_s) {
-  const auto best = study.best();
-  if (!best) return "best: none yet";
-  std::string text = concat("best: trial ",
-                            trial_label(study.history(*best)),
-                            ", ",
-                            study.facts().metric,
-                            ' ',
-                            shortest(study.result(*best)));
-  for (const TrialColumn& column : trial_columns(study)) {
-    if (column.kind != TrialColumn::kParameter) continue;
-    const std::string cell = cell_text(study, *best, column, now_s);
-    if (!cell.empty()) text += concat("  ", column.name, '=', cell);
-  }
-  return text;
-}
-
-void draw_head(const WatchModel& model, double now_s, Canvas& canvas) {
-  const WatchedStudy& study = model.study();
-  const std::string right = right_of_title(study, now_s);
-  const size_t right_columns = std::min(columns_of(right), canvas.columns() / 2);
-  const size_t left = canvas.columns() - right_columns - kGap;
-  size_t used = canvas.put(0, 0, study.facts().name, Look::kTitle, left);
-  std::string more = concat("  ", name_of(study.facts().mode), ' ', study.facts().metric);
-  if (!study.searcher().empty()) more += concat("  ", study.searcher(), " / ", study.scheduler());
-  if (used < left) canvas.put(0, used, more, Look::kPlain, left - used);
-  canvas.put(0,
-             canvas.columns() - right_columns,
-             right,
-             study.tuner() ? Look::kRunning : Look::kWarning,
-             right_columns);
-  canvas.put(1, 0, counts(study));
-  canvas.put(2, 0, best_text(study, now_s), Look::kGood);
-  std::string order = concat("by ", model.sort_column().name, model.is_reversed() ? " ▼" : " ▲");
-  if (!model.filter_text().empty())
-    order +=
-        concat("   /", model.filter_text(), "  (", model.rows().size(), " of ", study.size(), ')');
-  canvas.put(3, 0, order, Look::kDim);
-}
-
 // ---- The table ----
 
 struct ShownColumn {
@@ -127,7 +55,7 @@ std::vector<TrialColumn> wanted_columns(const WatchModel& model) {
   for (const TrialColumn& column : model.columns()) {
     const bool is_sorted = column.name == model.sort_column().name;
     if (column.kind == TrialColumn::kParameter) {
-      if (column.parameter >= model.first_parameter()) parameters.push_back(column);
+      if (column.place >= model.first_parameter()) parameters.push_back(column);
     } else if (column.kind == TrialColumn::kReason) {
       last.push_back(column);
     } else if ((column.kind != TrialColumn::kBest && column.kind != TrialColumn::kAttempts) ||
@@ -388,7 +316,7 @@ void draw_watch(WatchModel& model,
   const size_t details = !model.has_details() ? 0 : body >= 9 ? body * 3 / 5 : body - 1;
   const size_t page = body - details;
   model.set_page(page);
-  draw_head(model, now_s, canvas);
+  draw_watch_head(model, now_s, canvas);
   draw_table(model, page, now_s, canvas);
   if (details > 0) draw_details(model, log, kHeadRows + 1 + page, details, canvas);
   draw_last_row(model, canvas);

@@ -119,6 +119,12 @@ std::optional<size_t> WatchedStudy::best() const {
   return trials.size() + static_cast<size_t>(theirs - foreign_.data());
 }
 
+std::vector<size_t> WatchedStudy::front() const {
+  std::vector<const tune::TrialHistory*> all;
+  for (size_t i = 0; i < size(); ++i) all.push_back(&history(i));
+  return tune::places_on_front(all, facts());
+}
+
 double WatchedStudy::run_s(size_t index, double now_s) const {
   const tune::TrialHistory& trial = history(index);
   const bool runs = trial.state == tune::TrialState::kRunning && !trial.ran.empty();

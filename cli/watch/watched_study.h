@@ -48,7 +48,11 @@ class WatchedStudy {
   const WatchedTrial& trial(size_t index) const;
   /// Index of the best; nothing if there is none.
   std::optional<size_t> best() const;
-  double result(size_t index) const { return result_of(history(index), facts()); }
+  /// Indices of those on the front, with several objectives.
+  std::vector<size_t> front() const;
+  double result(size_t index, size_t objective = 0) const {
+    return results_of(history(index), facts())[objective];
+  }
   /// All attempts, the running one up to now.
   double run_s(size_t index, double now_s) const;
 

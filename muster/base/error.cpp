@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include <errno.h>
 #include <string.h>
 
 namespace muster {
@@ -32,7 +33,10 @@ std::string errno_text(int errno_value) {
   const char* text = strerrordesc_np(errno_value);
   const char* name = strerrorname_np(errno_value);
   if (text == nullptr) return "error " + std::to_string(errno_value);
-  return std::string(text) + (name != nullptr ? " (" + std::string(name) + ")" : "");
+  const std::string both =
+      std::string(text) + (name != nullptr ? " (" + std::string(name) + ")" : "");
+  if (errno_value != ENAMETOOLONG) return both;
+  return both + ", a name in a path has at most 255 bytes, a path 4095";
 }
 
 }  // namespace muster

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "muster/base/error.h"
+#include "muster/base/path_names.h"
 #include "muster/base/text.h"
 
 namespace muster {
@@ -28,15 +29,21 @@ Error file_error(std::string_view doing, const std::filesystem::path& path, int 
                             .hint = hint});
 }
 
+constexpr size_t kTemporaryLetters = 6;
+
 /// Creates a new file beside `path` of a name that nobody has, with kUnfinished in front and six
 /// letters behind; as mkostemp, but for those that the umask lets in, as any file. -1 and errno if it cannot.
 int create_beside(const std::filesystem::path& path, std::string& name) {
   constexpr std::string_view kLetters =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
   for (int tries = 0; tries < 100; ++tries) {
-    unsigned char numbers[6];
+    unsigned char numbers[kTemporaryLetters];
     if (::getentropy(numbers, sizeof numbers) != 0) return -1;
-    name = (path.parent_path() / concat(kUnfinished, path.filename().string(), '-')).string();
+    const size_t room = kLongestName - kUnfinished.size() - 1 - kTemporaryLetters;
+    const std::string own = path.filename().string();
+    // A name that is too long by itself stays so, and is refused.
+    const std::string stem = own.size() > kLongestName ? own : own.substr(0, room);
+    name = (path.parent_path() / concat(kUnfinished, stem, '-')).string();
     for (const unsigned char number : numbers) name += kLetters[number % kLetters.size()];
     const int fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd >= 0 || errno != EEXIST) return fd;

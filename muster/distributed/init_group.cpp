@@ -11,6 +11,7 @@
 #include "muster/diagnose/record/failure_note.h"
 #include "muster/distributed/group_parts.h"
 #include "muster/distributed/meet/address.h"
+#include "muster/distributed/meet/check_backend.h"
 #include "muster/distributed/meet/choose_backend.h"
 #include "muster/distributed/meet/host.h"
 #include "muster/distributed/meet/store.h"
@@ -34,9 +35,7 @@ ProcessGroup make_named_group(const std::vector<Member>& members,
   const std::vector<RankOffer> ranks = exchange_offers(request, entries);
   for (const BackendEntry* entry : entries) {
     if (const std::string why = why_refused(*entry, ranks); !why.empty()) {
-      throw environment_error({.refused = concat("backend ", entry->name, " cannot be used here"),
-                               .rule = why,
-                               .hint = "see `muster list backends`"});
+      throw unusable(*entry, why);
     }
   }
   GroupParts parts(request, monitor, server_rank);
@@ -142,9 +141,7 @@ ProcessGroup init_process_group(const GroupOptions& options, const std::optional
   if (env) diagnose::note_uncaught_exceptions();
   const int64_t world_size = env ? env->world_size : 1;
   const std::string& backend = options.backend;
-  if (world_size == 1 && (backend == "auto" || backend == "cpu:auto" || backend == "thread")) {
-    return ThreadWorld(1, timeout).group(0);
-  }
+  if (is_thread_alone(backend, world_size)) return ThreadWorld(1, timeout).group(0);
   if (world_size > std::numeric_limits<int>::max())
     throw usage_error(
         {.refused = concat("world size ", world_size), .rule = "c10d counts ranks in 31 bits"});

@@ -81,6 +81,15 @@ TEST_F(FileTest, FullDiskLeavesTheOldFileAndNoTemporary) {
   EXPECT_EQ(files(), 1U);
 }
 
+TEST_F(FileTest, ANameMayBeAsLongAsTheKernelAllows) {
+  const std::string longest(255, 'a');
+  write_file_atomic(folder_ / longest, "x");
+  EXPECT_EQ(read_file(folder_ / longest), "x");
+  EXPECT_EQ(files(), 1U);
+  EXPECT_THAT(muster_error_of([&] { write_file_atomic(folder_ / (longest + 'a'), "x"); }).what(),
+              HasSubstr("a name in a path has at most 255 bytes"));
+}
+
 TEST_F(FileTest, FullDeviceIsNamedWithAHint) {
   const UniqueFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
   const Error error = muster_error_of([&] { write_all(full.get(), "x", "/dev/full"); });

@@ -6,6 +6,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "muster/base/text.h"
+#include "muster/distributed/meet/check_backend.h"
 #include "muster/distributed/meet/host.h"
 
 namespace muster::distributed {
@@ -154,6 +155,26 @@ const BackendEntry* choose(const std::vector<const BackendEntry*>& entries,
     reason += concat("; not ", entry->name, ": ", why);
   }
   return nullptr;
+}
+
+bool is_thread_alone(const std::string& asked, int64_t processes) {
+  return processes == 1 && (asked == "auto" || asked == "cpu:auto" || asked == "thread");
+}
+
+Error unusable(const BackendEntry& entry, const std::string& why) {
+  return environment_error({.refused = concat("backend ", entry.name, " cannot be used here"),
+                            .rule = why,
+                            .hint = "see `muster list backends`"});
+}
+
+void check_backend(const std::string& asked, int64_t processes) {
+  if (asked == "auto" || is_thread_alone(asked, processes)) return;
+  for (const Member& member : named_members(asked)) {
+    if (member.entry == nullptr) continue;
+    if (member.entry->name == "thread") member.entry->make({});  // says why not
+    if (const std::string why = member.entry->available(); !why.empty())
+      throw unusable(*member.entry, why);
+  }
 }
 
 std::string backend_outlook(const std::string& asked, at::DeviceType kind) {

@@ -28,6 +28,9 @@ struct Member {
 /// PyTorch has it; "cpu:auto" for the best one, and none for other kinds. Throws a usage error.
 std::vector<Member> named_members(const std::string& text);
 
+/// That a backend which was asked for cannot be used, and why.
+Error unusable(const BackendEntry& entry, const std::string& why);
+
 bool moves(const BackendEntry& entry, at::DeviceType kind);
 
 /// The CPU, CUDA, and what accelerators of other kinds this process has, as far as it moves them.

@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/number_rule.h"
+#include "muster/base/path_names.h"
 #include "muster/base/text.h"
 
 namespace muster::program {
@@ -67,6 +68,7 @@ void read_value(const std::string& flag, const std::string& text, std::filesyste
                        .value = "\"\"",
                        .hint = "leave the flag away"});
   }
+  require_nameable(text, flag);
   value = text;
 }
 

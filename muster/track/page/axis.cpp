@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
 #include "muster/base/text.h"
 
@@ -35,19 +36,26 @@ constexpr double kSlack = 1e-9;
 double first_index(double lo, const Step& step) { return std::ceil(lo / step.size() - kSlack); }
 double last_index(double hi, const Step& step) { return std::floor(hi / step.size() + kSlack); }
 
+constexpr double kLargest = std::numeric_limits<double>::max();
+
+/// hi - lo, as far as that is a double.
+double width_of(double lo, double hi) { return std::min(hi - lo, kLargest); }
+
+double within_doubles(double number) { return std::clamp(number, -kLargest, kLargest); }
+
 /// The finest 1-2-5 step with at most `most` multiples in [lo, hi].
 Step nice_step(double lo, double hi, int most) {
-  int exponent = static_cast<int>(std::floor(std::log10((hi - lo) / most))) - 1;
-  for (;; ++exponent) {
+  int exponent = static_cast<int>(std::floor(std::log10(width_of(lo, hi) / most))) - 1;
+  for (Step last{1, exponent};; ++exponent) {
     for (const double mantissa : kMantissas) {
       const Step step{mantissa, exponent};
+      if (!std::isfinite(step.size())) return last;
+      last = step;
       if (step.size() > 0 && last_index(hi, step) - first_index(lo, step) + 1 <= most) return step;
     }
   }
 }
 
-// Beyond these a difference of two numbers, or a step between them, is no longer a double.
-constexpr double kLargest = 1e300;
 constexpr double kSameShare = 1e-9;  // of their size: values that differ by less count as equal
 
 constexpr double kSmallest = 1e-290;
@@ -100,14 +108,16 @@ double nice_bound(double value, bool below) {
       if (!below && bound >= value) best = std::min(best, bound);
     }
   }
-  return best;
+  if (below) return best > 0 ? best : value;
+  return std::min(best, kLargest);
 }
 
 }  // namespace
 
 double Axis::place(double value) const {
-  if (log) return (std::log(value) - std::log(lo)) / (std::log(hi) - std::log(lo));
-  return (std::clamp(value, -kLargest, kLargest) - lo) / (hi - lo);
+  if (log) return (std::log(std::max(value, 0.0)) - std::log(lo)) / (std::log(hi) - std::log(lo));
+  // Halves: the width of the range may be no double.
+  return (within_doubles(value) / 2 - lo / 2) / (hi / 2 - lo / 2);
 }
 
 std::vector<double> nice_ticks(double lo, double hi, int most) {
@@ -151,21 +161,19 @@ std::string readable(double value) {
 }
 
 Axis linear_axis(double lo, double hi, int most_ticks) {
-  lo = std::clamp(lo, -kLargest, kLargest);
-  hi = std::clamp(hi, -kLargest, kLargest);
   if (std::max(std::abs(lo), std::abs(hi)) < kSmallest) {
     lo = 0;
     hi = 1;
   } else if (same(lo, hi)) {
     const double room = std::abs(lo) / 2;
-    lo -= room;
-    hi += room;
+    lo = within_doubles(lo - room);
+    hi = within_doubles(hi + room);
   }
   if (lo > 0 && lo < 0.3 * hi) lo = 0;
   if (hi < 0 && hi > 0.3 * lo) hi = 0;
   const Step step = nice_step(lo, hi, most_ticks - 1);
-  Axis axis{.lo = step.at(std::floor(lo / step.size() + kSlack)),
-            .hi = step.at(std::ceil(hi / step.size() - kSlack))};
+  Axis axis{.lo = within_doubles(step.at(std::floor(lo / step.size() + kSlack))),
+            .hi = within_doubles(step.at(std::ceil(hi / step.size() - kSlack)))};
   set_ticks(axis, nice_ticks(axis.lo, axis.hi, most_ticks + 1));
   return axis;
 }

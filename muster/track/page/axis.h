@@ -15,7 +15,7 @@ struct Axis {
   std::vector<double> ticks;        ///< rising, within [lo, hi]
   std::vector<std::string> labels;  ///< one per tick
 
-  /// 0 at lo, 1 at hi; beyond for values outside.
+  /// 0 at lo, 1 at hi; beyond for values outside, infinite ones too.
   double place(double value) const;
 };
 
@@ -30,7 +30,7 @@ std::vector<std::string> tick_labels(std::span<const double> ticks);
 std::string readable(double value);
 
 /// An axis whose ends are ticks. Zero is an end when the values come near it; all values equal get
-/// room around them; beyond 1e300 they are cut off. Finite lo <= hi.
+/// room around them. An end beyond all doubles is the last of them, and no tick. Finite lo <= hi.
 Axis linear_axis(double lo, double hi, int most_ticks);
 
 /// The same for shares, values in 0 … 1: no end is beyond.

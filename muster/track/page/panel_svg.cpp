@@ -56,8 +56,7 @@ Axis y_axis(const Panel& panel) {
   if (range.empty()) return linear_axis(0, 1, kYTicks);
   if (panel.is_share && range.lo >= 0 && range.hi <= 1)
     return share_axis(range.lo, range.hi, kYTicks);
-  const bool wide = range.lo > 1e-290 && range.hi < 1e290 &&
-                    std::log10(range.hi) - std::log10(range.lo) > kLogDecades;
+  const bool wide = range.lo > 1e-290 && std::log10(range.hi) - std::log10(range.lo) > kLogDecades;
   return panel.log_if_wide && wide ? log_axis(range.lo, range.hi, kYTicks)
                                    : linear_axis(range.lo, range.hi, kYTicks);
 }

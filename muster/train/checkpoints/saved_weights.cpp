@@ -13,8 +13,22 @@ namespace muster::train {
 namespace fs = std::filesystem;
 namespace {
 
-void check_is_run(const fs::path& run) {
+/// "the run has step-8, step-4: take --weights step-8", but for `lost`; empty if it has no other.
+std::string other_checkpoints(const fs::path& run, const fs::path& lost) {
+  std::vector<std::string> there;
+  for (const int64_t step : checkpoint_steps(run)) {
+    const fs::path folder = checkpoint_folder(run, step);
+    if (folder != lost && fs::exists(folder / "state.json")) there.push_back(concat("step-", step));
+  }
+  return there.empty() ? ""
+                       : concat("the run has ", join(there, ", "), ": take --weights ", there[0]);
+}
+
+/// A checkpoint that is named by its step needs no file `latest`.
+void check_is_run(const fs::path& run, bool names_step) {
   if (fs::exists(run / "latest")) return;
+  const std::string others = other_checkpoints(run, {});
+  if (names_step && !others.empty()) return;
   if (fs::exists(run / "state.json")) {
     const auto owner = run_of(run);
     const std::string name = (run.has_filename() ? run : run.parent_path()).filename().string();
@@ -26,7 +40,8 @@ void check_is_run(const fs::path& run) {
   throw usage_error({.refused = "no run in " + run.string(),
                      .rule = fs::exists(run) ? "a run's folder has a file `latest`, from its first "
                                                "checkpoint on"
-                                             : "there is no such folder"});
+                                             : "there is no such folder",
+                     .hint = others});
 }
 
 /// The checkpoint that `latest` or `best` names now, and what its state.json says: what changes
@@ -56,6 +71,14 @@ Checkpoint read_scored(const fs::path& folder) {
   return trained.plan.value("ema_decay", 0.0) > 0 ? read_averages(folder) : std::move(trained);
 }
 
+/// Its weights can be read; averages it may have or not.
+bool is_whole(const fs::path& checkpoint) try {
+  read_model(checkpoint);
+  return true;
+} catch (const Error&) {
+  return false;
+}
+
 using Reader = Checkpoint (*)(const fs::path& folder);
 
 Checkpoint read_named(const fs::path& run, const std::string& name, Reader read) {
@@ -67,21 +90,28 @@ Checkpoint read_named(const fs::path& run, const std::string& name, Reader read)
            .rule = concat("the file ", (run / name).string(), " names a folder step-N"),
            .value = fs::exists(run / name) ? concat('"', trim(read_file(run / name)), '"')
                                            : "no such file",
-           .hint = name == "best" ? "no epoch was the best so far: take --weights last" : ""});
+           .hint = name == "best" ? "no epoch was the best so far: take --weights last"
+                                  : other_checkpoints(run, {})});
     }
     try {
       return read(named.folder);
-    } catch (const Error&) {
+    } catch (const Error& error) {
       // Else the run has removed or replaced it meanwhile.
-      if (named_by(run, name) == named) throw;
+      if (named_by(run, name) != named) continue;
+      if (is_whole(named.folder)) throw;
+      ErrorText text = error.text();
+      if (std::string others = other_checkpoints(run, named.folder); !others.empty())
+        text.hint = std::move(others);
+      throw Error(error.kind(), text);
     }
   }
 }
 
 fs::path checkpoint_at(const fs::path& run, const std::string& which) {
-  if (fs::exists(fs::path(which) / "state.json")) return which;
+  std::error_code none;  // it may be longer than any name
+  if (fs::exists(fs::path(which) / "state.json", none)) return which;
   const fs::path own = run / "checkpoints" / which;
-  if (fs::is_directory(own)) return own;
+  if (fs::is_directory(own, none)) return own;
   std::vector<std::string> steps;
   for (const int64_t step : checkpoint_steps(run)) steps.push_back(concat("step-", step));
   throw usage_error({.refused = "--weights " + which,
@@ -93,7 +123,7 @@ fs::path checkpoint_at(const fs::path& run, const std::string& which) {
 
 Checkpoint read_weights(const fs::path& run, const std::string& which) {
   constexpr std::string_view kOfAverages = ":ema";
-  check_is_run(run);
+  check_is_run(run, !which.empty() && which != "best" && which != "last" && which != "ema");
   if (which == "best") return read_named(run, "best", read_scored);
   if (which == "last") return read_named(run, "latest", read_model);
   if (which == "ema") return read_named(run, "latest", read_averages);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "muster/base/error.h"
@@ -88,6 +89,64 @@ void check_same_start(const std::string& key,
        .hint = "name an output folder that all machines see, and one copy of the data for each"});
 }
 
+/// What is held out of the same data, and how it is chosen. Null for a program that holds out nothing.
+Json held_out_of(const FitPlan& plan) {
+  constexpr std::string_view kFile = "file:";
+  if (!plan.record.contains("validation_split")) return nullptr;
+  const auto said = plan.record["validation_split"].get<std::string>();
+  const bool is_file = said.starts_with(kFile);  // its path may differ, what it lists may not
+  return {{"all", concat(plan.train_samples + plan.validation_samples, ' ', plan.test_fingerprint)},
+          {"samples", plan.validation_samples},
+          {"split", is_file ? std::string(kFile) : said},
+          {"list", is_file ? std::hash<std::string>{}(json_text(plan.carried)) : 0}};
+}
+
+/// The flag that explains why the data that two ranks train on differ, with the words of both, where
+/// those that they have are the same as far as can be told.
+std::optional<ErrorText> held_out_otherwise(const Json& first, const Json& theirs, size_t rank) {
+  if (!first.is_object() || !theirs.is_object() || first["all"] != theirs["all"])
+    return std::nullopt;
+  const auto both = [&](const char* key, const char* behind) {
+    const auto word = [&](const Json& own) {
+      return own[key].is_string() ? own[key].get<std::string>() : json_text(own[key]);
+    };
+    return concat(word(first), behind, " on rank 0, ", word(theirs), behind, " on rank ", rank);
+  };
+  ErrorText text{.rule = "all ranks hold out the same samples",
+                 .hint = "give every machine the same flags"};
+  if (first["samples"] != theirs["samples"]) {
+    text.refused = "--validation-samples";
+    text.value = both("samples", "");
+  } else if (first["split"] != theirs["split"]) {
+    text.refused = "--validation-split";
+    text.value = both("split", "");
+  } else if (first["list"] != theirs["list"]) {
+    text.refused = "--validation-split file:FILE";
+    text.value = concat("rank ", rank, " has another list than rank 0");
+    text.hint = "give every machine the same file";
+  } else {
+    return std::nullopt;
+  }
+  return text;
+}
+
+/// The data, and what is held out of them.
+void check_same_split(const FitPlan& plan, const distributed::ProcessGroup& group) {
+  const Json own = {{"key", data_of(plan).key}, {"held_out", held_out_of(plan)}};
+  const std::vector<std::string> all = group.all_gather_text(json_text(own));
+  const auto said_by = [&](size_t rank) {
+    return parse_json(all[rank], "what a rank says of its data");
+  };
+  const Json first = said_by(0);
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    const Json theirs = said_by(rank);
+    if (theirs["key"] == first["key"]) continue;
+    if (auto text = held_out_otherwise(first["held_out"], theirs["held_out"], rank))
+      throw usage_error(std::move(*text));
+    return;  // the data themselves
+  }
+}
+
 /// Options that may differ: how a machine computes; where its data and weights are, of which the data
 /// are compared and the weights are rank 0's; how many samples are held out, if the data say it.
 constexpr std::string_view kMayDiffer[] = {"device",
@@ -164,6 +223,7 @@ void check_alike_on_ranks(const FitPlan& plan,
   if (group.world_size() == 1) return;
   check_same_start(start_of(resume).key, plan, group, resume);
   check_same_options(plan, group);
+  check_same_split(plan, group);
   check_same_start(data_of(plan).key, plan, group, resume);
 }
 

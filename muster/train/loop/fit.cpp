@@ -17,6 +17,7 @@
 #include "muster/train/loop/out_of_memory.h"
 #include "muster/train/loop/resolve.h"
 #include "muster/train/loop/run_start.h"
+#include "muster/train/loop/start_checks.h"
 #include "muster/train/loop/task_parts.h"
 #include "muster/train/loop/training.h"
 #include "muster/train/replicas/first_rank.h"
@@ -136,17 +137,10 @@ void Trainer::make_task(const TaskMaker& make) {
 }
 
 void Trainer::make_parts() {
-  groups_.emplace(*task_, plan_.options, group_);
+  groups_.emplace(*task_, plan_.options);
+  groups_->check_alike(group_);
   if (const std::string line = groups_->line(); !line.empty()) log_.note(line);
-  std::vector<TaskPart> parts = task_->parts();
-  if (parts.empty()) parts.push_back({"", module_});
-  const StrategyEntry& strategy = strategies().at(plan_.strategy_name);
-  if (strategy.takes_whole_task && (parts.size() > 1 || parts[0].module != module_)) {
-    throw usage_error({.refused = concat("--strategy ", strategy.name),
-                       .rule = "what is divided among the ranks is the whole module",
-                       .value = concat("task ", task_->name(), " has parts of its own"),
-                       .hint = "take --strategy ddp or zero2"});
-  }
+  std::vector<TaskPart> parts = parts_to_train(*task_, plan_);
   batches_.cast_floats(input_dtype_of(module()));
   for (TaskPart& part : parts) {
     ParameterRules rules = groups_->rules_of(*part.module, part.name);
@@ -168,21 +162,11 @@ void Trainer::make_parts() {
 }
 
 void Trainer::make_checkpoints() {
-  constexpr std::string_view kFlag = "--activation-checkpointing";
-  const std::string& said = plan_.options.activation_checkpointing;
-  const parallel::BlockRule rule = parallel::parse_block_rule(said, kFlag);
-  if (rule.kind == parallel::BlockRule::Kind::kOff) return;
-  if (strategies().at(plan_.strategy_name).recomputes_units) return;
-  std::vector<tensor::Unit> units = tensor::units_of(*module_);
-  if (units.empty()) {
-    throw usage_error({.refused = concat(kFlag, ' ', said),
-                       .rule = "the model is made of parts, which can be run again",
-                       .value = concat("task ", task_->name(), " has none"),
-                       .hint = "its module derives from tensor::HasUnits and calls its units by "
-                               "tensor::call_unit()"});
-  }
-  checkpoints_.emplace(
-      rule, std::move(units), parallel::RecomputeOptions{.generators = {{generator_}}});
+  std::vector<tensor::Unit> units = units_to_recompute(*task_, plan_);
+  if (units.empty()) return;
+  checkpoints_.emplace(recompute_rule(plan_),
+                       std::move(units),
+                       parallel::RecomputeOptions{.generators = {{generator_}}});
 }
 
 /// What a budget of activations leaves, found before anything is written: it may leave nothing.

@@ -125,14 +125,14 @@ bool matches_name(std::string_view pattern, const std::string& name) {
   return ::fnmatch(std::string(pattern).c_str(), name.c_str(), 0) == 0;
 }
 
-ParameterGroups::ParameterGroups(Task& task,
-                                 const FitOptions& options,
-                                 const distributed::ProcessGroup& group)
-    : module_(task.module()) {
+ParameterGroups::ParameterGroups(Task& task, const FitOptions& options) : module_(task.module()) {
   take_groups(task);
   take_patterns(options);
   find_frozen_norms();
   make_record();
+}
+
+void ParameterGroups::check_alike(const distributed::ProcessGroup& group) const {
   if (group.world_size() == 1) return;
   const std::vector<std::string> all = group.all_gather_text(json_text(record_));
   for (size_t rank = 1; rank < all.size(); ++rank) {

@@ -33,9 +33,12 @@ bool matches_name(std::string_view pattern, const std::string& name);
 /// One rank's. Used by the rank's own thread.
 class ParameterGroups {
  public:
-  /// Freezes what is to be. Throws a usage error, alike on all ranks, for a pattern that no
-  /// parameter is like, a group that makes no sense, and if the ranks' groups differ. Collective.
-  ParameterGroups(Task& task, const FitOptions& options, const distributed::ProcessGroup& group);
+  /// Freezes what is to be. Throws a usage error for a pattern that no parameter is like, and a group
+  /// that makes no sense.
+  ParameterGroups(Task& task, const FitOptions& options);
+
+  /// Throws a usage error, alike on all ranks, if the ranks' groups differ. Collective.
+  void check_alike(const distributed::ProcessGroup& group) const;
 
   /// Of the parameters of `part`, by their names there. Throws a usage error if none of them is
   /// left to train.

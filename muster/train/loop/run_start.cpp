@@ -108,10 +108,6 @@ void check_same_data(const FitPlan& plan, const Checkpoint& resume) {
                      .hint = std::move(hint)});
 }
 
-namespace {
-
-/// A limit that lies behind the run would end it at once, and stand in its records as if it had
-/// ended there.
 void check_limits(const FitOptions& options, const Checkpoint& resume) {
   const formats::TrainPosition& at = resume.position;
   const auto refuse = [&](const char* flag, int64_t limit, std::string done) {
@@ -127,8 +123,6 @@ void check_limits(const FitOptions& options, const Checkpoint& resume) {
   if (max_steps > 0 && at.step > max_steps)
     refuse("--max-steps", max_steps, concat(at.step, " steps"));
 }
-
-}  // namespace
 
 tensor::MathModes math_modes_of(const FitOptions& options) {
   return {.deterministic = options.deterministic,

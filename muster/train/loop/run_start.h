@@ -27,6 +27,10 @@ void begin_on_rank(const FitPlan& plan,
                    const distributed::ProcessGroup& group,
                    const std::optional<Checkpoint>& resume);
 
+/// Throws a usage error if --epochs or --max-steps is behind the checkpoint: the run would end at once,
+/// and stand in its records as if it had ended there.
+void check_limits(const FitOptions& options, const Checkpoint& resume);
+
 /// Throws a usage error if the run cannot go on with this plan although its options are the same:
 /// another number of samples.
 void check_same_data(const FitPlan& plan, const Checkpoint& resume);

@@ -10,6 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+#include "muster/base/path_names.h"
 #include "muster/base/text.h"
 
 namespace muster::train {
@@ -77,7 +78,7 @@ class TraceFile {
 
 }  // namespace
 
-void check_trace(const TraceOptions& options) {
+void check_trace(const TraceOptions& options, bool leaves_nothing) {
   if (options.steps < 1 || options.steps > TraceOptions::kMaxSteps) {
     throw usage_error({.refused = "--trace-steps",
                        .rule = concat("1 to ", TraceOptions::kMaxSteps, " steps"),
@@ -87,7 +88,9 @@ void check_trace(const TraceOptions& options) {
   if (fs::is_directory(options.file))
     throw usage_error({.refused = "--trace " + options.file.string(),
                        .rule = "the trace is a file, and this is a folder"});
-  make_writable_folder(fs::absolute(options.file).parent_path(), "folder of --trace");
+  constexpr std::string_view kFolder = "folder of --trace";
+  const fs::path folder = fs::absolute(options.file).parent_path();
+  leaves_nothing ? require_writable_folder(folder, kFolder) : make_writable_folder(folder, kFolder);
 }
 
 StepTimeline::StepTimeline(TraceOptions options,

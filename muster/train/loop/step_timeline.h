@@ -15,7 +15,7 @@ namespace muster::train {
 
 /// Throws a usage error for a number of steps out of range, or a file that is a folder; an
 /// environment error if its folder cannot be made or written.
-void check_trace(const TraceOptions& options);
+void check_trace(const TraceOptions& options, bool leaves_nothing = false);
 
 /// Used by the training loop of each rank. Without a file it only tells the group's monitor which
 /// step it is. Phases are the host's: on a device, the time in which work is queued. When a device did

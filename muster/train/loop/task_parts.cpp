@@ -126,10 +126,14 @@ std::unique_ptr<Task> make_seeded(const TaskMaker& make, int64_t seed) {
   return task;
 }
 
-void check_task_on_ranks(Task& task, const distributed::ProcessGroup& group) {
+void check_task_alone(Task& task) {
   const std::string owner = concat("task ", task.name());
   check_metrics(owner, task.metrics());
   check_parts(owner, task.parts());
+}
+
+void check_task_on_ranks(Task& task, const distributed::ProcessGroup& group) {
+  check_task_alone(task);
   if (group.world_size() == 1) return;
   const std::vector<std::string> all = group.all_gather_text(described(task));
   for (size_t rank = 1; rank < all.size(); ++rank) {

@@ -23,6 +23,10 @@ std::unique_ptr<data::Loader> make_loader(const FitPlan& plan,
 /// without module.
 std::unique_ptr<Task> make_seeded(const TaskMaker& make, int64_t seed);
 
+/// Throws a usage error for metrics whose names files cannot hold, and for parts without a name or a
+/// module.
+void check_task_alone(Task& task);
+
 /// Throws a usage error, the same on all ranks, unless their tasks have one name, one list of
 /// metrics with names that files can hold, and one list of parts. Collective.
 void check_task_on_ranks(Task& task, const distributed::ProcessGroup& group);

@@ -20,10 +20,12 @@
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/base/version.h"
+#include "muster/distributed/meet/check_backend.h"
 #include "muster/distributed/meet/store.h"
 #include "muster/program/line/said.h"
 #include "muster/program/line/shell_word.h"
 #include "muster/train/loop/alike_on_ranks.h"
+#include "muster/train/loop/start_checks.h"
 #include "muster/train/loop/step_timeline.h"
 #include "muster/train/plan/placement.h"
 #include "muster/train/program/as_rank.h"
@@ -209,7 +211,7 @@ ProgramEnd run_program(Program& program,
   const std::optional<RankEnv> env = rank_env_from();
   const bool first = !env || env->rank == 0;
   std::optional<ScratchFolder> scratch;  // before what holds it
-  auto owned = own_folder(flags, first && !flags.explain);
+  auto owned = own_folder(flags, first);
   const FoundCheckpoint found = find_resumed(flags);
   const std::optional<Checkpoint>& resume = found.checkpoint;
   if (resume) program.take_over(resume->plan);
@@ -226,7 +228,14 @@ ProgramEnd run_program(Program& program,
                  .is_kept = is_kept,
                  .place_flags = place_flags(program.options())};
   if (flags.explain) {
-    if (first) voice.print(plan.explained);
+    if (first) {
+      if (owned) owned->check(resume ? &*resume : nullptr);
+      check_trace(trace, /*leaves_nothing=*/true);
+      if (!is_kept) scratch.emplace();
+      distributed::check_backend(plan.options.backend, env ? env->world_size : 1);
+      check_start(program.task(resume.has_value()), plan, resume);
+      voice.print(plan.explained);
+    }
     tell_other_machines(env);
     return end;
   }

@@ -1,11 +1,13 @@
 #include "muster/train/program/task_program.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <span>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
+#include "muster/base/path_names.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/program/line/shell_word.h"
@@ -168,6 +170,11 @@ int TaskProgram::run(int argc, const char* const* argv, const std::function<Task
     program::note_rank_failure(error.what());
     console.error(error);
     return error.exit_code();
+  } catch (const std::filesystem::filesystem_error& error) {
+    const Error told = file_system_error(error);
+    program::note_rank_failure(told.what());
+    console.error(told);
+    return told.exit_code();
   } catch (const std::exception& error) {
     program::note_rank_failure(error.what());
     console.error(error.what());

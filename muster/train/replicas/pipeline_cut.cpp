@@ -305,27 +305,6 @@ std::vector<bool> chosen_checkpoints(const PipelineCut& cut,
 
 }  // namespace
 
-pipeline::Split split_from(const std::string& text, std::string_view owner) {
-  pipeline::Split first_block;
-  for (const std::string& part : split(text, '/')) {
-    const auto number = to_int(part);
-    if (!number || (first_block.empty() ? *number != 0 : *number <= first_block.back())) {
-      throw usage_error({.refused = concat(owner, ": split"),
-                         .rule = "auto, or by stage the number of the unit that it begins with, "
-                                 "from 0 and rising, as in 0/3/5",
-                         .value = text.empty() ? "\"\"" : text});
-    }
-    first_block.push_back(*number);
-  }
-  return first_block;
-}
-
-std::string text_of_split(const pipeline::Split& first_block) {
-  std::vector<std::string> numbers;
-  for (const int64_t number : first_block) numbers.push_back(std::to_string(number));
-  return join(numbers, "/");
-}
-
 int64_t stage_of(size_t block, const pipeline::Split& first_block) {
   const auto next = std::ranges::upper_bound(first_block, static_cast<int64_t>(block));
   return next - first_block.begin() - 1;
@@ -343,8 +322,10 @@ Json record_of(const PipelineCut& cut, const PipelineStrategyOptions& options, i
           {kSplitKey, text_of_split(cut.first_block)}};
 }
 
-std::vector<Block> blocks_of(const StrategyRequest& request, std::string_view owner) {
-  std::vector<Block> blocks = parallel::blocks_of_chain(*request.module, {request.generator});
+std::vector<Block> blocks_of(torch::nn::Module& module,
+                             const std::vector<at::Generator>& generators,
+                             std::string_view owner) {
+  std::vector<Block> blocks = parallel::blocks_of_chain(module, generators);
   if (blocks.empty()) {
     throw usage_error(
         {.refused = std::string(owner),
@@ -353,8 +334,19 @@ std::vector<Block> blocks_of(const StrategyRequest& request, std::string_view ow
          .hint = "a module says so by tensor::HasUnits::chain(), as all of the zoo; or take "
                  "--strategy fsdp"});
   }
-  require_parameters_in_units(*request.module, blocks, owner);
+  require_parameters_in_units(module, blocks, owner);
   return blocks;
+}
+
+void check_cut(std::vector<Block> blocks,
+               const PipelineStrategyOptions& options,
+               int64_t ranks,
+               std::string_view owner) {
+  const auto& schedule = pipeline::schedules().at(parse_spec(options.schedule).name);
+  if (options.split == kMeasuredSplit) return require_units(blocks, schedule, ranks, owner);
+  PipelineCut cut{.blocks = std::move(blocks)};
+  cut.first_block = split_from(options.split, owner);
+  require_stages(cut, owner);
 }
 
 PipelineCut cut_module(std::vector<Block> blocks,

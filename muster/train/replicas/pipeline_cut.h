@@ -37,9 +37,18 @@ struct PipelineCut {
 pipeline::Split split_from(const std::string& text, std::string_view owner);
 std::string text_of_split(const pipeline::Split& first_block);
 
-/// The units of the request's module, as tensor::HasUnits::chain() says. Throws a usage error that
-/// names `owner` for a module that is no chain, or has parameters outside of it.
-std::vector<parallel::Block> blocks_of(const StrategyRequest& request, std::string_view owner);
+/// The units of a module, as tensor::HasUnits::chain() says. Throws a usage error that names `owner` for
+/// a module that is no chain, or has parameters outside of it.
+std::vector<parallel::Block> blocks_of(torch::nn::Module& module,
+                                       const std::vector<at::Generator>& generators,
+                                       std::string_view owner);
+
+/// Throws what cut_module() would for these units, whatever they cost: there are too few for the
+/// schedule, or for the split that the options say.
+void check_cut(std::vector<parallel::Block> blocks,
+               const PipelineStrategyOptions& options,
+               int64_t ranks,
+               std::string_view owner);
 
 /// Cuts them for pipelines of so many ranks: as the options say, as the request's record has it
 /// (Strategy::record), or where a step is shortest by times that rank 0 measures; and chooses what

@@ -14,6 +14,7 @@
 #include <ATen/ops/scalar_tensor.h>
 
 #include "muster/base/file.h"
+#include "muster/base/path_names.h"
 #include "muster/base/text.h"
 #include "muster/distributed/device_mesh.h"
 #include "muster/parallel/pipeline_ranks/distributed_pipeline.h"
@@ -48,12 +49,18 @@ size_t number_from(const Tensors& targets) { return static_cast<size_t>(targets.
 /// The weights that rank 0 has become those of all, as under any strategy.
 std::vector<parallel::Block> alike_blocks_of(const StrategyRequest& request,
                                              std::string_view owner) {
-  std::vector<parallel::Block> blocks = blocks_of(request, owner);
+  std::vector<parallel::Block> blocks = blocks_of(*request.module, {request.generator}, owner);
   if (request.group.world_size() == 1) return blocks;
   for (const auto& tensors : {request.module->parameters(), request.module->buffers()}) {
     for (const at::Tensor& tensor : tensors) request.group.broadcast(tensor.detach());
   }
   return blocks;
+}
+
+constexpr std::string_view kGanttFolder = "folder of gantt";
+
+std::filesystem::path gantt_folder(const PipelineStrategyOptions& options) {
+  return std::filesystem::absolute(options.gantt).parent_path();
 }
 
 /// A replica on each row of ranks, a stage or several on each rank of it.
@@ -88,10 +95,7 @@ class PipelineStrategy final : public Strategy {
                                                        .gathers_timeline = !options_.gantt.empty(),
                                                        .device = device_});
     if (!options_.gantt.empty()) {
-      on_first_rank(group(), [&] {
-        make_writable_folder(std::filesystem::absolute(options_.gantt).parent_path(),
-                             "folder of gantt");
-      });
+      on_first_rank(group(), [&] { make_writable_folder(gantt_folder(options_), kGanttFolder); });
     }
     find_own();
     optimizer_ = make_optimizer(request.plan, request.rules, own_parameters());
@@ -340,41 +344,13 @@ std::string PipelineStrategy::line() const {
 
 }  // namespace
 
-PipelineStrategyOptions pipeline_options(const ParamValues& params, std::string_view owner) {
-  auto options = resolve_params<PipelineStrategyOptions>(kPipelineParams, params, owner);
-  pipeline::schedules().at(parse_spec(options.schedule).name);
-  constexpr int64_t kMost = 1 << 16;
-  if (options.micro_batches < 1 || options.micro_batches > kMost) {
-    throw usage_error({.refused = concat(owner, ": micro_batches"),
-                       .rule = concat("from 1 to ", kMost),
-                       .value = std::to_string(options.micro_batches)});
-  }
-  if (options.split != kMeasuredSplit) split_from(options.split, owner);
-  if (std::filesystem::is_directory(options.gantt)) {
-    throw usage_error({.refused = concat(owner, ": gantt"),
-                       .rule = "the drawing is a file, and this is a folder",
-                       .value = options.gantt});
-  }
-  return options;
-}
-
-int64_t ranks_of_pipeline(int64_t world_size,
-                          const PipelineStrategyOptions& options,
-                          std::string_view owner) {
-  const int64_t ranks = options.ranks == 0 ? world_size : options.ranks;
-  if (ranks < 1 || ranks > world_size || world_size % ranks != 0) {
-    throw usage_error(
-        {.refused = concat(owner, ": ranks"),
-         .rule = concat("0, for one pipeline over all, or a divisor of the number of ranks, ",
-                        world_size),
-         .value = std::to_string(options.ranks)});
-  }
-  const auto& schedule = pipeline::schedules().at(parse_spec(options.schedule).name);
-  const int64_t stages = options.split == kMeasuredSplit
-                             ? ranks * schedule.stages_per_rank
-                             : std::ssize(split_from(options.split, owner));
-  pipeline::make_schedule(options.schedule, {stages, ranks, options.micro_batches});
-  return ranks;
+void check_pipeline(torch::nn::Module& module,
+                    int64_t ranks,
+                    const ParamValues& params,
+                    std::string_view owner) {
+  const PipelineStrategyOptions options = pipeline_options(params, owner);
+  check_cut(blocks_of(module, {}, owner), options, ranks, owner);
+  if (!options.gantt.empty()) require_writable_folder(gantt_folder(options), kGanttFolder);
 }
 
 std::unique_ptr<Strategy> make_pipeline(StrategyRequest request,

@@ -32,6 +32,13 @@ int64_t ranks_of_pipeline(int64_t world_size,
                           const PipelineStrategyOptions& options,
                           std::string_view owner);
 
+/// Throws what make_pipeline() would of a module, as far as one rank can tell: of what its units cost it
+/// knows nothing. `ranks`: of one pipeline.
+void check_pipeline(torch::nn::Module& module,
+                    int64_t ranks,
+                    const ParamValues& params,
+                    std::string_view owner);
+
 /// The module's chain in stages over the ranks. Collective.
 std::unique_ptr<Strategy> make_pipeline(StrategyRequest request,
                                         const ParamValues& params,

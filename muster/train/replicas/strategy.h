@@ -180,6 +180,10 @@ struct StrategyEntry {
   /// Gets the module's units on the CPU, and brings them by itself to where it needs them, so that
   /// no device ever has to hold all of them.
   bool places_units = false;
+  /// What make() would refuse of a module, as far as one rank can tell; null: nothing. Throws as make().
+  void (*check_module)(torch::nn::Module& module,
+                       const FitPlan& plan,
+                       const ParamValues& params) = nullptr;
 };
 
 /// Bytes of `bucket_mb` MiB. Throws a usage error that names `owner` for none, and for more than a

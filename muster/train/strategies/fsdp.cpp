@@ -26,17 +26,19 @@ void check_fsdp(const FitOptions& options, const FitNumbers& numbers, const Para
   }
 }
 
+std::vector<tensor::Unit> fsdp_units(torch::nn::Module& module) {
+  std::vector<tensor::Unit> units = tensor::units_of(module);
+  if (!units.empty()) return units;
+  throw usage_error({.refused = std::string(kFsdp),
+                     .rule = "the model is made of parts, whose weights come and go",
+                     .value = "one that has none",
+                     .hint = "a module derives from tensor::HasUnits, as all of the zoo, and calls "
+                             "its units by tensor::call_unit(); or take --strategy zero2"});
+}
+
 std::unique_ptr<Strategy> make_fsdp(StrategyRequest request, const ParamValues& params) {
   parallel::ZeroOptions options{
-      .stage = 3, .units = tensor::units_of(*request.module), .device = request.device};
-  if (options.units.empty()) {
-    throw usage_error(
-        {.refused = std::string(kFsdp),
-         .rule = "the model is made of parts, whose weights come and go",
-         .value = "one that has none",
-         .hint = "a module derives from tensor::HasUnits, as all of the zoo, and calls its "
-                 "units by tensor::call_unit(); or take --strategy zero2"});
-  }
+      .stage = 3, .units = fsdp_units(*request.module), .device = request.device};
   return detail::make_sharded(std::move(options),
                               resolve_params<FsdpOptions>(kFsdpParams, params, kFsdp).dtype,
                               std::move(request));
@@ -55,6 +57,7 @@ extern constinit const StrategyEntry fsdp_entry{
     /*recomputes_units=*/false,
     /*takes_comm_hook=*/false,
     /*ranks_per_replica=*/nullptr,
-    /*places_units=*/true};
+    /*places_units=*/true,
+    [](torch::nn::Module& module, const FitPlan&, const ParamValues&) { fsdp_units(module); }};
 
 }  // namespace muster::train

@@ -1,5 +1,6 @@
 // Source: Huang et al. 2019, "GPipe"; Narayanan et al. 2021, "Megatron-LM".
 #include "muster/base/text.h"
+#include "muster/train/plan/fit_plan.h"
 #include "muster/train/replicas/pipeline_strategy.h"
 
 namespace muster::train {
@@ -49,6 +50,9 @@ extern constinit const StrategyEntry pipeline_entry{
       return detail::ranks_of_pipeline(
           world_size, detail::pipeline_options(params, kPipeline), kPipeline);
     },
-    /*places_units=*/true};
+    /*places_units=*/true,
+    [](torch::nn::Module& module, const FitPlan& plan, const ParamValues& params) {
+      detail::check_pipeline(module, plan.ranks_per_replica, params, kPipeline);
+    }};
 
 }  // namespace muster::train

@@ -205,9 +205,8 @@ std::string StudyCore::Impl::missing_results(const Trial& trial) const {
 }
 
 void StudyCore::Impl::note_front(const Trial& trial) {
-  const auto is_finite = [](double result) { return std::isfinite(result); };
   if (trial.state != TrialState::kComplete || !trial.goals.is_feasible() ||
-      !std::ranges::all_of(trial.goals.results, is_finite))
+      !trial.goals.has_all_results())
     return;
   const auto losses_of = [&](const Trial& one) {
     Losses losses = scores_of(one.goals.results, spec.goals.objectives);
@@ -230,7 +229,7 @@ void StudyCore::Impl::note_best(const Trial& trial) {
   if (spec.goals.several()) return note_front(trial);
   if (!trial.goals.is_feasible()) return;
   const double result = result_of(trial);
-  if (trial.state == TrialState::kFailed || !std::isfinite(result)) return;
+  if (trial.state == TrialState::kFailed || std::isnan(result)) return;
   const double so_far = best < 0 ? kNan : result_of(trials[static_cast<size_t>(best)]);
   // Of equal ones the first, whatever the order in which they ended: as `muster study best`.
   if (best < 0 || is_better(result, so_far) || (result == so_far && trial.number < best))
@@ -244,7 +243,7 @@ const Trial* StudyCore::best() const {
   const Trial* best = nullptr;
   for (const Trial& trial : impl_->trials) {
     const double result = impl_->result_of(trial);
-    if (trial.state == TrialState::kFailed || !std::isfinite(result) || !trial.goals.is_feasible())
+    if (trial.state == TrialState::kFailed || std::isnan(result) || !trial.goals.is_feasible())
       continue;
     if (best == nullptr || impl_->is_better(result, impl_->result_of(*best))) best = &trial;
   }

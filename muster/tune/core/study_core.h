@@ -197,11 +197,11 @@ class StudyCore {
   std::span<const Trial> trials() const;
   /// The same, out of a core that is not needed any more.
   std::vector<Trial> take_trials() &&;
-  /// The best finished trial, or the best so far; null if no trial has a finite metric and satisfies
-  /// the constraints, and in a study of several objectives.
+  /// The best finished trial, or the best so far; null if no trial has a metric (NaN is
+  /// none, an infinite one counts as Optuna counts it) and satisfies the constraints, and in a study of several objectives.
   const Trial* best() const;
   /// With several objectives: numbers of the trials that are complete and on the front (Note [Several
-  /// objectives]), rising. Only finite results count.
+  /// objectives]), rising. NaN is no result.
   std::span<const int64_t> front() const;
   /// The metric that counts for the trial: of the last report or the best one (StudySpec::scope).
   double result(const Trial& trial) const;

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/path_names.h"
 #include "muster/base/text.h"
+#include "muster/tune/core/study_paths.h"
 
 namespace muster::tune {
 namespace {
@@ -88,12 +90,28 @@ void check_goals(const StudySpec& spec, const Requirement& require) {
 
 }  // namespace
 
+namespace {
+
+/// Names of files that the study needs.
+void check_paths(const StudySpec& spec) {
+  located(spec, "storage", [&] {
+    if (!spec.storage.empty())
+      require_nameable(file_of_study(spec.storage, spec.name, "lock"),
+                       "storage, with what is added for files beside it");
+  });
+  located(spec, "trial_folder", [&] { require_nameable(spec.trial_folder, "trial_folder"); });
+  located(spec, "working_folder", [&] { require_nameable(spec.working_folder, "working_folder"); });
+}
+
+}  // namespace
+
 void check_study(const StudySpec& spec) {
   const Requirement require{spec};
   require(!spec.name.empty(), "study without a name", "name = \"…\" names it", "");
   require(
       !spec.metric.empty(), "study without a metric", "metric = \"…\" is what trials report", "");
   check_goals(spec, require);
+  check_paths(spec);
   require(spec.num_samples > 0 || spec.num_samples == -1,
           "num_samples",
           "it is at least 1, or -1 for no end",

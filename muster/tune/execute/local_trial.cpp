@@ -304,6 +304,7 @@ void LocalTrial::on_output_line(bool is_stderr, std::string_view line) {
       on_report_line(*report, "on stdout", /*cut=*/line.size() + kLetter > kMaxLineBytes);
   }
   if (!is_stderr) return;
+  end_.words.add(line);
   if (end_.last_lines.size() == kLastLines) end_.last_lines.pop_front();
   end_.last_lines.emplace_back(line.substr(0, kLastLineBytes));
 }

@@ -27,20 +27,6 @@ constexpr std::array<std::string_view, 9> kMemoryWords{"out of memory",
                                                        "cudaerrormemoryallocation",
                                                        "resource_exhausted"};
 
-std::string_view last_words(const TrialEnd& end) {
-  for (auto line = end.last_lines.rbegin(); line != end.last_lines.rend(); ++line) {
-    const std::string_view text = trim(*line);
-    if (!text.empty()) return text;
-  }
-  return {};
-}
-
-std::string with_words(std::string text, const TrialEnd& end) {
-  const std::string_view words = last_words(end);
-  if (!words.empty()) text += concat(": ", words);
-  return text;
-}
-
 }  // namespace
 
 bool looks_killed(int wait_status) {
@@ -74,7 +60,8 @@ Judgement judge(const TrialEnd& end) {
   const auto memory = std::ranges::find_if(end.last_lines, speaks_of_memory);
   if (memory != end.last_lines.end())
     return {Failure::kOutOfMemory, concat(status, ": ", trim(*memory))};
-  return {Failure::kCrash, with_words(status, end)};
+  const std::string_view words = end.words.text();
+  return {Failure::kCrash, words.empty() ? status : concat(status, ": ", words)};
 }
 
 OomCounter::OomCounter(std::filesystem::path root) : root_(std::move(root)), taken_(read()) {}

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "muster/tune/execute/last_words.h"
 #include "muster/tune/trial/protocol.h"
 #include "muster/tune/trial/trial.h"
 
@@ -25,6 +26,7 @@ struct TrialEnd {
   std::string bad_line;                ///< why its newest line with a report was none
   std::optional<FailureLine> said;     ///< by a `[tune-failure]:` line
   std::deque<std::string> last_lines;  ///< of its stderr, oldest first
+  LastWords words;                     ///< of its stderr
 };
 
 struct Judgement {

@@ -65,7 +65,7 @@ std::string front_html(const PlotStudy& study) {
 std::string best_html(const PlotStudy& study) {
   if (study.facts.goals.several()) return front_html(study);
   if (!study.best)
-    return concat("<p>No trial has a finite ", escape_xml(study.facts.metric), " yet.</p>\n");
+    return concat("<p>No trial has a ", escape_xml(study.facts.metric), " yet.</p>\n");
   std::string out = concat("<h2>Trial ",
                            trial_label(study.trials[*study.best]),
                            ", the best</h2>\n<dl class=\"best\">\n");

@@ -13,11 +13,9 @@ namespace {
 
 constexpr size_t kBestShare = 4;  // one of so many that are shown is of the best
 
-double finite_result(const TrialHistory& trial, const StudyFacts& facts) {
-  const double result = result_of(trial, facts);
-  if (trial.state == TrialState::kFailed || !std::isfinite(result))
-    return std::numeric_limits<double>::quiet_NaN();
-  return result;
+double plotted_result(const TrialHistory& trial, const StudyFacts& facts) {
+  return trial.state == TrialState::kFailed ? std::numeric_limits<double>::quiet_NaN()
+                                            : result_of(trial, facts);
 }
 
 /// Trials with a result, best first; equal ones as they began.
@@ -122,7 +120,7 @@ PlotStudy plot_study(PlotInput input) {
   });
   look_at(study, input.objective);
   for (const TrialHistory& trial : study.trials)
-    study.results.push_back(finite_result(trial, study.facts));
+    study.results.push_back(plotted_result(trial, study.facts));
   if (const TrialHistory* best = best_of(study.trials, study.facts))
     study.best = static_cast<size_t>(best - study.trials.data());
   find_front(study);
@@ -146,6 +144,15 @@ std::string thinned_note(const PlotStudy& study, size_t drawn) {
                 " trials are drawn: the best ",
                 with_commas(std::max<size_t>(1, drawn / kBestShare)),
                 ", the others evenly");
+}
+
+std::string infinite_note(const PlotStudy& study) {
+  const auto is_infinite = [](double result) { return std::isinf(result); };
+  return std::ranges::any_of(study.results, is_infinite) ? kAtTheEdge : "";
+}
+
+std::string both_notes(const std::string& a, const std::string& b) {
+  return a.empty() || b.empty() ? a + b : concat(a, "; ", b);
 }
 
 std::vector<size_t> varying_parameters(const PlotStudy& study) {

@@ -19,7 +19,7 @@ struct PlotStudy {
   StudyFacts facts;
   std::string scheduler;  ///< "asha:max_t=81"; may be empty
   std::vector<TrialHistory> trials;
-  std::vector<double> results;  ///< by trial; NaN for one that has failed or has no finite result
+  std::vector<double> results;  ///< by trial; NaN for one that has failed or has no result
   std::vector<double> merits;  ///< by trial: 1 the best … 0 the worst, by rank; NaN without result
   /// As best_of; with several objectives the one on the front that is best in facts.metric.
   std::optional<size_t> best;
@@ -51,6 +51,14 @@ std::vector<size_t> shown_trials(const PlotStudy& study, size_t most);
 
 /// "500 of 10,000 trials are drawn: the best 125 and every 27th other"; "" if all are.
 std::string thinned_note(const PlotStudy& study, size_t drawn);
+
+inline constexpr const char* kAtTheEdge = "infinite values are at the edge";
+
+/// kAtTheEdge if a trial's result is infinite, else "".
+std::string infinite_note(const PlotStudy& study);
+
+/// "A; B", or the one that is there.
+std::string both_notes(const std::string& a, const std::string& b);
 
 inline constexpr size_t kFewBestTrials = 5;  ///< importance of fewer says little, as Optuna has it
 

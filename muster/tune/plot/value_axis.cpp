@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "muster/base/error.h"
@@ -17,8 +18,9 @@ constexpr double kExpressionSpan = 30;  // an expression's values with larger st
 constexpr double kForeignSpan = 100;    // Optuna's, of which no distribution is known here
 constexpr double kMetricSpan = 100;
 constexpr size_t kDeclaredCategories = 40;  // so many are shown although no trial had them
-constexpr double kHugest = 1e290;
-constexpr size_t kFewNumbers = 8;  // so many whole ones are the ticks themselves
+constexpr double kHugest = std::numeric_limits<double>::max();
+constexpr double kLongestWhole = 1e9;  // that can be read off digit by digit
+constexpr size_t kFewNumbers = 8;      // so many whole ones are the ticks themselves
 
 std::optional<Domain> domain_of(const std::string& text) {
   try {
@@ -40,7 +42,7 @@ const CategoricalDistribution* categories_of(const std::optional<Domain>& domain
 
 /// The axis is to be logarithmic, for positive numbers.
 bool wants_log(const std::optional<Domain>& domain, double lo, double hi) {
-  if (lo <= 1e-290 || hi >= kHugest) return false;
+  if (lo <= 1e-290) return false;
   if (!domain) return hi / lo >= kForeignSpan;
   switch (domain->kind()) {
     case Domain::Kind::kExpression:
@@ -115,8 +117,7 @@ ValueAxis::ValueAxis(std::string name, const std::string& domain, std::span<cons
 
 ValueAxis::ValueAxis(std::string name, std::span<const double> values) : name_(std::move(name)) {
   const auto ends = std::ranges::minmax_element(values);
-  const bool wide = !values.empty() && *ends.min > 1e-290 &&
-                    *ends.max<kHugest&& * ends.max / *ends.min> kMetricSpan;
+  const bool wide = !values.empty() && *ends.min > 1e-290 && *ends.max / kMetricSpan > *ends.min;
   set_numbers(values, wide);
 }
 
@@ -129,24 +130,25 @@ void ValueAxis::set_numbers(std::span<const double> numbers, bool log) {
   }
   distinct_ = distinct.size();
   const auto ends = std::ranges::minmax_element(numbers);
-  double lo = std::clamp(*ends.min, -kHugest, kHugest),
-         hi = std::clamp(*ends.max, -kHugest, kHugest);
+  const double lo = *ends.min, hi = *ends.max;
   if (log) {
-    const double room = lo < hi ? std::pow(hi / lo, kRoom) : 2;
-    scale_ = {.lo = lo / room, .hi = hi * room, .log = true};
+    const double room = lo < hi ? std::pow(std::min(hi / lo, kHugest), kRoom) : 2;
+    scale_ = {.lo = lo / room, .hi = std::min(hi * room, kHugest), .log = true};
     keep_few(distinct);
     return;
   }
   const double size = std::max(std::abs(lo), std::abs(hi));
   const bool same = hi - lo <= 1e-9 * size;
-  const double room = !same ? kRoom * (hi - lo) : size > 1e-290 ? size / 2 : 1;
-  scale_ = {.lo = lo - room, .hi = hi + room};
+  const double width = std::min(hi - lo, kHugest);
+  const double room = !same ? kRoom * width : size > 1e-290 ? size / 2 : 1;
+  scale_ = {.lo = std::max(lo - room, -kHugest), .hi = std::min(hi + room, kHugest)};
   keep_few(distinct);
 }
 
 void ValueAxis::keep_few(const std::set<double>& distinct) {
   if (!whole_ || distinct.size() < 2 || distinct.size() > kFewNumbers) return;
   const std::vector<double> numbers(distinct.begin(), distinct.end());
+  if (numbers.front() < -kLongestWhole || numbers.back() > kLongestWhole) return;
   for (size_t i = 1; i < numbers.size(); ++i) {
     const double gap = at(numbers[i]) - at(numbers[i - 1]);
     if (gap * 2 * static_cast<double>(numbers.size()) < 1) return;

@@ -1,6 +1,7 @@
 // How many of the trials are as good as a value or better: two searches compared at a glance.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "muster/base/text.h"
 #include "muster/tune/plot/chart.h"
@@ -23,14 +24,18 @@ std::vector<double> completed_results(const PlotStudy& study) {
 std::vector<track::Picture> draw_edf(const PlotStudy& study, const PlotOptions&) {
   std::vector<double> results = completed_results(study);
   const std::string title = "Distribution of results";
-  if (results.empty())
+  std::vector<double> finite;
+  std::ranges::copy_if(
+      results, std::back_inserter(finite), [](double result) { return std::isfinite(result); });
+  if (finite.empty())
     return {empty_chart(title, concat("No trial has a finite ", study.facts.metric, " yet."))};
   std::ranges::sort(results);
-  const ValueAxis x(metric_title(study), results);
+  const ValueAxis x(metric_title(study), finite);
   Chart chart(kHalfWidth, kChartHeight, title);
   ChartAxis y{.title = "share of completed trials with at most this value"};
   for (int i = 0; i <= 4; ++i) y.ticks.push_back({i / 4.0, concat(25 * i, " %")});
   chart.set_axes(chart_axis(x, 6), y);
+  chart.note(infinite_note(study));
   std::vector<track::Point> points = {{chart.left(), chart.bottom()}};
   for (size_t i = 0; i < results.size(); ++i) {
     if (i + 1 < results.size() && results[i + 1] == results[i]) continue;

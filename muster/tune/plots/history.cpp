@@ -50,7 +50,7 @@ std::vector<track::Picture> draw_history(const PlotStudy& study, const PlotOptio
   const std::string title = concat("History of ", metric_title(study));
   std::vector<double> finite;
   for (const double result : study.results) {
-    if (!std::isnan(result)) finite.push_back(result);
+    if (std::isfinite(result)) finite.push_back(result);
   }
   if (finite.empty()) {
     return {empty_chart(
@@ -59,7 +59,7 @@ std::vector<track::Picture> draw_history(const PlotStudy& study, const PlotOptio
   const ValueAxis y(study.facts.metric, finite);
   Chart chart(kWideWidth, kChartHeight, title);
   chart.set_axes(order_axis(study), chart_axis(y, 6));
-  chart.note(thinned_note(study, study.shown.size()));
+  chart.note(both_notes(thinned_note(study, study.shown.size()), infinite_note(study)));
   auto legend = state_legend(study, track::series_ink(0));
   legend.push_back({track::Shape::kDiamond, track::series_ink(1), "best so far"});
   chart.legend(legend);

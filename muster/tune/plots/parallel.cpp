@@ -32,7 +32,7 @@ class Parallel {
   track::Picture draw() && {
     result_legend(chart_, study_);
     std::vector<size_t> trials = shown_trials(study_, kMostLines);
-    chart_.note(thinned_note(study_, trials.size()));
+    chart_.note(both_notes(thinned_note(study_, trials.size()), infinite_note(study_)));
     std::erase_if(trials, [&](size_t i) { return std::isnan(study_.results[i]); });
     // The best lie above.
     std::ranges::stable_sort(trials, {}, [&](size_t i) { return study_.merits[i]; });
@@ -106,7 +106,7 @@ class Parallel {
 std::vector<track::Picture> draw_parallel(const PlotStudy& study, const PlotOptions& options) {
   std::vector<double> finite;
   for (const double result : study.results) {
-    if (!std::isnan(result)) finite.push_back(result);
+    if (std::isfinite(result)) finite.push_back(result);
   }
   std::vector<size_t> parameters =
       options.parameters.empty() ? varying_parameters(study) : options.parameters;

@@ -14,8 +14,14 @@ constexpr size_t kMostPairs = 6;
 /// A number of both objectives, and over.
 bool has_pair(const TrialHistory& trial, size_t x, size_t y) {
   const std::vector<double>& results = trial.goals.results;
-  return is_over(trial.state) && trial.state != TrialState::kFailed && std::isfinite(results[x]) &&
-         std::isfinite(results[y]);
+  return is_over(trial.state) && trial.state != TrialState::kFailed && !std::isnan(results[x]) &&
+         !std::isnan(results[y]);
+}
+
+/// Two numbers that have a place on axes.
+bool has_finite_pair(const TrialHistory& trial, size_t x, size_t y) {
+  return has_pair(trial, x, y) && std::isfinite(trial.goals.results[x]) &&
+         std::isfinite(trial.goals.results[y]);
 }
 
 std::string objective_title(const Objective& objective) {
@@ -26,7 +32,8 @@ std::string objective_title(const Objective& objective) {
 ValueAxis axis_of(const PlotStudy& study, size_t of, size_t x, size_t y) {
   std::vector<double> numbers;
   for (const TrialHistory& trial : study.trials) {
-    if (has_pair(trial, x, y)) numbers.push_back(trial.goals.results[of]);
+    if (has_pair(trial, x, y) && std::isfinite(trial.goals.results[of]))
+      numbers.push_back(trial.goals.results[of]);
   }
   return {objective_title(study.facts.goals.objectives[of]), numbers};
 }
@@ -58,7 +65,11 @@ std::vector<track::Point> front_steps(const PlotStudy& study,
 void draw_pair(const PlotStudy& study, Chart& chart, size_t x, size_t y) {
   const ValueAxis across = axis_of(study, x, x, y), up = axis_of(study, y, x, y);
   chart.set_axes(chart_axis(across, 6), chart_axis(up, 6));
-  chart.note(thinned_note(study, study.shown.size()));
+  const auto is_beyond_axes = [&](const TrialHistory& trial) {
+    return has_pair(trial, x, y) && !has_finite_pair(trial, x, y);
+  };
+  chart.note(both_notes(thinned_note(study, study.shown.size()),
+                        std::ranges::any_of(study.trials, is_beyond_axes) ? kAtTheEdge : ""));
   std::vector<LegendEntry> legend = {
       {track::Shape::kDot, track::series_ink(0), "behind the front"},
       {track::Shape::kDiamond, track::series_ink(1), "on the front"}};
@@ -96,7 +107,7 @@ std::vector<track::Picture> draw_pareto(const PlotStudy& study, const PlotOption
   for (size_t x = 0; x < objectives; ++x) {
     for (size_t y = x + 1; y < objectives && out.size() < kMostPairs; ++y) {
       const bool any = std::ranges::any_of(
-          study.trials, [&](const TrialHistory& trial) { return has_pair(trial, x, y); });
+          study.trials, [&](const TrialHistory& trial) { return has_finite_pair(trial, x, y); });
       if (!any) {
         out.push_back(empty_chart(title, "No trial has ended with a finite number of each yet."));
         continue;

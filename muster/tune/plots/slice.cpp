@@ -22,10 +22,6 @@ std::string presence_note(const PlotStudy& study, size_t parameter) {
   return has == count ? "" : concat(has, " of ", count, " trials have it");
 }
 
-std::string both_notes(const std::string& a, const std::string& b) {
-  return a.empty() || b.empty() ? a + b : concat(a, "; ", b);
-}
-
 track::Picture one_slice(const PlotStudy& study,
                          size_t parameter,
                          const ValueAxis& y,
@@ -34,7 +30,8 @@ track::Picture one_slice(const PlotStudy& study,
   Chart chart(kHalfWidth, kChartHeight, x.name());
   chart.set_axes(chart_axis(x, 6), {metric_title(study), y.ticks(5)});
   const std::vector<size_t> trials = shown_trials(study, most);
-  chart.note(both_notes(presence_note(study, parameter), thinned_note(study, trials.size())));
+  chart.note(both_notes(both_notes(presence_note(study, parameter), infinite_note(study)),
+                        thinned_note(study, trials.size())));
   chart.scale_legend("first trial", "last");
   const double last = std::max(1.0, static_cast<double>(study.trials.size()) - 1);
   for (const size_t i : trials) {
@@ -53,7 +50,7 @@ track::Picture one_slice(const PlotStudy& study,
 std::vector<track::Picture> draw_slices(const PlotStudy& study, const PlotOptions& options) {
   std::vector<double> finite;
   for (const double result : study.results) {
-    if (!std::isnan(result)) finite.push_back(result);
+    if (std::isfinite(result)) finite.push_back(result);
   }
   std::vector<size_t> parameters =
       options.parameters.empty() ? varying_parameters(study) : options.parameters;

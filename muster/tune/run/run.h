@@ -169,7 +169,8 @@ struct RunConfig {
 struct RunResult {
   Space space;
   std::vector<Trial> trials;  ///< by number
-  /// Number of the best trial; none if no trial has a finite metric and satisfies the constraints.
+  /// Number of the best trial; none if no trial has a metric that is no NaN and satisfies the
+  /// constraints.
   std::optional<int64_t> best;
   bool interrupted = false;  ///< by stop_token or time budget
   std::string stopped;       ///< why no more trials were started; empty: none was due

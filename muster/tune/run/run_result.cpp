@@ -23,7 +23,7 @@ const Trial& RunResult::best_trial() const {
     });
     throw usage_error(
         {.refused = "the best trial",
-         .rule = "a trial ended in order with a finite metric",
+         .rule = "a trial ended in order with a metric that is a number",
          .value = concat(trials.size(), " trials"),
          .hint = failed == trials.end()
                      ? ""

@@ -153,7 +153,7 @@ class Bohb final : public Searcher {
   }
 
   void add(int64_t t, size_t row, double score) {
-    const double loss = std::isfinite(score) ? -score : std::numeric_limits<double>::infinity();
+    const double loss = std::isnan(score) ? std::numeric_limits<double>::infinity() : -score;
     budgets_.add(t, row, loss);
     model_.reset();
   }

@@ -112,7 +112,7 @@ class RandomThenGrid final : public Searcher {
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
   void note(const FinishedTrial& trial) {
-    if (trial.state == TrialState::kFailed || !std::isfinite(trial.score)) return;
+    if (trial.state == TrialState::kFailed || std::isnan(trial.score)) return;
     best_.push_back(trial);
     std::ranges::sort(best_, {}, [](const FinishedTrial& t) {
       return std::tuple(t.state != TrialState::kComplete, -t.score, t.number);

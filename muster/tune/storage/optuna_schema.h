@@ -43,8 +43,10 @@ std::string distribution_json(const Distribution& distribution);
 Value value_from_optuna(double internal, std::string_view distribution_json);
 
 /// The distribution of a text as distribution_json writes it, both ends included; also of those of
-/// Optuna's earlier versions. Throws as value_from_optuna.
-Distribution distribution_from_optuna(std::string_view distribution_json);
+/// Optuna's earlier versions. Throws as value_from_optuna, and for whole numbers beyond 2^53 of which
+/// the table's doubles say little; `whose` names the parameter.
+Distribution distribution_from_optuna(std::string_view distribution_json,
+                                      std::string_view whose = "a parameter");
 
 /// A state by its word in Optuna's tables, a usage error for another word.
 TrialState state_of(std::string_view optuna_word);

@@ -72,6 +72,40 @@ double attribute(const Json& attributes, const char* name, double missing) {
                                                                    : missing;
 }
 
+bool is_of_64_bits(const Json& attributes, const char* name) {
+  return attributes.contains(name) && attributes[name].is_number_integer() &&
+         !(attributes[name].is_number_unsigned() && attributes[name].get<uint64_t>() >> 63 != 0);
+}
+
+/// Optuna's table keeps whole numbers as doubles, and Python's have no end. As far as doubles tell
+/// the range's steps, or fiftieths of it, apart, what is told from them is right.
+Distribution whole_numbers(const Json& attributes,
+                           const FloatDistribution& range,
+                           std::string_view whose) {
+  constexpr double kEnoughParts = 50;
+  const bool is_one = attributes["low"] == attributes["high"];
+  const double largest = std::max(std::fabs(range.low), std::fabs(range.high));
+  const double gap = largest - std::nextafter(largest, 0);
+  if (!is_one && std::max(range.step, (range.high - range.low) / kEnoughParts) < gap) {
+    throw usage_error(
+        {.refused = concat(whose, ", whole numbers that Optuna's table cannot hold"),
+         .rule =
+             concat("it keeps doubles, of which neighbours differ by ", shortest(gap), " there"),
+         .value = concat(json_text(attributes["low"]),
+                         " to ",
+                         json_text(attributes["high"]),
+                         " in steps of ",
+                         shortest(range.step))});
+  }
+  if (!is_of_64_bits(attributes, "low") || !is_of_64_bits(attributes, "high") ||
+      range.step >= 0x1p63)
+    return FloatDistribution{range.low, range.high, range.log, range.log ? 0 : range.step};
+  return IntDistribution{attributes["low"].get<int64_t>(),
+                         attributes["high"].get<int64_t>(),
+                         range.log,
+                         static_cast<int64_t>(range.step)};
+}
+
 Value choice_of(double internal, const Json& choices, std::string_view text) {
   if (!(internal >= 0 && internal < double(choices.size()))) throw no_distribution(text);
   return value_from(choices[static_cast<size_t>(internal)], "a choice");
@@ -108,7 +142,7 @@ Value value_from_optuna(double internal, std::string_view text) {
   return internal;
 }
 
-Distribution distribution_from_optuna(std::string_view text) {
+Distribution distribution_from_optuna(std::string_view text, std::string_view whose) {
   const Json json = parse_json(text, "a parameter's distribution");
   if (!json.is_object() || !json.contains("name") || !json["name"].is_string() ||
       !json.contains("attributes") || !json["attributes"].is_object())
@@ -132,12 +166,7 @@ Distribution distribution_from_optuna(std::string_view text) {
                    (attributes.contains("log") && attributes["log"] == true);
   const double step = attribute(attributes, "step", attribute(attributes, "q", 0));
   if (!name.starts_with("Int")) return FloatDistribution{low, high, log, log ? 0 : step};
-  if (!(std::fabs(low) < 0x1p53 && std::fabs(high) < 0x1p53 && step < 0x1p53))
-    throw no_distribution(text);
-  return IntDistribution{static_cast<int64_t>(low),
-                         static_cast<int64_t>(high),
-                         log,
-                         std::max<int64_t>(1, static_cast<int64_t>(step))};
+  return whole_numbers(attributes, {low, high, log, log ? 1 : std::max(1.0, step)}, whose);
 }
 
 TrialState state_of(std::string_view word) {

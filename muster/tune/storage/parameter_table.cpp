@@ -40,7 +40,7 @@ class TableBuilder {
     auto& regimes = table_.columns[column].regimes;
     const auto [found, is_new] = regimes_.try_emplace(std::pair(column, text), 0);
     if (is_new) {
-      const Distribution distribution = distribution_from_optuna(text);
+      const Distribution distribution = distribution_from_optuna(text, table_.columns[column].name);
       size_t& r = found->second;
       while (r < regimes.size() && regimes[r].distribution != distribution) ++r;
       if (r == regimes.size()) regimes.push_back({distribution, {}, {}});

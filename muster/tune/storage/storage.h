@@ -57,6 +57,7 @@ struct ForeignTrial {
   std::vector<std::pair<int64_t, double>> intermediate;  ///< step, value; steps rise
   double started_s = 0, ended_s = 0;                     ///< seconds since 1970; 0: not yet
   std::optional<int64_t> again;  ///< ours that it is once more: `muster study restart` put it in
+  std::string in_vain = {};      ///< of one that waits: why no tuner can run it; empty: one can
 };
 
 /// A trial that somebody has put into the study to be run: Optuna's enqueue_trial, or `muster study

@@ -10,6 +10,7 @@
 #include "muster/tune/core/description.h"
 #include "muster/tune/space/python_text.h"
 #include "muster/tune/storage/optuna_schema.h"
+#include "muster/tune/storage/waiting_reader.h"
 
 namespace muster::tune {
 namespace {
@@ -210,6 +211,24 @@ ForeignTrial foreign_trial_of(Statement& row, TrialDetails& details) {
   return trial;
 }
 
+/// Of one that Muster made; not if a C++ function is part of it.
+std::optional<Space> described_space(Database& database, int64_t study_id) {
+  const Json description = select_description(database, study_id);
+  if (!description.is_object() || !description.contains("space")) return std::nullopt;
+  try {
+    return Space::from_description(description["space"]);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUsage) throw;
+    return std::nullopt;
+  }
+}
+
+/// What it will have, or why it will never run.
+void add_waiting(const Space& space, const WaitingTrial& waiting, ForeignTrial& trial) {
+  trial.in_vain = why_in_vain(waiting, space);
+  if (trial.in_vain.empty()) trial.params = waiting.params;
+}
+
 }  // namespace
 
 std::vector<ForeignTrial> select_foreign_trials(Database& database, int64_t study_id) {
@@ -221,8 +240,14 @@ std::vector<ForeignTrial> select_foreign_trials(Database& database, int64_t stud
                                            "ORDER BY t.number"));
   rows.bind(1, study_id);
   TrialDetails details(database);
+  WaitingReader reader(database);
+  const std::optional<Space> space = described_space(database, study_id);
   std::vector<ForeignTrial> trials;
-  while (rows.step()) trials.push_back(foreign_trial_of(rows, details));
+  while (rows.step()) {
+    trials.push_back(foreign_trial_of(rows, details));
+    if (space && trials.back().state == TrialState::kPending)
+      add_waiting(*space, reader.read(rows.integer(0), rows.integer(1)), trials.back());
+  }
   return trials;
 }
 
@@ -238,10 +263,7 @@ OtherTrials::OtherTrials(Database& database, int64_t study_id)
                                         "ORDER BY t.trial_id"))),
       row_(database.prepare(
           concat("SELECT t.number, t.state FROM trials AS t WHERE t.trial_id = ? AND ", kNotOurs))),
-      params_(database.prepare("SELECT param_name, param_value, distribution_json "
-                               "FROM trial_params WHERE trial_id = ?")),
-      attributes_(database.prepare("SELECT \"key\", value_json FROM trial_system_attributes "
-                                   "WHERE trial_id = ?")) {}
+      reader_(database) {}
 
 void OtherTrials::refresh() {
   find_new();
@@ -275,13 +297,7 @@ bool OtherTrials::look_at(int64_t trial_id) {
 }
 
 void OtherTrials::take_waiting(int64_t trial_id, int64_t number) {
-  if (waiting_.contains(trial_id)) return;
-  try {
-    waiting_[trial_id] = read(trial_id, number);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kUsage) throw;
-    waiting_[trial_id] = {.number = number, .strange = error.what()};
-  }
+  if (!waiting_.contains(trial_id)) waiting_[trial_id] = reader_.read(trial_id, number);
 }
 
 std::vector<ForeignTrial> OtherTrials::take_finished() {
@@ -298,29 +314,6 @@ std::vector<ForeignTrial> OtherTrials::take_finished() {
   }
   std::ranges::sort(trials, {}, &ForeignTrial::number);
   return trials;
-}
-
-/// Optuna's enqueue_trial keeps what is fixed in an attribute; create_trial has parameters.
-WaitingTrial OtherTrials::read(int64_t trial_id, int64_t number) {
-  WaitingTrial trial{.number = number};
-  params_.reset();  // where the one before could not be read
-  attributes_.reset();
-  params_.bind(1, trial_id);
-  while (params_.step())
-    trial.params[std::string(params_.text(0))] =
-        value_from_optuna(params_.number(1), params_.text(2));
-  attributes_.bind(1, trial_id);
-  while (attributes_.step()) {
-    const std::string_view key = attributes_.text(0);
-    if (key != "fixed_params" && key != kAgainAttribute && key != kAddedAttribute) continue;
-    const Json json = parse_json(attributes_.text(1), "a waiting trial's attribute");
-    if (key == kAddedAttribute) trial.added = true;
-    if (key == kAgainAttribute && json.is_number_integer()) trial.again = json.get<int64_t>();
-    if (key != "fixed_params" || !json.is_object()) continue;
-    for (const auto& [name, value] : json.items())
-      trial.params[name] = value_from(value, "a waiting trial's parameter");
-  }
-  return trial;
 }
 
 std::vector<WaitingTrial> OtherTrials::waiting() const {

@@ -12,6 +12,7 @@
 #include "muster/base/json_fwd.h"
 #include "muster/tune/storage/sqlite.h"
 #include "muster/tune/storage/storage.h"
+#include "muster/tune/storage/waiting_reader.h"
 
 namespace muster::tune {
 
@@ -52,11 +53,11 @@ class OtherTrials {
   void find_new();
   bool look_at(int64_t trial_id);
   void take_waiting(int64_t trial_id, int64_t number);
-  WaitingTrial read(int64_t trial_id, int64_t number);
 
   int64_t study_id_;
   Database& database_;
-  Statement newest_, new_rows_, row_, params_, attributes_;
+  Statement newest_, new_rows_, row_;
+  WaitingReader reader_;
   int64_t seen_ = -1;                        // the largest trial_id
   std::set<int64_t> open_;                   // trial_ids of those that are not over
   std::map<int64_t, WaitingTrial> waiting_;  // by trial_id

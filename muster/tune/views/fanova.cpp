@@ -1,6 +1,7 @@
 #include "muster/tune/views/fanova.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -153,9 +154,10 @@ struct ForestInput {
   void add(const Numbers& d, const ParameterTable::Regime& regime, std::vector<size_t>& group) {
     const auto [low, high] = ends(d);
     if (!(low < high)) return;
+    const double unit = std::isfinite(high - low) ? 1 : 0.5;
     std::vector<double> numbers;
-    for (const size_t place : order_of(regime)) numbers.push_back(regime.numbers[place]);
-    add_column(std::move(numbers), {low, high}, group);
+    for (const size_t place : order_of(regime)) numbers.push_back(unit * regime.numbers[place]);
+    add_column(std::move(numbers), {unit * low, unit * high}, group);
   }
 
   template <class Numbers>
@@ -171,6 +173,16 @@ struct ForestInput {
     return order;
   }
 };
+
+/// In a unit in which squares are doubles: shares of the variance are the same in each.
+std::vector<double> squarable(std::vector<double> values) {
+  constexpr double kLarge = 1e100;
+  double largest = 0;
+  for (const double value : values) largest = std::max(largest, std::abs(value));
+  if (largest == 0 || (largest < kLarge && largest > 1 / kLarge)) return values;
+  for (double& value : values) value = std::ldexp(value, -std::ilogb(largest));
+  return values;
+}
 
 }  // namespace
 
@@ -212,7 +224,7 @@ std::vector<Importance> fanova_importance(const ParameterTable& table,
   std::vector<double> parts(out.size(), 0);
   if (!input.columns.empty() && table.values.size() > 1)
     parts = forest_importance(
-        grow_forest(input.columns, table.values, options), input.bounds, input.groups);
+        grow_forest(input.columns, squarable(table.values), options), input.bounds, input.groups);
   const double sum = std::accumulate(parts.begin(), parts.end(), 0.0);
   for (size_t i = 0; i < out.size(); ++i)
     out[i].share = sum > 0 ? parts[i] / sum : 1 / static_cast<double>(out.size());

@@ -9,7 +9,6 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
-#include "muster/tune/objective/domination.h"
 
 namespace muster::tune {
 namespace {
@@ -227,6 +226,10 @@ std::vector<TrialHistory> histories(std::span<const ForeignTrial> trials, const 
       const auto found = trial.params.find(parameter.name);
       history.values.push_back(found == trial.params.end() ? Value() : found->second);
     }
+    if (trial.state == TrialState::kPending && !trial.in_vain.empty()) {
+      history.in_vain = true;
+      history.reason = trial.in_vain;
+    }
     history.last = history.best = trial.value;
     history.goals = no_values(facts.goals);
     if (trial.values.size() == facts.goals.objectives.size()) history.goals.results = trial.values;
@@ -277,47 +280,6 @@ int64_t trial_id(const TrialHistory& trial) {
 
 double result_of(const TrialHistory& trial, const StudyFacts& facts) {
   return facts.scope == StudySpec::Scope::kBest ? trial.best : trial.last;
-}
-
-const TrialHistory* best_of(std::span<const TrialHistory> trials, const StudyFacts& facts) {
-  const TrialHistory* best = nullptr;
-  if (facts.goals.several()) return best;
-  for (const bool finished : {true, false}) {
-    for (const TrialHistory& trial : trials) {
-      const double result = result_of(trial, facts);
-      if (trial.state == TrialState::kFailed || is_over(trial.state) != finished ||
-          !std::isfinite(result) || !trial.goals.is_feasible())
-        continue;
-      if (best == nullptr || is_better(result, result_of(*best, facts), facts.mode)) best = &trial;
-    }
-    if (best != nullptr) return best;
-  }
-  return best;
-}
-
-std::vector<const TrialHistory*> front_of(std::span<const TrialHistory> trials,
-                                          const StudyFacts& facts) {
-  if (!facts.goals.several()) {
-    const TrialHistory* best = best_of(trials, facts);
-    return best == nullptr ? std::vector<const TrialHistory*>() : std::vector{best};
-  }
-  std::vector<const TrialHistory*> all;
-  std::vector<Losses> losses;
-  for (const TrialHistory& trial : trials) {
-    const auto is_finite = [](double result) { return std::isfinite(result); };
-    if (trial.state != TrialState::kComplete || !trial.goals.is_feasible() ||
-        !std::ranges::all_of(trial.goals.results, is_finite))
-      continue;
-    all.push_back(&trial);
-    losses.push_back(scores_of(trial.goals.results, facts.goals.objectives));
-    for (double& loss : losses.back()) loss = -loss;
-  }
-  const std::vector<int64_t> ranks = front_ranks(losses, 1);
-  std::vector<const TrialHistory*> front;
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (ranks[i] == 0) front.push_back(all[i]);
-  }
-  return front;
 }
 
 std::vector<Objective> objectives_of(const StudyFacts& facts) {

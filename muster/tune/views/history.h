@@ -153,14 +153,18 @@ bool goes_on(const TrialHistory& trial);
 /// The metric that counts for the trial: the last or the best, by the study's scope.
 double result_of(const TrialHistory& trial, const StudyFacts& facts);
 
-/// The best finished trial, or the best so far; null if no trial has a finite metric and satisfies the
-/// constraints, and with several objectives. As StudyCore::best.
+/// The best finished trial, or the best so far; null if no trial has a metric (NaN is none, an infinite
+/// one counts as Optuna counts it) and satisfies the constraints, and with several objectives. As StudyCore::best.
 const TrialHistory* best_of(std::span<const TrialHistory> trials, const StudyFacts& facts);
 
 /// With several objectives: the trials that are complete and on the front (Note [Several objectives]),
 /// in the order of `trials`; with one, best_of.
 std::vector<const TrialHistory*> front_of(std::span<const TrialHistory> trials,
                                           const StudyFacts& facts);
+
+/// The same with several objectives, for trials that do not lie together: their places in `trials`.
+std::vector<size_t> places_on_front(std::span<const TrialHistory* const> trials,
+                                    const StudyFacts& facts);
 
 /// "accuracy" and "max"; of several objectives "accuracy, step_s" and "max, min".
 std::string metrics_text(const std::string& metric, const Goals& goals);

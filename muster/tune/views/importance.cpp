@@ -19,14 +19,17 @@ bool has_one_number(const FloatDistribution& d) {
   return d.low == d.high || (d.step > 0 && d.high - d.low < d.step);
 }
 bool has_one_number(const IntDistribution& d) {
-  return d.low == d.high || (!d.log && d.high - d.low < d.step);
+  // As doubles: of Optuna's the width may be beyond 64 bits.
+  const double width = static_cast<double>(d.high) - static_cast<double>(d.low);
+  return d.low == d.high || (!d.log && width < static_cast<double>(d.step));
 }
 bool has_one_number(const CategoricalDistribution& d) { return d.choices.size() == 1; }
 bool has_one_number(const NormalDistribution& /*d*/) { return false; }
 
-/// A range cut into cells of equal width, of the logarithm where that is uniform.
+/// A range cut into cells of equal width, of the logarithm where that is uniform. In halves: the
+/// width of a range may be beyond doubles.
 struct CellAxis {
-  double low = 0, width = 1;
+  double low = 0, width = 1;  // half of them
   size_t cells = 1;
   bool log = false;
 
@@ -34,7 +37,7 @@ struct CellAxis {
     low = at(from);
     width = (at(to) - low) / static_cast<double>(count - 1);
   }
-  double at(double number) const { return log ? std::log(number) : number; }
+  double at(double number) const { return (log ? std::log(number) : number) / 2; }
   /// The nearest cell's; between two, the lower one's.
   size_t cell(double number) const {
     const double place = std::ceil((at(number) - low) / width - 0.5);
@@ -43,7 +46,7 @@ struct CellAxis {
 };
 
 size_t cells_of_steps(double steps) {
-  return std::min(kMostCells, static_cast<size_t>(std::nearbyint(steps)) + 1);
+  return static_cast<size_t>(std::min<double>(kMostCells, std::nearbyint(steps) + 1));
 }
 
 CellAxis cell_axis(const FloatDistribution& d) {

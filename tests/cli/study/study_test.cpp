@@ -1,4 +1,5 @@
 // `muster study list|show|best`: which stream says what, and what is refused.
+#include <limits>
 #include <memory>
 #include <set>
 #include <sstream>
@@ -82,6 +83,18 @@ void add_foreign(const std::filesystem::path& file, int64_t number, const std::s
       .run();
 }
 
+/// What Optuna's enqueue_trial keeps of a trial that waits.
+void set_fixed_params(const std::filesystem::path& file, int64_t number, const std::string& json) {
+  tune::Database database(file, tune::Database::Access::kWrite);
+  database
+      .prepare(
+          "INSERT INTO trial_system_attributes (trial_id, \"key\", value_json) "
+          "SELECT trial_id, 'fixed_params', ? FROM trials WHERE number = ?")
+      .bind(1, json)
+      .bind(2, number)
+      .run();
+}
+
 /// A study whose only trial of its own is over.
 std::unique_ptr<tune::Storage> finished_study(const std::filesystem::path& file,
                                               tune::Space& space,
@@ -91,6 +104,46 @@ std::unique_ptr<tune::Storage> finished_study(const std::filesystem::path& file,
   auto storage = tune::open_storage(file, space, test::description_of(space));
   storage->append(events);
   return storage;
+}
+
+// No tuner has looked at them yet.
+TEST(StudyShow, MarksAWaitingTrialOutsideTheSpaceAtOnce) {
+  const test::Folder folder;
+  const std::filesystem::path file = folder.path() / "s.db";
+  tune::Space space = test::small_space();
+  test::EventMaker make(space);
+  finished_study(file, space, make);
+  const std::vector<std::string> params = {
+      R"({"batch_size": 3})", R"({"lr": 0.01, "batch_size": 4})", R"({"no_such": 1})", "no JSON"};
+  for (size_t i = 0; i < params.size(); ++i) {
+    const auto number = static_cast<int64_t>(i + 1);
+    add_foreign(file, number, "WAITING");
+    set_fixed_params(file, number, params[i]);
+  }
+  const std::vector<std::string> words = {file.string()}, as_json = {file.string(), "--json"};
+  std::ostringstream out, err;
+  program::Console console(out, err, false, false);
+  EXPECT_EQ(study_show(words, console), 0);
+  EXPECT_THAT(err.str(), HasSubstr("5 trials: 1 COMPLETE, 3 IN_VAIN, 1 WAITING"));
+  EXPECT_THAT(
+      out.str(),
+      AllOf(HasSubstr("o1     IN_VAIN"), HasSubstr("o2     WAITING"), HasSubstr("batch_size")));
+  out.str("");
+  EXPECT_EQ(study_show(as_json, console), 0);
+  const Json trials = parse_json(out.str(), "out")["trials"];
+  EXPECT_EQ(trials[1]["in_vain"], true);
+  EXPECT_THAT(trials[1]["reason"].get<std::string>(), HasSubstr("batch_size"));
+  EXPECT_EQ(trials[2]["in_vain"], false);
+  EXPECT_EQ(trials[2]["params"], (Json{{"lr", 0.01}, {"batch_size", 4}})) << "as it will be run";
+  EXPECT_THAT(trials[3]["reason"].get<std::string>(), HasSubstr("no_such"));
+  EXPECT_EQ(trials[4]["in_vain"], true);
+}
+
+TEST_F(StudyCommands, AddRefusesAPointOutsideTheSpaceAtOnce) {
+  EXPECT_THAT(test::refusal_of([&] { say(study_add, {"batch_size=3"}); }), HasSubstr("batch_size"));
+  EXPECT_THAT(test::refusal_of([&] { say(study_add, {"lr=7"}); }), HasSubstr("lr"));
+  EXPECT_THAT(test::refusal_of([&] { say(study_add, {"no_such=1"}); }), HasSubstr("no_such"));
+  EXPECT_THAT(say(study_show).err, HasSubstr("3 trials")) << "nothing was added";
 }
 
 TEST(StudyShow, MarksATrialThatWaitsInVainAndPromisesNothingOfIt) {
@@ -238,6 +291,27 @@ TEST_F(StudyCommands, BestIsTheTrialAsTextOrAsAnObject) {
   EXPECT_EQ(json["metrics"]["accuracy"], 0.5);
 }
 
+// As Optuna's Study.best_trial.
+TEST_F(StudyCommands, BestMayBeInfiniteWhoeverTellsIt) {
+  std::filesystem::remove(file());
+  tune::Space space = test::small_space();
+  test::EventMaker make(space);
+  std::vector<tune::Event> events;
+  const double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double value : {1.0, -kInfinity, kInfinity}) {
+    const auto number = static_cast<int64_t>(events.size() / 4);
+    events.push_back(make.added(number));
+    events.push_back(make.started(number));
+    events.push_back(make.reported(number, 1, {{"loss", value}}));
+    events.push_back(make.ended(number, tune::TrialState::kComplete));
+  }
+  tune::open_storage(file(), space, test::description_of(space))->append(events);
+  EXPECT_THAT(say(study_best).out, StartsWith("trial 1  COMPLETE  loss -inf\n"));
+  EXPECT_EQ(parse_json(say(study_best, {"--json"}).out, "out")["value"], "-inf");
+  EXPECT_THAT(say(study_show).err, HasSubstr("best: trial 1, loss -inf"));
+  EXPECT_EQ(parse_json(say(study_export, {"--format", "json"}).out, "out")["best_trial"], 1);
+}
+
 TEST_F(StudyCommands, BestWithoutAResultFails) {
   std::filesystem::remove(file());
   const tune::Space space = test::small_space();
@@ -245,7 +319,7 @@ TEST_F(StudyCommands, BestWithoutAResultFails) {
   const Said said = say(study_best);
   EXPECT_EQ(said.code, 1);
   EXPECT_THAT(said.out, IsEmpty());
-  EXPECT_THAT(said.err, HasSubstr("has no trial with a finite loss yet"));
+  EXPECT_THAT(said.err, HasSubstr("has no trial with a number for loss yet"));
 }
 
 TEST(TextTable, CutsLongCellsAtWholeLettersAndPutsNumbersOnTheRight) {

@@ -106,6 +106,35 @@ TEST_F(StudyWatch, ShowsTheStudyAndItsTrials) {
   EXPECT_THAT(lines[19], HasSubstr("? help"));
 }
 
+TEST(StudyWatchOfSeveral, TheHeadTellsOfTheFrontAndItsEnds) {
+  tune::StudySummary summary = summary_of();
+  summary.goals.objectives = {{"loss", tune::Mode::kMin}, {"accuracy", tune::Mode::kMax}};
+  WatchedStudy study(summary);
+  const auto head = [&] {
+    WatchModel model(study, kNow);
+    Canvas canvas(100, 20);
+    draw_watch(model, {}, kNow, canvas);
+    return std::vector{canvas.line(0), canvas.line(2), canvas.line(4)};
+  };
+  EXPECT_EQ(head()[1], "front: none yet");
+  test::EventMaker make(test::small_space());
+  std::vector<tune::Event> events;
+  const std::vector<std::pair<double, double>> results = {{0.5, 0.9}, {0.25, 0.8}, {0.75, 0.7}};
+  for (size_t i = 0; i < results.size(); ++i) {
+    const auto number = static_cast<int64_t>(i);
+    events.push_back(make.added(number));
+    events.push_back(make.started(number));
+    events.push_back(
+        make.reported(number, 1, {{"loss", results[i].first}, {"accuracy", results[i].second}}));
+    events.push_back(make.ended(number, TrialState::kComplete));
+  }
+  study.add(events);
+  const auto lines = head();
+  EXPECT_THAT(lines[0], HasSubstr("fashion  min loss, max accuracy"));
+  EXPECT_EQ(lines[1], "front: 2 trials; loss 0.25 by trial 1, accuracy 0.9 by trial 0");
+  EXPECT_THAT(lines[2], HasSubstr("state     loss  accuracy")) << "a column for each";
+}
+
 TEST_F(StudyWatch, SortsByAnyColumnWithWhatIsEmptyLast) {
   sort_by("loss");
   EXPECT_THAT(model_->rows(), ElementsAre(0, 2, 1, 3)) << "the best on top";

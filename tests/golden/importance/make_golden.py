@@ -27,6 +27,16 @@ MIXED = {
     "one": CategoricalDistribution(["only"]),
 }
 
+# Doubles hold not all of these numbers.
+LARGE = {
+    "wide": IntDistribution(0, 2**62),
+    "signed": IntDistribution(-(2**62), 2**62),
+    "log": IntDistribution(1, 2**62, log=True),
+    "coarse": IntDistribution(0, 2**60, step=2**57),
+    "edge": IntDistribution(0, 2**53),
+    "beyond 64 bits": IntDistribution(0, 2**70),
+}
+
 
 def draw(rng, distribution):
     if isinstance(distribution, CategoricalDistribution):
@@ -83,6 +93,11 @@ def loss(params, rng, number):
                  + 0.3 * rng.random() + params.get("momentum", 0.6), 6)
 
 
+def large_loss(params, rng, number):
+    return round((params["wide"] / 2**62 - 0.3) ** 2 + 0.3 * params["coarse"] / 2**60 + 0.02 * math.log2(params["log"])
+                 + abs(params["signed"] / 2**62) + 0.1 * rng.random(), 6)
+
+
 golden = {
     "tolerance": 1e-9,
     "studies": {
@@ -94,6 +109,7 @@ golden = {
         "twelve trials": study_of(6, 12, mixed, loss),
         "two trials": study_of(7, 2, mixed, loss),
         "one trial": study_of(8, 1, mixed, loss),
+        "whole numbers beyond 2^53": study_of(10, 90, lambda rng, number: LARGE, large_loss),
         "all infinite": study_of(9, 3, conditional, lambda p, r, n: math.inf),
     },
 }

@@ -54,6 +54,42 @@ TEST(TrainRefuses, NumbersThatDoNotFitOrMakeNoSenseHere) {
   }
 }
 
+TEST(TrainRefuses, InExplainingWhatTheRunRefusesBeforeItsFirstStep) {
+  const test::Folder folder;
+  const fs::path used = folder.path() / "used", bad = folder.path() / "bad.safetensors";
+  std::ofstream(bad) << "no tensors";
+  Launched first(test::train_uneven({"--output", used, "--max-steps", "1"}));
+  ASSERT_EQ(first.wait(std::chrono::seconds(60)).code, 0) << first.err();
+  const fs::path fresh = folder.path() / "fresh";
+  for (const auto& [words, says] : std::vector<std::pair<test::Words, std::string>>{
+           {{"--no-decay", "nothing"}, "--no-decay: each pattern is like a parameter"},
+           {{"--freeze", "nothing"}, "--freeze: each pattern is like a parameter"},
+           {{"--freeze", "*"}, "--freeze: some parameters are left to train"},
+           {{"--lr-factor", "nothing=1"}, "--lr-factor: each pattern is like a parameter"},
+           {{"--lr-factor", "fc1"}, "--lr-factor: PATTERN=X"},
+           {{"--backend", "glo"}, "unknown backend \"glo\""},
+           {{"--weights", bad}, "bad.safetensors is not a valid safetensors file"},
+           {{"--trace", folder.path()}, "the trace is a file, and this is a folder"},
+           {{"--trace", folder.path() / "t.json", "--trace-steps", "0"}, "--trace-steps: 1 to"},
+           {{"--strategy", "dp", "--devices", "2", "--freeze", "nothing"},
+            "--freeze: each pattern is like a parameter"},
+           {{"--strategy", "pipeline:split=0/9", "--devices", "2"},
+            "strategy pipeline: split: the units are"},
+           {{"--resume", used, "--freeze", "fc1.*"}, "a run goes on with the parameter groups"},
+           {{"--output", used}, "a run does not overwrite another one"},
+           {{"--output", std::string(300, 'a')}, "a name in a path has at most 255 bytes"}}) {
+    test::Words line = test::train_uneven(words);
+    const bool has_place = words[0] == "--output" || words[0] == "--resume";
+    if (!has_place) line.insert(line.end(), {"--output", fresh});
+    const Ending run = ending(line), explained = ending(test::joined(line, {"--explain"}));
+    EXPECT_EQ(run.code, 2) << run.text;
+    EXPECT_EQ(explained.code, 2) << explained.text;
+    EXPECT_THAT(run.text, HasSubstr(says));
+    EXPECT_THAT(explained.text, HasSubstr(says));
+    EXPECT_FALSE(fs::exists(fresh));
+  }
+}
+
 TEST(TrainRefuses, WhatAConfigFileSaysWithItsLine) {
   const test::Folder folder;
   const fs::path config = folder.path() / "run.toml";

@@ -205,7 +205,7 @@ TEST_F(SharedStudy, WithJsonAnErrorIsAnObjectToo) {
   EXPECT_EQ(say({"study", "ask", file}).code, 0);
   EXPECT_THAT(
       error_of(say({"study", "best", storage().string(), "--json"})).at("text").get<std::string>(),
-      HasSubstr("has no trial with a finite loss yet"));
+      HasSubstr("has no trial with a number for loss yet"));
   EXPECT_EQ(error_of(say({"study", "tell", file, "7", "loss=1", "--json"})).at("refused"),
             "nothing can be told of trial 7");
 }

@@ -1,6 +1,7 @@
 // What a command line is refused with: what, the rule, the value, a hint, in our own words.
 #include "muster/program/line/parse.h"
 
+#include <filesystem>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -53,6 +54,17 @@ TEST(Parse, TakesValuesInBothForms) {
   EXPECT_EQ(parsed({"a.db"}).limit, std::nullopt);
   EXPECT_EQ(parsed({"a.db", "--seed", "18446744073709551615"}).seed, UINT64_MAX);
   EXPECT_EQ(parsed({"a.db", "--epochs", "9223372036854775807"}).epochs, INT64_MAX);
+}
+
+TEST(Parse, RefusesAPathThatNoFileCanHave) {
+  std::filesystem::path output;
+  const auto app = make_app("muster study plot", "A page.", "Examples:\n");
+  add_value(*app, "--output", output, "a file")->type_name("FILE");
+  std::ostringstream out, err;
+  Console console(out, err, false, false);
+  const std::vector<std::string> words = {"--output", std::string(300, 'a') + ".html"};
+  EXPECT_THAT(test::refusal_of([&] { parse(*app, words, console); }),
+              HasSubstr("--output: a name in a path has at most 255 bytes (got aaa"));
 }
 
 // CLI11 takes the largest number there is instead, and says nothing.

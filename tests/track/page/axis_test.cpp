@@ -104,6 +104,15 @@ TEST(LinearAxis, GivesRoomToOneValueAndSurvivesTheExtremes) {
   }
 }
 
+TEST(LinearAxis, TellsNumbersApartUpToTheEndOfDoubles) {
+  const Axis axis = linear_axis(-1e308, 1.5e308, 5);
+  EXPECT_NEAR(
+      axis.place(1.5e308) - axis.place(1e308), (axis.place(1e308) - axis.place(-1e308)) / 4, 1e-12);
+  for (const std::string& label : axis.labels) EXPECT_LT(label.size(), 10U) << label;
+  EXPECT_EQ(axis.place(std::numeric_limits<double>::infinity()),
+            axis.place(std::numeric_limits<double>::max()));
+}
+
 TEST(ExactAxis, ShowsTheRangeAndNoMore) {
   const Axis axis = exact_axis(0, 468, 6);
   EXPECT_EQ(axis.lo, 0);
@@ -121,6 +130,10 @@ TEST(LogAxis, HasTicksAtPowersOfTen) {
   EXPECT_THAT(axis.labels, ElementsAre("0.01", "0.1", "1", "10"));
   EXPECT_NEAR(axis.place(1), 2.0 / 3, 1e-12);
   EXPECT_LE(log_axis(1e-300, 1e300, 5).ticks.size(), 6u);
+  const Axis all =
+      log_axis(std::numeric_limits<double>::denorm_min(), std::numeric_limits<double>::max(), 5);
+  EXPECT_EQ(all.place(std::numeric_limits<double>::max()), 1);
+  EXPECT_EQ(all.place(std::numeric_limits<double>::denorm_min()), 0);
 }
 
 }  // namespace

@@ -17,7 +17,9 @@ namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using train::read_weights;
 
 /// A checkpoint whose only weight is its step.
@@ -77,6 +79,34 @@ TEST(SavedWeights, RefusesWhatIsNoRunOrHasNone) {
   EXPECT_THAT(refusal(run, ""), HasSubstr("model.safetensors is missing"));
   std::ofstream(run / "latest") << "nonsense\n";
   EXPECT_THAT(refusal(run, ""), HasSubstr("names a folder step-N (got \"nonsense\")"));
+}
+
+TEST(SavedWeights, AreThoseOfAnotherCheckpointWhereTheLastIsLost) {
+  const test::Folder folder;
+  const fs::path run = folder.path();
+  for (const int64_t step : {4, 8, 12}) train::write_checkpoint(run, of_step(step, -1));
+  fs::remove_all(run / "checkpoints" / "step-12");
+  const auto refusal = [&](const std::string& which) {
+    return test::refusal_of([&] { read_weights(run, which); });
+  };
+  const std::string hint = "hint: the run has step-8, step-4: take --weights step-8";
+  EXPECT_THAT(refusal(""), AllOf(HasSubstr("state.json is missing"), HasSubstr(hint)));
+  EXPECT_THAT(refusal("last"), HasSubstr(hint));
+  EXPECT_EQ(weight_of(read_weights(run, "step-8")), 8);
+  std::ofstream(run / "latest") << "nonsense\n";
+  EXPECT_THAT(refusal("last"), AllOf(HasSubstr("(got \"nonsense\")"), HasSubstr(hint)));
+  fs::remove(run / "latest");
+  EXPECT_THAT(refusal(""), AllOf(HasSubstr("no run in"), HasSubstr(hint)));
+  EXPECT_EQ(weight_of(read_weights(run, "step-4")), 4) << "it needs no `latest`";
+  EXPECT_THAT(refusal("step-12"), HasSubstr("it has step-8, step-4"));
+  EXPECT_THAT(refusal(std::string(300, 'a')), HasSubstr("it has step-8, step-4"));
+}
+
+TEST(SavedWeights, OfNoAveragesAreNoReasonToTakeAnotherCheckpoint) {
+  const test::Folder folder;
+  for (const int64_t step : {1, 2}) train::write_checkpoint(folder.path(), of_step(step, -1));
+  const std::string said = test::refusal_of([&] { read_weights(folder.path(), "ema"); });
+  EXPECT_THAT(said, AllOf(HasSubstr("--ema-decay"), Not(HasSubstr("step-1"))));
 }
 
 TEST(SavedWeights, AreWholeWhileTheRunWritesAndRemovesCheckpoints) {

@@ -168,6 +168,29 @@ TEST(RunLife, AFolderThatHasARunIsRefusedToAnother) {
   EXPECT_EQ(all_files(folder.path()), before);
 }
 
+TEST(RunLife, RanksThatHoldOutOtherSamplesAreToldByWhichFlag) {
+  const test::Folder folder;
+  const auto errors_of = [&](const train::TrainOptions& first, const train::TrainOptions& second) {
+    return testing::rank_errors(2, [&](distributed::ProcessGroup group) {
+      const train::TrainOptions& options = group.rank() == 0 ? first : second;
+      const train::TrainData data = train::open_data(options.data, {});
+      const train::TrainPlan plan =
+          train::resolve(options, {.world_size = 2, .cores = 2}, *data.train, *data.test);
+      train::train(plan, data, group, folder.path(), {}, {});
+    });
+  };
+  train::TrainOptions one = small_mlp(), other = one;
+  one.validation_samples = 8, other.validation_samples = 12;
+  EXPECT_THAT(errors_of(one, other),
+              Each(HasSubstr("--validation-samples: all ranks hold out the same samples (got 8 on "
+                             "rank 0, 12 on rank 1)")));
+  other.validation_samples = 8;
+  one.validation_split = "random", other.validation_split = "tail";
+  EXPECT_THAT(errors_of(one, other),
+              Each(HasSubstr("--validation-split: all ranks hold out the same samples (got random "
+                             "on rank 0, tail on rank 1)")));
+}
+
 TEST(RunLife, RanksThatSeeDifferentCheckpointsAreRefusedAlike) {
   const train::TrainOptions options = small_mlp();
   const test::Folder folder;

@@ -1,6 +1,7 @@
 // The page of a study, as a reader of XML sees it.
 #include "muster/tune/plot/plot_page.h"
 
+#include <limits>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -97,12 +98,25 @@ TEST(PlotPage, OfTenThousandTrialsIsAFewMegabytes) {
   EXPECT_THAT(page, HasSubstr("2,000 of 10,000 trials are drawn"));
 }
 
+TEST(PlotPage, OfInfiniteAndHugeResultsIsDrawnWithoutThem) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double value : {-kInfinity, kInfinity, 1.7e308, -1.7e308}) {
+    PlotInput input = small_study();
+    for (const size_t trial : {0, 1}) input.trials[trial].last = input.trials[trial].best = value;
+    const std::string page = page_of(input);
+    elements_of(page);
+    const size_t script = page.find("<script");
+    for (const char* word : {"\"nan", "\"inf", " nan", " inf ", "-nan"})
+      EXPECT_EQ(page.substr(0, script).find(word), std::string::npos) << value << ' ' << word;
+  }
+}
+
 TEST(PlotPage, OfAnEmptyStudySaysSo) {
   PlotInput input = small_study();
   input.trials.clear();
   const std::string page = page_of(input);
   elements_of(page);
-  EXPECT_THAT(page, HasSubstr("No trial has a finite loss yet."));
+  EXPECT_THAT(page, HasSubstr("No trial has a loss yet."));
 }
 
 }  // namespace

@@ -34,6 +34,17 @@ TEST(PlotStudy, RanksTrialsByTheirResult) {
   EXPECT_EQ(plot_study(input).merits[1], 1);
 }
 
+TEST(PlotStudy, AnInfiniteResultIsBestAndAtTheEdge) {
+  PlotInput input = small_study();
+  input.trials[0].last = input.trials[0].best = -std::numeric_limits<double>::infinity();
+  const PlotStudy study = plot_study(input);
+  EXPECT_EQ(study.best, 0u);
+  EXPECT_EQ(study.merits[0], 1);
+  EXPECT_EQ(result_text(study.results[0]), "-inf");
+  EXPECT_EQ(infinite_note(study), "infinite values are at the edge");
+  EXPECT_EQ(infinite_note(plot_study(small_study())), "");
+}
+
 TEST(PlotStudy, GivesEqualResultsTheMiddleOfTheirRanks) {
   PlotInput input = small_study();
   for (TrialHistory& trial : input.trials) trial.last = 0.5;

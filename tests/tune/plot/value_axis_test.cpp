@@ -92,6 +92,39 @@ TEST(ValueAxis, OfOneValueOfNoneAndOfHugeOnesPlacesWhatItCan) {
   EXPECT_FALSE(wide.ticks(5).empty());
 }
 
+// 4 % of the width at each end, as far as there are doubles: here there are none beyond the ends.
+TEST(ValueAxis, ReachesToTheEndOfDoubles) {
+  const double most = std::numeric_limits<double>::max();
+  const std::vector<double> all = {-most, -most / 2, 0, most}, positive = {1e307, 2e307, 1e308};
+  const ValueAxis signs("loss", all);
+  EXPECT_DOUBLE_EQ(signs.at(-most), 0);
+  EXPECT_DOUBLE_EQ(signs.at(-most / 2), 0.25);
+  EXPECT_DOUBLE_EQ(signs.at(0), 0.5);
+  EXPECT_DOUBLE_EQ(signs.at(most), 1);
+  EXPECT_THAT(labels_of(signs), ElementsAre("-1e308", "0", "1e308"));
+  const ValueAxis one_sign("loss", positive);
+  EXPECT_THAT(one_sign.at(1e307), DoubleNear(0.04 / 1.08, 1e-12));
+  EXPECT_THAT(one_sign.at(2e307), DoubleNear((0.04 + 1 / 9.) / 1.08, 1e-12));
+  EXPECT_THAT(labels_of(one_sign),
+              ElementsAre("0.2e308", "0.4e308", "0.6e308", "0.8e308", "1.0e308"));
+}
+
+TEST(ValueAxis, OfHugeDecadesIsLogarithmicUpToTheEndOfDoubles) {
+  const std::vector<double> wide = {1e-280, 1.0, 1e308};
+  const ValueAxis axis("loss", wide);
+  EXPECT_TRUE(axis.is_log());
+  // 280 of the 588 decades between the two; beyond them is some room.
+  EXPECT_THAT(axis.at(1.0) - axis.at(1e-280),
+              DoubleNear(280 / 588. * (axis.at(1e308) - axis.at(1e-280)), 1e-9));
+  for (const AxisTick& tick : axis.ticks(6)) {
+    EXPECT_GE(tick.place, 0);
+    EXPECT_LE(tick.place, 1);
+    EXPECT_LT(tick.label.size(), 8U) << tick.label;
+  }
+  EXPECT_EQ(axis.at(-1), 0) << "what has no logarithm is at the edge";
+  EXPECT_EQ(axis.at(std::numeric_limits<double>::infinity()), 1);
+}
+
 TEST(ValueAxis, OfAMetricIsLogarithmicOverTwoDecades) {
   const std::vector<double> wide = {0.01, 5}, near = {0.1, 5}, signs = {-1, 1000};
   EXPECT_TRUE(ValueAxis("loss", wide).is_log());

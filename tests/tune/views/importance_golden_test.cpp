@@ -1,12 +1,16 @@
 // PED-ANOVA beside optuna 5.0.0, from tests/golden/importance/golden.json.
+#include <cmath>
 #include <map>
 
 #include <gtest/gtest.h>
 
 #include "muster/base/json.h"
+#include "muster/base/text.h"
 #include "muster/tune/storage/optuna_schema.h"
+#include "muster/tune/views/fanova.h"
 #include "muster/tune/views/importance.h"
 
+#include "tests/support/error_of.h"
 #include "tests/support/golden.h"
 
 namespace muster::tune {
@@ -51,6 +55,70 @@ TEST(ImportanceGolden, TheSharesAreThoseOfOptuna) {
       if (i > 0) {
         EXPECT_LE(ours[i].share, ours[i - 1].share) << "most important first";
       }
+    }
+  }
+}
+
+// Between 2^60 and 2^60 + 3 there is no double.
+TEST(Importance, OfWholeNumbersThatDoublesDoNotTellApartIsRefusedByName) {
+  const auto text = [](const char* low, const char* high) {
+    return concat(R"({"name": "IntDistribution", "attributes": {"log": false, "step": 1, "low": )",
+                  low,
+                  R"(, "high": )",
+                  high,
+                  "}}");
+  };
+  EXPECT_EQ(test::refusal_of([&] {
+              distribution_from_optuna(text("1152921504606846976", "1152921504606846979"), "x");
+            }),
+            "x, whole numbers that Optuna's table cannot hold: it keeps doubles, of which "
+            "neighbours differ by 128 there (got 1152921504606846976 to 1152921504606846979 in "
+            "steps of 1)");
+  const Distribution one =
+      distribution_from_optuna(text("1152921504606846977", "1152921504606846977"));
+  EXPECT_EQ(std::get<IntDistribution>(one).low, 1152921504606846977);
+}
+
+TEST(Importance, OfARangeAsWideAsDoublesIsANumber) {
+  ParameterTable table;
+  ParameterTable::Regime regime{.distribution = FloatDistribution{-1.7e308, 1.7e308}};
+  for (size_t i = 0; i < 20; ++i) {
+    regime.trials.push_back(i);
+    regime.numbers.push_back(-1.7e308 + 1.7e307 * static_cast<double>(i));
+    table.values.push_back(static_cast<double>(i));
+  }
+  table.columns = {{"wide", {regime}}};
+  regime.distribution = FloatDistribution{0, 1};
+  for (size_t i = 0; i < 20; ++i) regime.numbers[i] = i % 2 == 0 ? 0.2 : 0.7;
+  table.columns.push_back({"idle", {regime}});
+  for (const auto& shares : {parameter_importance(table, Mode::kMin),
+                             fanova_importance(table, ForestOptions{.trees = 8})}) {
+    EXPECT_EQ(shares[0].parameter, "wide");
+    EXPECT_GT(shares[0].share, 0.5);
+    EXPECT_NEAR(shares[0].share + shares[1].share, 1, 1e-12);
+  }
+}
+
+// A power of two changes no digit of a number, nor what its variance shares.
+TEST(Importance, ByVarianceIsTheSameInAnyUnit) {
+  ParameterTable table;
+  ParameterTable::Regime x{.distribution = FloatDistribution{0, 1}}, y = x;
+  for (size_t i = 0; i < 40; ++i) {
+    x.trials.push_back(i), y.trials.push_back(i);
+    x.numbers.push_back(static_cast<double>(i) / 40);
+    y.numbers.push_back(static_cast<double>(i * 7 % 40) / 40);
+    table.values.push_back(x.numbers[i] * x.numbers[i] + 0.3 * y.numbers[i] - 0.5);
+  }
+  table.columns = {{"x", {x}}, {"y", {y}}};
+  const ForestOptions options{.trees = 8};
+  const auto wanted = fanova_importance(table, options);
+  for (const int power : {1000, -1000}) {
+    ParameterTable other = table;
+    for (double& value : other.values) value = std::ldexp(value, power);
+    const auto shares = fanova_importance(other, options);
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(shares[i].parameter, wanted[i].parameter);
+      EXPECT_NEAR(shares[i].share, wanted[i].share, 1e-9) << power;
     }
   }
 }

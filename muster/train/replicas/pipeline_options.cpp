@@ -1,0 +1,69 @@
+// What the parameters of --strategy pipeline say.
+#include <filesystem>
+#include <utility>
+
+#include "muster/base/text.h"
+#include "muster/pipeline/schedule/schedule.h"
+#include "muster/train/replicas/pipeline_strategy.h"
+
+namespace muster::train::detail {
+
+pipeline::Split split_from(const std::string& text, std::string_view owner) {
+  pipeline::Split first_block;
+  for (const std::string& part : split(text, '/')) {
+    const auto number = to_int(part);
+    if (!number || (first_block.empty() ? *number != 0 : *number <= first_block.back())) {
+      throw usage_error({.refused = concat(owner, ": split"),
+                         .rule = "auto, or by stage the number of the unit that it begins with, "
+                                 "from 0 and rising, as in 0/3/5",
+                         .value = text.empty() ? "\"\"" : text});
+    }
+    first_block.push_back(*number);
+  }
+  return first_block;
+}
+
+std::string text_of_split(const pipeline::Split& first_block) {
+  std::vector<std::string> numbers;
+  for (const int64_t number : first_block) numbers.push_back(std::to_string(number));
+  return join(numbers, "/");
+}
+
+PipelineStrategyOptions pipeline_options(const ParamValues& params, std::string_view owner) {
+  auto options = resolve_params<PipelineStrategyOptions>(kPipelineParams, params, owner);
+  pipeline::schedules().at(parse_spec(options.schedule).name);
+  constexpr int64_t kMost = 1 << 16;
+  if (options.micro_batches < 1 || options.micro_batches > kMost) {
+    throw usage_error({.refused = concat(owner, ": micro_batches"),
+                       .rule = concat("from 1 to ", kMost),
+                       .value = std::to_string(options.micro_batches)});
+  }
+  if (options.split != kMeasuredSplit) split_from(options.split, owner);
+  if (std::filesystem::is_directory(options.gantt)) {
+    throw usage_error({.refused = concat(owner, ": gantt"),
+                       .rule = "the drawing is a file, and this is a folder",
+                       .value = options.gantt});
+  }
+  return options;
+}
+
+int64_t ranks_of_pipeline(int64_t world_size,
+                          const PipelineStrategyOptions& options,
+                          std::string_view owner) {
+  const int64_t ranks = options.ranks == 0 ? world_size : options.ranks;
+  if (ranks < 1 || ranks > world_size || world_size % ranks != 0) {
+    throw usage_error(
+        {.refused = concat(owner, ": ranks"),
+         .rule = concat("0, for one pipeline over all, or a divisor of the number of ranks, ",
+                        world_size),
+         .value = std::to_string(options.ranks)});
+  }
+  const auto& schedule = pipeline::schedules().at(parse_spec(options.schedule).name);
+  const int64_t stages = options.split == kMeasuredSplit
+                             ? ranks * schedule.stages_per_rank
+                             : std::ssize(split_from(options.split, owner));
+  pipeline::make_schedule(options.schedule, {stages, ranks, options.micro_batches});
+  return ranks;
+}
+
+}  // namespace muster::train::detail
