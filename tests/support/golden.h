@@ -13,8 +13,8 @@
 namespace muster::test {
 
 /// tests/golden/NAME/golden.json. The test fails with the file's name if it cannot be read.
-inline Json read_golden(std::string_view name) {
-  const std::string path = source_path(concat("tests/golden/", name, "/golden.json"));
+inline Json read_golden(std::string_view name, std::string_view file = "golden.json") {
+  const std::string path = source_path(concat("tests/golden/", name, "/", file));
   return parse_json(read_file(path), path);
 }
 

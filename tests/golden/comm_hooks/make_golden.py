@@ -4,11 +4,13 @@ ranks, processes). Models and data are those of ../ddp/README.md; a step is one 
 All gradients are in one bucket: with several, powerSGD_hook starts sums in callbacks, whose order differs between ranks,
 and on gloo it ends in a mismatch or hangs. `bf16` goes through a function of another name, because DDP refuses the hook by
 its name where there is no NCCL.
+Two kinds of kernels, two files: ../kernels.py.
 """
 
 import importlib.util
 import json
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -18,6 +20,9 @@ import torch.multiprocessing as mp
 import torch.nn.functional as F
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook as powersgd
 from torch.nn.parallel import DistributedDataParallel
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from kernels import for_both_kernels, golden_path  # noqa: E402
 
 HERE = Path(__file__).parent
 spec = importlib.util.spec_from_file_location("ddp_golden", HERE.parent / "ddp" / "make_golden.py")
@@ -92,8 +97,8 @@ def main():
     assert ranks[0] == ranks[1], "ranks must agree bit for bit"
     cases = [case | result for case, result in zip(CASES, ranks[0])]
     golden = {"torch": torch.__version__.split("+")[0], "world": WORLD, "steps": STEPS, "cases": cases}
-    (HERE / "golden.json").write_text(ddp_golden.pretty(golden) + "\n")
+    golden_path(__file__).write_text(ddp_golden.pretty(golden) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    for_both_kernels(main, __file__)

@@ -2,10 +2,12 @@
 
 README.md beside this file says, statement by statement, how models and data are made; tests/parallel follows it in C++.
 Run it with the peers' Python: .venv/bin/python tests/golden/ddp/make_golden.py
+Two kinds of kernels, two files: ../kernels.py.
 """
 
 import json
 import os
+import sys
 import tempfile
 import time
 from contextlib import nullcontext
@@ -17,6 +19,9 @@ import torch.multiprocessing as mp
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from kernels import for_both_kernels, golden_path  # noqa: E402
 
 IN, CLASSES, BATCH = 8, 4, 16
 DTYPES = {"float64": (torch.float64, 1e-12), "float32": (torch.float32, 1e-6)}
@@ -201,8 +206,8 @@ def main():
         initial = {name: numbers(p) for name, p in make_model(spec["model"], torch.float32).named_parameters()}
         cases.append(spec | {"initial_parameters": initial, "runs": runs})
     golden = {"torch": torch.__version__.split("+")[0], "batch": BATCH, "features": IN, "classes": CLASSES, "cases": cases}
-    Path(__file__).with_name("golden.json").write_text(pretty(golden) + "\n")
+    golden_path(__file__).write_text(pretty(golden) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    for_both_kernels(main, __file__)

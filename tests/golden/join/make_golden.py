@@ -1,11 +1,13 @@
 """Writes golden.json beside this file: what Python's DistributedDataParallel.join computes (gloo, 3 ranks, processes)
 where the ranks have 2, 4 and 3 batches. Models and data are those of ../ddp/README.md; rank r takes rows 5 r .. 5 r + 4 of
 the batch of each of its steps.
+Two kinds of kernels, two files: ../kernels.py.
 """
 
 import importlib.util
 import json
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -14,6 +16,9 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from kernels import for_both_kernels, golden_path  # noqa: E402
 
 HERE = Path(__file__).parent
 spec = importlib.util.spec_from_file_location("ddp_golden", HERE.parent / "ddp" / "make_golden.py")
@@ -53,8 +58,8 @@ def main():
     assert ranks[0] == ranks[1] == ranks[2], "ranks must end with the model of the last"
     cases = [case | {"final_parameters": final} for case, final in zip(CASES, ranks[0])]
     golden = {"torch": torch.__version__.split("+")[0], "batches": BATCHES, "rows": ROWS, "tolerance": 1e-12, "cases": cases}
-    (HERE / "golden.json").write_text(ddp_golden.pretty(golden) + "\n")
+    golden_path(__file__).write_text(ddp_golden.pretty(golden) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    for_both_kernels(main, __file__)

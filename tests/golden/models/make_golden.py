@@ -2,15 +2,20 @@
 
 Run it with the peers' Python: .venv/bin/python tests/golden/models/make_golden.py
 README.md beside this file says what C++ must do to get the same numbers.
+Two kinds of kernels, two files: ../kernels.py.
 """
 
 import json
 import math
+import sys
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from kernels import for_both_kernels, golden_path  # noqa: E402
 
 
 class Mlp(nn.Module):
@@ -190,8 +195,8 @@ def main():
     torch.set_num_threads(1)
     golden = {"torch": torch.__version__.split("+")[0], "cases": [make_case(*case) for case in CASES],
               "token_cases": [make_token_case(*case) for case in TOKEN_CASES]}
-    Path(__file__).with_name("golden.json").write_text(pretty(golden) + "\n")
+    golden_path(__file__).write_text(pretty(golden) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    for_both_kernels(main, __file__)

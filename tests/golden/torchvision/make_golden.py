@@ -2,13 +2,18 @@
 
 Run it with the peers' Python: .venv/bin/python tests/golden/torchvision/make_golden.py
 README.md beside this file says what C++ must do to get the same numbers.
+Two kinds of kernels, two files: ../kernels.py.
 """
 
 import json
+import sys
 from pathlib import Path
 
 import torch
 import torchvision.models as peers
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from kernels import for_both_kernels, golden_path  # noqa: E402
 
 # Our model, our parameters, torchvision's constructor and its arguments, images' height and width, classes.
 CASES = [
@@ -50,8 +55,8 @@ def main():
         lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in make_case(*case).items()]
         cases.append(" {\n" + ",\n".join(lines) + "\n }")
     text = f'{{"torch": "{torch.__version__.split("+")[0]}", "cases": [\n' + ",\n".join(cases) + "\n]}\n"
-    Path(__file__).with_name("golden.json").write_text(text)
+    golden_path(__file__).write_text(text)
 
 
 if __name__ == "__main__":
-    main()
+    for_both_kernels(main, __file__)

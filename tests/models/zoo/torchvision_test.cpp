@@ -9,6 +9,7 @@
 #include "muster/models/model.h"
 
 #include "tests/support/golden.h"
+#include "tests/support/kernel_golden.h"
 
 namespace muster {
 namespace {
@@ -79,7 +80,7 @@ void expect_case(const Json& expected) {
 }
 
 void expect_cases(const std::string& prefix) {
-  const Json cases = test::read_golden("torchvision");
+  const Json cases = test::read_kernel_golden("torchvision");
   size_t seen = 0;
   for (const Json& item : cases.at("cases")) {
     if (!item.at("model").get<std::string>().starts_with(prefix)) continue;

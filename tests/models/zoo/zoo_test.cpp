@@ -12,13 +12,13 @@
 
 #include "tests/support/distance.h"
 #include "tests/support/error_of.h"
-#include "tests/support/golden.h"
+#include "tests/support/kernel_golden.h"
 
 namespace muster {
 namespace {
 
 const Json& models_golden() {
-  static const Json json = test::read_golden("models");
+  static const Json json = test::read_kernel_golden("models");
   return json;
 }
 

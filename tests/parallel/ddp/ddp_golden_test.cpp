@@ -10,6 +10,7 @@
 #include "muster/testing/run_ranks.h"
 
 #include "tests/parallel/golden_models.h"
+#include "tests/support/kernel_golden.h"
 
 namespace muster {
 namespace {
@@ -18,7 +19,7 @@ using parallel::DistributedDataParallel;
 using test::GoldenModel;
 
 const Json& golden() {
-  static const Json data = test::read_golden("ddp");
+  static const Json data = test::read_kernel_golden("ddp");
   return data;
 }
 

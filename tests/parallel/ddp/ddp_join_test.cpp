@@ -11,6 +11,7 @@
 
 #include "tests/parallel/golden_models.h"
 #include "tests/support/error_of.h"
+#include "tests/support/kernel_golden.h"
 
 namespace muster {
 namespace {
@@ -44,7 +45,7 @@ torch::Tensor joined_loss(const torch::Tensor& scores, const torch::Tensor& y) {
 }
 
 TEST(DdpJoin, EndsWherePythonsJoinEnds) {
-  const Json golden = test::read_golden("join");
+  const Json golden = test::read_kernel_golden("join");
   const std::vector<int64_t> batches = golden.at("batches");
   const int64_t rows = golden.at("rows");
   for (const std::string backend : {"thread", "shm", "gloo"}) {

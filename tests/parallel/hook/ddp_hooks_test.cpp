@@ -12,6 +12,7 @@
 
 #include "tests/parallel/golden_models.h"
 #include "tests/support/error_of.h"
+#include "tests/support/kernel_golden.h"
 
 namespace muster {
 namespace {
@@ -62,7 +63,7 @@ std::string hook_spec(const Json& golden_case) {
 }
 
 TEST(CommHook, EndsWherePythonsHooksEnd) {
-  const Json golden = test::read_golden("comm_hooks");
+  const Json golden = test::read_kernel_golden("comm_hooks");
   for (const std::string backend : {"thread", "shm", "gloo"}) {
     for (const Json& golden_case : golden.at("cases")) {
       SCOPED_TRACE(golden_case.at("name").get<std::string>() + " " + backend);
