@@ -116,7 +116,7 @@ fs::path checkpoint_at(const fs::path& run, const std::string& which) {
   for (const int64_t step : checkpoint_steps(run)) steps.push_back(concat("step-", step));
   throw usage_error({.refused = "--weights " + which,
                      .rule = "last, ema, best, or a checkpoint of the run",
-                     .hint = "it has " + join(steps, ", ")});
+                     .hint = steps.empty() ? "" : "it has " + join(steps, ", ")});
 }
 
 }  // namespace
