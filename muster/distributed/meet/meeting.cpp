@@ -52,6 +52,12 @@ JobCard card_from(const std::string& text) {
   return card;
 }
 
+/// Of "rank 2 (…)".
+int64_t rank_of_card(const JobCard& card) {
+  const std::vector<std::string> words = split(card.who, ' ');
+  return words.size() < 2 ? -1 : to_int(words[1]).value_or(-1);
+}
+
 /// What became of a round: a word, and what belongs to it, a line each.
 constexpr const char* kAgain = "again";    // another round has begun
 constexpr const char* kDiffer = "differ";  // why
@@ -331,8 +337,11 @@ std::string difference(const JobCard& first, const JobCard& other) {
   for (const auto& [name, value] : other.facts) {
     for (const auto& [their_name, their_value] : first.facts) {
       if (name != their_name || card_line(value) == card_line(their_value)) continue;
-      parts.push_back(concat(
-          name, " is ", their_value, " for ", first.who, " and ", value, " for ", other.who));
+      const std::string theirs = concat(their_value, " for ", first.who);
+      const std::string others = concat(value, " for ", other.who);
+      const bool is_lower = rank_of_card(other) < rank_of_card(first);
+      parts.push_back(
+          concat(name, " is ", is_lower ? others : theirs, " and ", is_lower ? theirs : others));
     }
   }
   return join(parts, "; ");

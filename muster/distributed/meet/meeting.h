@@ -48,7 +48,7 @@ JobCard job_card(const RankEnv& env,
                  const std::string& key,
                  const std::string& backend = "");
 
-/// Empty if the two are cards of one job, else their differences, with both values.
+/// Empty if the two are cards of one job, else their differences, with both values; the lower rank's is first.
 std::string difference(const JobCard& first, const JobCard& other);
 
 /// What the ranks of this program call it when they compare: MUSTER_PROGRAM, for jobs of different

@@ -22,6 +22,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using namespace std::chrono_literals;
 
 struct Comer {
@@ -68,6 +69,15 @@ std::vector<std::string> told(const std::function<void(Comer&)>& change_last) {
 TEST(Meeting, IsOpenWhenAllHaveCome) {
   EXPECT_THAT(told([](Comer&) {}), Each(test::kNoError));
   EXPECT_THAT(told({comer(0, 1)}, 60s), Each(test::kNoError));
+}
+
+TEST(Meeting, TellsADifferenceInTheOrderOfRanksWhoeverCameFirst) {
+  const auto card = [](int64_t rank, const std::string& program) {
+    return job_card(comer(rank, 12).env, program, "");
+  };
+  const JobCard two = card(2, "train"), ten = card(10, "evaluate");
+  EXPECT_THAT(difference(two, ten), StartsWith("the program is train for rank 2 "));
+  EXPECT_EQ(difference(ten, two), difference(two, ten));
 }
 
 TEST(Meeting, TellsAllRanksWhatOneWasToldDifferently) {
