@@ -3,8 +3,8 @@
 //     Face's form, and knows where in a text each of them stands.
 // How to run: build/bin/examples/text_batches
 // Expected output:
-//     12 words: <pad> <unk> . the cat dog mat on sat and ran slept
-//     3 rows of 6: 3 4 8 7 3 6 | 3 5 10 2 0 0 | 3 1 11 2 0 0
+//     12 words: <pad> <unk> the . cat dog and mat on ran sat slept
+//     3 rows of 6: 2 4 10 8 2 7 | 2 5 9 3 0 0 | 2 1 11 3 0 0
 //     back: the <unk> slept .
 //     encoded: the| cat| and| the| dog
 //     the ids alone are the same: yes

@@ -153,6 +153,11 @@ Encoding PostProcessor::process(std::vector<Encoding> texts, bool add_special_to
     Encoding& next = part.text < 0 ? special : texts[static_cast<size_t>(part.text)];
     if (part.text >= 0 && (sets_types || roberta_types))
       std::fill(next.type_ids.begin(), next.type_ids.end(), part.type_id);
+    if (part.text >= 0 && roberta_types &&
+        add_special_tokens) {  // what was cut off, too, but only then
+      for (Encoding& cut : next.overflowing)
+        std::fill(cut.type_ids.begin(), cut.type_ids.end(), part.type_id);
+    }
     if (std::exchange(first, false)) {
       out = next;
     } else {

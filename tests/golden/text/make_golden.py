@@ -43,9 +43,13 @@ def gpt2():
 
 
 def bert():
-    trainer = trainers.WordPieceTrainer(vocab_size=120, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]"], show_progress=False)
-    tokenizer = trained(models.WordPiece(unk_token="[UNK]"), trainer, normalizer=normalizers.BertNormalizer(),
-                        pre_tokenizer=pre_tokenizers.BertPreTokenizer(), decoder=decoders.WordPiece())
+    # Not trained: the trainer's ids are others each time.
+    words = "the quick brown fox jump dog don is caf na hello world you can install torch ##text ##s ##e ##ive ##ing or so using".split()
+    letters = [chr(c) for c in range(0x21, 0x7F) if not chr(c).isupper()] + ["日", "本", "σ", "ς", "α", "ß", "½", "²"]
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *words, *letters, *(f"##{letter}" for letter in letters if letter.isalnum())]
+    tokenizer = Tokenizer(models.WordPiece({token: i for i, token in enumerate(tokens)}, unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
     tokenizer.enable_truncation(10, stride=2)
