@@ -46,7 +46,7 @@ WORDS = ("the quick brown fox jumps over lazy dogs don't it's we'll they've I'm 
          "<s> </s> [MASK] <mask> ##ing a\u0300\u0316b x² ½ Ⅷ ①").split()
 PIECES = [" ", "  ", "\n", "\t", "\r\n", "\u00a0", "\u2003", "\x1c", "\x85", "<br />", "<br/>", '<b"r />', "'", '"', ".", ",", "(", ")", "!", "?",
           ";", ":", "-", "_", "▁", "Ġ", "\u200d", "\ufffd", "\x7f", "\u00ad", "Σ", "σ", "İ", "\u0307", "’s", "'S", "'re", "\u0344", "\u3000"]
-# Up to where the versions of Unicode agree: the rest is in test_properties_of_all_code_points.
+# Up to where the versions of Unicode agree; decision 36 has the rest.
 PLANES = [(0x20, 0x7E), (0x20, 0x7E), (0xA0, 0x24F), (0x300, 0x36F), (0x370, 0x52F), (0x590, 0x6FF), (0x900, 0x97F), (0x1100, 0x11FF),
           (0x1E00, 0x1FFF), (0x2000, 0x206F), (0x2100, 0x24FF), (0x3040, 0x30FF), (0x4E00, 0x4E80), (0xAC00, 0xAC80), (0xF900, 0xFA6D),
           (0xFB00, 0xFB4F), (0xFF00, 0xFFEE), (0x1D400, 0x1D4FF), (0x1F600, 0x1F64F), (0x20000, 0x20040), (0x2F800, 0x2FA1D)]
