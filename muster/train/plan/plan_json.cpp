@@ -47,6 +47,11 @@ Json options_json(const Options& options) {
   return json;
 }
 
+std::string told(const auto& value) {
+  const std::string text = concat(value);
+  return text.empty() ? "none" : text;
+}
+
 template <class Options>
 void take_options(const Json& plan, const std::vector<std::string>& said, Options& options) {
   std::vector<std::string> differences;
@@ -80,7 +85,7 @@ void take_options(const Json& plan, const std::vector<std::string>& said, Option
     } else {
       before = plan.at(name).get<Value>();
       if (is_said && value != before)
-        differences.push_back(concat(name, " was ", before, ", now ", value));
+        differences.push_back(concat(name, " was ", told(before), ", now ", told(value)));
     }
     value = before;
   });
