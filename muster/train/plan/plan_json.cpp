@@ -47,7 +47,7 @@ Json options_json(const Options& options) {
   return json;
 }
 
-std::string told(const auto& value) {
+std::string shown(const auto& value) {
   const std::string text = concat(value);
   return text.empty() ? "none" : text;
 }
@@ -85,7 +85,7 @@ void take_options(const Json& plan, const std::vector<std::string>& said, Option
     } else {
       before = plan.at(name).get<Value>();
       if (is_said && value != before)
-        differences.push_back(concat(name, " was ", told(before), ", now ", told(value)));
+        differences.push_back(concat(name, " was ", shown(before), ", now ", shown(value)));
     }
     value = before;
   });

@@ -75,7 +75,8 @@ TEST(TrainRefuses, InExplainingWhatTheRunRefusesBeforeItsFirstStep) {
             "--freeze: each pattern is like a parameter"},
            {{"--strategy", "pipeline:split=0/9", "--devices", "2"},
             "strategy pipeline: split: the units are"},
-           {{"--resume", used, "--freeze", "fc1.*"}, "stays as it was (got freeze was none, now fc1.*)"},
+           {{"--resume", used, "--freeze", "fc1.*"},
+            "stays as it was (got freeze was none, now fc1.*)"},
            {{"--output", used}, "a run does not overwrite another one"},
            {{"--output", std::string(300, 'a')}, "a name in a path has at most 255 bytes"}}) {
     test::Words line = test::train_uneven(words);
