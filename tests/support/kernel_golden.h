@@ -11,8 +11,8 @@ namespace muster::test {
 
 /// What Python gave with the kernels that this process has.
 inline Json read_kernel_golden(std::string_view name) {
-  return read_golden(
-      name, at::get_cpu_capability() == "DEFAULT" ? "golden.default.json" : "golden.json");
+  return read_golden(name,
+                     at::get_cpu_capability() == "DEFAULT" ? "golden.default.json" : "golden.json");
 }
 
 }  // namespace muster::test

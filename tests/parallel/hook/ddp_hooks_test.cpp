@@ -16,7 +16,6 @@
 
 namespace muster {
 namespace {
-
 using distributed::ProcessGroup;
 using muster::testing::run_ranks;
 using parallel::DistributedDataParallel;

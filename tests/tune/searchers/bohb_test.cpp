@@ -148,13 +148,13 @@ TEST(Bohb, TrialsThatWereGivenAndThoseOfOptunaCount) {
   EXPECT_EQ(study.reason, "model of step 4: 3 good of 6");
 }
 
-TEST(Bohb, WhatIsNoNumberIsBad) {
+TEST(Bohb, WhatIsNoNumberOrInfinitelyBadIsBad) {
   BohbStudy study(unit_square(), "bohb:random_fraction=0");
   double x = 0;
   for (int i = 0; i < 120; ++i) {
     const Point point = study.ask();
     if (i >= 100) x = std::max(x, point[0]);
-    study.whole(1, point[0] > 0.5 ? (i % 2 == 0 ? kNan : HUGE_VAL) : -point[1]);
+    study.whole(1, point[0] > 0.5 ? (i % 2 == 0 ? kNan : -HUGE_VAL) : -point[1]);
   }
   EXPECT_LT(x, 0.7);
 }
