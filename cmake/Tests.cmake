@@ -119,6 +119,8 @@ function(muster_room_tests folder)
   endif()
   if(ARG_TIMEOUT)
     list(APPEND properties TIMEOUT ${ARG_TIMEOUT})
+  elseif(MUSTER_SANITIZE)
+    list(APPEND properties TIMEOUT 900)  # what takes 5 s takes minutes there, and more beside other work
   else()
     list(APPEND properties TIMEOUT 300)
   endif()
