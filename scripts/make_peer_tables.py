@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes muster/text/unicode/peer_tables.cpp: where PyPI's `tokenizers` has other properties than utf8proc.
+"""Writes the tables of muster/text/unicode/peer_tables.cpp: where PyPI's `tokenizers` has other properties than utf8proc.
 
     .venv/bin/python scripts/make_peer_tables.py     with tokenizers 0.23 (tests/parity/requirements.txt) and Debian's libutf8proc2
 
 Every code point is shown to `tokenizers`; what it does with it tells the property that it has for it.
 """
 import ctypes
+import subprocess
 from pathlib import Path
 
 from tokenizers import Regex, normalizers, pre_tokenizers
@@ -65,55 +66,12 @@ def table(name, theirs, ours, candidates):
     return f"constexpr PeerRange k{name}[] = {{{rows}}};\n"
 
 
-HEAD = """// Written by scripts/make_peer_tables.py: code points of which `tokenizers` 0.23 says the opposite of utf8proc 2.8.
-#include "muster/text/unicode/peer_tables.h"
-
-#include <algorithm>
-#include <iterator>
-
-#include "muster/text/unicode/properties.h"
-
-namespace muster::text {
-namespace {
-
-struct PeerRange {
-  char32_t first, last;
-};
-
-"""
-TAIL = """
-template <size_t n>
-bool differs(const PeerRange (&ranges)[n], char32_t c) {
-  const auto* range = std::lower_bound(std::begin(ranges), std::end(ranges), c,
-                                       [](const PeerRange& r, char32_t x) { return r.last < x; });
-  return range != std::end(ranges) && range->first <= c;
-}
-
-}  // namespace
-
-bool is_bert_punctuation(char32_t c) { return is_punctuation(c) != differs(kBertPunctuation, c); }
-
-bool is_bert_nonspacing_mark(char32_t c) {
-  return is_nonspacing_mark(c) != differs(kBertNonspacing, c);
-}
-
-bool is_bert_control(char32_t c) {
-  return (is_other(c) && !is_unassigned(c)) != differs(kBertControl, c);
-}
-
-bool is_peer_mark(char32_t c) { return is_mark(c) != differs(kPeerMark, c); }
-
-bool is_peer_letter(char32_t c) { return is_letter(c) != differs(kPeerLetter, c); }
-
-bool is_peer_number(char32_t c) { return is_number(c) != differs(kPeerNumber, c); }
-
-}  // namespace muster::text
-"""
-
-
 def main():
-    text = HEAD + "".join(table(name, *parts) for name, parts in TABLES.items()) + TAIL
-    (Path(__file__).resolve().parents[1] / "muster/text/unicode/peer_tables.cpp").write_text(text)
+    path = Path(__file__).resolve().parents[1] / "muster/text/unicode/peer_tables.cpp"
+    tables = "".join(table(name, *parts) for name, parts in TABLES.items())
+    before, rest = path.read_text().split("constexpr PeerRange", 1)
+    path.write_text(before + tables + rest[rest.index("\ntemplate"):])
+    subprocess.run(["clang-format", "-i", path], check=True)
 
 
 main()

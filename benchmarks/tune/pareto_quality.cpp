@@ -25,8 +25,11 @@
 #include "muster/tune/search/searcher.h"
 
 #include "benchmarks/tune/problems.h"
+#include "benchmarks/tune/quality_options.h"
 
 namespace tune = muster::tune;
+using muster::benchmarks::parse_quality_options;
+using muster::benchmarks::QualityOptions;
 using tune::Losses;
 using tune::Space;
 using tune::Values;
@@ -127,44 +130,11 @@ const std::vector<ParetoProblem>& pareto_problems() {
   return all;
 }
 
-struct Options {
-  std::vector<std::string> searchers, problems;
-  int64_t trials = 400, seeds = 20, first_seed = 0, slots = 1;
-  bool check = false;
-};
-
-Options parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "--check") {
-      options.check = true;
-      continue;
-    }
-    if (++i == argc) throw std::runtime_error("pareto_quality: " + word + " takes a value");
-    if (word == "--searcher")
-      options.searchers.emplace_back(argv[i]);
-    else if (word == "--problem")
-      options.problems.emplace_back(argv[i]);
-    else if (word == "--trials")
-      options.trials = std::stoll(argv[i]);
-    else if (word == "--seeds")
-      options.seeds = std::stoll(argv[i]);
-    else if (word == "--first-seed")
-      options.first_seed = std::stoll(argv[i]);
-    else if (word == "--slots")
-      options.slots = std::stoll(argv[i]);
-    else
-      throw std::runtime_error("pareto_quality: what is " + word + "?");
-  }
-  return options;
-}
-
 /// One study; trials that are under way end in the order in which they were suggested.
 void run(const ParetoProblem& problem,
          const std::string& spec,
          uint64_t seed,
-         const Options& options) {
+         const QualityOptions& options) {
   std::vector<tune::Objective> objectives;
   for (size_t i = 0; i < problem.reference.size(); ++i)
     objectives.push_back({.metric = "f" + std::to_string(i), .mode = tune::Mode::kMin});
@@ -238,7 +208,7 @@ void check() {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const Options options = parse(argc, argv);
+  const QualityOptions options = parse_quality_options("pareto_quality", 400, argc, argv);
   if (options.check) return check(), 0;
   std::printf("problem,searcher,seed,after,volume\n");
   for (const ParetoProblem& problem : pareto_problems()) {

@@ -22,45 +22,15 @@
 #include "muster/tune/search/searcher.h"
 
 #include "benchmarks/tune/problems.h"
+#include "benchmarks/tune/quality_options.h"
 
 namespace tune = muster::tune;
+using muster::benchmarks::parse_quality_options;
 using muster::benchmarks::Problem;
 using muster::benchmarks::problems;
+using muster::benchmarks::QualityOptions;
 
 namespace {
-
-struct Options {
-  std::vector<std::string> searchers, problems;
-  int64_t trials = 100, seeds = 20, first_seed = 0, slots = 1;
-  bool check = false;
-};
-
-Options parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "--check") {
-      options.check = true;
-      continue;
-    }
-    if (++i == argc) throw std::runtime_error("tune_quality: " + word + " takes a value");
-    if (word == "--searcher")
-      options.searchers.emplace_back(argv[i]);
-    else if (word == "--problem")
-      options.problems.emplace_back(argv[i]);
-    else if (word == "--trials")
-      options.trials = std::stoll(argv[i]);
-    else if (word == "--seeds")
-      options.seeds = std::stoll(argv[i]);
-    else if (word == "--first-seed")
-      options.first_seed = std::stoll(argv[i]);
-    else if (word == "--slots")
-      options.slots = std::stoll(argv[i]);
-    else
-      throw std::runtime_error("tune_quality: what is " + word + "?");
-  }
-  return options;
-}
 
 /// A number of the standard normal distribution, trial `number`'s own. Source: Box and Muller 1958.
 double normal(uint64_t seed, int64_t number) {
@@ -136,7 +106,7 @@ class Study {
   double best_seen_ = std::numeric_limits<double>::infinity(), best_ = 0;
 };
 
-bool is_wanted(const Options& options, const Problem& problem) {
+bool is_wanted(const QualityOptions& options, const Problem& problem) {
   if (options.problems.empty()) return true;
   for (const std::string& name : options.problems) {
     if (name == problem.name) return true;
@@ -161,7 +131,7 @@ void check() {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const Options options = parse(argc, argv);
+  const QualityOptions options = parse_quality_options("tune_quality", 100, argc, argv);
   if (options.check) return check(), 0;
   std::printf("problem,searcher,seed,after,regret\n");
   for (const Problem& problem : problems()) {

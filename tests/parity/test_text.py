@@ -5,8 +5,8 @@ ones of ../shared/research/data.md, section 6)."""
 import json
 import os
 import random
-import re
 import subprocess
+import sys
 import unicodedata
 from collections import Counter, OrderedDict
 from pathlib import Path
@@ -14,17 +14,8 @@ from pathlib import Path
 import pytest
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers)
 
-# torchtext 0.18, torchtext.data.utils.
-PATTERNS = [(re.compile(pattern), by) for pattern, by in [
-    (r"\'", " '  "), (r"\"", ""), (r"\.", " . "), (r"<br \/>", " "), (r",", " , "), (r"\(", " ( "), (r"\)", " ) "), (r"\!", " ! "),
-    (r"\?", " ? "), (r"\;", " "), (r"\:", " "), (r"\s+", " ")]]
-
-
-def basic_english(line):
-    line = line.lower()
-    for pattern, by in PATTERNS:
-        line = pattern.sub(by, line)
-    return line.split()
+sys.path.insert(0, str(Path(__file__).parent.parent / "golden" / "text"))
+from torchtext_words import basic_english  # noqa: E402
 
 
 def torchtext_vocab(counts, min_freq, specials, special_first):

@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <sstream>
 #include <string>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "muster/base/kernel_file.h"
 #include "muster/base/text.h"
 
 namespace muster::launch {
@@ -60,10 +60,10 @@ std::set<std::string> socket_inodes(pid_t pid) {
 void add_sockets(const std::string& table,
                  const std::set<std::string>& inodes,
                  std::vector<TcpSocket>& sockets) {
-  std::ifstream file(table);
+  std::istringstream lines(read_kernel_file(table).value_or(""));
   std::string line;
-  std::getline(file, line);  // names of the columns
-  while (std::getline(file, line)) {
+  std::getline(lines, line);  // names of the columns
+  while (std::getline(lines, line)) {
     std::istringstream words(line);
     std::string number, local, remote, state, queues, timer, retries, user, timeout, inode;
     words >> number >> local >> remote >> state >> queues >> timer >> retries >> user >> timeout >>

@@ -1,4 +1,4 @@
-// Written by scripts/make_peer_tables.py: code points of which `tokenizers` 0.23 says the opposite of utf8proc 2.8.
+// The tables are written by scripts/make_peer_tables.py: code points of which `tokenizers` 0.23 says the opposite of utf8proc 2.8.
 #include "muster/text/unicode/peer_tables.h"
 
 #include <algorithm>

@@ -4,27 +4,16 @@ Run it with the peers' Python: .venv/bin/python tests/golden/text/make_golden.py
 """
 
 import json
-import re
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-# torchtext 0.18, torchtext.data.utils.
-PATTERNS = [(re.compile(pattern), by) for pattern, by in [
-    (r"\'", " '  "), (r"\"", ""), (r"\.", " . "), (r"<br \/>", " "), (r",", " , "), (r"\(", " ( "), (r"\)", " ) "), (r"\!", " ! "),
-    (r"\?", " ? "), (r"\;", " "), (r"\:", " "), (r"\s+", " ")]]
+from torchtext_words import basic_english
 
 TEXTS = ["", "Hello, world! It's 3.14 (or so)?", "You can now install TorchText using pip!", "a<br />b <br/> <b\"r /> c;d:e",
          "ΑΣΣΟΣ ΣΑΣ. Σ İstanbul STRASSE ß", "tab\tline\nsep\x1cnel\x85nbsp\u00a0em\u2003end", "\"quoted\" 'single' don't", "日本語 中文, 한국어!",
          "Cafe\u0301 naïve e\u0323\u0301 \u1100\u1161\u11a8", "the the  the   quick\n\n fox  ", "🙂 👩‍👩‍👧 x² ½", "control\x00\x7f\u00ad\ufffd end"]
 CORPUS = ["the quick brown fox jumps over the lazy dog", "the dog and the fox don't care; they're quick", "naïve café, 日本語 is 3.14"] * 3
-
-
-def basic_english(line):
-    line = line.lower()
-    for pattern, by in PATTERNS:
-        line = pattern.sub(by, line)
-    return line.split()
 
 
 def trained(model, trainer, **parts):
