@@ -1,5 +1,6 @@
 """The peers' side of benchmarks/tune: the same problems under Optuna's samplers, and what their suggestions cost.
 
+    peer.py [--tables FOLDER] …       the problems that tables/make.py wrote there instead of those below
     peer.py check LINES               compares the functions below with what `tune_quality --check` printed into LINES
     peer.py quality --sampler tpe [--problem NAME …] [--trials 100] [--seeds 20] [--first-seed 0] [--slots 1]
     peer.py cost --sampler tpe --space mixed3|float20 --trials N [--suggestions 20]
@@ -15,6 +16,7 @@ import statistics
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import numpy
 import optuna
@@ -152,6 +154,32 @@ PROBLEMS = {
 }
 
 
+def read_tables(folder):
+    """The problems of table_problems.cpp."""
+    problems = {}
+    for file in sorted(Path(folder).glob("*.json")):
+        table = json.loads(file.read_text())
+        problems[table["name"]] = table_problem(table)
+    return problems
+
+
+def table_problem(table):
+    parameters = table["parameters"]
+
+    def space(trial):
+        return {one["name"]: trial.suggest_int(one["name"], 0, len(one["choices"]) - 1) if one["ordered"]
+                else trial.suggest_categorical(one["name"], one["choices"]) for one in parameters}
+
+    def value(config):
+        place = 0
+        for one in parameters:
+            said = config[one["name"]]
+            place = place * len(one["choices"]) + (said if one["ordered"] else one["choices"].index(said))
+        return table["losses"][place]
+
+    return space, value, table["least"], 0
+
+
 def check(arguments):
     for line in open(arguments.lines):
         ours = json.loads(line)
@@ -243,6 +271,7 @@ def cost(arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables")
     which = parser.add_subparsers(dest="which", required=True)
     checked = which.add_parser("check")
     checked.add_argument("lines")
@@ -259,6 +288,9 @@ def main():
             one.add_argument("--space", default="mixed3")
             one.add_argument("--suggestions", type=int, default=20)
     arguments = parser.parse_args()
+    if arguments.tables:
+        PROBLEMS.clear()
+        PROBLEMS.update(read_tables(arguments.tables))
     warnings.simplefilter("ignore")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     {"check": check, "quality": quality, "cost": cost}[arguments.which](arguments)

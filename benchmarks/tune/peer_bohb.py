@@ -1,6 +1,6 @@
 """hpbandster's BOHB model alone (all trials at one budget) on the problems of peer.py, one trial after another.
 
-    peer_bohb.py quality [--problem NAME …] [--trials 100] [--seeds 20] [--first-seed 0]
+    peer_bohb.py [--tables FOLDER] quality [--problem NAME …] [--trials 100] [--seeds 20] [--first-seed 0]
     peer_bohb.py cost --space mixed3|float20 --trials N [--suggestions 20]
 
 Prints what peer.py prints for the sampler "bohb". `quality` replaces two slow calls of hpbandster's, the density and the draw from
@@ -158,6 +158,7 @@ def cost(arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables")
     which = parser.add_subparsers(dest="which", required=True)
     one = which.add_parser("quality")
     one.add_argument("--problem", action="append")
@@ -169,6 +170,9 @@ def main():
     for each in (one, two):
         each.add_argument("--trials", type=int, default=100)
     arguments = parser.parse_args()
+    if arguments.tables:
+        peer.PROBLEMS.clear()
+        peer.PROBLEMS.update(peer.read_tables(arguments.tables))
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     {"quality": quality, "cost": cost}[arguments.which](arguments)

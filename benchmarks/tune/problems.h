@@ -2,18 +2,19 @@
 // has the same ones for Python; `tune_quality --check` holds the two against each other.
 #pragma once
 
+#include <functional>
 #include <span>
-#include <string_view>
+#include <string>
 
 #include "muster/tune/space/space.h"
 
 namespace muster::benchmarks {
 
 struct Problem {
-  std::string_view name;
+  std::string name;
   tune::Space space;
-  double least = 0;                                ///< the value at the best point, or below it
-  double (*value)(const tune::Values&) = nullptr;  ///< to be minimised
+  double least = 0;                                  ///< the value at the best point, or below it
+  std::function<double(const tune::Values&)> value;  ///< to be minimised
   double noise_sd = 0;  ///< of what is added to the values that a searcher sees
 };
 

@@ -12,6 +12,7 @@ struct QualityOptions {
   std::vector<std::string> searchers, problems;
   int64_t trials = 0, seeds = 20, first_seed = 0, slots = 1;
   bool check = false;
+  std::string tables;  ///< a folder; tune_quality's
 };
 
 /// `trials`: where --trials is not given. Throws std::runtime_error in the name of `program`.
@@ -31,6 +32,8 @@ inline QualityOptions parse_quality_options(const std::string& program,
       options.searchers.emplace_back(argv[i]);
     else if (word == "--problem")
       options.problems.emplace_back(argv[i]);
+    else if (word == "--tables")
+      options.tables = argv[i];
     else if (word == "--trials")
       options.trials = std::stoll(argv[i]);
     else if (word == "--seeds")

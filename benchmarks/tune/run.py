@@ -1,14 +1,14 @@
 """Our searchers beside their peers: how good what they find is, and what a suggestion costs.
 
     .venv/bin/python benchmarks/tune/run.py quality [--searchers 'tpe;gp'] [--seeds 60] [--peer-seeds 20] [--trials 100] [--slots 1]
-        [--problems …] [--our-runs FILE] [--peer-runs FILE] [--write-docs BLOCK]
+        [--problems …] [--tables FOLDER] [--our-runs FILE] [--peer-runs FILE] [--write-docs BLOCK]
     .venv/bin/python benchmarks/tune/run.py cost [--searchers 'tpe;gp'] [--rounds 3] [--most-trials 10000] [--write-docs BLOCK]
 
 Both sides search the same functions (problems.h, peer.py) with seeds of their own. Per problem, Mann-Whitney's U says whether
 the regrets after the last trial differ (5 %, two-sided), and how often a run of ours is better than a run of the peer's; a sign
 test over the problems says whether one side is better on the whole. Of the same searcher twice, two in ten problems may well
 differ at 5 % with 20 seeds, and medians by a third: look again with fresh seeds (--first-seed) before looking for a cause.
---our-runs and --peer-runs FILE keep the runs (CSV) there, and take them from there the next time; a searcher that is there is not
+--tables takes the problems that tables/make.py wrote into a folder. --our-runs and --peer-runs FILE keep the runs (CSV) there, and take them from there the next time; a searcher that is there is not
 run again. Costs are processor time of one thread, ours and the peer's in turn. --write-docs puts the tables into that block of
 docs/benchmarks.md.
 """
@@ -57,6 +57,7 @@ def parse_arguments():
     quality.add_argument("--trials", type=int, default=100)
     quality.add_argument("--slots", type=int, default=1, help="trials under way at once")
     quality.add_argument("--problems", default="", help="separated by commas (default: all)")
+    quality.add_argument("--tables", help="a folder of tables/make.py")
     quality.add_argument("--our-runs", help="a CSV file of our runs")
     quality.add_argument("--peer-runs", help="a CSV file of the peers' runs")
     cost.add_argument("--most-trials", type=int, default=10000, help="(default: 10000)")
@@ -84,11 +85,11 @@ def regrets(lines):
     return out
 
 
-def check_functions(programs):
+def check_functions(programs, tables):
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
-        file.write(output_of([programs / "tune_quality", "--check"]))
+        file.write(output_of([programs / "tune_quality", "--check", *tables]))
         file.flush()
-        output_of([sys.executable, HERE / "peer.py", "check", file.name])
+        output_of([sys.executable, HERE / "peer.py", *tables, "check", file.name])
 
 
 def peer_script(sampler):
@@ -110,15 +111,19 @@ def kept_runs(file, names, make):
     return regrets(lines)
 
 
+def tables_flag(arguments):
+    return ["--tables", arguments.tables] if getattr(arguments, "tables", None) else []
+
+
 def measure(arguments, programs, searchers):
     flags = ["--trials", arguments.trials, "--first-seed", arguments.first_seed]
     for problem in filter(None, arguments.problems.split(",")):
         flags += ["--problem", problem]
-    slots = ["--slots", arguments.slots]
+    slots, tables = ["--slots", arguments.slots], tables_flag(arguments)
     ours = kept_runs(arguments.our_runs, searchers, lambda name: output_of(
-        [programs / "tune_quality", "--searcher", name, "--seeds", arguments.seeds, *flags, *slots]))
+        [programs / "tune_quality", "--searcher", name, "--seeds", arguments.seeds, *flags, *slots, *tables]))
     theirs = kept_runs(arguments.peer_runs, [PEERS[searcher][0] for searcher in searchers], lambda name: output_of(
-        [sys.executable, peer_script(name), "quality", *(["--sampler", name, *slots] if name != "bohb" else []),
+        [sys.executable, peer_script(name), *tables, "quality", *(["--sampler", name, *slots] if name != "bohb" else []),
          "--seeds", arguments.peer_seeds, *flags]))
     return ours, theirs
 
@@ -189,7 +194,7 @@ def main():
     subprocess.run(["cmake", "--build", str(ROOT / arguments.build), "--target", "tune_quality", "suggest_cost"], check=True,
                    stdout=sys.stderr)
     programs, searchers = (ROOT / arguments.build / "bin").resolve(), arguments.searchers.split(";")
-    check_functions(programs)
+    check_functions(programs, tables_flag(arguments))
     words = " ".join(f"'{word}'" if ";" in word else word for word in sys.argv[1:])
     text = (f"{datetime.date.today()}, {machine()}, load average {load:.2f} at the start; optuna {importlib.metadata.version('optuna')}, "
             f"hpbandster {importlib.metadata.version('hpbandster')}:\n`benchmarks/tune/run.py {words}`\n\n")

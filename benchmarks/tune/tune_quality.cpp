@@ -1,12 +1,13 @@
 // How good a searcher is: studies in memory, over functions whose least value is known.
 //
 //     tune_quality --searcher SPEC [--searcher …] [--problem NAME …] [--trials 100] [--seeds 20]
-//                  [--first-seed 0] [--slots 1]
-//     tune_quality --check
+//                  [--first-seed 0] [--slots 1] [--tables FOLDER]
+//     tune_quality --check [--tables FOLDER]
 //
 // Prints CSV: problem, searcher, seed, after how many trials, regret (value of the trial that
 // looked best by then, less the problem's least). `--slots`: trials under way at once, which end
-// first in, first out. `--check` prints some configurations and their values as JSON lines, for
+// first in, first out. With `--tables` the problems are those that tables/make.py wrote there, else those
+// of problems.h. `--check` prints some configurations and their values as JSON lines, for
 // run.py to hold peer.py's functions against.
 #include <cmath>
 #include <cstdio>
@@ -23,6 +24,7 @@
 
 #include "benchmarks/tune/problems.h"
 #include "benchmarks/tune/quality_options.h"
+#include "benchmarks/tune/tables/table_problems.h"
 
 namespace tune = muster::tune;
 using muster::benchmarks::parse_quality_options;
@@ -86,7 +88,7 @@ class Study {
     if (seen < best_seen_) best_seen_ = seen, best_ = value;
     if (++finished_ == 25 || finished_ == 50 || finished_ == 100 || finished_ % 200 == 0)
       std::printf("%s,%s,%llu,%lld,%.17g\n",
-                  std::string(problem_.name).c_str(),
+                  problem_.name.c_str(),
                   quoted().c_str(),
                   static_cast<unsigned long long>(seed_),
                   static_cast<long long>(finished_),
@@ -114,8 +116,8 @@ bool is_wanted(const QualityOptions& options, const Problem& problem) {
   return false;
 }
 
-void check() {
-  for (const Problem& problem : problems()) {
+void check(const std::vector<Problem>& problems) {
+  for (const Problem& problem : problems) {
     for (int64_t number = 0; number < 8; ++number) {
       const auto point = problem.space.with_conditions(problem.space.draw({}, 1, number));
       const auto values = problem.space.resolve(point);
@@ -132,9 +134,13 @@ void check() {
 
 int main(int argc, char** argv) try {
   const QualityOptions options = parse_quality_options("tune_quality", 100, argc, argv);
-  if (options.check) return check(), 0;
+  const auto known = problems();
+  const std::vector<Problem> all = options.tables.empty()
+                                       ? std::vector<Problem>(known.begin(), known.end())
+                                       : muster::benchmarks::read_table_problems(options.tables);
+  if (options.check) return check(all), 0;
   std::printf("problem,searcher,seed,after,regret\n");
-  for (const Problem& problem : problems()) {
+  for (const Problem& problem : all) {
     if (!is_wanted(options, problem)) continue;
     for (const std::string& searcher : options.searchers) {
       for (int64_t seed = options.first_seed; seed < options.first_seed + options.seeds; ++seed)

@@ -1,7 +1,6 @@
 #include "muster/train/loop/alike_on_ranks.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -9,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "muster/base/digest.h"
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
@@ -27,11 +27,12 @@ struct Start {
 // another run at the same step.
 Start start_of(const std::optional<Checkpoint>& resume) {
   if (!resume) return {"", "no checkpoint"};
-  const size_t digest = std::hash<std::string>{}(json_text(resume->plan) + json_text(resume->loop));
-  return {concat(resume->position.step, ' ', digest),
-          concat("step ",
-                 resume->position.step,
-                 resume->folder.empty() ? "" : " of " + resume->folder.string())};
+  return {
+      concat(
+          resume->position.step, ' ', digest_of(json_text(resume->plan) + json_text(resume->loop))),
+      concat("step ",
+             resume->position.step,
+             resume->folder.empty() ? "" : " of " + resume->folder.string())};
 }
 
 Start data_of(const FitPlan& plan) {
@@ -50,43 +51,8 @@ Start data_of(const FitPlan& plan) {
                  ")")};
 }
 
-/// A rank whose key is not rank 0's, with the words of both.
-struct Difference {
-  size_t rank;
-  std::string first_words, words;
-};
-
-/// Collective; of several the first.
-std::optional<Difference> difference(const Start& own, const distributed::ProcessGroup& group) {
-  const std::vector<std::string> all = group.all_gather_text(concat(own.key, '\n', own.words));
-  const auto key_of = [](const std::string& text) { return text.substr(0, text.find('\n')); };
-  const auto words_of = [](const std::string& text) { return text.substr(text.find('\n') + 1); };
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    if (key_of(all[rank]) != key_of(all[0]))
-      return Difference{rank, words_of(all[0]), words_of(all[rank])};
-  }
-  return std::nullopt;
-}
-
-std::string words_of_both(const Difference& found) {
-  return concat("rank 0 has ", found.first_words, ", rank ", found.rank, " has ", found.words);
-}
-
-/// `key` is what is compared; the words are of checkpoint and data, whichever differs.
-void check_same_start(const std::string& key,
-                      const FitPlan& plan,
-                      const distributed::ProcessGroup& group,
-                      const std::optional<Checkpoint>& resume) {
-  const std::string words = concat(start_of(resume).words, " and ", data_of(plan).words);
-  const std::optional<Difference> found = difference({key, words}, group);
-  if (!found) return;
-  throw usage_error(
-      {.refused = resume                             ? "--resume"
-                  : plan.record.contains("data_dir") ? "--data"
-                                                     : "the data of the ranks",
-       .rule = "all ranks go on from one checkpoint and train on the same data",
-       .value = words_of_both(*found),
-       .hint = "name an output folder that all machines see, and one copy of the data for each"});
+std::string words_of_both(const std::string& first, const std::string& theirs, size_t rank) {
+  return concat("rank 0 has ", first, ", rank ", rank, " has ", theirs);
 }
 
 /// What is held out of the same data, and how it is chosen. Null for a program that holds out nothing.
@@ -98,7 +64,7 @@ Json held_out_of(const FitPlan& plan) {
   return {{"all", concat(plan.train_samples + plan.validation_samples, ' ', plan.test_fingerprint)},
           {"samples", plan.validation_samples},
           {"split", is_file ? std::string(kFile) : said},
-          {"list", is_file ? std::hash<std::string>{}(json_text(plan.carried)) : 0}};
+          {"list", is_file ? digest_of(json_text(plan.carried)) : 0}};
 }
 
 /// The flag that explains why the data that two ranks train on differ, with the words of both, where
@@ -128,23 +94,6 @@ std::optional<ErrorText> held_out_otherwise(const Json& first, const Json& their
     return std::nullopt;
   }
   return text;
-}
-
-/// The data, and what is held out of them.
-void check_same_split(const FitPlan& plan, const distributed::ProcessGroup& group) {
-  const Json own = {{"key", data_of(plan).key}, {"held_out", held_out_of(plan)}};
-  const std::vector<std::string> all = group.all_gather_text(json_text(own));
-  const auto said_by = [&](size_t rank) {
-    return parse_json(all[rank], "what a rank says of its data");
-  };
-  const Json first = said_by(0);
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    const Json theirs = said_by(rank);
-    if (theirs["key"] == first["key"]) continue;
-    if (auto text = held_out_otherwise(first["held_out"], theirs["held_out"], rank))
-      throw usage_error(std::move(*text));
-    return;  // the data themselves
-  }
 }
 
 /// Options that may differ: how a machine computes; where its data and weights are, of which the data
@@ -180,15 +129,58 @@ Words options_of(const FitPlan& plan) {
   return words;
 }
 
+/// What each rank says of itself, in the order of ranks.
+using Said = std::vector<Json>;
+
+Said gather(const FitPlan& plan,
+            const distributed::ProcessGroup& group,
+            const std::optional<Checkpoint>& resume) {
+  const Start start = start_of(resume), data = data_of(plan);
+  const Json own = {{"start", start.key},
+                    {"data", data.key},
+                    {"words", concat(start.words, " and ", data.words)},
+                    {"options", options_of(plan)},
+                    {"held_out", held_out_of(plan)}};
+  Said all;
+  for (const std::string& text : group.all_gather_text(json_text(own)))
+    all.push_back(parse_json(text, "what a rank says of its run"));
+  return all;
+}
+
+/// The first rank that has another `key` than rank 0; 0 if none has.
+size_t who_differs(const Said& all, const char* key) {
+  const auto found = std::ranges::find_if(
+      all, [&](const Json& theirs) { return theirs[key] != all.front()[key]; });
+  return found == all.end() ? 0 : static_cast<size_t>(found - all.begin());
+}
+
+/// `key`: "start" or "data". The words are of both, whichever differs.
+void check_same(const char* key, const Said& all, const FitPlan& plan, bool resumes) {
+  const size_t rank = who_differs(all, key);
+  if (rank == 0) return;
+  throw usage_error(
+      {.refused = resumes                            ? "--resume"
+                  : plan.record.contains("data_dir") ? "--data"
+                                                     : "the data of the ranks",
+       .rule = "all ranks go on from one checkpoint and train on the same data",
+       .value = words_of_both(
+           all[0]["words"].get<std::string>(), all[rank]["words"].get<std::string>(), rank),
+       .hint = "name an output folder that all machines see, and one copy of the data for each"});
+}
+
+/// What is held out, where that is why the data differ.
+void check_same_split(const Said& all) {
+  const size_t rank = who_differs(all, "data");
+  if (rank == 0) return;
+  if (auto text = held_out_otherwise(all[0]["held_out"], all[rank]["held_out"], rank))
+    throw usage_error(std::move(*text));
+}
+
 /// Machines of one run may each have been told something else.
-void check_same_options(const FitPlan& plan, const distributed::ProcessGroup& group) {
-  const std::vector<std::string> all = group.all_gather_text(json_text(Json(options_of(plan))));
-  const auto words_of = [&](size_t rank) {
-    return parse_json(all[rank], "what a rank says of its options").get<Words>();
-  };
-  const Words first = words_of(0);
+void check_same_options(const Said& all) {
+  const auto first = all[0]["options"].get<Words>();
   for (size_t rank = 1; rank < all.size(); ++rank) {
-    const Words theirs = words_of(rank);
+    const auto theirs = all[rank]["options"].get<Words>();
     std::vector<std::string> differences;
     for (const auto& [name, word] : first) {
       const auto found = theirs.find(name);  // rank 0 alone may have recorded more
@@ -209,22 +201,25 @@ void check_same_options(const FitPlan& plan, const distributed::ProcessGroup& gr
 void check_same_trace(const TraceOptions& trace, const distributed::ProcessGroup& group) {
   const std::string asked =
       trace.file.empty() ? "none" : concat("--trace, --trace-steps ", trace.steps);
-  const std::optional<Difference> found = difference({asked, asked}, group);
-  if (!found) return;
-  throw usage_error({.refused = "--trace",
-                     .rule = "all ranks make the trace together",
-                     .value = words_of_both(*found),
-                     .hint = "give every machine the same flags"});
+  const std::vector<std::string> all = group.all_gather_text(asked);
+  const auto other = std::ranges::find_if(all, [&](const auto& said) { return said != all[0]; });
+  if (other == all.end()) return;
+  throw usage_error(
+      {.refused = "--trace",
+       .rule = "all ranks make the trace together",
+       .value = words_of_both(all[0], *other, static_cast<size_t>(other - all.begin())),
+       .hint = "give every machine the same flags"});
 }
 
 void check_alike_on_ranks(const FitPlan& plan,
                           const distributed::ProcessGroup& group,
                           const std::optional<Checkpoint>& resume) {
   if (group.world_size() == 1) return;
-  check_same_start(start_of(resume).key, plan, group, resume);
-  check_same_options(plan, group);
-  check_same_split(plan, group);
-  check_same_start(data_of(plan).key, plan, group, resume);
+  const Said all = gather(plan, group, resume);
+  check_same("start", all, plan, resume.has_value());
+  check_same_options(all);
+  check_same_split(all);
+  check_same("data", all, plan, resume.has_value());
 }
 
 }  // namespace muster::train

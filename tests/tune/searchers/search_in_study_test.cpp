@@ -16,10 +16,16 @@ namespace muster::tune {
 namespace {
 
 constexpr int64_t kStudyTrials = 60;
+constexpr int64_t kTrialsOfASlowSearcher = 24;
 constexpr int64_t kTrialSteps = 30;
 constexpr const char* kSeveral = "several";
 
 bool has_several(const std::string& scheduler) { return scheduler.starts_with(kSeveral); }
+
+/// Looks among many points: under a sanitizer that takes minutes.
+bool is_slow(const std::string& searcher) {
+  return test::has_option(searchers().at(parse_spec(searcher).name), "samples");
+}
 
 /// "several SCHEDULER": two objectives and a constraint.
 StudySpec study(const std::string& searcher, const std::string& scheduler) {
@@ -30,10 +36,11 @@ StudySpec study(const std::string& searcher, const std::string& scheduler) {
     return spec;
   }
   const bool enumerates = searchers().at(parse_spec(searcher).name).enumerates;
+  const int64_t trials = is_slow(searcher) ? kTrialsOfASlowSearcher : kStudyTrials;
   return {.name = "test",
           .metric = "loss",
           .mode = Mode::kMin,
-          .num_samples = enumerates ? 1 : kStudyTrials,
+          .num_samples = enumerates ? 1 : trials,
           .space = {{"lr", enumerates ? quniform(0.01, 0.1, 0.01) : loguniform(1e-4, 1e-1)},
                     {"layers", randint(1, 9)}},
           .searcher = searcher,
@@ -129,13 +136,12 @@ std::string test_name(const ::testing::TestParamInfo<SearchInStudy::ParamType>& 
 }
 
 /// Every searcher with its defaults, as one that waits, and small, and types that have rules of their
-/// own. Who looks among many points looks among few here: under a sanitizer that takes minutes.
+/// own. Who looks among many points looks among few here.
 std::vector<std::string> searcher_specs() {
   std::vector<std::string> all;
   for (const std::string& name : searchers().names()) {
-    const bool is_slow = test::has_option(searchers().at(name), "samples");
-    const std::string few = is_slow ? "samples=32," : "";
-    if (!is_slow) all.push_back(name);
+    const std::string few = is_slow(name) ? "samples=32," : "";
+    if (few.empty()) all.push_back(name);
     all.push_back(name + ":" + few + "max_concurrent=3,batch=true");
   }
   for (const auto& spec : test::small_specs(searchers(), [](const auto&) { return true; })) {
