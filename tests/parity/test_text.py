@@ -242,12 +242,14 @@ def shown(encoding):
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_encodings_of_random_texts(twin, tmp_path, name):
+def test_encodings_of_random_texts(twin, tmp_path, name, pytestconfig):
+    # A cut text's parts hold each other's: they take a minute for all texts, which is for the nightly run.
+    few = name.startswith("truncated") and pytestconfig.getoption("goldens") == "changed"
     tokenizer = TOKENIZERS[name]()
     file = tmp_path / "tokenizer.json"
     tokenizer.save(str(file))
     draw = random.Random(4)
-    cases = [{"text": random_text(draw, 40), "special": draw.random() < 0.7} for _ in range(1500)]
+    cases = [{"text": random_text(draw, 40), "special": draw.random() < 0.7} for _ in range(150 if few else 1500)]
     for case in cases[::5]:
         case["pair"] = random_text(draw, 20)
     ours = twin("encode", cases, file)
