@@ -5,6 +5,7 @@
 # muster_room_tests(x SHARDS 8)       8 CTests, each an eighth of the TESTs in one process, for those that start slowly (LibTorch:
 #                                     0.25 s). A TEST that falls is named in the output. MUSTER_SHARDS=OFF, as in the `dev`
 #                                     preset: one CTest for each
+# muster_room_tests(x SANITIZED_SHARDS 8)  the same in a build with sanitizers alone, where a process starts slowly, too (0.1 s)
 # muster_room_tests(x COST 40 TIMEOUT 900)  CTest starts what costs most first; seconds that a TEST may take, else 300
 # muster_room_tests(x FIRST *Slow*)   CTest starts these before all else, so that none is alone at the end
 # muster_room_tests(parallel TORCH)   with the precompiled header that all torch tests share
@@ -59,7 +60,7 @@ function(muster_use_torch_pch target)
 endfunction()
 
 function(muster_room_tests folder)
-  cmake_parse_arguments(ARG "TORCH" "FILTER;SHARDS;FIRST;COST;TIMEOUT" "LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "FILTER;SHARDS;SANITIZED_SHARDS;FIRST;COST;TIMEOUT" "LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*_test.cpp)
   if(NOT sources)
     return()
@@ -95,6 +96,11 @@ function(muster_room_tests folder)
     # LibTorch is not instrumented: what it synchronises inside is invisible to ThreadSanitizer, and so is OpenMP.
     set(variables "TSAN_OPTIONS=ignore_noninstrumented_modules=1:suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp;OMP_NUM_THREADS=1")
   endif()
+  set(shard_timeout 900)
+  if(ARG_SANITIZED_SHARDS AND MUSTER_SANITIZE)
+    set(ARG_SHARDS ${ARG_SANITIZED_SHARDS})
+    set(shard_timeout 1800)
+  endif()
   if(ARG_SHARDS AND MUSTER_SHARDS)
     set(shared "*")  # an empty filter would run none
     if(ARG_FILTER)
@@ -105,7 +111,7 @@ function(muster_room_tests folder)
       set(name ${room}.${shard}_of_${ARG_SHARDS})
       # Not --gtest_brief: a TEST that crashes or hangs is named by the line of its start alone.
       add_test(NAME ${name} COMMAND ${room}_tests "--gtest_filter=${shared}")
-      set_tests_properties(${name} PROPERTIES TIMEOUT 900 COST 10 LABELS ${room}
+      set_tests_properties(${name} PROPERTIES TIMEOUT ${shard_timeout} COST 10 LABELS ${room}
         ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index};${variables}")
     endforeach()
     return()
