@@ -32,17 +32,21 @@ std::string shown_text(std::string_view line) {
   return text + "…";
 }
 
+}  // namespace
+
 /// What a pattern of the set stands for: a pattern of a row, or the condition of a cause.
-struct Meaning {
+struct PatternMeaning {
   size_t row = 0;
   const Pattern* pattern = nullptr;
   size_t cause = kNobody;
 };
 
+namespace {
+
 /// The catalogue, ready to be looked for.
 struct ReadyCatalogue {
   PatternSet patterns;
-  std::vector<Meaning> meanings;  // by pattern
+  std::vector<PatternMeaning> meanings;  // by pattern
   std::vector<const ErrorRow*> rows;
 };
 
@@ -86,11 +90,11 @@ struct LogReader::State {
   void piece_of_line(std::string_view text);
   void sight(size_t row, Depth depth, std::string_view text);
   void see(size_t row, Depth depth, Sighting sighting, bool warning);
-  void note_condition(const Meaning& meaning);
+  void note_condition(const PatternMeaning& meaning);
   SeenRow& seen_row(const ErrorRow& row);
 
   PatternSet patterns = ready_catalogue().patterns;  // with room of its own to search in
-  const std::vector<Meaning>& meanings = ready_catalogue().meanings;
+  const std::vector<PatternMeaning>& meanings = ready_catalogue().meanings;
   const std::vector<const ErrorRow*>& rows = ready_catalogue().rows;
   std::vector<SeenRow> seen;                   // by row; count 0: not seen
   std::vector<Place> last;                     // of each row's last sighting
@@ -155,7 +159,7 @@ void LogReader::State::sight(size_t row, Depth depth, std::string_view text) {
   }
 }
 
-void LogReader::State::note_condition(const Meaning& meaning) {
+void LogReader::State::note_condition(const PatternMeaning& meaning) {
   conditions[meaning.row][meaning.cause] = {sources.size(), line_number};
   const Place& row = last[meaning.row];
   if (row.source == sources.size() && line_number - row.line <= kNearLines)
@@ -171,7 +175,7 @@ void LogReader::State::piece_of_line(std::string_view raw) {
   Depth depth = Depth::kAsRow;
   bool best_looks = false;
   for (const size_t number : patterns.fitting(text)) {
-    const Meaning& meaning = meanings[number];
+    const PatternMeaning& meaning = meanings[number];
     if (meaning.cause != kNobody) {
       note_condition(meaning);
       continue;

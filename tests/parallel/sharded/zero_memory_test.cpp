@@ -38,7 +38,7 @@ struct Bytes {
 /// `train(group, net, step_done)` makes steps and calls `step_done()` after each but the last, and
 /// before the gradients of the last are dropped.
 template <class Train>
-Bytes measure(int world, torch::Dtype dtype, const Train& train, int peak_from = 3) {
+Bytes measure(int world, torch::Dtype dtype, const Train& train) {
   const test::WithoutOneDnn plain;
   test::MemoryCount memory;
   std::vector<torch::nn::Sequential> nets;
@@ -108,7 +108,7 @@ Bytes of_zero(int stage, int world, torch::Dtype dtype, int peak_from = 3, size_
       step_done();
     }
   };
-  return measure(world, dtype, train, peak_from);
+  return measure(world, dtype, train);
 }
 
 constexpr double kTolerance = 0.002;  // padding
