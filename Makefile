@@ -63,9 +63,11 @@ asan:
 	@cmake --build build-asan -j $(JOBS)
 	@cd build-asan && $(CTEST)
 
+# ALL_THREAD_TESTS=ON: the areas of parallel in which only the group's threads meet, too; two minutes to compile.
+ALL_THREAD_TESTS ?= OFF
 tsan:
 	@scripts/setup.sh
-	@cmake --preset tsan
+	@cmake --preset tsan -DMUSTER_ALL_THREAD_TESTS=$(ALL_THREAD_TESTS)
 	@cmake --build build-tsan -j $(JOBS)
 	@cd build-tsan && $(CTEST)
 

@@ -13,5 +13,12 @@ if(MUSTER_WITH_TORCH)
   # Gloo's own threads are not instrumented. NcclModule needs a library beside its tests, and starts no thread. ZeroMemory counts
   # bytes, and looks for no race.
   muster_room_tests(distributed TORCH LIBRARIES muster::distributed muster::testing FILTER "-*gloo*:ProcessGroup*:NcclModule*" SHARDS 6)
-  muster_room_tests(parallel TORCH LIBRARIES muster::parallel muster::testing FILTER "-*gloo*:*ZeroMemory*" SHARDS 6)
+  set(parallel LIBRARIES muster::parallel muster::testing FILTER "-*gloo*:*ZeroMemory*")
+  if(MUSTER_ALL_THREAD_TESTS)
+    muster_room_tests(parallel TORCH ${parallel} SHARDS 6)
+  else()  # the areas that start threads themselves, and DDP; the others' ranks meet in the group alone
+    foreach(area ddp pipeline replicas threads)
+      muster_room_tests(parallel/${area} TORCH ${parallel} SHARDS 2)
+    endforeach()
+  endif()
 endif()
