@@ -49,9 +49,12 @@ def accuracy(row, after):
 
 
 def beside(one, other, after):
-    """Share of seeds in which `one` is better, and p."""
     seeds = sorted(one.keys() & other.keys())
-    differences = [accuracy(one[seed], after) - accuracy(other[seed], after) for seed in seeds]
+    return paired([accuracy(one[seed], after) - accuracy(other[seed], after) for seed in seeds])
+
+
+def paired(differences):
+    """Share of seeds in which the first is better (its difference is above 0), and p."""
     share = statistics.mean(1.0 if d > 0 else 0.5 if d == 0 else 0.0 for d in differences)
     if not any(differences):
         return share, 1.0
