@@ -1,6 +1,7 @@
 // The merges of a byte pair encoding, applied to a word.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
