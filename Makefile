@@ -102,9 +102,9 @@ compat:
 # A source that forgets an include compiles behind one that has it; here it stands alone.
 plain:
 	@scripts/setup.sh
+	@scripts/setup.sh clang
 	@cmake --preset plain
-	@cmake --build build-plain -j $(JOBS) -- -k 0
-	@cmake --build build-plain -j $(JOBS) --target verify_headers benchmark_programs parity_programs -- -k 0
+	@JOBS=$(JOBS) scripts/plain.py
 
 package:
 	@scripts/setup.sh

@@ -1,20 +1,13 @@
-#include "cli/doctor/doctor_text.h"
+#include "muster/diagnose/explain/diagnosis_text.h"
 
 #include <algorithm>
+#include <vector>
 
-#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/base/text_table.h"
 
-namespace muster::cli {
+namespace muster::diagnose {
 namespace {
-
-using diagnose::CheckResult;
-using diagnose::Finding;
-using diagnose::LogDiagnosis;
-using diagnose::Part;
-using diagnose::Sighting;
-using diagnose::Verdict;
 
 constexpr size_t kLabelColumns = 12;
 constexpr size_t kEvidenceLines = 3;  // of one quotation
@@ -76,7 +69,7 @@ std::string first_cause_text(const Finding& first,
       width);
   out += labelled("why", std::string(first.cause->why), width);
   if (!first.cause_is_told) {
-    for (const diagnose::Cause& other : first.row->causes) {
+    for (const Cause& other : first.row->causes) {
       if (&other != first.cause && other.when.empty() && other.holds == nullptr)
         out += labelled("or", std::string(other.why), width);
     }
@@ -136,31 +129,6 @@ std::string nothing_text(const LogDiagnosis& diagnosis, size_t width) {
              0);
 }
 
-Json sighting_json(const Sighting& sighting) {
-  Json json{{"source", sighting.source}, {"line", sighting.line}, {"text", sighting.text}};
-  json["rank"] = sighting.rank ? Json(*sighting.rank) : Json();
-  return json;
-}
-
-Json finding_json(const Finding& finding) {
-  Json evidence = Json::array();
-  for (const Sighting& sighting : finding.evidence) evidence.push_back(sighting_json(sighting));
-  return {{"error", finding.row->name},
-          {"number", finding.row->number},
-          {"title", finding.row->title},
-          {"part", part_word(finding.part)},
-          {"confidence", confidence_word(finding.confidence)},
-          {"because", finding.because},
-          {"cause", finding.cause->why},
-          {"cause_is_told", finding.cause_is_told},
-          {"next_step", finding.cause->step},
-          {"to_prove_it", finding.row->confirm},
-          {"more", finding.row->source},
-          {"count", finding.count},
-          {"ranks", finding.ranks},
-          {"evidence", std::move(evidence)}};
-}
-
 }  // namespace
 
 std::string diagnosis_text(const LogDiagnosis& diagnosis,
@@ -201,29 +169,4 @@ std::string checks_text(std::span<const CheckResult> results, size_t width) {
   return out + concat('\n', counts[0], " ok, ", counts[1], " warn, ", counts[2], " fail\n");
 }
 
-Json to_json(std::span<const CheckResult> results) {
-  Json json = Json::array();
-  for (const CheckResult& result : results) {
-    json.push_back({{"check", result.name},
-                    {"verdict", verdict_word(result.verdict)},
-                    {"value", result.value},
-                    {"rule", result.rule},
-                    {"hint", result.hint}});
-  }
-  return json;
-}
-
-Json to_json(const LogDiagnosis& diagnosis, std::span<const CheckResult> checks) {
-  Json findings = Json::array(), unexplained = Json::array();
-  for (const Finding& finding : diagnosis.findings) findings.push_back(finding_json(finding));
-  for (const Sighting& line : diagnosis.unexplained) unexplained.push_back(sighting_json(line));
-  const Finding* first = diagnosis.first_cause();
-  return {{"first_cause", first != nullptr ? Json(first->row->name) : Json()},
-          {"findings", std::move(findings)},
-          {"unexplained", std::move(unexplained)},
-          {"checks", to_json(checks)},
-          {"lines", diagnosis.lines},
-          {"bytes", diagnosis.bytes}};
-}
-
-}  // namespace muster::cli
+}  // namespace muster::diagnose
