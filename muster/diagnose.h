@@ -3,6 +3,8 @@
 #pragma once
 
 #include "muster/diagnose/catalogue/error_row.h"
+#include "muster/diagnose/explain/diagnosis_text.h"
+#include "muster/diagnose/explain/explained_main.h"
 #include "muster/diagnose/log/log_diagnosis.h"
 #include "muster/diagnose/log/log_reader.h"
 #include "muster/diagnose/record/diagnosis.h"

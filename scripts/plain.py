@@ -36,7 +36,7 @@ def read(entry):
             skip = word == "-o"
         else:
             words.append(word)
-    done = subprocess.run([*words, "-fsyntax-only", "-w"], cwd=entry["directory"], capture_output=True, text=True)
+    done = subprocess.run([*words, "-fsyntax-only", "-w"], cwd=entry["directory"], capture_output=True, text=True, errors="replace")
     return entry["file"], done.returncode, done.stderr
 
 

@@ -6,10 +6,12 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/diagnose/explain/diagnosis_text.h"
 #include "muster/program/line/value.h"
 
 #include "cli/command.h"
-#include "cli/doctor/doctor_text.h"
+#include "cli/doctor/catalogue_page.h"
+#include "cli/doctor/doctor_json.h"
 #include "cli/doctor/read_logs.h"
 #include "cli/doctor/watched_program.h"
 #include "cli/line/app.h"
@@ -91,7 +93,8 @@ int check_machine(const DoctorWords& words, program::Console& console) {
   if (words.json)
     console.out() << json_text(Json{{"checks", to_json(results)}}) << '\n' << std::flush;
   else
-    console.out() << checks_text(results, static_cast<size_t>(console.width())) << std::flush;
+    console.out() << diagnose::checks_text(results, static_cast<size_t>(console.width()))
+                  << std::flush;
   return diagnose::worst(results) == diagnose::Verdict::kFail ? kFailed : kDone;
 }
 
@@ -109,7 +112,7 @@ bool explain(const diagnose::LogDiagnosis& diagnosis,
   if (words.json)
     out << json_text(to_json(diagnosis, results)) << '\n' << std::flush;
   else
-    out << diagnosis_text(diagnosis, results, width) << std::flush;
+    out << diagnose::diagnosis_text(diagnosis, results, width) << std::flush;
   return first != nullptr;
 }
 

@@ -1,9 +1,11 @@
+#include "cli/doctor/catalogue_page.h"
+
 #include <algorithm>
 #include <vector>
 
 #include "muster/base/text.h"
-
-#include "cli/doctor/doctor_text.h"
+#include "muster/diagnose/catalogue/error_row.h"
+#include "muster/diagnose/surroundings/check.h"
 
 namespace muster::cli {
 namespace {

@@ -59,39 +59,6 @@ std::string seen_text(const Finding& finding) {
   return text;
 }
 
-std::string first_cause_text(const Finding& first,
-                             std::span<const CheckResult> checks,
-                             size_t width) {
-  std::string out = concat("first cause: ", first.row->title, " (", first.row->name, ")\n");
-  out += labelled(
-      "confidence",
-      concat(confidence_word(first.confidence), first.because.empty() ? "" : ": " + first.because),
-      width);
-  out += labelled("why", std::string(first.cause->why), width);
-  if (!first.cause_is_told) {
-    for (const Cause& other : first.row->causes) {
-      if (&other != first.cause && other.when.empty() && other.holds == nullptr)
-        out += labelled("or", std::string(other.why), width);
-    }
-  }
-  out += labelled("seen", seen_text(first), width);
-  out += quoted(first.evidence[0].text, 2 + kLabelColumns, width);
-  out += labelled("next step", std::string(first.cause->step), width);
-  out += labelled("to prove it", std::string(first.row->confirm), width);
-  if (!first.row->source.empty()) out += labelled("more", std::string(first.row->source), width);
-  for (const CheckResult& check : checks) {
-    out += labelled("here",
-                    concat(verdict_word(check.verdict),
-                           ": ",
-                           check.name,
-                           ": ",
-                           check.value,
-                           check.hint.empty() ? "" : "; " + check.hint),
-                    width);
-  }
-  return out;
-}
-
 std::string others_text(const LogDiagnosis& diagnosis, Part part, const char* head, size_t width) {
   std::string out;
   for (const Finding& finding : diagnosis.findings) {
@@ -131,12 +98,43 @@ std::string nothing_text(const LogDiagnosis& diagnosis, size_t width) {
 
 }  // namespace
 
+std::string finding_text(const Finding& first, std::span<const CheckResult> checks, size_t width) {
+  std::string out = concat("first cause: ", first.row->title, " (", first.row->name, ")\n");
+  out += labelled(
+      "confidence",
+      concat(confidence_word(first.confidence), first.because.empty() ? "" : ": " + first.because),
+      width);
+  out += labelled("why", std::string(first.cause->why), width);
+  if (!first.cause_is_told) {
+    for (const Cause& other : first.row->causes) {
+      if (&other != first.cause && other.when.empty() && other.holds == nullptr)
+        out += labelled("or", std::string(other.why), width);
+    }
+  }
+  out += labelled("seen", seen_text(first), width);
+  out += quoted(first.evidence[0].text, 2 + kLabelColumns, width);
+  out += labelled("next step", std::string(first.cause->step), width);
+  out += labelled("to prove it", std::string(first.row->confirm), width);
+  if (!first.row->source.empty()) out += labelled("more", std::string(first.row->source), width);
+  for (const CheckResult& check : checks) {
+    out += labelled("here",
+                    concat(verdict_word(check.verdict),
+                           ": ",
+                           check.name,
+                           ": ",
+                           check.value,
+                           check.hint.empty() ? "" : "; " + check.hint),
+                    width);
+  }
+  return out;
+}
+
 std::string diagnosis_text(const LogDiagnosis& diagnosis,
                            std::span<const CheckResult> checks,
                            size_t width) {
   const Finding* first = diagnosis.first_cause();
   std::string out =
-      first != nullptr ? first_cause_text(*first, checks, width) : nothing_text(diagnosis, width);
+      first != nullptr ? finding_text(*first, checks, width) : nothing_text(diagnosis, width);
   out += others_text(diagnosis, Part::kConsequence, "what follows from it:", width);
   out += others_text(diagnosis, Part::kAlso, "also seen:", width);
   out += others_text(diagnosis, Part::kWarning, "warnings, of which nothing failed:", width);

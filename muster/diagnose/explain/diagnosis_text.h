@@ -16,6 +16,9 @@ std::string diagnosis_text(const LogDiagnosis& diagnosis,
                            std::span<const CheckResult> checks,
                            size_t width);
 
+/// The same of one finding, with nothing of the log around it.
+std::string finding_text(const Finding& finding, std::span<const CheckResult> checks, size_t width);
+
 /// A line per result, with rule and hint below those that are not ok; then how many of each.
 std::string checks_text(std::span<const CheckResult> results, size_t width);
 

@@ -9,7 +9,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 
-#include "cli/doctor/doctor_text.h"
+#include "cli/doctor/catalogue_page.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
 #include "tests/support/paths.h"
