@@ -295,9 +295,7 @@ void offloaded() {
   const int64_t on_the_host = offload.bytes().offloaded;
 }
 
-}  // namespace
-
-int main(int argc, char**) {
+int train(int argc, char**) {
   for (const auto run : {readme, fsdp, ddp_options, ddp_shares, norms_over_ranks, ddp_join, ddp_accumulation, ddp_hook, ddp_instead, checkpointed_functions,
                          checkpointed_draws, chosen_blocks, checkpointed_units, offloaded}) run();
   if (with_an_end() != 0) return 1;
@@ -305,4 +303,11 @@ int main(int argc, char**) {
     for (const auto run : {on_gpus, on_two_gpus, tuned, with_faults}) run();
   }
   std::cout << "the code of the guides ran\n";
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return muster::diagnose::explained_main([&] { return train(argc, argv); });
 }
