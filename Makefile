@@ -113,13 +113,13 @@ package:
 	@cmake --build build-package -j $(JOBS)
 	@cd build-package && cpack
 
-# Not part of `make test`: LibTorch makes a source cost 10 to 40 s here, and all headers of torch rooms, each by itself, 70 s.
-tidy: build
+# Not part of `make test`: LibTorch makes a source cost 10 to 40 s here.
+tidy:
+	@scripts/setup.sh
 	@scripts/setup.sh tidy
-	@cmake --build build -j $(JOBS) --target verify_headers -- -k 0
 	@for build in build-tidy build-tidy/names; do \
 	  cmake --preset $$(echo $${build#build-} | tr / -) && \
-	  ninja -C $$build $$(ninja -C $$build -t targets all | sed -n 's/^\(.*\.pb\.h\):.*/\1/p') || exit; \
+	  ninja -C $$build $$(ninja -C $$build -t targets all | sed -n 's/^\(.*\.\(pb\.h\|pch\)\):.*/\1/p') || exit; \
 	done
 	@scripts/tidy.sh
 

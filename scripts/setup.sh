@@ -50,7 +50,7 @@ unpack_torch() {  # unpack_torch VERSION VARIANT: into .deps/libtorch-VERSION-VA
 
 case ${1:-} in
   compat|'') ;;
-  tidy) packages+=(clang-tidy-19 libomp-19-dev) ;;  # a benchmark includes omp.h
+  tidy) packages+=(clang-19 clang-tidy-19 libomp-19-dev) ;;  # clang for precompiled headers; a benchmark includes omp.h
   package) packages+=(dpkg-dev file fakeroot) ;;
   clang) packages+=(clang-14 libclang-rt-14-dev llvm-14) ;;  # 310 MB; llvm-14 names functions in the sanitizers' reports
   *) die "setup.sh $1: no such set" "compat, tidy, package, clang, or nothing" ;;
