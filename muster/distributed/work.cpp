@@ -13,7 +13,7 @@ struct Work::Call {
 Work::Work(c10::intrusive_ptr<c10d::Work> work,
            at::Tensor result,
            std::function<void(at::Tensor&)> finish)
-    : call_(std::make_shared<Call>(std::move(work), std::move(result), std::move(finish))) {}
+    : call_(std::make_shared<Call>(Call{std::move(work), std::move(result), std::move(finish)})) {}
 
 bool Work::is_completed() const { return !call_ || !call_->work || call_->work->isCompleted(); }
 
