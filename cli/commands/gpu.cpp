@@ -182,27 +182,26 @@ int code_of(const diagnose::MachineStatus& status) {
 }
 
 int watch(const GpuWords& words, program::Console& console) {
+  auto screen = std::make_unique<FullScreen>(console.colour(), "muster gpu, or muster gpu --json");
   const Reading reading = reading_of(words.processes);
-  int code = kDone;
   StatusThread thread(reading.read, words.interval_s);
-  {
-    FullScreen screen(console.colour(), "muster gpu, or muster gpu --json");
-    GpuModel model;
-    for (;;) {
-      Canvas canvas(screen.columns(), screen.rows());
-      draw_gpu(model,
-               {.reading_s = thread.reading_for_s(),
-                .on = reading.progress->waits_for(),
-                .interval_s = words.interval_s},
-               canvas);
-      screen.show(canvas);
-      const Key key = screen.wait(/*timeout_s=*/1, thread.wake_fd());
-      if (key.kind == Key::kInterrupt) code = kInterrupted;
-      if (!model.on_key(key)) break;
-      const auto newest = thread.newest();
-      if (newest.get() != model.newest()) model.take(newest);
-    }
+  GpuModel model;
+  int code = kDone;
+  for (;;) {
+    Canvas canvas(screen->columns(), screen->rows());
+    draw_gpu(model,
+             {.reading_s = thread.reading_for_s(),
+              .on = reading.progress->waits_for(),
+              .interval_s = words.interval_s},
+             canvas);
+    screen->show(canvas);
+    const Key key = screen->wait(/*timeout_s=*/1, thread.wake_fd());
+    if (key.kind == Key::kInterrupt) code = kInterrupted;
+    if (!model.on_key(key)) break;
+    const auto newest = thread.newest();
+    if (newest.get() != model.newest()) model.take(newest);
   }
+  screen.reset();
   if (!thread.end(kEndTimeoutS)) leave(console, code);
   return code;
 }

@@ -149,17 +149,21 @@ std::vector<ShownLine> details_of(const ProcessRow& row) {
     lines.push_back({concat(device.name,
                             ": allocated ",
                             human_bytes(device.allocated_bytes),
-                            " (at most ",
+                            " (peak ",
                             human_bytes(device.peak_allocated_bytes),
                             "), reserved ",
                             human_bytes(device.reserved_bytes),
-                            " (",
+                            " (peak ",
                             human_bytes(device.peak_reserved_bytes),
-                            "), emptied ",
-                            device.retries,
-                            " times, out of memory ",
-                            device.out_of_memory),
-                     device.out_of_memory > 0 ? Look::kWarning : Look::kPlain});
+                            ")")});
+    if (device.retries > 0 || device.out_of_memory > 0)
+      lines.push_back({concat(device.name,
+                              ": cache emptied ",
+                              device.retries,
+                              " times to have room, out of memory ",
+                              device.out_of_memory,
+                              " times"),
+                       Look::kWarning});
   }
   return lines;
 }
@@ -184,18 +188,15 @@ void draw_processes(GpuModel& model, size_t row, size_t end, Canvas& canvas) {
   const size_t details =
       has_details ? std::min<size_t>(body - 2, std::max<size_t>(body / 2, 6)) : 0;
   model.set_page(body - details);
-  // Only what is in sight sets the widths.
-  const size_t first = model.top(), last = std::min(first + body - details, model.rows().size());
-  const std::vector<ProcessRow> shown(model.rows().begin() + static_cast<int64_t>(first),
-                                      model.rows().begin() + static_cast<int64_t>(last));
-  const TextColumns columns = process_columns(shown, canvas.columns());
-  if (shown.empty()) {
+  if (model.rows().empty()) {
     canvas.put(row, 0, "no process", Look::kDim);
     return;
   }
+  const TextColumns columns = process_columns(model.rows(), canvas.columns());
+  const size_t first = model.top(), last = std::min(first + body - details, model.rows().size());
   columns.draw_header(canvas, row++);
-  for (size_t i = 0; i < shown.size(); ++i)
-    columns.draw_row(canvas, row + i, i, first + i == model.selected());
+  for (size_t i = first; i < last; ++i)
+    columns.draw_row(canvas, row + i - first, i, i == model.selected());
   if (has_details)
     draw_details_of(model.rows()[model.selected()], row + body - details, end, canvas);
 }

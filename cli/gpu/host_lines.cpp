@@ -1,5 +1,6 @@
 // The machine's and the control group's memory, as lines.
 #include "muster/base/text.h"
+#include "muster/base/text_table.h"
 
 #include "cli/gpu/machine_rows.h"
 
@@ -9,7 +10,8 @@ namespace {
 using diagnose::HostStatus;
 using diagnose::Pressure;
 
-constexpr double kFull = 0.9;    // of memory
+constexpr double kFull = 0.9;  // of memory
+constexpr size_t kGroupColumns = 28;
 constexpr double kStalled = 10;  // percent of the time
 
 std::string pressure_text(const char* what, const std::optional<Pressure>& pressure) {
@@ -48,7 +50,10 @@ ShownLine group_line(const HostStatus& host) {
     text += concat(" (", percent_of(share), ")");
     is_full = share >= kFull;
   }
-  text += concat(", and ", human_bytes(group.cache_bytes), " of files; ", group.group);
+  text += concat(", and ",
+                 human_bytes(group.cache_bytes),
+                 " of files; ",
+                 keep_tail(group.group, kGroupColumns));
   return {text, is_full ? Look::kWarning : Look::kPlain};
 }
 
@@ -67,7 +72,7 @@ std::vector<ShownLine> host_lines(const HostStatus& host) {
   if (!parts.empty())
     lines.push_back({concat("pressure  ",
                             join(parts, ", "),
-                            " of the last 10 s something waited (",
+                            " of the last 10 s (",
                             host.pressure_is_group ? "group" : "machine",
                             ')'),
                      is_stalled ? Look::kWarning : Look::kPlain});

@@ -29,6 +29,13 @@ std::string short_name(std::string_view name) {
   return std::string(name.starts_with(kMaker) ? name.substr(kMaker.size()) : name);
 }
 
+/// "MIG 3g.20gb" of "NVIDIA A100-SXM4-40GB MIG 3g.20gb".
+std::string instance_name(const DeviceStatus& device, const MigInstance& instance) {
+  if (instance.name.empty()) return "MIG";
+  const bool has_both = instance.name.starts_with(device.name + ' ');
+  return has_both ? instance.name.substr(device.name.size() + 1) : short_name(instance.name);
+}
+
 std::string watts(const Reading<double>& power, const Reading<double>& limit) {
   if (!power.value) return kNothing;
   return limit.value ? concat(fixed(*power.value, 0), " of ", fixed(*limit.value, 0), " W")
@@ -94,8 +101,8 @@ ProcessRow row_of(const DeviceStatus& device, const DeviceProcess& process) {
   }
   row.look = Look::kDim;
   row.user = kNothing;
-  row.command = process.where == Whereabouts::kElsewhere ? "of the host or another container"
-                                                         : "ended, or hidden from this user";
+  row.command =
+      process.where == Whereabouts::kElsewhere ? "not of this container" : "ended, or hidden";
   return row;
 }
 
@@ -195,7 +202,7 @@ TextColumns device_columns(const MachineStatus& status, size_t width) {
     power.cells.push_back({watts(device.power_w, device.power_limit_w)});
     for (const MigInstance& instance : device.instances) {
       index.cells.push_back({concat(device.index, '.', instance.index), Look::kPlain});
-      name.cells.push_back({instance.name.empty() ? "MIG" : short_name(instance.name)});
+      name.cells.push_back({instance_name(device, instance)});
       load.cells.push_back({""});
       memory.cells.push_back(memory_cell(instance.memory));
       share.cells.push_back(share_cell(share_of(instance.memory)));

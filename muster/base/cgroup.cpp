@@ -135,6 +135,8 @@ std::optional<CgroupMemory> cgroup_memory_use(const fs::path& root) {
 
 std::optional<std::string> cgroup_file(std::string_view name, const fs::path& root) {
   for (const fs::path& folder : folders(root, "", kUnified)) {
+    // The top of the hierarchy, and it alone, has no type.
+    if (!read_kernel_file(folder / "cgroup.type")) continue;
     if (auto text = read_kernel_file(folder / name)) return text;
   }
   return std::nullopt;

@@ -34,7 +34,8 @@ struct CgroupMemory {
 std::optional<CgroupMemory> cgroup_memory_use(const std::filesystem::path& root = "/");
 
 /// The text of a file of this process's group of version 2 ("memory.pressure"), or of the nearest
-/// one above that is to be seen. Nothing at the hierarchy's top, which has other files.
+/// one above that is to be seen. Not of the hierarchy's top, whose files are
+/// the machine's.
 std::optional<std::string> cgroup_file(std::string_view name,
                                        const std::filesystem::path& root = "/");
 

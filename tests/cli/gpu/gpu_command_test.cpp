@@ -32,7 +32,7 @@ using testing_process::OnTerminal;
 
 class GpuCommand : public ::testing::Test {
  protected:
-  void set(Json devices) {
+  void set(std::vector<Json> devices) {
     driver.scenario["devices"] = std::move(devices);
     driver.write();
   }
@@ -114,13 +114,14 @@ TEST_F(GpuCommand, ShowsWhatProcessesPublish) {
   EXPECT_EQ(process.at("where"), "here");
   EXPECT_EQ(process.at("allocator").at("allocated_bytes"), 3 * kFakeGiB);
   EXPECT_EQ(process.at("published").at("rank"), 2);
-  set(Json::array());
-  EXPECT_EQ(json().at("processes").at(0).at("published").at("program"), "a test")
+  set({});
+  EXPECT_EQ(json({"--processes", "0"}).at("processes").at(0).at("published").at("program"),
+            "a test")
       << "without a device, too";
 }
 
 TEST_F(GpuCommand, OnAMachineWithoutADeviceShowsMemoryAndTheLargestProcesses) {
-  set(Json::array());
+  set({});
   EXPECT_EQ(run({"--processes", "3"}), 0);
   EXPECT_THAT(out, AllOf(HasSubstr("no device"), HasSubstr("host      memory"), HasSubstr("RSS")));
   EXPECT_EQ(json({"--processes", "2"}).at("processes").size(), 2U);
@@ -166,13 +167,12 @@ TEST_F(GpuCommand, PrintsGputilsTable) {
   EXPECT_THAT(err, HasSubstr("device 1: no utilisation: not available under MIG"));
 }
 
-TEST_F(GpuCommand, ACallThatNeverComesBackEndsWithItsName) {
+TEST_F(GpuCommand, ACallThatNeverComesBackEndsWithAnError) {
   set({fake_device(0), fake_device(1)});
   block("nvmlDeviceGetPowerUsage");
   EXPECT_EQ(run({"--timeout", "0.2"}), 1);
-  EXPECT_THAT(err,
-              AllOf(HasSubstr("the driver does not answer"),
-                    HasSubstr("nvmlDeviceGetPowerUsage of device 0 comes back within 0.2 s")));
+  EXPECT_THAT(err, AllOf(HasSubstr("the driver does not answer"), HasSubstr("within 0.2 s")));
+  EXPECT_THAT(out, IsEmpty());
 }
 
 TEST_F(GpuCommand, AShutdownThatNeverComesBackHoldsNobodyUp) {
@@ -241,7 +241,7 @@ TEST_F(GpuCommand, ReadsAStatusFolderThatItMayNotWrite) {
   ASSERT_TRUE(publisher.is_open());
   std::filesystem::permissions(
       folder, std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
-  set(Json::array());
+  set({});
   EXPECT_EQ(json().at("status_files").at("live"), 1);
   std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
 }

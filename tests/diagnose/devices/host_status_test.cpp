@@ -111,6 +111,9 @@ TEST_F(HostOfFiles, PressureIsTheGroupsElseTheMachines) {
   EXPECT_THAT(host.memory_pressure->full_60s, Optional(0.25));
   EXPECT_EQ(host.cpu_pressure, std::nullopt);
   file("/proc/self/cgroup", "0::/a\n");
+  file("/sys/fs/cgroup/memory.pressure", "some avg10=9.00 avg60=0.00 avg300=0.00 total=9\n");
+  EXPECT_FALSE(host_status(around).pressure_is_group) << "the top's is the machine's";
+  file("/sys/fs/cgroup/a/cgroup.type", "domain\n");
   file("/sys/fs/cgroup/a/memory.pressure", "some avg10=7.00 avg60=0.00 avg300=0.00 total=9\n");
   host = host_status(around);
   EXPECT_TRUE(host.pressure_is_group);

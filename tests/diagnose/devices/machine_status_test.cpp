@@ -63,7 +63,7 @@ class Devices : public ::testing::Test {
             .processes = 0};
   }
 
-  MachineStatus read(Json devices) {
+  MachineStatus read(std::vector<Json> devices) {
     driver.scenario["devices"] = std::move(devices);
     driver.write();
     return read_machine(options());
@@ -180,7 +180,7 @@ TEST_F(Devices, WindowsTellsNoBytesOfProcesses) {
 }
 
 TEST_F(Devices, AProcessThatIsNotThereIsGoneOnTheHostAndElsewhereInAContainer) {
-  const Json devices = {fake_device(0, {{{"pid", 99}, {"bytes", 5}}})};
+  const std::vector<Json> devices{fake_device(0, {{{"pid", 99}, {"bytes", 5}}})};
   EXPECT_EQ(read(devices).devices.at(0).processes.at(0).where, Whereabouts::kGone);
   set_namespace("pid:[4026532888]");
   const MachineStatus status = read(devices);
@@ -190,7 +190,7 @@ TEST_F(Devices, AProcessThatIsNotThereIsGoneOnTheHostAndElsewhereInAContainer) {
 
 TEST_F(Devices, InAContainerAProcessThatHappensToHaveTheNumberIsNotTakenForTheOneOfTheHost) {
   set_namespace("pid:[4026532888]");
-  const Json devices = {fake_device(0, {{{"pid", 41}, {"bytes", 5}}})};
+  const std::vector<Json> devices{fake_device(0, {{{"pid", 41}, {"bytes", 5}}})};
   MachineStatus status = read(devices);
   const DeviceProcess& process = status.devices.at(0).processes.at(0);
   EXPECT_EQ(process.where, Whereabouts::kElsewhere) << "41 here has no driver open";
@@ -271,7 +271,7 @@ TEST_F(Devices, ADeviceThatOnlyItsHandleRefusesSaysWhy) {
 }
 
 TEST_F(Devices, AnOlderDriverTellsWhatItKnows) {
-  driver.scenario["devices"] = {fake_device(0, {{{"pid", 41}, {"bytes", 5}}})};
+  driver.scenario["devices"] = Json::array({fake_device(0, {{{"pid", 41}, {"bytes", 5}}})});
   driver.write();
   MachineReaderOptions old = options();
   old.nvml = test::FakeDriver::old_library();
@@ -300,13 +300,13 @@ TEST_F(Devices, ADriverThatDoesNotStartSaysOneSentenceWithARowOfTheCatalogue) {
     EXPECT_EQ(status.driver.problem.find('\n'), std::string::npos);
     EXPECT_THAT(status.driver.problem, ::testing::SizeIs(::testing::Gt(20U)));
     EXPECT_THAT(status.driver.hint, ::testing::Not(IsEmpty()));
-    if (*row != '\0') EXPECT_NE(find_error_row(row), nullptr) << row;
+    EXPECT_EQ(find_error_row(row) != nullptr, *row != '\0') << row;
     EXPECT_THAT(status.devices, IsEmpty());
   }
 }
 
 TEST_F(Devices, ADriverThatWasLoadedAgainIsAskedAnew) {
-  driver.scenario["devices"] = {fake_device(0)};
+  driver.scenario["devices"] = Json::array({fake_device(0)});
   driver.write();
   MachineReader reader(options());
   ASSERT_THAT(reader.read().devices, SizeIs(1));
