@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <memory>
 #include <ostream>
+#include <utility>
 
 #include <poll.h>
 
@@ -135,7 +136,7 @@ void check_words(const GpuWords& words) {
     throw usage_error({.refused = "--available", .rule = "at least 1", .value = "0"});
 }
 
-/// The reader, for a thread, and what it waits for.
+/// The reader, which only its thread may hold: its end asks the driver, too. And what it waits for.
 struct Reading {
   std::shared_ptr<const diagnose::ReadProgress> progress;
   std::function<diagnose::MachineStatus()> read;
@@ -157,8 +158,8 @@ Reading reading_of(size_t processes) {
 int read_once(const GpuWords& words,
               program::Console& console,
               const std::function<int(const diagnose::MachineStatus&)>& print) {
-  const Reading reading = reading_of(words.processes);
-  StatusThread thread(reading.read, kMostIntervalS);
+  Reading reading = reading_of(words.processes);
+  StatusThread thread(std::move(reading.read), kMostIntervalS);
   pollfd ready{thread.wake_fd(), POLLIN, 0};
   ::poll(&ready, 1, static_cast<int>(std::ceil(words.timeout_s * 1000)));
   const auto status = thread.newest();
@@ -183,8 +184,8 @@ int code_of(const diagnose::MachineStatus& status) {
 
 int watch(const GpuWords& words, program::Console& console) {
   auto screen = std::make_unique<FullScreen>(console.colour(), "muster gpu, or muster gpu --json");
-  const Reading reading = reading_of(words.processes);
-  StatusThread thread(reading.read, words.interval_s);
+  Reading reading = reading_of(words.processes);
+  StatusThread thread(std::move(reading.read), words.interval_s);
   GpuModel model;
   int code = kDone;
   for (;;) {

@@ -51,7 +51,8 @@ void draw_two_curves(Canvas& canvas,
 ShownLine wait_line(const GpuModel& model, const GpuWait& wait) {
   if (wait.reading_s >= kLateS) {
     return {concat("no answer for ",
-                   human_duration(std::floor(wait.reading_s)),
+                   fixed(std::floor(wait.reading_s), 0),
+                   " s",
                    wait.on.empty() ? "" : concat(" from ", wait.on)),
             Look::kBad};
   }
@@ -61,7 +62,8 @@ ShownLine wait_line(const GpuModel& model, const GpuWait& wait) {
 
 void draw_head(const GpuModel& model, const GpuWait& wait, Canvas& canvas) {
   const ShownLine right = wait_line(model, wait);
-  const size_t taken = std::min(columns_of(right.text), canvas.columns() * 2 / 3);
+  const size_t least_left = right.look == Look::kBad ? 8 : canvas.columns() / 3;
+  const size_t taken = std::min(columns_of(right.text), canvas.columns() - least_left);
   const size_t left = canvas.columns() - taken - 2;
   if (model.status() == nullptr) {
     canvas.put(0, 0, "reading …", Look::kDim, left);
