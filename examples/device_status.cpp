@@ -19,10 +19,8 @@ constexpr double kGiB = 1 << 30;
 
 /// What a training loop does once a step; its numbers are those of its allocator.
 bool say(StatePublisher& publisher) {
-  PublishedState state{.program = "device_status",
-                       .doing = "epoch 1, step 10",
-                       .rank = 0,
-                       .world_size = 1};
+  PublishedState state{
+      .program = "device_status", .doing = "epoch 1, step 10", .rank = 0, .world_size = 1};
   state.devices.push_back({.device = "GPU-5f3a",  // the device's UUID, or its place on the PCI bus
                            .name = "cuda:0",
                            .allocated_bytes = 3ULL << 29,

@@ -28,8 +28,7 @@ ROOMS = {
     "text": Room("words, vocabularies, tokenizers", ["base"], {
         "unicode": [], "words": ["unicode"], "batch": [], "vocab": ["unicode", "batch"], "subword": ["unicode", "batch", "vocab"]}),
     "diagnose": Room("what happened, and who began it", ["base"], {"record": [], "trace": ["record"], "catalogue": [],
-        "errors": ["catalogue"], "log": ["catalogue"], "surroundings": [], "checks": ["surroundings"],
-        "devices": ["record", "surroundings"]}),
+        "errors": ["catalogue"], "log": ["catalogue"], "surroundings": [], "checks": ["surroundings"], "devices": ["record", "surroundings"]}),
     "launch": Room("ranks as processes", ["base"], {
         "io": [], "process": ["io"], "job": ["io", "process"], "launchers": ["io", "process", "job"]}),
     "track": Room("what a run records", ["base"], {"": [], "page": [""], "picture": ["", "page"], "tensorboard": [""]}),

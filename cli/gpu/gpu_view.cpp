@@ -12,7 +12,6 @@ namespace {
 
 constexpr double kLateS = 3;           // a reading that takes longer is said
 constexpr size_t kLeastProcesses = 3;  // rows of them, before devices are left out
-constexpr size_t kCurveLabel = 10;
 
 std::string curve(const std::vector<double>& values, size_t width) {
   const size_t from = values.size() > width ? values.size() - width : 0;

@@ -77,12 +77,11 @@ std::vector<ShownLine> host_lines(const HostStatus& host) {
                             ')'),
                      is_stalled ? Look::kWarning : Look::kPlain});
   if (host.oom_kills.value_or(0) > 0)
-    lines.push_back(
-        {concat("killed    ",
-                *host.oom_kills,
-                *host.oom_kills == 1 ? " process" : " processes",
-                " for memory so far"),
-         Look::kWarning});
+    lines.push_back({concat("killed    ",
+                            *host.oom_kills,
+                            *host.oom_kills == 1 ? " process" : " processes",
+                            " for memory so far"),
+                     Look::kWarning});
   return lines;
 }
 
