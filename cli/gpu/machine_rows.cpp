@@ -327,12 +327,12 @@ std::vector<ShownLine> machine_notes(const MachineStatus& status) {
          "that some cannot be told",
          Look::kDim});
   if (status.published.elsewhere > 0)
-    lines.push_back({concat(status.published.elsewhere,
-                            " status files are of another container or machine: not shown"),
+    lines.push_back({concat("status files of another container or machine, not shown: ",
+                            status.published.elsewhere),
                      Look::kDim});
   if (status.published.unreadable > 0)
-    lines.push_back({concat(status.published.unreadable,
-                            " status files cannot be read: of another version of Muster?"),
+    lines.push_back({concat("status files that cannot be read, of another version of Muster? ",
+                            status.published.unreadable),
                      Look::kWarning});
   if (!status.published.refused.empty())
     lines.push_back(

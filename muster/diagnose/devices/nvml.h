@@ -61,6 +61,9 @@ struct NvmlPci {
   char bus_id[32];
 };
 
+static_assert(kNvmlMemory2Version == 0x02000028 && sizeof(NvmlProcess1) == 16 &&
+              sizeof(NvmlProcess2) == 24 && sizeof(NvmlPci) == 68);
+
 /// What a reader waits for, for whoever waits for the reader: any thread may look.
 struct NvmlProgress {
   std::atomic<const char*> call{nullptr};  ///< a function of NVML; null: none

@@ -120,6 +120,26 @@ TEST_F(GpuCommand, ShowsWhatProcessesPublish) {
       << "without a device, too";
 }
 
+/// Of all objects, but of `missing`, whose keys are others' names.
+void add_keys(const Json& json, std::vector<std::string>& keys) {
+  for (const auto& [key, value] : json.items()) {
+    if (json.is_object()) keys.push_back(key);
+    if (key != "missing" && value.is_structured()) add_keys(value, keys);
+  }
+}
+
+TEST_F(GpuCommand, TheGuideNamesEveryKeyOfTheJson) {
+  diagnose::StatePublisher publisher(driver.folder() / "status");
+  ASSERT_TRUE(publisher.publish({.devices = {{.device = "GPU-00000000"}}}));
+  set({fake_device(0, {{{"pid", ::getpid()}, {"bytes", 7}}}), fake_mig_device(1)});
+  std::vector<std::string> keys;
+  add_keys(json(), keys);
+  EXPECT_GT(keys.size(), 100U);
+  const std::string guide = read_file(test::source_path("docs/gpu.md"));
+  for (const std::string& key : keys)
+    EXPECT_NE(guide.find('`' + key + '`'), std::string::npos) << key;
+}
+
 TEST_F(GpuCommand, OnAMachineWithoutADeviceShowsMemoryAndTheLargestProcesses) {
   set({});
   EXPECT_EQ(run({"--processes", "3"}), 0);
