@@ -136,8 +136,11 @@ TEST_F(GpuCommand, TheGuideNamesEveryKeyOfTheJson) {
   add_keys(json(), keys);
   EXPECT_GT(keys.size(), 100U);
   const std::string guide = read_file(test::source_path("docs/gpu.md"));
-  for (const std::string& key : keys)
-    EXPECT_NE(guide.find('`' + key + '`'), std::string::npos) << key;
+  for (const std::string& key : keys) {
+    const bool is_named =
+        guide.find(key + '`') != std::string::npos || guide.find(key + "[]`") != std::string::npos;
+    EXPECT_TRUE(is_named) << key;
+  }
 }
 
 TEST_F(GpuCommand, OnAMachineWithoutADeviceShowsMemoryAndTheLargestProcesses) {

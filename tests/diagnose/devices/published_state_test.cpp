@@ -171,7 +171,7 @@ TEST_F(StatusFiles, AReaderNeverSeesHalfOfAState) {
 TEST_F(StatusFiles, WhatNoWriterWroteIsCountedAndNotShown) {
   const std::string good = published_text(small_state());
   std::string turned = good;
-  turned[good.size() / 2] ^= 1;
+  turned[turned.find("1048576")] = '3';
   write("1-1.status", turned);
   write("2-2.status", good.substr(0, good.size() - 1));
   write("3-3.status", "");
@@ -215,6 +215,27 @@ TEST_F(StatusFiles, TheFolderIsTheUsersWhateverTheSession) {
     return name == "MUSTER_STATUS_DIR" ? std::optional<std::string>("/a") : std::nullopt;
   };
   EXPECT_EQ(status_folder(named), fs::path("/a"));
+}
+
+/// What a reader sees that falls into the middle of a write: JSON all the same, of numbers that never
+/// were together.
+TEST(PublishedText, AMixtureOfTwoStatesIsNone) {
+  PublishedState one = small_state(), two = small_state();
+  two.doing = "epoch 3, step 422";
+  two.devices[0].allocated_bytes = two.devices[0].peak_reserved_bytes = 7 << 20;
+  const std::string before = published_text(one), after = published_text(two);
+  ASSERT_EQ(before.size(), after.size());
+  int refused = 0;
+  for (size_t cut = 0; cut <= before.size(); ++cut) {
+    const std::string mixed = after.substr(0, cut) + before.substr(cut);
+    if (mixed == before || mixed == after) {
+      EXPECT_NO_THROW(parse_published(mixed, "x"));
+    } else {
+      EXPECT_THAT(test::refusal_of([&] { parse_published(mixed, "x"); }), HasSubstr("its sum"));
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 100);
 }
 
 TEST(PublishedText, ReadsBackAndRefusesTheRest) {
