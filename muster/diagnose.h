@@ -3,6 +3,9 @@
 #pragma once
 
 #include "muster/diagnose/catalogue/error_row.h"
+#include "muster/diagnose/devices/available_devices.h"
+#include "muster/diagnose/devices/machine_status.h"
+#include "muster/diagnose/devices/published_state.h"
 #include "muster/diagnose/explain/diagnosis_text.h"
 #include "muster/diagnose/explain/explained_main.h"
 #include "muster/diagnose/log/log_diagnosis.h"

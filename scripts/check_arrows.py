@@ -29,7 +29,7 @@ ROOMS = {
         "unicode": [], "words": ["unicode"], "batch": [], "vocab": ["unicode", "batch"], "subword": ["unicode", "batch", "vocab"]}),
     "diagnose": Room("what happened, and who began it", ["base"], {"record": [], "trace": ["record"], "catalogue": [],
         "errors": ["catalogue"], "log": ["catalogue"], "surroundings": [], "checks": ["surroundings"],
-        "explain": ["catalogue", "log", "surroundings"]}),
+        "explain": ["catalogue", "log", "surroundings"], "devices": ["record", "surroundings"]}),
     "launch": Room("ranks as processes", ["base"], {
         "io": [], "process": ["io"], "job": ["io", "process"], "launchers": ["io", "process", "job"]}),
     "track": Room("what a run records", ["base"], {"": [], "page": [""], "picture": ["", "page"], "tensorboard": [""]}),
@@ -81,9 +81,9 @@ ROOMS = {
 }
 # The program, in the same way: its folders, and which of them each may include. "" is what lies in cli/ itself.
 CLI = {
-    "screen": [], "line": ["screen"], "": ["screen"], "project": [], "doctor": [], "watch": ["screen"],
+    "screen": [], "line": ["screen"], "": ["screen"], "project": [], "doctor": [], "watch": ["screen"], "gpu": ["screen"],
     "study": ["", "screen", "line", "watch"], "describe": ["", "screen", "line", "study"],
-    "commands": ["", "screen", "line", "project", "doctor", "study", "describe"],
+    "commands": ["", "screen", "line", "project", "doctor", "gpu", "study", "describe"],
     "torch": ["", "screen", "line", "study", "describe"]}
 # Folders beside muster/, and what of it they see. Doors and everything: users' programs go through doors (DOORS_ONLY).
 OUTSIDE = {

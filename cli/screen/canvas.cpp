@@ -117,14 +117,18 @@ std::string escaped(std::string_view text) {
 }
 
 std::string sparkline(const std::vector<double>& values, size_t width) {
-  constexpr std::string_view kBlocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-  const size_t count = std::min(width, values.size());
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (const double value : values) {
     if (!std::isfinite(value)) continue;
     low = std::min(low, value);
     high = std::max(high, value);
   }
+  return sparkline(values, width, low, high);
+}
+
+std::string sparkline(const std::vector<double>& values, size_t width, double low, double high) {
+  constexpr std::string_view kBlocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  const size_t count = std::min(width, values.size());
   std::string out;
   for (size_t i = 0; i < count; ++i) {
     const double value = values[(i + 1) * values.size() / count - 1];
@@ -134,7 +138,7 @@ std::string sparkline(const std::vector<double>& values, size_t width) {
     }
     const double range = high / 2 - low / 2;  // high - low may be beyond doubles
     const double share = range > 0 ? (value / 2 - low / 2) / range : 0;
-    out += kBlocks[std::clamp<int>(static_cast<int>(share * 8), 0, 7)];
+    out += kBlocks[static_cast<int>(std::clamp(share * 8, 0.0, 7.0))];
   }
   return out;
 }

@@ -67,4 +67,7 @@ std::string escaped(std::string_view text);
 /// the last value of its share; "·" where that is not finite. Pure.
 std::string sparkline(const std::vector<double>& values, size_t width);
 
+/// The same with the lowest block for `low` and less, the highest for `high` and more.
+std::string sparkline(const std::vector<double>& values, size_t width, double low, double high);
+
 }  // namespace muster::cli

@@ -248,7 +248,7 @@ void FullScreen::show(const Canvas& canvas) {
   ::refresh();
 }
 
-Key FullScreen::wait(double timeout_s) {
+Key FullScreen::wait(double timeout_s, int wake_fd) {
   const auto take = [&]() -> Key {
     wint_t code = 0;
     const int kind = ::get_wch(&code);
@@ -257,8 +257,9 @@ Key FullScreen::wait(double timeout_s) {
   };
   if (ending_signal != 0) return {Key::kInterrupt};
   if (const Key key = take(); key.kind != Key::kNothing) return key;
-  pollfd ready[] = {{STDIN_FILENO, POLLIN, 0}, {state_->wake_read.get(), POLLIN, 0}};
-  const int got = ::poll(ready, 2, static_cast<int>(std::ceil(std::max(timeout_s, 0.0) * 1000)));
+  pollfd ready[] = {
+      {STDIN_FILENO, POLLIN, 0}, {state_->wake_read.get(), POLLIN, 0}, {wake_fd, POLLIN, 0}};
+  const int got = ::poll(ready, 3, static_cast<int>(std::ceil(std::max(timeout_s, 0.0) * 1000)));
   if (ending_signal != 0) return {Key::kInterrupt};
   if (got > 0 && (ready[0].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0)
     return {Key::kInterrupt};  // the terminal is gone

@@ -50,8 +50,9 @@ class FullScreen {
   /// Only what differs from what is there is written.
   void show(const Canvas& canvas);
 
-  /// The next key, at most so long.
-  Key wait(double timeout_s);
+  /// The next key, at most so long, and no longer than until `wake_fd` can be read (-1: none), which
+  /// is kNothing as well.
+  Key wait(double timeout_s, int wake_fd = -1);
 
  private:
   struct State;

@@ -100,6 +100,48 @@ std::optional<uint64_t> cgroup_memory(const fs::path& root) {
   return least;
 }
 
+std::optional<CgroupMemory> cgroup_memory_use(const fs::path& root) {
+  struct Names {
+    const char *used, *limit, *cache;
+  };
+  constexpr int64_t kNoLimit = int64_t{1} << 60;
+  std::optional<CgroupMemory> chosen;
+  const auto look = [&](const fs::path& folder, const fs::path& mount, const Names& names) {
+    const auto used = to_int(trim(read_kernel_file(folder / names.used).value_or("")));
+    if (!used || *used < 0) return;
+    const auto limit = to_int(trim(read_kernel_file(folder / names.limit).value_or("")));
+    CgroupMemory memory{.used_bytes = static_cast<uint64_t>(*used)};
+    const fs::path inside = folder.lexically_relative(mount);
+    memory.group = inside == "." ? "/" : "/" + inside.string();
+    if (limit && *limit > 0 && *limit < kNoLimit)
+      memory.limit_bytes = static_cast<uint64_t>(*limit);
+    const auto cache = value_of(read_kernel_file(folder / "memory.stat").value_or(""), names.cache);
+    memory.cache_bytes = std::min(memory.used_bytes, static_cast<uint64_t>(cache.value_or(0)));
+    const bool is_less = chosen && memory.limit_bytes &&
+                         (!chosen->limit_bytes || *memory.limit_bytes < *chosen->limit_bytes);
+    if (!chosen || is_less) chosen = memory;
+  };
+  for (const std::string& mount : kUnified) {
+    for (const fs::path& folder : folders(root, "", {mount}))
+      look(folder, below(root, mount), {"memory.current", "memory.max", "inactive_file"});
+  }
+  const std::string first = "/sys/fs/cgroup/memory";
+  for (const fs::path& folder : folders(root, "memory", {first}))
+    look(folder,
+         below(root, first),
+         {"memory.usage_in_bytes", "memory.limit_in_bytes", "total_inactive_file"});
+  return chosen;
+}
+
+std::optional<std::string> cgroup_file(std::string_view name, const fs::path& root) {
+  for (const fs::path& folder : folders(root, "", kUnified)) {
+    // The top of the hierarchy, and it alone, has no type.
+    if (!read_kernel_file(folder / "cgroup.type")) continue;
+    if (auto text = read_kernel_file(folder / name)) return text;
+  }
+  return std::nullopt;
+}
+
 std::optional<int64_t> oom_kills(const fs::path& root) {
   for (const fs::path& folder : folders(root, "", kUnified)) {
     if (const auto text = read_kernel_file(folder / "memory.events")) {
