@@ -27,9 +27,9 @@ ROOMS = {
     "formats": Room("readers of untrusted bytes", ["base"], {"": []}),
     "text": Room("words, vocabularies, tokenizers", ["base"], {
         "unicode": [], "words": ["unicode"], "batch": [], "vocab": ["unicode", "batch"], "subword": ["unicode", "batch", "vocab"]}),
-    "diagnose": Room("what happened, and who began it", ["base"], {"record": [], "trace": ["record"], "catalogue": [],
-        "errors": ["catalogue"], "log": ["catalogue"], "surroundings": [], "checks": ["surroundings"],
-        "explain": ["catalogue", "log", "surroundings"], "devices": ["record", "surroundings"]}),
+    "diagnose": Room("what happened, and who began it", ["base"], {"record": [], "trace": ["record"], "catalogue": [], "errors": ["catalogue"],
+        "log": ["catalogue"], "surroundings": [], "checks": ["surroundings"], "explain": ["catalogue", "log", "surroundings"],
+        "devices": ["record", "surroundings"]}),
     "launch": Room("ranks as processes", ["base"], {
         "io": [], "process": ["io"], "job": ["io", "process"], "launchers": ["io", "process", "job"]}),
     "track": Room("what a run records", ["base"], {"": [], "page": [""], "picture": ["", "page"], "tensorboard": [""]}),
