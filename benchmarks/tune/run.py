@@ -35,7 +35,7 @@ from report import load_average, machine, write_docs  # noqa: E402
 # Our searcher, the peer's sampler (of peer.py, or peer_bohb.py), and the peer's name in the table.
 PEERS = {"random": ("random", "Optuna's random"), "gp": ("gp", "Optuna's GP"), "tpe": ("tpe", "Optuna's TPE"),
          "auto": ("tpe", "Optuna's default"), "cma_es": ("cma_es", "Optuna's CMA-ES"), "bohb": ("bohb", "HpBandSter's BOHB"),
-         "tpe:group=true": ("tpe:group=true", "Optuna's TPE, group"),
+         "cma_es:margin=false": ("cma_es", "Optuna's CMA-ES"), "tpe:group=true": ("tpe:group=true", "Optuna's TPE, group"),
          "tpe:multivariate=false": ("tpe:multivariate=false", "Optuna's TPE, univariate")}
 COSTS = [("mixed3", 100), ("mixed3", 1000), ("mixed3", 10000), ("float20", 1000), ("float20", 10000)]
 MOST_TRIALS = {"gp": 1000, "bohb": 1000}  # that a peer is timed with: more takes it minutes
