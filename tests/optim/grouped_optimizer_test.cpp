@@ -82,7 +82,8 @@ TEST(GroupedOptimizer, EndsWhereTorchOptimEnds) {
 TEST(GroupedOptimizer, OfEqualGroupsIsTheOptimizerItselfAndTakesItsState) {
   for (const optim::OptimizerEntry* entry : optim::optimizers()) {
     TwoGroups groups(std::string(entry->name), 0.01, {}, 1, {});
-    auto [a, b] = drawn(499, torch::kFloat);
+    torch::Tensor a, b;
+    std::tie(a, b) = drawn(499, torch::kFloat);
     const auto whole =
         entry->make({{"a", a.requires_grad_()}, {"b", b.requires_grad_()}}, 0.01, {});
     const auto step_whole = [&](int64_t number) {

@@ -44,7 +44,9 @@ struct Case {
 class SyncBatchNormOverRanks : public ::testing::TestWithParam<Case> {};
 
 TEST_P(SyncBatchNormOverRanks, EqualsBatchNormOnTheWholeBatchForwardBackwardAndInItsStatistics) {
-  const auto& [rest, rows, backend] = GetParam();
+  // By name: clang 14 lets no lambda see a structured binding.
+  const std::vector<int64_t>&rest = GetParam().rest, &rows = GetParam().rows;
+  const std::string& backend = GetParam().backend;
   const int64_t channels = 3, all_rows = std::accumulate(rows.begin(), rows.end(), int64_t{0});
   std::vector<int64_t> shape{all_rows, channels};
   shape.insert(shape.end(), rest.begin(), rest.end());

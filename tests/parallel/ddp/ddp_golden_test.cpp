@@ -217,7 +217,9 @@ class DdpAgainstOneRank
     : public ::testing::TestWithParam<std::tuple<int, std::string, std::string>> {};
 
 TEST_P(DdpAgainstOneRank, GradientsAndParametersAreThoseOfTheFullBatch) {
-  const auto& [world, backend, dtype] = GetParam();
+  const int world =
+      std::get<0>(GetParam());  // by name: clang 14 lets no lambda see a structured binding
+  const std::string &backend = std::get<1>(GetParam()), &dtype = std::get<2>(GetParam());
   const Json golden_case = {{"optimizer", {{"kind", "sgd"}, {"lr", 0.1}, {"momentum", 0.9}}},
                             {"steps", 4},
                             {"micro_steps", 1},

@@ -139,7 +139,9 @@ TEST_P(ZeroWeights, LoadedAfterTheWrapAreTrainedOn) {
 
 TEST_P(ZeroWeights, LoadedAfterTheWrapReplaceFloat32CopiesAndOthersStayExact) {
   const test::WithoutOneDnn plain;
-  for (const auto& [name, event] : events(torch::kBFloat16)) {
+  for (const auto& named : events(torch::kBFloat16)) {
+    const auto& name = named.first;
+    const auto& event = named.second;
     SCOPED_TRACE(name);
     const bool keeps = name == "the same dtype again" || name == "there and back";
     const auto all = nets(torch::kBFloat16);
