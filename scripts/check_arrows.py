@@ -67,7 +67,9 @@ ROOMS = {
         "transforms": ["", "transform"], "datasets": ["", "sets"]}, torch=True),
     "models": Room("layers, families, zoo", ["base", "tensor"], {
         "layers": [], "": ["layers"], "families": ["", "layers"], "zoo": ["", "layers", "families"]}, torch=True),
-    "memory": Room("allocator tags, leaks, step guard", ["base", "tensor", "diagnose"], {"": []}, torch=True),
+    "memory": Room("who holds the bytes, leaks, step guard", ["base", "tensor", "diagnose"], {
+        "allocator": [], "tracker": ["allocator"], "leak": ["allocator", "tracker"],
+        "guard": ["allocator"], "batch": ["allocator", "guard"]}, torch=True),
     "train": Room("the training loop", ["base", "formats", "diagnose", "track", "pipeline", "program", "tune", "tensor", "distributed", "parallel",
                                         "optim", "data", "models", "memory"], {
         "metrics": [], "checkpoints": [], "task": ["metrics"], "plan": ["metrics", "task"],
@@ -76,7 +78,7 @@ ROOMS = {
         "loop": ["metrics", "task", "plan", "checkpoints", "replicas", "record"],
         "program": ["metrics", "task", "plan", "checkpoints", "replicas", "record", "loop"],
         "classifier": ["metrics", "task", "plan", "checkpoints", "replicas", "record", "loop"]}, torch=True),
-    "testing": Room("what users and our tests fake", ["base", "tensor", "distributed"], {"": [], "accelerator": []}, torch=True),
+    "testing": Room("what users and our tests fake", ["base", "tensor", "distributed", "memory"], {"": [], "accelerator": []}, torch=True),
 }
 # The program, in the same way: its folders, and which of them each may include. "" is what lies in cli/ itself.
 CLI = {
