@@ -10,6 +10,7 @@
 #include "muster/parallel/batch_norm/batch_norms_over_ranks.h"
 #include "muster/parallel/batch_norm/sync_batch_norm.h"
 #include "muster/parallel/ddp/ddp.h"
+#include "muster/parallel/ddp/gradient_average.h"
 #include "muster/parallel/ddp/join.h"
 #include "muster/parallel/hook/comm_hook.h"
 #include "muster/parallel/pipeline/measure.h"

@@ -67,7 +67,7 @@ ROOMS = {
         "transforms": ["", "transform"], "datasets": ["", "sets"]}, torch=True),
     "models": Room("layers, families, zoo", ["base", "tensor"], {
         "layers": [], "": ["layers"], "families": ["", "layers"], "zoo": ["", "layers", "families"]}, torch=True),
-    "memory": Room("who holds the bytes, leaks, step guard", ["base", "tensor", "diagnose"], {
+    "memory": Room("who holds the bytes, leaks, step guard", ["base", "diagnose", "tensor", "distributed"], {
         "allocator": [], "tracker": ["allocator"], "leak": ["allocator", "tracker"],
         "guard": ["allocator"], "batch": ["allocator", "guard"]}, torch=True),
     "train": Room("the training loop", ["base", "formats", "diagnose", "track", "pipeline", "program", "tune", "tensor", "distributed", "parallel",

@@ -43,6 +43,11 @@ std::shared_ptr<const data::Dataset> first_batches(
   return std::make_shared<data::SubsetDataset>(split, 0, samples);
 }
 
+/// Whether --on-oom split would have been possible.
+bool may_split(const FitPlan& plan) {
+  return plan.options.on_oom == "fail" && strategies().at(plan.strategy_name).splits_steps;
+}
+
 }  // namespace
 
 namespace detail {
@@ -85,6 +90,7 @@ Trainer::Trainer(const TaskMaker& make_task,
   loader_ = make_loader(plan, data_.train, group);
   check_batches_on_ranks(*data_.train, group);
   divergence_.begin(module());
+  make_guard();
   make_parts();
   make_checkpoints();
   measure_budget();
@@ -274,6 +280,7 @@ FitResult Trainer::run() {
   check_hooks();
   result.steps = position_.step;
   if (scaler().enabled()) result.skipped_steps = skipped_steps();
+  result.memory = memory_failures();
   settle_folder();
   on_first_rank(group_, [&] {
     result.checkpoint = writer_->wait();
@@ -306,7 +313,8 @@ FitResult fit(const TaskMaker& make_task,
       rethrow_in_memory_words(device_of_rank(plan, group.rank()),
                               !trainer                ? "at the start"
                               : trainer->steps() == 0 ? "in the first step"
-                                                      : concat("after step ", trainer->steps()));
+                                                      : concat("after step ", trainer->steps()),
+                              trainer && may_split(plan) ? kSmallerOrSplitSteps : kSmallerSteps);
     }
   };
   if (plan.options.lr.search.empty()) return run(plan, callbacks);

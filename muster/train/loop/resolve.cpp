@@ -191,6 +191,22 @@ void resolve_monitor(const FitOptions& options,
   numbers.monitor_falls = at == metrics.size() || metrics[at].wants_less;
 }
 
+void check_on_oom(const FitOptions& options, const FitNumbers& numbers) {
+  if (options.on_oom == "fail") return;
+  const std::string flag = concat("--on-oom ", options.on_oom);
+  if (!strategies().at(numbers.strategy_name).splits_steps) {
+    throw usage_error({.refused = flag,
+                       .rule = "ranks must not wait for each other in a step that may fail on one",
+                       .value = "--strategy " + numbers.strategy_name,
+                       .hint = "take --strategy single, dp or ddp, or --on-oom fail"});
+  }
+  if (options.sync_batch_norm && numbers.world_size > 1) {
+    throw usage_error({.refused = flag + " with --sync-batch-norm",
+                       .rule = "ranks must not wait for each other in a step that may fail on one",
+                       .hint = "leave one of the two away"});
+  }
+}
+
 /// Names and numbers that would else be refused when the output folder exists already.
 void check_parts(const FitOptions& options,
                  const FitNumbers& numbers,
@@ -200,6 +216,7 @@ void check_parts(const FitOptions& options,
                     concat("strategy ", numbers.strategy_name));
   strategies().at(numbers.strategy_name).check(options, numbers, numbers.strategy_params);
   detail::check_comm_hook(options, numbers);
+  check_on_oom(options, numbers);
   optim::optimizers().at(numbers.optimizer_name).make({}, numbers.lr, numbers.optimizer_params);
   optim::make_schedule(options.lr_schedule, schedule_context(numbers, metrics));
 }

@@ -14,6 +14,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "muster/data/loader/device_batches.h"
+#include "muster/memory/guard/guard.h"
 #include "muster/optim/schedule.h"
 #include "muster/parallel/activations/unit_checkpoints.h"
 #include "muster/tensor/device/host_copy.h"
@@ -124,6 +125,13 @@ class Trainer {
   void backward(size_t index, const Share& share, bool last, StepSums& sums);
   void backward_in_pieces(size_t index, const Share& share, StepSums& sums);
   void post(size_t index, const StepSums& sums);
+  void make_guard();
+  Share piece_of(const Share& share, const memory::MicroBatch& part) const;
+  void check_weights_of_pieces(const Share& share, double of_pieces) const;
+  void backward_guarded(size_t index, const std::vector<Share>& shares, StepSums& sums);
+  Json guard_state() const;
+  void load_guard(const Json& saved);
+  std::optional<MemoryFailures> memory_failures() const;
   void mark_stages(const std::vector<pipeline::Span>& spans, double started_s);
   void update(TrainedPart& part, const StepSums& local);
   bool is_late() const { return !device_.is_cpu(); }
@@ -182,6 +190,7 @@ class Trainer {
   std::vector<std::unique_ptr<TrainedPart>> parts_;
   std::optional<parallel::UnitCheckpoints> checkpoints_;
   std::optional<WeightAverage> ema_;
+  std::unique_ptr<memory::Guard> guard_;  // --on-oom split
   std::unique_ptr<optim::Schedule> schedule_;
   EarlyStopping best_;
   RunLog log_;

@@ -134,6 +134,11 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
                                                      plan.samples_per_step,
                                                      " samples)"),
        options.drop_last ? "; an epoch's last batch is left out if it is smaller" : "");
+  if (options.on_oom != "fail")
+    line("out of memory",
+         "a step that does not fit is made again in smaller micro-batches",
+         options.on_oom == "split" ? "" : ", whose statistics batch normalisations see then",
+         plan.world_size > 1 ? "; gradients are averaged after backward" : "");
   line("steps",
        plan.steps_per_epoch,
        " per epoch, ",

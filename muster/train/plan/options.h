@@ -59,16 +59,17 @@ struct FitOptions {
   int64_t batch_size = 128;             ///< global: all ranks together
   int64_t eval_batch_size = 256;        ///< per rank, in validation and test
   int64_t accumulate_grad_batches = 1;  ///< batches per optimizer step, as Lightning's
-  bool drop_last = false;               ///< leave out an epoch's last batch where it is smaller
-  int64_t limit_train_batches = -1;     ///< only the first ones of each epoch's order; -1: all
-  int64_t limit_val_batches = -1;       ///< only the first ones, 0: no validation; -1: all
-  int64_t limit_test_batches = -1;      ///< only the first ones, 0: no test; -1: all
-  bool fast_dev_run = false;            ///< one batch of each split; see Note [Fast dev run]
-  int64_t val_check_interval = 0;  ///< also validate after so many steps of an epoch; 0: do not
-  std::string no_decay;            ///< patterns, "norm,bias": parameters without weight decay
-  std::string freeze;              ///< patterns: parameters that are not trained
-  std::string lr_factor;           ///< "PATTERN=X,…": parts with X times the rate; the last holds
-  double gradient_clip_val = 0;    ///< largest global 2-norm of the gradients; 0: no limit
+  std::string on_oom = "fail";       ///< or split: a step that does not fit is made again in pieces
+  bool drop_last = false;            ///< leave out an epoch's last batch where it is smaller
+  int64_t limit_train_batches = -1;  ///< only the first ones of each epoch's order; -1: all
+  int64_t limit_val_batches = -1;    ///< only the first ones, 0: no validation; -1: all
+  int64_t limit_test_batches = -1;   ///< only the first ones, 0: no test; -1: all
+  bool fast_dev_run = false;         ///< one batch of each split; see Note [Fast dev run]
+  int64_t val_check_interval = 0;    ///< also validate after so many steps of an epoch; 0: do not
+  std::string no_decay;              ///< patterns, "norm,bias": parameters without weight decay
+  std::string freeze;                ///< patterns: parameters that are not trained
+  std::string lr_factor;         ///< "PATTERN=X,…": parts with X times the rate; the last holds
+  double gradient_clip_val = 0;  ///< largest global 2-norm of the gradients; 0: no limit
   double ema_decay = 0;  ///< of the average that is tested; 0: none; see Note [Averaged weights]
   std::string ema_buffers = "average";    ///< or copy: what the average has of buffers
   std::string monitor = "validate_loss";  ///< validate_METRIC: which epoch is the best
@@ -217,6 +218,11 @@ void visit_options(Options& options, Visitor&& visit) {
         options.eval_batch_size);
   visit(OptionInfo{"accumulate_grad_batches", "N", "batches per optimizer step", kFixed},
         options.accumulate_grad_batches);
+  visit(OptionInfo{"on_oom",
+                   "fail|split|split-unequal",
+                   "a step that does not fit into memory ends the run; or is made again in smaller "
+                   "micro-batches, to the same gradients (unequal: batch norms see those)"},
+        options.on_oom);
   visit(OptionInfo{"drop_last",
                    "",
                    "leave out an epoch's last batch where it is smaller, as a DataLoader's",
