@@ -10,7 +10,6 @@
 #include "muster/parallel/batch_norm/batch_norms_over_ranks.h"
 #include "muster/parallel/batch_norm/sync_batch_norm.h"
 #include "muster/parallel/ddp/ddp.h"
-#include "muster/parallel/ddp/gradient_average.h"
 #include "muster/parallel/ddp/join.h"
 #include "muster/parallel/hook/comm_hook.h"
 #include "muster/parallel/pipeline/measure.h"
@@ -19,4 +18,5 @@
 #include "muster/parallel/precision/autocast.h"
 #include "muster/parallel/precision/grad_scaler.h"
 #include "muster/parallel/replicas/data_parallel.h"
+#include "muster/parallel/replicas/gradient_average.h"
 #include "muster/parallel/sharded/zero.h"

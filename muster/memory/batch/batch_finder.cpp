@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -93,7 +94,7 @@ BatchFinder::Rise BatchFinder::rise() const {
                of_forward = (b.forward - a.forward) / samples;
   const double room = limits_.bytes - b.bytes;
   Rise found{.rises = of_peak > 0 && of_peak >= kRises * of_forward,
-             .fits = static_cast<double>(limits_.most)};
+             .fits = std::numeric_limits<double>::infinity()};
   for (const double slope : {of_peak, of_forward})
     if (slope > 0) found.fits = std::min(found.fits, static_cast<double>(b.batch) + room / slope);
   return found;
@@ -120,16 +121,18 @@ std::optional<int64_t> BatchFinder::next() const {
     return std::clamp(batch, std::min(most, best + unit), most);
   };
   if (fit.size() < probes_.size())
-    return above(in_units(kHalf * static_cast<double>(best + most + unit)));
+    return above(
+        in_units(static_cast<double>(best) + kThird * static_cast<double>(most + unit - best)));
   if (fit.size() == 1) {
     const double sure = limits_.bytes / std::max(1.0, fit[0].bytes);
     return above(unit * static_cast<int64_t>(std::min<double>(kMostSecondUnits, sure)));
   }
   const Rise line = rise();
-  if (fit.size() == 2) return above(in_units((line.rises ? kHalf : kThird) * line.fits));
+  const double within = std::min(line.fits, static_cast<double>(limits_.most));
+  if (fit.size() == 2) return above(in_units((line.rises ? kHalf : kThird) * within));
   const bool is_last = made + 1 == limits_.probes;
   if (fit.size() == 3 && !is_last && !(line.rises && is_on_line()))
-    return above(in_units(kBelow * line.fits));
+    return above(in_units(kBelow * within));
   const int64_t aim = less_margin(line.fits);
   if (aim <= best) return std::nullopt;
   return above(aim);

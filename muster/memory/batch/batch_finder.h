@@ -23,7 +23,7 @@ namespace muster::memory {
 //      0.6 of that, and
 //   5. what the line through the two largest says.
 // Only a size that was measured and fitted is ever returned. When a probe runs out of memory, the
-// next one is halfway down to the largest that fits. Of the sizes measured the fastest is told as well: the smallest
+// next one is a third of the way from the largest that fits to it. Of the sizes measured the fastest is told as well: the smallest
 // whose samples per second come within kNearlyAsFast of the best.
 
 /// One measured size.

@@ -123,7 +123,7 @@ GuardedStep Guard::step(c10::ArrayRef<int64_t> rows,
     ++state_.failures;
     parts_->step.put_back();
     give_back_idle();
-    if (verdict.may_pass_again && options_.retry_same_size && !same_again) {
+    if (verdict.may_pass_again && !fails_at_once_ && options_.retry_same_size && !same_again) {
       same_again = true;
       tell({.kind = GuardEvent::Kind::kSameAgain,
             .tried = verdict.largest,
@@ -197,7 +197,7 @@ void Guard::shrink(const Verdict& verdict, const Own& own) {
     state_.clean_steps = 0;
     if (state_.wait_steps <= std::numeric_limits<int64_t>::max() / 2) state_.wait_steps *= 2;
   } else {
-    if (verdict.largest <= options_.smallest) give_up(verdict, own, "");
+    if (verdict.largest <= options_.smallest || fails_at_once_) give_up(verdict, own, "");
     if (!options_.may_differ) {
       if (const std::string layer = batch_layer(module_); !layer.empty())
         give_up(verdict,
@@ -230,7 +230,7 @@ void Guard::give_up(const Verdict& verdict, const Own& own, const std::string& w
       environment_error({.refused = what,
                          .rule = concat("rank ", verdict.rank, " is out of memory", rule),
                          .hint = std::string(kGuardHint)});
-  options_.group->note_told_failure(verdict.rank, error.what());
+  if (!fails_at_once_) options_.group->note_told_failure(verdict.rank, error.what());
   throw error;
 }
 

@@ -126,6 +126,9 @@ class Guard {
                    const MicroStep& run,
                    c10::ArrayRef<double> weights = {});
 
+  /// From now on a step that does not fit is given up: to measure what fits.
+  void fail_at_once() { fails_at_once_ = true; }
+
   /// Rows at a time, on a rank; 0: whole batches, since memory has not run out.
   int64_t micro_batch() const { return state_.micro_batch; }
   const GuardState& state() const { return state_; }
@@ -154,7 +157,7 @@ class Guard {
   GuardState state_;
   int64_t before_trial_ = 0;  // the size to fall back to
   bool is_trial_ = false;     // this step has twice the rows
-  bool told_draws_ = false, checked_ = false;
+  bool told_draws_ = false, checked_ = false, fails_at_once_ = false;
   std::unique_ptr<Parts> parts_;
 };
 

@@ -49,7 +49,7 @@ std::vector<MicroBatch> micro_batches(c10::ArrayRef<int64_t> rows,
                          .rule = "its batches have at least one row",
                          .value = std::to_string(all)});
     }
-    const int64_t parts = most == 0 ? 1 : (all + most - 1) / most;
+    const int64_t parts = most == 0 ? 1 : all / most + (all % most != 0 ? 1 : 0);
     const auto own = weights.empty() ? weights : weights.slice(before, static_cast<size_t>(all));
     const double total = weights.empty() ? static_cast<double>(all) : sum_of(own);
     if (!(total > 0)) {

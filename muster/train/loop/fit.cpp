@@ -11,6 +11,7 @@
 #include "muster/tensor/device/generators.h"
 #include "muster/tensor/device/math_modes.h"
 #include "muster/train/checkpoints/model_state.h"
+#include "muster/train/loop/batch_find.h"
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/loop/lr_find.h"
 #include "muster/train/loop/messages.h"
@@ -304,6 +305,14 @@ FitResult fit(const TaskMaker& make_task,
               const FitCallbacks& callbacks,
               RunFolder* owned) {
   const tensor::MathModesGuard modes(math_modes_of(plan.options));
+  if (!plan.options.batch_size.search.empty()) {
+    const std::optional<FitPlan> found = with_memory_words(
+        device_of_rank(plan, group.rank()), "in the search for a batch size", kSmallerSteps, [&] {
+          return find_batch(make_task, data, plan, group, callbacks);
+        });
+    if (!found) return {.interrupted = true};
+    return fit(make_task, data, *found, group, output, resume, callbacks, owned);
+  }
   const auto run = [&](const FitPlan& resolved, const FitCallbacks& calls) {
     std::optional<detail::Trainer> trainer;
     try {

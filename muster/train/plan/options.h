@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -38,6 +39,31 @@ struct LearningRate {
   bool operator==(const LearningRate& o) const { return value == o.value && search == o.search; }
 };
 
+/// Samples per batch: a number, or one that is searched for before the first step; see Note [Batch
+/// search].
+struct BatchSize {
+  BatchSize(int64_t samples) : value(samples) {}  // NOLINT(google-explicit-constructor): a number
+  operator int64_t() const { return value.value_or(1); }  // NOLINT(google-explicit-constructor)
+
+  std::optional<int64_t> value;  ///< none: it is to be found
+  std::string search;            ///< "auto" or "auto:fastest"; empty: none
+  std::string found_by;          ///< of `value`: the search that found it when the run began
+
+  /// Takes a text that asks for a search; false for another.
+  bool take_word(std::string_view text) {
+    if (text.substr(0, 4) != "auto") return false;
+    value.reset();
+    found_by.clear();
+    search = text;
+    return true;
+  }
+  const std::string& word() const { return search; }
+};
+
+inline std::ostream& operator<<(std::ostream& out, const BatchSize& size) {
+  return size.value ? out << *size.value : out << size.search;
+}
+
 /// How any task is trained. Names that take parameters are written name:key=value,key=value.
 struct FitOptions {
   std::string strategy = "auto";   ///< a name of `muster list strategies`, or auto
@@ -56,7 +82,7 @@ struct FitOptions {
   bool deterministic = false;  ///< operators whose results differ from run to run are refused
   bool channels_last = false;  ///< images and convolutions' weights in that memory format
   int64_t epochs = 5;
-  int64_t batch_size = 128;             ///< global: all ranks together
+  BatchSize batch_size = 128;           ///< global: all ranks together
   int64_t eval_batch_size = 256;        ///< per rank, in validation and test
   int64_t accumulate_grad_batches = 1;  ///< batches per optimizer step, as Lightning's
   std::string on_oom = "fail";       ///< or split: a step that does not fit is made again in pieces
@@ -212,7 +238,11 @@ void visit_options(Options& options, Visitor&& visit) {
                    "parts of the model that run again in backward and keep no activations"},
         options.activation_checkpointing);
   visit(OptionInfo{"epochs", "N", "times through the training data"}, options.epochs);
-  visit(OptionInfo{"batch_size", "N", "samples per batch of all ranks together", kFixed},
+  visit(OptionInfo{"batch_size",
+                   "N|auto",
+                   "samples per batch of all ranks together; auto: as many as the device's memory "
+                   "has room for, auto:fastest: the fewest that are as fast",
+                   kFixed},
         options.batch_size);
   visit(OptionInfo{"eval_batch_size", "N", "samples per batch of each rank in validation and test"},
         options.eval_batch_size);

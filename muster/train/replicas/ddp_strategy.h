@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "muster/parallel/ddp/ddp.h"
-#include "muster/parallel/ddp/gradient_average.h"
+#include "muster/parallel/replicas/gradient_average.h"
 #include "muster/train/replicas/strategy.h"
 
 namespace muster::train::detail {

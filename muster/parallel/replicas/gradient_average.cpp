@@ -1,4 +1,4 @@
-#include "muster/parallel/ddp/gradient_average.h"
+#include "muster/parallel/replicas/gradient_average.h"
 
 #include <unordered_set>
 #include <utility>
@@ -46,7 +46,7 @@ GradientAverage::GradientAverage(const torch::nn::Module& module, distributed::P
   verify_same_module("gradients averaged after backward\n", parameters_, frozen, buffers, group_);
   if (group_.world_size() == 1) return;
   const c10::NoGradGuard no_grad;
-  for (const NamedTensors* part : {&parameters_, &std::as_const(frozen)}) {
+  for (const NamedTensors* part : {&parameters_, &frozen}) {
     for (const auto& [name, tensor] : *part) group_.broadcast(in_memory_order(tensor.detach()));
   }
   share_buffers();

@@ -7,7 +7,7 @@
 #include "muster/testing/run_ranks.h"
 
 #include "tests/support/error_of.h"
-#include "tests/testing/memory/guarded_job.h"
+#include "tests/memory/guard/guarded_job.h"
 
 namespace muster::memory {
 namespace {

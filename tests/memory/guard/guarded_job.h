@@ -14,7 +14,7 @@
 #include <torch/torch.h>
 
 #include "muster/memory/guard/guard.h"
-#include "muster/parallel/ddp/gradient_average.h"
+#include "muster/parallel/replicas/gradient_average.h"
 
 #include "tests/testing/accelerator/fake.h"
 
@@ -63,11 +63,11 @@ GuardedJob job_of(const std::string& name, std::vector<int64_t> row) {
 
 inline GuardedJob mlp_job() { return job_of<JobMlp>("mlp", {5}); }
 inline GuardedJob cnn_job() { return job_of<JobCnn>("cnn", {1, 6, 6}); }
-inline GuardedJob lstm_job() { return job_of<JobLstm>("lstm", {4, 3}); }
+inline GuardedJob lstm_job() { return job_of<JobLstm>("lstm", {2, 3}); }
 
 /// One run of it on one rank.
 struct GuardedRun {
-  int64_t rows = 13, steps = 3;
+  int64_t rows = 13, steps = 2;
   memory::GuardOptions options;
   std::function<void(int64_t step, memory::Guard& guard)> before;  // each guarded step
   std::function<void(int64_t step, memory::Guard& guard)> after;
