@@ -11,7 +11,7 @@ namespace muster::memory {
 namespace {
 
 constexpr int64_t kMostSecondUnits = 8;
-constexpr double kHalf = 0.5, kThird = 0.33, kBelow = 0.6;
+constexpr double kHalf = 0.5, kThird = 0.33;
 /// The peak rises as what forward holds does, but for rounding.
 constexpr double kRises = 0.95;
 /// A margin that takes more of the units than this keeps no margin: few units are coarse.
@@ -106,7 +106,7 @@ bool BatchFinder::is_on_line() const {
   const size_t last = fit.size() - 1;
   const Line before = line_through(fit[last - 2], fit[last - 1]);
   const double said = before.base + before.slope * static_cast<double>(fit[last].batch);
-  return std::abs(fit[last].bytes - said) <= kOnLine * fit[last].bytes;
+  return std::abs(fit[last].bytes - said) <= kOnLine * (fit[last].bytes - fit[last - 2].bytes);
 }
 
 std::optional<int64_t> BatchFinder::next() const {
@@ -132,7 +132,8 @@ std::optional<int64_t> BatchFinder::next() const {
   if (fit.size() == 2) return above(in_units((line.rises ? kHalf : kThird) * within));
   const bool is_last = made + 1 == limits_.probes;
   if (fit.size() == 3 && !is_last && !(line.rises && is_on_line()))
-    return above(in_units(kBelow * within));
+    return above(
+        in_units(static_cast<double>(best) + kHalf * (within - static_cast<double>(best))));
   const int64_t aim = less_margin(line.fits);
   if (aim <= best) return std::nullopt;
   return above(aim);
@@ -182,7 +183,6 @@ BatchFound find_batch_size(const BatchLimits& limits,
 }
 
 std::string text_of(const BatchFound& found, const BatchLimits& limits) {
-  const auto failed = std::ranges::count(found.probes, false, &BatchProbe::fits);
   std::string text = concat("batch ",
                             found.largest,
                             " of at most ",
@@ -190,9 +190,12 @@ std::string text_of(const BatchFound& found, const BatchLimits& limits) {
                             ": ",
                             found.probes.size(),
                             found.probes.size() == 1 ? " probe" : " probes");
-  if (failed > 0) text += concat(" (", failed, " out of memory)");
+  for (size_t i = 0; i < found.probes.size(); ++i)
+    text += concat(i == 0 ? " of " : ", ",
+                   found.probes[i].batch,
+                   found.probes[i].fits ? "" : " (out of memory)");
   if (found.bytes_per_sample > 0 && found.base_bytes >= 0) {
-    text += concat(", ",
+    text += concat("; ",
                    human_bytes(static_cast<uint64_t>(found.base_bytes)),
                    " + ",
                    human_bytes(static_cast<uint64_t>(found.bytes_per_sample)),

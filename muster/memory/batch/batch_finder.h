@@ -20,7 +20,7 @@ namespace muster::memory {
 //   3. half of what the line through these two says would fit; a third of what the forward leaves
 //      room for where the peak does not rise as the forward does;
 //   4. if the third lies on the line (kOnLine): what the line says, less a margin of the batch. Else
-//      0.6 of that, and
+//      halfway there, and
 //   5. what the line through the two largest says.
 // Only a size that was measured and fitted is ever returned. When a probe runs out of memory, the
 // next one is a third of the way from the largest that fits to it. Of the sizes measured the fastest is told as well: the smallest
@@ -55,7 +55,7 @@ struct BatchFound {
 /// that ranks that hear the same ask for the same.
 class BatchFinder {
  public:
-  static constexpr double kOnLine = 0.02;        ///< of the peak, off the line
+  static constexpr double kOnLine = 0.02;        ///< of what the peak has grown by, off the line
   static constexpr double kNearlyAsFast = 0.95;  ///< of the best samples per second
 
   /// Throws a usage error for limits out of range.
@@ -86,7 +86,7 @@ class BatchFinder {
 BatchFound find_batch_size(const BatchLimits& limits,
                            const std::function<BatchProbe(int64_t batch)>& measure);
 
-/// "batch 480 of at most 4000: 5 probes (1 out of memory), 12.0 MiB + 1.5 MiB a sample; fastest 256
+/// "batch 480 of at most 4000: 4 probes of 1, 8, 247, 480; 12 MiB + 1.5 MiB a sample; fastest 247
 /// (1250 samples/s)".
 std::string text_of(const BatchFound& found, const BatchLimits& limits);
 

@@ -36,7 +36,7 @@ CappedRun capped_run(const Words& words, int64_t bytes = 0) {
   return {code, program.out(), program.err()};
 }
 
-constexpr int64_t kTooSmall = 900'000;  // for 192 samples at a time of this model, not for 96
+constexpr int64_t kTooSmall = 550'000;  // for 192 samples at a time of this model, not for 96
 constexpr const char* kModel = "mlp:hidden=128,layers=2";
 
 Words wide(const fs::path& output, const Words& more, const std::string& batch = "192") {
@@ -55,6 +55,8 @@ Words wide(const fs::path& output, const Words& more, const std::string& batch =
                  "0",
                  "--epochs",
                  "2",
+                 "--optimizer",
+                 "sgd:momentum=0",
                  "--device",
                  "fake",
                  "--json",
@@ -176,10 +178,10 @@ TEST(OutOfMemoryCommand, RefusesWhatItCannotKeepEqualByName) {
   words.erase(own, own + 2);
   const CappedRun normed = capped_run(joined(words, cnn));
   EXPECT_EQ(normed.code, 2);
-  EXPECT_THAT(
-      normed.err,
-      HasSubstr("--on-oom split: smaller micro-batches change what a batch normalisation sees "
-                "(got bn1)\nhint: take --on-oom split-unequal"));
+  EXPECT_THAT(normed.err,
+              HasSubstr("smaller micro-batches change what a batch normalisation sees"));
+  EXPECT_THAT(normed.err, HasSubstr("(got bn1)"));
+  EXPECT_THAT(normed.err, HasSubstr("take --on-oom split-unequal"));
 }
 
 TEST(OutOfMemoryCommand, ExplainSaysWhatItWillDo) {
@@ -244,7 +246,7 @@ TEST(OutOfMemoryCommand, FindsTheBatchThatFits) {
     const int64_t batch = found_in(found.err);
     EXPECT_GT(batch, 20) << found.err;
     EXPECT_THAT(found.err, ContainsRegex("found .batch [0-9]+ of at most [0-9]+: [1-5] probes"));
-    EXPECT_THAT(found.err, Not(ContainsRegex("\\([2-9] out of memory\\)")));
+    EXPECT_THAT(found.err, Not(ContainsRegex("\\(out of memory\\).*\\(out of memory\\)")));
     const Json config = parse_json(read_file(folder.path() / "found" / "config.json"), "config");
     EXPECT_EQ(config.at("batch_size"), batch);
     EXPECT_EQ(config.at("batch_search"), "auto");
