@@ -93,11 +93,9 @@ OUTSIDE = {
     "benchmarks": ["muster", "tests/tune"],  # the simulator of studies
     "tests": ["muster", "cli", "examples"],
 }
-# What a user of the installed library would write: no header but muster/<room>.h.
-DOORS_ONLY = ["examples", "tests/consume"]
+DOORS_ONLY = ["examples", "tests/consume"]  # as users write: no header but muster/<room>.h
 TORCH_SIDE = ["cli/torch"]  # within cli: the part of muster-torch
-# Of torch rooms, and yet without LibTorch: `muster train --help` and the shells' completions need none. They include nothing
-# but the standard library, and each other.
+# Of torch rooms, yet without LibTorch, for `muster train --help` and completions: they include the standard library and each other.
 TORCH_FREE_HEADERS = ["muster/train/plan/ask_options.h", "muster/train/plan/options.h", "muster/train/plan/searched_numbers.h"]
 
 TORCH_HEADER = re.compile(r"(torch|ATen|c10|caffe2)/")
