@@ -6,8 +6,8 @@
 #include "muster/memory/guard/oom.h"
 #include "muster/testing/run_ranks.h"
 
-#include "tests/support/error_of.h"
 #include "tests/memory/guard/guarded_job.h"
+#include "tests/support/error_of.h"
 
 namespace muster::memory {
 namespace {
