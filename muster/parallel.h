@@ -18,4 +18,5 @@
 #include "muster/parallel/precision/autocast.h"
 #include "muster/parallel/precision/grad_scaler.h"
 #include "muster/parallel/replicas/data_parallel.h"
+#include "muster/parallel/replicas/gradient_average.h"
 #include "muster/parallel/sharded/zero.h"

@@ -45,6 +45,7 @@ int report_result(const train::ProgramEnd& end, bool json, program::Console& con
       object["checkpoint"] = result.checkpoint.string();
     }
     if (result.skipped_steps) object["skipped_steps"] = *result.skipped_steps;
+    if (result.memory) object["out_of_memory"] = train::json_of(*result.memory);
     console.out() << json_text(object) << '\n' << std::flush;
   } else {
     console.note(train::end_text(end, "muster train"));

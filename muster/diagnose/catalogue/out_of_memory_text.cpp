@@ -10,8 +10,9 @@ namespace muster::diagnose {
 namespace {
 
 constexpr double kKiB = 1024;
-constexpr std::array<std::pair<std::string_view, double>, 7> kUnitsOfBytes{
+constexpr std::array<std::pair<std::string_view, double>, 8> kUnitsOfBytes{
     {{"bytes", 1},
+     {"B", 1},
      {"KiB", kKiB},
      {"MiB", kKiB* kKiB},
      {"GiB", kKiB* kKiB* kKiB},

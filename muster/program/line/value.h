@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -76,7 +77,7 @@ template <class T>
 concept NumberOrWord = requires(T given, const T& shown, std::string_view text) {
   { given.take_word(text) } -> std::same_as<bool>;
   { shown.word() } -> std::convertible_to<std::string>;
-  given.value = 0.5;
+  given.value = 1;
 };
 
 /// The same for a number or a word.
@@ -88,7 +89,7 @@ CLI::Option* add_value(CLI::App& app, const std::string& names, T& value, const 
       help,
       [&value](const std::string& flag, const std::string& text) {
         if (value.take_word(text)) return;
-        double number = 0;
+        std::remove_cvref_t<decltype(*value.value)> number{};
         read_value(flag, text, number);
         value = T(number);
       },

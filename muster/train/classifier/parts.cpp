@@ -45,7 +45,8 @@ void check_model(const TrainPlan& plan) {
   const int64_t last = plan.samples_per_epoch % plan.options.batch_size;
   const bool always = plan.batch_per_rank == 1;
   // The ranks' shares of a batch differ by one at most.
-  const bool one_sample = always || (last > 0 && last < 2 * replicas);
+  const bool is_known = plan.options.batch_size.search.empty();
+  const bool one_sample = is_known && (always || (last > 0 && last < 2 * replicas));
   if (!one_sample && plan.model_params.empty()) return;
   const auto model = make_initial_model(plan, /*is_resumed=*/true);  // whatever its weights
   if (!one_sample) return;

@@ -11,6 +11,7 @@
 #include "muster/tensor/device/generators.h"
 #include "muster/tensor/device/math_modes.h"
 #include "muster/train/checkpoints/model_state.h"
+#include "muster/train/loop/batch_find.h"
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/loop/lr_find.h"
 #include "muster/train/loop/messages.h"
@@ -41,6 +42,11 @@ std::shared_ptr<const data::Dataset> first_batches(
   const int64_t samples = limited_samples(split->size(), batches, plan.options.batch_size);
   if (samples == split->size()) return split;
   return std::make_shared<data::SubsetDataset>(split, 0, samples);
+}
+
+/// Whether --on-oom split would have been possible.
+bool may_split(const FitPlan& plan) {
+  return plan.options.on_oom == "fail" && strategies().at(plan.strategy_name).splits_steps;
 }
 
 }  // namespace
@@ -85,6 +91,7 @@ Trainer::Trainer(const TaskMaker& make_task,
   loader_ = make_loader(plan, data_.train, group);
   check_batches_on_ranks(*data_.train, group);
   divergence_.begin(module());
+  make_guard();
   make_parts();
   make_checkpoints();
   measure_budget();
@@ -274,6 +281,7 @@ FitResult Trainer::run() {
   check_hooks();
   result.steps = position_.step;
   if (scaler().enabled()) result.skipped_steps = skipped_steps();
+  result.memory = memory_failures();
   settle_folder();
   on_first_rank(group_, [&] {
     result.checkpoint = writer_->wait();
@@ -297,6 +305,14 @@ FitResult fit(const TaskMaker& make_task,
               const FitCallbacks& callbacks,
               RunFolder* owned) {
   const tensor::MathModesGuard modes(math_modes_of(plan.options));
+  if (!plan.options.batch_size.search.empty()) {
+    const std::optional<FitPlan> found = with_memory_words(
+        device_of_rank(plan, group.rank()), "in the search for a batch size", kSmallerSteps, [&] {
+          return find_batch(make_task, data, plan, group, callbacks);
+        });
+    if (!found) return {.interrupted = true};
+    return fit(make_task, data, *found, group, output, resume, callbacks, owned);
+  }
   const auto run = [&](const FitPlan& resolved, const FitCallbacks& calls) {
     std::optional<detail::Trainer> trainer;
     try {
@@ -306,7 +322,8 @@ FitResult fit(const TaskMaker& make_task,
       rethrow_in_memory_words(device_of_rank(plan, group.rank()),
                               !trainer                ? "at the start"
                               : trainer->steps() == 0 ? "in the first step"
-                                                      : concat("after step ", trainer->steps()));
+                                                      : concat("after step ", trainer->steps()),
+                              trainer && may_split(plan) ? kSmallerOrSplitSteps : kSmallerSteps);
     }
   };
   if (plan.options.lr.search.empty()) return run(plan, callbacks);

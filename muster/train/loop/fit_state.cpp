@@ -20,6 +20,7 @@ void append(tensor::NamedTensorList own, tensor::NamedTensorList& all) {
   all.insert(all.end(), std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));
 }
 
+constexpr const char* kGuardKey = "memory";   // of a run with --on-oom split
 constexpr const char* kDeviceKey = "device";  // kind of device of a checkpoint; none: the CPU
 
 std::string other_device_line(const std::string& before, const std::string& now) {
@@ -45,6 +46,7 @@ void Trainer::restore(const Checkpoint& checkpoint) {
   epoch_meter_.load(checkpoint.loop.at("epoch"));
   window_meter_.load(checkpoint.loop.at("window"));
   schedule_->load_state(checkpoint.loop.at("schedule"));
+  load_guard(checkpoint.loop.value(kGuardKey, Json()));
   load_scalers(checkpoint.loop.value("scaler", Json::object()));
   best_.load_state(checkpoint.loop.at("best"));
   if (checkpoint.loop.contains("task")) task_->load_state(checkpoint.loop.at("task"));
@@ -160,6 +162,7 @@ void Trainer::save() {
     if (!groups_->record().is_null()) loop["groups"] = groups_->record();
     if (Json own = parts_[0]->strategy().record(); !own.is_null())
       loop[kStrategyKey] = std::move(own);
+    if (guard_) loop[kGuardKey] = guard_state();
     if (!device_.is_cpu()) loop[kDeviceKey] = c10::DeviceTypeName(device_.type(), true);
     Json plan = plan_.record;
     plan.update(plan_.carried);

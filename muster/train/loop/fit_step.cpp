@@ -5,6 +5,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/memory/allocator/counters.h"
 #include "muster/parallel/batch_norm/batch_norms_over_ranks.h"
 #include "muster/train/loop/task_parts.h"
 #include "muster/train/loop/training.h"
@@ -104,7 +105,13 @@ void Trainer::train_part(size_t index,
   if (index == 0) made_.back().lr = part.optimizer().lr();
   made_.back().gradient_norm.reset();  // of a step that is left out there is none
   StepSums local(metrics_, device_);
-  for (int64_t i = 0; i < batches; ++i) backward(index, share(i), i + 1 == batches, local);
+  if (guard_) {
+    std::vector<Share> shares;
+    for (int64_t i = 0; i < batches; ++i) shares.push_back(share(i));
+    backward_guarded(index, shares, local);
+  } else {
+    for (int64_t i = 0; i < batches; ++i) backward(index, share(i), i + 1 == batches, local);
+  }
   timeline_.end();
   step_report_->send_answers();
   hear(is_late() ? 1 : 0);
@@ -161,6 +168,9 @@ void Trainer::backward(size_t index, const Share& share, bool last, StepSums& su
       check_result(*task_, result, /*trains=*/true);
       if (share.weight > 0) add_to(sums, *task_, result, share.weight);
     });
+    if (held_after_forward_)
+      held_after_forward_ =
+          std::max(*held_after_forward_, memory::device_counters(device_).current);
     if (last) post(index, sums);
     timeline_.begin(diagnose::Phase::kBackward);
     part.scaler().scale(share.factor == 1 ? result.loss : result.loss * share.factor).backward();

@@ -17,6 +17,11 @@ inline constexpr std::string_view kSmallerSteps =
     "take a smaller --batch-size (with --accumulate-grad-batches for the same steps), --precision "
     "bf16-mixed, or more devices";
 
+/// The same where a run may do so by itself.
+inline constexpr std::string_view kSmallerOrSplitSteps =
+    "take a smaller --batch-size (with --accumulate-grad-batches for the same steps), --on-oom "
+    "split, which does so by itself, --precision bf16-mixed, or more devices";
+
 /// What makes work without steps smaller; its precision is the run's.
 inline std::string smaller_by(std::string_view batch_size_flag) {
   return concat("take a smaller ", batch_size_flag, ", or another --device");

@@ -172,6 +172,51 @@ void count_steps(const FitOptions& options, FitNumbers& numbers) {
   if (options.max_steps > 0) numbers.total_steps = std::min(numbers.total_steps, options.max_steps);
 }
 
+/// All that follows from the batch size.
+void count_batches(FitOptions& options, FitNumbers& numbers) {
+  numbers.batch_per_rank =
+      share_of_batch(options.batch_size, numbers.world_size / numbers.ranks_per_replica);
+  count_steps(options, numbers);
+  numbers.schedule_steps = numbers.total_steps;
+  numbers.schedule_epochs = options.epochs;
+  if (options.fast_dev_run) {
+    shorten(options);
+    count_steps(options, numbers);
+  }
+  check_validation(options, numbers);
+}
+
+/// What --batch-size auto cannot have.
+void check_batch_search(const FitOptions& options, const FitNumbers& numbers) {
+  const std::string flag = concat("--batch-size ", options.batch_size.search);
+  const auto refuse = [&](const std::string& rule, const std::string& value, const char* hint) {
+    return usage_error({.refused = flag, .rule = rule, .value = value, .hint = hint});
+  };
+  if (options.batch_size.search != "auto" && options.batch_size.search != "auto:fastest")
+    throw refuse("a number, auto, or auto:fastest", options.batch_size.search, "");
+  if (numbers.devices[0].is_cpu()) {
+    throw refuse(
+        "it measures the memory of a device, and a step on the CPU may take all of the machine's",
+        "--device cpu",
+        "give --batch-size a number");
+  }
+  if (!strategies().at(numbers.strategy_name).splits_steps) {
+    throw refuse("memory may run out on one rank alone while it searches",
+                 "--strategy " + numbers.strategy_name,
+                 "take --strategy single, dp or ddp, or give --batch-size a number");
+  }
+  if (numbers.world_size > 1 && options.on_oom == "fail") {
+    throw refuse("on several ranks it measures steps of --on-oom split, which take other memory",
+                 "--on-oom fail",
+                 "say --on-oom split, or give --batch-size a number");
+  }
+  if (options.fast_dev_run || options.limit_train_batches >= 0) {
+    throw refuse("a run of a few batches does not say how large they are",
+                 options.fast_dev_run ? "--fast-dev-run" : "--limit-train-batches",
+                 "give --batch-size a number");
+  }
+}
+
 /// Which metric of the validation makes an epoch the best.
 void resolve_monitor(const FitOptions& options,
                      const std::vector<Metric>& metrics,
@@ -191,6 +236,22 @@ void resolve_monitor(const FitOptions& options,
   numbers.monitor_falls = at == metrics.size() || metrics[at].wants_less;
 }
 
+void check_on_oom(const FitOptions& options, const FitNumbers& numbers) {
+  if (options.on_oom == "fail") return;
+  const std::string flag = concat("--on-oom ", options.on_oom);
+  if (!strategies().at(numbers.strategy_name).splits_steps) {
+    throw usage_error({.refused = flag,
+                       .rule = "ranks must not wait for each other in a step that may fail on one",
+                       .value = "--strategy " + numbers.strategy_name,
+                       .hint = "take --strategy single, dp or ddp, or --on-oom fail"});
+  }
+  if (options.sync_batch_norm && numbers.world_size > 1) {
+    throw usage_error({.refused = flag + " with --sync-batch-norm",
+                       .rule = "ranks must not wait for each other in a step that may fail on one",
+                       .hint = "leave one of the two away"});
+  }
+}
+
 /// Names and numbers that would else be refused when the output folder exists already.
 void check_parts(const FitOptions& options,
                  const FitNumbers& numbers,
@@ -200,6 +261,7 @@ void check_parts(const FitOptions& options,
                     concat("strategy ", numbers.strategy_name));
   strategies().at(numbers.strategy_name).check(options, numbers, numbers.strategy_params);
   detail::check_comm_hook(options, numbers);
+  check_on_oom(options, numbers);
   optim::optimizers().at(numbers.optimizer_name).make({}, numbers.lr, numbers.optimizer_params);
   optim::make_schedule(options.lr_schedule, schedule_context(numbers, metrics));
 }
@@ -234,6 +296,19 @@ optim::ScheduleContext schedule_context(const FitNumbers& numbers,
   return context;
 }
 
+FitPlan with_batch_size(const FitPlan& plan, int64_t samples) {
+  FitPlan out = plan;
+  out.options.batch_size = samples;
+  out.options.batch_size.found_by = plan.options.batch_size.search;
+  count_batches(out.options, out);
+  out.record.update(to_json(static_cast<const FitNumbers&>(out)));
+  out.record["batch_size"] = samples;
+  out.record[kBatchFoundBy] = out.options.batch_size.found_by;
+  out.explained += explained_line(
+      "found", concat("batch ", samples, ", by --batch-size ", out.options.batch_size.found_by));
+  return out;
+}
+
 FitNumbers resolve_fit(FitOptions& options,
                        const Surroundings& around,
                        const SplitFacts& splits,
@@ -266,19 +341,17 @@ FitNumbers resolve_fit(FitOptions& options,
   numbers.lr = options.lr.value.value_or(optim::optimizers().at(numbers.optimizer_name).default_lr);
   if (options.lr.search.empty()) options.lr.value = numbers.lr;
   resolve_monitor(options, metrics, numbers);
-  numbers.batch_per_rank =
-      share_of_batch(options.batch_size, numbers.world_size / numbers.ranks_per_replica);
   if (options.workers < 0)
     options.workers =
         data::default_workers(around.cores, std::max(around.local_world_size, numbers.threads));
-  count_steps(options, numbers);
-  numbers.schedule_steps = numbers.total_steps;
-  numbers.schedule_epochs = options.epochs;
-  if (options.fast_dev_run) {
-    shorten(options);
-    count_steps(options, numbers);
+  if (options.batch_size.search.empty()) {
+    count_batches(options, numbers);
+  } else {
+    check_batch_search(options, numbers);
+    FitOptions least = options;  // to be counted again when it is found
+    least.batch_size = numbers.world_size / numbers.ranks_per_replica;
+    count_batches(least, numbers);
   }
-  check_validation(options, numbers);
   const int64_t threads =
       around.intraop_threads > 0 ? around.intraop_threads : at::get_num_threads();
   numbers.intraop_threads = std::max<int64_t>(1, threads / std::max<int64_t>(1, numbers.threads));

@@ -38,6 +38,10 @@ Placement place_asked(const AskOptions& said, const Surroundings& around);
 optim::ScheduleContext schedule_context(const FitNumbers& numbers,
                                         const std::vector<Metric>& metrics);
 
+/// The plan with that many samples per batch, which a search has found, and all that follows from it.
+/// Throws a usage error as resolve_fit().
+FitPlan with_batch_size(const FitPlan& plan, int64_t samples);
+
 /// Replaces auto and -1 in `options`, and counts. Throws a usage error, by the name of the flag, for
 /// an unknown name, a number out of range, a batch size that the ranks cannot share equally, a
 /// metric to monitor, or for a schedule, that is not among `metrics`, what validation samples must

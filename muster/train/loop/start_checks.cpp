@@ -7,6 +7,7 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/memory/guard/guard.h"
 #include "muster/train/checkpoints/model_state.h"
 #include "muster/train/loop/parameter_groups.h"
 #include "muster/train/loop/run_start.h"
@@ -49,12 +50,24 @@ std::vector<tensor::Unit> units_to_recompute(Task& task, const FitPlan& plan) {
                              "tensor::call_unit()"});
 }
 
+void check_splits(Task& task, const FitPlan& plan) {
+  if (plan.options.on_oom != "split") return;
+  const std::string layer = memory::Guard::batch_layer(*task.module());
+  if (layer.empty()) return;
+  throw usage_error(
+      {.refused = "--on-oom split",
+       .rule = "smaller micro-batches change what a batch normalisation sees",
+       .value = layer,
+       .hint = "take --on-oom split-unequal, which has it see them, or a model without one"});
+}
+
 void check_start(const TaskMaker& make,
                  const FitPlan& plan,
                  const std::optional<Checkpoint>& resume) {
   if (resume) check_limits(plan.options, *resume);
   const std::unique_ptr<Task> task = make_seeded(make, plan.options.seed);
   check_task_alone(*task);
+  check_splits(*task, plan);
   if (resume) {
     check_task(*task, *resume);
     check_same_data(plan, *resume);

@@ -13,6 +13,9 @@
 
 namespace muster::train {
 
+/// Throws a usage error for --on-oom split of a module with batch normalisations that train.
+void check_splits(Task& task, const FitPlan& plan);
+
 /// The task's parts, its whole module if it names none. Throws a usage error if it has parts of its own
 /// and the plan's strategy takes whole modules alone.
 std::vector<TaskPart> parts_to_train(Task& task, const FitPlan& plan);

@@ -14,6 +14,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "muster/data/loader/device_batches.h"
+#include "muster/memory/guard/guard.h"
 #include "muster/optim/schedule.h"
 #include "muster/parallel/activations/unit_checkpoints.h"
 #include "muster/tensor/device/host_copy.h"
@@ -42,6 +43,14 @@ using Clock = std::chrono::steady_clock;
 /// Of a checkpoint's loop: Strategy::record().
 inline constexpr const char* kStrategyKey = "strategy";
 
+/// What a probe of --batch-size auto has measured on one rank.
+struct ProbeSeen {
+  double peak = 0;     ///< bytes of the device in all its steps
+  double forward = 0;  ///< held when a forward was over, at most
+  double seconds = 0;  ///< of the last step
+  bool stopped = false;
+};
+
 /// One run on one rank. Everything collective happens in the same order on all ranks.
 class Trainer {
  public:
@@ -58,6 +67,11 @@ class Trainer {
   /// Instead of run(): how the loss answers to rising rates. See Note [Learning-rate search].
   /// Nothing if it was stopped.
   std::optional<LrFound> search_lr(const LrSearchOptions& options);
+
+  /// Instead of run(): so many steps, whose memory and time are measured. Throws where a step does not
+  /// fit, on all ranks, and memory_ran_out() tells so. See Note [Batch search].
+  ProbeSeen probe(int64_t steps);
+  bool memory_ran_out() const;
 
   /// Steps finished, of the whole run.
   int64_t steps() const { return position_.step; }
@@ -124,6 +138,13 @@ class Trainer {
   void backward(size_t index, const Share& share, bool last, StepSums& sums);
   void backward_in_pieces(size_t index, const Share& share, StepSums& sums);
   void post(size_t index, const StepSums& sums);
+  void make_guard();
+  Share piece_of(const Share& share, const memory::MicroBatch& part) const;
+  void check_weights_of_pieces(const Share& share, double of_pieces) const;
+  void backward_guarded(size_t index, const std::vector<Share>& shares, StepSums& sums);
+  Json guard_state() const;
+  void load_guard(const Json& saved);
+  std::optional<MemoryFailures> memory_failures() const;
   void mark_stages(const std::vector<pipeline::Span>& spans, double started_s);
   void update(TrainedPart& part, const StepSums& local);
   bool is_late() const { return !device_.is_cpu(); }
@@ -182,6 +203,8 @@ class Trainer {
   std::vector<std::unique_ptr<TrainedPart>> parts_;
   std::optional<parallel::UnitCheckpoints> checkpoints_;
   std::optional<WeightAverage> ema_;
+  std::unique_ptr<memory::Guard> guard_;       // --on-oom split
+  std::optional<int64_t> held_after_forward_;  // bytes, while they are measured
   std::unique_ptr<optim::Schedule> schedule_;
   EarlyStopping best_;
   RunLog log_;

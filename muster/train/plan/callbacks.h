@@ -101,6 +101,12 @@ struct FitCallbacks {
   std::function<void(const CheckpointEnd&)> saved;
 };
 
+/// Of a run with --on-oom split in which memory ran out.
+struct MemoryFailures {
+  int64_t failures = 0;     ///< attempts at a step, of the whole run
+  int64_t micro_batch = 0;  ///< samples of a rank at a time, at the end; 0: whole batches
+};
+
 struct FitResult {
   /// stop_requested said so; the state is in `checkpoint`, which is empty if that was in the search
   /// for a learning rate, before the first step.
@@ -110,6 +116,7 @@ struct FitResult {
   double seconds = 0;                    ///< of the whole run so far, in all its processes
   Evaluation test;                       ///< every test sample counted once; empty without test
   std::filesystem::path checkpoint;      ///< the newest; rank 0 only
+  std::optional<MemoryFailures> memory;  ///< nothing: it never ran out
 };
 
 }  // namespace muster::train

@@ -121,26 +121,40 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
   if (options.activation_checkpointing != "off") {
     line("activations", "run again in backward: ", options.activation_checkpointing);
   }
-  line("batch",
-       options.batch_size,
-       " = ",
-       plan.world_size / plan.ranks_per_replica,
-       " x ",
-       plan.batch_per_rank,
-       options.accumulate_grad_batches == 1 ? ""
-                                            : concat("; ",
-                                                     options.accumulate_grad_batches,
-                                                     " of them per optimizer step (",
-                                                     plan.samples_per_step,
-                                                     " samples)"),
-       options.drop_last ? "; an epoch's last batch is left out if it is smaller" : "");
-  line("steps",
-       plan.steps_per_epoch,
-       " per epoch, ",
-       plan.total_steps,
-       " in all (",
-       options.epochs,
-       options.epochs == 1 ? " epoch)" : " epochs)");
+  const std::string& search = options.batch_size.search;
+  if (!search.empty()) {
+    line("batch",
+         "searched before the first step: ",
+         search == "auto" ? "as many samples as fit into memory" : "the fewest that are as fast",
+         "; the number of steps follows from it");
+  } else {
+    line("batch",
+         options.batch_size,
+         " = ",
+         plan.world_size / plan.ranks_per_replica,
+         " x ",
+         plan.batch_per_rank,
+         options.accumulate_grad_batches == 1 ? ""
+                                              : concat("; ",
+                                                       options.accumulate_grad_batches,
+                                                       " of them per optimizer step (",
+                                                       plan.samples_per_step,
+                                                       " samples)"),
+         options.drop_last ? "; an epoch's last batch is left out if it is smaller" : "");
+  }
+  if (options.on_oom != "fail")
+    line("out of memory",
+         "a step that does not fit is made again in smaller micro-batches",
+         options.on_oom == "split" ? "" : ", whose statistics batch normalisations see then",
+         plan.world_size > 1 ? "; gradients are averaged after backward" : "");
+  if (search.empty())
+    line("steps",
+         plan.steps_per_epoch,
+         " per epoch, ",
+         plan.total_steps,
+         " in all (",
+         options.epochs,
+         options.epochs == 1 ? " epoch)" : " epochs)");
   if (const std::string limits = limits_of(options); !limits.empty()) line("limits", limits);
   if (options.val_check_interval > 0)
     line("validation",

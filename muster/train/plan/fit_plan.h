@@ -101,6 +101,9 @@ void take_over(const Json& plan, const std::vector<std::string>& said, FitOption
 /// Of a plan that is a record: the search that found its rate, LearningRate::found_by.
 inline constexpr const char* kFoundBy = "lr_search";
 
+/// The same for its batch size, BatchSize::found_by.
+inline constexpr const char* kBatchFoundBy = "batch_search";
+
 /// The rate that a run has from its checkpoint's plan, where no number is said. `search`: the one that is
 /// asked for now, or "". Throws a usage error for one of a run that began without.
 LearningRate kept_rate(const Json& plan, const std::string& search);

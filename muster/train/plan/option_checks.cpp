@@ -82,6 +82,7 @@ void check_numbers(const FitOptions& options) {
 
 void check_names(const FitOptions& options) {
   one_of("--test-weights", options.test_weights, {"last", "best"});
+  one_of("--on-oom", options.on_oom, {"fail", "split", "split-unequal"});
   one_of("--ema-buffers", options.ema_buffers, {"average", "copy"});
   if (options.ema_buffers != "average" && options.ema_decay == 0) {
     throw usage_error({.refused = "--ema-buffers " + options.ema_buffers,

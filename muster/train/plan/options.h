@@ -9,34 +9,9 @@
 #include <type_traits>
 #include <vector>
 
+#include "muster/train/plan/searched_numbers.h"
+
 namespace muster::train {
-
-/// Whether the text of a flag asks for a search, well or badly.
-inline bool is_lr_search(std::string_view text) { return text.substr(0, 4) == "find"; }
-
-/// A learning rate: a number, none (the optimizer's own), or one that is searched for before the
-/// first step; see Note [Learning-rate search].
-struct LearningRate {
-  LearningRate() = default;
-  LearningRate(double rate) : value(rate) {}  // NOLINT(google-explicit-constructor): it is a number
-
-  std::optional<double> value;
-  std::string search;    ///< "find", "find:steps=50"; empty: none
-  std::string found_by;  ///< of `value`: the search that found it when the run began; empty: none
-
-  /// Takes a text that asks for a search; false for another.
-  bool take_word(std::string_view text) {
-    if (!is_lr_search(text)) return false;
-    value.reset();
-    found_by.clear();
-    search = text;
-    return true;
-  }
-  const std::string& word() const { return search; }
-
-  /// What is asked for; not how the number came about.
-  bool operator==(const LearningRate& o) const { return value == o.value && search == o.search; }
-};
 
 /// How any task is trained. Names that take parameters are written name:key=value,key=value.
 struct FitOptions {
@@ -56,19 +31,20 @@ struct FitOptions {
   bool deterministic = false;  ///< operators whose results differ from run to run are refused
   bool channels_last = false;  ///< images and convolutions' weights in that memory format
   int64_t epochs = 5;
-  int64_t batch_size = 128;             ///< global: all ranks together
+  BatchSize batch_size = 128;           ///< global: all ranks together
   int64_t eval_batch_size = 256;        ///< per rank, in validation and test
   int64_t accumulate_grad_batches = 1;  ///< batches per optimizer step, as Lightning's
-  bool drop_last = false;               ///< leave out an epoch's last batch where it is smaller
-  int64_t limit_train_batches = -1;     ///< only the first ones of each epoch's order; -1: all
-  int64_t limit_val_batches = -1;       ///< only the first ones, 0: no validation; -1: all
-  int64_t limit_test_batches = -1;      ///< only the first ones, 0: no test; -1: all
-  bool fast_dev_run = false;            ///< one batch of each split; see Note [Fast dev run]
-  int64_t val_check_interval = 0;  ///< also validate after so many steps of an epoch; 0: do not
-  std::string no_decay;            ///< patterns, "norm,bias": parameters without weight decay
-  std::string freeze;              ///< patterns: parameters that are not trained
-  std::string lr_factor;           ///< "PATTERN=X,…": parts with X times the rate; the last holds
-  double gradient_clip_val = 0;    ///< largest global 2-norm of the gradients; 0: no limit
+  std::string on_oom = "fail";       ///< or split: a step that does not fit is made again in pieces
+  bool drop_last = false;            ///< leave out an epoch's last batch where it is smaller
+  int64_t limit_train_batches = -1;  ///< only the first ones of each epoch's order; -1: all
+  int64_t limit_val_batches = -1;    ///< only the first ones, 0: no validation; -1: all
+  int64_t limit_test_batches = -1;   ///< only the first ones, 0: no test; -1: all
+  bool fast_dev_run = false;         ///< one batch of each split; see Note [Fast dev run]
+  int64_t val_check_interval = 0;    ///< also validate after so many steps of an epoch; 0: do not
+  std::string no_decay;              ///< patterns, "norm,bias": parameters without weight decay
+  std::string freeze;                ///< patterns: parameters that are not trained
+  std::string lr_factor;         ///< "PATTERN=X,…": parts with X times the rate; the last holds
+  double gradient_clip_val = 0;  ///< largest global 2-norm of the gradients; 0: no limit
   double ema_decay = 0;  ///< of the average that is tested; 0: none; see Note [Averaged weights]
   std::string ema_buffers = "average";    ///< or copy: what the average has of buffers
   std::string monitor = "validate_loss";  ///< validate_METRIC: which epoch is the best
@@ -211,12 +187,21 @@ void visit_options(Options& options, Visitor&& visit) {
                    "parts of the model that run again in backward and keep no activations"},
         options.activation_checkpointing);
   visit(OptionInfo{"epochs", "N", "times through the training data"}, options.epochs);
-  visit(OptionInfo{"batch_size", "N", "samples per batch of all ranks together", kFixed},
+  visit(OptionInfo{"batch_size",
+                   "N|auto",
+                   "samples per batch of all ranks together; auto: as many as the device's memory "
+                   "has room for, auto:fastest: the fewest that are as fast",
+                   kFixed},
         options.batch_size);
   visit(OptionInfo{"eval_batch_size", "N", "samples per batch of each rank in validation and test"},
         options.eval_batch_size);
   visit(OptionInfo{"accumulate_grad_batches", "N", "batches per optimizer step", kFixed},
         options.accumulate_grad_batches);
+  visit(OptionInfo{"on_oom",
+                   "fail|split|split-unequal",
+                   "a step that does not fit into memory ends the run; or is made again in smaller "
+                   "micro-batches, to the same gradients (unequal: batch norms see those)"},
+        options.on_oom);
   visit(OptionInfo{"drop_last",
                    "",
                    "leave out an epoch's last batch where it is smaller, as a DataLoader's",

@@ -27,6 +27,8 @@ Json json_of(const Value& value) {
   } else if constexpr (std::is_same_v<Value, LearningRate>) {
     if (!value.search.empty()) return value.search;
     return value.value ? Json(*value.value) : Json();
+  } else if constexpr (std::is_same_v<Value, BatchSize>) {
+    return value.value ? Json(*value.value) : Json(value.search);
   } else {
     return value;
   }
@@ -44,6 +46,7 @@ Json options_json(const Options& options) {
     json[name] = json_of(value);
   });
   if (!options.lr.found_by.empty()) json[kFoundBy] = options.lr.found_by;
+  if (!options.batch_size.found_by.empty()) json[kBatchFoundBy] = options.batch_size.found_by;
   return json;
 }
 
@@ -75,13 +78,20 @@ void take_options(const Json& plan, const std::vector<std::string>& said, Option
             concat(name, " was ", json_text(defaults[name]), ", now ", json_text(json_of(value))));
       return;
     }
-    Value before;
+    Value before = value;
     if constexpr (std::is_same_v<Value, std::filesystem::path>) {
       before = plan.at(name).get<std::string>();
       if (is_said && one_place(value) != one_place(before))
         differences.push_back(concat(name, " was ", shown(before), ", now ", shown(value)));
     } else if constexpr (std::is_same_v<Value, LearningRate>) {
       before = kept_rate(plan, is_said ? value.search : "");
+    } else if constexpr (std::is_same_v<Value, BatchSize>) {
+      before = plan.at(name).get<int64_t>();
+      before.found_by = plan.value(kBatchFoundBy, "");
+      // A run that searched for it keeps what it found.
+      const bool is_same = value.value ? *value.value == *before.value : !before.found_by.empty();
+      if (is_said && !is_same)
+        differences.push_back(concat(name, " was ", before, ", now ", value));
     } else {
       before = plan.at(name).get<Value>();
       if (is_said && value != before)

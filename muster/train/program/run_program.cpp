@@ -31,6 +31,7 @@
 #include "muster/train/program/as_rank.h"
 #include "muster/train/program/stop_signals.h"
 #include "muster/train/program/trial.h"
+#include "muster/train/record/run_files.h"
 
 namespace muster::train {
 namespace {
@@ -280,6 +281,10 @@ std::vector<std::pair<std::string, std::string>> run_facts(const std::string& co
           {"version", concat("muster ", version(), ", LibTorch " TORCH_VERSION)}};
 }
 
+Json json_of(const MemoryFailures& memory) {
+  return {{"failures", memory.failures}, {"micro_batch", memory.micro_batch}};
+}
+
 std::string end_text(const ProgramEnd& end, const std::string& command) {
   const FitResult& result = end.result;
   if (!end.is_kept) {
@@ -312,6 +317,7 @@ std::string end_text(const ProgramEnd& end, const std::string& command) {
                 result.skipped_steps.value_or(0) > 0
                     ? concat(" (", *result.skipped_steps, " left out because of overflow)")
                     : "",
+                result.memory ? concat(" (out of memory ", text_of(*result.memory), ")") : "",
                 " in ",
                 human_duration(result.seconds),
                 "; results in ",

@@ -84,4 +84,7 @@ std::vector<std::pair<std::string, std::string>> run_facts(const std::string& co
 /// the folder. One or two lines.
 std::string end_text(const ProgramEnd& end, const std::string& command);
 
+/// {"failures": 2, "micro_batch": 8}, for --json.
+Json json_of(const MemoryFailures& memory);
+
 }  // namespace muster::train

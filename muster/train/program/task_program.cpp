@@ -126,6 +126,7 @@ Json result_of(const ProgramEnd& end) {
     object["checkpoint"] = end.result.checkpoint.string();
   }
   if (end.result.skipped_steps) object["skipped_steps"] = *end.result.skipped_steps;
+  if (end.result.memory) object["out_of_memory"] = json_of(*end.result.memory);
   return object;
 }
 

@@ -60,6 +60,15 @@ std::vector<track::PageLink> links(const fs::path& output) {
 
 }  // namespace
 
+std::string text_of(const MemoryFailures& memory) {
+  return concat(memory.failures,
+                memory.failures == 1 ? " time; " : " times; ",
+                memory.micro_batch == 0 ? "whole batches since"
+                                        : concat(memory.micro_batch,
+                                                 memory.micro_batch == 1 ? " sample" : " samples",
+                                                 " of a rank at a time since"));
+}
+
 void write_run_page(const FitPlan& plan,
                     const fs::path& output,
                     const RunEnd& end,
@@ -87,6 +96,7 @@ void write_run_page(const FitPlan& plan,
     page.results.insert(page.results.end(), report.lines.begin(), report.lines.end());
   }
   page.about = about;
+  if (end.memory) page.about.emplace_back("out of memory", text_of(*end.memory));
   page.steps_per_epoch = plan.steps_per_epoch;
   page.plan = plan.record;
   write_file_atomic(

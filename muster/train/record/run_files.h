@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "muster/train/plan/callbacks.h"
 #include "muster/train/plan/fit_plan.h"
 #include "muster/train/task/evaluation.h"
 
@@ -18,8 +20,12 @@ struct RunEnd {
   bool interrupted = false;
   std::string why_failed;  ///< "the loss is not finite in step 5"; empty: it did not fail
   double seconds = 0;
-  const Evaluation* test = nullptr;  ///< null: it was not tested
+  const Evaluation* test = nullptr;           ///< null: it was not tested
+  std::optional<MemoryFailures> memory = {};  ///< nothing: it never ran out
 };
+
+/// "2 times; 8 samples of a rank at a time since".
+std::string text_of(const MemoryFailures& memory);
 
 /// index.html (curves, result, plan, confusion matrix, checkpoints), curves.svg, and
 /// confusion_matrix.csv if there is one. Reads metrics.jsonl. Throws an environment error.

@@ -166,7 +166,8 @@ void RunLog::finish(const FitResult& result) {
                    {.steps = result.steps,
                     .interrupted = result.interrupted,
                     .seconds = seconds(),
-                    .test = result.interrupted ? nullptr : &result.test},
+                    .test = result.interrupted ? nullptr : &result.test,
+                    .memory = result.memory},
                    callbacks_.about);
   } catch (const Error& error) {
     // Rows that somebody damaged while the run went on, a disk that is full now: no reason to lose a

@@ -8,6 +8,26 @@
 
 namespace muster::train {
 
+data::Batch rows_of(const data::Batch& batch,
+                    int64_t begin,
+                    int64_t end,
+                    std::string_view owner,
+                    const std::string& hint) {
+  data::Batch piece;
+  piece.indices.assign(batch.indices.begin() + begin, batch.indices.begin() + end);
+  for (const auto& [name, tensor] : batch.tensors) {
+    const bool has_rows = tensor.defined() && tensor.dim() > 0;
+    if (has_rows && tensor.size(0) != batch.size()) {
+      throw usage_error({.refused = concat(owner, ": \"", name, "\" of a batch"),
+                         .rule = "it has a row for each sample, so that it can be cut",
+                         .value = concat(tensor.size(0), " rows of ", batch.size(), " samples"),
+                         .hint = hint});
+    }
+    piece.tensors.emplace_back(name, has_rows ? tensor.narrow(0, begin, end - begin) : tensor);
+  }
+  return piece;
+}
+
 std::vector<data::Batch> cut_by_samples(const data::Batch& batch,
                                         int64_t parts,
                                         std::string_view owner) {
@@ -15,18 +35,7 @@ std::vector<data::Batch> cut_by_samples(const data::Batch& batch,
   const int64_t most = std::max<int64_t>(1, batch.size() / 2);
   int64_t begin = 0;
   for (const int64_t rows : parallel::rows_of_micro_batches(batch.size(), std::min(parts, most))) {
-    data::Batch& piece = pieces.emplace_back();
-    piece.indices.assign(batch.indices.begin() + begin, batch.indices.begin() + begin + rows);
-    for (const auto& [name, tensor] : batch.tensors) {
-      const bool has_rows = tensor.defined() && tensor.dim() > 0;
-      if (has_rows && tensor.size(0) != batch.size()) {
-        throw usage_error({.refused = concat(owner, ": \"", name, "\" of a batch"),
-                           .rule = "it has a row for each sample, so that it can be cut",
-                           .value = concat(tensor.size(0), " rows of ", batch.size(), " samples"),
-                           .hint = "take --strategy ddp or fsdp"});
-      }
-      piece.tensors.emplace_back(name, has_rows ? tensor.narrow(0, begin, rows) : tensor);
-    }
+    pieces.push_back(rows_of(batch, begin, begin + rows, owner, "take --strategy ddp or fsdp"));
     begin += rows;
   }
   return pieces;

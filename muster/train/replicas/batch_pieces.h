@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +16,13 @@ namespace muster::train {
 std::vector<data::Batch> cut_by_samples(const data::Batch& batch,
                                         int64_t parts,
                                         std::string_view owner);
+
+/// Rows `begin` to `end` of a batch, views of it. Throws a usage error as cut_by_samples().
+data::Batch rows_of(const data::Batch& batch,
+                    int64_t begin,
+                    int64_t end,
+                    std::string_view owner,
+                    const std::string& hint);
 
 /// For what is drawn from in a step on a piece: the same on all ranks that see it, and another one
 /// in each step and run.

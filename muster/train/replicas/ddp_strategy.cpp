@@ -41,6 +41,32 @@ void check_comm_hook(const FitOptions& options, const FitNumbers& numbers) {
   }
 }
 
+void check_split_replicas(const FitOptions& options, const FitNumbers& numbers) {
+  if (options.on_oom == "fail") return;
+  const auto refuse = [&](const std::string& flag, const std::string& rule) {
+    return usage_error({.refused = concat("--on-oom ", options.on_oom, " with ", flag),
+                        .rule = rule,
+                        .hint = concat("leave ", flag, " away, or take --on-oom fail")});
+  };
+  if (options.find_unused_parameters) {
+    throw refuse("--find-unused-parameters",
+                 "gradients are averaged after backward, and each parameter has one then");
+  }
+  if (options.comm_hook != "none" && numbers.world_size > 1)
+    throw refuse("--comm-hook", "gradients travel after backward, as they are");
+}
+
+SplitReplicas::SplitReplicas(StrategyRequest request, std::unique_ptr<optim::Optimizer> optimizer)
+    : Strategy(std::move(request)),
+      average_(*module(), group()),
+      optimizer_(std::move(optimizer)) {}
+
+std::string SplitReplicas::line() const {
+  if (group().world_size() == 1) return "";
+  return "gradients are averaged after backward, not during it, so that a step may be made again "
+         "(--on-oom split)";
+}
+
 DdpStrategy::DdpStrategy(StrategyRequest request,
                          std::unique_ptr<optim::Optimizer> optimizer,
                          parallel::DdpOptions options,
@@ -81,6 +107,8 @@ std::unique_ptr<Strategy> make_ddp(StrategyRequest request,
                                    std::string_view owner) {
   auto optimizer = make_optimizer(request);
   const FitOptions& fit = request.plan.options;
+  if (fit.on_oom != "fail")
+    return std::make_unique<SplitReplicas>(std::move(request), std::move(optimizer));
   auto hook = parallel::make_comm_hook(fit.comm_hook, request.group);
   parallel::DdpOptions options = ddp_options(fit, params, owner);
   return std::make_unique<DdpStrategy>(

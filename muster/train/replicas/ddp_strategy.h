@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "muster/parallel/ddp/ddp.h"
+#include "muster/parallel/replicas/gradient_average.h"
 #include "muster/train/replicas/strategy.h"
 
 namespace muster::train::detail {
@@ -23,6 +24,9 @@ parallel::DdpOptions ddp_options(const FitOptions& fit,
 
 /// Throws a usage error for --comm-hook that is no hook's name or has no sense in this run.
 void check_comm_hook(const FitOptions& options, const FitNumbers& numbers);
+
+/// Throws a usage error for what --on-oom split cannot have: collectives in a forward or a backward.
+void check_split_replicas(const FitOptions& options, const FitNumbers& numbers);
 
 /// A whole model and a whole optimizer on every rank; DistributedDataParallel averages the
 /// gradients during backward.
@@ -47,6 +51,21 @@ class DdpStrategy : public Strategy {
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::shared_ptr<parallel::CommHook> hook_;  // null: DDP's own sum
   tensor::NamedTensorList fresh_hook_state_;
+};
+
+/// The same for --on-oom split: each rank's backwards are its own, and gradients are averaged when all
+/// have passed.
+class SplitReplicas : public Strategy {
+ public:
+  SplitReplicas(StrategyRequest request, std::unique_ptr<optim::Optimizer> optimizer);
+
+  optim::Optimizer& optimizer() override { return *optimizer_; }
+  void average_gradients() override { average_.average(); }
+  std::string line() const override;
+
+ private:
+  parallel::GradientAverage average_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
 };
 
 /// Over the request's group, whatever its ranks are.

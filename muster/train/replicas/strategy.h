@@ -73,6 +73,10 @@ class Strategy {
   /// average over the ranks may wait for the last.
   virtual void accumulate(const std::function<void()>& pass) { pass(); }
 
+  /// Averages over the ranks what accumulate() alone has added up since zero_grad(), outside of any
+  /// backward. For strategies with StrategyEntry::splits_steps.
+  virtual void average_gradients() {}
+
   /// Whether forward and backward are one: the loop then calls forward_backward() for each batch, and
   /// none of forward() and the loss's backward().
   virtual bool trains_in_pieces() const { return false; }
@@ -184,6 +188,9 @@ struct StrategyEntry {
   void (*check_module)(torch::nn::Module& module,
                        const FitPlan& plan,
                        const ParamValues& params) = nullptr;
+  /// A step may fail on one rank and be made again (--on-oom split): with that option no rank meets
+  /// another one in accumulate().
+  bool splits_steps = false;
 };
 
 /// Bytes of `bucket_mb` MiB. Throws a usage error that names `owner` for none, and for more than a

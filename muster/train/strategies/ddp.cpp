@@ -9,7 +9,8 @@ extern constinit const StrategyEntry ddp_entry{
     "a replica per process (`muster run`); gradients averaged during backward",
     RankSource::kProcesses,
     detail::kDdpParams,
-    [](const FitOptions& options, const FitNumbers&, const ParamValues& params) {
+    [](const FitOptions& options, const FitNumbers& numbers, const ParamValues& params) {
+      detail::check_split_replicas(options, numbers);
       detail::ddp_options(options, params, "strategy ddp");
     },
     [](StrategyRequest request, const ParamValues& params) {
@@ -17,6 +18,10 @@ extern constinit const StrategyEntry ddp_entry{
     },
     /*takes_whole_task=*/false,
     /*recomputes_units=*/false,
-    /*takes_comm_hook=*/true};
+    /*takes_comm_hook=*/true,
+    /*ranks_per_replica=*/nullptr,
+    /*places_units=*/false,
+    /*check_module=*/nullptr,
+    /*splits_steps=*/true};
 
 }  // namespace muster::train

@@ -9,7 +9,8 @@ extern constinit const StrategyEntry dp_entry{
     "a replica per thread of this one process (--devices N); else as ddp",
     RankSource::kThreads,
     detail::kDdpParams,
-    [](const FitOptions& options, const FitNumbers&, const ParamValues& params) {
+    [](const FitOptions& options, const FitNumbers& numbers, const ParamValues& params) {
+      detail::check_split_replicas(options, numbers);
       detail::ddp_options(options, params, "strategy dp");
     },
     [](StrategyRequest request, const ParamValues& params) {
@@ -17,6 +18,10 @@ extern constinit const StrategyEntry dp_entry{
     },
     /*takes_whole_task=*/false,
     /*recomputes_units=*/false,
-    /*takes_comm_hook=*/true};
+    /*takes_comm_hook=*/true,
+    /*ranks_per_replica=*/nullptr,
+    /*places_units=*/false,
+    /*check_module=*/nullptr,
+    /*splits_steps=*/true};
 
 }  // namespace muster::train

@@ -27,6 +27,13 @@ extern constinit const StrategyEntry single_entry{
     RankSource::kNone,
     {},
     [](const FitOptions&, const FitNumbers&, const ParamValues&) {},
-    &make_single};
+    &make_single,
+    /*takes_whole_task=*/false,
+    /*recomputes_units=*/false,
+    /*takes_comm_hook=*/false,
+    /*ranks_per_replica=*/nullptr,
+    /*places_units=*/false,
+    /*check_module=*/nullptr,
+    /*splits_steps=*/true};
 
 }  // namespace muster::train

@@ -84,8 +84,8 @@ TEST(Plan, EveryWordThatHelpNamesIsTaken) {
     }
   });
   // activations, head, strategy and backend, device, precision, matmul precision, buffers, split,
-  // monitor, test weights, tensorboard
-  EXPECT_EQ(words, 2 + 2 + 2 + 3 + 3 + 3 + 2 + 4 + 2 + 2 + 3);
+  // monitor, test weights, tensorboard, on-oom
+  EXPECT_EQ(words, 2 + 2 + 2 + 3 + 3 + 3 + 2 + 4 + 2 + 2 + 3 + 3);
 }
 
 TEST(Plan, TheBatchIsGlobalAndSharedEqually) {

@@ -1,0 +1,8 @@
+// muster::memory: who holds the bytes of a program, what leaks, and what to do when they run out.
+// The room's door for users; within muster/, include what is needed.
+#pragma once
+
+#include "muster/memory/allocator/counters.h"
+#include "muster/memory/batch/batch_finder.h"
+#include "muster/memory/guard/guard.h"
+#include "muster/memory/guard/oom.h"

@@ -1,0 +1,26 @@
+// How many bytes tensors hold, in the same words for each kind of memory.
+#pragma once
+
+#include <cstdint>
+
+#include <c10/core/Device.h>
+
+namespace muster::memory {
+
+/// Of one kind of memory. Bytes.
+struct Counters {
+  int64_t current = 0;      ///< of live blocks, as their allocator rounds them
+  int64_t peak = 0;         ///< the most of `current` since the last reset_peak()
+  int64_t allocations = 0;  ///< how many blocks so far
+  int64_t requested = 0;    ///< of live blocks, as they were asked for
+};
+
+/// Of the caching allocator of a device: "cuda:0" and the like. Takes its lock and copies a few
+/// hundred bytes: for once per iteration, not per operator. Zeros before the first allocation.
+/// Throws an environment error where the device has no such allocator, the CPU among them.
+Counters device_counters(c10::Device device);
+
+/// `peak` of device_counters() is what is live now.
+void reset_device_peak(c10::Device device);
+
+}  // namespace muster::memory

@@ -1,0 +1,212 @@
+#include "muster/memory/batch/batch_finder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
+namespace muster::memory {
+namespace {
+
+constexpr int64_t kMostSecondUnits = 8;
+constexpr double kHalf = 0.5, kThird = 0.33;
+/// The peak rises as what forward holds does, but for rounding.
+constexpr double kRises = 0.95;
+/// A margin that takes more of the units than this keeps no margin: few units are coarse.
+constexpr double kCoarse = 0.96;
+
+struct Line {
+  double base = 0, slope = 0;
+};
+
+Line line_through(const BatchProbe& a, const BatchProbe& b) {
+  const double slope = (b.bytes - a.bytes) / static_cast<double>(b.batch - a.batch);
+  return {.base = a.bytes - slope * static_cast<double>(a.batch), .slope = slope};
+}
+
+/// Those that fit, by size.
+std::vector<BatchProbe> fitting(const std::vector<BatchProbe>& probes) {
+  std::vector<BatchProbe> out;
+  for (const BatchProbe& probe : probes)
+    if (probe.fits) out.push_back(probe);
+  std::ranges::sort(out, {}, &BatchProbe::batch);
+  return out;
+}
+
+double rate_of(const BatchProbe& probe) {
+  return probe.seconds > 0 ? static_cast<double>(probe.batch) / probe.seconds : 0;
+}
+
+}  // namespace
+
+BatchFinder::BatchFinder(const BatchLimits& limits) : limits_(limits) {
+  const auto refuse = [](const char* name, const std::string& rule, const std::string& value) {
+    return usage_error({.refused = concat("BatchLimits::", name), .rule = rule, .value = value});
+  };
+  if (!(limits.bytes > 0) || !std::isfinite(limits.bytes))
+    throw refuse("bytes", "above 0", shortest(limits.bytes));
+  if (limits.multiple_of < 1)
+    throw refuse("multiple_of", "at least 1", std::to_string(limits.multiple_of));
+  if (limits.most < limits.multiple_of) {
+    throw refuse(
+        "most", concat("at least multiple_of, ", limits.multiple_of), std::to_string(limits.most));
+  }
+  if (!(limits.margin >= 0 && limits.margin < 1))
+    throw refuse("margin", "from 0 to below 1", shortest(limits.margin));
+  if (limits.probes < 1) throw refuse("probes", "at least 1", std::to_string(limits.probes));
+}
+
+/// What the two largest that fit say of larger ones.
+struct BatchFinder::Rise {
+  bool rises = false;  ///< the peak does, as far as can be told
+  double fits = 0;     ///< the batch that would fill the limit
+};
+
+/// The largest size that has not been seen not to fit.
+int64_t BatchFinder::ceiling() const {
+  int64_t most = limits_.most / limits_.multiple_of * limits_.multiple_of;
+  for (const BatchProbe& probe : probes_)
+    if (!probe.fits) most = std::min(most, probe.batch - limits_.multiple_of);
+  return most;
+}
+
+/// A size at or below `batch`, of whole units, at least one.
+int64_t BatchFinder::in_units(double batch) const {
+  constexpr double kRounding = 1e-9;
+  const auto unit = static_cast<double>(limits_.multiple_of);
+  const double units =
+      std::floor(std::min(batch, static_cast<double>(ceiling())) / unit + kRounding);
+  return std::max<int64_t>(1, static_cast<int64_t>(units)) * limits_.multiple_of;
+}
+
+int64_t BatchFinder::less_margin(double batch) const {
+  const int64_t whole = in_units(batch), less = in_units(batch * (1 - limits_.margin));
+  return static_cast<double>(less) >= kCoarse * static_cast<double>(whole) ? less : whole;
+}
+
+BatchFinder::Rise BatchFinder::rise() const {
+  const std::vector<BatchProbe> fit = fitting(probes_);
+  const BatchProbe &a = fit[fit.size() - 2], &b = fit.back();
+  const auto samples = static_cast<double>(b.batch - a.batch);
+  const double of_peak = (b.bytes - a.bytes) / samples,
+               of_forward = (b.forward - a.forward) / samples;
+  const double room = limits_.bytes - b.bytes;
+  Rise found{.rises = of_peak > 0 && of_peak >= kRises * of_forward,
+             .fits = std::numeric_limits<double>::infinity()};
+  for (const double slope : {of_peak, of_forward})
+    if (slope > 0) found.fits = std::min(found.fits, static_cast<double>(b.batch) + room / slope);
+  return found;
+}
+
+/// The last of three that fit lies where the line through the two before it said.
+bool BatchFinder::is_on_line() const {
+  const std::vector<BatchProbe> fit = fitting(probes_);
+  const size_t last = fit.size() - 1;
+  const Line before = line_through(fit[last - 2], fit[last - 1]);
+  const double said = before.base + before.slope * static_cast<double>(fit[last].batch);
+  return std::abs(fit[last].bytes - said) <= kOnLine * (fit[last].bytes - fit[last - 2].bytes);
+}
+
+std::optional<int64_t> BatchFinder::next() const {
+  const int64_t unit = limits_.multiple_of;
+  if (probes_.empty()) return unit;
+  const std::vector<BatchProbe> fit = fitting(probes_);
+  const auto made = static_cast<int>(probes_.size());
+  if (fit.empty() || made >= limits_.probes) return std::nullopt;
+  const int64_t most = ceiling(), best = fit.back().batch;
+  if (best >= most) return std::nullopt;
+  const auto above = [&](int64_t batch) {
+    return std::clamp(batch, std::min(most, best + unit), most);
+  };
+  if (fit.size() < probes_.size())
+    return above(
+        in_units(static_cast<double>(best) + kThird * static_cast<double>(most + unit - best)));
+  if (fit.size() == 1) {
+    const double sure = limits_.bytes / std::max(1.0, fit[0].bytes);
+    return above(unit * static_cast<int64_t>(std::min<double>(kMostSecondUnits, sure)));
+  }
+  const Rise line = rise();
+  const double within = std::min(line.fits, static_cast<double>(limits_.most));
+  if (fit.size() == 2) return above(in_units((line.rises ? kHalf : kThird) * within));
+  const bool is_last = made + 1 == limits_.probes;
+  if (fit.size() == 3 && !is_last && !(line.rises && is_on_line()))
+    return above(
+        in_units(static_cast<double>(best) + kHalf * (within - static_cast<double>(best))));
+  const int64_t aim = less_margin(line.fits);
+  if (aim <= best) return std::nullopt;
+  return above(aim);
+}
+
+void BatchFinder::tell(const BatchProbe& probe) { probes_.push_back(probe); }
+
+BatchFound BatchFinder::found() const {
+  const std::vector<BatchProbe> fit = fitting(probes_);
+  if (fit.empty()) {
+    throw environment_error(
+        {.refused = "a batch size that fits",
+         .rule = concat("not even ",
+                        limits_.multiple_of,
+                        limits_.multiple_of == 1 ? " sample does" : " samples do"),
+         .hint = "take a smaller model, activation checkpointing, or a device with more memory"});
+  }
+  const int64_t largest = fit.back().batch;
+  BatchFound found{.largest = largest,
+                   .fastest = largest,
+                   .is_most = largest + limits_.multiple_of > limits_.most,
+                   .probes = probes_};
+  if (fit.size() > 1) {
+    const Line line = line_through(fit[fit.size() - 2], fit.back());
+    found.base_bytes = line.base;
+    found.bytes_per_sample = line.slope;
+  }
+  double fastest = 0;
+  for (const BatchProbe& probe : fit) fastest = std::max(fastest, rate_of(probe));
+  for (const BatchProbe& probe : fit) {
+    if (!(fastest > 0) || rate_of(probe) < kNearlyAsFast * fastest) continue;
+    found.fastest = probe.batch;
+    break;
+  }
+  return found;
+}
+
+BatchFound find_batch_size(const BatchLimits& limits,
+                           const std::function<BatchProbe(int64_t batch)>& measure) {
+  BatchFinder finder(limits);
+  while (const std::optional<int64_t> batch = finder.next()) {
+    BatchProbe probe = measure(*batch);
+    probe.batch = *batch;
+    finder.tell(probe);
+  }
+  return finder.found();
+}
+
+std::string text_of(const BatchFound& found, const BatchLimits& limits) {
+  std::string text = concat("batch ",
+                            found.largest,
+                            " of at most ",
+                            limits.most,
+                            ": ",
+                            found.probes.size(),
+                            found.probes.size() == 1 ? " probe" : " probes");
+  for (size_t i = 0; i < found.probes.size(); ++i)
+    text += concat(i == 0 ? " of " : ", ",
+                   found.probes[i].batch,
+                   found.probes[i].fits ? "" : " (out of memory)");
+  if (found.bytes_per_sample > 0 && found.base_bytes >= 0) {
+    text += concat("; ",
+                   human_bytes(static_cast<uint64_t>(found.base_bytes)),
+                   " + ",
+                   human_bytes(static_cast<uint64_t>(found.bytes_per_sample)),
+                   " a sample");
+  }
+  for (const BatchProbe& probe : found.probes) {
+    if (probe.batch != found.fastest || rate_of(probe) <= 0) continue;
+    text += concat("; fastest ", found.fastest, " (", fixed(rate_of(probe), 0), " samples/s)");
+    break;
+  }
+  return text;
+}
+
+}  // namespace muster::memory

@@ -1,0 +1,91 @@
+#include "muster/memory/guard/oom.h"
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <string_view>
+
+#include <c10/util/Exception.h>
+
+#include "muster/diagnose/catalogue/out_of_memory_text.h"
+
+namespace muster::memory {
+namespace {
+
+/// cudaErrorMemoryAllocation, and hipErrorOutOfMemory.
+constexpr int32_t kMemoryAllocation = 2;
+
+/// Of texts of errors that have no type of their own.
+constexpr std::array<std::string_view, 10> kMemorySentences{
+    "out of memory. Tried to allocate",            // CUDA, HIP, XPU, PrivateUse1
+    "CUDA error: out of memory",                   // of a call of the driver's
+    "CUDA driver error: out of memory",            // expandable segments
+    "HIP error: out of memory",                    //
+    "backend out of memory",                       // MPS
+    "DefaultCPUAllocator: can't allocate memory",  //
+    "DefaultCPUAllocator: not enough memory",      // Windows
+    "CUBLAS_STATUS_ALLOC_FAILED",                  //
+    "CUDNN_STATUS_ALLOC_FAILED",                   //
+    "std::bad_alloc",                              // where a library has made a text of it
+};
+
+std::string first_line(std::string_view text) {
+  return std::string(text.substr(0, text.find('\n')));
+}
+
+OutOfMemory told_by(std::string_view text) {
+  OutOfMemory found{.words = first_line(text)};
+  const diagnose::OutOfMemoryText bytes = diagnose::out_of_memory_text(found.words);
+  found.asked = bytes.asked;
+  found.free = bytes.free;
+  found.idle = bytes.idle;
+  return found;
+}
+
+bool says_memory(std::string_view text) {
+  return std::ranges::any_of(kMemorySentences, [&](std::string_view sentence) {
+    return text.find(sentence) != std::string_view::npos;
+  });
+}
+
+std::string_view text_without_backtrace(const std::exception& error) {
+  const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+  return of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
+}
+
+/// What is nested in the error, whose own words stay in front.
+std::optional<OutOfMemory> nested_in(const std::exception& error) {
+  try {
+    std::rethrow_if_nested(error);
+    return std::nullopt;
+  } catch (...) {
+    return out_of_memory_in(std::current_exception());
+  }
+}
+
+}  // namespace
+
+std::optional<OutOfMemory> out_of_memory_in(const std::exception& error) {
+  const std::string_view text = text_without_backtrace(error);
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return told_by(text);
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return told_by(text);
+  const auto* of_device = dynamic_cast<const c10::AcceleratorError*>(&error);
+  if (of_device != nullptr && of_device->get_error_code() == kMemoryAllocation)
+    return told_by(text);
+  // A device's error of another code may quote an older one: its code counts.
+  if (of_device == nullptr && says_memory(text)) return told_by(text);
+  return nested_in(error);
+}
+
+std::optional<OutOfMemory> out_of_memory_in(const std::exception_ptr& error) {
+  if (!error) return std::nullopt;
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& caught) {
+    return out_of_memory_in(caught);
+  } catch (...) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace muster::memory

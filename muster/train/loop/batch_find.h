@@ -1,0 +1,27 @@
+// --batch-size auto, before the run that it is for.
+#pragma once
+
+#include <optional>
+
+#include "muster/distributed/process_group.h"
+#include "muster/train/loop/fit.h"
+
+namespace muster::train {
+
+// Note [Batch search]
+// Each probe is the run itself for kProbeSteps steps, made and thrown away: its task, optimizer,
+// loader, precision and averages, so that nothing of a training is missing in what is measured. What
+// counts is the peak of the device's allocator in these steps, and the limit is what was free before
+// the first probe. Batches are of a rank: the ranks' limits and peaks are compared, and the worst counts for all.
+// memory::BatchFinder says which sizes are tried. Validation has a batch size of its own, which is
+// not searched for.
+
+/// The plan with the batch size that was found; notes how. Nothing if stop_requested says so on some
+/// rank. Throws an environment error, alike on all ranks, if no batch fits; else as fit(). Collective.
+std::optional<FitPlan> find_batch(const TaskMaker& make_task,
+                                  const FitData& data,
+                                  const FitPlan& plan,
+                                  const distributed::ProcessGroup& group,
+                                  const FitCallbacks& callbacks);
+
+}  // namespace muster::train

@@ -1,0 +1,200 @@
+// --batch-size auto: steps of some sizes, on copies of the run that are thrown away.
+#include <chrono>
+#include <limits>
+
+#include <ATen/ops/tensor.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/memory/allocator/counters.h"
+#include "muster/memory/batch/batch_finder.h"
+#include "muster/memory/guard/oom.h"
+#include "muster/tensor/device/device_memory.h"
+#include "muster/train/loop/batch_find.h"
+#include "muster/train/loop/resolve.h"
+#include "muster/train/loop/training.h"
+#include "muster/train/replicas/first_rank.h"
+
+namespace muster::train {
+namespace {
+
+/// The optimizer has its state after the first; batches are ahead in the third.
+constexpr int64_t kProbeSteps = 3;
+
+/// Only steps: nothing is validated, saved or written. A step that does not fit is the end of the
+/// probe, on all ranks.
+FitPlan probe_plan(const FitPlan& plan, int64_t samples) {
+  FitPlan probe = plan;
+  FitOptions& options = probe.options;
+  options.lr.search.clear();
+  options.val_check_interval = options.checkpoint_every = options.patience = 0;
+  options.tensorboard = "off";
+  options.test_weights = "last";
+  options.log_every = std::numeric_limits<int64_t>::max();
+  if (options.on_oom == "fail") options.on_oom = "split-unequal";
+  return with_batch_size(probe, samples);
+}
+
+/// The greatest of each number over the ranks.
+std::vector<double> greatest(const distributed::ProcessGroup& group, std::vector<double> numbers) {
+  if (group.world_size() == 1) return numbers;
+  const at::Tensor all = at::tensor(numbers, at::kDouble).to(group.host_device());
+  group.all_reduce(all, c10d::ReduceOp::MAX);
+  const at::Tensor here = all.cpu();
+  return {here.const_data_ptr<double>(), here.const_data_ptr<double>() + here.numel()};
+}
+
+void wait_for(c10::Device device) {
+  c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+}
+
+/// One probe, on this rank. `stopped` is set where the user wants no more.
+class BatchMeasure {
+ public:
+  BatchMeasure(const TaskMaker& make,
+               const FitData& data,
+               const FitPlan& plan,
+               const distributed::ProcessGroup& group,
+               const FitCallbacks& callbacks)
+      : make_(make),
+        data_(data),
+        plan_(plan),
+        group_(group),
+        device_(device_of_rank(plan, group.rank())) {
+    silent_.stop_requested = callbacks.stop_requested;
+  }
+
+  memory::BatchProbe of(int64_t batch_per_rank) {
+    detail::ProbeSeen seen;
+    std::optional<detail::Trainer> trainer;
+    bool failed = false;
+    const FitPlan plan = probe_plan(plan_, batch_per_rank * group_.world_size());
+    try {
+      memory::reset_device_peak(device_);
+      trainer.emplace(make_,
+                      data_,
+                      plan,
+                      group_,
+                      std::filesystem::path(),
+                      std::optional<Checkpoint>(),
+                      silent_,
+                      nullptr);
+      seen = trainer->probe(kProbeSteps);
+    } catch (...) {
+      // Of the ranks whose memory did not run out, too: the guard has told them.
+      failed = trainer && trainer->memory_ran_out();
+      if (!failed) throw;
+    }
+    trainer.reset();
+    give_back();
+    stopped_ |= seen.stopped;
+    const std::vector<double> all = greatest(group_, {seen.peak, seen.forward, seen.seconds});
+    return {.batch = batch_per_rank,
+            .fits = !failed,
+            .bytes = all[0],
+            .forward = all[1],
+            .seconds = all[2]};
+  }
+
+  /// Bytes for all that a step takes, on the rank that has least.
+  double limit() const {
+    const auto own = static_cast<double>(tensor::free_bytes_of(device_)) +
+                     static_cast<double>(memory::device_counters(device_).current);
+    return -greatest(group_, {-own})[0];
+  }
+  bool stopped() const { return stopped_; }
+
+ private:
+  void give_back() const {
+    wait_for(device_);
+    c10::getDeviceAllocator(device_.type())->emptyCache();
+  }
+
+  const TaskMaker& make_;
+  const FitData& data_;
+  const FitPlan& plan_;
+  const distributed::ProcessGroup& group_;
+  c10::Device device_;
+  FitCallbacks silent_;
+  bool stopped_ = false;
+};
+
+/// So that an epoch's last batch is not of a sample or none on some rank, which batch normalisations
+/// cannot train on.
+int64_t with_a_last_batch(const FitPlan& plan, int64_t samples) {
+  const int64_t ranks = plan.world_size;
+  for (int64_t less = samples; less > samples - samples / 20 && less > 2 * ranks; less -= ranks) {
+    const int64_t last = plan.train_samples % less;
+    if (plan.options.drop_last || last == 0 || last >= 2 * ranks) return less;
+  }
+  return samples;
+}
+
+}  // namespace
+
+namespace detail {
+
+ProbeSeen Trainer::probe(int64_t steps) {
+  ProbeSeen seen;
+  guard_->fail_at_once();
+  held_after_forward_ = 0;
+  groups_->train_mode();
+  for (int64_t made = 0; made < steps;) {
+    batches_.begin(loader_->epoch(position_.epoch, 0));
+    while (position_.samples < plan_.samples_per_epoch && made < steps) {
+      wait_for(device_);
+      const auto started = Clock::now();
+      train_step();
+      hear_all();
+      wait_for(device_);
+      seen.seconds = std::chrono::duration<double>(Clock::now() - started).count();
+      ++made;
+      if (stop_wished_) {
+        seen.stopped = true;
+        return seen;
+      }
+    }
+    ++position_.epoch;
+    position_.samples = 0;
+  }
+  seen.peak = static_cast<double>(memory::device_counters(device_).peak);
+  seen.forward = static_cast<double>(*held_after_forward_);
+  return seen;
+}
+
+bool Trainer::memory_ran_out() const { return guard_ && guard_->state().failures > 0; }
+
+}  // namespace detail
+
+std::optional<FitPlan> find_batch(const TaskMaker& make_task,
+                                  const FitData& data,
+                                  const FitPlan& plan,
+                                  const distributed::ProcessGroup& group,
+                                  const FitCallbacks& callbacks) {
+  BatchMeasure measure(make_task, data, plan, group, callbacks);
+  const memory::BatchLimits limits{
+      .bytes = measure.limit(), .most = std::max<int64_t>(1, plan.train_samples / plan.world_size)};
+  memory::BatchFinder finder(limits);
+  while (const std::optional<int64_t> batch = finder.next()) {
+    finder.tell(measure.of(*batch));
+    if (measure.stopped()) return std::nullopt;
+  }
+  const memory::BatchFound found = finder.found();
+  const bool wants_fastest = plan.options.batch_size.search != "auto";
+  const int64_t per_rank = wants_fastest ? found.fastest : found.largest;
+  FitPlan out = with_batch_size(plan, with_a_last_batch(plan, per_rank * plan.world_size));
+  on_first_rank(group, [&] {
+    if (!callbacks.note) return;
+    callbacks.note(concat("batch size ",
+                          out.options.batch_size,
+                          " found (",
+                          memory::text_of(found, limits),
+                          plan.world_size > 1 ? ", of each rank)" : ")",
+                          found.is_most ? "; the data ends it, not the memory" : ""));
+  });
+  return out;
+}
+
+}  // namespace muster::train

@@ -1,0 +1,286 @@
+// `muster train --on-oom` and `--batch-size auto`, on fake devices whose memory is too small for the
+// batch, or of a size that is to be found out.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/file.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+
+#include "tests/process/train/train_words.h"
+#include "tests/support/folder.h"
+#include "tests/support/launched.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+using test::joined;
+using test::Words;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing_process::Launched;
+
+struct CappedRun {
+  int code = -1;
+  std::string out, err;
+};
+
+CappedRun capped_run(const Words& words, int64_t bytes = 0) {
+  std::vector<std::string> environment{"OMP_NUM_THREADS=1"};
+  if (bytes > 0) environment.push_back(concat("MUSTER_FAKE_BYTES=", bytes));
+  Launched program(words, {.environment = std::move(environment)});
+  const int code = program.wait(std::chrono::seconds(240)).code;
+  EXPECT_TRUE(program.nothing_left());
+  return {code, program.out(), program.err()};
+}
+
+constexpr int64_t kTooSmall = 550'000;  // for 192 samples at a time of this model, not for 96
+constexpr const char* kModel = "mlp:hidden=128,layers=2";
+
+Words wide(const fs::path& output, const Words& more, const std::string& batch = "192") {
+  return joined({"train",
+                 "--data",
+                 "synthetic:samples=1060,test_samples=60,size=8,classes=4",
+                 "--validation-samples",
+                 "100",
+                 "--model",
+                 kModel,
+                 "--batch-size",
+                 batch,
+                 "--eval-batch-size",
+                 "32",
+                 "--workers",
+                 "0",
+                 "--epochs",
+                 "2",
+                 "--optimizer",
+                 "sgd:momentum=0",
+                 "--device",
+                 "fake",
+                 "--json",
+                 "--output",
+                 output},
+                more);
+}
+
+std::string weights_of(const fs::path& output) {
+  const fs::path folder = output / "checkpoints" / std::string(trim(read_file(output / "latest")));
+  return read_file(folder / "model.safetensors") + read_file(folder / "optimizer.safetensors");
+}
+
+TEST(OutOfMemoryCommand, AStepThatDoesNotFitEndsTheRunOrIsMadeAgainToTheSameNumbers) {
+  const test::Folder folder;
+  const CappedRun fails = capped_run(wide(folder.path() / "fails", {}), kTooSmall);
+  ASSERT_EQ(fails.code, 1) << fails.err;
+  EXPECT_THAT(fails.err,
+              HasSubstr("fake:0 is out of memory in the first step: Tried to allocate "));
+  EXPECT_THAT(fails.err, HasSubstr("--on-oom split, which does so by itself"));
+  const CappedRun splits =
+      capped_run(wide(folder.path() / "splits", {"--on-oom", "split"}), kTooSmall);
+  ASSERT_EQ(splits.code, 0) << splits.err;
+  EXPECT_THAT(
+      splits.err,
+      ContainsRegex("step 1: out of memory with 192 samples at a time .fake out of memory. Tried "
+                    "to allocate .*: the step is made again, 96 at a time"));
+  const Json said = parse_json(trim(splits.out), "out").at("out_of_memory");
+  EXPECT_EQ(said.at("micro_batch"), 96);
+  EXPECT_EQ(said.at("failures"), 1) << "the size is kept";
+  const CappedRun told =
+      capped_run(wide(folder.path() / "told", {"--accumulate-grad-batches", "2"}, "96"));
+  ASSERT_EQ(told.code, 0) << told.err;
+  EXPECT_EQ(weights_of(folder.path() / "splits"), weights_of(folder.path() / "told"));
+  EXPECT_THAT(read_file(folder.path() / "splits" / "index.html"),
+              HasSubstr("1 time; 96 samples of a rank at a time since"));
+  const CappedRun roomy = capped_run(wide(folder.path() / "roomy", {"--on-oom", "split"}));
+  const CappedRun plain = capped_run(wide(folder.path() / "plain", {}));
+  ASSERT_EQ(roomy.code + plain.code, 0);
+  EXPECT_EQ(weights_of(folder.path() / "roomy"), weights_of(folder.path() / "plain"))
+      << "where there is room nothing changes";
+  EXPECT_FALSE(parse_json(trim(roomy.out), "out").contains("out_of_memory"));
+}
+
+TEST(OutOfMemoryCommand, ARunThatGoesOnKeepsTheSizeThatItHasFound) {
+  const test::Folder folder;
+  const Words split{"--on-oom", "split"};
+  ASSERT_EQ(capped_run(wide(folder.path() / "whole", split), kTooSmall).code, 0);
+  const fs::path parts = folder.path() / "parts";
+  ASSERT_EQ(capped_run(wide(parts, joined(split, {"--max-steps", "3"})), kTooSmall).code, 0);
+  const CappedRun resumed = capped_run(
+      {"train", "--resume", parts, "--max-steps", "0", "--device", "fake", "--json"}, kTooSmall);
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("steps are made in micro-batches of at most 96 samples"));
+  EXPECT_THAT(resumed.err, Not(HasSubstr("the step is made again")));
+  EXPECT_EQ(weights_of(parts), weights_of(folder.path() / "whole"));
+}
+
+TEST(OutOfMemoryCommand, RanksSplitTogether) {
+  const test::Folder folder;
+  const auto weights = [&](const std::string& name, const Words& words, int64_t bytes) {
+    const CappedRun run = capped_run(words, bytes);
+    EXPECT_EQ(run.code, 0) << run.err;
+    if (bytes > 0) {
+      EXPECT_THAT(run.err, HasSubstr("out of memory with 192 samples at a time"));
+    }
+    return run.code == 0 ? weights_of(folder.path() / name) : name;
+  };
+  const auto words = [&](const std::string& name, const Words& more, const std::string& batch) {
+    return wide(folder.path() / name, joined({"--on-oom", "split"}, more), batch);
+  };
+  const Words dp{"--strategy", "dp", "--devices", "2"}, ddp{"--strategy", "ddp"};
+  const std::string told =
+      weights("told", words("told", joined(dp, {"--accumulate-grad-batches", "2"}), "192"), 0);
+  EXPECT_EQ(weights("dp", words("dp", dp, "384"), kTooSmall), told);
+  EXPECT_EQ(weights("ddp", test::on_ranks(2, words("ddp", ddp, "384")), kTooSmall), told);
+}
+
+TEST(OutOfMemoryCommand, RefusesWhatItCannotKeepEqualByName) {
+  const struct {
+    Words words;
+    std::string says;
+  } cases[] = {
+      {{"--on-oom", "retry"}, "--on-oom: fail or split or split-unequal (got retry)"},
+      {{"--on-oom", "split", "--strategy", "zero1", "--devices", "2"},
+       "--on-oom split: ranks must not wait for each other in a step that may fail on one (got "
+       "--strategy zero1)"},
+      {{"--on-oom", "split", "--strategy", "pipeline", "--devices", "2"},
+       "(got --strategy pipeline)"},
+      {{"--on-oom", "split", "--comm-hook", "fp16", "--devices", "2"},
+       "--on-oom split with --comm-hook"},
+      {{"--on-oom", "split", "--find-unused-parameters", "--devices", "2"},
+       "--on-oom split with --find-unused-parameters"},
+      {{"--on-oom", "split-unequal", "--sync-batch-norm", "--devices", "2"},
+       "with --sync-batch-norm"},
+      {{"--batch-size", "automatic"}, "--batch-size automatic: a number, auto, or auto:fastest"},
+      {{"--batch-size", "auto", "--device", "cpu"}, "(got --device cpu)"},
+      {{"--batch-size", "auto", "--strategy", "zero2", "--devices", "2"}, "(got --strategy zero2)"},
+      {{"--batch-size", "auto", "--devices", "2"},
+       "--on-oom split, which take other memory (got --on-oom fail)"},
+      {{"--batch-size", "auto", "--fast-dev-run"}, "(got --fast-dev-run)"},
+  };
+  const test::Folder folder;
+  for (const auto& bad : cases) {
+    Words words = wide(folder.path() / "none", {});
+    for (const char* flag : {"--batch-size", "--device"}) {
+      if (std::find(bad.words.begin(), bad.words.end(), flag) == bad.words.end()) continue;
+      const auto own = std::find(words.begin(), words.end(), flag);
+      words.erase(own, own + 2);
+    }
+    const CappedRun refused = capped_run(joined(words, bad.words));
+    EXPECT_EQ(refused.code, 2) << join(bad.words, " ") << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr(bad.says)) << join(bad.words, " ");
+    EXPECT_FALSE(fs::exists(folder.path() / "none" / "config.json"));
+  }
+  const Words cnn{"--model", "cnn:width=4,hidden=16"};
+  Words words = wide(folder.path() / "none", {"--on-oom", "split"});
+  const auto own = std::find(words.begin(), words.end(), "--model");
+  words.erase(own, own + 2);
+  const CappedRun normed = capped_run(joined(words, cnn));
+  EXPECT_EQ(normed.code, 2);
+  EXPECT_THAT(normed.err,
+              HasSubstr("smaller micro-batches change what a batch normalisation sees"));
+  EXPECT_THAT(normed.err, HasSubstr("(got bn1)"));
+  EXPECT_THAT(normed.err, HasSubstr("take --on-oom split-unequal"));
+}
+
+TEST(OutOfMemoryCommand, ExplainSaysWhatItWillDo) {
+  const test::Folder folder;
+  const CappedRun split =
+      capped_run(wide(folder.path() / "none", {"--on-oom", "split", "--explain"}));
+  EXPECT_THAT(
+      split.out,
+      HasSubstr("out of memory a step that does not fit is made again in smaller micro-batches\n"));
+  const CappedRun searched = capped_run(wide(folder.path() / "none", {"--explain"}, "auto"));
+  EXPECT_THAT(searched.out,
+              HasSubstr("batch         searched before the first step: as many samples as fit into "
+                        "memory; the number of steps follows from it\n"));
+}
+
+/// "batch size 480 found (": 480.
+int64_t found_in(const std::string& err) {
+  const std::string_view before = "batch size ", behind = " found (";
+  const size_t end = err.find(behind);
+  const size_t begin = end == std::string::npos ? end : err.rfind(before, end);
+  if (begin == std::string::npos) return 0;
+  return to_int(err.substr(begin + before.size(), end - begin - before.size())).value_or(0);
+}
+
+// A run of 200 steps at the size that is found, and one of a twentieth more that does not fit.
+TEST(OutOfMemoryCommand, FindsTheBatchThatFits) {
+  const struct {
+    const char* model;
+    int64_t bytes;
+  } cases[] = {{"mlp:hidden=64,layers=1", 900'000},
+               {"cnn:width=4,hidden=16", 3'000'000},
+               {"transformer:width=16,heads=2,layers=1,feedforward=32", 6'000'000}};
+  for (const auto& [model, bytes] : cases) {
+    SCOPED_TRACE(model);
+    const test::Folder folder;
+    const auto words = [&, name = model](
+                           const std::string& output, const std::string& batch, const char* steps) {
+      return Words{"train",
+                   "--data",
+                   "synthetic:samples=20000,test_samples=60,size=8,classes=4",
+                   "--model",
+                   name,
+                   "--batch-size",
+                   batch,
+                   "--eval-batch-size",
+                   "16",
+                   "--workers",
+                   "0",
+                   "--epochs",
+                   "1000",
+                   "--max-steps",
+                   steps,
+                   "--optimizer",
+                   "adam",
+                   "--device",
+                   "fake:0",
+                   "--output",
+                   folder.path() / output};
+    };
+    const CappedRun found = capped_run(words("found", "auto", "200"), bytes);
+    ASSERT_EQ(found.code, 0) << found.err;
+    const int64_t batch = found_in(found.err);
+    EXPECT_GT(batch, 20) << found.err;
+    EXPECT_THAT(found.err, ContainsRegex("found .batch [0-9]+ of at most [0-9]+: [1-5] probes"));
+    EXPECT_THAT(found.err, Not(ContainsRegex("\\(out of memory\\).*\\(out of memory\\)")));
+    const Json config = parse_json(read_file(folder.path() / "found" / "config.json"), "config");
+    EXPECT_EQ(config.at("batch_size"), batch);
+    EXPECT_EQ(config.at("batch_search"), "auto");
+    const int64_t larger = batch * 20 / 19 + 2;
+    const CappedRun more = capped_run(words("more", std::to_string(larger), "3"), bytes);
+    EXPECT_EQ(more.code, 1) << larger << " fits as well, not only " << batch << '\n' << found.err;
+    EXPECT_THAT(more.err, HasSubstr("is out of memory"));
+    const CappedRun resumed = capped_run({"train",
+                                          "--resume",
+                                          folder.path() / "found",
+                                          "--max-steps",
+                                          "201",
+                                          "--batch-size",
+                                          "auto",
+                                          "--device",
+                                          "fake:0"},
+                                         bytes);
+    EXPECT_EQ(resumed.code, 0) << resumed.err;
+    EXPECT_EQ(found_in(resumed.err), 0) << "it keeps what it has found";
+  }
+}
+
+TEST(OutOfMemoryCommand, FindsTheBatchOfSeveralRanks) {
+  const test::Folder folder;
+  const CappedRun run = capped_run(
+      wide(
+          folder.path() / "a", {"--on-oom", "split", "--devices", "2", "--max-steps", "5"}, "auto"),
+      kTooSmall);
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(found_in(run.err) % 2, 0);
+  EXPECT_GT(found_in(run.err), 192) << "each rank has room for more than 96, and less than 192";
+  EXPECT_LT(found_in(run.err), 384);
+  EXPECT_THAT(run.err, HasSubstr(", of each rank)"));
+}
+
+}  // namespace
+}  // namespace muster
