@@ -3,3 +3,8 @@
 #pragma once
 
 #include "muster/memory/allocator/counters.h"
+#include "muster/memory/allocator/cpu_memory.h"
+#include "muster/memory/allocator/release.h"
+#include "muster/memory/allocator/scope.h"
+#include "muster/memory/leak/leak_finder.h"
+#include "muster/memory/tracker/tracker.h"

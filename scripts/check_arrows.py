@@ -78,7 +78,8 @@ ROOMS = {
         "loop": ["metrics", "task", "plan", "checkpoints", "replicas", "record"],
         "program": ["metrics", "task", "plan", "checkpoints", "replicas", "record", "loop"],
         "classifier": ["metrics", "task", "plan", "checkpoints", "replicas", "record", "loop"]}, torch=True),
-    "testing": Room("what users and our tests fake", ["base", "tensor", "distributed", "memory"], {"": [], "accelerator": []}, torch=True),
+    "testing": Room("what users and our tests fake", ["base", "tensor", "distributed", "memory"], {
+        "": [], "accelerator": [], "cpu": ["accelerator"]}, torch=True),
 }
 # The program, in the same way: its folders, and which of them each may include. "" is what lies in cli/ itself.
 CLI = {

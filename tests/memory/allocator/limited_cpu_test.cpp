@@ -1,0 +1,51 @@
+#include "muster/testing/cpu/limited_cpu.h"
+
+#include "tests/support/error_of.h"
+
+namespace muster::testing {
+namespace {
+
+at::Tensor some_bytes(int64_t bytes) { return torch::empty({bytes}, torch::kByte); }
+
+TEST(LimitedCpu, HasTheCapacityItIsGivenAndNoneBehindIt) {
+  {
+    LimitedCpu cpu;
+    const int64_t live = cpu.memory().live;
+    cpu.set_capacity(live + 1000);
+    const at::Tensor fits = some_bytes(600);
+    EXPECT_THROW(some_bytes(401), c10::OutOfMemoryError);
+    EXPECT_EQ(cpu.memory().live, live + 600);
+    EXPECT_EQ(cpu.memory().out_of_memory, 1);
+    const at::Tensor exactly = some_bytes(400);
+  }
+  const memory::Recording recording(memory::Level::kCounters);
+  EXPECT_NO_THROW(some_bytes(100'000));
+}
+
+TEST(LimitedCpu, CountsBlocksAndAllocations) {
+  LimitedCpu cpu;
+  const FakeMemory start = cpu.memory();
+  at::Tensor a = some_bytes(10), b = some_bytes(20);
+  a = {};
+  EXPECT_EQ(cpu.memory().allocations - start.allocations, 2);
+  EXPECT_EQ(cpu.memory().blocks - start.blocks, 1);
+  EXPECT_EQ(cpu.memory().live - start.live, 20);
+}
+
+TEST(LimitedCpu, FailsTheNthAllocationAndTakesThatBackAtItsEnd) {
+  {
+    LimitedCpu cpu;
+    cpu.fail_allocation(1, /*all_after=*/true);
+    EXPECT_THROW(some_bytes(10), c10::OutOfMemoryError);
+  }
+  const memory::Recording recording(memory::Level::kCounters);
+  EXPECT_NO_THROW(some_bytes(10));
+}
+
+TEST(LimitedCpu, ASecondOneIsRefused) {
+  LimitedCpu cpu;
+  EXPECT_EQ(test::muster_error_of([] { LimitedCpu second; }).kind(), ErrorKind::kUsage);
+}
+
+}  // namespace
+}  // namespace muster::testing
