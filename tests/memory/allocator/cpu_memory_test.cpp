@@ -32,7 +32,7 @@ TEST(CpuMemory, CountsBytesBlocksAndPeak) {
   at::Tensor a = bytes_of(300 * kKib), b = bytes_of(200 * kKib);
   EXPECT_EQ(cpu_counters().current - start.current, 500 * kKib);
   EXPECT_EQ(cpu_counters().requested, cpu_counters().current);
-  a = {};
+  a = at::Tensor();
   at::Tensor c = bytes_of(100 * kKib);
   EXPECT_EQ(cpu_counters().current - start.current, 300 * kKib);
   EXPECT_EQ(cpu_counters().peak - start.current, 500 * kKib);
@@ -62,16 +62,16 @@ TEST(CpuMemory, BlocksOutliveTheirRecordingAndThoseOfBeforeAreNotCounted) {
     const Recording recording(Level::kTags);
     start = cpu_counters().current;
     inside = bytes_of(1003);
-    before = {};  // freed by whoever made it, not charged
+    before = at::Tensor();  // freed by whoever made it, not charged
     EXPECT_EQ(cpu_counters().current - start, 1003);
   }
   at::Tensor after = bytes_of(1005);  // no recording: not counted
   EXPECT_EQ(cpu_counters().current - start, 1003);
   inside.fill_(7);
   EXPECT_EQ(inside.sum().item<int64_t>(), 7 * 1003);
-  inside = {};
+  inside = at::Tensor();
   EXPECT_EQ(cpu_counters().current, start);
-  after = {};
+  after = at::Tensor();
   EXPECT_EQ(cpu_counters().current, start);
 }
 
@@ -104,7 +104,7 @@ TEST(CpuMemory, TellsScopeOperatorIterationAndThreadOfALiveBlock) {
   EXPECT_EQ(block->op, "aten::ones");
   EXPECT_EQ(block->iteration, 17U);
   EXPECT_EQ(block->owner, Owner::kOther);
-  made = {};
+  made = at::Tensor();
   EXPECT_FALSE(block_of_size(12347).has_value());
 }
 
@@ -195,7 +195,7 @@ TEST(CpuMemory, EveryAllocationOfAStepCanFailAndNoneIsLostOrChargedTwice) {
   const at::Tensor weight = torch::randn({64, 64}, torch::requires_grad());
   const at::Tensor batch = torch::randn({32, 64});
   const auto step = [&] {
-    weight.mutable_grad() = {};
+    weight.mutable_grad() = at::Tensor();
     torch::nn::functional::gelu(batch.matmul(weight)).square().sum().backward();
   };
   step();
@@ -203,12 +203,12 @@ TEST(CpuMemory, EveryAllocationOfAStepCanFailAndNoneIsLostOrChargedTwice) {
   step();
   const int64_t allocations = cpu_counters().allocations - before;
   ASSERT_GT(allocations, 5);
-  weight.mutable_grad() = {};
+  weight.mutable_grad() = at::Tensor();
   const int64_t live = cpu_counters().current;
   for (int64_t nth = 1; nth <= allocations; ++nth) {
     fail_cpu_allocation(nth);
     EXPECT_THROW(step(), c10::OutOfMemoryError) << nth;
-    weight.mutable_grad() = {};
+    weight.mutable_grad() = at::Tensor();
     EXPECT_EQ(cpu_counters().current, live) << nth;
   }
   fail_cpu_allocation(0);

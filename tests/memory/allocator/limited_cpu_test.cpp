@@ -26,7 +26,7 @@ TEST(LimitedCpu, CountsBlocksAndAllocations) {
   LimitedCpu cpu;
   const FakeMemory start = cpu.memory();
   at::Tensor a = some_bytes(10), b = some_bytes(20);
-  a = {};
+  a = at::Tensor();
   EXPECT_EQ(cpu.memory().allocations - start.allocations, 2);
   EXPECT_EQ(cpu.memory().blocks - start.blocks, 1);
   EXPECT_EQ(cpu.memory().live - start.live, 20);

@@ -28,7 +28,7 @@ TEST(NodeCensus, CountsNodesFromTheirBirthToTheirDeath) {
     EXPECT_EQ(live_node_count() - start, 3);
     for (const LiveNode& node : live_nodes()) EXPECT_EQ(name_of(node.scope), "loss");
     loss.backward();
-    loss = {};
+    loss = at::Tensor();
   }
   EXPECT_EQ(live_node_count(), start);
 }
@@ -46,7 +46,7 @@ TEST(NodeCensus, GradientsAreTheSameWithIt) {
   torch::manual_seed(3);
   const at::Tensor weight = torch::randn({8, 8}, torch::requires_grad());
   const auto gradient = [&weight] {
-    weight.mutable_grad() = {};
+    weight.mutable_grad() = at::Tensor();
     weight.matmul(weight).tanh().sum().backward();
     return weight.grad().clone();
   };
@@ -96,7 +96,7 @@ TEST(NodeCensus, ThreadsMakeAndDropNodesOfEachOther) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_GE(live_node_count() - start, 4 * 101);
   threads.clear();
-  for (at::Tensor& one : made) threads.emplace_back([&one] { one = {}; });
+  for (at::Tensor& one : made) threads.emplace_back([&one] { one = at::Tensor(); });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(live_node_count(), start);
 }

@@ -71,7 +71,7 @@ TEST(Release, AGraphThatSavedATensorHoldsIt) {
 TEST(Release, ReleasesAListWhoseMemoryIsSharedOnce) {
   at::Tensor whole = numbers();
   std::vector<at::Tensor> list{whole, whole.view({-1, 4}), whole.detach()};
-  whole = {};
+  whole = at::Tensor();
   const Released released = release(list);
   EXPECT_TRUE(list.empty());
   EXPECT_EQ(released.freed_bytes, kBytes);
