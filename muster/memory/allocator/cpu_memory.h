@@ -87,11 +87,12 @@ class FailingThread {
 /// A CPU block with tags.
 struct LiveBlock {
   int64_t bytes = 0;
-  std::string scope;       ///< "train/decoder"; "" outside of scopes
-  std::string op;          ///< "aten::linear", "AddmmBackward0"; "" outside of operators
-  std::string layer;       ///< of Level::kLayers
-  uint32_t iteration = 0;  ///< in which it was allocated
-  int thread = 0;          ///< 1 is the first thread that allocated
+  std::string scope;  ///< "train/decoder"; "" outside of scopes
+  std::string op;     ///< "aten::linear", "AddmmBackward0"; "" outside of operators
+  std::string layer;  ///< of Level::kLayers
+  /// In which it was allocated; a process's second Tracker goes on where the first one ended.
+  uint32_t iteration = 0;
+  int thread = 0;  ///< 1 is the first thread that allocated
   Owner owner = Owner::kOther;
 };
 

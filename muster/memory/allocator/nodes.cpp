@@ -36,12 +36,14 @@ using ParentNode = ParentNodeOf<decltype(&AnomalyMetadata::assign_parent)>::Type
 
 class NodeTag;
 
+constexpr size_t kMostThreadsKept = 4;  // of a scope, in each shard
+
 /// The tags of live nodes, in lists by thread.
 struct NodeLists {
   struct alignas(64) Shard {
     std::mutex mutex;
     NodeTag* first = nullptr;
-    std::map<std::pair<uint32_t, uint16_t>, int64_t> evaluation = {};
+    std::map<uint32_t, EvaluationNodes> evaluation = {};  // by scope
   };
   static constexpr size_t kShards = 16;
   std::array<Shard, kShards> shards;
@@ -86,7 +88,11 @@ class NodeTag final : public AnomalyMetadata {
               .sequence = at::sequence_number::peek()};
     NodeLists::Shard& shard = lists.shards[facts_.thread % NodeLists::kShards];
     const std::lock_guard lock(shard.mutex);
-    if (facts_.in_evaluation) ++shard.evaluation[{facts_.scope, facts_.thread}];
+    if (facts_.in_evaluation) {
+      EvaluationNodes& count = shard.evaluation[facts_.scope];
+      ++count.made;
+      if (count.threads.size() < kMostThreadsKept) count.threads.insert(facts_.thread);
+    }
     after_ = shard.first;
     if (shard.first != nullptr) shard.first->before_ = this;
     shard.first = this;
@@ -168,12 +174,18 @@ std::vector<LiveNode> live_nodes() {
 int64_t live_node_count() { return node_lists().count.load(std::memory_order_relaxed); }
 
 std::vector<EvaluationNodes> evaluation_nodes() {
-  std::vector<EvaluationNodes> all;
+  std::map<uint32_t, EvaluationNodes> by_scope;
   for (NodeLists::Shard& shard : node_lists().shards) {
     const std::lock_guard lock(shard.mutex);
-    for (const auto& [place, made] : shard.evaluation)
-      all.push_back({place.first, place.second, made});
+    for (const auto& [scope, count] : shard.evaluation) {
+      EvaluationNodes& sum = by_scope[scope];
+      sum.scope = scope;
+      sum.made += count.made;
+      sum.threads.insert(count.threads.begin(), count.threads.end());
+    }
   }
+  std::vector<EvaluationNodes> all;
+  for (auto& [scope, count] : by_scope) all.push_back(std::move(count));
   return all;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,11 +45,11 @@ class NodeCensus {
 std::vector<LiveNode> live_nodes();
 int64_t live_node_count();
 
-/// How many were made so far while the evaluated module was not training, by scope and thread.
+/// How many were made so far while the evaluated module was not training, by scope.
 struct EvaluationNodes {
   uint32_t scope = 0;
-  uint16_t thread = 0;
   int64_t made = 0;
+  std::set<uint16_t> threads;  ///< in which; of many, some
 };
 std::vector<EvaluationNodes> evaluation_nodes();
 

@@ -72,7 +72,8 @@ std::string LeakReport::text() const {
 }
 
 struct LeakFinder::Impl {
-  Impl(Tracker& watched, const LeakOptions& asked) : tracker(watched), options(asked) {}
+  Impl(Tracker& watched, const LeakOptions& asked)
+      : tracker(watched), options(asked), survey(watched.first_mark() + watched.iteration() - 1) {}
 
   Tracker& tracker;
   LeakOptions options;

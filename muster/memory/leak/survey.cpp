@@ -23,9 +23,10 @@ struct BlockSums {
   std::set<uint16_t> threads;
 };
 
-void add_block(const Block& block, uint32_t now, BlockSums& sums) {
+void add_block(const Block& block, uint32_t first, uint32_t now, BlockSums& sums) {
   sums.bytes += block.bytes;
   ++sums.count;
+  if (block.iteration < first) return;
   sums.born |= bit_of_age(now, block.iteration);
   const bool backward = (block.flags & Block::kBackward) != 0;
   sums.of_backward += backward ? 1 : 0;
@@ -46,7 +47,7 @@ bool Series::all_zero() const {
 void Survey::survey_blocks(uint32_t now, size_t window) {
   std::map<MakerKey, BlockSums> seen;
   block_lists().each([&](const Block& block) {
-    add_block(block, now, seen[{block.scope, block.op}]);
+    add_block(block, first_mark, now, seen[{block.scope, block.op}]);
   });
   for (const auto& [maker, sums] : seen) blocks.try_emplace(maker);
   for (auto at = blocks.begin(); at != blocks.end();) {
@@ -80,9 +81,9 @@ void Survey::survey_nodes(uint32_t now, size_t window) {
     NodeGroup& group = nodes[node.scope];
     for (NodeGroup* one : {&group, &all_nodes}) {
       ++one->count_now;
-      one->born |= bit_of_age(now, node.iteration);
+      if (node.iteration >= first_mark) one->born |= bit_of_age(now, node.iteration);
     }
-    if (!is_old(now, node.iteration)) continue;
+    if (node.iteration < first_mark || !is_old(now, node.iteration)) continue;
     ++old_nodes;
     old_in_backward += node.in_backward ? 1 : 0;
     old_in_evaluation += node.in_evaluation ? 1 : 0;
@@ -105,6 +106,10 @@ void Survey::survey_nodes(uint32_t now, size_t window) {
   });
 }
 
+Survey::Survey(uint32_t first) : first_mark(first) {
+  for (const EvaluationNodes& one : evaluation_nodes()) evaluated_before_[one.scope] = one.made;
+}
+
 bool Survey::ran_backward(uint32_t scope) const {
   const std::vector<int64_t> now = nodes_run_by_scope();
   return scope >= now.size() || now[scope] > run_before_[scope];
@@ -112,9 +117,11 @@ bool Survey::ran_backward(uint32_t scope) const {
 
 void Survey::survey_evaluations() {
   for (const EvaluationNodes& one : evaluation_nodes()) {
-    EvaluationCount& count = evaluations[{one.scope, one.thread}];
-    if (one.made > count.made) ++count.iterations;
-    count.made = one.made;
+    EvaluationCount& count = evaluations[one.scope];
+    const int64_t made = one.made - evaluated_before_[one.scope];
+    if (made > count.made) ++count.iterations;
+    count.made = made;
+    count.threads = one.threads;
   }
 }
 
@@ -129,8 +136,8 @@ void Survey::add(const IterationMemory& memory,
   survey_evaluations();
   if (!looked_at) return;
   ++ends;
-  survey_blocks(memory.iteration, window);
-  survey_nodes(memory.iteration, window);
+  survey_blocks(memory_iteration(), window);
+  survey_nodes(memory_iteration(), window);
   heap.add(memory.other_heap_bytes, window);
   earlier_nodes_run.add(backward.of_earlier_iterations, window);
   if (!chains.empty()) ++chained_ends;

@@ -68,12 +68,17 @@ struct GraphEnd {
 
 /// Graphs that an evaluation built.
 struct EvaluationCount {
-  int64_t made = 0;        ///< so far
-  int64_t iterations = 0;  ///< in how many iterations
+  int64_t made = 0;            ///< so far
+  int64_t iterations = 0;      ///< in how many iterations
+  std::set<uint16_t> threads;  ///< who built them; some of them where they are many
 };
 
 /// Filled at each end.
 struct Survey {
+  /// `first`: Tracker::first_mark(), or that of the iteration in which the survey begins.
+  explicit Survey(uint32_t first);
+
+  uint32_t first_mark = 0;  ///< what was born before this is nobody's survivor
   uint32_t iteration = 0;
   size_t ends = 0;  ///< behind the warm-up
   int64_t live_bytes = 0;
@@ -89,7 +94,7 @@ struct Survey {
   std::map<std::pair<std::string, std::string>, int64_t> chained;  ///< by scope and operator
   int64_t chained_ends = 0;                                        ///< ends with any of them
   std::vector<std::string> grad_with_graph;                        ///< parameters, at the last end
-  std::map<std::pair<uint32_t, uint16_t>, EvaluationCount> evaluations;  ///< by scope and thread
+  std::map<uint32_t, EvaluationCount> evaluations;                 ///< by scope
 
   /// Whether a backward ran a node of this scope since the survey began.
   bool ran_backward(uint32_t scope) const;
@@ -106,6 +111,7 @@ struct Survey {
   void survey_evaluations();
 
   std::vector<int64_t> run_before_ = nodes_run_by_scope();
+  std::map<uint32_t, int64_t> evaluated_before_;  // by scope
 };
 
 }  // namespace muster::memory

@@ -24,6 +24,15 @@ bool survives(uint64_t born, const LeakOptions& options) {
   return survivors_throughout(born, kOldAge, options.window - kOldAge, options.rising);
 }
 
+/// Blocks that operators under gradients made, and those of a scope whose nodes survive: a custom
+/// function computes without gradients.
+bool is_held_by_graphs(const Survey& survey, const MakerKey& maker, const LeakOptions& options) {
+  if (is_of_graphs(survey.blocks.at(maker))) return true;
+  const auto nodes = survey.nodes.find(maker.first);
+  return nodes != survey.nodes.end() && rises(nodes->second.counts, options) &&
+         survives(nodes->second.born, options);
+}
+
 bool grows(const BlockGroup& group, const LeakOptions& options) {
   return rises(group.bytes, options) && rises(group.counts, options) &&
          survives(group.born, options);
@@ -110,8 +119,8 @@ void find_handles(const Survey& survey,
                                 options.least_share * static_cast<double>(survey.live_bytes));
   std::map<uint32_t, Growing> by_scope;
   for (const auto& [maker, group] : survey.blocks) {
-    if (graphs_grow && is_of_graphs(group)) continue;
     if (!grows(group, options)) continue;
+    if (graphs_grow && is_held_by_graphs(survey, maker, options)) continue;
     by_scope[maker.first].add(maker, group);
   }
   for (const auto& [scope, growing] : by_scope) {
@@ -129,7 +138,8 @@ void find_handles(const Survey& survey,
 void find_graphs(const Survey& survey, const LeakOptions& options, LeakFinding& finding) {
   Growing growing;
   for (const auto& [maker, group] : survey.blocks) {
-    if (is_of_graphs(group) && grows(group, options)) growing.add(maker, group);
+    if (grows(group, options) && is_held_by_graphs(survey, maker, options))
+      growing.add(maker, group);
   }
   finding = finding_of(LeakKind::kGraph, growing);
   finding.nodes_per_iteration = median_slope(survey.all_nodes.counts.values());
@@ -163,27 +173,30 @@ void find_heap(const Survey& survey,
               "caches that see ever-new shapes (pad to a few sizes); heaptrack names the call"});
 }
 
+/// "thread 1", "threads 2, 3", "threads 2, 3, 4, 5 and others".
+std::string threads_text(const std::set<uint16_t>& threads) {
+  constexpr size_t kTold = 4;
+  std::string text = threads.size() == 1 ? "thread" : "threads";
+  size_t told = 0;
+  for (const uint16_t thread : threads) {
+    if (told == kTold) return text + " and others";
+    text += concat(told++ == 0 ? " " : ", ", thread);
+  }
+  return text;
+}
+
 /// Scopes in which nodes are made while the model evaluates, none of which ever runs.
 void find_evaluations(const Survey& survey, std::vector<LeakFinding>& findings) {
   constexpr int64_t kIterations = 3;
-  std::map<uint32_t, std::vector<std::pair<uint16_t, EvaluationCount>>> by_scope;
-  for (const auto& [place, count] : survey.evaluations) {
-    if (count.iterations >= kIterations && !survey.ran_backward(place.first))
-      by_scope[place.first].emplace_back(place.second, count);
-  }
-  for (const auto& [scope, threads] : by_scope) {
-    double nodes = 0;
-    std::string who;
-    for (const auto& [thread, count] : threads) {
-      nodes += static_cast<double>(count.made) / static_cast<double>(count.iterations);
-      who += concat(who.empty() ? "" : ", ", thread);
-    }
-    LeakFinding finding{.kind = LeakKind::kEvaluationGraph, .nodes_per_iteration = nodes};
+  for (const auto& [scope, count] : survey.evaluations) {
+    if (count.iterations < kIterations || survey.ran_backward(scope)) continue;
+    LeakFinding finding{.kind = LeakKind::kEvaluationGraph,
+                        .nodes_per_iteration = static_cast<double>(count.made) /
+                                               static_cast<double>(count.iterations)};
     finding.scope = name_of(scope);
     finding.held_by = "graphs that no backward runs";
     finding.because = concat("the model is in eval() and gradients are on in ",
-                             threads.size() == 1 ? "thread " : "threads ",
-                             who,
+                             threads_text(count.threads),
                              ", so each evaluation keeps all its activations to its end");
     finding.fix =
         "torch::NoGradGuard (or c10::InferenceMode) around the evaluation, in each thread that "

@@ -58,7 +58,8 @@ Tracker::Tracker(torch::nn::Module& module,
       options_(std::move(options)),
       only_one_(options_.level),
       recording_(options_.level) {
-  set_memory_iteration(iteration_);
+  first_mark_ = memory_iteration() + 1;
+  set_memory_iteration(first_mark_);
   claim();
   map_layers();
   reset_cpu_peak();
@@ -172,7 +173,7 @@ const IterationMemory& Tracker::end_iteration() {
   }
   if (listener_) listener_(last_);
   map_layers();
-  set_memory_iteration(++iteration_);
+  set_memory_iteration(first_mark_ + iteration_++);
   reset_cpu_peak();
   allocations_before_ = cpu_counters().allocations;
   return last_;

@@ -89,6 +89,8 @@ class Tracker {
   /// The last one that ended; zeros before.
   const IterationMemory& last() const { return last_; }
   uint32_t iteration() const { return iteration_; }  ///< the one that runs: 1 and so on
+  /// What blocks of iteration 1 are marked with: numbers of a process go on from tracker to tracker.
+  uint32_t first_mark() const { return first_mark_; }
 
   /// Called at each end, in its thread, with blocks still as they are. Empty: no longer.
   void at_end(std::function<void(const IterationMemory&)> listener) {
@@ -117,6 +119,7 @@ class Tracker {
   TrackerOptions options_;
   OnlyOne only_one_;
   Recording recording_;
+  uint32_t first_mark_ = 1;
   uint32_t iteration_ = 1;
   int64_t allocations_before_ = 0;
   OwnerBytes unrecorded_{};

@@ -101,7 +101,7 @@ TEST(LeakFinder, NamesWhatTiesGraphsOfIterationsTogether) {
   EXPECT_THAT(finding_of("1a").because, HasSubstr("aten::add in scope \"metrics\" joins"));
   EXPECT_THAT(finding_of("1a").fix, HasSubstr("loss.item()"));
   EXPECT_THAT(finding_of("2").because, HasSubstr("aten::mse_loss in scope \"loss\""));
-  EXPECT_THAT(finding_of("3").because, HasSubstr("aten::linear in scope \"model\""));
+  EXPECT_THAT(finding_of("3").because, HasSubstr("aten::addmm in scope \"model\""));
   EXPECT_THAT(finding_of("4").because,
               HasSubstr("nodes of earlier iterations (retain_graph=true)"));
   EXPECT_THAT(finding_of("5").because, HasSubstr("create_graph=true"));

@@ -244,9 +244,9 @@ LeakRun run_under_leak_finder(const std::function<LeakStep(LeakWorld&)>& make,
                               const memory::LeakOptions& options) {
   torch::manual_seed(5);
   LeakWorld world;
+  const LeakStep step = make(world);  // perhaps with another optimizer
   memory::Tracker tracker(*world.net, world.optimizer.get());
   const memory::LeakFinder finder(tracker, options);
-  const LeakStep step = make(world);
   LeakRun run;
   for (int i = 1; i <= iterations; ++i) {
     step(i);
