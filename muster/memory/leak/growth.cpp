@@ -26,6 +26,12 @@ bool mostly_rises(std::span<const int64_t> values, double share) {
   return static_cast<double>(up) >= share * static_cast<double>(values.size() - 1);
 }
 
+bool keeps_its_growth(std::span<const int64_t> values) {
+  if (values.size() < 2) return false;
+  const auto whole = static_cast<double>(values.back() - values.front());
+  return 2 * whole >= median_slope(values) * static_cast<double>(values.size() - 1);
+}
+
 bool survivors_throughout(uint64_t born, int youngest, int ages, double share) {
   int with = 0;
   for (int age = youngest; age < youngest + ages; ++age) {

@@ -32,10 +32,10 @@ void check_options(const LeakOptions& options) {
 
 std::string rate_text(const LeakFinding& finding) {
   const auto bytes = static_cast<uint64_t>(std::max(0.0, finding.bytes_per_iteration));
-  std::string text = concat("+", human_bytes(bytes), "/iteration");
-  if (finding.nodes_per_iteration >= 0.5)
-    text += concat(" and ", fixed(finding.nodes_per_iteration, 0), " graph nodes");
-  return text;
+  const std::string rate = concat("+", human_bytes(bytes), "/iteration");
+  if (finding.nodes_per_iteration < 0.5) return rate;
+  const std::string nodes = concat(fixed(finding.nodes_per_iteration, 0), " graph nodes");
+  return bytes < 1024 ? concat("+", nodes, "/iteration") : concat(rate, " and ", nodes);
 }
 
 }  // namespace

@@ -60,12 +60,13 @@ struct LeakOptions {
 // A total says that bytes grow, not that they leak. What leaks is what survives: at the end of each
 // iteration live blocks are sorted by scope, operator and the iteration in which they were born. A
 // group leaks if, over the last `window` iterations behind the warm-up, its bytes rise in
-// `rising` of the steps, its number of blocks does, the median slope is above the least that
-// counts, and `rising` of those iterations have left blocks in it that are still alive three
-// iterations and more later. So a warm-up, optimizer state, a cache or a ring that is full, a
+// `rising` of the steps and have not fallen back, its number of blocks does the same, the median
+// slope is above the least that counts, and `rising` of the iterations that are 3 to 3/5 `window`
+// old have left blocks in it. So a warm-up, optimizer state, a cache or a ring that is full, a
 // window of the last metrics, batches of changing size and a sawtooth are silent. A buffer that
-// fills for longer than the window looks like a leak while it does: it is said to be one unless its
-// scope says what it may grow to (GrowsTo).
+// fills for longer than the window, or a list that an epoch longer than that empties at its end,
+// looks like a leak while it grows: it is said to be one unless its scope says what it may grow to
+// (GrowsTo).
 //
 // Graphs are found by their nodes (Note [Node census]), with the same test on their number. If they
 // grow, blocks that operators made under gradients are theirs, and what ties them is told by

@@ -1,7 +1,9 @@
 #include "muster/memory/leak/verdict.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <set>
 #include <string>
 
 #include "muster/base/text.h"
@@ -17,11 +19,13 @@ namespace {
 constexpr double kHeapBytesPerNode = 2048, kHeapBytesPerBlock = 512;
 
 bool rises(const Series& series, const LeakOptions& options) {
-  return mostly_rises(series.values(), options.rising) && median_slope(series.values()) > 0;
+  return mostly_rises(series.values(), options.rising) && median_slope(series.values()) > 0 &&
+         keeps_its_growth(series.values());
 }
 
 bool survives(uint64_t born, const LeakOptions& options) {
-  return survivors_throughout(born, kOldAge, options.window - kOldAge, options.rising);
+  // Not all of the window: a queue that is filled faster than it is emptied loses its oldest.
+  return survivors_throughout(born, kOldAge, 3 * options.window / 5, options.rising);
 }
 
 /// Blocks that operators under gradients made, and those of a scope whose nodes survive: a custom
@@ -87,9 +91,9 @@ LeakFinding held_by_handles(const Growing& growing) {
   LeakFinding finding = finding_of(LeakKind::kTensors, growing);
   const std::string last = name_of(growing.group->last_op);
   const auto threads = static_cast<double>(growing.group->threads.size());
-  finding.because = concat("in each iteration ",
-                           fixed(growing.blocks, growing.blocks < 10 ? 1 : 0),
-                           " blocks are left over, and none of the earlier ones goes");
+  finding.because = concat(fixed(growing.blocks, growing.blocks < 10 ? 1 : 0),
+                           " more blocks live after each iteration, and those of nearly every "
+                           "earlier one are still there");
   if (threads > 4 && threads > 0.5 * static_cast<double>(growing.group->old)) {
     finding.held_by = "threads that do not end";
     finding.because += concat("; they were made in ", threads, " threads");
@@ -162,7 +166,7 @@ void find_heap(const Survey& survey,
   const double own = slope - explained;
   const double share = std::max(options.rising, 0.9);  // nothing tells survivors from others here
   if (own < static_cast<double>(options.least_bytes_per_iteration) ||
-      !mostly_rises(survey.heap.values(), share))
+      !mostly_rises(survey.heap.values(), share) || !keeps_its_growth(survey.heap.values()))
     return;
   findings.push_back(
       {.kind = LeakKind::kHeap,

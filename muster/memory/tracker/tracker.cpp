@@ -111,7 +111,7 @@ void Tracker::claim() {
 }
 
 void Tracker::map_layers() {
-  if (options_.level < Level::kLayers) return;
+  if (recorded_level() < Level::kLayers) return;
   std::vector<const c10::StorageImpl*> storages;
   LayerMap layers;
   for (const auto& named : module_.named_parameters()) {
@@ -148,7 +148,7 @@ const IterationMemory& Tracker::end_iteration() {
   last_ = {.iteration = iteration_};
   last_.allocations = counters.allocations - allocations_before_;
   last_.other_heap_bytes = muster::memory::other_heap_bytes();
-  if (options_.level >= Level::kLayers) fill_layers();
+  if (recorded_level() >= Level::kLayers) fill_layers();
   claim();
   const int64_t unrecorded = sum_of(unrecorded_);
   last_.end_bytes = counters.current + unrecorded;

@@ -39,7 +39,8 @@ struct IterationMemory {
   int64_t allocations = 0;  ///< within it
   /// Sums to end_bytes, to the byte. See Note [Owners].
   OwnerBytes at_end{};
-  /// Sums to peak_bytes, to the byte if one thread allocates. Empty below Level::kTags, as the next.
+  /// Sums to peak_bytes; each owner is exact if one thread allocates. Zeros below Level::kTags, as
+  /// the one before.
   OwnerBytes at_peak{};
   /// Of Level::kLayers; most at the peak first.
   std::vector<LayerBytes> layers = {};

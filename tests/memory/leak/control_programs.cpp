@@ -60,6 +60,25 @@ LeakStep longer_last_epoch(LeakWorld& world) {
   };
 }
 
+/// Predictions of an epoch of 16 iterations, cleared at its end.
+LeakStep predictions_of_an_epoch(LeakWorld& world) {
+  return [&world, kept = std::vector<at::Tensor>()](int iteration) mutable {
+    if (iteration % 16 == 1) kept.clear();
+    const Scope scope("predictions");
+    world.train();
+    for (int i = 0; i < 4; ++i) kept.push_back(torch::ones({256, 64}));
+  };
+}
+
+/// Images that grow from epoch to epoch (progressive resizing).
+LeakStep batches_that_grow(LeakWorld& world) {
+  return [&world](int iteration) {
+    const Scope scope("growing_batch");
+    world.batch = torch::randn({256, 64}).slice(0, 0, 100 + 3 * iteration).clone();
+    world.train();
+  };
+}
+
 LeakStep checkpoint_every_10(LeakWorld& world) {
   return [&world, saved = std::vector<at::Tensor>()](int iteration) mutable {
     world.train();
@@ -170,6 +189,8 @@ std::vector<ControlProgram> control_programs() {
       {"autotuning of convolutions", &convolution_autotuning},
       {"batches of changing length", &batches_of_changing_length},
       {"a longer last epoch", &longer_last_epoch},
+      {"predictions of epochs of 16", &predictions_of_an_epoch},
+      {"batches that grow", &batches_that_grow},
       {"checkpoint every 10 iterations", &checkpoint_every_10},
       {"replay buffer that fills in 12", &replay_buffer_that_fills},
       {"replay buffer that says its end", &replay_buffer_that_says_its_end},

@@ -34,6 +34,18 @@ TEST(Growth, RisingCountsStepsNotHeights) {
   EXPECT_FALSE(mostly_rises(std::vector<int64_t>{3}, 0.1));
 }
 
+TEST(Growth, ASawtoothFallsBackAndALineDoesNot) {
+  std::vector<int64_t> line, sawtooth;
+  for (int64_t i = 0; i < 20; ++i) {
+    line.push_back(3 * i);
+    sawtooth.push_back((i + 12) % 16);  // emptied once within the 20
+  }
+  EXPECT_TRUE(keeps_its_growth(line));
+  EXPECT_TRUE(mostly_rises(sawtooth, 0.9));
+  EXPECT_GT(median_slope(sawtooth), 0);
+  EXPECT_FALSE(keeps_its_growth(sawtooth));
+}
+
 TEST(Growth, SurvivorsMustBeOfMostIterations) {
   EXPECT_TRUE(survivors_throughout(0b11111000, 3, 5, 1));
   EXPECT_FALSE(survivors_throughout(0b11101000, 3, 5, 0.81));
