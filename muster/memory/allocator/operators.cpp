@@ -97,6 +97,7 @@ thread_local std::vector<OuterState> outer_states;
 void follow_iteration(ThreadState& thread, uint32_t iteration) {
   if (thread.seen_iteration == iteration && thread.first_sequence != 0) return;
   thread.seen_iteration = iteration;
+  thread.layer = 0;
   thread.first_sequence = at::sequence_number::peek() + 1;  // +1: 0 is "not yet"
 }
 
@@ -191,18 +192,28 @@ void end_node(const at::RecordFunction&, at::ObserverContext*) {
   --thread.op_depth;
   thread.scope = outer.scope;
   thread.op = outer.op;
-  thread.layer = outer.layer;
+  thread.layer = outer_states.empty() ? 0 : outer.layer;  // behind a backward no layer runs
   thread.in_backward = outer.in_backward;
 }
 
+std::unique_ptr<at::ObserverContext> begin_either(const at::RecordFunction& function) {
+  return function.scope() == at::RecordScope::BACKWARD_FUNCTION ? begin_node(function)
+                                                                : begin_operator<false>(function);
+}
+
+void end_either(const at::RecordFunction& function, at::ObserverContext* context) {
+  if (function.scope() == at::RecordScope::BACKWARD_FUNCTION)
+    end_node(function, context);
+  else
+    end_operator(function, context);
+}
+
+/// Those that are not wanted are taken away: for each node of a backward LibTorch goes through all
+/// that are there. Operators that run keep the two functions that they have begun with.
 void turn(at::CallbackHandle& handle, bool on, const at::RecordFunctionCallback& callback) {
-  if (handle == at::INVALID_CALLBACK_HANDLE) {
-    if (on) handle = at::addGlobalCallback(callback);
-  } else if (on) {
-    at::reenableCallback(handle);
-  } else {
-    at::disableCallback(handle);
-  }
+  const bool is_on = handle != at::INVALID_CALLBACK_HANDLE;
+  if (on && !is_on) handle = at::addGlobalCallback(callback);
+  if (is_on && !on) at::removeCallback(std::exchange(handle, at::INVALID_CALLBACK_HANDLE));
 }
 
 }  // namespace
@@ -213,15 +224,15 @@ void watch_operators(Level level) {
   Watch& all = watch();
   turn(all.plain,
        level == Level::kTags,
-       RecordFunctionCallback(&begin_operator<false>, &end_operator)
-           .scopes({RecordScope::FUNCTION}));
+       RecordFunctionCallback(&begin_either, &end_either)
+           .scopes({RecordScope::FUNCTION, RecordScope::BACKWARD_FUNCTION}));
   turn(all.with_inputs,
        level == Level::kLayers,
        RecordFunctionCallback(&begin_operator<true>, &end_operator)
            .needsInputs(true)
            .scopes({RecordScope::FUNCTION}));
   turn(all.backward,
-       level >= Level::kTags,
+       level == Level::kLayers,
        RecordFunctionCallback(&begin_node, &end_node).scopes({RecordScope::BACKWARD_FUNCTION}));
 }
 

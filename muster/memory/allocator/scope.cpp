@@ -34,10 +34,16 @@ Limits& limits() {
   return *all;
 }
 
+/// Another part of the program begins: what was the layer before is none of it.
+void enter(uint32_t path) {
+  this_thread_state.scope = path;
+  this_thread_state.layer = 0;
+}
+
 }  // namespace
 
 Scope::Scope(std::string_view name) : outer_(this_thread_state.scope) {
-  this_thread_state.scope = path_id(outer_, name);
+  enter(path_id(outer_, name));
 }
 
 Scope::Scope(std::string_view name, GrowsTo limit) : outer_(this_thread_state.scope) {
@@ -51,10 +57,10 @@ Scope::Scope(std::string_view name, GrowsTo limit) : outer_(this_thread_state.sc
     const std::lock_guard lock(limits().mutex);
     limits().bytes[name_of(path)] = limit.bytes;
   }
-  this_thread_state.scope = path;
+  enter(path);
 }
 
-Scope::~Scope() { this_thread_state.scope = outer_; }
+Scope::~Scope() { enter(outer_); }
 
 std::string Scope::current() { return name_of(this_thread_state.scope); }
 

@@ -33,8 +33,8 @@ void add_block(const Block& block, uint32_t first, uint32_t now, BlockSums& sums
   sums.of_graphs += backward || (block.flags & Block::kGradMode) != 0 ? 1 : 0;
   if (!is_old(now, block.iteration)) return;
   ++sums.old;
-  if (block.layer != 0) sums.layer = block.layer;
-  if (block.last_op != 0) sums.last_op = block.last_op;
+  if (sums.old == 1) sums.layer = block.layer;  // lists begin with what was born last
+  if (sums.last_op == 0) sums.last_op = block.last_op;
   if (sums.threads.size() < kMostThreads) sums.threads.insert(block.thread);
 }
 

@@ -68,7 +68,7 @@ struct TrackerOptions {
 // buffers, gradients and state among it are added from their storages.
 //
 // A layer's bytes are those of operators that took a parameter of its module, and of operators
-// without parameters (relu, pooling) behind them in the same thread, forward and backward.
+// without parameters (relu, pooling) behind them in the same thread and scope, forward and backward.
 
 /// Counts the iterations of a training loop. One thread ends iterations; any may allocate. Module
 /// and optimizer outlive it. One at a time in a process, since the iteration's number is the
