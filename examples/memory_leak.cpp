@@ -2,12 +2,33 @@
 //     of predictions, found and explained after 25 iterations; and the same loop without them.
 // How to run: build/bin/examples/memory_leak
 // Expected output:
-//     to be filled in
+//     leak: +512 KiB/iteration, held by small views, perhaps, created in scope "features" by
+//     aten::addmm (layer hidden), because 1 more block lives after each iteration, and those of
+//     nearly every earlier one are still there; the last operator that took one was aten::slice,
+//     whose result keeps the whole block; fix: keep a .clone() of the part, and let the whole go
+//     leak: +8 graph nodes/iteration, held by a retained autograd graph, created in scope
+//     "metrics" by aten::add, because aten::add in scope "metrics" joins each iteration's graph
+//     to those before: it takes a tensor that still has the graph of an earlier iteration; fix:
+//     keep loss.item(), a double, in a sum of losses; detach() before the operator, or a
+//     NoGradGuard around a running average
+//     no leak up to iteration 30
+//     iteration 30, MiB                        end        peak
+//       other                                 0.03        0.03
+//       activation                            0.00        0.50
+//       gradient                              0.07        1.01
+//       parameter                             0.07        0.07
+//       optimizer state                       0.15        0.15
+//       input                                 0.12        0.12
+//       all                                   0.45        1.89
+//       layer hidden                          0.09        1.03
+//       layer head                            0.01        0.51
+//     freed 0 B; 3.8 MiB is held: 1 other handle
 #include <cstdio>
 #include <vector>
 
 #include <torch/torch.h>
 
+#include "muster/base.h"
 #include "muster/memory.h"
 
 namespace memory = muster::memory;
@@ -55,7 +76,7 @@ void train(bool leaks) {
     }
     tracker.end_iteration();
   }
-  std::printf("%s\n", finder.report().text().c_str());
+  std::printf("%s\n", muster::wrap(finder.report().text(), 90).c_str());
   if (!leaks) std::printf("%s", memory::text_of(tracker.last(), 2).c_str());
 }
 

@@ -52,9 +52,8 @@ ROOMS = {
     "dash": Room("web pages over studies and runs", ["base", "launch", "track", "tune"], {"": []}),
     "tensor": Room("what LibTorch needs from us", ["base", "formats"], {"": ["device"], "device": []}, torch=True),
     "distributed": Room("process groups", ["base", "diagnose", "tensor"], {
-        "meet": [], "call": ["meet"], "thread": ["meet", "call"], "shm": ["meet", "call"], "two_level": ["meet", "call"],
-        "nccl": ["meet"], "monitor": ["meet", "call"],
-        "": ["meet", "call", "thread", "monitor"],
+        "meet": [], "call": ["meet"], "thread": ["meet", "call"], "shm": ["meet", "call"], "two_level": ["meet", "call"], "nccl": ["meet"],
+        "monitor": ["meet", "call"], "": ["meet", "call", "thread", "monitor"],
         "backends": ["meet", "call", "thread", "shm", "two_level", "nccl"]}, torch=True),
     "parallel": Room("one model over a group", ["base", "pipeline", "tensor", "distributed"], {
         "module": [], "threads": [], "hook": ["module"], "hooks": ["hook", "module"], "ddp": ["module", "hook"],
@@ -67,9 +66,8 @@ ROOMS = {
         "transforms": ["", "transform"], "datasets": ["", "sets"]}, torch=True),
     "models": Room("layers, families, zoo", ["base", "tensor"], {
         "layers": [], "": ["layers"], "families": ["", "layers"], "zoo": ["", "layers", "families"]}, torch=True),
-    "memory": Room("who holds the bytes, leaks, step guard", ["base", "tensor", "diagnose"], {
-        "allocator": [], "tracker": ["allocator"], "leak": ["allocator", "tracker"],
-        "guard": ["allocator"], "batch": ["allocator", "guard"]}, torch=True),
+    "memory": Room("who holds the bytes, leaks, step guard", ["base", "tensor", "diagnose"], {"allocator": [], "tracker": ["allocator"],
+        "leak": ["allocator", "tracker"], "guard": ["allocator"], "batch": ["allocator", "guard"]}, torch=True),
     "train": Room("the training loop", ["base", "formats", "diagnose", "track", "pipeline", "program", "tune", "tensor", "distributed", "parallel",
                                         "optim", "data", "models", "memory"], {
         "metrics": [], "checkpoints": [], "task": ["metrics"], "plan": ["metrics", "task"],
@@ -78,8 +76,7 @@ ROOMS = {
         "loop": ["metrics", "task", "plan", "checkpoints", "replicas", "record"],
         "program": ["metrics", "task", "plan", "checkpoints", "replicas", "record", "loop"],
         "classifier": ["metrics", "task", "plan", "checkpoints", "replicas", "record", "loop"]}, torch=True),
-    "testing": Room("what users and our tests fake", ["base", "tensor", "distributed", "memory"], {
-        "": [], "accelerator": [], "cpu": ["accelerator"]}, torch=True),
+    "testing": Room("what users and our tests fake", ["base", "tensor", "distributed", "memory"], {"": [], "accelerator": [], "cpu": ["accelerator"]}, torch=True),
 }
 # The program, in the same way: its folders, and which of them each may include. "" is what lies in cli/ itself.
 CLI = {

@@ -1,6 +1,7 @@
 #include "muster/memory/leak/verdict.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <map>
 #include <set>
@@ -91,9 +92,11 @@ LeakFinding held_by_handles(const Growing& growing) {
   LeakFinding finding = finding_of(LeakKind::kTensors, growing);
   const std::string last = name_of(growing.group->last_op);
   const auto threads = static_cast<double>(growing.group->threads.size());
-  finding.because = concat(fixed(growing.blocks, growing.blocks < 10 ? 1 : 0),
-                           " more blocks live after each iteration, and those of nearly every "
-                           "earlier one are still there");
+  const double blocks = std::round(growing.blocks * 10) / 10;
+  finding.because = concat(shortest(blocks),
+                           blocks == 1 ? " more block lives" : " more blocks live",
+                           " after each iteration, and those of nearly every earlier one are still "
+                           "there");
   if (threads > 4 && threads > 0.5 * static_cast<double>(growing.group->old)) {
     finding.held_by = "threads that do not end";
     finding.because += concat("; they were made in ", threads, " threads");
