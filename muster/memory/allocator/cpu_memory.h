@@ -33,7 +33,7 @@ enum class Level : uint8_t {
 };
 
 /// While it lives, CPU blocks are recorded to this level at least. Any thread, any number of them.
-/// Operators are told apart from kTags on, which costs about 0.1 us for each. Throws an environment
+/// Operators are told apart from kTags on, for 0.5 to 1 us each. Throws an environment
 /// error where another allocator stands in the way: one of a higher priority, or that of a
 /// testing::FakeAccelerator, which is to be made after the first Recording.
 class Recording {

@@ -149,7 +149,7 @@ const IterationMemory& Tracker::end_iteration() {
   last_.allocations = counters.allocations - allocations_before_;
   last_.other_heap_bytes = muster::memory::other_heap_bytes();
   if (recorded_level() >= Level::kLayers) fill_layers();
-  claim();
+  if (options_.level >= Level::kTags) claim();  // else what was there at the start stays
   const int64_t unrecorded = sum_of(unrecorded_);
   last_.end_bytes = counters.current + unrecorded;
   last_.peak_bytes = counters.peak + unrecorded;

@@ -65,7 +65,8 @@ struct TrackerOptions {
 // activation (an operator that would build a graph made them, be it saved for backward or not), as
 // gradient (a node of a backward made them: of parameters, of activations, and its workspaces) or
 // as other. What was allocated before the recording is not the allocator's; bytes of parameters,
-// buffers, gradients and state among it are added from their storages.
+// buffers, gradients and state among it are added from their storages (with Level::kCounters, as
+// they were when the tracker began).
 //
 // A layer's bytes are those of operators that took a parameter of its module, and of operators
 // without parameters (relu, pooling) behind them in the same thread and scope, forward and backward.

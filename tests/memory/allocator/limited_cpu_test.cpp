@@ -47,5 +47,22 @@ TEST(LimitedCpu, ASecondOneIsRefused) {
   EXPECT_EQ(test::muster_error_of([] { LimitedCpu second; }).kind(), ErrorKind::kUsage);
 }
 
+TEST(LimitedCpu, AFakeAcceleratorMadeBehindTheFirstRecordingHasAMemoryOfItsOwn) {
+  const LimitedCpu cpu;
+  const FakeAccelerator fake({.bytes_per_device = 1 << 20});
+  const int64_t on_cpu = cpu.memory().live, on_fake = fake.memory(0).live;
+  const at::Tensor there = torch::ones({64, 64}, FakeAccelerator::device(0));
+  const at::Tensor product = there.matmul(there);
+  EXPECT_EQ(fake.memory(0).live - on_fake, 2 * 64 * 64 * 4);
+  EXPECT_EQ(cpu.memory().live, on_cpu);
+  const at::Tensor here = product.cpu();
+  EXPECT_EQ(cpu.memory().live - on_cpu, 64 * 64 * 4);
+  EXPECT_EQ(here[0][0].item<float>(), 64);
+  const memory::Counters counters = memory::device_counters(FakeAccelerator::device(0));
+  EXPECT_EQ(counters.current, fake.memory(0).live);
+  EXPECT_EQ(counters.requested, counters.current);  // multiples of 512
+  EXPECT_NO_THROW(memory::Recording(memory::Level::kTags));
+}
+
 }  // namespace
 }  // namespace muster::testing
