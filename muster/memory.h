@@ -3,6 +3,11 @@
 #pragma once
 
 #include "muster/memory/allocator/counters.h"
+#include "muster/memory/allocator/cpu_memory.h"
+#include "muster/memory/allocator/release.h"
+#include "muster/memory/allocator/scope.h"
 #include "muster/memory/batch/batch_finder.h"
 #include "muster/memory/guard/guard.h"
 #include "muster/memory/guard/oom.h"
+#include "muster/memory/leak/leak_finder.h"
+#include "muster/memory/tracker/tracker.h"

@@ -1,6 +1,10 @@
 #include "muster/memory/allocator/counters.h"
 
+#include <exception>
+
+#include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -9,13 +13,38 @@ namespace muster::memory {
 namespace {
 
 c10::DeviceAllocator& caching_allocator(c10::Device device) {
+  const bool known = !device.is_cpu() && c10::impl::hasDeviceGuardImpl(device.type());
   auto* const allocator =
-      device.is_cpu() ? nullptr
-                      : dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
+      known ? dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type())) : nullptr;
   if (allocator != nullptr) return *allocator;
   throw environment_error({.refused = concat("memory counters of ", device.str()),
                            .rule = "a device with a caching allocator keeps them",
                            .hint = "those of the CPU are cpu_counters()"});
+}
+
+/// The statistics of pinned memory have had two sets of names.
+template <class Stats>
+Counters pinned_from(const Stats& stats) {
+  if constexpr (requires { stats.active_bytes.peak; }) {
+    return {.current = stats.active_bytes.current,
+            .peak = stats.active_bytes.peak,
+            .allocations = stats.active_requests.allocated,
+            .requested = std::nullopt};
+  } else {
+    return {.current = stats.allocated_bytes.current,
+            .peak = stats.allocated_bytes.peak,
+            .allocations = stats.allocation.allocated,
+            .requested = std::nullopt};
+  }
+}
+
+/// Null where the kind has none.
+at::HostAllocator* pinned_allocator(c10::DeviceType kind) {
+  try {
+    return at::getHostAllocator(kind);
+  } catch (const std::exception&) {  // LibTorch's refusal of a kind
+    return nullptr;
+  }
 }
 
 }  // namespace
@@ -34,6 +63,14 @@ Counters device_counters(c10::Device device) {
 void reset_device_peak(c10::Device device) {
   c10::DeviceAllocator& allocator = caching_allocator(device);
   if (allocator.initialized()) allocator.resetPeakStats(device.index());
+}
+
+Counters pinned_counters(c10::DeviceType kind) {
+  if (at::HostAllocator* const allocator = pinned_allocator(kind); allocator != nullptr)
+    return pinned_from(allocator->get_stats());
+  throw environment_error(
+      {.refused = concat("counters of the pinned memory of ", c10::DeviceTypeName(kind, true)),
+       .rule = "the kind of device has a caching allocator of pinned memory"});
 }
 
 }  // namespace muster::memory

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include <c10/core/Device.h>
 
@@ -12,7 +13,8 @@ struct Counters {
   int64_t current = 0;      ///< of live blocks, as their allocator rounds them
   int64_t peak = 0;         ///< the most of `current` since the last reset_peak()
   int64_t allocations = 0;  ///< how many blocks so far
-  int64_t requested = 0;    ///< of live blocks, as they were asked for
+  /// Of live blocks, as they were asked for; nothing where the allocator does not tell.
+  std::optional<int64_t> requested = 0;
 };
 
 /// Of the caching allocator of a device: "cuda:0" and the like. Takes its lock and copies a few
@@ -22,5 +24,9 @@ Counters device_counters(c10::Device device);
 
 /// `peak` of device_counters() is what is live now.
 void reset_device_peak(c10::Device device);
+
+/// Of the pinned host memory that belongs to a kind of device, whose blocks are powers of two.
+/// Throws an environment error where the kind has no pinned memory that is counted.
+Counters pinned_counters(c10::DeviceType kind);
 
 }  // namespace muster::memory

@@ -1,0 +1,174 @@
+// The allocator that stands in front of LibTorch's: Note [CPU memory].
+#include <cstddef>
+#include <limits>
+#include <new>
+#include <string>
+
+#include <c10/core/Allocator.h>
+#include <c10/util/Exception.h>
+
+#include "muster/base/text.h"
+#include "muster/memory/allocator/cpu_state.h"
+
+namespace muster::memory {
+namespace {
+
+constexpr size_t kMostBytes = std::numeric_limits<ptrdiff_t>::max() - sizeof(Block);
+
+std::string exact_bytes(int64_t bytes) {
+  return concat(human_bytes(static_cast<uint64_t>(bytes)), " (", bytes, " bytes)");
+}
+
+[[noreturn]] void refuse(size_t bytes, int64_t live, std::string_view why) {
+  CpuMemory& memory = cpu_memory();
+  memory.refused.fetch_add(1, kRelaxed);
+  const std::string scope = name_of(this_thread_state.scope);
+  TORCH_CHECK_WITH(OutOfMemoryError,
+                   false,
+                   "CPU out of memory. Tried to allocate ",
+                   exact_bytes(static_cast<int64_t>(bytes)),
+                   scope.empty() ? "" : " in scope \"" + scope + "\"",
+                   ". ",
+                   exact_bytes(live),
+                   " is allocated by tensors. ",
+                   why);
+  throw std::bad_alloc();  // not reached: the check has thrown
+}
+
+/// Charges the bytes, or throws with nothing changed.
+void admit(size_t size) {
+  CpuMemory& memory = cpu_memory();
+  const auto bytes = static_cast<int64_t>(size);
+  if (memory.faults.fails_now())
+    refuse(size, memory.current.load(kRelaxed), "This allocation was to fail.");
+  const int64_t now = memory.current.fetch_add(bytes, kRelaxed) + bytes;
+  const int64_t capacity = memory.capacity.load(kRelaxed);
+  if (capacity > 0 && now > capacity) {
+    memory.current.fetch_sub(bytes, kRelaxed);
+    const int64_t live = now - bytes, free = capacity > live ? capacity - live : 0;
+    refuse(size,
+           live,
+           concat("The CPU has a total capacity of ",
+                  exact_bytes(capacity),
+                  " of which ",
+                  exact_bytes(free),
+                  " is free."));
+  }
+  memory.allocations.fetch_add(1, kRelaxed);
+}
+
+void raise_peak() {
+  CpuMemory& memory = cpu_memory();
+  const int64_t now = memory.current.load(kRelaxed);
+  int64_t peak = memory.peak.load(kRelaxed);
+  if (now <= peak) return;
+  while (now > peak && !memory.peak.compare_exchange_weak(peak, now, kRelaxed)) {
+  }
+  memory.shares.peak_rose();
+}
+
+void* from_inner(size_t bytes) {
+  CpuMemory& memory = cpu_memory();
+  try {
+    return memory.inner->raw_allocate(bytes + sizeof(Block));
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error& error) {  // what LibTorch's own allocator throws
+    refuse(bytes, memory.current.load(kRelaxed), error.what_without_backtrace());
+  }
+}
+
+void tag(Block& block, Level level) {
+  CpuMemory& memory = cpu_memory();
+  const ThreadState& thread = this_thread_state;
+  block.scope = thread.scope;
+  block.op = thread.op;
+  block.layer = level >= Level::kLayers ? thread.layer : 0;
+  block.iteration = memory.iteration.load(kRelaxed);
+  block.thread = this_thread_number();
+  if (thread.in_backward) {
+    block.flags |= Block::kBackward;
+    block.owner.store(Owner::kGradient, kRelaxed);
+  } else if (thread.grad_mode) {
+    block.owner.store(Owner::kActivation, kRelaxed);
+  }
+  if (thread.grad_mode) block.flags |= Block::kGradMode;
+  block.flags |= Block::kListed;
+  memory.shares.add(block.owner.load(kRelaxed), block.layer, block.bytes);
+  memory.lists.add(block);
+}
+
+/// What lies before memory of others may be nobody's; only there it is read.
+__attribute__((no_sanitize("address"))) bool is_ours(const void* data) {
+  return Block::of(const_cast<void*>(data))->mark == Block::seal(data);
+}
+
+void drop(void* data) {
+  if (data == nullptr) return;
+  CpuMemory& memory = cpu_memory();
+  if (!is_ours(data)) {  // raw memory of the time before us
+    memory.inner->raw_deallocate(data);
+    return;
+  }
+  Block& block = *Block::of(data);
+  if ((block.flags & Block::kCounted) != 0) {
+    memory.shares.leave_peak();
+    if ((block.flags & Block::kListed) != 0) {
+      memory.lists.remove(block);
+      memory.shares.add(block.owner.load(kRelaxed), block.layer, -block.bytes);
+    }
+    memory.current.fetch_sub(block.bytes, kRelaxed);
+    memory.freed.fetch_add(1, kRelaxed);
+  }
+  block.mark = 0;
+  memory.inner->raw_deallocate(&block);
+}
+
+class TaggedAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    ++this_thread_state.allocations;
+    if (bytes == 0) return {nullptr, nullptr, &drop, c10::Device(c10::kCPU)};
+    CpuMemory& memory = cpu_memory();
+    if (bytes > kMostBytes) refuse(bytes, memory.current.load(kRelaxed), "No machine has that.");
+    const Level level = memory.level.load(kRelaxed);
+    const bool counted = level != Level::kOff;
+    if (counted) admit(bytes);
+    void* base = nullptr;
+    try {
+      base = from_inner(bytes);
+    } catch (...) {
+      if (counted) {
+        memory.current.fetch_sub(static_cast<int64_t>(bytes), kRelaxed);
+        memory.freed.fetch_add(1, kRelaxed);  // admit() has counted it
+      }
+      throw;
+    }
+    auto* const block = new (base) Block;
+    block->bytes = static_cast<int64_t>(bytes);
+    block->mark = Block::seal(block->data());
+    if (counted) block->flags = Block::kCounted;
+    if (level >= Level::kTags) tag(*block, level);
+    if (counted) raise_peak();
+    return {block->data(), block->data(), &drop, c10::Device(c10::kCPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &drop; }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+};
+
+}  // namespace
+
+CpuMemory& cpu_memory() {
+  static auto* const memory = new CpuMemory;
+  return *memory;
+}
+
+c10::Allocator* make_tagged_allocator() { return new TaggedAllocator; }
+
+Block* block_of(const c10::DataPtr& data) {
+  return data.get() != nullptr && data.get_deleter() == &drop ? Block::of(data.get()) : nullptr;
+}
+
+}  // namespace muster::memory
