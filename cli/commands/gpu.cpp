@@ -1,7 +1,9 @@
 // `muster gpu`: what the devices of this machine do, and who uses them.
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <utility>
 

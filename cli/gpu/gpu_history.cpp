@@ -1,5 +1,6 @@
 #include "cli/gpu/gpu_history.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace muster::cli {

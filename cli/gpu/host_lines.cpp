@@ -1,4 +1,6 @@
 // The machine's and the control group's memory, as lines.
+#include <algorithm>
+
 #include "muster/base/text.h"
 #include "muster/base/text_table.h"
 

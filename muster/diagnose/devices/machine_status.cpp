@@ -77,6 +77,7 @@ void MachineReader::end_driver() {
   if (nvml_ && is_started_)
     nvml_->call(*progress_->calls_, "nvmlShutdown", nvml_->functions().shutdown);
   is_started_ = false;
+  known_.clear();  // after a new start the indices may be those of other devices
 }
 
 bool MachineReader::start_driver(DriverStatus& driver) {

@@ -79,7 +79,7 @@ class MachineReader {
   std::unique_ptr<Nvml> nvml_;
   bool is_started_ = false;
   int faulty_reads_ = 0;
-  std::map<int64_t, Identity> known_;  // by index: a device that is lost tells no name
+  std::map<int64_t, Identity> known_;  // by index, since the start: a lost device tells no name
 };
 
 /// One reading of this machine, in this thread.

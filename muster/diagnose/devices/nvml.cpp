@@ -1,6 +1,6 @@
 #include "muster/diagnose/devices/nvml.h"
 
-#include <string_view>
+#include <initializer_list>
 
 #include <dlfcn.h>
 

@@ -7,7 +7,7 @@
 //                 "total": 100, "used": 60, "reserved": 5, "utilization": 87, "temperature": 64,
 //                 "power_mw": 250000, "limit_mw": 400000, "mode": 0, "ecc": 0,
 //                 "errors": {"nvmlDeviceGetTemperature": 3},     codes instead of answers
-//                 "lost_after": 4,                               calls of this device that still work
+//                 "lost_after": 4,                               calls that still work, of each reading
 //                 "processes": [{"pid": 12, "bytes": 30, "kind": "C", "gi": 1, "ci": 0}],
 //                 "mig": [{"name": …, "uuid": …, "total": …, "used": …, "gi": 1, "ci": 0,
 //                          "processes": […]}]}]}
@@ -70,7 +70,7 @@ constexpr size_t kPerDevice = 1000;  // handles: device 1 is 1000, its instance 
 
 Json scenario;
 bool is_started = false;
-std::map<size_t, int64_t> calls;  // of each device
+std::map<size_t, int64_t> calls;  // of each device, in this reading
 
 void read_scenario() {
   const char* path = std::getenv("FAKE_NVML_SCENARIO");
@@ -171,7 +171,6 @@ int nvmlInit_v2() {
   block_in("nvmlInit_v2");
   const int code = scenario.value("init", int{kOk});
   is_started = code == kOk;
-  calls.clear();
   return code;
 }
 int nvmlShutdown() {
@@ -193,6 +192,7 @@ int nvmlSystemGetCudaDriverVersion_v2(int* version) {
 int nvmlDeviceGetCount_v2(unsigned* count) {
   if (!is_started) return kUninitialized;
   read_scenario();
+  calls.clear();
   block_in("nvmlDeviceGetCount_v2");
   if (const int code = scenario.value("count", int{kOk})) {
     is_started = code != kUninitialized;

@@ -238,11 +238,6 @@ TEST_F(Devices, OneThatIsLostAtAnyMomentKeepsItsNameAndTheOthersTheirNumbers) {
   MachineReader reader(options());
   ASSERT_EQ(reader.read().devices.at(0).fault, "");
   for (int after = 0; after < 25; ++after) {
-    // A new start of the fake counts its calls anew.
-    driver.scenario["count"] = 1;
-    driver.write();
-    reader.read();
-    driver.scenario["count"] = 0;
     driver.scenario["devices"][0]["lost_after"] = after;
     driver.write();
     const MachineStatus status = reader.read();
