@@ -129,6 +129,7 @@ constexpr Pattern kHostMemory[] = {{"DefaultCPUAllocator: can't allocate memory"
                                    {"DefaultCPUAllocator: not enough memory"},
                                    {"posix_memalign(&data, gAlignment, nbytes) == 0"},
                                    {"fake out of memory. Tried to allocate"},
+                                   {"CPU out of memory. Tried to allocate"},
                                    {"numpy*Unable to allocate*for an array with shape"},
                                    {"[Errno 12] Cannot allocate memory"},
                                    {"unable to mmap*Cannot allocate memory"},
