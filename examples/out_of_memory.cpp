@@ -7,7 +7,7 @@
 //     128 samples at a time do not fit: again, 64 at a time
 //     made in 4 micro-batches, to the same gradients: yes
 //     the next step takes 1 attempt
-//     the largest batch that fits is within a twentieth of the true one: yes, after 4 probes
+//     batch 179 of at most 100000: 5 probes of 1, 2, 88, 149, 179; 599 KiB + 3.2 KiB a sample; 184 is the most
 #include <cstdio>
 
 #include <torch/torch.h>
@@ -22,8 +22,9 @@ const char* yes(bool is_true) { return is_true ? "yes" : "no"; }
 
 struct Net : torch::nn::Module {
   torch::nn::Linear in = register_module("in", torch::nn::Linear(64, 256));
+  torch::nn::Linear middle = register_module("middle", torch::nn::Linear(256, 256));
   torch::nn::Linear out = register_module("out", torch::nn::Linear(256, 8));
-  at::Tensor forward(const at::Tensor& x) { return out(torch::relu(in(x))); }
+  at::Tensor forward(const at::Tensor& x) { return out(torch::relu(middle(torch::relu(in(x))))); }
 };
 
 int64_t held_by_forward = 0;  // bytes on the device when the last forward was over
@@ -62,7 +63,7 @@ int main() {
   fits(*net, 256, nullptr);
   const at::Tensor whole = net->in->weight.grad().cpu();
 
-  fake.set_capacity(0, 500 << 10);  // of the 900 KiB that the step of 256 samples takes
+  fake.set_capacity(0, 1200 << 10);  // less than the step of 256 samples takes
   memory::GuardOptions options;
   options.heard = [](const memory::GuardEvent& event) {
     std::printf("%ld samples at a time do not fit: again, %ld at a time\n",
@@ -80,7 +81,7 @@ int main() {
 
   int64_t most = 0;  // by trying each
   for (int64_t rows = 1; fits(*net, rows, nullptr); ++rows) most = rows;
-  const memory::BatchLimits limits{.bytes = 500 << 10, .most = 100'000};
+  const memory::BatchLimits limits{.bytes = 1200 << 10, .most = 100'000};
   const memory::BatchFound found = memory::find_batch_size(limits, [&](int64_t rows) {
     memory::reset_device_peak(device);
     const bool has_room = fits(*net, rows, nullptr);

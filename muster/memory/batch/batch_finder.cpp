@@ -12,8 +12,6 @@ namespace {
 
 constexpr int64_t kMostSecondUnits = 8;
 constexpr double kHalf = 0.5, kThird = 0.33;
-/// Where only the forward tells: backward may want three times as much a sample.
-constexpr double kOfForward = 0.3;
 /// The peak rises as what forward holds does, but for rounding.
 constexpr double kRises = 0.95;
 /// A margin that takes more of the units than this keeps no margin: few units are coarse.
@@ -131,7 +129,7 @@ std::optional<int64_t> BatchFinder::next() const {
   }
   const Rise line = rise();
   const double within = std::min(line.fits, static_cast<double>(limits_.most));
-  if (fit.size() == 2) return above(in_units((line.rises ? kHalf : kOfForward) * within));
+  if (fit.size() == 2) return above(in_units((line.rises ? kHalf : kThird) * within));
   const bool is_last = made + 1 == limits_.probes;
   if (fit.size() == 3 && !is_last && !(line.rises && is_on_line()))
     return above(

@@ -17,7 +17,7 @@ namespace muster::memory {
 // the end is at most. Probes are steps that are measured:
 //   1. one unit (the ranks' number, say);
 //   2. at most 8 units, and no more than must fit if one unit does: (limit / peak of the first);
-//   3. half of what the line through these two says would fit; 0.3 of what the forward leaves
+//   3. half of what the line through these two says would fit; a third of what the forward leaves
 //      room for where the peak does not rise as the forward does;
 //   4. if the third lies on the line (kOnLine): what the line says, less a margin of the batch. Else
 //      halfway there, and
