@@ -7,7 +7,7 @@
 //     128 samples at a time do not fit: again, 64 at a time
 //     made in 4 micro-batches, to the same gradients: yes
 //     the next step takes 1 attempt
-//     the largest batch that fits is within a twentieth of the true one: yes, after 4 probes
+//     batch 179 of at most 100000: 5 probes of 1, 2, 88, 149, 179; 599 KiB + 3.2 KiB a sample; 184 is the most
 #include <cstdio>
 
 #include <torch/torch.h>
@@ -22,23 +22,27 @@ const char* yes(bool is_true) { return is_true ? "yes" : "no"; }
 
 struct Net : torch::nn::Module {
   torch::nn::Linear in = register_module("in", torch::nn::Linear(64, 256));
+  torch::nn::Linear middle = register_module("middle", torch::nn::Linear(256, 256));
   torch::nn::Linear out = register_module("out", torch::nn::Linear(256, 8));
-  at::Tensor forward(const at::Tensor& x) { return out(torch::relu(in(x))); }
+  at::Tensor forward(const at::Tensor& x) { return out(torch::relu(middle(torch::relu(in(x))))); }
 };
 
-// What of a step is on the device while it is made. Returns whether it fitted.
-bool fits(Net& net, int64_t rows, memory::Guard* guard, int64_t* attempts = nullptr) {
+int64_t held_by_forward = 0;  // bytes on the device when the last forward was over
+
+// A step of that many rows, by the guard if there is one. Returns whether it fitted at once.
+bool fits(Net& net, int64_t rows, memory::Guard* guard, int64_t* micro_batches = nullptr) {
   const c10::Device device = net.in->weight.device();
   const at::Tensor x = torch::linspace(-1, 1, rows * 64).view({rows, 64}).to(device);
   const at::Tensor y = torch::arange(rows).remainder(8).to(device);
   net.zero_grad();
   const auto pass = [&](const memory::MicroBatch& part) {
     const at::Tensor loss = torch::cross_entropy_loss(net.forward(part.of(x)), part.of(y));
+    held_by_forward = memory::device_counters(device).current;
     (loss * part.weight).backward();
   };
   if (guard != nullptr) {
     const memory::GuardedStep made = guard->step(rows, pass);
-    if (attempts != nullptr) *attempts = made.micro_batches;
+    if (micro_batches != nullptr) *micro_batches = made.micro_batches;
     return made.attempts == 1;
   }
   try {
@@ -59,7 +63,7 @@ int main() {
   fits(*net, 256, nullptr);
   const at::Tensor whole = net->in->weight.grad().cpu();
 
-  fake.set_capacity(0, 500 << 10);  // of the 900 KiB that the step of 256 samples takes
+  fake.set_capacity(0, 1200 << 10);  // less than the step of 256 samples takes
   memory::GuardOptions options;
   options.heard = [](const memory::GuardEvent& event) {
     std::printf("%ld samples at a time do not fit: again, %ld at a time\n",
@@ -77,16 +81,15 @@ int main() {
 
   int64_t most = 0;  // by trying each
   for (int64_t rows = 1; fits(*net, rows, nullptr); ++rows) most = rows;
-  const memory::BatchFound found =
-      memory::find_batch_size({.bytes = 500 << 10, .most = 100'000}, [&](int64_t rows) {
-        memory::reset_device_peak(device);
-        const bool has_room = fits(*net, rows, nullptr);
-        const auto peak = static_cast<double>(memory::device_counters(device).peak);
-        return memory::BatchProbe{.batch = rows, .fits = has_room, .bytes = peak};
-      });
-  std::printf(
-      "the largest batch that fits is within a twentieth of the true one: %s, after %zu probes\n",
-      yes(found.largest <= most && found.largest * 20 >= most * 19),
-      found.probes.size());
+  const memory::BatchLimits limits{.bytes = 1200 << 10, .most = 100'000};
+  const memory::BatchFound found = memory::find_batch_size(limits, [&](int64_t rows) {
+    memory::reset_device_peak(device);
+    const bool has_room = fits(*net, rows, nullptr);
+    return memory::BatchProbe{.batch = rows,
+                              .fits = has_room,
+                              .bytes = static_cast<double>(memory::device_counters(device).peak),
+                              .forward = static_cast<double>(held_by_forward)};
+  });
+  std::printf("%s; %ld is the most\n", text_of(found, limits).c_str(), static_cast<long>(most));
   return 0;
 }
