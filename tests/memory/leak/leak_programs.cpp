@@ -242,6 +242,7 @@ std::vector<LeakProgram> graph_leak_programs() {
 LeakRun run_under_leak_finder(const std::function<LeakStep(LeakWorld&)>& make,
                               int iterations,
                               const memory::LeakOptions& options) {
+  torch::set_num_threads(1);  // a team that spins for tiny operators starves on a busy machine
   torch::manual_seed(5);
   LeakWorld world;
   const LeakStep step = make(world);  // perhaps with another optimizer
