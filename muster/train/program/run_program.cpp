@@ -297,7 +297,7 @@ std::string end_text(const ProgramEnd& end, const std::string& command) {
                   " is gone");
   }
   if (result.interrupted && result.checkpoint.empty())
-    return "interrupted in the search for a learning rate; there is nothing to go on from";
+    return "interrupted in a search before the first step; there is nothing to go on from";
   if (result.interrupted) {
     return concat("interrupted after step ",
                   result.steps,
