@@ -257,7 +257,9 @@ void Guard::check_split() {
 }
 
 void Guard::after_pass(const Verdict& verdict) {
-  if (is_trial_) {
+  if (is_trial_ && verdict.largest <= before_trial_) {
+    state_.micro_batch = before_trial_;  // it had too few rows to tell; the next step tries
+  } else if (is_trial_) {
     state_.clean_steps = 0;
     state_.wait_steps = options_.try_larger_after;
     tell({.kind = GuardEvent::Kind::kLarger, .micro_batch = state_.micro_batch});

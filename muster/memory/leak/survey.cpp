@@ -1,6 +1,8 @@
 #include "muster/memory/leak/survey.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <iterator>
 
 namespace muster::memory {
@@ -34,7 +36,10 @@ void add_block(const Block& block, uint32_t first, uint32_t now, BlockSums& sums
   if (!is_old(now, block.iteration)) return;
   ++sums.old;
   if (sums.old == 1) sums.layer = block.layer;  // lists begin with what was born last
-  if (sums.last_op == 0) sums.last_op = block.last_op;
+  if (sums.last_op == 0) {                      // operators of other threads may be at it
+    sums.last_op =
+        std::atomic_ref(const_cast<uint32_t&>(block.last_op)).load(std::memory_order_relaxed);
+  }
   if (sums.threads.size() < kMostThreads) sums.threads.insert(block.thread);
 }
 

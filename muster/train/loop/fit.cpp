@@ -306,6 +306,10 @@ FitResult fit(const TaskMaker& make_task,
               RunFolder* owned) {
   const tensor::MathModesGuard modes(math_modes_of(plan.options));
   if (!plan.options.batch_size.search.empty()) {
+    if (resume && resume->global_batch > 0) {  // a run goes on with the size that it has found
+      const FitPlan kept = with_batch_size(plan, resume->global_batch);
+      return fit(make_task, data, kept, group, output, resume, callbacks, owned);
+    }
     const std::optional<FitPlan> found = with_memory_words(
         device_of_rank(plan, group.rank()), "in the search for a batch size", kSmallerSteps, [&] {
           return find_batch(make_task, data, plan, group, callbacks);

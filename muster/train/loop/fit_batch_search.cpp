@@ -1,5 +1,7 @@
 // --batch-size auto: steps of some sizes, on copies of the run that are thrown away.
+#include <algorithm>
 #include <chrono>
+#include <exception>
 #include <limits>
 
 #include <ATen/ops/tensor.h>
@@ -10,10 +12,12 @@
 #include "muster/base/text.h"
 #include "muster/memory/allocator/counters.h"
 #include "muster/memory/batch/batch_finder.h"
+#include "muster/memory/guard/guard.h"
 #include "muster/memory/guard/oom.h"
 #include "muster/tensor/device/device_memory.h"
 #include "muster/train/loop/batch_find.h"
 #include "muster/train/loop/resolve.h"
+#include "muster/train/loop/task_parts.h"
 #include "muster/train/loop/training.h"
 #include "muster/train/replicas/first_rank.h"
 
@@ -33,6 +37,10 @@ FitPlan probe_plan(const FitPlan& plan, int64_t samples) {
   options.tensorboard = "off";
   options.test_weights = "last";
   options.log_every = std::numeric_limits<int64_t>::max();
+  options.drop_last = true;  // each step is of a whole batch, whose time is measured
+  // What a schedule counts are the steps of the batch that is not known yet.
+  options.lr_schedule = probe.schedule_name = "constant";
+  probe.schedule_params.clear();
   if (options.on_oom == "fail") options.on_oom = "split-unequal";
   return with_batch_size(probe, samples);
 }
@@ -68,9 +76,9 @@ class BatchMeasure {
 
   memory::BatchProbe of(int64_t batch_per_rank) {
     detail::ProbeSeen seen;
-    std::optional<detail::Trainer> trainer;
-    bool failed = false;
     const FitPlan plan = probe_plan(plan_, batch_per_rank * group_.world_size());
+    std::optional<detail::Trainer> trainer;  // refers to the plan
+    bool failed = false;
     try {
       memory::reset_device_peak(device_);
       trainer.emplace(make_,
@@ -83,8 +91,10 @@ class BatchMeasure {
                       nullptr);
       seen = trainer->probe(kProbeSteps);
     } catch (...) {
-      // Of the ranks whose memory did not run out, too: the guard has told them.
-      failed = trainer && trainer->memory_ran_out();
+      // Of the ranks whose memory did not run out, too: the guard has told them. Where no other rank
+      // waits, memory may also run out outside of it: in the optimizer, or for the batch itself.
+      failed = (trainer && trainer->memory_ran_out()) ||
+               (group_.world_size() == 1 && memory::is_oom(std::current_exception()));
       if (!failed) throw;
     }
     trainer.reset();
@@ -174,8 +184,13 @@ std::optional<FitPlan> find_batch(const TaskMaker& make_task,
                                   const distributed::ProcessGroup& group,
                                   const FitCallbacks& callbacks) {
   BatchMeasure measure(make_task, data, plan, group, callbacks);
-  const memory::BatchLimits limits{
-      .bytes = measure.limit(), .most = std::max<int64_t>(1, plan.train_samples / plan.world_size)};
+  const int64_t most = std::max<int64_t>(1, plan.train_samples / plan.world_size);
+  // A batch normalisation may not train on one sample.
+  const auto task = make_seeded(make_task, plan.options.seed);
+  const bool needs_two = !memory::Guard::batch_layer(*task->module()).empty();
+  const memory::BatchLimits limits{.bytes = measure.limit(),
+                                   .most = most,
+                                   .multiple_of = needs_two ? std::min<int64_t>(2, most) : 1};
   memory::BatchFinder finder(limits);
   while (const std::optional<int64_t> batch = finder.next()) {
     finder.tell(measure.of(*batch));

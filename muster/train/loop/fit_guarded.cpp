@@ -69,7 +69,9 @@ void Trainer::backward_guarded(size_t index, const std::vector<Share>& shares, S
     if (part.is_first()) sums = StepSums(metrics_, device_);
     const Share& share = shares[static_cast<size_t>(part.batch)];
     const Share piece = piece_of(share, part);
-    backward(index, piece, /*last=*/false, sums);
+    // A piece in which nothing counts (padding alone) may have a loss of 0 / 0: NaN, whatever its weight.
+    // Its batch has another one. A share that counts as nothing as a whole takes part all the same.
+    if (piece.weight > 0 || share.weight == 0) backward(index, piece, /*last=*/false, sums);
     of_pieces = part.begin == 0 ? piece.weight : of_pieces + piece.weight;
     if (part.end == share.batch.size()) check_weights_of_pieces(share, of_pieces);
   });

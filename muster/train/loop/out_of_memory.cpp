@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "muster/memory/guard/oom.h"
+
 namespace muster::train {
 namespace {
 
@@ -33,7 +35,10 @@ std::optional<Found> find_out_of_memory() {
   } catch (const std::exception& around) {
     try {
       std::rethrow_if_nested(around);
-      return std::nullopt;
+      // One of the sentences that mean the same: of cuBLAS, the CPU's allocator, the standard library.
+      const auto known = memory::out_of_memory_in(around);
+      if (!known) return std::nullopt;
+      return Found{.where = "", .bytes = known->words, .begins = known->words};
     } catch (...) {
       std::optional<Found> found = find_out_of_memory();
       // Whoever threw the one around put his words in front.

@@ -210,6 +210,11 @@ void check_batch_search(const FitOptions& options, const FitNumbers& numbers) {
                  "--on-oom fail",
                  "say --on-oom split, or give --batch-size a number");
   }
+  if (options.activation_checkpointing.starts_with("budget")) {
+    throw refuse("a budget of activations bounds the batch itself",
+                 "--activation-checkpointing " + options.activation_checkpointing,
+                 "give --batch-size a number, or say which blocks run again");
+  }
   if (options.fast_dev_run || options.limit_train_batches >= 0) {
     throw refuse("a run of a few batches does not say how large they are",
                  options.fast_dev_run ? "--fast-dev-run" : "--limit-train-batches",
@@ -263,7 +268,9 @@ void check_parts(const FitOptions& options,
   detail::check_comm_hook(options, numbers);
   check_on_oom(options, numbers);
   optim::optimizers().at(numbers.optimizer_name).make({}, numbers.lr, numbers.optimizer_params);
-  optim::make_schedule(options.lr_schedule, schedule_context(numbers, metrics));
+  // In a run whose batch is yet to be found its steps are not known; then it is made when they are.
+  if (options.batch_size.search.empty())
+    optim::make_schedule(options.lr_schedule, schedule_context(numbers, metrics));
 }
 
 }  // namespace

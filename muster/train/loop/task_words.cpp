@@ -7,6 +7,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/distributed/own_failure.h"
+#include "muster/memory/guard/oom.h"
 #include "muster/tensor/what_of.h"
 #include "muster/train/loop/out_of_memory.h"
 
@@ -59,7 +60,9 @@ std::string when_of(Phase phase, int64_t step) {
 }
 
 void rethrow_of_task(const distributed::ProcessGroup& group, const OwnCode& code) {
-  if (is_out_of_memory() || is_not_of_task()) throw;
+  // All that a guard would take for memory that ran out: it may make the step again, and then this rank
+  // has not failed.
+  if (memory::is_oom(std::current_exception()) || is_not_of_task()) throw;
   const Error placed = error_at(place_of(group, code), code.task);
   if (!distributed::note_own_failure(group, placed.what())) throw;
   std::throw_with_nested(placed);

@@ -225,6 +225,27 @@ TEST(Guard, TriesTwiceTheRowsAfterAWhileAndWaitsTwiceAsLongWhenThatFails) {
   EXPECT_THAT(refusal_of([&] { resumed.load_state({.micro_batch = -1}); }), HasSubstr("(got -1)"));
 }
 
+TEST(Guard, DoesNotTakeABatchThatIsTooShortToTellForATrial) {
+  Small small;
+  GuardOptions options = small.options();
+  options.micro_batch = 2;
+  options.try_larger_after = 1;
+  Guard guard(*small.net, options);
+  const auto step = [&](int64_t rows) {
+    guard.step(rows, [&](const MicroBatch& part) {
+      if (part.rows() > 2) small.fake.fail_allocation(0, 1);
+      small.pass(part);
+    });
+    return guard.micro_batch();
+  };
+  EXPECT_EQ(step(8), 2);  // split, and passed: the next one tries
+  EXPECT_EQ(step(2), 2) << "two rows pass, and say nothing of four";
+  EXPECT_TRUE(small.events.empty());
+  EXPECT_EQ(step(8), 2) << "it tries four";
+  EXPECT_EQ(small.events.size(), 1U);
+  EXPECT_EQ(guard.state().wait_steps, 2);
+}
+
 TEST(Guard, WeighsRowsAsItIsTold) {
   Small small;
   const std::vector<double> tokens{1, 7, 2, 0, 5, 3, 3, 4};

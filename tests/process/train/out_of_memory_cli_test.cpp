@@ -158,6 +158,8 @@ TEST(OutOfMemoryCommand, RefusesWhatItCannotKeepEqualByName) {
       {{"--batch-size", "auto", "--devices", "2"},
        "--on-oom split, which take other memory (got --on-oom fail)"},
       {{"--batch-size", "auto", "--fast-dev-run"}, "(got --fast-dev-run)"},
+      {{"--batch-size", "auto", "--activation-checkpointing", "budget:512MiB"},
+       "(got --activation-checkpointing budget:512MiB)"},
   };
   const test::Folder folder;
   for (const auto& bad : cases) {
@@ -267,6 +269,34 @@ TEST(OutOfMemoryCommand, FindsTheBatchThatFits) {
     EXPECT_EQ(resumed.code, 0) << resumed.err;
     EXPECT_EQ(found_in(resumed.err), 0) << "it keeps what it has found";
   }
+}
+
+// Its last stage is one pixel here: batch normalisation takes no single sample. And how many steps the
+// run has is not known before its batch is.
+TEST(OutOfMemoryCommand, FindsTheBatchOfAModelThatWantsTwoSamplesUnderAScheduleThatCountsSteps) {
+  const test::Folder folder;
+  const CappedRun run = capped_run({"train",
+                                    "--data",
+                                    "synthetic:samples=61,test_samples=4,size=8,classes=4",
+                                    "--model",
+                                    "resnet18",
+                                    "--batch-size",
+                                    "auto",
+                                    "--eval-batch-size",
+                                    "4",
+                                    "--workers",
+                                    "0",
+                                    "--epochs",
+                                    "3",
+                                    "--lr-schedule",
+                                    "one_cycle:max_lr=0.01,total_steps=6",
+                                    "--device",
+                                    "fake:0",
+                                    "--output",
+                                    folder.path() / "a"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(found_in(run.err) % 2, 0);
+  EXPECT_GT(found_in(run.err), 1) << run.err;
 }
 
 TEST(OutOfMemoryCommand, FindsTheBatchOfSeveralRanks) {
