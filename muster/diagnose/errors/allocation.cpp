@@ -62,7 +62,13 @@ constexpr Pattern kOutOfMemory[] = {{"CUDA out of memory"},
                                     {"cudaMalloc*out of memory"},
                                     {"MPS backend out of memory"},
                                     {"XPU out of memory"},
-                                    {"hipErrorOutOfMemory"}};
+                                    {"hipErrorOutOfMemory"},
+                                    // Muster's own words, and those of its fake devices.
+                                    {"fake out of memory. Tried to allocate"},
+                                    {"out of memory in the first step"},
+                                    {"is out of memory at the start"},
+                                    {"is out of memory after step"},
+                                    {"a batch size that fits: not even"}};
 constexpr Cause kOutOfMemoryCauses[] = {
     {.why = "The request alone is larger than the device.",
      .step =
@@ -128,7 +134,6 @@ constexpr Cause kWrongDeviceCauses[] = {
 constexpr Pattern kHostMemory[] = {{"DefaultCPUAllocator: can't allocate memory"},
                                    {"DefaultCPUAllocator: not enough memory"},
                                    {"posix_memalign(&data, gAlignment, nbytes) == 0"},
-                                   {"fake out of memory. Tried to allocate"},
                                    {"CPU out of memory. Tried to allocate"},
                                    {"numpy*Unable to allocate*for an array with shape"},
                                    {"[Errno 12] Cannot allocate memory"},

@@ -24,7 +24,10 @@ namespace muster::train::detail {
 void Trainer::make_guard() {
   if (plan_.options.on_oom == "fail") return;
   check_splits(*task_, plan_);
-  memory::GuardOptions options{.may_differ = plan_.options.on_oom == "split-unequal",
+  // A batch normalisation may not train on one sample.
+  const bool needs_two = !memory::Guard::batch_layer(*module()).empty();
+  memory::GuardOptions options{.smallest = needs_two ? 2 : 1,
+                               .may_differ = plan_.options.on_oom == "split-unequal",
                                .generators = {generator_}};
   if (group_.world_size() > 1) options.group = group_;
   options.heard = [this](const memory::GuardEvent& event) {

@@ -179,6 +179,30 @@ TEST(LogReader, ALineOfAnyLengthIsReadToItsEnd) {
   }
 }
 
+TEST(LogReader, AStepThatWasMadeAgainIsNoFailure) {
+  const std::string mended =
+      "step 1: out of memory with 192 samples at a time (CUDA out of memory. Tried to allocate "
+      "96.00 "
+      "KiB.): the step is made again, 96 at a time\n";
+  EXPECT_EQ(classify(mended).first_cause(), nullptr);
+  const LogDiagnosis then =
+      classify(mended + "RuntimeError: CUDA error: an illegal memory access was encountered\n");
+  ASSERT_NE(then.first_cause(), nullptr);
+  EXPECT_EQ(then.first_cause()->row->name, "illegal-memory-access");
+}
+
+TEST(LogReader, KnowsMustersOwnWordsForMemoryThatRanOut) {
+  for (const char* line :
+       {"muster: error: fake:0 is out of memory in the first step: Tried to allocate 96 KiB.",
+        "muster: error: out of memory in the first step, a step with 1 sample at a time: Tried to",
+        "muster: error: cuda:1 is out of memory after step 32: Tried to allocate 64 KiB",
+        "muster: error: a batch size that fits: not even 1 sample does"}) {
+    const LogDiagnosis diagnosis = classify(line);
+    ASSERT_NE(diagnosis.first_cause(), nullptr) << line;
+    EXPECT_EQ(diagnosis.first_cause()->row->name, "cuda-out-of-memory") << line;
+  }
+}
+
 TEST(LogReader, AWarningIsNoFailure) {
   const LogDiagnosis diagnosis = classify(
       "[W socket.cpp:401] [c10d] The server socket has failed to bind to [::]:47531 (errno: 98 - "
