@@ -32,7 +32,8 @@ constexpr double kEndTimeoutS =
 
 constexpr const char* kGpuDescription =
     "The devices of this machine: utilisation, memory, temperature, power, and the processes that "
-    "use them, with what programs that publish it say of their allocators. Without a device: memory "
+    "use them, with what programs that publish it say of their allocators. Without a device: "
+    "memory "
     "of the machine and of the control group, pressure, and the largest processes.";
 
 constexpr const char* kGpuExamples =
