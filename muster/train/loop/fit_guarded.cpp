@@ -25,7 +25,7 @@ void Trainer::make_guard() {
   if (plan_.options.on_oom == "fail") return;
   check_splits(*task_, plan_);
   // A batch normalisation may not train on one sample.
-  const bool needs_two = !memory::Guard::batch_layer(*module()).empty();
+  const bool needs_two = !memory::Guard::batch_layer(module()).empty();
   memory::GuardOptions options{.smallest = needs_two ? 2 : 1,
                                .may_differ = plan_.options.on_oom == "split-unequal",
                                .generators = {generator_}};
