@@ -61,7 +61,7 @@ TEST(LimitedCpu, AFakeAcceleratorMadeBehindTheFirstRecordingHasAMemoryOfItsOwn) 
   const memory::Counters counters = memory::device_counters(FakeAccelerator::device(0));
   EXPECT_EQ(counters.current, fake.memory(0).live);
   EXPECT_EQ(counters.requested, counters.current);  // multiples of 512
-  EXPECT_NO_THROW(memory::Recording(memory::Level::kTags));
+  EXPECT_NO_THROW({ const memory::Recording recording(memory::Level::kTags); });
 }
 
 }  // namespace
