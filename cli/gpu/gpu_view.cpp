@@ -221,20 +221,7 @@ void draw_gpu_help(Canvas& canvas) {
 }  // namespace
 
 void draw_gpu(GpuModel& model, const GpuWait& wait, Canvas& canvas) {
-  if (canvas.columns() < kLeastGpuColumns || canvas.rows() < kLeastGpuRows) {
-    canvas.put(0,
-               0,
-               concat("too small: ",
-                      canvas.columns(),
-                      "x",
-                      canvas.rows(),
-                      ", needs ",
-                      kLeastGpuColumns,
-                      "x",
-                      kLeastGpuRows));
-    canvas.put(1, 0, "q quit");
-    return;
-  }
+  if (says_too_small(canvas, kLeastGpuColumns, kLeastGpuRows)) return;
   draw_head(model, wait, canvas);
   const size_t last = canvas.rows() - 1;
   canvas.put(

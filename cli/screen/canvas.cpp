@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "muster/base/text.h"
 #include "muster/base/text_table.h"
 
 namespace muster::cli {
@@ -108,6 +109,16 @@ std::string Canvas::line(size_t row) const {
   std::string text;
   for (size_t column = 0; column < columns_; ++column) text += at(row, column).letter;
   return text.substr(0, text.find_last_not_of(' ') + 1);
+}
+
+bool says_too_small(Canvas& canvas, size_t columns, size_t rows) {
+  if (canvas.columns() >= columns && canvas.rows() >= rows) return false;
+  canvas.put(
+      0,
+      0,
+      concat("too small: ", canvas.columns(), "x", canvas.rows(), ", needs ", columns, "x", rows));
+  canvas.put(1, 0, "q quit");
+  return true;
 }
 
 std::string escaped(std::string_view text) {

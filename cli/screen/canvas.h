@@ -60,6 +60,9 @@ class Canvas {
   std::vector<Cell> cells_;
 };
 
+/// Whether it has fewer columns or rows than a view needs; then it says so, and how to leave.
+bool says_too_small(Canvas& canvas, size_t columns, size_t rows);
+
 /// As a Canvas shows it.
 std::string escaped(std::string_view text);
 

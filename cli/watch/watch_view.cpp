@@ -298,20 +298,7 @@ void draw_watch(WatchModel& model,
                 const std::vector<std::string>& log,
                 double now_s,
                 Canvas& canvas) {
-  if (canvas.columns() < kLeastColumns || canvas.rows() < kLeastRows) {
-    canvas.put(0,
-               0,
-               concat("too small: ",
-                      canvas.columns(),
-                      "x",
-                      canvas.rows(),
-                      ", needs ",
-                      kLeastColumns,
-                      "x",
-                      kLeastRows));
-    canvas.put(1, 0, "q quit");
-    return;
-  }
+  if (says_too_small(canvas, kLeastColumns, kLeastRows)) return;
   const size_t body = canvas.rows() - kHeadRows - 2;
   const size_t details = !model.has_details() ? 0 : body >= 9 ? body * 3 / 5 : body - 1;
   const size_t page = body - details;

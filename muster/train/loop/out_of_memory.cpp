@@ -54,8 +54,6 @@ std::optional<Found> find_out_of_memory() {
 
 }  // namespace
 
-bool is_out_of_memory() { return find_out_of_memory().has_value(); }
-
 void rethrow_in_memory_words(c10::Device device, std::string_view when, std::string_view hint) {
   const std::optional<Found> found = find_out_of_memory();
   if (!found) throw;

@@ -27,9 +27,6 @@ inline std::string smaller_by(std::string_view batch_size_flag) {
   return concat("take a smaller ", batch_size_flag, ", or another --device");
 }
 
-/// Whether the error in hand is LibTorch's out-of-memory, or one around it. Inside a handler only.
-bool is_out_of_memory();
-
 /// The error in hand: if it is LibTorch's out-of-memory, or one of ours around it, thrown in words of
 /// ours, with the bytes that LibTorch names and what the one around says of where; else as it is.
 /// `when`: "at the start", "in step 3". Inside a handler only.

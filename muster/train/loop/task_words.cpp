@@ -9,7 +9,6 @@
 #include "muster/distributed/own_failure.h"
 #include "muster/memory/guard/oom.h"
 #include "muster/tensor/what_of.h"
-#include "muster/train/loop/out_of_memory.h"
 
 namespace muster::train {
 namespace {
