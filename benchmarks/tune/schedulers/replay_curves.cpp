@@ -34,6 +34,7 @@
 #include "muster/track/page/curves.h"
 
 #include "benchmarks/tune/schedulers/learning_curves.h"
+#include "benchmarks/tune/schedulers/replay_words.h"
 
 namespace muster::benchmarks {
 namespace {
@@ -96,21 +97,11 @@ ReplayFlags parse_flags(int argc, char** argv) {
     else
       throw usage_error({.refused = word, .rule = "see the top of replay_curves.cpp"});
   }
-  if (flags.searchers.empty()) flags.searchers = {"random", "tpe", "bohb"};
-  if (flags.schedulers.empty())
-    flags.schedulers = {"fifo",
-                        "asha:max_t=27,reduction_factor=3",
-                        "asha:max_t=27,reduction_factor=3,variant=promotion",
-                        "hyperband:max_t=27",
-                        "median"};
+  if (flags.searchers.empty()) flags.searchers = replayed_searchers();
+  if (flags.schedulers.empty()) flags.schedulers = replayed_schedulers();
   if (flags.workers.empty()) flags.workers = {1, 4, 16};
   if (flags.machines.empty()) flags.machines = {{}};
   return flags;
-}
-
-/// A cell of CSV.
-std::string quoted(const std::string& text) {
-  return text.find(',') == std::string::npos ? text : '"' + text + '"';
 }
 
 struct Study {

@@ -20,6 +20,7 @@
 #include "muster/base/text.h"
 
 #include "benchmarks/tune/schedulers/budget_functions.h"
+#include "benchmarks/tune/schedulers/replay_words.h"
 #include "tests/tune/simulated_study.h"
 
 namespace muster::benchmarks {
@@ -54,18 +55,9 @@ ReplayFlags parse_flags(int argc, char** argv) {
     else
       throw usage_error({.refused = word, .rule = "see the top of replay_functions.cpp"});
   }
-  if (flags.searchers.empty()) flags.searchers = {"random", "tpe", "bohb"};
-  if (flags.schedulers.empty())
-    flags.schedulers = {"fifo",
-                        "asha:max_t=27,reduction_factor=3",
-                        "asha:max_t=27,reduction_factor=3,variant=promotion",
-                        "hyperband:max_t=27",
-                        "median"};
+  if (flags.searchers.empty()) flags.searchers = replayed_searchers();
+  if (flags.schedulers.empty()) flags.schedulers = replayed_schedulers();
   return flags;
-}
-
-std::string quoted(const std::string& text) {
-  return text.find(',') == std::string::npos ? text : '"' + text + '"';
 }
 
 tune::SimulatedTraining training_of(const BudgetFunction& function, uint64_t seed) {
