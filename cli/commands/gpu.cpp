@@ -113,6 +113,22 @@ diagnose::DeviceOrder order_of(const std::string& word) {
                      .hint = suggestion(word, words)});
 }
 
+/// A flag that changes nothing was meant for something else.
+void check_applies(const CLI::App& app, const GpuWords& words) {
+  const auto need = [&](bool is_so, const char* with, std::initializer_list<const char*> flags) {
+    if (is_so) return;
+    for (const char* flag : flags) {
+      if (app.count(flag) > 0)
+        throw usage_error({.refused = flag, .rule = concat("it goes with ", with)});
+    }
+  };
+  const bool is_available = words.available.has_value();
+  need(words.watch, "--watch", {"--interval"});
+  need(is_available, "--available", {"--order", "--max-load", "--max-memory", "--include-unknown"});
+  need(!is_available && !words.util, "what lists processes", {"--processes"});
+  need(!words.watch, "one reading, not with --watch", {"--timeout"});
+}
+
 void check_words(const GpuWords& words) {
   const int kinds =
       int{words.watch} + int{words.json} + int{words.util} + int{words.available.has_value()};
@@ -247,6 +263,7 @@ int run_gpu_command(std::span<const std::string> args, program::Console& console
   const auto app = gpu_app(words);
   if (const auto done = program::parse(*app, args, console)) return *done;
   check_words(words);
+  check_applies(*app, words);
   order_of(words.order);
   if (words.watch) return watch(words, console);
   return read_once(words, console, [&](const diagnose::MachineStatus& status) {

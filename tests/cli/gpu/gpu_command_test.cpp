@@ -216,6 +216,14 @@ TEST_F(GpuCommand, RefusesWhatDoesNotGoTogether) {
     EXPECT_EQ(run(args), 2) << join(args, " ");
     EXPECT_THAT(out, IsEmpty());
   }
+  for (const std::vector<std::string>& args : {std::vector<std::string>{"--interval", "2"},
+                                               {"--order", "random"},
+                                               {"--json", "--include-unknown"},
+                                               {"--util", "--processes", "3"},
+                                               {"--watch", "--timeout", "3"}}) {
+    EXPECT_EQ(run(args), 2) << join(args, " ");
+    EXPECT_THAT(err, HasSubstr("it goes with ")) << join(args, " ");
+  }
   EXPECT_EQ(run({"--watch"}), 2) << "no terminal";
   EXPECT_THAT(err, HasSubstr("muster gpu --json"));
 }
