@@ -197,7 +197,8 @@ void Guard::shrink(const Verdict& verdict, const Own& own) {
     state_.clean_steps = 0;
     if (state_.wait_steps <= std::numeric_limits<int64_t>::max() / 2) state_.wait_steps *= 2;
   } else {
-    if (verdict.largest <= options_.smallest || fails_at_once_) give_up(verdict, own, "");
+    failed_at_smallest_ = verdict.largest <= options_.smallest;
+    if (failed_at_smallest_ || fails_at_once_) give_up(verdict, own, "");
     if (!options_.may_differ) {
       if (const std::string layer = batch_layer(module_); !layer.empty())
         give_up(verdict,

@@ -129,6 +129,9 @@ class Guard {
   /// From now on a step that does not fit is given up: to measure what fits.
   void fail_at_once() { fails_at_once_ = true; }
 
+  /// A step was given up that had GuardOptions::smallest rows at a time: no batch size helps.
+  bool has_failed_at_smallest() const { return failed_at_smallest_; }
+
   /// Rows at a time, on a rank; 0: whole batches, since memory has not run out.
   int64_t micro_batch() const { return state_.micro_batch; }
   const GuardState& state() const { return state_; }
@@ -158,6 +161,7 @@ class Guard {
   int64_t before_trial_ = 0;  // the size to fall back to
   bool is_trial_ = false;     // this step has twice the rows
   bool told_draws_ = false, checked_ = false, fails_at_once_ = false;
+  bool failed_at_smallest_ = false;
   std::unique_ptr<Parts> parts_;
 };
 

@@ -44,9 +44,10 @@ std::shared_ptr<const data::Dataset> first_batches(
   return std::make_shared<data::SubsetDataset>(split, 0, samples);
 }
 
-/// Whether --on-oom split would have been possible.
-bool may_split(const FitPlan& plan) {
-  return plan.options.on_oom == "fail" && strategies().at(plan.strategy_name).splits_steps;
+/// What to do when memory runs out before the first step. Where units are placed one by one, steps
+/// of them may have been measured.
+std::string_view start_hint(const FitPlan& plan) {
+  return strategies().at(plan.strategy_name).places_units ? kSmallerSteps : kSmallerWeights;
 }
 
 }  // namespace
@@ -311,7 +312,7 @@ FitResult fit(const TaskMaker& make_task,
       return fit(make_task, data, kept, group, output, resume, callbacks, owned);
     }
     const std::optional<FitPlan> found = with_memory_words(
-        device_of_rank(plan, group.rank()), "in the search for a batch size", kSmallerSteps, [&] {
+        device_of_rank(plan, group.rank()), "in the search for a batch size", kSmallerWeights, [&] {
           return find_batch(make_task, data, plan, group, callbacks);
         });
     if (!found) return {.interrupted = true};
@@ -327,7 +328,7 @@ FitResult fit(const TaskMaker& make_task,
                               !trainer                ? "at the start"
                               : trainer->steps() == 0 ? "in the first step"
                                                       : concat("after step ", trainer->steps()),
-                              trainer && may_split(plan) ? kSmallerOrSplitSteps : kSmallerSteps);
+                              trainer ? trainer->memory_hint() : start_hint(resolved));
     }
   };
   if (plan.options.lr.search.empty()) return run(plan, callbacks);

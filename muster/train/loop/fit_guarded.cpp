@@ -5,6 +5,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/memory/guard/guard.h"
+#include "muster/train/loop/out_of_memory.h"
 #include "muster/train/loop/start_checks.h"
 #include "muster/train/loop/training.h"
 #include "muster/train/replicas/batch_pieces.h"
@@ -112,6 +113,14 @@ std::optional<MemoryFailures> Trainer::memory_failures() const {
   if (!guard_ || guard_->state().failures == 0) return std::nullopt;
   return MemoryFailures{.failures = guard_->state().failures,
                         .micro_batch = guard_->state().micro_batch};
+}
+
+/// What to do about a step whose memory ran out.
+std::string_view Trainer::memory_hint() const {
+  if (guard_ && guard_->has_failed_at_smallest()) return kSmallerWeights;
+  const bool may_split =
+      plan_.options.on_oom == "fail" && strategies().at(plan_.strategy_name).splits_steps;
+  return may_split ? kSmallerOrSplitSteps : kSmallerSteps;
 }
 
 }  // namespace muster::train::detail

@@ -22,6 +22,11 @@ inline constexpr std::string_view kSmallerOrSplitSteps =
     "take a smaller --batch-size (with --accumulate-grad-batches for the same steps), --on-oom "
     "split, which does so by itself, --precision bf16-mixed, or more devices";
 
+/// What makes weights and the optimizer's state smaller, where no batch is to blame.
+inline constexpr std::string_view kSmallerWeights =
+    "no batch size helps; take a smaller model, --strategy zero2 or fsdp on several devices, "
+    "--activation-checkpointing blocks, or a device with more memory";
+
 /// What makes work without steps smaller; its precision is the run's.
 inline std::string smaller_by(std::string_view batch_size_flag) {
   return concat("take a smaller ", batch_size_flag, ", or another --device");

@@ -236,7 +236,7 @@ TEST(DeviceCommand, ADeviceThatIsTooSmallEndsTheRunWithWhatItLacks) {
   EXPECT_EQ(start.code, 1);
   EXPECT_THAT(start.err, HasSubstr("fake:0 is out of memory at the start: Tried to allocate "));
   EXPECT_THAT(start.err, HasSubstr("total capacity of 2.0 KiB of which "));
-  EXPECT_THAT(start.err, HasSubstr("hint: take a smaller --batch-size"));
+  EXPECT_THAT(start.err, HasSubstr("hint: no batch size helps; take a smaller model"));
   const DeviceRun step =
       device_run(small(folder.path() / "b", {"--device", "fake:0"}), {"MUSTER_FAKE_BYTES=20000"});
   EXPECT_EQ(step.code, 1);

@@ -101,6 +101,15 @@ TEST(OutOfMemoryCommand, AStepThatDoesNotFitEndsTheRunOrIsMadeAgainToTheSameNumb
   EXPECT_FALSE(parse_json(trim(roomy.out), "out").contains("out_of_memory"));
 }
 
+TEST(OutOfMemoryCommand, WhereNotEvenOneSampleFitsNoBatchSizeIsTheAdvice) {
+  const test::Folder folder;
+  const CappedRun run = capped_run(wide(folder.path() / "one", {"--on-oom", "split"}, "8"),
+                                   150'000);  // the weights, not their gradients
+  EXPECT_EQ(run.code, 1);
+  EXPECT_THAT(run.err, HasSubstr("a step with 1 sample at a time"));
+  EXPECT_THAT(run.err, HasSubstr("hint: no batch size helps; take a smaller model"));
+}
+
 TEST(OutOfMemoryCommand, ARunThatGoesOnKeepsTheSizeThatItHasFound) {
   const test::Folder folder;
   const Words split{"--on-oom", "split"};
