@@ -49,7 +49,7 @@ std::vector<std::string> trial_row(const TrialHistory& trial,
   for (const tune::Value& value : trial.values) row.push_back(short_text(value));
   row.push_back(trial.rows.empty() ? "" : std::to_string(trial.rows.back().t));
   row.push_back(trial.run_s > 0 ? human_duration(trial.run_s) : "");
-  row.push_back(trial.foreign && trial.reason.empty() ? "added by Optuna" : trial.reason);
+  row.push_back(tune::reason_text(trial));
   return row;
 }
 

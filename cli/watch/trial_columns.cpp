@@ -33,7 +33,7 @@ std::string lower(std::string_view text) {
 
 std::string reason_of(const tune::TrialHistory& trial) {
   if (trial.pausing) return "to be paused at its next report";
-  return trial.foreign && trial.reason.empty() ? "added by Optuna" : trial.reason;
+  return tune::reason_text(trial);
 }
 
 const TrialColumn& column_named(const std::vector<TrialColumn>& columns, const std::string& name) {

@@ -274,6 +274,11 @@ std::string_view state_word(const TrialHistory& trial) {
   return trial.state == TrialState::kPaused ? "PAUSED" : optuna_name(trial.state);
 }
 
+std::string reason_text(const TrialHistory& trial) {
+  if (!trial.foreign || !trial.reason.empty()) return trial.reason;
+  return trial.state == TrialState::kPending ? "waits for a tuner" : "added by Optuna";
+}
+
 int64_t trial_id(const TrialHistory& trial) {
   return trial.foreign ? -1 - trial.number : trial.number;
 }

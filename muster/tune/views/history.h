@@ -86,6 +86,10 @@ std::string trial_label(const TrialHistory& trial);
 /// "COMPLETE", "PRUNED", "RUNNING", …: Optuna's words; and "PAUSED" and "IN_VAIN", which it has not.
 std::string_view state_word(const TrialHistory& trial);
 
+/// Why it is in its state: `reason`, and where there is none who put it in, "added by Optuna"; "waits
+/// for a tuner", whoever added it, Optuna or `muster study add`.
+std::string reason_text(const TrialHistory& trial);
+
 /// One number per trial of a study: ours as they are, Optuna's own as searchers know them:
 /// -1, -2, …
 int64_t trial_id(const TrialHistory& trial);

@@ -113,6 +113,8 @@ TEST_F(WatchedTuner, IsOrderedAboutByCommandsAsWell) {
   EXPECT_EQ(say({"study", "stop", file, "--trial", "2", "--trial", "0"}).code, 0);
   EXPECT_EQ(tuner.wait().code, 0) << tuner.err();
   EXPECT_EQ(say({"study", "continue", file, "--trial", "0"}).code, 2) << "nobody runs it";
+  EXPECT_EQ(say({"study", "add", file, "lr=0.25"}).code, 0);
+  EXPECT_THAT(say({"study", "show", file}).out, HasSubstr("waits for a tuner"));
 }
 
 TEST_F(WatchedTuner, LosesNobodysTerminalHoweverItEnds) {
