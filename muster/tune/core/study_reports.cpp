@@ -169,9 +169,7 @@ Decision StudyCore::Impl::decide(Trial& trial, const Report& report, int64_t t, 
   }
   if (metric != nullptr) {
     searcher.reported(trial.number, t, score_of(*metric, spec.mode));
-    trial.last_metric = *metric;
-    if (std::isnan(trial.best_metric) || is_better(*metric, trial.best_metric))
-      trial.best_metric = *metric;
+    take_metric(*metric, spec.mode, trial.last_metric, trial.best_metric);
   }
   if (auto not_a_number = not_finite(report.metrics, t)) {
     record.fails = Failure::kNan;

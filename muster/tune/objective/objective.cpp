@@ -104,6 +104,11 @@ GoalValues no_values(const Goals& goals) {
           .violations = std::vector<double>(goals.constraints.size(), kNoNumber)};
 }
 
+void take_metric(double metric, Mode mode, double& last, double& best) {
+  last = metric;
+  if (std::isnan(best) || score_of(metric, mode) > score_of(best, mode)) best = metric;
+}
+
 void take_metrics(const Goals& goals, const Metrics& metrics, GoalValues& values) {
   for (size_t i = 0; i < goals.objectives.size(); ++i) {
     const double* metric = find_metric(metrics, goals.objectives[i].metric);

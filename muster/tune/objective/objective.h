@@ -76,6 +76,10 @@ GoalValues no_values(const Goals& goals);
 /// Takes what a report has of them. NaN of a constraint's metric is an infinite violation.
 void take_metrics(const Goals& goals, const Metrics& metrics, GoalValues& values);
 
+/// Takes a number of the study's metric: it is the newest one, and the best one unless another is at
+/// least as good. NaN: none so far, and never the best. Whoever tells results of a study goes by this.
+void take_metric(double metric, Mode mode, double& last, double& best);
+
 /// Larger is better, by objective.
 std::vector<double> scores_of(std::span<const double> results,
                               std::span<const Objective> objectives);

@@ -15,10 +15,6 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-bool is_better(double a, double b, Mode mode) {
-  return !std::isnan(a) && (std::isnan(b) || score_of(a, mode) > score_of(b, mode));
-}
-
 }  // namespace
 
 OptunaRows::OptunaRows(Database& database, Target target, const Space& space)
@@ -96,8 +92,8 @@ void OptunaRows::learn_trials() {
     Row row = new_row(open.integer(1), from_datetime(open.text(2)));
     points.bind(1, row.trial_id);
     while (points.step()) {
-      row.last = from_value_type(points.text(0), points.number(1));
-      if (is_better(row.last, row.best, target_.mode)) row.best = row.last;
+      const double value = from_value_type(points.text(0), points.number(1));
+      take_metric(value, target_.mode, row.last, row.best);
     }
     rows_[open.integer(0)] = row;
   }
@@ -247,8 +243,7 @@ void OptunaRows::report(const Event& event, const Reported& reported) {
   if (target_.goals.several()) return;
   const double* metric = find_metric(reported.report.metrics, target_.metric);
   if (metric == nullptr) return;
-  row.last = *metric;
-  if (is_better(*metric, row.best, target_.mode)) row.best = *metric;
+  take_metric(*metric, target_.mode, row.last, row.best);
   add_point_.bind(1, row.trial_id).bind(2, reported.t).bind(4, value_type(*metric));
   if (std::isfinite(*metric)) {
     add_point_.bind(3, *metric);

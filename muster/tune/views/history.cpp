@@ -1,7 +1,6 @@
 #include "muster/tune/views/history.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <set>
 #include <utility>
@@ -19,10 +18,6 @@ Error bad_log(const Event& event, std::string rule) {
   return usage_error({.refused = concat("event ", event.id, " of the study's log"),
                       .rule = std::move(rule),
                       .hint = "the database was altered"});
-}
-
-bool is_better(double a, double b, Mode mode) {
-  return !std::isnan(a) && (std::isnan(b) || score_of(a, mode) > score_of(b, mode));
 }
 
 Error bad_description(const StudySummary& summary) {
@@ -135,8 +130,7 @@ void HistoryBuilder::take_in(const Event& event, const Reported& reported) {
   take_metrics(facts_.goals, reported.report.metrics, trial.goals);
   const double* metric = find_metric(reported.report.metrics, facts_.metric);
   if (metric == nullptr) return;
-  trial.last = *metric;
-  if (is_better(*metric, trial.best, facts_.mode)) trial.best = *metric;
+  take_metric(*metric, facts_.mode, trial.last, trial.best);
 }
 
 void HistoryBuilder::take_in(const Event& event, const AttemptEnded& ended) {
@@ -236,7 +230,8 @@ std::vector<TrialHistory> histories(std::span<const ForeignTrial> trials, const 
     history.goals.violations = trial.constraints;
     for (const auto& [step, value] : trial.intermediate) {
       history.rows.push_back({.t = step, .metrics = {{facts.metric, value}}});
-      if (is_better(value, history.best, facts.mode)) history.best = value;
+      double newest = 0;  // what such a trial has in the end, Optuna keeps apart
+      take_metric(value, facts.mode, newest, history.best);
     }
   }
   return out;

@@ -1,6 +1,8 @@
 // Objectives and constraints in words, and what a trial's reports make of them.
 #include "muster/tune/objective/objective.h"
 
+#include <cmath>
+
 #include <gmock/gmock.h>
 
 #include "tests/support/error_of.h"
@@ -81,6 +83,23 @@ TEST(Goals, WhatIsNoNumberSatisfiesNothing) {
   EXPECT_EQ(values.missing(goals), "") << "it was reported";
   take_metrics(goals, {{"peak_mib", -kInf}}, values);
   EXPECT_TRUE(values.is_feasible());
+}
+
+TEST(Metric, NewestAndBestAreOfTheNumbersThatThereAre) {
+  double last = kNan, best = kNan;
+  take_metric(kNan, Mode::kMin, last, best);
+  EXPECT_TRUE(std::isnan(last) && std::isnan(best));
+  take_metric(3, Mode::kMin, last, best);
+  take_metric(5, Mode::kMin, last, best);
+  EXPECT_EQ(last, 5);
+  EXPECT_EQ(best, 3);
+  take_metric(kNan, Mode::kMin, last, best);
+  EXPECT_TRUE(std::isnan(last)) << "what it has now";
+  EXPECT_EQ(best, 3);
+  take_metric(-kInf, Mode::kMin, last, best);
+  EXPECT_EQ(best, -kInf);
+  take_metric(-kInf, Mode::kMax, last, best);
+  EXPECT_EQ(best, -kInf);
 }
 
 TEST(Goals, AStudyOfOneMetricHasNone) {
