@@ -75,6 +75,7 @@ class Trainer {
 
   /// Steps finished, of the whole run.
   int64_t steps() const { return position_.step; }
+  std::string_view memory_hint() const;
 
  private:
   enum class Step { kDone, kStopped };
@@ -145,7 +146,6 @@ class Trainer {
   Json guard_state() const;
   void load_guard(const Json& saved);
   std::optional<MemoryFailures> memory_failures() const;
-  std::string_view memory_hint() const;
   void mark_stages(const std::vector<pipeline::Span>& spans, double started_s);
   void update(TrainedPart& part, const StepSums& local);
   bool is_late() const { return !device_.is_cpu(); }
