@@ -14,6 +14,8 @@ ROOMS = {
     "formats": Room("readers of untrusted bytes", ["base"], {"": []}),
     "text": Room("words, vocabularies, tokenizers", ["base"], {
         "unicode": [], "words": ["unicode"], "batch": [], "vocab": ["unicode", "batch"], "subword": ["unicode", "batch", "vocab"]}),
+    "image": Room("8-bit images resized, cut and recoloured", ["base"], {
+        "": [], "kernels": [], "resample": ["", "kernels"], "geometry": ["", "kernels"], "color": ["", "kernels", "geometry"]}),
     "diagnose": Room("what happened, and who began it", ["base"], {"record": [], "trace": ["record"], "catalogue": [], "errors": ["catalogue"],
         "log": ["catalogue"], "surroundings": [], "checks": ["surroundings"], "explain": ["catalogue", "log", "surroundings"],
         "devices": ["record", "surroundings"]}),
@@ -49,9 +51,9 @@ ROOMS = {
         "activations": ["batch_norm"], "pipeline": ["module", "threads", "precision", "activations"],
         "pipeline_ranks": ["module", "pipeline"]}, torch=True),
     "optim": Room("optimizers, schedules, clipping", ["base", "tensor"], {"": [], "optimizers": [""], "schedules": [""]}, torch=True),
-    "data": Room("datasets and loaders", ["base", "formats", "tensor"], {
-        "": [], "samplers": [""], "loader": ["", "samplers"], "sets": [""], "stream": ["", "samplers"], "transform": [""],
-        "transforms": ["", "transform"], "datasets": ["", "sets"]}, torch=True),
+    "data": Room("datasets and loaders", ["base", "formats", "image", "tensor"], {
+        "": [], "samplers": [""], "loader": ["", "samplers"], "sets": [""], "stream": ["", "samplers"], "functional": [""],
+        "transform": ["", "functional"], "transforms": ["", "functional", "transform"], "datasets": ["", "sets"]}, torch=True),
     "models": Room("layers, families, zoo", ["base", "tensor"], {
         "layers": [], "": ["layers"], "families": ["", "layers"], "zoo": ["", "layers", "families"]}, torch=True),
     "memory": Room("who holds the bytes, leaks, step guard", ["base", "diagnose", "tensor", "distributed"], {

@@ -2,16 +2,63 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "muster/base/number_rule.h"
 
 namespace muster {
+namespace {
+
+/// At commas outside brackets; nothing where a bracket has no other one.
+std::optional<std::vector<std::string>> split_outside_brackets(std::string_view text) {
+  std::vector<std::string> parts(1);
+  int open = 0;
+  for (const char letter : text) {
+    if (letter == '[') ++open;
+    if (letter == ']') --open;
+    if (open < 0) return std::nullopt;
+    if (letter == ',' && open == 0) {
+      parts.emplace_back();
+    } else {
+      parts.back() += letter;
+    }
+  }
+  if (open != 0) return std::nullopt;
+  return parts;
+}
+
+template <class Value>
+std::vector<Value> parse_list(std::string_view text) {
+  if (text == "none" || text == "[]") return {};
+  const bool is_list = text.size() >= 2 && text.front() == '[' && text.back() == ']';
+  if (!is_list) return {detail::ParamType<Value>::parse(text)};
+  std::vector<Value> values;
+  for (const std::string& part : split(text.substr(1, text.size() - 2), ','))
+    values.push_back(detail::ParamType<Value>::parse(trim(part)));
+  return values;
+}
+
+template <class Value>
+std::string show_list(const std::vector<Value>& values) {
+  if (values.empty()) return "none";
+  std::vector<std::string> parts;
+  for (const Value value : values) parts.push_back(detail::ParamType<Value>::show(value));
+  return parts.size() == 1 ? parts[0] : concat('[', join(parts, ","), ']');
+}
+
+}  // namespace
 
 ParamValues parse_param_values(std::string_view text) {
   ParamValues values;
   if (trim(text).empty()) return values;
-  for (const std::string& part : split(text, ',')) {
+  const auto parts = split_outside_brackets(text);
+  if (!parts) {
+    throw usage_error({.refused = "parameter list",
+                       .rule = "each [ has its ], and each ] its [",
+                       .value = concat('"', text, '"')});
+  }
+  for (const std::string& part : *parts) {
     const size_t at = part.find('=');
     const std::string name(trim(std::string_view(part).substr(0, at)));
     if (at == std::string::npos || name.empty()) {
@@ -61,6 +108,19 @@ bool ParamType<bool>::parse(std::string_view text) {
   throw usage_error({.rule = "true or false is needed", .value = concat('"', text, '"')});
 }
 
+std::vector<int64_t> ParamType<std::vector<int64_t>>::parse(std::string_view text) {
+  return parse_list<int64_t>(text);
+}
+std::string ParamType<std::vector<int64_t>>::show(const std::vector<int64_t>& values) {
+  return show_list(values);
+}
+std::vector<double> ParamType<std::vector<double>>::parse(std::string_view text) {
+  return parse_list<double>(text);
+}
+std::string ParamType<std::vector<double>>::show(const std::vector<double>& values) {
+  return show_list(values);
+}
+
 namespace {
 
 /// `&Derived::member` has the type of the base's member, and so the base's default: what help and
@@ -102,10 +162,12 @@ std::string spec_text(std::string_view name, std::span<const Param> params, cons
   for (const Param& param : params) {
     const std::string value = param.show(options);
     if (value == param.default_value()) continue;
-    if (value.find(',') != std::string::npos || trim(value) != value) {
-      throw usage_error({.refused = concat(name, " parameter \"", param.name, '"'),
-                         .rule = "it has no comma, and no blank at an end",
-                         .value = concat('"', value, '"')});
+    const auto parts = split_outside_brackets(value);
+    if (!parts || parts->size() != 1 || trim(value) != value) {
+      throw usage_error(
+          {.refused = concat(name, " parameter \"", param.name, '"'),
+           .rule = "it has no comma outside brackets, no bracket alone, and no blank at an end",
+           .value = concat('"', value, '"')});
     }
     text += concat(separator, param.name, '=', value);
     separator = ',';

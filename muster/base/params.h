@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -18,7 +19,8 @@ namespace muster {
 struct Param {
   std::string_view name;
   std::string_view help;
-  std::string_view type;                              ///< "int", "float", "bool", "text"
+  /// "int", "float", "bool", "text", "ints" or "floats"
+  std::string_view type;
   void (*set)(void* options, std::string_view text);  ///< throws a usage error
   std::string (*show)(const void* options);           ///< the value as it would be typed
   std::string (*default_value)();                     ///< the same of a fresh options struct
@@ -27,8 +29,9 @@ struct Param {
 /// Values as the user typed them, by parameter name: {"hidden", "128"}.
 using ParamValues = std::map<std::string, std::string, std::less<>>;
 
-/// Reads "hidden=128,dropout=0.1" (the part behind the colon of "mlp:hidden=128,dropout=0.1").
-/// Throws a usage error for a missing "=", an empty name, or a name given twice.
+/// Reads "hidden=128,dropout=0.1" (the part behind the colon of "mlp:hidden=128,dropout=0.1"). A list
+/// stands in brackets: "scale=[0.08,1]". Throws a usage error for a missing "=", an empty name, a
+/// name given twice, or a bracket without its other one.
 ParamValues parse_param_values(std::string_view text);
 
 /// A strategy with its parameters as a user names it: "asha:max_t=10,grace_period=1".
@@ -66,6 +69,19 @@ struct ParamType<std::string> {
   static constexpr std::string_view kName = "text";
   static std::string parse(std::string_view text) { return std::string(text); }
   static std::string show(const std::string& value) { return value; }
+};
+/// "[0.08,1]", "3" for a list of one, "none" for an empty one.
+template <>
+struct ParamType<std::vector<int64_t>> {
+  static constexpr std::string_view kName = "ints";
+  static std::vector<int64_t> parse(std::string_view text);
+  static std::string show(const std::vector<int64_t>& values);
+};
+template <>
+struct ParamType<std::vector<double>> {
+  static constexpr std::string_view kName = "floats";
+  static std::vector<double> parse(std::string_view text);
+  static std::string show(const std::vector<double>& values);
 };
 
 template <class>
@@ -119,8 +135,8 @@ Options resolve_params(std::span<const Param> params,
 }
 
 /// The inverse of parse_spec and resolve_params: `name` with those of `options` that are not the
-/// defaults. Throws a usage error for a text that a spec cannot hold (with a comma, or a blank at
-/// an end).
+/// defaults. Throws a usage error for a text that a spec cannot hold (with a comma outside brackets,
+/// or a blank at an end).
 template <class Options>
 std::string spec_text(std::string_view name,
                       std::span<const Param> params,

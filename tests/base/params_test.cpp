@@ -1,6 +1,7 @@
 #include "muster/base/params.h"
 
 #include <limits>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -96,6 +97,50 @@ TEST(Params, RefuseMalformedLists) {
   EXPECT_THAT(params_refusal("hidden"), HasSubstr("each part is name=value"));
   EXPECT_THAT(params_refusal("=3"), HasSubstr("each part is name=value"));
   EXPECT_THAT(params_refusal("hidden=1,hidden=2"), HasSubstr("each name is given once"));
+}
+
+struct ListOptions {
+  std::vector<double> scale{0.08, 1};
+  std::vector<int64_t> size;
+  std::string name = "a";
+};
+constexpr Param kListParams[] = {
+    param<&ListOptions::scale>("scale", "least and most"),
+    param<&ListOptions::size>("size", "one side, or both"),
+    param<&ListOptions::name>("name", "any"),
+};
+
+TEST(Params, TakeListsInBrackets) {
+  const auto read = [](const char* text) {
+    return resolve_params<ListOptions>(kListParams, parse_param_values(text), "transform crop");
+  };
+  const ListOptions both = read("scale=[0.5, 2],size=[3,-4],name=b");
+  EXPECT_THAT(both.scale, ::testing::ElementsAre(0.5, 2));
+  EXPECT_THAT(both.size, ::testing::ElementsAre(3, -4));
+  EXPECT_EQ(both.name, "b");
+  EXPECT_EQ(spec_text("crop", kListParams, both), "crop:scale=[0.5,2],size=[3,-4],name=b");
+  EXPECT_THAT(read("size=7").size, ::testing::ElementsAre(7));
+  EXPECT_EQ(spec_text("crop", kListParams, read("size=7")), "crop:size=7");
+  EXPECT_TRUE(read("scale=none").scale.empty());
+  EXPECT_TRUE(read("scale=[]").scale.empty());
+  EXPECT_EQ(kListParams[0].default_value(), "[0.08,1]");
+  EXPECT_EQ(kListParams[1].default_value(), "none");
+  EXPECT_EQ(kListParams[0].type, "floats");
+}
+
+TEST(Params, RefuseBracketsAloneAndWhatIsNoNumberInThem) {
+  const auto refused = [](const char* text) {
+    return test::error_of([&] {
+      resolve_params<ListOptions>(kListParams, parse_param_values(text), "transform crop");
+    });
+  };
+  EXPECT_THAT(refused("scale=[1,2"), HasSubstr("each [ has its ], and each ] its ["));
+  EXPECT_THAT(refused("scale=1],size=[2"), HasSubstr("each [ has its ]"));
+  EXPECT_THAT(refused("scale=[1,,2]"), HasSubstr("parameter \"scale\": a number is needed"));
+  EXPECT_THAT(refused("size=[1,2.5]"), HasSubstr("a whole number is needed (got \"2.5\")"));
+  const ListOptions comma{.name = "a,b"};
+  EXPECT_THAT(test::error_of([&] { spec_text("crop", kListParams, comma); }),
+              HasSubstr("no comma outside brackets"));
 }
 
 TEST(Params, EmptyTextIsNoParameters) { EXPECT_TRUE(parse_param_values("  ").empty()); }

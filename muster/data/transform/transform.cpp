@@ -5,6 +5,11 @@
 
 namespace muster::data {
 
+void Transform::apply(Sample& /*sample*/, Draws& /*draws*/) const {
+  throw usage_error({.refused = concat("a step of ", spec().name, " with numbers of a generator"),
+                     .rule = "it draws from muster::data::Rng alone"});
+}
+
 void check_images(std::string_view transform, const DataSpec& spec) {
   const std::string refused = concat(transform, " of ", spec.name);
   if (!spec.is_image()) {

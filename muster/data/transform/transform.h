@@ -10,6 +10,7 @@
 #include "muster/base/entry.h"
 #include "muster/base/params.h"
 #include "muster/data/dataset.h"
+#include "muster/data/draws.h"
 #include "muster/data/rng.h"
 
 namespace muster::data {
@@ -40,6 +41,10 @@ class Transform {
   /// Changes one sample: puts other tensors in the place of its own. It may share memory with others,
   /// so it is not written to.
   virtual void apply(Sample& sample, Rng& rng) const = 0;
+
+  /// The same with numbers from another source: Note [Two sources of numbers]. Throws a usage error
+  /// where a step draws from an Rng alone, as those of each_sample do.
+  virtual void apply(Sample& sample, Draws& draws) const;
 
   /// The same for a whole batch, bit for bit, where that is faster; false: there is no such way, and
   /// nothing was done. Its tensors are not written to either.

@@ -41,10 +41,8 @@ class FitImages final : public Transform {
   explicit FitImages(DataSpec spec) : spec_(std::move(spec)) {}
 
   const DataSpec& spec() const override { return spec_; }
-  void apply(Sample& sample, Rng&) const override {
-    at::Tensor& image = sample["data"];
-    image = fitted(image.unsqueeze(0)).squeeze(0);
-  }
+  void apply(Sample& sample, Rng&) const override { change(sample["data"]); }
+  void apply(Sample& sample, Draws&) const override { change(sample["data"]); }
   bool apply(Batch& batch, const BatchRng&) const override {
     at::Tensor& images = batch["data"];
     images = fitted(images);
@@ -52,6 +50,7 @@ class FitImages final : public Transform {
   }
 
  private:
+  void change(at::Tensor& image) const { image = fitted(image.unsqueeze(0)).squeeze(0); }
   at::Tensor fitted(at::Tensor images) const {
     if (images.size(2) != spec_.height() || images.size(3) != spec_.width())
       images = resized(images, spec_.height(), spec_.width());

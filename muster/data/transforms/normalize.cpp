@@ -42,10 +42,8 @@ class Normalize final : public Transform {
   }
 
   const DataSpec& spec() const override { return spec_; }
-  void apply(Sample& sample, Rng&) const override {
-    at::Tensor& image = sample["data"];
-    image = normalized(image.unsqueeze(0)).squeeze(0);
-  }
+  void apply(Sample& sample, Rng&) const override { change(sample["data"]); }
+  void apply(Sample& sample, Draws&) const override { change(sample["data"]); }
   bool apply(Batch& batch, const BatchRng&) const override {
     at::Tensor& images = batch["data"];
     images = normalized(images);
@@ -53,6 +51,7 @@ class Normalize final : public Transform {
   }
 
  private:
+  void change(at::Tensor& image) const { image = normalized(image.unsqueeze(0)).squeeze(0); }
   at::Tensor normalized(const at::Tensor& images) const {
     return table_ ? table_->floats(images) : images.sub(mean_).div_(deviation_);
   }

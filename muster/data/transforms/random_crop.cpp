@@ -1,97 +1,68 @@
-// torchvision's RandomCrop, with padding of one value.
+// torchvision's RandomCrop.
 #include <algorithm>
 #include <utility>
 
-#include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/empty.h>
-
-#include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/data/transform/transform.h"
+#include "muster/data/transform/draw_params.h"
+#include "muster/data/transform/image_step.h"
 
 namespace muster::data {
 namespace {
 
 struct RandomCropOptions {
-  int64_t size = 0;
-  int64_t padding = 0;
-  double fill = 0;
+  std::vector<int64_t> size;
+  std::vector<int64_t> padding;
+  bool pad_if_needed = false;
+  std::vector<double> fill{0};
+  std::string padding_mode = "constant";
 };
 
 constexpr Param kRandomCropParams[] = {
-    param<&RandomCropOptions::size>("size", "height and width of the cut-out; 0: the image's own"),
-    param<&RandomCropOptions::padding>("padding", "pixels added on each side before"),
+    param<&RandomCropOptions::size>("size", "of the cut-out, or [height,width]; none: the image's"),
+    param<&RandomCropOptions::padding>(
+        "padding", "pixels added before: a number, [x,y], [left,top,right,bottom]"),
+    param<&RandomCropOptions::pad_if_needed>("pad_if_needed", "more of them for what is too small"),
     param<&RandomCropOptions::fill>("fill", "what they are: 0 to 255 of bytes, which is black 0"),
+    param<&RandomCropOptions::padding_mode>("padding_mode", "constant, edge, reflect or symmetric"),
 };
 
-class RandomCrop final : public Transform {
- public:
-  RandomCrop(DataSpec spec, const RandomCropOptions& options)
-      : spec_(std::move(spec)), options_(options) {}
-
-  const DataSpec& spec() const override { return spec_; }
-  void apply(Sample& sample, Rng& rng) const override {
-    at::Tensor& image = sample["data"];
-    image = cut(padded(image), rng).contiguous();
-  }
-  bool apply(Batch& batch, const BatchRng& rng) const override {
-    at::Tensor& images = batch["data"];
-    const at::Tensor whole = padded(images);
-    at::Tensor cuts = at::empty({batch.size(), spec_.channels(), spec_.height(), spec_.width()},
-                                images.options());
-    for (int64_t row = 0; row < batch.size(); ++row) {
-      Rng own = rng[row];
-      cuts.select(0, row).copy_(cut(whole.select(0, row), own));
-    }
-    images = std::move(cuts);
-    return true;
-  }
-
- private:
-  at::Tensor padded(const at::Tensor& images) const {
-    const int64_t p = options_.padding;
-    return p == 0 ? images : at::constant_pad_nd(images, {p, p, p, p}, options_.fill);
-  }
-
-  /// image // [C, h, w]. As torchvision, the row is drawn before the column.
-  at::Tensor cut(const at::Tensor& image, Rng& rng) const {
-    const int64_t height = spec_.height(), width = spec_.width();
-    const int64_t top = rng.below(image.size(1) - height + 1);
-    const int64_t left = rng.below(image.size(2) - width + 1);
-    return image.narrow(1, top, height).narrow(2, left, width);
-  }
-
-  DataSpec spec_;  // behind it
-  RandomCropOptions options_;
-};
-
-void check_random_crop(const RandomCropOptions& options, const DataSpec& before) {
-  const auto refuse = [](const char* name, std::string rule, std::string value) {
-    throw usage_error({.refused = concat("transform random_crop parameter \"", name, '"'),
-                       .rule = std::move(rule),
-                       .value = std::move(value)});
+/// Of an image whose size is known already; one side may be.
+void check_crop_fits(const ImageOptions& read,
+                     const image::Size& size,
+                     const functional::Padding& padding,
+                     const DataSpec& before) {
+  const auto check_side = [&](int64_t side, int64_t added, int64_t wanted) {
+    if (side > 0 && wanted > side + added)
+      read.refuse("size",
+                  concat("at most the image with its padding, ", side + added, ", or none"),
+                  concat(wanted));
   };
-  constexpr int64_t kMost = 1 << 15;
-  if (options.padding < 0 || options.padding > kMost)
-    refuse("padding", concat("it is in 0 … ", kMost), std::to_string(options.padding));
-  if (before.dtype == at::kByte && (options.fill < 0 || options.fill > 255))
-    refuse("fill", "a byte, 0 … 255", shortest(options.fill));
-  const int64_t most = std::min(before.height(), before.width()) + 2 * options.padding;
-  if (options.size < 0 || options.size > most)
-    refuse("size",
-           concat("at most the image with its padding, ", most, ", or 0"),
-           std::to_string(options.size));
+  check_side(before.height(), padding.top + padding.bottom, size.height);
+  check_side(before.width(), padding.left + padding.right, size.width);
 }
 
-std::shared_ptr<const Transform> make_random_crop(const ParamValues& params,
+std::shared_ptr<const Transform> make_random_crop(const ParamValues& values,
                                                   const DataSpec& before) {
   const auto options =
-      resolve_params<RandomCropOptions>(kRandomCropParams, params, "transform random_crop");
+      resolve_params<RandomCropOptions>(kRandomCropParams, values, "transform random_crop");
   check_images("random_crop", before);
-  check_random_crop(options, before);
-  DataSpec spec = before;
-  if (options.size > 0) spec.sample_shape = {before.channels(), options.size, options.size};
-  return std::make_shared<RandomCrop>(std::move(spec), options);
+  const ImageOptions read("random_crop");
+  const functional::Padding padding = read.padding(options.padding);
+  const image::Border border = read.border(options.padding_mode);
+  read.check_fill(options.fill, before);
+  const bool own = options.size.empty() || options.size == std::vector<int64_t>{0};
+  const image::Size size = own ? image::Size{0, 0} : read.size("size", options.size);
+  if (!own && !options.pad_if_needed) check_crop_fits(read, size, padding, before);
+  return image_step(own ? before : with_size(before, size.height, size.width),
+                    [=, if_needed = options.pad_if_needed, fill = options.fill](
+                        const at::Tensor& image, Draws& draws) {
+                      functional::check_image("random_crop", image);
+                      const image::Size whole{image.size(1), image.size(2)};
+                      const auto [added, box] =
+                          draw_padded_crop(whole, own ? whole : size, padding, if_needed, draws);
+                      return functional::crop_of_padded(
+                          image, added, border, fill, box.top, box.left, box.height, box.width);
+                    });
 }
 
 }  // namespace

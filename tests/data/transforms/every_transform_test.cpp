@@ -1,10 +1,12 @@
 // What every transform of the table must hold, and the numbers of torchvision for each.
+#include <map>
 #include <numeric>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "muster/data/draws.h"
 #include "muster/data/transform/transform.h"
 
 #include "tests/support/error_of.h"
@@ -25,16 +27,33 @@ DataSpec images_spec(at::ScalarType dtype, int64_t channels = 3) {
 
 /// Parameters with which each does something.
 ParamValues params_of(std::string_view name, at::ScalarType dtype) {
-  if (name == "center_crop") return {{"size", "5"}};
-  if (name == "random_crop") return {{"size", "6"}, {"padding", "2"}, {"fill", "1"}};
-  if (name == "fit_images") return {{"height", "12"}, {"width", "5"}};
+  static const std::map<std::string_view, ParamValues> kParams{
+      {"center_crop", {{"size", "5"}}},
+      {"color_jitter", {{"brightness", "0.5"}, {"saturation", "0.5"}, {"hue", "0.2"}}},
+      {"fit_images", {{"height", "12"}, {"width", "5"}}},
+      {"gaussian_blur", {{"kernel_size", "3"}}},
+      {"pad", {{"padding", "[1,2]"}}},
+      {"rand_augment", {{"num_ops", "3"}}},
+      {"random_adjust_sharpness", {{"sharpness_factor", "2"}}},
+      {"random_affine", {{"degrees", "40"}, {"shear", "10"}}},
+      {"random_crop", {{"size", "6"}, {"padding", "2"}, {"fill", "1"}}},
+      {"random_grayscale", {{"p", "0.5"}}},
+      {"random_posterize", {{"bits", "2"}}},
+      {"random_resized_crop", {{"size", "[4,6]"}}},
+      {"random_rotation", {{"degrees", "90"}}},
+      {"resize", {{"size", "5"}}}};
   if (name == "normalize" && dtype != at::kByte) return {{"mean", "0.1"}, {"std", "2"}};
-  return {};
+  if (name == "random_solarize") return {{"threshold", dtype == at::kByte ? "100" : "0.5"}};
+  if (name == "to_dtype") return {{"dtype", dtype == at::kByte ? "float64" : "uint8"}};
+  const auto found = kParams.find(name);
+  return found == kParams.end() ? ParamValues{} : found->second;
 }
 
 at::Tensor some_images(at::ScalarType dtype, int64_t samples, int64_t channels = 3) {
   auto generator = torch::make_generator<at::CPUGeneratorImpl>(7);
-  return torch::randint(0, 256, {samples, channels, 9, 7}, generator, torch::kDouble).to(dtype);
+  const at::Tensor bytes =
+      torch::randint(0, 256, {samples, channels, 9, 7}, generator, torch::kDouble);
+  return dtype == at::kByte ? bytes.to(dtype) : bytes.div(255).to(dtype);
 }
 
 TEST(EveryTransform, ABatchIsItsSamplesBitForBitInTheFormThatIsSaid) {
@@ -63,6 +82,11 @@ TEST(EveryTransform, ABatchIsItsSamplesBitForBitInTheFormThatIsSaid) {
       }
       EXPECT_TRUE(before.equal(images)) << "a sample's own tensor was written to";
       EXPECT_TRUE(some_differ);
+      Sample once{.tensors = {{"data", images[0]}}, .index = 4}, again = once;
+      TorchDraws first = torch_draws(3), second = torch_draws(3);
+      step->apply(once, first);
+      step->apply(again, second);
+      EXPECT_TRUE(once["data"].equal(again["data"])) << "with the numbers of one generator";
     }
   }
 }
@@ -157,6 +181,24 @@ TEST(Normalize, TakesFloatsAsTorchvisionDoes) {
   EXPECT_EQ(out[0][0][1].item<float>(), 0x1.249248p-2F);
 }
 
+TEST(EveryTransform, TakesImagesWhoseSizesDiffer) {
+  for (const TransformEntry* entry : transforms()) {
+    if (entry->name == "fit_images" || entry->name == "normalize") continue;  // of one size
+    SCOPED_TRACE(std::string(entry->name));
+    DataSpec spec = images_spec(at::kByte);
+    spec.sample_shape = {3, 0, 0};
+    const auto step = entry->make(params_of(entry->name, at::kByte), spec);
+    for (const auto& [height, width] : {std::pair<int64_t, int64_t>{9, 7}, {30, 12}, {6, 41}}) {
+      Sample sample{.tensors = {{"data", torch::randint(256, {3, height, width}, torch::kByte)}}};
+      Rng rng(1, 2, 3);
+      step->apply(sample, rng);
+      const auto& after = step->spec().sample_shape;
+      if (after[1] > 0) EXPECT_EQ(sample["data"].sizes(), at::IntArrayRef(after));
+      EXPECT_EQ(sample["data"].dim(), 3);
+    }
+  }
+}
+
 std::string refused(const char* name, const ParamValues& params, at::ScalarType dtype = at::kByte) {
   return test::error_of([&] { transforms().at(name).make(params, images_spec(dtype)); });
 }
@@ -165,7 +207,36 @@ TEST(EveryTransform, RefusesParametersOutOfRange) {
   EXPECT_THAT(refused("random_crop", {{"size", "8"}}), HasSubstr("with its padding, 7"));
   EXPECT_THAT(refused("random_crop", {{"padding", "-1"}}), HasSubstr("(got -1)"));
   EXPECT_THAT(refused("random_crop", {{"fill", "256"}}), HasSubstr("a byte"));
-  EXPECT_THAT(refused("center_crop", {}), HasSubstr("at least 1, at most the image's 7 (got 0)"));
+  EXPECT_THAT(refused("random_crop", {{"padding", "[1,2,3]"}}), HasSubstr("(got [1,2,3])"));
+  EXPECT_THAT(refused("random_crop", {{"padding_mode", "zero"}}), HasSubstr("edge, reflect"));
+  EXPECT_THAT(refused("center_crop", {}), HasSubstr("each in 1 … 32768 (got [])"));
+  EXPECT_THAT(refused("center_crop", {{"size", "[4,0]"}}), HasSubstr("(got [4,0])"));
+  EXPECT_THAT(refused("pad", {{"fill", "[1,2]"}}), HasSubstr("one for each of 3 channels"));
+  EXPECT_THAT(refused("resize", {}), HasSubstr("it is given, or max_size (got none)"));
+  EXPECT_THAT(refused("resize", {{"size", "9"}, {"max_size", "9"}}),
+              HasSubstr("above the size, 9"));
+  EXPECT_THAT(refused("resize", {{"size", "[9,8]"}, {"max_size", "99"}}),
+              HasSubstr("one size alone"));
+  EXPECT_THAT(refused("resize", {{"size", "9"}, {"interpolation", "cubic"}}), HasSubstr("bicubic"));
+  EXPECT_THAT(refused("resize", {{"size", "9"}, {"interpolation", "box"}}),
+              HasSubstr("Pillow has"));
+  EXPECT_THAT(
+      refused("resize", {{"size", "9"}, {"interpolation", "lanczos"}, {"antialias", "false"}}),
+      HasSubstr("lanczos needs antialias"));
+  EXPECT_THAT(refused("random_resized_crop", {{"size", "9"}, {"scale", "[1,0.5]"}}),
+              HasSubstr("[least,most], in 0 … 1 (got [1,0.5])"));
+  EXPECT_THAT(refused("color_jitter", {{"hue", "0.6"}}), HasSubstr("in -0.5 … 0.5"));
+  EXPECT_THAT(refused("random_rotation", {{"degrees", "-3"}}), HasSubstr("at least 0"));
+  EXPECT_THAT(refused("random_rotation", {{"degrees", "3"}, {"interpolation", "bicubic"}}),
+              HasSubstr("nearest or bilinear"));
+  EXPECT_THAT(refused("random_affine", {{"degrees", "3"}, {"translate", "[0.2,2]"}}),
+              HasSubstr("0 … 1 (got 2)"));
+  EXPECT_THAT(refused("gaussian_blur", {{"kernel_size", "4"}}), HasSubstr("odd (got 4)"));
+  EXPECT_THAT(refused("random_erasing", {{"value", "none"}}), HasSubstr("noise is for floats"));
+  EXPECT_THAT(refused("random_posterize", {}), HasSubstr("0 … 8 (got -1)"));
+  EXPECT_THAT(refused("random_solarize", {{"threshold", "2"}}, at::kFloat), HasSubstr("0 … 1"));
+  EXPECT_THAT(refused("rand_augment", {{"magnitude", "31"}}), HasSubstr("0 … 30 (got 31)"));
+  EXPECT_THAT(refused("auto_augment", {{"policy", "coco"}}), HasSubstr("cifar10"));
   EXPECT_THAT(refused("random_horizontal_flip", {{"p", "1.5"}}), HasSubstr("0 … 1 (got 1.5)"));
   EXPECT_THAT(refused("normalize", {{"mean", "0.5"}}), HasSubstr("both given"));
   EXPECT_THAT(refused("normalize", {{"mean", "0"}, {"std", "0"}}), HasSubstr("above 0"));
