@@ -31,9 +31,7 @@ void set_refusal_listener(RefusalListener listener) {
   refusal_listener.store(listener, std::memory_order_release);
 }
 
-bool refusals_are_heard() {
-  return refusal_listener.load(std::memory_order_acquire) != nullptr;
-}
+bool refusals_are_heard() { return refusal_listener.load(std::memory_order_acquire) != nullptr; }
 
 void tell_refusal(const Refusal& refusal) noexcept {
   const RefusalListener listener = refusal_listener.load(std::memory_order_acquire);

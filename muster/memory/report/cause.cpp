@@ -20,7 +20,9 @@ constexpr double kMostlyRises = 0.8;
 std::string bytes_text(int64_t bytes) {
   return human_bytes(static_cast<uint64_t>(std::max<int64_t>(0, bytes)));
 }
-std::string bytes_text(const std::optional<int64_t>& bytes) { return bytes_text(bytes.value_or(0)); }
+std::string bytes_text(const std::optional<int64_t>& bytes) {
+  return bytes_text(bytes.value_or(0));
+}
 
 int64_t of_owner(const OomFacts& facts, Owner owner) {
   return facts.owners[static_cast<size_t>(owner)];
@@ -97,8 +99,9 @@ Verdict waits_for_stream(const OomFacts& facts) {
                                     bytes_text(*missing),
                                     " were missing"),
                   .action = OomAction::kSynchronize,
-                  .todo = "wait for the device and make the step again (memory::Guard does); "
-                          "fewer copies ahead keep it from coming back"};
+                  .todo =
+                      "wait for the device and make the step again (memory::Guard does); "
+                      "fewer copies ahead keep it from coming back"};
 }
 
 Verdict in_pools(const OomFacts& facts) {
@@ -119,8 +122,7 @@ Verdict fragments(const OomFacts& facts) {
       facts.idle.value_or(0) - facts.pending.value_or(0) - facts.in_pools.value_or(0);
   if (!missing || idle < *missing) return std::nullopt;
   std::string because = concat(bytes_text(idle), " are idle in pieces");
-  if (facts.largest_idle)
-    because += concat(", the largest of ", bytes_text(facts.largest_idle));
+  if (facts.largest_idle) because += concat(", the largest of ", bytes_text(facts.largest_idle));
   because += concat("; ", bytes_text(*missing), " were missing");
   return OomCause{
       .kind = OomClass::kFragments,
@@ -136,8 +138,7 @@ Verdict fragments(const OomFacts& facts) {
 int64_t growth_of(const std::vector<IterationEnd>& all) {
   if (all.size() < kFewestIterations) return 0;
   std::vector<int64_t> steps;
-  for (size_t i = 1; i < all.size(); ++i)
-    steps.push_back(all[i].end_bytes - all[i - 1].end_bytes);
+  for (size_t i = 1; i < all.size(); ++i) steps.push_back(all[i].end_bytes - all[i - 1].end_bytes);
   // The first of them takes what stays: state of an optimizer, workspaces.
   if (steps.size() > kFewestIterations) steps.erase(steps.begin());
   const auto rises = std::ranges::count_if(steps, [](int64_t step) { return step > 0; });
@@ -261,9 +262,9 @@ OomCause live_tensors(const OomFacts& facts) {
   if (facts.cap) cause.because += concat(" of the ", bytes_text(facts.cap));
   if (const auto missing = facts.missing())
     cause.because += concat("; ", bytes_text(*missing), " were missing");
-  const int64_t of_model =
-      of_owner(facts, Owner::kParameter) + of_owner(facts, Owner::kBuffer) +
-      of_owner(facts, Owner::kOptimizerState) + of_owner(facts, Owner::kGradient);
+  const int64_t of_model = of_owner(facts, Owner::kParameter) + of_owner(facts, Owner::kBuffer) +
+                           of_owner(facts, Owner::kOptimizerState) +
+                           of_owner(facts, Owner::kGradient);
   int64_t of_batch = of_owner(facts, Owner::kActivation) + of_owner(facts, Owner::kInput);
   if (facts.rest_is_mixed) of_batch = live - of_model;
   const int64_t rest = live - of_model - of_batch;
@@ -275,19 +276,21 @@ OomCause live_tensors(const OomFacts& facts) {
                                                   : "; activations and inputs are ",
                               share_text(of_batch, live),
                               " of it");
-    cause.todo = "take a smaller batch, or the same one in micro-batches (memory::Guard, "
-                 "`muster train --on-oom split`)";
+    cause.todo =
+        "take a smaller batch, or the same one in micro-batches (memory::Guard, "
+        "`muster train --on-oom split`)";
   } else if (of_model >= rest) {
     cause.action = OomAction::kShard;
-    cause.because += concat("; parameters, gradients and optimizer state are ",
-                            share_text(of_model, live),
-                            " of it");
-    cause.todo = "spread parameters, gradients and state over ranks (`--strategy zero2` or "
-                 "`fsdp`), or take a smaller model";
+    cause.because += concat(
+        "; parameters, gradients and optimizer state are ", share_text(of_model, live), " of it");
+    cause.todo =
+        "spread parameters, gradients and state over ranks (`--strategy zero2` or "
+        "`fsdp`), or take a smaller model";
   } else {
     cause.action = OomAction::kRelease;
     if (top != nullptr)
-      cause.because += concat("; ", holder_text(*top), " are ", share_text(top->bytes, live), " of it");
+      cause.because +=
+          concat("; ", holder_text(*top), " are ", share_text(top->bytes, live), " of it");
     cause.todo = top == nullptr ? "release tensors that are no longer needed (memory::release)"
                                 : concat("release what is no longer needed of the ",
                                          holder_text(*top),

@@ -93,8 +93,7 @@ void take_from_text(const diagnose::OutOfMemoryText& text, OomFacts& facts) {
 
 c10::DeviceAllocator* device_allocator_of(c10::Device device) {
   if (device.is_cpu() || !c10::impl::hasDeviceGuardImpl(device.type())) return nullptr;
-  auto* const allocator =
-      dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
+  auto* const allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
   return allocator != nullptr && allocator->initialized() ? allocator : nullptr;
 }
 
@@ -122,13 +121,10 @@ void take_from_allocator(c10::Device device, int64_t allocated_in_pools, OomFact
   const int64_t in_pools = reserved_in_pools(stats) - allocated_in_pools;
   if (in_pools > 0) facts.in_pools = std::min(in_pools, *facts.idle - *facts.pending);
   if (facts.total) return;
-  try {
-    const auto [free, total] = allocator->getMemoryInfo(device.index());
-    facts.total = facts.cap = static_cast<int64_t>(total);
-    facts.cap_kind = CapKind::kDevice;
-    if (!facts.free) facts.free = static_cast<int64_t>(free);
-  } catch (const c10::Error&) {  // not every kind of device tells
-  }
+  const auto [free, total] = allocator->getMemoryInfo(device.index());
+  facts.total = facts.cap = static_cast<int64_t>(total);
+  facts.cap_kind = CapKind::kDevice;
+  if (!facts.free) facts.free = static_cast<int64_t>(free);
 }
 
 struct Owned {
@@ -256,14 +252,14 @@ void name_processes(const ExplainOptions& options, c10::Device device, OomFacts&
 OomReport explain(const std::exception_ptr& error,
                   c10::Device device,
                   const ExplainOptions& options) {
+  if (!device.is_cpu() && !device.has_index()) device.set_index(0);
   OomReport report;
   OomFacts& facts = report.facts;
   facts.device = device.str();
   facts.rank = options.rank;
   const std::optional<OutOfMemory> found = out_of_memory_in(error);
   if (found) facts.words = found->words;
-  const std::optional<NotedRefusal> noted =
-      found ? take_noted(device, found->words) : std::nullopt;
+  const std::optional<NotedRefusal> noted = found ? take_noted(device, found->words) : std::nullopt;
   const diagnose::OutOfMemoryText text = diagnose::out_of_memory_text(facts.words);
   if (noted)
     take_from(*noted, facts);
@@ -274,10 +270,12 @@ OomReport explain(const std::exception_ptr& error,
     if (!facts.live) facts.live = cpu_counters().current;
     if (!noted && cpu_capacity() > 0) facts.cap = cpu_capacity();
     fill_host(facts,
-              noted && noted->host ? *noted->host
-                                   : read_host_bytes(options.machine.surroundings));
+              noted && noted->host ? *noted->host : read_host_bytes(options.machine.surroundings));
   } else if (!noted) {
-    take_from_allocator(device, whole(text.in_pools).value_or(0), facts);
+    try {
+      take_from_allocator(device, whole(text.in_pools).value_or(0), facts);
+    } catch (const c10::Error&) {  // behind an error that sticks: the text has said what it has
+    }
   }
   if (noted && !noted->blocks.empty())
     fill_holders(noted->blocks, owned, noted->level, facts);

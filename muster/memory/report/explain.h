@@ -31,8 +31,8 @@ struct OwnedTensor {
 struct ExplainOptions {
   /// owned_tensors() and others that the program knows; they still live where the error is caught.
   std::vector<OwnedTensor> owned = {};
-  int rank = -1;          ///< for the text; -1: no rank
-  size_t processes = 5;   ///< of others, so many are named; 0: nobody is asked
+  int rank = -1;         ///< for the text; -1: no rank
+  size_t processes = 5;  ///< of others, so many are named; 0: nobody is asked
   diagnose::MachineReaderOptions machine = {};  ///< where other processes are read
 };
 

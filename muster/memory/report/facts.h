@@ -66,10 +66,10 @@ struct OomFacts {
   std::array<int64_t, kOwners> owners{};  ///< bytes of `live`; what nobody knows is kOther's
   /// kOther has activations, too: who made a block was not recorded.
   bool rest_is_mixed = false;
-  std::vector<Holder> holders;             ///< most bytes first
-  std::optional<int64_t> others;           ///< bytes of other processes
-  std::vector<OtherProcess> processes;     ///< of them, most bytes first
-  std::vector<IterationEnd> iterations;    ///< oldest first
+  std::vector<Holder> holders;           ///< most bytes first
+  std::optional<int64_t> others;         ///< bytes of other processes
+  std::vector<OtherProcess> processes;   ///< of them, most bytes first
+  std::vector<IterationEnd> iterations;  ///< oldest first
 
   /// Bytes by which the request did not fit; nothing where a number lacks.
   std::optional<int64_t> missing() const;

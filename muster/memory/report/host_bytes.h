@@ -12,10 +12,10 @@
 namespace muster::memory {
 
 struct HostBytes {
-  int64_t total = 0, available = 0;                  ///< of the machine
-  std::optional<int64_t> group_limit, group_used;    ///< used: without what the kernel drops at need
-  std::optional<int64_t> address_limit, addresses;   ///< ulimit -v, and what of it is in use
-  int64_t resident = 0;                              ///< of this process
+  int64_t total = 0, available = 0;                 ///< of the machine
+  std::optional<int64_t> group_limit, group_used;   ///< used: without what the kernel drops at need
+  std::optional<int64_t> address_limit, addresses;  ///< ulimit -v, and what of it is in use
+  int64_t resident = 0;                             ///< of this process
 };
 
 /// Reads /proc and the control group: about 0.2 ms.

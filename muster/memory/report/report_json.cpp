@@ -18,9 +18,8 @@ std::string name_of_owner(Owner owner) {
 }
 
 Json holder_json(const Holder& holder) {
-  Json json{{"bytes", holder.bytes},
-            {"blocks", holder.blocks},
-            {"owner", name_of_owner(holder.owner)}};
+  Json json{
+      {"bytes", holder.bytes}, {"blocks", holder.blocks}, {"owner", name_of_owner(holder.owner)}};
   if (!holder.scope.empty()) json["scope"] = holder.scope;
   if (!holder.op.empty()) json["operator"] = holder.op;
   if (!holder.layer.empty()) json["layer"] = holder.layer;

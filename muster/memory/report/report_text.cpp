@@ -39,7 +39,8 @@ std::string bar_line(const std::string& name, int64_t bytes, int64_t whole, size
   line += right(percent_text(bytes, whole), kShareColumns + 1);
   const size_t used = columns_of(line) + 2;
   const size_t room = std::min(kMostBars, width > used ? width - used : 0);
-  const double share = std::clamp(static_cast<double>(bytes) / static_cast<double>(whole), 0.0, 1.0);
+  const double share =
+      std::clamp(static_cast<double>(bytes) / static_cast<double>(whole), 0.0, 1.0);
   const auto bars = static_cast<size_t>(share * static_cast<double>(room) + 0.5);
   if (bars > 0) line += "  " + std::string(bars, '#');
   return line + "\n";
@@ -83,9 +84,8 @@ std::string device_section(const OomFacts& facts, size_t width) {
   line("free", facts.free);
   line("asked for", facts.asked);
   if (const auto share = facts.fragmentation())
-    text += concat("  fragmentation of idle memory ",
-                   fixed(*share, 2),
-                   " (0: one block; near 1: crumbs)\n");
+    text += concat(
+        "  fragmentation of idle memory ", fixed(*share, 2), " (0: one block; near 1: crumbs)\n");
   return text;
 }
 
@@ -139,8 +139,11 @@ std::string holder_section(const OomFacts& facts, size_t width, size_t most) {
   if (facts.holders.size() > most) {
     int64_t rest = 0;
     for (size_t i = most; i < facts.holders.size(); ++i) rest += facts.holders[i].bytes;
-    text += concat(
-        "  ", right(size_text(rest), kBytesColumns), "  of ", facts.holders.size() - most, " more\n");
+    text += concat("  ",
+                   right(size_text(rest), kBytesColumns),
+                   "  of ",
+                   facts.holders.size() - most,
+                   " more\n");
   }
   return text;
 }

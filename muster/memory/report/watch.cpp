@@ -32,9 +32,8 @@ bool is_same_device(c10::Device a, c10::Device b) {
 std::string_view first_line_of(std::string_view text) { return text.substr(0, text.find('\n')); }
 
 void note_refusal(const Refusal& refusal) {
-  NotedRefusal noted{.refusal = refusal,
-                     .words = std::string(refusal.words),
-                     .level = recorded_level()};
+  NotedRefusal noted{
+      .refusal = refusal, .words = std::string(refusal.words), .level = recorded_level()};
   noted.refusal.words = {};
   noted.refusal.each_block = {};
   if (refusal.each_block)

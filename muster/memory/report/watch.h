@@ -43,7 +43,7 @@ struct NotedRefusal {
   Refusal refusal;  ///< without `words` and `each_block`
   std::string words;
   std::vector<HeldBlock> blocks;
-  Level level = Level::kOff;  ///< of the recordings then
+  Level level = Level::kOff;              ///< of the recordings then
   std::shared_ptr<const HostBytes> host;  ///< of the CPU's
 };
 

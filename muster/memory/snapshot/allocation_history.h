@@ -25,8 +25,9 @@ namespace muster::memory {
 //   - A refused allocation is an event `oom` at its place.
 
 struct HistoryOptions {
-  size_t events = size_t{1} << 16;  ///< that are kept, 64 bytes each; an allocation and a free are two
-  Level level = Level::kTags;       ///< at least kTags; kLayers for the names of layers
+  size_t events =
+      size_t{1} << 16;         ///< that are kept, 64 bytes each; an allocation and a free are two
+  Level level = Level::kTags;  ///< at least kTags; kLayers for the names of layers
 };
 
 struct SnapshotFile {

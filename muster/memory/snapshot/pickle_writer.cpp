@@ -46,7 +46,8 @@ void PickleWriter::value_begins() {
 
 void PickleWriter::number(int64_t value) {
   value_begins();
-  if (value >= std::numeric_limits<int32_t>::min() && value <= std::numeric_limits<int32_t>::max()) {
+  if (value >= std::numeric_limits<int32_t>::min() &&
+      value <= std::numeric_limits<int32_t>::max()) {
     op(kBinInt);
     put_u32(static_cast<uint32_t>(static_cast<int32_t>(value)));
     return;

@@ -174,10 +174,9 @@ const IterationMemory& Tracker::end_iteration() {
     } catch (const Error&) {  // a device that does not count
     }
   }
-  note_iteration(c10::Device(c10::kCPU),
-                 {.iteration = last_.iteration,
-                  .end_bytes = last_.end_bytes,
-                  .peak_bytes = last_.peak_bytes});
+  note_iteration(
+      c10::Device(c10::kCPU),
+      {.iteration = last_.iteration, .end_bytes = last_.end_bytes, .peak_bytes = last_.peak_bytes});
   if (last_.device.has_value())
     note_iteration(*device_,
                    {.iteration = last_.iteration,

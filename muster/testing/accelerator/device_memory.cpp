@@ -60,10 +60,8 @@ size_t DeviceMemory::take(size_t bytes, size_t stream) {
   if (now_of(stats_.active_bytes) + rounded > capacity_) refuse(bytes, false);
   const std::optional<size_t> offset = heap_.take(rounded, in_pieces_ ? capacity_ : kRegionBytes);
   if (!offset) refuse(bytes, false);  // only holes, between tensors of older accelerators at least
-  MemoryBlock block{.bytes = rounded,
-                    .requested = bytes,
-                    .stream = stream,
-                    .tag = memory::this_thread_tag()};
+  MemoryBlock block{
+      .bytes = rounded, .requested = bytes, .stream = stream, .tag = memory::this_thread_tag()};
   charge(block, 1);
   blocks_.emplace(*offset, std::move(block));
   if (const size_t needs = kept(), reserved = now_of(stats_.reserved_bytes); needs > reserved) {

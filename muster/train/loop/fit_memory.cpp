@@ -12,9 +12,9 @@ namespace muster::train::detail {
 void Trainer::note_memory() {
   if (!is_late() || !counts_memory_) return;
   try {
-    memory::note_iteration(device_,
-                           {.iteration = position_.step,
-                            .end_bytes = memory::device_counters(device_).current});
+    memory::note_iteration(
+        device_,
+        {.iteration = position_.step, .end_bytes = memory::device_counters(device_).current});
   } catch (const Error&) {  // a kind of device that does not count
     counts_memory_ = false;
   }

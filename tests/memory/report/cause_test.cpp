@@ -1,17 +1,21 @@
 // Which class a failed allocation is, from its numbers alone.
 #include "muster/memory/report/cause.h"
 
+#include <set>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "muster/memory/report/host_bytes.h"
 
+#include "tests/memory/report/made_up_machine.h"
+
 namespace muster::memory {
 namespace {
 
+using test::kGib;
+using test::kMib;
 using ::testing::HasSubstr;
-
-constexpr int64_t kMib = int64_t{1} << 20, kGib = int64_t{1} << 30;
 
 /// 24 GiB, 20 of them in tensors, 1 free, and 2 asked for.
 OomFacts full_device() {

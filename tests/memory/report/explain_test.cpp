@@ -21,12 +21,12 @@
 namespace muster::memory {
 namespace {
 
-using ::testing::ElementsAre;
+using test::kGib;
+using test::kMib;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::LimitedCpu;
 
-constexpr int64_t kMib = int64_t{1} << 20, kGib = int64_t{1} << 30;
 const c10::Device kCpu(c10::kCPU);
 
 at::Tensor bytes_of(int64_t bytes) { return torch::empty({bytes}, torch::kByte); }
@@ -197,13 +197,14 @@ const c10::Device kCuda(c10::kCUDA, 0);
 // As public reports have them, with the sentences of LibTorch's CUDACachingAllocator.cpp.
 TEST(Explain, TextsOfCudaSayTheNumbersOfTheFailure) {
   const OomFacts facts =
-      explain(of_cuda("CUDA out of memory. Tried to allocate 768.00 MiB. GPU 0 has a total capacity "
-                      "of 83.05 GiB of which 140.50 MiB is free. Including non-PyTorch memory, this "
-                      "process has 23.25 GiB memory in use. Of the allocated memory 21.50 GiB is "
-                      "allocated by PyTorch, with 104.00 MiB allocated in private pools (e.g., CUDA "
-                      "Graphs), and 512.00 MiB is reserved by PyTorch but unallocated."),
-              kCuda,
-              nobody_asked())
+      explain(
+          of_cuda("CUDA out of memory. Tried to allocate 768.00 MiB. GPU 0 has a total capacity "
+                  "of 83.05 GiB of which 140.50 MiB is free. Including non-PyTorch memory, this "
+                  "process has 23.25 GiB memory in use. Of the allocated memory 21.50 GiB is "
+                  "allocated by PyTorch, with 104.00 MiB allocated in private pools (e.g., CUDA "
+                  "Graphs), and 512.00 MiB is reserved by PyTorch but unallocated."),
+          kCuda,
+          nobody_asked())
           .facts;
   EXPECT_EQ(facts.asked, 768 * kMib);
   EXPECT_EQ(facts.free, 140 * kMib + kMib / 2);
@@ -214,14 +215,14 @@ TEST(Explain, TextsOfCudaSayTheNumbersOfTheFailure) {
 }
 
 TEST(Explain, AShareOfTheDeviceIsTheCapOnceItIsUsedUp) {
-  const OomReport report =
-      explain(of_cuda("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
-                      "80.00 GiB of which 60.00 GiB is free. Including non-PyTorch memory, this "
-                      "process has 20.00 GiB memory in use. 20.00 GiB allowed; Of the allocated memory "
-                      "19.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but "
-                      "unallocated."),
-              kCuda,
-              nobody_asked());
+  const OomReport report = explain(
+      of_cuda("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+              "80.00 GiB of which 60.00 GiB is free. Including non-PyTorch memory, this "
+              "process has 20.00 GiB memory in use. 20.00 GiB allowed; Of the allocated memory "
+              "19.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but "
+              "unallocated."),
+      kCuda,
+      nobody_asked());
   EXPECT_EQ(report.facts.cap, 20 * kGib);
   EXPECT_EQ(report.facts.free, kGib);
   EXPECT_EQ(report.facts.beyond, 59 * kGib);
@@ -229,13 +230,13 @@ TEST(Explain, AShareOfTheDeviceIsTheCapOnceItIsUsedUp) {
 }
 
 TEST(Explain, InAContainerTheProcessThatIsThisOneIsNoOther) {
-  const OomReport report =
-      explain(of_cuda("CUDA out of memory. Tried to allocate 21.00 GiB. GPU 0 has a total capacity of "
-                      "22.30 GiB of which 50.00 MiB is free. Process 189021 has 22.25 GiB memory in "
-                      "use. Of the allocated memory 21.00 GiB is allocated by PyTorch, and 16.00 MiB "
-                      "is reserved by PyTorch but unallocated."),
-              kCuda,
-              nobody_asked());
+  const OomReport report = explain(
+      of_cuda("CUDA out of memory. Tried to allocate 21.00 GiB. GPU 0 has a total capacity of "
+              "22.30 GiB of which 50.00 MiB is free. Process 189021 has 22.25 GiB memory in "
+              "use. Of the allocated memory 21.00 GiB is allocated by PyTorch, and 16.00 MiB "
+              "is reserved by PyTorch but unallocated."),
+      kCuda,
+      nobody_asked());
   EXPECT_EQ(report.facts.others, 0);
   EXPECT_THAT(report.facts.processes, IsEmpty());
   EXPECT_EQ(report.facts.outside, kGib + kGib / 4 - 16 * kMib);
@@ -271,7 +272,8 @@ OomReport long_report() {
                              .owner = Owner::kActivation,
                              .bytes = (30 - i) * 30 * kMib,
                              .blocks = 123'456});
-  facts.processes = {{.pid = 12345, .command = std::string(200, 'x'), .user = "somebody", .bytes = kGib}};
+  facts.processes = {
+      {.pid = 12345, .command = std::string(200, 'x'), .user = "somebody", .bytes = kGib}};
   for (int i = 0; i < 20; ++i) facts.iterations.push_back({i + 100, 19 * kGib, 20 * kGib});
   report.cause = classify(facts);
   return report;
@@ -286,7 +288,8 @@ TEST(OomReport, ItsTextFitsAnyTerminalAndEndsItsLines) {
     for (const std::string& line : split(text, '\n')) EXPECT_LE(columns_of(line), width) << line;
   }
   const std::string text = report.text();
-  EXPECT_THAT(text, HasSubstr("out of memory on rank 3, cuda:0: 2.0 GiB asked for, 1.0 GiB free\n"));
+  EXPECT_THAT(text,
+              HasSubstr("out of memory on rank 3, cuda:0: 2.0 GiB asked for, 1.0 GiB free\n"));
   EXPECT_THAT(text, HasSubstr("of 20 more\n")) << "of 30 holders 10 are shown";
   EXPECT_THAT(text, HasSubstr("fragmentation of idle memory 0.75"));
 }

@@ -14,11 +14,17 @@
 
 namespace muster::test {
 
+inline constexpr int64_t kMib = int64_t{1} << 20, kGib = int64_t{1} << 30;
+
 class MadeUpMachine {
  public:
   MadeUpMachine(int64_t total, int64_t available, int64_t resident) {
     file("/proc/meminfo",
-         concat("MemTotal: ", total >> 10, " kB\nMemFree: 1 kB\nMemAvailable: ", available >> 10, " kB\n"));
+         concat("MemTotal: ",
+                total >> 10,
+                " kB\nMemFree: 1 kB\nMemAvailable: ",
+                available >> 10,
+                " kB\n"));
     process(::getpid(), resident, "this one");
   }
 

@@ -23,6 +23,7 @@
 #include "muster/memory/report/explain.h"
 #include "muster/testing/cpu/limited_cpu.h"
 
+#include "tests/memory/report/cuda_failures.h"
 #include "tests/memory/report/made_up_machine.h"
 #include "tests/testing/accelerator/fake.h"
 
@@ -30,19 +31,14 @@ namespace muster::memory {
 namespace {
 
 using test::kFake0;
+using test::kGib;
+using test::kMib;
 using test::MadeUpMachine;
+using test::Outcome;
 using testing::FakeAccelerator;
 using testing::LimitedCpu;
 
-constexpr int64_t kMib = int64_t{1} << 20, kGib = int64_t{1} << 30;
-const c10::Device kCpu(c10::kCPU);
-
-/// What came of one seeded failure.
-struct Outcome {
-  OomReport report;
-  std::string top;      ///< scope that holds most, of those that it is about; "": nobody is to blame
-  bool mended = false;  ///< what the report says was done, and the same request passed
-};
+const c10::Device kHost(c10::kCPU);
 
 /// A class, what it is to be called, and the program in size `mib`.
 struct Seed {
@@ -124,9 +120,8 @@ Outcome waits_for_stream(int64_t mib) {
     const c10::Stream other = test::fake_guard().getNewStream(kFake0);
     ahead.record_stream(other);
   }
-  return mended_by([&] { on(kFake0, 6 * mib * kMib); },
-                   [] { test::fake_guard().synchronizeDevice(0); },
-                   kFake0);
+  return mended_by(
+      [&] { on(kFake0, 6 * mib * kMib); }, [] { test::fake_guard().synchronizeDevice(0); }, kFake0);
 }
 
 /// A comb of short-lived blocks between long-lived ones.
@@ -187,8 +182,7 @@ Outcome kept_tensors(int64_t mib) {
     for (int i = 0; i < 12; ++i) replay.push_back(on(kFake0, mib * kMib));
   }
   const Scope scope("step");
-  return mended_by(
-      [&] { on(kFake0, 6 * mib * kMib); }, [&] { replay.resize(4); }, kFake0);
+  return mended_by([&] { on(kFake0, 6 * mib * kMib); }, [&] { replay.resize(4); }, kFake0);
 }
 
 /// Weights, and two moments of each, on a device that has room for the weights.
@@ -243,7 +237,7 @@ Outcome leak(int64_t mib) {
     });
     ExplainOptions options;
     options.machine.surroundings = machine.surroundings();
-    return std::pair(error != nullptr, error ? explain(error, kCpu, options) : OomReport{});
+    return std::pair(error != nullptr, error ? explain(error, kHost, options) : OomReport{});
   };
   std::string scope;
   auto [failed, report] = train(5 * mib * kMib, /*leaks=*/true, &scope);
@@ -262,13 +256,13 @@ Outcome low_cap(int64_t mib) {
   const OomWatch watch(machine.surroundings());
   const Recording recording(Level::kTags);
   const Scope scope("dataset");
-  const at::Tensor held = on(kCpu, 8 * mib * kMib);
+  const at::Tensor held = on(kHost, 8 * mib * kMib);
   cpu.set_capacity(cpu.memory().live + mib * kMib);
   ExplainOptions options;
   options.machine.surroundings = machine.surroundings();
-  return mended_by([&] { on(kCpu, 3 * mib * kMib); },
+  return mended_by([&] { on(kHost, 3 * mib * kMib); },
                    [&] { cpu.set_capacity(cpu.memory().live + 4 * mib * kMib); },
-                   kCpu,
+                   kHost,
                    options);
 }
 
@@ -283,104 +277,14 @@ Outcome low_limit(int64_t mib) {
   ::getrlimit(RLIMIT_AS, &before);
   rlimit limit = before;
   limit.rlim_cur = static_cast<rlim_t>(addresses + 192 * kMib);
-  const auto work = [&] { on(kCpu, 256 * mib * kMib); };
+  const auto work = [&] { on(kHost, 256 * mib * kMib); };
   ::setrlimit(RLIMIT_AS, &limit);
   const auto error = failure_of(work);
   ::setrlimit(RLIMIT_AS, &before);
   EXPECT_TRUE(error);
-  Outcome outcome{.report = explain(error, kCpu)};
+  Outcome outcome{.report = explain(error, kHost)};
   outcome.mended = passes(work);
   return outcome;
-}
-
-/// Texts of CUDA's allocator: on a machine without a GPU the arithmetic of the step that is named
-/// stands for doing it.
-std::string cuda_text(int64_t asked,
-                      int64_t total,
-                      int64_t free,
-                      const std::string& processes,
-                      int64_t allocated,
-                      const std::string& pools,
-                      int64_t idle) {
-  const auto gib = [](int64_t bytes) {
-    return fixed(static_cast<double>(bytes) / static_cast<double>(kGib), 2) + " GiB";
-  };
-  return concat("CUDA out of memory. Tried to allocate ",
-                gib(asked),
-                ". GPU 0 has a total capacity of ",
-                gib(total),
-                " of which ",
-                gib(free),
-                " is free. ",
-                processes,
-                "Of the allocated memory ",
-                gib(allocated),
-                " is allocated by PyTorch, ",
-                pools,
-                "and ",
-                gib(idle),
-                " is reserved by PyTorch but unallocated.");
-}
-
-OomFacts facts_of(const std::string& text) {
-  ExplainOptions options;
-  options.processes = 0;
-  return explain(std::make_exception_ptr(c10::OutOfMemoryError({__func__, __FILE__, 1}, text)),
-                 c10::Device(c10::kCUDA, 0),
-                 options)
-      .facts;
-}
-
-/// The facts, and whether the request passes when `bytes` of them are free.
-Outcome by_arithmetic(const OomFacts& facts, int64_t bytes) {
-  Outcome outcome{.report = {.facts = facts, .cause = classify(facts)}};
-  OomFacts after = facts;
-  after.free = *facts.free + bytes;
-  outcome.mended = classify(after).kind == OomClass::kSpurious;  // there would have been room
-  return outcome;
-}
-
-Outcome other_process(int64_t gib) {
-  const OomFacts facts = facts_of(cuda_text(3 * gib * kGib,
-                                            24 * gib * kGib,
-                                            gib * kGib,
-                                            concat("Process 4711 has ",
-                                                   16 * gib,
-                                                   ".00 GiB memory in use. Including non-PyTorch "
-                                                   "memory, this process has ",
-                                                   7 * gib,
-                                                   ".00 GiB memory in use. "),
-                                            6 * gib * kGib,
-                                            "",
-                                            gib * kGib / 2));
-  EXPECT_EQ(facts.processes.at(0).pid, 4711);
-  return by_arithmetic(facts, *facts.others);
-}
-
-Outcome graph_pools(int64_t gib) {
-  OomFacts facts = facts_of(cuda_text(3 * gib * kGib,
-                                      24 * gib * kGib,
-                                      gib * kGib,
-                                      "",
-                                      14 * gib * kGib,
-                                      "with 2.00 GiB allocated in private pools (e.g., CUDA Graphs), ",
-                                      8 * gib * kGib));
-  facts.in_pools = 7 * gib * kGib;  // of the allocator's counters
-  return by_arithmetic(facts, *facts.in_pools);
-}
-
-Outcome contexts(int64_t gib) {
-  const OomFacts facts =
-      facts_of(cuda_text(3 * gib * kGib,
-                         24 * gib * kGib,
-                         gib * kGib,
-                         concat("Including non-PyTorch memory, this process has ",
-                                23 * gib,
-                                ".00 GiB memory in use. "),
-                         4 * gib * kGib,
-                         "",
-                         gib * kGib / 2));
-  return by_arithmetic(facts, *facts.outside / 2);
 }
 
 const std::map<std::string, Seed> kSeeds{
@@ -388,12 +292,12 @@ const std::map<std::string, Seed> kSeeds{
     {"spurious", {OomClass::kSpurious, OomAction::kRetry, spurious}},
     {"stream", {OomClass::kStream, OomAction::kSynchronize, waits_for_stream}},
     {"fragments", {OomClass::kFragments, OomAction::kJoinIdle, fragments}},
-    {"pools", {OomClass::kPools, OomAction::kFreePools, graph_pools}},
+    {"pools", {OomClass::kPools, OomAction::kFreePools, test::graph_pools}},
     {"growth", {OomClass::kGrowth, OomAction::kFindLeak, leak}},
     {"cap", {OomClass::kCap, OomAction::kRaiseCap, low_cap}},
     {"host limit", {OomClass::kHostLimit, OomAction::kRaiseLimit, low_limit}},
-    {"other process", {OomClass::kOthers, OomAction::kMoveAway, other_process}},
-    {"outside tensors", {OomClass::kOutside, OomAction::kFreeOutside, contexts}},
+    {"other process", {OomClass::kOthers, OomAction::kMoveAway, test::other_process}},
+    {"outside tensors", {OomClass::kOutside, OomAction::kFreeOutside, test::contexts}},
     {"large batch", {OomClass::kLiveTensors, OomAction::kSmallerBatch, large_batch}},
     {"kept tensors", {OomClass::kLiveTensors, OomAction::kRelease, kept_tensors}},
     {"optimizer state", {OomClass::kLiveTensors, OomAction::kShard, large_state}},
@@ -414,8 +318,7 @@ TEST_P(OomSuite, HasTheRightClassTopHolderAndAStepThatWorks) {
   const auto& [name, size] = GetParam();
   const Seed& seed = kSeeds.at(name);
   const Outcome outcome = seed.run(size);
-  EXPECT_EQ(class_text(outcome.report.cause.kind), class_text(seed.kind))
-      << outcome.report.text();
+  EXPECT_EQ(class_text(outcome.report.cause.kind), class_text(seed.kind)) << outcome.report.text();
   EXPECT_EQ(action_name(outcome.report.cause.action), action_name(seed.action));
   if (const auto top = kTops.find(name); top != kTops.end()) {
     EXPECT_EQ(outcome.top, top->second) << outcome.report.text();

@@ -124,9 +124,8 @@ struct Read {
     return actions;
   }
   c10::IValue first_of(int64_t size) const {
-    return *std::ranges::find_if(events, [size](const c10::IValue& event) {
-      return field(event, "size").toInt() == size;
-    });
+    return *std::ranges::find_if(
+        events, [size](const c10::IValue& event) { return field(event, "size").toInt() == size; });
   }
 };
 
@@ -157,12 +156,9 @@ TEST(AllocationHistory, ItsFileHasWhatLivesAndWhatHappened) {
   EXPECT_EQ(written.blocks, static_cast<int64_t>(live_blocks().size()));
   EXPECT_EQ(written.forgotten, 0);
   EXPECT_THAT(read.actions_of(123'457), ElementsAre("segment_alloc", "alloc"));
-  EXPECT_THAT(read.actions_of(54'321),
-              ElementsAre("segment_alloc",
-                          "alloc",
-                          "free_requested",
-                          "free_completed",
-                          "segment_free"));
+  EXPECT_THAT(
+      read.actions_of(54'321),
+      ElementsAre("segment_alloc", "alloc", "free_requested", "free_completed", "segment_free"));
   EXPECT_THAT(frames_of(read.first_of(54'321)),
               ElementsAre("operator aten::empty", "scope mask", "scope encoder"));
   EXPECT_EQ(field(read.events.back(), "action").toStringRef(), "snapshot");
