@@ -13,7 +13,7 @@ namespace {
 using Verdict = std::optional<OomCause>;
 
 constexpr int64_t kAbsurdBytes = int64_t{1} << 42;  // no device has 4 TiB
-constexpr int64_t kQuarter = 4;
+constexpr int64_t kQuarter = 4, kCrumbs = 50;
 constexpr size_t kFewestIterations = 6;
 constexpr double kMostlyRises = 0.8;
 
@@ -120,7 +120,8 @@ Verdict fragments(const OomFacts& facts) {
   const auto missing = facts.missing();
   const int64_t idle =
       facts.idle.value_or(0) - facts.pending.value_or(0) - facts.in_pools.value_or(0);
-  if (!missing || idle < *missing) return std::nullopt;
+  const int64_t held = facts.live.value_or(0) + facts.idle.value_or(0);
+  if (!missing || idle < *missing || idle < held / kCrumbs) return std::nullopt;
   std::string because = concat(bytes_text(idle), " are idle in pieces");
   if (facts.largest_idle) because += concat(", the largest of ", bytes_text(facts.largest_idle));
   because += concat("; ", bytes_text(*missing), " were missing");
@@ -264,18 +265,20 @@ OomCause live_tensors(const OomFacts& facts) {
     cause.because += concat("; ", bytes_text(*missing), " were missing");
   const int64_t of_model = of_owner(facts, Owner::kParameter) + of_owner(facts, Owner::kBuffer) +
                            of_owner(facts, Owner::kOptimizerState) +
-                           of_owner(facts, Owner::kGradient);
-  int64_t of_batch = of_owner(facts, Owner::kActivation) + of_owner(facts, Owner::kInput);
+                           of_owner(facts, Owner::kGradient) - facts.of_backward;
+  int64_t of_batch =
+      of_owner(facts, Owner::kActivation) + of_owner(facts, Owner::kInput) + facts.of_backward;
   if (facts.rest_is_mixed) of_batch = live - of_model;
   const int64_t rest = live - of_model - of_batch;
   const Holder* const top = facts.holders.empty() ? nullptr : &facts.holders.front();
   if (!facts.by_owner || (of_batch >= of_model && of_batch >= rest)) {
     cause.action = OomAction::kSmallerBatch;
     if (facts.by_owner)
-      cause.because += concat(facts.rest_is_mixed ? "; what is no parameter, gradient or state is "
-                                                  : "; activations and inputs are ",
-                              share_text(of_batch, live),
-                              " of it");
+      cause.because +=
+          concat(facts.rest_is_mixed ? "; what is no parameter, gradient or state is "
+                                     : "; activations, their gradients and inputs are ",
+                 share_text(of_batch, live),
+                 " of it");
     cause.todo =
         "take a smaller batch, or the same one in micro-batches (memory::Guard, "
         "`muster train --on-oom split`)";

@@ -54,7 +54,8 @@ struct OomCause {
 //   1. a request beyond the device, or beyond the cap of an empty process: nothing can be freed;
 //   2. room: a block that fits, or as much free as was asked for; then blocks that wait for a
 //      stream; then idle memory, in pools of graphs or in pieces (an allocator gives whole idle
-//      segments back before it fails, so what is idle then is in pieces);
+//      segments back before it fails, so what is idle then is in pieces; a fiftieth of what it holds
+//      at least, since each has some crumbs);
 //   3. growth: without what the last iterations have added (Note [Leak verdict]'s test on a total,
 //      which knows no survivors: a suspicion, and said as one);
 //   4. limits of ours, and of the machine's: the device had what was missing, and a cap kept it;

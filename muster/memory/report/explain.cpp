@@ -196,6 +196,8 @@ void fill_holders(const std::vector<HeldBlock>& blocks,
     if (const auto found = owned.find(block.address); found != owned.end()) {
       owner = found->second.owner;
       if (!found->second.layer.empty()) layer = &found->second.layer;
+    } else if (owner == Owner::kGradient && !owned.empty()) {
+      facts.of_backward += block.bytes;
     }
     table.add(block.tag.scope, block.tag.op, *layer, owner, block.bytes);
     facts.owners[static_cast<size_t>(owner)] += block.bytes;

@@ -64,6 +64,7 @@ struct OomFacts {
   std::optional<int64_t> live, idle, pending, in_pools, largest_idle, outside;
   bool by_owner = false;                  ///< `owners` says something
   std::array<int64_t, kOwners> owners{};  ///< bytes of `live`; what nobody knows is kOther's
+  int64_t of_backward = 0;  ///< of kGradient, what is no parameter's: gradients of activations
   /// kOther has activations, too: who made a block was not recorded.
   bool rest_is_mixed = false;
   std::vector<Holder> holders;           ///< most bytes first

@@ -84,8 +84,10 @@ std::string device_section(const OomFacts& facts, size_t width) {
   line("free", facts.free);
   line("asked for", facts.asked);
   if (const auto share = facts.fragmentation())
-    text += concat(
-        "  fragmentation of idle memory ", fixed(*share, 2), " (0: one block; near 1: crumbs)\n");
+    text += concat("  ",
+                   left("fragmentation", kNameColumns),
+                   right(fixed(*share, 2), kBytesColumns),
+                   "  0: one block; 1: crumbs\n");
   return text;
 }
 
@@ -192,7 +194,7 @@ std::string OomReport::text(size_t width, size_t holders) const {
   std::string head = concat("out of memory on ", where_text(facts));
   if (facts.asked) head += concat(": ", size_text(*facts.asked), " asked for");
   if (facts.asked && facts.free) head += concat(", ", size_text(*facts.free), " free");
-  std::string text = head + "\n";
+  std::string text = wrap(head, width) + "\n";
   text += entry("cause", headline(), width);
   text += entry("do", cause.todo, width);
   text += device_section(facts, width);
