@@ -101,6 +101,39 @@ TEST(OutOfMemoryCommand, AStepThatDoesNotFitEndsTheRunOrIsMadeAgainToTheSameNumb
   EXPECT_FALSE(parse_json(trim(roomy.out), "out").contains("out_of_memory"));
 }
 
+TEST(OutOfMemoryCommand, ARunThatEndsSaysTheCauseAndLeavesAReport) {
+  const test::Folder folder;
+  const fs::path one = folder.path() / "one", two = folder.path() / "two",
+                 splits = folder.path() / "splits";
+  const CappedRun fails = capped_run(wide(one, {}), kTooSmall);
+  ASSERT_EQ(fails.code, 1) << fails.err;
+  EXPECT_THAT(fails.err, HasSubstr("\ncause: live tensors: tensors hold "));
+  EXPECT_THAT(fails.err, HasSubstr("\nreport: " + (one / "out_of_memory.txt").string()));
+  EXPECT_THAT(read_file(one / "out_of_memory.txt"), HasSubstr("out of memory on fake:0: "));
+  const Json report = parse_json(read_file(one / "out_of_memory.json"), "the report");
+  EXPECT_EQ(report.at("cause").at("class"), "live-tensors");
+  EXPECT_EQ(report.at("cause").at("action"), "smaller-batch");
+  EXPECT_EQ(report.at("at_failure"), true);
+  // 64 x 128 + 128, 128 x 128 + 128 and 128 x 4 + 4 numbers, each of the six rounded to 512 bytes.
+  EXPECT_EQ(report.at("owners").at("parameter"), 32768 + 512 + 65536 + 512 + 2048 + 512);
+  int64_t owned = 0;
+  for (const auto& [owner, bytes] : report.at("owners").items()) owned += bytes.get<int64_t>();
+  EXPECT_EQ(owned, report.at("bytes").at("tensors"));
+  EXPECT_EQ(report.at("holders").at(0).at("scope"), "forward");
+
+  const CappedRun later =
+      capped_run(wide(two, {"--strategy", "dp", "--devices", "2"}, "384"), kTooSmall);
+  ASSERT_EQ(later.code, 1) << later.err;
+  EXPECT_THAT(later.err, ContainsRegex("report: .*/two/out_of_memory-rank[01].txt"));
+  EXPECT_TRUE(fs::exists(two / "out_of_memory-rank0.json") ||
+              fs::exists(two / "out_of_memory-rank1.json"));
+
+  const CappedRun recovers = capped_run(wide(splits, {"--on-oom", "split"}), kTooSmall);
+  ASSERT_EQ(recovers.code, 0) << recovers.err;
+  EXPECT_THAT(recovers.err, Not(HasSubstr("cause: ")));
+  EXPECT_FALSE(fs::exists(splits / "out_of_memory.txt"));
+}
+
 TEST(OutOfMemoryCommand, ARunThatGoesOnKeepsTheSizeThatItHasFound) {
   const test::Folder folder;
   const Words split{"--on-oom", "split"};
