@@ -2,12 +2,13 @@
 //     bytes at the moment of the failure, which kind of cause it is, and what to do.
 // How to run: build/bin/examples/out_of_memory_report
 // Expected output:
-//     steps of 64, 128 and 256 samples
+//     x
 #include <cstdio>
 #include <exception>
 
 #include <torch/torch.h>
 
+#include "muster/base.h"
 #include "muster/memory.h"
 #include "muster/testing.h"
 
@@ -34,7 +35,8 @@ void step(Net& net, torch::optim::Adam& adam, int64_t rows) {
 }
 
 int main() {
-  const memory::Recording recording(memory::Level::kTags);  // operators by name; not needed for scopes
+  const memory::Recording recording(
+      memory::Level::kTags);  // operators by name; not needed for scopes
   FakeAccelerator fake({.bytes_per_device = 1 << 20});
   const c10::Device device = FakeAccelerator::device(0);
   Net net;
@@ -47,7 +49,16 @@ int main() {
     if (!memory::is_oom(error)) throw;
     const memory::OomReport report = memory::explain(
         std::current_exception(), device, {.owned = memory::owned_tensors(net, &adam)});
-    std::printf("%s", report.text().c_str());
+    std::printf("%s\n", muster::wrap(report.headline(), 90).c_str());  // text() has it all
+    std::printf("to do: %s\n", action_name(report.cause.action).data());
+    for (size_t i = 0; i < 3; ++i) {
+      const memory::Holder& holder = report.facts.holders[i];
+      std::printf("%ld KiB: %s, made by %s in %s\n",
+                  static_cast<long>(holder.bytes >> 10),
+                  memory::owner_text(holder.owner).c_str(),
+                  holder.op.c_str(),
+                  holder.scope.c_str());
+    }
   }
   return 0;
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"

@@ -1,5 +1,7 @@
 // `muster train --on-oom` and `--batch-size auto`, on fake devices whose memory is too small for the
 // batch, or of a size that is to be found out.
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -119,7 +121,8 @@ TEST(OutOfMemoryCommand, ARunThatEndsSaysTheCauseAndLeavesAReport) {
   int64_t owned = 0;
   for (const auto& [owner, bytes] : report.at("owners").items()) owned += bytes.get<int64_t>();
   EXPECT_EQ(owned, report.at("bytes").at("tensors"));
-  EXPECT_EQ(report.at("holders").at(0).at("scope"), "forward");
+  const auto is_forward = [](const Json& holder) { return holder.value("scope", "") == "forward"; };
+  EXPECT_TRUE(std::ranges::any_of(report.at("holders"), is_forward));
 
   const CappedRun later =
       capped_run(wide(two, {"--strategy", "dp", "--devices", "2"}, "384"), kTooSmall);
