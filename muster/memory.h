@@ -10,4 +10,7 @@
 #include "muster/memory/guard/guard.h"
 #include "muster/memory/guard/oom.h"
 #include "muster/memory/leak/leak_finder.h"
+#include "muster/memory/report/explain.h"
+#include "muster/memory/snapshot/allocation_history.h"
+#include "muster/memory/tracker/recent.h"
 #include "muster/memory/tracker/tracker.h"

@@ -58,7 +58,8 @@ ROOMS = {
         "layers": [], "": ["layers"], "families": ["", "layers"], "zoo": ["", "layers", "families"]}, torch=True),
     "memory": Room("who holds the bytes, leaks, step guard", ["base", "diagnose", "tensor", "distributed"], {
         "allocator": [], "tracker": ["allocator"], "leak": ["allocator", "tracker"],
-        "guard": ["allocator"], "batch": ["allocator", "guard"]}, torch=True),
+        "guard": ["allocator"], "batch": ["allocator", "guard"], "snapshot": ["allocator"],
+        "report": ["allocator", "tracker", "guard"]}, torch=True),
     "train": Room("the training loop", ["base", "formats", "diagnose", "track", "pipeline", "program", "tune", "tensor", "distributed", "parallel",
                                         "optim", "data", "models", "memory"], {
         "metrics": [], "checkpoints": [], "task": ["metrics"], "plan": ["metrics", "task"],

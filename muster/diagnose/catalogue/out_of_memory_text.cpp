@@ -38,6 +38,26 @@ std::optional<double> amount_before(std::string_view line, std::string_view word
   return read_bytes_text(before.substr(number == std::string_view::npos ? 0 : number + 1));
 }
 
+constexpr size_t kMostProcesses = 64;
+
+/// "Process 4711 has 3.00 GiB memory in use. Process 9 has …"
+std::vector<MemoryOfProcess> other_processes(std::string_view line) {
+  constexpr std::string_view kProcess = "Process ", kHas = " has ";
+  std::vector<MemoryOfProcess> others;
+  size_t at = line.find(kProcess);
+  while (at != std::string_view::npos && others.size() < kMostProcesses) {
+    const std::string_view rest = line.substr(at + kProcess.size());
+    const auto pid = to_int(rest.substr(0, rest.find(' ')));
+    const size_t has = rest.find(kHas);
+    if (pid && has != std::string_view::npos && has == rest.find(' ')) {
+      if (const auto bytes = read_bytes_text(rest.substr(has + kHas.size())))
+        others.push_back({*pid, *bytes});
+    }
+    at = line.find(kProcess, at + kProcess.size());
+  }
+  return others;
+}
+
 std::optional<double> either(std::optional<double> first, std::optional<double> second) {
   return first ? first : second;
 }
@@ -58,7 +78,8 @@ std::optional<double> read_bytes_text(std::string_view text) {
 
 OutOfMemoryText out_of_memory_text(std::string_view line) {
   OutOfMemoryText text;
-  text.asked = amount_behind(line, "Tried to allocate ");
+  text.asked = either(amount_behind(line, "Tried to allocate "),
+                      amount_behind(line, "tried to allocate "));  // of the CPU's allocator
   // "capacty" is how PyTorch 2.1 spelled it.
   text.total = either(
       either(amount_behind(line, "total capacity of "), amount_behind(line, "total capacty of ")),
@@ -71,6 +92,10 @@ OutOfMemoryText out_of_memory_text(std::string_view line) {
   if (!text.idle && reserved && text.allocated)
     text.idle = std::max(0.0, *reserved - *text.allocated);
   text.own = amount_behind(line, "this process has ");
+  text.in_pools = amount_before(line, " allocated in private pools");
+  text.allowed = amount_before(line, " allowed");
+  text.others = other_processes(line);
+  text.has_own = text.own.has_value();
   if (!text.own && text.allocated) text.own = *text.allocated + text.idle.value_or(0);
   return text;
 }

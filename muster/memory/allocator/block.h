@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <string>
 
 namespace muster::memory {
 
@@ -21,6 +22,9 @@ enum class Owner : uint8_t {
   kInput,
 };
 inline constexpr size_t kOwners = 7;
+
+/// "parameter", "optimizer state".
+std::string owner_text(Owner owner);
 
 /// What is remembered of a block. It stands before the data, which starts at a multiple of 64.
 struct alignas(64) Block {

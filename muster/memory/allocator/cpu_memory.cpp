@@ -192,10 +192,4 @@ void mark_owner(Block& block, Owner owner) {
   if (before != owner) cpu_memory().shares.move(before, owner, block.bytes);
 }
 
-std::string owner_text(Owner owner) {
-  constexpr std::array<std::string_view, kOwners> kTexts{
-      "other", "activation", "gradient", "parameter", "buffer", "optimizer state", "input"};
-  return std::string(kTexts[static_cast<size_t>(owner)]);
-}
-
 }  // namespace muster::memory

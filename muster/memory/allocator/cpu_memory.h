@@ -124,7 +124,4 @@ uint16_t this_thread_number();
 /// Its bytes count as the owner's from now on.
 void mark_owner(Block& block, Owner owner);
 
-/// "parameter", "optimizer state".
-std::string owner_text(Owner owner);
-
 }  // namespace muster::memory

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "muster/memory/allocator/block.h"
+
 namespace muster::memory {
 namespace {
 
@@ -49,6 +51,12 @@ std::string name_in(NameTable& table, uint32_t id) {
 }
 
 }  // namespace
+
+std::string owner_text(Owner owner) {
+  constexpr std::array<std::string_view, kOwners> kTexts{
+      "other", "activation", "gradient", "parameter", "buffer", "optimizer state", "input"};
+  return std::string(kTexts[static_cast<size_t>(owner)]);
+}
 
 uint32_t name_id(std::string_view name) { return intern(name_table(), name, kMostNames).id; }
 

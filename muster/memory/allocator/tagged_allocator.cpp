@@ -1,5 +1,7 @@
 // The allocator that stands in front of LibTorch's: Note [CPU memory].
+#include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <new>
 #include <string>
@@ -9,6 +11,8 @@
 
 #include "muster/base/text.h"
 #include "muster/memory/allocator/cpu_state.h"
+#include "muster/memory/allocator/events.h"
+#include "muster/memory/allocator/refusal.h"
 
 namespace muster::memory {
 namespace {
@@ -19,19 +23,57 @@ std::string exact_bytes(int64_t bytes) {
   return concat(human_bytes(static_cast<uint64_t>(bytes)), " (", bytes, " bytes)");
 }
 
-[[noreturn]] void refuse(size_t bytes, int64_t live, std::string_view why) {
+BlockTag tag_of(const Block& block) {
+  return {.scope = block.scope,
+          .op = block.op,
+          .layer = block.layer,
+          .iteration = block.iteration,
+          .owner = block.owner.load(kRelaxed)};
+}
+
+/// Whoever holds memory still lives.
+void describe_refusal(size_t bytes, int64_t live, const std::string& words, bool was_to_fail) {
+  CpuMemory& memory = cpu_memory();
+  const int64_t capacity = memory.capacity.load(kRelaxed);
+  if (cpu_events().is_on()) {
+    cpu_events().add({.address = static_cast<uint64_t>(std::max<int64_t>(0, capacity - live)),
+                      .bytes = static_cast<int64_t>(bytes),
+                      .tag = this_thread_tag(),
+                      .thread = this_thread_number(),
+                      .kind = AllocationEvent::Kind::kRefused});
+  }
+  if (!refusals_are_heard()) return;
+  Refusal refusal{.asked = static_cast<int64_t>(bytes),
+                  .live = live,
+                  .was_to_fail = was_to_fail,
+                  .words = words};
+  if (capacity > 0) refusal.capacity = capacity;
+  refusal.each_block = [&memory](const std::function<void(const HeldBlock&)>& visit) {
+    memory.lists.each([&](Block& block) {
+      visit({.address = reinterpret_cast<uintptr_t>(block.data()),
+             .bytes = block.bytes,
+             .tag = tag_of(block)});
+    });
+  };
+  tell_refusal(refusal);
+}
+
+[[noreturn]] void refuse(size_t bytes,
+                         int64_t live,
+                         std::string_view why,
+                         bool was_to_fail = false) {
   CpuMemory& memory = cpu_memory();
   memory.refused.fetch_add(1, kRelaxed);
   const std::string scope = name_of(this_thread_state.scope);
-  TORCH_CHECK_WITH(OutOfMemoryError,
-                   false,
-                   "CPU out of memory. Tried to allocate ",
-                   exact_bytes(static_cast<int64_t>(bytes)),
-                   scope.empty() ? "" : " in scope \"" + scope + "\"",
-                   ". ",
-                   exact_bytes(live),
-                   " is allocated by tensors. ",
-                   why);
+  const std::string words = concat("CPU out of memory. Tried to allocate ",
+                                   exact_bytes(static_cast<int64_t>(bytes)),
+                                   scope.empty() ? "" : " in scope \"" + scope + "\"",
+                                   ". ",
+                                   exact_bytes(live),
+                                   " is allocated by tensors. ",
+                                   why);
+  describe_refusal(bytes, live, words, was_to_fail);
+  TORCH_CHECK_WITH(OutOfMemoryError, false, words);
   throw std::bad_alloc();  // not reached: the check has thrown
 }
 
@@ -40,7 +82,7 @@ void admit(size_t size) {
   CpuMemory& memory = cpu_memory();
   const auto bytes = static_cast<int64_t>(size);
   if (memory.faults.fails_now())
-    refuse(size, memory.current.load(kRelaxed), "This allocation was to fail.");
+    refuse(size, memory.current.load(kRelaxed), "This allocation was to fail.", true);
   const int64_t now = memory.current.fetch_add(bytes, kRelaxed) + bytes;
   const int64_t capacity = memory.capacity.load(kRelaxed);
   if (capacity > 0 && now > capacity) {
@@ -78,6 +120,14 @@ void* from_inner(size_t bytes) {
   }
 }
 
+void note_event(Block& block, AllocationEvent::Kind kind) {
+  cpu_events().add({.address = reinterpret_cast<uintptr_t>(block.data()),
+                    .bytes = block.bytes,
+                    .tag = tag_of(block),
+                    .thread = block.thread,
+                    .kind = kind});
+}
+
 void tag(Block& block, Level level) {
   CpuMemory& memory = cpu_memory();
   const ThreadState& thread = this_thread_state;
@@ -96,6 +146,7 @@ void tag(Block& block, Level level) {
   block.flags |= Block::kListed;
   memory.shares.add(block.owner.load(kRelaxed), block.layer, block.bytes);
   memory.lists.add(block);
+  if (cpu_events().is_on()) note_event(block, AllocationEvent::Kind::kAllocated);
 }
 
 /// What lies before memory of others may be nobody's; only there it is read.
@@ -114,6 +165,7 @@ void drop(void* data) {
   if ((block.flags & Block::kCounted) != 0) {
     memory.shares.leave_peak();
     if ((block.flags & Block::kListed) != 0) {
+      if (cpu_events().is_on()) note_event(block, AllocationEvent::Kind::kFreed);
       memory.lists.remove(block);
       memory.shares.add(block.owner.load(kRelaxed), block.layer, -block.bytes);
     }

@@ -13,6 +13,7 @@
 #include "muster/memory/allocator/names.h"
 #include "muster/memory/allocator/operators.h"
 #include "muster/memory/tracker/owned_tensors.h"
+#include "muster/memory/tracker/recent.h"
 
 namespace muster::memory {
 namespace {
@@ -67,6 +68,8 @@ Tracker::Tracker(torch::nn::Module& module,
 }
 
 Tracker::~Tracker() {
+  forget_iterations(c10::Device(c10::kCPU));
+  if (device_) forget_iterations(*device_);
   if (!mapped_.empty()) set_layers({});
 }
 
@@ -171,6 +174,14 @@ const IterationMemory& Tracker::end_iteration() {
     } catch (const Error&) {  // a device that does not count
     }
   }
+  note_iteration(
+      c10::Device(c10::kCPU),
+      {.iteration = last_.iteration, .end_bytes = last_.end_bytes, .peak_bytes = last_.peak_bytes});
+  if (last_.device.has_value())
+    note_iteration(*device_,
+                   {.iteration = last_.iteration,
+                    .end_bytes = last_.device->current,
+                    .peak_bytes = last_.device->peak});
   if (listener_) listener_(last_);
   map_layers();
   set_memory_iteration(first_mark_ + iteration_++);

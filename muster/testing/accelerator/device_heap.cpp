@@ -1,11 +1,13 @@
 #include "muster/testing/accelerator/device_heap.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace muster::testing {
 
-std::optional<size_t> DeviceHeap::take(size_t bytes) {
-  const auto found = by_size_.lower_bound({bytes, 0});
+std::optional<size_t> DeviceHeap::take(size_t bytes, size_t end) {
+  auto found = by_size_.lower_bound({bytes, 0});
+  while (found != by_size_.end() && (found->second > end || end - found->second < bytes)) ++found;
   if (found == by_size_.end()) return std::nullopt;
   const auto [size, offset] = *found;
   remove(holes_.find(offset));
@@ -28,6 +30,13 @@ void DeviceHeap::give_back(size_t offset, size_t bytes) {
     remove(after);
   }
   add(offset, bytes);
+}
+
+size_t DeviceHeap::largest(size_t end) const {
+  size_t most = 0;
+  for (const auto& [offset, bytes] : holes_)
+    if (offset < end) most = std::max(most, std::min(bytes, end - offset));
+  return most;
 }
 
 void DeviceHeap::add(size_t offset, size_t bytes) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,9 +15,12 @@ class DeviceHeap {
  public:
   explicit DeviceHeap(size_t bytes) { add(0, bytes); }
 
-  /// Where `bytes` are free; they are taken. Nothing, if no hole is that large.
-  std::optional<size_t> take(size_t bytes);
+  /// Where `bytes` are free below `end`; they are taken. Nothing, if no hole is that large.
+  std::optional<size_t> take(size_t bytes, size_t end = std::numeric_limits<size_t>::max());
   void give_back(size_t offset, size_t bytes);
+
+  /// The bytes of the largest hole, as far as it lies below `end`.
+  size_t largest(size_t end) const;
 
   /// offset, bytes
   const std::map<size_t, size_t>& holes() const { return holes_; }

@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/memory/allocator/refusal.h"
 
 namespace muster::testing {
 namespace {
@@ -36,9 +37,12 @@ std::string told_apart(size_t bytes, size_t from) {
 
 }  // namespace
 
-void DeviceMemory::begin(size_t capacity, bool poison) {
-  capacity_ = capacity;
-  poison_ = poison;
+void DeviceMemory::begin(const FakeAcceleratorOptions& options) {
+  settle();
+  capacity_ = static_cast<size_t>(options.bytes_per_device);
+  poison_ = options.poison;
+  in_pieces_ = options.in_pieces;
+  late_frees_ = options.late_frees;
   fail_in_ = 0;
   left_.clear();
   stats_ = {};
@@ -53,18 +57,17 @@ size_t DeviceMemory::take(size_t bytes, size_t stream) {
   const size_t rounded = (bytes + kBlockStep - 1) / kBlockStep * kBlockStep;
   if (fails_now()) refuse(bytes, true);
   make_room(rounded);
-  const size_t live = now_of(stats_.allocated_bytes);
-  if (live + rounded > capacity_) refuse(bytes, false);
-  const std::optional<size_t> offset = heap_.take(rounded);
-  if (!offset) refuse(bytes, false);  // only holes: tensors of older accelerators lie between them
-  const size_t reserved = now_of(stats_.reserved_bytes);
-  if (live + rounded > reserved) {
-    change(stats_.reserved_bytes, static_cast<int64_t>(live + rounded - reserved));
-    ++stats_.num_device_alloc;
-  }
-  MemoryBlock block{.bytes = rounded, .requested = bytes, .stream = stream};
+  if (now_of(stats_.active_bytes) + rounded > capacity_) refuse(bytes, false);
+  const std::optional<size_t> offset = heap_.take(rounded, in_pieces_ ? capacity_ : kRegionBytes);
+  if (!offset) refuse(bytes, false);  // only holes, between tensors of older accelerators at least
+  MemoryBlock block{
+      .bytes = rounded, .requested = bytes, .stream = stream, .tag = memory::this_thread_tag()};
   charge(block, 1);
   blocks_.emplace(*offset, std::move(block));
+  if (const size_t needs = kept(), reserved = now_of(stats_.reserved_bytes); needs > reserved) {
+    change(stats_.reserved_bytes, static_cast<int64_t>(needs - reserved));
+    ++stats_.num_device_alloc;
+  }
   if (poison_) std::memset(kernel_address(device_, *offset), 0xFF, rounded);
   return *offset;
 }
@@ -77,34 +80,72 @@ bool DeviceMemory::fails_now() {
 
 /// What is cached goes before memory runs out.
 void DeviceMemory::make_room(size_t bytes) {
-  const size_t live = now_of(stats_.allocated_bytes), reserved = now_of(stats_.reserved_bytes);
-  if (live + bytes <= capacity_ && reserved <= capacity_) return;
-  if (reserved == live) return;
+  const size_t active = now_of(stats_.active_bytes), reserved = now_of(stats_.reserved_bytes);
+  if (active + bytes <= capacity_ && reserved <= capacity_) return;
+  if (reserved <= kept()) return;
   ++stats_.num_alloc_retries;
   empty_cache();
 }
 
+/// What cannot be given back: blocks that are in use, and in one piece what lies between them.
+size_t DeviceMemory::kept() const {
+  const size_t active = now_of(stats_.active_bytes);
+  if (!in_pieces_) return active;
+  size_t end = 0;
+  if (!blocks_.empty()) end = blocks_.rbegin()->first + blocks_.rbegin()->second.bytes;
+  if (!late_.empty()) end = std::max(end, late_.rbegin()->first + late_.rbegin()->second);
+  return std::max(active, end);
+}
+
 void DeviceMemory::refuse(size_t bytes, bool injected) {
   ++stats_.num_ooms;
-  const size_t live = now_of(stats_.allocated_bytes);
+  const size_t live = now_of(stats_.allocated_bytes), used = kept();
   const size_t unused = now_of(stats_.reserved_bytes) - live;
-  const size_t free = capacity_ > live ? capacity_ - live : 0;
-  TORCH_CHECK_WITH(OutOfMemoryError,
-                   false,
-                   "fake out of memory. Tried to allocate ",
-                   told_apart(bytes, free),
-                   ". Device ",
-                   static_cast<int>(device_),
-                   " has a total capacity of ",
-                   human_bytes(capacity_),
-                   " of which ",
-                   told_apart(free, bytes),
-                   " is free",
-                   injected ? ", but this allocation was to fail. " : ". ",
-                   human_bytes(live),
-                   " is allocated by tensors, and ",
-                   human_bytes(unused),
-                   " is reserved but unallocated.");
+  const size_t free = capacity_ > used ? capacity_ - used : 0;
+  const std::string words = concat("fake out of memory. Tried to allocate ",
+                                   told_apart(bytes, free),
+                                   ". Device ",
+                                   static_cast<int>(device_),
+                                   " has a total capacity of ",
+                                   human_bytes(capacity_),
+                                   " of which ",
+                                   told_apart(free, bytes),
+                                   " is free",
+                                   injected ? ", but this allocation was to fail. " : ". ",
+                                   human_bytes(live),
+                                   " is allocated by tensors, and ",
+                                   human_bytes(unused),
+                                   " is reserved but unallocated.");
+  tell(bytes, injected, words);
+  TORCH_CHECK_WITH(OutOfMemoryError, false, words);
+  throw internal_error({.refused = "fake device: a refusal"});  // not reached: the check has thrown
+}
+
+/// To whoever listens, with all that lives.
+void DeviceMemory::tell(size_t bytes, bool injected, const std::string& words) const {
+  if (!memory::refusals_are_heard()) return;
+  const size_t live = now_of(stats_.allocated_bytes), active = now_of(stats_.active_bytes);
+  const size_t reserved = now_of(stats_.reserved_bytes);
+  const size_t idle = reserved - active;
+  memory::Refusal refusal{.device = c10::Device(c10::DeviceType::PrivateUse1, device_),
+                          .asked = static_cast<int64_t>(bytes),
+                          .live = static_cast<int64_t>(live),
+                          .idle = static_cast<int64_t>(reserved - live),
+                          .pending = static_cast<int64_t>(active - live),
+                          .capacity = static_cast<int64_t>(capacity_),
+                          .was_to_fail = injected,
+                          .words = words};
+  refusal.largest_idle =
+      static_cast<int64_t>(in_pieces_ ? std::min(idle, heap_.largest(kept())) : idle);
+  refusal.each_block = [this](const std::function<void(const memory::HeldBlock&)>& visit) {
+    for (const auto& [offset, block] : blocks_) {
+      if (!block.charged) continue;
+      visit({.address = reinterpret_cast<uintptr_t>(shown_address(device_, offset)),
+             .bytes = static_cast<int64_t>(block.bytes),
+             .tag = block.tag});
+    }
+  };
+  memory::tell_refusal(refusal);
 }
 
 void DeviceMemory::charge(const MemoryBlock& block, int64_t sign) {
@@ -114,6 +155,15 @@ void DeviceMemory::charge(const MemoryBlock& block, int64_t sign) {
   change(stats_.requested_bytes, static_cast<int64_t>(block.requested) * sign);
   change(stats_.allocation, sign);
   change(stats_.active, sign);
+}
+
+void DeviceMemory::settle() {
+  for (const auto& [offset, bytes] : late_) {
+    change(stats_.active_bytes, -static_cast<int64_t>(bytes));
+    change(stats_.active, -1);
+    heap_.give_back(offset, bytes);
+  }
+  late_.clear();
 }
 
 void DeviceMemory::give_back(size_t offset, const StreamOrder& order, bool watched) {
@@ -130,6 +180,12 @@ void DeviceMemory::give_back(size_t offset, const StreamOrder& order, bool watch
   }
   if (poison_) std::memset(kernel_address(device_, offset), 0xFF, block.bytes);
   if (block.charged) charge(block, -1);
+  if (late_frees_ && block.charged && !block.recorded.empty()) {
+    change(stats_.active_bytes, static_cast<int64_t>(block.bytes));
+    change(stats_.active, 1);
+    late_.emplace(offset, block.bytes);
+    return;
+  }
   heap_.give_back(offset, block.bytes);
 }
 
@@ -147,9 +203,11 @@ std::optional<MemoryUse> DeviceMemory::freed_too_early(size_t stream, const Stre
 }
 
 void DeviceMemory::empty_cache() {
-  const size_t live = now_of(stats_.allocated_bytes), reserved = now_of(stats_.reserved_bytes);
-  if (reserved > live) ++stats_.num_device_free;
-  change(stats_.reserved_bytes, -static_cast<int64_t>(reserved - live));
+  const size_t used = kept(), reserved = now_of(stats_.reserved_bytes);
+  if (reserved > used) {
+    ++stats_.num_device_free;
+    change(stats_.reserved_bytes, -static_cast<int64_t>(reserved - used));
+  }
   for (const auto& [offset, bytes] : heap_.holes()) give_pages_back(device_, offset, bytes);
 }
 

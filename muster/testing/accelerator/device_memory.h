@@ -12,8 +12,10 @@
 
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include "muster/memory/allocator/tag.h"
 #include "muster/testing/accelerator/addresses.h"
 #include "muster/testing/accelerator/device_heap.h"
+#include "muster/testing/accelerator/fake_accelerator.h"
 #include "muster/testing/accelerator/memory_uses.h"
 #include "muster/testing/accelerator/stream_order.h"
 
@@ -26,10 +28,12 @@ struct MemoryBlock {
   bool charged = true;        // false: taken under an accelerator that has ended
   std::set<size_t> recorded;  // record_stream()
   MemoryUses uses;
+  memory::BlockTag tag;  // who took it
 };
 
-/// The caching of CUDA's allocator without its fragments: what was freed stays reserved and can
-/// serve anything, until memory runs out or empty_cache(). Under the machine's lock.
+/// The caching of CUDA's allocator, without its fragments but where FakeAcceleratorOptions::in_pieces
+/// asks for them: what was freed stays reserved and can serve anything, until memory runs out or
+/// empty_cache(). Under the machine's lock.
 class DeviceMemory {
  public:
   using Stats = c10::CachingDeviceAllocator::DeviceStats;
@@ -37,7 +41,7 @@ class DeviceMemory {
   explicit DeviceMemory(c10::DeviceIndex device) : device_(device) {}
 
   /// A fresh device. Blocks that are still there are nobody's from now on.
-  void begin(size_t capacity, bool poison);
+  void begin(const FakeAcceleratorOptions& options);
 
   /// Where a new block lies. Throws c10::OutOfMemoryError.
   size_t take(size_t bytes, size_t stream);
@@ -47,6 +51,8 @@ class DeviceMemory {
   /// whom the stream knows nothing now that it allocates. Each is told of once.
   std::optional<MemoryUse> freed_too_early(size_t stream, const StreamOrder& order);
   void empty_cache();
+  /// The host has waited for the device: what waits for streams is free.
+  void settle();
 
   /// The block that the offset lies in, or null.
   MemoryBlock* block_at(size_t offset);
@@ -61,13 +67,15 @@ class DeviceMemory {
  private:
   bool fails_now();
   void make_room(size_t bytes);
-  void refuse(size_t bytes, bool injected);
+  [[noreturn]] void refuse(size_t bytes, bool injected);
+  void tell(size_t bytes, bool injected, const std::string& words) const;
+  size_t kept() const;
   void charge(const MemoryBlock& block, int64_t sign);
   void each_stat(void (c10::CachingAllocator::Stat::*change)());
 
   c10::DeviceIndex device_;
   size_t capacity_ = 0;
-  bool poison_ = false;
+  bool poison_ = false, in_pieces_ = false, late_frees_ = false;
   int64_t fail_in_ = 0;
   bool fail_all_after_ = false;
   DeviceHeap heap_{kRegionBytes};
@@ -77,6 +85,7 @@ class DeviceMemory {
     MemoryUse use;
   };
   std::vector<Left> left_;
+  std::map<size_t, size_t> late_;  // offset, bytes: freed, and waiting for a stream
   Stats stats_;
 };
 

@@ -42,6 +42,11 @@ struct FakeAcceleratorOptions {
   int64_t bytes_per_device = int64_t{1} << 30;  ///< at most kMaxBytes
   Races races = Races::kThrow;
   bool poison = false;  ///< memory is filled with NaN when it is taken and when it is freed
+  /// A tensor lies in one piece within the capacity: memory may be free, and in pieces between others.
+  bool in_pieces = false;
+  /// Memory with a record_stream() is free once the host has waited for the device, as if the
+  /// stream were busy until then.
+  bool late_frees = false;
 };
 
 /// An operator's use of memory.

@@ -44,7 +44,7 @@ void Machine::begin(const FakeAcceleratorOptions& options) {
   races_ = options.races;
   for (int i = 0; i < options.devices; ++i) {
     FakeDevice& device = *devices_[static_cast<size_t>(i)];
-    device.memory.begin(static_cast<size_t>(options.bytes_per_device), options.poison);
+    device.memory.begin(options);
     device.generator = make_fake_generator(static_cast<c10::DeviceIndex>(i));
     device.operators = 0;
     device.streams_lent = 0;

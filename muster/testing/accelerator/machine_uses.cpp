@@ -165,6 +165,8 @@ void Machine::host_waits_for_device(c10::DeviceIndex device) {
       if (order_.name_of(stream).device == device) all.join(order_.mark(stream));
   }
   host_waits(all);
+  const std::lock_guard lock(mutex_);
+  devices_[static_cast<size_t>(device)]->memory.settle();
 }
 
 void Machine::host_waits(const Queued& queued) {

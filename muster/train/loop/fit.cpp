@@ -14,6 +14,7 @@
 #include "muster/train/loop/batch_find.h"
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/loop/lr_find.h"
+#include "muster/train/loop/memory_report.h"
 #include "muster/train/loop/messages.h"
 #include "muster/train/loop/out_of_memory.h"
 #include "muster/train/loop/resolve.h"
@@ -305,6 +306,7 @@ FitResult fit(const TaskMaker& make_task,
               const std::optional<Checkpoint>& resume,
               const FitCallbacks& callbacks,
               RunFolder* owned) {
+  const memory::OomWatch watch;
   const tensor::MathModesGuard modes(math_modes_of(plan.options));
   if (!plan.options.batch_size.search.empty()) {
     if (resume && resume->global_batch > 0) {  // a run goes on with the size that it has found
@@ -324,11 +326,19 @@ FitResult fit(const TaskMaker& make_task,
       trainer.emplace(make_task, data, resolved, group, output, resume, calls, owned);
       return trainer->run();
     } catch (...) {
-      rethrow_in_memory_words(device_of_rank(plan, group.rank()),
-                              !trainer                ? "at the start"
-                              : trainer->steps() == 0 ? "in the first step"
-                                                      : concat("after step ", trainer->steps()),
-                              trainer ? trainer->memory_hint() : start_hint(resolved));
+      const c10::Device device = device_of_rank(plan, group.rank());
+      const std::string why = memory_report(
+          {.device = device,
+           .folder = output,
+           .rank = group.rank(),
+           .world_size = group.world_size(),
+           .owned = trainer ? trainer->owned_memory() : std::vector<memory::OwnedTensor>()});
+      rethrow_in_memory_words(
+          device,
+          !trainer                ? "at the start"
+          : trainer->steps() == 0 ? "in the first step"
+                                  : concat("after step ", trainer->steps()),
+          concat(trainer ? trainer->memory_hint() : start_hint(resolved), why));
     }
   };
   if (plan.options.lr.search.empty()) return run(plan, callbacks);

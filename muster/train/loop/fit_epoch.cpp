@@ -30,6 +30,7 @@ void Trainer::after_step(int64_t samples) {
   ++position_.step;
   position_.samples += samples;
   record_heard();
+  note_memory();
   const int64_t in_epoch = step_in_epoch();
   if (in_epoch == plan_.steps_per_epoch) return hear_all();  // the epoch's end does both
   const auto is_due = [](int64_t steps, int64_t every) { return every > 0 && steps % every == 0; };

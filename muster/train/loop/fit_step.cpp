@@ -6,6 +6,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/memory/allocator/counters.h"
+#include "muster/memory/allocator/scope.h"
 #include "muster/parallel/batch_norm/batch_norms_over_ranks.h"
 #include "muster/train/loop/task_parts.h"
 #include "muster/train/loop/training.h"
@@ -125,6 +126,7 @@ void Trainer::update(TrainedPart& part, const StepSums& local) {
   LossScaler& scaler = part.scaler();
   const double scale = scaler.scale();
   const auto make = [&] {
+    const memory::Scope scope("optimizer");
     clip_gradients(part);
     part.optimizer().step();
   };
@@ -158,6 +160,7 @@ void Trainer::backward(size_t index, const Share& share, bool last, StepSums& su
                                                 /*counts=*/!share.is_stand_in);
       std::optional<tensor::UnitCallScope> units;
       if (checkpoints_) units.emplace(*checkpoints_);
+      const memory::Scope scope("forward");
       result = part.strategy().forward([&] {
         return of_task("train_step", [&] {
           return task_->train_step(share.batch, context(Phase::kTrain, index));
@@ -173,6 +176,7 @@ void Trainer::backward(size_t index, const Share& share, bool last, StepSums& su
           std::max(*held_after_forward_, memory::device_counters(device_).current);
     if (last) post(index, sums);
     timeline_.begin(diagnose::Phase::kBackward);
+    const memory::Scope scope("backward");
     part.scaler().scale(share.factor == 1 ? result.loss : result.loss * share.factor).backward();
   };
   if (last) {

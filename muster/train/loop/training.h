@@ -15,6 +15,7 @@
 
 #include "muster/data/loader/device_batches.h"
 #include "muster/memory/guard/guard.h"
+#include "muster/memory/report/explain.h"
 #include "muster/optim/schedule.h"
 #include "muster/parallel/activations/unit_checkpoints.h"
 #include "muster/tensor/device/host_copy.h"
@@ -76,6 +77,10 @@ class Trainer {
   /// Steps finished, of the whole run.
   int64_t steps() const { return position_.step; }
   std::string_view memory_hint() const;
+
+  /// Parameters, gradients, buffers and this rank's optimizer state, for a report of its memory. Not
+  /// collective; never throws.
+  std::vector<memory::OwnedTensor> owned_memory() noexcept;
 
  private:
   enum class Step { kDone, kStopped };
@@ -139,6 +144,7 @@ class Trainer {
   void backward(size_t index, const Share& share, bool last, StepSums& sums);
   void backward_in_pieces(size_t index, const Share& share, StepSums& sums);
   void post(size_t index, const StepSums& sums);
+  void note_memory();
   void make_guard();
   Share piece_of(const Share& share, const memory::MicroBatch& part) const;
   void check_weights_of_pieces(const Share& share, double of_pieces) const;
@@ -220,6 +226,7 @@ class Trainer {
   Meter window_meter_;                   // since the last row of metrics
   std::optional<double> gradient_norm_;  // of the last step that is recorded
   std::optional<data::Batch> stand_in_;
+  bool counts_memory_ = true;  // the device's allocator tells
   bool stop_wished_ = false;
   bool searches_lr_ = false;  // by the loss alone: a metric that is NaN is the run's to tell
   bool step_made_ = false;    // by some part: not left out by its loss scale

@@ -133,5 +133,32 @@ TEST(OutOfMemoryText, ReadsBothWordings) {
   EXPECT_FALSE(read_bytes_text("1.2.3 GiB").has_value());
 }
 
+// The sentences are those of LibTorch's CUDACachingAllocator.cpp.
+TEST(OutOfMemoryText, ReadsSharesPoolsAndOtherProcesses) {
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  const OutOfMemoryText text = out_of_memory_text(
+      "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of "
+      "which 1.25 GiB is free. Process 2134 has 20.00 GiB memory in use. Process 77 has 512.00 MiB "
+      "memory in use. Including non-PyTorch memory, this process has 57.90 GiB memory in use. 60.00 "
+      "GiB allowed; Of the allocated memory 50.00 GiB is allocated by PyTorch, with 2.00 GiB "
+      "allocated in private pools (e.g., CUDA Graphs), and 7.00 GiB is reserved by PyTorch but "
+      "unallocated.");
+  EXPECT_EQ(text.allowed, 60 * kGiB);
+  EXPECT_EQ(text.in_pools, 2 * kGiB);
+  EXPECT_EQ(text.idle, 7 * kGiB);
+  EXPECT_TRUE(text.has_own);
+  ASSERT_EQ(text.others.size(), 2U);
+  EXPECT_EQ(text.others[0].pid, 2134);
+  EXPECT_EQ(text.others[0].bytes, 20 * kGiB);
+  EXPECT_EQ(text.others[1].pid, 77);
+  EXPECT_EQ(text.others[1].bytes, kGiB / 2);
+  for (const char* other : {"Process x has 1.00 GiB",
+                            "Process 1 had 2.00 GiB",
+                            "Process 1 has it",
+                            "Process 99999999999999999999 has 1.00 GiB",
+                            "Process "})
+    EXPECT_TRUE(out_of_memory_text(other).others.empty()) << other;
+}
+
 }  // namespace
 }  // namespace muster::diagnose

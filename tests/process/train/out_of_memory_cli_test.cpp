@@ -1,5 +1,7 @@
 // `muster train --on-oom` and `--batch-size auto`, on fake devices whose memory is too small for the
 // batch, or of a size that is to be found out.
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -108,6 +110,40 @@ TEST(OutOfMemoryCommand, WhereNotEvenOneSampleFitsNoBatchSizeIsTheAdvice) {
   EXPECT_EQ(run.code, 1);
   EXPECT_THAT(run.err, HasSubstr("a step with 1 sample at a time"));
   EXPECT_THAT(run.err, HasSubstr("hint: no batch size helps; take a smaller model"));
+}
+
+TEST(OutOfMemoryCommand, ARunThatEndsSaysTheCauseAndLeavesAReport) {
+  const test::Folder folder;
+  const fs::path one = folder.path() / "one", two = folder.path() / "two",
+                 splits = folder.path() / "splits";
+  const CappedRun fails = capped_run(wide(one, {}), kTooSmall);
+  ASSERT_EQ(fails.code, 1) << fails.err;
+  EXPECT_THAT(fails.err, HasSubstr("\ncause: live tensors: tensors hold "));
+  EXPECT_THAT(fails.err, HasSubstr("\nreport: " + (one / "out_of_memory.txt").string()));
+  EXPECT_THAT(read_file(one / "out_of_memory.txt"), HasSubstr("out of memory on fake:0: "));
+  const Json report = parse_json(read_file(one / "out_of_memory.json"), "the report");
+  EXPECT_EQ(report.at("cause").at("class"), "live-tensors");
+  EXPECT_EQ(report.at("cause").at("action"), "smaller-batch");
+  EXPECT_EQ(report.at("at_failure"), true);
+  // 64 x 128 + 128, 128 x 128 + 128 and 128 x 4 + 4 numbers, each of the six rounded to 512 bytes.
+  EXPECT_EQ(report.at("owners").at("parameter"), 32768 + 512 + 65536 + 512 + 2048 + 512);
+  int64_t owned = 0;
+  for (const auto& [owner, bytes] : report.at("owners").items()) owned += bytes.get<int64_t>();
+  EXPECT_EQ(owned, report.at("bytes").at("tensors"));
+  const auto is_forward = [](const Json& holder) { return holder.value("scope", "") == "forward"; };
+  EXPECT_TRUE(std::ranges::any_of(report.at("holders"), is_forward));
+
+  const CappedRun later =
+      capped_run(wide(two, {"--strategy", "dp", "--devices", "2"}, "384"), kTooSmall);
+  ASSERT_EQ(later.code, 1) << later.err;
+  EXPECT_THAT(later.err, ContainsRegex("report: .*/two/out_of_memory-rank[01].txt"));
+  EXPECT_TRUE(fs::exists(two / "out_of_memory-rank0.json") ||
+              fs::exists(two / "out_of_memory-rank1.json"));
+
+  const CappedRun recovers = capped_run(wide(splits, {"--on-oom", "split"}), kTooSmall);
+  ASSERT_EQ(recovers.code, 0) << recovers.err;
+  EXPECT_THAT(recovers.err, Not(HasSubstr("cause: ")));
+  EXPECT_FALSE(fs::exists(splits / "out_of_memory.txt"));
 }
 
 TEST(OutOfMemoryCommand, ARunThatGoesOnKeepsTheSizeThatItHasFound) {

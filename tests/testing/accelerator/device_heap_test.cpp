@@ -35,6 +35,18 @@ TEST(DeviceHeap, TheSmallestHoleThatFitsIsTaken) {
   EXPECT_EQ(heap.take(60), std::nullopt);
 }
 
+TEST(DeviceHeap, NothingIsTakenBeyondAnEndThatIsGiven) {
+  DeviceHeap heap(100);
+  for (const size_t bytes : {10, 10, 10}) heap.take(bytes);
+  heap.give_back(10, 10);
+  EXPECT_EQ(heap.largest(30), 10);
+  EXPECT_EQ(heap.largest(45), 15);
+  EXPECT_EQ(heap.largest(10), 0);
+  EXPECT_EQ(heap.take(15, 40), std::nullopt);
+  EXPECT_EQ(heap.take(15, 45), 30);
+  EXPECT_EQ(heap.take(10, 45), 10) << "the smaller hole";
+}
+
 TEST(DeviceHeap, NoByteIsGivenTwiceAndAllComeBack) {
   std::mt19937 random(7);
   DeviceHeap heap(512);

@@ -102,6 +102,36 @@ TEST(FakeMemory, TheCacheGoesBeforeMemoryRunsOut) {
   EXPECT_THROW(torch::ones({4 * kMiB}, kFake0), c10::OutOfMemoryError);
 }
 
+TEST(FakeMemory, InPiecesThereMayBeRoomAndNoPlace) {
+  const FakeAccelerator fake({.bytes_per_device = 8 * kMiB, .in_pieces = true});
+  std::vector<at::Tensor> comb;
+  for (int i = 0; i < 8; ++i)
+    comb.push_back(torch::empty({kMiB}, at::TensorOptions(kFake0).dtype(at::kByte)));
+  for (size_t i = 0; i < 8; i += 2) comb[i] = at::Tensor();
+  EXPECT_EQ(fake.memory(0).live, 4 * kMiB);
+  const auto two = [] { torch::empty({2 * kMiB}, at::TensorOptions(kFake0).dtype(at::kByte)); };
+  EXPECT_THAT(error_of(two),
+              HasSubstr("of which 0 B is free. 4.0 MiB is allocated by tensors, and 4.0 MiB is "
+                        "reserved but unallocated."));
+  comb[1] = at::Tensor();  // three in a row
+  EXPECT_EQ(error_of(two), kNoError);
+}
+
+TEST(FakeMemory, LateFreesAreFreeOnceTheDeviceHasBeenWaitedFor) {
+  FakeAccelerator fake({.bytes_per_device = 8 * kMiB,
+                        .races = testing::Races::kIgnore,
+                        .late_frees = true});
+  const auto options = at::TensorOptions(kFake0).dtype(at::kByte);
+  torch::empty({6 * kMiB}, options).record_stream(test::fake_guard().getNewStream(kFake0));
+  EXPECT_EQ(fake.memory(0).live, 0);
+  const auto six = [&] { torch::empty({6 * kMiB}, options); };
+  EXPECT_THAT(error_of(six), HasSubstr("6.0 MiB is reserved but unallocated."));
+  EXPECT_EQ(at::accelerator::getDeviceStats(0).active_bytes[0].current, 6 * kMiB);
+  test::fake_guard().synchronizeDevice(0);
+  EXPECT_EQ(at::accelerator::getDeviceStats(0).active_bytes[0].current, 0);
+  EXPECT_EQ(error_of(six), kNoError);
+}
+
 TEST(FakeMemory, DevicesHaveTheirOwn) {
   FakeAccelerator fake({.devices = 2, .bytes_per_device = 8 * kMiB});
   fake.set_capacity(1, 2 * kMiB);

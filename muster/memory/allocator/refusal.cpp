@@ -1,0 +1,45 @@
+#include "muster/memory/allocator/refusal.h"
+
+#include <atomic>
+
+#include "muster/memory/allocator/cpu_memory.h"
+#include "muster/memory/allocator/names.h"
+#include "muster/memory/allocator/thread_state.h"
+
+namespace muster::memory {
+namespace {
+
+std::atomic<RefusalListener> refusal_listener{nullptr};
+
+}  // namespace
+
+BlockTag this_thread_tag() {
+  const ThreadState& thread = this_thread_state;
+  return {.scope = thread.scope,
+          .op = thread.op,
+          .layer = thread.layer,
+          .iteration = memory_iteration(),
+          .owner = thread.in_backward ? Owner::kGradient
+                   : thread.grad_mode ? Owner::kActivation
+                                      : Owner::kOther};
+}
+
+std::string tag_name(uint32_t id) { return name_of(id); }
+std::string tag_layer(uint32_t id) { return layer_of(id); }
+
+void set_refusal_listener(RefusalListener listener) {
+  refusal_listener.store(listener, std::memory_order_release);
+}
+
+bool refusals_are_heard() { return refusal_listener.load(std::memory_order_acquire) != nullptr; }
+
+void tell_refusal(const Refusal& refusal) noexcept {
+  const RefusalListener listener = refusal_listener.load(std::memory_order_acquire);
+  if (listener == nullptr) return;
+  try {
+    listener(refusal);
+  } catch (...) {  // the refusal itself is what counts
+  }
+}
+
+}  // namespace muster::memory
