@@ -333,12 +333,11 @@ FitResult fit(const TaskMaker& make_task,
            .rank = group.rank(),
            .world_size = group.world_size(),
            .owned = trainer ? trainer->owned_memory() : std::vector<memory::OwnedTensor>()});
-      rethrow_in_memory_words(
-          device,
-          !trainer                ? "at the start"
-          : trainer->steps() == 0 ? "in the first step"
-                                  : concat("after step ", trainer->steps()),
-          concat(trainer ? trainer->memory_hint() : start_hint(resolved), why));
+      rethrow_in_memory_words(device,
+                              !trainer                ? "at the start"
+                              : trainer->steps() == 0 ? "in the first step"
+                                                      : concat("after step ", trainer->steps()),
+                              concat(trainer ? trainer->memory_hint() : start_hint(resolved), why));
     }
   };
   if (plan.options.lr.search.empty()) return run(plan, callbacks);
