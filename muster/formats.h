@@ -3,5 +3,7 @@
 #pragma once
 
 #include "muster/formats/checkpoint_index.h"
+#include "muster/formats/cifar.h"
 #include "muster/formats/idx.h"
+#include "muster/formats/image/image.h"
 #include "muster/formats/safetensors_header.h"
