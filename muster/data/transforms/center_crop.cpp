@@ -55,6 +55,7 @@ std::shared_ptr<const Transform> make_center_crop(const ParamValues& params,
   const auto options =
       resolve_params<CenterCropOptions>(kCenterCropParams, params, "transform center_crop");
   check_images("center_crop", before);
+  check_one_size("center_crop", before);
   const int64_t most = std::min(before.height(), before.width());
   if (options.size < 1 || options.size > most) {
     throw usage_error({.refused = "transform center_crop parameter \"size\"",

@@ -88,6 +88,7 @@ std::shared_ptr<const Transform> make_random_crop(const ParamValues& params,
   const auto options =
       resolve_params<RandomCropOptions>(kRandomCropParams, params, "transform random_crop");
   check_images("random_crop", before);
+  check_one_size("random_crop", before);
   check_random_crop(options, before);
   DataSpec spec = before;
   if (options.size > 0) spec.sample_shape = {before.channels(), options.size, options.size};
