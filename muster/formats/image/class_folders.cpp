@@ -108,19 +108,34 @@ bool has_image_extension(std::string_view name) {
       });
 }
 
-ClassFolders list_class_folders(const fs::path& root) {
+std::vector<std::string> list_classes(const fs::path& root) {
   std::error_code ignored;
   if (!fs::is_directory(root, ignored)) {
     throw usage_error(
         {.refused = concat("folder of images ", root.string()),
          .rule = fs::exists(root, ignored) ? "it is a folder" : "there is no such folder"});
   }
-  ClassFolders found{.root = root, .classes = entries_of(root).folders};
-  if (found.classes.empty()) {
-    throw usage_error({.refused = concat("folder of images ", root.string()),
-                       .rule = "it has a folder for each class, with that class's images",
-                       .value = "no folder in it"});
+  std::vector<std::string> classes = entries_of(root).folders;
+  if (!classes.empty()) return classes;
+  throw usage_error({.refused = concat("folder of images ", root.string()),
+                     .rule = "it has a folder for each class, with that class's images",
+                     .value = "no folder in it"});
+}
+
+SplitFolders find_split_folders(const fs::path& root) {
+  std::error_code ignored;
+  const fs::path train = root / "train";
+  if (!fs::is_directory(train, ignored)) return {root, root};
+  for (const char* name : {"test", "val", "valid", "validation"}) {
+    if (fs::is_directory(root / name, ignored)) return {train, root / name};
   }
+  // Among others it is a class: of vehicles, say.
+  if (list_classes(root).size() > 1) return {root, root};
+  return {train, train};
+}
+
+ClassFolders list_class_folders(const fs::path& root) {
+  ClassFolders found{.root = root, .classes = list_classes(root)};
   std::vector<std::string> empty;
   for (size_t label = 0; label < found.classes.size(); ++label) {
     const std::vector<std::string> files = ClassWalk(root).files_of(found.classes[label]);

@@ -26,6 +26,19 @@ struct ClassFolders {
 /// in any case. Which of them can be read is for decode_image() to say.
 bool has_image_extension(std::string_view name);
 
+/// The names of the folders in `root`, sorted. Throws as list_class_folders().
+std::vector<std::string> list_classes(const std::filesystem::path& root);
+
+/// Where the classes of the training and of the test split are; the same where there is one set of
+/// classes, of which a part has to be held out.
+struct SplitFolders {
+  std::filesystem::path train, test;
+};
+
+/// root/train and the first of root/test, val, valid and validation, where both are there; root/train
+/// twice where that is the only folder in `root`; else `root` twice. Throws as list_classes().
+SplitFolders find_split_folders(const std::filesystem::path& root);
+
 /// Classes are the folders in `root`, sorted by name; a class's files are those with an image's
 /// extension in its folder and all below, sorted by folder, then by name; links are followed. Names are
 /// sorted by their bytes.

@@ -33,9 +33,10 @@ struct ImageHeader {
   ImageFormat format = ImageFormat::kJpeg;
   int64_t height = 0;
   int64_t width = 0;
-  int channels =
-      0;  ///< as stored: 1 grey or palette, 2 grey and alpha, 3 colour, 4 CMYK or colour and alpha
-  int bits = 0;                 ///< of a channel, as stored: 8 for JPEG; 1, 2, 4, 8 or 16 for PNG
+  /// As stored: 1 grey or palette, 2 grey and alpha, 3 colour, 4 CMYK or colour and alpha.
+  int channels = 0;
+  int bits = 0;  ///< of a channel, as stored: 8 for JPEG; 1, 2, 4, 8 or 16 for PNG
+  bool has_palette = false;
   bool is_progressive = false;  ///< a progressive JPEG, or an interlaced PNG
 };
 

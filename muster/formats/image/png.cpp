@@ -42,6 +42,7 @@ class PngFile {
                        .width = png_get_image_width(png_, info_),
                        .channels = png_get_channels(png_, info_),
                        .bits = png_get_bit_depth(png_, info_),
+                       .has_palette = png_get_color_type(png_, info_) == PNG_COLOR_TYPE_PALETTE,
                        .is_progressive = png_get_interlace_type(png_, info_) != PNG_INTERLACE_NONE};
     check_image_size(request_, header);
     check_claim(header);
@@ -129,9 +130,8 @@ class PngFile {
   void take_kind(const ImageHeader& header) {
     channels_ = header.channels;
     is_wide_ = header.bits == 16;
-    has_palette_ = png_get_color_type(png_, info_) == PNG_COLOR_TYPE_PALETTE;
     pixel_bytes_ = channels_ * (is_wide_ ? 2 : 1);
-    if (has_palette_) {
+    if (header.has_palette) {
       png_colorp colors = nullptr;
       int count = 0;
       must([&] { png_get_PLTE(png_, info_, &colors, &count); });
@@ -211,8 +211,7 @@ class PngFile {
   bool cut_short_ = false;
 
   int channels_ = 0;
-  bool is_wide_ = false;  // two bytes for a channel
-  bool has_palette_ = false;
+  bool is_wide_ = false;                             // two bytes for a channel
   int64_t pixel_bytes_ = 0;                          // of an unpacked row
   std::array<std::array<uint8_t, 3>, 256> table_{};  // what a byte of grey or of palette is
 };

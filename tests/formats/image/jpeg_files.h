@@ -45,9 +45,10 @@ inline std::vector<uint8_t> drawn_pixels(int height, int width, int channels, ui
   return pixels;
 }
 
-inline std::vector<uint8_t> jpeg_file(const JpegForm& form) {
+/// `pixels` // [height, width, channels]; empty: drawn ones
+inline std::vector<uint8_t> jpeg_file(const JpegForm& form, std::vector<uint8_t> pixels = {}) {
   const int channels = channels_of(form.stored);
-  std::vector<uint8_t> pixels = drawn_pixels(form.height, form.width, channels);
+  if (pixels.empty()) pixels = drawn_pixels(form.height, form.width, channels);
   jpeg_compress_struct info{};
   jpeg_error_mgr errors{};
   info.err = jpeg_std_error(&errors);  // ends the program: the forms are the tests' own
