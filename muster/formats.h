@@ -3,5 +3,10 @@
 #pragma once
 
 #include "muster/formats/checkpoint_index.h"
+#include "muster/formats/cifar.h"
+#include "muster/formats/dataset_spec.h"
 #include "muster/formats/idx.h"
+#include "muster/formats/image/class_folders.h"
+#include "muster/formats/image/folder_survey.h"
+#include "muster/formats/image/image.h"
 #include "muster/formats/safetensors_header.h"

@@ -11,7 +11,7 @@ class Room:
 # From the ground up. Who is not named may not be included; a folder that is not here is refused until it is.
 ROOMS = {
     "base": Room("errors, text, JSON, entries, options", [], {"": []}),
-    "formats": Room("readers of untrusted bytes", ["base"], {"": []}),
+    "formats": Room("readers of untrusted bytes", ["base"], {"": [], "image": []}),
     "text": Room("words, vocabularies, tokenizers", ["base"], {
         "unicode": [], "words": ["unicode"], "batch": [], "vocab": ["unicode", "batch"], "subword": ["unicode", "batch", "vocab"]}),
     "image": Room("8-bit images resized, cut and recoloured", ["base"], {

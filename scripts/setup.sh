@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(cmake ninja-build ccache unzip g++ python3-pip libcli11-dev nlohmann-json3-dev libgtest-dev libgmock-dev zlib1g-dev libdeflate-dev
-          libprotobuf-dev protobuf-compiler libpng-dev libcairo2-dev libncurses-dev libtomlplusplus-dev libsqlite3-dev libyaml-cpp-dev libeigen3-dev libnlopt-dev libutf8proc-dev libpcre2-dev libgloo-dev dataset-fashion-mnist clang-format valgrind)
+          libprotobuf-dev protobuf-compiler libpng-dev libjpeg62-turbo-dev libcairo2-dev libncurses-dev libtomlplusplus-dev libsqlite3-dev libyaml-cpp-dev libeigen3-dev libnlopt-dev libutf8proc-dev libpcre2-dev libgloo-dev dataset-fashion-mnist clang-format valgrind)
 torch_version=2.15.0  # and
 oldest_torch=2.11.0   # are pinned in fetch_libtorch.sh
 

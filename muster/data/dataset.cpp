@@ -8,6 +8,7 @@
 #include "muster/data/collate.h"
 #include "muster/data/fingerprint.h"
 #include "muster/formats/crc32.h"
+#include "muster/formats/dataset_spec.h"
 
 namespace muster::data {
 
@@ -124,6 +125,8 @@ uint32_t Dataset::fingerprint() const {
   for (const auto& [name, tensor] : batch.tensors) sum = fingerprint_of(tensor, sum);
   return sum;
 }
+
+Spec parse_dataset_spec(std::string_view text) { return formats::parse_dataset_spec(text); }
 
 std::string_view to_string(Split split) { return split == Split::kTrain ? "train" : "test"; }
 

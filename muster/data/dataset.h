@@ -63,8 +63,9 @@ std::string_view to_string(DataKind kind);
 
 /// What every sample of a dataset looks like. `muster train` matches it against the model.
 struct DataSpec {
-  std::string name;                   ///< "fashion-mnist"
-  std::vector<int64_t> sample_shape;  ///< {1, 28, 28}: channels, height, width for images
+  std::string name;  ///< "fashion-mnist"
+  std::vector<int64_t>
+      sample_shape;     ///< {1, 28, 28}: channels, height, width for images; see has_size()
   int64_t classes = 0;  ///< targets are 0 … classes-1; 0 where the target is no class
   std::vector<std::string> class_names;  ///< one per class, or empty: they are called by number
   at::ScalarType dtype = at::kFloat;     ///< of a batch's "data"
@@ -78,6 +79,9 @@ struct DataSpec {
     return kind.value_or(sample_shape.size() == 3 ? DataKind::kImage : DataKind::kTensor);
   }
   bool is_image() const { return what() == DataKind::kImage && sample_shape.size() == 3; }
+  /// False for images of unlike sizes: their height and width are 0 here, until a transform makes
+  /// them alike.
+  bool has_size() const { return !is_image() || (height() > 0 && width() > 0); }
   bool is_tokens() const { return what() == DataKind::kTokens; }
   int64_t channels() const { return is_image() ? sample_shape[0] : 1; }
   int64_t height() const { return is_image() ? sample_shape[1] : 1; }
@@ -140,6 +144,9 @@ class Dataset {
   /// them all: what stratified splits go by.
   virtual at::Tensor targets() const { return {}; }
 
+  /// For people: what was left out when the samples were found, a sentence each.
+  virtual std::vector<std::string> remarks() const { return {}; }
+
   /// The same samples before mean and deviation of spec() are taken off, as 8-bit pixels, or null
   /// where there is no such thing. Transforms come before normalising, as torchvision's do: so black
   /// is 0 for them, and a resized pixel is rounded as a pixel.
@@ -194,6 +201,10 @@ struct DatasetEntry {
   /// there, an environment error for files that are damaged.
   std::shared_ptr<const Dataset> (*open)(const DatasetRequest& request);
 };
+
+/// A dataset as a user names it: "synthetic:samples=512", or "folder:/pets,size=224", where what comes
+/// first is the parameter "path". Throws as parse_spec().
+Spec parse_dataset_spec(std::string_view text);
 
 /// All datasets of datasets/.
 EntryTable<DatasetEntry> datasets();

@@ -9,6 +9,7 @@ import pathlib
 import struct
 
 CORPUS = pathlib.Path(__file__).resolve().parent / "corpus"
+IMAGES = CORPUS.parents[1] / "golden" / "images" / "input"
 
 
 def safetensors(header, data=b"", pad=b""):
@@ -42,8 +43,20 @@ def main():
         "idx/huge": idx(14, [0xFFFFFFFF] * 4, b""),
         "idx/gzip": gzip.compress(idx(8, [5, 5], bytes(25)), mtime=0),
         "idx/stored": gzip.compress(idx(9, [6], bytes(6)), compresslevel=0, mtime=0),
+        "cifar/ten": bytes([0, 3, 9]),
+        "cifar/ten_whole": bytes([0, 7]) + bytes(range(256)) * 12,
+        "cifar/ten_no_label": bytes([0, 10]),
+        "cifar/hundred": bytes([1, 19, 99, 0, 0]),
+        "cifar/hundred_whole": bytes([1, 4, 77]) + bytes(range(256)) * 12,
+        "cifar/hundred_no_label": bytes([1, 20, 99]),
         "idx/members": gzip.compress(idx(8, [4], b""), mtime=0) + gzip.compress(b"abcd", mtime=0),
     }
+    for name in ["colour_420_8x8", "colour_420_17x16", "colour_422", "grey", "progressive_420", "progressive_grey", "restarts_420", "cmyk",
+                 "stored_as_rgb"]:
+        files[f"jpeg/{name}"] = (IMAGES / f"{name}.jpg").read_bytes()
+    for name in ["grey1", "grey2_interlaced", "grey16", "grey_alpha8", "grey_alpha16_interlaced", "colour8_parts", "colour8_3x1_interlaced",
+                 "colour16", "colour_alpha8", "colour_alpha16", "palette2", "palette4_short", "palette8_interlaced", "colour8_one_clear"]:
+        files[f"png/{name}"] = (IMAGES / f"{name}.png").read_bytes()
     for name, data in files.items():
         (CORPUS / name).parent.mkdir(parents=True, exist_ok=True)
         (CORPUS / name).write_bytes(data)

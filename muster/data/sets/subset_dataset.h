@@ -24,6 +24,7 @@ class SubsetDataset final : public Dataset {
   Batch collate(const std::vector<Sample>& samples) const override;
   at::Tensor targets() const override;
   std::shared_ptr<const Dataset> before_normalising() const override;
+  std::vector<std::string> remarks() const override { return whole_->remarks(); }
 
   const std::shared_ptr<const Dataset>& whole() const { return whole_; }
   /// The same samples of another dataset, of the same size: the whole's, transformed, say.

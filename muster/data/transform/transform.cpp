@@ -24,4 +24,12 @@ void check_images(std::string_view transform, const DataSpec& spec) {
                      .value = c10::toString(spec.dtype)});
 }
 
+void check_one_size(std::string_view transform, const DataSpec& spec) {
+  if (spec.has_size()) return;
+  throw usage_error({.refused = concat(transform, " of ", spec.name),
+                     .rule = "its images are of one size, and these are not",
+                     .hint = "begin the chain with a step that makes one size of all, such as "
+                             "fit_images:height=224,width=224"});
+}
+
 }  // namespace muster::data

@@ -72,4 +72,8 @@ EntryTable<TransformEntry> transforms();
 /// uint8. For those that take no other.
 void check_images(std::string_view transform, const DataSpec& spec);
 
+/// The same unless all images are of one size, for transforms that need to know it before they see
+/// one. Others take what comes, and those that make one size of all say it in their own spec.
+void check_one_size(std::string_view transform, const DataSpec& spec);
+
 }  // namespace muster::data

@@ -88,6 +88,9 @@ std::shared_ptr<const Transform> make_fit_images_entry(const ParamValues& params
 
 std::shared_ptr<const Transform> make_fit_images(const FitImagesOptions& options,
                                                  const DataSpec& before) {
+  check_images("fit_images", before);
+  if (options.height == 0 || options.width == 0)
+    check_one_size("fit_images without height and width", before);
   const auto or_own = [](int64_t asked, int64_t own) { return asked == 0 ? own : asked; };
   return fitted_to(or_own(options.channels, before.channels()),
                    or_own(options.height, before.height()),

@@ -17,7 +17,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(Datasets, AreListedWithHelp) {
-  EXPECT_THAT(datasets().names(), ElementsAre("fashion-mnist", "mnist", "synthetic"));
+  EXPECT_THAT(datasets().names(),
+              ElementsAre("cifar10", "cifar100", "fashion-mnist", "folder", "mnist", "synthetic"));
   for (const DatasetEntry* entry : datasets()) EXPECT_FALSE(entry->help.empty());
 }
 
@@ -38,6 +39,18 @@ TEST(Datasets, RefuseUnknownParametersAndMissingFolders) {
 
 TEST(Datasets, SayWhereToGetMnist) {
   EXPECT_THAT(refusal_of([] { datasets().at("mnist").open({}); }), HasSubstr("--data-dir"));
+}
+
+TEST(Datasets, TheFirstParameterMayBeAPathAlone) {
+  const auto params_of = [](std::string_view text) { return parse_dataset_spec(text).params; };
+  using Values = ParamValues;
+  EXPECT_EQ(parse_dataset_spec("folder:/a/b").name, "folder");
+  EXPECT_EQ(params_of("folder:/a/b"), (Values{{"path", "/a/b"}}));
+  EXPECT_EQ(params_of("folder:/a:b,size=224"), (Values{{"path", "/a:b"}, {"size", "224"}}));
+  EXPECT_EQ(params_of("folder:size=224,path=/a"), (Values{{"path", "/a"}, {"size", "224"}}));
+  EXPECT_EQ(params_of("folder:"), Values{});
+  EXPECT_EQ(params_of("folder"), Values{});
+  EXPECT_THAT(refusal_of([&] { params_of("folder:/a,/b"); }), HasSubstr("each part is name=value"));
 }
 
 TEST(Synthetic, IsTheSameForTheSameSeed) {

@@ -1,0 +1,14 @@
+// A dataset as a user names it.
+#pragma once
+
+#include <string_view>
+
+#include "muster/base/params.h"
+
+namespace muster::formats {
+
+/// "synthetic:samples=512", or "folder:/data/pets,size=224", where what comes first is the parameter
+/// "path". Throws as parse_spec().
+Spec parse_dataset_spec(std::string_view text);
+
+}  // namespace muster::formats

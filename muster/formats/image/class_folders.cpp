@@ -1,0 +1,155 @@
+#include "muster/formats/image/class_folders.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include <sys/stat.h>
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
+namespace muster::formats {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Entries {
+  std::vector<std::string> folders, files;  // sorted
+};
+
+Entries entries_of(const fs::path& folder) {
+  Entries entries;
+  std::error_code failed;
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
+    std::error_code no_target;  // a link that leads nowhere is a file, which cannot be read
+    const bool is_folder = at->is_directory(no_target);
+    (is_folder ? entries.folders : entries.files).push_back(at->path().filename().string());
+  }
+  if (failed) {
+    throw environment_error({.refused = concat("folder ", folder.string()),
+                             .rule = "it can be read",
+                             .value = errno_text(failed.value())});
+  }
+  std::sort(entries.folders.begin(), entries.folders.end());
+  std::sort(entries.files.begin(), entries.files.end());
+  return entries;
+}
+
+/// What tells a folder from others, by whatever links it was reached.
+using FolderId = std::pair<dev_t, ino_t>;
+
+FolderId id_of(const fs::path& folder) {
+  struct stat found {};
+  if (::stat(folder.c_str(), &found) != 0) {
+    throw environment_error({.refused = concat("folder ", folder.string()),
+                             .rule = "it can be read",
+                             .value = errno_text(errno)});
+  }
+  return {found.st_dev, found.st_ino};
+}
+
+/// One class. torchvision sorts the folders that os.walk finds by their whole paths, so "a-b" comes
+/// before "a/b".
+class ClassWalk {
+ public:
+  explicit ClassWalk(const fs::path& root) : root_(root) {}
+
+  std::vector<std::string> files_of(const std::string& name) {
+    walk(name);
+    std::sort(found_.begin(), found_.end(), [](const auto& a, const auto& b) {
+      return a.first < b.first;
+    });
+    std::vector<std::string> files;
+    for (const auto& [folder, names] : found_) {
+      for (const std::string& file : names) files.push_back(concat(folder, '/', file));
+    }
+    return files;
+  }
+
+ private:
+  void walk(const std::string& folder) {
+    const FolderId id = id_of(root_ / folder);
+    if (std::find(above_.begin(), above_.end(), id) != above_.end()) {
+      throw usage_error({.refused = concat("folder ", (root_ / folder).string()),
+                         .rule = "links do not lead back to a folder above",
+                         .hint = "remove the link"});
+    }
+    above_.push_back(id);
+    Entries entries = entries_of(root_ / folder);
+    std::erase_if(entries.files,
+                  [](const std::string& file) { return !has_image_extension(file); });
+    if (!entries.files.empty()) found_.emplace_back(folder, std::move(entries.files));
+    for (const std::string& below : entries.folders) walk(concat(folder, '/', below));
+    above_.pop_back();
+  }
+
+  const fs::path& root_;
+  std::vector<FolderId> above_;
+  std::vector<std::pair<std::string, std::vector<std::string>>> found_;
+};
+
+constexpr std::array<std::string_view, 9> kImageExtensions = {
+    ".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
+
+}  // namespace
+
+bool has_image_extension(std::string_view name) {
+  return std::any_of(
+      kImageExtensions.begin(), kImageExtensions.end(), [&](std::string_view ending) {
+        return name.size() >= ending.size() &&
+               std::equal(
+                   ending.begin(),
+                   ending.end(),
+                   name.end() - static_cast<ptrdiff_t>(ending.size()),
+                   [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b); });
+      });
+}
+
+std::vector<std::string> list_classes(const fs::path& root) {
+  std::error_code ignored;
+  if (!fs::is_directory(root, ignored)) {
+    throw usage_error(
+        {.refused = concat("folder of images ", root.string()),
+         .rule = fs::exists(root, ignored) ? "it is a folder" : "there is no such folder"});
+  }
+  std::vector<std::string> classes = entries_of(root).folders;
+  if (!classes.empty()) return classes;
+  throw usage_error({.refused = concat("folder of images ", root.string()),
+                     .rule = "it has a folder for each class, with that class's images",
+                     .value = "no folder in it"});
+}
+
+SplitFolders find_split_folders(const fs::path& root) {
+  std::error_code ignored;
+  const fs::path train = root / "train";
+  if (!fs::is_directory(train, ignored)) return {root, root};
+  for (const char* name : {"test", "val", "valid", "validation"}) {
+    if (fs::is_directory(root / name, ignored)) return {train, root / name};
+  }
+  // Among others it is a class: of vehicles, say.
+  if (list_classes(root).size() > 1) return {root, root};
+  return {train, train};
+}
+
+ClassFolders list_class_folders(const fs::path& root) {
+  ClassFolders found{.root = root, .classes = list_classes(root)};
+  std::vector<std::string> empty;
+  for (size_t label = 0; label < found.classes.size(); ++label) {
+    const std::vector<std::string> files = ClassWalk(root).files_of(found.classes[label]);
+    if (files.empty()) empty.push_back(found.classes[label]);
+    for (const std::string& file : files)
+      found.files.push_back({.path = file, .label = static_cast<int64_t>(label)});
+  }
+  if (empty.empty()) return found;
+  std::vector<std::string> endings;
+  for (const std::string_view ending : kImageExtensions) endings.emplace_back(ending.substr(1));
+  throw usage_error({.refused = concat("folder of images ", root.string()),
+                     .rule = concat("each class has a file that ends in ", join(endings, ", ")),
+                     .value = concat("none in ", join(empty, ", ")),
+                     .hint = "remove folders that are no class"});
+}
+
+}  // namespace muster::formats

@@ -1,0 +1,52 @@
+// Image files sorted into a folder for each class, as torchvision's ImageFolder finds them. Torch-free.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::formats {
+
+struct ClassFile {
+  std::string path;   ///< below the root: "cat/white/1.jpg"
+  int64_t label = 0;  ///< number of its class
+};
+
+struct ClassFolders {
+  std::filesystem::path root;
+  std::vector<std::string> classes;  ///< by number
+  std::vector<ClassFile> files;      ///< class by class
+
+  std::filesystem::path path_of(size_t file) const { return root / files[file].path; }
+};
+
+/// Whether a file counts as an image, by its name: jpg, jpeg, png, ppm, bmp, pgm, tif, tiff and webp,
+/// in any case. Which of them can be read is for decode_image() to say.
+bool has_image_extension(std::string_view name);
+
+/// The names of the folders in `root`, sorted. Throws as list_class_folders().
+std::vector<std::string> list_classes(const std::filesystem::path& root);
+
+/// Where the classes of the training and of the test split are; the same where there is one set of
+/// classes, of which a part has to be held out.
+struct SplitFolders {
+  std::filesystem::path train, test;
+};
+
+/// root/train and the first of root/test, val, valid and validation, where both are there; root/train
+/// twice where that is the only folder in `root`; else `root` twice. Throws as list_classes().
+SplitFolders find_split_folders(const std::filesystem::path& root);
+
+/// Classes are the folders in `root`, sorted by name; a class's files are those with an image's
+/// extension in its folder and all below, sorted by folder, then by name; links are followed. Names are
+/// sorted by their bytes.
+///
+/// Throws a usage error if there is no such folder, there is no folder in it, a class has no image, or
+/// links lead in a circle; an environment error if one cannot be read.
+///
+/// Source: torchvision 0.29, datasets/folder.py (find_classes, make_dataset).
+ClassFolders list_class_folders(const std::filesystem::path& root);
+
+}  // namespace muster::formats

@@ -1,0 +1,112 @@
+#include "muster/formats/image/folder_survey.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <system_error>
+#include <thread>
+
+#include "muster/base/error.h"
+#include "muster/base/file.h"
+#include "muster/base/text.h"
+
+namespace muster::formats {
+namespace {
+
+SurveyedFile survey_file(const std::filesystem::path& path, int64_t max_pixels) {
+  const ImageOptions lenient{.max_pixels = max_pixels, .keep_damaged = true};
+  SurveyedFile out;
+  try {
+    const std::string text = read_file(path);
+    const std::span<const uint8_t> file(reinterpret_cast<const uint8_t*>(text.data()), text.size());
+    out.header = read_image_header(file, path.string(), lenient);
+    out.damage = decode_image(file, path.string(), lenient).complaint;
+    if (!out.damage.empty())
+      decode_image(
+          file, path.string(), {.max_pixels = max_pixels});  // is it more than a complaint?
+  } catch (const Error& error) {
+    const ErrorText& said = error.text();
+    if (out.damage.empty())
+      out.fault = concat(said.refused,
+                         ": ",
+                         said.rule,
+                         said.value.empty() ? "" : concat(" (got ", said.value, ")"));
+    return out;
+  } catch (const std::exception& error) {  // no memory for it
+    out.fault = concat(path.string(), ": ", error.what());
+    return out;
+  }
+  out.damage.clear();
+  return out;
+}
+
+SideRange range_of(std::vector<int64_t> sides) {
+  if (sides.empty()) return {};
+  std::sort(sides.begin(), sides.end());
+  return {sides.front(), sides[(sides.size() - 1) / 2], sides.back()};
+}
+
+}  // namespace
+
+std::vector<SurveyedFile> survey_files(const ClassFolders& files,
+                                       int64_t threads,
+                                       int64_t max_pixels) {
+  std::vector<SurveyedFile> out(files.files.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t at = next++; at < out.size(); at = next++)
+      out[at] = survey_file(files.path_of(at), max_pixels);
+  };
+  if (threads == 0) threads = std::thread::hardware_concurrency();
+  std::vector<std::thread> others;
+  try {
+    for (int64_t i = 1; i < threads; ++i) others.emplace_back(work);
+  } catch (const std::system_error&) {  // those that are there do it
+  }
+  work();
+  for (std::thread& other : others) other.join();
+  return out;
+}
+
+double FolderSurvey::imbalance() const {
+  int64_t least = INT64_MAX, most = 0;
+  for (const ClassSurvey& one : classes) {
+    least = std::min(least, one.files - one.bad);
+    most = std::max(most, one.files - one.bad);
+  }
+  return least < 1 || classes.empty() ? 0 : static_cast<double>(most) / static_cast<double>(least);
+}
+
+FolderSurvey summary_of(const ClassFolders& files, const std::vector<SurveyedFile>& surveyed) {
+  FolderSurvey out{.files = static_cast<int64_t>(files.files.size())};
+  for (const std::string& name : files.classes) out.classes.push_back({.name = name});
+  std::vector<int64_t> widths, heights;
+  for (size_t at = 0; at < surveyed.size(); ++at) {
+    const SurveyedFile& file = surveyed[at];
+    ClassSurvey& own = out.classes[static_cast<size_t>(files.files[at].label)];
+    ++own.files;
+    if (!file.fault.empty()) {
+      ++own.bad;
+      ++out.bad;
+      continue;
+    }
+    if (!file.damage.empty()) {
+      ++own.damaged;
+      ++out.damaged;
+    }
+    const ImageHeader& header = file.header;
+    const bool is_jpeg = header.format == ImageFormat::kJpeg;
+    ++(is_jpeg ? out.jpegs : out.pngs);
+    if (!header.has_palette && header.channels <= 2) ++out.greys;
+    if (is_jpeg && header.channels == 4) ++out.cmyks;
+    if (!is_jpeg && header.channels % 2 == 0) ++out.alphas;
+    if (header.channels == 1 && header.bits == 16) ++out.wide_greys;
+    widths.push_back(header.width);
+    heights.push_back(header.height);
+  }
+  out.width = range_of(std::move(widths));
+  out.height = range_of(std::move(heights));
+  return out;
+}
+
+}  // namespace muster::formats
