@@ -26,7 +26,8 @@ at::Tensor tensor_of(const Json& numbers, at::IntArrayRef shape) {
 
 TEST(Mixed, MixesAsTorchvisionFromTheSameSeeds) {
   const at::Tensor images = mixed_images(), labels = torch::tensor({2, 0, 1, 2});
-  for (const Json& item : test::read_golden("transforms").at("mixes")) {
+  const Json golden = test::read_golden("transforms");  // outlives the loop
+  for (const Json& item : golden.at("mixes")) {
     TorchDraws draws = torch_draws(item.at("seed").get<uint64_t>());
     const double alpha = item.at("alpha");
     const at::Tensor targets = functional::soft_targets(labels, 3);
