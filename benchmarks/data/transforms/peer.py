@@ -14,7 +14,7 @@ from PIL import Image
 from torchvision.transforms import InterpolationMode, v2
 
 BICUBIC, LANCZOS, BILINEAR = InterpolationMode.BICUBIC, InterpolationMode.LANCZOS, InterpolationMode.BILINEAR
-# Muster's chains with nothing left to chance, so that all sides do the same.
+# Muster's chains with nothing left to chance, so that all sides do the same: numbers are those that float32 has, in which torchvision draws.
 TRANSFORMS = {
     "resize:size=256": v2.Resize(256),
     "resize:size=256,interpolation=bicubic": v2.Resize(256, interpolation=BICUBIC),
@@ -25,10 +25,10 @@ TRANSFORMS = {
     "pad:padding=4,padding_mode=reflect": v2.Pad(4, padding_mode="reflect"),
     "random_horizontal_flip:p=1": v2.RandomHorizontalFlip(1.0),
     "random_vertical_flip:p=1": v2.RandomVerticalFlip(1.0),
-    "color_jitter:brightness=[1.3,1.3]": v2.ColorJitter(brightness=(1.3, 1.3)),
-    "color_jitter:contrast=[1.3,1.3]": v2.ColorJitter(contrast=(1.3, 1.3)),
-    "color_jitter:saturation=[1.3,1.3]": v2.ColorJitter(saturation=(1.3, 1.3)),
-    "color_jitter:hue=[0.1,0.1]": v2.ColorJitter(hue=(0.1, 0.1)),
+    "color_jitter:brightness=[1.25,1.25]": v2.ColorJitter(brightness=(1.25, 1.25)),
+    "color_jitter:contrast=[1.25,1.25]": v2.ColorJitter(contrast=(1.25, 1.25)),
+    "color_jitter:saturation=[1.25,1.25]": v2.ColorJitter(saturation=(1.25, 1.25)),
+    "color_jitter:hue=[0.125,0.125]": v2.ColorJitter(hue=(0.125, 0.125)),
     "grayscale:num_output_channels=3": v2.Grayscale(3),
     "random_invert:p=1": v2.RandomInvert(1.0),
     "random_posterize:bits=3,p=1": v2.RandomPosterize(3, 1.0),

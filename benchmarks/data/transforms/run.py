@@ -86,8 +86,8 @@ def main():
             for side in SIDES:
                 runs[side].append(run_once(side, ROOT / arguments.build, picture))
     check(runs)
-    text = "\n".join([f"{datetime.date.today()}, {machine()}, load average {load:.1f} at the start; {arguments.rounds} rounds, medians and quartiles.",
-                      "", *table(runs)])
+    heading = f"{datetime.date.today()}, {machine()}, load average {load:.1f} at the start; {arguments.rounds} rounds, medians and quartiles."
+    text = "\n".join([heading, "", *table(runs)])
     print(text)
     if arguments.write_docs:
         write_docs("transforms", text)

@@ -2,11 +2,13 @@
 
 #include <array>
 #include <utility>
+#include <vector>
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/_upsample_bicubic2d_aa.h>
 #include <ATen/ops/_upsample_bilinear2d_aa.h>
 #include <ATen/ops/_upsample_nearest_exact2d.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/upsample_bicubic2d.h>
 #include <ATen/ops/upsample_bilinear2d.h>
 #include <ATen/ops/upsample_nearest2d.h>
@@ -133,6 +135,14 @@ at::Tensor resize(const at::Tensor& image,
                        options.interpolation == Interpolation::kNearestExact;
   if (!pillow && (!is_bytes || nearest || !options.antialias)) {
     const std::array<int64_t, 2> size{height, width};
+    // LibTorch's kernel of three channels of bytes takes a single pixel for another layout, and fails.
+    if (is_bytes && image.size(0) == 3 && height == 1 && width == 1) {
+      std::vector<at::Tensor> channels;
+      for (const at::Tensor& channel : image.split(1))
+        channels.push_back(
+            by_libtorch(channel.unsqueeze(0), size, options.interpolation, options.antialias));
+      return at::cat(channels, 1).squeeze(0);
+    }
     return by_libtorch(image.unsqueeze(0), size, options.interpolation, options.antialias)
         .squeeze(0);
   }

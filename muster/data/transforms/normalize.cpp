@@ -1,5 +1,5 @@
 // Pixels to floats around 0: torchvision's ToDtype(float32, scale=True), then Normalize.
-#include <cmath>
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -14,12 +14,12 @@ namespace muster::data {
 namespace {
 
 struct NormalizeOptions {
-  std::string mean = "data";  // a number for all channels
+  std::string mean = "data";  // or a number for all channels, or one for each
   std::string std = "data";
 };
 
 constexpr Param kNormalizeParams[] = {
-    param<&NormalizeOptions::mean>("mean", "taken off each channel; data: the dataset's own"),
+    param<&NormalizeOptions::mean>("mean", "a number, or one per channel; data: the dataset's own"),
     param<&NormalizeOptions::std>("std", "divided by after that; data: the dataset's own"),
 };
 
@@ -72,14 +72,24 @@ std::vector<double> of_each_channel(const std::string& asked,
                                     const std::vector<double>& own,
                                     const DataSpec& before) {
   if (asked == "data") return own;
-  const auto value = to_double(asked);
   const bool is_deviation = std::string_view(name) == "std";
-  if (!value || !std::isfinite(*value) || (is_deviation && !(*value > 0))) {
+  const auto refuse = [&] {
     refuse_normalize(concat("transform normalize parameter \"", name, '"'),
-                     is_deviation ? "data, or a number above 0" : "data, or a number",
+                     is_deviation ? "data, a number above 0, or one per channel"
+                                  : "data, a number, or one per channel",
                      '"' + asked + '"');
+  };
+  const auto channels = static_cast<size_t>(before.channels());
+  std::vector<double> values;
+  try {
+    values = detail::ParamType<std::vector<double>>::parse(asked);
+  } catch (const Error&) {
+    refuse();
   }
-  return std::vector<double>(static_cast<size_t>(before.channels()), *value);
+  if (values.size() == 1) values.assign(channels, values[0]);
+  const bool positive = std::all_of(values.begin(), values.end(), [](double v) { return v > 0; });
+  if (values.size() != channels || (is_deviation && !positive)) refuse();
+  return values;
 }
 
 std::shared_ptr<const Transform> make_normalize(const ParamValues& params, const DataSpec& before) {

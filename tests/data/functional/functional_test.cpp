@@ -31,7 +31,7 @@ std::vector<std::pair<std::string, Change>> all_changes() {
       {"vertical_flip", [](const auto& x) { return vertical_flip(x); }},
       {"pad",
        [](const auto& x) {
-         return pad(x, {1, 2, 3, 4}, image::Border::kReflect);
+         return pad(x, Padding{1, 2, 3, 4}, image::Border::kReflect);
        }},
       {"crop", [](const auto& x) { return crop(x, 2, -3, 9, 20); }},
       {"center_crop", [](const auto& x) { return center_crop(x, 40, 8); }},
@@ -97,10 +97,8 @@ TEST(Functional, RefusesWhatIsNoImageAndNumbersOutOfRange) {
                 resize(image.to(torch::kFloat), 4, 4, {.reference = image::Reference::kPillow});
               }),
               HasSubstr("bytes, and 1 or 3 channels"));
-  EXPECT_THAT(refused([&] { pad(image, {-1, 0, 0, 0}); }), HasSubstr("below 0 (got -1)"));
-  EXPECT_THAT(refused([&] {
-                pad(image, {9, 0, 0, 0}, image::Border::kReflect);
-              }),
+  EXPECT_THAT(refused([&] { pad(image, Padding{.left = -1}); }), HasSubstr("below 0 (got -1)"));
+  EXPECT_THAT(refused([&] { pad(image, Padding{.left = 9}, image::Border::kReflect); }),
               HasSubstr("what is mirrored, 8 pixels (got 9)"));
   EXPECT_THAT(refused([&] { adjust_hue(image, 0.6); }), HasSubstr("-0.5 … 0.5 (got 0.6)"));
   EXPECT_THAT(refused([&] { adjust_contrast(image, -1); }), HasSubstr("at least 0 (got -1)"));

@@ -26,7 +26,8 @@ at::Tensor tensor_of(const Json& numbers, at::IntArrayRef shape) {
 
 TEST(Mixed, MixesAsTorchvisionFromTheSameSeeds) {
   const at::Tensor images = mixed_images(), labels = torch::tensor({2, 0, 1, 2});
-  for (const Json& item : test::read_golden("transforms").at("mixes")) {
+  const Json golden = test::read_golden("transforms");  // outlives the loop
+  for (const Json& item : golden.at("mixes")) {
     TorchDraws draws = torch_draws(item.at("seed").get<uint64_t>());
     const double alpha = item.at("alpha");
     const at::Tensor targets = functional::soft_targets(labels, 3);
@@ -64,7 +65,7 @@ TEST(Mixed, HangsOnSeedEpochAndBatchAlone) {
   EXPECT_TRUE(one.equal(mixed_epoch(both, 2, 2)));
   EXPECT_FALSE(one.equal(mixed_epoch(both, 0, 3)));
   const at::Tensor never = mixed_epoch({.mix_up_alpha = 1, .p = 0}, 0, 2);
-  EXPECT_TRUE(never.narrow(1, 64, 2).max(1).values().equal(torch::ones({40})));
+  EXPECT_TRUE(never.narrow(1, 64, 2).amax(1).equal(torch::ones({40})));
 }
 
 TEST(Mixed, RefusesWhatCannotBeMixed) {

@@ -16,9 +16,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
+constexpr int64_t kHeight = 19, kWidth = 21;  // enough pixels for equalize to have a say
+
 DataSpec images_spec(at::ScalarType dtype, int64_t channels = 3) {
   return {.name = "images",
-          .sample_shape = {channels, 9, 7},
+          .sample_shape = {channels, kHeight, kWidth},
           .classes = 2,
           .dtype = dtype,
           .mean = std::vector<double>(static_cast<size_t>(channels), 0.3),
@@ -52,7 +54,7 @@ ParamValues params_of(std::string_view name, at::ScalarType dtype) {
 at::Tensor some_images(at::ScalarType dtype, int64_t samples, int64_t channels = 3) {
   auto generator = torch::make_generator<at::CPUGeneratorImpl>(7);
   const at::Tensor bytes =
-      torch::randint(0, 256, {samples, channels, 9, 7}, generator, torch::kDouble);
+      torch::randint(0, 256, {samples, channels, kHeight, kWidth}, generator, torch::kDouble);
   return dtype == at::kByte ? bytes.to(dtype) : bytes.div(255).to(dtype);
 }
 
@@ -193,10 +195,20 @@ TEST(EveryTransform, TakesImagesWhoseSizesDiffer) {
       Rng rng(1, 2, 3);
       step->apply(sample, rng);
       const auto& after = step->spec().sample_shape;
-      if (after[1] > 0) EXPECT_EQ(sample["data"].sizes(), at::IntArrayRef(after));
+      if (after[1] > 0) {
+        EXPECT_EQ(sample["data"].sizes(), at::IntArrayRef(after));
+      }
       EXPECT_EQ(sample["data"].dim(), 3);
     }
   }
+}
+
+// torchvision 0.29: F.normalize(torch.tensor([[[0.25]], [[0.5]], [[0.5]]]), [0.3, 0.1, 0.2], [0.7, 2, 0.5]).
+TEST(Normalize, TakesANumberForEachChannel) {
+  const at::Tensor image = torch::tensor({0.25F, 0.5F, 0.5F}).view({3, 1, 1});
+  const at::Tensor out =
+      changed("normalize", {{"mean", "[0.3,0.1,0.2]"}, {"std", "[0.7,2,0.5]"}}, image);
+  EXPECT_TRUE(out.flatten().equal(torch::tensor({-0.0714285895F, 0.200000003F, 0.600000024F})));
 }
 
 std::string refused(const char* name, const ParamValues& params, at::ScalarType dtype = at::kByte) {
@@ -204,7 +216,7 @@ std::string refused(const char* name, const ParamValues& params, at::ScalarType 
 }
 
 TEST(EveryTransform, RefusesParametersOutOfRange) {
-  EXPECT_THAT(refused("random_crop", {{"size", "8"}}), HasSubstr("with its padding, 7"));
+  EXPECT_THAT(refused("random_crop", {{"size", "20"}}), HasSubstr("with its padding, 19"));
   EXPECT_THAT(refused("random_crop", {{"padding", "-1"}}), HasSubstr("(got -1)"));
   EXPECT_THAT(refused("random_crop", {{"fill", "256"}}), HasSubstr("a byte"));
   EXPECT_THAT(refused("random_crop", {{"padding", "[1,2,3]"}}), HasSubstr("(got [1,2,3])"));

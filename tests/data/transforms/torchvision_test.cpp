@@ -43,7 +43,8 @@ bool has_fused_kernels() { return at::get_cpu_capability() != "DEFAULT"; }
 
 TEST(Torchvision, HasTheSameBytesFromTheSameSeeds) {
   if (!has_fused_kernels()) GTEST_SKIP() << "LibTorch's default kernels draw other numbers";
-  for (const Json& item : test::read_golden("transforms").at("exact")) {
+  const Json golden = test::read_golden("transforms");  // outlives the loop
+  for (const Json& item : golden.at("exact")) {
     const std::string chain = item.at("chain");
     for (size_t seed = 0; seed < item.at("out").size(); ++seed) {
       const at::Tensor image = from_seed(chain, static_cast<int64_t>(seed)).contiguous();
@@ -65,7 +66,8 @@ int64_t differing_bytes(const at::Tensor& image, const std::string& hex) {
 
 TEST(Torchvision, HasNearlyTheSameBytesOnAnotherMachineWherePixelsAreSampled) {
   if (!has_fused_kernels()) GTEST_SKIP() << "LibTorch's default kernels draw other numbers";
-  for (const Json& item : test::read_golden("transforms").at("sampled")) {
+  const Json golden = test::read_golden("transforms");  // outlives the loop
+  for (const Json& item : golden.at("sampled")) {
     const std::string chain = item.at("chain");
     for (size_t i = 0; i < item.at("seeds").size(); ++i) {
       const at::Tensor image = from_seed(chain, item.at("seeds")[i]).contiguous();
@@ -130,7 +132,8 @@ std::vector<double> drawn_params(const std::string& name, const image::Size& siz
 
 TEST(Torchvision, DrawsTheSameParametersFromTheSameSeeds) {
   if (!has_fused_kernels()) GTEST_SKIP() << "LibTorch's default kernels draw other numbers";
-  for (const Json& item : test::read_golden("transforms").at("params")) {
+  const Json golden = test::read_golden("transforms");  // outlives the loop
+  for (const Json& item : golden.at("params")) {
     const std::string name = item.at("name");
     const Json& values = item.at("drawn").at("values");
     const double tolerance = item.at("drawn").at("tolerance");
