@@ -139,7 +139,8 @@ TEST(OutOfMemoryText, ReadsSharesPoolsAndOtherProcesses) {
   const OutOfMemoryText text = out_of_memory_text(
       "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of "
       "which 1.25 GiB is free. Process 2134 has 20.00 GiB memory in use. Process 77 has 512.00 MiB "
-      "memory in use. Including non-PyTorch memory, this process has 57.90 GiB memory in use. 60.00 "
+      "memory in use. Including non-PyTorch memory, this process has 57.90 GiB memory in use. "
+      "60.00 "
       "GiB allowed; Of the allocated memory 50.00 GiB is allocated by PyTorch, with 2.00 GiB "
       "allocated in private pools (e.g., CUDA Graphs), and 7.00 GiB is reserved by PyTorch but "
       "unallocated.");

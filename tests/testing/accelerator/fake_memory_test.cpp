@@ -118,9 +118,8 @@ TEST(FakeMemory, InPiecesThereMayBeRoomAndNoPlace) {
 }
 
 TEST(FakeMemory, LateFreesAreFreeOnceTheDeviceHasBeenWaitedFor) {
-  FakeAccelerator fake({.bytes_per_device = 8 * kMiB,
-                        .races = testing::Races::kIgnore,
-                        .late_frees = true});
+  FakeAccelerator fake(
+      {.bytes_per_device = 8 * kMiB, .races = testing::Races::kIgnore, .late_frees = true});
   const auto options = at::TensorOptions(kFake0).dtype(at::kByte);
   torch::empty({6 * kMiB}, options).record_stream(test::fake_guard().getNewStream(kFake0));
   EXPECT_EQ(fake.memory(0).live, 0);
