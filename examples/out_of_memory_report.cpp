@@ -2,7 +2,12 @@
 //     bytes at the moment of the failure, which kind of cause it is, and what to do.
 // How to run: build/bin/examples/out_of_memory_report
 // Expected output:
-//     x
+//     live tensors: tensors hold 806 KiB of the 1.0 MiB; 38 KiB were missing; activations, their
+//     gradients and inputs are 64 % of it
+//     to do: smaller-batch
+//     256 KiB: activation, made by aten::relu in forward
+//     256 KiB: gradient, made by AddmmBackward0 in forward
+//     147 KiB: optimizer state, made by aten::zeros_like in optimizer
 #include <cstdio>
 #include <exception>
 

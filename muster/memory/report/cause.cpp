@@ -261,8 +261,7 @@ OomCause live_tensors(const OomFacts& facts) {
   const int64_t live = facts.live.value_or(0);
   cause.because = concat("tensors hold ", bytes_text(live));
   if (facts.cap) cause.because += concat(" of the ", bytes_text(facts.cap));
-  if (const auto missing = facts.missing())
-    cause.because += concat("; ", bytes_text(*missing), " were missing");
+  if (facts.missing()) cause.because += concat("; ", bytes_text(facts.missing()), " were missing");
   const int64_t of_model = of_owner(facts, Owner::kParameter) + of_owner(facts, Owner::kBuffer) +
                            of_owner(facts, Owner::kOptimizerState) +
                            of_owner(facts, Owner::kGradient) - facts.of_backward;
@@ -270,8 +269,11 @@ OomCause live_tensors(const OomFacts& facts) {
       of_owner(facts, Owner::kActivation) + of_owner(facts, Owner::kInput) + facts.of_backward;
   if (facts.rest_is_mixed) of_batch = live - of_model;
   const int64_t rest = live - of_model - of_batch;
-  const Holder* const top = facts.holders.empty() ? nullptr : &facts.holders.front();
-  if (!facts.by_owner || (of_batch >= of_model && of_batch >= rest)) {
+  const auto first = std::ranges::find(facts.holders, Owner::kOther, &Holder::owner);
+  const Holder* const top = first == facts.holders.end() ? nullptr : &*first;
+  const int64_t missing = facts.missing().value_or(live);
+  const bool half_would_do = of_batch / 2 >= missing;
+  if (!facts.by_owner || (of_batch >= rest && (of_batch >= of_model || half_would_do))) {
     cause.action = OomAction::kSmallerBatch;
     if (facts.by_owner)
       cause.because +=
@@ -337,66 +339,6 @@ OomCause classify(const OomFacts& facts) {
     if (Verdict cause = rule(facts)) return *std::move(cause);
   }
   return live_tensors(facts);
-}
-
-std::string_view class_text(OomClass kind) {
-  constexpr std::array<std::string_view, 12> kTexts{"unknown",
-                                                    "a request that is too large",
-                                                    "none: there was room",
-                                                    "memory that waits for a stream",
-                                                    "private pools of graphs",
-                                                    "fragments",
-                                                    "tensors that grow",
-                                                    "a cap that is too low",
-                                                    "a limit of the host",
-                                                    "other processes",
-                                                    "memory outside of tensors",
-                                                    "live tensors"};
-  return kTexts[static_cast<size_t>(kind)];
-}
-
-std::string_view class_name(OomClass kind) {
-  constexpr std::array<std::string_view, 12> kNames{"unknown",
-                                                    "too-large",
-                                                    "spurious",
-                                                    "stream",
-                                                    "pools",
-                                                    "fragments",
-                                                    "growth",
-                                                    "cap",
-                                                    "host-limit",
-                                                    "others",
-                                                    "outside",
-                                                    "live-tensors"};
-  return kNames[static_cast<size_t>(kind)];
-}
-
-std::string_view action_name(OomAction action) {
-  constexpr std::array<std::string_view, 14> kNames{"read-log",
-                                                    "check-shape",
-                                                    "retry",
-                                                    "synchronize",
-                                                    "free-pools",
-                                                    "join-idle",
-                                                    "find-leak",
-                                                    "raise-cap",
-                                                    "raise-limit",
-                                                    "move-away",
-                                                    "free-outside",
-                                                    "smaller-batch",
-                                                    "shard",
-                                                    "release"};
-  return kNames[static_cast<size_t>(action)];
-}
-
-std::string_view cap_text(CapKind kind) {
-  constexpr std::array<std::string_view, 6> kTexts{"a cap",
-                                                   "the device",
-                                                   "this process's share of the device",
-                                                   "the capacity that the program set",
-                                                   "the control group's limit",
-                                                   "the limit of addresses (ulimit -v)"};
-  return kTexts[static_cast<size_t>(kind)];
 }
 
 }  // namespace muster::memory

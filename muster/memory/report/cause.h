@@ -62,8 +62,9 @@ struct OomCause {
 //   5. other processes that hold what was missing, and at least a quarter of the device: whoever
 //      lacks 2 MiB is not driven out by a desktop's 200;
 //   6. this process, outside of tensors, with what was missing and more than in tensors;
-//   7. else it is the tensors: activations want a smaller batch, weights and what belongs to them
-//      want to be spread, and what is neither wants to be released by whoever holds it.
+//   7. else it is the tensors: activations want a smaller batch, if they are the most, or half of
+//      them would do; weights and what belongs to them want to be spread, and what is neither wants
+//      to be released by whoever holds it.
 
 /// Pure.
 OomCause classify(const OomFacts& facts);

@@ -180,6 +180,11 @@ TEST(OomCause, LiveTensorsSayWhatToDoByWhoseTheyAre) {
   owner(facts, Owner::kOther) = 0;
   owner(facts, Owner::kOptimizerState) = 20 * kGib;
   EXPECT_EQ(classify(facts).action, OomAction::kShard);
+  owner(facts, Owner::kOptimizerState) = 15 * kGib;
+  owner(facts, Owner::kActivation) = 5 * kGib;
+  EXPECT_EQ(classify(facts).action, OomAction::kSmallerBatch) << "half of 5 GiB is 1 and more";
+  owner(facts, Owner::kActivation) = kGib;
+  EXPECT_EQ(classify(facts).action, OomAction::kShard);
   owner(facts, Owner::kOptimizerState) = 0;
   owner(facts, Owner::kActivation) = 20 * kGib;
   EXPECT_EQ(classify(facts).action, OomAction::kSmallerBatch);

@@ -17,6 +17,7 @@
 #include "muster/testing/cpu/limited_cpu.h"
 
 #include "tests/memory/report/made_up_machine.h"
+#include "tests/support/fake_driver.h"
 
 namespace muster::memory {
 namespace {
@@ -241,6 +242,29 @@ TEST(Explain, InAContainerTheProcessThatIsThisOneIsNoOther) {
   EXPECT_THAT(report.facts.processes, IsEmpty());
   EXPECT_EQ(report.facts.outside, kGib + kGib / 4 - 16 * kMib);
   EXPECT_EQ(report.cause.kind, OomClass::kLiveTensors);
+}
+
+TEST(Explain, TheDriverNamesTheProcessesOfTheErrorsText) {
+  const test::MadeUpMachine machine(64 * kGib, 40 * kGib, kGib);
+  machine.has_own_pids();
+  machine.process(4711, kGib, "python train.py");
+  const test::FakeDriver driver(
+      Json::array({test::fake_device(0, {{{"pid", 4711}, {"bytes", 20 * test::kFakeGiB}}})}));
+  ExplainOptions options = on(machine);
+  options.machine.nvml = test::FakeDriver::library();
+  const OomReport report = explain(
+      of_cuda("CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity of "
+              "40.00 GiB of which 1.00 GiB is free. Process 4711 has 20.00 GiB memory in use. "
+              "Including non-PyTorch memory, this process has 18.50 GiB memory in use. Of the "
+              "allocated memory 18.00 GiB is allocated by PyTorch, and 0 bytes is reserved by "
+              "PyTorch but unallocated."),
+      kCuda,
+      options);
+  ASSERT_EQ(report.facts.processes.size(), 1U);
+  EXPECT_EQ(report.facts.processes[0].command, "python train.py");
+  EXPECT_EQ(report.facts.processes[0].bytes, 20 * kGib);
+  EXPECT_EQ(report.cause.kind, OomClass::kOthers);
+  EXPECT_THAT(report.cause.because, HasSubstr("process 4711 (python train.py) 20 GiB of them"));
 }
 
 TEST(Explain, ErrorsOfOtherKindsGetWhatIsKnown) {

@@ -35,6 +35,13 @@ class MadeUpMachine {
     file("/sys/fs/cgroup/job/memory.stat", "inactive_file 0\n");
   }
 
+  /// Numbers of processes are the machine's, no container's.
+  void has_own_pids() const {
+    const auto link = folder_.path() / "proc/self/ns/pid";
+    std::filesystem::create_directories(link.parent_path());
+    std::filesystem::create_symlink("pid:[4026531836]", link);
+  }
+
   void process(int64_t pid, int64_t resident, const std::string& command) const {
     const std::string folder = concat("/proc/", pid);
     std::string stat = concat(pid, " (name) S");

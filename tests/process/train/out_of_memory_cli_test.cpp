@@ -118,8 +118,8 @@ TEST(OutOfMemoryCommand, ARunThatEndsSaysTheCauseAndLeavesAReport) {
                  splits = folder.path() / "splits";
   const CappedRun fails = capped_run(wide(one, {}), kTooSmall);
   ASSERT_EQ(fails.code, 1) << fails.err;
-  EXPECT_THAT(fails.err, HasSubstr("\ncause: live tensors: tensors hold "));
-  EXPECT_THAT(fails.err, HasSubstr("\nreport: " + (one / "out_of_memory.txt").string()));
+  EXPECT_THAT(fails.err, HasSubstr("cause: live tensors: tensors hold "));
+  EXPECT_THAT(fails.err, HasSubstr("report: " + (one / "out_of_memory.txt").string()));
   EXPECT_THAT(read_file(one / "out_of_memory.txt"), HasSubstr("out of memory on fake:0: "));
   const Json report = parse_json(read_file(one / "out_of_memory.json"), "the report");
   EXPECT_EQ(report.at("cause").at("class"), "live-tensors");
