@@ -3,6 +3,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/parity.sh --venv-only
-for run in benchmarks/*/run.py benchmarks/peers/*/run.py; do
+for run in benchmarks/*/run.py benchmarks/data/*/run.py benchmarks/peers/*/run.py; do
   .venv/bin/python "$run" --write-docs
 done

@@ -1,6 +1,6 @@
 """JPEG and PNG to RGB: Muster beside Pillow, on a photograph of 640 x 427 that scikit-learn carries.
 
-    .venv/bin/python benchmarks/data/decode.py [--pairs 7] [--count 60] [--build build] [--write-docs]
+    .venv/bin/python benchmarks/data/decode/run.py [--pairs 7] [--count 60] [--build build] [--write-docs]
 
 One thread on each side, both on the same core, in turn, each in a process of its own; processor time. A run is refused if the sides'
 pixels differ.
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from PIL import Image, features
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "benchmarks" / "peers"))
 HERE = Path(__file__).resolve().parent
 from report import load_average, machine, write_docs  # noqa: E402
@@ -62,7 +62,7 @@ def measure(program, file, options):
     runs = {"ours": [], "theirs": []}
     for _ in range(options.pairs):
         runs["ours"].append(run_once([program, file, options.count]))
-        runs["theirs"].append(run_once([sys.executable, HERE / "decode_peer.py", file, options.count]))
+        runs["theirs"].append(run_once([sys.executable, HERE / "peer.py", file, options.count]))
     if len({run["sum"] for side in runs.values() for run in side}) != 1:
         sys.exit(f"decode: the sides' pixels differ: {file}")
     return runs

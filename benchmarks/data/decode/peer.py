@@ -1,6 +1,6 @@
-"""The Python side of benchmarks/data/decode.py: what decode_speed.cpp does, by Pillow.
+"""The Python side of benchmarks/data/decode/run.py: what decode_speed.cpp does, by Pillow.
 
-    .venv/bin/python benchmarks/data/decode_peer.py FILE COUNT
+    .venv/bin/python benchmarks/data/decode/peer.py FILE COUNT
 """
 
 import io

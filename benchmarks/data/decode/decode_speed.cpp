@@ -1,4 +1,4 @@
-// What benchmarks/data/decode.py measures: one image file decoded again and again, from memory.
+// What benchmarks/data/decode/run.py measures: one image file decoded again and again, from memory.
 //
 //     decode_speed FILE COUNT     {"whole": seconds, "region": seconds, "sum": …}, processor time of one
 #include <ctime>
