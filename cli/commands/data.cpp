@@ -182,14 +182,15 @@ void list_files(std::ostream& out,
 void print_split(std::ostream& out, const Surveyed& split, const DataWords& words, size_t width) {
   const FolderSurvey& all = split.summary;
   out << split.name << ": " << count_text(all.files, "file") << " in " << all.classes.size()
-      << " classes below " << split.files.root.string() << '\n'
+      << (all.classes.size() == 1 ? " class" : " classes") << " below " << split.files.root.string()
+      << '\n'
       << class_table(split, width);
   if (all.bad < all.files) {
     out << "images   " << kinds_text(all) << '\n'
         << "width    " << range_text(all.width) << '\n'
         << "height   " << range_text(all.height) << '\n';
   }
-  if (all.imbalance() > 0)
+  if (all.classes.size() > 1 && all.imbalance() > 0)
     out << "balance  the largest class has " << fixed(all.imbalance(), 1)
         << " times the smallest\n";
   if (all.bad > 0) {
