@@ -20,7 +20,7 @@ import tomllib
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 INLINE = re.compile(r"`((?:build/bin/)?muster [^`]+)`")
-COMMAND = re.compile(r"(?:^|(?<=[\s(]))(?:\S*/)?muster ((?:run|train|evaluate|predict|new|tune|study|report|list|pipeline|doctor|gpu|completion|man)\b.*)")
+COMMAND = re.compile(r"(?:^|(?<=[\s(]))(?:\S*/)?muster ((?:run|train|evaluate|predict|new|tune|study|report|list|pipeline|data|doctor|gpu|completion|man)\b.*)")
 # Words that depend on the machine.
 OF_MACHINE = re.compile(r"^(workers|threads|device|note) ")
 

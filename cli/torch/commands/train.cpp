@@ -97,7 +97,7 @@ class Classifying final : public train::Program {
   }
   std::string default_output() const override {
     return concat(
-        train::split_spec(options_.model).first, '-', train::split_spec(options_.data).first);
+        train::split_spec(options_.model).first, '-', data::parse_dataset_spec(options_.data).name);
   }
   train::FitData data() override { return train::split_data(plan_, data_); }
   train::TaskMaker task(bool is_resumed) override {

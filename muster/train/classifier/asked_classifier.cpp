@@ -54,7 +54,9 @@ TrainPlan plan_of(const Json& record) {
   TrainPlan plan;
   take_over(record, {}, plan.options);
   std::tie(plan.model_name, plan.model_params) = split_spec(plan.options.model);
-  std::tie(plan.data_name, plan.data_params) = split_spec(plan.options.data);
+  Spec samples = data::parse_dataset_spec(plan.options.data);
+  plan.data_name = std::move(samples.name);
+  plan.data_params = std::move(samples.params);
   const auto [precision, params] = split_spec(plan.options.precision);
   plan.precision = parse_precision(precision, params);
   plan.train_samples = record.value("train_samples", int64_t{0});
@@ -83,7 +85,7 @@ struct Wanted {
 Wanted wanted_data(const AskOptions& said, const TrainPlan& plan) {
   Wanted wanted{.data = said.data.empty() ? plan.options.data : said.data};
   wanted.is_own = wanted.data == plan.options.data;
-  const bool same_files = split_spec(wanted.data).first == plan.data_name;
+  const bool same_files = data::parse_dataset_spec(wanted.data).name == plan.data_name;
   wanted.data_dir = !said.data_dir.empty() ? said.data_dir
                     : same_files           ? plan.options.data_dir
                                            : std::filesystem::path();

@@ -12,8 +12,10 @@ namespace muster::train {
 DatasetPtr open_split(const std::string& spec,
                       const std::filesystem::path& data_dir,
                       data::Split split) {
-  const auto [name, params] = split_spec(spec);
-  return data::datasets().at(name).open({.data_dir = data_dir, .split = split, .params = params});
+  const Spec asked = data::parse_dataset_spec(spec);
+  return data::datasets()
+      .at(asked.name)
+      .open({.data_dir = data_dir, .split = split, .params = asked.params});
 }
 
 TrainData open_data(const std::string& spec, const std::filesystem::path& data_dir) {

@@ -1,6 +1,8 @@
 #include "muster/train/classifier/train_plan.h"
 
+#include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -21,6 +23,7 @@ std::vector<int64_t> shape_behind(const data::Dataset& dataset, const std::strin
 }
 
 std::string size_text(const std::vector<int64_t>& shape) {
+  if (shape[1] == 0) return concat(shape[0], " x any size");
   return concat(shape[0], " x ", shape[1], " x ", shape[2]);
 }
 
@@ -36,9 +39,22 @@ void remark_on_sizes(TrainPlan& plan,
                             size_text(asked),
                             " to the ",
                             size_text(trained),
-                            " that --train-transform leaves; --eval-transform center_crop:size=",
-                            trained[1],
-                            " would cut them");
+                            " that --train-transform leaves; --eval-transform ",
+                            asked[1] == 0 ? "that makes one size of them, or a size of the data,"
+                                          : concat("center_crop:size=", trained[1]),
+                            asked[1] == 0 ? " would keep their proportions" : " would cut them");
+}
+
+/// A model sees images of one size.
+void check_has_size(const TrainPlan& plan, const std::vector<int64_t>& seen) {
+  if (seen[1] > 0) return;
+  const bool is_chained = !plan.options.train_transform.empty();
+  throw usage_error({.refused = concat("--data ", plan.options.data),
+                     .rule = concat("a model sees images of one size, and these differ",
+                                    is_chained ? " behind --train-transform, too" : ""),
+                     .hint = concat("fit them to one with the parameter size, as in ",
+                                    plan.data_name,
+                                    ":PATH,size=224, or let a step of --train-transform do it")});
 }
 
 void fit_model(TrainPlan& plan, const data::Dataset& train, const data::Dataset& test) {
@@ -53,6 +69,7 @@ void fit_model(TrainPlan& plan, const data::Dataset& train, const data::Dataset&
          .hint = "see `muster list datasets`"});
   }
   const std::vector<int64_t> seen = shape_behind(train, plan.options.train_transform);
+  check_has_size(plan, seen);
   plan.model_shape = models::fitted_shape(
       models::models().at(plan.model_name),
       {.channels = seen[0], .height = seen[1], .width = seen[2], .classes = spec.classes});
@@ -89,12 +106,21 @@ TrainPlan resolve(const TrainOptions& options,
   TrainPlan plan;
   plan.options = options;
   std::tie(plan.model_name, plan.model_params) = split_spec(options.model);
-  std::tie(plan.data_name, plan.data_params) = split_spec(options.data);
+  Spec samples = data::parse_dataset_spec(options.data);
+  plan.data_name = std::move(samples.name);
+  plan.data_params = std::move(samples.params);
   fit_model(plan, train, test);
   const SplitFacts splits = split_samples(plan.options, train, test);
   static_cast<FitNumbers&>(plan) =
       resolve_fit(plan.options, around, splits, classifier_metrics(options.top_k));
   if (!plan.size_remark.empty()) plan.remarks.push_back(plan.size_remark);
+  for (const data::Dataset* dataset : {&train, &test}) {
+    for (std::string& remark : dataset->remarks()) {
+      const bool is_known =
+          std::find(plan.remarks.begin(), plan.remarks.end(), remark) != plan.remarks.end();
+      if (!is_known) plan.remarks.push_back(std::move(remark));
+    }
+  }
   check_param_names(models::models().at(plan.model_name).params,
                     plan.model_params,
                     concat("model ", plan.model_name));

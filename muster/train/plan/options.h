@@ -132,7 +132,10 @@ void visit_options(Options& options, Visitor&& visit) {
   if constexpr (kIsTrain) {
     visit(OptionInfo{"model", "MODEL", "name:key=value,… (muster list models)", kFixed},
           options.model);
-    visit(OptionInfo{"data", "DATA", "name:key=value,… (muster list datasets)", kFixed},
+    visit(OptionInfo{"data",
+                     "DATA",
+                     "name:key=value,… (muster list datasets), or folder:PATH,size=224",
+                     kFixed},
           options.data);
     visit(OptionInfo{"data_dir",
                      "DIR",

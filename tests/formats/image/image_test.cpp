@@ -149,12 +149,12 @@ TEST(Image, OtherKindsAreNamed) {
       {"P6\n1 1\n255\n...", "a PNM file"},
       {"<html>", "HTML"},
       {"\x01\x02\xabz tail", "9 bytes that begin with 01 02 ab 7a"}};
-  for (const auto& [bytes, kind] : kinds) {
-    const std::string text = test::refusal_of([&] { decode_image(bytes_of(bytes), "cats/1.jpg"); },
-                                              ErrorKind::kEnvironment);
+  for (const auto& entry : kinds) {
+    const std::string text = test::refusal_of(
+        [&] { decode_image(bytes_of(entry.first), "cats/1.jpg"); }, ErrorKind::kEnvironment);
     EXPECT_THAT(text, HasSubstr("cats/1.jpg"));
     EXPECT_THAT(text, HasSubstr("JPEG and PNG are read"));
-    EXPECT_THAT(text, HasSubstr(kind));
+    EXPECT_THAT(text, HasSubstr(entry.second));
   }
 }
 

@@ -1,0 +1,86 @@
+// `muster data info`, as a user runs it.
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/file.h"
+#include "muster/base/json.h"
+
+#include "tests/support/folder.h"
+#include "tests/support/launched.h"
+#include "tests/support/paths.h"
+
+namespace muster::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing_process::Launched;
+
+class DataInfo : public ::testing::Test {
+ protected:
+  void put(const fs::path& to, const std::string& input) {
+    fs::create_directories((folder_.path() / to).parent_path());
+    fs::copy_file(test::source_path("tests/golden/images/input/" + input), folder_.path() / to);
+  }
+  std::string spec() const { return "folder:" + folder_.path().string(); }
+
+  test::Folder folder_;
+};
+
+TEST_F(DataInfo, ShowsClassesSizesBadFilesAndBalance) {
+  put("cat/0.jpg", "colour_420.jpg");
+  put("cat/1.jpg", "grey.jpg");
+  put("dog/0.png", "colour8.png");
+  put("dog/1.jpg", "colour_444.jpg");
+  fs::resize_file(folder_.path() / "dog/1.jpg", 400);
+  Launched info({"data", "info", spec()});
+  EXPECT_EQ(info.wait().code, 0);
+  EXPECT_THAT(info.out(), HasSubstr("all: 4 files in 2 classes"));
+  EXPECT_THAT(info.out(), HasSubstr("| cat "));
+  EXPECT_THAT(info.out(), HasSubstr("images   2 JPEG, 1 PNG, 1 grey"));
+  EXPECT_THAT(info.out(), HasSubstr("width    13 to 37, median 37"));
+  EXPECT_THAT(info.out(), HasSubstr("largest class has 2.0 times the smallest"));
+  EXPECT_THAT(info.out(), HasSubstr("bad      1 file"));
+  EXPECT_THAT(
+      info.out(),
+      HasSubstr("dog/1.jpg: it goes on to the end of its image (got cut short after 400 bytes)"));
+  EXPECT_THAT(info.out(), Not(HasSubstr("damaged  ")));
+}
+
+TEST_F(DataInfo, ShowsEachSplitAsJson) {
+  put("train/cat/0.jpg", "colour_420.jpg");
+  put("train/dog/0.png", "colour8.png");
+  put("val/dog/0.png", "colour8.png");
+  Launched info({"data", "info", spec(), "--json", "--threads", "2"});
+  EXPECT_EQ(info.wait().code, 0);
+  const Json json = parse_json(info.out(), "stdout");
+  ASSERT_EQ(json.at("splits").size(), 2U);
+  EXPECT_EQ(json["splits"][0]["split"], "train");
+  EXPECT_EQ(json["splits"][0]["classes"][1]["name"], "dog");
+  EXPECT_EQ(json["splits"][0]["height"]["greatest"], 29);
+  EXPECT_EQ(json["splits"][1]["files"], 1);
+  EXPECT_EQ(json["splits"][1]["folder"], (folder_.path() / "val").string());
+  EXPECT_EQ(json["splits"][1]["bad"], Json::array());
+}
+
+TEST_F(DataInfo, RefusesWhatIsNoFolderOfImages) {
+  const std::pair<std::vector<std::string>, const char*> refused[] = {
+      {{"data"}, "it is not said what to do"},
+      {{"data", "inform", spec()}, "no action \"inform\""},
+      {{"data", "info", "mnist"}, "folder:PATH"},
+      {{"data", "info", spec()}, "no folder in it"},
+      {{"data", "info", "folder:/nowhere"}, "there is no such folder"},
+      {{"data", "info", spec(), "--threads", "-1"}, "0 or more"}};
+  for (const auto& [words, text] : refused) {
+    Launched info(words);
+    EXPECT_EQ(info.wait().code, 2) << text;
+    EXPECT_THAT(info.err(), HasSubstr(text));
+    EXPECT_EQ(info.out(), "");
+  }
+}
+
+}  // namespace
+}  // namespace muster::cli
