@@ -3,10 +3,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/parity.sh --venv-only
-<<<<<<< HEAD
 for run in benchmarks/*/run.py benchmarks/*/*/run.py; do
-=======
-for run in benchmarks/*/run.py benchmarks/data/*/run.py benchmarks/peers/*/run.py; do
->>>>>>> h/decode
   .venv/bin/python "$run" --write-docs
 done
