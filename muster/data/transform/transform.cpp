@@ -29,7 +29,7 @@ void check_one_size(std::string_view transform, const DataSpec& spec) {
   throw usage_error({.refused = concat(transform, " of ", spec.name),
                      .rule = "its images are of one size, and these are not",
                      .hint = "begin the chain with a step that makes one size of all, such as "
-                             "fit_images:height=224,width=224"});
+                             "random_resized_crop:size=224 or center_crop:size=224"});
 }
 
 }  // namespace muster::data

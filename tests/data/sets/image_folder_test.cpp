@@ -157,13 +157,24 @@ TEST_F(ImageFolderTest, AChainThatMakesOneSizeTakesImagesOfAnySize) {
   EXPECT_TRUE(of_part->get(std::vector<int64_t>{1})["target"].equal(torch::tensor({0})));
 }
 
+TEST_F(ImageFolderTest, StepsThatCutOutOneSizeTakeImagesOfAnySize) {
+  const auto images = std::make_shared<ImageFolder>(root());
+  for (const char* chain : {"center_crop:size=4",
+                            "resize:size=[4,4]",
+                            "random_resized_crop:size=4",
+                            "random_crop:size=4,pad_if_needed=true"}) {
+    const auto chained = transformed(images, chain);
+    EXPECT_THAT(chained->spec().sample_shape, ElementsAre(3, 4, 4)) << chain;
+    EXPECT_EQ(chained->get(all_of_folder(*images))["data"].sizes(), (at::IntArrayRef{6, 3, 4, 4}));
+  }
+  EXPECT_FALSE(transformed(images, "resize:size=4")->spec().has_size()) << "its shorter side";
+}
+
 TEST_F(ImageFolderTest, StepsThatNeedASizeSayThatThereIsNone) {
   const auto images = std::make_shared<ImageFolder>(root());
-  for (const char* chain : {"center_crop:size=4", "random_crop:size=4", "fit_images:height=4"}) {
-    const std::string text = test::refusal_of([&] { transformed(images, chain); });
-    EXPECT_THAT(text, HasSubstr("its images are of one size, and these are not")) << chain;
-    EXPECT_THAT(text, HasSubstr("fit_images:height=224,width=224")) << chain;
-  }
+  const std::string text = test::refusal_of([&] { transformed(images, "fit_images:height=4"); });
+  EXPECT_THAT(text, HasSubstr("its images are of one size, and these are not"));
+  EXPECT_THAT(text, HasSubstr("random_resized_crop:size=224"));
   EXPECT_THAT(test::error_of([&] {
                 images->get(std::vector<int64_t>{0, 1});
               }),
