@@ -165,13 +165,13 @@ at::Tensor adjust_sharpness(const at::Tensor& image, double factor) {
 
 at::Tensor invert(const at::Tensor& image) {
   check_image("invert", image);
-  return is_bytes(image) ? by_table(image, image::invert_table()) : image.neg().add_(1);
+  return is_bytes(image) ? image.bitwise_not() : image.neg().add_(1);
 }
 
 at::Tensor posterize(const at::Tensor& image, int64_t bits) {
   check_image("posterize", image);
   if (bits < 0 || bits > 8) refuse_color("posterize", "bits are in 0 … 8", concat(bits));
-  if (is_bytes(image)) return by_table(image, image::posterize_table(bits));
+  if (is_bytes(image)) return image.bitwise_and(((1 << bits) - 1) << (8 - bits));
   const auto levels = static_cast<double>(int64_t{1} << bits);
   return image.mul(levels).floor_().clamp_(0, levels - 1).mul_(1.0 / levels);
 }
