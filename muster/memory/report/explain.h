@@ -50,7 +50,7 @@ std::vector<OwnedTensor> owned_tensors(const torch::nn::Module& module,
 /// `device`: whose memory it is. What was noted at the failure (OomWatch) goes before what the
 /// error's text says, and that before what is found now. Where operators were recorded
 /// (Level::kTags, kLayers) holders have names; what the owned tensors hold is known without. Takes
-/// up to a second for 100 thousand blocks, and as long as the driver does for other processes.
+/// a look at each noted block, and as long as the driver does (five seconds at most) for others.
 /// An error of another kind, or null, gets what is known of the device, and OomClass::kUnknown.
 OomReport explain(const std::exception_ptr& error,
                   c10::Device device,

@@ -18,7 +18,7 @@ struct HostBytes {
   int64_t resident = 0;                             ///< of this process
 };
 
-/// Reads /proc and the control group: about 0.2 ms.
+/// Reads /proc and the control group.
 HostBytes read_host_bytes(const diagnose::Surroundings& surroundings);
 
 /// The rest of the facts of a failure on the CPU. `live`, and `cap` where the program had set one,

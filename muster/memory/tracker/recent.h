@@ -13,7 +13,7 @@ namespace muster::memory {
 inline constexpr size_t kRecentIterations = 32;
 
 /// Kept for the process: the last kRecentIterations of a device. A Tracker does it by itself, for as
-/// long as it lives. Any thread; about 50 ns.
+/// long as it lives. Any thread.
 void note_iteration(c10::Device device, const IterationEnd& end);
 /// A loop has ended: what was noted of the device is forgotten.
 void forget_iterations(c10::Device device);

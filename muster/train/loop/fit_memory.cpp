@@ -8,7 +8,7 @@
 
 namespace muster::train::detail {
 
-/// Behind each step; about 1 us.
+/// Behind each step: the allocator's lock, and a copy of its counters.
 void Trainer::note_memory() {
   if (!is_late() || !counts_memory_) return;
   try {
