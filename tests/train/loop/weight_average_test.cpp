@@ -51,7 +51,8 @@ void set_tensors(torch::nn::Module& net, const Json& values) {
 }
 
 TEST(WeightAverage, IsPyTorchsAveragedModel) {
-  for (const Json& expected : test::read_golden("weight_average").at("cases")) {
+  const Json golden = test::read_golden("weight_average");
+  for (const Json& expected : golden.at("cases")) {
     torch::nn::Sequential net = small_net();
     WeightAverage average(*net, expected.at("decay"), expected.at("use_buffers"));
     for (const Json& step : expected.at("steps")) {

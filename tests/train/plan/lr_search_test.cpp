@@ -20,7 +20,8 @@ using ::testing::HasSubstr;
 using train::LrSearch;
 
 TEST(LrSearch, FollowsLightningsRule) {
-  for (const Json& expected : test::read_golden("lr_find").at("cases")) {
+  const Json golden = test::read_golden("lr_find");
+  for (const Json& expected : golden.at("cases")) {
     LrSearch search(
         {.min = expected.at("min"), .max = expected.at("max"), .steps = expected.at("steps")});
     for (const Json& loss : expected.at("losses")) {
