@@ -9,6 +9,7 @@
 #include "muster/base/json.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
+#include "muster/formats/dataset_spec.h"
 #include "muster/program/config/config_file.h"
 #include "muster/program/line/parse.h"
 #include "muster/program/line/said.h"
@@ -80,7 +81,9 @@ class Classifying final : public train::Program {
               const CLI::App& app,
               std::span<const program::ConfigKey> keys,
               std::function<void(const std::string&)> note)
-      : options_(std::move(options)), app_(app), keys_(keys), note_(std::move(note)) {}
+      : options_(std::move(options)), app_(app), keys_(keys), note_(std::move(note)) {
+    options_.data = formats::with_whole_path(options_.data);
+  }
 
   const train::FitOptions& options() const override { return options_; }
   void take_over(const Json& record) override {

@@ -10,6 +10,7 @@
 #include "muster/data/sets/subset_dataset.h"
 #include "muster/data/transform/transformed.h"
 #include "muster/formats/crc32.h"
+#include "muster/formats/dataset_spec.h"
 #include "muster/train/checkpoints/saved_weights.h"
 #include "muster/train/classifier/trainer.h"
 #include "muster/train/classifier/validation_split.h"
@@ -83,7 +84,8 @@ struct Wanted {
 };
 
 Wanted wanted_data(const AskOptions& said, const TrainPlan& plan) {
-  Wanted wanted{.data = said.data.empty() ? plan.options.data : said.data};
+  Wanted wanted{.data = said.data.empty() ? plan.options.data
+                                          : formats::with_whole_path(said.data)};
   wanted.is_own = wanted.data == plan.options.data;
   const bool same_files = data::parse_dataset_spec(wanted.data).name == plan.data_name;
   wanted.data_dir = !said.data_dir.empty() ? said.data_dir

@@ -1,0 +1,32 @@
+// Datasets as users name them, and their paths.
+#include "muster/formats/dataset_spec.h"
+
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "muster/base/text.h"
+
+namespace muster::formats {
+namespace {
+
+TEST(DatasetSpec, WhatComesFirstIsThePath) {
+  EXPECT_EQ(parse_dataset_spec("folder:/a/b,size=8").params,
+            (ParamValues{{"path", "/a/b"}, {"size", "8"}}));
+  EXPECT_EQ(parse_dataset_spec("folder:size=8").params, (ParamValues{{"size", "8"}}));
+  EXPECT_EQ(parse_dataset_spec("mnist").params, ParamValues());
+}
+
+TEST(DatasetSpec, APathIsMadeWhole) {
+  const std::string here = std::filesystem::current_path().string();
+  EXPECT_EQ(with_whole_path("folder:pets,size=8"), concat("folder:", here, "/pets,size=8"));
+  EXPECT_EQ(with_whole_path("folder:size=8,path=./pets"),
+            concat("folder:size=8,path=", here, "/pets"));
+  EXPECT_EQ(with_whole_path("folder:/a/../b"), "folder:/b");
+  for (const char* same :
+       {"mnist", "synthetic:samples=8", "folder:", "folder:size=8", "folder:path=", ""})
+    EXPECT_EQ(with_whole_path(same), same);
+}
+
+}  // namespace
+}  // namespace muster::formats
