@@ -84,8 +84,8 @@ struct Wanted {
 };
 
 Wanted wanted_data(const AskOptions& said, const TrainPlan& plan) {
-  Wanted wanted{.data = said.data.empty() ? plan.options.data
-                                          : formats::with_whole_path(said.data)};
+  Wanted wanted{.data =
+                    said.data.empty() ? plan.options.data : formats::with_whole_path(said.data)};
   wanted.is_own = wanted.data == plan.options.data;
   const bool same_files = data::parse_dataset_spec(wanted.data).name == plan.data_name;
   wanted.data_dir = !said.data_dir.empty() ? said.data_dir
