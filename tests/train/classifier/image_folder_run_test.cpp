@@ -51,7 +51,7 @@ class ImageFolderRun : public ::testing::Test {
     options.data = spec(params);
     options.batch_size = 8;
     options.validation_samples = 6;
-    options.epochs = 4;
+    options.epochs = 12;
     return options;
   }
   static train::TrainPlan plan(const train::TrainOptions& options) {
