@@ -6,6 +6,7 @@
 #include <optional>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -179,14 +180,19 @@ class HolderTable {
   std::map<std::tuple<uint32_t, uint32_t, std::string, Owner>, Holder> holders_;
 };
 
-/// Every block is known.
+/// Every block is known; below Level::kTags only those of a recording before, and what the model holds.
 void fill_holders(const std::vector<HeldBlock>& blocks,
                   const std::unordered_map<uint64_t, Owned>& owned,
                   Level level,
                   OomFacts& facts) {
   HolderTable table;
   std::map<uint32_t, std::string> layers;
+  std::unordered_set<uint64_t> known_memory;
   int64_t seen = 0;
+  const auto hold = [&](Owner owner, int64_t bytes) {
+    facts.owners[static_cast<size_t>(owner)] += bytes;
+    seen += bytes;
+  };
   for (const HeldBlock& block : blocks) {
     Owner owner = block.tag.owner;
     auto known = layers.find(block.tag.layer);
@@ -200,8 +206,15 @@ void fill_holders(const std::vector<HeldBlock>& blocks,
       facts.of_backward += block.bytes;
     }
     table.add(block.tag.scope, block.tag.op, *layer, owner, block.bytes);
-    facts.owners[static_cast<size_t>(owner)] += block.bytes;
-    seen += block.bytes;
+    hold(owner, block.bytes);
+    known_memory.insert(block.address);
+  }
+  if (level < Level::kTags) {
+    for (const auto& [address, one] : owned) {
+      if (known_memory.contains(address)) continue;
+      table.add(0, 0, one.layer, one.owner, one.bytes);
+      hold(one.owner, one.bytes);
+    }
   }
   facts.holders = table.sorted();
   facts.rest_is_mixed = level < Level::kTags;

@@ -52,6 +52,7 @@ class ImageFolderRun : public ::testing::Test {
     options.batch_size = 8;
     options.validation_samples = 6;
     options.epochs = 12;
+    options.lr = 0.01;
     return options;
   }
   static train::TrainPlan plan(const train::TrainOptions& options) {
