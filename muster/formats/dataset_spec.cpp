@@ -36,7 +36,7 @@ std::string with_whole_path(std::string_view text) {
   if (begin == std::string_view::npos) return std::string(text);
   const size_t end = std::min(text.find(',', begin), text.size());
   const std::filesystem::path path(trim(text.substr(begin, end - begin)));
-  if (path.empty()) return std::string(text);
+  if (path.empty() || *path.begin() == "~") return std::string(text);  // the dataset refuses it
   return concat(text.substr(0, begin),
                 std::filesystem::absolute(path).lexically_normal().string(),
                 text.substr(end));

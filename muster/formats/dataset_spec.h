@@ -13,7 +13,7 @@ namespace muster::formats {
 Spec parse_dataset_spec(std::string_view text);
 
 /// The same text with its path, if it has one, from the root: whoever goes on with a run may stand in
-/// another folder.
+/// another folder. One that begins with ~ stays, for the dataset to refuse.
 std::string with_whole_path(std::string_view text);
 
 }  // namespace muster::formats

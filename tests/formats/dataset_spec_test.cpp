@@ -23,8 +23,13 @@ TEST(DatasetSpec, APathIsMadeWhole) {
   EXPECT_EQ(with_whole_path("folder:size=8,path=./pets"),
             concat("folder:size=8,path=", here, "/pets"));
   EXPECT_EQ(with_whole_path("folder:/a/../b"), "folder:/b");
-  for (const char* same :
-       {"mnist", "synthetic:samples=8", "folder:", "folder:size=8", "folder:path=", ""})
+  for (const char* same : {"mnist",
+                           "synthetic:samples=8",
+                           "folder:",
+                           "folder:size=8",
+                           "folder:path=",
+                           "folder:~/pets",
+                           ""})
     EXPECT_EQ(with_whole_path(same), same);
 }
 
