@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <csetjmp>
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -12,6 +11,7 @@
 
 #include "muster/base/text.h"
 #include "muster/formats/image/decoders.h"
+#include "muster/formats/image/library_steps.h"
 
 // jpeg_crop_scanline and jpeg_skip_scanlines are libjpeg-turbo's own.
 static_assert(LIBJPEG_TURBO_VERSION_NUMBER >= 2000000, "libjpeg-turbo 2.0 or later");
@@ -19,20 +19,15 @@ static_assert(LIBJPEG_TURBO_VERSION_NUMBER >= 2000000, "libjpeg-turbo 2.0 or lat
 namespace muster::formats {
 namespace {
 
-// Note [Errors of libjpeg and libpng]
-//
-// Both are C, leave a call by longjmp, and would be left half done by an exception. A jump over a C++
-// object with a destructor is undefined. So each call into them is a step: a lambda that owns nothing,
-// run by attempt(), where the jump ends. What is wrong is kept as bytes in the decoder, and thrown when
-// the step is over. Objects that own memory are made between steps.
-
 /// Progressive files of more scans than this take time and give no picture; encoders make about 10.
 constexpr int kMostScans = 500;
 constexpr int64_t kBlock = 8;  ///< pixels of a side
 constexpr int64_t kRowsAtOnce = 16;
 
-/// One file, decoded once.
-class JpegFile {
+/// One file, decoded once. Calls are steps: see Note [Errors of libjpeg and libpng].
+class JpegFile : private LibrarySteps<JpegFile> {
+  friend LibrarySteps;
+
  public:
   explicit JpegFile(const ImageRequest& request) : request_(request) {
     info_.err = jpeg_std_error(&errors_);
@@ -100,7 +95,7 @@ class JpegFile {
 
   [[noreturn]] void fail(Fault fault) {
     fault_ = fault;
-    std::longjmp(escape_, 1);
+    leave();
   }
 
   [[noreturn]] void fail_by_library() {
@@ -131,20 +126,6 @@ class JpegFile {
     }
     source_.next_input_byte += bytes;
     source_.bytes_in_buffer -= bytes;
-  }
-
-  // Steps: see Note [Errors of libjpeg and libpng]. -----------------------------------------------
-
-  template <class Step>
-  bool attempt(const Step& step) {
-    if (setjmp(escape_) != 0) return false;
-    step();
-    return true;
-  }
-
-  template <class Step>
-  void must(const Step& step) {
-    if (!attempt(step)) throw error();
   }
 
   Error error() const {
@@ -310,7 +291,6 @@ class JpegFile {
   jpeg_error_mgr errors_{};
   jpeg_source_mgr source_{};
   jpeg_progress_mgr progress_{};
-  std::jmp_buf escape_{};
   Fault fault_ = Fault::kNone;
   std::array<char, JMSG_LENGTH_MAX> message_{};
   std::array<char, JMSG_LENGTH_MAX> complaint_{};

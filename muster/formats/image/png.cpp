@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <csetjmp>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -9,6 +8,7 @@
 
 #include "muster/base/text.h"
 #include "muster/formats/image/decoders.h"
+#include "muster/formats/image/library_steps.h"
 
 namespace muster::formats {
 namespace {
@@ -16,7 +16,9 @@ namespace {
 constexpr int64_t kMostBytesOfDeflatedOne = 1032;  // 258 bytes from 2 bits
 
 /// One file, decoded once. Calls are steps: see Note [Errors of libjpeg and libpng].
-class PngFile {
+class PngFile : private LibrarySteps<PngFile> {
+  friend LibrarySteps;
+
  public:
   explicit PngFile(const ImageRequest& request) : request_(request) {
     png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, &PngFile::fail, &PngFile::ignore);
@@ -70,7 +72,7 @@ class PngFile {
   [[noreturn]] static void fail(png_structp png, png_const_charp message) {
     auto& self = *static_cast<PngFile*>(png_get_error_ptr(png));
     std::strncpy(self.message_.data(), message, self.message_.size() - 1);
-    std::longjmp(self.escape_, 1);
+    self.leave();
   }
 
   static void ignore(png_structp, png_const_charp) {}
@@ -83,20 +85,6 @@ class PngFile {
     }
     std::memcpy(to, self.request_.file.data() + self.at_, count);
     self.at_ += count;
-  }
-
-  // Steps. ----------------------------------------------------------------------------------------
-
-  template <class Step>
-  bool attempt(const Step& step) {
-    if (setjmp(escape_) != 0) return false;
-    step();
-    return true;
-  }
-
-  template <class Step>
-  void must(const Step& step) {
-    if (!attempt(step)) throw error();
   }
 
   Error error() const {
@@ -205,7 +193,6 @@ class PngFile {
   const ImageRequest& request_;
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
-  std::jmp_buf escape_{};
   std::array<char, 200> message_{};
   size_t at_ = 0;  // in the file
   bool cut_short_ = false;
