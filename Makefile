@@ -8,6 +8,7 @@
 #   make fuzz      libFuzzer on every parser, FUZZ_SECONDS (60) each; the same build as asan
 #   make soak      long runs of the process tests: all blows of the kill loops
 #   make flaky     all tests on a machine that stalls: slow disk, stolen cores, stopped tests; FLAKY='--rounds 3 -R Monitor'
+#   make gpu       what needs a real device, where there is one: tests/gpu
 #   make cpus      the tests of exact numbers with other kernels of LibTorch and MKL, and other numbers of threads
 #   make compat    the tests between ranks with the oldest LibTorch that is supported (2.11)
 #   make plain     each source by itself instead of an area at once, and each public header
@@ -22,7 +23,7 @@ JOBS ?= $(shell nproc)
 TEST_JOBS ?= $(shell echo $$(($(JOBS) * 3 / 2)))
 CTEST = ctest --output-on-failure --no-tests=error -j $(TEST_JOBS)
 
-.PHONY: help setup configure build program demo test parity bench asan tsan fuzz soak flaky cpus compat plain package tidy format nightly
+.PHONY: help setup configure build program demo test parity bench asan tsan fuzz soak flaky cpus gpu compat plain package tidy format nightly
 
 help:
 	@sed -n '2,/^$$/s/^# //p' Makefile
@@ -87,6 +88,11 @@ soak: build
 
 flaky: build
 	@scripts/flaky.sh $(FLAKY)
+
+# One at a time: some take all of the device's memory.
+gpu: build
+	@[ -e /dev/nvidiactl ] || { echo "gpu: this machine has no NVIDIA device" >&2; exit 1; }
+	@cd build && ctest --output-on-failure --no-tests=error -L '^gpu$$'
 
 cpus: build
 	@CTEST='$(CTEST)' scripts/cpus.sh $(CPUS)

@@ -8,6 +8,7 @@
 # muster_room_tests(x SANITIZED_SHARDS 8)  the same in a build with sanitizers alone, where a process starts slowly, too (0.1 s)
 # muster_room_tests(x COST 40 TIMEOUT 900)  CTest starts what costs most first; seconds that a TEST may take, else 300
 # muster_room_tests(x FIRST *Slow*)   CTest starts these before all else, so that none is alone at the end
+# muster_room_tests(gpu RUN_IF has_gpu)  built, and no CTest unless that variable is true
 # muster_room_tests(parallel TORCH)   with the precompiled header that all torch tests share
 find_package(GTest REQUIRED)
 include(GoogleTest)
@@ -60,7 +61,7 @@ function(muster_use_torch_pch target)
 endfunction()
 
 function(muster_room_tests folder)
-  cmake_parse_arguments(ARG "TORCH" "FILTER;SHARDS;SANITIZED_SHARDS;FIRST;COST;TIMEOUT" "LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "FILTER;SHARDS;SANITIZED_SHARDS;FIRST;COST;TIMEOUT;RUN_IF" "LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*_test.cpp)
   if(NOT sources)
     return()
@@ -85,6 +86,9 @@ function(muster_room_tests folder)
     muster_use_torch_pch(${room}_tests)
   else()
     muster_use_test_pch(${room}_tests)
+  endif()
+  if(ARG_RUN_IF AND NOT ${ARG_RUN_IF})
+    return()
   endif()
   set(variables "")
   if(MUSTER_SANITIZE MATCHES address AND folder MATCHES "^process/")

@@ -82,6 +82,11 @@ class GroupParts {
     }
     const auto backend = monitored_one(entry.make(request), request, monitor, kinds[0]);
     state_->parts.push_back({&entry, kinds, name});
+    // Given on by setBackend: with it nccl makes its communicator for that device, and guesses none for
+    // a barrier.
+    if (!entry.moves_cpu)
+      state_->group->setBoundDeviceId(
+          at::Device(kinds[0], static_cast<at::DeviceIndex>(request.local_rank)));
     for (const at::DeviceType kind : kinds) state_->group->setBackend(kind, entry.type, backend);
     state_->group->setDefaultBackend(entry.type);
     state_->backend = std::string(entry.name);

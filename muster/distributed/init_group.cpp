@@ -34,9 +34,9 @@ ProcessGroup make_named_group(const std::vector<Member>& members,
   for (const Member& member : members) entries.push_back(member.entry);
   const std::vector<RankOffer> ranks = exchange_offers(request, entries);
   for (const BackendEntry* entry : entries) {
-    if (const std::string why = why_refused(*entry, ranks); !why.empty()) {
-      throw unusable(*entry, why);
-    }
+    // Of the CPU's backends each says better by itself which ranks it does not suit.
+    const std::string why = entry->moves_cpu ? why_refused(*entry, ranks) : why_not(*entry, ranks);
+    if (!why.empty()) throw unusable(*entry, why);
   }
   GroupParts parts(request, monitor, server_rank);
   const bool one = std::all_of(entries.begin(), entries.end(), [&](const BackendEntry* entry) {

@@ -198,9 +198,9 @@ class ThreadWorld {
   ProcessGroup group(int rank) const;
   int world_size() const;
 
-  /// Runs `rank_main` on a thread per rank and joins them all; operators use `intraop_threads` in
-  /// each. A rank that throws leaves: who waits for it gets an error. The first error in time is
-  /// rethrown, with its rank.
+  /// Runs `rank_main` on a thread per rank and joins them all; operators use `intraop_threads` in each, and a
+  /// backward stays on its rank's thread, so that ranks may share a device. A rank that throws leaves: who waits
+  /// for it gets an error. The first error in time is rethrown, with its rank.
   void run(const std::function<void(ProcessGroup group)>& rank_main, int intraop_threads = 1) const;
 
   /// The rank ended (`why` empty) or failed. Whoever waits for it gets an error that names it.

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include <c10/core/AutogradState.h>
 #include <c10/util/Exception.h>
 
 #include "muster/base/error.h"
@@ -47,6 +48,9 @@ void ThreadWorld::run(const std::function<void(ProcessGroup)>& rank_main,
   std::exception_ptr first, first_told;
   const auto play = [&](int rank) {
     tensor::set_own_intraop_threads(intraop_threads);
+    // LibTorch's engine has one thread for each device, in which the backwards of ranks that share it
+    // would stand behind each other: the first waits there for the second one's gradients.
+    c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
     // Dropped after the error is kept: the others fail when it is, and come second.
     std::optional<ProcessGroup> mine;
     try {

@@ -147,6 +147,9 @@ TEST(Backends, NcclIsNotForRanksThatShareADevice) {
   EXPECT_EQ(nccl.unsuitable(Ranks{on("a", "cuda:0"), on("b", "cuda:1"), on("a", "cuda:0")}),
             "ranks 0 and 2 share cuda:0");
   EXPECT_EQ(nccl.unsuitable(Ranks{on("a", ""), on("a", "")}), "");
+  ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+  EXPECT_EQ(nccl.unsuitable(Ranks{on("a", "cuda:0"), on("a", "cuda:0")}), "");
+  ::unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
 }
 
 TEST(Backends, SayHowTensorsOfADeviceWillTravel) {

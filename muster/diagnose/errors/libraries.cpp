@@ -64,6 +64,14 @@ constexpr Pattern kCublasInit[] = {{"CUBLAS_STATUS_NOT_INITIALIZED"},
                                    {"CUBLAS_STATUS_ALLOC_FAILED"},
                                    {"CUSOLVER_STATUS_NOT_INITIALIZED"}};
 constexpr Cause kCublasInitCauses[] = {
+    {.why =
+         "The device has no memory left for cuBLAS, whose handle and workspace take some ten MiB "
+         "beside the tensors.",
+     .step =
+         "Free memory before the first product: a smaller batch or model, no other process on the "
+         "device. If memory is free, an earlier kernel failed: compare the largest index with the "
+         "rows of each embedding, on the CPU or with CUDA_LAUNCH_BLOCKING=1.",
+     .when = "CUBLAS_STATUS_ALLOC_FAILED"},
     {.why = "cuBLAS could not make its handle: the device has no memory left for it, or an earlier "
             "kernel failed, often because an index (a token, a label) is outside its table.",
      .step = "First compare the largest index with the rows of each embedding, on the CPU or with "

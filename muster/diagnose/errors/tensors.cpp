@@ -48,7 +48,7 @@ constexpr Cause kInplaceCauses[] = {
 constexpr Pattern kDtype[] = {{"expected scalar type*but found"},
                               {"must have the same dtype"},
                               {"Input type*and weight type*should be the same"},
-                              {"mat1 and mat2 must have the same dtype"},
+                              {"to have the same dtype, but got"},
                               {"Found dtype*but expected"},
                               {"not implemented for 'Half'"},
                               {"Attempting to unscale FP16 gradients"}};
@@ -70,8 +70,14 @@ constexpr Pattern kDevice[] = {{"Expected all tensors to be on the same device"}
                                {"Input type (torch.FloatTensor) and weight type (torch.cuda"},
                                {"Input type (torch.cuda*and weight type (torch.FloatTensor"},
                                {"tensors on different devices"},
+                               {"pointer resides on host memory and is not registered"},
                                {"indices should be either on cpu or on the same device"}};
 constexpr Cause kDeviceCauses[] = {
+    {.why = "A tensor was made over memory of the host, and says that it is on a device (from_blob "
+            "with "
+            "a device among its options).",
+     .step = "Leave the device out of from_blob's options, and move the tensor with to(device).",
+     .when = "pointer resides on host memory"},
     {.why = "A tensor stayed behind when the model was moved: one that is a plain member and not "
             "registered, an input, or one that is made inside forward.",
      .step = "register_buffer, register_parameter or register_module it; make new tensors with the "

@@ -6,6 +6,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "muster/base/error.h"
+#include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/distributed/meet/backend.h"
 #include "muster/distributed/nccl/module.h"
@@ -31,8 +32,14 @@ std::string refuses(const BackendRequest& request) {
   return concat("local rank ", request.local_rank, " has no device of its own among ", devices);
 }
 
-/// NCCL counts a device of two ranks as a mistake, unless it is told otherwise.
+/// NCCL counts a device of two ranks as a mistake, unless it is told otherwise: by this variable, which NCCL
+/// 2.30 reads and 2.28 does not.
+bool may_share_devices() {
+  return process_environment("NCCL_MULTI_RANK_GPU_ENABLE").value_or("0") == "1";
+}
+
 std::string share_devices(const std::vector<RankOffer>& ranks) {
+  if (may_share_devices()) return "";
   for (size_t a = 0; a < ranks.size(); ++a) {
     for (size_t b = a + 1; b < ranks.size(); ++b) {
       const bool same = ranks[a].host_identity == ranks[b].host_identity &&

@@ -19,13 +19,15 @@ using NcclFactory = c10d::Backend* (*)(const BackendRequest& request);
 
 /// What both sides must have been compiled with alike: C++ objects cross the seam. Each side's own.
 struct NcclStamp {
-  uint32_t seam = 1;  ///< rises when what crosses it changes
+  uint32_t seam = 2;  ///< rises when what crosses it changes
   uint32_t request_bytes = sizeof(BackendRequest);
   uint32_t torch_major = TORCH_VERSION_MAJOR;
   uint32_t torch_minor = TORCH_VERSION_MINOR;
   uint32_t torch_patch = TORCH_VERSION_PATCH;
-
-  bool operator==(const NcclStamp&) const = default;
+  /// NCCL_VERSION_CODE of the module's headers. LibTorch's options hold NCCL's own, which grow from
+  /// one minor version to the next: the module makes them, and LibTorch, compiled with the headers of
+  /// the NCCL that it loads, reads them. 0: no headers.
+  uint32_t nccl_headers = 0;
 };
 using NcclStampOf = const NcclStamp* (*)();
 

@@ -21,6 +21,24 @@ std::string stamp_text(const NcclStamp& stamp) {
                 " bytes");
 }
 
+bool same_seam(const NcclStamp& a, const NcclStamp& b) {
+  return a.seam == b.seam && a.request_bytes == b.request_bytes && a.torch_major == b.torch_major &&
+         a.torch_minor == b.torch_minor && a.torch_patch == b.torch_patch;
+}
+
+/// NCCL_VERSION_CODE of the NCCL that is loaded; 0: none that the module sees.
+uint32_t loaded_nccl(void* module) {
+  using GetVersion = int (*)(int*);
+  void* found = ::dlsym(module, "ncclGetVersion");
+  if (found == nullptr) found = ::dlsym(RTLD_DEFAULT, "ncclGetVersion");  // LibTorch's
+  int code = 0;
+  const bool answered = found != nullptr && reinterpret_cast<GetVersion>(found)(&code) == 0;
+  return answered ? static_cast<uint32_t>(code) : 0;
+}
+
+/// "2.28" of 22809.
+std::string minor_of(uint32_t code) { return concat(code / 10'000, '.', code / 100 % 100); }
+
 }  // namespace
 
 NcclLibrary open_nccl(const char* file) {
@@ -34,13 +52,21 @@ NcclLibrary open_nccl(const char* file) {
   if (stamp_of == nullptr || make == nullptr)
     return {.why_not = concat(file, " is no module of this Muster: it lacks ", kNcclStamp)};
   const NcclStamp ours, theirs = *stamp_of();
-  if (theirs != ours)
+  if (!same_seam(theirs, ours))
     return {.why_not = concat(file,
                               " was built for another Muster or LibTorch: ",
                               stamp_text(theirs),
                               " there, ",
                               stamp_text(ours),
                               " here")};
+  const uint32_t loaded = loaded_nccl(handle);
+  if (theirs.nccl_headers != 0 && loaded != 0 && theirs.nccl_headers / 100 != loaded / 100)
+    return {.why_not = concat(file,
+                              " was built with the headers of NCCL ",
+                              minor_of(theirs.nccl_headers),
+                              ", and this LibTorch has NCCL ",
+                              minor_of(loaded),
+                              ": build Muster with that one's (MUSTER_NCCL_INCLUDE)")};
   return {.make = make, .why_not = {}};
 }
 

@@ -39,6 +39,11 @@ OutOfMemory told_by(std::string_view text) {
   found.asked = bytes.asked;
   found.free = bytes.free;
   found.idle = bytes.idle;
+  if (bytes.allowed) {  // what the device has free beyond that is not for this process
+    const double left =
+        std::max(0.0, *bytes.allowed - bytes.allocated.value_or(0) - bytes.idle.value_or(0));
+    found.free = std::min(found.free.value_or(left), left);
+  }
   return found;
 }
 

@@ -79,8 +79,10 @@ std::string device_section(const OomFacts& facts, size_t width) {
   if (facts.pending.value_or(0) > 0) line("  for a stream", facts.pending);
   if (facts.in_pools.value_or(0) > 0) line("  in pools", facts.in_pools);
   if (facts.idle.value_or(0) > 0) line("  largest block", facts.largest_idle);
-  line("outside tensors", facts.outside);
-  line("other processes", facts.others);
+  if (facts.cap_kind != CapKind::kFraction) {  // of which these take nothing
+    line("outside tensors", facts.outside);
+    line("other processes", facts.others);
+  }
   line("free", facts.free);
   line("asked for", facts.asked);
   if (const auto share = facts.fragmentation())

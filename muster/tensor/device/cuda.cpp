@@ -1,5 +1,7 @@
 #include "muster/tensor/device/cuda.h"
 
+#include <cctype>
+
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <dlfcn.h>
 #include <unistd.h>
@@ -27,6 +29,19 @@ std::string find_cuda() {
 const std::string& load_cuda() {
   static const std::string why_not = find_cuda();
   return why_not;
+}
+
+std::string cuda_bus_id(int index) {
+  if (!load_cuda().empty()) return "";
+  // Of CUDA's runtime, which came with LibTorch's half and is visible to all.
+  using Get = int (*)(char* text, int room, int device);
+  static const Get get = reinterpret_cast<Get>(::dlsym(RTLD_DEFAULT, "cudaDeviceGetPCIBusId"));
+  char text[32] = {};
+  if (get == nullptr || get(text, sizeof text, index) != 0) return "";
+  std::string id = text;
+  for (char& letter : id)
+    letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return id;
 }
 
 }  // namespace muster::tensor

@@ -10,4 +10,9 @@ namespace muster::tensor {
 /// thread.
 const std::string& load_cuda();
 
+/// Where the driver says that CUDA's device `index` is: "0000:3b:00.0". CUDA numbers devices by speed
+/// and by CUDA_VISIBLE_DEVICES, everybody else by this. Empty where it cannot be told, also without
+/// CUDA. Any thread.
+std::string cuda_bus_id(int index);
+
 }  // namespace muster::tensor

@@ -1,5 +1,4 @@
 // A run whose ranks are threads of this process.
-#include <c10/core/AutogradState.h>
 
 #include "muster/train/loop/fit.h"
 #include "muster/train/loop/run_start.h"
@@ -18,10 +17,6 @@ FitResult fit_on_threads(const TaskMaker& make_task,
   FitResult result;
   distributed::ThreadWorld(ranks).run(
       [&](const distributed::ProcessGroup& group) {
-        // See Note [One replica per device]: with a backward on the rank's own thread, ranks may share
-        // a device.
-        c10::AutogradState& autograd = c10::AutogradState::get_tls_state();
-        if (!plan.devices[0].is_cpu()) autograd.set_multithreading_enabled(false);
         FitResult own = fit(make_task, data, plan, group, output, resume, callbacks, owned);
         if (group.rank() == 0) result = std::move(own);
       },

@@ -29,6 +29,7 @@
 #include "muster/train/loop/step_timeline.h"
 #include "muster/train/plan/placement.h"
 #include "muster/train/program/as_rank.h"
+#include "muster/train/program/run_status.h"
 #include "muster/train/program/stop_signals.h"
 #include "muster/train/program/trial.h"
 #include "muster/train/record/run_files.h"
@@ -266,6 +267,8 @@ ProgramEnd run_program(Program& program,
   const FitData data = program.data();
   const TaskMaker task = program.task(resume.has_value());
   program.add_hooks(callbacks);
+  RunStatus status(distributed::program_name() + " train", plan, env);
+  status.attach(callbacks);
   end.result = plan.threads > 0
                    ? fit_on_threads(task, data, plan, end.output, resume, callbacks, owned.get())
                    : fit(task, data, plan, group, end.output, resume, callbacks, owned.get());

@@ -42,6 +42,18 @@ TEST_F(NcclModule, IsRefusedIfItWasBuiltForAnotherLibTorchOrMuster) {
   }
 }
 
+TEST_F(NcclModule, IsRefusedIfItWasBuiltWithTheHeadersOfAnotherNccl) {
+  ASSERT_NE(handle_, nullptr) << ::dlerror();
+  auto& stamp = *reinterpret_cast<NcclStamp* (*)()>(::dlsym(handle_, kNcclStamp))();
+  stamp.nccl_headers = 23004;
+  const NcclLibrary library = open_nccl(file_.c_str());
+  EXPECT_EQ(library.make, nullptr);
+  EXPECT_THAT(
+      library.why_not,
+      HasSubstr("was built with the headers of NCCL 2.30, and this LibTorch has NCCL 2.28"));
+  stamp.nccl_headers = 22809;
+}
+
 TEST_F(NcclModule, IsRefusedIfItIsSomethingElseOrNotThere) {
   EXPECT_THAT(open_nccl("libm.so.6").why_not,
               HasSubstr("libm.so.6 is no module of this Muster: it lacks muster_nccl_stamp"));

@@ -76,6 +76,17 @@ TEST(OutOfMemory, IsFoundWithinWhatOthersWrapAroundIt) {
   EXPECT_THAT(out_of_memory_in(wrapped)->words, HasSubstr("Tried to allocate 2.00 GiB"));
 }
 
+// A share of the device was set, and the rest of it is free: text of an H100.
+TEST(OutOfMemory, HasNoRoomBeyondItsShare) {
+  const OutOfMemory found = *out_of_memory_in(of_type(
+      "CUDA out of memory. Tried to allocate 1024.00 MiB. GPU 0 has a total capacity of "
+      "79.18 GiB of which 75.34 GiB is free. Including non-PyTorch memory, this process has "
+      "3.83 GiB memory in use. 3.17 GiB allowed; Of the allocated memory 3.10 GiB is "
+      "allocated by PyTorch, and 1.44 MiB is reserved by PyTorch but unallocated."));
+  EXPECT_FALSE(found.may_pass_again());
+  EXPECT_LT(*found.free, 0.1 * 1024 * 1024 * 1024);
+}
+
 TEST(OutOfMemory, MayPassAgainWhereThereWasRoom) {
   const auto told = [](const std::string& asked, const std::string& free, const std::string& idle) {
     return *out_of_memory_in(of_type(
