@@ -152,6 +152,14 @@ std::string holder_section(const OomFacts& facts, size_t width, size_t most) {
   return text;
 }
 
+/// The program's name is in front.
+std::string command_text(const std::string& command, size_t room) {
+  const std::string text = printable(command.empty() ? "?" : command);
+  if (columns_of(text) <= room) return text;
+  const std::string lines = fold(text, room - 3, 0);
+  return lines.substr(0, lines.find('\n')) + "...";
+}
+
 std::string process_section(const OomFacts& facts, size_t width) {
   if (facts.processes.empty()) return "";
   std::string text = "\nother processes\n";
@@ -163,8 +171,7 @@ std::string process_section(const OomFacts& facts, size_t width) {
                                     left(process.user, 10),
                                     "  ");
     const size_t used = columns_of(line);
-    const std::string command = process.command.empty() ? "?" : process.command;
-    text += line + keep_tail(printable(command), width > used ? width - used : 8) + "\n";
+    text += line + command_text(process.command, width > used + 8 ? width - used : 8) + "\n";
   }
   return text;
 }
