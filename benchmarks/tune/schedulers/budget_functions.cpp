@@ -26,16 +26,16 @@ Space unit_cube(int dimensions) {
   return Space(std::move(parameters));
 }
 
-template <size_t kDimensions>
-double hartmann(const double (&steep)[4][kDimensions],
-                const double (&place)[4][kDimensions],
+template <size_t Dimensions>
+double hartmann(const double (&steep)[4][Dimensions],
+                const double (&place)[4][Dimensions],
                 const Point& x,
                 double share) {
   constexpr double kHeight[] = {1, 1.2, 3, 3.2};
   double sum = 0;
   for (size_t hill = 0; hill < 4; ++hill) {
     double far = 0;
-    for (size_t d = 0; d < kDimensions; ++d) far += steep[hill][d] * square(x[d] - place[hill][d]);
+    for (size_t d = 0; d < Dimensions; ++d) far += steep[hill][d] * square(x[d] - place[hill][d]);
     sum -= (kHeight[hill] - 0.1 * (1 - share)) * std::exp(-far);
   }
   return sum;

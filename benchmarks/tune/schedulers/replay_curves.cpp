@@ -41,7 +41,7 @@ namespace {
 
 constexpr double kBudgets[] = {5, 10, 20, 30, 45, 60, 90};
 constexpr double kWithin[] = {0.02, 0.01, 0.005};
-constexpr double kAttemptStart_s = 0.1;
+constexpr double kAttemptStartS = 0.1;
 
 struct Machine {
   std::string name = "0,0";
@@ -130,7 +130,7 @@ Progress run(const LearningCurves& curves, const ReplayFlags& flags, const Study
                                      curves.training(flags.once, taken),
                                      {.workers = study.workers,
                                       .seed = study.seed,
-                                      .start_s = kAttemptStart_s,
+                                      .start_s = kAttemptStartS,
                                       .straggler = study.machine.straggler,
                                       .failure = study.machine.failure,
                                       .until_s = std::end(kBudgets)[-1] * unit_s});

@@ -138,7 +138,7 @@ void look_at_inputs(const at::RecordFunction& function, ThreadState& thread) {
   }
 }
 
-template <bool kInputs>
+template <bool Inputs>
 std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& function) {
   ThreadState& thread = this_thread_state;
   const bool graph = function.seqNr() >= 0;
@@ -146,7 +146,7 @@ std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& fu
     thread.op = operator_id(function.name());
     thread.grad_mode = graph;
     follow_iteration(thread, memory_iteration());
-    if constexpr (kInputs) look_at_inputs(function, thread);
+    if constexpr (Inputs) look_at_inputs(function, thread);
   }
   if (graph) {
     watch().places.put(at::RecordFunction::currentThreadId(),

@@ -2,6 +2,7 @@
 #include "muster/memory/report/explain.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
@@ -27,6 +28,7 @@ using test::kMib;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::LimitedCpu;
+using ::testing::Not;
 
 const c10::Device kCpu(c10::kCPU);
 
@@ -236,6 +238,23 @@ TEST(Explain, AShareOfTheDeviceIsTheCapOnceItIsUsedUp) {
   EXPECT_EQ(report.facts.free, kGib);
   EXPECT_EQ(report.facts.beyond, 59 * kGib);
   EXPECT_EQ(report.cause.kind, OomClass::kCap);
+  EXPECT_GT(*report.facts.outside, 0);
+  EXPECT_THAT(report.text(), Not(HasSubstr("outside tensors"))) << "it is none of the share";
+}
+
+TEST(Explain, ALongCommandKeepsItsProgramsName) {
+  OomReport report;
+  report.facts.processes = {{.pid = 4711,
+                             .command =
+                                 "/usr/bin/python3 /home/ann/work/train_everything.py --data "
+                                 "/mnt/data --output /home/ann/runs/again",
+                             .user = "ann",
+                             .bytes = kGib}};
+  const std::string text = report.text(80);
+  EXPECT_THAT(text, HasSubstr("/usr/bin/python3"));
+  EXPECT_THAT(text, HasSubstr("..."));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), 80U) << line;
 }
 
 TEST(Explain, InAContainerTheProcessThatIsThisOneIsNoOther) {
