@@ -5,11 +5,17 @@
 
 #include <c10/core/Device.h>
 
+#include "muster/base/rank_env.h"
+
 namespace muster::tensor {
 
 /// Bytes that new tensors on `device` can take: the driver's free bytes and what the caching
-/// allocator holds unused; for the CPU, the machine's available memory (MemAvailable). Any thread.
-/// Throws an environment error where nothing tells.
+/// allocator holds unused, within memory_share(); for the CPU, the machine's available memory
+/// (MemAvailable). Any thread. Throws an environment error where nothing tells.
 uint64_t free_bytes_of(c10::Device device);
+
+/// The share of a CUDA device that PYTORCH_ALLOC_CONF or PYTORCH_CUDA_ALLOC_CONF leaves to this process
+/// (per_process_memory_fraction); 1: all. What a program sets by a call nobody tells.
+double memory_share(const EnvLookup& environment = process_environment);
 
 }  // namespace muster::tensor

@@ -85,8 +85,8 @@ constexpr PeerRange kPeerNumber[] = {{0x10D40, 0x10D49},
                                      {0x1CCF0, 0x1CCF9},
                                      {0x1E5F1, 0x1E5FA}};
 
-template <size_t n>
-bool differs(const PeerRange (&ranges)[n], char32_t c) {
+template <size_t Count>
+bool differs(const PeerRange (&ranges)[Count], char32_t c) {
   const auto* range =
       std::lower_bound(std::begin(ranges), std::end(ranges), c, [](const PeerRange& r, char32_t x) {
         return r.last < x;

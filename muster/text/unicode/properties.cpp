@@ -15,8 +15,8 @@ struct CodeRange {
   char32_t first, last;
 };
 
-template <size_t n>
-bool lies_in(const CodeRange (&ranges)[n], char32_t c) {
+template <size_t Count>
+bool lies_in(const CodeRange (&ranges)[Count], char32_t c) {
   const auto* range =
       std::lower_bound(std::begin(ranges), std::end(ranges), c, [](const CodeRange& r, char32_t x) {
         return r.last < x;
