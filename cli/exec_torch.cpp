@@ -38,6 +38,11 @@ void keep_memory() {
            /*overwrite=*/0);
 }
 
+/// c10d warns with a stack of fifteen lines when a peer's end closes a connection, which every survivor of a
+/// rank's death sees; what has happened our own error says. Other words of LibTorch that are no errors
+/// are for who writes the program.
+void keep_warnings() { ::setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0); }
+
 }  // namespace
 
 void exec_torch(const std::string& command, std::span<const std::string> args) {
@@ -48,6 +53,7 @@ void exec_torch(const std::string& command, std::span<const std::string> args) {
   argv.push_back(nullptr);
   let_threads_sleep();
   keep_memory();
+  keep_warnings();
   ::execv(sibling.c_str(), argv.data());
   throw environment_error(
       {.refused = "cannot start " + sibling,

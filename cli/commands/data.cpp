@@ -24,11 +24,12 @@ constexpr const char* kDataExamples =
     "Examples:\n"
     "  muster data info folder:$HOME/pets\n"
     "  muster data info folder:$HOME/pets --json\n\n"
-    "Every file is decoded, on all cores. A bad file is one that Pillow cannot read\n"
-    "either; a damaged one is a JPEG that Pillow takes with grey or wrong pixels.";
+    "Every file is decoded, on all cores. A bad file is one that a training cannot\n"
+    "take: cut short, or neither JPEG nor PNG; a damaged one is a JPEG that Pillow\n"
+    "takes with grey or wrong pixels.";
 
 struct DataWords {
-  std::string action, data;
+  std::string action, data, data_dir;
   int64_t threads = 0, show = 10;
   bool json = false;
 };
@@ -41,6 +42,8 @@ std::unique_ptr<CLI::App> data_app(DataWords& words) {
   program::add_value(*app, "action", words.action, "info")->type_name("ACTION");
   program::add_value(*app, "data", words.data, "folder:PATH, as for muster train --data")
       ->type_name("DATA");
+  program::add_value(*app, "--data-dir", words.data_dir, "the folder, where its path has a comma")
+      ->type_name("DIR");
   program::add_value(*app, "--threads", words.threads, "that decode [all cores]")->type_name("N");
   program::add_value(*app, "--show", words.show, "bad and damaged files that are listed")
       ->type_name("N")
@@ -57,11 +60,13 @@ fs::path folder_of(const DataWords& words) {
                        .hint = "muster data info folder:PATH"});
   }
   const Spec spec = formats::parse_dataset_spec(words.data);
+  if (spec.name == "folder" && !words.data_dir.empty()) return words.data_dir;
   const auto path = spec.params.find("path");
   if (spec.name == "folder" && path != spec.params.end()) return path->second;
   throw usage_error({.refused = "muster data info",
                      .rule = "it looks at folder:PATH, a folder of images for each class",
-                     .value = words.data.empty() ? "no data" : words.data});
+                     .value = words.data.empty() ? "no data" : words.data,
+                     .hint = "a path with a comma: muster data info folder --data-dir PATH"});
 }
 
 /// One split.

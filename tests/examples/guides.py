@@ -62,7 +62,8 @@ class Guides:
         found = COMMAND.search(line)
         if not found:
             return
-        text = re.split(r"\s\|\|?\s|\)$|\s&&\s|\)\"", found[1])[0].replace("…", "")
+        text = re.split(r"\s\|\|?\s|\)$|\s&&\s|\)\"", found[1])[0]
+        text = re.sub(r"\S*…", "", text)  # what was left out, and a word that a table cut
         try:
             words = shlex.split(text, comments=True)
         except ValueError as error:

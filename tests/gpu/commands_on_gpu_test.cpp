@@ -52,12 +52,12 @@ TEST_F(CommandsOnGpu, DevicesAreThoseOfNvidiaSmi) {
   const Json machine = parse_json(trim(json.out), "out");
   ASSERT_FALSE(machine.at("devices").empty()) << json.out;
   const Json& device = machine.at("devices")[0];
-  EXPECT_EQ(device.at("name"), fields[0]);
-  EXPECT_EQ(device.at("uuid"), fields[1]);
+  EXPECT_EQ(device.at("name").get<std::string>(), fields[0]);
+  EXPECT_EQ(device.at("uuid").get<std::string>(), fields[1]);
   EXPECT_EQ(device.at("memory").at("total_bytes").get<int64_t>() >> 20, std::stoll(fields[2]));
-  EXPECT_EQ(machine.at("driver").at("version"), fields[3]);
+  EXPECT_EQ(machine.at("driver").at("version").get<std::string>(), fields[3]);
   EXPECT_NEAR(device.at("power_limit_w").get<double>(), std::stod(fields[4]), 0.5);
-  EXPECT_EQ(device.at("bus_id"), fields[5]);
+  EXPECT_EQ(device.at("bus_id").get<std::string>(), fields[5]);
   EXPECT_TRUE(device.at("missing").empty()) << device.dump(1);
 }
 

@@ -34,6 +34,7 @@ struct GpuRun {
 
 GpuRun gpu_run(const Words& words, std::vector<std::string> environment = {}) {
   environment.push_back("OMP_NUM_THREADS=1");
+  environment.push_back("TORCH_CPP_LOG_LEVEL=WARNING");  // so that a test sees them
   Launched program(words, {.environment = std::move(environment)});
   const int code = program.wait(std::chrono::seconds(120)).code;
   EXPECT_TRUE(program.nothing_left());

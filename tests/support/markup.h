@@ -32,7 +32,7 @@ struct MarkupElement {
 
 /// The five references of XML and numbers; the test fails for others and for a bare &.
 inline std::string unescaped(std::string_view text) {
-  static const std::map<std::string, std::string, std::less<>> kNames = {
+  static const std::map<std::string, std::string, std::less<>> names = {
       {"amp", "&"}, {"lt", "<"}, {"gt", ">"}, {"quot", "\""}, {"#39", "'"}};
   std::string out;
   for (size_t at = 0; at < text.size(); ++at) {
@@ -43,8 +43,8 @@ inline std::string unescaped(std::string_view text) {
     }
     const size_t end = text.find(';', at);
     const auto found =
-        end == text.npos ? kNames.end() : kNames.find(text.substr(at + 1, end - at - 1));
-    if (found == kNames.end()) {
+        end == text.npos ? names.end() : names.find(text.substr(at + 1, end - at - 1));
+    if (found == names.end()) {
       ADD_FAILURE() << "no reference: " << text.substr(at, 12);
       return out;
     }

@@ -53,14 +53,13 @@ BadFiles parse_bad_files(const std::string& text) {
 }
 
 fs::path root_of(const FolderOptions& options, const fs::path& data_dir) {
-  if (options.path.empty() == data_dir.empty()) {
-    throw usage_error(
-        {.refused = "dataset folder",
-         .rule = "it is given one folder",
-         .value = data_dir.empty() ? "none" : concat(options.path, " and ", data_dir.string()),
-         .hint = "name it: folder:PATH, or --data-dir PATH"});
+  if (!data_dir.empty()) return data_dir;  // where it lies now, of a run that goes on
+  if (options.path.empty()) {
+    throw usage_error({.refused = "dataset folder",
+                       .rule = "it is given a folder",
+                       .value = "none",
+                       .hint = "name it: folder:PATH, or --data-dir PATH"});
   }
-  if (!data_dir.empty()) return data_dir;
   if (options.path.starts_with("~/")) {
     throw usage_error({.refused = concat("folder of images ", options.path),
                        .rule = "a shell makes a path of ~ at the start of a word alone",
@@ -90,6 +89,10 @@ std::shared_ptr<const Dataset> open_folder(const DatasetRequest& request) {
   const auto whole = std::make_shared<ImageFolder>(train, images);
   const SubsetList parts = stratified_split(
       whole, whole->targets(), options.test_fraction, static_cast<uint64_t>(options.split_seed));
+  if (parts[1]->size() == 0)
+    refuse_folder("test_fraction",
+                  "it holds out a sample at least",
+                  concat(shortest(options.test_fraction), " of ", whole->size(), " samples"));
   return parts[request.split == Split::kTest ? 1 : 0];
 }
 

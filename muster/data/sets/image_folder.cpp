@@ -206,6 +206,9 @@ class ImageFolder::Pixels final : public Dataset {
     const size_t all = surveyed.size();
     std::vector<formats::ClassFile> good;
     std::vector<std::string> named;
+    std::vector<int64_t> files_of_class(files_.classes.size());  // a test folder may lack classes
+    for (const formats::ClassFile& file : files_.files)
+      ++files_of_class[static_cast<size_t>(file.label)];
     for (size_t at = 0; at < all; ++at) {
       const bool is_damaged = !options_.decoding.keep_damaged && !surveyed[at].damage.empty();
       const bool is_bad = is_damaged || !surveyed[at].fault.empty();
@@ -221,6 +224,18 @@ class ImageFolder::Pixels final : public Dataset {
                                .rule = "one of its files can be decoded",
                                .value = concat("none of ", all, ": ", names),
                                .hint = "see `muster data info`"});
+    }
+    for (const formats::ClassFile& file : files_.files)
+      files_of_class[static_cast<size_t>(file.label)] = 0;
+    std::vector<std::string> emptied;
+    for (size_t label = 0; label < files_of_class.size(); ++label)
+      if (files_of_class[label] > 0) emptied.push_back(files_.classes[label]);
+    if (!emptied.empty()) {
+      throw environment_error(
+          {.refused = concat("folder of images ", files_.root.string()),
+           .rule = "each class has a file that can be decoded",
+           .value = concat("none in ", join(emptied, ", ")),
+           .hint = "see `muster data info`; remove the folder of a class that has none"});
     }
     remarks_.push_back(
         concat(bad, " of ", all, " files in ", files_.root.string(), " are skipped: ", names));

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <ATen/ops/zeros.h>
+
 #include "muster/formats/transform_chain.h"
 
 namespace muster::data {
@@ -127,6 +129,20 @@ std::shared_ptr<const Dataset> transformed(std::shared_ptr<const Dataset> datase
 std::shared_ptr<const Dataset> transformed(std::shared_ptr<const Dataset> dataset,
                                            std::string_view chain) {
   return transformed(std::move(dataset), parse_transforms(chain));
+}
+
+void try_on_blank(const Dataset& dataset, const std::vector<TransformMaker>& makers) {
+  const auto pixels = dataset.before_normalising();
+  const DataSpec before = pixels ? pixels->spec() : dataset.spec();
+  if (!before.is_image() || !before.has_size()) return;
+  const Steps steps = made(makers, before);
+  Sample blank{.tensors = {{"data", at::zeros(before.sample_shape, before.dtype)},
+                           {"target", at::zeros({}, at::kLong)}},
+               .index = 0};
+  for (size_t step = 0; step < steps.size(); ++step) {
+    Rng rng(SampleContext{.position = static_cast<int64_t>(step)}, 0);
+    steps[step]->apply(blank, rng);
+  }
 }
 
 DataSpec transformed_spec(const Dataset& dataset, const std::vector<TransformMaker>& steps) {

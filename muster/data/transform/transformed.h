@@ -35,6 +35,10 @@ std::shared_ptr<const Dataset> transformed(std::shared_ptr<const Dataset> datase
 std::shared_ptr<const Dataset> transformed(std::shared_ptr<const Dataset> dataset,
                                            std::string_view chain);
 
+/// Applies the steps to a made-up image, a black one with class 0, so that what no sample passes is
+/// refused before any is read. Does nothing for samples that are no images, or of no one size.
+void try_on_blank(const Dataset& dataset, const std::vector<TransformMaker>& steps);
+
 /// What the samples would look like, before they are normalised at the end. Throws as the makers.
 DataSpec transformed_spec(const Dataset& dataset, const std::vector<TransformMaker>& steps);
 

@@ -100,9 +100,10 @@ std::shared_ptr<const Transform> make_normalize(const ParamValues& params, const
   if (own != (options.std == "data"))
     refuse_normalize("transform normalize", "mean and std are both given, or neither", "one");
   if (own && before.dtype != at::kByte)
-    refuse_normalize(concat("normalize of ", before.name),
-                     "the samples are floats, so the dataset has normalised them",
-                     "mean=data,std=data");
+    refuse_normalize(
+        concat("normalize of ", before.name),
+        "of floats, mean and std are said: normalised they may be already, or scaled alone",
+        "mean=data,std=data");
   return std::make_shared<Normalize>(
       before,
       of_each_channel(options.mean, "mean", before.mean, before),

@@ -1,7 +1,9 @@
 // What the decoders of single formats share.
 #pragma once
 
+#include <filesystem>
 #include <optional>
+#include <string>
 
 #include "muster/base/error.h"
 #include "muster/formats/image/image.h"
@@ -15,6 +17,10 @@ struct ImageRequest {
   std::optional<ImageRegion> region;  ///< else the whole image
   ImageOptions options;
 };
+
+/// The file's bytes. Throws a usage error if there is none, and an environment error for what is no file
+/// and might never end.
+std::string read_image_file(const std::filesystem::path& path);
 
 ImageHeader read_jpeg_header(const ImageRequest& request);
 ImageHeader read_png_header(const ImageRequest& request);

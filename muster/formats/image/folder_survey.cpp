@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "muster/base/error.h"
-#include "muster/base/file.h"
 #include "muster/base/text.h"
+#include "muster/formats/image/decoders.h"
 
 namespace muster::formats {
 namespace {
@@ -17,7 +17,7 @@ SurveyedFile survey_file(const std::filesystem::path& path, int64_t max_pixels) 
   const ImageOptions lenient{.max_pixels = max_pixels, .keep_damaged = true};
   SurveyedFile out;
   try {
-    const std::string text = read_file(path);
+    const std::string text = read_image_file(path);
     const std::span<const uint8_t> file(reinterpret_cast<const uint8_t*>(text.data()), text.size());
     out.header = read_image_header(file, path.string(), lenient);
     out.damage = decode_image(file, path.string(), lenient).complaint;
@@ -28,7 +28,7 @@ SurveyedFile survey_file(const std::filesystem::path& path, int64_t max_pixels) 
     const ErrorText& said = error.text();
     if (out.damage.empty())
       out.fault = concat(said.refused,
-                         ": ",
+                         said.rule.empty() ? "" : ": ",
                          said.rule,
                          said.value.empty() ? "" : concat(" (got ", said.value, ")"));
     return out;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <system_error>
 #include <utility>
 
 #include "muster/base/file.h"
@@ -84,8 +85,20 @@ ImageHeader read_image_header(std::span<const uint8_t> file,
                                                   : read_png_header(request);
 }
 
+std::string read_image_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  const std::filesystem::file_status found = std::filesystem::status(path, ignored);
+  if (std::filesystem::exists(found) && !std::filesystem::is_regular_file(found)) {
+    throw environment_error({.refused = concat("image file ", path.string()),
+                             .rule = "it is a file",
+                             .value = "a pipe, a socket or a device",
+                             .hint = "leave it out"});
+  }
+  return read_file(path);
+}
+
 Image read_image(const std::filesystem::path& path, const ImageOptions& options) {
-  const std::string file = read_file(path);
+  const std::string file = read_image_file(path);
   return decode_image(
       {reinterpret_cast<const uint8_t*>(file.data()), file.size()}, path.string(), options);
 }

@@ -54,11 +54,11 @@ inline __m256i two_weights(const int16_t* weights) {
 }
 
 /// Lanes l … l+15.
-template <bool kTwoParts>
+template <bool TwoParts>
 inline void sum_16_lanes(
     const TapTable& taps, int64_t output, const uint8_t* in, ptrdiff_t in_stride, uint8_t* out) {
   const int16_t* low = taps.low + output * taps.width;
-  const int16_t* high = kTwoParts ? taps.high + output * taps.width : nullptr;
+  const int16_t* high = TwoParts ? taps.high + output * taps.width : nullptr;
   const __m256i half = _mm256_set1_epi32(1 << (taps.bits - 1));
   Sums lower{half, half};
   Sums upper{_mm256_setzero_si256(), _mm256_setzero_si256()};
@@ -70,9 +70,9 @@ inline void sum_16_lanes(
                           ? _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + in_stride))
                           : _mm_setzero_si128();
     add_products(lower, a, b, two_weights(low + t));
-    if constexpr (kTwoParts) add_products(upper, a, b, two_weights(high + t));
+    if constexpr (TwoParts) add_products(upper, a, b, two_weights(high + t));
   }
-  if constexpr (kTwoParts) {
+  if constexpr (TwoParts) {
     lower.left = _mm256_add_epi32(lower.left, _mm256_slli_epi32(upper.left, kHighShift));
     lower.right = _mm256_add_epi32(lower.right, _mm256_slli_epi32(upper.right, kHighShift));
   }
@@ -85,7 +85,7 @@ inline void sum_16_lanes(
       _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
 }
 
-template <bool kTwoParts>
+template <bool TwoParts>
 inline void sum_lanes(const TapTable& taps,
                       const uint8_t* in,
                       ptrdiff_t in_stride,
@@ -95,10 +95,10 @@ inline void sum_lanes(const TapTable& taps,
   for (int64_t o = 0; o < taps.outputs; ++o) {
     uint8_t* row = out + o * out_stride;
     int64_t l = 0;
-    for (; l + 16 <= lanes; l += 16) sum_16_lanes<kTwoParts>(taps, o, in + l, in_stride, row + l);
+    for (; l + 16 <= lanes; l += 16) sum_16_lanes<TwoParts>(taps, o, in + l, in_stride, row + l);
     if (l == lanes) continue;
     if (lanes >= 16) {  // some once more
-      sum_16_lanes<kTwoParts>(taps, o, in + lanes - 16, in_stride, row + lanes - 16);
+      sum_16_lanes<TwoParts>(taps, o, in + lanes - 16, in_stride, row + lanes - 16);
     } else {
       for (; l < lanes; ++l) sum_lane(taps, o, in + l, in_stride, row + l);
     }

@@ -151,7 +151,9 @@ void note_content(const std::string& split,
   const data::Dataset& whole = part != nullptr ? *part->whole() : *samples;
   const std::string& before = split == "test" ? plan.test_fingerprint : plan.train_fingerprint;
   const std::string now = formats::crc32_text(whole.fingerprint());
-  if (before.empty() || before == now) return;
+  // The data set's own split may be a part of its files, too.
+  if (before.empty() || before == now || before == formats::crc32_text(samples->fingerprint()))
+    return;
   notes.push_back(concat("the ",
                          split == "test" ? "test" : "training",
                          " split has other content than when the run began (fingerprint ",

@@ -4,18 +4,11 @@
 #include <charconv>
 #include <utility>
 
+#include "muster/base/csv.h"
 #include "muster/base/text.h"
 
 namespace muster::train {
 namespace {
-
-/// As RFC 4180 has it.
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + '"';
-}
 
 void append(std::string& line, float value) {
   std::array<char, 32> digits{};

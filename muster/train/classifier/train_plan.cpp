@@ -1,6 +1,7 @@
 #include "muster/train/classifier/train_plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -22,6 +23,72 @@ std::vector<int64_t> shape_behind(const data::Dataset& dataset, const std::strin
   return data::transformed_spec(dataset, data::parse_transforms(chain)).sample_shape;
 }
 
+/// Of a chain that is `flag`'s: what no image passes is refused before a run has a folder.
+void try_chain(const data::Dataset& dataset, const std::string& chain, const char* flag) {
+  try {
+    data::try_on_blank(dataset, data::parse_transforms(chain));
+  } catch (const c10::Error& error) {  // of an operator, whose words are all that there is
+    const std::string text = error.what_without_backtrace();
+    throw usage_error({.refused = concat(flag, ' ', chain),
+                       .rule = text.substr(0, text.find('\n')),
+                       .hint = "its numbers do not fit these images, or this machine's memory"});
+  }
+}
+
+/// Samples as the model gets them.
+data::DataSpec spec_behind(const data::Dataset& dataset, const std::string& chain) {
+  const std::shared_ptr<const data::Dataset> borrowed(&dataset, [](const data::Dataset*) {});
+  return data::transformed(borrowed, chain)->spec();
+}
+
+std::string normalising_text(const data::DataSpec& spec) {
+  if (spec.mean.empty()) return "are not normalised";
+  const auto list = [](const std::vector<double>& values) {
+    std::vector<std::string> texts;
+    for (const double value : values) texts.push_back(shortest(value));
+    return join(texts, ", ");
+  };
+  return concat(
+      "are normalised by mean ", list(spec.mean), " and deviation ", list(spec.standard_deviation));
+}
+
+/// What the model learns from is what it is asked about.
+void check_alike(TrainPlan& plan, const data::Dataset& train, const data::Dataset& test) {
+  const TrainOptions& options = plan.options;
+  try_chain(train, options.train_transform, "--train-transform");
+  try_chain(test, options.eval_transform, "--eval-transform");
+  const data::DataSpec trained = spec_behind(train, options.train_transform);
+  const data::DataSpec asked = spec_behind(test, options.eval_transform);
+  if (trained.dtype == at::kDouble || asked.dtype == at::kDouble) {
+    const bool is_train = trained.dtype == at::kDouble;
+    throw usage_error(
+        {.refused = concat(is_train ? "--train-transform " : "--eval-transform ",
+                           is_train ? options.train_transform : options.eval_transform),
+         .rule = "models take float32",
+         .value = "float64",
+         .hint = "end with to_dtype:dtype=float32"});
+  }
+  if (trained.channels() != asked.channels() && asked.channels() != 1) {
+    throw usage_error(
+        {.refused = options.train_transform.empty()
+                        ? concat("--eval-transform ", options.eval_transform)
+                        : concat("--train-transform ", options.train_transform),
+         .rule = "training images have as many channels as those of validation and test",
+         .value = concat(trained.channels(), " and ", asked.channels()),
+         .hint = "say the same step for both, as in --eval-transform grayscale"});
+  }
+  const bool is_alike =
+      trained.mean == asked.mean && trained.standard_deviation == asked.standard_deviation;
+  if (trained.channels() == asked.channels() && !is_alike) {
+    plan.input_remarks.push_back(
+        concat("training images ",
+               normalising_text(trained),
+               ", validation and test images ",
+               normalising_text(asked),
+               ": say the same with --train-transform and --eval-transform"));
+  }
+}
+
 std::string size_text(const std::vector<int64_t>& shape) {
   if (shape[1] == 0) return concat(shape[0], " x any size");
   return concat(shape[0], " x ", shape[1], " x ", shape[2]);
@@ -35,14 +102,20 @@ void remark_on_sizes(TrainPlan& plan,
   const models::ImageShape& seen = plan.model_shape;
   if (trained != std::vector<int64_t>{seen.channels, seen.height, seen.width} || asked == trained)
     return;
-  plan.size_remark = concat("validation and test images are resized from ",
-                            size_text(asked),
-                            " to the ",
-                            size_text(trained),
-                            " that --train-transform leaves; --eval-transform ",
-                            asked[1] == 0 ? "that makes one size of them, or a size of the data,"
-                                          : concat("center_crop:size=", trained[1]),
-                            asked[1] == 0 ? " would keep their proportions" : " would cut them");
+  const bool can_cut = asked[1] >= trained[1] && asked[2] >= trained[2] && asked[1] > 0;
+  const std::string size = trained[1] == trained[2] ? std::to_string(trained[1])
+                                                    : concat('[', trained[1], ',', trained[2], ']');
+  plan.input_remarks.push_back(concat(
+      "validation and test images are resized from ",
+      size_text(asked),
+      " to the ",
+      size_text(trained),
+      plan.options.train_transform.empty() ? " that training images have"
+                                           : " that --train-transform leaves",
+      asked[1] == 0 ? "; --eval-transform that makes one size of them, or a size of the data, "
+                      "would keep their proportions"
+      : can_cut     ? concat("; --eval-transform center_crop:size=", size, " would cut them")
+                    : ""));
 }
 
 /// A model sees images of one size.
@@ -50,7 +123,7 @@ void check_has_size(const TrainPlan& plan, const std::vector<int64_t>& seen) {
   if (seen[1] > 0) return;
   const bool is_chained = !plan.options.train_transform.empty();
   throw usage_error({.refused = concat("--data ", plan.options.data),
-                     .rule = concat("a model sees images of one size, and these differ",
+                     .rule = concat("a model sees images of one size, and a folder's may differ",
                                     is_chained ? " behind --train-transform, too" : ""),
                      .hint = concat("fit them to one with the parameter size, as in ",
                                     plan.data_name,
@@ -70,6 +143,7 @@ void fit_model(TrainPlan& plan, const data::Dataset& train, const data::Dataset&
   }
   const std::vector<int64_t> seen = shape_behind(train, plan.options.train_transform);
   check_has_size(plan, seen);
+  check_alike(plan, train, test);
   plan.model_shape = models::fitted_shape(
       models::models().at(plan.model_name),
       {.channels = seen[0], .height = seen[1], .width = seen[2], .classes = spec.classes});
@@ -113,7 +187,7 @@ TrainPlan resolve(const TrainOptions& options,
   const SplitFacts splits = split_samples(plan.options, train, test);
   static_cast<FitNumbers&>(plan) =
       resolve_fit(plan.options, around, splits, classifier_metrics(options.top_k));
-  if (!plan.size_remark.empty()) plan.remarks.push_back(plan.size_remark);
+  std::ranges::move(plan.input_remarks, std::back_inserter(plan.remarks));
   for (const data::Dataset* dataset : {&train, &test}) {
     for (std::string& remark : dataset->remarks()) {
       const bool is_known =

@@ -23,7 +23,8 @@ struct TrainPlan : FitNumbers {
   ParamValues model_params, data_params;
   data::DataSpec spec;             ///< of the data as it is
   models::ImageShape model_shape;  ///< what the model sees: resized, channels repeated
-  std::string size_remark;         ///< of images that are resized for evaluations alone
+  /// How images of evaluations differ from those that are trained on.
+  std::vector<std::string> input_remarks;
 };
 
 /// Throws a usage error as resolve_fit(), and for an unknown model, a model that cannot take the

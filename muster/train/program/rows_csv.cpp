@@ -4,6 +4,7 @@
 #include <charconv>
 #include <utility>
 
+#include "muster/base/csv.h"
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 
@@ -15,14 +16,6 @@ void append_number(std::string& line, Number value) {
   std::array<char, 40> digits{};
   const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
   line.append(digits.data(), end);
-}
-
-/// As RFC 4180 has it.
-std::string quoted_name(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + '"';
 }
 
 /// One tensor as a matrix of numbers that are written alike // [rows, numbers per sample]
@@ -59,9 +52,9 @@ void RowsCsv::add(const PredictedRows& rows) {
     text = "index";
     for (size_t i = 0; i < matrices.size(); ++i) {
       const auto& [name, tensor] = rows.columns[i];
-      if (tensor.dim() == 1) text += ',' + quoted_name(name);
+      if (tensor.dim() == 1) text += ',' + csv_field(name);
       for (int64_t c = 0; tensor.dim() > 1 && c < matrices[i].size(1); ++c)
-        text += ',' + quoted_name(concat(name, '_', c));
+        text += ',' + csv_field(concat(name, '_', c));
     }
     text += '\n';
   }

@@ -269,6 +269,7 @@ ProgramEnd run_program(Program& program,
   program.add_hooks(callbacks);
   RunStatus status(distributed::program_name() + " train", plan, env);
   status.attach(callbacks);
+  if (const std::string why = status.why_not(); first && !why.empty()) voice.say(why);
   end.result = plan.threads > 0
                    ? fit_on_threads(task, data, plan, end.output, resume, callbacks, owned.get())
                    : fit(task, data, plan, group, end.output, resume, callbacks, owned.get());

@@ -45,6 +45,7 @@ RunStatus::RunStatus(std::string program, const FitPlan& plan, const std::option
 
 void RunStatus::attach(FitCallbacks& callbacks) {
   if (!publisher_.is_open()) return;
+  say({}, "begins", /*now=*/true);
   callbacks.epoch_began = [this, own = std::move(callbacks.epoch_began)](const HookPlace& at) {
     say(at, concat("epoch ", at.epoch, " begins"), /*now=*/true);
     if (own) own(at);
@@ -57,6 +58,11 @@ void RunStatus::attach(FitCallbacks& callbacks) {
     say(end.at, concat("epoch ", end.at.epoch, ", ", name_of(end.phase), " ended"), /*now=*/true);
     if (own) own(end);
   };
+}
+
+std::string RunStatus::why_not() const {
+  if (publisher_.is_open() || !process_environment("MUSTER_STATUS_DIR")) return "";
+  return concat("`muster gpu` does not show this run: ", publisher_.why());
 }
 
 void RunStatus::say(const HookPlace& at, const std::string& doing, bool now) {

@@ -22,8 +22,12 @@ class RunStatus {
   /// `plan` outlives this.
   RunStatus(std::string program, const FitPlan& plan, const std::optional<RankEnv>& env);
 
-  /// Adds itself to the hooks that every rank calls; what is there is called, too.
+  /// Says that the run begins, and adds itself to the hooks that every rank calls; what is there is
+  /// called, too.
   void attach(FitCallbacks& callbacks);
+
+  /// Why nothing is said though a folder was named (MUSTER_STATUS_DIR); empty: it is, or none was.
+  std::string why_not() const;
 
  private:
   void say(const HookPlace& at, const std::string& doing, bool now);

@@ -1,5 +1,6 @@
 #include "muster/train/record/run_files.h"
 
+#include "muster/base/csv.h"
 #include "muster/base/file.h"
 #include "muster/base/json.h"
 #include "muster/base/metric_text.h"
@@ -17,7 +18,10 @@ namespace fs = std::filesystem;
 
 std::string csv_of(const ConfusionMatrix& matrix) {
   std::string out;
-  for (const std::vector<std::string>& row : matrix.to_rows()) out += join(row, ",") + '\n';
+  for (std::vector<std::string>& row : matrix.to_rows()) {
+    for (std::string& field : row) field = csv_field(field);
+    out += join(row, ",") + '\n';
+  }
   return out;
 }
 

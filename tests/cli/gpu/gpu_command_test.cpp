@@ -33,43 +33,43 @@ using testing_process::OnTerminal;
 class GpuCommand : public ::testing::Test {
  protected:
   void set(std::vector<Json> devices) {
-    driver.scenario["devices"] = std::move(devices);
-    driver.write();
+    driver_.scenario["devices"] = std::move(devices);
+    driver_.write();
   }
 
   /// Runs it and keeps what it printed.
   int run(std::vector<std::string> args) {
     args.insert(args.begin(), "gpu");
-    Launched muster(args, {.environment = driver.environment()});
+    Launched muster(args, {.environment = driver_.environment()});
     const Ended ended = muster.wait();
-    out = muster.out();
-    err = muster.err();
+    out_ = muster.out();
+    err_ = muster.err();
     return ended.code;
   }
 
   Json json(std::vector<std::string> args = {}) {
     args.emplace_back("--json");
     run(args);
-    return parse_json(out, "stdout");
+    return parse_json(out_, "stdout");
   }
 
   /// Makes the named call wait for ever, or until `release`.
   void block(const std::string& call) {
     ASSERT_EQ(::mkfifo(fifo().c_str(), 0600), 0);
-    driver.scenario["block"] = {{call, fifo()}};
-    driver.write();
+    driver_.scenario["block"] = {{call, fifo()}};
+    driver_.write();
   }
-  std::string fifo() const { return (driver.folder() / "fifo").string(); }
+  std::string fifo() const { return (driver_.folder() / "fifo").string(); }
 
-  test::FakeDriver driver;
-  std::string out, err;
+  test::FakeDriver driver_;
+  std::string out_, err_;
 };
 
 TEST_F(GpuCommand, PrintsDevicesAndTheirProcesses) {
   set({fake_device(0, {{{"pid", 1999999999}, {"bytes", 29 * kFakeGiB}}}), fake_mig_device(1)});
   EXPECT_EQ(run({}), 0);
-  EXPECT_THAT(err, IsEmpty());
-  EXPECT_THAT(out,
+  EXPECT_THAT(err_, IsEmpty());
+  EXPECT_THAT(out_,
               AllOf(StartsWith("NVIDIA driver 550.54.15, CUDA up to 12.4, 2 devices\n"),
                     HasSubstr("30 GiB of 40 GiB"),
                     HasSubstr("312 of 400 W"),
@@ -77,7 +77,7 @@ TEST_F(GpuCommand, PrintsDevicesAndTheirProcesses) {
                     HasSubstr("29 GiB"),
                     HasSubstr("device 1: no utilisation (not available under MIG)"),
                     HasSubstr("1.1  ")));
-  for (const std::string& line : split(out, '\n')) EXPECT_LE(columns_of(line), 80U) << line;
+  for (const std::string& line : split(out_, '\n')) EXPECT_LE(columns_of(line), 80U) << line;
 }
 
 TEST_F(GpuCommand, AnswersAScriptInJson) {
@@ -99,7 +99,7 @@ TEST_F(GpuCommand, AnswersAScriptInJson) {
 }
 
 TEST_F(GpuCommand, ShowsWhatProcessesPublish) {
-  diagnose::StatePublisher publisher(driver.folder() / "status");
+  diagnose::StatePublisher publisher(driver_.folder() / "status");
   ASSERT_TRUE(publisher.publish({.program = "a test",
                                  .rank = 2,
                                  .world_size = 3,
@@ -109,7 +109,7 @@ TEST_F(GpuCommand, ShowsWhatProcessesPublish) {
                                               .reserved_bytes = 5 * kFakeGiB}}}));
   set({fake_device(0, {{{"pid", ::getpid()}, {"bytes", 7 * kFakeGiB}}})});
   EXPECT_EQ(run({}), 0);
-  EXPECT_THAT(out, AllOf(HasSubstr("allocated"), HasSubstr("rank 2: "), HasSubstr("5.0 GiB")));
+  EXPECT_THAT(out_, AllOf(HasSubstr("allocated"), HasSubstr("rank 2: "), HasSubstr("5.0 GiB")));
   const Json process = json().at("devices").at(0).at("processes").at(0);
   EXPECT_EQ(process.at("where"), "here");
   EXPECT_EQ(process.at("allocator").at("allocated_bytes"), 3 * kFakeGiB);
@@ -129,7 +129,7 @@ void add_keys(const Json& json, std::vector<std::string>& keys) {
 }
 
 TEST_F(GpuCommand, TheGuideNamesEveryKeyOfTheJson) {
-  diagnose::StatePublisher publisher(driver.folder() / "status");
+  diagnose::StatePublisher publisher(driver_.folder() / "status");
   ASSERT_TRUE(publisher.publish({.devices = {{.device = "GPU-00000000"}}}));
   set({fake_device(0, {{{"pid", ::getpid()}, {"bytes", 7}}}), fake_mig_device(1)});
   std::vector<std::string> keys;
@@ -146,16 +146,16 @@ TEST_F(GpuCommand, TheGuideNamesEveryKeyOfTheJson) {
 TEST_F(GpuCommand, OnAMachineWithoutADeviceShowsMemoryAndTheLargestProcesses) {
   set({});
   EXPECT_EQ(run({"--processes", "3"}), 0);
-  EXPECT_THAT(out, AllOf(HasSubstr("no device"), HasSubstr("host      memory"), HasSubstr("RSS")));
+  EXPECT_THAT(out_, AllOf(HasSubstr("no device"), HasSubstr("host      memory"), HasSubstr("RSS")));
   EXPECT_EQ(json({"--processes", "2"}).at("processes").size(), 2U);
   EXPECT_EQ(json({"--processes", "0"}).at("processes").size(), 0U);
 }
 
 TEST_F(GpuCommand, ADriverThatFailsIsOneSentenceAndExitsWithOne) {
-  driver.scenario["init"] = 18;
-  driver.write();
+  driver_.scenario["init"] = 18;
+  driver_.write();
   EXPECT_EQ(run({}), 1);
-  EXPECT_THAT(out,
+  EXPECT_THAT(out_,
               AllOf(StartsWith("the driver's library and its kernel module are of different "
                                "versions\n"),
                     HasSubstr("hint: the driver was upgraded"),
@@ -169,40 +169,40 @@ TEST_F(GpuCommand, ChoosesFreeDevicesByUuid) {
   idle["utilization"] = 0;
   set({fake_device(0), idle, fake_mig_device(2)});
   EXPECT_EQ(run({"--available", "4"}), 0);
-  EXPECT_EQ(out, "GPU-00000001\n");
+  EXPECT_EQ(out_, "GPU-00000001\n");
   EXPECT_EQ(run({"--available", "2", "--max-load", "2", "--max-memory", "2", "--order", "last"}),
             0);
-  EXPECT_EQ(out, "GPU-00000001,GPU-00000000\n") << "no load is known under MIG";
+  EXPECT_EQ(out_, "GPU-00000001,GPU-00000000\n") << "no load is known under MIG";
   EXPECT_EQ(json({"--available", "1"}).at("available").at(0).at("index"), 1);
   EXPECT_EQ(run({"--available", "1", "--max-memory", "0.01"}), 1);
-  EXPECT_THAT(out, IsEmpty());
-  EXPECT_THAT(err, HasSubstr("none of 3 devices is free"));
+  EXPECT_THAT(out_, IsEmpty());
+  EXPECT_THAT(err_, HasSubstr("none of 3 devices is free"));
 }
 
 TEST_F(GpuCommand, PrintsGputilsTable) {
   set({fake_device(0), fake_mig_device(1)});
   EXPECT_EQ(run({"--util"}), 0);
-  EXPECT_EQ(out,
+  EXPECT_EQ(out_,
             "| ID | GPU  | MEM |\n"
             "-------------------\n"
             "|  0 |  87% | 75% |\n"
             "|  1 | nan% | 75% |\n");
-  EXPECT_THAT(err, HasSubstr("device 1: no utilisation: not available under MIG"));
+  EXPECT_THAT(err_, HasSubstr("device 1: no utilisation: not available under MIG"));
 }
 
 TEST_F(GpuCommand, ACallThatNeverComesBackEndsWithAnError) {
   set({fake_device(0), fake_device(1)});
   block("nvmlDeviceGetPowerUsage");
   EXPECT_EQ(run({"--timeout", "0.2"}), 1);
-  EXPECT_THAT(err, AllOf(HasSubstr("the driver does not answer"), HasSubstr("within 0.2 s")));
-  EXPECT_THAT(out, IsEmpty());
+  EXPECT_THAT(err_, AllOf(HasSubstr("the driver does not answer"), HasSubstr("within 0.2 s")));
+  EXPECT_THAT(out_, IsEmpty());
 }
 
 TEST_F(GpuCommand, AShutdownThatNeverComesBackHoldsNobodyUp) {
   set({fake_device(0)});
   block("nvmlShutdown");
   EXPECT_EQ(run({}), 0);
-  EXPECT_THAT(out, HasSubstr("30 GiB of 40 GiB"));
+  EXPECT_THAT(out_, HasSubstr("30 GiB of 40 GiB"));
 }
 
 TEST_F(GpuCommand, RefusesWhatDoesNotGoTogether) {
@@ -214,7 +214,7 @@ TEST_F(GpuCommand, RefusesWhatDoesNotGoTogether) {
                                                {"--available", "1", "--order", "fist"},
                                                {"--max-load", "-1"}}) {
     EXPECT_EQ(run(args), 2) << join(args, " ");
-    EXPECT_THAT(out, IsEmpty());
+    EXPECT_THAT(out_, IsEmpty());
   }
   for (const std::vector<std::string>& args : {std::vector<std::string>{"--interval", "2"},
                                                {"--order", "random"},
@@ -222,15 +222,15 @@ TEST_F(GpuCommand, RefusesWhatDoesNotGoTogether) {
                                                {"--util", "--processes", "3"},
                                                {"--watch", "--timeout", "3"}}) {
     EXPECT_EQ(run(args), 2) << join(args, " ");
-    EXPECT_THAT(err, HasSubstr("it goes with ")) << join(args, " ");
+    EXPECT_THAT(err_, HasSubstr("it goes with ")) << join(args, " ");
   }
   EXPECT_EQ(run({"--watch"}), 2) << "no terminal";
-  EXPECT_THAT(err, HasSubstr("muster gpu --json"));
+  EXPECT_THAT(err_, HasSubstr("muster gpu --json"));
 }
 
 TEST_F(GpuCommand, WatchesOnATerminalAndSeesChanges) {
   set({fake_device(0)});
-  OnTerminal watch({"gpu", "--watch", "--interval", "0.1"}, {.environment = driver.environment()});
+  OnTerminal watch({"gpu", "--watch", "--interval", "0.1"}, {.environment = driver_.environment()});
   ASSERT_TRUE(watch.shows("30 GiB of 40 GiB")) << watch.text();
   set({fake_device(0), fake_mig_device(1)});
   ASSERT_TRUE(watch.shows("2 devices")) << watch.text();
@@ -247,7 +247,7 @@ TEST_F(GpuCommand, WatchesOnATerminalAndSeesChanges) {
 TEST_F(GpuCommand, KeysAndSignalsEndItWhileTheDriverDoesNotAnswer) {
   set({fake_device(0), fake_device(1)});
   block("nvmlDeviceGetTemperature");
-  const testing_process::TerminalOptions options{.environment = driver.environment()};
+  const testing_process::TerminalOptions options{.environment = driver_.environment()};
   {
     OnTerminal watch({"gpu", "--watch"}, options);
     ASSERT_TRUE(watch.shows("waiting for nvmlDeviceGetTemperature of device 0")) << watch.text();
@@ -267,7 +267,7 @@ TEST_F(GpuCommand, KeysAndSignalsEndItWhileTheDriverDoesNotAnswer) {
 }
 
 TEST_F(GpuCommand, ReadsAStatusFolderThatItMayNotWrite) {
-  const auto folder = driver.folder() / "status";
+  const auto folder = driver_.folder() / "status";
   diagnose::StatePublisher publisher(folder);
   ASSERT_TRUE(publisher.is_open());
   std::filesystem::permissions(

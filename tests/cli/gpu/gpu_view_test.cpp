@@ -73,12 +73,12 @@ MachineStatus two_devices() {
   return status;
 }
 
-std::string drawn(GpuModel& model,
+std::string drawn(GpuModel& model_,
                   const GpuWait& wait = {},
                   size_t columns = 80,
                   size_t rows = 24) {
   Canvas canvas(columns, rows);
-  draw_gpu(model, wait, canvas);
+  draw_gpu(model_, wait, canvas);
   std::string text;
   for (size_t row = 0; row < rows; ++row) text += canvas.line(row) + '\n';
   return text;
@@ -88,18 +88,18 @@ class GpuScreen : public ::testing::Test {
  protected:
   GpuScreen() { take(two_devices()); }
   void take(const MachineStatus& status) {
-    model.take(std::make_shared<const MachineStatus>(status));
+    model_.take(std::make_shared<const MachineStatus>(status));
   }
   void press(const std::string& letters) {
-    for (const char c : letters) EXPECT_TRUE(model.on_key({Key::kLetter, std::string(1, c)}));
+    for (const char c : letters) EXPECT_TRUE(model_.on_key({Key::kLetter, std::string(1, c)}));
   }
   std::vector<int64_t> pids() const {
     std::vector<int64_t> list;
-    for (const ProcessRow& row : model.rows()) list.push_back(row.pid);
+    for (const ProcessRow& row : model_.rows()) list.push_back(row.pid);
     return list;
   }
 
-  GpuModel model;
+  GpuModel model_;
 };
 
 TEST(GpuText, FitsEightyColumnsWithDevicesProcessesAndHost) {
@@ -159,7 +159,7 @@ TEST(GpuText, CommandsOfOthersDoNoHarm) {
 }
 
 TEST_F(GpuScreen, ShowsDevicesWithCurvesHostAndProcesses) {
-  const std::string text = drawn(model);
+  const std::string text = drawn(model_);
   EXPECT_THAT(text,
               AllOf(HasSubstr("box  NVIDIA driver 550.54.15"),
                     HasSubstr("every 1 s"),
@@ -174,11 +174,11 @@ TEST_F(GpuScreen, CurvesAreOnAFixedScaleAndKeepTheirGaps) {
   status.devices[0].utilization_percent = {{}, "no permission"};
   take(status);
   take(two_devices());
-  const auto load = model.history().load_of(0);
+  const auto load = model_.history().load_of(0);
   ASSERT_EQ(load.size(), 3U);
   EXPECT_DOUBLE_EQ(load[0], 0.87);
   EXPECT_TRUE(std::isnan(load[1]));
-  EXPECT_THAT(drawn(model), HasSubstr("util ▇·▇"));
+  EXPECT_THAT(drawn(model_), HasSubstr("util ▇·▇"));
   EXPECT_EQ(sparkline({0, 0.5, 1, 2, -1}, 9, 0, 1), "▁▅██▁");
   EXPECT_EQ(sparkline({0.5, 0.5}, 9, 0, 1), "▅▅") << "what does not change is not the least";
   EXPECT_EQ(sparkline({0.5, std::numeric_limits<double>::infinity()}, 9, 0, 1), "▅·");
@@ -188,12 +188,12 @@ TEST_F(GpuScreen, ADeviceThatComesLaterBeginsItsCurveThen) {
   MachineStatus status = two_devices();
   status.devices.push_back(device_of(2, 50));
   take(status);
-  const auto load = model.history().load_of(2);
+  const auto load = model_.history().load_of(2);
   ASSERT_EQ(load.size(), 2U);
   EXPECT_TRUE(std::isnan(load[0]));
   EXPECT_DOUBLE_EQ(load[1], 0.5);
   for (size_t i = 0; i < GpuHistory::kMost + 5; ++i) take(status);
-  EXPECT_EQ(model.history().load_of(2).size(), GpuHistory::kMost);
+  EXPECT_EQ(model_.history().load_of(2).size(), GpuHistory::kMost);
 }
 
 TEST(GpuCurves, TheProcessorsShareIsBetweenTwoReadings) {
@@ -221,15 +221,15 @@ TEST_F(GpuScreen, SortsByDeviceMemoryRssAndNumber) {
 
 TEST_F(GpuScreen, TheSelectedProcessStaysSelectedWhereverItGoes) {
   press("j");
-  EXPECT_EQ(model.rows()[model.selected()].pid, 30);
+  EXPECT_EQ(model_.rows()[model_.selected()].pid, 30);
   MachineStatus status = two_devices();
   status.devices[0].processes[0].memory.value = 9 * kGiB;
   take(status);
   EXPECT_THAT(pids(), ElementsAre(30, 10, 20));
-  EXPECT_EQ(model.rows()[model.selected()].pid, 30);
+  EXPECT_EQ(model_.rows()[model_.selected()].pid, 30);
   status.devices[0].processes.erase(status.devices[0].processes.begin());
   take(status);
-  EXPECT_LT(model.selected(), model.rows().size());
+  EXPECT_LT(model_.selected(), model_.rows().size());
 }
 
 TEST_F(GpuScreen, AHeldScreenDoesNotChangeAndItsCurvesGoOn) {
@@ -237,28 +237,28 @@ TEST_F(GpuScreen, AHeldScreenDoesNotChangeAndItsCurvesGoOn) {
   MachineStatus status = two_devices();
   status.devices.pop_back();
   take(status);
-  EXPECT_EQ(model.status()->devices.size(), 2U);
-  EXPECT_THAT(drawn(model), HasSubstr("held"));
+  EXPECT_EQ(model_.status()->devices.size(), 2U);
+  EXPECT_THAT(drawn(model_), HasSubstr("held"));
   press(" ");
-  EXPECT_EQ(model.status()->devices.size(), 1U);
-  EXPECT_EQ(model.history().readings(), 2U);
+  EXPECT_EQ(model_.status()->devices.size(), 1U);
+  EXPECT_EQ(model_.history().readings(), 2U);
 }
 
 TEST_F(GpuScreen, TheDetailsTellWhatAProcessSaysOfItself) {
-  EXPECT_TRUE(model.on_key({Key::kEnter}));
-  EXPECT_THAT(drawn(model, {}, 100, 30),
+  EXPECT_TRUE(model_.on_key({Key::kEnter}));
+  EXPECT_THAT(drawn(model_, {}, 100, 30),
               AllOf(HasSubstr("── process 10 ──"),
                     HasSubstr("muster train, rank 1 of 4, step 7"),
                     HasSubstr("cuda:0: allocated 6.0 GiB"),
                     HasSubstr("cache emptied 2 times")));
-  EXPECT_TRUE(model.on_key({Key::kEscape}));
-  EXPECT_THAT(drawn(model, {}, 100, 30), Not(HasSubstr("── process")));
+  EXPECT_TRUE(model_.on_key({Key::kEscape}));
+  EXPECT_THAT(drawn(model_, {}, 100, 30), Not(HasSubstr("── process")));
 }
 
 TEST_F(GpuScreen, SaysWhichCallDoesNotComeBack) {
   const GpuWait wait{.reading_s = 7.2, .on = "nvmlDeviceGetPowerUsage of device 1"};
-  EXPECT_THAT(drawn(model, wait), HasSubstr("no answer for 7 s from "));
-  EXPECT_THAT(drawn(model, wait), HasSubstr("nvmlDeviceGetPowerUsage of device 1"));
+  EXPECT_THAT(drawn(model_, wait), HasSubstr("no answer for 7 s from "));
+  EXPECT_THAT(drawn(model_, wait), HasSubstr("nvmlDeviceGetPowerUsage of device 1"));
   GpuModel none;
   EXPECT_THAT(drawn(none, {.reading_s = 0.1, .on = "nvmlInit"}), HasSubstr("waiting for nvmlInit"));
 }
@@ -267,28 +267,28 @@ TEST_F(GpuScreen, IsDrawnAtAnySizeWithAnyNumberOfDevices) {
   MachineStatus status = two_devices();
   for (int64_t i = 2; i < 16; ++i) status.devices.push_back(device_of(i, 1));
   for (const bool has_details : {false, true}) {
-    if (has_details) model.on_key({Key::kEnter});
+    if (has_details) model_.on_key({Key::kEnter});
     for (const size_t count : {0, 1, 16}) {
       MachineStatus some = status;
       some.devices.resize(count);
       take(some);
       for (const size_t columns : {1, 20, 49, 50, 80, 300}) {
-        for (const size_t rows : {1, 9, 10, 11, 24, 100}) drawn(model, {}, columns, rows);
+        for (const size_t rows : {1, 9, 10, 11, 24, 100}) drawn(model_, {}, columns, rows);
       }
     }
   }
-  EXPECT_THAT(drawn(model, {}, 80, 18), HasSubstr("more devices"));
-  EXPECT_THAT(drawn(model, {}, 80, 24), HasSubstr("\n15  A100")) << "without curves";
-  EXPECT_THAT(drawn(model, {}, 49, 30), HasSubstr("too small: 49x30"));
+  EXPECT_THAT(drawn(model_, {}, 80, 18), HasSubstr("more devices"));
+  EXPECT_THAT(drawn(model_, {}, 80, 24), HasSubstr("\n15  A100")) << "without curves";
+  EXPECT_THAT(drawn(model_, {}, 49, 30), HasSubstr("too small: 49x30"));
   press("?");
-  EXPECT_THAT(drawn(model), HasSubstr("hold the screen"));
+  EXPECT_THAT(drawn(model_), HasSubstr("hold the screen"));
   press("x");
-  EXPECT_THAT(drawn(model), Not(HasSubstr("hold the screen"))) << "any key ends the help";
+  EXPECT_THAT(drawn(model_), Not(HasSubstr("hold the screen"))) << "any key ends the help";
 }
 
 TEST_F(GpuScreen, LeavesByItsKeyAndByASignal) {
-  EXPECT_FALSE(model.on_key({Key::kLetter, "q"}));
-  EXPECT_FALSE(model.on_key({Key::kInterrupt}));
+  EXPECT_FALSE(model_.on_key({Key::kLetter, "q"}));
+  EXPECT_FALSE(model_.on_key({Key::kInterrupt}));
 }
 
 }  // namespace

@@ -297,7 +297,7 @@ TEST_F(StudyCommands, BestMayBeInfiniteWhoeverTellsIt) {
   tune::Space space = test::small_space();
   test::EventMaker make(space);
   std::vector<tune::Event> events;
-  const double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (const double value : {1.0, -kInfinity, kInfinity}) {
     const auto number = static_cast<int64_t>(events.size() / 4);
     events.push_back(make.added(number));

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <torch/torch.h>
 
 #include "muster/data/dataset.h"
@@ -66,6 +67,45 @@ TEST_F(FolderEntry, ElseAPartOfEachClassIsHeldOut) {
             open(Split::kTest, "size=8,test_fraction=0.4")->fingerprint());
 }
 
+// A run keeps the path that it began with; where the folder lies now is said beside it.
+TEST_F(FolderEntry, TheFolderThatIsNamedBesideAPathTakesItsPlace) {
+  put("cat", 5);
+  put("dog", 5);
+  EXPECT_EQ(open(Split::kTrain, "path=/elsewhere,size=8")->size(), 8);
+}
+
+TEST_F(FolderEntry, AFractionThatHoldsNothingOutIsRefused) {
+  put("cat", 3);
+  put("dog", 3);
+  EXPECT_THAT(refusal("size=8,test_fraction=0.001"),
+              HasSubstr("it holds out a sample at least (got 0.001 of 6 samples)"));
+}
+
+TEST_F(FolderEntry, AClassOfWhichNoFileIsGoodIsRefusedNotForgotten) {
+  put("cat", 3);
+  put("dog", 2);
+  for (const char* file : {"dog/0.jpg", "dog/1.jpg"}) fs::resize_file(root() / file, 100);
+  EXPECT_THAT(test::refusal_of([&] { open(Split::kTrain, "size=8,bad_files=skip"); },
+                               ErrorKind::kEnvironment),
+              HasSubstr("each class has a file that can be decoded (got none in dog)"));
+}
+
+TEST_F(FolderEntry, AClassThatATestFolderLacksIsNoneThatWasSkipped) {
+  put("train/cat", 3);
+  put("train/dog", 3);
+  put("test/cat", 3);
+  fs::resize_file(root() / "test/cat/0.jpg", 100);
+  EXPECT_EQ(open(Split::kTest, "size=8,bad_files=skip")->size(), 2);
+}
+
+// Opening one would wait for who writes.
+TEST_F(FolderEntry, APipeAmongImagesIsABadFile) {
+  put("cat", 3);
+  put("dog", 3);
+  ASSERT_EQ(::mkfifo((root() / "dog/pipe.png").c_str(), 0600), 0);
+  EXPECT_EQ(open(Split::kTrain, "size=8,bad_files=skip,test_fraction=0.4")->size(), 4);
+}
+
 TEST_F(FolderEntry, TrainMayBeAClassAmongOthers) {
   put("bus", 5);
   put("train", 5);
@@ -95,7 +135,6 @@ TEST_F(FolderEntry, WhatMakesNoSenseIsRefused) {
   EXPECT_THAT(refusal("bad_files=ignore"), HasSubstr("raise, skip or substitute (got \"ignore\")"));
   EXPECT_THAT(refusal("normalize=mnist"), HasSubstr("imagenet or none"));
   EXPECT_THAT(refusal("test_fraction=1"), HasSubstr("above 0, below 1 (got 1)"));
-  EXPECT_THAT(refusal("path=/elsewhere"), HasSubstr("it is given one folder"));
   EXPECT_THAT(test::refusal_of([] {
                 datasets().at("folder").open({.params = {{"path", "~/pets"}}});
               }),

@@ -97,7 +97,8 @@ TEST_F(ImageFolderTest, PixelsArePillowsAsTheyAre) {
       if (entry.at("file") != names[i]) continue;
       EXPECT_EQ(image.size(1), entry.at("height"));
       EXPECT_EQ(image.size(2), entry.at("width"));
-      EXPECT_EQ(tensor_sum(image.permute({1, 2, 0})), entry.at("crc32")) << names[i];
+      EXPECT_EQ(tensor_sum(image.permute({1, 2, 0})), entry.at("crc32").get<std::string>())
+          << names[i];
     }
     const at::Tensor floats =
         images.samples(std::vector<int64_t>{static_cast<int64_t>(i)})[0]["data"];

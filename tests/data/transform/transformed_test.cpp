@@ -159,7 +159,7 @@ TEST(Transformed, RefusesWhatIsNoChain) {
   EXPECT_THAT(chain("random_crop||normalize"), HasSubstr("each step is name:key=value"));
   EXPECT_THAT(chain("random_flip"), HasSubstr("unknown transform \"random_flip\""));
   EXPECT_THAT(chain("random_crop:sise=3"), HasSubstr("\"sise\""));
-  EXPECT_THAT(chain("normalize|normalize"), HasSubstr("the dataset has normalised them"));
+  EXPECT_THAT(chain("normalize|normalize"), HasSubstr("of floats, mean and std are said"));
   EXPECT_EQ(transformed_spec(*pixels(2), parse_transforms(" random_crop:size=4 | normalize "))
                 .sample_shape,
             (std::vector<int64_t>{1, 4, 4}));

@@ -29,7 +29,7 @@ DataSpec images_spec(at::ScalarType dtype, int64_t channels = 3) {
 
 /// Parameters with which each does something.
 ParamValues params_of(std::string_view name, at::ScalarType dtype) {
-  static const std::map<std::string_view, ParamValues> kParams{
+  static const std::map<std::string_view, ParamValues> params{
       {"center_crop", {{"size", "5"}}},
       {"color_jitter", {{"brightness", "0.5"}, {"saturation", "0.5"}, {"hue", "0.2"}}},
       {"fit_images", {{"height", "12"}, {"width", "5"}}},
@@ -47,8 +47,8 @@ ParamValues params_of(std::string_view name, at::ScalarType dtype) {
   if (name == "normalize" && dtype != at::kByte) return {{"mean", "0.1"}, {"std", "2"}};
   if (name == "random_solarize") return {{"threshold", dtype == at::kByte ? "100" : "0.5"}};
   if (name == "to_dtype") return {{"dtype", dtype == at::kByte ? "float64" : "uint8"}};
-  const auto found = kParams.find(name);
-  return found == kParams.end() ? ParamValues{} : found->second;
+  const auto found = params.find(name);
+  return found == params.end() ? ParamValues{} : found->second;
 }
 
 at::Tensor some_images(at::ScalarType dtype, int64_t samples, int64_t channels = 3) {

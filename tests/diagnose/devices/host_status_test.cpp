@@ -26,7 +26,7 @@ constexpr uint64_t kGiB = 1 << 30;
 class HostOfFiles : public ::testing::Test {
  protected:
   HostOfFiles() {
-    around.root = folder_.path();
+    around_.root = folder_.path();
     file("/proc/meminfo",
          "MemTotal: 16777216 kB\nMemFree: 1 kB\nMemAvailable: 4194304 kB\n"
          "SwapTotal: 2097152 kB\nSwapFree: 1048576 kB\n");
@@ -54,14 +54,14 @@ class HostOfFiles : public ::testing::Test {
     file(folder + "/cgroup", "0::/jobs/7\n");
   }
 
-  Surroundings around;
+  Surroundings around_;
 
  private:
   test::Folder folder_;
 };
 
 TEST_F(HostOfFiles, TellsMemoryAndSwap) {
-  const HostStatus host = host_status(around);
+  const HostStatus host = host_status(around_);
   EXPECT_EQ(host.total_bytes, 16 * kGiB);
   EXPECT_EQ(host.available_bytes, 4 * kGiB);
   EXPECT_EQ(host.swap_total_bytes, 2 * kGiB);
@@ -78,7 +78,7 @@ TEST_F(HostOfFiles, TheShareIsTheGroupsWhereItHasALimitWithoutTheFilesThatTheKer
   file("/sys/fs/cgroup/a/memory.current", "5368709120\n");
   file("/sys/fs/cgroup/a/memory.max", "8589934592\n");
   file("/sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 1073741824\n");
-  const HostStatus host = host_status(around);
+  const HostStatus host = host_status(around_);
   ASSERT_TRUE(host.cgroup);
   EXPECT_EQ(host.cgroup->group, "/a") << "an ancestor's limit counts, so its use does";
   EXPECT_EQ(host.cgroup->used_bytes, 5 * kGiB);
@@ -93,7 +93,7 @@ TEST_F(HostOfFiles, AGroupOfVersionOneIsReadAsWell) {
   file("/sys/fs/cgroup/memory/c/memory.limit_in_bytes", "4294967296\n");
   file("/sys/fs/cgroup/memory/memory.usage_in_bytes", "9147483648\n");
   file("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-  const HostStatus host = host_status(around);
+  const HostStatus host = host_status(around_);
   ASSERT_TRUE(host.cgroup);
   EXPECT_EQ(host.cgroup->group, "/c");
   EXPECT_THAT(host.memory_share(), Optional(DoubleEq(0.5)));
@@ -104,7 +104,7 @@ TEST_F(HostOfFiles, PressureIsTheGroupsElseTheMachines) {
       "some avg10=1.50 avg60=2.00 avg300=3.00 total=9\n"
       "full avg10=0.50 avg60=0.25 avg300=0.00 total=5\n";
   file("/proc/pressure/memory", machine);
-  HostStatus host = host_status(around);
+  HostStatus host = host_status(around_);
   ASSERT_TRUE(host.memory_pressure);
   EXPECT_FALSE(host.pressure_is_group);
   EXPECT_EQ(host.memory_pressure->some_10s, 1.5);
@@ -112,10 +112,10 @@ TEST_F(HostOfFiles, PressureIsTheGroupsElseTheMachines) {
   EXPECT_EQ(host.cpu_pressure, std::nullopt);
   file("/proc/self/cgroup", "0::/a\n");
   file("/sys/fs/cgroup/memory.pressure", "some avg10=9.00 avg60=0.00 avg300=0.00 total=9\n");
-  EXPECT_FALSE(host_status(around).pressure_is_group) << "the top's is the machine's";
+  EXPECT_FALSE(host_status(around_).pressure_is_group) << "the top's is the machine's";
   file("/sys/fs/cgroup/a/cgroup.type", "domain\n");
   file("/sys/fs/cgroup/a/memory.pressure", "some avg10=7.00 avg60=0.00 avg300=0.00 total=9\n");
-  host = host_status(around);
+  host = host_status(around_);
   EXPECT_TRUE(host.pressure_is_group);
   EXPECT_EQ(host.memory_pressure->some_10s, 7);
   EXPECT_EQ(host.memory_pressure->full_10s, std::nullopt);
@@ -129,7 +129,7 @@ TEST(PressureText, IsNothingIfItIsSomethingElse) {
 
 TEST_F(HostOfFiles, TicksOfTheProcessorsAreBusyOrIdle) {
   file("/proc/stat", "cpu  10 1 5 80 4 1 2 3 50 0\ncpu0 1 1 1 1\n");
-  const HostStatus host = host_status(around);
+  const HostStatus host = host_status(around_);
   EXPECT_EQ(host.cpu_ticks, 10U + 1 + 5 + 80 + 4 + 1 + 2 + 3) << "guests are users";
   EXPECT_EQ(host.cpu_busy_ticks, 10U + 1 + 5 + 1 + 2 + 3);
 }
@@ -137,7 +137,7 @@ TEST_F(HostOfFiles, TicksOfTheProcessorsAreBusyOrIdle) {
 TEST_F(HostOfFiles, AProcessIsToldByItsFiles) {
   using namespace std::string_literals;
   process(12, 4096, "./train\0--lr\0 0.1\0"s);
-  const auto facts = process_facts(around, 12);
+  const auto facts = process_facts(around_, 12);
   ASSERT_TRUE(facts);
   EXPECT_EQ(facts->command, "./train --lr  0.1");
   EXPECT_EQ(facts->uid, 4294900);
@@ -148,10 +148,10 @@ TEST_F(HostOfFiles, AProcessIsToldByItsFiles) {
   EXPECT_EQ(facts->started, 1012U);
   EXPECT_EQ(facts->cgroup, "/jobs/7");
   process(13, 1, "", 'Z');
-  EXPECT_FALSE(process_facts(around, 13)) << "a zombie is gone";
+  EXPECT_FALSE(process_facts(around_, 13)) << "a zombie is gone";
   process(14, 1, "");
-  EXPECT_EQ(process_facts(around, 14)->command, "[prog]");
-  EXPECT_FALSE(process_facts(around, 15));
+  EXPECT_EQ(process_facts(around_, 14)->command, "[prog]");
+  EXPECT_FALSE(process_facts(around_, 15));
 }
 
 TEST_F(HostOfFiles, ShowsTheLargestProcessesAndAllThatPublish) {
@@ -159,7 +159,7 @@ TEST_F(HostOfFiles, ShowsTheLargestProcessesAndAllThatPublish) {
   PublishedState small, stale;
   small.process = {.pid = 1, .started = 1001};
   stale.process = {.pid = 2, .started = 7};
-  const auto processes = host_processes(around, {small, stale}, 2);
+  const auto processes = host_processes(around_, {small, stale}, 2);
   ASSERT_THAT(processes, SizeIs(3));
   EXPECT_EQ(processes[0].facts.command, "p5");
   EXPECT_EQ(processes[1].facts.command, "p4");
@@ -169,19 +169,19 @@ TEST_F(HostOfFiles, ShowsTheLargestProcessesAndAllThatPublish) {
 }
 
 TEST_F(HostOfFiles, NumbersAreTheHostsInTheFirstNamespaceAlone) {
-  EXPECT_FALSE(has_host_pids(around)) << "not to be told";
+  EXPECT_FALSE(has_host_pids(around_)) << "not to be told";
   file("/proc/self/ns/x", "");
-  const fs::path link = around.path("/proc/self/ns/pid");
+  const fs::path link = around_.path("/proc/self/ns/pid");
   fs::create_symlink("pid:[4026531836]", link);
-  EXPECT_TRUE(has_host_pids(around));
+  EXPECT_TRUE(has_host_pids(around_));
   fs::remove(link);
   fs::create_symlink("pid:[4026532999]", link);
-  EXPECT_FALSE(has_host_pids(around));
+  EXPECT_FALSE(has_host_pids(around_));
 }
 
 TEST_F(HostOfFiles, AMachineOfWhichNothingIsToBeReadSaysNothing) {
   Surroundings empty;
-  empty.root = around.root / "none";
+  empty.root = around_.root / "none";
   const HostStatus host = host_status(empty);
   EXPECT_EQ(host.total_bytes, 0U);
   EXPECT_EQ(host.memory_share(), std::nullopt);

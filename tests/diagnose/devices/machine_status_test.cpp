@@ -32,21 +32,21 @@ namespace fs = std::filesystem;
 class Devices : public ::testing::Test {
  protected:
   Devices() {
-    around.root = driver.folder() / "root";
-    around.environment = [](std::string_view) { return std::nullopt; };
+    around_.root = driver_.folder() / "root";
+    around_.environment = [](std::string_view) { return std::nullopt; };
     set_namespace("pid:[4026531836]");
     add_process(41, "./train --epochs 3");
   }
 
   void set_namespace(const std::string& text) {
-    const fs::path link = around.path("/proc/self/ns/pid");
+    const fs::path link = around_.path("/proc/self/ns/pid");
     fs::create_directories(link.parent_path());
     fs::remove(link);
     fs::create_symlink(text, link);
   }
 
   void add_process(int64_t pid, const std::string& command, bool has_driver = false) {
-    const fs::path folder = around.path(concat("/proc/", pid));
+    const fs::path folder = around_.path(concat("/proc/", pid));
     fs::create_directories(folder / "fd");
     std::string stat = concat(pid, " (a) S");
     for (int field = 4; field < 22; ++field) stat += " 0";
@@ -57,20 +57,20 @@ class Devices : public ::testing::Test {
   }
 
   MachineReaderOptions options() {
-    return {.surroundings = around,
+    return {.surroundings = around_,
             .nvml = test::FakeDriver::library(),
-            .published = driver.folder() / "status",
+            .published = driver_.folder() / "status",
             .processes = 0};
   }
 
   MachineStatus read(std::vector<Json> devices) {
-    driver.scenario["devices"] = std::move(devices);
-    driver.write();
+    driver_.scenario["devices"] = std::move(devices);
+    driver_.write();
     return read_machine(options());
   }
 
-  Surroundings around;
-  test::FakeDriver driver;
+  Surroundings around_;
+  test::FakeDriver driver_;
 };
 
 TEST_F(Devices, AreReadWithAllThatTheDriverTells) {
@@ -200,15 +200,15 @@ TEST_F(Devices, InAContainerAProcessThatHappensToHaveTheNumberIsNotTakenForTheOn
   status = read(devices);
   ASSERT_THAT(status.unlisted, SizeIs(1)) << "it may be the one, nobody can tell";
   EXPECT_EQ(status.unlisted[0].facts.pid, 42);
-  fs::create_symlink("/dev/nvidiactl", around.path("/proc/41/fd/5"));
+  fs::create_symlink("/dev/nvidiactl", around_.path("/proc/41/fd/5"));
   status = read(devices);
   EXPECT_EQ(status.devices.at(0).processes.at(0).where, Whereabouts::kHere);
 }
 
 TEST_F(Devices, AreJoinedWithWhatTheirProcessesPublish) {
   // As a real process: what lives is told by the kernel.
-  around.root = "/";
-  const auto folder = driver.folder() / "status";
+  around_.root = "/";
+  const auto folder = driver_.folder() / "status";
   StatePublisher publisher(folder);
   const auto publish = [&](const std::string& device) {
     ASSERT_TRUE(publisher.publish(
@@ -233,13 +233,13 @@ TEST_F(Devices, AreJoinedWithWhatTheirProcessesPublish) {
 }
 
 TEST_F(Devices, OneThatIsLostAtAnyMomentKeepsItsNameAndTheOthersTheirNumbers) {
-  driver.scenario["devices"] = {fake_device(0), fake_device(1)};
-  driver.write();
+  driver_.scenario["devices"] = {fake_device(0), fake_device(1)};
+  driver_.write();
   MachineReader reader(options());
   ASSERT_EQ(reader.read().devices.at(0).fault, "");
   for (int after = 0; after < 25; ++after) {
-    driver.scenario["devices"][0]["lost_after"] = after;
-    driver.write();
+    driver_.scenario["devices"][0]["lost_after"] = after;
+    driver_.write();
     const MachineStatus status = reader.read();
     ASSERT_THAT(status.devices, SizeIs(2)) << after;
     const DeviceStatus& lost = status.devices[0];
@@ -266,8 +266,8 @@ TEST_F(Devices, ADeviceThatOnlyItsHandleRefusesSaysWhy) {
 }
 
 TEST_F(Devices, AnOlderDriverTellsWhatItKnows) {
-  driver.scenario["devices"] = Json::array({fake_device(0, {{{"pid", 41}, {"bytes", 5}}})});
-  driver.write();
+  driver_.scenario["devices"] = Json::array({fake_device(0, {{{"pid", 41}, {"bytes", 5}}})});
+  driver_.write();
   MachineReaderOptions old = options();
   old.nvml = test::FakeDriver::old_library();
   const MachineStatus status = read_machine(old);
@@ -288,7 +288,7 @@ TEST_F(Devices, ADriverThatDoesNotStartSaysOneSentenceWithARowOfTheCatalogue) {
                                                           {18, "driver-library-mismatch"},
                                                           {999, ""}};
   for (const auto& [code, row] : known) {
-    driver.scenario["init"] = code;
+    driver_.scenario["init"] = code;
     const MachineStatus status = read({fake_device(0)});
     EXPECT_EQ(status.driver.kind, DriverStatus::kFailed) << code;
     EXPECT_EQ(status.driver.error_row, row) << code;
@@ -301,30 +301,30 @@ TEST_F(Devices, ADriverThatDoesNotStartSaysOneSentenceWithARowOfTheCatalogue) {
 }
 
 TEST_F(Devices, ADriverThatWasLoadedAgainIsAskedAnew) {
-  driver.scenario["devices"] = Json::array({fake_device(0)});
-  driver.write();
+  driver_.scenario["devices"] = Json::array({fake_device(0)});
+  driver_.write();
   MachineReader reader(options());
   ASSERT_THAT(reader.read().devices, SizeIs(1));
-  driver.scenario["count"] = 1;  // not initialised
-  driver.write();
+  driver_.scenario["count"] = 1;  // not initialised
+  driver_.write();
   EXPECT_EQ(reader.read().driver.kind, DriverStatus::kFailed);
-  driver.scenario["count"] = 0;
-  driver.write();
+  driver_.scenario["count"] = 0;
+  driver_.write();
   EXPECT_THAT(reader.read().devices, SizeIs(1));
 }
 
 TEST_F(Devices, WithoutALibraryThereIsNoDriverUnlessItsModuleIsLoaded) {
-  const DriverStatus none = driver_not_loaded(around, kNvmlName, "not found", true);
+  const DriverStatus none = driver_not_loaded(around_, kNvmlName, "not found", true);
   EXPECT_EQ(none.kind, DriverStatus::kAbsent);
   EXPECT_EQ(none.problem, "no NVIDIA driver is installed here");
-  EXPECT_EQ(driver_not_loaded(around, kNvmlName, "wrong ELF class", false).kind,
+  EXPECT_EQ(driver_not_loaded(around_, kNvmlName, "wrong ELF class", false).kind,
             DriverStatus::kFailed);
-  EXPECT_EQ(driver_not_loaded(around, "/a.so", "not found", true).kind, DriverStatus::kFailed)
+  EXPECT_EQ(driver_not_loaded(around_, "/a.so", "not found", true).kind, DriverStatus::kFailed)
       << "one that was asked for";
-  fs::create_directories(around.path("/proc/driver/nvidia"));
-  write_file_atomic(around.path("/proc/driver/nvidia/version"),
+  fs::create_directories(around_.path("/proc/driver/nvidia"));
+  write_file_atomic(around_.path("/proc/driver/nvidia/version"),
                     "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue\n");
-  const DriverStatus loaded = driver_not_loaded(around, kNvmlName, "not found", true);
+  const DriverStatus loaded = driver_not_loaded(around_, kNvmlName, "not found", true);
   EXPECT_EQ(loaded.kind, DriverStatus::kFailed);
   EXPECT_THAT(loaded.problem,
               AllOf(HasSubstr("550.54.15"), HasSubstr("libnvidia-ml.so.1 is not found")));
@@ -333,14 +333,14 @@ TEST_F(Devices, WithoutALibraryThereIsNoDriverUnlessItsModuleIsLoaded) {
 
 TEST_F(Devices, ALibraryThatIsNotThereIsToldFromOneThatIsNone) {
   MachineReaderOptions gone = options();
-  gone.nvml = (driver.folder() / "none.so").string();
+  gone.nvml = (driver_.folder() / "none.so").string();
   EXPECT_THAT(read_machine(gone).driver.problem, HasSubstr("No such file"));
   EXPECT_EQ(read_machine(gone).driver.kind, DriverStatus::kFailed) << "it was asked for";
 }
 
 TEST_F(Devices, ALibraryThatIsNoneSaysTheLoadersWords) {
   MachineReaderOptions wrong = options();
-  wrong.nvml = driver.file();
+  wrong.nvml = driver_.file();
   const MachineStatus status = read_machine(wrong);
   EXPECT_EQ(status.driver.kind, DriverStatus::kFailed);
   EXPECT_THAT(status.driver.problem, HasSubstr("scenario.json"));

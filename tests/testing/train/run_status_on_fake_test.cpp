@@ -17,6 +17,7 @@ using diagnose::PublishedState;
 using test::kFake0;
 using test::kFake1;
 using testing::FakeAccelerator;
+using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 class RunStatusFile : public ::testing::Test {
@@ -44,8 +45,10 @@ TEST_F(RunStatusFile, HasTheStepAndEachDeviceOnce) {
   {
     RunStatus status("a program", plan, {});
     status.attach(callbacks);
+    ASSERT_THAT(states(), SizeIs(1));
+    EXPECT_EQ(states()[0].doing, "begins");
     callbacks.epoch_began({.rank = 1, .step = 5, .epoch = 2});
-    EXPECT_THAT(states(), SizeIs(0)) << "rank 0 speaks for all threads";
+    EXPECT_EQ(states()[0].doing, "begins") << "rank 0 speaks for all threads";
     callbacks.epoch_began({.rank = 0, .step = 5, .epoch = 2});
     ASSERT_THAT(states(), SizeIs(1));
     const PublishedState said = states()[0];
@@ -72,10 +75,10 @@ TEST_F(RunStatusFile, OfARankOnTheCpuHasNoDevice) {
   env.rank = 3, env.world_size = 4;
   RunStatus status("muster train", plan, env);
   status.attach(callbacks);
-  callbacks.step_ended({.at = {.rank = 3, .step = 7, .epoch = 1}});
+  callbacks.evaluated({.at = {.rank = 3, .step = 7, .epoch = 1}, .phase = Phase::kTest});
   ASSERT_THAT(states(), SizeIs(1));
   EXPECT_EQ(states()[0].rank, 3);
-  EXPECT_EQ(states()[0].doing, "epoch 1, step 7");
+  EXPECT_EQ(states()[0].doing, "epoch 1, test ended");
   EXPECT_THAT(states()[0].devices, SizeIs(0));
 }
 
@@ -87,6 +90,9 @@ TEST_F(RunStatusFile, WhereNoneCanBeWrittenTheHooksAreAsTheyWere) {
   RunStatus status("muster train", plan, {});
   status.attach(callbacks);
   EXPECT_FALSE(callbacks.step_ended);
+  EXPECT_THAT(status.why_not(), HasSubstr("`muster gpu` does not show this run: "));
+  ::unsetenv("MUSTER_STATUS_DIR");
+  EXPECT_EQ(status.why_not(), "") << "nobody has asked for it";
 }
 
 }  // namespace

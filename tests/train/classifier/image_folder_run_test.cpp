@@ -89,7 +89,7 @@ TEST_F(ImageFolderRun, AStepOfTheChainMayMakeTheSize) {
 
 TEST_F(ImageFolderRun, ImagesOfUnlikeSizesAreRefusedWhereNothingMakesOneOfThem) {
   const std::string plain = test::refusal_of([&] { plan(options("")); });
-  EXPECT_THAT(plain, HasSubstr("a model sees images of one size, and these differ"));
+  EXPECT_THAT(plain, HasSubstr("a model sees images of one size, and a folder's may differ"));
   EXPECT_THAT(plain, HasSubstr("folder:PATH,size=224"));
   train::TrainOptions chained = options("");
   chained.train_transform = "random_horizontal_flip";

@@ -19,8 +19,11 @@
 namespace muster::train {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 /// 60 samples sorted by class, as a folder of images is: 30, 20 and 10 of three classes.
 std::shared_ptr<const data::Dataset> sorted_by_class(int64_t classes = 3) {
@@ -166,6 +169,57 @@ TrainData bright_images() {
         data::DataSpec{.name = "bright", .sample_shape = {1, 6, 6}, .classes = 4}, images, target);
   };
   return {.train = set(24), .test = set(8)};
+}
+
+TrainPlan plan_of_bright(const std::string& train_transform,
+                         const std::string& eval_transform = "") {
+  const TrainData data = bright_images();
+  TrainOptions options;
+  options.model = "mlp:hidden=8";
+  options.batch_size = 4;
+  options.train_transform = train_transform;
+  options.eval_transform = eval_transform;
+  return resolve(options, {.cores = 1}, *data.train, *data.test);
+}
+
+std::string refusal_of_bright(const std::string& train_transform,
+                              const std::string& eval_transform = "") {
+  return test::refusal_of([&] { plan_of_bright(train_transform, eval_transform); });
+}
+
+TEST(TrainTransform, ThatNormalisesOtherwiseThanEvaluationsIsTold) {
+  const auto told = [](const TrainPlan& plan) { return plan.remarks; };
+  EXPECT_THAT(told(plan_of_bright("normalize:mean=0.5,std=0.25")),
+              Contains(HasSubstr("training images are normalised by mean 0.5 and deviation 0.25, "
+                                 "validation and test images are not normalised")));
+  EXPECT_THAT(told(plan_of_bright("normalize:mean=0.5,std=0.25", "normalize:mean=0.5,std=0.25")),
+              IsEmpty());
+  EXPECT_THAT(told(plan_of_bright("random_horizontal_flip")), IsEmpty());
+}
+
+TEST(TrainTransform, ThatNoModelTakesIsRefusedBeforeTheFirstStep) {
+  EXPECT_THAT(refusal_of_bright("to_dtype:dtype=float64"),
+              HasSubstr("models take float32 (got float64)"));
+  EXPECT_THAT(refusal_of_bright("", "to_dtype:dtype=float64"),
+              HasSubstr("--eval-transform to_dtype"));
+  EXPECT_THAT(refusal_of_bright("", "grayscale:num_output_channels=3"),
+              HasSubstr("as many channels as those of validation and test (got 1 and 3)"));
+}
+
+TEST(TrainTransform, ThatNoImageOfThisSizePassesIsRefusedBeforeAnyIsRead) {
+  EXPECT_THAT(refusal_of_bright("pad:padding=30,padding_mode=reflect"), HasSubstr("pad"));
+  EXPECT_THAT(refusal_of_bright("random_horizontal_flip|gaussian_blur:kernel_size=99"),
+              HasSubstr("gaussian_blur"));
+}
+
+TEST(TrainTransform, HintsFitTheSizesThatAreThere) {
+  const TrainPlan wide = plan_of_bright("fit_images:height=3");
+  ASSERT_EQ(wide.remarks.size(), 1U);
+  EXPECT_THAT(wide.remarks[0], HasSubstr("--eval-transform center_crop:size=[3,6] would cut them"));
+  const TrainPlan larger = plan_of_bright("", "center_crop:size=4");
+  ASSERT_EQ(larger.remarks.size(), 1U);
+  EXPECT_THAT(larger.remarks[0], HasSubstr("to the 1 x 6 x 6 that training images have"));
+  EXPECT_THAT(larger.remarks[0], Not(HasSubstr("center_crop")));
 }
 
 TEST(TrainTransform, ChangesTrainingSamplesAloneAndTheModelIsAsLargeAsTheyAre) {
