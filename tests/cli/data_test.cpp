@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "muster/base/file.h"
 #include "muster/base/json.h"
@@ -48,6 +49,23 @@ TEST_F(DataInfo, ShowsClassesSizesBadFilesAndBalance) {
       info.out(),
       HasSubstr("dog/1.jpg: it goes on to the end of its image (got cut short after 400 bytes)"));
   EXPECT_THAT(info.out(), Not(HasSubstr("damaged  ")));
+}
+
+TEST_F(DataInfo, TakesAPathWithACommaBesideItsName) {
+  put("pets, old/cat/0.jpg", "colour_420.jpg");
+  put("pets, old/dog/0.png", "colour8.png");
+  Launched info({"data", "info", "folder", "--data-dir", folder_.path() / "pets, old"});
+  EXPECT_EQ(info.wait().code, 0) << info.err();
+  EXPECT_THAT(info.out(), HasSubstr("all: 2 files in 2 classes"));
+}
+
+// Nobody writes into it: reading would never end.
+TEST_F(DataInfo, APipeIsABadFile) {
+  put("cat/0.jpg", "colour_420.jpg");
+  ASSERT_EQ(::mkfifo((folder_.path() / "cat/1.jpg").c_str(), 0600), 0);
+  Launched info({"data", "info", spec()});
+  EXPECT_EQ(info.wait().code, 0);
+  EXPECT_THAT(info.out(), HasSubstr("cat/1.jpg: it is a file (got a pipe, a socket or a device)"));
 }
 
 TEST_F(DataInfo, ShowsEachSplitAsJson) {

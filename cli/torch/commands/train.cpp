@@ -90,12 +90,14 @@ class Classifying final : public train::Program {
     check_is_ours(record);
     options_.validation_split = train::with_whole_path(options_.validation_split);
     train::take_over(record, program::said_options(app_), options_);
+    record_ = record;
   }
 
   train::FitPlan plan(const train::Surroundings& around, bool is_resumed) override {
     data_ = train::open_data(options_.data, options_.data_dir);
     plan_ = train::resolve(options_, around, *data_.train, *data_.test);
     if (!is_resumed) train::check_weights(plan_);
+    train::check_class_names(record_, plan_.spec, options_.data);
     return train::fit_plan(plan_);
   }
   std::string default_output() const override {
@@ -122,6 +124,7 @@ class Classifying final : public train::Program {
   std::function<void(const std::string&)> note_;
   train::TrainData data_;
   train::TrainPlan plan_;
+  Json record_ = Json::object();  // of the run that goes on
 };
 
 int train_command(std::span<const std::string> args,

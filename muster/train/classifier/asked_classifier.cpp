@@ -190,6 +190,7 @@ AskedClassifier ask_classifier(const AskOptions& said,
     asked.notes.emplace_back("the weights are the averages of --ema-decay");
   const DatasetPtr samples = wanted_split(said.split, wanted, plan);
   check_fits(wanted, samples->spec(), seen);
+  check_class_names(told.at("plan"), samples->spec(), wanted.data);
   if (wanted.is_own) note_content(said.split, plan, samples, asked.notes);
   check_same_samples(*samples, "--data " + wanted.data, group);
 

@@ -18,6 +18,9 @@
 namespace muster::train {
 namespace {
 
+/// Of a checkpoint's plan.
+constexpr const char* kClassNames = "class_names";
+
 /// Channels, height and width behind a chain.
 std::vector<int64_t> shape_behind(const data::Dataset& dataset, const std::string& chain) {
   return data::transformed_spec(dataset, data::parse_transforms(chain)).sample_shape;
@@ -209,8 +212,27 @@ FitPlan fit_plan(const TrainPlan& plan) {
   out.title = concat(plan.model_name, " on ", plan.data_name);
   out.record = to_json(plan);
   out.carried = carried_json(plan.options);
+  if (!plan.spec.class_names.empty()) out.carried[kClassNames] = plan.spec.class_names;
   out.explained = explain(plan);
   return out;
+}
+
+void check_class_names(const Json& record, const data::DataSpec& spec, const std::string& data) {
+  if (!record.contains(kClassNames) || spec.class_names.empty()) return;
+  const auto trained = record.at(kClassNames).get<std::vector<std::string>>();
+  if (trained == spec.class_names) return;
+  static constexpr size_t kMostNamed = 12;
+  const auto list = [](const std::vector<std::string>& names) {
+    const auto first = names.begin();
+    const auto end = first + static_cast<ptrdiff_t>(std::min(names.size(), kMostNamed));
+    return concat(join(std::vector<std::string>(first, end), ", "),
+                  names.size() > kMostNamed ? ", …" : "");
+  };
+  throw usage_error({.refused = concat("--data ", data),
+                     .rule = concat("the classes are those that the run was trained on, by their "
+                                    "names: ",
+                                    list(trained)),
+                     .value = list(spec.class_names)});
 }
 
 Json to_json(const TrainPlan& plan) {

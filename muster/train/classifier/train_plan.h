@@ -41,6 +41,10 @@ FitPlan fit_plan(const TrainPlan& plan);
 /// there.
 void check_weights(const TrainPlan& plan);
 
+/// Throws a usage error where a run's record names its classes, and the data have others: a class is a
+/// number to the model, and another folder in between moves all that follow.
+void check_class_names(const Json& record, const data::DataSpec& spec, const std::string& data);
+
 /// What was said and what became of it, for config.json and checkpoints. Paths are absolute, so that
 /// a run can be resumed from any folder.
 Json to_json(const TrainPlan& plan);

@@ -62,14 +62,14 @@ class Placed final : public Task {
     for (const auto& [name, tensor] : batch.tensors) EXPECT_EQ(tensor.device(), expected_) << name;
     at::Tensor x = batch["x"] * scale_;
     // A CPU's numbers are another generator's: only for the test of one kind.
-    if (context.phase == Phase::kTrain && noise_)
+    if (context.phase == Phase::kTrain && noise)
       x = x + 0.1 * torch::rand(x.sizes(), generator_, x.options());
     const at::Tensor said = net_->second(net_->first(x).tanh()).squeeze(1);
     const at::Tensor error = (said - batch["y"]).abs();
     return {.loss = error.mean(), .values = {{"worst", error.detach().max(), {}}}};
   }
 
-  bool noise_ = false;
+  bool noise = false;
 
  private:
   c10::Device expected_;
@@ -119,7 +119,7 @@ PlacedRun placed_run(FitOptions options,
   const TaskMaker make = [&] {
     // Ranks that are threads make theirs one after the other, in any order, on one device here.
     auto task = std::make_unique<Placed>(plan.devices[0]);
-    task->noise_ = noise;
+    task->noise = noise;
     return task;
   };
   PlacedRun run;

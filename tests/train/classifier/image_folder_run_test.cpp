@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/file.h"
+#include "muster/testing/run_ranks.h"
+#include "muster/train/classifier/asked_classifier.h"
 
 #include "tests/formats/image/jpeg_files.h"
 #include "tests/support/error_of.h"
@@ -71,6 +73,32 @@ TEST_F(ImageFolderRun, LearnsTheClassesAndCallsThemByTheirFolders) {
   EXPECT_EQ(ran.result.test.report.confusion->total(), 12);
   EXPECT_EQ(ran.result.test.report.confusion->name(0), "blue");
   EXPECT_EQ(ran.result.test.report.confusion->name(2), "red");
+}
+
+// Its test samples are a part of the files that it trains on.
+TEST_F(ImageFolderRun, IsEvaluatedWithoutAnAlarm) {
+  train::TrainOptions one = options(",size=12");
+  one.epochs = 1;
+  test::run(one, 1, output_.path());
+  for (const char* split : {"test", "train", "validation"}) {
+    testing::run_ranks(1, [&](const distributed::ProcessGroup& group) {
+      const auto asked =
+          train::ask_classifier({.run = output_.path(), .split = split}, {.cores = 2}, group);
+      EXPECT_THAT(asked.notes, ::testing::IsEmpty()) << split;
+    });
+  }
+}
+
+TEST_F(ImageFolderRun, OfOtherClassesIsRefusedByTheirNames) {
+  train::TrainOptions one = options(",size=12");
+  one.epochs = 1;
+  test::run(one, 1, output_.path());
+  fs::rename(images_.path() / "blue", images_.path() / "violet");  // the others move up
+  testing::run_ranks(1, [&](const distributed::ProcessGroup& group) {
+    EXPECT_THAT(test::refusal_of(
+                    [&] { train::ask_classifier({.run = output_.path()}, {.cores = 2}, group); }),
+                HasSubstr("by their names: blue, green, red (got green, red, violet)"));
+  });
 }
 
 TEST_F(ImageFolderRun, AStepOfTheChainMayMakeTheSize) {

@@ -21,11 +21,11 @@ using test::refusal_of;
 using ::testing::HasSubstr;
 
 /// (trials, first rung) of each bracket.
-std::vector<std::pair<int64_t, int64_t>> table(int64_t r, int64_t R, int64_t eta) {
+std::vector<std::pair<int64_t, int64_t>> table(int64_t r, int64_t most, int64_t eta) {
   std::vector<std::pair<int64_t, int64_t>> rows;
-  for (const HyperbandBracket& bracket : hyperband_brackets(r, R, eta)) {
+  for (const HyperbandBracket& bracket : hyperband_brackets(r, most, eta)) {
     EXPECT_EQ(bracket.rungs.size(), static_cast<size_t>(bracket.s) + 1);
-    EXPECT_EQ(bracket.rungs.back(), R);
+    EXPECT_EQ(bracket.rungs.back(), most);
     rows.emplace_back(bracket.trials, bracket.rungs.front());
   }
   return rows;
@@ -45,13 +45,13 @@ TEST(HyperbandBrackets, NoneIsLostToALogarithm) {
   EXPECT_EQ(table(1, 243, 3).size(), 6U);
   EXPECT_EQ(table(1, 1000, 10), (Rows{{1000, 1}, {134, 10}, {20, 100}, {4, 1000}}));
   EXPECT_EQ(table(1, 125, 5).size(), 4U);
-  for (int64_t eta = 2, R; eta < 20; ++eta) {
-    R = 1;
-    for (size_t count = 1; R < (int64_t{1} << 53) / eta; ++count, R *= eta) {
-      EXPECT_EQ(hyperband_brackets(1, R, eta).size(), count) << R << ' ' << eta;
-      EXPECT_EQ(hyperband_brackets(1, std::max(R - 1, eta - 1), eta).size(),
+  for (int64_t eta = 2, most; eta < 20; ++eta) {
+    most = 1;
+    for (size_t count = 1; most < (int64_t{1} << 53) / eta; ++count, most *= eta) {
+      EXPECT_EQ(hyperband_brackets(1, most, eta).size(), count) << most << ' ' << eta;
+      EXPECT_EQ(hyperband_brackets(1, std::max(most - 1, eta - 1), eta).size(),
                 std::max<size_t>(count - 1, 1))
-          << R << ' ' << eta;
+          << most << ' ' << eta;
     }
   }
 }
