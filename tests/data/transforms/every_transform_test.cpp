@@ -252,7 +252,7 @@ TEST(EveryTransform, RefusesParametersOutOfRange) {
   EXPECT_THAT(refused("random_horizontal_flip", {{"p", "1.5"}}), HasSubstr("0 … 1 (got 1.5)"));
   EXPECT_THAT(refused("normalize", {{"mean", "0.5"}}), HasSubstr("both given"));
   EXPECT_THAT(refused("normalize", {{"mean", "0"}, {"std", "0"}}), HasSubstr("above 0"));
-  EXPECT_THAT(refused("normalize", {}, at::kFloat), HasSubstr("has normalised them"));
+  EXPECT_THAT(refused("normalize", {}, at::kFloat), HasSubstr("of floats, mean and std are said"));
   EXPECT_THAT(refused("fit_images", {{"channels", "4"}}), HasSubstr("got 3 to 4"));
 }
 
