@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+#include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/train/checkpoints/folders.h"
 
@@ -149,10 +150,14 @@ void RunFolder::check(const Checkpoint* from) const {
                        .hint = "another process has removed it; --resume the run's folder"});
   }
   if ((from && is_run_of(*from)) || !fs::exists(path_ / "latest")) return;
-  throw usage_error(
-      {.refused = "--output " + path_.string(),
-       .rule = "a run does not overwrite another one",
-       .hint = "go on with it by --resume " + path_.string() + ", or name another folder"});
+  const bool is_restart = process_environment("TORCHELASTIC_RESTART_COUNT").value_or("0") != "0";
+  throw usage_error({.refused = "--output " + path_.string(),
+                     .rule = "a run does not overwrite another one",
+                     .hint = is_restart ? "a job that is restarted says --resume auto: it begins "
+                                          "the run, and goes on with it"
+                                        : concat("go on with it by --resume ",
+                                                 path_.string(),
+                                                 ", or name another folder")});
 }
 
 std::vector<std::string> RunFolder::prepare(const Checkpoint* from) {

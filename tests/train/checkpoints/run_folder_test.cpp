@@ -130,6 +130,9 @@ TEST(RunFolder, HoldsOneRun) {
   make_run(ex);
   RunFolder folder(ex);
   EXPECT_THAT(refusal_of([&] { folder.check(nullptr); }), HasSubstr("does not overwrite"));
+  ::setenv("TORCHELASTIC_RESTART_COUNT", "1", 1);  // of a job that its launcher starts again
+  EXPECT_THAT(refusal_of([&] { folder.check(nullptr); }), HasSubstr("says --resume auto"));
+  ::unsetenv("TORCHELASTIC_RESTART_COUNT");
   const train::Checkpoint other = at(exp, 40), own = at(ex, 40);
   EXPECT_THAT(refusal_of([&] { folder.check(&other); }),
               AllOf(HasSubstr("does not overwrite"), HasSubstr("--resume " + ex.string())));
