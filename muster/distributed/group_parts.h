@@ -138,7 +138,7 @@ class GroupParts {
                            .threads = request.exchange != nullptr};
     if (parent_ != nullptr) {
       const std::vector<int>& ranks = state_->world_ranks;
-      const auto server = std::find(ranks.begin(), ranks.end(), state_->server_rank);
+      const auto server = std::ranges::find(ranks, state_->server_rank);
       watched.server_outside = state_->server_rank >= 0 && server == ranks.end();
       watched.server_rank = server == ranks.end() ? -1 : static_cast<int>(server - ranks.begin());
       watched.parent = parent_->group->getBackend(kind).get();

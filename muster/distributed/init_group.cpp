@@ -31,6 +31,7 @@ ProcessGroup make_named_group(const std::vector<Member>& members,
                               int server_rank,
                               const std::optional<at::Device>& device) {
   std::vector<const BackendEntry*> entries;
+  entries.reserve(members.size());
   for (const Member& member : members) entries.push_back(member.entry);
   const std::vector<RankOffer> ranks = exchange_offers(request, entries);
   for (const BackendEntry* entry : entries) {
@@ -39,18 +40,17 @@ ProcessGroup make_named_group(const std::vector<Member>& members,
     if (!why.empty()) throw unusable(*entry, why);
   }
   GroupParts parts(request, monitor, server_rank);
-  const bool one = std::all_of(entries.begin(), entries.end(), [&](const BackendEntry* entry) {
-    return entry == entries[0];
-  });
+  const bool one =
+      std::ranges::all_of(entries, [&](const BackendEntry* entry) { return entry == entries[0]; });
   std::vector<at::DeviceType> kinds;
   for (const Member& member : members) {
     kinds.push_back(member.kind);
     if (!one) parts.add(*member.entry, {member.kind}, name_of(member.kind));
   }
   if (one) parts.add(*entries[0], kinds);
-  if (device && std::find(kinds.begin(), kinds.end(), device->type()) == kinds.end()) {
+  if (device && std::ranges::find(kinds, device->type()) == kinds.end()) {
     const std::string name = name_of(device->type());
-    const auto of_cpu = std::find(kinds.begin(), kinds.end(), at::kCPU);
+    const auto of_cpu = std::ranges::find(kinds, at::kCPU);
     if (of_cpu == kinds.end()) {
       throw usage_error({.refused = concat("backend ", entries[0]->name),
                          .rule = concat("it does not move tensors of ", name),

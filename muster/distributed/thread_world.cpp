@@ -73,6 +73,7 @@ void ThreadWorld::run(const std::function<void(ProcessGroup)>& rank_main,
     }
   };
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(world_size()));
   for (int rank = 0; rank < world_size(); ++rank) threads.emplace_back(play, rank);
   for (std::thread& thread : threads) thread.join();
   if (first) std::rethrow_exception(first);

@@ -21,6 +21,7 @@ double share_of(int64_t epoch) { return static_cast<double>(epoch) / kBudgetEpoc
 
 Space unit_cube(int dimensions) {
   std::vector<tune::Parameter> parameters;
+  parameters.reserve(static_cast<size_t>(dimensions));
   for (int i = 0; i < dimensions; ++i)
     parameters.push_back({.name = "x" + std::to_string(i), .domain = tune::uniform(0, 1)});
   return Space(std::move(parameters));
@@ -93,6 +94,7 @@ constexpr size_t kCategories = 4, kProbabilities = 4;
 
 Space counting_ones_space() {
   std::vector<tune::Parameter> parameters;
+  parameters.reserve(kCategories + kProbabilities);
   for (size_t i = 0; i < kCategories; ++i)
     parameters.push_back({.name = "c" + std::to_string(i), .domain = tune::choice({0, 1})});
   for (size_t i = 0; i < kProbabilities; ++i)

@@ -187,6 +187,7 @@ track::Series medians_of(const std::string& name, const std::vector<Progress>& s
   track::Series series{.name = name, .points = {}};
   for (int time = kFirst; time <= static_cast<int>(std::end(kBudgets)[-1]); ++time) {
     std::vector<double> all;
+    all.reserve(studies.size());
     for (const Progress& progress : studies) all.push_back(best_by(progress, time));
     const auto middle = all.begin() + static_cast<ptrdiff_t>(all.size() / 2);
     std::ranges::nth_element(all, middle);

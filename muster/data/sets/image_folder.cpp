@@ -62,9 +62,8 @@ void check_folder_options(const ImageFolderOptions& options) {
   if (options.size < 0 || options.size > kMostSize)
     refuse("size of a folder's images", concat("0 … ", kMostSize), std::to_string(options.size));
   const size_t means = options.mean.size(), deviations = options.standard_deviation.size();
-  const bool positive = std::all_of(options.standard_deviation.begin(),
-                                    options.standard_deviation.end(),
-                                    [](double value) { return value > 0; });
+  const bool positive =
+      std::ranges::all_of(options.standard_deviation, [](double value) { return value > 0; });
   if (means != deviations || (means != 0 && means != 3) || !positive)
     refuse("mean and deviation of a folder's images",
            "three numbers each, the deviations above 0, or none",
@@ -102,6 +101,7 @@ class ImageFolder::Pixels final : public Dataset {
     if (!options_.classes.empty()) number_classes(files_, options_.classes);
     if (options_.bad_files == BadFiles::kSkip) skip_bad_files();
     std::vector<int64_t> labels;
+    labels.reserve(files_.files.size());
     for (const formats::ClassFile& file : files_.files) labels.push_back(file.label);
     targets_ = at::tensor(labels, at::kLong);
   }
@@ -198,7 +198,7 @@ class ImageFolder::Pixels final : public Dataset {
     if (options_.bad_files == BadFiles::kRaise)
       text.hint =
           "mend or remove the file, or go on without such files: bad_files=skip or substitute";
-    return Error(error.kind(), text);
+    return {error.kind(), text};
   }
 
   void skip_bad_files() {

@@ -87,7 +87,7 @@ std::vector<double> of_each_channel(const std::string& asked,
     refuse();
   }
   if (values.size() == 1) values.assign(channels, values[0]);
-  const bool positive = std::all_of(values.begin(), values.end(), [](double v) { return v > 0; });
+  const bool positive = std::ranges::all_of(values, [](double v) { return v > 0; });
   if (values.size() != channels || (is_deviation && !positive)) refuse();
   return values;
 }

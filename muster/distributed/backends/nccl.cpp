@@ -27,7 +27,8 @@ const NcclLibrary& module() {
 std::string nccl_available() { return module().why_not; }
 
 std::string refuses(const BackendRequest& request) {
-  const int devices = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->deviceCount();
+  const auto devices =
+      static_cast<int>(c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->deviceCount());
   if (request.local_rank < devices) return "";
   return concat("local rank ", request.local_rank, " has no device of its own among ", devices);
 }

@@ -42,7 +42,7 @@ SurveyedFile survey_file(const std::filesystem::path& path, int64_t max_pixels) 
 
 SideRange range_of(std::vector<int64_t> sides) {
   if (sides.empty()) return {};
-  std::sort(sides.begin(), sides.end());
+  std::ranges::sort(sides);
   return {sides.front(), sides[(sides.size() - 1) / 2], sides.back()};
 }
 
@@ -61,7 +61,7 @@ std::vector<SurveyedFile> survey_files(const ClassFolders& files,
   std::vector<std::thread> others;
   try {
     for (int64_t i = 1; i < threads; ++i) others.emplace_back(work);
-  } catch (const std::system_error&) {  // those that are there do it
+  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): those that are there do it
   }
   work();
   for (std::thread& other : others) other.join();

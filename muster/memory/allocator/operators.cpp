@@ -40,7 +40,7 @@ class PlaceTable {
     row.key.store(key_of(thread, sequence), std::memory_order_release);
   }
   bool find(uint64_t thread, uint64_t sequence, Place& place) {
-    Row& row = row_of(thread, sequence);
+    const Row& row = row_of(thread, sequence);
     const uint64_t key = key_of(thread, sequence);
     if (row.key.load(std::memory_order_acquire) != key) return false;
     const uint64_t found = row.place.load(std::memory_order_acquire);
@@ -248,11 +248,10 @@ std::vector<ChainedOperator> take_chained_operators() {
     taken.swap(watch().chained);
   }
   std::vector<ChainedOperator> chained;
+  chained.reserve(taken.size());
   for (const auto& [place, count] : taken)
     chained.push_back({name_of(place.first), name_of(place.second), count});
-  std::stable_sort(chained.begin(), chained.end(), [](const auto& a, const auto& b) {
-    return a.count > b.count;
-  });
+  std::ranges::stable_sort(chained, [](const auto& a, const auto& b) { return a.count > b.count; });
   return chained;
 }
 

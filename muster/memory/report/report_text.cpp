@@ -154,7 +154,7 @@ std::string holder_section(const OomFacts& facts, size_t width, size_t most) {
 
 /// The program's name is in front.
 std::string command_text(const std::string& command, size_t room) {
-  const std::string text = printable(command.empty() ? "?" : command);
+  std::string text = printable(command.empty() ? "?" : command);
   if (columns_of(text) <= room) return text;
   const std::string lines = fold(text, room - 3, 0);
   return lines.substr(0, lines.find('\n')) + "...";

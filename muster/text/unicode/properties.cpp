@@ -75,7 +75,7 @@ bool is_case_ignorable(char32_t c) {
     case UTF8PROC_CATEGORY_SK:
       return true;
     default:
-      return std::find(std::begin(kMidWord), std::end(kMidWord), c) != std::end(kMidWord);
+      return std::ranges::find(kMidWord, c) != std::end(kMidWord);
   }
 }
 

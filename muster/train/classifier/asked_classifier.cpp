@@ -31,6 +31,7 @@ struct TrainedOn {
 
 std::string described(const TrainedOn& data) {
   std::vector<std::string> sizes;
+  sizes.reserve(data.sample_shape.size());
   for (const int64_t size : data.sample_shape) sizes.push_back(std::to_string(size));
   return concat("samples of ", join(sizes, " x "), ", ", data.classes, " classes");
 }

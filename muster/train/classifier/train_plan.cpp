@@ -48,6 +48,7 @@ std::string normalising_text(const data::DataSpec& spec) {
   if (spec.mean.empty()) return "are not normalised";
   const auto list = [](const std::vector<double>& values) {
     std::vector<std::string> texts;
+    texts.reserve(values.size());
     for (const double value : values) texts.push_back(shortest(value));
     return join(texts, ", ");
   };
@@ -193,8 +194,7 @@ TrainPlan resolve(const TrainOptions& options,
   std::ranges::move(plan.input_remarks, std::back_inserter(plan.remarks));
   for (const data::Dataset* dataset : {&train, &test}) {
     for (std::string& remark : dataset->remarks()) {
-      const bool is_known =
-          std::find(plan.remarks.begin(), plan.remarks.end(), remark) != plan.remarks.end();
+      const bool is_known = std::ranges::find(plan.remarks, remark) != plan.remarks.end();
       if (!is_known) plan.remarks.push_back(std::move(remark));
     }
   }
