@@ -82,7 +82,10 @@ StorePtr serve_store(const RankEnv& env, std::chrono::milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   if (!may_serve_at(env.master_addr, env.master_port, {.until = deadline, .deadline = deadline}))
     refuse_port(env, serves);
-  c10d::TCPStoreOptions options = store_options(env, timeout);
+  // Of its connection to itself, which is slow where the machine is, whatever the patience with others.
+  constexpr std::chrono::minutes kOwnConnection(1);
+  c10d::TCPStoreOptions options =
+      store_options(env, std::max<std::chrono::milliseconds>(timeout, kOwnConnection));
   options.isServer = true;
   if (UniqueFd own = loopback_socket(env); own)
     options.masterListenFd = own.release();  // the server closes it

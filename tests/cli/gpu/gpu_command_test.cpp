@@ -24,7 +24,6 @@ using test::kFakeGiB;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 using ::testing::StartsWith;
 using testing_process::Ended;
 using testing_process::Launched;
