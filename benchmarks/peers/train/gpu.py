@@ -13,6 +13,7 @@ import argparse
 import datetime
 import gzip
 import os
+import random
 import statistics
 import struct
 import subprocess
@@ -31,7 +32,7 @@ SIDES = [*run.SIDES, RESIDENT]
 
 
 def write_random(folder, split, samples):
-    draws = __import__("random").Random(samples)
+    draws = random.Random(samples)
     for kind, header, body in (("images-idx3", struct.pack(">IIII", 2051, samples, 28, 28), draws.randbytes(samples * 784)),
                                ("labels-idx1", struct.pack(">II", 2049, samples),
                                 bytes(value % 10 for value in draws.randbytes(samples)))):

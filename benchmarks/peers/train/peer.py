@@ -4,8 +4,8 @@
 
 DIR holds Fashion-MNIST's gz files. The images stay bytes in memory and a batch is made at once by indexing: faster than
 a DataLoader, which collates sample by sample. With --device cuda a batch goes by pinned memory and nothing waits for the
-device within an epoch; --loader resident has all images on the device, which is the most that a user can do. Rank r writes OUT/rank<r>.json: the time at which each epoch's training ended
-and the loss of every step on this rank. Rank 0 saves model and optimizer after each epoch, as `muster train` does.
+device within an epoch; --loader resident has all images on the device, which is the most that a user can do. Rank r writes
+OUT/rank<r>.json: the time at which each epoch's training ended and the loss of every step on this rank. Rank 0 saves model and optimizer after each epoch, as `muster train` does.
 """
 
 import argparse

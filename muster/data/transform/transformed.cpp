@@ -96,6 +96,12 @@ Steps made(const std::vector<TransformMaker>& makers, const DataSpec& before) {
   return steps;
 }
 
+/// What the first step sees.
+DataSpec spec_for_steps(const Dataset& dataset) {
+  const auto pixels = dataset.before_normalising();
+  return pixels ? pixels->spec() : dataset.spec();
+}
+
 }  // namespace
 
 std::vector<TransformMaker> parse_transforms(std::string_view chain) {
@@ -132,8 +138,7 @@ std::shared_ptr<const Dataset> transformed(std::shared_ptr<const Dataset> datase
 }
 
 void try_on_blank(const Dataset& dataset, const std::vector<TransformMaker>& makers) {
-  const auto pixels = dataset.before_normalising();
-  const DataSpec before = pixels ? pixels->spec() : dataset.spec();
+  const DataSpec before = spec_for_steps(dataset);
   if (!before.is_image() || !before.has_size()) return;
   const Steps steps = made(makers, before);
   Sample blank{.tensors = {{"data", at::zeros(before.sample_shape, before.dtype)},
@@ -146,8 +151,7 @@ void try_on_blank(const Dataset& dataset, const std::vector<TransformMaker>& mak
 }
 
 DataSpec transformed_spec(const Dataset& dataset, const std::vector<TransformMaker>& steps) {
-  const auto pixels = dataset.before_normalising();
-  const DataSpec before = pixels ? pixels->spec() : dataset.spec();
+  const DataSpec before = spec_for_steps(dataset);
   const Steps chain = made(steps, before);
   return chain.empty() ? before : chain.back()->spec();
 }

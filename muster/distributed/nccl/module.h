@@ -28,6 +28,8 @@ struct NcclStamp {
   /// one minor version to the next: the module makes them, and LibTorch, compiled with the headers of
   /// the NCCL that it loads, reads them. 0: no headers.
   uint32_t nccl_headers = 0;
+
+  bool operator==(const NcclStamp&) const = default;
 };
 using NcclStampOf = const NcclStamp* (*)();
 

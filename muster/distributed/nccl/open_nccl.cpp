@@ -21,11 +21,6 @@ std::string stamp_text(const NcclStamp& stamp) {
                 " bytes");
 }
 
-bool same_seam(const NcclStamp& a, const NcclStamp& b) {
-  return a.seam == b.seam && a.request_bytes == b.request_bytes && a.torch_major == b.torch_major &&
-         a.torch_minor == b.torch_minor && a.torch_patch == b.torch_patch;
-}
-
 /// NCCL_VERSION_CODE of the NCCL that is loaded; 0: none that the module sees.
 uint32_t loaded_nccl(void* module) {
   using GetVersion = int (*)(int*);
@@ -51,8 +46,9 @@ NcclLibrary open_nccl(const char* file) {
   const auto make = reinterpret_cast<NcclFactory>(::dlsym(handle, kNcclFactory));
   if (stamp_of == nullptr || make == nullptr)
     return {.why_not = concat(file, " is no module of this Muster: it lacks ", kNcclStamp)};
-  const NcclStamp ours, theirs = *stamp_of();
-  if (!same_seam(theirs, ours))
+  const NcclStamp theirs = *stamp_of();
+  const NcclStamp ours{.nccl_headers = theirs.nccl_headers};  // compared with what is loaded, below
+  if (theirs != ours)
     return {.why_not = concat(file,
                               " was built for another Muster or LibTorch: ",
                               stamp_text(theirs),

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include <c10/core/CachingDeviceAllocator.h>
 
@@ -37,7 +36,10 @@ std::optional<diagnose::PublishedDevice> allocator_of(c10::Device device) {
 }  // namespace
 
 RunStatus::RunStatus(std::string program, const FitPlan& plan, const std::optional<RankEnv>& env)
-    : plan_(plan) {
+    : has_thread_ranks_(plan.threads > 0) {
+  for (const c10::Device& device : plan.devices)
+    if (!device.is_cpu() && std::ranges::find(devices_, device) == devices_.end())
+      devices_.push_back(device);
   state_.program = std::move(program);
   state_.rank = env ? env->rank : -1;
   state_.world_size = env ? env->world_size : plan.threads > 0 ? plan.threads : -1;
@@ -45,17 +47,18 @@ RunStatus::RunStatus(std::string program, const FitPlan& plan, const std::option
 
 void RunStatus::attach(FitCallbacks& callbacks) {
   if (!publisher_.is_open()) return;
-  say({}, "begins", /*now=*/true);
+  say({}, "begins");
   callbacks.epoch_began = [this, own = std::move(callbacks.epoch_began)](const HookPlace& at) {
-    say(at, concat("epoch ", at.epoch, " begins"), /*now=*/true);
+    say(at, concat("epoch ", at.epoch, " begins"));
     if (own) own(at);
   };
   callbacks.step_ended = [this, own = std::move(callbacks.step_ended)](const StepEnd& end) {
-    say(end.at, concat("epoch ", end.at.epoch, ", step ", end.at.step), /*now=*/false);
+    if (is_heard(end.at) && Clock::now() >= next_)  // no text in each step
+      say(end.at, concat("epoch ", end.at.epoch, ", step ", end.at.step));
     if (own) own(end);
   };
   callbacks.evaluated = [this, own = std::move(callbacks.evaluated)](const EvaluationEnd& end) {
-    say(end.at, concat("epoch ", end.at.epoch, ", ", name_of(end.phase), " ended"), /*now=*/true);
+    say(end.at, concat("epoch ", end.at.epoch, ", ", name_of(end.phase), " ended"));
     if (own) own(end);
   };
 }
@@ -65,18 +68,14 @@ std::string RunStatus::why_not() const {
   return concat("`muster gpu` does not show this run: ", publisher_.why());
 }
 
-void RunStatus::say(const HookPlace& at, const std::string& doing, bool now) {
-  if (plan_.threads > 0 && at.rank != 0) return;
-  const Clock::time_point time = Clock::now();
-  if (!now && time < next_) return;
-  next_ = time + kPeriod;
-  state_.doing = doing;
+bool RunStatus::is_heard(const HookPlace& at) const { return !has_thread_ranks_ || at.rank == 0; }
+
+void RunStatus::say(const HookPlace& at, std::string doing) {
+  if (!is_heard(at)) return;
+  next_ = Clock::now() + kPeriod;
+  state_.doing = std::move(doing);
   state_.devices.clear();
-  std::vector<c10::Device> devices;  // ranks may share one
-  for (const c10::Device& device : plan_.devices)
-    if (!device.is_cpu() && std::ranges::find(devices, device) == devices.end())
-      devices.push_back(device);
-  for (const c10::Device& device : devices)
+  for (const c10::Device& device : devices_)
     if (const auto allocator = allocator_of(device)) state_.devices.push_back(*allocator);
   publisher_.publish(state_);
 }

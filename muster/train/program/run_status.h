@@ -4,6 +4,9 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <vector>
+
+#include <c10/core/Device.h>
 
 #include "muster/base/rank_env.h"
 #include "muster/diagnose/devices/published_state.h"
@@ -19,7 +22,6 @@ class RunStatus {
  public:
   static constexpr std::chrono::milliseconds kPeriod{500};
 
-  /// `plan` outlives this.
   RunStatus(std::string program, const FitPlan& plan, const std::optional<RankEnv>& env);
 
   /// Says that the run begins, and adds itself to the hooks that every rank calls; what is there is
@@ -30,9 +32,12 @@ class RunStatus {
   std::string why_not() const;
 
  private:
-  void say(const HookPlace& at, const std::string& doing, bool now);
+  bool is_heard(const HookPlace& at) const;
+  void say(const HookPlace& at, std::string doing);
 
-  const FitPlan& plan_;
+  const bool has_thread_ranks_;
+  std::vector<c10::Device>
+      devices_;  // with an allocator of their own, each once: ranks may share one
   diagnose::StatePublisher publisher_;
   diagnose::PublishedState state_;
   std::chrono::steady_clock::time_point next_{};
