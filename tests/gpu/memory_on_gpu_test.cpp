@@ -1,6 +1,4 @@
 // Memory that really runs out: what the errors of CUDA's allocator say, and steps that are made again.
-#include <functional>
-
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <gmock/gmock.h>
@@ -14,6 +12,7 @@
 #include "muster/tensor/device/device_memory.h"
 
 #include "tests/gpu/gpu.h"
+#include "tests/support/thrown_by.h"
 
 namespace muster::memory {
 namespace {
@@ -26,15 +25,6 @@ constexpr int64_t kMib = int64_t{1} << 20, kGib = int64_t{1} << 30;
 
 at::Tensor bytes_of(int64_t bytes) {
   return torch::empty({bytes}, at::TensorOptions(kGpu).dtype(at::kByte));
-}
-
-std::exception_ptr thrown_by(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (...) {
-    return std::current_exception();
-  }
-  return nullptr;
 }
 
 class MemoryOnGpu : public OnGpu {
@@ -57,7 +47,7 @@ class MemoryOnGpu : public OnGpu {
 
 TEST_F(MemoryOnGpu, AnErrorOfTheAllocatorIsKnownAndExplained) {
   const auto held = all_but(512 * kMib);
-  const auto error = thrown_by([] { bytes_of(2 * kGib); });
+  const auto error = test::thrown_by([] { bytes_of(2 * kGib); });
   ASSERT_TRUE(error);
   EXPECT_TRUE(is_oom(error));
   const OomReport report = explain(error, kGpu);
@@ -80,7 +70,7 @@ TEST_F(MemoryOnGpu, WhatTheModelHoldsIsTold) {
   net->forward(torch::ones({1, 16384}, kGpu)).sum().backward();
   adam.step();
   const auto held = all_but(256 * kMib);
-  const auto error = thrown_by([] { bytes_of(kGib); });
+  const auto error = test::thrown_by([] { bytes_of(kGib); });
   ASSERT_TRUE(error);
   const OomReport report = explain(error, kGpu, {.owned = owned_tensors(*net, &adam)});
   const auto of = [&](Owner owner) { return report.facts.owners[static_cast<size_t>(owner)]; };
@@ -90,7 +80,7 @@ TEST_F(MemoryOnGpu, WhatTheModelHoldsIsTold) {
 }
 
 TEST_F(MemoryOnGpu, ARequestLargerThanTheDeviceIsSaidToBe) {
-  const auto error = thrown_by([] { bytes_of(1024 * kGib); });
+  const auto error = test::thrown_by([] { bytes_of(1024 * kGib); });
   ASSERT_TRUE(error);
   EXPECT_EQ(explain(error, kGpu).cause.kind, OomClass::kTooLarge);
 }
@@ -99,13 +89,13 @@ TEST_F(MemoryOnGpu, ARequestLargerThanTheDeviceIsSaidToBe) {
 TEST_F(MemoryOnGpu, FragmentsAreFound) {
   const auto held = all_but(4 * kGib);
   std::vector<at::Tensor> blocks;
-  const auto full = thrown_by([&] {
+  const auto full = test::thrown_by([&] {
     while (true) blocks.push_back(bytes_of(4 * kMib));
   });
   ASSERT_TRUE(is_oom(full));
   for (size_t i = 0; i < blocks.size(); ++i)
     if (i % 4 != 0) blocks[i] = at::Tensor();
-  const auto error = thrown_by([] { bytes_of(64 * kMib); });
+  const auto error = test::thrown_by([] { bytes_of(64 * kMib); });
   ASSERT_TRUE(error);
   const OomReport report = explain(error, kGpu);
   EXPECT_EQ(report.cause.kind, OomClass::kFragments) << report.text();

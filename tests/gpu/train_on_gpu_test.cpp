@@ -12,7 +12,7 @@
 #include "muster/tensor/safetensors.h"
 
 #include "tests/gpu/gpu.h"
-#include "tests/process/train/train_words.h"
+#include "tests/process/train/device_run.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
 
@@ -27,40 +27,21 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using testing_process::Launched;
 
-struct GpuRun {
-  int code = -1;
-  std::string out, err;
-};
+using GpuRun = test::DeviceRun;
 
 GpuRun gpu_run(const Words& words, std::vector<std::string> environment = {}) {
-  environment.push_back("OMP_NUM_THREADS=1");
-  environment.push_back("TORCH_CPP_LOG_LEVEL=WARNING");  // so that a test sees them
-  Launched program(words, {.environment = std::move(environment)});
-  const int code = program.wait(std::chrono::seconds(120)).code;
-  EXPECT_TRUE(program.nothing_left());
-  return {code, program.out(), program.err()};
+  environment.emplace_back("TORCH_CPP_LOG_LEVEL=WARNING");  // so that a test sees them
+  return test::device_run(words, std::move(environment));
 }
 
 Words small(const fs::path& output, const Words& more = {}) {
-  Words words = test::train_uneven({"--epochs", "2", "--output", output, "--json"});
-  const auto model = std::find(words.begin(), words.end(), "--model");
-  if (std::find(more.begin(), more.end(), "--model") != more.end()) words.erase(model, model + 2);
-  return test::joined(words, more);
-}
-
-fs::path newest(const fs::path& output) {
-  return output / "checkpoints" / std::string(trim(read_file(output / "latest")));
-}
-
-std::string saved_bits(const fs::path& output) {
-  return read_file(newest(output) / "model.safetensors") +
-         read_file(newest(output) / "optimizer.safetensors");
+  return test::small_device_run(output, test::joined({"--json"}, more));
 }
 
 /// The newest weights of two runs, relative to the largest of each tensor.
 double weights_apart(const fs::path& a, const fs::path& b) {
   const auto weights = [](const fs::path& run) {
-    return tensor::read_safetensors(newest(run) / "model.safetensors");
+    return tensor::read_safetensors(test::newest_checkpoint(run) / "model.safetensors");
   };
   const tensor::TensorFile ours = weights(a), theirs = weights(b);
   double most = ours.tensors.size() == theirs.tensors.size() ? 0 : 1e300;
@@ -182,7 +163,7 @@ TEST_F(TrainOnGpu, ABrokenRunEndsInTheBitsOfAWholeOne) {
   const GpuRun rest =
       gpu_run({"train", "--resume", at("parts"), "--max-steps", "0", "--device", "cuda:0"});
   ASSERT_EQ(rest.code, 0) << rest.err;
-  EXPECT_EQ(saved_bits(at("parts")), saved_bits(at("whole")));
+  EXPECT_EQ(test::saved_bits(at("parts")), test::saved_bits(at("whole")));
 }
 
 TEST_F(TrainOnGpu, GoesOnFromCpuToDeviceAndBack) {

@@ -19,6 +19,7 @@
 
 #include "tests/memory/report/made_up_machine.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/thrown_by.h"
 
 namespace muster::memory {
 namespace {
@@ -33,15 +34,6 @@ using ::testing::Not;
 const c10::Device kCpu(c10::kCPU);
 
 at::Tensor bytes_of(int64_t bytes) { return torch::empty({bytes}, torch::kByte); }
-
-std::exception_ptr thrown_by(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (...) {
-    return std::current_exception();
-  }
-  return nullptr;
-}
 
 /// Nobody but this process, and no byte left.
 test::MadeUpMachine full_machine() { return {64 * kGib, 0, 63 * kGib}; }
@@ -59,7 +51,7 @@ TEST(Explain, HoldersAreThoseOfTheFailureNotOfTheCatch) {
   LimitedCpu cpu;
   const int64_t before = cpu.memory().live;
   cpu.set_capacity(before + 10 * kMib);
-  const auto error = thrown_by([] {
+  const auto error = test::thrown_by([] {
     const Scope scope("decoder");
     const at::Tensor held = bytes_of(6 * kMib), more = bytes_of(2 * kMib);
     bytes_of(3 * kMib);
@@ -94,7 +86,7 @@ TEST(Explain, OwnedTensorsAreKnownWithoutAnyRecordingOfOperators) {
   sgd.step();
   const int64_t weights = 512 * 512 * 4 + 512 * 4;
   cpu.set_capacity(cpu.memory().live + kMib);
-  const auto error = thrown_by([&] { layer->forward(torch::ones({4096, 512})); });
+  const auto error = test::thrown_by([&] { layer->forward(torch::ones({4096, 512})); });
   ASSERT_TRUE(error);
   ExplainOptions options = on(machine);
   options.owned = owned_tensors(*layer, &sgd);
@@ -121,7 +113,7 @@ TEST(Explain, LayersAreNamedWhereTheyAreRecorded) {
   const Tracker tracker(*net, nullptr, {.level = Level::kLayers});
   const at::Tensor x = torch::ones({256, 64});
   cpu.set_capacity(cpu.memory().live + 5 * kMib);  // wide gives 4 MiB, its relu as many
-  const auto error = thrown_by([&] { torch::relu(net->forward(x)); });
+  const auto error = test::thrown_by([&] { torch::relu(net->forward(x)); });
   ASSERT_TRUE(error);
   const OomReport report = explain(error, kCpu, on(machine));
   const auto activations_of = [&](const std::string& layer) {
@@ -155,8 +147,8 @@ TEST(Explain, AFailureIsFoundByItsWordsAndTakenOnce) {
   const OomWatch watch(machine.surroundings());
   LimitedCpu cpu;
   cpu.set_capacity(cpu.memory().live + 100'000);
-  const auto first = thrown_by([] { bytes_of(200'001); });
-  const auto second = thrown_by([] { bytes_of(200'003); });
+  const auto first = test::thrown_by([] { bytes_of(200'001); });
+  const auto second = test::thrown_by([] { bytes_of(200'003); });
   EXPECT_EQ(explain(first, kCpu, on(machine)).facts.asked, 200'001);
   EXPECT_TRUE(explain(second, kCpu, on(machine)).facts.at_failure);
   const OomReport again = explain(second, kCpu, on(machine));
@@ -168,7 +160,7 @@ TEST(Explain, WithoutAWatchItSaysWhatIsKnownWhenTheErrorIsCaught) {
   const test::MadeUpMachine machine = full_machine();
   LimitedCpu cpu;
   cpu.set_capacity(cpu.memory().live + kMib);
-  const auto error = thrown_by([] { bytes_of(2 * kMib); });
+  const auto error = test::thrown_by([] { bytes_of(2 * kMib); });
   const OomReport report = explain(error, kCpu, on(machine));
   EXPECT_FALSE(report.facts.at_failure);
   EXPECT_EQ(report.facts.asked, 2 * kMib);

@@ -9,45 +9,23 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 
-#include "tests/process/train/train_words.h"
+#include "tests/process/train/device_run.h"
 #include "tests/support/folder.h"
-#include "tests/support/launched.h"
 #include "tests/support/paths.h"
 
 namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
+using test::device_run;
+using test::DeviceRun;
+using test::saved_bits;
 using test::Words;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
-using testing_process::Launched;
 
-struct DeviceRun {
-  int code = -1;
-  std::string out, err;
-};
-
-DeviceRun device_run(const Words& words, std::vector<std::string> environment = {}) {
-  environment.push_back("OMP_NUM_THREADS=1");
-  Launched program(words, {.environment = std::move(environment)});
-  const int code = program.wait(std::chrono::seconds(120)).code;
-  EXPECT_TRUE(program.nothing_left());
-  return {code, program.out(), program.err()};
-}
-
-/// A small run; `more` may name another model.
 Words small(const fs::path& output, const Words& more = {}) {
-  Words words = test::train_uneven({"--epochs", "2", "--output", output});
-  const auto model = std::find(words.begin(), words.end(), "--model");
-  if (std::find(more.begin(), more.end(), "--model") != more.end()) words.erase(model, model + 2);
-  return test::joined(words, more);
-}
-
-/// The newest checkpoint's files, as they are.
-std::string saved_bits(const fs::path& output) {
-  const fs::path folder = output / "checkpoints" / std::string(trim(read_file(output / "latest")));
-  return read_file(folder / "model.safetensors") + read_file(folder / "optimizer.safetensors");
+  return test::small_device_run(output, more);
 }
 
 /// With the same flags on the CPU and on `device`: weights, optimizer and the test's numbers.

@@ -2,7 +2,6 @@
 #include <limits>
 #include <map>
 
-#include <c10/core/AutogradState.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -133,8 +132,6 @@ std::vector<std::string> rows_of(const fs::path& folder) {
 FakeRan ran(const FakeRun& run, const fs::path& output) {
   FakeRan all;
   testing::run_ranks(run.world, [&](const distributed::ProcessGroup& group) {
-    // As fit_on_threads(): see Note [One replica per device].
-    c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
     FitPlan plan;
     FitOptions options = run.options;
     static_cast<FitNumbers&>(plan) =

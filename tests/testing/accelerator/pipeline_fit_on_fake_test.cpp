@@ -1,6 +1,5 @@
 // --strategy pipeline on fake devices: the CPU's bits, what a budget of activations leaves, and a model
 // that one device does not hold.
-#include <c10/core/AutogradState.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -90,7 +89,6 @@ Checkpoint trained(const RowRun& run) {
   const test::Folder folder;
   FitResult result;
   testing::run_ranks(run.world, [&](const distributed::ProcessGroup& group) {
-    c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
     FitOptions options;
     options.epochs = 3;
     options.batch_size = run.samples;
