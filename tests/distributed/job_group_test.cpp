@@ -20,6 +20,7 @@
 #include "muster/distributed/meet/store.h"
 #include "muster/distributed/process_group.h"
 
+#include "tests/distributed/given_time.h"
 #include "tests/distributed/listener.h"
 #include "tests/support/error_of.h"
 
@@ -224,11 +225,14 @@ TEST(JobGroup, OfOneLauncherIsNotDisturbedByARankOfAnotherAtItsPort) {
   options.waitWorkers = false;
   const auto served =
       c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);  // waits for rank 0
-  EXPECT_THAT(test::error_of([&] {
-                distributed::connect_store(
-                    rank_of_two(1, port, "theirs"), 500ms, {.key = JobKey::make().text()});
-              }),
-              HasSubstr("rank 0 did not come to the meeting of ranks"));
+  const std::string not_met = "rank 0 did not come to the meeting of ranks";
+  const auto said_to_another = [&](std::chrono::milliseconds timeout) {
+    return test::error_of([&] {
+      distributed::connect_store(
+          rank_of_two(1, port, "theirs"), timeout, {.key = JobKey::make().text()});
+    });
+  };
+  EXPECT_THAT(test::said_in_time(said_to_another, not_met), HasSubstr(not_met));
   EXPECT_EQ(error_of_rank(1), test::kNoError);
   first.join();
   EXPECT_EQ(error_of_first, test::kNoError);
@@ -283,16 +287,21 @@ TEST(JobGroup, IsMetAlsoByARankWhoseServerGoesWhileItIsAsked) {
 // Rank 1 goes on to the next job while rank 0 still holds the first one.
 TEST(JobGroup, OfTheNextJobAtTheSameAddressDoesNotMeetTheFirstOnesServer) {
   const int64_t port = free_port();
-  const auto connect = [&](int64_t rank, const std::string& run_id, std::chrono::seconds timeout) {
-    return distributed::connect_store(rank_of_two(rank, port, run_id), timeout);
+  const auto connect =
+      [&](int64_t rank, const std::string& run_id, std::chrono::milliseconds timeout) {
+        return distributed::connect_store(rank_of_two(rank, port, run_id), timeout);
+      };
+  const auto said_meanwhile = [&](std::chrono::milliseconds timeout) {
+    return test::refusal_of([&] { connect(1, "second", timeout); }, ErrorKind::kEnvironment);
   };
+  const std::string not_met = "rank 0 did not come to the meeting of ranks";
   c10::intrusive_ptr<c10d::Store> held;
   std::thread zero([&] { held = connect(0, "first", 60s); });
   connect(1, "first", 60s);
   zero.join();
-  EXPECT_THAT(test::refusal_of([&] { connect(1, "second", 1s); }, ErrorKind::kEnvironment),
-              AllOf(HasSubstr("rank 0 did not come to the meeting of ranks"),
-                    HasSubstr("it still serves the job first at this address")));
+  EXPECT_THAT(
+      test::said_in_time(said_meanwhile, not_met),
+      AllOf(HasSubstr(not_met), HasSubstr("it still serves the job first at this address")));
   std::string error;
   std::thread one([&] { error = test::error_of([&] { connect(1, "second", 60s); }); });
   held.reset();

@@ -12,6 +12,7 @@
 #include "muster/base/text.h"
 #include "muster/distributed/meet/store.h"
 
+#include "tests/distributed/given_time.h"
 #include "tests/distributed/listener.h"
 #include "tests/support/error_of.h"
 
@@ -42,6 +43,15 @@ std::string question_of_first(const Listener& listener) {
   char more;
   EXPECT_EQ(::recv(fd.get(), &more, 1, 0), 0);  // it has gone without another word
   return question;
+}
+
+/// What rank 1 of two says that looks for its rank 0 there, of the time that it has.
+auto connecting_to(const Listener& listener) {
+  return [&listener](std::chrono::milliseconds timeout) {
+    const RankEnv one{.rank = 1, .world_size = 2, .master_port = listener.port};
+    return test::refusal_of([&] { distributed::connect_store(one, timeout); },
+                            ErrorKind::kEnvironment);
+  };
 }
 
 c10d::TCPStoreOptions options_at(int64_t port) {
@@ -134,33 +144,27 @@ TEST(StoreSearch, EndsWhereNobodyWillAnswerAnyMore) {
 
 TEST(StoreSearch, OfARankEndsWithItsTimeoutBeforeASilentPort) {
   const Listener silent;
-  EXPECT_THAT(test::refusal_of(
-                  [&] {
-                    distributed::connect_store(
-                        {.rank = 1, .world_size = 2, .master_port = silent.port}, 200ms);
-                  },
-                  ErrorKind::kEnvironment),
-              HasSubstr("accepts connections but does not answer as a job's store does"));
+  const std::string no_store = "accepts connections but does not answer as a job's store does";
+  EXPECT_THAT(test::said_in_time(connecting_to(silent), no_store), HasSubstr(no_store));
 }
 
 // Rank 0 is stopped between its rank's coming and their meeting.
 TEST(StoreSearch, OfARankEndsWithItsTimeoutAlsoIfTheStoreFallsSilentThen) {
   const Listener store;
-  std::vector<UniqueFd> stay;
-  std::thread server([&] {
-    question_of_first(store);                                       // ours
-    stay.emplace_back(::accept(store.fd.get(), nullptr, nullptr));  // c10d's
-    std::string question(kQuestionBytes, '\0');
-    ::recv(stay[0].get(), question.data(), question.size(), MSG_WAITALL);
-    ::send(stay[0].get(), question.data() + kQuestionBytes - 4, 4, MSG_NOSIGNAL);
+  std::thread server([&] {  // ours is content with the answer; c10d's goes on to ask
+    std::vector<UniqueFd> stay;
+    while (true) {
+      UniqueFd fd(::accept(store.fd.get(), nullptr, nullptr));
+      if (!fd) return;
+      std::string question(kQuestionBytes, '\0');
+      ::recv(fd.get(), question.data(), question.size(), MSG_WAITALL);
+      ::send(fd.get(), question.data() + kQuestionBytes - 4, 4, MSG_NOSIGNAL);
+      stay.push_back(std::move(fd));
+    }
   });
-  EXPECT_THAT(test::refusal_of(
-                  [&] {
-                    distributed::connect_store(
-                        {.rank = 1, .world_size = 2, .master_port = store.port}, 500ms);
-                  },
-                  ErrorKind::kEnvironment),
-              HasSubstr(concat("cannot reach the store at 127.0.0.1:", store.port)));
+  const std::string silent = concat("cannot reach the store at 127.0.0.1:", store.port);
+  EXPECT_THAT(test::said_in_time(connecting_to(store), silent), HasSubstr(silent));
+  ::shutdown(store.fd.get(), SHUT_RDWR);
   server.join();
 }
 
