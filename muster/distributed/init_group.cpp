@@ -153,7 +153,7 @@ ProcessGroup init_process_group(const GroupOptions& options, const std::optional
       member.entry->make({});  // says why not, and waits for nobody
   const RankEnv place = env.value_or(RankEnv{});
   // Who was started alone talks to nobody: several such programs may run at once.
-  c10::intrusive_ptr<c10d::Store> store =
+  const c10::intrusive_ptr<c10d::Store> store =
       env ? connect_store(place,
                           timeout,
                           {.program = program_name(options.program),

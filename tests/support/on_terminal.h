@@ -34,7 +34,7 @@ class OnTerminal {
  public:
   explicit OnTerminal(const std::vector<std::string>& args, const TerminalOptions& options = {})
       : screen_(options.columns, options.rows) {
-    winsize size{.ws_row = options.rows, .ws_col = options.columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    const winsize size{.ws_row = options.rows, .ws_col = options.columns, .ws_xpixel = 0, .ws_ypixel = 0};
     int slave = -1;
     if (::openpty(&master_, &slave, nullptr, nullptr, &size) != 0) std::abort();
     slave_.reset(slave);
@@ -42,6 +42,7 @@ class OnTerminal {
     std::vector<std::string> words{test::program_path("muster")};
     words.insert(words.end(), args.begin(), args.end());
     std::vector<char*> argv;
+    argv.reserve(words.size() + 1);
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
     pid_ = ::fork();

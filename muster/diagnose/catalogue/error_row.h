@@ -38,8 +38,8 @@ struct Pattern {
 struct Cause {
   std::string_view why;   ///< a sentence
   std::string_view step;  ///< what to do next: sentences
-  std::string_view when =
-      "";  ///< a pattern that is to be seen within kNearLines of the row's lines
+  /// A pattern that is to be seen within kNearLines of the row's lines.
+  std::string_view when = {};
   bool (*holds)(std::string_view line) = nullptr;  ///< is true of one of the row's lines
 };
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,7 +42,7 @@ std::string bar_line(const std::string& name, int64_t bytes, int64_t whole, size
   const size_t room = std::min(kMostBars, width > used ? width - used : 0);
   const double share =
       std::clamp(static_cast<double>(bytes) / static_cast<double>(whole), 0.0, 1.0);
-  const auto bars = static_cast<size_t>(share * static_cast<double>(room) + 0.5);
+  const auto bars = static_cast<size_t>(std::lround(share * static_cast<double>(room)));
   if (bars > 0) line += "  " + std::string(bars, '#');
   return line + "\n";
 }

@@ -267,7 +267,7 @@ TEST_F(GpuCommand, KeysAndSignalsEndItWhileTheDriverDoesNotAnswer) {
 
 TEST_F(GpuCommand, ReadsAStatusFolderThatItMayNotWrite) {
   const auto folder = driver_.folder() / "status";
-  diagnose::StatePublisher publisher(folder);
+  const diagnose::StatePublisher publisher(folder);
   ASSERT_TRUE(publisher.is_open());
   std::filesystem::permissions(
       folder, std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);

@@ -110,7 +110,7 @@ TEST(GpuText, FitsEightyColumnsWithDevicesProcessesAndHost) {
             HasSubstr("0  A100-SXM4-40GB  87 %  10 GiB of 40 GiB  25 %  64 °C  312 of 400 W\n"),
             HasSubstr("10  ann   C     8.0 GiB    6.0 GiB   7.0 GiB  1.0 GiB  rank 1: ./train"),
             HasSubstr("host      memory 8.0 GiB of 32 GiB (25 %), swap none")));
-  for (size_t width : {40, 60, 80, 200}) {
+  for (const size_t width : {40, 60, 80, 200}) {
     for (const std::string& line : split(machine_text(two_devices(), width), '\n'))
       EXPECT_LE(columns_of(line), width) << line;
   }
