@@ -368,8 +368,7 @@ void end_before_meeting(const std::string& why, std::chrono::milliseconds patien
     const std::optional<RankEnv> env = rank_env_from();
     if (!env || env->group_world_size == 1 || !Jobs::of_process().is_empty()) return;
     attend_as(*env, concat(program_name(), ", which has ended: ", why), patience);
-  } catch (const std::exception&) {
-    // They have heard it, or none of them can be reached.
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): heard, or none can be reached
   }
 }
 
