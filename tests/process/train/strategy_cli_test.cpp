@@ -47,7 +47,8 @@ TEST(StrategyCommand, DpTrainsInOneProcessWhatDdpTrainsInTwo) {
   ASSERT_EQ(threads.wait(kStrategyLimit).code, 0) << threads.err();
   EXPECT_THAT(threads.err(), HasSubstr("dp on 2 ranks (threads)"));
   EXPECT_THAT(threads.out(), HasSubstr("test accuracy"));
-  Launched processes(on_ranks(2, test::train_uneven({"--epochs", "2", "--output", ddp})));
+  Launched processes(on_ranks(2, test::train_uneven({"--epochs", "2", "--output", ddp})),
+                     {.environment = {"OMP_NUM_THREADS=1"}});
   ASSERT_EQ(processes.wait(kStrategyLimit).code, 0) << processes.err();
   for (const char* name : {"model.safetensors", "optimizer.safetensors", "rng.safetensors"})
     EXPECT_TRUE(latest_file(dp, name) == latest_file(ddp, name)) << name;
