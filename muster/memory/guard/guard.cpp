@@ -10,6 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/distributed/peer_failure.h"
 #include "muster/memory/guard/oom.h"
 #include "muster/memory/guard/step_state.h"
 
@@ -21,6 +22,16 @@ constexpr std::string_view kGuardHint =
     "memory";
 
 std::string rows_text(int64_t rows) { return concat(rows, rows == 1 ? " sample" : " samples"); }
+
+bool is_of_peer(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const distributed::PeerFailure&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
 
 int64_t rows_of_largest(const std::vector<MicroBatch>& pieces) {
   int64_t most = 0;
@@ -34,6 +45,7 @@ int64_t rows_of_largest(const std::vector<MicroBatch>& pieces) {
 struct Guard::Own {
   std::exception_ptr error;  // of memory; null: it has passed
   OutOfMemory found;
+  bool is_of_peer = false;  // another rank's memory ran out, which has told this one
 };
 
 /// The same of all ranks, alike on each.
@@ -148,6 +160,7 @@ Guard::Own Guard::attempt(const std::vector<MicroBatch>& pieces, const MicroStep
     std::optional<OutOfMemory> found = out_of_memory_in(own.error);
     if (!found) throw;
     own.found = *std::move(found);
+    own.is_of_peer = is_of_peer(own.error);
   }
   return own;
 }
@@ -164,10 +177,11 @@ Guard::Verdict Guard::agree(const Own& own, const std::vector<MicroBatch>& piece
   const distributed::ProcessGroup& group = *options_.group;
   double fields[kFields] = {};
   fields[kFailed] = verdict.failed ? 1 : 0;
-  fields[kFull] = verdict.failed && !verdict.may_pass_again ? 1 : 0;
+  const bool is_cause = verdict.failed && !own.is_of_peer;
+  fields[kFull] = is_cause && !verdict.may_pass_again ? 1 : 0;
   fields[kSplit] = split ? 1 : 0;
   fields[kLargest] = static_cast<double>(verdict.largest);
-  fields[kFirst] = verdict.failed ? static_cast<double>(group.world_size() - group.rank()) : 0;
+  fields[kFirst] = is_cause ? static_cast<double>(group.world_size() - group.rank()) : 0;
   parts_->told.copy_(at::from_blob(fields, {kFields}, at::kDouble));
   group.all_reduce(parts_->told, c10d::ReduceOp::MAX);
   const at::Tensor all = parts_->told.cpu();
