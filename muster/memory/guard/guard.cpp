@@ -10,7 +10,6 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/distributed/peer_failure.h"
 #include "muster/memory/guard/oom.h"
 #include "muster/memory/guard/step_state.h"
 
@@ -22,16 +21,6 @@ constexpr std::string_view kGuardHint =
     "memory";
 
 std::string rows_text(int64_t rows) { return concat(rows, rows == 1 ? " sample" : " samples"); }
-
-bool is_of_peer(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const distributed::PeerFailure&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
 
 int64_t rows_of_largest(const std::vector<MicroBatch>& pieces) {
   int64_t most = 0;
@@ -157,10 +146,11 @@ Guard::Own Guard::attempt(const std::vector<MicroBatch>& pieces, const MicroStep
     for (const MicroBatch& piece : pieces) run(piece);
   } catch (...) {
     own.error = std::current_exception();
+    own.is_of_peer = is_oom_of_peer(own.error);
+    if (own.is_of_peer) return own;
     std::optional<OutOfMemory> found = out_of_memory_in(own.error);
     if (!found) throw;
     own.found = *std::move(found);
-    own.is_of_peer = is_of_peer(own.error);
   }
   return own;
 }
@@ -233,7 +223,7 @@ void Guard::give_up(const Verdict& verdict, const Own& own, const std::string& w
   const std::string what = concat("a step with ", rows_text(verdict.largest), " at a time");
   const std::string rule =
       why.empty() ? "" : concat("; it is not made again in smaller ones: ", why);
-  if (own.error) {
+  if (own.error && !own.is_of_peer) {
     try {
       std::rethrow_exception(own.error);
     } catch (...) {

@@ -189,7 +189,7 @@ TEST(OutOfMemoryCommand, RanksSplitTogether) {
 TEST(OutOfMemoryCommand, RanksOfAPipelineSplitTogether) {
   const test::Folder folder;
   const auto run = [&](const std::string& name, const Words& more, const std::string& batch) {
-    const Words pipeline{"--strategy", "pipeline:ranks=2,micro_batches=2", "--on-oom", "split"};
+    const Words pipeline{"--strategy", "pipeline:micro_batches=2,split=0/1", "--on-oom", "split"};
     return wide(folder.path() / name, joined(pipeline, more), batch);
   };
   const CappedRun told =
