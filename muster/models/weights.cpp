@@ -42,6 +42,17 @@ void check_tensor(const std::string& name,
                      "saved from"});
 }
 
+/// A model of such weights gives no number, whatever it learns. Buffers may hold infinities: masks do.
+void check_finite(const std::string& name, const at::Tensor& given, bool is_parameter) {
+  if (!given.is_floating_point()) return;
+  const bool has_nan = given.isnan().any().item<bool>();
+  if (!has_nan && !(is_parameter && given.isinf().any().item<bool>())) return;
+  throw usage_error({.refused = "weights " + name,
+                     .rule = "their numbers are finite",
+                     .value = has_nan ? "NaN among them" : "infinity among them",
+                     .hint = "the run that saved them has diverged: take an older checkpoint"});
+}
+
 void refuse_unknown(const std::string& name, const Tensors& own) {
   std::vector<std::string> known;
   for (const auto& item : own) known.push_back(item.first);
@@ -90,6 +101,7 @@ void load_weights(torch::nn::Module& model,
     const auto found = own.find(name);
     if (found == own.end()) refuse_unknown(name, own);
     check_tensor(name, found->second, given, !head.empty() && is_of(head, name));
+    check_finite(name, given, found->second.requires_grad());
     if (left.erase(name) == 0)
       throw usage_error({.refused = "weights " + name, .rule = "it is given twice"});
   }

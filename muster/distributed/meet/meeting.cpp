@@ -59,10 +59,11 @@ int64_t rank_of_card(const JobCard& card) {
 }
 
 /// What became of a round: a word, and what belongs to it, a line each.
-constexpr const char* kAgain = "again";    // another round has begun
-constexpr const char* kDiffer = "differ";  // why
-constexpr const char* kLate = "late";      // who did not come; how long they were waited for
-constexpr const char* kEnded = "ended";    // who will not come
+constexpr const char* kAgain = "again";      // another round has begun
+constexpr const char* kDiffer = "differ";    // why
+constexpr const char* kRefused = "refused";  // who will not come, and what it has ended of
+constexpr const char* kLate = "late";        // who did not come; how long they were waited for
+constexpr const char* kEnded = "ended";      // who will not come
 
 struct Outcome {
   std::string word;
@@ -75,6 +76,17 @@ Outcome outcome_from(const std::string& text) {
   outcome.lines.erase(outcome.lines.begin());
   outcome.lines.resize(std::max<size_t>(outcome.lines.size(), 2));
   return outcome;
+}
+
+/// "rank 1 (…) was refused: …" of a card that somebody left who ended before the meeting; else empty.
+std::string refusal_in(const JobCard& card) {
+  constexpr std::string_view kHasEnded = ", which has ended: ";
+  for (const auto& [name, value] : card.facts) {
+    const size_t at = name == "the program" ? value.find(kHasEnded) : std::string::npos;
+    if (at != std::string::npos)
+      return concat(card.who, " ended before the meeting: ", value.substr(at + kHasEnded.size()));
+  }
+  return "";
 }
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -131,8 +143,12 @@ class Meeting {
     store_.add(key("came"), 1);
     const std::string first = store_.compareSet(key(kCard), std::string(), card_text(card_));
     if (first.empty()) refuse_unreadable("the card of who came first");
-    if (const std::string why = difference(card_from(first), card_); !why.empty())
-      return may_begin_again_ ? begin_again() : end("ranks of different jobs met: " + why);
+    if (const std::string why = difference(card_from(first), card_); !why.empty()) {
+      if (may_begin_again_) return begin_again();
+      for (const JobCard& card : {card_from(first), card_})
+        if (const std::string ended = refusal_in(card); !ended.empty()) return end(ended, kRefused);
+      return end("ranks of different jobs met: " + why);
+    }
     const std::string claimed = store_.compareSet(claim_key(rank_), std::string(), card_.who);
     if (claimed.empty()) refuse_unreadable(concat("the name of rank ", rank_));
     if (claimed != card_.who)
@@ -239,8 +255,8 @@ class Meeting {
   }
 
   /// Who comes to a meeting that is open already changes nothing for the others.
-  std::string end(const std::string& why) {
-    const std::string mine = concat(kDiffer, '\n', card_line(why));
+  std::string end(const std::string& why, const char* word = kDiffer) {
+    const std::string mine = concat(word, '\n', card_line(why));
     const std::string outcome = store_.compareSet(key(kOutcome), std::string(), mine);
     return outcome == kOpen ? mine : outcome;
   }
@@ -248,6 +264,11 @@ class Meeting {
   [[noreturn]] void fail(const Outcome& outcome) {
     leave();
     if (outcome.word == kDiffer) refuse(outcome.lines[0]);
+    if (outcome.word == kRefused) {
+      throw usage_error({.refused = outcome.lines[0],
+                         .rule = "a job needs all of its ranks",
+                         .hint = "mend what it says, and start all ranks again"});
+    }
     if (outcome.word == kEnded) refuse_ended(outcome.lines[0]);
     const std::vector<std::string> late = split(outcome.lines[0], ',');
     const bool am_late = std::any_of(late.begin(), late.end(), [&](const std::string& rank) {

@@ -172,7 +172,9 @@ void Attempt::watch_everything() {
 
 void Attempt::on_stream(size_t local_rank, Stream stream) {
   RankStreams& streams = *ranks_[local_rank].streams;
-  if (streams.read(stream, observer_) == ReadResult::kClosed) loop_.forget(streams.read_fd(stream));
+  if (streams.read(stream, observer_) != ReadResult::kClosed) return;
+  loop_.forget(streams.read_fd(stream));
+  warden_->wake();  // it has the rank's end to report
 }
 
 void Attempt::on_progress() {
@@ -383,6 +385,13 @@ AttemptResult Attempt::result() {
                                .last_lines = rank.streams->tail().lines(),
                                .log = log_with_words(plan_.log_folder, local),
                                .was_left = std::count(left_.begin(), left_.end(), end.rank) > 0};
+  if (end.report && end.report->is_consequence) {
+    for (const RankEnd& other : ends_) {
+      if (std::ranges::count(end.report->after, other.rank) == 0) continue;
+      result.failure->before.push_back(
+          concat("rank ", other.rank, " ended with ", describe_status(other.wait_status)));
+    }
+  }
   result.lost_port = looks_like_lost_port(*result.failure);
   return result;
 }

@@ -181,7 +181,9 @@ std::string describe(const RankFailure& failure) {
     out +=
         failure.report->after.empty()
             ? "\nit was not the first: it failed because of other ranks"
-            : concat("\nit was not the first: it failed after ", ranks_text(failure.report->after));
+            : concat("\nit was not the first: it failed after ",
+                     ranks_text(failure.report->after),
+                     failure.before.empty() ? "" : concat(" (", join(failure.before, ", "), ")"));
   if (!failure.last_lines.empty()) {
     out += "\nits last lines:";
     for (const std::string& line : failure.last_lines) out += "\n  | " + line;

@@ -65,6 +65,9 @@ struct RankFailure {
   std::filesystem::path log;
   /// It was stopped when the rest of its job ended, and this launcher told it to end.
   bool was_left = false;
+  /// Of ranks that its report names as ended before it, and of which this launcher knows how:
+  /// "rank 1 ended with exit code 0".
+  std::vector<std::string> before = {};
 };
 
 /// Of itself: not by a launcher. Pure.

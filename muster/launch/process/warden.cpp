@@ -82,6 +82,11 @@ Warden::Read Warden::read(WardenReport& report) {
 
 void Warden::order(WardenOrder order) {
   ::send(control_.get(), &order, sizeof order, MSG_DONTWAIT | MSG_NOSIGNAL);
+  wake();
+}
+
+void Warden::wake() const {
+  if (pid_ > 0) ::kill(pid_, SIGCONT);
 }
 
 void Warden::reap() {

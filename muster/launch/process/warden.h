@@ -105,8 +105,11 @@ class Warden {
   /// Takes one report if there is one. Never blocks.
   Read read(WardenReport& report);
 
-  /// Never blocks; an order to a dead warden is lost.
+  /// Never blocks; an order to a dead warden is lost, and a stopped one goes on.
   void order(WardenOrder order);
+
+  /// A warden that somebody has stopped goes on: nobody hears of its ranks else.
+  void wake() const;
 
   /// Waits for the end of the warden's process. Only after kAllGone or kDead.
   void reap();

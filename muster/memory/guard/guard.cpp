@@ -34,6 +34,7 @@ int64_t rows_of_largest(const std::vector<MicroBatch>& pieces) {
 struct Guard::Own {
   std::exception_ptr error;  // of memory; null: it has passed
   OutOfMemory found;
+  bool is_of_peer = false;  // another rank's memory ran out, which has told this one
 };
 
 /// The same of all ranks, alike on each.
@@ -145,6 +146,8 @@ Guard::Own Guard::attempt(const std::vector<MicroBatch>& pieces, const MicroStep
     for (const MicroBatch& piece : pieces) run(piece);
   } catch (...) {
     own.error = std::current_exception();
+    own.is_of_peer = is_oom_of_peer(own.error);
+    if (own.is_of_peer) return own;
     std::optional<OutOfMemory> found = out_of_memory_in(own.error);
     if (!found) throw;
     own.found = *std::move(found);
@@ -164,10 +167,11 @@ Guard::Verdict Guard::agree(const Own& own, const std::vector<MicroBatch>& piece
   const distributed::ProcessGroup& group = *options_.group;
   double fields[kFields] = {};
   fields[kFailed] = verdict.failed ? 1 : 0;
-  fields[kFull] = verdict.failed && !verdict.may_pass_again ? 1 : 0;
+  const bool is_cause = verdict.failed && !own.is_of_peer;
+  fields[kFull] = is_cause && !verdict.may_pass_again ? 1 : 0;
   fields[kSplit] = split ? 1 : 0;
   fields[kLargest] = static_cast<double>(verdict.largest);
-  fields[kFirst] = verdict.failed ? static_cast<double>(group.world_size() - group.rank()) : 0;
+  fields[kFirst] = is_cause ? static_cast<double>(group.world_size() - group.rank()) : 0;
   parts_->told.copy_(at::from_blob(fields, {kFields}, at::kDouble));
   group.all_reduce(parts_->told, c10d::ReduceOp::MAX);
   const at::Tensor all = parts_->told.cpu();
@@ -219,7 +223,7 @@ void Guard::give_up(const Verdict& verdict, const Own& own, const std::string& w
   const std::string what = concat("a step with ", rows_text(verdict.largest), " at a time");
   const std::string rule =
       why.empty() ? "" : concat("; it is not made again in smaller ones: ", why);
-  if (own.error) {
+  if (own.error && !own.is_of_peer) {
     try {
       std::rethrow_exception(own.error);
     } catch (...) {

@@ -37,8 +37,10 @@ namespace muster::memory {
 //
 // Ranks: whether a step has passed is agreed on after each attempt, by one all-reduce of a few numbers
 // outside of any backward. So no rank waits in a collective that another one never reaches, whichever
-// allocation fails: what is guarded may make no collective of its own. DistributedDataParallel makes
-// some in backward: average the gradients afterwards, by parallel::GradientAverage.
+// allocation fails: what is guarded may make no collective of its own, but for one that fails on all
+// ranks where it fails on one (distributed::PeerFailure, as a step of DistributedPipeline).
+// DistributedDataParallel makes some in backward: average the gradients afterwards, by
+// parallel::GradientAverage.
 //
 // The optimizer's step is not guarded: half of the weights may be new when it fails, and splitting the
 // batch makes it no smaller.

@@ -8,6 +8,7 @@
 #include <c10/util/Exception.h>
 
 #include "muster/diagnose/catalogue/out_of_memory_text.h"
+#include "muster/distributed/peer_failure.h"
 
 namespace muster::memory {
 namespace {
@@ -71,6 +72,7 @@ std::optional<OutOfMemory> nested_in(const std::exception& error) {
 }  // namespace
 
 std::optional<OutOfMemory> out_of_memory_in(const std::exception& error) {
+  if (dynamic_cast<const distributed::PeerFailure*>(&error) != nullptr) return std::nullopt;
   const std::string_view text = text_without_backtrace(error);
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return told_by(text);
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return told_by(text);
@@ -90,6 +92,17 @@ std::optional<OutOfMemory> out_of_memory_in(const std::exception_ptr& error) {
     return out_of_memory_in(caught);
   } catch (...) {
     return std::nullopt;
+  }
+}
+
+bool is_oom_of_peer(const std::exception_ptr& error) {
+  if (!error) return false;
+  try {
+    std::rethrow_exception(error);
+  } catch (const distributed::PeerFailure& told) {
+    return says_memory(told.what());
+  } catch (...) {
+    return false;
   }
 }
 

@@ -30,11 +30,14 @@ struct OutOfMemory {
   bool may_pass_again() const { return asked && *asked <= free.value_or(0) + idle.value_or(0); }
 };
 
-/// Nothing for any other error, and for null.
+/// Nothing for any other error, for null, and for what another rank has told of its own memory.
 std::optional<OutOfMemory> out_of_memory_in(const std::exception_ptr& error);
 std::optional<OutOfMemory> out_of_memory_in(const std::exception& error);
 
 inline bool is_oom(const std::exception_ptr& error) { return out_of_memory_in(error).has_value(); }
 inline bool is_oom(const std::exception& error) { return out_of_memory_in(error).has_value(); }
+
+/// Another rank's memory ran out, which has told this one (distributed::PeerFailure).
+bool is_oom_of_peer(const std::exception_ptr& error);
 
 }  // namespace muster::memory

@@ -302,12 +302,8 @@ std::vector<BlockCosts> measure_blocks(const std::vector<Block>& blocks,
               measure();
             } catch (const Error&) {
               throw;
-            } catch (const c10::OutOfMemoryError&) {
-              tensor::throw_behind(concat("block ", blocks.at(all.size()).name));
             } catch (...) {
-              std::throw_with_nested(
-                  environment_error({.refused = concat("block ", blocks.at(all.size()).name),
-                                     .rule = "it takes what the block before gives"}));
+              tensor::throw_behind(concat("block ", blocks.at(all.size()).name));
             }
           },
           [](int, const std::string&) {});

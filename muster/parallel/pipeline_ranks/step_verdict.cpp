@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/distributed/peer_failure.h"
 #include "muster/tensor/what_of.h"
 
 namespace muster::parallel {
@@ -52,13 +53,13 @@ std::vector<std::vector<int64_t>> agree(const distributed::ProcessGroup& group,
   if (failure && (!failure->let_down || culprit == group.rank()))
     std::rethrow_exception(failure->error);
   const int in_world = group.world_rank(culprit);
-  const Error told = environment_error(
+  const distributed::PeerFailure told(environment_error(
       {.refused = what,
        .rule = concat("rank ",
                       culprit,
                       in_world == culprit ? "" : concat(" (rank ", in_world, " of the world)"),
                       " failed: ",
-                      texts[static_cast<size_t>(culprit)])});
+                      texts[static_cast<size_t>(culprit)])}));
   group.note_told_failure(culprit, told.what());
   throw told;
 }

@@ -22,8 +22,8 @@ struct RankFailure {
 RankFailure failure_now(bool let_down = false);
 
 /// Collective over `group`: each rank's words, by rank // [world_size][words]. Where one or several
-/// have failed, all throw: they their own error, unless they were let down; the others an
-/// environment error that names the first in time of those that were not, and what it said.
+/// have failed, all throw: they their own error, unless they were let down; the others a
+/// PeerFailure that names the first in time of those that were not, and what it said.
 std::vector<std::vector<int64_t>> agree(const distributed::ProcessGroup& group,
                                         const std::string& what,
                                         const std::vector<int64_t>& words,

@@ -158,7 +158,8 @@ class ConfigReader {
                concat("no ", separator, " in it"),
                parts.back());
     }
-    if (parts.empty()) refuse(item.at, concat("key \"", item.key, "\""), "the list has an item");
+    if (parts.empty())
+      refuse(item.at, concat("key \"", item.key, "\""), "a list has one item at least");
     return join(parts, std::string(1, separator));
   }
 

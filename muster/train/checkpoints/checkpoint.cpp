@@ -241,7 +241,7 @@ Checkpoint read_averages(const fs::path& path) {
   if (!index.files.contains(file)) {
     throw usage_error({.refused = concat("averaged weights of ", folder.string()),
                        .rule = "the run was made with --ema-decay",
-                       .value = "it was not"});
+                       .value = "one without"});
   }
   Checkpoint checkpoint = without_tensors(folder, index);
   checkpoint.model = read_part(folder, file, index);

@@ -120,7 +120,15 @@ StepContext Trainer::context(Phase phase, size_t part) const {
 }
 
 void Trainer::make_task(const TaskMaker& make) {
-  task_ = of_task("the task's maker", [&] { return make_seeded(make, plan_.options.seed); });
+  try {
+    task_ = make_seeded(make, plan_.options.seed);
+  } catch (...) {
+    rethrow_of_task(group_,
+                    {.task = "",
+                     .what = "the task's maker",
+                     .when = "before the first step",
+                     .names_itself = true});
+  }
   module_ = task_->module();
   metrics_ = std::make_shared<const std::vector<Metric>>(task_->metrics());
   check_task_on_ranks(*task_, group_);
@@ -291,7 +299,7 @@ FitResult Trainer::run() {
   });
   result.seconds = log_.seconds();
   timeline_.finish();  // once the state is on the disk
-  log_.finish(result);
+  result.has_page = log_.finish(result);
   check_hooks();
   return result;
 }

@@ -20,6 +20,7 @@ namespace muster::train::detail {
 // bit the one of --batch-size 8 --accumulate-grad-batches 4. Nothing collective is within: gradients
 // are averaged, and the step's report is posted, when all ranks have passed. Rows that a batch has
 // no more of than others (a batch whose size does not divide) make pieces that differ by one.
+// A pipeline takes piece after piece; it is collective throughout, and fails on all ranks together.
 // What a task counts by itself in train_step() is counted again with each attempt.
 
 void Trainer::make_guard() {
@@ -118,8 +119,11 @@ std::optional<MemoryFailures> Trainer::memory_failures() const {
 /// What to do about a step whose memory ran out.
 std::string_view Trainer::memory_hint() const {
   if (guard_ && guard_->has_failed_at_smallest()) return kSmallerWeights;
+  const StrategyEntry& strategy = strategies().at(plan_.strategy_name);
+  const bool has_replicas_of_several =
+      strategy.ranks_per_replica != nullptr && plan_.world_size != plan_.ranks_per_replica;
   const bool may_split =
-      plan_.options.on_oom == "fail" && strategies().at(plan_.strategy_name).splits_steps;
+      plan_.options.on_oom == "fail" && strategy.splits_steps && !has_replicas_of_several;
   return may_split ? kSmallerOrSplitSteps : kSmallerSteps;
 }
 

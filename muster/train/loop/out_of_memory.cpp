@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "muster/distributed/peer_failure.h"
 #include "muster/memory/guard/oom.h"
 
 namespace muster::train {
@@ -32,6 +33,8 @@ std::optional<Found> find_out_of_memory() {
   } catch (const c10::OutOfMemoryError& error) {
     const std::string text = error.what_without_backtrace();
     return Found{.bytes = bytes_of(error), .begins = text.substr(0, text.find('\n'))};
+  } catch (const distributed::PeerFailure&) {
+    return std::nullopt;  // it is told as it is
   } catch (const std::exception& around) {
     try {
       std::rethrow_if_nested(around);

@@ -55,13 +55,18 @@ void shorten(FitOptions& options) {
 int64_t share_of_batch(int64_t batch_size, int64_t world_size) {
   if (batch_size % world_size == 0) return batch_size / world_size;
   const int64_t below = batch_size / world_size * world_size;
+  int64_t ranks = std::min(batch_size, world_size);
+  while (batch_size % ranks != 0) --ranks;
   throw usage_error(
       {.refused = "--batch-size",
        .rule =
            concat("it is the global batch and is divided equally among the ", world_size, " ranks"),
        .value = std::to_string(batch_size),
-       .hint = below > 0 ? concat("take ", below, " or ", below + world_size)
-                         : concat("take ", world_size)});
+       .hint = concat("take ",
+                      below > 0 ? concat(below, " or ", below + world_size) : concat(world_size),
+                      "; of a run that goes on, which keeps its batch, ",
+                      ranks,
+                      ranks == 1 ? " rank" : " ranks")});
 }
 
 /// Refuses a strategy whose ranks come from elsewhere. `devices`: ranks that --devices asks for.
@@ -200,10 +205,11 @@ void check_batch_search(const FitOptions& options, const FitNumbers& numbers) {
         "--device cpu",
         "give --batch-size a number");
   }
-  if (!strategies().at(numbers.strategy_name).splits_steps) {
+  const StrategyEntry& strategy = strategies().at(numbers.strategy_name);
+  if (!strategy.splits_steps || strategy.ranks_per_replica != nullptr) {
     throw refuse("memory may run out on one rank alone while it searches",
                  "--strategy " + numbers.strategy_name,
-                 "take --strategy single, dp or ddp, or give --batch-size a number");
+                 "take --strategy single, dp, ddp, zero1 or zero2, or give --batch-size a number");
   }
   if (numbers.world_size > 1 && options.on_oom == "fail") {
     throw refuse("on several ranks it measures steps of --on-oom split, which take other memory",
@@ -248,7 +254,7 @@ void check_on_oom(const FitOptions& options, const FitNumbers& numbers) {
     throw usage_error({.refused = flag,
                        .rule = "ranks must not wait for each other in a step that may fail on one",
                        .value = "--strategy " + numbers.strategy_name,
-                       .hint = "take --strategy single, dp or ddp, or --on-oom fail"});
+                       .hint = "take another strategy than fsdp, or --on-oom fail"});
   }
   if (options.sync_batch_norm && numbers.world_size > 1) {
     throw usage_error({.refused = flag + " with --sync-batch-norm",

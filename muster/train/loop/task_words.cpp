@@ -51,6 +51,16 @@ bool is_not_of_task() {
   }
 }
 
+bool is_ours() {
+  try {
+    throw;
+  } catch (const Error&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::string when_of(Phase phase, int64_t step) {
@@ -62,6 +72,7 @@ void rethrow_of_task(const distributed::ProcessGroup& group, const OwnCode& code
   // All that a guard would take for memory that ran out: it may make the step again, and then this rank
   // has not failed.
   if (memory::is_oom(std::current_exception()) || is_not_of_task()) throw;
+  if (code.names_itself && group.world_size() == 1 && is_ours()) throw;
   const Error placed = error_at(place_of(group, code), code.task);
   if (!distributed::note_own_failure(group, placed.what())) throw;
   std::throw_with_nested(placed);

@@ -15,6 +15,9 @@ struct OwnCode {
   std::string_view task;  ///< its name; empty: it is not made yet
   std::string_view what;  ///< "train_step", "the samples"
   std::string when;       ///< "step 5"
+  /// Errors of ours need no such words: they are of what the user has said. Several ranks get them all
+  /// the same.
+  bool names_itself = false;
 };
 
 /// "validation after step 13": when what an evaluation calls is called.

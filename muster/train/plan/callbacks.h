@@ -117,6 +117,7 @@ struct FitResult {
   Evaluation test;                       ///< every test sample counted once; empty without test
   std::filesystem::path checkpoint;      ///< the newest; rank 0 only
   std::optional<MemoryFailures> memory;  ///< nothing: it never ran out
+  bool has_page = true;                  ///< index.html, which a full disk may cost
 };
 
 }  // namespace muster::train

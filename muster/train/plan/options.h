@@ -303,7 +303,7 @@ void visit_options(Options& options, Visitor&& visit) {
         options.channels_last);
   visit(OptionInfo{"gradient_clip_val",
                    "X",
-                   "largest global norm of the gradients [no limit]",
+                   "largest global norm of the gradients [0: no limit]",
                    kFixed,
                    false},
         options.gradient_clip_val);
@@ -352,8 +352,10 @@ void visit_options(Options& options, Visitor&& visit) {
                      kFixed,
                      false},
           options.eval_transform);
-    visit(OptionInfo{"top_k", "K", "also count answers among the K best scores [no]", kFree, false},
-          options.top_k);
+    visit(
+        OptionInfo{
+            "top_k", "K", "also count answers among the K best scores [0: no]", kFree, false},
+        options.top_k);
   }
   visit(OptionInfo{"monitor",
                    kIsTrain ? "validate_accuracy|validate_loss" : "NAME",
@@ -368,11 +370,11 @@ void visit_options(Options& options, Visitor&& visit) {
   visit(OptionInfo{"min_delta", "X", "better means better by more than X"}, options.min_delta);
   visit(OptionInfo{"test_weights", "last|best", "weights for the test at the end"},
         options.test_weights);
-  visit(OptionInfo{"max_steps", "N", "stop after N optimizer steps [no limit]", kFree, false},
+  visit(OptionInfo{"max_steps", "N", "stop after N optimizer steps [0: no limit]", kFree, false},
         options.max_steps);
   visit(OptionInfo{"checkpoint_every",
                    "N",
-                   "steps between checkpoints [only at each epoch's end]",
+                   "steps between checkpoints [0: only at each epoch's end]",
                    kFree,
                    false},
         options.checkpoint_every);

@@ -315,19 +315,19 @@ std::string end_text(const ProgramEnd& end, const std::string& command) {
                   end.place_flags,
                   "`");
   }
-  return concat("finished ",
-                result.steps,
-                " steps",
-                result.skipped_steps.value_or(0) > 0
-                    ? concat(" (", *result.skipped_steps, " left out because of overflow)")
-                    : "",
-                result.memory ? concat(" (out of memory ", text_of(*result.memory), ")") : "",
-                " in ",
-                human_duration(result.seconds),
-                "; results in ",
-                end.output.string(),
-                ", curves in ",
-                (end.output / "index.html").string());
+  return concat(
+      "finished ",
+      result.steps,
+      " steps",
+      result.skipped_steps.value_or(0) > 0
+          ? concat(" (", *result.skipped_steps, " left out because of overflow)")
+          : "",
+      result.memory ? concat(" (out of memory ", text_of(*result.memory), ")") : "",
+      " in ",
+      human_duration(result.seconds),
+      "; results in ",
+      end.output.string(),
+      result.has_page ? concat(", curves in ", (end.output / "index.html").string()) : "");
 }
 
 }  // namespace muster::train

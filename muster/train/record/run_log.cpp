@@ -155,8 +155,8 @@ void RunLog::progress(const std::string& phase,
   callbacks_.progress(event);
 }
 
-void RunLog::finish(const FitResult& result) {
-  if (!is_first_) return;
+bool RunLog::finish(const FitResult& result) {
+  if (!is_first_) return true;
   if (tensorboard_)
     tensorboard_->finish(result.interrupted ? std::nullopt
                                             : std::optional(track::RunStatus::kSuccess));
@@ -173,7 +173,9 @@ void RunLog::finish(const FitResult& result) {
     // Rows that somebody damaged while the run went on, a disk that is full now: no reason to lose a
     // result that is found and saved.
     note(concat("the page of curves is not written: ", error.what()));
+    return false;
   }
+  return true;
 }
 
 void RunLog::diverged(int64_t steps, const std::string& why) {

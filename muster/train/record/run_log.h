@@ -63,8 +63,9 @@ class RunLog {
                 const Metrics& metrics);
   void note(const std::string& line) const;
 
-  /// Ends the events and writes index.html, curves.svg and confusion_matrix.csv.
-  void finish(const FitResult& result);
+  /// Ends the events and writes index.html, curves.svg and confusion_matrix.csv. False, and a note, if
+  /// they could not be written.
+  bool finish(const FitResult& result);
 
   /// The same for a run that ends with an error after `steps` steps, and why. Throws nothing: the
   /// error is what counts.

@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
+#include "muster/distributed/peer_failure.h"
 #include "muster/tensor/what_of.h"
 
 namespace muster::train {
@@ -39,11 +40,11 @@ void on_first_rank(const distributed::ProcessGroup& group, const std::function<v
   }
   if (own) std::rethrow_exception(own);
   if (outcome.is_null()) return;
-  const Error told(static_cast<ErrorKind>(outcome[0].get<int>()),
-                   {.refused = outcome[1].get<std::string>(),
-                    .rule = outcome[2].get<std::string>(),
-                    .value = outcome[3].get<std::string>(),
-                    .hint = outcome[4].get<std::string>()});
+  const distributed::PeerFailure told(Error(static_cast<ErrorKind>(outcome[0].get<int>()),
+                                            {.refused = outcome[1].get<std::string>(),
+                                             .rule = outcome[2].get<std::string>(),
+                                             .value = outcome[3].get<std::string>(),
+                                             .hint = outcome[4].get<std::string>()}));
   group.note_told_failure(0, told.what());
   throw told;
 }

@@ -138,7 +138,10 @@ void require_units(const std::vector<Block>& blocks,
                                     " stages of ",
                                     schedule.name),
                      .value = concat(blocks.size(), blocks.size() == 1 ? " unit" : " units"),
-                     .hint = "take fewer ranks, or several pipelines: pipeline:ranks=N"});
+                     .hint = concat(schedule.stages_per_rank > 1
+                                        ? "take a schedule of one stage a rank, as 1f1b is, or "
+                                        : "take ",
+                                    "fewer ranks, or several pipelines: pipeline:ranks=N")});
 }
 
 /// What the units of a module cost: measured on this rank's device, one unit after the other, so that

@@ -189,7 +189,7 @@ struct StrategyEntry {
                        const FitPlan& plan,
                        const ParamValues& params) = nullptr;
   /// A step may fail on one rank and be made again (--on-oom split): with that option no rank meets
-  /// another one in accumulate().
+  /// another one in accumulate(), and forward_backward() fails on all ranks where it fails on one.
   bool splits_steps = false;
 };
 

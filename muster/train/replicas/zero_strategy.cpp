@@ -10,6 +10,8 @@
 #include "muster/base/text.h"
 #include "muster/tensor/bfloat16.h"
 #include "muster/train/plan/fit_plan.h"
+#include "muster/train/replicas/ddp_strategy.h"
+#include "muster/train/replicas/split_shards.h"
 
 namespace muster::train::detail {
 namespace {
@@ -135,6 +137,7 @@ ZeroStrategyOptions zero_options(const FitOptions& fit,
   auto options = resolve_params<ZeroStrategyOptions>(kZeroParams, params, owner);
   bucket_bytes_of(options.bucket_mb, owner);
   check_shards(fit, numbers, options.dtype, owner);
+  check_split_replicas(fit, numbers);
   return options;
 }
 
@@ -160,6 +163,8 @@ std::unique_ptr<Strategy> make_sharded(parallel::ZeroOptions options,
     return make_optimizer(plan, rules, std::move(parameters));
   };
   options.find_unused_parameters = plan.options.find_unused_parameters;
+  if (plan.options.on_oom != "fail")
+    return std::make_unique<SplitShards>(std::move(request), make, plan.lr, options);
   return std::make_unique<ZeroStrategy>(std::move(request), make, plan.lr, options);
 }
 

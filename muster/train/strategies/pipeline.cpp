@@ -8,7 +8,9 @@ namespace {
 
 constexpr std::string_view kPipeline = "strategy pipeline";
 
-void check_pipeline(const FitOptions& options, const FitNumbers&, const ParamValues& params) {
+void check_pipeline(const FitOptions& options,
+                    const FitNumbers& numbers,
+                    const ParamValues& params) {
   detail::pipeline_options(params, kPipeline);
   const auto refuse = [](const std::string& flag, std::string rule, std::string hint) {
     return usage_error({.refused = concat(kPipeline, " with ", flag),
@@ -29,6 +31,13 @@ void check_pipeline(const FitOptions& options, const FitNumbers&, const ParamVal
     throw refuse("--sync-batch-norm",
                  "a batch normalisation sees one micro-batch at a time",
                  "take --strategy ddp");
+  }
+  if (options.on_oom != "fail" && numbers.world_size != numbers.ranks_per_replica) {
+    throw refuse(
+        concat("--on-oom ", options.on_oom),
+        "replicas of a pipeline make each step together, and their batches may be cut into "
+        "unlike numbers of parts",
+        "take one pipeline of all ranks, or --on-oom fail");
   }
 }
 
@@ -53,6 +62,7 @@ extern constinit const StrategyEntry pipeline_entry{
     /*places_units=*/true,
     [](torch::nn::Module& module, const FitPlan& plan, const ParamValues& params) {
       detail::check_pipeline(module, plan.ranks_per_replica, params, kPipeline);
-    }};
+    },
+    /*splits_steps=*/true};
 
 }  // namespace muster::train

@@ -13,6 +13,13 @@ extern constinit const StrategyEntry zero2_entry{
     },
     [](StrategyRequest request, const ParamValues& params) {
       return detail::make_zero(2, std::move(request), params, "strategy zero2");
-    }};
+    },
+    /*takes_whole_task=*/false,
+    /*recomputes_units=*/false,
+    /*takes_comm_hook=*/false,
+    /*ranks_per_replica=*/nullptr,
+    /*places_units=*/false,
+    /*check_module=*/nullptr,
+    /*splits_steps=*/true};
 
 }  // namespace muster::train

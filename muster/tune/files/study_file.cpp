@@ -165,7 +165,7 @@ class StudyReader {
     std::vector<std::string> parts;
     if (const toml::array* array = item.node->as_array()) {
       for (const toml::node& node : *array) parts.push_back(value_text(table.scalar(item, node)));
-      if (parts.empty()) table.refuse(item, "the list has an item");
+      if (parts.empty()) table.refuse(item, "a list has one item at least");
     } else {
       parts.push_back(value_text(table.scalar(item, *item.node)));
     }

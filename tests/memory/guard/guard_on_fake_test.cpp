@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
+#include "muster/base/text.h"
+#include "muster/distributed/peer_failure.h"
 #include "muster/memory/guard/oom.h"
 #include "muster/testing/run_ranks.h"
 
@@ -13,6 +15,7 @@ namespace muster::memory {
 namespace {
 
 using test::GuardedRun;
+using test::JobMlp;
 using test::kFake0;
 using test::refusal_of;
 using test::same_bits;
@@ -288,6 +291,33 @@ TEST(Guard, AllRanksEndWhenOneCannotGoOn) {
       });
   EXPECT_THAT(errors[0], HasSubstr("a step with 1 sample at a time: rank 1 is out of memory"));
   EXPECT_THAT(errors[1], HasSubstr("a step with 1 sample at a time: fake out of memory"));
+}
+
+// Of a collective step that fails on all ranks together, as a pipeline's.
+TEST(Guard, NamesTheRankWhoseMemoryRanOutAndNotOneThatHeardOfIt) {
+  std::vector<GuardEvent> events(2);
+  testing::run_ranks(2, [&](const distributed::ProcessGroup& group) {
+    const int rank = group.rank();
+    JobMlp net;
+    Guard guard(net, {.group = group, .heard = [&events, rank](const GuardEvent& event) {
+                        events[static_cast<size_t>(rank)] = event;
+                      }});
+    int calls = 0;
+    const GuardedStep step = guard.step(8, [&](const MicroBatch&) {
+      if (++calls > 1) return;
+      const std::string words = "fake out of memory. Tried to allocate 4.00 KiB";
+      if (rank == 1) TORCH_CHECK_WITH(OutOfMemoryError, false, words);
+      throw distributed::PeerFailure(environment_error(
+          {.refused = "the step was given up", .rule = concat("rank 1 failed: ", words)}));
+    });
+    EXPECT_EQ(step.attempts, 2);
+    EXPECT_EQ(step.micro_batches, 2);
+  });
+  for (const GuardEvent& event : events) {
+    EXPECT_EQ(event.kind, GuardEvent::Kind::kSplit);
+    EXPECT_EQ(event.rank, 1);
+    EXPECT_EQ(event.micro_batch, 4);
+  }
 }
 
 TEST(Guard, RefusesOptionsOutOfRange) {

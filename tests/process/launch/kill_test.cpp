@@ -46,6 +46,24 @@ TEST(KilledWarden, TakesRanksAndAllKindsOfGrandchildrenWithIt) {
   EXPECT_TRUE(job.nothing_left());
 }
 
+// It reports what becomes of the ranks: nobody else would.
+TEST(StoppedWarden, IsSentOnWhenItsRanksEndOrASignalComes) {
+  for (const bool by_signal : {true, false}) {
+    Launched job(run_line({"--nproc-per-node", "2", "--shutdown-timeout", "600"}, "wait"));
+    ASSERT_TRUE(job.wait_for("ready", 2)) << job.err();
+    const auto ranks = job.ranks();
+    ASSERT_EQ(ranks.size(), 2U);
+    ::kill(job.warden(), SIGSTOP);
+    if (by_signal) {
+      job.signal(SIGTERM);
+    } else {
+      for (const pid_t rank : ranks) ::kill(rank, SIGKILL);
+    }
+    EXPECT_EQ(job.wait().code, by_signal ? 143 : 1) << job.err();
+    EXPECT_TRUE(job.nothing_left());
+  }
+}
+
 TEST(FailedRank, TakesGrandchildrenOfAllRanksWithIt) {
   Launched job(run_line({"--nproc-per-node", "3"}, "grandchild:daemon,grandchild:setsid,exit:4"));
   EXPECT_EQ(job.wait().code, 1);

@@ -38,7 +38,8 @@ CappedRun capped_run(const Words& words, int64_t bytes = 0) {
   return {code, program.out(), program.err()};
 }
 
-constexpr int64_t kTooSmall = 550'000;  // for 192 samples at a time of this model, not for 96
+constexpr int64_t kTooSmall = 550'000;       // for 192 samples at a time of this model, not for 96
+constexpr int64_t kStageTooSmall = 690'000;  // for a stage of it with 384 samples, not with 192
 constexpr const char* kModel = "mlp:hidden=128,layers=2";
 
 Words wide(const fs::path& output, const Words& more, const std::string& batch = "192") {
@@ -178,6 +179,33 @@ TEST(OutOfMemoryCommand, RanksSplitTogether) {
       weights("told", words("told", joined(dp, {"--accumulate-grad-batches", "2"}), "192"), 0);
   EXPECT_EQ(weights("dp", words("dp", dp, "384"), kTooSmall), told);
   EXPECT_EQ(weights("ddp", test::on_ranks(2, words("ddp", ddp, "384")), kTooSmall), told);
+  for (const std::string zero : {"zero1", "zero2"}) {
+    const Words sharded = words(zero, {"--strategy", zero}, "384");
+    EXPECT_EQ(weights(zero, test::on_ranks(2, sharded), kTooSmall), told) << zero;
+  }
+}
+
+// A stage that has no room is heard of by all, who make the step again together.
+TEST(OutOfMemoryCommand, RanksOfAPipelineSplitTogether) {
+  const test::Folder folder;
+  const auto run = [&](const std::string& name, const Words& more, const std::string& batch) {
+    const Words pipeline{"--strategy", "pipeline:micro_batches=2,split=0/1", "--on-oom", "split"};
+    return wide(folder.path() / name, joined(pipeline, more), batch);
+  };
+  const CappedRun told =
+      capped_run(test::on_ranks(2, run("told", {"--accumulate-grad-batches", "2"}, "192")));
+  ASSERT_EQ(told.code, 0) << told.err;
+  for (const bool processes : {true, false}) {
+    const std::string name = processes ? "processes" : "threads";
+    const Words words =
+        processes ? test::on_ranks(2, run(name, {}, "384")) : run(name, {"--devices", "2"}, "384");
+    const CappedRun splits = capped_run(words, kStageTooSmall);
+    ASSERT_EQ(splits.code, 0) << splits.err;
+    EXPECT_THAT(splits.err,
+                ContainsRegex("step 1: out of memory with 384 samples at a time .*: the step is "
+                              "made again, 192 at a time"));
+    EXPECT_EQ(weights_of(folder.path() / name), weights_of(folder.path() / "told")) << name;
+  }
 }
 
 TEST(OutOfMemoryCommand, RefusesWhatItCannotKeepEqualByName) {
@@ -186,10 +214,12 @@ TEST(OutOfMemoryCommand, RefusesWhatItCannotKeepEqualByName) {
     std::string says;
   } cases[] = {
       {{"--on-oom", "retry"}, "--on-oom: fail or split or split-unequal (got retry)"},
-      {{"--on-oom", "split", "--strategy", "zero1", "--devices", "2"},
+      {{"--on-oom", "split", "--strategy", "fsdp", "--devices", "2"},
        "--on-oom split: ranks must not wait for each other in a step that may fail on one (got "
-       "--strategy zero1)"},
-      {{"--on-oom", "split", "--strategy", "pipeline", "--devices", "2"},
+       "--strategy fsdp)"},
+      {{"--on-oom", "split", "--strategy", "pipeline:ranks=2", "--devices", "4"},
+       "strategy pipeline with --on-oom split: replicas of a pipeline"},
+      {{"--batch-size", "auto", "--strategy", "pipeline", "--devices", "2"},
        "(got --strategy pipeline)"},
       {{"--on-oom", "split", "--comm-hook", "fp16", "--devices", "2"},
        "--on-oom split with --comm-hook"},
@@ -199,7 +229,7 @@ TEST(OutOfMemoryCommand, RefusesWhatItCannotKeepEqualByName) {
        "with --sync-batch-norm"},
       {{"--batch-size", "automatic"}, "--batch-size automatic: a number, auto, or auto:fastest"},
       {{"--batch-size", "auto", "--device", "cpu"}, "(got --device cpu)"},
-      {{"--batch-size", "auto", "--strategy", "zero2", "--devices", "2"}, "(got --strategy zero2)"},
+      {{"--batch-size", "auto", "--strategy", "fsdp", "--devices", "2"}, "(got --strategy fsdp)"},
       {{"--batch-size", "auto", "--devices", "2"},
        "--on-oom split, which take other memory (got --on-oom fail)"},
       {{"--batch-size", "auto", "--fast-dev-run"}, "(got --fast-dev-run)"},

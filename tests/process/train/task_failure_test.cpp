@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(
     TaskThatFailsOnOneRank,
     ::testing::Combine(
         ::testing::Values(
-            Failure{"maker", "the task's maker (%R, step 1): no more maker"},
+            Failure{"maker", "the task's maker (%R, before the first step): no more maker"},
             Failure{"sample", "task failing, the samples (%R, step "},
             Failure{"train_step", "task failing, train_step (%R, step 3): no more train_step"},
             Failure{"loss",
