@@ -72,7 +72,8 @@ void CsvReader::read_quoted(std::string& field, CsvRow& row) {
     field += '"';  // two of them
   }
   if (at_end() || bytes_[at_] == options_.delimiter || is_line_end(at_)) return;
-  row.fault = "text stands behind the quote that closes a field";
+  row.fault =
+      "text stands behind the quote that closes a field; quotes=false reads quotes as characters";
   row.fault_line = line_;
   row.fault_column = column_of(at_);
 }

@@ -58,16 +58,17 @@ std::vector<Feature> features_of(const Table& table, const FeatureNames& names) 
     if (column == names.target || names_it(names.drop, column)) continue;
     column_named(table, column, kFeature);  // once
     if (!names_it(names.categorical, column) && !has_number(table, at)) {
-      throw usage_error({.refused = concat("column \"", column, "\" of ", table.name),
-                         .rule = "features are numbers, or categories where that is said",
-                         .value = table.rows.empty()
-                                      ? "no row"
-                                      : concat('"', table.rows.front().fields[at], "\", …"),
-                         .hint = concat("categorical=",
-                                        column,
-                                        " gives each of its values a number, drop=",
-                                        column,
-                                        " leaves it away")});
+      throw usage_error(
+          {.refused = concat("column \"", column, "\" of ", table.name),
+           .rule = "features are numbers, or categories where that is said",
+           .value = table.rows.empty()
+                        ? "no row"
+                        : concat('"', table.rows.front().fields[at].substr(0, 60), "\", …"),
+           .hint = concat("categorical=",
+                          column,
+                          " gives each of its values a number, drop=",
+                          column,
+                          " leaves it away")});
     }
     features.push_back({.column = column});
     if (names_it(names.categorical, column)) features.back().categories = {""};  // learned later

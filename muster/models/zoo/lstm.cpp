@@ -158,7 +158,7 @@ namespace {
 constexpr Param kLstmParams[] = {
     param<&LstmOptions::hidden>("hidden", "width of the state"),
     param<&LstmOptions::layers>("layers", "LSTMs on top of each other"),
-    param<&LstmOptions::bidirectional>("bidirectional", "also reads the rows from below"),
+    param<&LstmOptions::bidirectional>("bidirectional", "also reads backwards"),
     param<&LstmOptions::dropout>("dropout", "share set to zero between layers and at the end"),
     param<&LstmOptions::embedding>("embedding", "width of a token's vector")};
 

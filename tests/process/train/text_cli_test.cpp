@@ -107,7 +107,7 @@ TEST_F(TextCommand, TrainsEvaluatesAndPredictsUnlabelledTexts) {
 }
 
 TEST_F(TextCommand, ASampleIsPredictedAloneAsInABatch) {
-  Launched trained(train("run", {"--epochs", "1"}));
+  Launched trained(train("run", {"--max-steps", "8"}));
   ASSERT_EQ(trained.wait(kTextLimit).code, 0) << trained.err();
   const auto predictions = [&](const char* batch_size) {
     Launched asked(
@@ -156,11 +156,12 @@ TEST_F(TextCommand, AResumeWithAnotherVocabularyIsRefusedByName) {
 }
 
 TEST_F(TextCommand, TwoRanksAndAPipelineTrainToo) {
-  Launched two(on_ranks(2, train("two", {"--epochs", "1"})));
+  Launched two(on_ranks(2, train("two", {"--max-steps", "8"})));
   EXPECT_EQ(two.wait(kTextLimit).code, 0) << two.err();
-  Launched cut(train("cut",
-                     {"--strategy", "pipeline:microbatches=2", "--devices", "2", "--epochs", "1"},
-                     kTransformer));
+  Launched cut(
+      train("cut",
+            {"--strategy", "pipeline:micro_batches=2", "--devices", "2", "--max-steps", "8"},
+            kTransformer));
   EXPECT_EQ(cut.wait(kTextLimit).code, 0) << cut.err();
 }
 
