@@ -91,10 +91,13 @@ Wanted wanted_data(const AskOptions& said, const TrainPlan& plan) {
   Wanted wanted{.data =
                     said.data.empty() ? plan.options.data : formats::with_whole_path(said.data)};
   wanted.is_own = wanted.data == plan.options.data;
-  const bool same_files = data::parse_dataset_spec(wanted.data).name == plan.data_name;
-  wanted.data_dir = !said.data_dir.empty() ? said.data_dir
-                    : same_files           ? plan.options.data_dir
-                                           : std::filesystem::path();
+  const Spec spec = data::parse_dataset_spec(wanted.data);
+  const bool same_files = spec.name == plan.data_name;
+  // The run's --data-dir may stand for its path, and never for another one.
+  const bool has_own_path = !wanted.is_own && spec.params.contains("path");
+  wanted.data_dir = !said.data_dir.empty()        ? said.data_dir
+                    : same_files && !has_own_path ? plan.options.data_dir
+                                                  : std::filesystem::path();
   if (same_files) wanted.learned = plan.learned;
   return wanted;
 }
@@ -200,6 +203,7 @@ AskedClassifier ask_classifier(const AskOptions& said,
   check_fits(wanted, samples->spec(), seen);
   check_class_names(told.at("plan"), samples->spec(), wanted.data);
   if (wanted.is_own) note_content(said.split, plan, samples, asked.notes);
+  for (std::string& remark : samples->remarks()) asked.notes.push_back(std::move(remark));
   check_same_samples(*samples, "--data " + wanted.data, group);
 
   const data::DataSpec spec =

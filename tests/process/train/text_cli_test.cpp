@@ -124,6 +124,31 @@ TEST_F(TextCommand, ASampleIsPredictedAloneAsInABatch) {
   }
 }
 
+TEST_F(TextCommand, OtherTextsAreThoseThatAreNamedWhereverTheRunHadItsOwn) {
+  fs::rename(at("rows.csv"), at("rows, old.csv"));
+  Launched trained({"train",
+                    "--model",
+                    kLstm,
+                    "--data",
+                    "text:max_length=8",
+                    "--data-dir",
+                    at("rows, old.csv"),
+                    "--max-steps",
+                    "2",
+                    "--output",
+                    at("run")});
+  ASSERT_EQ(trained.wait(kTextLimit).code, 0) << trained.err();
+  put("new.csv", "text,label\none,yes\ntwo,\n");
+  const std::string other = "text:" + at("new.csv");
+  Launched refused({"predict", at("run"), "--data", other, "--output", "-"});
+  EXPECT_EQ(refused.wait(kTextLimit).code, 1);
+  EXPECT_THAT(refused.err(), HasSubstr("new.csv:3: it has no class"));
+  Launched asked({"predict", at("run"), "--data", other + ",bad_rows=skip", "--output", "-"});
+  ASSERT_EQ(asked.wait(kTextLimit).code, 0) << asked.err();
+  EXPECT_EQ(split(asked.out(), '\n').size(), 3U) << asked.out();
+  EXPECT_THAT(asked.err(), HasSubstr("1 of 2 samples in "));
+}
+
 TEST_F(TextCommand, GoesOnInTheMiddleOfAnEpochBitForBitWithOtherWorkers) {
   for (const char* model : {kLstm, kTransformer}) {
     const std::string whole = concat("whole-", model), cut = concat("cut-", model);
