@@ -255,7 +255,7 @@ int run_data_command(std::span<const std::string> args, program::Console& consol
 
 extern constinit const CommandEntry data_entry{
     "data",
-    "look at your own images and texts: classes, sizes, bad files, balance",
+    "look at your own images and texts: classes, bad files, balance",
     &run_data_command};
 
 }  // namespace muster::cli

@@ -1,5 +1,6 @@
 #include "muster/train/classifier/model_input.h"
 
+#include <utility>
 #include <vector>
 
 #include "muster/base/error.h"

@@ -149,10 +149,10 @@ void fit_images(TrainPlan& plan, const data::Dataset& train, const data::Dataset
 void fit_model(TrainPlan& plan, const data::Dataset& train, const data::Dataset& test) {
   plan.spec = train.spec();
   plan.learned = train.learned();
-  plan.model_shape = input_shape(models::models().at(plan.model_name), plan.spec, plan.data_name);
-  if (plan.spec.is_image()) {
+  if (plan.spec.is_image() && plan.spec.classes > 1) {
     fit_images(plan, train, test);
   } else {
+    plan.model_shape = input_shape(models::models().at(plan.model_name), plan.spec, plan.data_name);
     spec_behind(train, plan.options.train_transform);  // refuses chains: they are of images
     spec_behind(test, plan.options.eval_transform);
   }
