@@ -254,8 +254,6 @@ int run_data_command(std::span<const std::string> args, program::Console& consol
 }  // namespace
 
 extern constinit const CommandEntry data_entry{
-    "data",
-    "look at your own images and texts: classes, bad files, balance",
-    &run_data_command};
+    "data", "look at your own images and texts: classes, bad files, balance", &run_data_command};
 
 }  // namespace muster::cli
