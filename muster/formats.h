@@ -6,6 +6,7 @@
 #include "muster/formats/cifar.h"
 #include "muster/formats/csv_reader.h"
 #include "muster/formats/dataset_spec.h"
+#include "muster/formats/features.h"
 #include "muster/formats/idx.h"
 #include "muster/formats/image/class_folders.h"
 #include "muster/formats/image/folder_survey.h"
