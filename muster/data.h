@@ -24,6 +24,7 @@
 #include "muster/data/sets/split.h"
 #include "muster/data/sets/subset_dataset.h"
 #include "muster/data/sets/tensor_dataset.h"
+#include "muster/data/sets/token_rows.h"
 #include "muster/data/stream/stream_dataset.h"
 #include "muster/data/stream/stream_sampler.h"
 #include "muster/data/transform/mixed.h"

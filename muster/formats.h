@@ -4,9 +4,12 @@
 
 #include "muster/formats/checkpoint_index.h"
 #include "muster/formats/cifar.h"
+#include "muster/formats/csv_reader.h"
 #include "muster/formats/dataset_spec.h"
+#include "muster/formats/features.h"
 #include "muster/formats/idx.h"
 #include "muster/formats/image/class_folders.h"
 #include "muster/formats/image/folder_survey.h"
 #include "muster/formats/image/image.h"
 #include "muster/formats/safetensors_header.h"
+#include "muster/formats/table.h"

@@ -3,6 +3,10 @@
 #pragma once
 
 #include "muster/text/batch/token_batch.h"
+#include "muster/text/corpus/labelled_texts.h"
+#include "muster/text/corpus/text_data.h"
+#include "muster/text/corpus/text_encoder.h"
+#include "muster/text/corpus/text_survey.h"
 #include "muster/text/subword/encoding.h"
 #include "muster/text/subword/tokenizer.h"
 #include "muster/text/subword/train_bpe.h"

@@ -12,8 +12,9 @@ class Room:
 ROOMS = {
     "base": Room("errors, text, JSON, entries, options", [], {"": []}),
     "formats": Room("readers of untrusted bytes", ["base"], {"": [], "image": []}),
-    "text": Room("words, vocabularies, tokenizers", ["base"], {
-        "unicode": [], "words": ["unicode"], "batch": [], "vocab": ["unicode", "batch"], "subword": ["unicode", "batch", "vocab"]}),
+    "text": Room("words, vocabularies, tokenizers", ["base", "formats"], {
+        "unicode": [], "words": ["unicode"], "batch": [], "vocab": ["unicode", "batch"], "subword": ["unicode", "batch", "vocab"],
+        "corpus": ["unicode", "words", "vocab", "subword"]}),
     "image": Room("8-bit images resized, cut and recoloured", ["base"], {
         "": [], "kernels": [], "resample": ["", "kernels"], "geometry": ["", "kernels"], "color": ["", "kernels", "geometry"]}),
     "diagnose": Room("what happened, and who began it", ["base"], {"record": [], "trace": ["record"], "catalogue": [], "errors": ["catalogue"],
@@ -51,7 +52,7 @@ ROOMS = {
         "activations": ["batch_norm"], "pipeline": ["module", "threads", "precision", "activations"],
         "pipeline_ranks": ["module", "pipeline"]}, torch=True),
     "optim": Room("optimizers, schedules, clipping", ["base", "tensor"], {"": [], "optimizers": [""], "schedules": [""]}, torch=True),
-    "data": Room("datasets and loaders", ["base", "formats", "image", "tensor"], {
+    "data": Room("datasets and loaders", ["base", "formats", "image", "text", "tensor"], {
         "": [], "samplers": [""], "loader": ["", "samplers"], "sets": [""], "stream": ["", "samplers"], "functional": [""],
         "transform": ["", "functional"], "transforms": ["", "functional", "transform"], "datasets": ["", "sets"]}, torch=True),
     "models": Room("layers, families, zoo", ["base", "tensor"], {
@@ -72,9 +73,9 @@ ROOMS = {
 }
 # The program, in the same way: its folders, and which of them each may include. "" is what lies in cli/ itself.
 CLI = {
-    "screen": [], "line": ["screen"], "": ["screen"], "project": [], "doctor": [], "watch": ["screen"], "gpu": ["screen"],
+    "screen": [], "line": ["screen"], "": ["screen"], "project": [], "dataset": [], "doctor": [], "watch": ["screen"], "gpu": ["screen"],
     "study": ["", "screen", "line", "watch"], "describe": ["", "screen", "line", "study"],
-    "commands": ["", "screen", "line", "project", "doctor", "gpu", "study", "describe"],
+    "commands": ["", "screen", "line", "project", "dataset", "doctor", "gpu", "study", "describe"],
     "torch": ["", "screen", "line", "study", "describe"]}
 # Folders beside muster/, and what of it they see. Doors and everything: users' programs go through doors (DOORS_ONLY).
 OUTSIDE = {

@@ -1,4 +1,4 @@
-// `muster data info`: what is in a folder of images, before a training finds out.
+// `muster data info`: what is in a user's own images or texts, before a training finds out.
 #include <algorithm>
 #include <ostream>
 
@@ -11,6 +11,7 @@
 #include "muster/program/line/value.h"
 
 #include "cli/command.h"
+#include "cli/dataset/text_info.h"
 #include "cli/line/app.h"
 
 namespace muster::cli {
@@ -23,10 +24,12 @@ using formats::SurveyedFile;
 constexpr const char* kDataExamples =
     "Examples:\n"
     "  muster data info folder:$HOME/pets\n"
-    "  muster data info folder:$HOME/pets --json\n\n"
+    "  muster data info folder:$HOME/pets --json\n"
+    "  muster data info text:reviews.csv,text=review,target=stars\n\n"
     "Every file is decoded, on all cores. A bad file is one that a training cannot\n"
     "take: cut short, or neither JPEG nor PNG; a damaged one is a JPEG that Pillow\n"
-    "takes with grey or wrong pixels.";
+    "takes with grey or wrong pixels. Of texts it shows how long they are, the\n"
+    "vocabulary, and the rows that are no samples.";
 
 struct DataWords {
   std::string action, data, data_dir;
@@ -36,13 +39,14 @@ struct DataWords {
 
 std::unique_ptr<CLI::App> data_app(DataWords& words) {
   auto app = make_app("data",
-                      "Shows classes, sizes, bad files and balance of your own images.",
+                      "Shows classes, sizes, bad files and balance of your own images and texts.",
                       kDataExamples,
                       "muster data info DATA [OPTIONS]");
   program::add_value(*app, "action", words.action, "info")->type_name("ACTION");
-  program::add_value(*app, "data", words.data, "folder:PATH, as for muster train --data")
+  program::add_value(
+      *app, "data", words.data, "folder:PATH or text:FILE, as for muster train --data")
       ->type_name("DATA");
-  program::add_value(*app, "--data-dir", words.data_dir, "the folder, where its path has a comma")
+  program::add_value(*app, "--data-dir", words.data_dir, "the path, where it has a comma")
       ->type_name("DIR");
   program::add_value(*app, "--threads", words.threads, "that decode [all cores]")->type_name("N");
   program::add_value(*app, "--show", words.show, "bad and damaged files that are listed")
@@ -52,21 +56,30 @@ std::unique_ptr<CLI::App> data_app(DataWords& words) {
   return app;
 }
 
-fs::path folder_of(const DataWords& words) {
+void check_action(const DataWords& words) {
   if (words.action != "info") {
     throw usage_error({.refused = words.action.empty()
                                       ? std::string("it is not said what to do with the data")
                                       : concat("muster data has no action \"", words.action, '"'),
                        .hint = "muster data info folder:PATH"});
   }
+  if (words.threads < 0 || words.show < 0) {
+    throw usage_error({.refused = words.threads < 0 ? "--threads" : "--show",
+                       .rule = "0 or more",
+                       .value = std::to_string(words.threads < 0 ? words.threads : words.show)});
+  }
+}
+
+fs::path folder_of(const DataWords& words) {
   const Spec spec = formats::parse_dataset_spec(words.data);
   if (spec.name == "folder" && !words.data_dir.empty()) return words.data_dir;
   const auto path = spec.params.find("path");
   if (spec.name == "folder" && path != spec.params.end()) return path->second;
-  throw usage_error({.refused = "muster data info",
-                     .rule = "it looks at folder:PATH, a folder of images for each class",
-                     .value = words.data.empty() ? "no data" : words.data,
-                     .hint = "a path with a comma: muster data info folder --data-dir PATH"});
+  throw usage_error(
+      {.refused = "muster data info",
+       .rule = "it looks at folder:PATH, a folder of images for each class, or text:FILE",
+       .value = words.data.empty() ? "no data" : words.data,
+       .hint = "a path with a comma: muster data info folder --data-dir PATH"});
 }
 
 /// One split.
@@ -214,12 +227,18 @@ int run_data_command(std::span<const std::string> args, program::Console& consol
   DataWords words;
   const auto app = data_app(words);
   if (const auto over = program::parse(*app, args, console)) return *over;
-  const fs::path root = folder_of(words);
-  if (words.threads < 0 || words.show < 0) {
-    throw usage_error({.refused = words.threads < 0 ? "--threads" : "--show",
-                       .rule = "0 or more",
-                       .value = std::to_string(words.threads < 0 ? words.threads : words.show)});
+  check_action(words);
+  const Spec spec = formats::parse_dataset_spec(words.data);
+  if (spec.name == "text") {
+    show_text_info(console.out(),
+                   {.params = spec.params,
+                    .data_dir = words.data_dir,
+                    .show = words.show,
+                    .width = static_cast<size_t>(console.width()),
+                    .json = words.json});
+    return kDone;
   }
+  const fs::path root = folder_of(words);
   const std::vector<Surveyed> splits = survey_splits(root, words.threads);
   if (words.json) {
     Json out = Json::array();
@@ -235,6 +254,6 @@ int run_data_command(std::span<const std::string> args, program::Console& consol
 }  // namespace
 
 extern constinit const CommandEntry data_entry{
-    "data", "look at your own images: classes, sizes, bad files, balance", &run_data_command};
+    "data", "look at your own images and texts: classes, bad files, balance", &run_data_command};
 
 }  // namespace muster::cli

@@ -74,6 +74,9 @@ struct DataSpec {
   /// Not said: an image where a sample has three dimensions, else numbers.
   std::optional<DataKind> kind;
   int64_t vocabulary = 0;  ///< tokens are 0 … vocabulary-1; 0 where they are none, or nobody knows
+  /// The token that fills a batch's shorter samples up at their ends, and stands at no other sample's
+  /// end. -1: none does, all samples are of one length.
+  int64_t padding = -1;
 
   DataKind what() const {
     return kind.value_or(sample_shape.size() == 3 ? DataKind::kImage : DataKind::kTensor);
@@ -147,6 +150,11 @@ class Dataset {
   /// For people: what was left out when the samples were found, a sentence each.
   virtual std::vector<std::string> remarks() const { return {}; }
 
+  /// What was learned from the training split, and other samples are read by: a vocabulary, the names
+  /// of classes, means and deviations. Checkpoints keep it; see DatasetRequest::learned. Empty:
+  /// nothing. A subset's is the whole's.
+  virtual std::string learned() const { return {}; }
+
   /// The same samples before mean and deviation of spec() are taken off, as 8-bit pixels, or null
   /// where there is no such thing. Transforms come before normalising, as torchvision's do: so black
   /// is 0 for them, and a resized pixel is rounded as a pixel.
@@ -188,6 +196,12 @@ struct DatasetRequest {
   std::filesystem::path data_dir;  ///< empty: the places where the entry looks by itself
   Split split = Split::kTrain;
   ParamValues params;  ///< "samples=512" of "synthetic:samples=512"
+  /// Dataset::learned() of a run's training split: samples are read by it, and nothing is learned
+  /// anew. Empty: it is learned.
+  std::string learned = {};
+  /// With `learned`: these are not the files that it was learned from, and nobody has trained on them:
+  /// nothing need be held out, and targets may be missing.
+  bool is_other = false;
 };
 
 /// A dataset by name. One file of datasets/ each; see Note [Generated tables].

@@ -31,15 +31,39 @@ Spec parse_dataset_spec(std::string_view text) {
                             : concat(text.substr(0, begin), kPath, text.substr(begin)));
 }
 
+namespace {
+
+/// The same path from the root; nothing, and one that begins with ~, stay.
+std::string whole(std::string_view said) {
+  const std::filesystem::path path(trim(said));
+  if (path.empty() || *path.begin() == "~") return std::string(said);  // the dataset refuses it
+  return std::filesystem::absolute(path).lexically_normal().string();
+}
+
+/// Parameters that are files, besides the path.
+constexpr std::string_view kFiles[] = {"test=", "tokenizer="};
+
+/// "tokenizer=basic_english" is none.
+bool is_file(std::string_view said) { return trim(said) != "basic_english"; }
+
+}  // namespace
+
 std::string with_whole_path(std::string_view text) {
-  const size_t begin = path_begin(text);
-  if (begin == std::string_view::npos) return std::string(text);
-  const size_t end = std::min(text.find(',', begin), text.size());
-  const std::filesystem::path path(trim(text.substr(begin, end - begin)));
-  if (path.empty() || *path.begin() == "~") return std::string(text);  // the dataset refuses it
-  return concat(text.substr(0, begin),
-                std::filesystem::absolute(path).lexically_normal().string(),
-                text.substr(end));
+  const size_t name = text.find(':'), path = path_begin(text);
+  if (name == std::string_view::npos) return std::string(text);
+  std::string out(text.substr(0, name + 1));
+  for (size_t at = name + 1; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    std::string_view part = text.substr(at, end - at);
+    size_t begin = path >= at && path <= end ? path - at : part.size();
+    for (const std::string_view file : kFiles)
+      if (part.starts_with(file) && is_file(part.substr(file.size()))) begin = file.size();
+    out += part.substr(0, begin);
+    out += whole(part.substr(begin));
+    if (end < text.size()) out += ',';
+    at = end + 1;
+  }
+  return out;
 }
 
 }  // namespace muster::formats

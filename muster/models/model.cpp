@@ -34,11 +34,32 @@ at::Tensor Classifier::forward(at::Tensor images) {
   return x;
 }
 
+namespace {
+
+std::vector<std::string> models_with(bool ModelEntry::*can) {
+  std::vector<std::string> names;
+  for (const ModelEntry* entry : models())
+    if (entry->*can) names.emplace_back(entry->name);
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> models_for_tokens() { return models_with(&ModelEntry::takes_tokens); }
+std::vector<std::string> models_for_numbers() { return models_with(&ModelEntry::takes_numbers); }
+
 std::shared_ptr<Classifier> make_model(std::string_view name,
                                        const ImageShape& shape,
                                        const ParamValues& params) {
   const ModelEntry& entry = models().at(name);
-  if (shape.height < entry.min_size || shape.width < entry.min_size) {
+  if (shape.vocabulary > 0 && !entry.takes_tokens) {
+    throw usage_error({.refused = concat("model ", name, " cannot take this data"),
+                       .rule = "it does not read tokens",
+                       .value = concat("a vocabulary of ", shape.vocabulary),
+                       .hint = concat("models that do: ", join(models_for_tokens(), ", "))});
+  }
+  const bool is_small = shape.height < entry.min_size || shape.width < entry.min_size;
+  if (shape.vocabulary == 0 && is_small) {
     throw usage_error(
         {.refused = concat("model ", name, " cannot take this data"),
          .rule =
@@ -46,7 +67,7 @@ std::shared_ptr<Classifier> make_model(std::string_view name,
          .value = concat(shape.height, " x ", shape.width),
          .hint = "choose larger images or another model (muster list models)"});
   }
-  if (entry.channels != 0 && shape.channels != entry.channels) {
+  if (shape.vocabulary == 0 && entry.channels != 0 && shape.channels != entry.channels) {
     throw usage_error(
         {.refused = concat("model ", name, " cannot take this data"),
          .rule = concat(

@@ -20,12 +20,15 @@
 
 namespace muster::models {
 
-/// What a model sees and must answer.
+/// What a model sees and must answer: images, or rows of numbers, which are images of one channel and
+/// one row, or token ids.
 struct ImageShape {
   int64_t channels = 1;
   int64_t height = 28;
-  int64_t width = 28;
+  int64_t width = 28;  ///< of token ids: the longest sequence
   int64_t classes = 10;
+  int64_t vocabulary = 0;  ///< above 0: the input is token ids below it // [N, T ≤ width] int64
+  int64_t padding = -1;    ///< the id that fills sequences up at their ends; -1: none does
 };
 
 // Note [Parts of models]
@@ -86,10 +89,16 @@ struct ModelEntry {
   std::span<const Param> params;
   /// Throws a usage error for an unknown parameter or a shape below min_size.
   std::shared_ptr<Classifier> (*make)(const ImageShape& shape, const ParamValues& params);
+  bool takes_tokens = false;   ///< token ids, besides images
+  bool takes_numbers = false;  ///< rows of numbers // [N, width], besides images
 };
 
 /// All models (generated; see Note [Generated tables]).
 EntryTable<ModelEntry> models();
+
+/// The names of those that take token ids, and of those that take rows of numbers.
+std::vector<std::string> models_for_tokens();
+std::vector<std::string> models_for_numbers();
 
 /// The model of that name for that shape. Throws a usage error for an unknown name, an unknown
 /// parameter, or a shape that the model cannot take (the impossible pair of model and data).

@@ -23,6 +23,11 @@ TEST(DatasetSpec, APathIsMadeWhole) {
   EXPECT_EQ(with_whole_path("folder:size=8,path=./pets"),
             concat("folder:size=8,path=", here, "/pets"));
   EXPECT_EQ(with_whole_path("folder:/a/../b"), "folder:/b");
+  EXPECT_EQ(
+      with_whole_path("text:a.csv,tokenizer=t.json,text=b,test=c.csv"),
+      concat("text:", here, "/a.csv,tokenizer=", here, "/t.json,text=b,test=", here, "/c.csv"));
+  EXPECT_EQ(with_whole_path("text:/a.csv,tokenizer=basic_english"),
+            "text:/a.csv,tokenizer=basic_english");
   for (const char* same : {"mnist",
                            "synthetic:samples=8",
                            "folder:",

@@ -98,6 +98,7 @@ class Classifying final : public train::Program {
     plan_ = train::resolve(options_, around, *data_.train, *data_.test);
     if (!is_resumed) train::check_weights(plan_);
     train::check_class_names(record_, plan_.spec, options_.data);
+    train::check_learned(record_, plan_.learned, options_.data);
     return train::fit_plan(plan_);
   }
   std::string default_output() const override {

@@ -25,6 +25,7 @@ class SubsetDataset final : public Dataset {
   at::Tensor targets() const override;
   std::shared_ptr<const Dataset> before_normalising() const override;
   std::vector<std::string> remarks() const override { return whole_->remarks(); }
+  std::string learned() const override { return whole_->learned(); }
 
   const std::shared_ptr<const Dataset>& whole() const { return whole_; }
   /// The same samples of another dataset, of the same size: the whole's, transformed, say.

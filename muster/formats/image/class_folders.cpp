@@ -55,7 +55,7 @@ FolderId id_of(const fs::path& folder) {
 /// before "a/b".
 class ClassWalk {
  public:
-  explicit ClassWalk(const fs::path& root) : root_(root) {}
+  ClassWalk(const fs::path& root, ClassFiles kind) : root_(root), kind_(kind) {}
 
   std::vector<std::string> files_of(const std::string& name) {
     walk(name);
@@ -79,17 +79,24 @@ class ClassWalk {
     }
     above_.push_back(id);
     Entries entries = entries_of(root_ / folder);
-    std::erase_if(entries.files,
-                  [](const std::string& file) { return !has_image_extension(file); });
+    std::erase_if(entries.files, [this](const std::string& file) {
+      return kind_ == ClassFiles::kImages ? !has_image_extension(file) : !file.ends_with(".txt");
+    });
     if (!entries.files.empty()) found_.emplace_back(folder, std::move(entries.files));
     for (const std::string& below : entries.folders) walk(concat(folder, '/', below));
     above_.pop_back();
   }
 
   const fs::path& root_;
+  ClassFiles kind_;
   std::vector<FolderId> above_;
   std::vector<std::pair<std::string, std::vector<std::string>>> found_;
 };
+
+std::string folder_of(ClassFiles kind, const fs::path& root) {
+  return concat(kind == ClassFiles::kImages ? "folder of images " : "folder of texts ",
+                root.string());
+}
 
 constexpr std::array<std::string_view, 9> kImageExtensions = {
     ".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
@@ -108,21 +115,22 @@ bool has_image_extension(std::string_view name) {
       });
 }
 
-std::vector<std::string> list_classes(const fs::path& root) {
+std::vector<std::string> list_classes(const fs::path& root, ClassFiles kind) {
   std::error_code ignored;
   if (!fs::is_directory(root, ignored)) {
     throw usage_error(
-        {.refused = concat("folder of images ", root.string()),
+        {.refused = folder_of(kind, root),
          .rule = fs::exists(root, ignored) ? "it is a folder" : "there is no such folder"});
   }
   std::vector<std::string> classes = entries_of(root).folders;
   if (!classes.empty()) return classes;
-  throw usage_error({.refused = concat("folder of images ", root.string()),
-                     .rule = "it has a folder for each class, with that class's images",
+  throw usage_error({.refused = folder_of(kind, root),
+                     .rule = concat("it has a folder for each class, with that class's ",
+                                    kind == ClassFiles::kImages ? "images" : "texts"),
                      .value = "no folder in it"});
 }
 
-SplitFolders find_split_folders(const fs::path& root) {
+SplitFolders find_split_folders(const fs::path& root, ClassFiles kind) {
   std::error_code ignored;
   const fs::path train = root / "train";
   if (!fs::is_directory(train, ignored)) return {root, root};
@@ -130,15 +138,15 @@ SplitFolders find_split_folders(const fs::path& root) {
     if (fs::is_directory(root / name, ignored)) return {train, root / name};
   }
   // Among others it is a class: of vehicles, say.
-  if (list_classes(root).size() > 1) return {root, root};
+  if (list_classes(root, kind).size() > 1) return {root, root};
   return {train, train};
 }
 
-ClassFolders list_class_folders(const fs::path& root) {
-  ClassFolders found{.root = root, .classes = list_classes(root)};
+ClassFolders list_class_folders(const fs::path& root, ClassFiles kind) {
+  ClassFolders found{.root = root, .classes = list_classes(root, kind)};
   std::vector<std::string> empty;
   for (size_t label = 0; label < found.classes.size(); ++label) {
-    const std::vector<std::string> files = ClassWalk(root).files_of(found.classes[label]);
+    const std::vector<std::string> files = ClassWalk(root, kind).files_of(found.classes[label]);
     if (files.empty()) empty.push_back(found.classes[label]);
     for (const std::string& file : files)
       found.files.push_back({.path = file, .label = static_cast<int64_t>(label)});
@@ -146,7 +154,8 @@ ClassFolders list_class_folders(const fs::path& root) {
   if (empty.empty()) return found;
   std::vector<std::string> endings;
   for (const std::string_view ending : kImageExtensions) endings.emplace_back(ending.substr(1));
-  throw usage_error({.refused = concat("folder of images ", root.string()),
+  if (kind == ClassFiles::kTexts) endings = {"txt"};
+  throw usage_error({.refused = folder_of(kind, root),
                      .rule = concat("each class has a file that ends in ", join(endings, ", ")),
                      .value = concat("none in ", join(empty, ", ")),
                      .hint = "remove folders that are no class"});

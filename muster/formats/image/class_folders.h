@@ -1,4 +1,5 @@
-// Image files sorted into a folder for each class, as torchvision's ImageFolder finds them. Torch-free.
+// Image files, or texts, sorted into a folder for each class, as torchvision's ImageFolder finds them.
+// Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,15 @@ struct ClassFolders {
 /// in any case. Which of them can be read is for decode_image() to say.
 bool has_image_extension(std::string_view name);
 
+/// The files that count, in a class's folder and below.
+enum class ClassFiles {
+  kImages,  ///< has_image_extension()
+  kTexts    ///< .txt
+};
+
 /// The names of the folders in `root`, sorted. Throws as list_class_folders().
-std::vector<std::string> list_classes(const std::filesystem::path& root);
+std::vector<std::string> list_classes(const std::filesystem::path& root,
+                                      ClassFiles kind = ClassFiles::kImages);
 
 /// Where the classes of the training and of the test split are; the same where there is one set of
 /// classes, of which a part has to be held out.
@@ -37,16 +45,18 @@ struct SplitFolders {
 
 /// root/train and the first of root/test, val, valid and validation, where both are there; root/train
 /// twice where that is the only folder in `root`; else `root` twice. Throws as list_classes().
-SplitFolders find_split_folders(const std::filesystem::path& root);
+SplitFolders find_split_folders(const std::filesystem::path& root,
+                                ClassFiles kind = ClassFiles::kImages);
 
-/// Classes are the folders in `root`, sorted by name; a class's files are those with an image's
-/// extension in its folder and all below, sorted by folder, then by name; links are followed. Names are
+/// Classes are the folders in `root`, sorted by name; a class's files are those of the kind, by their
+/// extension, in its folder and all below, sorted by folder, then by name; links are followed. Names are
 /// sorted by their bytes.
 ///
-/// Throws a usage error if there is no such folder, there is no folder in it, a class has no image, or
+/// Throws a usage error if there is no such folder, there is no folder in it, a class has no such file, or
 /// links lead in a circle; an environment error if one cannot be read.
 ///
 /// Source: torchvision 0.29, datasets/folder.py (find_classes, make_dataset).
-ClassFolders list_class_folders(const std::filesystem::path& root);
+ClassFolders list_class_folders(const std::filesystem::path& root,
+                                ClassFiles kind = ClassFiles::kImages);
 
 }  // namespace muster::formats

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include <ATen/ops/_pack_padded_sequence.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/lstm.h>
@@ -11,6 +12,7 @@
 
 #include "muster/base/text.h"
 #include "muster/models/layers/layers.h"
+#include "muster/models/layers/padding.h"
 
 namespace muster::models {
 namespace {
@@ -107,9 +109,41 @@ at::Tensor LstmImpl::last_state(const at::Tensor& sequence) {
   return directions == 1 ? state[-1] : at::cat({state[-2], state[-1]}, 1);
 }
 
+/// The same where sequences end earlier: at::lstm takes the steps of all side by side, the longest
+/// sequence first, and stops each where it ends. sequence // [N, T, features], lengths // [N] int64
+at::Tensor LstmImpl::last_state_of_padded(const at::Tensor& sequence, const at::Tensor& lengths) {
+  const int64_t directions = options_.bidirectional ? 2 : 1;
+  const bool between = is_training() && options_.dropout > 0 && options_.layers > 1;
+  const int64_t layers_per_call = between ? 1 : options_.layers;
+  const auto [sorted, order] = lengths.sort(/*stable=*/true, /*dim=*/0, /*descending=*/true);
+  auto [steps, sizes] = at::_pack_padded_sequence(
+      sequence.index_select(0, order), sorted.to(at::kCPU), /*batch_first=*/true);
+  const std::vector<at::Tensor> weights = lstm_->parameters();
+  const auto per_call = static_cast<size_t>(layers_per_call * directions) * kTensorsPerDirection;
+  const at::Tensor start = at::zeros(
+      {layers_per_call * directions, sequence.size(0), options_.hidden}, sequence.options());
+  at::Tensor state;
+  for (size_t at = 0; at < weights.size(); at += per_call) {
+    if (at > 0) steps = dropout_->forward(steps);
+    std::tie(steps, state, std::ignore) = at::lstm(steps,
+                                                   sizes,
+                                                   {start, start},
+                                                   at::TensorList(weights).slice(at, per_call),
+                                                   /*has_biases=*/true,
+                                                   layers_per_call,
+                                                   /*dropout=*/0,
+                                                   is_training(),
+                                                   options_.bidirectional);
+  }
+  const at::Tensor last = directions == 1 ? state[-1] : at::cat({state[-2], state[-1]}, 1);
+  return last.index_select(0, order.argsort());
+}
+
 std::vector<ModelPart> LstmImpl::parts() {
   ModelPart body{.name = "lstm", .modules = {lstm_}, .forward = [this](const at::Tensor& input) {
-                   return last_state(features_of(input));
+                   const at::Tensor sequence = features_of(input);
+                   if (!embedding_ || options_.padding < 0) return last_state(sequence);
+                   return last_state_of_padded(sequence, lengths_without(input, options_.padding));
                  }};
   if (embedding_) body.modules.push_back(embedding_.ptr());
   return {std::move(body),
@@ -120,21 +154,30 @@ std::vector<ModelPart> LstmImpl::parts() {
 
 namespace {
 
-// No vocabulary: a model by name sees images.
+// No vocabulary: it is the data's.
 constexpr Param kLstmParams[] = {
     param<&LstmOptions::hidden>("hidden", "width of the state"),
     param<&LstmOptions::layers>("layers", "LSTMs on top of each other"),
-    param<&LstmOptions::bidirectional>("bidirectional", "also reads the rows from below"),
-    param<&LstmOptions::dropout>("dropout", "share set to zero between layers and at the end")};
+    param<&LstmOptions::bidirectional>("bidirectional", "also reads backwards"),
+    param<&LstmOptions::dropout>("dropout", "share set to zero between layers and at the end"),
+    param<&LstmOptions::embedding>("embedding", "width of a token's vector")};
 
 std::shared_ptr<Classifier> make_lstm(const ImageShape& shape, const ParamValues& params) {
-  return std::make_shared<LstmImpl>(shape,
-                                    resolve_params<LstmOptions>(kLstmParams, params, "model lstm"));
+  auto options = resolve_params<LstmOptions>(kLstmParams, params, "model lstm");
+  options.vocabulary = shape.vocabulary;
+  options.padding = shape.padding;
+  return std::make_shared<LstmImpl>(shape, options);
 }
 
 }  // namespace
 
 extern constinit const ModelEntry lstm_entry{
-    "lstm", "an LSTM that reads an image row by row", 1, 0, kLstmParams, &make_lstm};
+    .name = "lstm",
+    .help = "an LSTM that reads tokens, or an image row by row",
+    .min_size = 1,
+    .channels = 0,
+    .params = kLstmParams,
+    .make = &make_lstm,
+    .takes_tokens = true};
 
 }  // namespace muster::models

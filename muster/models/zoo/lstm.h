@@ -18,11 +18,15 @@ struct LstmOptions {
   double dropout = 0;          ///< between layers and before the scores
   int64_t vocabulary = 0;      ///< above 0: the input is token ids below it, not images
   int64_t embedding = 128;     ///< width of a token's vector
+  int64_t padding = -1;        ///< with a vocabulary: the id that fills sequences up; -1: none does
 };
 
 /// Reads a sequence and tells its class by the last layer's state after the last step. An image is
 /// read as its rows from top to bottom: H steps of C * W numbers (channel by channel). Token ids
-/// are read as they are; there is no padding id, so sequences of one batch have one length.
+/// are read as they are. With a padding id, whatever of it stands at a sequence's end is not read:
+/// its state is the one after its last other id (nn.utils.rnn.pack_padded_sequence), and backwards is
+/// from there. A sequence of nothing else is read as one of them. Without one, sequences of a batch have
+/// one length.
 ///
 /// Parameters: as of a Python module with [embedding = nn.Embedding,] lstm = nn.LSTM(batch_first),
 /// fc = nn.Linear: lstm.weight_ih_l0, lstm.weight_hh_l0, lstm.bias_ih_l0, lstm.bias_hh_l0,
@@ -42,6 +46,7 @@ class LstmImpl : public Classifier {
   void add_lstm(int64_t features);
   at::Tensor features_of(const at::Tensor& input);
   at::Tensor last_state(const at::Tensor& sequence);
+  at::Tensor last_state_of_padded(const at::Tensor& sequence, const at::Tensor& lengths);
 
   LstmOptions options_;
   torch::nn::Embedding embedding_{nullptr};

@@ -44,7 +44,12 @@ std::shared_ptr<Classifier> make_mlp(const ImageShape& shape, const ParamValues&
 
 }  // namespace
 
-extern constinit const ModelEntry mlp_entry{
-    "mlp", "fully connected layers with ReLU between them", 1, 0, kMlpParams, &make_mlp};
+extern constinit const ModelEntry mlp_entry{.name = "mlp",
+                                            .help = "fully connected layers with ReLU between them",
+                                            .min_size = 1,
+                                            .channels = 0,
+                                            .params = kMlpParams,
+                                            .make = &make_mlp,
+                                            .takes_numbers = true};
 
 }  // namespace muster::models

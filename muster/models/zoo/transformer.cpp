@@ -1,6 +1,9 @@
 #include "muster/models/zoo/transformer.h"
 
 #include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
@@ -10,6 +13,7 @@
 
 #include "muster/base/text.h"
 #include "muster/models/layers/layers.h"
+#include "muster/models/layers/padding.h"
 
 namespace muster::models {
 namespace {
@@ -53,24 +57,28 @@ EncoderLayerImpl::EncoderLayerImpl(int64_t width,
 // ATen's fused attention draws its dropout from the default generator, so with dropout the weights
 // are made by hand, as ATen's own unfused path does. nn.MultiheadAttention keeps the time in front
 // in memory; masks are drawn in the order of memory, so it is kept here too where one follows.
-at::Tensor EncoderLayerImpl::attention(const at::Tensor& x) {
+at::Tensor EncoderLayerImpl::attention(const at::Tensor& x, const at::Tensor& mask) {
   const int64_t rows = x.size(0), tokens = x.size(1), width = x.size(2);
   const auto parts = at::linear(x, in_weight_, in_bias_)
                          .view({rows, tokens, 3, heads_, width / heads_})
                          .permute({2, 0, 3, 1, 4})
                          .unbind(0);  // 3 of [N, heads, T, width / heads]
+  std::optional<at::Tensor> seen;     // [N, 1, 1, T] bool
+  if (mask.defined()) seen = mask.ne(0).unsqueeze(1).unsqueeze(2);
   if (!is_training() || attention_dropout_->p() == 0) {
-    const at::Tensor out = at::scaled_dot_product_attention(parts[0], parts[1], parts[2]);
+    const at::Tensor out = at::scaled_dot_product_attention(parts[0], parts[1], parts[2], seen);
     return project(out_, out.transpose(1, 2).reshape({rows, tokens, width}));
   }
   const double scale = std::pow(static_cast<double>(width / heads_), -0.25);
-  const at::Tensor scores = (parts[0] * scale).matmul((parts[1] * scale).transpose(-2, -1));
+  at::Tensor scores = (parts[0] * scale).matmul((parts[1] * scale).transpose(-2, -1));
+  if (seen)
+    scores = scores.masked_fill(seen->logical_not(), -std::numeric_limits<double>::infinity());
   const at::Tensor out = attention_dropout_->forward(scores.softmax(-1)).matmul(parts[2]);
   return project(out_, out.permute({2, 0, 1, 3}).reshape({tokens, rows, width})).transpose(0, 1);
 }
 
-at::Tensor EncoderLayerImpl::forward(const at::Tensor& x) {
-  const at::Tensor middle = x + dropout1_->forward(attention(norm1_->forward(x)));
+at::Tensor EncoderLayerImpl::forward(const at::Tensor& x, const at::Tensor& mask) {
+  const at::Tensor middle = x + dropout1_->forward(attention(norm1_->forward(x), mask));
   const at::Tensor inner = at::gelu(project(linear1_, norm2_->forward(middle)));
   return middle + dropout2_->forward(project(linear2_, dropout_->forward(inner)));
 }
@@ -107,6 +115,7 @@ void check_options(const ImageShape& shape, const TransformerOptions& options) {
 
 TransformerImpl::TransformerImpl(const ImageShape& shape, const TransformerOptions& options) {
   check_options(shape, options);
+  padding_ = options.vocabulary > 0 ? options.padding : -1;
   int64_t tokens = options.tokens;
   if (options.vocabulary > 0) {
     embedding_ =
@@ -155,12 +164,57 @@ at::Tensor TransformerImpl::with_positions(const at::Tensor& input) {
   return dropout_->forward(x + positions_.narrow(1, 0, x.size(1)));
 }
 
-at::Tensor TransformerImpl::head(const at::Tensor& x) {
-  return head_->forward(norm_->forward(x).mean(1));
+at::Tensor TransformerImpl::head(const at::Tensor& x, const at::Tensor& mask) {
+  const at::Tensor tokens = norm_->forward(x);
+  if (!mask.defined()) return head_->forward(tokens.mean(1));
+  const at::Tensor sum = tokens.mul(mask.unsqueeze(2)).sum(1);
+  return head_->forward(sum / mask.sum(1, /*keepdim=*/true));
+}
+
+/// // [N, T] in the dtype of the weights: 1 for a token, 0 for padding behind the last one
+at::Tensor TransformerImpl::token_mask(const at::Tensor& input) const {
+  return mask_of(lengths_without(input, padding_), input.size(1)).to(positions_.scalar_type());
+}
+
+at::Tensor TransformerImpl::forward(at::Tensor input) {
+  if (padding_ < 0) return Classifier::forward(std::move(input));
+  std::vector<at::Tensor> tensors{std::move(input)};
+  for (const tensor::ChainedUnit& unit : padded_chain())
+    tensors = tensor::call_unit(unit.name, unit.forward, tensors);
+  return tensors.at(0);
+}
+
+std::vector<tensor::ChainedUnit> TransformerImpl::chain() {
+  return padding_ < 0 ? Classifier::chain() : padded_chain();
+}
+
+/// What parts() would be, with the mask beside the tokens.
+std::vector<tensor::ChainedUnit> TransformerImpl::padded_chain() {
+  using Tensors = std::vector<at::Tensor>;
+  std::vector<tensor::ChainedUnit> chain;
+  chain.push_back({.name = "tokens",
+                   .modules = {embedding_.ptr(), dropout_.ptr()},
+                   .parameters = {{"positions", positions_}},
+                   .forward = [this](const Tensors& in) {
+                     return Tensors{with_positions(in.at(0)), token_mask(in.at(0))};
+                   }});
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const auto layer = layers_[i].ptr();
+    chain.push_back(
+        {.name = concat("layers.", i), .modules = {layer}, .forward = [layer](const Tensors& in) {
+           return Tensors{layer->forward(in.at(0), in.at(1)), in.at(1)};
+         }});
+  }
+  chain.push_back(
+      {.name = "head", .modules = {norm_.ptr(), head_.ptr()}, .forward = [this](const Tensors& in) {
+         return Tensors{head(in.at(0), in.at(1))};
+       }});
+  return chain;
 }
 
 std::vector<ModelPart> TransformerImpl::parts() {
   std::vector<ModelPart> parts;
+  if (padding_ >= 0) return parts;
   std::shared_ptr<torch::nn::Module> first;
   if (embedding_) {
     first = embedding_.ptr();
@@ -179,13 +233,13 @@ std::vector<ModelPart> TransformerImpl::parts() {
   }
   parts.push_back({.name = "head",
                    .modules = {norm_.ptr(), head_.ptr()},
-                   .forward = [this](const at::Tensor& x) { return head(x); }});
+                   .forward = [this](const at::Tensor& x) { return head(x, {}); }});
   return parts;
 }
 
 namespace {
 
-// No vocabulary: a model by name sees images.
+// No vocabulary: it is the data's.
 constexpr Param kTransformerParams[] = {
     param<&TransformerOptions::patch>("patch", "height and width of a patch in pixels"),
     param<&TransformerOptions::width>("width", "width of a token's vector"),
@@ -195,18 +249,23 @@ constexpr Param kTransformerParams[] = {
     param<&TransformerOptions::dropout>("dropout", "share set to zero while training")};
 
 std::shared_ptr<Classifier> make_transformer(const ImageShape& shape, const ParamValues& params) {
-  return std::make_shared<TransformerImpl>(
-      shape, resolve_params<TransformerOptions>(kTransformerParams, params, "model transformer"));
+  auto options =
+      resolve_params<TransformerOptions>(kTransformerParams, params, "model transformer");
+  options.vocabulary = shape.vocabulary;
+  options.padding = shape.padding;
+  if (shape.vocabulary > 0) options.tokens = shape.width;
+  return std::make_shared<TransformerImpl>(shape, options);
 }
 
 }  // namespace
 
 extern constinit const ModelEntry transformer_entry{
-    "transformer",
-    "a small pre-norm Transformer over patches of an image",
-    4,
-    0,
-    kTransformerParams,
-    &make_transformer};
+    .name = "transformer",
+    .help = "a small pre-norm Transformer over tokens, or patches of an image",
+    .min_size = 4,
+    .channels = 0,
+    .params = kTransformerParams,
+    .make = &make_transformer,
+    .takes_tokens = true};
 
 }  // namespace muster::models

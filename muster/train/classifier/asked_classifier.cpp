@@ -12,6 +12,7 @@
 #include "muster/formats/crc32.h"
 #include "muster/formats/dataset_spec.h"
 #include "muster/train/checkpoints/saved_weights.h"
+#include "muster/train/classifier/model_input.h"
 #include "muster/train/classifier/trainer.h"
 #include "muster/train/classifier/validation_split.h"
 #include "muster/train/loop/asked_run.h"
@@ -62,6 +63,7 @@ TrainPlan plan_of(const Json& record) {
   const auto [precision, params] = split_spec(plan.options.precision);
   plan.precision = parse_precision(precision, params);
   plan.train_samples = record.value("train_samples", int64_t{0});
+  plan.learned = learned_before(record);
   plan.train_fingerprint = record.value("train_fingerprint", "");
   plan.test_fingerprint = record.value("test_fingerprint", "");
   return plan;
@@ -82,16 +84,21 @@ struct Wanted {
   std::string data;
   std::filesystem::path data_dir;
   bool is_own = false;  ///< the run's own data
+  std::string learned;  ///< by the run, of data of the same kind
 };
 
 Wanted wanted_data(const AskOptions& said, const TrainPlan& plan) {
   Wanted wanted{.data =
                     said.data.empty() ? plan.options.data : formats::with_whole_path(said.data)};
   wanted.is_own = wanted.data == plan.options.data;
-  const bool same_files = data::parse_dataset_spec(wanted.data).name == plan.data_name;
-  wanted.data_dir = !said.data_dir.empty() ? said.data_dir
-                    : same_files           ? plan.options.data_dir
-                                           : std::filesystem::path();
+  const Spec spec = data::parse_dataset_spec(wanted.data);
+  const bool same_files = spec.name == plan.data_name;
+  // The run's --data-dir may stand for its path, and never for another one.
+  const bool has_own_path = !wanted.is_own && spec.params.contains("path");
+  wanted.data_dir = !said.data_dir.empty()        ? said.data_dir
+                    : same_files && !has_own_path ? plan.options.data_dir
+                                                  : std::filesystem::path();
+  if (same_files) wanted.learned = plan.learned;
   return wanted;
 }
 
@@ -116,7 +123,10 @@ DatasetPtr own_part(const std::string& split, const TrainPlan& plan, const Datas
 }
 
 DatasetPtr wanted_split(const std::string& split, const Wanted& wanted, const TrainPlan& plan) {
-  if (split == "test") return open_split(wanted.data, wanted.data_dir, data::Split::kTest);
+  const auto open = [&](data::Split part) {
+    return open_split(wanted.data, wanted.data_dir, part, wanted.learned, !wanted.is_own);
+  };
+  if (split == "test") return open(data::Split::kTest);
   const std::vector<std::string> known{"test", "train", "validation"};
   if (split != "train" && split != "validation") {
     throw usage_error({.refused = "--split",
@@ -131,7 +141,7 @@ DatasetPtr wanted_split(const std::string& split, const Wanted& wanted, const Tr
                        .value = "--data " + wanted.data,
                        .hint = "take --split test or train, or leave --data away"});
   }
-  const DatasetPtr all = open_split(wanted.data, wanted.data_dir, data::Split::kTrain);
+  const DatasetPtr all = open(data::Split::kTrain);
   return wanted.is_own ? own_part(split, plan, all) : all;
 }
 
@@ -193,15 +203,12 @@ AskedClassifier ask_classifier(const AskOptions& said,
   check_fits(wanted, samples->spec(), seen);
   check_class_names(told.at("plan"), samples->spec(), wanted.data);
   if (wanted.is_own) note_content(said.split, plan, samples, asked.notes);
+  for (std::string& remark : samples->remarks()) asked.notes.push_back(std::move(remark));
   check_same_samples(*samples, "--data " + wanted.data, group);
 
   const data::DataSpec spec =
       data::transformed_spec(*samples, data::parse_transforms(plan.options.train_transform));
-  plan.model_shape = models::fitted_shape(models::models().at(plan.model_name),
-                                          {.channels = spec.channels(),
-                                           .height = spec.height(),
-                                           .width = spec.width(),
-                                           .classes = spec.classes});
+  plan.model_shape = input_shape(models::models().at(plan.model_name), spec, plan.data_name);
   asked.samples = as_model_sees(samples, plan.options.eval_transform, plan.model_shape);
   asked.task = make_seeded(classifier_maker(plan, /*is_resumed=*/true), plan.options.seed);
   load_asked(*asked.task, device, told, std::move(saved), group);

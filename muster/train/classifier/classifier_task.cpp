@@ -1,5 +1,6 @@
 #include "muster/train/classifier/classifier_task.h"
 
+#include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/train/metrics/loss.h"
 
@@ -27,6 +28,12 @@ StepResult ClassifierTask::train_step(const data::Batch& batch, const StepContex
 }
 
 StepResult ClassifierTask::evaluate_step(const data::Batch& batch, const StepContext&) {
+  if (batch.find("target") == nullptr) {
+    throw usage_error({.refused = "a measure of the model's answers",
+                       .rule = "the samples have classes to compare them with",
+                       .value = "none: their file has no such column",
+                       .hint = "`muster predict` writes the answers"});
+  }
   const at::Tensor scores = scores_of(batch);
   const at::Tensor& target = batch["target"];
   const at::Tensor predicted = scores.argmax(1);

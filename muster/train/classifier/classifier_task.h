@@ -1,4 +1,4 @@
-// The built-in task: images to classes.
+// The built-in task: images, texts or rows of numbers to classes.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct ClassifierOptions {
 /// "accuracy", and "top_k_accuracy" in evaluations if it is asked for.
 std::vector<Metric> classifier_metrics(int64_t top_k);
 
-/// Cross-entropy of the scores for a batch's "data" // [N, C, H, W] against its "target" // [N]
+/// Cross-entropy of the scores for a batch's "data" // [N, C, H, W], [N, T] int64 or [N, F], against its "target" // [N]
 /// int64; a confusion matrix of the test.
 class ClassifierTask final : public Task {
  public:
@@ -42,7 +42,7 @@ class ClassifierTask final : public Task {
   at::Tensor images(const data::Batch& batch) const override { return batch["data"]; }
 
  private:
-  /// Scores // [N, classes] float32; the model gets images in the dtype of its parameters.
+  /// Scores // [N, classes] float32; the model gets them in the dtype of its parameters.
   at::Tensor scores_of(const data::Batch& batch);
 
   std::shared_ptr<models::Classifier> model_;

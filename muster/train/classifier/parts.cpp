@@ -46,7 +46,9 @@ void check_model(const TrainPlan& plan) {
   const bool always = plan.batch_per_rank == 1;
   // The ranks' shares of a batch differ by one at most.
   const bool is_known = plan.options.batch_size.search.empty();
-  const bool one_sample = is_known && (always || (last > 0 && last < 2 * replicas));
+  // BatchNorm is of the models of images.
+  const bool one_sample =
+      plan.spec.is_image() && is_known && (always || (last > 0 && last < 2 * replicas));
   if (!one_sample && plan.model_params.empty()) return;
   const auto model = make_initial_model(plan, /*is_resumed=*/true);  // whatever its weights
   if (!one_sample) return;

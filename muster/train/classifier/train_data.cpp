@@ -11,11 +11,17 @@ namespace muster::train {
 
 DatasetPtr open_split(const std::string& spec,
                       const std::filesystem::path& data_dir,
-                      data::Split split) {
+                      data::Split split,
+                      const std::string& learned,
+                      bool is_other) {
   const Spec asked = data::parse_dataset_spec(spec);
   return data::datasets()
       .at(asked.name)
-      .open({.data_dir = data_dir, .split = split, .params = asked.params});
+      .open({.data_dir = data_dir,
+             .split = split,
+             .params = asked.params,
+             .learned = learned,
+             .is_other = is_other});
 }
 
 TrainData open_data(const std::string& spec, const std::filesystem::path& data_dir) {
@@ -29,6 +35,7 @@ DatasetPtr as_model_sees(DatasetPtr samples,
                          const std::string& chain,
                          const models::ImageShape& shape) {
   std::vector<data::TransformMaker> steps = data::parse_transforms(chain);
+  if (!samples->spec().is_image()) return data::transformed(std::move(samples), steps);
   if (steps.empty())
     return data::fit_images(std::move(samples), shape.channels, shape.height, shape.width);
   steps.emplace_back([shape](const data::DataSpec& before) {

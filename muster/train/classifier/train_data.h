@@ -19,15 +19,19 @@ struct TrainData {
   DatasetPtr test;
 };
 
-/// Opens a split of the dataset of `spec` ("name:key=value"). Throws what the dataset throws.
+/// Opens a split of the dataset of `spec` ("name:key=value"). `learned` and `is_other` as in
+/// data::DatasetRequest. Throws what the dataset throws.
 DatasetPtr open_split(const std::string& spec,
                       const std::filesystem::path& data_dir,
-                      data::Split split);
+                      data::Split split,
+                      const std::string& learned = {},
+                      bool is_other = false);
 
 /// Both splits.
 TrainData open_data(const std::string& spec, const std::filesystem::path& data_dir);
 
-/// The samples behind a chain of transforms, in the size and with the channels of the model.
+/// Images behind a chain of transforms, in the size and with the channels of the model; other samples
+/// as they are.
 DatasetPtr as_model_sees(DatasetPtr samples,
                          const std::string& chain,
                          const models::ImageShape& shape);

@@ -11,6 +11,7 @@
 #include "muster/formats/crc32.h"
 #include "muster/models/model.h"
 #include "muster/train/classifier/classifier_task.h"
+#include "muster/train/classifier/model_input.h"
 #include "muster/train/classifier/parts.h"
 #include "muster/train/classifier/validation_split.h"
 #include "muster/train/plan/option_checks.h"
@@ -20,6 +21,7 @@ namespace {
 
 /// Of a checkpoint's plan.
 constexpr const char* kClassNames = "class_names";
+constexpr const char* kLearned = "learned";
 
 /// Channels, height and width behind a chain.
 std::vector<int64_t> shape_behind(const data::Dataset& dataset, const std::string& chain) {
@@ -134,29 +136,61 @@ void check_has_size(const TrainPlan& plan, const std::vector<int64_t>& seen) {
                                     ":PATH,size=224, or let a step of --train-transform do it")});
 }
 
-void fit_model(TrainPlan& plan, const data::Dataset& train, const data::Dataset& test) {
-  const data::DataSpec spec = train.spec();
-  plan.spec = spec;
-  if (!spec.is_image() || spec.classes < 2) {
-    throw usage_error(
-        {.refused = concat("model ", plan.model_name, " cannot take the data ", plan.data_name),
-         .rule = "the models tell classes of images apart",
-         .value = spec.is_image() ? concat(spec.classes, " classes")
-                                  : std::string(data::to_string(spec.what())),
-         .hint = "see `muster list datasets`"});
-  }
+void fit_images(TrainPlan& plan, const data::Dataset& train, const data::Dataset& test) {
   const std::vector<int64_t> seen = shape_behind(train, plan.options.train_transform);
   check_has_size(plan, seen);
   check_alike(plan, train, test);
   plan.model_shape = models::fitted_shape(
       models::models().at(plan.model_name),
-      {.channels = seen[0], .height = seen[1], .width = seen[2], .classes = spec.classes});
+      {.channels = seen[0], .height = seen[1], .width = seen[2], .classes = plan.spec.classes});
   remark_on_sizes(plan, seen, test);
-  if (plan.options.top_k > spec.classes) {
+}
+
+void fit_model(TrainPlan& plan, const data::Dataset& train, const data::Dataset& test) {
+  plan.spec = train.spec();
+  plan.learned = train.learned();
+  if (plan.spec.is_image() && plan.spec.classes > 1) {
+    fit_images(plan, train, test);
+  } else {
+    plan.model_shape = input_shape(models::models().at(plan.model_name), plan.spec, plan.data_name);
+    spec_behind(train, plan.options.train_transform);  // refuses chains: they are of images
+    spec_behind(test, plan.options.eval_transform);
+  }
+  if (plan.options.top_k > plan.spec.classes) {
     throw usage_error({.refused = "--top-k",
-                       .rule = concat("at most the ", spec.classes, " classes of the data"),
+                       .rule = concat("at most the ", plan.spec.classes, " classes of the data"),
                        .value = std::to_string(plan.options.top_k)});
   }
+}
+
+struct Difference {
+  std::string what, then, now;
+};
+
+std::string short_text(const Json& json) {
+  constexpr size_t kMost = 60;
+  const std::string text = json_text(json);
+  return text.size() > kMost ? concat(text.substr(0, kMost), "…") : text;
+}
+
+/// Of two objects that are not the same, the first part that differs; of lists, where.
+Difference first_difference(const Json& then, const Json& now) {
+  for (const auto& [name, before] : then.items()) {
+    const Json after = now.value(name, Json());
+    if (before == after) continue;
+    if (!before.is_array() || !after.is_array())
+      return {name, short_text(before), short_text(after)};
+    size_t at = 0;
+    while (at < before.size() && at < after.size() && before[at] == after[at]) ++at;
+    const auto described = [&](const Json& list) {
+      return concat(list.size(),
+                    " entries, number ",
+                    at,
+                    at < list.size() ? " " + short_text(list[at]) : " missing");
+    };
+    return {name, described(before), described(after)};
+  }
+  return {"kind of data", "the run's", "another"};
 }
 
 /// The validation's samples are taken from the training split.
@@ -213,6 +247,7 @@ FitPlan fit_plan(const TrainPlan& plan) {
   out.record = to_json(plan);
   out.carried = carried_json(plan.options);
   if (!plan.spec.class_names.empty()) out.carried[kClassNames] = plan.spec.class_names;
+  if (!plan.learned.empty()) out.carried[kLearned] = plan.learned;
   out.explained = explain(plan);
   return out;
 }
@@ -235,6 +270,20 @@ void check_class_names(const Json& record, const data::DataSpec& spec, const std
                      .value = list(spec.class_names)});
 }
 
+std::string learned_before(const Json& record) { return record.value(kLearned, ""); }
+
+void check_learned(const Json& record, const std::string& learned, const std::string& data) {
+  const std::string before = learned_before(record);
+  if (before.empty() || before == learned) return;
+  const auto [what, then, now] =
+      first_difference(parse_json(before, "the run's record"),
+                       learned.empty() ? Json::object() : parse_json(learned, "the data"));
+  throw usage_error({.refused = concat("--resume with --data ", data),
+                     .rule = concat("the ", what, " is what the run has learned by: ", then),
+                     .value = now,
+                     .hint = "go on with the files that the run began with, or begin a new run"});
+}
+
 Json to_json(const TrainPlan& plan) {
   Json json = to_json(plan.options, plan);
   json["sample_shape"] = plan.spec.sample_shape;
@@ -251,16 +300,40 @@ void check_weights(const TrainPlan& plan) {
                                  : "there is no such file"});
 }
 
+namespace {
+
+/// What the model sees, for --explain.
+std::pair<std::string_view, std::string> input_text(const TrainPlan& plan) {
+  const auto& shape = plan.spec.sample_shape;
+  const models::ImageShape& seen = plan.model_shape;
+  if (seen.vocabulary > 0)
+    return {"tokens",
+            concat("of ", seen.vocabulary, ", at most ", seen.width, " of a sample, padded")};
+  if (!plan.spec.is_image()) return {"numbers", concat(seen.width, " a sample")};
+  const std::string at_data = size_text(shape);
+  const std::string at_model = size_text({seen.channels, seen.height, seen.width});
+  const bool is_resized = seen.height != shape[1] || seen.width != shape[2];
+  return {"images",
+          concat(at_data,
+                 at_data == at_model ? ""
+                 : !plan.options.train_transform.empty()
+                     ? ", seen by the model as " + at_model
+                     : concat(", made ",
+                              at_model,
+                              " for the model",
+                              is_resized ? " (resized, bilinear with antialias)" : "",
+                              seen.channels != shape[0] ? " (channels repeated)" : ""))};
+}
+
+}  // namespace
+
 std::string explain(const TrainPlan& plan) {
   const TrainOptions& options = plan.options;
   std::string out;
   const auto line = [&](std::string_view what, auto&&... text) {
     out += explained_line(what, concat(text...));
   };
-  const auto& shape = plan.spec.sample_shape;
   const models::ImageShape& seen = plan.model_shape;
-  const std::string at_data = size_text(shape);
-  const std::string at_model = size_text({seen.channels, seen.height, seen.width});
   line("model",
        options.model,
        ", ",
@@ -284,18 +357,8 @@ std::string explain(const TrainPlan& plan) {
        " of the training split, ",
        plan.test_fingerprint,
        " of the test split");
-  line("images",
-       at_data,
-       at_data == at_model ? ""
-       : !options.train_transform.empty()
-           ? concat(", seen by the model as ", at_model)
-           : concat(", made ",
-                    at_model,
-                    " for the model",
-                    seen.height != shape[1] || seen.width != shape[2]
-                        ? " (resized, bilinear with antialias)"
-                        : "",
-                    seen.channels != shape[0] ? " (channels repeated)" : ""));
+  const auto [what, text] = input_text(plan);
+  line(what, text);
   const auto or_none = [](const std::string& chain) { return chain.empty() ? "none" : chain; };
   if (!options.train_transform.empty() || !options.eval_transform.empty())
     line("transforms",

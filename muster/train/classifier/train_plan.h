@@ -23,6 +23,7 @@ struct TrainPlan : FitNumbers {
   ParamValues model_params, data_params;
   data::DataSpec spec;             ///< of the data as it is
   models::ImageShape model_shape;  ///< what the model sees: resized, channels repeated
+  std::string learned;             ///< Dataset::learned() of the training split
   /// How images of evaluations differ from those that are trained on.
   std::vector<std::string> input_remarks;
 };
@@ -44,6 +45,13 @@ void check_weights(const TrainPlan& plan);
 /// Throws a usage error where a run's record names its classes, and the data have others: a class is a
 /// number to the model, and another folder in between moves all that follow.
 void check_class_names(const Json& record, const data::DataSpec& spec, const std::string& data);
+
+/// Of a checkpoint's plan: what its training split taught (Dataset::learned()), or "".
+std::string learned_before(const Json& record);
+
+/// Throws a usage error where a run that goes on would read its samples otherwise than before: by
+/// another vocabulary, say. It names the first difference.
+void check_learned(const Json& record, const std::string& learned, const std::string& data);
 
 /// What was said and what became of it, for config.json and checkpoints. Paths are absolute, so that
 /// a run can be resumed from any folder.

@@ -17,8 +17,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(Datasets, AreListedWithHelp) {
-  EXPECT_THAT(datasets().names(),
-              ElementsAre("cifar10", "cifar100", "fashion-mnist", "folder", "mnist", "synthetic"));
+  EXPECT_THAT(
+      datasets().names(),
+      ElementsAre(
+          "cifar10", "cifar100", "csv", "fashion-mnist", "folder", "mnist", "synthetic", "text"));
   for (const DatasetEntry* entry : datasets()) EXPECT_FALSE(entry->help.empty());
 }
 

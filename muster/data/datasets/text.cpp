@@ -1,0 +1,256 @@
+// Your own texts: a table with a column of classes, or a folder of files for each class.
+#include "muster/base/text.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/tensor.h>
+
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+#include "muster/data/sets/split.h"
+#include "muster/data/sets/tensor_dataset.h"
+#include "muster/data/sets/token_rows.h"
+#include "muster/text/corpus/text_data.h"
+
+namespace muster::data {
+namespace {
+
+namespace fs = std::filesystem;
+using text::LabelledTexts;
+using text::TextDataOptions;
+
+// Note [What a text's training split teaches]
+// Ids of words, the names of classes and their order, and where texts are cut come from the training
+// split alone, of which muster train's validation samples are a part. They are kept as JSON:
+//     {"classes": [...], "columns": {"text": "…", "target": "…"}, "said": {"min_freq": "2", …},
+//      "vocabulary": ["<pad>", "<unk>", …], "max_length": 256}
+// "said" is what a spec for other files may say again, and not otherwise.
+constexpr const char* kTextClasses = "classes";
+constexpr const char* kTextColumns = "columns";
+constexpr const char* kTextSaid = "said";
+constexpr const char* kShapingParams[] = {"tokenizer", "min_freq", "max_tokens", "max_length"};
+
+struct LearnedTexts {
+  std::vector<std::string> classes;
+  text::TextEncoder encoder;
+  std::string json;
+};
+
+Json said_json(const TextDataOptions& options) {
+  return {{"tokenizer", options.tokenizer},
+          {"min_freq", std::to_string(options.min_freq)},
+          {"max_tokens", std::to_string(options.max_tokens)},
+          {"max_length", std::to_string(options.max_length)}};
+}
+
+LearnedTexts learn_texts(const LabelledTexts& texts,
+                         std::vector<std::string> classes,
+                         const std::vector<int64_t>& rows,
+                         const TextDataOptions& options) {
+  std::vector<std::string_view> views;
+  views.reserve(rows.size());
+  for (const int64_t row : rows) views.emplace_back(texts.texts[static_cast<size_t>(row)]);
+  text::TextEncoder encoder = text::learn_encoder(views,
+                                                  {.tokenizer = options.tokenizer,
+                                                   .min_freq = options.min_freq,
+                                                   .max_tokens = options.max_tokens,
+                                                   .max_length = options.max_length});
+  Json json = {{kTextClasses, classes},
+               {kTextColumns, {{"text", texts.columns.text}, {"target", texts.columns.target}}},
+               {kTextSaid, said_json(options)}};
+  json.update(encoder.to_json());
+  return {std::move(classes), std::move(encoder), json_text(json)};
+}
+
+LearnedTexts learned_before(const DatasetRequest& request, TextDataOptions& options) {
+  const Json json = parse_json(request.learned, "what the run's texts were read by");
+  try {
+    const Json& said = json.at(kTextSaid);
+    for (const char* name : kShapingParams) {
+      const auto now = request.params.find(name);
+      const auto before = said.at(name).get<std::string>();
+      if (now == request.params.end() || now->second == before) continue;
+      throw usage_error({.refused = concat(text::kTextDataOwner, " parameter \"", name, '"'),
+                         .rule = concat("texts are read as the run has learned: ", before),
+                         .value = now->second,
+                         .hint = "leave it away"});
+    }
+    for (auto [name, column] : {std::pair{"text", &options.text}, {"target", &options.target}})
+      if (column->empty()) *column = json.at(kTextColumns).at(name).get<std::string>();
+    return {json.at(kTextClasses).get<std::vector<std::string>>(),
+            text::TextEncoder::from_json(json),
+            request.learned};
+  } catch (const Json::exception& error) {
+    throw environment_error({.refused = "what the run's texts were read by",
+                             .rule = "it is as a training keeps it",
+                             .value = error.what()});
+  }
+}
+
+/// The classes' numbers. A sample of another class is bad.
+std::vector<int64_t> number_targets(LabelledTexts& texts,
+                                    const std::vector<std::string>& classes,
+                                    const TextDataOptions& options) {
+  std::map<std::string_view, int64_t> numbers;
+  for (const std::string& name : classes)
+    numbers.emplace(name, static_cast<int64_t>(numbers.size()));
+  std::vector<int64_t> targets;
+  size_t kept = 0;
+  for (size_t at = 0; at < texts.targets.size(); ++at) {
+    const auto number = numbers.find(texts.targets[at]);
+    if (number == numbers.end()) {
+      texts.bad.push_back({texts.places[at],
+                           concat("its class \"",
+                                  texts.targets[at],
+                                  "\" is none of the training split's: ",
+                                  join(classes, ", "))});
+      if (options.bad_rows == "raise") formats::refuse_bad_row(texts.bad.back());
+      continue;
+    }
+    targets.push_back(number->second);
+    if (kept != at) {
+      texts.texts[kept] = std::move(texts.texts[at]);
+      texts.places[kept] = std::move(texts.places[at]);
+    }
+    ++kept;
+  }
+  if (texts.targets.empty()) return targets;
+  texts.texts.resize(kept);
+  texts.places.resize(kept);
+  return targets;
+}
+
+std::vector<std::string> remarks_of(const LabelledTexts& texts, int64_t cut, int64_t most) {
+  std::vector<std::string> remarks;
+  const std::string path = texts.path.string();
+  if (!texts.bad.empty()) {
+    remarks.push_back(concat(texts.bad.size(),
+                             " of ",
+                             texts.bad.size() + texts.texts.size(),
+                             " samples in ",
+                             path,
+                             " are skipped: ",
+                             texts.bad[0].place,
+                             ": ",
+                             texts.bad[0].why,
+                             texts.bad.size() > 1 ? ", …" : ""));
+  }
+  if (cut > 0)
+    remarks.push_back(concat(cut,
+                             " of ",
+                             texts.texts.size(),
+                             " texts in ",
+                             path,
+                             " are cut to ",
+                             most,
+                             " tokens (max_length)"));
+  return remarks;
+}
+
+std::shared_ptr<const Dataset> encoded(LabelledTexts texts,
+                                       std::vector<int64_t> targets,
+                                       const LearnedTexts& learned) {
+  TokenSequences sequences{.targets = std::move(targets)};
+  int64_t cut = 0;
+  for (const std::string& text : texts.texts) {
+    cut += learned.encoder.append_ids(text, sequences.ids) ? 1 : 0;
+    sequences.ends.push_back(static_cast<int64_t>(sequences.ids.size()));
+  }
+  const text::TextEncoder& encoder = learned.encoder;
+  return std::make_shared<TokenRows>(
+      std::move(sequences),
+      DataSpec{.name = "text " + texts.path.string(),
+               .sample_shape = {encoder.max_length()},
+               .classes = static_cast<int64_t>(learned.classes.size()),
+               .class_names = learned.classes,
+               .dtype = at::kLong,
+               .kind = DataKind::kTokens,
+               .vocabulary = encoder.vocabulary(),
+               .padding = encoder.padding()},
+      learned.json,
+      remarks_of(texts, cut, encoder.max_length()));
+}
+
+std::vector<int64_t> all_rows(size_t count) {
+  std::vector<int64_t> rows(count);
+  for (size_t at = 0; at < count; ++at) rows[at] = static_cast<int64_t>(at);
+  return rows;
+}
+
+/// What is trained on and what is held out, as numbers of rows of one file: data are the rows.
+SubsetList split_rows(const std::vector<int64_t>& targets, const TextDataOptions& options) {
+  const at::Tensor labels = at::tensor(targets, at::kLong);
+  const auto rows = std::make_shared<TensorDataset>(at::arange(labels.size(0)), labels);
+  SubsetList parts = stratified_split(
+      rows, labels, options.test_fraction, static_cast<uint64_t>(options.split_seed));
+  for (const auto& part : parts) {
+    if (part->size() > 0) continue;
+    throw usage_error(
+        {.refused = concat(text::kTextDataOwner, " parameter \"test_fraction\""),
+         .rule = "it leaves samples to train on, and holds some out",
+         .value = concat(shortest(options.test_fraction), " of ", targets.size(), " samples")});
+  }
+  return parts;
+}
+
+std::vector<int64_t> rows_of_part(const Dataset& part) {
+  const at::Tensor rows = part.get(all_rows(static_cast<size_t>(part.size())))["data"];
+  return {rows.const_data_ptr<int64_t>(), rows.const_data_ptr<int64_t>() + rows.numel()};
+}
+
+/// Samples of a run's own kind that it was not trained on: all of a file, or the split of a folder.
+std::shared_ptr<const Dataset> open_other_texts(const DatasetRequest& request,
+                                                TextDataOptions& options) {
+  const LearnedTexts learned = learned_before(request, options);
+  const auto [train, test] = text::find_text_splits(options.path, options.test);
+  LabelledTexts texts = text::read_texts(
+      options, request.split == Split::kTest ? test : train, /*needs_target=*/false);
+  std::vector<int64_t> targets = number_targets(texts, learned.classes, options);
+  return encoded(std::move(texts), std::move(targets), learned);
+}
+
+std::shared_ptr<const Dataset> open_text(const DatasetRequest& request) {
+  TextDataOptions options = text::text_data_options(request.params, request.data_dir);
+  if (!request.learned.empty() && request.is_other) return open_other_texts(request, options);
+  const auto [train, test] = text::find_text_splits(options.path, options.test);
+  std::optional<LearnedTexts> learned;
+  if (!request.learned.empty()) learned = learned_before(request, options);
+  const bool is_whole = train != test, wants_test = request.split == Split::kTest;
+
+  LabelledTexts texts;
+  std::vector<std::string> classes;
+  if (!learned || !is_whole || !wants_test) {
+    texts = text::read_texts(options, train, /*needs_target=*/true);
+    classes = learned ? learned->classes : text::classes_of(texts.targets);
+  }
+  std::vector<int64_t> targets = number_targets(texts, classes, options);
+  if (is_whole) {
+    if (!learned) learned = learn_texts(texts, classes, all_rows(texts.texts.size()), options);
+    if (wants_test) {
+      texts = text::read_texts(options, test, /*needs_target=*/true);
+      targets = number_targets(texts, learned->classes, options);
+    }
+    return encoded(std::move(texts), std::move(targets), *learned);
+  }
+  const SubsetList parts = split_rows(targets, options);
+  if (!learned) learned = learn_texts(texts, classes, rows_of_part(*parts[0]), options);
+  return parts[wants_test ? 1 : 0]->over(encoded(std::move(texts), std::move(targets), *learned));
+}
+
+}  // namespace
+
+extern constinit const DatasetEntry text_entry{
+    .name = "text",
+    .help =
+        "your own texts: a table with a column of classes, or a folder of .txt files for each "
+        "(text:FILE,text=COLUMN)",
+    .params = text::kTextDataParams,
+    .open = &open_text,
+};
+
+}  // namespace muster::data

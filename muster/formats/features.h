@@ -1,0 +1,46 @@
+// The columns of a table as numbers: what a model of rows is given. Torch-free.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "muster/formats/table.h"
+
+namespace muster::formats {
+
+/// A column that the model sees. Of categories it sees one number each: 1 for the row's own, 0 for the
+/// others (one-hot), and 0 alone for one that was not learned.
+struct Feature {
+  std::string column;
+  std::vector<std::string> categories = {};  ///< sorted; empty: the column is of numbers
+  double mean = 0;                           ///< of the rows that it was learned from
+  double deviation = 1;                      ///< over all of them, not all but one; never 0
+
+  int64_t width() const { return categories.empty() ? 1 : static_cast<int64_t>(categories.size()); }
+};
+
+struct FeatureNames {
+  std::string target;                    ///< the column that is no feature
+  std::vector<std::string> drop;         ///< nor are these
+  std::vector<std::string> categorical;  ///< these are one-hot
+};
+
+/// All columns but the target and those that are dropped. Throws a usage error for a name that is no
+/// column's, and for a column without a number that is not said to be categorical.
+std::vector<Feature> features_of(const Table& table, const FeatureNames& names);
+
+/// Categories, means and deviations, from these of the table's rows, which are readable.
+void learn_features(const Table& table,
+                    std::span<const int64_t> rows,
+                    std::vector<Feature>& features);
+
+/// Moves rows in which a number is none, or not finite, to table.bad: they have no value there.
+void move_bad_numbers(Table& table, const std::vector<Feature>& features);
+
+/// [rows, sum of all widths], less the mean and divided by the deviation. Throws a usage error for a
+/// feature that the table has no column for.
+std::vector<float> feature_values(const Table& table, const std::vector<Feature>& features);
+
+}  // namespace muster::formats

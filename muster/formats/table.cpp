@@ -1,0 +1,97 @@
+#include "muster/formats/table.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "muster/base/error.h"
+#include "muster/base/file.h"
+#include "muster/base/text.h"
+
+namespace muster::formats {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, char>, 5> kDelimiters{
+    {{"comma", ','}, {"tab", '\t'}, {"semicolon", ';'}, {"pipe", '|'}, {"space", ' '}}};
+
+char delimiter_of(const std::string& said, std::string_view file) {
+  if (said == "auto") return file.ends_with(".tsv") || file.ends_with(".tab") ? '\t' : ',';
+  for (const auto& [name, character] : kDelimiters)
+    if (said == name) return character;
+  if (said.size() == 1) return said[0];
+  throw usage_error({.refused = "delimiter of a table",
+                     .rule = "auto, comma, tab, semicolon, pipe, space, or one character",
+                     .value = concat('"', said, '"')});
+}
+
+std::string counted(size_t fields) { return concat(fields, fields == 1 ? " field" : " fields"); }
+
+std::vector<std::string> numbers(size_t count) {
+  std::vector<std::string> names;
+  for (size_t at = 0; at < count; ++at) names.push_back(std::to_string(at));
+  return names;
+}
+
+}  // namespace
+
+Table parse_table(std::string_view bytes, const std::string& name, const TableOptions& options) {
+  Table table{.name = name};
+  CsvReader reader(
+      bytes, name, {.delimiter = delimiter_of(options.delimiter, name), .quotes = options.quotes});
+  for (CsvRow row; reader.next(row);) {
+    const bool is_first = table.columns.empty();
+    if (!row.fault.empty()) {
+      BadRow bad{concat(name, ':', row.fault_line, ':', row.fault_column), row.fault};
+      if (is_first) throw environment_error({.refused = bad.place, .rule = bad.why});
+      table.bad.push_back(std::move(bad));
+      continue;
+    }
+    if (is_first) {
+      table.columns = options.header ? std::exchange(row.fields, {}) : numbers(row.fields.size());
+      if (options.header) continue;
+    }
+    if (row.fields.size() == table.columns.size()) {
+      table.rows.push_back({row.line, std::exchange(row.fields, {})});
+    } else {
+      table.bad.push_back({concat(name, ':', row.line),
+                           concat("it has ",
+                                  counted(row.fields.size()),
+                                  options.header ? ", the header " : ", the first row ",
+                                  table.columns.size())});
+    }
+  }
+  if (!table.rows.empty() || !table.bad.empty()) return table;
+  throw environment_error({.refused = concat("table ", name),
+                           .rule = "it has a row",
+                           .value = table.columns.empty() ? "an empty file" : "a header alone"});
+}
+
+Table read_table(const std::filesystem::path& path, const TableOptions& options) {
+  delimiter_of(options.delimiter, path.string());  // before a long file is read
+  return parse_table(read_file(path), path.string(), options);
+}
+
+size_t column_named(const Table& table, const std::string& name, std::string_view what) {
+  const auto first = std::ranges::find(table.columns, name);
+  if (first == table.columns.end()) {
+    const std::string near = suggestion(name, table.columns);
+    throw usage_error({.refused = std::string(what),
+                       .rule = concat(table.name, " has the columns ", join(table.columns, ", ")),
+                       .value = concat('"', name, '"'),
+                       .hint = near});
+  }
+  if (std::find(first + 1, table.columns.end(), name) != table.columns.end()) {
+    throw usage_error({.refused = std::string(what),
+                       .rule = concat(table.name, " has one column of that name"),
+                       .value = concat("two are called \"", name, '"')});
+  }
+  return static_cast<size_t>(first - table.columns.begin());
+}
+
+void refuse_bad_row(const BadRow& row) {
+  throw environment_error({.refused = row.place,
+                           .rule = row.why,
+                           .hint = "mend or remove it, or go on without such rows: bad_rows=skip"});
+}
+
+}  // namespace muster::formats

@@ -1,0 +1,54 @@
+// A table in a file, with the names of its columns: what a user's own rows are read from. Torch-free.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/formats/csv_reader.h"
+
+namespace muster::formats {
+
+struct TableOptions {
+  /// comma, tab, semicolon, pipe or space, or the character; auto: tab in files that end in .tsv or
+  /// .tab, else comma.
+  std::string delimiter = "auto";
+  bool header = true;  ///< the first row names the columns; else they are 0, 1, …
+  bool quotes = true;  ///< CsvOptions::quotes
+};
+
+struct TableRow {
+  int64_t line = 0;  ///< of the file, from 1
+  std::vector<std::string> fields;
+};
+
+/// Something that was to be a sample and is none.
+struct BadRow {
+  std::string place;  ///< "rows.csv:17:4", or a file
+  std::string why;
+};
+
+struct Table {
+  std::string name;  ///< of the file, for errors
+  std::vector<std::string> columns;
+  std::vector<TableRow> rows;  ///< each with a field for each column
+  std::vector<BadRow> bad;     ///< in the order of the file
+};
+
+/// Throws a usage error if there is no such file or no such delimiter, an environment error for a file
+/// without a row, and what CsvReader throws.
+Table read_table(const std::filesystem::path& path, const TableOptions& options = {});
+Table parse_table(std::string_view bytes,
+                  const std::string& name,
+                  const TableOptions& options = {});
+
+/// The number of the column of that name. `what` is for errors: "dataset text parameter \"target\"".
+/// Throws a usage error if there is none, or more than one.
+size_t column_named(const Table& table, const std::string& name, std::string_view what);
+
+/// The error that a bad row is where it is not passed over.
+[[noreturn]] void refuse_bad_row(const BadRow& row);
+
+}  // namespace muster::formats

@@ -1,0 +1,62 @@
+#include "muster/text/corpus/text_data.h"
+
+#include "muster/base/error.h"
+#include "muster/base/text.h"
+
+namespace muster::text {
+
+TextDataOptions text_data_options(const ParamValues& params,
+                                  const std::filesystem::path& data_dir) {
+  auto options = resolve_params<TextDataOptions>(kTextDataParams, params, kTextDataOwner);
+  const auto refuse = [](const char* name, const char* rule, const std::string& value) {
+    throw usage_error({.refused = concat(kTextDataOwner, " parameter \"", name, '"'),
+                       .rule = rule,
+                       .value = value});
+  };
+  if (options.bad_rows != "raise" && options.bad_rows != "skip")
+    refuse("bad_rows", "raise or skip", '"' + options.bad_rows + '"');
+  if (!(options.test_fraction > 0 && options.test_fraction < 1))
+    refuse("test_fraction", "above 0, below 1", shortest(options.test_fraction));
+  if (options.min_freq < 1) refuse("min_freq", "at least 1", std::to_string(options.min_freq));
+  if (options.max_tokens < 0)
+    refuse("max_tokens", "at least 0", std::to_string(options.max_tokens));
+  if (options.max_length < 1 || options.max_length > (1 << 24))
+    refuse("max_length", "1 … 16777216", std::to_string(options.max_length));
+  if (!data_dir.empty()) options.path = data_dir.string();  // where it lies now
+  if (options.path.empty()) {
+    throw usage_error({.refused = std::string(kTextDataOwner),
+                       .rule = "it is given a file or a folder",
+                       .value = "none",
+                       .hint = "name it: text:FILE, or --data-dir PATH"});
+  }
+  if (options.path.starts_with("~/")) {
+    throw usage_error({.refused = concat("texts ", options.path),
+                       .rule = "a shell makes a path of ~ at the start of a word alone",
+                       .hint = concat("write text:$HOME", options.path.substr(1))});
+  }
+  return options;
+}
+
+LabelledTexts read_texts(const TextDataOptions& options,
+                         const std::filesystem::path& path,
+                         bool needs_target,
+                         bool all) {
+  LabelledTexts texts = read_labelled_texts(
+      path,
+      {.text = options.text, .target = options.target, .needs_target = needs_target},
+      {.delimiter = options.delimiter, .header = options.header, .quotes = options.quotes});
+  if (all) return texts;
+  if (!texts.bad.empty() && options.bad_rows == "raise") formats::refuse_bad_row(texts.bad[0]);
+  if (!texts.texts.empty()) return texts;
+  throw environment_error({.refused = concat("texts ", path.string()),
+                           .rule = "one of its samples can be read",
+                           .value = concat("none of ",
+                                           texts.bad.size(),
+                                           "; the first is ",
+                                           texts.bad[0].place,
+                                           ": ",
+                                           texts.bad[0].why),
+                           .hint = "see `muster data info`"});
+}
+
+}  // namespace muster::text

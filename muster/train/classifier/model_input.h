@@ -1,0 +1,18 @@
+// What a model of the zoo sees of a dataset's samples.
+#pragma once
+
+#include <string>
+
+#include "muster/data/dataset.h"
+#include "muster/models/model.h"
+
+namespace muster::train {
+
+/// Images in the size and with the channels that the model takes; token ids; or rows of numbers, as an
+/// image of one row. Throws a usage error for samples that the model does not take, and for fewer than
+/// two classes; `data` names them there.
+models::ImageShape input_shape(const models::ModelEntry& entry,
+                               const data::DataSpec& spec,
+                               const std::string& data);
+
+}  // namespace muster::train

@@ -1,0 +1,107 @@
+// A user's rows of numbers: splits, what the training split teaches, and what is refused.
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "muster/base/file.h"
+#include "muster/data/dataset.h"
+
+#include "tests/support/error_of.h"
+#include "tests/support/folder.h"
+
+namespace muster::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class CsvEntry : public ::testing::Test {
+ protected:
+  std::string put(const std::string& name, std::string_view bytes) {
+    write_file_atomic(folder_.path() / name, bytes);
+    return folder_.path() / name;
+  }
+  std::string put_rows() {
+    std::string table = "x,y,kind\n";
+    for (int i = 0; i < 20; ++i)
+      table +=
+          std::to_string(i) + "," + std::to_string(100 - i * i) + (i % 2 == 0 ? ",a\n" : ",b\n");
+    return put("rows.csv", table);
+  }
+  std::shared_ptr<const Dataset> open(Split split,
+                                      const std::string& path,
+                                      const std::string& params,
+                                      const std::string& learned = "",
+                                      bool is_other = false) {
+    ParamValues values = parse_param_values(params);
+    values["path"] = path;
+    return datasets().at("csv").open(
+        {.split = split, .params = values, .learned = learned, .is_other = is_other});
+  }
+  std::string refusal(std::string_view table, const std::string& params) {
+    const std::string path = put("bad.csv", table);
+    return test::error_of([&] { open(Split::kTrain, path, params); });
+  }
+  static torch::Tensor all(const Dataset& dataset) {
+    std::vector<int64_t> indices(static_cast<size_t>(dataset.size()));
+    for (size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<int64_t>(i);
+    return dataset.get(indices)["data"];
+  }
+
+  test::Folder folder_;
+};
+
+TEST_F(CsvEntry, TheTrainingSplitHasMeanZeroAndDeviationOne) {
+  const std::string path = put_rows();
+  const auto train = open(Split::kTrain, path, "target=kind");
+  const auto test = open(Split::kTest, path, "target=kind");
+  EXPECT_EQ(train->size(), 16);
+  EXPECT_EQ(test->size(), 4);
+  EXPECT_EQ(train->learned(), test->learned());
+  EXPECT_THAT(train->spec().sample_shape, ElementsAre(2));
+  EXPECT_THAT(train->spec().class_names, ElementsAre("a", "b"));
+  EXPECT_LT(all(*train).mean(0).abs().max().item<float>(), 1e-6);
+  EXPECT_LT((all(*train).std(0, /*unbiased=*/false) - 1).abs().max().item<float>(), 1e-6);
+  EXPECT_EQ(all(*train).scalar_type(), torch::kFloat);
+}
+
+TEST_F(CsvEntry, OtherFilesAreReadAsTheRunHasLearned) {
+  const std::string path = put_rows();
+  const auto train = open(Split::kTrain, path, "target=kind");
+  const std::string other = put("new.csv", "z,y,x\n1,100,0\n1,99,1\n");
+  const auto read = open(Split::kTest, other, "", train->learned(), /*is_other=*/true);
+  EXPECT_EQ(read->size(), 2);
+  EXPECT_FALSE(read->targets().defined());
+  const std::string both = put("both.csv", "x,y,kind\n0,100,a\n1,99,b\n");
+  const auto labelled = open(Split::kTest, both, "", train->learned(), /*is_other=*/true);
+  EXPECT_TRUE(all(*labelled).equal(all(*read)));
+  EXPECT_TRUE(labelled->targets().equal(torch::tensor({0, 1}, torch::kLong)));
+  const std::string less = put("less.csv", "x,kind\n0,a\n");
+  EXPECT_THAT(test::refusal_of([&] { open(Split::kTest, less, "", train->learned(), true); }),
+              HasSubstr("a feature of the run: "));
+}
+
+TEST_F(CsvEntry, ATestFileIsReadByWhatTheOtherOneTeaches) {
+  const std::string path = put_rows();
+  const std::string params = "target=kind,test=" + put("test.csv", "kind,y,x\nb,100,0\n");
+  EXPECT_EQ(open(Split::kTrain, path, params)->size(), 20);
+  EXPECT_NEAR(all(*open(Split::kTest, path, params))[0][0].item<double>(),
+              -9.5 / std::sqrt((400.0 - 1) / 12),
+              1e-6)
+      << "of 0 … 19";
+}
+
+TEST_F(CsvEntry, RefusesWhatIsNoClassification) {
+  EXPECT_THAT(refusal("x,y\n1,0.5\n2,1.5\n3,2\n4,1\n", "target=y"), HasSubstr("--task regress"));
+  EXPECT_THAT(refusal("x,y\n1,5\n2,6\n3,7\n4,8\n", "target=y"),
+              HasSubstr("each class has some rows (got 4 values in 4 rows)"));
+  EXPECT_THAT(refusal("x,y\n1,a\n2,b\n", ""), HasSubstr("which column has the classes"));
+  EXPECT_THAT(refusal("x,y\n1,a\noops,b\n", "target=y"), HasSubstr("bad.csv:3: its \"x\""));
+  EXPECT_THAT(refusal("x,y\n1,a\n2,\n", "target=y"), HasSubstr("bad.csv:3: it has no class"));
+  EXPECT_THAT(refusal("x,y\nred,a\nblue,b\n", "target=y"), HasSubstr("categorical=x"));
+}
+
+}  // namespace
+}  // namespace muster::data
