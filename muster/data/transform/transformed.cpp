@@ -4,8 +4,6 @@
 
 #include <ATen/ops/zeros.h>
 
-#include "muster/formats/transform_chain.h"
-
 namespace muster::data {
 namespace {
 
@@ -103,17 +101,6 @@ DataSpec spec_for_steps(const Dataset& dataset) {
 }
 
 }  // namespace
-
-std::vector<TransformMaker> parse_transforms(std::string_view chain) {
-  std::vector<TransformMaker> makers;
-  for (Spec& spec : formats::parse_transform_chain(chain)) {
-    const TransformEntry& entry = transforms().at(spec.name);
-    makers.emplace_back([&entry, params = std::move(spec.params)](const DataSpec& before) {
-      return entry.make(params, before);
-    });
-  }
-  return makers;
-}
 
 TransformMaker each_sample(std::function<void(Sample&, Rng&)> change) {
   return [change = std::move(change)](const DataSpec& before) {
