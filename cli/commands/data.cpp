@@ -1,4 +1,5 @@
-// `muster data info`: what is in a folder of images, before a training finds out.
+// `muster data info`: what is in a folder of images, before a training finds out. `muster data preview`
+// needs LibTorch, but for its help: it is in cli/torch/commands/data.cpp.
 #include <algorithm>
 #include <ostream>
 
@@ -11,7 +12,10 @@
 #include "muster/program/line/value.h"
 
 #include "cli/command.h"
+#include "cli/exec_torch.h"
 #include "cli/line/app.h"
+#include "cli/line/help_only.h"
+#include "cli/line/preview_flags.h"
 
 namespace muster::cli {
 namespace {
@@ -23,10 +27,12 @@ using formats::SurveyedFile;
 constexpr const char* kDataExamples =
     "Examples:\n"
     "  muster data info folder:$HOME/pets\n"
-    "  muster data info folder:$HOME/pets --json\n\n"
+    "  muster data info folder:$HOME/pets --json\n"
+    "  muster data preview --data folder:$HOME/pets --transform random_horizontal_flip\n\n"
     "Every file is decoded, on all cores. A bad file is one that a training cannot\n"
     "take: cut short, or neither JPEG nor PNG; a damaged one is a JPEG that Pillow\n"
-    "takes with grey or wrong pixels.";
+    "takes with grey or wrong pixels. `muster data preview --help` has what draws\n"
+    "transformed images.";
 
 struct DataWords {
   std::string action, data, data_dir;
@@ -57,7 +63,7 @@ fs::path folder_of(const DataWords& words) {
     throw usage_error({.refused = words.action.empty()
                                       ? std::string("it is not said what to do with the data")
                                       : concat("muster data has no action \"", words.action, '"'),
-                       .hint = "muster data info folder:PATH"});
+                       .hint = "muster data info folder:PATH, or muster data preview --help"});
   }
   const Spec spec = formats::parse_dataset_spec(words.data);
   if (spec.name == "folder" && !words.data_dir.empty()) return words.data_dir;
@@ -211,6 +217,11 @@ void print_split(std::ostream& out, const Surveyed& split, const DataWords& word
 }
 
 int run_data_command(std::span<const std::string> args, program::Console& console) {
+  if (!args.empty() && args[0] == "preview") {
+    PreviewFlags flags;
+    if (const auto over = help_only(*preview_app(flags), args, console)) return *over;
+    exec_torch("data", args);
+  }
   DataWords words;
   const auto app = data_app(words);
   if (const auto over = program::parse(*app, args, console)) return *over;
@@ -235,6 +246,6 @@ int run_data_command(std::span<const std::string> args, program::Console& consol
 }  // namespace
 
 extern constinit const CommandEntry data_entry{
-    "data", "look at your own images: classes, sizes, bad files, balance", &run_data_command};
+    "data", "look at your own images: classes, sizes, bad files, transforms", &run_data_command};
 
 }  // namespace muster::cli

@@ -128,12 +128,15 @@ void try_on_blank(const Dataset& dataset, const std::vector<TransformMaker>& mak
   const DataSpec before = spec_for_steps(dataset);
   if (!before.is_image() || !before.has_size()) return;
   const Steps steps = made(makers, before);
-  Sample blank{.tensors = {{"data", at::zeros(before.sample_shape, before.dtype)},
-                           {"target", at::zeros({}, at::kLong)}},
-               .index = 0};
-  for (size_t step = 0; step < steps.size(); ++step) {
-    Rng rng(SampleContext{.position = static_cast<int64_t>(step)}, 0);
-    steps[step]->apply(blank, rng);
+  constexpr int64_t kTries = 16;  // chance leads through steps made of steps another way each time
+  for (int64_t index = 0; index < kTries; ++index) {
+    Sample blank{.tensors = {{"data", at::zeros(before.sample_shape, before.dtype)},
+                             {"target", at::zeros({}, at::kLong)}},
+                 .index = index};
+    for (size_t step = 0; step < steps.size(); ++step) {
+      Rng rng(SampleContext{.position = static_cast<int64_t>(step)}, index);
+      steps[step]->apply(blank, rng);
+    }
   }
 }
 
