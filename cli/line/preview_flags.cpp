@@ -25,7 +25,7 @@ std::unique_ptr<CLI::App> preview_app(PreviewFlags& flags) {
                       kPreviewExamples,
                       "muster data preview --data DATA --transform CHAIN [-o FILE]");
   program::add_value(*app, "action", flags.action, "preview")->type_name("ACTION");
-  program::add_value(*app, "--data", flags.data, "as for muster train: folder:PATH, cifar10 …")
+  program::add_value(*app, "data,--data", flags.data, "as for muster train: folder:PATH, mnist …")
       ->type_name("DATA");
   program::add_value(*app, "--data-dir", flags.data_dir, "where its files are")->type_name("DIR");
   program::add_value(*app, "--split", flags.split, "train or test")->capture_default_str();

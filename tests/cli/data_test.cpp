@@ -103,8 +103,10 @@ TEST_F(DataInfo, RefusesWhatIsNoFolderOfImages) {
 class DataPreview : public DataInfo {
  protected:
   void SetUp() override {
-    put("cat/0.jpg", "colour_420.jpg");
-    put("dog/0.png", "colour8.png");
+    for (const char* split : {"train", "test"}) {
+      put(fs::path(split) / "cat/0.jpg", "colour_420.jpg");
+      put(fs::path(split) / "dog/0.png", "colour8.png");
+    }
   }
   fs::path sheet() const { return folder_.path() / "sheet.png"; }
 };
@@ -137,7 +139,7 @@ TEST_F(DataPreview, DrawsTheSameSheetForTheSameSeed) {
   EXPECT_NE(png, drawn("6"));
   const auto files =
       std::distance(fs::directory_iterator(folder_.path()), fs::directory_iterator());
-  EXPECT_EQ(files, 3) << "two classes and the sheet";
+  EXPECT_EQ(files, 3) << "two splits and the sheet";
 }
 
 TEST_F(DataPreview, HasHelpWithoutLibTorchAndRefusesWithoutAFile) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "muster/base/text.h"
 #include "muster/data/draws.h"
 #include "muster/data/transform/transform.h"
 
@@ -214,6 +215,61 @@ TEST(EveryTransform, TakesImagesWhoseSizesDiffer) {
         EXPECT_EQ(sample["data"].sizes(), at::IntArrayRef(after));
       }
       EXPECT_EQ(sample["data"].dim(), 3);
+    }
+  }
+}
+
+/// An image with a few squares, the same in each channel, and what lies where they do.
+Sample with_targets() {
+  at::Tensor image = torch::zeros({3, kHeight, kWidth}, torch::kByte);
+  for (const auto& [row, column, value] :
+       std::vector<std::array<int64_t, 3>>{{2, 3, 250}, {9, 14, 200}, {13, 5, 150}})
+    image.narrow(1, row, 4).narrow(2, column, 5).fill_(value);
+  return {.tensors = {{"data", image},
+                      {"boxes", torch::tensor({{3.0, 2.0, 8.0, 6.0}, {14.0, 9.0, 19.0, 13.0}})},
+                      {"mask", image[0].clone()},
+                      {"keypoints", torch::tensor({{5.0, 4.0}, {16.0, 11.0}})}}};
+}
+
+// Note [Typed targets]: a step moves them all by one draw, leaves them all, or refuses them.
+TEST(EveryTransform, MovesTypedTargetsTogether) {
+  for (const TransformEntry* entry : transforms()) {
+    ParamValues params = params_of(entry->name, at::kByte);
+    for (const Param& param : entry->params) {
+      if (param.name == "interpolation") params["interpolation"] = "nearest";  // as masks are
+      if (param.name == "fill") params["fill"] = "0";
+    }
+    const auto step = made(*entry, params, images_spec(at::kByte));
+    int moved = 0;
+    for (int64_t index = 0; index < 8; ++index) {
+      SCOPED_TRACE(concat(entry->name, " of sample ", index));
+      const Sample before = with_targets();
+      Sample plain{.tensors = {{"data", before["data"]}}}, sample = before;
+      Rng rng(1, 2, index), same(1, 2, index);
+      step->apply(plain, same);
+      const std::string refusal = test::error_of([&] { step->apply(sample, rng); });
+      if (refusal != test::kNoError) {
+        EXPECT_THAT(refusal, HasSubstr("of a sample with boxes, masks or keypoints"));
+        continue;
+      }
+      EXPECT_TRUE(sample["data"].equal(plain["data"])) << "targets change what is drawn";
+      EXPECT_EQ(rng.bits64(), same.bits64());
+      EXPECT_EQ(sample["mask"].sizes(), sample["data"].sizes().slice(1));
+      if (sample["mask"].is_same(before["mask"])) {
+        EXPECT_TRUE(sample["keypoints"].is_same(before["keypoints"]));
+        continue;
+      }
+      ++moved;
+      EXPECT_FALSE(sample["keypoints"].is_same(before["keypoints"]));
+      EXPECT_FALSE(sample["boxes"].is_same(before["boxes"]));
+      // Steps that are made of others may have changed colours as well: then where marks are, counts.
+      const at::Tensor marks = sample["data"][0].ne(sample["data"][0][0][0]);
+      if (entry->compose == nullptr && entry->name != "fit_images") {
+        EXPECT_TRUE(marks.equal(sample["mask"].ne(sample["mask"][0][0])));
+      }
+    }
+    if (entry->name.find("crop") != std::string_view::npos || entry->name == "random_rotation") {
+      EXPECT_EQ(moved, 8) << entry->name;
     }
   }
 }
