@@ -28,7 +28,7 @@ constexpr const char* kDataExamples =
     "Examples:\n"
     "  muster data info folder:$HOME/pets\n"
     "  muster data info folder:$HOME/pets --json\n"
-    "  muster data preview --data folder:$HOME/pets --transform random_horizontal_flip\n\n"
+    "  muster data preview folder:$HOME/pets --transform random_horizontal_flip\n\n"
     "Every file is decoded, on all cores. A bad file is one that a training cannot\n"
     "take: cut short, or neither JPEG nor PNG; a damaged one is a JPEG that Pillow\n"
     "takes with grey or wrong pixels. `muster data preview --help` has what draws\n"
@@ -219,7 +219,7 @@ void print_split(std::ostream& out, const Surveyed& split, const DataWords& word
 int run_data_command(std::span<const std::string> args, program::Console& console) {
   if (!args.empty() && args[0] == "preview") {
     PreviewFlags flags;
-    if (const auto over = help_only(*preview_app(flags), args, console)) return *over;
+    if (const auto over = help_only(*preview_app(flags), args.subspan(1), console)) return *over;
     exec_torch("data", args);
   }
   DataWords words;

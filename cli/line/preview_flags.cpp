@@ -9,9 +9,9 @@ namespace {
 
 constexpr const char* kPreviewExamples =
     "Examples:\n"
-    "  muster data preview --data folder:$HOME/pets -o pets.png \\\n"
+    "  muster data preview folder:$HOME/pets -o pets.png \\\n"
     "    --transform 'random_resized_crop:size=224|random_horizontal_flip'\n"
-    "  muster data preview --data fashion-mnist \\\n"
+    "  muster data preview fashion-mnist \\\n"
     "    --transform 'one_of(random_rotation:degrees=20|gaussian_blur:kernel_size=3):p=0.8'\n\n"
     "A row shows a sample as it is and as the chain leaves it in one epoch after the\n"
     "other: as `muster train --train-transform CHAIN --seed SEED` sees it, unless a\n"
@@ -23,8 +23,7 @@ std::unique_ptr<CLI::App> preview_app(PreviewFlags& flags) {
   auto app = make_app("data preview",
                       "Draws what transforms do to the images of a dataset.",
                       kPreviewExamples,
-                      "muster data preview --data DATA --transform CHAIN [-o FILE]");
-  program::add_value(*app, "action", flags.action, "preview")->type_name("ACTION");
+                      "muster data preview DATA --transform CHAIN [-o FILE]");
   program::add_value(*app, "data,--data", flags.data, "as for muster train: folder:PATH, mnist …")
       ->type_name("DATA");
   program::add_value(*app, "--data-dir", flags.data_dir, "where its files are")->type_name("DIR");

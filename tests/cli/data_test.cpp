@@ -145,9 +145,9 @@ TEST_F(DataPreview, DrawsTheSameSheetForTheSameSeed) {
 TEST_F(DataPreview, HasHelpWithoutLibTorchAndRefusesWithoutAFile) {
   Launched help({"data", "preview", "--help"});
   EXPECT_EQ(help.wait().code, 0);
-  EXPECT_THAT(help.out(), HasSubstr("muster data preview --data DATA --transform CHAIN"));
+  EXPECT_THAT(help.out(), HasSubstr("muster data preview DATA --transform CHAIN"));
   const std::pair<std::vector<std::string>, const char*> refused[] = {
-      {{}, "muster data preview without --data"},
+      {{}, "muster data preview without data"},
       {{"--data", spec(), "--transform", "one_of(grayscale"}, "each ( has its )"},
       {{"--data", spec(), "--transform", "grayscal"}, "grayscale"},
       {{"--data", spec(), "--transform", "one_of(grayscale|random_invert)"}, "one form"},
@@ -170,7 +170,7 @@ TEST_F(DataPreview, HasHelpWithoutLibTorchAndRefusesWithoutAFile) {
 }
 
 TEST_F(DataPreview, IsAnEnvironmentErrorWhereItCannotBeWritten) {
-  Launched preview({"data", "preview", "--data", spec(), "-o", folder_.path() / "none/sheet.png"});
+  Launched preview({"data", "preview", spec(), "-o", folder_.path() / "none/sheet.png"});
   EXPECT_EQ(preview.wait().code, 1);
   EXPECT_THAT(preview.err(), HasSubstr("none/sheet.png"));
 }

@@ -1,4 +1,6 @@
 // `muster data preview`: what a chain of transforms does to images, as a PNG.
+#include <algorithm>
+
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/text.h"
@@ -22,8 +24,8 @@ data::Split asked_split(const std::string& name) {
 
 void check_flags(const PreviewFlags& flags) {
   if (flags.data.empty())
-    throw usage_error({.refused = "muster data preview without --data",
-                       .hint = "muster data preview --data folder:PATH --transform CHAIN"});
+    throw usage_error({.refused = "muster data preview without data",
+                       .hint = "muster data preview folder:PATH --transform CHAIN"});
   if (flags.seed < 0)
     throw usage_error({.refused = "--seed", .rule = "0 or more", .value = concat(flags.seed)});
   if (flags.output.extension() != ".png")
@@ -37,7 +39,8 @@ std::string count_of(int64_t count, const std::string& what) {
 
 int data_command(std::span<const std::string> args, program::Console& console) {
   PreviewFlags flags;
-  if (const auto over = program::parse(*preview_app(flags), args, console)) return *over;
+  const auto words = args.subspan(std::min<size_t>(args.size(), 1));  // behind "preview"
+  if (const auto over = program::parse(*preview_app(flags), words, console)) return *over;
   check_flags(flags);
   const auto steps = data::parse_transforms(flags.transform);
   const auto dataset = train::open_split(flags.data, flags.data_dir, asked_split(flags.split));
