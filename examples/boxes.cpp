@@ -1,10 +1,10 @@
-// What it shows: images whose samples have boxes, rotated boxes, a mask and keypoints, in a dataset of
-//     one's own. A chain of transforms moves them all by the same draw; boxes of which too little is
-//     left go, and their labels with them. boxes.png shows it, epoch by epoch.
+// What it shows: images whose samples have boxes, labels, a mask and keypoints, in a dataset of one's
+//     own. A chain of transforms moves them all by the same draw; boxes of which too little is left go,
+//     and their labels with them. With a file's name it draws what becomes of them, epoch by epoch.
 // How to run: build/bin/examples/boxes [FILE.png]
 // Expected output:
-//     epoch 0: 2 boxes: circle square
-//     epoch 1: 1 boxes: circle
+//     epoch 0: 1 boxes: square
+//     epoch 1: 2 boxes: circle square
 //     epoch 2: 2 boxes: circle square
 //     the mask is where the circle is: yes
 #include <iostream>
@@ -22,14 +22,14 @@ namespace data = muster::data;
 
 constexpr int64_t kHeight = 120, kWidth = 160;
 
-/// A circle, a square and a bar on a slope of grey.
+/// A circle, which the mask marks as well, and a square on a slope of grey.
 class Shapes final : public data::SampleDataset {
  public:
   int64_t size() const override { return 2; }
   data::DataSpec spec() const override {
     return {.name = "shapes",
             .sample_shape = {3, kHeight, kWidth},
-            .class_names = {"circle", "square", "bar"},
+            .class_names = {"circle", "square"},
             .dtype = torch::kByte};
   }
 
@@ -69,7 +69,8 @@ int main(int argc, char** argv) {
     const torch::Tensor labels = sample["labels"];
     std::cout << "epoch " << epoch << ": " << labels.size(0) << " boxes:";
     for (int64_t i = 0; i < labels.size(0); ++i)
-      std::cout << ' ' << changed->spec().class_names[labels[i].item<size_t>()];
+      std::cout << ' '
+                << changed->spec().class_names.at(static_cast<size_t>(labels[i].item<int64_t>()));
     std::cout << '\n';
     // The circle alone is redder than it is green.
     const torch::Tensor red = sample["data"][0].to(torch::kInt), green = sample["data"][1];
