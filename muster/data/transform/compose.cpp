@@ -149,6 +149,28 @@ TransformMaker choice_maker(std::string what,
   };
 }
 
+/// `is_done` draws whether a sample goes through all of them.
+template <class IsDone>
+TransformMaker all_or_none(std::string what,
+                           std::vector<TransformMaker> steps,
+                           double p,
+                           IsDone is_done) {
+  check_steps(what, steps);
+  check_share(what, p);
+  return [=](const DataSpec& before) -> std::shared_ptr<const Transform> {
+    InnerSteps chain;
+    for (const TransformMaker& maker : steps)
+      chain.push_back(maker(chain.empty() ? before : chain.back()->spec()));
+    DataSpec after = chain.back()->spec();
+    if (p < 1) after = either(what, before, after);
+    const size_t count = chain.size();
+    return std::make_shared<Composed>(
+        std::move(after), std::move(chain), [is_done, count](Draws& draws) {
+          return is_done(draws) ? all_in_order(count) : std::vector<int64_t>{};
+        });
+  };
+}
+
 std::vector<int64_t> drawn_steps(int64_t count, const SomeOfOptions& options, Draws& draws) {
   std::vector<int64_t> chosen;
   if (options.replace) {
@@ -164,21 +186,13 @@ std::vector<int64_t> drawn_steps(int64_t count, const SomeOfOptions& options, Dr
 }  // namespace
 
 TransformMaker random_apply(std::vector<TransformMaker> steps, double p) {
-  check_steps("random_apply", steps);
-  check_share("random_apply", p);
-  return [steps = std::move(steps), p](const DataSpec& before) -> std::shared_ptr<const Transform> {
-    InnerSteps chain;
-    for (const TransformMaker& maker : steps)
-      chain.push_back(maker(chain.empty() ? before : chain.back()->spec()));
-    DataSpec after = chain.back()->spec();
-    if (p < 1) after = either("random_apply", before, after);
-    const size_t count = chain.size();
-    return std::make_shared<Composed>(
-        std::move(after), std::move(chain), [p, count](Draws& draws) -> std::vector<int64_t> {
-          if (!draws.is_below(p)) return {};
-          return all_in_order(count);
-        });
-  };
+  return all_or_none(
+      "random_apply", std::move(steps), p, [p](Draws& draws) { return draws.is_below(p); });
+}
+
+TransformMaker sequential(std::vector<TransformMaker> steps, double p) {
+  return all_or_none(
+      "sequential", std::move(steps), p, [p](Draws& draws) { return p == 1 || draws.is_below(p); });
 }
 
 TransformMaker random_choice(std::vector<TransformMaker> steps, std::vector<double> weights) {

@@ -18,9 +18,12 @@ namespace muster::data {
 // What the others are made for is known before a sample is read, what they leave may hang on chance:
 // dtype, channels, mean and deviation have to come out alike, and sizes that do not are unknown (0).
 
-/// All of them with probability `p`, for which one number is drawn: torchvision's RandomApply, and
-/// albumentations' Sequential.
+/// All of them with probability `p`, for which one number is drawn, also where it is 1: torchvision's
+/// RandomApply.
 TransformMaker random_apply(std::vector<TransformMaker> steps, double p = 0.5);
+
+/// The same, but with `p` of 1 nothing is drawn: albumentations' Sequential, and torchvision's Compose.
+TransformMaker sequential(std::vector<TransformMaker> steps, double p = 0.5);
 
 /// One of them, each as likely as its share of the weights; none: all alike. torchvision's
 /// RandomChoice.

@@ -9,7 +9,7 @@ struct SequentialOptions {
 };
 
 constexpr Param kSequentialParams[] = {
-    param<&SequentialOptions::p>("p", "how likely a sample goes through all of them, 0 to 1"),
+    param<&SequentialOptions::p>("p", "how likely a sample goes through all of them; 1: surely"),
 };
 
 std::shared_ptr<const Transform> compose_sequential(const ParamValues& params,
@@ -17,7 +17,7 @@ std::shared_ptr<const Transform> compose_sequential(const ParamValues& params,
                                                     const DataSpec& before) {
   const auto options =
       resolve_params<SequentialOptions>(kSequentialParams, params, "transform sequential");
-  return random_apply(makers_of(inside), options.p)(before);
+  return sequential(makers_of(inside), options.p)(before);
 }
 
 }  // namespace

@@ -85,6 +85,8 @@ TEST(SomeOf, TakesEachSetAlikeOftenInTheOrderInWhichItsStepsStand) {
 TEST(RandomApply, DoesAllOfItsStepsOrNone) {
   expect_shares(paths(random_apply({tagging(1), tagging(2)}, 0.3), kSamples),
                 {{0, 0.7}, {12, 0.3}});
+  expect_shares(paths(sequential({tagging(1), tagging(2)}), kSamples), {{0, 0.5}, {12, 0.5}});
+  expect_shares(paths(sequential({tagging(1), tagging(2)}, 1), kSamples), {{12, 1}});
 }
 
 TEST(RandomChoice, DoesOneOfItsSteps) {
