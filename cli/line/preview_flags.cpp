@@ -14,8 +14,9 @@ constexpr const char* kPreviewExamples =
     "  muster data preview fashion-mnist \\\n"
     "    --transform 'one_of(random_rotation:degrees=20|gaussian_blur:kernel_size=3):p=0.8'\n\n"
     "A row shows a sample as it is and as the chain leaves it in one epoch after the\n"
-    "other: as `muster train --train-transform CHAIN --seed SEED` sees it, unless a\n"
-    "validation part is taken off before. `muster list transforms` has the steps.";
+    "other: what `muster train --train-transform CHAIN --seed SEED\n"
+    "--validation-samples 0` sees. With a validation part training samples have other\n"
+    "numbers, and so other draws. `muster list transforms` has the steps.";
 
 }  // namespace
 

@@ -190,6 +190,11 @@ TransformMaker random_apply(std::vector<TransformMaker> steps, double p) {
       "random_apply", std::move(steps), p, [p](Draws& draws) { return draws.is_below(p); });
 }
 
+TransformMaker done_with_probability(double p, std::string name, TransformMaker step) {
+  return all_or_none(
+      std::move(name), {std::move(step)}, p, [p](Draws& draws) { return draws.is_below(p); });
+}
+
 TransformMaker sequential(std::vector<TransformMaker> steps, double p) {
   return all_or_none(
       "sequential", std::move(steps), p, [p](Draws& draws) { return p == 1 || draws.is_below(p); });

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "muster/data/transform/transform.h"
@@ -22,7 +22,10 @@ namespace muster::data {
 /// RandomApply.
 TransformMaker random_apply(std::vector<TransformMaker> steps, double p = 0.5);
 
-/// The same, but with `p` of 1 nothing is drawn: albumentations' Sequential, and torchvision's Compose.
+/// The same of one step, which errors call `name`: "pad:padding=2,p=0.3".
+TransformMaker done_with_probability(double p, std::string name, TransformMaker step);
+
+/// random_apply, but with `p` of 1 nothing is drawn: albumentations' Sequential, and torchvision's Compose.
 TransformMaker sequential(std::vector<TransformMaker> steps, double p = 0.5);
 
 /// One of them, each as likely as its share of the weights; none: all alike. torchvision's

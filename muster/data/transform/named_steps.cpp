@@ -74,7 +74,7 @@ InnerStep named_step(const formats::ChainStep& step) {
     params["p"] = "1";
     named.make_surely = bare_maker(entry, params, step.inside);
   } else if (own == OwnP::kNone && p) {
-    named.make = random_apply({named.make}, *p);
+    named.make = done_with_probability(*p, step.name, named.make);
   }
   return named;
 }

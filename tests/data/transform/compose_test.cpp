@@ -226,6 +226,8 @@ TEST(Chain, RefusesStepsThatDoNotGoTogether) {
                         "through (got Byte of 3 channels; Byte of 1 channels)"));
   EXPECT_THAT(refused("random_choice(to_dtype|random_invert)"), HasSubstr("Float of 3 channels"));
   EXPECT_THAT(refused("random_apply(grayscale)"), HasSubstr("random_apply of images"));
+  EXPECT_THAT(refused("grayscale:p=0.5"),
+              HasSubstr("transform grayscale of images: samples have one form"));
   EXPECT_EQ(refused("random_apply(grayscale):p=1"), test::kNoError);
   EXPECT_THAT(refused("one_of"), HasSubstr("steps stand in it: one_of(grayscale|random_invert)"));
   EXPECT_THAT(refused("pad(grayscale):padding=1"), HasSubstr("steps in pad(…): it takes none"));
