@@ -6,6 +6,7 @@
 #include "muster/track/metrics_reader.h"
 #include "muster/track/page/curves.h"
 #include "muster/track/page/run_page.h"
+#include "muster/track/picture/contact_sheet.h"
 #include "muster/track/picture/picture_png.h"
 #include "muster/track/picture/picture_svg.h"
 #include "muster/track/progress.h"

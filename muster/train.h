@@ -17,6 +17,7 @@
 #include "muster/train/metrics/confusion_matrix.h"
 #include "muster/train/metrics/loss.h"
 #include "muster/train/plan/options.h"
+#include "muster/train/program/preview.h"
 #include "muster/train/program/run_program.h"
 #include "muster/train/program/task_program.h"
 #include "muster/train/replicas/strategy.h"

@@ -1,4 +1,5 @@
-// `muster data info`: what is in a user's own images or texts, before a training finds out.
+// `muster data info`: what is in a user's own images or texts, before a training finds out. `muster data
+// preview` needs LibTorch, but for its help: it is in cli/torch/commands/data.cpp.
 #include <algorithm>
 #include <ostream>
 
@@ -12,7 +13,10 @@
 
 #include "cli/command.h"
 #include "cli/dataset/text_info.h"
+#include "cli/exec_torch.h"
 #include "cli/line/app.h"
+#include "cli/line/help_only.h"
+#include "cli/line/preview_flags.h"
 
 namespace muster::cli {
 namespace {
@@ -25,11 +29,13 @@ constexpr const char* kDataExamples =
     "Examples:\n"
     "  muster data info folder:$HOME/pets\n"
     "  muster data info folder:$HOME/pets --json\n"
-    "  muster data info text:reviews.csv,text=review,target=stars\n\n"
+    "  muster data info text:reviews.csv,text=review,target=stars\n"
+    "  muster data preview folder:$HOME/pets --transform random_horizontal_flip\n\n"
     "Every file is decoded, on all cores. A bad file is one that a training cannot\n"
     "take: cut short, or neither JPEG nor PNG; a damaged one is a JPEG that Pillow\n"
     "takes with grey or wrong pixels. Of texts it shows how long they are, the\n"
-    "vocabulary, and the rows that are no samples.";
+    "vocabulary, and the rows that are no samples. `muster data preview --help` has\n"
+    "what draws transformed images.";
 
 struct DataWords {
   std::string action, data, data_dir;
@@ -61,7 +67,7 @@ void check_action(const DataWords& words) {
     throw usage_error({.refused = words.action.empty()
                                       ? std::string("it is not said what to do with the data")
                                       : concat("muster data has no action \"", words.action, '"'),
-                       .hint = "muster data info folder:PATH"});
+                       .hint = "muster data info folder:PATH, or muster data preview --help"});
   }
   if (words.threads < 0 || words.show < 0) {
     throw usage_error({.refused = words.threads < 0 ? "--threads" : "--show",
@@ -224,6 +230,11 @@ void print_split(std::ostream& out, const Surveyed& split, const DataWords& word
 }
 
 int run_data_command(std::span<const std::string> args, program::Console& console) {
+  if (!args.empty() && args[0] == "preview") {
+    PreviewFlags flags;
+    if (const auto over = help_only(*preview_app(flags), args.subspan(1), console)) return *over;
+    exec_torch("data", args);
+  }
   DataWords words;
   const auto app = data_app(words);
   if (const auto over = program::parse(*app, args, console)) return *over;
@@ -254,6 +265,6 @@ int run_data_command(std::span<const std::string> args, program::Console& consol
 }  // namespace
 
 extern constinit const CommandEntry data_entry{
-    "data", "look at your own images and texts: classes, bad files, balance", &run_data_command};
+    "data", "look at your own images and texts: classes, bad files, transforms", &run_data_command};
 
 }  // namespace muster::cli

@@ -10,6 +10,7 @@
 #include <ATen/ops/exp.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/log.h>
+#include <ATen/ops/multinomial.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randperm.h>
@@ -54,6 +55,20 @@ double RngDraws::beta(double alpha) {
   return a + b > 0 ? a / (a + b) : 0.5;
 }
 
+int64_t RngDraws::weighted(std::span<const double> weights) {
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  const double drawn = rng_.uniform() * sum;
+  double below = 0;
+  int64_t last = 0;  // of those that can be drawn: sums round
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i] <= 0) continue;
+    below += weights[i];
+    last = static_cast<int64_t>(i);
+    if (drawn < below) break;
+  }
+  return last;
+}
+
 double TorchDraws::uniform(double low, double high) {
   return at::empty({1}, at::kFloat).uniform_(low, high, generator_).item<float>();
 }
@@ -92,6 +107,15 @@ double TorchDraws::beta(double alpha) {
   return at::_sample_dirichlet(at::full({1, 2}, alpha, at::kFloat), generator_)
       .select(-1, 0)
       .item<float>();
+}
+
+/// As torchvision's RandomChoice: weights that add up to 1, in float32.
+int64_t TorchDraws::weighted(std::span<const double> weights) {
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  at::Tensor shares = at::empty({static_cast<int64_t>(weights.size())}, at::kFloat);
+  auto* share = shares.mutable_data_ptr<float>();
+  for (const double weight : weights) *share++ = static_cast<float>(weight / sum);
+  return at::multinomial(shares, 1, /*replacement=*/false, generator_).item<int64_t>();
 }
 
 TorchDraws torch_draws(uint64_t seed) {

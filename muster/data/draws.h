@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <ATen/core/Generator.h>
@@ -40,6 +41,9 @@ class Draws {
   virtual at::Tensor normal(at::IntArrayRef shape) = 0;
   /// Of Beta(alpha, alpha), alpha above 0: 0 … 1.
   virtual double beta(double alpha) = 0;
+  /// 0 … weights.size()-1, each as likely as its share of the weights, which are at least 0 and not all
+  /// of them 0.
+  virtual int64_t weighted(std::span<const double> weights) = 0;
 };
 
 /// The numbers of one sample in one step. The Rng outlives it.
@@ -55,6 +59,7 @@ class RngDraws final : public Draws {
   std::vector<int64_t> permutation(int64_t count) override;
   at::Tensor normal(at::IntArrayRef shape) override;
   double beta(double alpha) override;
+  int64_t weighted(std::span<const double> weights) override;
 
  private:
   double gamma(double shape);
@@ -76,6 +81,7 @@ class TorchDraws final : public Draws {
   std::vector<int64_t> permutation(int64_t count) override;
   at::Tensor normal(at::IntArrayRef shape) override;
   double beta(double alpha) override;
+  int64_t weighted(std::span<const double> weights) override;
 
  private:
   at::Generator generator_;

@@ -10,11 +10,12 @@
 namespace muster::fuzz {
 namespace {
 
-std::string chain_text(const std::vector<Spec>& steps) {
+std::string chain_text(const std::vector<formats::ChainStep>& steps) {
   std::string text;
-  for (const Spec& step : steps) {
+  for (const formats::ChainStep& step : steps) {
     if (!text.empty()) text += " | ";
     text += step.name;
+    if (!step.inside.empty()) text += '(' + chain_text(step.inside) + ')';
     char between = ':';
     for (const auto& [name, value] : step.params) {
       text += between + name + '=' + value;
@@ -24,24 +25,29 @@ std::string chain_text(const std::vector<Spec>& steps) {
   return text;
 }
 
+void require_same(const std::vector<formats::ChainStep>& steps,
+                  const std::vector<formats::ChainStep>& again) {
+  require(again.size() == steps.size(), "as many steps read back");
+  for (size_t i = 0; i < steps.size(); ++i) {
+    require(!steps[i].name.empty() && again[i].name == steps[i].name &&
+                again[i].params == steps[i].params,
+            "what was written reads back");
+    require_same(steps[i].inside, again[i].inside);
+  }
+}
+
 }  // namespace
 }  // namespace muster::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace muster;
-  std::vector<Spec> steps;
+  std::vector<formats::ChainStep> steps;
   try {
     steps = formats::parse_transform_chain({reinterpret_cast<const char*>(data), size});
   } catch (const Error& error) {
     fuzz::require(error.kind() == ErrorKind::kUsage, "a bad text is a usage error");
     return 0;
   }
-  const std::vector<Spec> again = formats::parse_transform_chain(fuzz::chain_text(steps));
-  fuzz::require(again.size() == steps.size(), "as many steps read back");
-  for (size_t i = 0; i < steps.size(); ++i) {
-    fuzz::require(!steps[i].name.empty() && again[i].name == steps[i].name &&
-                      again[i].params == steps[i].params,
-                  "what was written reads back");
-  }
+  fuzz::require_same(steps, formats::parse_transform_chain(fuzz::chain_text(steps)));
   return 0;
 }

@@ -182,13 +182,18 @@ at::Tensor crop(const at::Tensor& image, int64_t top, int64_t left, int64_t heig
   return out;
 }
 
+int64_t center_begin(int64_t whole, int64_t size) {
+  // Where an axis is padded, (size - whole) / 2 pixels come before it, and then nothing is cut.
+  if (size > whole) return -((size - whole) / 2);
+  return std::lrint(static_cast<double>(whole - size) / 2.0);
+}
+
 at::Tensor center_crop(const at::Tensor& image, int64_t height, int64_t width) {
-  // Where an axis is padded, (size - length) / 2 pixels come before it, and then nothing is cut.
-  const auto begin = [](int64_t whole, int64_t size) {
-    return size > whole ? -((size - whole) / 2)
-                        : std::lrint(static_cast<double>(whole - size) / 2.0);
-  };
-  return crop(image, begin(image.size(-2), height), begin(image.size(-1), width), height, width);
+  return crop(image,
+              center_begin(image.size(-2), height),
+              center_begin(image.size(-1), width),
+              height,
+              width);
 }
 
 at::Tensor erase(const at::Tensor& image,

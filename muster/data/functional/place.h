@@ -52,6 +52,10 @@ at::Tensor crop_of_padded(const at::Tensor& image,
 /// first.
 at::Tensor center_crop(const at::Tensor& image, int64_t height, int64_t width);
 
+/// The row or column of an axis of `whole` pixels at which its middle `size` begin: below 0 where there
+/// are too few.
+int64_t center_begin(int64_t whole, int64_t size);
+
 /// Sets a part to `values` // [C or 1, h or 1, w or 1] float32. The part lies inside.
 at::Tensor erase(const at::Tensor& image,
                  int64_t top,

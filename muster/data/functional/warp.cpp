@@ -1,7 +1,6 @@
 #include "muster/data/functional/warp.h"
 
 #include <cmath>
-#include <numbers>
 #include <vector>
 
 #include <ATen/ops/cat.h>
@@ -18,6 +17,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/data/functional/affine_matrix.h"
 #include "muster/data/functional/pixels.h"
 
 namespace muster::data::functional {
@@ -42,25 +42,6 @@ at::ScalarType grid_dtype(const at::Tensor& image) {
   return image.scalar_type() == at::kByte ? at::kFloat : image.scalar_type();
 }
 
-using Matrix = std::array<double, 6>;
-
-/// From the new image to the old one, both around `center`, which is measured from the middle.
-Matrix inverse_matrix(const Affine& change, const Point& center) {
-  const auto radians = [](double degrees) { return degrees * (std::numbers::pi / 180.0); };
-  const double turn = radians(change.angle), shear_x = radians(change.shear.x),
-               shear_y = radians(change.shear.y);
-  const double cos_y = std::cos(shear_y), tan_x = std::tan(shear_x), turn_y = turn - shear_y;
-  const double x = center.x + change.translate.x, y = center.y + change.translate.y;
-  const double a = std::cos(turn_y) / cos_y;
-  const double b = -(a * tan_x + std::sin(turn));
-  const double c = std::sin(turn_y) / cos_y;
-  const double d = std::cos(turn) - c * tan_x;
-  Matrix m{d / change.scale, -b / change.scale, 0.0, -c / change.scale, a / change.scale, 0.0};
-  m[2] += center.x - m[0] * x - m[1] * y;
-  m[5] += center.y - m[3] * x - m[4] * y;
-  return m;
-}
-
 /// [1, rows, columns, 3]: x, y and 1 of each pixel.
 at::Tensor base_grid(at::IntArrayRef size,
                      const at::Tensor& columns,
@@ -73,7 +54,7 @@ at::Tensor base_grid(at::IntArrayRef size,
   return grid.view({1, size[0] * size[1], 3});
 }
 
-at::Tensor affine_grid(const Matrix& matrix,
+at::Tensor affine_grid(const AffineMatrix& matrix,
                        int64_t height,
                        int64_t width,
                        int64_t out_height,
@@ -118,7 +99,7 @@ at::Tensor sampled(const at::Tensor& image,
 }
 
 /// Height and width that hold the turned corners: of float32, cut to 1e-4 as torchvision does.
-std::array<int64_t, 2> turned_size(const Matrix& matrix, int64_t height, int64_t width) {
+std::array<int64_t, 2> turned_size(const AffineMatrix& matrix, int64_t height, int64_t width) {
   const double w = 0.5 * static_cast<double>(width), h = 0.5 * static_cast<double>(height);
   const at::Tensor corners =
       at::tensor({-w, -h, 1.0, -w, h, 1.0, w, h, 1.0, w, -h, 1.0}, at::kFloat).view({4, 3});
@@ -167,7 +148,7 @@ at::Tensor affine(const at::Tensor& image,
     throw usage_error({.refused = "affine of an image",
                        .rule = "the scale is above 0",
                        .value = shortest(change.scale)});
-  const Matrix matrix = inverse_matrix(change, from_middle(change.center, image));
+  const AffineMatrix matrix = inverse_affine_matrix(change, from_middle(change.center, image));
   const int64_t height = image.size(1), width = image.size(2);
   return sampled(image,
                  affine_grid(matrix, height, width, height, width, grid_dtype(image)),
@@ -183,7 +164,8 @@ at::Tensor rotate(const at::Tensor& image,
   const double angle = python_modulo(rotation.angle, 360);
   if (const auto turns = quarters(rotation, angle, image))
     return *turns == 0 ? image.clone() : at::rot90(image, *turns, {-2, -1}).contiguous();
-  const Matrix matrix = inverse_matrix({.angle = -angle}, from_middle(rotation.center, image));
+  const AffineMatrix matrix =
+      inverse_affine_matrix({.angle = -angle}, from_middle(rotation.center, image));
   const int64_t height = image.size(1), width = image.size(2);
   const auto size =
       rotation.expand ? turned_size(matrix, height, width) : std::array<int64_t, 2>{height, width};

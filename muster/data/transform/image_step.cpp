@@ -7,16 +7,18 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/data/transform/targets.h"
 
 namespace muster::data {
 namespace {
 
-using ImageChange = std::function<at::Tensor(const at::Tensor&, Draws&)>;
+using SampleChange = std::function<void(Sample&, Draws&)>;
 
 class ImageStep final : public Transform {
  public:
-  ImageStep(DataSpec spec, ImageChange change)
-      : spec_(std::move(spec)), change_(std::move(change)) {}
+  /// `change_all`: null where targets stay as they are.
+  ImageStep(DataSpec spec, ImageChange change, SampleChange change_all)
+      : spec_(std::move(spec)), change_(std::move(change)), change_all_(std::move(change_all)) {}
 
   const DataSpec& spec() const override { return spec_; }
   void apply(Sample& sample, Rng& rng) const override {
@@ -24,11 +26,13 @@ class ImageStep final : public Transform {
     apply(sample, draws);
   }
   void apply(Sample& sample, Draws& draws) const override {
+    if (change_all_ && has_targets(sample.tensors)) return change_all_(sample, draws);
     at::Tensor& image = sample["data"];
     image = change_(image, draws);
   }
   bool apply(Batch& batch, const BatchRng& rng) const override {
     if (spec_.height() == 0 || spec_.width() == 0 || batch.size() == 0) return false;
+    if (change_all_ && has_targets(batch.tensors)) return false;
     at::Tensor& images = batch["data"];
     std::vector<at::Tensor> changed;
     for (int64_t row = 0; row < batch.size(); ++row) {
@@ -43,6 +47,7 @@ class ImageStep final : public Transform {
  private:
   DataSpec spec_;
   ImageChange change_;
+  SampleChange change_all_;
 };
 
 std::string shown_list(const std::vector<double>& values) {
@@ -59,7 +64,24 @@ constexpr int64_t kLongestSide = 1 << 15;
 }  // namespace
 
 std::shared_ptr<const Transform> image_step(DataSpec spec, ImageChange change) {
-  return std::make_shared<ImageStep>(std::move(spec), std::move(change));
+  return std::make_shared<ImageStep>(std::move(spec), std::move(change), nullptr);
+}
+
+std::shared_ptr<const Transform> image_step_with_targets(DataSpec spec,
+                                                         ImageChange change,
+                                                         SampleChange change_all) {
+  return std::make_shared<ImageStep>(std::move(spec), std::move(change), std::move(change_all));
+}
+
+std::shared_ptr<const Transform> image_step_without_targets(std::string_view transform,
+                                                            DataSpec spec,
+                                                            ImageChange change) {
+  const auto refuse = [transform = std::string(transform)](Sample&, Draws&) {
+    throw usage_error({.refused = concat(transform, " of a sample with boxes, masks or keypoints"),
+                       .rule = "it may move pixels, and does not say where",
+                       .hint = "one_of and some_of of single steps move them all"});
+  };
+  return image_step_with_targets(std::move(spec), std::move(change), refuse);
 }
 
 std::shared_ptr<const Transform> image_step_with(double p, DataSpec spec, ImageChange change) {

@@ -18,16 +18,27 @@
 
 namespace muster::data {
 
-/// A step that puts `change(sample["data"], draws)` in its place. Images may differ in size from
-/// sample to sample: `change` reads it from its tensor, and `spec` has 0 for a side that differs.
-std::shared_ptr<const Transform> image_step(
-    DataSpec spec, std::function<at::Tensor(const at::Tensor& image, Draws& draws)> change);
+using ImageChange = std::function<at::Tensor(const at::Tensor& image, Draws& draws)>;
+
+/// A step that puts `change(sample["data"], draws)` in its place, for changes that leave each pixel
+/// where it is; others see placed_step.h. Images may differ in size from sample to sample: `change`
+/// reads it from its tensor, and `spec` has 0 for a side that differs.
+std::shared_ptr<const Transform> image_step(DataSpec spec, ImageChange change);
 
 /// The same for a step that is done to a sample with probability `p`, for which one number is drawn.
-std::shared_ptr<const Transform> image_step_with(
-    double p,
+std::shared_ptr<const Transform> image_step_with(double p, DataSpec spec, ImageChange change);
+
+/// The same for a step of which nobody knows where pixels go. Throws a usage error that names
+/// `transform` for a sample with targets (Note [Typed targets]).
+std::shared_ptr<const Transform> image_step_without_targets(std::string_view transform,
+                                                            DataSpec spec,
+                                                            ImageChange change);
+
+/// `change_all` is `change` of samples with targets.
+std::shared_ptr<const Transform> image_step_with_targets(
     DataSpec spec,
-    std::function<at::Tensor(const at::Tensor& image, Draws& draws)> change);
+    ImageChange change,
+    std::function<void(Sample& sample, Draws& draws)> change_all);
 
 /// `before` with images of another size, 0 for a side that differs.
 DataSpec with_size(DataSpec before, int64_t height, int64_t width);

@@ -54,6 +54,13 @@ class Transform {
 /// Makes a step for samples as they are there. Throws a usage error for what it cannot take.
 using TransformMaker = std::function<std::shared_ptr<const Transform>(const DataSpec& before)>;
 
+/// A step inside another one, as its chain names it.
+struct InnerStep {
+  TransformMaker make;         ///< with the probability that it has itself
+  TransformMaker make_surely;  ///< without it: what it does is done
+  double weight = 0.5;         ///< the `p` that is written, 0.5 where none is
+};
+
 /// A transform by name. One file of transforms/ each; see Note [Generated tables].
 struct TransformEntry {
   static constexpr std::string_view kKind = "transform";
@@ -63,6 +70,11 @@ struct TransformEntry {
   std::span<const Param> params;
   /// Throws a usage error for unknown parameters, or samples that it cannot take.
   std::shared_ptr<const Transform> (*make)(const ParamValues& params, const DataSpec& before);
+  /// In its place for what is made of other steps, "one_of(grayscale|random_invert)": there is at least
+  /// one. `make` is null then, and this is for all others.
+  std::shared_ptr<const Transform> (*compose)(const ParamValues& params,
+                                              const std::vector<InnerStep>& inside,
+                                              const DataSpec& before) = nullptr;
 };
 
 /// All transforms of transforms/.

@@ -4,8 +4,6 @@
 
 #include <ATen/ops/zeros.h>
 
-#include "muster/formats/transform_chain.h"
-
 namespace muster::data {
 namespace {
 
@@ -104,17 +102,6 @@ DataSpec spec_for_steps(const Dataset& dataset) {
 
 }  // namespace
 
-std::vector<TransformMaker> parse_transforms(std::string_view chain) {
-  std::vector<TransformMaker> makers;
-  for (Spec& spec : formats::parse_transform_chain(chain)) {
-    const TransformEntry& entry = transforms().at(spec.name);
-    makers.emplace_back([&entry, params = std::move(spec.params)](const DataSpec& before) {
-      return entry.make(params, before);
-    });
-  }
-  return makers;
-}
-
 TransformMaker each_sample(std::function<void(Sample&, Rng&)> change) {
   return [change = std::move(change)](const DataSpec& before) {
     return std::make_shared<EachSample>(before, change);
@@ -141,12 +128,15 @@ void try_on_blank(const Dataset& dataset, const std::vector<TransformMaker>& mak
   const DataSpec before = spec_for_steps(dataset);
   if (!before.is_image() || !before.has_size()) return;
   const Steps steps = made(makers, before);
-  Sample blank{.tensors = {{"data", at::zeros(before.sample_shape, before.dtype)},
-                           {"target", at::zeros({}, at::kLong)}},
-               .index = 0};
-  for (size_t step = 0; step < steps.size(); ++step) {
-    Rng rng(SampleContext{.position = static_cast<int64_t>(step)}, 0);
-    steps[step]->apply(blank, rng);
+  constexpr int64_t kTries = 16;  // chance leads through steps made of steps another way each time
+  for (int64_t index = 0; index < kTries; ++index) {
+    Sample blank{.tensors = {{"data", at::zeros(before.sample_shape, before.dtype)},
+                             {"target", at::zeros({}, at::kLong)}},
+                 .index = index};
+    for (size_t step = 0; step < steps.size(); ++step) {
+      Rng rng(SampleContext{.position = static_cast<int64_t>(step)}, index);
+      steps[step]->apply(blank, rng);
+    }
   }
 }
 

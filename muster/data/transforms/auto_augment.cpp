@@ -45,8 +45,10 @@ std::shared_ptr<const Transform> make_auto_augment(const ParamValues& values,
   const auto policies = augment_policies(options.policy);
   if (policies.empty())
     read.refuse("policy", "imagenet, cifar10 or svhn", '"' + options.policy + '"');
-  return image_step(
-      before, [policies, sampling, fill = options.fill](const at::Tensor& image, Draws& draws) {
+  return image_step_without_targets(
+      "auto_augment",
+      before,
+      [policies, sampling, fill = options.fill](const at::Tensor& image, Draws& draws) {
         functional::check_image("auto_augment", image);
         const Policy& policy =
             policies[static_cast<size_t>(draws.integer(0, static_cast<int64_t>(policies.size())))];

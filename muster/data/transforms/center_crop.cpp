@@ -1,5 +1,5 @@
 // torchvision's CenterCrop.
-#include "muster/data/transform/image_step.h"
+#include "muster/data/transform/placed_step.h"
 
 namespace muster::data {
 namespace {
@@ -18,10 +18,16 @@ std::shared_ptr<const Transform> make_center_crop(const ParamValues& values,
       resolve_params<CenterCropOptions>(kCenterCropParams, values, "transform center_crop");
   check_images("center_crop", before);
   const image::Size size = ImageOptions("center_crop").size("size", options.size);
-  return image_step(with_size(before, size.height, size.width),
-                    [size](const at::Tensor& image, Draws&) {
-                      return functional::center_crop(image, size.height, size.width);
-                    });
+  return placed_step(
+      std::nullopt,
+      with_size(before, size.height, size.width),
+      draw_nothing,
+      [size](const at::Tensor& image, Nothing) {
+        return functional::center_crop(image, size.height, size.width);
+      },
+      [size](Targets& targets, Nothing, const at::Tensor&) {
+        targets.center_crop(size.height, size.width);
+      });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/data/transform/targets.h"
 #include "muster/data/transform/transformed.h"
 
 namespace muster::data {
@@ -41,16 +42,24 @@ class FitImages final : public Transform {
   explicit FitImages(DataSpec spec) : spec_(std::move(spec)) {}
 
   const DataSpec& spec() const override { return spec_; }
-  void apply(Sample& sample, Rng&) const override { change(sample["data"]); }
-  void apply(Sample& sample, Draws&) const override { change(sample["data"]); }
+  void apply(Sample& sample, Rng&) const override { change(sample); }
+  void apply(Sample& sample, Draws&) const override { change(sample); }
   bool apply(Batch& batch, const BatchRng&) const override {
+    if (has_targets(batch.tensors)) return false;
     at::Tensor& images = batch["data"];
     images = fitted(images);
     return true;
   }
 
  private:
-  void change(at::Tensor& image) const { image = fitted(image.unsqueeze(0)).squeeze(0); }
+  void change(Sample& sample) const {
+    at::Tensor& image = sample["data"];
+    if (has_targets(sample.tensors)) {
+      Targets targets(sample, {image.size(1), image.size(2)});
+      targets.resize(spec_.height(), spec_.width(), functional::Interpolation::kBilinear);
+    }
+    image = fitted(image.unsqueeze(0)).squeeze(0);
+  }
   at::Tensor fitted(at::Tensor images) const {
     if (images.size(2) != spec_.height() || images.size(3) != spec_.width())
       images = resized(images, spec_.height(), spec_.width());

@@ -1,5 +1,5 @@
 // torchvision's Pad.
-#include "muster/data/transform/image_step.h"
+#include "muster/data/transform/placed_step.h"
 
 namespace muster::data {
 namespace {
@@ -26,12 +26,18 @@ std::shared_ptr<const Transform> make_pad(const ParamValues& values, const DataS
   if (options.fill.size() > 1 && border != image::Border::kConstant)
     read.refuse("fill", "one per channel goes with padding_mode=constant", options.padding_mode);
   const auto wider = [](int64_t side, int64_t by) { return side == 0 ? 0 : side + by; };
-  return image_step(with_size(before,
-                              wider(before.height(), padding.top + padding.bottom),
-                              wider(before.width(), padding.left + padding.right)),
-                    [padding, border, fill = options.fill](const at::Tensor& image, Draws&) {
-                      return functional::pad(image, padding, border, fill);
-                    });
+  return placed_step(
+      std::nullopt,
+      with_size(before,
+                wider(before.height(), padding.top + padding.bottom),
+                wider(before.width(), padding.left + padding.right)),
+      draw_nothing,
+      [padding, border, fill = options.fill](const at::Tensor& image, Nothing) {
+        return functional::pad(image, padding, border, fill);
+      },
+      [padding, border](Targets& targets, Nothing, const at::Tensor&) {
+        targets.pad(padding, border);
+      });
 }
 
 }  // namespace

@@ -39,24 +39,25 @@ std::shared_ptr<const Transform> make_rand_augment(const ParamValues& values,
     read.refuse("magnitude",
                 concat("it is in 0 … ", options.num_magnitude_bins - 1),
                 concat(options.magnitude));
-  return image_step(before, [options, sampling](at::Tensor image, Draws& draws) {
-    functional::check_image("rand_augment", image);
-    const auto ops = augment_ops();
-    for (int64_t i = 0; i < options.num_ops; ++i) {
-      const AugmentOp op =
-          ops[static_cast<size_t>(draws.integer(0, static_cast<int64_t>(ops.size())))];
-      double magnitude = magnitude_of(op,
-                                      AugmentSpace{},
-                                      options.num_magnitude_bins,
-                                      options.magnitude,
-                                      image.size(1),
-                                      image.size(2))
-                             .value_or(0);
-      if (is_signed(op) && draws.is_at_most(0.5)) magnitude = -magnitude;
-      image = augmented(image, op, magnitude, sampling, fill_of(options.fill));
-    }
-    return image;
-  });
+  return image_step_without_targets(
+      "rand_augment", before, [options, sampling](at::Tensor image, Draws& draws) {
+        functional::check_image("rand_augment", image);
+        const auto ops = augment_ops();
+        for (int64_t i = 0; i < options.num_ops; ++i) {
+          const AugmentOp op =
+              ops[static_cast<size_t>(draws.integer(0, static_cast<int64_t>(ops.size())))];
+          double magnitude = magnitude_of(op,
+                                          AugmentSpace{},
+                                          options.num_magnitude_bins,
+                                          options.magnitude,
+                                          image.size(1),
+                                          image.size(2))
+                                 .value_or(0);
+          if (is_signed(op) && draws.is_at_most(0.5)) magnitude = -magnitude;
+          image = augmented(image, op, magnitude, sampling, fill_of(options.fill));
+        }
+        return image;
+      });
 }
 
 }  // namespace

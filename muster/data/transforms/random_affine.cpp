@@ -1,7 +1,7 @@
 // torchvision's RandomAffine.
 #include "muster/base/text.h"
 #include "muster/data/transform/draw_params.h"
-#include "muster/data/transform/image_step.h"
+#include "muster/data/transform/placed_step.h"
 
 namespace muster::data {
 namespace {
@@ -61,12 +61,21 @@ std::shared_ptr<const Transform> make_random_affine(const ParamValues& values,
   const auto sampling = read.sampling(options.interpolation);
   const auto center = read.center(options.center);
   read.check_fill(options.fill, before);
-  return image_step(before, [=, fill = options.fill](const at::Tensor& image, Draws& draws) {
-    functional::check_image("random_affine", image);
-    functional::Affine drawn = draw_affine({image.size(1), image.size(2)}, ranges, draws);
-    drawn.center = center;
-    return functional::affine(image, drawn, sampling, fill_of(fill));
-  });
+  return placed_step(
+      std::nullopt,
+      before,
+      [ranges, center](const at::Tensor& image, Draws& draws) {
+        functional::check_image("random_affine", image);
+        functional::Affine drawn = draw_affine(size_of(image), ranges, draws);
+        drawn.center = center;
+        return drawn;
+      },
+      [sampling, fill = options.fill](const at::Tensor& image, const functional::Affine& drawn) {
+        return functional::affine(image, drawn, sampling, fill_of(fill));
+      },
+      [](Targets& targets, const functional::Affine& drawn, const at::Tensor&) {
+        targets.affine(drawn);
+      });
 }
 
 }  // namespace

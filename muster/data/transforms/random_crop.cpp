@@ -4,7 +4,7 @@
 
 #include "muster/base/text.h"
 #include "muster/data/transform/draw_params.h"
-#include "muster/data/transform/image_step.h"
+#include "muster/data/transform/placed_step.h"
 
 namespace muster::data {
 namespace {
@@ -53,16 +53,24 @@ std::shared_ptr<const Transform> make_random_crop(const ParamValues& values,
   const bool own = options.size.empty() || options.size == std::vector<int64_t>{0};
   const image::Size size = own ? image::Size{0, 0} : read.size("size", options.size);
   if (!own && !options.pad_if_needed) check_crop_fits(read, size, padding, before);
-  return image_step(own ? before : with_size(before, size.height, size.width),
-                    [=, if_needed = options.pad_if_needed, fill = options.fill](
-                        const at::Tensor& image, Draws& draws) {
-                      functional::check_image("random_crop", image);
-                      const image::Size whole{image.size(1), image.size(2)};
-                      const auto [added, box] =
-                          draw_padded_crop(whole, own ? whole : size, padding, if_needed, draws);
-                      return functional::crop_of_padded(
-                          image, added, border, fill, box.top, box.left, box.height, box.width);
-                    });
+  return placed_step(
+      std::nullopt,
+      own ? before : with_size(before, size.height, size.width),
+      [=, if_needed = options.pad_if_needed](const at::Tensor& image, Draws& draws) {
+        functional::check_image("random_crop", image);
+        const image::Size whole = size_of(image);
+        return draw_padded_crop(whole, own ? whole : size, padding, if_needed, draws);
+      },
+      [border, fill = options.fill](const at::Tensor& image, const PaddedCrop& drawn) {
+        const auto& [added, box] = drawn;
+        return functional::crop_of_padded(
+            image, added, border, fill, box.top, box.left, box.height, box.width);
+      },
+      [border](Targets& targets, const PaddedCrop& drawn, const at::Tensor&) {
+        const auto& [added, box] = drawn;
+        if (added.any()) targets.pad(added, border);
+        targets.crop(box.top, box.left, box.height, box.width);
+      });
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // torchvision's RandomHorizontalFlip.
-#include "muster/data/transform/image_step.h"
+#include "muster/data/transform/placed_step.h"
 
 namespace muster::data {
 namespace {
@@ -18,9 +18,12 @@ std::shared_ptr<const Transform> make_random_horizontal_flip(const ParamValues& 
       kRandomHorizontalFlipParams, params, "transform random_horizontal_flip");
   ImageOptions("random_horizontal_flip").check_probability(options.p);
   check_images("random_horizontal_flip", before);
-  return image_step_with(options.p, before, [](const at::Tensor& image, Draws&) {
-    return functional::horizontal_flip(image);
-  });
+  return placed_step(
+      options.p,
+      before,
+      draw_nothing,
+      [](const at::Tensor& image, Nothing) { return functional::horizontal_flip(image); },
+      [](Targets& targets, Nothing, const at::Tensor&) { targets.horizontal_flip(); });
 }
 
 }  // namespace

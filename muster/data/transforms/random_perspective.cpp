@@ -1,6 +1,6 @@
 // torchvision's RandomPerspective.
 #include "muster/data/transform/draw_params.h"
-#include "muster/data/transform/image_step.h"
+#include "muster/data/transform/placed_step.h"
 
 namespace muster::data {
 namespace {
@@ -30,15 +30,18 @@ std::shared_ptr<const Transform> make_random_perspective(const ParamValues& valu
   read.check_in("distortion_scale", options.distortion_scale, 0, 1);
   const auto sampling = read.sampling(options.interpolation);
   read.check_fill(options.fill, before);
-  return image_step_with(
+  using Drawn = functional::PerspectiveCoefficients;
+  return placed_step(
       options.p,
       before,
-      [sampling, distortion = options.distortion_scale, fill = options.fill](
-          const at::Tensor& image, Draws& draws) {
+      [distortion = options.distortion_scale](const at::Tensor& image, Draws& draws) {
         functional::check_image("random_perspective", image);
-        const auto drawn = draw_perspective({image.size(1), image.size(2)}, distortion, draws);
+        return draw_perspective(size_of(image), distortion, draws);
+      },
+      [sampling, fill = options.fill](const at::Tensor& image, const Drawn& drawn) {
         return functional::perspective(image, drawn, sampling, fill_of(fill));
-      });
+      },
+      [](Targets& targets, const Drawn& drawn, const at::Tensor&) { targets.perspective(drawn); });
 }
 
 }  // namespace

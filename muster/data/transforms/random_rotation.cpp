@@ -1,6 +1,6 @@
 // torchvision's RandomRotation.
 #include "muster/data/functional/warp.h"
-#include "muster/data/transform/image_step.h"
+#include "muster/data/transform/placed_step.h"
 
 namespace muster::data {
 namespace {
@@ -34,12 +34,18 @@ std::shared_ptr<const Transform> make_random_rotation(const ParamValues& values,
   const auto center = read.center(options.center);
   read.check_fill(options.fill, before);
   const DataSpec spec = options.expand ? with_size(before, 0, 0) : before;
-  return image_step(
+  return placed_step(
+      std::nullopt,
       spec,
-      [=, expand = options.expand, fill = options.fill](const at::Tensor& image, Draws& draws) {
+      [=, expand = options.expand](const at::Tensor&, Draws& draws) {
         const double angle = draws.uniform(range[0], range[1]);
-        return functional::rotate(
-            image, {.angle = angle, .expand = expand, .center = center}, sampling, fill_of(fill));
+        return functional::Rotation{.angle = angle, .expand = expand, .center = center};
+      },
+      [sampling, fill = options.fill](const at::Tensor& image, const functional::Rotation& drawn) {
+        return functional::rotate(image, drawn, sampling, fill_of(fill));
+      },
+      [](Targets& targets, const functional::Rotation& drawn, const at::Tensor& image) {
+        targets.rotate(drawn, size_of(image));
       });
 }
 

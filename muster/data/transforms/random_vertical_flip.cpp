@@ -1,5 +1,5 @@
 // torchvision's RandomVerticalFlip.
-#include "muster/data/transform/image_step.h"
+#include "muster/data/transform/placed_step.h"
 
 namespace muster::data {
 namespace {
@@ -18,9 +18,12 @@ std::shared_ptr<const Transform> make_random_vertical_flip(const ParamValues& pa
       kRandomVerticalFlipParams, params, "transform random_vertical_flip");
   ImageOptions("random_vertical_flip").check_probability(options.p);
   check_images("random_vertical_flip", before);
-  return image_step_with(options.p, before, [](const at::Tensor& image, Draws&) {
-    return functional::vertical_flip(image);
-  });
+  return placed_step(
+      options.p,
+      before,
+      draw_nothing,
+      [](const at::Tensor& image, Nothing) { return functional::vertical_flip(image); },
+      [](Targets& targets, Nothing, const at::Tensor&) { targets.vertical_flip(); });
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // torchvision's Resize: of tensors, or of PIL images.
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/data/transform/image_step.h"
+#include "muster/data/transform/placed_step.h"
 
 namespace muster::data {
 namespace {
@@ -58,12 +58,18 @@ std::shared_ptr<const Transform> make_resize(const ParamValues& values, const Da
   check_images("resize", before);
   const bool known = size.is_both() || (before.height() > 0 && before.width() > 0);
   const image::Size after = known ? size.of({before.height(), before.width()}) : image::Size{0, 0};
-  return image_step(with_size(before, after.height, after.width),
-                    [size, options](const at::Tensor& image, Draws&) {
-                      functional::check_image("resize", image);
-                      const image::Size to = size.of({image.size(1), image.size(2)});
-                      return functional::resize(image, to.height, to.width, options);
-                    });
+  return placed_step(
+      std::nullopt,
+      with_size(before, after.height, after.width),
+      draw_nothing,
+      [size, options](const at::Tensor& image, Nothing) {
+        functional::check_image("resize", image);
+        const image::Size to = size.of(size_of(image));
+        return functional::resize(image, to.height, to.width, options);
+      },
+      [options](Targets& targets, Nothing, const at::Tensor& image) {
+        targets.resize(image.size(1), image.size(2), options.interpolation);
+      });
 }
 
 }  // namespace

@@ -38,8 +38,10 @@ std::shared_ptr<const Transform> make_trivial_augment_wide(const ParamValues& va
   const int64_t bins = options.num_magnitude_bins;
   if (bins < 2 || bins > 10000)
     read.refuse("num_magnitude_bins", "it is in 2 … 10000", concat(bins));
-  return image_step(
-      before, [bins, sampling, fill = options.fill](const at::Tensor& image, Draws& draws) {
+  return image_step_without_targets(
+      "trivial_augment_wide",
+      before,
+      [bins, sampling, fill = options.fill](const at::Tensor& image, Draws& draws) {
         functional::check_image("trivial_augment_wide", image);
         const auto ops = augment_ops();
         const AugmentOp op =

@@ -18,7 +18,10 @@ struct CairoLibrary {
       F(set_source_rgba) F(set_line_width) F(stroke) F(fill) F(fill_preserve) F(set_dash)          \
           F(set_antialias) F(rectangle) F(move_to) F(line_to) F(close_path) F(new_sub_path)        \
               F(new_path) F(arc) F(select_font_face) F(set_font_size) F(text_extents) F(show_text) \
-                  F(text_path) F(status) F(status_to_string) F(surface_write_to_png_stream)
+                  F(text_path) F(status) F(status_to_string) F(surface_write_to_png_stream)    \
+                  F(image_surface_get_data) F(image_surface_get_stride)                            \
+                      F(surface_mark_dirty) F(set_source_surface) F(get_source) F(save) F(restore) \
+                          F(translate) F(pattern_set_filter) F(pattern_set_extend)
 // clang-format on
 #define MUSTER_CAIRO_MEMBER(name) decltype(&cairo_##name) name = nullptr;
   MUSTER_CAIRO_FUNCTIONS(MUSTER_CAIRO_MEMBER)

@@ -1,6 +1,7 @@
 #include "muster/track/picture/picture_png.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numbers>
 
 #include <cairo.h>
@@ -26,7 +27,8 @@ void require(cairo_status_t status) {
 class Canvas {
  public:
   Canvas(double width, double height, double scale)
-      : surface_(c_.image_surface_create(
+      : scale_(scale),
+        surface_(c_.image_surface_create(
             CAIRO_FORMAT_RGB24, static_cast<int>(width * scale), static_cast<int>(height * scale))),
         cairo_(c_.create(surface_)) {
     c_.scale(cairo_, scale, scale);
@@ -39,6 +41,7 @@ class Canvas {
   }
   Canvas(const Canvas&) = delete;
 
+  void draw(const Raster& raster);
   void draw(const LineCommand& line);
   void draw(const BoxCommand& box);
   void draw(const MarkCommand& mark);
@@ -59,9 +62,50 @@ class Canvas {
   void outline(const MarkCommand& mark);
 
   const CairoLibrary& c_ = cairo_library();
+  double scale_;
   cairo_surface_t* surface_;
   cairo_t* cairo_;
 };
+
+/// Of the raster's own size.
+cairo_surface_t* surface_of(const Raster& raster) {
+  const CairoLibrary& c = cairo_library();
+  cairo_surface_t* surface = c.image_surface_create(
+      CAIRO_FORMAT_RGB24, static_cast<int>(raster.columns), static_cast<int>(raster.rows));
+  unsigned char* memory = c.image_surface_get_data(surface);
+  if (memory == nullptr) return surface;  // which says why
+  const int64_t stride = c.image_surface_get_stride(surface);
+  for (int64_t row = 0; row < raster.rows; ++row) {
+    const uint8_t* from = raster.rgb.data() + row * raster.columns * 3;
+    for (int64_t column = 0; column < raster.columns; ++column, from += 3) {
+      const uint32_t pixel = static_cast<uint32_t>(from[0]) << 16U |
+                             static_cast<uint32_t>(from[1]) << 8U | static_cast<uint32_t>(from[2]);
+      std::memcpy(memory + row * stride + column * 4, &pixel, sizeof pixel);
+    }
+  }
+  c.surface_mark_dirty(surface);
+  return surface;
+}
+
+void Canvas::draw(const Raster& raster) {
+  if (static_cast<int64_t>(raster.rgb.size()) != raster.rows * raster.columns * 3)
+    throw internal_error({.refused = "a raster of a picture",
+                          .rule = "it has three bytes a pixel",
+                          .value = concat(raster.rgb.size())});
+  cairo_surface_t* surface = surface_of(raster);
+  const double stretch = raster.width / static_cast<double>(std::max<int64_t>(raster.columns, 1));
+  c_.save(cairo_);
+  c_.translate(cairo_, raster.x, raster.y);
+  c_.scale(cairo_, stretch, raster.height / static_cast<double>(std::max<int64_t>(raster.rows, 1)));
+  c_.set_source_surface(cairo_, surface, 0, 0);
+  const bool grows = stretch * scale_ >= 1;
+  c_.pattern_set_filter(c_.get_source(cairo_), grows ? CAIRO_FILTER_NEAREST : CAIRO_FILTER_BEST);
+  c_.pattern_set_extend(c_.get_source(cairo_), CAIRO_EXTEND_PAD);
+  c_.rectangle(cairo_, 0, 0, static_cast<double>(raster.columns), static_cast<double>(raster.rows));
+  c_.fill(cairo_);
+  c_.restore(cairo_);
+  c_.surface_destroy(surface);
+}
 
 void Canvas::draw(const LineCommand& line) {
   constexpr double kDashes[] = {2, 3};
@@ -156,10 +200,11 @@ std::string Canvas::png() {
 
 }  // namespace
 
-std::string picture_png(const Picture& picture, double scale) {
+std::string picture_png(const Picture& picture, double scale, std::span<const Raster> rasters) {
   const double longest = std::max({picture.width(), picture.height(), 1.0});
   Canvas canvas(picture.width(), picture.height(), std::min(scale, kLargestSide / longest));
   canvas.draw(BoxCommand{.width = picture.width(), .height = picture.height(), .fill = Ink::kPage});
+  for (const Raster& raster : rasters) canvas.draw(raster);
   for (const DrawCommand& command : picture.commands())
     std::visit([&](const auto& what) { canvas.draw(what); }, command);
   return canvas.png();

@@ -359,7 +359,14 @@ std::string explain(const TrainPlan& plan) {
        " of the test split");
   const auto [what, text] = input_text(plan);
   line(what, text);
-  const auto or_none = [](const std::string& chain) { return chain.empty() ? "none" : chain; };
+  // A file may have it on several lines.
+  const auto or_none = [](const std::string& chain) {
+    std::vector<std::string> lines;
+    for (const std::string& part : split(chain, '\n')) {
+      if (!trim(part).empty()) lines.emplace_back(trim(part));
+    }
+    return lines.empty() ? "none" : join(lines, " ");
+  };
   if (!options.train_transform.empty() || !options.eval_transform.empty())
     line("transforms",
          "training ",

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "muster/base/text.h"
 #include "muster/data/draws.h"
 #include "muster/data/transform/transform.h"
 
@@ -51,6 +52,21 @@ ParamValues params_of(std::string_view name, at::ScalarType dtype) {
   return found == params.end() ? ParamValues{} : found->second;
 }
 
+/// What is made of other steps has two that keep an image's size: an inversion and a flip.
+std::shared_ptr<const Transform> made(const TransformEntry& entry,
+                                      const ParamValues& params,
+                                      const DataSpec& spec) {
+  if (entry.compose == nullptr) return entry.make(params, spec);
+  std::vector<InnerStep> inside;
+  for (const char* name : {"random_invert", "random_horizontal_flip"}) {
+    const auto with_p = [name](const char* p) -> TransformMaker {
+      return [=](const DataSpec& before) { return transforms().at(name).make({{"p", p}}, before); };
+    };
+    inside.push_back({.make = with_p("0.8"), .make_surely = with_p("1")});
+  }
+  return entry.compose(params, inside, spec);
+}
+
 at::Tensor some_images(at::ScalarType dtype, int64_t samples, int64_t channels = 3) {
   auto generator = torch::make_generator<at::CPUGeneratorImpl>(7);
   const at::Tensor bytes =
@@ -62,7 +78,7 @@ TEST(EveryTransform, ABatchIsItsSamplesBitForBitInTheFormThatIsSaid) {
   for (const TransformEntry* entry : transforms()) {
     for (const at::ScalarType dtype : {at::kByte, at::kFloat, at::kDouble}) {
       SCOPED_TRACE(std::string(entry->name) + " " + c10::toString(dtype));
-      const auto step = entry->make(params_of(entry->name, dtype), images_spec(dtype));
+      const auto step = made(*entry, params_of(entry->name, dtype), images_spec(dtype));
       const at::Tensor images = some_images(dtype, 16);
       const std::vector<int64_t> indices{5, 3, 3, 900, 0, 1, 2, 4, 6, 7, 8, 9, 10, 11, 12, 13};
       const SampleContext context{.seed = 2, .epoch = 6, .position = 1};
@@ -83,7 +99,7 @@ TEST(EveryTransform, ABatchIsItsSamplesBitForBitInTheFormThatIsSaid) {
         some_differ = some_differ || !sample["data"].equal(images[static_cast<int64_t>(i)]);
       }
       EXPECT_TRUE(before.equal(images)) << "a sample's own tensor was written to";
-      EXPECT_TRUE(some_differ);
+      EXPECT_EQ(some_differ, entry->name != "clamp_boxes" && entry->name != "filter_boxes");
       Sample once{.tensors = {{"data", images[0]}}, .index = 4}, again = once;
       TorchDraws first = torch_draws(3), second = torch_draws(3);
       step->apply(once, first);
@@ -98,10 +114,10 @@ TEST(EveryTransform, SaysWhatItIsAndRefusesWhatIsNoImageAndUnknownParameters) {
     SCOPED_TRACE(std::string(entry->name));
     EXPECT_FALSE(entry->help.empty());
     const DataSpec rows{.name = "rows", .sample_shape = {4}};
-    EXPECT_THAT(test::error_of([&] { entry->make(params_of(entry->name, at::kFloat), rows); }),
+    EXPECT_THAT(test::error_of([&] { made(*entry, params_of(entry->name, at::kFloat), rows); }),
                 HasSubstr("of rows: a sample is an image"));
     EXPECT_THAT(test::error_of([&] {
-                  entry->make({{"nonsense", "1"}}, images_spec(at::kByte));
+                  made(*entry, {{"nonsense", "1"}}, images_spec(at::kByte));
                 }),
                 HasSubstr("nonsense"));
   }
@@ -189,7 +205,7 @@ TEST(EveryTransform, TakesImagesWhoseSizesDiffer) {
     SCOPED_TRACE(std::string(entry->name));
     DataSpec spec = images_spec(at::kByte);
     spec.sample_shape = {3, 0, 0};
-    const auto step = entry->make(params_of(entry->name, at::kByte), spec);
+    const auto step = made(*entry, params_of(entry->name, at::kByte), spec);
     for (const auto& [height, width] : {std::pair<int64_t, int64_t>{9, 7}, {30, 12}, {6, 41}}) {
       Sample sample{.tensors = {{"data", torch::randint(256, {3, height, width}, torch::kByte)}}};
       Rng rng(1, 2, 3);
@@ -199,6 +215,61 @@ TEST(EveryTransform, TakesImagesWhoseSizesDiffer) {
         EXPECT_EQ(sample["data"].sizes(), at::IntArrayRef(after));
       }
       EXPECT_EQ(sample["data"].dim(), 3);
+    }
+  }
+}
+
+/// An image with a few squares, the same in each channel, and what lies where they do.
+Sample with_targets() {
+  at::Tensor image = torch::zeros({3, kHeight, kWidth}, torch::kByte);
+  for (const auto& [row, column, value] :
+       std::vector<std::array<int64_t, 3>>{{2, 3, 250}, {9, 14, 200}, {13, 5, 150}})
+    image.narrow(1, row, 4).narrow(2, column, 5).fill_(value);
+  return {.tensors = {{"data", image},
+                      {"boxes", torch::tensor({{3.0, 2.0, 8.0, 6.0}, {14.0, 9.0, 19.0, 13.0}})},
+                      {"mask", image[0].clone()},
+                      {"keypoints", torch::tensor({{5.0, 4.0}, {16.0, 11.0}})}}};
+}
+
+// Note [Typed targets]: a step moves them all by one draw, leaves them all, or refuses them.
+TEST(EveryTransform, MovesTypedTargetsTogether) {
+  for (const TransformEntry* entry : transforms()) {
+    ParamValues params = params_of(entry->name, at::kByte);
+    for (const Param& param : entry->params) {
+      if (param.name == "interpolation") params["interpolation"] = "nearest";  // as masks are
+      if (param.name == "fill") params["fill"] = "0";
+    }
+    const auto step = made(*entry, params, images_spec(at::kByte));
+    int moved = 0;
+    for (int64_t index = 0; index < 8; ++index) {
+      SCOPED_TRACE(concat(entry->name, " of sample ", index));
+      const Sample before = with_targets();
+      Sample plain{.tensors = {{"data", before["data"]}}}, sample = before;
+      Rng rng(1, 2, index), same(1, 2, index);
+      step->apply(plain, same);
+      const std::string refusal = test::error_of([&] { step->apply(sample, rng); });
+      if (refusal != test::kNoError) {
+        EXPECT_THAT(refusal, HasSubstr("of a sample with boxes, masks or keypoints"));
+        continue;
+      }
+      EXPECT_TRUE(sample["data"].equal(plain["data"])) << "targets change what is drawn";
+      EXPECT_EQ(rng.bits64(), same.bits64());
+      EXPECT_EQ(sample["mask"].sizes(), sample["data"].sizes().slice(1));
+      if (sample["mask"].is_same(before["mask"])) {
+        EXPECT_TRUE(sample["keypoints"].is_same(before["keypoints"]));
+        continue;
+      }
+      ++moved;
+      EXPECT_FALSE(sample["keypoints"].is_same(before["keypoints"]));
+      EXPECT_FALSE(sample["boxes"].is_same(before["boxes"]));
+      // Steps that are made of others may have changed colours as well: then where marks are, counts.
+      const at::Tensor marks = sample["data"][0].ne(sample["data"][0][0][0]);
+      if (entry->compose == nullptr && entry->name != "fit_images") {
+        EXPECT_TRUE(marks.equal(sample["mask"].ne(sample["mask"][0][0])));
+      }
+    }
+    if (entry->name.find("crop") != std::string_view::npos || entry->name == "random_rotation") {
+      EXPECT_EQ(moved, 8) << entry->name;
     }
   }
 }

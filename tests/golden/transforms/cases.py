@@ -54,6 +54,20 @@ EXACT = {
     "random_rotation:degrees=[180,180],expand=true": v2.RandomRotation((180, 180), expand=True),
     "random_resized_crop:size=16|random_horizontal_flip|color_jitter:brightness=0.2":
         v2.Compose([v2.RandomResizedCrop(16), v2.RandomHorizontalFlip(), v2.ColorJitter(0.2)]),
+    "random_apply(random_crop:size=[20,19]|random_horizontal_flip):p=0.4":
+        v2.RandomApply([v2.RandomCrop([20, 19]), v2.RandomHorizontalFlip()], p=0.4),
+    "color_jitter:brightness=0.4,p=0.6": v2.RandomApply([v2.ColorJitter(0.4)], p=0.6),
+    "random_choice(random_crop:size=12|resize:size=9|random_invert:p=0.5|random_posterize:bits=2,p=1)":
+        v2.RandomChoice([v2.RandomCrop(12), v2.Resize(9), v2.RandomInvert(0.5), v2.RandomPosterize(2, p=1.0)]),
+    "random_choice(random_invert:p=1|random_posterize:bits=2|random_crop:size=8):p=[0.7,1.1,0.2]":
+        v2.RandomChoice([v2.RandomInvert(1.0), v2.RandomPosterize(2), v2.RandomCrop(8)], p=[0.7, 1.1, 0.2]),
+    "random_order(random_crop:size=18|random_invert|random_posterize:bits=3)|random_vertical_flip":
+        v2.Compose([v2.RandomOrder([v2.RandomCrop(18), v2.RandomInvert(), v2.RandomPosterize(3)]), v2.RandomVerticalFlip()]),
+    "random_choice(sequential(random_crop:size=14|random_vertical_flip):p=1|resize:size=9)|random_invert":
+        v2.Compose([v2.RandomChoice([v2.Compose([v2.RandomCrop(14), v2.RandomVerticalFlip()]), v2.Resize(9)]), v2.RandomInvert()]),
+    "random_apply(random_choice(random_order(random_horizontal_flip|random_crop:size=16)|random_invert:p=1)|random_solarize:threshold=99.5):p=0.8":
+        v2.RandomApply([v2.RandomChoice([v2.RandomOrder([v2.RandomHorizontalFlip(), v2.RandomCrop(16)]), v2.RandomInvert(1.0)]),
+                        v2.RandomSolarize(99.5)], p=0.8),
 }
 
 # Pixels are sampled by matrix products and convolutions, which round by the machine's kernels: equal on one machine.

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <png.h>
 
+#include "muster/track/picture/contact_sheet.h"
 #include "muster/track/picture/picture_png.h"
 #include "muster/track/picture/picture_svg.h"
 
@@ -143,6 +144,54 @@ TEST(PicturePng, TakesEveryCommandAndDrawsAllOfThem) {
   size_t drawn = 0;
   for (size_t i = 0; i < pixels.rgb.size(); i += 3) drawn += pixels.rgb[i] != 255;
   EXPECT_GT(drawn, 500u);
+}
+
+TEST(PicturePng, HasRastersBelowWhatIsDrawnWithEdgesKeptWhereTheyGrow) {
+  Picture picture(40, 20, "raster");
+  picture.add(
+      BoxCommand{.x = 12, .y = 4, .width = 4, .height = 4, .fill = Ink::kBad, .crisp = true});
+  const std::vector<uint8_t> rgb{255, 0, 0, 0, 255, 0};
+  const Raster raster{
+      .x = 10, .y = 2, .width = 20, .height = 10, .rows = 1, .columns = 2, .rgb = rgb};
+  const Pixels pixels = pixels_of(picture_png(picture, 1, std::span(&raster, 1)));
+  EXPECT_EQ(pixels.at(9, 5), 0xffffffu);
+  EXPECT_EQ(pixels.at(10, 2), 0xff0000u);
+  EXPECT_EQ(pixels.at(19, 11), 0xff0000u);
+  EXPECT_EQ(pixels.at(20, 11), 0x00ff00u);
+  EXPECT_EQ(pixels.at(29, 2), 0x00ff00u);
+  EXPECT_EQ(pixels.at(30, 2), 0xffffffu);
+  EXPECT_EQ(pixels.at(13, 5), 0xc62828u) << "the box lies above";
+}
+
+TEST(ContactSheet, HasAnImageInEachCellOfEachRow) {
+  ContactSheet sheet{.title = "two", .notes = {"a note"}, .headings = {"as it is", "epoch 0"}};
+  const auto plain = [](int64_t height, int64_t width, uint8_t red, uint8_t green) {
+    SheetImage image{.height = height, .width = width, .caption = "plain"};
+    for (int64_t i = 0; i < height * width; ++i)
+      for (const uint8_t byte : {red, green, uint8_t{0}}) image.rgb.push_back(byte);
+    return image;
+  };
+  sheet.rows.push_back(
+      {.caption = "sample 1", .images = {plain(8, 8, 200, 0), plain(4, 8, 0, 200)}});
+  sheet.rows.push_back({.caption = "sample 2", .images = {plain(400, 200, 0, 100)}});
+  const auto of_colour = [](const Pixels& pixels, uint32_t colour) {
+    int64_t count = 0;
+    for (png_uint_32 y = 0; y < pixels.height; ++y)
+      for (png_uint_32 x = 0; x < pixels.width; ++x) count += pixels.at(x, y) == colour ? 1 : 0;
+    return count;
+  };
+  const Pixels pixels = pixels_of(contact_sheet_png(sheet, 100));
+  // 8 pixels in a cell of 200: each is 25 wide; 400 of them are 200, but for the frame's line.
+  EXPECT_NEAR(static_cast<double>(of_colour(pixels, 0xc80000)), 200 * 200, 900);
+  EXPECT_NEAR(static_cast<double>(of_colour(pixels, 0x00c800)), 200 * 100, 900);
+  EXPECT_NEAR(static_cast<double>(of_colour(pixels, 0x006400)), 100 * 200, 900);
+  sheet.rows[0].images[0].outlines = {
+      {.corners = {{2, 2}, {6, 2}, {6, 6}, {2, 6}}, .label = "box"}};
+  sheet.rows[0].images[0].points = {{4, 4}, {90, 90}};
+  const Pixels marked = pixels_of(contact_sheet_png(sheet, 100));
+  EXPECT_GT(of_colour(marked, 0x1f6fd1), 300) << "the outline";
+  EXPECT_GT(of_colour(marked, 0xc62828), 20) << "the point";
+  EXPECT_EQ(marked.height, pixels.height);
 }
 
 TEST(PicturePng, OfATallPictureStaysWithinWhatCairoDraws) {
