@@ -34,7 +34,8 @@ class OnTerminal {
  public:
   explicit OnTerminal(const std::vector<std::string>& args, const TerminalOptions& options = {})
       : screen_(options.columns, options.rows) {
-    const winsize size{.ws_row = options.rows, .ws_col = options.columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    const winsize size{
+        .ws_row = options.rows, .ws_col = options.columns, .ws_xpixel = 0, .ws_ypixel = 0};
     int slave = -1;
     if (::openpty(&master_, &slave, nullptr, nullptr, &size) != 0) std::abort();
     slave_.reset(slave);
