@@ -15,6 +15,7 @@
 #include "muster/tune/run/tuner.h"
 #include "muster/tune/search/searcher.h"
 #include "muster/tune/storage/storage.h"
+#include "muster/tune/views/front_volume.h"
 #include "muster/tune/views/history.h"
 
 #include "cli/command.h"
@@ -39,13 +40,27 @@ std::string words_of(const tune::Space& space, const tune::Values& values) {
   return words;
 }
 
+tune::ResourcePool resources_of(const tune::StudySpec& spec) {
+  return tune::located(spec, "resources_per_trial", [&] {
+    return tune::ResourcePool(tune::machine_of(spec), spec.resources_per_trial);
+  });
+}
+
+/// The study may be for another machine: what this one has not is no error of a dry run.
+void say_what_is_missing(const tune::StudySpec& spec, program::Console& console) try {
+  resources_of(spec);
+} catch (const Error& error) {
+  console.note(concat("on this machine the study would be refused: ", error.what()));
+}
+
 /// The configurations that the study would begin with, each as if the ones before ran for ever.
 int dry_run(const TuneFlags& flags, program::Console& console) {
+  say_what_is_missing(flags.spec, console);
   tune::StudyCore core(flags.spec);
   console.err() << core.scheduler_status() << '\n';
   const std::string introduction = core.searcher_introduction();
   if (!introduction.empty()) console.err() << introduction << '\n';
-  for (int64_t i = 0; i < flags.dry_run; ++i) {
+  for (int64_t i = 0; i < *flags.dry_run; ++i) {
     const auto next = core.next(0);
     if (next.kind != tune::StudyCore::Next::kStart) break;
     const tune::Trial& trial = core.trials()[static_cast<size_t>(next.trial)];
@@ -123,6 +138,15 @@ std::optional<BestTrial> best_of_all(const tune::StudyCore& core) try {
   return best_of_ours(core);  // the file is gone by now
 }
 
+tune::FrontVolume volume_of(const tune::StudyCore& core) {
+  std::vector<std::vector<double>> results;
+  for (const tune::Trial& trial : core.trials()) {
+    if (trial.state == tune::TrialState::kComplete && trial.goals.is_feasible())
+      results.push_back(trial.goals.results);
+  }
+  return tune::front_volume(results, core.spec().goals.objectives);
+}
+
 Json result_json(const tune::StudyCore& core,
                  const tune::TunerOutcome& outcome,
                  const std::optional<BestTrial>& winner) {
@@ -150,12 +174,15 @@ Json result_json(const tune::StudyCore& core,
     best["params"] = winner->params;
     best["checkpoint"] = winner->checkpoint;
   }
-  return {{"study", core.spec().name},
-          {"storage", core.spec().storage.string()},
-          {"trials", std::move(counts)},
-          {"interrupted", outcome.interrupted},
-          {"stopped", outcome.stopped.empty() ? Json() : Json(outcome.stopped)},
-          {core.spec().goals.several() ? "best_trials" : "best", std::move(best)}};
+  Json json = {{"study", core.spec().name},
+               {"storage", core.spec().storage.string()},
+               {"trials", std::move(counts)},
+               {"interrupted", outcome.interrupted},
+               {"stopped", outcome.stopped.empty() ? Json() : Json(outcome.stopped)},
+               {core.spec().goals.several() ? "best_trials" : "best", std::move(best)}};
+  const auto& objectives = core.spec().goals.objectives;
+  if (core.spec().goals.several()) add_json(volume_of(core), objectives, json);
+  return json;
 }
 
 /// The last words, on stdout: what a script reads.
@@ -187,12 +214,6 @@ int conclude(const tune::StudyCore& core,
                     ? "no trial ended with a result"
                     : "no trial ended with a result within the constraints");
   return kFailed;
-}
-
-tune::ResourcePool resources_of(const tune::StudySpec& spec) {
-  return tune::located(spec, "resources_per_trial", [&] {
-    return tune::ResourcePool(tune::machine_of(spec), spec.resources_per_trial);
-  });
 }
 
 const tune::ExecutorEntry& executor_of(const TuneFlags& flags) {
@@ -267,10 +288,9 @@ int run_tune_command(std::span<const std::string> args, program::Console& consol
   if (const auto done = parse_tune_flags(args, console, flags)) return *done;
   if (flags.explain) return explain(flags.spec, console);
   executor_of(flags);
-  // What this machine has is no matter of a dry run: the study may be for another.
-  if (flags.dry_run == 0) resources_of(flags.spec);
+  if (!flags.dry_run) resources_of(flags.spec);
   check_first_trial(flags);
-  return flags.dry_run > 0 ? dry_run(flags, console) : tune_shown(flags, console);
+  return flags.dry_run ? dry_run(flags, console) : tune_shown(flags, console);
 }
 
 }  // namespace

@@ -99,16 +99,21 @@ void add_what(CLI::App& app, TypedTune& typed) {
 
 void add_how(CLI::App& app, TypedTune& typed) {
   program::add_value(app, "--name", typed.name, "the study's name [the file's]")->type_name("NAME");
-  program::add_value(app, "--storage", typed.storage, "SQLite file [./NAME.db]")->type_name("FILE");
+  program::add_value(
+      app, "--storage", typed.storage, "SQLite file [the study file's NAME.db, or ./NAME.db]")
+      ->type_name("FILE");
   program::add_value(app, "--max-concurrent", typed.max_concurrent, "trials at once [what fits]")
       ->type_name("N");
   program::add_value(app, "--cpu", typed.cpu, "cores per trial [1]")->type_name("X");
   program::add_value(app, "--gpu", typed.gpu, "GPUs per trial, or a share of one [0]")
       ->type_name("X");
-  program::add_value(app, "--time-budget", typed.time_budget_s, "seconds for the whole study")
-      ->type_name("S");
   program::add_value(
-      app, "--trial-timeout", typed.trial_timeout_s, "seconds for one attempt of a trial")
+      app, "--time-budget", typed.time_budget_s, "seconds for the whole study; 0: no end")
+      ->type_name("S");
+  program::add_value(app,
+                     "--trial-timeout",
+                     typed.trial_timeout_s,
+                     "seconds for one attempt of a trial; 0: no end")
       ->type_name("S");
   program::add_value(
       app, "--max-failures", typed.max_failures, "further attempts of a trial that fails [0]")
@@ -136,10 +141,24 @@ void add_output(CLI::App& app, TypedTune& typed, TuneFlags& flags) {
       ->type_name("N")
       ->capture_default_str();
   app.add_flag("--sort-by-metric", flags.status.sort_by_metric, "best trials first");
-  program::add_value(app, "--dry-run", flags.dry_run, "print N configurations and stop")
+  program::add_value(
+      app, "--dry-run", flags.dry_run, "print N configurations, refuse what is wrong, and stop")
       ->type_name("N");
   app.add_flag("--explain", flags.explain, "say what searcher and scheduler do, and stop");
   app.add_flag("--json", flags.json, "print the result as one JSON object");
+}
+
+/// An empty text would pass for a flag that was not given.
+void refuse_what_says_nothing(const CLI::App& app, const TuneFlags& flags) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (std::ranges::find(option->results(), "") == option->results().end()) continue;
+    throw usage_error({.refused = option->get_name(), .rule = "it is not empty", .value = "\"\""});
+  }
+  if (flags.dry_run && *flags.dry_run < 0) {
+    throw usage_error({.refused = "--dry-run",
+                       .rule = "a whole number of at least 0",
+                       .value = std::to_string(*flags.dry_run)});
+  }
 }
 
 /// `params` may be what the file's command and conditions name.
@@ -263,6 +282,7 @@ std::optional<int> parse_tune_flags(std::span<const std::string> args,
   add_output(*app, typed, flags);
   const auto dashes = std::find(args.begin(), args.end(), "--");
   if (const auto done = program::parse(*app, {args.begin(), dashes}, console)) return done;
+  refuse_what_says_nothing(*app, flags);
   const std::vector<tune::Parameter> params = parameters_of(typed.params);
   flags.spec = spec_of_file(typed.file, params);
   flags.executor = flags.spec.executor;

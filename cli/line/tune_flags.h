@@ -17,8 +17,8 @@ struct TuneFlags {
   tune::StudySpec spec;  ///< of the file, with what the command line says instead
   std::string executor = "local";
   tune::StatusOptions status;
-  int64_t dry_run = 0;   ///< print so many configurations and stop
-  bool explain = false;  ///< say what searcher and scheduler do, and stop
+  std::optional<int64_t> dry_run;  ///< print so many configurations and stop
+  bool explain = false;            ///< say what searcher and scheduler do, and stop
   bool json = false;
 };
 

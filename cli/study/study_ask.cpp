@@ -1,9 +1,11 @@
 // `muster study ask` and `muster study tell`: the searcher and the scheduler for a program that
 // starts its trials itself.
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "muster/base/error.h"
@@ -105,7 +107,10 @@ std::optional<Json> start_one(tune::Study& study,
                               bool elsewhere,
                               std::function<void()>& think) {
   return study.apply([&](tune::StudyCore& core, double now_s) -> std::optional<Json> {
-    auto next = core.next(now_s, /*asked=*/true, elsewhere);
+    auto next = core.next(now_s, /*asked=*/true, elsewhere, [](const std::string& checkpoint) {
+      std::error_code error;
+      return std::filesystem::exists(checkpoint, error);
+    });
     think = std::move(next.think);
     if (next.kind != tune::StudyCore::Next::kStart) return std::nullopt;
     const tune::Trial& trial = core.trials()[static_cast<size_t>(next.trial)];
@@ -180,9 +185,33 @@ void check_step(const tune::StudyCore& core, const TellFlags& flags) {
                      .hint = concat("--step N; its last one was ", trial.last_t)});
 }
 
+/// A trial without a result would fail, and `--failed` says so and why.
+void check_result(const tune::StudyCore& core, const TellFlags& flags) {
+  const tune::Trial& trial = core.trials()[static_cast<size_t>(flags.number)];
+  if (!flags.end || !flags.failed.empty() || !flags.metrics.empty() || trial.reports > 0) return;
+  throw usage_error({.refused = concat("the end of trial ", flags.number),
+                     .rule = "it has reported something before, or does now",
+                     .hint = concat("muster study tell STUDY ",
+                                    flags.number,
+                                    ' ',
+                                    core.spec().metric,
+                                    "=VALUE --end, or --failed WHY")});
+}
+
+/// A trial may fail though nobody says so: one that ends without a number of some objective.
+void say_failed(tune::Study& study, const TellFlags& flags, program::Console& console) {
+  if (!flags.failed.empty()) return;
+  study.look([&](const tune::StudyCore& core) {
+    const tune::Trial& trial = core.trials()[static_cast<size_t>(flags.number)];
+    if (trial.state == tune::TrialState::kFailed)
+      console.note(concat("trial ", flags.number, " has failed: ", trial.reason));
+  });
+}
+
 tune::Decision tell(tune::StudyCore& core, const TellFlags& flags, double now_s) {
   check_asked(core, flags);
   check_step(core, flags);
+  check_result(core, flags);
   tune::Decision decision;
   if (!flags.metrics.empty()) {
     tune::Report report{.step = flags.step, .checkpoint = flags.checkpoint};
@@ -262,6 +291,7 @@ int study_tell(std::span<const std::string> args, program::Console& console) {
     return study.apply(
         [&](tune::StudyCore& core, double now_s) { return tell(core, flags, now_s); });
   });
+  say_failed(study, flags, console);
   if (flags.json) {
     console.out() << json_text(Json{{"action", tune::name_of(decision.action)},
                                     {"reason", decision.reason}})

@@ -189,7 +189,9 @@ int study_restart(std::span<const std::string> args, program::Console& console) 
   add_trial_numbers(*app, numbers, "only this one");
   if (const auto done = program::parse(*app, args, console)) return *done;
   const std::string name = tune::find_study(flags.storage, flags.study).name;
-  const auto restarted = tune::restart_failed_trials(flags.storage, name, numbers);
+  const auto restarted = patiently(console, [&](double patience_s) {
+    return tune::restart_failed_trials(flags.storage, name, numbers, patience_s);
+  });
   if (flags.json) {
     console.out() << json_text(Json{{"study", name}, {"restarted", restarted}}) << '\n';
   } else {
@@ -229,7 +231,7 @@ int study_prune(std::span<const std::string> args, program::Console& console) {
   Removal removal = left_by_deletions(trial_files_of(flags, kAnyStudy, folder));
   // Of a file whose last study is deleted there may still be that.
   if (!tune::studies_of(flags.storage).empty() || !flags.study.empty()) {
-    const StoredStudy study = read_study(flags);
+    const StoredStudy study = read_study(flags, folder);
     add_what_to_prune(study, trial_files_of(flags, study.facts.name, folder), keep, removal);
   }
   if (!dry) removal.carry_out();
@@ -264,7 +266,9 @@ int study_delete(std::span<const std::string> args, program::Console& console) {
   Removal removal;
   if (!keep_files) removal.add(files);
   // They are moved away before a new study of the name can begin there, and removed at leisure.
-  const fs::path aside = tune::delete_study(flags.storage, name, files);
+  const fs::path aside = patiently(console, [&](double patience_s) {
+    return tune::delete_study(flags.storage, name, files, patience_s);
+  });
   if (!aside.empty()) remove_folder(aside);
   if (flags.json) {
     Json json = json_of(removal);

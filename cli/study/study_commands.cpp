@@ -1,9 +1,13 @@
 #include "cli/study/study_commands.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <vector>
 
 #include "muster/base/text.h"
 #include "muster/program/line/value.h"
+#include "muster/tune/core/trial_folders.h"
 
 #include "cli/line/app.h"
 #include "cli/line/tune_flags.h"
@@ -90,13 +94,22 @@ std::filesystem::path trial_files_of(const StudyFlags& flags,
   return trial_folder_of(std::filesystem::absolute(flags.storage), study);
 }
 
-StoredStudy read_study(const StudyFlags& flags) {
+StoredStudy read_study(const StudyFlags& flags, const std::filesystem::path& trial_folder) {
   StoredStudy study{.summary = tune::find_study(flags.storage, flags.study)};
   study.tuner = tune::running_tuner(flags.storage, study.summary.name);
   const auto foreign = tune::read_foreign_trials(flags.storage, study.summary.name);
   study.facts = tune::facts_of(study.summary, foreign);
-  study.trials =
-      tune::histories(tune::read_events(flags.storage, study.summary.name), foreign, study.facts);
+  const auto folder = trial_files_of(flags, study.summary.name, trial_folder);
+  std::error_code error;
+  tune::TrialFolders folders(std::filesystem::is_directory(folder, error) ? folder : "");
+  std::vector<tune::Event> events = tune::read_events(flags.storage, study.summary.name);
+  for (tune::Event& event : events) folders.put_right(event);
+  study.trials = tune::histories(events, foreign, study.facts);
+  const auto numbers = tune::read_optuna_numbers(flags.storage, study.summary.name);
+  for (tune::TrialHistory& trial : study.trials) {
+    const auto of_optuna = trial.foreign ? numbers.end() : numbers.find(trial.number);
+    if (of_optuna != numbers.end()) trial.optuna_number = of_optuna->second;
+  }
   return study;
 }
 

@@ -13,6 +13,7 @@
 #include <CLI/CLI.hpp>
 
 #include "muster/program/screen/console.h"
+#include "muster/tune/run/study.h"
 #include "muster/tune/storage/storage.h"
 #include "muster/tune/views/history.h"
 
@@ -84,8 +85,20 @@ struct StoredStudy {
   std::optional<int> tuner;  ///< the process that runs it now
 };
 
-/// Throws as find_study and read_events.
-StoredStudy read_study(const StudyFlags& flags);
+/// Throws as find_study and read_events. Checkpoints are where trial_files_of has them, if that is
+/// there (Note [Moved trial folders]).
+StoredStudy read_study(const StudyFlags& flags, const std::filesystem::path& trial_folder = {});
+
+/// What changes a stored study waits for another program's lock as `muster tune` does, and says so:
+/// `act` is called, with how long it is to wait by itself, until it gets the lock.
+template <class Act>
+auto patiently(program::Console& console, Act act) {
+  constexpr double kSayWaitS = 1;
+  return tune::wait_for_lock(
+      tune::StudySpec().storage_patience_s,
+      [&](const std::string& line) { console.note(line); },
+      [&] { return act(kSayWaitS); });
+}
 
 /// Columns of text with a header, two blanks between them; numbers are on the right. Cells are cut
 /// to `widest` columns at their end; those of the last column to what the others leave of

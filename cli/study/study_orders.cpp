@@ -124,7 +124,9 @@ int study_add(std::span<const std::string> args, program::Console& console) {
   std::map<std::string, tune::Value> values;
   if (!study.description.is_null())  // else add_trial says why not
     values = values_of_words(tune::Space::from_description(study.description.at("space")), words);
-  tune::add_trial(flags.storage, study.name, values);
+  patiently(console, [&](double patience_s) {
+    tune::add_trial(flags.storage, study.name, values, patience_s);
+  });
   if (flags.json) {
     Json params = Json::object();
     for (const auto& [name, value] : values) params[name] = to_json(value);

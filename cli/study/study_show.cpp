@@ -148,19 +148,27 @@ const TrialHistory& trial_named(const StoredStudy& study, const std::string& nam
                      .hint = has_foreign ? "those that Optuna added are o0, o1, …" : ""});
 }
 
-/// Of so many on the front: "5 on the Pareto front, hypervolume 0.41 from accuracy 0.2, step_s 3.1".
-std::string front_words(const StoredStudy& study, size_t front) {
+tune::FrontVolume volume_of(const StoredStudy& study) {
   std::vector<std::vector<double>> results;
   for (const TrialHistory& trial : study.trials) {
     if (trial.state == tune::TrialState::kComplete && trial.goals.is_feasible())
       results.push_back(trial.goals.results);
   }
-  if (front == 0) return "none on the Pareto front";
-  const auto [volume, from] = tune::front_volume(results, study.facts.goals.objectives);
-  return concat(front, " on the Pareto front, hypervolume ", short_number(volume), " from ", from);
+  return tune::front_volume(results, study.facts.goals.objectives);
 }
 
-/// The front as a table, or as {"best_trials": […]}.
+/// Of so many on the front: "5 on the Pareto front, hypervolume 0.41 from accuracy 0.2, step_s 3.1".
+std::string front_words(const StoredStudy& study, size_t front) {
+  if (front == 0) return "none on the Pareto front";
+  const tune::FrontVolume volume = volume_of(study);
+  return concat(front,
+                " on the Pareto front, hypervolume ",
+                short_number(volume.volume),
+                " from ",
+                volume.from);
+}
+
+/// The front as a table, or as {"best_trials": […], "hypervolume": …}.
 std::string front_output(const StoredStudy& study,
                          std::span<const TrialHistory* const> front,
                          bool as_json,
@@ -169,6 +177,7 @@ std::string front_output(const StoredStudy& study,
     Json json = {{"best_trials", Json::array()}};
     for (const TrialHistory* trial : front)
       json["best_trials"].push_back(to_json(*trial, study.facts, false));
+    add_json(volume_of(study), study.facts.goals.objectives, json);
     return json_text(json) + '\n';
   }
   std::vector<std::vector<std::string>> rows = {{"trial"}};
@@ -261,6 +270,7 @@ int study_show(std::span<const std::string> args, program::Console& console) {
   }
   if (flags.json) {
     Json json = to_json(study.trials, study.facts);
+    if (study.facts.goals.several()) add_json(volume_of(study), study.facts.goals.objectives, json);
     json["tuner"] = study.tuner ? Json(*study.tuner) : Json();
     console.out() << json_text(json) << '\n';
   } else {

@@ -1,8 +1,13 @@
 #include "muster/tune/core/description.h"
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/tune/core/stop_rules.h"
 #include "muster/tune/space/space.h"
 
 namespace muster::tune {
@@ -21,6 +26,14 @@ void add_space_lines(const std::vector<SpaceChange>& changes, std::vector<std::s
 namespace {
 
 constexpr const char *kObjectives = "objectives", *kConstraints = "constraints";
+
+// Studies of older versions do not have these: what they stop at only their logs tell.
+constexpr const char *kStop = "stop", *kPlateau = "plateau", *kNanIsFailure = "nan_is_failure";
+constexpr const char* kYoungKeys[] = {kStop, kPlateau, kNanIsFailure};
+
+bool is_young(const std::string& key) {
+  return std::ranges::find(kYoungKeys, key) != std::end(kYoungKeys);
+}
 
 /// The texts of a key that may be missing.
 std::vector<std::string> texts_of(const Json& description, const char* key) {
@@ -55,11 +68,31 @@ Goals described_goals(const Json& description) {
   return goals;
 }
 
+void describe_rules(const StudySpec& spec, Json& description) {
+  Json stop = Json::array();
+  for (const StopCriterion& criterion : spec.stop) stop.push_back(criterion_text(criterion));
+  description[kStop] = std::move(stop);
+  description[kPlateau] = nullptr;
+  if (spec.plateau.patience > 0) {
+    description[kPlateau] = {{"patience", spec.plateau.patience},
+                             {"min_delta", spec.plateau.min_delta},
+                             {"grace_period", spec.plateau.grace_period}};
+  }
+  description[kNanIsFailure] = spec.nan_is_failure;
+}
+
+Json as_old_as(const Json& stored, Json now) {
+  for (const char* key : kYoungKeys) {
+    if (stored.is_object() && !stored.contains(key)) now.erase(key);
+  }
+  return now;
+}
+
 std::vector<std::string> describe_differences(const Json& stored, const Json& now) {
   std::vector<std::string> lines;
   for (const auto& [key, value] : now.items()) {
     const Json before = stored.value(key, Json());
-    if (before == value) continue;
+    if (before == value || (before.is_null() && is_young(key) && !stored.contains(key))) continue;
     const auto changes = key == "space" ? space_changes(before, value) : std::nullopt;
     if (changes && !changes->empty()) {
       add_space_lines(*changes, lines);

@@ -135,6 +135,7 @@ void write(PayloadWriter& out, const TunerNote& what) {
     out.integer(what.in_vain);
   }
   if (what.last) out.raw(",\"last\":true");
+  add_text(out, ",\"folder\":", what.folder);
 }
 
 void write(PayloadWriter& out, const OutsideTrial& what) {

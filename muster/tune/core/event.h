@@ -83,10 +83,11 @@ struct ContinueOrdered {
 /// of older versions: as StopOrdered.
 struct TunerNote {
   std::string text;
-  bool session = false;   ///< a tuner begins; what the ones before had running ends behind it
-  bool forgives = false;  ///< failures so far give the study up no more, as with a session
-  int64_t in_vain = -1;   ///< Optuna's number of a waiting trial that cannot be run; -1: of none
-  bool last = false;      ///< no trial is to come: Scheduler::no_more_trials was called
+  bool session = false;     ///< a tuner begins; what the ones before had running ends behind it
+  bool forgives = false;    ///< failures so far give the study up no more, as with a session
+  int64_t in_vain = -1;     ///< Optuna's number of a waiting trial that cannot be run; -1: of none
+  bool last = false;        ///< no trial is to come: Scheduler::no_more_trials was called
+  std::string folder = {};  ///< of the trials, from here on: Note [Moved trial folders]; else empty
 };
 
 /// A trial that another program (Optuna) finished in this study, which the searcher was told of.

@@ -104,6 +104,7 @@ TunerNote read_note(PayloadReader& in) {
   note.forgives = in.skip(",\"forgives\":true");
   if (in.skip(",\"in_vain\":")) note.in_vain = in.integer();
   note.last = in.skip(",\"last\":true");
+  note.folder = text_if(in, ",\"folder\":");
   return note;
 }
 

@@ -108,6 +108,7 @@ StudyCore::Impl::Impl(const StudySpec& given, bool suggests)
       variants(spec),
       rules(spec),
       checkpoints(spec.keep_checkpoints),
+      folders(spec.trial_folder),
       searcher(spec.space, [&](const Space& space) {
         std::unique_ptr<Searcher> made = searcher_in(space);  // also refuses what is wrong
         if (!suggests) made = std::make_unique<Deaf>();
@@ -153,7 +154,10 @@ Event& StudyCore::Impl::emit(int64_t trial, double now_s, decltype(Event::what) 
   events.push_back({.id = next_event++, .time_s = now_s, .trial = trial, .what = std::move(what)});
   note_time(events.back());
   checkpoints.add(events.back());
-  if (const auto* note = std::get_if<TunerNote>(&events.back().what)) take_note(*note);
+  if (const auto* note = std::get_if<TunerNote>(&events.back().what)) {
+    take_note(*note);
+    folders.put_right(events.back());
+  }
   return events.back();
 }
 

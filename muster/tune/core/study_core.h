@@ -57,6 +57,7 @@ struct Trial {
   Failure failure = Failure::kNone;
   std::string reason;     ///< of the newest decision or failure
   bool held = false;      ///< it is paused by a user, who alone can have it go on
+  bool asked = false;     ///< its newest attempt was for who asked: StudyCore::next
   GoalValues goals = {};  ///< if the study has several objectives, or constraints
 };
 
@@ -71,6 +72,9 @@ struct Unlogged {
   std::string stopped;
   std::vector<Attempt> attempts;
 };
+
+/// Whether a checkpoint that a trial has reported is still there.
+using CheckpointIsThere = std::function<bool(const std::string& checkpoint)>;
 
 /// A point that is to be tried besides what the searcher suggests, on top of num_samples.
 struct GivenPoint {
@@ -110,8 +114,12 @@ class StudyCore {
   /// is run by somebody who is not there all the time (`muster study ask`): it outlives its tuner,
   /// which does not wait for it. When nothing was told of it for StudySpec::ask_lease_s, it is
   /// taken back here. With `elsewhere` a searcher that is not quick is not asked here: see Note
-  /// [Slow searchers].
-  Next next(double now_s, bool asked = false, bool elsewhere = false);
+  /// [Slow searchers]. A trial whose checkpoint `is_there` denies goes on from the newest one before
+  /// that is there, or begins anew, and its reason says so; without it none is looked for.
+  Next next(double now_s,
+            bool asked = false,
+            bool elsewhere = false,
+            const CheckpointIsThere& is_there = {});
 
   /// The trial runs, and is in the hands of somebody who asked for it.
   bool is_asked(int64_t trial) const;
@@ -129,6 +137,8 @@ class StudyCore {
   /// report that makes no sense (t not rising, the study's metric missing from the first report:
   /// nearest name as hint), which leaves the core as it was.
   Decision report(int64_t trial, const Report& report, double now_s);
+  /// The caller has refused a report of the trial: as if report() had thrown `why`.
+  void refuse_report(int64_t trial, const std::string& why);
 
   /// The attempt is gone. kInterrupted: the caller ended it, so that it goes on when the study is
   /// resumed; so does what fails after stop(). What ends well then is complete.
@@ -166,7 +176,8 @@ class StudyCore {
   bool learn(const OutsideTrial& trial, double now_s);
   bool knows_outside(int64_t optuna_number) const;
 
-  /// A line for the log that changes nothing. `session`: a tuner begins.
+  /// A line for the log that changes nothing. `session`: a tuner begins; its trials' folder goes along
+  /// when it is another one than before (Note [Moved trial folders]).
   void note(const std::string& text, double now_s, bool session = false);
 
   /// What happened since the last call.

@@ -86,7 +86,10 @@ AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::
   } else if (const std::string missing = missing_results(trial); !missing.empty()) {
     ended.failure = Failure::kCrash;
     ended.then = TrialState::kFailed;
-    ended.message = concat("ended without a number of ", missing);
+    std::vector<std::string> reported;
+    for (const auto& metric : trial.last_metrics) reported.push_back(metric.first);
+    ended.message =
+        concat("ended without a number of ", missing, "; it reported ", join(reported, ", "));
   }
   // What ends before the report at which it was to pause is held, too.
   if (ended.then == TrialState::kPending && record.pause) {
@@ -198,7 +201,9 @@ bool StudyCore::Impl::learn(const OutsideTrial& trial, double now_s) {
 }
 
 void StudyCore::note(const std::string& text, double now_s, bool session) {
-  impl_->emit(-1, now_s, TunerNote{.text = text, .session = session});
+  TunerNote note{.text = text, .session = session};
+  if (session && impl_->folders.has_moved()) note.folder = impl_->folders.now();
+  impl_->emit(-1, now_s, std::move(note));
 }
 
 void StudyCore::forgive(const std::string& text, double now_s) {

@@ -13,6 +13,22 @@ namespace {
 
 constexpr double kNoMetric = std::numeric_limits<double>::quiet_NaN();
 
+constexpr size_t kMostOlder = 16;  // checkpoints of a trial besides its newest
+
+/// While next() runs.
+class Looking {
+ public:
+  Looking(CheckpointIsThere& place, const CheckpointIsThere& is_there) : place_(place) {
+    place_ = is_there;
+  }
+  ~Looking() { place_ = {}; }
+  Looking(const Looking&) = delete;
+  Looking& operator=(const Looking&) = delete;
+
+ private:
+  CheckpointIsThere& place_;
+};
+
 Error bad_order(const StudySpec& spec, const Scheduler::Promotion& order, std::string rule) {
   return internal_error({.refused = concat("an order of scheduler ", spec.scheduler),
                          .rule = std::move(rule),
@@ -21,7 +37,11 @@ Error bad_order(const StudySpec& spec, const Scheduler::Promotion& order, std::s
 
 }  // namespace
 
-StudyCore::Next StudyCore::next(double now_s, bool asked, bool elsewhere) {
+StudyCore::Next StudyCore::next(double now_s,
+                                bool asked,
+                                bool elsewhere,
+                                const CheckpointIsThere& is_there) {
+  const Looking looking(impl_->is_there, is_there);
   Next next;
   impl_->end_leases(now_s);
   if (!is_stopped() &&
@@ -243,6 +263,50 @@ void StudyCore::Impl::add_trial(TrialAdded added, double now_s) {
   scheduler->on_start(number, trials.back().point);
 }
 
+/// Another checkpoint is the trial's newest.
+void StudyCore::Impl::come_to(Trial& trial, SavedState saved) {
+  auto& older = records.at(trial.number).older;
+  std::erase_if(older, [&](const SavedState& one) { return one.checkpoint == saved.checkpoint; });
+  if (!trial.checkpoint.empty() && trial.checkpoint != saved.checkpoint)
+    older.push_back({.checkpoint = trial.checkpoint, .t = trial.checkpoint_t});
+  if (older.size() > kMostOlder) older.pop_front();
+  trial.checkpoint = std::move(saved.checkpoint);
+  trial.checkpoint_t = saved.t;
+  scheduler->on_checkpoint(trial.number, trial.checkpoint_t);
+}
+
+/// The trial goes on from what another one has saved.
+void StudyCore::Impl::take_over(Trial& trial, int64_t number) {
+  const Trial& donor = trials[static_cast<size_t>(number)];
+  const auto record = records.find(number);
+  records.at(trial.number).older =
+      record == records.end() ? std::deque<SavedState>() : record->second.older;
+  trial.checkpoint = donor.checkpoint;
+  trial.checkpoint_t = donor.checkpoint_t;
+  ++trial.copies;
+  scheduler->on_checkpoint(trial.number, trial.checkpoint_t);
+}
+
+/// To the newest checkpoint that is still there, if any is.
+void StudyCore::Impl::go_back(Trial& trial, AttemptStarted& started) {
+  if (!is_there || trial.checkpoint.empty() || is_there(trial.checkpoint)) return;
+  auto& older = records.at(trial.number).older;
+  while (!older.empty() && !is_there(older.back().checkpoint)) older.pop_back();
+  SavedState saved;
+  if (!older.empty()) {
+    saved = std::move(older.back());
+    older.pop_back();
+  }
+  started.reason += concat(started.reason.empty() ? "" : "; ",
+                           "its checkpoint ",
+                           trial.checkpoint,
+                           " is not there any more",
+                           saved.checkpoint.empty() ? ": it begins anew" : "");
+  trial.checkpoint = std::move(saved.checkpoint);
+  trial.checkpoint_t = saved.t;
+  scheduler->on_checkpoint(trial.number, trial.checkpoint_t);
+}
+
 /// `started` says why, for whom, and what of the trial changes; the rest is filled in here.
 void StudyCore::Impl::start_attempt(Trial& trial, AttemptStarted started, double now_s) {
   const bool was_paused = trial.state == TrialState::kPaused;
@@ -250,15 +314,11 @@ void StudyCore::Impl::start_attempt(Trial& trial, AttemptStarted started, double
       was_paused || spec.failures[static_cast<size_t>(trial.failure)].from_checkpoint;
   if (!goes_on && !trial.checkpoint.empty()) {
     trial.checkpoint.clear();
+    records.at(trial.number).older.clear();
     scheduler->on_checkpoint(trial.number, 0);
   }
-  if (started.donor >= 0) {
-    const Trial& donor = trials[static_cast<size_t>(started.donor)];
-    trial.checkpoint = donor.checkpoint;
-    trial.checkpoint_t = donor.checkpoint_t;
-    ++trial.copies;
-    scheduler->on_checkpoint(trial.number, trial.checkpoint_t);
-  }
+  if (started.donor >= 0) take_over(trial, started.donor);
+  go_back(trial, started);
   if (!started.point.empty()) {
     trial.point = started.point;
     trial.values = started.values;
@@ -268,6 +328,7 @@ void StudyCore::Impl::start_attempt(Trial& trial, AttemptStarted started, double
   ++trial.attempt;
   if (trial.attempt == 1) trial.started_s = now_s;
   trial.attempt_s = now_s;
+  trial.asked = started.asked;
   TrialRecord& record = records.at(trial.number);
   unlogged.erase(trial.number);
   record.attempt = {.started_s = now_s,

@@ -36,7 +36,8 @@ bool same_stored_value(const Value& a, const Value& b) {
   throw internal_error({.refused = concat("event ", event.id, " of the study does not replay"),
                         .rule = "the same calls give the same decisions",
                         .value = concat("stored: ", stored, "; now: ", now),
-                        .hint = "was the study made by another version of Muster?"});
+                        .hint = "was the study made by another version of Muster, or with other "
+                                "stop criteria?"});
 }
 
 std::string words(const Decision& decision) {
@@ -67,7 +68,10 @@ class StudyReplay {
     } else if (started.donor >= 0 || !started.point.empty()) {
       differs(event_, "it goes on as another", "it is not paused");
     }
+    // Which checkpoints were there then, the log knows alone.
+    core_.is_there = [&](const std::string& path) { return path == started.from_checkpoint; };
     core_.start_attempt(trial, started, event_.time_s);
+    core_.is_there = {};
   }
 
   void operator()(const Reported& reported) {
@@ -186,7 +190,13 @@ class StudyReplay {
 void StudyCore::replay(const Event& event) {
   if (event.id != impl_->next_event)
     differs(event, concat("event ", event.id), concat("event ", impl_->next_event));
-  std::visit(StudyReplay(*impl_, event), event.what);
+  if (impl_->folders.has_places_before()) {
+    Event moved = event;
+    impl_->folders.put_right(moved);
+    std::visit(StudyReplay(*impl_, moved), moved.what);
+  } else {
+    std::visit(StudyReplay(*impl_, event), event.what);
+  }
   if (impl_->events.size() != 1) differs(event, "one event", concat(impl_->events.size()));
   impl_->events.clear();
 }
@@ -255,6 +265,7 @@ Json StudyCore::describe() const {
                       {"points_to_evaluate", std::move(points)},
                       {"space", spec.space.describe()}};
   describe_goals(spec.goals, description);
+  describe_rules(spec, description);
   return description;
 }
 

@@ -104,10 +104,15 @@ Decision StudyCore::report(int64_t number, const Report& report, double now_s) {
   try {
     return impl_->take_report(trial, report, now_s);
   } catch (const Error& error) {
-    record.attempt.refused = on_one_line(error.what());
-    impl_->unlogged.insert(number);
+    refuse_report(number, error.what());
     throw;
   }
+}
+
+void StudyCore::refuse_report(int64_t number, const std::string& why) {
+  impl_->running(number);
+  impl_->records.at(number).attempt.refused = on_one_line(why);
+  impl_->unlogged.insert(number);
 }
 
 Decision StudyCore::Impl::take_report(Trial& trial, const Report& report, double now_s) {
@@ -146,9 +151,7 @@ Decision StudyCore::Impl::take_report(Trial& trial, const Report& report, double
 /// By the log: who goes on from there after a kill would else begin further back, perhaps with a
 /// checkpoint that its program has removed since.
 void StudyCore::Impl::save_checkpoint(Trial& trial, CheckpointSaved saved, double now_s) {
-  trial.checkpoint = saved.checkpoint;
-  trial.checkpoint_t = saved.t;
-  scheduler->on_checkpoint(trial.number, saved.t);
+  come_to(trial, {.checkpoint = saved.checkpoint, .t = saved.t});
   emit(trial.number, now_s, std::move(saved));
 }
 
@@ -156,11 +159,7 @@ Decision StudyCore::Impl::decide(Trial& trial, const Report& report, int64_t t, 
   TrialRecord& record = records.at(trial.number);
   const double* metric = find_metric(report.metrics, spec.metric);
   const double* of_scheduler = find_metric(report.metrics, watched.metric);
-  if (!report.checkpoint.empty()) {
-    trial.checkpoint = report.checkpoint;
-    trial.checkpoint_t = t;
-    scheduler->on_checkpoint(trial.number, t);
-  }
+  if (!report.checkpoint.empty()) come_to(trial, {.checkpoint = report.checkpoint, .t = t});
   Decision decision;
   if (of_scheduler != nullptr) {
     decision = scheduler->on_report(trial.number, t, score_of(*of_scheduler, watched.mode));

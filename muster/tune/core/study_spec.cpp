@@ -116,6 +116,13 @@ void check_study(const StudySpec& spec) {
           "num_samples",
           "it is at least 1, or -1 for no end",
           concat(spec.num_samples));
+  require(spec.plateau.patience != 0 || spec.plateau == Plateau{},
+          "plateau",
+          "patience says after how many reports without improvement a trial ends",
+          concat("min_delta=",
+                 shortest(spec.plateau.min_delta),
+                 ", grace_period=",
+                 spec.plateau.grace_period));
   require(spec.max_concurrent >= 0,
           "max_concurrent",
           "it is at least 1, or 0 for what fits",

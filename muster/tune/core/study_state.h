@@ -18,6 +18,7 @@
 #include "muster/tune/core/search_desk.h"
 #include "muster/tune/core/stop_rules.h"
 #include "muster/tune/core/study_core.h"
+#include "muster/tune/core/trial_folders.h"
 #include "muster/tune/core/variants.h"
 
 namespace muster::tune {
@@ -34,6 +35,12 @@ struct Attempt {
   std::string refused;     ///< why its newest report was refused; empty if it was not
 };
 
+/// What a trial could go on from.
+struct SavedState {
+  std::string checkpoint;
+  int64_t t = 0;
+};
+
 struct TrialRecord {
   Attempt attempt;
   Decision decision;                        ///< of the newest report
@@ -41,6 +48,7 @@ struct TrialRecord {
   bool by_user = false;                     ///< a user made that decision
   std::optional<std::string> pause;         ///< a user wants it paused, and why
   std::array<int32_t, kFailures> failed{};  ///< attempts by Failure
+  std::deque<SavedState> older;  ///< checkpoints before the newest one, oldest first: a few
 };
 
 struct StudyCore::Impl {
@@ -58,6 +66,9 @@ struct StudyCore::Impl {
   // Each changes the state as its event says; live calls and replay go through the same.
   void add_trial(TrialAdded added, double now_s);
   void start_attempt(Trial& trial, AttemptStarted started, double now_s);
+  void take_over(Trial& trial, int64_t donor);
+  void come_to(Trial& trial, SavedState saved);
+  void go_back(Trial& trial, AttemptStarted& started);
   AttemptStarted attempt_of(const Scheduler::Promotion& order, bool asked) const;
   Point point_of(const Scheduler::Promotion& order) const;
   void no_more_trials(TunerNote note, double now_s);
@@ -104,6 +115,8 @@ struct StudyCore::Impl {
   Variants variants;
   StopRules rules;
   KeptCheckpoints checkpoints;
+  TrialFolders folders;
+  CheckpointIsThere is_there;  // of next(), while it runs
   SearchDesk searcher;
   Objective watched;         // by the scheduler
   bool goes_by_one = false;  // it needs that one in the reports

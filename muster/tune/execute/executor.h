@@ -54,6 +54,7 @@ struct ExecutorEvent {
   Action action = Action::kContinue;
   Failure failure = Failure::kNone;
   std::string message;
+  bool waits = true;  ///< the trial waits for the answer to its report
 };
 
 class Executor {
@@ -79,6 +80,9 @@ class Executor {
   /// Ends an attempt that made no report just now (a study that is stopped, a timeout): as after a
   /// stop. `kill`: at once, with SIGKILL.
   virtual void stop(int64_t trial, std::string_view reason, bool kill) = 0;
+
+  /// A checkpoint that a trial reported is there, where the next attempt would look for it.
+  virtual bool has_checkpoint(const std::string& /*path*/) const { return true; }
 
   /// Where a running trial is, for tables: "host:pid".
   virtual std::string location(int64_t trial) const = 0;

@@ -41,6 +41,7 @@ class LocalExecutor : public Executor, public ReportServer::Handler, public Loca
   void answer(uint64_t token, const Decision& decision) override;
   void refuse(uint64_t token, const std::string& why) override;
   void stop(int64_t trial, std::string_view reason, bool kill) override;
+  bool has_checkpoint(const std::string& path) const override;
   std::string location(int64_t trial) const override;
 
  private:
@@ -50,6 +51,7 @@ class LocalExecutor : public Executor, public ReportServer::Handler, public Loca
     int64_t oom_kills = 0;  // when it started
     Decision told;          // once it was told to end
     std::vector<std::string> notes;
+    bool said_missing = false;  // that a checkpoint is not there
   };
   struct Ticket {
     int64_t trial;
@@ -63,6 +65,7 @@ class LocalExecutor : public Executor, public ReportServer::Handler, public Loca
   void on_note(int64_t trial, const std::string& text) override;
   void on_no_process_left(LocalTrial& trial) override { ending_.push_back(trial.trial()); }
 
+  void drop_missing(int64_t trial, Report& report);
   uint64_t hand_up(Running& running, Report report, bool one_way);
   void tell_to_end(Running& running, const Decision& decision, bool hears);
   Running* answer_ticket(uint64_t token, const Answer& answer);
@@ -162,6 +165,21 @@ void LocalExecutor::start(const AttemptPlan& plan) {
 
 // ---- Reports and answers. ----
 
+bool LocalExecutor::has_checkpoint(const std::string& path) const {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+/// A program that does not wait for answers may have removed by now what it had saved, as one does
+/// that keeps its newest alone: its report counts, the checkpoint does not.
+void LocalExecutor::drop_missing(int64_t trial, Report& report) {
+  if (report.checkpoint.empty() || has_checkpoint(report.checkpoint)) return;
+  Running& running = running_.at(trial);
+  if (!std::exchange(running.said_missing, true))
+    on_note(trial, concat("the checkpoint that it reported is not there: ", report.checkpoint));
+  report.checkpoint.clear();
+}
+
 uint64_t LocalExecutor::hand_up(Running& running, Report report, bool one_way) {
   const uint64_t ticket = next_ticket_++;
   const int64_t trial = running.process->trial();
@@ -170,11 +188,13 @@ uint64_t LocalExecutor::hand_up(Running& running, Report report, bool one_way) {
   // Where it will be looked for is elsewhere.
   if (!report.checkpoint.empty() && !report.checkpoint.starts_with('/'))
     report.checkpoint = fs::absolute(spec_.working_folder / report.checkpoint).lexically_normal();
+  if (one_way) drop_missing(trial, report);
   events_.push_back({.kind = ExecutorEvent::kReport,
                      .trial = trial,
                      .attempt = running.process->attempt(),
                      .report = std::move(report),
-                     .token = ticket});
+                     .token = ticket,
+                     .waits = !one_way});
   return ticket;
 }
 

@@ -35,10 +35,14 @@ class StudyReader {
     if (auto machine = top_.table("machine")) read_machine(*machine);
     if (auto failures = top_.table("failures")) read_failures(*failures);
     if (auto plateau = top_.table("plateau")) read_plateau(*plateau);
+    // Before what follows from a key that is misspelt: {lr} is no parameter of [spce].
+    for (const char* key : {"space", "points_to_evaluate", "command"}) top_.find(key);
+    top_.refuse_unknown();
+    if (top_.find("metric") != nullptr && top_.find("mode") == nullptr)
+      top_.refuse("metric", "mode = \"min\" or \"max\" says which end of it is the better one");
     read_space();
     read_points();
     read_command();
-    top_.refuse_unknown();
     for (const TomlItem& item : top_.items()) {
       spec_.places[item.key] = top_.place(item);
       if (item.key.ends_with("_s"))  // durations: `ask_lease_s` says the same as `ask_lease`
@@ -75,8 +79,6 @@ class StudyReader {
     const auto mode = top_.text("mode");
     if (mode) spec_.mode = located(top_, "mode", [&] { return parse_mode(*mode); });
     read_goals(mode.has_value());
-    if (!mode && !spec_.metric.empty() && top_.find("objectives") == nullptr)
-      top_.refuse("metric", "mode = \"min\" or \"max\" says which end of it is the better one");
     if (const auto scope = top_.text("scope"))
       spec_.scope = located(top_, "scope", [&] { return parse_scope(*scope); });
   }

@@ -71,7 +71,7 @@ std::vector<ValueAxis> axes_of(const PlotStudy& study) {
     std::vector<Value> values;
     for (const TrialHistory& trial : study.trials) values.push_back(trial.values[p]);
     const StudyFacts::Parameter& parameter = study.facts.parameters[p];
-    axes.emplace_back(parameter.name, parameter.domain, values);
+    axes.emplace_back(parameter.name, parameter.domain, values, parameter.log);
   }
   return axes;
 }

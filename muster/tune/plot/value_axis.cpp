@@ -42,7 +42,6 @@ const CategoricalDistribution* categories_of(const std::optional<Domain>& domain
 
 /// The axis is to be logarithmic, for positive numbers.
 bool wants_log(const std::optional<Domain>& domain, double lo, double hi) {
-  if (lo <= 1e-290) return false;
   if (!domain) return hi / lo >= kForeignSpan;
   switch (domain->kind()) {
     case Domain::Kind::kExpression:
@@ -97,7 +96,10 @@ std::string log_label(double tick) {
 
 }  // namespace
 
-ValueAxis::ValueAxis(std::string name, const std::string& domain, std::span<const Value> values)
+ValueAxis::ValueAxis(std::string name,
+                     const std::string& domain,
+                     std::span<const Value> values,
+                     bool log)
     : name_(std::move(name)) {
   const std::optional<Domain> declared = domain_of(domain);
   std::vector<double> numbers;
@@ -112,7 +114,8 @@ ValueAxis::ValueAxis(std::string name, const std::string& domain, std::span<cons
     return;
   }
   const auto ends = std::ranges::minmax_element(numbers);
-  set_numbers(numbers, !numbers.empty() && wants_log(declared, *ends.min, *ends.max));
+  const bool is_positive = !numbers.empty() && *ends.min > 0;
+  set_numbers(numbers, is_positive && (log || wants_log(declared, *ends.min, *ends.max)));
 }
 
 ValueAxis::ValueAxis(std::string name, std::span<const double> values) : name_(std::move(name)) {
@@ -133,7 +136,9 @@ void ValueAxis::set_numbers(std::span<const double> numbers, bool log) {
   const double lo = *ends.min, hi = *ends.max;
   if (log) {
     const double room = lo < hi ? std::pow(std::min(hi / lo, kHugest), kRoom) : 2;
-    scale_ = {.lo = lo / room, .hi = std::min(hi * room, kHugest), .log = true};
+    scale_ = {.lo = std::max(lo / room, std::numeric_limits<double>::denorm_min()),
+              .hi = std::min(hi * room, kHugest),
+              .log = true};
     keep_few(distinct);
     return;
   }

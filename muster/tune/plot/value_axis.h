@@ -25,7 +25,10 @@ class ValueAxis {
   /// Of a parameter that was declared as `domain` ("loguniform(1e-4, 1e-1)"; "" for one of Optuna's,
   /// which is told from its values) and had `values`, those that are nothing left out. Numbers get
   /// room at both ends; categories are in the order of the domain.
-  ValueAxis(std::string name, const std::string& domain, std::span<const Value> values);
+  ValueAxis(std::string name,
+            const std::string& domain,
+            std::span<const Value> values,
+            bool log = false);
 
   /// Of a metric with these finite values: logarithmic if all are above 0 and span over two decades.
   ValueAxis(std::string name, std::span<const double> values);

@@ -12,8 +12,8 @@
 
 namespace muster::tune {
 
-/// An answer that is held back until what it rests on is stored.
-struct Answer {
+/// The answer to a report, until what it rests on is stored.
+struct HeldAnswer {
   uint64_t token = 0;
   std::variant<Decision, std::string> what;  ///< a text: why the report was refused
 };
@@ -21,7 +21,7 @@ struct Answer {
 /// What is to be done when the events that rest on it are stored. A transaction that fails is made
 /// again from the start, so it does nothing itself.
 struct Deeds {
-  std::vector<Answer> answers;
+  std::vector<HeldAnswer> answers;
   std::vector<int64_t> ended;                            // trials
   std::vector<std::pair<int64_t, std::string>> stopped;  // trials, and by what
   std::vector<std::pair<std::string, bool>> interrupts;  // why, and whether to kill

@@ -1,6 +1,7 @@
 #include "muster/tune/run/patience.h"
 
 #include "muster/base/text.h"
+#include "muster/tune/storage/storage.h"
 
 namespace muster::tune {
 namespace {
@@ -12,6 +13,13 @@ bool is_wish_to_end(const ExecutorEvent& event) {
 }
 
 }  // namespace
+
+/// While `error` is handled.
+void Patience::give_up(const Error& error) const {
+  if (const auto* locked = dynamic_cast<const StorageLocked*>(&error))
+    throw locked->after(limit_s_);
+  throw;
+}
 
 void Patience::tell(const std::string& trouble, bool is_new) {
   if (!is_new && trouble == trouble_) return;

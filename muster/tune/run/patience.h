@@ -49,7 +49,7 @@ class Patience {
         const auto now = std::chrono::steady_clock::now();
         const bool is_new = !since;
         if (is_new) since = now;
-        if (std::chrono::duration<double>(now - *since).count() >= limit_s_) throw;
+        if (std::chrono::duration<double>(now - *since).count() >= limit_s_) give_up(error);
         tell(error.what(), is_new);
       }
       wait();
@@ -67,6 +67,7 @@ class Patience {
   }
 
  private:
+  [[noreturn]] void give_up(const Error& error) const;
   void tell(const std::string& trouble, bool is_new);
   void wait();
   void obey(const ExecutorEvent& event);

@@ -48,15 +48,15 @@ double wall_clock_s() {
 LockWait::LockWait(double patience_s, const std::function<void(const std::string& line)>& note)
     : patience_s_(patience_s), note_(note), since_(std::chrono::steady_clock::now()) {}
 
-bool LockWait::goes_on(const StorageLocked& error) const {
+void LockWait::go_on(const StorageLocked& error) const {
   constexpr auto kPause = std::chrono::milliseconds(10);  // SQLite has waited, as a rule
   const auto now = std::chrono::steady_clock::now();
-  if (std::chrono::duration<double>(now - since_).count() >= patience_s_) return false;
+  if (std::chrono::duration<double>(now - since_).count() >= patience_s_)
+    throw error.after(patience_s_);
   if (note_ && !said_)
     note_(concat(error.what(), "\nhint: trying again for ", human_duration(patience_s_)));
   said_ = true;
   std::this_thread::sleep_for(kPause);
-  return true;
 }
 
 // ---- Turns ----

@@ -28,8 +28,8 @@ double wall_clock_s();
 class LockWait {
  public:
   LockWait(double patience_s, const std::function<void(const std::string& line)>& note);
-  /// Waits a little. False: it has been long enough.
-  bool goes_on(const StorageLocked& error) const;
+  /// Waits a little. Throws, saying how long it was, if it has been long enough.
+  void go_on(const StorageLocked& error) const;
 
  private:
   double patience_s_;
@@ -54,7 +54,7 @@ auto wait_for_lock(double patience_s,
     try {
       return act();
     } catch (const StorageLocked& error) {
-      if (!wait.goes_on(error)) throw;
+      wait.go_on(error);
     }
   }
 }
@@ -65,7 +65,7 @@ struct StudyOptions {
   bool tuner = true;
   /// False: no call asks for a trial (StudyCore::next), so that what was before is taken in faster.
   bool suggests = true;
-  double lock_patience_s = 10;  ///< how long a call waits for another process's lock
+  double lock_patience_s = kLockPatienceS;
   /// A line for the user while opening waits for it, StudySpec::storage_patience_s in all.
   std::function<void(const std::string& line)> note = {};
 };

@@ -17,6 +17,7 @@
 #include "muster/tune/run/obey.h"
 #include "muster/tune/run/patience.h"
 #include "muster/tune/run/thinking.h"
+#include "muster/tune/run/tuner_words.h"
 
 namespace muster::tune {
 namespace {
@@ -80,7 +81,7 @@ class Tuner {
   bool has_ended(const StudyCore::Next& next) {
     if (!shares_.empty()) return false;
     note_held(next.kind == StudyCore::Next::kHeld);
-    if (next.kind == StudyCore::Next::kHandedOut) note(handed_out());
+    if (next.kind == StudyCore::Next::kHandedOut) note(study_.look(&handed_out));
     return next.kind == StudyCore::Next::kFinished || next.kind == StudyCore::Next::kHandedOut;
   }
 
@@ -89,21 +90,6 @@ class Tuner {
     if (held && !std::exchange(held_, true))
       note("all that is left is paused by a user: `muster study continue` or `stop` ends the wait");
     if (!held) held_ = false;
-  }
-
-  /// "trials 3, 7 are with those who asked for them: …"
-  std::string handed_out() {
-    return study_.look([](const StudyCore& core) {
-      std::vector<std::string> numbers;
-      for (const Trial& trial : core.trials()) {
-        if (core.is_asked(trial.number)) numbers.push_back(std::to_string(trial.number));
-      }
-      return concat(numbers.size() == 1 ? "trial " : "trials ",
-                    join(numbers, ", "),
-                    numbers.size() == 1 ? " is" : " are",
-                    " with others, who asked: `muster study tell` ends what `ask` began, and this "
-                    "command goes on");
-    });
   }
 
   /// What other processes have done with the study meanwhile.
@@ -136,7 +122,7 @@ class Tuner {
       if (!share) return next;
       AttemptPlan plan;
       stored([&](StudyCore& core, double now_s) {
-        next = core.next(now_s, /*asked=*/false, /*elsewhere=*/true);
+        next = core.next(now_s, /*asked=*/false, /*elsewhere=*/true, is_there_);
         if (next.kind == StudyCore::Next::kStart) plan = plan_of(core, next.trial, *share);
       });
       if (next.kind != StudyCore::Next::kStart) {
@@ -212,7 +198,7 @@ class Tuner {
         shares_.erase(share);
       }
     }
-    for (const Answer& answer : deeds.answers) {
+    for (const HeldAnswer& answer : deeds.answers) {
       if (const auto* decision = std::get_if<Decision>(&answer.what)) {
         executor_.answer(answer.token, *decision);
       } else {
@@ -264,11 +250,17 @@ class Tuner {
   std::variant<Decision, std::string> decide(StudyCore& core,
                                              const ExecutorEvent& event,
                                              double now_s,
-                                             Deeds& deeds) const {
+                                             Deeds& deeds) {
     try {
+      check_checkpoint(core, event);
       Report report = event.report;
       report.sequence = 0;  // clients number their own; the executor answers what they repeat
-      return core.report(event.trial, report, now_s);
+      Decision decision = core.report(event.trial, report, now_s);
+      if (!std::exchange(any_report_, true)) {
+        std::string line = unreported_constraints(spec_, event.trial, report);
+        if (!line.empty()) deeds.notes.push_back(std::move(line));
+      }
+      return decision;
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kUsage) throw;
       // Once per attempt: a program that does not listen may repeat it at every step.
@@ -276,6 +268,15 @@ class Tuner {
         deeds.notes.push_back(error.what());
       return std::string(error.what());
     }
+  }
+
+  /// Who waits for the answer has what it says to have saved.
+  void check_checkpoint(StudyCore& core, const ExecutorEvent& event) const {
+    const std::string& checkpoint = event.report.checkpoint;
+    if (checkpoint.empty() || !event.waits || executor_.has_checkpoint(checkpoint)) return;
+    const Error error = no_checkpoint(event.trial, checkpoint);
+    core.refuse_report(event.trial, error.what());
+    throw error;
   }
 
   void interrupt(StudyCore& core, const std::string& why, double now_s, Deeds& deeds) const {
@@ -322,6 +323,9 @@ class Tuner {
     patience_.run(act);
   }
 
+  const CheckpointIsThere is_there_ = [this](const std::string& checkpoint) {
+    return executor_.has_checkpoint(checkpoint);
+  };
   std::set<int64_t> running() const {
     std::set<int64_t> trials;
     for (const auto& [trial, share] : shares_) {
@@ -371,6 +375,7 @@ class Tuner {
        .running = [this] { return running(); }}};
   std::set<std::pair<int64_t, int32_t>> refused_;  // attempts that had a report refused
   TunerOutcome outcome_;
+  bool any_report_ = false;
   bool has_news_ = true;  // since the study was last asked for a trial
   Thinker thinker_;
 };

@@ -55,8 +55,8 @@ void check(const AshaOptions& o) {
           "reduction_factor is above 1",
           "reduction_factor=" + shortest(o.reduction_factor));
   require(o.variant == "stopping" || o.variant == "promotion",
-          "type is stopping or promotion",
-          '"' + o.variant + '"');
+          "variant is stopping or promotion",
+          "variant=" + o.variant);
   require(!(o.ray_compat && o.variant == "promotion"),
           "ray_compat goes with variant=stopping: Ray has no other",
           "variant=promotion,ray_compat=true");

@@ -281,17 +281,25 @@ class Tpe final : public Searcher {
 };
 
 void check(const TpeOptions& o) {
-  const bool holds = o.startup >= 1 && o.candidates >= 1 && o.candidates <= 100'000 &&
-                     o.good_share > 0 && o.good_share < 1 && o.good_most >= 1 &&
-                     o.prior_weight >= 0 && std::isfinite(o.prior_weight) && o.recent >= 0 &&
-                     (o.failed == "worst" || o.failed == "ignore") && (o.multivariate || !o.group);
-  if (holds) return;
-  throw usage_error(
-      {.refused = "searcher tpe",
-       .rule = "startup and good_most are at least 1, candidates 1 to 100,000, good_share in "
-               "(0, 1), prior_weight and recent at least 0, failed is worst or ignore, and group "
-               "goes with multivariate",
-       .value = spec_text("tpe", kTpeParams, o)});
+  const auto require = [](bool holds, const char* rule, const std::string& value) {
+    if (!holds) throw usage_error({.refused = "searcher tpe", .rule = rule, .value = value});
+  };
+  require(o.startup >= 1, "startup is at least 1", concat("startup=", o.startup));
+  require(o.candidates >= 1 && o.candidates <= 100'000,
+          "candidates is 1 to 100,000",
+          concat("candidates=", o.candidates));
+  require(o.good_share > 0 && o.good_share < 1,
+          "good_share is in (0, 1)",
+          concat("good_share=", shortest(o.good_share)));
+  require(o.good_most >= 1, "good_most is at least 1", concat("good_most=", o.good_most));
+  require(o.prior_weight >= 0 && std::isfinite(o.prior_weight),
+          "prior_weight is at least 0",
+          concat("prior_weight=", shortest(o.prior_weight)));
+  require(o.recent >= 0, "recent is at least 0", concat("recent=", o.recent));
+  require(o.failed == "worst" || o.failed == "ignore",
+          "failed is worst or ignore",
+          concat("failed=", o.failed));
+  require(o.multivariate || !o.group, "group goes with multivariate", "group=true");
 }
 
 std::unique_ptr<Searcher> make_tpe(const SearcherContext& context, const ParamValues& params) {

@@ -28,7 +28,8 @@ void check(const FloatDistribution& d) {
   if (d.log && d.low <= 0)
     refuse_domain(d,
                   "a logarithm is taken of numbers above 0",
-                  "give the bounds themselves, not their logarithms");
+                  d.low < 0 ? "give the bounds themselves, not their logarithms"
+                            : "begin at the smallest number that is worth a trial");
   if (d.low > d.high || (d.step == 0 && d.low == d.high))
     refuse_domain(d,
                   "the lower bound comes first and is below the upper one",

@@ -174,6 +174,7 @@ Point Space::with_conditions(Point point) const {
   const Values values = impl_->values_at(point, impl_->deciding);
   for (size_t d = 0; d < point.size(); ++d) {
     if (!impl_->applies(impl_->dimensions[d].parameter, values)) point[d] = kAbsent;
+    point[d] += 0.0;  // a step below 0 that is rounded to it is no -0.0
   }
   return point;
 }

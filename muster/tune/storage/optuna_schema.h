@@ -42,6 +42,9 @@ std::string distribution_json(const Distribution& distribution);
 /// would not write.
 Value value_from_optuna(double internal, std::string_view distribution_json);
 
+/// Numbers of this distribution are drawn by their logarithms.
+bool is_logarithmic(std::string_view distribution_json);
+
 /// The distribution of a text as distribution_json writes it, both ends included; also of those of
 /// Optuna's earlier versions. Throws as value_from_optuna, and for whole numbers beyond 2^53 of which
 /// the table's doubles say little; `whose` names the parameter.

@@ -108,7 +108,9 @@ Distribution whole_numbers(const Json& attributes,
 
 Value choice_of(double internal, const Json& choices, std::string_view text) {
   if (!(internal >= 0 && internal < double(choices.size()))) throw no_distribution(text);
-  return value_from(choices[static_cast<size_t>(internal)], "a choice");
+  const Json& choice = choices[static_cast<size_t>(internal)];
+  // Python's None is a choice as others: no value would say that the parameter does not apply.
+  return choice.is_null() ? Value("None") : value_from(choice, "a choice");
 }
 
 }  // namespace
@@ -167,6 +169,18 @@ Distribution distribution_from_optuna(std::string_view text, std::string_view wh
   const double step = attribute(attributes, "step", attribute(attributes, "q", 0));
   if (!name.starts_with("Int")) return FloatDistribution{low, high, log, log ? 0 : step};
   return whole_numbers(attributes, {low, high, log, log ? 1 : std::max(1.0, step)}, whose);
+}
+
+bool is_logarithmic(std::string_view text) {
+  if (text.find("true") == text.npos && text.find("Log") == text.npos) return false;  // most
+  const Json json = parse_json(text, "a parameter's distribution");
+  if (!json.is_object() || !json.contains("attributes") || !json["attributes"].is_object())
+    return false;
+  const Json& attributes = json["attributes"];
+  if (attributes.contains("log")) return attributes["log"] == true;
+  // Earlier versions: LogUniformDistribution, IntLogUniformDistribution.
+  return json.contains("name") && json["name"].is_string() &&
+         json["name"].get<std::string>().find("Log") != std::string::npos;
 }
 
 TrialState state_of(std::string_view word) {

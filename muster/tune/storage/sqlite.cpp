@@ -14,13 +14,15 @@
 namespace muster::tune {
 namespace {
 
+std::string locked_for(double waited_s) {
+  return concat("it is locked by another program, for more than ", shortest(waited_s), " s by now");
+}
+
 StorageLocked locked(const std::filesystem::path& file, double patience_s) {
-  return {
-      ErrorKind::kEnvironment,
-      {.refused = concat("cannot write ", file.string()),
-       .rule = concat(
-           "it is locked by another program, for more than ", shortest(patience_s), " s by now"),
-       .hint = concat("`fuser ", file.string(), "` names it; nothing is lost")}};
+  return {ErrorKind::kEnvironment,
+          {.refused = concat("cannot write ", file.string()),
+           .rule = locked_for(patience_s),
+           .hint = concat("`fuser ", file.string(), "` names it; nothing is lost")}};
 }
 
 Error not_written(const std::filesystem::path& file,
@@ -54,6 +56,12 @@ int os_error_of(sqlite3* database) {
 }
 
 }  // namespace
+
+StorageLocked StorageLocked::after(double waited_s) const {
+  ErrorText said = text();
+  said.rule = locked_for(waited_s);
+  return {kind(), std::move(said)};
+}
 
 void Statement::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
 void Database::Close::operator()(sqlite3* database) const { sqlite3_close_v2(database); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <variant>
 
 #include <sys/stat.h>
@@ -47,8 +48,9 @@ class StudyOpener {
     Transaction transaction(database_);
     const auto found = find_study_id(database_, name_);
     const int64_t id = found ? *found : make();
-    if (found) check(id);
-    describe(id);
+    const Json stored = found ? select_description(database_, id) : Json();
+    if (found) check(id, stored);
+    describe(id, stored.is_null() ? description_ : as_old_as(stored, description_));
     transaction.commit();
     return id;
   }
@@ -107,20 +109,20 @@ class StudyOpener {
   }
 
   /// The stored study is this one. One that Optuna made only has directions.
-  void check(int64_t id) {
+  void check(int64_t id, const Json& stored) {
     Statement rows = database_.prepare(
         "SELECT direction FROM study_directions WHERE study_id = ? ORDER BY objective");
     rows.bind(1, id);
     std::vector<std::string> theirs;
     while (rows.step()) theirs.emplace_back(rows.text(0));
     const bool fits = theirs == directions();
-    const Json stored = select_description(database_, id);
-    std::vector<std::string> differences;
-    if (!stored.is_null()) differences = describe_differences(stored, description_);
-    if (differences.empty() && !fits)
-      differences = {directions().size() == 1
-                         ? concat("its direction is not ", directions()[0], " alone")
-                         : concat("its directions are not ", join(directions(), ", "))};
+    std::vector<std::string> differences =
+        stored.is_null() ? other_parameters(id) : describe_differences(stored, description_);
+    if (!fits && (stored.is_null() || differences.empty())) {
+      const char* key = directions().size() == 1 && theirs.size() == 1 ? "direction" : "directions";
+      differences.push_back(concat("- ", key, " = ", join(theirs, ", ")));
+      differences.push_back(concat("+ ", key, " = ", join(directions(), ", ")));
+    }
     if (differences.empty()) return;
     throw usage_error(
         {.refused =
@@ -130,8 +132,25 @@ class StudyOpener {
          .hint = "undo the change, or give the study another name or storage"});
   }
 
-  void describe(int64_t id) {
-    const std::string stored = json_text(description_);
+  /// Of a study that Optuna made, whose trials have parameters that the space has not: nobody would
+  /// see these any more.
+  std::vector<std::string> other_parameters(int64_t id) {
+    std::set<std::string> theirs = select_parameter_names(database_, id);
+    std::vector<std::string> added, lines;
+    for (const Json& parameter : description_.value("space", Json::array())) {
+      const std::string name = parameter.value("name", "");
+      const auto is_it = [&](const std::string& of) { return of.substr(0, of.find('#')) == name; };
+      if (std::erase_if(theirs, is_it) == 0) added.push_back(concat("+ ", name));
+    }
+    if (theirs.empty()) return {};
+    for (const std::string& name : theirs)
+      lines.push_back(concat("- ", name, ", which Optuna's trials have"));
+    lines.insert(lines.end(), added.begin(), added.end());
+    return lines;
+  }
+
+  void describe(int64_t id, const Json& description) {
+    const std::string stored = json_text(description);
     database_.prepare("INSERT OR REPLACE INTO muster_studies (study_id, description) VALUES (?, ?)")
         .bind(1, id)
         .bind(2, stored)

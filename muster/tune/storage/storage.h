@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,7 +52,8 @@ struct ForeignTrial {
   int64_t number = 0;  ///< in Optuna's count; a trial of ours may have the same in ours
   TrialState state = TrialState::kComplete;
   std::map<std::string, Value> params;
-  double value = 0;                      ///< NaN: none
+  std::set<std::string> log_params = {};  ///< those that are drawn by their logarithms
+  double value = 0;                       ///< NaN: none
   std::vector<double> values = {};       ///< by objective, if the study has several and it has them
   std::vector<double> constraints = {};  ///< of a trial that has some; above 0: violated
   std::vector<std::pair<int64_t, double>> intermediate;  ///< step, value; steps rise
@@ -74,7 +76,12 @@ struct WaitingTrial {
 class StorageLocked : public Error {
  public:
   using Error::Error;
+  /// The same of a caller who has tried again for so long.
+  StorageLocked after(double waited_s) const;
 };
+
+/// How long a call waits for another program's lock.
+inline constexpr double kLockPatienceS = 10;
 
 class Storage {
  public:
@@ -111,7 +118,7 @@ class Storage {
 
 struct StorageOptions {
   bool durable = false;
-  double lock_patience_s = 10;  ///< how long transact() waits for another program's lock
+  double lock_patience_s = kLockPatienceS;  ///< of transact()
   /// Appends that follow each other faster are those of a busy study; see Note [Busy studies].
   double busy_below_s = 0.0025;
 };
@@ -154,13 +161,19 @@ std::vector<Event> read_events_behind(const std::filesystem::path& file,
 std::vector<ForeignTrial> read_foreign_trials(const std::filesystem::path& file,
                                               std::string_view study);
 
+/// What Optuna counts trials of ours as, by our numbers: another one's where Optuna added some. Opens
+/// nothing for writing.
+std::map<int64_t, int64_t> read_optuna_numbers(const std::filesystem::path& file,
+                                               std::string_view study);
+
 /// Removes a study with all its trials from the file. Throws a usage error if it is not there or a
 /// tuner runs it. `trials`, the folder with the files of its trials, is moved aside before another
 /// tuner can begin one of the same name there; returned is the folder to remove then, empty if there
 /// is none. Throws an environment error if that fails: the study itself is gone then.
 std::filesystem::path delete_study(const std::filesystem::path& file,
                                    std::string_view study,
-                                   const std::filesystem::path& trials = {});
+                                   const std::filesystem::path& trials = {},
+                                   double lock_patience_s = kLockPatienceS);
 
 /// The folders beside `trials` that such deletions have moved aside and, killed, not removed (or not
 /// yet): nobody needs what is in them.
@@ -172,14 +185,16 @@ std::vector<std::filesystem::path> left_by_deletions(const std::filesystem::path
 /// Throws a usage error for one that has not failed.
 std::vector<int64_t> restart_failed_trials(const std::filesystem::path& file,
                                            std::string_view study,
-                                           std::span<const int64_t> numbers);
+                                           std::span<const int64_t> numbers,
+                                           double lock_patience_s = kLockPatienceS);
 
 /// Puts a trial with these values into the study, as Optuna's enqueue_trial does; what is not named is
 /// drawn. A tuner that runs takes it when it has room, another one later. Throws a usage error for
 /// values that are no part of a point of the space (as Space::point_of), and a study that Optuna made.
 void add_trial(const std::filesystem::path& file,
                std::string_view study,
-               const std::map<std::string, Value>& values);
+               const std::map<std::string, Value>& values,
+               double lock_patience_s = kLockPatienceS);
 
 /// The process that runs the study, as TunerLock tells; nothing if none does. 0: one of another PID
 /// namespace.

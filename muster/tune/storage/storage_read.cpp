@@ -118,4 +118,18 @@ std::vector<ForeignTrial> read_foreign_trials(const std::filesystem::path& file,
   return select_foreign_trials(reader.database(), reader.study_id(study));
 }
 
+std::map<int64_t, int64_t> read_optuna_numbers(const std::filesystem::path& file,
+                                               std::string_view study) {
+  Reader reader(file);
+  const int64_t id = reader.study_id(study);
+  std::map<int64_t, int64_t> numbers;
+  if (!has_own_tables(reader.database())) return numbers;
+  Statement rows = reader.database().prepare(
+      "SELECT m.number, t.number FROM muster_trials AS m JOIN trials AS t USING (trial_id) "
+      "WHERE m.study_id = ?");
+  rows.bind(1, id);
+  while (rows.step()) numbers.emplace(rows.integer(0), rows.integer(1));
+  return numbers;
+}
+
 }  // namespace muster::tune

@@ -11,6 +11,7 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/tune/core/study_paths.h"
 #include "muster/tune/space/python_text.h"
 #include "muster/tune/storage/optuna_schema.h"
 #include "muster/tune/storage/storage.h"
@@ -178,10 +179,15 @@ void add_note(Database& database, int64_t study_id, const TunerNote& note) {
 
 }  // namespace
 
-fs::path delete_study(const fs::path& file, std::string_view study, const fs::path& trials) {
+fs::path delete_study(const fs::path& file,
+                      std::string_view study,
+                      const fs::path& trials,
+                      double lock_patience_s) {
   find_study(file, study);
   const TunerLock lock(file, study);  // no tuner runs it, and none begins
-  Database database(file, Database::Access::kWrite);
+  std::error_code ignored;
+  fs::remove(file_of_study(file, study, "tuner"), ignored);  // how to reach one that was killed
+  Database database(file, Database::Access::kWrite, lock_patience_s);
   const int64_t id = id_in(file, database, study);
   Transaction transaction(database);
   for (const char* table : kTablesOfTrials) {
@@ -211,9 +217,10 @@ std::vector<fs::path> left_by_deletions(const fs::path& trials) {
 
 std::vector<int64_t> restart_failed_trials(const std::filesystem::path& file,
                                            std::string_view study,
-                                           std::span<const int64_t> numbers) {
+                                           std::span<const int64_t> numbers,
+                                           double lock_patience_s) {
   find_study(file, study);
-  Database database(file, Database::Access::kWrite);
+  Database database(file, Database::Access::kWrite, lock_patience_s);
   const int64_t id = id_in(file, database, study);
   if (!has_own_tables(database)) {
     throw usage_error({.refused = concat("study \"", study, "\" was made by Optuna"),
@@ -253,8 +260,9 @@ std::vector<int64_t> restart_failed_trials(const std::filesystem::path& file,
 
 void add_trial(const fs::path& file,
                std::string_view study,
-               const std::map<std::string, Value>& values) {
-  Database database(file, Database::Access::kWrite);
+               const std::map<std::string, Value>& values,
+               double lock_patience_s) {
+  Database database(file, Database::Access::kWrite, lock_patience_s);
   const int64_t id = id_in(file, database, study);
   const Json description = select_description(database, id);
   if (description.is_null() || !description.contains("space")) {

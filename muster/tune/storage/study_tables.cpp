@@ -79,8 +79,10 @@ class TrialDetails {
 
   void add_to(ForeignTrial& trial, int64_t trial_id) {
     params_.bind(1, trial_id);
-    while (params_.step())
+    while (params_.step()) {
       trial.params.emplace(params_.text(0), value_from_optuna(params_.number(1), params_.text(2)));
+      if (is_logarithmic(params_.text(2))) trial.log_params.emplace(params_.text(0));
+    }
     points_.bind(1, trial_id);
     while (points_.step()) {
       trial.intermediate.emplace_back(points_.integer(0),
@@ -348,6 +350,16 @@ StudySummary select_summary(Database& database, int64_t study_id) {
   if (summary.description.is_null() && objectives.size() > 1)
     summary.goals.objectives = std::move(objectives);
   return summary;
+}
+
+std::set<std::string> select_parameter_names(Database& database, int64_t study_id) {
+  Statement rows = database.prepare(
+      "SELECT DISTINCT param_name FROM trial_params JOIN trials USING (trial_id) "
+      "WHERE study_id = ?");
+  rows.bind(1, study_id);
+  std::set<std::string> names;
+  while (rows.step()) names.emplace(rows.text(0));
+  return names;
 }
 
 }  // namespace muster::tune

@@ -68,4 +68,7 @@ StudySummary select_summary(Database& database, int64_t study_id);
 /// The stored description, or null.
 Json select_description(Database& database, int64_t study_id);
 
+/// The parameters that any trial of the study has, as Optuna's tables name them.
+std::set<std::string> select_parameter_names(Database& database, int64_t study_id);
+
 }  // namespace muster::tune

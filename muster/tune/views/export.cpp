@@ -201,6 +201,7 @@ Json to_json(const TrialHistory& trial, const StudyFacts& facts, bool reports) {
                                {"step", t},
                                {"donor", donor < 0 ? Json() : Json(donor)},
                                {"before", config_of(before, facts)}});
+  if (trial.optuna_number) json["optuna_number"] = *trial.optuna_number;
   if (trial.foreign) {
     json["added_by"] = trial.again ? "muster" : "optuna";
     json["optuna_number"] = trial.number;

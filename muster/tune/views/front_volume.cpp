@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/objective/hypervolume.h"
 
@@ -21,13 +22,25 @@ FrontVolume front_volume(std::span<const std::vector<double>> results,
     for (size_t i = 0; i < worst.size(); ++i) worst[i] = std::max(worst[i], loss[i]);
   }
   if (losses.empty()) return {};
+  FrontVolume out{.volume = hypervolume(losses, worst)};
   std::vector<std::string> words;
   for (size_t i = 0; i < objectives.size(); ++i) {
+    out.worst.push_back(score_of(-worst[i], objectives[i].mode));
     char digits[32];
-    std::snprintf(digits, sizeof digits, "%g", score_of(-worst[i], objectives[i].mode));
+    std::snprintf(digits, sizeof digits, "%g", out.worst.back());
     words.push_back(concat(objectives[i].metric, ' ', digits));
   }
-  return {.volume = hypervolume(losses, worst), .from = join(words, ", ")};
+  out.from = join(words, ", ");
+  return out;
+}
+
+void add_json(const FrontVolume& volume, std::span<const Objective> objectives, Json& json) {
+  json["hypervolume"] = nullptr;
+  json["hypervolume_from"] = nullptr;
+  if (volume.worst.empty()) return;
+  json["hypervolume"] = volume.volume;
+  for (size_t i = 0; i < objectives.size(); ++i)
+    json["hypervolume_from"][objectives[i].metric] = volume.worst[i];
 }
 
 }  // namespace muster::tune

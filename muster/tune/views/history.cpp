@@ -190,7 +190,8 @@ StudyFacts facts_of(const StudySummary& summary, std::span<const ForeignTrial> f
   std::set<std::string> names;
   for (const ForeignTrial& trial : foreign) {
     for (const auto& [name, value] : trial.params) {
-      if (names.insert(name).second) facts.parameters.push_back({name, ""});
+      if (names.insert(name).second)
+        facts.parameters.push_back({.name = name, .log = trial.log_params.contains(name)});
     }
   }
   return facts;
@@ -312,7 +313,7 @@ size_t objective_named(std::string_view metric, const Goals& goals, const std::s
   if (found != names.end()) return static_cast<size_t>(found - names.begin());
   throw usage_error({.refused = concat("study \"", study, "\" has no objective ", metric),
                      .rule = names.empty() ? "it has one objective" : "",
-                     .hint = suggestion(metric, names)});
+                     .hint = names.empty() ? "" : suggestion(metric, names)});
 }
 
 std::vector<std::string> metric_names(std::span<const TrialHistory> trials,

@@ -22,6 +22,7 @@ struct StudyFacts {
   struct Parameter {
     std::string name;
     std::string domain;  ///< "loguniform(1e-4, 1e-1)"; empty for a study of Optuna's
+    bool log = false;    ///< of Optuna's: it is drawn by its logarithm
   };
   std::string name;
   std::string metric;
@@ -47,7 +48,8 @@ struct TrialHistory {
     Metrics metrics;
   };
   int64_t number = 0;
-  bool foreign = false;          ///< Optuna's; `number` is Optuna's too
+  bool foreign = false;                  ///< Optuna's; `number` is Optuna's too
+  std::optional<int64_t> optuna_number;  ///< of ours, if it is known: read_optuna_numbers
   std::optional<int64_t> again;  ///< of a foreign one: `muster study restart` put that trial in
   bool in_vain = false;          ///< of a foreign one that waits: it can never run; `reason` why
   Values

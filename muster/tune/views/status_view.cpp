@@ -288,7 +288,8 @@ std::string error_table(const StudyView& view, const StatusOptions& options) {
   // What went wrong and where to read more are too long for a cell and of no use if cut.
   for (const Trial* trial : rows) {
     std::string line = concat(trial_name(view, trial->number), ": ", printable(trial->reason));
-    if (!view.trial_folder.empty()) line += concat("; see ", output_folder(view, trial->number));
+    if (!view.trial_folder.empty() && !trial->asked)
+      line += concat("; see ", output_folder(view, trial->number));
     out += fold(line, options.width);
   }
   return out;

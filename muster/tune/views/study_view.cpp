@@ -65,7 +65,7 @@ std::string front_text(const StudyView& view) {
     return infeasible > 0 ? "no trial satisfies the constraints"
                           : "no trial is complete with all objectives";
   }
-  const auto [volume, worst] = front_volume(results, view.goals.objectives);
+  const FrontVolume front = front_volume(results, view.goals.objectives);
   return concat("Pareto front: ",
                 view.front.size(),
                 " of ",
@@ -73,9 +73,9 @@ std::string front_text(const StudyView& view) {
                 view.trials.size() == 1 ? " trial" : " trials",
                 infeasible > 0 ? concat(" (", infeasible, " beyond the constraints)") : "",
                 "; hypervolume ",
-                short_text(volume),
+                short_text(front.volume),
                 " from ",
-                worst);
+                front.from);
 }
 
 std::string short_text(double value) {

@@ -280,6 +280,7 @@ TEST_F(StudyCommands, OptunasOwnTrialsHaveNamesOfTheirOwn) {
   EXPECT_EQ(numbers, (std::set<int64_t>{-3, 0, 1, 2}));
   EXPECT_EQ(json["best_trial"], -3);
   EXPECT_EQ(json["trials"][3]["optuna_number"], 2);
+  EXPECT_EQ(json["trials"][1]["optuna_number"], 1);
 }
 
 TEST_F(StudyCommands, BestIsTheTrialAsTextOrAsAnObject) {

@@ -1,6 +1,5 @@
 // A trial in C++, as docs/trial-protocol.md has it.
-#include "muster/base/json.h"
-#include "muster/tune/trial/report.h"
+#include "muster/tune.h"
 
 int main() {
   using namespace muster;

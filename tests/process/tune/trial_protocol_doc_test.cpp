@@ -40,6 +40,15 @@ std::vector<std::string> command_of(const Example& example) {
   return {example.language == "sh" ? "/bin/sh" : "python3", "-c", literally(example.text)};
 }
 
+/// A page's example in C++ is compiled as the program that its trial runs.
+TEST(ExamplesOfTheProtocol, TheOneInCppIsTheProgramOfTheTests) {
+  const auto all = examples();
+  const auto cpp = std::ranges::find(all, "cpp", &Example::language);
+  ASSERT_NE(cpp, all.end());
+  EXPECT_EQ("// A trial in C++, as docs/trial-protocol.md has it.\n" + cpp->text,
+            read_file(test::source_path("tests/process/tune/trial_program.cpp")));
+}
+
 TEST(ExamplesOfTheProtocol, AreTrialsAsTheyStand) {
   ASSERT_EQ(examples().size(), 6U);
   EXPECT_EQ(std::ranges::count_if(examples(), hears), 4);

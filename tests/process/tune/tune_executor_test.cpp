@@ -112,7 +112,7 @@ TEST_F(LocalTrials, TaggedLinesOnStdoutAreReports) {
 
 TEST_F(LocalTrials, LinesInTheReportFileAreReports) {
   script(
-      R"(echo '{"loss": 0.5, "step": 1, "checkpoint": "ckpt/1"}' >> $MUSTER_REPORT_FILE; echo '{"loss": 0.25}' > "$MUSTER_REPORT_FILE")");
+      R"(mkdir ckpt; echo > ckpt/1; echo '{"loss": 0.5, "step": 1, "checkpoint": "ckpt/1"}' >> $MUSTER_REPORT_FILE; echo '{"loss": 0.25}' > "$MUSTER_REPORT_FILE")");
   run();
   EXPECT_THAT(reports(),
               ElementsAre(concat("1 {\"loss\":0.5,\"step\":1,\"checkpoint\":\"",

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/json.h"
+#include "muster/tune/core/stop_rules.h"
 
 #include "tests/tune/core/core_by_hand.h"
 
@@ -28,6 +29,35 @@ TEST(StudyDescription, TellsASpaceThatChangedFromOneThatDidNot) {
   turned.space = Space({{"l1", sample_from("2 ** randint(2, 9)")}, {"lr", loguniform(1e-4, 1e-1)}});
   EXPECT_THAT(describe_differences(stored, StudyCore(turned).describe()),
               ::testing::ElementsAre(HasSubstr("another order")));
+}
+
+TEST(StudyDescription, TellsOfOtherRulesToStopThatNoHistoryNeedContradict) {
+  const Json stored = StudyCore(spec_with(5)).describe();
+  StudySpec other = spec_with(5);
+  other.stop = {parse_stop_criterion("loss <= 0.1", "here")};
+  other.plateau = {.patience = 3, .min_delta = 0.5};
+  other.nan_is_failure = true;
+  const Json now = StudyCore(other).describe();
+  EXPECT_THAT(describe_differences(stored, now),
+              ::testing::UnorderedElementsAre("- stop = []",
+                                              "+ stop = [\"loss <= 0.1\"]",
+                                              "- plateau = null",
+                                              "+ plateau = {\"patience\":3,\"min_delta\":0.5,"
+                                              "\"grace_period\":0}",
+                                              "- nan_is_failure = false",
+                                              "+ nan_is_failure = true"));
+  EXPECT_TRUE(describe_differences(now, now).empty());
+}
+
+TEST(StudyDescription, OfAnOlderStudyNobodyKnowsWhatItStoppedAt) {
+  Json stored = StudyCore(spec_with(5)).describe();
+  for (const char* key : {"stop", "plateau", "nan_is_failure"}) stored.erase(key);
+  StudySpec other = spec_with(5);
+  other.stop = {parse_stop_criterion("loss <= 0.1", "here")};
+  const Json now = StudyCore(other).describe();
+  EXPECT_TRUE(describe_differences(stored, now).empty());
+  EXPECT_EQ(as_old_as(stored, now), stored);
+  EXPECT_EQ(as_old_as(now, now), now);
 }
 
 }  // namespace

@@ -88,10 +88,12 @@ TEST(SeveralObjectives, ATrialThatEndsWithoutOneOfThemHasFailed) {
   StudyCore core(spec);
   run_one(core, {{"accuracy", 0.5}, {"peak_mib", 5}});
   EXPECT_EQ(trial(core, 0).state, TrialState::kFailed);
-  EXPECT_EQ(trial(core, 0).reason, "ended without a number of step_s");
+  EXPECT_EQ(trial(core, 0).reason,
+            "ended without a number of step_s; it reported accuracy, peak_mib");
   EXPECT_FALSE(core.is_stopped());
   run_one(core, {{"accuracy", 0.5}, {"step_s", kNan}});
-  EXPECT_EQ(trial(core, 1).reason, "ended without a number of step_s, peak_mib");
+  EXPECT_EQ(trial(core, 1).reason,
+            "ended without a number of step_s, peak_mib; it reported accuracy, step_s");
   EXPECT_THAT(core.stop_reason(), HasSubstr("2 trials failed and none is complete"))
       << "a misspelt name";
   EXPECT_THAT(front(core), IsEmpty());
@@ -226,7 +228,7 @@ TEST(Constraints, OfOneMetricKeepATrialFromBeingBest) {
   ASSERT_NE(core.best(), nullptr);
   EXPECT_EQ(core.best()->number, 1);
   run_one(core, {{"loss", 0.1}});
-  EXPECT_EQ(trial(core, 3).reason, "ended without a number of peak_mib");
+  EXPECT_EQ(trial(core, 3).reason, "ended without a number of peak_mib; it reported loss");
   replay_is_equal(spec, core);
 }
 

@@ -244,6 +244,23 @@ TEST(StudyFile, FaultsNameFileLineAndColumn) {
   EXPECT_THAT(study_refusal("seed = 1\n[searcher]\nseed = 1"), HasSubstr("the seed is given once"));
 }
 
+TEST(StudyFile, AnUnknownKeyIsNamedBeforeWhatFollowsFromIt) {
+  EXPECT_THAT(study_refusal("metric = \"loss\"\nmode = \"min\"\ncommand = [\"true\", \"{x}\"]\n"
+                            "[spce]\nx = \"uniform(0, 1)\""),
+              AllOf(HasSubstr("a.toml:4:2: unknown key \"spce\""), HasSubstr("\"space\"")));
+  EXPECT_THAT(study_refusal("metric = \"loss\"\nmod = \"min\"\n"),
+              AllOf(HasSubstr("a.toml:2:1: unknown key \"mod\""), HasSubstr("\"mode\"")));
+}
+
+TEST(StudyFile, APlateauWithoutPatienceIsRefused) {
+  StudySpec spec = study(
+      "metric = \"loss\"\nmode = \"min\"\nplateau = {min_delta = 10}\n"
+      "[space]\nx = \"uniform(0, 1)\"");
+  EXPECT_THAT(test::refusal_of([&] { check_study(spec); }),
+              AllOf(HasSubstr("a.toml:3:1: plateau: patience says after how many reports"),
+                    HasSubstr("min_delta=10")));
+}
+
 TEST(StudyFile, ACommandIsCheckedAgainstTheSpace) {
   EXPECT_THAT(study_refusal("command = [\"./a\", \"{lrr}\"]\n[space]\nlr = 1"),
               HasSubstr("runs/a.toml:1:1: key \"command\": the command of the study: {lrr} is no "

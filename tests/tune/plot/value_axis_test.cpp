@@ -43,6 +43,23 @@ TEST(ValueAxis, OfManyDecadesHasAFewPowersOfTen) {
   EXPECT_GE(ticks.size(), 4u);
 }
 
+TEST(ValueAxis, OfALogarithmicParameterOfOptunasIsLogarithmicWhateverItsSpan) {
+  const std::vector<Value> values = {1, 50};
+  EXPECT_TRUE(ValueAxis("n", "", values, /*log=*/true).is_log());
+  EXPECT_FALSE(ValueAxis("n", "", values).is_log());
+}
+
+TEST(ValueAxis, OfTheSmallestNumbersIsLogarithmicToo) {
+  const std::vector<Value> values = {1e-300, 1.0, 1e300};
+  const ValueAxis axis("p", "loguniform(1e-300, 1e300)", values);
+  EXPECT_TRUE(axis.is_log());
+  EXPECT_NEAR(*axis.place(values[1]), 0.5, 0.01);
+  const std::vector<Value> smallest = {5e-324, 1e-310};
+  const ValueAxis tiny("p", "loguniform(5e-324, 1)", smallest);
+  EXPECT_LT(*tiny.place(smallest[0]), *tiny.place(smallest[1]));
+  EXPECT_FALSE(tiny.ticks(6).empty());
+}
+
 TEST(ValueAxis, OfAnExpressionIsLogarithmicWhereItsValuesAreFarApart) {
   const std::vector<Value> powers = {4, 16, 256}, near = {4, 5, 6};
   EXPECT_TRUE(ValueAxis("l1", "sample_from(2 ** randint(2, 9))", powers).is_log());

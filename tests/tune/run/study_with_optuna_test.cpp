@@ -11,14 +11,17 @@
 #include "muster/tune/storage/sqlite.h"
 #include "muster/tune/views/history.h"
 
+#include "tests/support/error_of.h"
 #include "tests/support/short_files.h"
 #include "tests/tune/run/study_with_file.h"
 
 namespace muster::tune {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 using StudyWithOptuna = StudyWithFile;
@@ -215,6 +218,30 @@ TEST_F(StudyWithOptuna, AWaitingTrialThatNobodyCanReadIsSaidToWaitInVainAndTheNe
   EXPECT_THAT(in_vain, ::testing::ElementsAre("o1", "o2"));
   StudyCore again(mine);
   for (const Event& event : stored()) again.replay(event);
+}
+
+/// As Optuna makes one: without a description of ours.
+void forget_description(const std::filesystem::path& file) {
+  Database database(file, Database::Access::kWrite);
+  database.run("DELETE FROM muster_studies");
+}
+
+TEST_F(StudyWithOptuna, AStudyThatOptunaMadeIsGoneOnWithIfTheSpaceHasItsParameters) {
+  const StudySpec mine = spec(3);
+  { const Study study(mine); }
+  forget_description(mine.storage);
+  add_optuna_trial(mine.storage, 0, 0.0123, 0.001);
+  { const Study study(mine); }
+  forget_description(mine.storage);
+  add_optuna_trial(mine.storage, 1, 0.0123, 0.001, "momentum");
+  EXPECT_THAT(test::refusal_of([&] { const Study study(mine); }),
+              AllOf(HasSubstr("is another one"),
+                    HasSubstr("- momentum, which Optuna's trials have"),
+                    Not(HasSubstr("+ lr"))));
+  StudySpec turned = spec(3);
+  turned.mode = Mode::kMax;
+  EXPECT_THAT(test::refusal_of([&] { const Study study(turned); }),
+              AllOf(HasSubstr("- direction = MINIMIZE"), HasSubstr("+ direction = MAXIMIZE")));
 }
 
 }  // namespace

@@ -95,13 +95,15 @@ TEST(Tpe, ConditionsThatDependOnConditionsAreFollowed) {
 
 TEST(Tpe, RefusesOptionsThatMakeNoSense) {
   const Space space = {{"x", uniform(0, 1)}};
-  for (const std::string spec : {"tpe:startup=0",
-                                 "tpe:candidates=0",
-                                 "tpe:good_share=1",
-                                 "tpe:prior_weight=-1",
-                                 "tpe:failed=maybe",
-                                 "tpe:group=true,multivariate=false"})
-    EXPECT_THAT(refusal_of([&] { make_tpe(space, spec); }), HasSubstr("failed is worst or ignore"));
+  const std::pair<std::string, std::string> cases[] = {
+      {"tpe:startup=0", "startup is at least 1 (got startup=0)"},
+      {"tpe:candidates=0", "candidates is 1 to 100,000 (got candidates=0)"},
+      {"tpe:good_share=1", "good_share is in (0, 1) (got good_share=1)"},
+      {"tpe:prior_weight=-1", "prior_weight is at least 0 (got prior_weight=-1)"},
+      {"tpe:failed=maybe", "failed is worst or ignore (got failed=maybe)"},
+      {"tpe:group=true,multivariate=false", "group goes with multivariate (got group=true)"}};
+  for (const auto& one : cases)
+    EXPECT_THAT(refusal_of([&] { make_tpe(space, one.first); }), HasSubstr(one.second));
   const Space opaque = {{"f", sample_from([](const Resolved&) { return Value(1); })}};
   EXPECT_THAT(refusal_of([&] { make_tpe(opaque, "tpe"); }), HasSubstr("C++ functions"));
 }

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/json.h"
+#include "muster/tune/space/unit_axis.h"
 
 #include "tests/support/error_of.h"
 
@@ -302,6 +303,13 @@ TEST(Space, SaysWhichDimensionsItsConditionsHangOn) {
       {.name = "skip", .domain = uniform(0, 1), .when = "deep"}});
   EXPECT_EQ(space.deciding_dimensions(), (std::vector<size_t>{1, 2}));
   EXPECT_TRUE(Space({{"lr", uniform(0, 1)}}).deciding_dimensions().empty());
+}
+
+TEST(Space, APointHasNoNegativeZero) {
+  const Space space({{"x", quniform(0, 1, 0.25)}});
+  const double lowest = from_unit(space.dimensions()[0].distribution, 0);
+  EXPECT_FALSE(std::signbit(space.with_conditions({lowest})[0]));
+  EXPECT_EQ(value_text(space.resolve(space.with_conditions({-0.0}))[0]), "0.0");
 }
 
 }  // namespace

@@ -254,6 +254,8 @@ TEST_F(StorageTest, TrialsThatOptunaAddedAreGivenWithTheirParametersAndValues) {
         "attributes": {"choices": [4, "x", 16]}}');
       INSERT INTO trial_params VALUES (92, 2, 'n', 3.0, '{"name": "IntUniformDistribution",
         "attributes": {"step": 1, "low": 1, "high": 9}}');
+      INSERT INTO trial_params VALUES (93, 2, 'c', 1.0, '{"name": "CategoricalDistribution",
+        "attributes": {"choices": ["a", null]}}');
       INSERT INTO trial_values VALUES (90, 2, 0, NULL, 'INF_POS');
       INSERT INTO trial_intermediate_values VALUES (90, 2, 1, 0.5, 'FINITE');)");
   }
@@ -263,7 +265,9 @@ TEST_F(StorageTest, TrialsThatOptunaAddedAreGivenWithTheirParametersAndValues) {
   EXPECT_EQ(trials[0].number, 1);
   EXPECT_EQ(trials[0].state, TrialState::kComplete);
   EXPECT_EQ(trials[0].value, kInf);
-  EXPECT_EQ(trials[0].params, (std::map<std::string, Value>{{"lr", 0.01}, {"l1", 16}, {"n", 3}}));
+  EXPECT_EQ(trials[0].params,
+            (std::map<std::string, Value>{{"lr", 0.01}, {"l1", 16}, {"n", 3}, {"c", "None"}}));
+  EXPECT_THAT(trials[0].log_params, ElementsAre("lr"));
   EXPECT_THAT(trials[0].intermediate, ElementsAre(std::pair(1, 0.5)));
   EXPECT_EQ(trials[0].ended_s - trials[0].started_s, 0.5);
   EXPECT_THAT(storage->finished_trials(), testing::IsEmpty());  // each once
