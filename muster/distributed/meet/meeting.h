@@ -10,7 +10,7 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "muster/base/rank_env.h"
+#include "muster/distributed/meet/job_card.h"
 
 namespace muster::distributed {
 
@@ -33,23 +33,6 @@ namespace muster::distributed {
 // follows; and since one of those who came to it may have died in an earlier attempt, all who are
 // alive say so once more before it counts as open. Two processes that were given one rank both
 // follow, and meet there.
-
-/// What one rank was told of its job.
-struct JobCard {
-  std::string who;  ///< "rank 2 (process 4711 on host7)"
-  /// What must be equal on all ranks that were told, as name and value: {"the run id", "a1"}.
-  std::vector<std::pair<std::string, std::string>> facts;
-};
-
-/// `program`: what it is called, without its folder. `key`: something that tells keys apart and does
-/// not give them away; empty without one. `backend`: which the group shall have; empty: not compared.
-JobCard job_card(const RankEnv& env,
-                 const std::string& program,
-                 const std::string& key,
-                 const std::string& backend = "");
-
-/// Empty if the two are cards of one job, else their differences, with both values; the lower rank's is first.
-std::string difference(const JobCard& first, const JobCard& other);
 
 /// What the ranks of this program call it when they compare: MUSTER_PROGRAM, for jobs of different
 /// programs that mean to meet, else `own`, else the name under which it was started.

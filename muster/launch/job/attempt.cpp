@@ -25,16 +25,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;  // CLOCK_MONOTONIC, as in ErrorReport
 
-// What a finished rank leaves running gets this long between SIGTERM and SIGKILL, or the grace time
-// if that is shorter.
+// For what a finished rank leaves running, between SIGTERM and SIGKILL; the grace time if shorter.
 constexpr double kLeftoverGraceS = 5;
-// A process that SIGKILL has not ended by then hangs in the kernel (a dead disk or device); nobody
-// can wait for it.
+// A process that SIGKILL has not ended by then hangs in the kernel: a dead disk or device.
 constexpr double kReapS = 5;
 // A rank binds its port at the start; the same error later means another port.
 constexpr auto kLostPortWindow = std::chrono::seconds(30);
-// A rank that says that another one had ended before it may be seen first. The other one gets so
-// long to end by itself, and to say why: a SIGTERM would come between.
+// A rank may be seen before one that it names: that one gets so long to end by itself and say why.
 constexpr double kCauseS = 5;
 
 int64_t now_ns() { return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(); }
@@ -384,14 +381,8 @@ AttemptResult Attempt::result() {
                                .report = end.report,
                                .last_lines = rank.streams->tail().lines(),
                                .log = log_with_words(plan_.log_folder, local),
-                               .was_left = std::count(left_.begin(), left_.end(), end.rank) > 0};
-  if (end.report && end.report->is_consequence) {
-    for (const RankEnd& other : ends_) {
-      if (std::ranges::count(end.report->after, other.rank) == 0) continue;
-      result.failure->before.push_back(
-          concat("rank ", other.rank, " ended with ", describe_status(other.wait_status)));
-    }
-  }
+                               .was_left = std::count(left_.begin(), left_.end(), end.rank) > 0,
+                               .before = ends_before(end, ends_)};
   result.lost_port = looks_like_lost_port(*result.failure);
   return result;
 }

@@ -157,6 +157,17 @@ std::string describe_status(int wait_status) {
                 WCOREDUMP(wait_status) ? ", core dumped" : "");
 }
 
+std::vector<std::string> ends_before(const RankEnd& end, std::span<const RankEnd> all) {
+  std::vector<std::string> ends;
+  if (!end.report || !end.report->is_consequence) return ends;
+  for (const RankEnd& other : all) {
+    if (std::ranges::count(end.report->after, other.rank) > 0)
+      ends.push_back(
+          concat("rank ", other.rank, " ended with ", describe_status(other.wait_status)));
+  }
+  return ends;
+}
+
 std::string describe(const RankFailure& failure) {
   if (was_interrupted(failure)) {
     return concat("interrupted: rank ",

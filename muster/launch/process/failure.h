@@ -70,6 +70,9 @@ struct RankFailure {
   std::vector<std::string> before = {};
 };
 
+/// How those ranks ended that its report names as the ones before it. Pure. See RankFailure::before.
+std::vector<std::string> ends_before(const RankEnd& end, std::span<const RankEnd> all);
+
 /// Of itself: not by a launcher. Pure.
 bool was_interrupted(const RankFailure& failure);
 

@@ -73,12 +73,12 @@ MachineStatus two_devices() {
   return status;
 }
 
-std::string drawn(GpuModel& model_,
+std::string drawn(GpuModel& model,
                   const GpuWait& wait = {},
                   size_t columns = 80,
                   size_t rows = 24) {
   Canvas canvas(columns, rows);
-  draw_gpu(model_, wait, canvas);
+  draw_gpu(model, wait, canvas);
   std::string text;
   for (size_t row = 0; row < rows; ++row) text += canvas.line(row) + '\n';
   return text;

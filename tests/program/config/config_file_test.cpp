@@ -71,7 +71,7 @@ TEST(ConfigFile, ArraysAreJoinedOrRepeated) {
   EXPECT_THAT(words("top_k = [1, 5]"), ElementsAre("--top-k=1,5"));
   EXPECT_THAT(words("tag = [\"a,b\", \"c\"]"), ElementsAre("--tag=a,b", "--tag=c"));
   EXPECT_THAT(words("tag = []"), IsEmpty());
-  EXPECT_THAT(refusal_in("top_k = []"), HasSubstr("the list has an item"));
+  EXPECT_THAT(refusal_in("top_k = []"), HasSubstr("a list has one item at least"));
   EXPECT_THAT(refusal_in("top_k = [\"1,2\", \"3\"]"), HasSubstr("no , in it"));
   EXPECT_THAT(refusal_in("top_k = [[1]]"), HasSubstr("a text, a number"));
 }

@@ -1,0 +1,40 @@
+// What the ranks of a job compare when they meet. Private to the room but for JobCard.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "muster/base/rank_env.h"
+
+namespace muster::distributed {
+
+/// What one rank was told of its job.
+struct JobCard {
+  std::string who;  ///< "rank 2 (process 4711 on host7)"
+  /// What must be equal on all ranks that were told, as name and value: {"the run id", "a1"}.
+  std::vector<std::pair<std::string, std::string>> facts;
+};
+
+/// `program`: what it is called, without its folder. `key`: something that tells keys apart and does
+/// not give them away; empty without one. `backend`: which the group shall have; empty: not compared.
+JobCard job_card(const RankEnv& env,
+                 const std::string& program,
+                 const std::string& key,
+                 const std::string& backend = "");
+
+/// Empty if the two are cards of one job, else their differences, with both values; the lower rank's is first.
+std::string difference(const JobCard& first, const JobCard& other);
+
+/// Lines: who, then "name<tab>value" each; and the reverse.
+std::string card_text(const JobCard& card);
+JobCard card_from(const std::string& text);
+
+/// The text as a line of a card.
+std::string card_line(std::string text);
+
+/// "rank 1 (…) ended before the meeting: …" of a card that somebody left who was refused, or failed,
+/// before (end_before_meeting); else empty.
+std::string end_in(const JobCard& card);
+
+}  // namespace muster::distributed
