@@ -64,7 +64,8 @@ TEST(TextEncoder, IsTheSameAfterItsJson) {
 
 TEST(TextEncoder, ReadsATokenizerOfHuggingFace) {
   const test::Folder folder;
-  for (const Json& one : test::read_golden("text").at("tokenizers")) {
+  const Json golden = test::read_golden("text");  // outlives the loop
+  for (const Json& one : golden.at("tokenizers")) {
     const bool has_padding = !one.at("file").at("padding").is_null();
     const std::string path = folder.path() / "tokenizer.json";
     write_file_atomic(path, json_text(one.at("file")));
