@@ -9,6 +9,7 @@
 
 #include "muster/data/loader/loader.h"
 #include "muster/data/samplers/random.h"
+#include "muster/data/sets/subset_dataset.h"
 
 #include "tests/support/error_of.h"
 
